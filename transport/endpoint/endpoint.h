@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Endpoint: the façade of transport/. Peers, messages, one polling thread.
+//
+// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits, connections.
+// Who owns it   Its creator; the device, clock, random source, commands and handler outlive it.
+// Which thread  One: all calls but Wake() come from the thread that calls Poll(). The handler is called
+//               inside Poll() only.
+// What ends it  Close() says goodbye to peers; the destructor frees everything that is left.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_
+#define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sluice::endpoint {
+
+// Names a peer until OnPeerDown; a later peer in the same place has another generation.
+struct PeerId {
+  uint32_t index = 0;
+  uint32_t generation = 0;  // 0 never names a peer
+
+  friend bool operator==(const PeerId&, const PeerId&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const PeerId& id) {
+    return H::combine(std::move(h), id.index, id.generation);
+  }
+};
+
+struct PeerInfo {
+  std::string address;  // "host:port" as asked for (outbound), source address (inbound)
+  bool inbound = false;
+  uint32_t max_message_bytes = 0;  // what both ends can do
+};
+
+// Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  virtual void OnPeerUp(PeerId peer, const PeerInfo& info) = 0;
+  // The last call for this id, also when the peer never came up. Messages still queued are gone.
+  virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
+  // `bytes` are valid during the call only.
+  virtual void OnMessage(PeerId peer, std::span<const std::byte> bytes) = 0;
+  // Follows a Reserve() that answered RESOURCE_EXHAUSTED, once a buffer and a credit are there.
+  virtual void OnWritable(PeerId peer) = 0;
+};
+
+// Registered memory for one outgoing message. Belongs to the caller from Reserve() to Commit() or Cancel().
+struct SendBuffer {
+  std::byte* data = nullptr;
+  uint32_t capacity_bytes = 0;
+  uint32_t slot = 0;  // the endpoint's own; opaque
+};
+
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  // Accepts peers at host:port; port 0 takes a free one. Returns the port.
+  virtual absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) = 0;
+
+  // Never blocks. Ends in OnPeerUp, or in OnPeerDown with a status that says what, who, why likely, what to
+  // do, by `deadline_ns` (of the endpoint's clock) at the latest.
+  virtual absl::StatusOr<PeerId> Connect(const std::string& host, uint16_t port,
+                                         int64_t deadline_ns) = 0;
+
+  // RESOURCE_EXHAUSTED: no credit or no buffer now, OnWritable follows. INVALID_ARGUMENT: over the limit of
+  // this peer. UNAVAILABLE: no such peer, or it is not up. Allocates nothing when it succeeds.
+  virtual absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) = 0;
+  // Sends the first `length_bytes` of the buffer, in the order of Commit() calls per peer; the doorbell is
+  // rung by Flush() or at the end of Poll().
+  virtual void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes) = 0;
+  virtual void Cancel(PeerId peer, SendBuffer buffer) = 0;
+  virtual void Flush() = 0;
+
+  // One pass over everything that may have happened; never blocks. The number of things done.
+  virtual int Poll() = 0;
+
+  // Arms the completion queues. False: there is work, poll again instead of sleeping. After true, fd()
+  // becomes readable when Poll() has something to do.
+  virtual bool PrepareToSleep() = 0;
+  virtual int fd() const = 0;
+  // How long a sleep may last at most: nanoseconds until the next timer, or -1 for no timer.
+  virtual int64_t SleepLimitNs() const = 0;
+  // Makes fd() readable. Any thread.
+  virtual void Wake() = 0;
+
+  virtual void Disconnect(PeerId peer) = 0;
+  // Goodbye to all peers; no handler calls afterwards.
+  virtual void Close() = 0;
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice::verbs {
+namespace {
+
+// ibv_reg_mr and ibv_query_port are macros over inlines; these give them an address.
+ibv_mr* RegMr(ibv_pd* pd, void* addr, size_t length, int access) {
+  return ibv_reg_mr(pd, addr, length, static_cast<unsigned>(access));
+}
+
+int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
+  return ibv_query_port(context, port_num, attr);
+}
+
+}  // namespace
+
+const VerbsApi& NativeVerbs() {
+  static constexpr VerbsApi kTable = {
+      .name = "native",
+#define SLUICE_IBV(name) .name = &::ibv_##name,
+#define SLUICE_DV(name) .dv_##name = &::mlx5dv_##name,
+#define SLUICE_CM(name) .cm_##name = &::rdma_##name,
+#include "transport/verbs/verbs_functions.inc"
+#undef SLUICE_IBV
+#undef SLUICE_DV
+#undef SLUICE_CM
+      .reg_mr = &RegMr,
+      .query_port = &QueryPort,
+  };
+  return kTable;
+}
+
+}  // namespace sluice::verbs
