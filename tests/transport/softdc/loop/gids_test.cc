@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/loop/gids.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+
+#include <cstring>
+
+namespace sluice::softdc {
+namespace {
+
+sockaddr_storage Address(const char* text) {
+  sockaddr_storage storage{};
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&storage);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&storage);
+  if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+  } else if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+  }
+  return storage;
+}
+
+bool IsLocal(const char* text) {
+  const sockaddr_storage storage = Address(text);
+  return IsLocalAddress(reinterpret_cast<const sockaddr*>(&storage));
+}
+
+TEST(LocalGidsTest, FirstEntryIsMappedLoopback) {
+  const std::vector<Gid> gids = LocalGids();
+  ASSERT_FALSE(gids.empty());
+  const uint8_t expected[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
+  EXPECT_EQ(std::memcmp(gids[0].raw, expected, 16), 0);
+}
+
+TEST(LocalGidsTest, EveryAddressOfTheHostHasOneEntry) {
+  ifaddrs* list = nullptr;
+  ASSERT_EQ(getifaddrs(&list), 0);
+  for (ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    Gid gid;
+    if (entry->ifa_addr == nullptr || !GidOfAddress(entry->ifa_addr, &gid)) continue;
+    EXPECT_GE(IndexOfGid(gid), 0) << entry->ifa_name;
+    EXPECT_TRUE(IsLocalAddress(entry->ifa_addr)) << entry->ifa_name;
+  }
+  freeifaddrs(list);
+  const std::vector<Gid> gids = LocalGids();
+  for (size_t i = 0; i < gids.size(); ++i) EXPECT_EQ(IndexOfGid(gids[i]), static_cast<int>(i));
+}
+
+TEST(IsLocalAddressTest, LoopbackAndWildcardsAreHereOthersAreNot) {
+  EXPECT_TRUE(IsLocal("127.0.0.1"));
+  EXPECT_TRUE(IsLocal("127.44.55.66"));
+  EXPECT_TRUE(IsLocal("0.0.0.0"));
+  EXPECT_TRUE(IsLocal("::"));
+  EXPECT_TRUE(IsLocal("::ffff:127.0.0.1"));
+  EXPECT_FALSE(IsLocal("192.0.2.1"));    // TEST-NET-1, RFC 5737
+  EXPECT_FALSE(IsLocal("2001:db8::1"));  // RFC 3849
+  sockaddr_storage unix_address{};
+  unix_address.ss_family = AF_UNIX;
+  EXPECT_FALSE(IsLocalAddress(reinterpret_cast<sockaddr*>(&unix_address)));
+}
+
+TEST(GidOfAddressTest, Ipv4IsMappedIpv6IsVerbatim) {
+  sockaddr_storage storage = Address("10.1.2.3");
+  Gid gid;
+  ASSERT_TRUE(GidOfAddress(reinterpret_cast<sockaddr*>(&storage), &gid));
+  const uint8_t mapped[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3};
+  EXPECT_EQ(std::memcmp(gid.raw, mapped, 16), 0);
+  storage = Address("2001:db8::7");
+  ASSERT_TRUE(GidOfAddress(reinterpret_cast<sockaddr*>(&storage), &gid));
+  EXPECT_EQ(gid.raw[0], 0x20);
+  EXPECT_EQ(gid.raw[15], 7);
+}
+
+}  // namespace
+}  // namespace sluice::softdc
