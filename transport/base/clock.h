@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Clock: time as a constructor argument, so that everything above the seam can run on virtual time.
+//
+// Thread-safety: RealClock may be read from any thread.
+#ifndef SLUICE_TRANSPORT_BASE_CLOCK_H_
+#define SLUICE_TRANSPORT_BASE_CLOCK_H_
+
+#include <cstdint>
+
+namespace sluice::base {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  // Nanoseconds since an arbitrary origin; never goes back.
+  virtual int64_t NowNs() = 0;
+};
+
+// CLOCK_MONOTONIC (man clock_gettime).
+class RealClock final : public Clock {
+ public:
+  int64_t NowNs() override;
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_CLOCK_H_

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random: randomness as a constructor argument, so that a run can be repeated from its seed.
+#ifndef SLUICE_TRANSPORT_BASE_RANDOM_H_
+#define SLUICE_TRANSPORT_BASE_RANDOM_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::base {
+
+class Random {
+ public:
+  virtual ~Random() = default;
+
+  virtual uint64_t Next64() = 0;
+
+  // In [0, bound); bound must not be 0. The bias is below bound / 2^64.
+  uint64_t Below(uint64_t bound) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next64()) * bound) >> 64);
+  }
+
+  uint32_t NonZero32() {
+    uint32_t value = 0;
+    while (value == 0) value = static_cast<uint32_t>(Next64());
+    return value;
+  }
+};
+
+// Unpredictable numbers from the kernel (man getrandom), fetched in blocks: fit for keys.
+// Thread-safety: one thread.
+class SystemRandom final : public Random {
+ public:
+  uint64_t Next64() override;
+
+ private:
+  std::array<uint64_t, 32> block_;
+  size_t left_ = 0;
+};
+
+// Repeatable numbers from a seed (SplitMix64): for simulations, tests and workloads, never for keys.
+// Thread-safety: one thread.
+class SeededRandom final : public Random {
+ public:
+  explicit SeededRandom(uint64_t seed) : state_(seed) {}
+  uint64_t Next64() override;
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_RANDOM_H_
