@@ -144,18 +144,29 @@ int Loop::Rewatch(int fd, uint32_t epoll_events) {
   return epoll_ctl(epoll_fd_.get(), EPOLL_CTL_MOD, fd, &event) == 0 ? 0 : errno;
 }
 
-void Loop::Unwatch(int fd) {
-  std::shared_ptr<Watcher> watcher;  // its captures die outside the lock
-  std::unique_lock<std::mutex> lock(mutex_);
+std::shared_ptr<Loop::Watcher> Loop::Remove(int fd, uint64_t* watch_id) {
   const auto found = watch_id_by_fd_.find(fd);
-  if (found == watch_id_by_fd_.end()) return;
-  const uint64_t id = found->second;
+  if (found == watch_id_by_fd_.end()) return nullptr;
+  *watch_id = found->second;
   epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, fd, nullptr);
   watch_id_by_fd_.erase(found);
-  const auto node = watchers_.extract(id);
-  watcher = node.mapped();
-  if (!OnLoop()) callback_done_.wait(lock, [&] { return running_watch_id_ != id; });
-  lock.unlock();
+  return std::move(watchers_.extract(*watch_id).mapped());
+}
+
+void Loop::Unwatch(int fd) {
+  std::shared_ptr<Watcher> watcher;  // declared before the lock: its captures die after it
+  uint64_t id = 0;
+  std::unique_lock<std::mutex> lock(mutex_);
+  watcher = Remove(fd, &id);
+  if (watcher == nullptr || OnLoop()) return;
+  callback_done_.wait(lock, [&] { return running_watch_id_ != id; });
+}
+
+void Loop::Forget(int fd) {
+  std::shared_ptr<Watcher> watcher;
+  uint64_t id = 0;
+  std::lock_guard<std::mutex> lock(mutex_);
+  watcher = Remove(fd, &id);
 }
 
 uint64_t Loop::After(int64_t delay_ns, Task callback) {

@@ -56,6 +56,11 @@ class Loop {
   // descriptor isn't watched.
   void Unwatch(int fd);
 
+  // As Unwatch, but never waits: a callback that has been picked already may still run once after
+  // the return, so it must find out by itself that its descriptor is gone. May be called with locks
+  // held that the callback takes.
+  void Forget(int fd);
+
   // Runs `callback` once, not earlier than `delay_ns` from now. Never returns 0 as long as there is
   // room.
   uint64_t After(int64_t delay_ns, Task callback);
@@ -92,6 +97,7 @@ class Loop {
   void ArmTimerFd(int64_t deadline_ns);
   void RunDueTimers();
   void RunTasks();
+  std::shared_ptr<Watcher> Remove(int fd, uint64_t* watch_id);  // under mutex_
   void Dispatch(uint64_t watch_id, uint32_t epoll_events);
 
   UniqueFd epoll_fd_;
