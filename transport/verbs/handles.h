@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Move-only owners of verbs and RDMA_CM objects, and the calls that make them.
+//
+// What it is    A handle frees its object through the table that made it. Order is the owner's business, as in
+//               the man pages: QPs before SRQs and CQs, those before PDs, MRs before their memory.
+// Which thread  Any, one at a time. Making and freeing may block in kernel or firmware: from a poller it
+//               goes through Commands.
+// Errors        A failed creation is a status that names the call and the errno. Freeing reports nothing: it
+//               fails only when the order was wrong (our bug) or the device is gone.
+#ifndef SLUICE_TRANSPORT_VERBS_HANDLES_H_
+#define SLUICE_TRANSPORT_VERBS_HANDLES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice::verbs {
+
+template <typename T, auto Free>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(const VerbsApi* api, T* object) : api_(api), object_(object) {}
+  Handle(Handle&& other) noexcept
+      : api_(other.api_), object_(std::exchange(other.object_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      api_ = other.api_;
+      object_ = std::exchange(other.object_, nullptr);
+    }
+    return *this;
+  }
+  ~Handle() { reset(); }
+
+  T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+  const VerbsApi* api() const { return api_; }
+
+  void reset() {
+    if (object_ != nullptr) (api_->*Free)(std::exchange(object_, nullptr));
+  }
+  // Gives the object away unfreed.
+  T* release() { return std::exchange(object_, nullptr); }
+
+ private:
+  const VerbsApi* api_ = nullptr;
+  T* object_ = nullptr;
+};
+
+using Context = Handle<ibv_context, &VerbsApi::close_device>;
+using Pd = Handle<ibv_pd, &VerbsApi::dealloc_pd>;
+using Mr = Handle<ibv_mr, &VerbsApi::dereg_mr>;
+using CompChannel = Handle<ibv_comp_channel, &VerbsApi::destroy_comp_channel>;
+using Cq = Handle<ibv_cq, &VerbsApi::destroy_cq>;
+using Srq = Handle<ibv_srq, &VerbsApi::destroy_srq>;
+using Ah = Handle<ibv_ah, &VerbsApi::destroy_ah>;
+using EventChannel = Handle<rdma_event_channel, &VerbsApi::cm_destroy_event_channel>;
+using CmId = Handle<rdma_cm_id, &VerbsApi::cm_destroy_id>;
+
+// A QP with the interfaces that its data path is driven through; `ex` and `dv` are null for a DCT.
+struct Qp {
+  Handle<ibv_qp, &VerbsApi::destroy_qp> qp;
+  ibv_qp_ex* ex = nullptr;
+  mlx5dv_qp_ex* dv = nullptr;
+
+  ibv_qp* get() const { return qp.get(); }
+  uint32_t number() const { return qp->qp_num; }
+};
+
+// man ibv_open_device, ibv_alloc_pd, ibv_reg_mr, ibv_create_comp_channel, ibv_create_cq, ibv_create_srq.
+absl::StatusOr<Context> OpenContext(const VerbsApi& api, ibv_device* device);
+absl::StatusOr<Pd> AllocPd(const VerbsApi& api, ibv_context* context);
+absl::StatusOr<Mr> RegisterMemory(const VerbsApi& api, ibv_pd* pd, void* address,
+                                  size_t size_bytes, int access);
+absl::StatusOr<CompChannel> CreateCompChannel(const VerbsApi& api, ibv_context* context);
+// `channel` may be null.
+absl::StatusOr<Cq> CreateCq(const VerbsApi& api, ibv_context* context, uint32_t depth,
+                            ibv_comp_channel* channel);
+absl::StatusOr<Srq> CreateSrq(const VerbsApi& api, ibv_pd* pd, uint32_t depth);
+
+struct DciOptions {
+  uint32_t send_depth = 256;
+  uint32_t max_inline_bytes = 0;
+  bool streams = false;  // with the two logarithms below
+  uint8_t log_concurrent = 0;
+  uint8_t log_errored = 0;
+};
+// man mlx5dv_create_qp, ibv_wr_post. SEND, SEND_IMM, WRITE, WRITE_IMM and READ builders; state RESET.
+absl::StatusOr<Qp> CreateDci(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* cq,
+                             const DciOptions& options);
+// State RESET; its number is valid from RTR on only.
+absl::StatusOr<Qp> CreateDct(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* cq,
+                             ibv_srq* srq, uint64_t access_key);
+
+struct PathOptions {
+  uint8_t port = 1;
+  uint8_t sgid_index = 0;
+  ibv_mtu mtu = IBV_MTU_1024;
+  uint8_t min_rnr_timer = 12;  // the DCT's: 12 is 0.64 ms (man ibv_modify_qp)
+  // The DCI's: ack timeout 4.096 µs * 2^timeout, sent retry_count + 1 times; 7 for rnr_retry is "for ever".
+  uint8_t timeout = 14;
+  uint8_t retry_count = 7;
+  uint8_t rnr_retry = 6;
+  uint8_t max_rd_atomic = 1;
+};
+// RESET→INIT→RTR→RTS with the exact masks that the kernel accepts for a DCI.
+absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path);
+absl::Status ResetDci(const VerbsApi& api, ibv_qp* dci);
+// RESET→INIT→RTR; the number is valid afterwards. `access` are the remote rights of the whole DCT.
+absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& path, int access);
+// Asks the hardware (man ibv_query_qp).
+absl::StatusOr<ibv_qp_state> QueryState(const VerbsApi& api, ibv_qp* qp);
+
+}  // namespace sluice::verbs
+
+#endif  // SLUICE_TRANSPORT_VERBS_HANDLES_H_
