@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SOFTDC_KILL_POINT(kName): a place where a test lets the process die, or does
+// something nasty in between.
+//
+// In the product the macro is empty: no load, no branch. With
+// -DSOFTDC_KILL_POINTS=1 (the `*_killable` library variants, for tests only) it
+// calls the hook that the test set. A binary links either the plain variants or
+// the killable ones, never both: the inline functions of this folder differ
+// between the two.
+//
+// The hook is a plain function pointer, set before other threads run; it lives
+// across fork().
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
+
+namespace sluice::softdc::shm {
+
+enum class KillPoint {
+#define SOFTDC_KILL_POINT_NAME(name) name,
+#include "transport/softdc/shm/kill_points.inc"
+#undef SOFTDC_KILL_POINT_NAME
+};
+
+inline constexpr const char *kKillPointNames[] = {
+#define SOFTDC_KILL_POINT_NAME(name) #name,
+#include "transport/softdc/shm/kill_points.inc"
+#undef SOFTDC_KILL_POINT_NAME
+};
+
+inline constexpr int kKillPointCount =
+    static_cast<int>(sizeof(kKillPointNames) / sizeof(kKillPointNames[0]));
+
+#if SOFTDC_KILL_POINTS
+using KillPointHook = void (*)(KillPoint);
+inline KillPointHook kill_point_hook = nullptr;
+
+#define SOFTDC_KILL_POINT(name)                                                \
+  do {                                                                         \
+    if (::sluice::softdc::shm::kill_point_hook != nullptr)                     \
+      ::sluice::softdc::shm::kill_point_hook(                                  \
+          ::sluice::softdc::shm::KillPoint::name);                             \
+  } while (false)
+#else
+#define SOFTDC_KILL_POINT(name)                                                \
+  do {                                                                         \
+  } while (false)
+#endif
+
+} // namespace sluice::softdc::shm
+
+#endif // SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_

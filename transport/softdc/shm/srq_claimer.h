@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SrqClaimer: a sending process's side of another process's SRQ. Takes receive
+// WQEs, several per call.
+//
+// Not thread-safe: the Link's lock covers every call, and covers a claim
+// together with the publishing of each of its WQEs (claim_journal.h: one open
+// claim per Link). Lock-free towards other processes: a Claim is at most
+// kMaxClaimAttempts tries and waits for nobody.
+//
+// Order of use, per doorbell:  CqeProducer::CanPublish(n) -> Claim(n) -> for
+// each WQE taken: copy, Publish. A WQE that was taken and is not wanted goes
+// back by Publish of a CQE with kCqeUnused.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/softdc/shm/claim_journal.h"
+#include "transport/softdc/shm/kill_point.h"
+#include "transport/softdc/shm/srq_area.h"
+
+namespace sluice::softdc::shm {
+
+struct ClaimedWqe {
+  uint32_t wqe_index = 0; // goes into the CQE
+  uint32_t sge_count = 0; // at least 1
+  Sge sge;                // the first; the others with SrqClaimer::Sges
+};
+
+enum class ClaimStatus {
+  kOk,    // count >= 1 WQEs taken, fewer than wanted if the queue has no more
+  kEmpty, // no WQE is posted: RNR
+  kContended, // lost kMaxClaimAttempts races; try later
+  kBroken,    // the owner's queue holds nonsense: treat the link as dead
+};
+
+struct ClaimResult {
+  ClaimStatus status = ClaimStatus::kEmpty;
+  uint32_t count = 0;
+};
+
+class SrqClaimer {
+public:
+  static constexpr int kMaxClaimAttempts = 64;
+
+  // nullopt: not an SRQ made by SrqOwner::Create, or one that does not fit into
+  // size_bytes.
+  static std::optional<SrqClaimer> Attach(void *base, size_t size_bytes) {
+    if (base == nullptr || !IsLineAligned(base) ||
+        size_bytes < sizeof(internal::SrqHead)) {
+      return std::nullopt;
+    }
+    auto *area = static_cast<internal::SrqHead *>(base);
+    if (area->magic.load(std::memory_order_acquire) != internal::kSrqMagic)
+      return std::nullopt;
+    SrqClaimer claimer(
+        area); // takes copies: checked and used are the same numbers
+    if (!internal::ValidSrqShape(claimer.srq_id_, claimer.capacity_,
+                                 claimer.max_sge_) ||
+        size_bytes < internal::SrqBytes(claimer.capacity_, claimer.max_sge_)) {
+      return std::nullopt;
+    }
+    return claimer;
+  }
+
+  // Takes up to min(want, wqes.size(), kMaxClaim) WQEs and describes them in
+  // wqes. want >= 1.
+  ClaimResult Claim(uint32_t want, ClaimJournal &journal,
+                    std::span<ClaimedWqe> wqes) {
+    want = std::min(
+        {want, static_cast<uint32_t>(wqes.size()), kMaxClaim, capacity_});
+    uint64_t head = area_->claim.load(std::memory_order_acquire);
+    bool intent_stands = false;
+    ClaimStatus outcome = ClaimStatus::kContended;
+    for (int attempt = 0; attempt < kMaxClaimAttempts; ++attempt) {
+      auto available = static_cast<int64_t>(posted_seen_ - head);
+      if (available < static_cast<int64_t>(want)) {
+        posted_seen_ = area_->posted.load(std::memory_order_acquire);
+        available = static_cast<int64_t>(posted_seen_ - head);
+      }
+      if (available <= 0) {
+        outcome = ClaimStatus::kEmpty;
+        break;
+      }
+      const auto count =
+          static_cast<uint32_t>(std::min<int64_t>(want, available));
+      // Slots are read before the CAS. Once it succeeded a slot may change
+      // under us: it is free for a WQE `capacity` tickets later, however slow
+      // we are with ours. What is read too late here the CAS refuses.
+      for (uint32_t i = 0; i < count; ++i)
+        wqes[i] = ReadSlot(head + i);
+      journal.Write(srq_id_, head, count);
+      intent_stands = true;
+      SOFTDC_KILL_POINT(kIntentWritten);
+      if (area_->claim.compare_exchange_strong(head, head + count,
+                                               std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
+        SOFTDC_KILL_POINT(kWqeClaimed);
+        __builtin_prefetch(&area_->slots[(head + count) & (capacity_ - 1)]);
+        for (uint32_t i = 0; i < count; ++i) {
+          if (!Settle(&wqes[i]))
+            return {.status = ClaimStatus::kBroken, .count = 0};
+        }
+        return {.status = ClaimStatus::kOk, .count = count};
+      }
+      SOFTDC_KILL_POINT(kClaimLost);
+    }
+    // A journal line left standing would cover tickets of others and defer
+    // their repair until we claim again.
+    if (intent_stands) {
+      journal.Clear();
+      SOFTDC_KILL_POINT(kIntentCleared);
+    }
+    return {.status = outcome, .count = 0};
+  }
+
+  // All SGEs of a WQE that Claim returned, valid until it is published; returns
+  // how many were written, at most out.size(). Whoever uses an SGE checks
+  // segment, offset and length against what the owner has shared.
+  uint32_t Sges(const ClaimedWqe &wqe, std::span<Sge> out) const {
+    if (out.empty())
+      return 0;
+    out[0] = wqe.sge;
+    const auto count =
+        std::min(wqe.sge_count, static_cast<uint32_t>(out.size()));
+    for (uint32_t i = 1; i < count; ++i)
+      out[i] = Row(wqe.wqe_index)[i];
+    return count;
+  }
+
+  // WQEs that could be claimed now, for SRQ limit events. 0 when the words make
+  // no sense.
+  uint32_t Unclaimed() const {
+    const uint64_t claim = area_->claim.load(std::memory_order_acquire);
+    const uint64_t unclaimed =
+        area_->posted.load(std::memory_order_relaxed) - claim;
+    return unclaimed <= capacity_ ? static_cast<uint32_t>(unclaimed) : 0;
+  }
+
+  uint32_t srq_id() const { return srq_id_; }
+  uint32_t capacity() const { return capacity_; }
+  uint32_t max_sge() const { return max_sge_; }
+
+private:
+  explicit SrqClaimer(internal::SrqHead *area)
+      : area_(area), srq_id_(area->srq_id), capacity_(area->capacity),
+        max_sge_(area->max_sge),
+        sges_(reinterpret_cast<const Sge *>(area->slots + capacity_)) {}
+
+  // Acquire on both words: see SrqOwner::WriteSlot.
+  ClaimedWqe ReadSlot(uint64_t ticket) const {
+    const internal::SrqSlot &slot = area_->slots[ticket & (capacity_ - 1)];
+    const uint64_t place = slot.place.load(std::memory_order_acquire);
+    const uint64_t word = slot.wqe.load(std::memory_order_acquire);
+    ClaimedWqe wqe;
+    wqe.wqe_index = static_cast<uint32_t>(word) & internal::kWqeIndexMask;
+    wqe.sge_count =
+        static_cast<uint32_t>(word) >> 24; // 0, in the slot, until Settle
+    wqe.sge = {.offset = place & internal::kMaxSlotOffset,
+               .segment = static_cast<uint32_t>(place >> internal::kOffsetBits),
+               .length = static_cast<uint32_t>(word >> 32)};
+    return wqe;
+  }
+
+  // After the claim is won: the table row is ours to read now, and what the
+  // slot said must make sense.
+  bool Settle(ClaimedWqe *wqe) const {
+    if (wqe->wqe_index >= capacity_ || wqe->sge_count > max_sge_)
+      return false;
+    if (wqe->sge_count == 0) {
+      wqe->sge_count = 1;
+    } else {
+      wqe->sge = Row(wqe->wqe_index)[0];
+    }
+    return true;
+  }
+
+  const Sge *Row(uint32_t wqe_index) const {
+    return sges_ + size_t{wqe_index} * max_sge_;
+  }
+
+  internal::SrqHead *area_;
+  uint32_t srq_id_;
+  uint32_t capacity_;
+  uint32_t max_sge_;
+  const Sge *sges_;
+  uint64_t posted_seen_ = 0;
+};
+
+} // namespace sluice::softdc::shm
+
+#endif // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_

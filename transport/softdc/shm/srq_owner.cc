@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/srq_owner.h"
+
+#include <algorithm>
+#include <new>
+
+#include "transport/softdc/shm/kill_point.h"
+
+namespace sluice::softdc::shm {
+
+using internal::SrqHead;
+using internal::SrqSlot;
+
+std::optional<SrqOwner> SrqOwner::Create(void *base, size_t size_bytes,
+                                         uint32_t srq_id, uint32_t capacity,
+                                         uint32_t max_sge) {
+  if (base == nullptr || !IsLineAligned(base))
+    return std::nullopt;
+  if (!internal::ValidSrqShape(srq_id, capacity, max_sge))
+    return std::nullopt;
+  if (size_bytes < Bytes(capacity, max_sge))
+    return std::nullopt;
+  auto *area = static_cast<SrqHead *>(base);
+  area->magic.store(0, std::memory_order_relaxed);
+  area->srq_id = srq_id;
+  area->capacity = capacity;
+  area->max_sge = max_sge;
+  area->posted.store(0, std::memory_order_relaxed);
+  area->claim.store(0, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < capacity; ++i)
+    new (&area->slots[i]) SrqSlot{};
+  std::fill_n(area->sges(), size_t{capacity} * max_sge, Sge{});
+  area->magic.store(internal::kSrqMagic, std::memory_order_release);
+  return SrqOwner(area, srq_id, capacity, max_sge);
+}
+
+SrqOwner::SrqOwner(SrqHead *area, uint32_t srq_id, uint32_t capacity,
+                   uint32_t max_sge)
+    : area_(area), sges_(area->sges()), srq_id_(srq_id), capacity_(capacity),
+      max_sge_(max_sge), wqes_(capacity) {
+  free_.reserve(capacity);
+  for (uint32_t i = capacity; i > 0; --i)
+    free_.push_back(i - 1);
+}
+
+bool SrqOwner::Post(std::span<const Sge> sges, uint64_t wr_id) {
+  if (free_.empty() || sges.size() > max_sge_)
+    return false;
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  Wqe &wqe = wqes_[index];
+  wqe.wr_id = wr_id;
+  const Sge first = sges.empty() ? Sge{} : sges[0];
+  const bool in_slot = sges.size() <= 1 &&
+                       first.offset <= internal::kMaxSlotOffset &&
+                       first.segment <= internal::kMaxSlotSegment;
+  if (in_slot) {
+    wqe.place = uint64_t{first.segment} << internal::kOffsetBits | first.offset;
+    wqe.word = uint64_t{first.length} << 32 | index;
+  } else {
+    std::copy(sges.begin(), sges.end(), sges_ + size_t{index} * max_sge_);
+    wqe.place = 0;
+    wqe.word = uint64_t{sges.size()} << 24 | index;
+  }
+  WriteSlot(index);
+  return true;
+}
+
+// Overwrites the slot of ticket posted_ - capacity. Why that is allowed though
+// senders may be reading slots: at most capacity - 1 WQEs are outstanding here,
+// so of the posted_ tickets given out at least posted_ - capacity + 1 were
+// consumed, hence claimed: that older ticket is below `claim`. A sender that is
+// still reading its slot read `claim` before, and its CAS is going to fail.
+// Release on the words (acquire in the sender) carries that knowledge: a sender
+// that sees these new words also sees the `claim` behind them.
+void SrqOwner::WriteSlot(uint32_t wqe_index) {
+  Wqe &wqe = wqes_[wqe_index];
+  wqe.ticket = posted_;
+  SrqSlot &slot = area_->slots[posted_ & (capacity_ - 1)];
+  slot.place.store(wqe.place, std::memory_order_release);
+  SOFTDC_KILL_POINT(kSlotHalfWritten);
+  slot.wqe.store(wqe.word, std::memory_order_release);
+  ++posted_;
+}
+
+void SrqOwner::Ring() {
+  SOFTDC_KILL_POINT(kSlotWritten);
+  area_->posted.store(posted_, std::memory_order_release);
+  SOFTDC_KILL_POINT(kPosted);
+}
+
+std::optional<uint64_t> SrqOwner::Complete(uint32_t wqe_index) {
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket)
+    return std::nullopt;
+  wqes_[wqe_index].ticket = kNoTicket;
+  free_.push_back(wqe_index);
+  return wqes_[wqe_index].wr_id;
+}
+
+bool SrqOwner::Repost(uint32_t wqe_index) {
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket)
+    return false;
+  WriteSlot(wqe_index);
+  return true;
+}
+
+void SrqOwner::DrainTo(std::vector<uint64_t> *wr_ids) {
+  for (uint32_t i = 0; i < capacity_; ++i) {
+    if (const auto wr_id = Complete(i))
+      wr_ids->push_back(*wr_id);
+  }
+}
+
+uint32_t SrqOwner::Unclaimed() const {
+  const uint64_t shown = area_->posted.load(std::memory_order_relaxed);
+  const uint64_t unclaimed =
+      shown - area_->claim.load(std::memory_order_relaxed);
+  return unclaimed <= capacity_ ? static_cast<uint32_t>(unclaimed) : 0;
+}
+
+uint64_t SrqOwner::LoadClaim() const {
+  return std::min(area_->claim.load(std::memory_order_acquire), posted_);
+}
+
+std::optional<uint64_t> SrqOwner::TicketOf(uint32_t wqe_index) const {
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket)
+    return std::nullopt;
+  return wqes_[wqe_index].ticket;
+}
+
+} // namespace sluice::softdc::shm
