@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/device/device.h"
+
+#include <endian.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::device {
+namespace {
+
+constexpr uint8_t kPort = 1;  // multi-port cards show one device per port
+
+// A device list lives until free_device_list; opening one keeps that device alive (man ibv_get_device_list).
+class RawList {
+ public:
+  explicit RawList(const verbs::VerbsApi& api)
+      : api_(api), devices_(api.get_device_list(&count_)) {}
+  ~RawList() {
+    if (devices_ != nullptr) api_.free_device_list(devices_);
+  }
+  RawList(const RawList&) = delete;
+  RawList& operator=(const RawList&) = delete;
+
+  ibv_device** begin() const { return devices_; }
+  ibv_device** end() const { return devices_ == nullptr ? nullptr : devices_ + count_; }
+
+ private:
+  const verbs::VerbsApi& api_;
+  int count_ = 0;
+  ibv_device** devices_;
+};
+
+DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw) {
+  DeviceEntry entry;
+  entry.name = api.get_device_name(raw);
+  entry.provider = api.name;
+  entry.guid = be64toh(api.get_device_guid(raw));
+  if (!api.dv_is_supported(raw)) {
+    entry.note = "not an mlx5 device: no DC transport";
+    return entry;
+  }
+  auto context = verbs::OpenContext(api, raw);
+  if (!context.ok()) {
+    entry.note = "can't be opened: " + std::string(context.status().message());
+    return entry;
+  }
+  ibv_port_attr port = {};
+  if (api.query_port(context->get(), kPort, &port) != 0) {
+    entry.note = "port 1 can't be queried";
+    return entry;
+  }
+  entry.active = port.state == IBV_PORT_ACTIVE;
+  entry.usable = entry.active;
+  entry.note = entry.active ? "port 1 is active" : "port 1 is not active";
+  return entry;
+}
+
+bool IsZero(const ibv_gid& gid) { return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0; }
+
+bool IsIpv4Mapped(const ibv_gid& gid) {
+  static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
+}
+
+// The first IPv4-mapped GID, else the first there is. Drivers list an address once per RoCE version, version 2
+// last, so among equal ones the last is taken.
+uint8_t PickGid(const verbs::VerbsApi& api, ibv_context* context, int table_length) {
+  int best = -1;
+  bool best_is_ipv4 = false;
+  ibv_gid best_gid = {};
+  for (int i = 0; i < std::min(table_length, 255); ++i) {
+    ibv_gid gid = {};
+    if (api.query_gid(context, kPort, i, &gid) != 0 || IsZero(gid)) continue;
+    const bool better = best < 0 || (IsIpv4Mapped(gid) && !best_is_ipv4);
+    const bool same = best >= 0 && std::memcmp(gid.raw, best_gid.raw, sizeof(gid.raw)) == 0;
+    if (better || same) {
+      best = i;
+      best_is_ipv4 = IsIpv4Mapped(gid);
+      best_gid = gid;
+    }
+  }
+  return static_cast<uint8_t>(std::max(best, 0));
+}
+
+}  // namespace
+
+std::vector<DeviceEntry> ListDevices(const Tables& tables) {
+  std::vector<DeviceEntry> entries;
+  for (const verbs::VerbsApi* api : tables) {
+    for (ibv_device* raw : RawList(*api)) entries.push_back(Describe(*api, raw));
+  }
+  return entries;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec,
+                                                     const Tables& tables) {
+  const bool automatic = spec == "auto";
+  std::string seen;  // what was there and would not do
+  for (const verbs::VerbsApi* api : tables) {
+    for (ibv_device* raw : RawList(*api)) {
+      const DeviceEntry entry = Describe(*api, raw);
+      if (!automatic && entry.name != spec) {
+        seen += (seen.empty() ? "" : ", ") + entry.name;
+        continue;
+      }
+      std::string problem = entry.note;
+      if (entry.usable) {
+        std::unique_ptr<Device> device(new Device());
+        absl::Status status = device->Init(*api, raw);
+        if (status.ok()) {
+          if (!automatic) {
+            device->choice_ = entry.name + ": asked for by name";
+          } else if (seen.empty()) {
+            device->choice_ = entry.name + ": the first active device with DC";
+          } else {
+            device->choice_ = entry.name + ": no better device with DC (" + seen + ")";
+          }
+          return device;
+        }
+        problem = std::string(status.message());
+      }
+      if (!automatic) {
+        return base::Error(absl::StatusCode::kFailedPrecondition,
+                           "device " + entry.name + " can't be used",
+                           {.layer = "device",
+                            .operation = "open",
+                            .cause = problem,
+                            .remedy = "bring its port up, or use --device=auto"});
+      }
+      seen += (seen.empty() ? "" : ", ") + entry.name + ": " + problem;
+    }
+  }
+  return base::Error(
+      absl::StatusCode::kNotFound,
+      automatic ? "no device with DC transport" : "no device named " + std::string(spec),
+      {.layer = "device",
+       .operation = "open",
+       .cause = seen.empty() ? "this program sees no RDMA device at all" : "there are: " + seen,
+       .remedy = automatic ? "link the software NIC, or install an mlx5 card and its driver"
+                           : "run sluice_info for the names, or use --device=auto"});
+}
+
+absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw) {
+  name_ = api.get_device_name(raw);
+  guid_ = be64toh(api.get_device_guid(raw));
+  auto context = verbs::OpenContext(api, raw);
+  if (!context.ok()) return context.status();
+  context_ = std::move(*context);
+  auto pd = verbs::AllocPd(api, context_.get());
+  if (!pd.ok()) return pd.status();
+  pd_ = std::move(*pd);
+
+  ibv_device_attr attr = {};
+  int error_number = api.query_device(context_.get(), &attr);
+  if (error_number != 0) {
+    return base::ErrnoError(error_number, "ibv_query_device", {.layer = "device"});
+  }
+  limits_.max_cqe = static_cast<uint32_t>(attr.max_cqe);
+  limits_.max_srq_wr = static_cast<uint32_t>(attr.max_srq_wr);
+  limits_.max_qp_wr = static_cast<uint32_t>(attr.max_qp_wr);
+  limits_.max_qp = static_cast<uint32_t>(attr.max_qp);
+  limits_.max_mr_bytes = attr.max_mr_size;
+
+  ibv_port_attr port = {};
+  error_number = api.query_port(context_.get(), kPort, &port);
+  if (error_number != 0) {
+    return base::ErrnoError(error_number, "ibv_query_port", {.layer = "device"});
+  }
+  limits_.port_mtu_bytes = 128u << port.active_mtu;  // IBV_MTU_256 is 1
+  path_.port = kPort;
+  path_.mtu = port.active_mtu;
+  path_.sgid_index = PickGid(api, context_.get(), port.gid_tbl_len);
+
+  const int flags = fcntl(async_fd(), F_GETFL);
+  if (flags < 0 || fcntl(async_fd(), F_SETFL, flags | O_NONBLOCK) != 0) {
+    return base::ErrnoError(errno, "fcntl(async_fd)", {.layer = "device"});
+  }
+  Probe();
+  const verbs::Capability& dc = capabilities_.Get(verbs::Feature::kDc);
+  if (!dc.on) {
+    return base::Error(absl::StatusCode::kUnimplemented, name_ + " has no DC transport",
+                       {.layer = "device", .operation = "probe", .cause = dc.why});
+  }
+  return absl::OkStatus();
+}
+
+int Device::ReadAsyncEvents() {
+  int count = 0;
+  ibv_async_event event = {};
+  while (api().get_async_event(context_.get(), &event) == 0) {
+    switch (event.event_type) {
+      case IBV_EVENT_DEVICE_FATAL:
+      case IBV_EVENT_CQ_ERR:
+      case IBV_EVENT_SRQ_ERR:
+        broken_.store(true, std::memory_order_relaxed);
+        break;
+      default:
+        break;  // QP errors show as completions; port and GID events change nothing that is held here
+    }
+    api().ack_async_event(&event);
+    ++count;
+  }
+  async_events_.fetch_add(static_cast<uint64_t>(count), std::memory_order_relaxed);
+  return count;
+}
+
+}  // namespace sluice::device

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device: the RDMA device of this process, opened and probed.
+//
+// What it is    A table, an open context, a protection domain, and what the device can do. "auto" takes an
+//               active mlx5 device with DC if there is one, else the software NIC, and says why.
+// Who owns it   Its creator; everything made from it goes first.
+// Which thread  Open() any (it blocks). Afterwards constant, ReadAsyncEvents() apart: one thread at a time.
+#ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_H_
+#define SLUICE_TRANSPORT_DEVICE_DEVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/capabilities.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::device {
+
+using Tables = std::vector<const verbs::VerbsApi*>;
+
+struct DeviceEntry {
+  std::string name;
+  std::string provider;  // the table's name: "native" or "softdc"
+  uint64_t guid = 0;     // node GUID, host byte order
+  bool active = false;   // port 1
+  bool usable = false;   // DC on an active port
+  std::string note;      // why not, or what it is
+};
+
+// All devices of all tables, in order. Opens each for a moment to look at its port.
+std::vector<DeviceEntry> ListDevices(const Tables& tables);
+
+struct Limits {
+  uint32_t max_cqe = 0;
+  uint32_t max_srq_wr = 0;
+  uint32_t max_qp_wr = 0;
+  uint32_t max_qp = 0;
+  uint64_t max_mr_bytes = 0;
+  uint32_t port_mtu_bytes = 0;
+  // Streams of one DCI as logarithms; both 0 when there are none.
+  uint8_t log_streams = 0;
+  uint8_t log_errored_streams = 0;
+};
+
+class Device {
+ public:
+  // `spec` is "auto" or a device's name. NOT_FOUND lists what there is and why it will not do.
+  static absl::StatusOr<std::unique_ptr<Device>> Open(std::string_view spec, const Tables& tables);
+
+  const verbs::VerbsApi& api() const { return *context_.api(); }
+  ibv_context* context() const { return context_.get(); }
+  ibv_pd* pd() const { return pd_.get(); }
+  const std::string& name() const { return name_; }
+  std::string_view provider() const { return api().name; }
+  // "softdc0: no active mlx5 device with DC (mlx5_0: port 1 is DOWN)".
+  const std::string& choice() const { return choice_; }
+  uint64_t guid() const { return guid_; }
+  const Limits& limits() const { return limits_; }
+  // Port, GID index and MTU; retries are the queue's business.
+  const verbs::PathOptions& path() const { return path_; }
+  const verbs::CapabilityReport& capabilities() const { return capabilities_; }
+  // What the device offers in an ECE exchange; vendor 0: nothing.
+  const ibv_ece& ece() const { return ece_; }
+
+  int async_fd() const { return context_->async_fd; }
+  // Reads and acknowledges what has happened; never blocks. Returns how many events.
+  int ReadAsyncEvents();
+  // The device is gone, or one of its queues overran: nothing made from it can be trusted any more.
+  bool broken() const { return broken_.load(std::memory_order_relaxed); }
+  uint64_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
+
+ private:
+  Device() = default;
+  absl::Status Init(const verbs::VerbsApi& api, ibv_device* raw);
+  void Probe();  // probe.cc
+  absl::Status ProbeDc();
+  void ProbeStreams(ibv_cq* cq);
+  void ProbeOnDci(ibv_qp* dci);
+  void ProbeOnDct(ibv_qp* dct);
+  void ProbeReservedQpn();
+
+  std::string name_;
+  std::string choice_;
+  uint64_t guid_ = 0;
+  Limits limits_;
+  verbs::PathOptions path_;
+  ibv_ece ece_ = {};
+  verbs::CapabilityReport capabilities_;
+  std::atomic<bool> broken_{false};
+  std::atomic<uint64_t> async_events_{0};
+  verbs::Context context_;
+  verbs::Pd pd_;
+};
+
+}  // namespace sluice::device
+
+#endif  // SLUICE_TRANSPORT_DEVICE_DEVICE_H_

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the device can do: each feature by its query and by one trial object, because firmware has been seen to
+// report features that it then refuses, and to refuse none that work.
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "transport/base/error.h"
+#include "transport/device/device.h"
+
+namespace sluice::device {
+namespace {
+
+using verbs::Feature;
+
+std::string Reason(const char* call, int error_number) {
+  const char* name = strerrorname_np(error_number);
+  return std::string(call) + " says " + (name != nullptr ? name : "an unknown errno");
+}
+
+}  // namespace
+
+void Device::Probe() {
+  absl::Status status = ProbeDc();
+  if (!status.ok()) {
+    capabilities_.Set(Feature::kDc, false, std::string(status.message()));
+    for (Feature feature :
+         {Feature::kStreams, Feature::kStreamReset, Feature::kReservedQpn, Feature::kAhMapping,
+          Feature::kEce, Feature::kDataInOrder, Feature::kSignature, Feature::kSigPipelining}) {
+      capabilities_.Set(feature, false, "needs DC");
+    }
+    return;
+  }
+  ProbeReservedQpn();
+  mlx5dv_context dv = {};
+  dv.comp_mask = MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
+  const bool asked = api().dv_query_device(context_.get(), &dv) == 0 &&
+                     (dv.comp_mask & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0;
+  const bool offered = asked && dv.sig_caps.block_prot != 0;
+  const char* why = offered ? "offered by the device, not used by this version of Sluice"
+                            : "the device offers no signature mkeys";
+  capabilities_.Set(Feature::kSignature, false, why);
+  capabilities_.Set(Feature::kSigPipelining, false, why);
+}
+
+absl::Status Device::ProbeDc() {
+  auto cq = verbs::CreateCq(api(), context_.get(), 16, nullptr);
+  if (!cq.ok()) return cq.status();
+  auto srq = verbs::CreateSrq(api(), pd_.get(), 16);
+  if (!srq.ok()) return srq.status();
+
+  auto dct = verbs::CreateDct(api(), context_.get(), pd_.get(), cq->get(), srq->get(), 1);
+  if (!dct.ok()) return dct.status();
+  absl::Status status =
+      verbs::ActivateDct(api(), dct->get(), path_, IBV_ACCESS_REMOTE_WRITE);
+  if (!status.ok()) return status;
+
+  auto dci = verbs::CreateDci(api(), context_.get(), pd_.get(), cq->get(), {.send_depth = 16});
+  if (!dci.ok()) return dci.status();
+  status = verbs::ActivateDci(api(), dci->get(), path_);
+  if (!status.ok()) return status;
+
+  capabilities_.Set(Feature::kDc, true, "a trial DCI reached RTS, a trial DCT RTR");
+  ProbeStreams(cq->get());
+  ProbeOnDci(dci->get());
+  ProbeOnDct(dct->get());
+  return absl::OkStatus();
+}
+
+void Device::ProbeStreams(ibv_cq* cq) {
+  mlx5dv_context dv = {};
+  dv.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS;
+  const int error_number = api().dv_query_device(context_.get(), &dv);
+  if (error_number != 0 || (dv.comp_mask & MLX5DV_CONTEXT_MASK_DCI_STREAMS) == 0 ||
+      dv.dci_streams_caps.max_log_num_concurent == 0) {
+    const char* why = "the device reports no DCI streams: one failed peer costs a whole-DCI recovery";
+    capabilities_.Set(Feature::kStreams, false, why);
+    capabilities_.Set(Feature::kStreamReset, false, "needs streams");
+    return;
+  }
+  const uint8_t log_streams = dv.dci_streams_caps.max_log_num_concurent;
+  const uint8_t log_errored = dv.dci_streams_caps.max_log_num_errored;
+  auto dci = verbs::CreateDci(api(), context_.get(), pd_.get(), cq,
+                              {.send_depth = 16,
+                               .streams = true,
+                               .log_concurrent = log_streams,
+                               .log_errored = log_errored});
+  absl::Status status = dci.status();
+  if (status.ok()) status = verbs::ActivateDci(api(), dci->get(), path_);
+  if (!status.ok()) {
+    capabilities_.Set(Feature::kStreams, false, std::string(status.message()));
+    capabilities_.Set(Feature::kStreamReset, false, "needs streams");
+    return;
+  }
+  limits_.log_streams = log_streams;
+  limits_.log_errored_streams = log_errored;
+  capabilities_.Set(Feature::kStreams, true,
+                    std::to_string(1 << log_streams) + " concurrent streams a DCI, " +
+                        std::to_string(1 << log_errored) + " may be in error");
+  if (log_errored == 0) {
+    capabilities_.Set(Feature::kStreamReset, false,
+                      "max_log_num_errored is 0: the first errored stream stops the DCI");
+    return;
+  }
+  // No stream is in error, so the firmware refuses (EINVAL); a device that can't at all says EOPNOTSUPP.
+  const int reset = api().dv_dci_stream_id_reset(dci->get(), 0);
+  const bool on = reset == 0 || reset == EINVAL;
+  capabilities_.Set(Feature::kStreamReset, on,
+                    on ? "the trial DCI knows the command"
+                       : Reason("mlx5dv_dci_stream_id_reset", reset));
+}
+
+void Device::ProbeOnDci(ibv_qp* dci) {
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  attr.port_num = path_.port;
+  attr.grh.sgid_index = path_.sgid_index;
+  attr.grh.hop_limit = 64;
+  if (api().query_gid(context_.get(), path_.port, path_.sgid_index, &attr.grh.dgid) == 0) {
+    errno = 0;
+    verbs::Ah ah(&api(), api().create_ah(pd_.get(), &attr));
+    if (!ah) {
+      capabilities_.Set(Feature::kAhMapping, false,
+                        Reason("ibv_create_ah to this host itself", errno != 0 ? errno : EINVAL));
+    } else {
+      const int error_number = api().dv_map_ah_to_qp(ah.get(), dci->qp_num);
+      capabilities_.Set(Feature::kAhMapping, error_number == 0,
+                        error_number == 0 ? "a trial address handle was mapped"
+                                          : Reason("mlx5dv_map_ah_to_qp", error_number));
+    }
+  } else {
+    capabilities_.Set(Feature::kAhMapping, false, "the port has no GID");
+  }
+
+  ibv_ece ece = {};
+  const int error_number = api().query_ece(dci, &ece);
+  if (error_number != 0) {
+    capabilities_.Set(Feature::kEce, false, Reason("ibv_query_ece", error_number));
+  } else if (ece.vendor_id == 0 || ece.options == 0) {
+    capabilities_.Set(Feature::kEce, false, "the trial DCI offers no options");
+  } else {
+    ece_ = ece;
+    char options[16];
+    std::snprintf(options, sizeof(options), "0x%x", ece.options);
+    capabilities_.Set(Feature::kEce, true, std::string("the trial DCI offers options ") + options);
+  }
+}
+
+void Device::ProbeOnDct(ibv_qp* dct) {
+  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46): same call, and
+  // an older library answers 0 to any flag, so it is asked again without.
+  constexpr uint32_t kReturnCaps = 1u << 0;
+  constexpr int kWholeMessage = 1 << 0;
+  constexpr int kAligned128 = 1 << 1;
+  const int caps = api().query_qp_data_in_order(dct, IBV_WR_RDMA_WRITE, kReturnCaps);
+  if ((caps & kWholeMessage) != 0 ||
+      (caps == 0 && api().query_qp_data_in_order(dct, IBV_WR_RDMA_WRITE, 0) == 1)) {
+    capabilities_.Set(Feature::kDataInOrder, true, "whole messages land in order");
+  } else if ((caps & kAligned128) != 0) {
+    capabilities_.Set(Feature::kDataInOrder, true, "aligned 128-byte blocks land in order");
+  } else {
+    capabilities_.Set(Feature::kDataInOrder, false, "the trial DCT promises no order");
+  }
+}
+
+void Device::ProbeReservedQpn() {
+  uint32_t qpn = 0;
+  int error_number = api().dv_reserved_qpn_alloc(context_.get(), &qpn);
+  if (error_number == 0) error_number = api().dv_reserved_qpn_dealloc(context_.get(), qpn);
+  capabilities_.Set(Feature::kReservedQpn, error_number == 0,
+                    error_number == 0 ? "a trial number was reserved"
+                                      : Reason("mlx5dv_reserved_qpn_alloc", error_number) +
+                                            ": a dummy QP per connection instead");
+}
+
+}  // namespace sluice::device

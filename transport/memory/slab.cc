@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/memory/slab.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::memory {
+namespace {
+
+absl::Status Failed(int error_number, const char* call) {
+  return base::ErrnoError(error_number, call,
+                          {.layer = "memory",
+                           .operation = "allocate registered memory",
+                           .cause = "this process or this host is out of memory or descriptors",
+                           .remedy = "ask for fewer or smaller buffers, or raise `ulimit -n`"});
+}
+
+}  // namespace
+
+absl::StatusOr<Slab> Slab::Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t size_bytes,
+                                  int access) {
+  const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  Slab slab;
+  slab.size_bytes_ = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  slab.fd_ = memfd_create("sluice-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (slab.fd_ < 0) return Failed(errno, "memfd_create");
+  if (ftruncate(slab.fd_, static_cast<off_t>(slab.size_bytes_)) != 0) {
+    return Failed(errno, "ftruncate");
+  }
+  // Whoever maps the file may rely on its size: no SIGBUS by a later truncate.
+  if (fcntl(slab.fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return Failed(errno, "fcntl(F_ADD_SEALS)");
+  }
+  void* mapped =
+      mmap(nullptr, slab.size_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, slab.fd_, 0);
+  if (mapped == MAP_FAILED) return Failed(errno, "mmap");
+  slab.data_ = static_cast<std::byte*>(mapped);
+  auto mr = verbs::RegisterMemory(api, pd, slab.data_, slab.size_bytes_, access);
+  if (!mr.ok()) return mr.status();
+  slab.mr_ = std::move(*mr);
+  return slab;
+}
+
+Slab::Slab(Slab&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)),
+      mr_(std::move(other.mr_)) {}
+
+Slab& Slab::operator=(Slab&& other) noexcept {
+  if (this != &other) {
+    Free();
+    fd_ = std::exchange(other.fd_, -1);
+    data_ = std::exchange(other.data_, nullptr);
+    size_bytes_ = std::exchange(other.size_bytes_, 0);
+    mr_ = std::move(other.mr_);
+  }
+  return *this;
+}
+
+Slab::~Slab() { Free(); }
+
+void Slab::Free() {
+  mr_.reset();  // before the memory goes
+  if (data_ != nullptr) munmap(std::exchange(data_, nullptr), size_bytes_);
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+}  // namespace sluice::memory

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Slab: registered memory. A memory file, mapped shared, registered once.
+//
+// What it is    One region of zeroed pages with its ibv_mr. Shared mappings of memory files, always: harmless
+//               on a NIC, and a software device in another process can map the same pages.
+// Who owns it   Its creator; the protection domain outlives it. The file descriptor stays open as long as the
+//               region is registered, because the device may find the file by it.
+// Which thread  Making and freeing: any (they block). The memory: its users'.
+#ifndef SLUICE_TRANSPORT_MEMORY_SLAB_H_
+#define SLUICE_TRANSPORT_MEMORY_SLAB_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::memory {
+
+class Slab {
+ public:
+  // `access` as in man ibv_reg_mr; the size is rounded up to whole pages.
+  static absl::StatusOr<Slab> Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t size_bytes,
+                                     int access);
+  Slab() = default;
+  Slab(Slab&& other) noexcept;
+  Slab& operator=(Slab&& other) noexcept;
+  ~Slab();
+
+  std::byte* data() const { return data_; }
+  size_t size_bytes() const { return size_bytes_; }
+  uint32_t lkey() const { return mr_->lkey; }
+  uint32_t rkey() const { return mr_->rkey; }
+
+ private:
+  void Free();
+
+  int fd_ = -1;
+  std::byte* data_ = nullptr;
+  size_t size_bytes_ = 0;
+  verbs::Mr mr_;
+};
+
+}  // namespace sluice::memory
+
+#endif  // SLUICE_TRANSPORT_MEMORY_SLAB_H_

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/poller/commands.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+namespace sluice::poller {
+namespace {
+
+int NewEventFd() {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) {
+    std::perror("eventfd");
+    std::abort();  // a process without a free descriptor at start-up can't do anything else either
+  }
+  return fd;
+}
+
+// Both fail only when the counter is at its limit (write) or at zero (read), which is as good.
+void Signal(int fd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
+}
+void Clear(int fd) {
+  uint64_t count;
+  [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof(count));
+}
+
+}  // namespace
+
+ThreadCommands::ThreadCommands() : event_fd_(NewEventFd()), thread_([this] { Run(); }) {}
+
+ThreadCommands::~ThreadCommands() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  close(event_fd_);
+}
+
+void ThreadCommands::Submit(Work work, Work done) {
+  {
+    std::lock_guard lock(mutex_);
+    queued_.push_back({std::move(work), std::move(done)});
+  }
+  changed_.notify_all();
+}
+
+void ThreadCommands::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queued_.empty(); });
+    if (queued_.empty()) return;  // stopping, and all work has been done
+    Item item = std::move(queued_.front());
+    queued_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    item.work();
+    item.work = nullptr;
+    lock.lock();
+    busy_ = false;
+    finished_.push_back(std::move(item.done));
+    has_finished_.store(true, std::memory_order_release);
+    Signal(event_fd_);
+    changed_.notify_all();
+  }
+}
+
+int ThreadCommands::Drain() {
+  if (!has_finished_.load(std::memory_order_acquire)) return 0;
+  {
+    std::lock_guard lock(mutex_);
+    draining_.swap(finished_);
+    has_finished_.store(false, std::memory_order_relaxed);
+    Clear(event_fd_);
+  }
+  const int count = static_cast<int>(draining_.size());
+  for (Work& done : draining_) done();
+  draining_.clear();
+  return count;
+}
+
+void ThreadCommands::Finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return queued_.empty() && !busy_; });
+  finished_.clear();
+  has_finished_.store(false, std::memory_order_relaxed);
+  Clear(event_fd_);
+}
+
+InlineCommands::InlineCommands() : event_fd_(NewEventFd()) {}
+
+InlineCommands::~InlineCommands() { close(event_fd_); }
+
+void InlineCommands::Submit(Work work, Work done) {
+  work();
+  finished_.push_back(std::move(done));
+  Signal(event_fd_);
+}
+
+int InlineCommands::Drain() {
+  if (finished_.empty()) return 0;
+  Clear(event_fd_);
+  std::vector<Work> now;
+  now.swap(finished_);
+  for (Work& done : now) done();
+  return static_cast<int>(now.size());
+}
+
+void InlineCommands::Finish() {
+  finished_.clear();
+  Clear(event_fd_);
+}
+
+}  // namespace sluice::poller

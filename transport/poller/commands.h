@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Commands: where calls go that may block in kernel, firmware or a name server, so that a poller never does.
+//
+// What it is    A queue of work, done in order, one at a time. When a piece of work has ended, its `done` waits
+//               until the polling thread calls Drain().
+// Who owns it   Its creator. One Commands serves one poller, and outlives it.
+// Which thread  Submit(), Drain() and Finish(): the polling thread. Work runs wherever the implementation
+//               says; it may touch only what nobody else touches until `done`.
+// Bound         Callers bound it: each peer has at most a few pieces of work under way.
+#ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_
+#define SLUICE_TRANSPORT_POLLER_COMMANDS_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+
+namespace sluice::poller {
+
+class Commands {
+ public:
+  using Work = absl::AnyInvocable<void()>;
+
+  virtual ~Commands() = default;
+  virtual void Submit(Work work, Work done) = 0;
+  // Runs the `done` of all work that has ended; how many. Cheap when there is none.
+  virtual int Drain() = 0;
+  // Waits until all submitted work has ended. What is left to say is dropped, not run.
+  virtual void Finish() = 0;
+  // Readable when Drain() has something to do; -1 if the implementation has none.
+  virtual int fd() const = 0;
+};
+
+// Production: one helper thread, asleep when there is no work.
+class ThreadCommands final : public Commands {
+ public:
+  ThreadCommands();
+  ~ThreadCommands() override;
+  void Submit(Work work, Work done) override;
+  int Drain() override;
+  void Finish() override;
+  int fd() const override { return event_fd_; }
+
+ private:
+  struct Item {
+    Work work;
+    Work done;
+  };
+
+  void Run();
+
+  const int event_fd_;
+  std::atomic<bool> has_finished_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queued_;      // mutex_
+  std::vector<Work> finished_;   // mutex_
+  bool busy_ = false;            // mutex_
+  bool stopping_ = false;        // mutex_
+  std::vector<Work> draining_;   // the polling thread's
+  std::thread thread_;           // last: it uses everything above
+};
+
+// Tests and single-threaded tools: the work runs inside Submit(), `done` at the next Drain().
+class InlineCommands final : public Commands {
+ public:
+  InlineCommands();
+  ~InlineCommands() override;
+  void Submit(Work work, Work done) override;
+  int Drain() override;
+  void Finish() override;
+  int fd() const override { return event_fd_; }
+
+ private:
+  const int event_fd_;
+  std::vector<Work> finished_;
+};
+
+}  // namespace sluice::poller
+
+#endif  // SLUICE_TRANSPORT_POLLER_COMMANDS_H_

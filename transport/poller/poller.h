@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Poller: the descriptors that one polling thread sleeps on, and the way to wake it.
+//
+// What it is    An epoll set and an eventfd. The hot path never comes here: completion queues are polled in
+//               memory; descriptors are looked at after a sleep and now and then.
+// Who owns it   Its creator. Watched descriptors stay their owners'.
+// Which thread  One, the polling thread; Wake() any.
+#ifndef SLUICE_TRANSPORT_POLLER_POLLER_H_
+#define SLUICE_TRANSPORT_POLLER_POLLER_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace sluice::poller {
+
+class Poller {
+ public:
+  static constexpr int kMaxWatches = 16;  // a few per endpoint, none per peer
+
+  static absl::StatusOr<std::unique_ptr<Poller>> Create();
+  ~Poller();
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
+
+  // `on_ready` runs inside Check() while the descriptor is readable; it must read until EAGAIN.
+  absl::Status Watch(int fd, std::function<void()> on_ready);
+  void Unwatch(int fd);
+
+  // Looks at all descriptors without blocking; how many were ready.
+  int Check();
+  // Makes fd() readable until the next Check(); what was written before Wake() is seen after that Check().
+  // Many wakes cost one system call.
+  void Wake();
+  // The epoll descriptor: readable when Check() has something to do.
+  int fd() const { return epoll_fd_; }
+
+ private:
+  struct Watched {
+    int fd = -1;
+    std::function<void()> on_ready;
+  };
+
+  Poller(int epoll_fd, int event_fd) : epoll_fd_(epoll_fd), event_fd_(event_fd) {}
+
+  const int epoll_fd_;
+  const int event_fd_;
+  std::atomic<bool> woken_{false};
+  std::vector<Watched> watched_;
+};
+
+}  // namespace sluice::poller
+
+#endif  // SLUICE_TRANSPORT_POLLER_POLLER_H_
