@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The checks that only read. `./dev static` builds first, since the first one reads the objects.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=tools/dev/common.sh
+source tools/dev/common.sh
+
+status=0
+run() {
+  local what=$1
+  shift
+  step "$what"
+  "$@" || status=1
+}
+
+# Bazel says which objects the current sources make; the output folder may hold older ones.
+root=$(bazel info execution_root 2>/dev/null)
+mapfile -t objects < <(bazel aquery --output=text 'mnemonic("CppCompile", //... except attr(tags, manual, //...))' 2>/dev/null |
+  grep -o 'bazel-out/[^], ]*\.o\b' | sort -u | sed "s|^|$root/|")
+mapfile -t sources < <(cxx_files)
+
+run "symbols: ${#objects[@]} objects" tools/dev/check_symbols tools/dev/symbols_allowed.txt "${objects[@]}"
+run "rooms: ${#sources[@]} sources" tools/dev/check_rooms tools/dev/rooms.txt "${sources[@]}"
+run "file lengths" tools/dev/check_lengths "${sources[@]}"
+exit $status
