@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Host names and socket addresses.
+#ifndef SLUICE_TRANSPORT_CM_ADDRESS_H_
+#define SLUICE_TRANSPORT_CM_ADDRESS_H_
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace sluice::cm {
+
+// "host:port", IPv6 addresses in brackets.
+std::string HostPort(const std::string& host, uint16_t port);
+std::string ToString(const sockaddr* address);
+
+// All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server: inside Commands only.
+// `passive`: for listening; an empty host or "*" is every address then.
+absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,
+                                                      bool passive);
+
+}  // namespace sluice::cm
+
+#endif  // SLUICE_TRANSPORT_CM_ADDRESS_H_

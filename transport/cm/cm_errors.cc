@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The connection manager's events and silences, put into words.
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "transport/base/error.h"
+#include "transport/cm/connection.h"
+
+namespace sluice::cm {
+namespace {
+
+// REJ reasons (IBTA 12.6.7.2, include/rdma/ib_cm.h).
+constexpr int kNobodyListens = 8;
+constexpr int kStale = 10;
+constexpr int kByConsumer = 28;
+constexpr int kByEce = 35;
+
+absl::Status Unavailable(const std::string& what, const std::string& peer, const char* cause,
+                         const char* remedy, int code) {
+  return base::Error(absl::StatusCode::kUnavailable, what,
+                     {.layer = "cm",
+                      .peer = peer,
+                      .operation = "connect",
+                      .cause = cause,
+                      .remedy = remedy,
+                      .vendor_code = static_cast<uint32_t>(code < 0 ? -code : code),
+                      .retry_safe = true});
+}
+
+std::string ErrnoName(int status) {
+  const char* name = strerrorname_np(status < 0 ? -status : status);
+  return name != nullptr ? name : std::to_string(status);
+}
+
+}  // namespace
+
+absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool established) {
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+      return Unavailable("address can't be reached by RDMA (" + ErrnoName(event.status) + ")", peer,
+                         "no RDMA device of this host has a route to it, or the host does not answer",
+                         "check the address, the route and the interface of the RDMA device",
+                         event.status);
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      return Unavailable("no route to the peer (" + ErrnoName(event.status) + ")", peer,
+                         "the fabric knows no path from this port",
+                         "check that both ports are on the same fabric", event.status);
+    case RDMA_CM_EVENT_REJECTED:
+      switch (event.status) {
+        case kNobodyListens:
+          return Unavailable("connection refused", peer, "nobody listens on that port",
+                             "start the server, or check the port", event.status);
+        case kStale:
+          return Unavailable("connection refused as stale", peer,
+                             "the peer still knows an older connection with this QP number, whose "
+                             "process died",
+                             "try again: the next attempt takes a fresh number", event.status);
+        case kByConsumer:
+          return Unavailable("connection refused by the server program", peer,
+                             "it is at its limit of peers, shutting down, or does not speak Sluice",
+                             "look at the server's log", event.status);
+        case kByEce:
+          return Unavailable("connection refused over its ECE options", peer,
+                             "the two devices have no congestion-control setting in common",
+                             "compare `sluice_info` on both hosts", event.status);
+        default:
+          return Unavailable(
+              "connection refused with reason " + std::to_string(event.status), peer,
+              "see the reject reasons of InfiniBand's connection manager", "try again", event.status);
+      }
+    case RDMA_CM_EVENT_UNREACHABLE:
+      return Unavailable("peer does not answer", peer, "its host is down, or the path is broken",
+                         "check the host and the fabric", event.status);
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+      return Unavailable("connect failed (" + ErrnoName(event.status) + ")", peer,
+                         "the device refused the connection's parameters", "try again",
+                         event.status);
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      return Unavailable("the RDMA device was removed", peer,
+                         "its driver was unloaded, or the card failed", "restart on another device",
+                         event.status);
+    case RDMA_CM_EVENT_DISCONNECTED:
+      return Unavailable(established ? "peer disconnected" : "peer went away while connecting", peer,
+                         "its process ended, was killed, or closed the connection",
+                         "connect again when it is back", event.status);
+    default:
+      return Unavailable("connection ended by event " + std::to_string(event.event), peer, "",
+                         "try again", event.status);
+  }
+}
+
+absl::Status ConnectionManager::DeadlineError(const Connection& c) const {
+  const char* cause = "";
+  const char* remedy = "check the host, or allow more time";
+  switch (c.state) {
+    case State::kResolvingName:
+      cause = "the name server is slow or silent";
+      remedy = "use a numeric address, or check the name service";
+      break;
+    case State::kResolvingAddress:
+    case State::kResolvingRoute:
+      cause = "the host does not answer on the network (no neighbour entry)";
+      break;
+    case State::kConnecting:
+      cause = "its host is down, or its program listens but does not take requests";
+      remedy = "look whether the server process hangs, or allow more time";
+      break;
+    case State::kAccepting:
+      cause = "the client vanished after asking, or its answer was lost";
+      remedy = "nothing: it will ask again if it lives";
+      break;
+    default:
+      cause = "this process was too slow to answer";
+      break;
+  }
+  return base::Error(absl::StatusCode::kDeadlineExceeded,
+                     "connect timed out while " + std::string(Name(c.state)),
+                     {.layer = "cm",
+                      .peer = c.peer,
+                      .operation = "connect",
+                      .cause = cause,
+                      .remedy = remedy,
+                      .retry_safe = true});
+}
+
+absl::Status ConnectionManager::CommandError(const Connection& c, int error_number,
+                                             const char* call) const {
+  return base::ErrnoError(error_number, call,
+                          {.layer = "cm",
+                           .peer = c.peer,
+                           .operation = c.active ? "connect" : "accept",
+                           .cause = c.active ? "the address or the device is not usable for RDMA_CM"
+                                             : "the client went away meanwhile",
+                           .remedy = "check `sluice_info`, then try again",
+                           .retry_safe = true});
+}
+
+}  // namespace sluice::cm

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/cm/qpn_pool.h"
+
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::cm {
+
+QpnPool::~QpnPool() {
+  for (uint32_t qpn : reserved_) api_.dv_reserved_qpn_dealloc(context_, qpn);
+}
+
+absl::StatusOr<uint32_t> QpnPool::Take() {
+  if (reserve_) {
+    uint32_t qpn = 0;
+    const int error_number = api_.dv_reserved_qpn_alloc(context_, &qpn);
+    if (error_number != 0) {
+      return base::ErrnoError(error_number, "mlx5dv_reserved_qpn_alloc",
+                              {.layer = "cm",
+                               .operation = "connect",
+                               .cause = "the device has no QP numbers left to reserve",
+                               .remedy = "close connections, or wait until closed ones have left "
+                                         "timewait (seconds)"});
+    }
+    reserved_.insert(qpn);
+    return qpn;
+  }
+  if (dummies_.size() >= kMaxDummies) {
+    return base::Error(absl::StatusCode::kResourceExhausted, "no QP number for a new connection",
+                       {.layer = "cm",
+                        .operation = "connect",
+                        .cause = "this device reserves no numbers and all " +
+                                 std::to_string(kMaxDummies) + " stand-in QPs are taken",
+                        .remedy = "close connections, or use a device with reserved QPNs"});
+  }
+  if (!dummy_cq_) {
+    auto cq = verbs::CreateCq(api_, context_, 1, nullptr);
+    if (!cq.ok()) return cq.status();
+    dummy_cq_ = std::move(*cq);
+  }
+  // Its number is valid as soon as it exists; it stays in RESET for ever.
+  auto dummy = verbs::CreateDci(api_, context_, pd_, dummy_cq_.get(), {.send_depth = 1});
+  if (!dummy.ok()) return dummy.status();
+  const uint32_t qpn = dummy->number();
+  dummies_.emplace(qpn, std::move(*dummy));
+  return qpn;
+}
+
+void QpnPool::Give(uint32_t qpn) {
+  if (reserved_.erase(qpn) != 0) {
+    api_.dv_reserved_qpn_dealloc(context_, qpn);
+  } else {
+    dummies_.erase(qpn);
+  }
+}
+
+}  // namespace sluice::cm

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of one RDMA_CM connection with an external QP number, as a table.
+#ifndef SLUICE_TRANSPORT_CM_STATES_H_
+#define SLUICE_TRANSPORT_CM_STATES_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sluice::cm {
+
+enum class State : uint8_t {
+  kIdle,  // the record is free
+  // Active side.
+  kResolvingName,
+  kResolvingAddress,
+  kResolvingRoute,
+  kConnecting,    // REQ sent
+  kResponding,    // REP came; its path is being read
+  kResponded,     // the user looks at it
+  kEstablishing,  // RTU is being sent
+  // Passive side.
+  kRequesting,  // REQ came; its path is being read
+  kRequested,   // the user looks at it
+  kAccepting,   // REP sent
+  // Both.
+  kEstablished,
+  kClosing,     // DREQ sent
+  kTimewait,    // both sides have said goodbye; number and id are kept
+  kDestroying,  // the id is being freed
+};
+inline constexpr int kStateCount = 15;
+
+enum class Event : uint8_t {
+  kConnectCalled,
+  kNameResolved,
+  kAddressResolved,
+  kRouteResolved,
+  kResponse,  // RDMA_CM_EVENT_CONNECT_RESPONSE
+  kPathRead,
+  kEstablishCalled,
+  kEstablishSent,
+  kRequest,  // RDMA_CM_EVENT_CONNECT_REQUEST
+  kAcceptCalled,
+  kRejectCalled,
+  kEstablishedSeen,  // RDMA_CM_EVENT_ESTABLISHED
+  kRetryable,        // failed, but another address or a fresh number is worth a try
+  kFailed,           // an error event, a reject, or a command that failed
+  kDisconnected,     // RDMA_CM_EVENT_DISCONNECTED
+  kTimewaitExit,     // RDMA_CM_EVENT_TIMEWAIT_EXIT
+  kCloseCalled,
+  kDeadline,
+  kDestroyed,
+};
+inline constexpr int kEventCount = 19;
+
+enum class Action : uint8_t {
+  kIgnore,
+  kResolveName,
+  kResolveAddress,
+  kResolveRoute,
+  kConnect,
+  kReadPath,
+  kTellResponse,
+  kEstablish,
+  kTellRequest,
+  kAccept,
+  kReject,
+  kTellUp,
+  kTellDownAndDestroy,
+  kTellDownAndAnswer,  // a DREQ came: answer it, keep the id for its timewait
+  kDisconnect,
+  kKeepForTimewait,
+  kDestroy,
+  kFree,
+};
+
+struct Transition {
+  Action action = Action::kIgnore;
+  State next = State::kIdle;
+};
+
+// What `event` does in `state`. A pair that is not in the table is ignored and leaves the state as it is.
+Transition Next(State state, Event event);
+
+std::string_view Name(State state);
+std::string_view Name(Event event);
+std::string_view Name(Action action);
+
+// The table, one line per transition: "connecting: response -> read path -> responding".
+std::string PrintTable();
+
+}  // namespace sluice::cm
+
+#endif  // SLUICE_TRANSPORT_CM_STATES_H_
