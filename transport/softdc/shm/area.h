@@ -21,19 +21,16 @@ namespace sluice::softdc::shm {
 // prefetcher pairs 64-byte lines.
 inline constexpr size_t kLineBytes = 128;
 
-static_assert(std::atomic<uint64_t>::is_always_lock_free &&
-                  sizeof(std::atomic<uint64_t>) == 8,
+static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8,
               "words shared between processes must be plain lock-free words");
 
-constexpr bool IsPowerOfTwo(uint64_t value) {
-  return value != 0 && (value & (value - 1)) == 0;
-}
+constexpr bool IsPowerOfTwo(uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
 constexpr size_t RoundUpToLine(size_t size_bytes) {
   return (size_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
-inline bool IsLineAligned(const void *address) {
+inline bool IsLineAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kLineBytes == 0;
 }
 
@@ -51,6 +48,6 @@ inline void FullFence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 #pragma GCC diagnostic pop
 #endif
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_AREA_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_AREA_H_

@@ -33,7 +33,7 @@
 namespace sluice::softdc::shm {
 
 class ArmedWord {
-public:
+ public:
   enum class Mode : uint32_t { kAny = 1, kSolicited = 2 };
   static constexpr uint32_t kMaxLinks = 1u << 16;
   static constexpr uint32_t kOwnerLink = kMaxLinks;
@@ -42,15 +42,13 @@ public:
 
   // Owner: an unarmed word. nullopt, here and in Attach: the memory is too
   // small or not aligned.
-  static std::optional<ArmedWord> Create(void *base, size_t size_bytes) {
-    if (!Fits(base, size_bytes))
-      return std::nullopt;
+  static std::optional<ArmedWord> Create(void* base, size_t size_bytes) {
+    if (!Fits(base, size_bytes)) return std::nullopt;
     return ArmedWord(new (base) std::atomic<uint32_t>(kNone));
   }
-  static std::optional<ArmedWord> Attach(void *base, size_t size_bytes) {
-    if (!Fits(base, size_bytes))
-      return std::nullopt;
-    return ArmedWord(static_cast<std::atomic<uint32_t> *>(base));
+  static std::optional<ArmedWord> Attach(void* base, size_t size_bytes) {
+    if (!Fits(base, size_bytes)) return std::nullopt;
+    return ArmedWord(static_cast<std::atomic<uint32_t>*>(base));
   }
 
   // Owner, ibv_req_notify_cq. Does nothing while an event is due and not
@@ -79,8 +77,7 @@ public:
     FullFence();
     uint32_t seen = word_->load(std::memory_order_relaxed);
     while (seen == kAny || (seen == kSolicited && solicited)) {
-      if (word_->compare_exchange_weak(seen, kTaken | link,
-                                       std::memory_order_acq_rel,
+      if (word_->compare_exchange_weak(seen, kTaken | link, std::memory_order_acq_rel,
                                        std::memory_order_relaxed)) {
         SOFTDC_KILL_POINT(kArmedTaken);
         return true;
@@ -108,27 +105,25 @@ public:
   // (all of them do, if it is not known). May ring once too often; CollectEvent
   // sorts it out.
   bool OwesAfterDeath(uint32_t link, bool unread) {
-    if (word_->load(std::memory_order_acquire) == (kTaken | link))
-      return true;
+    if (word_->load(std::memory_order_acquire) == (kTaken | link)) return true;
     return unread && TryTake(kOwnerLink, true);
   }
 
-private:
+ private:
   static constexpr uint32_t kNone = 0;
   static constexpr uint32_t kAny = static_cast<uint32_t>(Mode::kAny);
-  static constexpr uint32_t kSolicited =
-      static_cast<uint32_t>(Mode::kSolicited);
+  static constexpr uint32_t kSolicited = static_cast<uint32_t>(Mode::kSolicited);
   static constexpr uint32_t kTaken = 1u << 20;
   static_assert(kOwnerLink < kTaken);
 
-  explicit ArmedWord(std::atomic<uint32_t> *word) : word_(word) {}
-  static bool Fits(const void *base, size_t size_bytes) {
+  explicit ArmedWord(std::atomic<uint32_t>* word) : word_(word) {}
+  static bool Fits(const void* base, size_t size_bytes) {
     return base != nullptr && size_bytes >= Bytes() && IsLineAligned(base);
   }
 
-  std::atomic<uint32_t> *word_;
+  std::atomic<uint32_t>* word_;
 };
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_ARMED_WORD_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_ARMED_WORD_H_

@@ -23,9 +23,9 @@
 
 namespace sluice::softdc::shm {
 
-inline constexpr uint32_t kMaxClaim = (1u << 12) - 1; // WQEs in one claim
+inline constexpr uint32_t kMaxClaim = (1u << 12) - 1;  // WQEs in one claim
 inline constexpr uint32_t kMaxSrqId =
-    (1u << 20) - 1; // an owner's SRQ table has at most this last index
+    (1u << 20) - 1;  // an owner's SRQ table has at most this last index
 
 // A decoded journal word. Tickets are compared by their low 32 bits. A word
 // that has stood for more than 2^32 tickets may cover a ticket it does not
@@ -36,35 +36,31 @@ struct ClaimIntent {
   uint32_t count = 0;
 
   bool Covers(uint32_t srq, uint64_t ticket) const {
-    return count != 0 && srq == srq_id &&
-           static_cast<uint32_t>(ticket) - head < count;
+    return count != 0 && srq == srq_id && static_cast<uint32_t>(ticket) - head < count;
   }
 };
 
 class ClaimJournal {
-public:
+ public:
   static constexpr size_t Bytes() { return kLineBytes; }
 
   // Owner, before the Link's process is told of the line: makes it empty.
-  static std::optional<ClaimJournal> Create(void *base, size_t size_bytes) {
-    if (!Fits(base, size_bytes))
-      return std::nullopt;
+  static std::optional<ClaimJournal> Create(void* base, size_t size_bytes) {
+    if (!Fits(base, size_bytes)) return std::nullopt;
     return ClaimJournal(new (base) std::atomic<uint64_t>(0));
   }
 
   // Either side. nullopt: the memory is too small or not aligned. Any content
   // is a valid word.
-  static std::optional<ClaimJournal> Attach(void *base, size_t size_bytes) {
-    if (!Fits(base, size_bytes))
-      return std::nullopt;
-    return ClaimJournal(static_cast<std::atomic<uint64_t> *>(base));
+  static std::optional<ClaimJournal> Attach(void* base, size_t size_bytes) {
+    if (!Fits(base, size_bytes)) return std::nullopt;
+    return ClaimJournal(static_cast<std::atomic<uint64_t>*>(base));
   }
 
   // Link's process. Release: whoever reads this word also sees each CQE
   // published before it.
   void Write(uint32_t srq_id, uint64_t head, uint32_t count) {
-    word_->store(uint64_t{srq_id} << 44 | uint64_t{count} << 32 |
-                     static_cast<uint32_t>(head),
+    word_->store(uint64_t{srq_id} << 44 | uint64_t{count} << 32 | static_cast<uint32_t>(head),
                  std::memory_order_release);
   }
   void Clear() { word_->store(0, std::memory_order_release); }
@@ -77,15 +73,15 @@ public:
             .count = static_cast<uint32_t>(word >> 32) & kMaxClaim};
   }
 
-private:
-  explicit ClaimJournal(std::atomic<uint64_t> *word) : word_(word) {}
-  static bool Fits(const void *base, size_t size_bytes) {
+ private:
+  explicit ClaimJournal(std::atomic<uint64_t>* word) : word_(word) {}
+  static bool Fits(const void* base, size_t size_bytes) {
     return base != nullptr && size_bytes >= Bytes() && IsLineAligned(base);
   }
 
-  std::atomic<uint64_t> *word_;
+  std::atomic<uint64_t>* word_;
 };
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_

@@ -35,9 +35,8 @@ inline constexpr uint32_t kMinCqeRingCapacity = 4;
 inline constexpr uint32_t kMaxCqeRingCapacity = 1u << 22;
 
 inline constexpr uint8_t kCqeSolicited =
-    1; // wakes an owner that armed for solicited completions only
-inline constexpr uint8_t kCqeUnused =
-    2; // no completion: the WQE comes back; SrqOwner::Repost it
+    1;  // wakes an owner that armed for solicited completions only
+inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
 
 // What one completion says. The fields mean what ibv_wc's mean; the owner
 // checks every index before use.
@@ -45,16 +44,16 @@ struct Cqe {
   uint32_t wqe_index = 0;
   uint32_t srq_id = 0;
   uint32_t byte_len = 0;
-  uint32_t imm_data = 0; // big-endian, as on the wire; or the invalidated rkey
+  uint32_t imm_data = 0;  // big-endian, as on the wire; or the invalidated rkey
   uint32_t qp_num = 0;
   uint32_t src_qp = 0;
-  uint8_t opcode = 0; // ibv_wc_opcode, low byte (RECV = 128 fits)
-  uint8_t status = 0; // ibv_wc_status
-  uint8_t flags = 0;  // kCqe…
+  uint8_t opcode = 0;  // ibv_wc_opcode, low byte (RECV = 128 fits)
+  uint8_t status = 0;  // ibv_wc_status
+  uint8_t flags = 0;   // kCqe…
   uint8_t wc_flags = 0;
   uint32_t vendor_err = 0;
-  uint64_t wr_id = 0; // for the owner's private ring of send completions; a
-                      // peer's value means nothing
+  uint64_t wr_id = 0;  // for the owner's private ring of send completions; a
+                       // peer's value means nothing
 };
 static_assert(sizeof(Cqe) == 40);
 
@@ -64,7 +63,7 @@ inline constexpr uint32_t kCqeRingMagic = 0x51514331;
 inline constexpr size_t kCqeWords = sizeof(Cqe) / sizeof(uint64_t);
 
 struct CqeEntry {
-  std::atomic<uint64_t> words[7]; // the first kCqeWords are used
+  std::atomic<uint64_t> words[7];  // the first kCqeWords are used
   std::atomic<uint64_t> stamp;
 };
 static_assert(sizeof(CqeEntry) == 64 && kCqeWords <= 7);
@@ -82,10 +81,10 @@ constexpr bool ValidCqeRingCapacity(uint32_t capacity) {
          capacity <= kMaxCqeRingCapacity;
 }
 
-} // namespace internal
+}  // namespace internal
 
 class CqeConsumer {
-public:
+ public:
   static constexpr size_t Bytes(uint32_t capacity) {
     return RoundUpToLine(sizeof(internal::CqeRingHead) +
                          size_t{capacity} * sizeof(internal::CqeEntry));
@@ -94,28 +93,23 @@ public:
   // Makes an empty ring there, for one producer in its life. nullopt: capacity
   // is no power of two in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the
   // memory is too small or not aligned.
-  static std::optional<CqeConsumer> Create(void *base, size_t size_bytes,
-                                           uint32_t capacity) {
-    if (base == nullptr || !IsLineAligned(base))
-      return std::nullopt;
-    if (!internal::ValidCqeRingCapacity(capacity) ||
-        size_bytes < Bytes(capacity)) {
+  static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity) {
+    if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
+    if (!internal::ValidCqeRingCapacity(capacity) || size_bytes < Bytes(capacity)) {
       return std::nullopt;
     }
-    auto *area = static_cast<internal::CqeRingHead *>(base);
+    auto* area = static_cast<internal::CqeRingHead*>(base);
     area->magic.store(0, std::memory_order_relaxed);
     area->capacity = capacity;
     area->consumed.store(0, std::memory_order_relaxed);
-    for (uint32_t i = 0; i < capacity; ++i)
-      new (&area->entries[i]) internal::CqeEntry{};
+    for (uint32_t i = 0; i < capacity; ++i) new (&area->entries[i]) internal::CqeEntry{};
     area->magic.store(internal::kCqeRingMagic, std::memory_order_release);
     return CqeConsumer(area, capacity);
   }
 
   // Takes the next CQE. False: none.
-  bool Poll(Cqe *cqe) {
-    if (!Read(position_, cqe))
-      return false;
+  bool Poll(Cqe* cqe) {
+    if (!Read(position_, cqe)) return false;
     ++position_;
     SOFTDC_KILL_POINT(kCqeConsumed);
     if ((position_ & (tell_every_ - 1)) == 0) {
@@ -128,28 +122,26 @@ public:
 
   // Calls visit(const Cqe&) for each CQE that Poll would return now, and takes
   // none.
-  template <typename Visitor> void ForEachUnread(Visitor visit) const {
+  template <typename Visitor>
+  void ForEachUnread(Visitor visit) const {
     Cqe cqe;
-    for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i)
-      visit(cqe);
+    for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) visit(cqe);
   }
 
   uint32_t capacity() const { return capacity_; }
 
-private:
-  CqeConsumer(internal::CqeRingHead *area, uint32_t capacity)
+ private:
+  CqeConsumer(internal::CqeRingHead* area, uint32_t capacity)
       : area_(area), capacity_(capacity), tell_every_(capacity / 4) {}
 
-  internal::CqeEntry &Entry(uint64_t position) const {
+  internal::CqeEntry& Entry(uint64_t position) const {
     return area_->entries[position & (capacity_ - 1)];
   }
   bool Stamped(uint64_t position) const {
-    return Entry(position).stamp.load(std::memory_order_acquire) ==
-           position + 1;
+    return Entry(position).stamp.load(std::memory_order_acquire) == position + 1;
   }
-  bool Read(uint64_t position, Cqe *cqe) const {
-    if (!Stamped(position))
-      return false;
+  bool Read(uint64_t position, Cqe* cqe) const {
+    if (!Stamped(position)) return false;
     std::array<uint64_t, internal::kCqeWords> words;
     for (size_t i = 0; i < words.size(); ++i) {
       words[i] = Entry(position).words[i].load(std::memory_order_relaxed);
@@ -158,24 +150,22 @@ private:
     return true;
   }
 
-  internal::CqeRingHead *area_;
+  internal::CqeRingHead* area_;
   uint32_t capacity_;
   uint32_t tell_every_;
   uint64_t position_ = 0;
 };
 
 class CqeProducer {
-public:
+ public:
   // nullopt: not a ring made by CqeConsumer::Create, or one that does not fit
   // into size_bytes.
-  static std::optional<CqeProducer> Attach(void *base, size_t size_bytes) {
-    if (base == nullptr || !IsLineAligned(base) ||
-        size_bytes < sizeof(internal::CqeRingHead)) {
+  static std::optional<CqeProducer> Attach(void* base, size_t size_bytes) {
+    if (base == nullptr || !IsLineAligned(base) || size_bytes < sizeof(internal::CqeRingHead)) {
       return std::nullopt;
     }
-    auto *area = static_cast<internal::CqeRingHead *>(base);
-    if (area->magic.load(std::memory_order_acquire) != internal::kCqeRingMagic)
-      return std::nullopt;
+    auto* area = static_cast<internal::CqeRingHead*>(base);
+    if (area->magic.load(std::memory_order_acquire) != internal::kCqeRingMagic) return std::nullopt;
     CqeProducer producer(area);
     if (!internal::ValidCqeRingCapacity(producer.capacity_) ||
         size_bytes < CqeConsumer::Bytes(producer.capacity_)) {
@@ -188,19 +178,16 @@ public:
   // claiming WQEs, so that each claimed one can be published. False ends when
   // the owner polls.
   bool CanPublish(uint32_t count) {
-    if (count > max_batch())
-      return false;
-    if (Free() >= count)
-      return true;
+    if (count > max_batch()) return false;
+    if (Free() >= count) return true;
     consumed_seen_ = area_->consumed.load(std::memory_order_acquire);
     return Free() >= count;
   }
 
   // CanPublish must have said so.
-  void Publish(const Cqe &cqe) {
-    internal::CqeEntry &entry = area_->entries[position_ & (capacity_ - 1)];
-    const auto words =
-        std::bit_cast<std::array<uint64_t, internal::kCqeWords>>(cqe);
+  void Publish(const Cqe& cqe) {
+    internal::CqeEntry& entry = area_->entries[position_ & (capacity_ - 1)];
+    const auto words = std::bit_cast<std::array<uint64_t, internal::kCqeWords>>(cqe);
     entry.words[0].store(words[0], std::memory_order_relaxed);
     SOFTDC_KILL_POINT(kCqeHalfWritten);
     for (size_t i = 1; i < words.size(); ++i) {
@@ -216,9 +203,8 @@ public:
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
 
-private:
-  explicit CqeProducer(internal::CqeRingHead *area)
-      : area_(area), capacity_(area->capacity) {}
+ private:
+  explicit CqeProducer(internal::CqeRingHead* area) : area_(area), capacity_(area->capacity) {}
 
   // 0 when a broken owner claims to have consumed more than there is.
   uint32_t Free() const {
@@ -226,12 +212,12 @@ private:
     return used <= capacity_ ? capacity_ - static_cast<uint32_t>(used) : 0;
   }
 
-  internal::CqeRingHead *area_;
+  internal::CqeRingHead* area_;
   uint32_t capacity_;
   uint64_t position_ = 0;
   uint64_t consumed_seen_ = 0;
 };
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_

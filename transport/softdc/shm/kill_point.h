@@ -22,7 +22,7 @@ enum class KillPoint {
 #undef SOFTDC_KILL_POINT_NAME
 };
 
-inline constexpr const char *kKillPointNames[] = {
+inline constexpr const char* kKillPointNames[] = {
 #define SOFTDC_KILL_POINT_NAME(name) #name,
 #include "transport/softdc/shm/kill_points.inc"
 #undef SOFTDC_KILL_POINT_NAME
@@ -35,18 +35,17 @@ inline constexpr int kKillPointCount =
 using KillPointHook = void (*)(KillPoint);
 inline KillPointHook kill_point_hook = nullptr;
 
-#define SOFTDC_KILL_POINT(name)                                                \
-  do {                                                                         \
-    if (::sluice::softdc::shm::kill_point_hook != nullptr)                     \
-      ::sluice::softdc::shm::kill_point_hook(                                  \
-          ::sluice::softdc::shm::KillPoint::name);                             \
+#define SOFTDC_KILL_POINT(name)                                                       \
+  do {                                                                                \
+    if (::sluice::softdc::shm::kill_point_hook != nullptr)                            \
+      ::sluice::softdc::shm::kill_point_hook(::sluice::softdc::shm::KillPoint::name); \
   } while (false)
 #else
-#define SOFTDC_KILL_POINT(name)                                                \
-  do {                                                                         \
+#define SOFTDC_KILL_POINT(name) \
+  do {                          \
   } while (false)
 #endif
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_

@@ -47,10 +47,9 @@ struct RepairResult {
 // afterwards. Rings the bell of the SRQ itself. Does nothing if the dead one's
 // last claim was on another SRQ. Cost: capacity of the SRQ × living Links;
 // allocates. Not for the hot path.
-RepairResult Repair(const ClaimIntent &dead,
-                    std::span<const ClaimJournal> living,
-                    std::span<const CqeConsumer *const> rings, SrqOwner *srq);
+RepairResult Repair(const ClaimIntent& dead, std::span<const ClaimJournal> living,
+                    std::span<const CqeConsumer* const> rings, SrqOwner* srq);
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_REPAIR_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_REPAIR_H_

@@ -41,14 +41,13 @@ struct Sge {
   uint32_t segment = 0;
   uint32_t length = 0;
 
-  bool operator==(const Sge &) const = default;
+  bool operator==(const Sge&) const = default;
 };
 static_assert(sizeof(Sge) == 16);
 
 namespace internal {
 
-inline constexpr uint32_t kSrqMagic =
-    0x51525331; // "1SRQ": the version is part of it
+inline constexpr uint32_t kSrqMagic = 0x51525331;  // "1SRQ": the version is part of it
 inline constexpr int kOffsetBits = 44;
 inline constexpr uint64_t kMaxSlotOffset = (uint64_t{1} << kOffsetBits) - 1;
 inline constexpr uint32_t kMaxSlotSegment = (1u << 20) - 1;
@@ -61,7 +60,7 @@ struct SrqSlot {
 static_assert(sizeof(SrqSlot) == 16);
 
 struct SrqHead {
-  std::atomic<uint32_t> magic; // written last, so a half-made area is refused
+  std::atomic<uint32_t> magic;  // written last, so a half-made area is refused
   uint32_t srq_id;
   uint32_t capacity;
   uint32_t max_sge;
@@ -69,16 +68,14 @@ struct SrqHead {
   alignas(kLineBytes) std::atomic<uint64_t> claim;
   alignas(kLineBytes) SrqSlot slots[];
 
-  Sge *sges() { return reinterpret_cast<Sge *>(slots + capacity); }
+  Sge* sges() { return reinterpret_cast<Sge*>(slots + capacity); }
 };
 static_assert(sizeof(SrqHead) == 3 * kLineBytes);
 static_assert(sizeof(SrqHead) % alignof(SrqSlot) == 0);
 
-constexpr bool ValidSrqShape(uint32_t srq_id, uint32_t capacity,
-                             uint32_t max_sge) {
-  return srq_id < (1u << 20) && IsPowerOfTwo(capacity) &&
-         capacity >= kMinSrqCapacity && capacity <= kMaxSrqCapacity &&
-         max_sge >= 1 && max_sge <= kMaxSrqSge;
+constexpr bool ValidSrqShape(uint32_t srq_id, uint32_t capacity, uint32_t max_sge) {
+  return srq_id < (1u << 20) && IsPowerOfTwo(capacity) && capacity >= kMinSrqCapacity &&
+         capacity <= kMaxSrqCapacity && max_sge >= 1 && max_sge <= kMaxSrqSge;
 }
 
 constexpr size_t SrqBytes(uint32_t capacity, uint32_t max_sge) {
@@ -86,7 +83,7 @@ constexpr size_t SrqBytes(uint32_t capacity, uint32_t max_sge) {
                        size_t{capacity} * max_sge * sizeof(Sge));
 }
 
-} // namespace internal
-} // namespace sluice::softdc::shm
+}  // namespace internal
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_AREA_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_AREA_H_

@@ -27,16 +27,16 @@
 namespace sluice::softdc::shm {
 
 struct ClaimedWqe {
-  uint32_t wqe_index = 0; // goes into the CQE
-  uint32_t sge_count = 0; // at least 1
-  Sge sge;                // the first; the others with SrqClaimer::Sges
+  uint32_t wqe_index = 0;  // goes into the CQE
+  uint32_t sge_count = 0;  // at least 1
+  Sge sge;                 // the first; the others with SrqClaimer::Sges
 };
 
 enum class ClaimStatus {
-  kOk,    // count >= 1 WQEs taken, fewer than wanted if the queue has no more
-  kEmpty, // no WQE is posted: RNR
-  kContended, // lost kMaxClaimAttempts races; try later
-  kBroken,    // the owner's queue holds nonsense: treat the link as dead
+  kOk,         // count >= 1 WQEs taken, fewer than wanted if the queue has no more
+  kEmpty,      // no WQE is posted: RNR
+  kContended,  // lost kMaxClaimAttempts races; try later
+  kBroken,     // the owner's queue holds nonsense: treat the link as dead
 };
 
 struct ClaimResult {
@@ -45,23 +45,19 @@ struct ClaimResult {
 };
 
 class SrqClaimer {
-public:
+ public:
   static constexpr int kMaxClaimAttempts = 64;
 
   // nullopt: not an SRQ made by SrqOwner::Create, or one that does not fit into
   // size_bytes.
-  static std::optional<SrqClaimer> Attach(void *base, size_t size_bytes) {
-    if (base == nullptr || !IsLineAligned(base) ||
-        size_bytes < sizeof(internal::SrqHead)) {
+  static std::optional<SrqClaimer> Attach(void* base, size_t size_bytes) {
+    if (base == nullptr || !IsLineAligned(base) || size_bytes < sizeof(internal::SrqHead)) {
       return std::nullopt;
     }
-    auto *area = static_cast<internal::SrqHead *>(base);
-    if (area->magic.load(std::memory_order_acquire) != internal::kSrqMagic)
-      return std::nullopt;
-    SrqClaimer claimer(
-        area); // takes copies: checked and used are the same numbers
-    if (!internal::ValidSrqShape(claimer.srq_id_, claimer.capacity_,
-                                 claimer.max_sge_) ||
+    auto* area = static_cast<internal::SrqHead*>(base);
+    if (area->magic.load(std::memory_order_acquire) != internal::kSrqMagic) return std::nullopt;
+    SrqClaimer claimer(area);  // takes copies: checked and used are the same numbers
+    if (!internal::ValidSrqShape(claimer.srq_id_, claimer.capacity_, claimer.max_sge_) ||
         size_bytes < internal::SrqBytes(claimer.capacity_, claimer.max_sge_)) {
       return std::nullopt;
     }
@@ -70,10 +66,8 @@ public:
 
   // Takes up to min(want, wqes.size(), kMaxClaim) WQEs and describes them in
   // wqes. want >= 1.
-  ClaimResult Claim(uint32_t want, ClaimJournal &journal,
-                    std::span<ClaimedWqe> wqes) {
-    want = std::min(
-        {want, static_cast<uint32_t>(wqes.size()), kMaxClaim, capacity_});
+  ClaimResult Claim(uint32_t want, ClaimJournal& journal, std::span<ClaimedWqe> wqes) {
+    want = std::min({want, static_cast<uint32_t>(wqes.size()), kMaxClaim, capacity_});
     uint64_t head = area_->claim.load(std::memory_order_acquire);
     bool intent_stands = false;
     ClaimStatus outcome = ClaimStatus::kContended;
@@ -87,24 +81,20 @@ public:
         outcome = ClaimStatus::kEmpty;
         break;
       }
-      const auto count =
-          static_cast<uint32_t>(std::min<int64_t>(want, available));
+      const auto count = static_cast<uint32_t>(std::min<int64_t>(want, available));
       // Slots are read before the CAS. Once it succeeded a slot may change
       // under us: it is free for a WQE `capacity` tickets later, however slow
       // we are with ours. What is read too late here the CAS refuses.
-      for (uint32_t i = 0; i < count; ++i)
-        wqes[i] = ReadSlot(head + i);
+      for (uint32_t i = 0; i < count; ++i) wqes[i] = ReadSlot(head + i);
       journal.Write(srq_id_, head, count);
       intent_stands = true;
       SOFTDC_KILL_POINT(kIntentWritten);
-      if (area_->claim.compare_exchange_strong(head, head + count,
-                                               std::memory_order_acq_rel,
+      if (area_->claim.compare_exchange_strong(head, head + count, std::memory_order_acq_rel,
                                                std::memory_order_acquire)) {
         SOFTDC_KILL_POINT(kWqeClaimed);
         __builtin_prefetch(&area_->slots[(head + count) & (capacity_ - 1)]);
         for (uint32_t i = 0; i < count; ++i) {
-          if (!Settle(&wqes[i]))
-            return {.status = ClaimStatus::kBroken, .count = 0};
+          if (!Settle(&wqes[i])) return {.status = ClaimStatus::kBroken, .count = 0};
         }
         return {.status = ClaimStatus::kOk, .count = count};
       }
@@ -122,14 +112,11 @@ public:
   // All SGEs of a WQE that Claim returned, valid until it is published; returns
   // how many were written, at most out.size(). Whoever uses an SGE checks
   // segment, offset and length against what the owner has shared.
-  uint32_t Sges(const ClaimedWqe &wqe, std::span<Sge> out) const {
-    if (out.empty())
-      return 0;
+  uint32_t Sges(const ClaimedWqe& wqe, std::span<Sge> out) const {
+    if (out.empty()) return 0;
     out[0] = wqe.sge;
-    const auto count =
-        std::min(wqe.sge_count, static_cast<uint32_t>(out.size()));
-    for (uint32_t i = 1; i < count; ++i)
-      out[i] = Row(wqe.wqe_index)[i];
+    const auto count = std::min(wqe.sge_count, static_cast<uint32_t>(out.size()));
+    for (uint32_t i = 1; i < count; ++i) out[i] = Row(wqe.wqe_index)[i];
     return count;
   }
 
@@ -137,8 +124,7 @@ public:
   // no sense.
   uint32_t Unclaimed() const {
     const uint64_t claim = area_->claim.load(std::memory_order_acquire);
-    const uint64_t unclaimed =
-        area_->posted.load(std::memory_order_relaxed) - claim;
+    const uint64_t unclaimed = area_->posted.load(std::memory_order_relaxed) - claim;
     return unclaimed <= capacity_ ? static_cast<uint32_t>(unclaimed) : 0;
   }
 
@@ -146,21 +132,22 @@ public:
   uint32_t capacity() const { return capacity_; }
   uint32_t max_sge() const { return max_sge_; }
 
-private:
-  explicit SrqClaimer(internal::SrqHead *area)
-      : area_(area), srq_id_(area->srq_id), capacity_(area->capacity),
+ private:
+  explicit SrqClaimer(internal::SrqHead* area)
+      : area_(area),
+        srq_id_(area->srq_id),
+        capacity_(area->capacity),
         max_sge_(area->max_sge),
-        sges_(reinterpret_cast<const Sge *>(area->slots + capacity_)) {}
+        sges_(reinterpret_cast<const Sge*>(area->slots + capacity_)) {}
 
   // Acquire on both words: see SrqOwner::WriteSlot.
   ClaimedWqe ReadSlot(uint64_t ticket) const {
-    const internal::SrqSlot &slot = area_->slots[ticket & (capacity_ - 1)];
+    const internal::SrqSlot& slot = area_->slots[ticket & (capacity_ - 1)];
     const uint64_t place = slot.place.load(std::memory_order_acquire);
     const uint64_t word = slot.wqe.load(std::memory_order_acquire);
     ClaimedWqe wqe;
     wqe.wqe_index = static_cast<uint32_t>(word) & internal::kWqeIndexMask;
-    wqe.sge_count =
-        static_cast<uint32_t>(word) >> 24; // 0, in the slot, until Settle
+    wqe.sge_count = static_cast<uint32_t>(word) >> 24;  // 0, in the slot, until Settle
     wqe.sge = {.offset = place & internal::kMaxSlotOffset,
                .segment = static_cast<uint32_t>(place >> internal::kOffsetBits),
                .length = static_cast<uint32_t>(word >> 32)};
@@ -169,9 +156,8 @@ private:
 
   // After the claim is won: the table row is ours to read now, and what the
   // slot said must make sense.
-  bool Settle(ClaimedWqe *wqe) const {
-    if (wqe->wqe_index >= capacity_ || wqe->sge_count > max_sge_)
-      return false;
+  bool Settle(ClaimedWqe* wqe) const {
+    if (wqe->wqe_index >= capacity_ || wqe->sge_count > max_sge_) return false;
     if (wqe->sge_count == 0) {
       wqe->sge_count = 1;
     } else {
@@ -180,18 +166,16 @@ private:
     return true;
   }
 
-  const Sge *Row(uint32_t wqe_index) const {
-    return sges_ + size_t{wqe_index} * max_sge_;
-  }
+  const Sge* Row(uint32_t wqe_index) const { return sges_ + size_t{wqe_index} * max_sge_; }
 
-  internal::SrqHead *area_;
+  internal::SrqHead* area_;
   uint32_t srq_id_;
   uint32_t capacity_;
   uint32_t max_sge_;
-  const Sge *sges_;
+  const Sge* sges_;
   uint64_t posted_seen_ = 0;
 };
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_

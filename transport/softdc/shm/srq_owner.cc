@@ -11,48 +11,43 @@ namespace sluice::softdc::shm {
 using internal::SrqHead;
 using internal::SrqSlot;
 
-std::optional<SrqOwner> SrqOwner::Create(void *base, size_t size_bytes,
-                                         uint32_t srq_id, uint32_t capacity,
-                                         uint32_t max_sge) {
-  if (base == nullptr || !IsLineAligned(base))
-    return std::nullopt;
-  if (!internal::ValidSrqShape(srq_id, capacity, max_sge))
-    return std::nullopt;
-  if (size_bytes < Bytes(capacity, max_sge))
-    return std::nullopt;
-  auto *area = static_cast<SrqHead *>(base);
+std::optional<SrqOwner> SrqOwner::Create(void* base, size_t size_bytes, uint32_t srq_id,
+                                         uint32_t capacity, uint32_t max_sge) {
+  if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
+  if (!internal::ValidSrqShape(srq_id, capacity, max_sge)) return std::nullopt;
+  if (size_bytes < Bytes(capacity, max_sge)) return std::nullopt;
+  auto* area = static_cast<SrqHead*>(base);
   area->magic.store(0, std::memory_order_relaxed);
   area->srq_id = srq_id;
   area->capacity = capacity;
   area->max_sge = max_sge;
   area->posted.store(0, std::memory_order_relaxed);
   area->claim.store(0, std::memory_order_relaxed);
-  for (uint32_t i = 0; i < capacity; ++i)
-    new (&area->slots[i]) SrqSlot{};
+  for (uint32_t i = 0; i < capacity; ++i) new (&area->slots[i]) SrqSlot{};
   std::fill_n(area->sges(), size_t{capacity} * max_sge, Sge{});
   area->magic.store(internal::kSrqMagic, std::memory_order_release);
   return SrqOwner(area, srq_id, capacity, max_sge);
 }
 
-SrqOwner::SrqOwner(SrqHead *area, uint32_t srq_id, uint32_t capacity,
-                   uint32_t max_sge)
-    : area_(area), sges_(area->sges()), srq_id_(srq_id), capacity_(capacity),
-      max_sge_(max_sge), wqes_(capacity) {
+SrqOwner::SrqOwner(SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t max_sge)
+    : area_(area),
+      sges_(area->sges()),
+      srq_id_(srq_id),
+      capacity_(capacity),
+      max_sge_(max_sge),
+      wqes_(capacity) {
   free_.reserve(capacity);
-  for (uint32_t i = capacity; i > 0; --i)
-    free_.push_back(i - 1);
+  for (uint32_t i = capacity; i > 0; --i) free_.push_back(i - 1);
 }
 
 bool SrqOwner::Post(std::span<const Sge> sges, uint64_t wr_id) {
-  if (free_.empty() || sges.size() > max_sge_)
-    return false;
+  if (free_.empty() || sges.size() > max_sge_) return false;
   const uint32_t index = free_.back();
   free_.pop_back();
-  Wqe &wqe = wqes_[index];
+  Wqe& wqe = wqes_[index];
   wqe.wr_id = wr_id;
   const Sge first = sges.empty() ? Sge{} : sges[0];
-  const bool in_slot = sges.size() <= 1 &&
-                       first.offset <= internal::kMaxSlotOffset &&
+  const bool in_slot = sges.size() <= 1 && first.offset <= internal::kMaxSlotOffset &&
                        first.segment <= internal::kMaxSlotSegment;
   if (in_slot) {
     wqe.place = uint64_t{first.segment} << internal::kOffsetBits | first.offset;
@@ -74,9 +69,9 @@ bool SrqOwner::Post(std::span<const Sge> sges, uint64_t wr_id) {
 // Release on the words (acquire in the sender) carries that knowledge: a sender
 // that sees these new words also sees the `claim` behind them.
 void SrqOwner::WriteSlot(uint32_t wqe_index) {
-  Wqe &wqe = wqes_[wqe_index];
+  Wqe& wqe = wqes_[wqe_index];
   wqe.ticket = posted_;
-  SrqSlot &slot = area_->slots[posted_ & (capacity_ - 1)];
+  SrqSlot& slot = area_->slots[posted_ & (capacity_ - 1)];
   slot.place.store(wqe.place, std::memory_order_release);
   SOFTDC_KILL_POINT(kSlotHalfWritten);
   slot.wqe.store(wqe.word, std::memory_order_release);
@@ -90,31 +85,27 @@ void SrqOwner::Ring() {
 }
 
 std::optional<uint64_t> SrqOwner::Complete(uint32_t wqe_index) {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket)
-    return std::nullopt;
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket) return std::nullopt;
   wqes_[wqe_index].ticket = kNoTicket;
   free_.push_back(wqe_index);
   return wqes_[wqe_index].wr_id;
 }
 
 bool SrqOwner::Repost(uint32_t wqe_index) {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket)
-    return false;
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket) return false;
   WriteSlot(wqe_index);
   return true;
 }
 
-void SrqOwner::DrainTo(std::vector<uint64_t> *wr_ids) {
+void SrqOwner::DrainTo(std::vector<uint64_t>* wr_ids) {
   for (uint32_t i = 0; i < capacity_; ++i) {
-    if (const auto wr_id = Complete(i))
-      wr_ids->push_back(*wr_id);
+    if (const auto wr_id = Complete(i)) wr_ids->push_back(*wr_id);
   }
 }
 
 uint32_t SrqOwner::Unclaimed() const {
   const uint64_t shown = area_->posted.load(std::memory_order_relaxed);
-  const uint64_t unclaimed =
-      shown - area_->claim.load(std::memory_order_relaxed);
+  const uint64_t unclaimed = shown - area_->claim.load(std::memory_order_relaxed);
   return unclaimed <= capacity_ ? static_cast<uint32_t>(unclaimed) : 0;
 }
 
@@ -123,9 +114,8 @@ uint64_t SrqOwner::LoadClaim() const {
 }
 
 std::optional<uint64_t> SrqOwner::TicketOf(uint32_t wqe_index) const {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket)
-    return std::nullopt;
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket) return std::nullopt;
   return wqes_[wqe_index].ticket;
 }
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm

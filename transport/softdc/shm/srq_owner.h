@@ -24,7 +24,7 @@
 namespace sluice::softdc::shm {
 
 class SrqOwner {
-public:
+ public:
   // capacity: a power of two in [kMinSrqCapacity, kMaxSrqCapacity]. max_sge in
   // [1, kMaxSrqSge].
   static constexpr size_t Bytes(uint32_t capacity, uint32_t max_sge) {
@@ -33,9 +33,8 @@ public:
 
   // Makes an empty SRQ there. nullopt: the shape is out of range, or the memory
   // too small or not aligned. Allocates the private table; no other call does.
-  static std::optional<SrqOwner> Create(void *base, size_t size_bytes,
-                                        uint32_t srq_id, uint32_t capacity,
-                                        uint32_t max_sge);
+  static std::optional<SrqOwner> Create(void* base, size_t size_bytes, uint32_t srq_id,
+                                        uint32_t capacity, uint32_t max_sge);
 
   // Writes a WQE; senders see it at the next Ring(). False and no effect: full
   // (man ibv_post_srq_recv: ENOMEM) or sges.size() > max_sge (EINVAL). No SGE
@@ -57,14 +56,12 @@ public:
   // Appends each outstanding wr_id, oldest ticket not guaranteed first, and
   // empties the private table. For destruction, when no sender can reach the
   // area any more.
-  void DrainTo(std::vector<uint64_t> *wr_ids);
+  void DrainTo(std::vector<uint64_t>* wr_ids);
 
   // WQEs that a sender could claim now, as SRQ limit events count them. 0 when
   // a peer spoilt the words.
   uint32_t Unclaimed() const;
-  uint32_t outstanding() const {
-    return capacity_ - static_cast<uint32_t>(free_.size());
-  }
+  uint32_t outstanding() const { return capacity_ - static_cast<uint32_t>(free_.size()); }
   uint32_t capacity() const { return capacity_; }
   uint32_t max_sge() const { return max_sge_; }
   uint32_t srq_id() const { return srq_id_; }
@@ -74,30 +71,29 @@ public:
   uint64_t LoadClaim() const;
   std::optional<uint64_t> TicketOf(uint32_t wqe_index) const;
 
-private:
+ private:
   static constexpr uint64_t kNoTicket = UINT64_MAX;
   struct Wqe {
-    uint64_t ticket = kNoTicket; // kNoTicket: the index is free
+    uint64_t ticket = kNoTicket;  // kNoTicket: the index is free
     uint64_t wr_id = 0;
-    uint64_t place = 0; // the slot's two words, kept to repost without trusting
-                        // shared memory
+    uint64_t place = 0;  // the slot's two words, kept to repost without trusting
+                         // shared memory
     uint64_t word = 0;
   };
 
-  SrqOwner(internal::SrqHead *area, uint32_t srq_id, uint32_t capacity,
-           uint32_t max_sge);
+  SrqOwner(internal::SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t max_sge);
   void WriteSlot(uint32_t wqe_index);
 
-  internal::SrqHead *area_;
-  Sge *sges_;
+  internal::SrqHead* area_;
+  Sge* sges_;
   uint32_t srq_id_;
   uint32_t capacity_;
   uint32_t max_sge_;
-  uint64_t posted_ = 0; // what `posted` will be at the next Ring()
+  uint64_t posted_ = 0;  // what `posted` will be at the next Ring()
   std::vector<Wqe> wqes_;
   std::vector<uint32_t> free_;
 };
 
-} // namespace sluice::softdc::shm
+}  // namespace sluice::softdc::shm
 
-#endif // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_OWNER_H_
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_OWNER_H_

@@ -13,7 +13,7 @@ constexpr uint32_t kOtherLink = 4;
 using Mode = ArmedWord::Mode;
 
 class ArmedWordTest : public ::testing::Test {
-protected:
+ protected:
   ArmedWordTest()
       : area_(ArmedWord::Bytes()),
         owner_(*ArmedWord::Create(area_.data(), area_.size())),
@@ -71,12 +71,10 @@ TEST_F(ArmedWordTest, ArmWhileAnEventIsDueKeepsTheEvent) {
 TEST_F(ArmedWordTest, OwesAfterDeathWhenTheDeadOneTookTheWord) {
   owner_.Arm(Mode::kAny);
   ASSERT_TRUE(producer_.TryTake(kLink, false));
-  EXPECT_FALSE(owner_.OwesAfterDeath(kOtherLink, true))
-      << "somebody living owes it";
+  EXPECT_FALSE(owner_.OwesAfterDeath(kOtherLink, true)) << "somebody living owes it";
   EXPECT_TRUE(owner_.OwesAfterDeath(kLink, false));
   EXPECT_TRUE(owner_.CollectEvent());
-  EXPECT_FALSE(owner_.OwesAfterDeath(kLink, false))
-      << "collected: nothing is owed";
+  EXPECT_FALSE(owner_.OwesAfterDeath(kLink, false)) << "collected: nothing is owed";
 }
 
 TEST_F(ArmedWordTest, OwesAfterDeathWhenTheDeadOnePublishedWithoutLooking) {
@@ -87,5 +85,5 @@ TEST_F(ArmedWordTest, OwesAfterDeathWhenTheDeadOnePublishedWithoutLooking) {
   EXPECT_FALSE(owner_.OwesAfterDeath(kLink, true)) << "not armed";
 }
 
-} // namespace
-} // namespace sluice::softdc::shm
+}  // namespace
+}  // namespace sluice::softdc::shm

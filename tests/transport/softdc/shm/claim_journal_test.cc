@@ -21,8 +21,7 @@ TEST(ClaimJournalTest, ReadReturnsWhatWasWrittenAtTheLimits) {
   EXPECT_EQ(reader.Read().count, 0u);
   for (const uint32_t srq : {0u, 1u, kMaxSrqId}) {
     for (const uint32_t count : {1u, kMaxClaim}) {
-      for (const uint64_t head :
-           {uint64_t{0}, (uint64_t{1} << 32) - 1, uint64_t{1} << 40}) {
+      for (const uint64_t head : {uint64_t{0}, (uint64_t{1} << 32) - 1, uint64_t{1} << 40}) {
         writer.Write(srq, head, count);
         const ClaimIntent intent = reader.Read();
         EXPECT_EQ(intent.srq_id, srq);
@@ -37,8 +36,7 @@ TEST(ClaimJournalTest, ReadReturnsWhatWasWrittenAtTheLimits) {
 
 TEST(ClaimJournalTest, CoversExactlyItsTicketsAlsoWhereTheLowBitsWrap) {
   const uint64_t wrap = uint64_t{1} << 32;
-  const ClaimIntent intent = {
-      .srq_id = 9, .head = static_cast<uint32_t>(wrap - 2), .count = 4};
+  const ClaimIntent intent = {.srq_id = 9, .head = static_cast<uint32_t>(wrap - 2), .count = 4};
   EXPECT_FALSE(intent.Covers(9, wrap - 3));
   EXPECT_TRUE(intent.Covers(9, wrap - 2));
   EXPECT_TRUE(intent.Covers(9, wrap + 1));
@@ -47,5 +45,5 @@ TEST(ClaimJournalTest, CoversExactlyItsTicketsAlsoWhereTheLowBitsWrap) {
   EXPECT_FALSE((ClaimIntent{.srq_id = 9, .head = 5, .count = 0}).Covers(9, 5));
 }
 
-} // namespace
-} // namespace sluice::softdc::shm
+}  // namespace
+}  // namespace sluice::softdc::shm

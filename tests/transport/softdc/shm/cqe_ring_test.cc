@@ -12,7 +12,7 @@ namespace sluice::softdc::shm {
 namespace {
 
 class CqeRingTest : public ::testing::Test {
-protected:
+ protected:
   static constexpr uint32_t kCapacity = 16;
 
   CqeRingTest()
@@ -20,9 +20,7 @@ protected:
         consumer_(*CqeConsumer::Create(area_.data(), area_.size(), kCapacity)),
         producer_(*CqeProducer::Attach(area_.data(), area_.size())) {}
 
-  static Cqe Numbered(uint32_t n) {
-    return {.wqe_index = n, .byte_len = n * 3};
-  }
+  static Cqe Numbered(uint32_t n) { return {.wqe_index = n, .byte_len = n * 3}; }
 
   SharedArea area_;
   CqeConsumer consumer_;
@@ -35,7 +33,7 @@ TEST_F(CqeRingTest, CreateAndAttachRefuseBadShapes) {
   EXPECT_FALSE(CqeConsumer::Create(area_.data(), area_.size() - 1, kCapacity));
   EXPECT_FALSE(CqeConsumer::Create(area_.bytes() + 64, area_.size() - 64, 4));
   EXPECT_FALSE(CqeProducer::Attach(area_.data(), area_.size() - 1));
-  static_cast<internal::CqeRingHead *>(area_.data())->capacity = 32;
+  static_cast<internal::CqeRingHead*>(area_.data())->capacity = 32;
   EXPECT_FALSE(CqeProducer::Attach(area_.data(), area_.size()));
   const SharedArea zeros(4096);
   EXPECT_FALSE(CqeProducer::Attach(zeros.data(), zeros.size()));
@@ -66,12 +64,10 @@ TEST_F(CqeRingTest, PollKeepsOrderOverManyLapsAndBackpressureHolds) {
   uint32_t published = 0, polled = 0;
   Cqe cqe;
   while (polled < 1000) {
-    while (producer_.CanPublish(1))
-      producer_.Publish(Numbered(published++));
+    while (producer_.CanPublish(1)) producer_.Publish(Numbered(published++));
     ASSERT_LE(published - polled, kCapacity);
     ASSERT_GE(published - polled, producer_.max_batch());
-    for (int i = 0; i < 7 && consumer_.Poll(&cqe); ++i)
-      ASSERT_EQ(cqe.wqe_index, polled++);
+    for (int i = 0; i < 7 && consumer_.Poll(&cqe); ++i) ASSERT_EQ(cqe.wqe_index, polled++);
   }
 }
 
@@ -82,19 +78,16 @@ TEST_F(CqeRingTest, CanPublishOfAWholeBatchIsTrueOnceAllIsPolled) {
     producer_.Publish(Numbered(skew));
     ASSERT_TRUE(consumer_.Poll(&cqe));
   }
-  EXPECT_FALSE(producer_.CanPublish(producer_.max_batch() + 1))
-      << "even if it would fit just now";
+  EXPECT_FALSE(producer_.CanPublish(producer_.max_batch() + 1)) << "even if it would fit just now";
 }
 
 TEST_F(CqeRingTest, PollIgnoresAnEntryWithoutItsStamp) {
   // All of an entry but the stamp, as a killed producer leaves it; with any
   // stamp but the right one.
-  auto *head = static_cast<internal::CqeRingHead *>(area_.data());
-  for (auto &word : head->entries[0].words)
-    word.store(~uint64_t{0});
+  auto* head = static_cast<internal::CqeRingHead*>(area_.data());
+  for (auto& word : head->entries[0].words) word.store(~uint64_t{0});
   Cqe cqe;
-  for (const uint64_t stamp :
-       {uint64_t{0}, uint64_t{2}, ~uint64_t{0}, uint64_t{kCapacity + 1}}) {
+  for (const uint64_t stamp : {uint64_t{0}, uint64_t{2}, ~uint64_t{0}, uint64_t{kCapacity + 1}}) {
     head->entries[0].stamp.store(stamp);
     EXPECT_TRUE(consumer_.Empty());
     EXPECT_FALSE(consumer_.Poll(&cqe));
@@ -107,16 +100,12 @@ TEST_F(CqeRingTest, PollIgnoresAnEntryWithoutItsStamp) {
 
 TEST_F(CqeRingTest, ForEachUnreadShowsWhatPollWillReturnAndTakesNone) {
   Cqe cqe;
-  for (uint32_t i = 0; i < 10; ++i)
-    producer_.Publish(Numbered(i));
-  for (uint32_t i = 0; i < 10; ++i)
-    ASSERT_TRUE(consumer_.Poll(&cqe));
+  for (uint32_t i = 0; i < 10; ++i) producer_.Publish(Numbered(i));
+  for (uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(consumer_.Poll(&cqe));
   ASSERT_TRUE(producer_.CanPublish(12));
-  for (uint32_t i = 10; i < 22; ++i)
-    producer_.Publish(Numbered(i)); // over the end of the ring
+  for (uint32_t i = 10; i < 22; ++i) producer_.Publish(Numbered(i));  // over the end of the ring
   std::vector<uint32_t> seen;
-  consumer_.ForEachUnread(
-      [&](const Cqe &unread) { seen.push_back(unread.wqe_index); });
+  consumer_.ForEachUnread([&](const Cqe& unread) { seen.push_back(unread.wqe_index); });
   ASSERT_EQ(seen.size(), 12u);
   for (uint32_t i = 0; i < 12; ++i) {
     ASSERT_EQ(seen[i], 10 + i);
@@ -127,19 +116,16 @@ TEST_F(CqeRingTest, ForEachUnreadShowsWhatPollWillReturnAndTakesNone) {
 }
 
 TEST_F(CqeRingTest, CreateOverAnOldRingShowsNoOldEntry) {
-  for (uint32_t i = 0; i < 3; ++i)
-    producer_.Publish(Numbered(i));
-  CqeConsumer fresh =
-      *CqeConsumer::Create(area_.data(), area_.size(), kCapacity);
+  for (uint32_t i = 0; i < 3; ++i) producer_.Publish(Numbered(i));
+  CqeConsumer fresh = *CqeConsumer::Create(area_.data(), area_.size(), kCapacity);
   EXPECT_TRUE(fresh.Empty());
 }
 
 TEST_F(CqeRingTest, CanPublishIsFalseWhenTheOwnerClaimsTheImpossible) {
-  static_cast<internal::CqeRingHead *>(area_.data())->consumed.store(1000);
-  for (uint32_t i = 0; i < kCapacity; ++i)
-    producer_.Publish(Numbered(i));
+  static_cast<internal::CqeRingHead*>(area_.data())->consumed.store(1000);
+  for (uint32_t i = 0; i < kCapacity; ++i) producer_.Publish(Numbered(i));
   EXPECT_FALSE(producer_.CanPublish(1));
 }
 
-} // namespace
-} // namespace sluice::softdc::shm
+}  // namespace
+}  // namespace sluice::softdc::shm

@@ -17,19 +17,16 @@ constexpr uint32_t kCapacity = 8;
 
 // One Link into the owner: its journal line, its CQE ring, its claimer.
 struct Sender {
-  Sender(void *srq, size_t srq_bytes)
-      : line(ClaimJournal::Bytes()), ring_area(CqeConsumer::Bytes(16)),
+  Sender(void* srq, size_t srq_bytes)
+      : line(ClaimJournal::Bytes()),
+        ring_area(CqeConsumer::Bytes(16)),
         journal(*ClaimJournal::Create(line.data(), line.size())),
         consumer(*CqeConsumer::Create(ring_area.data(), ring_area.size(), 16)),
         producer(*CqeProducer::Attach(ring_area.data(), ring_area.size())),
         claimer(*SrqClaimer::Attach(srq, srq_bytes)) {}
 
-  uint32_t Claim(uint32_t want) {
-    return claimer.Claim(want, journal, wqes).count;
-  }
-  void Publish(uint32_t i) {
-    producer.Publish({.wqe_index = wqes[i].wqe_index, .srq_id = kSrqId});
-  }
+  uint32_t Claim(uint32_t want) { return claimer.Claim(want, journal, wqes).count; }
+  void Publish(uint32_t i) { producer.Publish({.wqe_index = wqes[i].wqe_index, .srq_id = kSrqId}); }
 
   SharedArea line;
   SharedArea ring_area;
@@ -41,27 +38,25 @@ struct Sender {
 };
 
 class RepairTest : public ::testing::Test {
-protected:
+ protected:
   RepairTest()
       : area_(SrqOwner::Bytes(kCapacity, 1)),
-        owner_(*SrqOwner::Create(area_.data(), area_.size(), kSrqId, kCapacity,
-                                 1)),
-        dead_(area_.data(), area_.size()), living_(area_.data(), area_.size()) {
-    for (uint32_t i = 0; i < kCapacity; ++i)
-      EXPECT_TRUE(owner_.Post({}, 100 + i));
+        owner_(*SrqOwner::Create(area_.data(), area_.size(), kSrqId, kCapacity, 1)),
+        dead_(area_.data(), area_.size()),
+        living_(area_.data(), area_.size()) {
+    for (uint32_t i = 0; i < kCapacity; ++i) EXPECT_TRUE(owner_.Post({}, 100 + i));
     owner_.Ring();
   }
 
   RepairResult RepairNow() {
     const ClaimJournal journals[] = {living_.journal};
-    const CqeConsumer *rings[] = {&dead_.consumer, &living_.consumer};
+    const CqeConsumer* rings[] = {&dead_.consumer, &living_.consumer};
     return Repair(dead_.journal.Read(), journals, rings, &owner_);
   }
-  uint32_t PollAll(CqeConsumer *ring) {
+  uint32_t PollAll(CqeConsumer* ring) {
     Cqe cqe;
     uint32_t count = 0;
-    for (; ring->Poll(&cqe); ++count)
-      EXPECT_TRUE(owner_.Complete(cqe.wqe_index));
+    for (; ring->Poll(&cqe); ++count) EXPECT_TRUE(owner_.Complete(cqe.wqe_index));
     return count;
   }
 
@@ -105,13 +100,12 @@ TEST_F(RepairTest, TouchesNothingOfTheLivingAndOfOtherQueues) {
 }
 
 TEST_F(RepairTest, IntentWithoutClaimFreesNothing) {
-  dead_.journal.Write(kSrqId, 0, 4); // died before its CAS
+  dead_.journal.Write(kSrqId, 0, 4);  // died before its CAS
   EXPECT_EQ(RepairNow().reposted, 0u);
   EXPECT_EQ(owner_.Unclaimed(), kCapacity);
-  ASSERT_EQ(living_.Claim(4), 4u); // takes the very tickets
+  ASSERT_EQ(living_.Claim(4), 4u);  // takes the very tickets
   EXPECT_EQ(RepairNow().reposted, 0u);
-  for (uint32_t i = 0; i < 4; ++i)
-    living_.Publish(i);
+  for (uint32_t i = 0; i < 4; ++i) living_.Publish(i);
   EXPECT_EQ(RepairNow().reposted, 0u);
   EXPECT_EQ(RepairNow().deferred, 0u);
 }
@@ -133,8 +127,8 @@ TEST_F(RepairTest, DefersWhatALivingOneMayHoldUntilItsJournalSaysOtherwise) {
 
 TEST_F(RepairTest, TwoDeadWithTheSameTicketsRepostEachOnce) {
   ASSERT_EQ(dead_.Claim(2), 2u);
-  living_.journal.Write(kSrqId, 0, 2); // this one died too, before its CAS
-  const CqeConsumer *rings[] = {&dead_.consumer, &living_.consumer};
+  living_.journal.Write(kSrqId, 0, 2);  // this one died too, before its CAS
+  const CqeConsumer* rings[] = {&dead_.consumer, &living_.consumer};
   EXPECT_EQ(Repair(dead_.journal.Read(), {}, rings, &owner_).reposted, 2u);
   EXPECT_EQ(Repair(living_.journal.Read(), {}, rings, &owner_).reposted, 0u);
   EXPECT_EQ(owner_.Unclaimed(), kCapacity);
@@ -143,10 +137,9 @@ TEST_F(RepairTest, TwoDeadWithTheSameTicketsRepostEachOnce) {
 TEST_F(RepairTest, GarbageInTheRingsIsNoEvidenceAndNoHarm) {
   ASSERT_EQ(dead_.Claim(1), 1u);
   dead_.producer.Publish({.wqe_index = ~0u, .srq_id = kSrqId});
-  dead_.producer.Publish(
-      {.wqe_index = dead_.wqes[0].wqe_index, .srq_id = kSrqId + 1});
+  dead_.producer.Publish({.wqe_index = dead_.wqes[0].wqe_index, .srq_id = kSrqId + 1});
   EXPECT_EQ(RepairNow().reposted, 1u);
 }
 
-} // namespace
-} // namespace sluice::softdc::shm
+}  // namespace
+}  // namespace sluice::softdc::shm

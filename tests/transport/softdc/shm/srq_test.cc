@@ -20,15 +20,14 @@ namespace {
 constexpr uint32_t kSrqId = 7;
 
 class SrqTest : public ::testing::Test {
-protected:
+ protected:
   static constexpr uint32_t kCapacity = 8;
   static constexpr uint32_t kMaxSge = 3;
 
   SrqTest()
       : area_(SrqOwner::Bytes(kCapacity, kMaxSge)),
         line_(2 * ClaimJournal::Bytes()),
-        owner_(*SrqOwner::Create(area_.data(), area_.size(), kSrqId, kCapacity,
-                                 kMaxSge)),
+        owner_(*SrqOwner::Create(area_.data(), area_.size(), kSrqId, kCapacity, kMaxSge)),
         claimer_(*SrqClaimer::Attach(area_.data(), area_.size())),
         journal_(*ClaimJournal::Create(line_.data(), line_.size())) {}
 
@@ -36,9 +35,7 @@ protected:
     const Sge sge{.offset = wr_id * 100, .segment = 2, .length = 64};
     ASSERT_TRUE(owner_.Post({&sge, 1}, wr_id));
   }
-  ClaimResult Claim(uint32_t want) {
-    return claimer_.Claim(want, journal_, wqes_);
-  }
+  ClaimResult Claim(uint32_t want) { return claimer_.Claim(want, journal_, wqes_); }
 
   SharedArea area_;
   SharedArea line_;
@@ -51,23 +48,19 @@ protected:
 TEST_F(SrqTest, CreateRefusesBadShapesAndShortMemory) {
   EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kSrqId, 6, 1));
   EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kSrqId, 1, 1));
-  EXPECT_FALSE(
-      SrqOwner::Create(area_.data(), area_.size(), kSrqId, kCapacity, 0));
-  EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kMaxSrqId + 1,
-                                kCapacity, 1));
-  EXPECT_FALSE(
-      SrqOwner::Create(area_.bytes() + 8, area_.size() - 8, kSrqId, 2, 1));
+  EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kSrqId, kCapacity, 0));
+  EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kMaxSrqId + 1, kCapacity, 1));
+  EXPECT_FALSE(SrqOwner::Create(area_.bytes() + 8, area_.size() - 8, kSrqId, 2, 1));
   const size_t enough = SrqOwner::Bytes(kCapacity, kMaxSge);
-  EXPECT_FALSE(
-      SrqOwner::Create(area_.data(), enough - 1, kSrqId, kCapacity, kMaxSge));
+  EXPECT_FALSE(SrqOwner::Create(area_.data(), enough - 1, kSrqId, kCapacity, kMaxSge));
 }
 
 TEST_F(SrqTest, AttachRefusesWhatIsNoSrqOrTooLong) {
   EXPECT_FALSE(SrqClaimer::Attach(line_.data(), line_.size()));
   EXPECT_FALSE(SrqClaimer::Attach(area_.data(), area_.size() - 1));
   EXPECT_FALSE(SrqClaimer::Attach(nullptr, area_.size()));
-  auto *head = static_cast<internal::SrqHead *>(area_.data());
-  head->capacity = 16; // would reach past the memory
+  auto* head = static_cast<internal::SrqHead*>(area_.data());
+  head->capacity = 16;  // would reach past the memory
   EXPECT_FALSE(SrqClaimer::Attach(area_.data(), area_.size()));
   head->capacity = 7;
   EXPECT_FALSE(SrqClaimer::Attach(area_.data(), area_.size()));
@@ -94,8 +87,7 @@ TEST_F(SrqTest, ClaimSeesOnlyWhatWasRung) {
 }
 
 TEST_F(SrqTest, ClaimWritesTheIntentItTakes) {
-  for (uint64_t i = 0; i < 5; ++i)
-    PostOne(i);
+  for (uint64_t i = 0; i < 5; ++i) PostOne(i);
   owner_.Ring();
   ASSERT_EQ(Claim(2).count, 2u);
   ASSERT_EQ(Claim(2).count, 2u);
@@ -108,8 +100,7 @@ TEST_F(SrqTest, ClaimWritesTheIntentItTakes) {
 TEST_F(SrqTest, PostSaysFullAtCapacityAndRefusesTooManySges) {
   const std::array<Sge, kMaxSge + 1> sges{};
   EXPECT_FALSE(owner_.Post(sges, 0));
-  for (uint64_t i = 0; i < kCapacity; ++i)
-    PostOne(i);
+  for (uint64_t i = 0; i < kCapacity; ++i) PostOne(i);
   EXPECT_FALSE(owner_.Post({}, 99));
   EXPECT_EQ(owner_.outstanding(), kCapacity);
   owner_.Ring();
@@ -123,9 +114,7 @@ TEST_F(SrqTest, SgesComeBackAsPostedWhereverTheyAreKept) {
   const std::vector<std::vector<Sge>> posted = {
       {},
       {{.offset = 5, .segment = 6, .length = 7}},
-      {{.offset = internal::kMaxSlotOffset,
-        .segment = internal::kMaxSlotSegment,
-        .length = ~0u}},
+      {{.offset = internal::kMaxSlotOffset, .segment = internal::kMaxSlotSegment, .length = ~0u}},
       {{.offset = internal::kMaxSlotOffset + 1, .segment = 1, .length = 9}},
       {{.offset = 1, .segment = internal::kMaxSlotSegment + 1, .length = 9}},
       {{.offset = 0x7fff12345678, .segment = 0, .length = 1},
@@ -134,18 +123,15 @@ TEST_F(SrqTest, SgesComeBackAsPostedWhereverTheyAreKept) {
        {.offset = 4, .segment = 4, .length = 4},
        {.offset = ~uint64_t{0}, .segment = ~0u, .length = ~0u}},
   };
-  for (const auto &sges : posted)
-    ASSERT_TRUE(owner_.Post(sges, 0));
+  for (const auto& sges : posted) ASSERT_TRUE(owner_.Post(sges, 0));
   owner_.Ring();
   ASSERT_EQ(Claim(16).count, posted.size());
   for (size_t i = 0; i < posted.size(); ++i) {
     std::array<Sge, kMaxSge> out;
     const uint32_t count = claimer_.Sges(wqes_[i], out);
     EXPECT_EQ(count, wqes_[i].sge_count);
-    const std::vector<Sge> want =
-        posted[i].empty() ? std::vector<Sge>{Sge{}} : posted[i];
-    EXPECT_EQ(std::vector<Sge>(out.begin(), out.begin() + count), want)
-        << "WQE " << i;
+    const std::vector<Sge> want = posted[i].empty() ? std::vector<Sge>{Sge{}} : posted[i];
+    EXPECT_EQ(std::vector<Sge>(out.begin(), out.begin() + count), want) << "WQE " << i;
     EXPECT_EQ(wqes_[i].sge, want[0]);
   }
 }
@@ -179,8 +165,7 @@ TEST_F(SrqTest, RepostKeepsWrIdAndSgesUnderANewTicket) {
 }
 
 TEST_F(SrqTest, DrainToReturnsEachOutstandingWrIdOnce) {
-  for (uint64_t i = 0; i < 5; ++i)
-    PostOne(i);
+  for (uint64_t i = 0; i < 5; ++i) PostOne(i);
   owner_.Ring();
   ASSERT_EQ(Claim(1).count, 1u);
   std::vector<uint64_t> wr_ids;
@@ -193,12 +178,12 @@ TEST_F(SrqTest, DrainToReturnsEachOutstandingWrIdOnce) {
 TEST_F(SrqTest, ClaimSaysBrokenOnAnIndexOutOfRange) {
   PostOne(1);
   owner_.Ring();
-  static_cast<internal::SrqHead *>(area_.data())->slots[0].wqe.store(kCapacity);
+  static_cast<internal::SrqHead*>(area_.data())->slots[0].wqe.store(kCapacity);
   EXPECT_EQ(Claim(1).status, ClaimStatus::kBroken);
 }
 
 TEST_F(SrqTest, SpoiltWordsMakeNobodyLoopOrReachOut) {
-  auto *head = static_cast<internal::SrqHead *>(area_.data());
+  auto* head = static_cast<internal::SrqHead*>(area_.data());
   PostOne(1);
   owner_.Ring();
   for (const uint64_t claim : {uint64_t{1} << 40, uint64_t{3}}) {
@@ -208,9 +193,8 @@ TEST_F(SrqTest, SpoiltWordsMakeNobodyLoopOrReachOut) {
     EXPECT_EQ(Claim(4).count, 0u) << claim;
   }
   head->claim.store(0);
-  head->posted.store(
-      ~uint64_t{0} >>
-      1); // more than capacity: the sender takes at most what slots exist
+  head->posted.store(~uint64_t{0} >>
+                     1);  // more than capacity: the sender takes at most what slots exist
   const ClaimResult result = Claim(16);
   EXPECT_LE(result.count, kCapacity);
   EXPECT_EQ(owner_.Unclaimed(), 0u);
@@ -224,65 +208,57 @@ TEST_F(SrqTest, SpoiltWordsMakeNobodyLoopOrReachOut) {
 TEST_F(SrqTest, RandomOrdersNeverOverwriteAnUnclaimedSlotNorHandOutTwice) {
   std::minstd_rand random(1);
   auto second = *SrqClaimer::Attach(area_.data(), area_.size());
-  auto second_journal = *ClaimJournal::Create(
-      line_.bytes() + ClaimJournal::Bytes(), ClaimJournal::Bytes());
-  std::map<uint32_t, uint64_t>
-      held; // wqe_index -> wr_id, in the hands of a sender
+  auto second_journal =
+      *ClaimJournal::Create(line_.bytes() + ClaimJournal::Bytes(), ClaimJournal::Bytes());
+  std::map<uint32_t, uint64_t> held;  // wqe_index -> wr_id, in the hands of a sender
   uint64_t posted = 0, rung = 0, claimed = 0, consumed = 0;
   bool overtaken = false;
   for (int step = 0; step < 200'000; ++step) {
     switch (random() % 4) {
-    case 0: {
-      const Sge sge{.offset = posted, .segment = 1, .length = 1};
-      if (!owner_.Post({&sge, 1}, posted))
+      case 0: {
+        const Sge sge{.offset = posted, .segment = 1, .length = 1};
+        if (!owner_.Post({&sge, 1}, posted)) break;
+        // The slot just written was ticket posted - kCapacity's.
+        if (posted >= kCapacity) {
+          ASSERT_GT(owner_.LoadClaim(), posted - kCapacity);
+        }
+        ++posted;
+        for (const auto& [index, wr_id] : held) overtaken |= wr_id + kCapacity < posted;
         break;
-      // The slot just written was ticket posted - kCapacity's.
-      if (posted >= kCapacity) {
-        ASSERT_GT(owner_.LoadClaim(), posted - kCapacity);
       }
-      ++posted;
-      for (const auto &[index, wr_id] : held)
-        overtaken |= wr_id + kCapacity < posted;
-      break;
-    }
-    case 1:
-      owner_.Ring();
-      rung = posted;
-      break;
-    case 2: {
-      const bool first = random() % 2 == 0;
-      const auto want = static_cast<uint32_t>(1 + random() % 5);
-      const ClaimResult result =
-          first ? claimer_.Claim(want, journal_, wqes_)
-                : second.Claim(want, second_journal, wqes_);
-      ASSERT_EQ(result.count, std::min<uint64_t>(want, rung - claimed));
-      for (uint32_t i = 0; i < result.count; ++i) {
-        const auto [it, fresh] =
-            held.emplace(wqes_[i].wqe_index, wqes_[i].sge.offset);
-        ASSERT_TRUE(fresh) << "WQE handed out twice";
-        ASSERT_EQ(it->second, claimed + i) << "out of order";
+      case 1:
+        owner_.Ring();
+        rung = posted;
+        break;
+      case 2: {
+        const bool first = random() % 2 == 0;
+        const auto want = static_cast<uint32_t>(1 + random() % 5);
+        const ClaimResult result = first ? claimer_.Claim(want, journal_, wqes_)
+                                         : second.Claim(want, second_journal, wqes_);
+        ASSERT_EQ(result.count, std::min<uint64_t>(want, rung - claimed));
+        for (uint32_t i = 0; i < result.count; ++i) {
+          const auto [it, fresh] = held.emplace(wqes_[i].wqe_index, wqes_[i].sge.offset);
+          ASSERT_TRUE(fresh) << "WQE handed out twice";
+          ASSERT_EQ(it->second, claimed + i) << "out of order";
+        }
+        claimed += result.count;
+        break;
       }
-      claimed += result.count;
-      break;
-    }
-    case 3: {
-      if (held.empty())
+      case 3: {
+        if (held.empty()) break;
+        auto it = held.begin();
+        std::advance(it, random() % held.size());
+        if (random() % 8 == 0) break;
+        ASSERT_EQ(owner_.Complete(it->first), it->second);
+        held.erase(it);
+        ++consumed;
         break;
-      auto it = held.begin();
-      std::advance(it, random() % held.size());
-      if (random() % 8 == 0)
-        break;
-      ASSERT_EQ(owner_.Complete(it->first), it->second);
-      held.erase(it);
-      ++consumed;
-      break;
-    }
+      }
     }
   }
   EXPECT_GT(consumed, 10'000u);
-  EXPECT_TRUE(overtaken)
-      << "no slot was reused under a WQE still held: the trap was not visited";
+  EXPECT_TRUE(overtaken) << "no slot was reused under a WQE still held: the trap was not visited";
 }
 
-} // namespace
-} // namespace sluice::softdc::shm
+}  // namespace
+}  // namespace sluice::softdc::shm
