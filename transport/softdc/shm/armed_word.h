@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ArmedWord: whether a CQ's owner wants to be woken, one word per CQ in its
-// arena.
+// ArmedWord: whether a CQ's owner wants to be woken, one word per CQ in its arena.
 //
 //   0  none          not armed
 //   1  any           armed: wake at the next completion
 //   2  solicited     armed: wake at the next solicited or failed completion
-//   1<<20 | link     taken: that Link's process owes, or has given, the
-//   wake-up; the event is due
+//   1<<20 | link     taken: that Link's process owes the wake-up, or has given it; an event is due
 //
-// The word decides, the eventfd is only the bell: the owner, when the bell
-// rang, asks CollectEvent() of each of its CQs on that channel. One arm gives
-// one event. Taken by a process that dies before it rings: the owner rings for
-// it (OwesAfterDeath). The link numbers are the owner's, below kMaxLinks;
-// kOwnerLink is itself.
+// The word decides, the eventfd is only the bell: the owner, when the bell rang, asks
+// CollectEvent() of each of its CQs on that channel. One arm gives one event. Taken by a process
+// that dies before it rings: the owner rings for it (OwesAfterDeath). The link numbers are the
+// owner's, below kMaxLinks; kOwnerLink is itself.
 //
-// Lost wake-ups: the owner arms, then looks for completions; the producer
-// publishes, then looks at the word; a full fence stands between the two steps
-// on both sides, so at least one of them sees the other.
+// Lost wake-ups: the owner arms, then looks for completions; the producer publishes, then looks at
+// the word; a full fence stands between the two steps on both sides, so at least one of them sees
+// the other.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARMED_WORD_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ARMED_WORD_H_
 
@@ -40,8 +37,7 @@ class ArmedWord {
 
   static constexpr size_t Bytes() { return kLineBytes; }
 
-  // Owner: an unarmed word. nullopt, here and in Attach: the memory is too
-  // small or not aligned.
+  // Owner: an unarmed word. nullopt, here and in Attach: the memory is too small or not aligned.
   static std::optional<ArmedWord> Create(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
     return ArmedWord(new (base) std::atomic<uint32_t>(kNone));
@@ -51,11 +47,10 @@ class ArmedWord {
     return ArmedWord(static_cast<std::atomic<uint32_t>*>(base));
   }
 
-  // Owner, ibv_req_notify_cq. Does nothing while an event is due and not
-  // collected; does not weaken "any" to "solicited" (man ibv_req_notify_cq: the
-  // call for any completion wins). Afterwards the caller looks whether a
-  // completion has come since its last poll, and if so TryTake(kOwnerLink, …)
-  // and rings.
+  // Owner, ibv_req_notify_cq. Does nothing while an event is due and not collected; does not weaken
+  // "any" to "solicited" (man ibv_req_notify_cq: the call for any completion wins). Afterwards the
+  // caller looks whether a completion has come since its last poll, and if so TryTake(kOwnerLink,
+  // …) and rings.
   void Arm(Mode mode) {
     uint32_t seen = word_->load(std::memory_order_relaxed);
     const auto wanted = static_cast<uint32_t>(mode);
@@ -68,10 +63,9 @@ class ArmedWord {
     FullFence();
   }
 
-  // Producer, after it published: true if the caller must write the CQ's
-  // eventfd now. One full fence and one load of a line that rarely changes;
-  // call it once per doorbell. solicited: one of the CQEs published since the
-  // last call was solicited or not successful. Also the owner's, for
+  // Producer, after it published: true if the caller must write the CQ's eventfd now. One full
+  // fence and one load of a line that rarely changes; call it once per doorbell. solicited: one of
+  // the CQEs published since the last call was solicited or not successful. Also the owner's, for
   // completions of its own.
   bool TryTake(uint32_t link, bool solicited) {
     FullFence();
@@ -86,8 +80,8 @@ class ArmedWord {
     return false;
   }
 
-  // Owner, when the bell rang: true if this CQ has an event, which is thereby
-  // collected; the CQ is unarmed.
+  // Owner, when the bell rang: true if this CQ has an event, which is thereby collected; the CQ is
+  // unarmed.
   bool CollectEvent() {
     uint32_t seen = word_->load(std::memory_order_relaxed);
     while ((seen & kTaken) != 0) {
@@ -99,11 +93,10 @@ class ArmedWord {
     return false;
   }
 
-  // Owner, when a Link's process has died: true if the caller must write the
-  // eventfd, because the dead one may have published without looking, or looked
-  // without ringing. unread: the Link's ring holds CQEs that count for the mode
-  // (all of them do, if it is not known). May ring once too often; CollectEvent
-  // sorts it out.
+  // Owner, when a Link's process has died: true if the caller must write the eventfd, because the
+  // dead one may have published without looking, or looked without ringing. unread: the Link's ring
+  // holds CQEs that count for the mode (all of them do, if it is not known). May ring once too
+  // often; CollectEvent sorts it out.
   bool OwesAfterDeath(uint32_t link, bool unread) {
     if (word_->load(std::memory_order_acquire) == (kTaken | link)) return true;
     return unread && TryTake(kOwnerLink, true);

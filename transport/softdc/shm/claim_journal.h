@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClaimJournal: one line per Link in the owner's arena, in which the Link's
-// process says which SRQ tickets it is about to take. The owner reads it for
-// one purpose: after some process died, to tell a WQE that a living process
-// holds from one that nobody holds any more (repair.h).
+// ClaimJournal: one line per Link in the owner's arena, in which the Link's process says which SRQ
+// tickets it is about to take. The owner reads it for one purpose: after some process died, to tell
+// a WQE that a living process holds from one that nobody holds any more (repair.h).
 //
-// One word, stored whole, so it is never seen torn:   bits 63..44
-// srq_id   43..32 count   31..0 head (low bits) count 0: no claim. One claim is
-// open per Link at a time: the next is written only after each WQE of the last
-// one was published, as a completion or as kCqeUnused. Writers are serialised
-// by the Link's lock.
+// One word, stored whole, so it is never seen torn:
+//   bits 63..44 srq_id   43..32 count (0: no claim)   31..0 head (low bits)
+// One claim is open per Link at a time: the next is written only after each WQE of the last one was
+// published, as a completion or as kCqeUnused. Writers are serialised by the Link's lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
 
@@ -27,9 +25,9 @@ inline constexpr uint32_t kMaxClaim = (1u << 12) - 1;  // WQEs in one claim
 inline constexpr uint32_t kMaxSrqId =
     (1u << 20) - 1;  // an owner's SRQ table has at most this last index
 
-// A decoded journal word. Tickets are compared by their low 32 bits. A word
-// that has stood for more than 2^32 tickets may cover a ticket it does not
-// mean; that only defers a repair, it never makes one wrong.
+// A decoded journal word. Tickets are compared by their low 32 bits. A word that has stood for more
+// than 2^32 tickets may cover a ticket it does not mean; that only defers a repair, it never makes
+// one wrong.
 struct ClaimIntent {
   uint32_t srq_id = 0;
   uint32_t head = 0;
@@ -50,15 +48,13 @@ class ClaimJournal {
     return ClaimJournal(new (base) std::atomic<uint64_t>(0));
   }
 
-  // Either side. nullopt: the memory is too small or not aligned. Any content
-  // is a valid word.
+  // Either side. nullopt: the memory is too small or not aligned. Any content is a valid word.
   static std::optional<ClaimJournal> Attach(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
     return ClaimJournal(static_cast<std::atomic<uint64_t>*>(base));
   }
 
-  // Link's process. Release: whoever reads this word also sees each CQE
-  // published before it.
+  // Link's process. Release: whoever reads this word also sees each CQE published before it.
   void Write(uint32_t srq_id, uint64_t head, uint32_t count) {
     word_->store(uint64_t{srq_id} << 44 | uint64_t{count} << 32 | static_cast<uint32_t>(head),
                  std::memory_order_release);

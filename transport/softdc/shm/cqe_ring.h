@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One SPSC ring of 64-byte CQEs per (Link, CQ), in the owner's arena: the
-// Link's process produces, the owner consumes. A CQ is the set of its rings
-// (and a private one for its own send completions), so a producer that dies
-// leaves a hole in nobody's way.
+// One SPSC ring of 64-byte CQEs per (Link, CQ), in the owner's arena: the Link's process produces,
+// the owner consumes. A CQ is the set of its rings (and a private one for its own send
+// completions), so a producer that dies leaves a hole in nobody's way.
 //
 //   head | consumed | entry[capacity]
 //
-// The last 8 bytes of an entry are its stamp: position + 1, position being the
-// entry's place in the ring's whole life. The producer stores the stamp last
-// (release); the consumer takes an entry only when it carries the stamp it
-// expects, so it never sees half of one. `consumed` is told to the producer
-// once per quarter of the ring, and the producer looks at it only when its own
-// copy says full: in the steady state nothing but the CQE's own line moves.
+// The last 8 bytes of an entry are its stamp: position + 1, position being the entry's place in the
+// ring's whole life. The producer stores the stamp last (release); the consumer takes an entry only
+// when it carries the stamp it expects, so it never sees half of one. `consumed` is told to the
+// producer once per quarter of the ring, and the producer looks at it only when its own copy says
+// full: in the steady state nothing but the CQE's own line moves.
 //
 // Each end is used by one thread at a time (the Link's lock; the CQ's lock).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_
@@ -38,8 +36,8 @@ inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
 inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
 
-// What one completion says. The fields mean what ibv_wc's mean; the owner
-// checks every index before use.
+// What one completion says. The fields mean what ibv_wc's mean; the owner checks every index before
+// use.
 struct Cqe {
   uint32_t wqe_index = 0;
   uint32_t srq_id = 0;
@@ -90,9 +88,8 @@ class CqeConsumer {
                          size_t{capacity} * sizeof(internal::CqeEntry));
   }
 
-  // Makes an empty ring there, for one producer in its life. nullopt: capacity
-  // is no power of two in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the
-  // memory is too small or not aligned.
+  // Makes an empty ring there, for one producer in its life. nullopt: capacity is no power of two
+  // in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or not aligned.
   static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity) {
     if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
     if (!internal::ValidCqeRingCapacity(capacity) || size_bytes < Bytes(capacity)) {
@@ -120,8 +117,7 @@ class CqeConsumer {
 
   bool Empty() const { return !Stamped(position_); }
 
-  // Calls visit(const Cqe&) for each CQE that Poll would return now, and takes
-  // none.
+  // Calls visit(const Cqe&) for each CQE that Poll would return now, and takes none.
   template <typename Visitor>
   void ForEachUnread(Visitor visit) const {
     Cqe cqe;
@@ -158,8 +154,7 @@ class CqeConsumer {
 
 class CqeProducer {
  public:
-  // nullopt: not a ring made by CqeConsumer::Create, or one that does not fit
-  // into size_bytes.
+  // nullopt: not a ring made by CqeConsumer::Create, or one that does not fit into size_bytes.
   static std::optional<CqeProducer> Attach(void* base, size_t size_bytes) {
     if (base == nullptr || !IsLineAligned(base) || size_bytes < sizeof(internal::CqeRingHead)) {
       return std::nullopt;
@@ -174,9 +169,8 @@ class CqeProducer {
     return producer;
   }
 
-  // Whether count CQEs fit now. Never true for count > max_batch(). Ask before
-  // claiming WQEs, so that each claimed one can be published. False ends when
-  // the owner polls.
+  // Whether count CQEs fit now. Never true for count > max_batch(). Ask before claiming WQEs, so
+  // that each claimed one can be published. False ends when the owner polls.
   bool CanPublish(uint32_t count) {
     if (count > max_batch()) return false;
     if (Free() >= count) return true;
@@ -198,8 +192,8 @@ class CqeProducer {
     SOFTDC_KILL_POINT(kCqePublished);
   }
 
-  // The owner may be a quarter of the ring ahead of what it told us, so no more
-  // than this is ever asked for.
+  // The owner may be a quarter of the ring ahead of what it told us, so no more than this is ever
+  // asked for.
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
 

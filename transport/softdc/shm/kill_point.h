@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SOFTDC_KILL_POINT(kName): a place where a test lets the process die, or does
-// something nasty in between.
+// SOFTDC_KILL_POINT(kName): a place where a test lets the process die, or does something nasty in
+// between.
 //
-// In the product the macro is empty: no load, no branch. With
-// -DSOFTDC_KILL_POINTS=1 (the `*_killable` library variants, for tests only) it
-// calls the hook that the test set. A binary links either the plain variants or
-// the killable ones, never both: the inline functions of this folder differ
-// between the two.
+// In the product the macro is empty: no load, no branch. With -DSOFTDC_KILL_POINTS=1 (the
+// `*_killable` library variants, for tests only) it calls the hook that the test set. A binary
+// links either the plain variants or the killable ones, never both: the inline functions of this
+// folder differ between the two.
 //
-// The hook is a plain function pointer, set before other threads run; it lives
-// across fork().
+// The hook is a plain function pointer, set before other threads run; it lives across fork().
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SrqClaimer: a sending process's side of another process's SRQ. Takes receive
-// WQEs, several per call.
+// SrqClaimer: a sending process's side of another process's SRQ. Takes receive WQEs, several per
+// call.
 //
-// Not thread-safe: the Link's lock covers every call, and covers a claim
-// together with the publishing of each of its WQEs (claim_journal.h: one open
-// claim per Link). Lock-free towards other processes: a Claim is at most
-// kMaxClaimAttempts tries and waits for nobody.
+// Not thread-safe: the Link's lock covers every call, and covers a claim together with the
+// publishing of each of its WQEs (claim_journal.h: one open claim per Link). Lock-free towards
+// other processes: a Claim is at most kMaxClaimAttempts tries and waits for nobody.
 //
-// Order of use, per doorbell:  CqeProducer::CanPublish(n) -> Claim(n) -> for
-// each WQE taken: copy, Publish. A WQE that was taken and is not wanted goes
-// back by Publish of a CQE with kCqeUnused.
+// Order of use, per doorbell:  CqeProducer::CanPublish(n) -> Claim(n) -> for each WQE taken: copy,
+// Publish. A WQE that was taken and is not wanted goes back by Publish of a CQE with kCqeUnused.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
 
@@ -48,8 +46,7 @@ class SrqClaimer {
  public:
   static constexpr int kMaxClaimAttempts = 64;
 
-  // nullopt: not an SRQ made by SrqOwner::Create, or one that does not fit into
-  // size_bytes.
+  // nullopt: not an SRQ made by SrqOwner::Create, or one that does not fit into size_bytes.
   static std::optional<SrqClaimer> Attach(void* base, size_t size_bytes) {
     if (base == nullptr || !IsLineAligned(base) || size_bytes < sizeof(internal::SrqHead)) {
       return std::nullopt;
@@ -64,8 +61,7 @@ class SrqClaimer {
     return claimer;
   }
 
-  // Takes up to min(want, wqes.size(), kMaxClaim) WQEs and describes them in
-  // wqes. want >= 1.
+  // Takes up to min(want, wqes.size(), kMaxClaim) WQEs and describes them in wqes. want >= 1.
   ClaimResult Claim(uint32_t want, ClaimJournal& journal, std::span<ClaimedWqe> wqes) {
     want = std::min({want, static_cast<uint32_t>(wqes.size()), kMaxClaim, capacity_});
     uint64_t head = area_->claim.load(std::memory_order_acquire);
@@ -82,9 +78,9 @@ class SrqClaimer {
         break;
       }
       const auto count = static_cast<uint32_t>(std::min<int64_t>(want, available));
-      // Slots are read before the CAS. Once it succeeded a slot may change
-      // under us: it is free for a WQE `capacity` tickets later, however slow
-      // we are with ours. What is read too late here the CAS refuses.
+      // Slots are read before the CAS. Once it succeeded a slot may change under us: it is free for
+      // a WQE `capacity` tickets later, however slow we are with ours. What is read too late here
+      // the CAS refuses.
       for (uint32_t i = 0; i < count; ++i) wqes[i] = ReadSlot(head + i);
       journal.Write(srq_id_, head, count);
       intent_stands = true;
@@ -100,8 +96,8 @@ class SrqClaimer {
       }
       SOFTDC_KILL_POINT(kClaimLost);
     }
-    // A journal line left standing would cover tickets of others and defer
-    // their repair until we claim again.
+    // A journal line left standing would cover tickets of others and defer their repair until we
+    // claim again.
     if (intent_stands) {
       journal.Clear();
       SOFTDC_KILL_POINT(kIntentCleared);
@@ -109,9 +105,9 @@ class SrqClaimer {
     return {.status = outcome, .count = 0};
   }
 
-  // All SGEs of a WQE that Claim returned, valid until it is published; returns
-  // how many were written, at most out.size(). Whoever uses an SGE checks
-  // segment, offset and length against what the owner has shared.
+  // All SGEs of a WQE that Claim returned, valid until it is published; returns how many were
+  // written, at most out.size(). Whoever uses an SGE checks segment, offset and length against what
+  // the owner has shared.
   uint32_t Sges(const ClaimedWqe& wqe, std::span<Sge> out) const {
     if (out.empty()) return 0;
     out[0] = wqe.sge;
@@ -120,8 +116,7 @@ class SrqClaimer {
     return count;
   }
 
-  // WQEs that could be claimed now, for SRQ limit events. 0 when the words make
-  // no sense.
+  // WQEs that could be claimed now, for SRQ limit events. 0 when the words make no sense.
   uint32_t Unclaimed() const {
     const uint64_t claim = area_->claim.load(std::memory_order_acquire);
     const uint64_t unclaimed = area_->posted.load(std::memory_order_relaxed) - claim;
@@ -154,8 +149,8 @@ class SrqClaimer {
     return wqe;
   }
 
-  // After the claim is won: the table row is ours to read now, and what the
-  // slot said must make sense.
+  // After the claim is won: the table row is ours to read now, and what the slot said must make
+  // sense.
   bool Settle(ClaimedWqe* wqe) const {
     if (wqe->wqe_index >= capacity_ || wqe->sge_count > max_sge_) return false;
     if (wqe->sge_count == 0) {

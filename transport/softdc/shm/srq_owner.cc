@@ -61,13 +61,12 @@ bool SrqOwner::Post(std::span<const Sge> sges, uint64_t wr_id) {
   return true;
 }
 
-// Overwrites the slot of ticket posted_ - capacity. Why that is allowed though
-// senders may be reading slots: at most capacity - 1 WQEs are outstanding here,
-// so of the posted_ tickets given out at least posted_ - capacity + 1 were
-// consumed, hence claimed: that older ticket is below `claim`. A sender that is
-// still reading its slot read `claim` before, and its CAS is going to fail.
-// Release on the words (acquire in the sender) carries that knowledge: a sender
-// that sees these new words also sees the `claim` behind them.
+// Overwrites the slot of ticket posted_ - capacity. Why that is allowed though senders may be
+// reading slots: at most capacity - 1 WQEs are outstanding here, so of the posted_ tickets given
+// out at least posted_ - capacity + 1 were consumed, hence claimed: that older ticket is below
+// `claim`. A sender that is still reading its slot read `claim` before, and its CAS is going to
+// fail. Release on the words (acquire in the sender) carries that knowledge: a sender that sees
+// these new words also sees the `claim` behind them.
 void SrqOwner::WriteSlot(uint32_t wqe_index) {
   Wqe& wqe = wqes_[wqe_index];
   wqe.ticket = posted_;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SrqOwner: the receiving process's side of one shared receive queue. Posts
-// WQEs, takes them back when their completion was polled, reposts those that a
-// dead sender held.
+// SrqOwner: the receiving process's side of one shared receive queue. Posts WQEs, takes them back
+// when their completion was polled, reposts those that a dead sender held.
 //
-// The memory belongs to the caller and outlives the object. Not thread-safe:
-// the caller's SRQ lock covers every call. Indices that peers hand in are
-// checked here; nothing a peer writes can make the owner touch memory outside
-// its own tables or loop without end. (A peer that scribbles over the shared
-// words can still spoil this SRQ's contents: it has the owner's receive buffers
-// mapped anyhow.)
+// The memory belongs to the caller and outlives the object. Not thread-safe: the caller's SRQ lock
+// covers every call. Indices that peers hand in are checked here; nothing a peer writes can make
+// the owner touch memory outside its own tables or loop without end. (A peer that scribbles over
+// the shared words can still spoil this SRQ's contents: it has the owner's receive buffers mapped
+// anyhow.)
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_OWNER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_OWNER_H_
 
@@ -25,49 +23,45 @@ namespace sluice::softdc::shm {
 
 class SrqOwner {
  public:
-  // capacity: a power of two in [kMinSrqCapacity, kMaxSrqCapacity]. max_sge in
-  // [1, kMaxSrqSge].
+  // capacity: a power of two in [kMinSrqCapacity, kMaxSrqCapacity]. max_sge in [1, kMaxSrqSge].
   static constexpr size_t Bytes(uint32_t capacity, uint32_t max_sge) {
     return internal::SrqBytes(capacity, max_sge);
   }
 
-  // Makes an empty SRQ there. nullopt: the shape is out of range, or the memory
-  // too small or not aligned. Allocates the private table; no other call does.
+  // Makes an empty SRQ there. nullopt: the shape is out of range, or the memory too small or not
+  // aligned. Allocates the private table; no other call does.
   static std::optional<SrqOwner> Create(void* base, size_t size_bytes, uint32_t srq_id,
                                         uint32_t capacity, uint32_t max_sge);
 
-  // Writes a WQE; senders see it at the next Ring(). False and no effect: full
-  // (man ibv_post_srq_recv: ENOMEM) or sges.size() > max_sge (EINVAL). No SGE
-  // at all is a WQE of length 0.
+  // Writes a WQE; senders see it at the next Ring(). False and no effect: full (man
+  // ibv_post_srq_recv: ENOMEM) or sges.size() > max_sge (EINVAL). No SGE at all is a WQE of length
+  // 0.
   bool Post(std::span<const Sge> sges, uint64_t wr_id);
   // Shows senders everything posted since the last Ring().
   void Ring();
 
-  // A CQE that names this WQE was polled: returns its wr_id and frees the
-  // index. nullopt: no such WQE is outstanding, so the CQE is garbage and is to
-  // be dropped and counted.
+  // A CQE that names this WQE was polled: returns its wr_id and frees the index. nullopt: no such
+  // WQE is outstanding, so the CQE is garbage and is to be dropped and counted.
   std::optional<uint64_t> Complete(uint32_t wqe_index);
 
-  // The WQE was claimed and comes back unused (a CQE of kCqeUnused): posts it
-  // again behind the others, with its wr_id and SGEs. Visible at the next
-  // Ring(). False: no such WQE is outstanding.
+  // The WQE was claimed and comes back unused (a CQE of kCqeUnused): posts it again behind the
+  // others, with its wr_id and SGEs. Visible at the next Ring(). False: no such WQE is outstanding.
   bool Repost(uint32_t wqe_index);
 
-  // Appends each outstanding wr_id, oldest ticket not guaranteed first, and
-  // empties the private table. For destruction, when no sender can reach the
-  // area any more.
+  // Appends each outstanding wr_id, oldest ticket not guaranteed first, and empties the private
+  // table. For destruction, when no sender can reach the area any more.
   void DrainTo(std::vector<uint64_t>* wr_ids);
 
-  // WQEs that a sender could claim now, as SRQ limit events count them. 0 when
-  // a peer spoilt the words.
+  // WQEs that a sender could claim now, as SRQ limit events count them. 0 when a peer spoilt the
+  // words.
   uint32_t Unclaimed() const;
   uint32_t outstanding() const { return capacity_ - static_cast<uint32_t>(free_.size()); }
   uint32_t capacity() const { return capacity_; }
   uint32_t max_sge() const { return max_sge_; }
   uint32_t srq_id() const { return srq_id_; }
 
-  // For repair.h. The next ticket to be claimed, at most `posted`; and the
-  // ticket of an outstanding WQE.
+  // For repair.h. The next ticket to be claimed, at most `posted`; and the ticket of an outstanding
+  // WQE.
   uint64_t LoadClaim() const;
   std::optional<uint64_t> TicketOf(uint32_t wqe_index) const;
 

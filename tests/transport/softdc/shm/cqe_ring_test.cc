@@ -82,8 +82,8 @@ TEST_F(CqeRingTest, CanPublishOfAWholeBatchIsTrueOnceAllIsPolled) {
 }
 
 TEST_F(CqeRingTest, PollIgnoresAnEntryWithoutItsStamp) {
-  // All of an entry but the stamp, as a killed producer leaves it; with any
-  // stamp but the right one.
+  // All of an entry but the stamp, as a killed producer leaves it; with any stamp but the right
+  // one.
   auto* head = static_cast<internal::CqeRingHead*>(area_.data());
   for (auto& word : head->entries[0].words) word.store(~uint64_t{0});
   Cqe cqe;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The smallest device built on the rings: one owner with one SRQ and one CQ,
-// some Links into it, messages of one cache line. Each message carries its
-// sender, its number and a pattern, and the owner checks all three, so lost,
-// doubled, reordered and torn messages fail the test. Used by the tests that
-// kill processes (with the areas shared over fork) and the one that runs
-// threads.
+// The smallest device built on the rings: one owner with one SRQ and one CQ, some Links into it,
+// messages of one cache line. Each message carries its sender, its number and a pattern, and the
+// owner checks all three, so lost, doubled, reordered and torn messages fail the test. Used by the
+// tests that kill processes (with the areas shared over fork) and the one that runs threads.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_SHM_MINI_FABRIC_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_SHM_MINI_FABRIC_H_
 
@@ -51,8 +49,7 @@ struct MiniMessage {
 };
 static_assert(sizeof(MiniMessage) == 64);
 
-// One Link: what the two sides share. `sent` is told after each publish, by the
-// sender.
+// One Link: what the two sides share. `sent` is told after each publish, by the sender.
 struct MiniLink {
   MiniLink()
       : line(ClaimJournal::Bytes()),
@@ -84,8 +81,7 @@ class MiniOwner {
   }
   ~MiniOwner() { close(bell); }
 
-  // Takes what is there, checks it and posts the buffers again; returns how
-  // many CQEs there were.
+  // Takes what is there, checks it and posts the buffers again; returns how many CQEs there were.
   int Poll() {
     int count = 0;
     Cqe cqe;
@@ -115,8 +111,7 @@ class MiniOwner {
     for (const MiniLink& each : link) rings.push_back(&each.consumer);
     return Repair(link[dead].journal.Read(), journals, rings, &srq);
   }
-  // Every WQE is accounted for: all are posted, none is held, each index and
-  // buffer once.
+  // Every WQE is accounted for: all are posted, none is held, each index and buffer once.
   void ExpectWhole() {
     EXPECT_EQ(srq.outstanding(), kMiniCapacity);
     EXPECT_EQ(srq.Unclaimed(), kMiniCapacity);
@@ -172,8 +167,8 @@ class MiniOwner {
   }
 };
 
-// The sending side of one Link; everything it reads or writes of the owner's is
-// in the shared areas.
+// The sending side of one Link; everything it reads or writes of the owner's is in the shared
+// areas.
 class MiniSender {
  public:
   MiniSender(MiniOwner* owner, uint32_t id)
@@ -186,8 +181,8 @@ class MiniSender {
         claimer_(*SrqClaimer::Attach(owner->srq_area.data(), owner->srq_area.size())),
         armed_(*ArmedWord::Attach(owner->armed_area.data(), owner->armed_area.size())) {}
 
-  // One doorbell of up to `want` messages; every `unused_in`-th WQE is handed
-  // back. How many WQEs were taken.
+  // One doorbell of up to `want` messages; every `unused_in`-th WQE is handed back. How many WQEs
+  // were taken.
   uint32_t Send(uint32_t want, uint32_t unused_in, std::minstd_rand& random) {
     if (!producer_.CanPublish(want)) return 0;
     std::array<ClaimedWqe, kMiniBatch> wqes;

@@ -111,8 +111,8 @@ TEST_F(RepairTest, IntentWithoutClaimFreesNothing) {
 }
 
 TEST_F(RepairTest, DefersWhatALivingOneMayHoldUntilItsJournalSaysOtherwise) {
-  // The living one wrote its intent for the tickets that the dead one then won,
-  // and is stopped there.
+  // The living one wrote its intent for the tickets that the dead one then won, and is stopped
+  // there.
   ASSERT_EQ(dead_.Claim(2), 2u);
   living_.journal.Write(kSrqId, 0, 2);
   RepairResult result = RepairNow();

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kills a process at every named point of kill_points.inc, kKillsPerPoint times
-// each, while another process sends and the owner polls, sleeps and repairs;
-// then checks that nothing was lost, doubled, torn or left hanging. A hang
-// shows as a test timeout: the owner sleeps without one. Bounded in work: kills
-// and messages are counted.
+// Kills a process at every named point of kill_points.inc, kKillsPerPoint times each, while another
+// process sends and the owner polls, sleeps and repairs; then checks that nothing was lost,
+// doubled, torn or left hanging. A hang shows as a test timeout: the owner sleeps without one.
+// Bounded in work: kills and messages are counted.
 //
 // Everything forks before any thread exists.
 #include <gtest/gtest.h>
@@ -30,8 +29,7 @@ constexpr KillPoint kFirstOwnerPoint = KillPoint::kSlotHalfWritten;
 constexpr uint32_t kVictimMessages = 4000;  // gives up (and the run does not count) after that many
 constexpr uint32_t kMessagesAfterRepair = 40;
 
-// The plan of a child, read by its hook. One process, one thread: plain
-// globals.
+// The plan of a child, read by its hook. One process, one thread: plain globals.
 struct Plan {
   KillPoint point{};
   uint32_t die_at_hit = 0;
@@ -74,8 +72,8 @@ struct Tally {
   uint64_t owed_bells = 0;
 };
 
-// One run: a victim with a death sentence, a survivor that sends until told to
-// stop, and the owner, here.
+// One run: a victim with a death sentence, a survivor that sends until told to stop, and the owner,
+// here.
 void KillASenderOnce(KillPoint point, uint32_t die_at_hit, uint32_t seed, Tally* tally) {
   MiniOwner owner(kLinks);
   const SharedArea flags(4096);
@@ -182,9 +180,8 @@ void KillASenderOnce(KillPoint point, uint32_t die_at_hit, uint32_t seed, Tally*
   owner.ExpectWhole();
 }
 
-// The other way round: the owner dies, the sender is here. Until it learns of
-// the death it may take what is posted, never anything torn, and comes to an
-// end by itself.
+// The other way round: the owner dies, the sender is here. Until it learns of the death it may take
+// what is posted, never anything torn, and comes to an end by itself.
 void KillTheOwnerOnce(KillPoint point, uint32_t die_at_hit, uint32_t seed, Tally* tally) {
   MiniOwner owner(1);
   const SharedArea flags(4096);
@@ -223,8 +220,8 @@ void KillTheOwnerOnce(KillPoint point, uint32_t die_at_hit, uint32_t seed, Tally
   }
 }
 
-// Rare points are hit once or twice in a run, the others many times: die
-// anywhere among the first so many.
+// Rare points are hit once or twice in a run, the others many times: die anywhere among the first
+// so many.
 uint32_t HitsToChooseFrom(KillPoint point) {
   switch (point) {
     case KillPoint::kArmedTaken:
@@ -269,8 +266,7 @@ TEST(RingsKillTest, DeathAtEveryNamedPointCostsNobodyElseAnything) {
   }
 }
 
-// A living process stands between its intent and its CAS, for the tickets that
-// a now dead one won.
+// A living process stands between its intent and its CAS, for the tickets that a now dead one won.
 TEST(RingsKillTest, RepairDefersWhileALivingOneStandsBeforeItsCas) {
   static MiniOwner* owner;  // the hook is a plain function
   static RepairResult meanwhile;

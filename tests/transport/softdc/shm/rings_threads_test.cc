@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rings between threads of one process: the same steps as between
-// processes, but ThreadSanitizer can watch. The payload is copied with plain
-// stores, so a missing happens-before edge is a reported race.
+// The rings between threads of one process: the same steps as between processes, but
+// ThreadSanitizer can watch. The payload is copied with plain stores, so a missing happens-before
+// edge is a reported race.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory shared with child processes for the tests of transport/softdc/shm;
-// zeroed, page-aligned.
+// Memory shared with child processes for the tests of transport/softdc/shm; zeroed, page-aligned.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_SHM_SHARED_AREA_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_SHM_SHARED_AREA_H_
 

@@ -200,11 +200,10 @@ TEST_F(SrqTest, SpoiltWordsMakeNobodyLoopOrReachOut) {
   EXPECT_EQ(owner_.Unclaimed(), 0u);
 }
 
-// The invariant that lets the owner overwrite a slot and lets senders read
-// slots before their CAS: when the slot of ticket t is written again, t is
-// below `claim`, though perhaps neither published nor polled. Random orders of
-// posting, claiming by two senders, and consuming out of order; every WQE
-// handed out exactly once.
+// The invariant that lets the owner overwrite a slot and lets senders read slots before their CAS:
+// when the slot of ticket t is written again, t is below `claim`, though perhaps neither published
+// nor polled. Random orders of posting, claiming by two senders, and consuming out of order; every
+// WQE handed out exactly once.
 TEST_F(SrqTest, RandomOrdersNeverOverwriteAnUnclaimedSlotNorHandOutTwice) {
   std::minstd_rand random(1);
   auto second = *SrqClaimer::Attach(area_.data(), area_.size());
