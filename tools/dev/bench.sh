@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: bench.sh [--short] [pattern]
+# Runs the Google Benchmark programs in //benchmarks whose label matches. --short only shows that each one runs.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=tools/dev/common.sh
+source tools/dev/common.sh
+
+flags=()
+if [[ ${1:-} == --short ]]; then
+  flags=(--benchmark_min_time=0.01)
+  shift
+fi
+bazel build //benchmarks/...
+# Programs that are no Google Benchmark (two processes, long runs) have their own instructions in RESULTS.md.
+mapfile -t labels < <(bazel query 2>/dev/null \
+  'kind(cc_binary, //benchmarks/...) intersect rdeps(//benchmarks/..., @com_github_google_benchmark//:benchmark)' |
+  grep -E -- "${1:-.}" || true)
+[[ ${#labels[@]} -gt 0 ]] || die "no benchmark matches '${1:-}'"
+for label in "${labels[@]}"; do
+  step "$label"
+  program=${label#//}
+  "bazel-bin/${program/://}" "${flags[@]}"
+done

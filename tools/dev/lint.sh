@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: lint.sh [--all | file.cc...]
+# clang-tidy (.clang-tidy) on the .cc files that differ from origin/main, with the headers that they include.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=tools/dev/common.sh
+source tools/dev/common.sh
+
+tools/dev/install.sh clang-tidy git
+
+changed() {
+  local base
+  base=$(git merge-base HEAD origin/main 2>/dev/null) || {
+    cxx_files
+    return
+  }
+  { git diff --name-only "$base" && git ls-files --others --exclude-standard; } | sort -u
+}
+
+case ${1:-} in
+  --all) mapfile -t files < <(cxx_files | grep '\.cc$') ;;
+  '') mapfile -t files < <(comm -12 <(changed) <(cxx_files) | grep '\.cc$' || true) ;;
+  *) files=("$@") ;;
+esac
+[[ ${#files[@]} -gt 0 ]] || {
+  step "lint: nothing changed"
+  exit 0
+}
+
+step "lint: building what the sources include (generated headers)"
+bazel build //...
+step "lint: ${#files[@]} sources"
+tools/dev/compile_commands.sh
+ours="^$PWD/(\\./)?(benchmarks|examples|middleware|tests|tools|transport)/"
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet --header-filter="$ours" 2>/dev/null
