@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/model/dct.h"
+
+#include <atomic>
+#include <cerrno>
+
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/dci.h"
+#include "transport/softdc/model/qp_transitions.h"
+#include "transport/softdc/model/srq.h"
+
+namespace sluice::softdc {
+namespace {
+constexpr uint8_t kPort = 1;
+constexpr uint8_t kMinHopLimit = 2;
+constexpr uint8_t kDefaultHopLimit = 64;
+constexpr int kQueryable = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT | IBV_QP_MIN_RNR_TIMER |
+                           IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_PKEY_INDEX;
+constexpr int kRemoteAccess =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+}  // namespace
+
+bool Dct::Is(const ibv_qp* qp) {
+  return qp != nullptr && qp->qp_type == IBV_QPT_DRIVER && qp->handle == kDctHandle;
+}
+
+Dct::Dct(Context& context, uint64_t dc_key) : context_(context), dc_key_(dc_key) {
+  base.qp_type = IBV_QPT_DRIVER;
+  base.handle = kDctHandle;
+  base.state = IBV_QPS_RESET;
+}
+
+Dct::~Dct() {
+  if (descriptor_offset_ == 0) return;
+  auto* descriptor = context_.arena().At<shm::TargetDescriptor>(descriptor_offset_);
+  descriptor->state.store(static_cast<uint32_t>(shm::TargetState::kGone),
+                          std::memory_order_seq_cst);
+  context_.RemoveDct(base.qp_num);
+  context_.numbers().Free(base.qp_num);
+  context_.arena().Retire(descriptor_offset_, sizeof(shm::TargetDescriptor));
+}
+
+Cq& Dct::recv_cq() { return *Cq::From(base.recv_cq); }
+Srq& Dct::srq() { return *Srq::From(base.srq); }
+
+int Dct::Modify(const ibv_qp_attr& attr, int attr_mask) {
+  if ((attr_mask & IBV_QP_STATE) == 0 ||
+      FindTransition(DctTransitions(), state_, attr.qp_state, attr_mask) == nullptr) {
+    return EINVAL;
+  }
+  if (attr.qp_state == IBV_QPS_INIT) {
+    if (attr.port_num != kPort || attr.pkey_index != 0) return EINVAL;
+    if ((attr.qp_access_flags & ~static_cast<unsigned>(kRemoteAccess | IBV_ACCESS_LOCAL_WRITE)) !=
+        0) {
+      return EINVAL;
+    }
+    attr_.port_num = attr.port_num;
+    attr_.pkey_index = attr.pkey_index;
+    attr_.qp_access_flags = attr.qp_access_flags;
+  } else {
+    if (attr.ah_attr.port_num != attr_.port_num || attr.path_mtu < IBV_MTU_256 ||
+        attr.path_mtu > IBV_MTU_4096) {
+      return EINVAL;
+    }
+    attr_.ah_attr = attr.ah_attr;
+    if (attr_.ah_attr.grh.hop_limit < kMinHopLimit) attr_.ah_attr.grh.hop_limit = kDefaultHopLimit;
+    attr_.path_mtu = attr.path_mtu;
+    attr_.min_rnr_timer = attr.min_rnr_timer;
+    if (ece_pending_options_ != 0) ece_options_ = ece_pending_options_;
+    const int error = BecomeReady();
+    if (error != 0) return error;
+  }
+  state_ = attr.qp_state;
+  base.state = state_;
+  return 0;
+}
+
+int Dct::BecomeReady() {
+  const uint32_t number = context_.numbers().Allocate();
+  if (number == kNoQpNumber) return ENOMEM;
+  const uint64_t offset = context_.arena().Allocate(sizeof(shm::TargetDescriptor));
+  if (offset == 0) {
+    context_.numbers().Free(number);
+    return ENOMEM;
+  }
+  auto* descriptor = context_.arena().At<shm::TargetDescriptor>(offset);
+  descriptor->qp_num = number;
+  descriptor->dc_key = dc_key_;
+  descriptor->access = attr_.qp_access_flags;
+  descriptor->pd = Pd::From(base.pd)->number;
+  descriptor->srq_id = srq().id();
+  descriptor->cq_id = recv_cq().id();
+  descriptor->min_rnr_timer = attr_.min_rnr_timer;
+  descriptor->srq_offset = srq().offset();
+  descriptor->armed_offset = recv_cq().armed_offset();
+  descriptor->state.store(static_cast<uint32_t>(shm::TargetState::kReadyToReceive),
+                          std::memory_order_release);
+  descriptor_offset_ = offset;
+  base.qp_num = number;
+  state_ = IBV_QPS_RTR;
+  context_.AddDct(number, this);
+  return 0;
+}
+
+int Dct::Query(ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {
+  if (state_ != IBV_QPS_RTR || (attr_mask & ~kQueryable) != 0) return EINVAL;
+  *attr = attr_;
+  attr->qp_state = IBV_QPS_RTR;
+  attr->cur_qp_state = IBV_QPS_RTR;
+  if (init != nullptr) {
+    *init = {};
+    init->qp_context = base.qp_context;
+    init->send_cq = base.send_cq;
+    init->recv_cq = base.recv_cq;
+    init->srq = base.srq;
+    init->qp_type = IBV_QPT_DRIVER;
+  }
+  return 0;
+}
+
+int Dct::SetEce(const ibv_ece& ece) {
+  if (ece.comp_mask != 0 || ece.vendor_id != kEceVendor) return EINVAL;
+  ece_pending_options_ = ece.options & kEceOptions;
+  return 0;
+}
+
+int Dct::QueryEce(ibv_ece* ece) {
+  *ece = {.vendor_id = kEceVendor, .options = ece_options_, .comp_mask = 0};
+  return 0;
+}
+
+}  // namespace sluice::softdc

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dct: a DC target. It is made by ibv_modify_qp to RTR, which gives it its number; it is destroyed, never
+// recycled. Thread-safety: as a QP of libibverbs.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_DCT_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_DCT_H_
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/softdc/shm/layout.h"
+
+namespace sluice::softdc {
+
+class Context;
+class Cq;
+class Srq;
+
+class Dct {
+ public:
+  // `base` is what the user holds; it must stay first.
+  ibv_qp base{};
+  static Dct* From(ibv_qp* qp) { return reinterpret_cast<Dct*>(qp); }
+  static bool Is(const ibv_qp* qp);
+
+  Dct(Context& context, uint64_t dc_key);
+  ~Dct();
+
+  int Modify(const ibv_qp_attr& attr, int attr_mask);
+  int Query(ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init);
+  int SetEce(const ibv_ece& ece);
+  int QueryEce(ibv_ece* ece);
+
+  Cq& recv_cq();
+  Srq& srq();
+  uint64_t descriptor_offset() const { return descriptor_offset_; }
+  bool ready() const { return state_ == IBV_QPS_RTR; }
+
+ private:
+  int BecomeReady();
+
+  Context& context_;
+  const uint64_t dc_key_;
+  ibv_qp_state state_ = IBV_QPS_RESET;
+  ibv_qp_attr attr_{};
+  uint32_t ece_options_ = 0;
+  uint32_t ece_pending_options_ = 0;
+  uint64_t descriptor_offset_ = 0;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_DCT_H_

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstring>
+#include <new>
+
+namespace sluice::softdc::shm {
+namespace {
+constexpr uint64_t kAlignBytes = 128;  // one line pair: neighbours never share a prefetch
+constexpr uint64_t kPageBytes = 4096;
+}  // namespace
+
+std::unique_ptr<Arena> Arena::Create(uint64_t context_id) {
+  const int fd = memfd_create("softdc-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return nullptr;
+  if (ftruncate(fd, kArenaBytes) != 0 ||
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    close(fd);
+    return nullptr;
+  }
+  void* base =
+      mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) {
+    close(fd);
+    return nullptr;
+  }
+  auto arena = std::unique_ptr<Arena>(new Arena(fd, static_cast<std::byte*>(base)));
+  const uint64_t table_offset = kPageBytes;
+  const uint64_t table_bytes = sizeof(MemoryRegionEntry) * uint64_t{kMaxMemoryRegions};
+  ArenaHeader& header = *new (base) ArenaHeader{};
+  header.layout_version = kLayoutVersion;
+  header.pid = getpid();
+  header.context_id = context_id;
+  header.size_bytes = kArenaBytes;
+  header.memory_regions_offset = table_offset;
+  header.memory_region_count = kMaxMemoryRegions;
+  header.magic = kArenaMagic;
+  absl::MutexLock lock(&arena->mutex_);
+  arena->next_ = table_offset + table_bytes;
+  return arena;
+}
+
+Arena::~Arena() {
+  munmap(base_, kArenaBytes);
+  close(fd_);
+}
+
+MemoryRegionEntry* Arena::memory_regions() {
+  return At<MemoryRegionEntry>(header().memory_regions_offset);
+}
+
+uint64_t Arena::Rounded(uint64_t size_bytes) {
+  // Small blocks by multiples of the line pair; large ones by powers of two, so that few classes exist.
+  if (size_bytes <= kPageBytes) return (size_bytes + kAlignBytes - 1) & ~(kAlignBytes - 1);
+  return std::bit_ceil(size_bytes);
+}
+
+uint64_t Arena::Allocate(uint64_t size_bytes) {
+  const uint64_t rounded = Rounded(size_bytes);
+  absl::MutexLock lock(&mutex_);
+  if (auto& list = free_[rounded]; !list.empty()) {
+    const uint64_t offset = list.back();
+    list.pop_back();
+    std::memset(base_ + offset, 0, rounded);
+    return offset;
+  }
+  if (rounded > kArenaBytes - next_) return 0;
+  const uint64_t offset = next_;
+  next_ += rounded;
+  return offset;
+}
+
+void Arena::Free(uint64_t offset, uint64_t size_bytes) {
+  if (offset == 0) return;
+  absl::MutexLock lock(&mutex_);
+  free_[Rounded(size_bytes)].push_back(offset);
+}
+
+void Arena::Retire(uint64_t offset, uint64_t size_bytes) {
+  if (offset == 0) return;
+  absl::MutexLock lock(&mutex_);
+  retired_.emplace_back(offset, size_bytes);
+}
+
+void Arena::ReclaimRetired() {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [offset, size_bytes] : retired_) free_[Rounded(size_bytes)].push_back(offset);
+  retired_.clear();
+}
+
+}  // namespace sluice::softdc::shm

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Arena: the owner's side of a context's shared segment: a sealed, sparse memory file, and an allocator in it.
+// Thread-safe. Freed blocks are handed out again by size class, zeroed.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "transport/softdc/shm/layout.h"
+
+namespace sluice::softdc::shm {
+
+class Arena {
+ public:
+  // Null with errno set when the memory cannot be had.
+  static std::unique_ptr<Arena> Create(uint64_t context_id);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  int fd() const { return fd_; }
+  ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
+  MemoryRegionEntry* memory_regions();
+
+  // Zeroed, aligned to 128 bytes. 0 when the arena is full.
+  uint64_t Allocate(uint64_t size_bytes);
+  void Free(uint64_t offset, uint64_t size_bytes);
+  // For blocks that another process may still be looking at: free only after ReclaimRetired(), which is called when
+  // no other process has the arena mapped any more.
+  void Retire(uint64_t offset, uint64_t size_bytes);
+  void ReclaimRetired();
+
+  template <typename T = std::byte>
+  T* At(uint64_t offset) {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+ private:
+  Arena(int fd, std::byte* base) : fd_(fd), base_(base) {}
+  static uint64_t Rounded(uint64_t size_bytes);
+
+  const int fd_;
+  std::byte* const base_;
+  absl::Mutex mutex_;
+  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::pair<uint64_t, uint64_t>> retired_ ABSL_GUARDED_BY(mutex_);  // offset, size
+  std::map<uint64_t, std::vector<uint64_t>> free_ ABSL_GUARDED_BY(mutex_);  // rounded size -> offsets
+};
+
+}  // namespace sluice::softdc::shm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands in a context's arena, the one shared segment through which other processes reach its objects.
+// Offsets count from the arena's first byte; nothing here holds a pointer. The owner writes everything but
+// what srq_ring.h, cqe_ring.h, claim_journal.h and armed_word.h give to senders.
+//
+// Changing anything here: raise kLayoutVersion, keep the static_asserts true, and look at shm/control.h.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_LAYOUT_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_LAYOUT_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace sluice::softdc::shm {
+
+inline constexpr uint64_t kArenaMagic = 0x31616e6572616473;  // "sdarena1"
+inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint64_t kArenaBytes = uint64_t{1} << 30;  // sparse: only touched pages count
+inline constexpr uint32_t kMaxMemoryRegions = 1 << 14;
+inline constexpr uint32_t kPrivateSegment = 0;  // memory of the owner's own, reached through the kernel
+
+struct ArenaHeader {
+  uint64_t magic;
+  uint32_t layout_version;
+  int32_t pid;
+  uint64_t context_id;  // random; names this opening of the device
+  uint64_t size_bytes;
+  uint64_t memory_regions_offset;
+  uint32_t memory_region_count;
+  std::atomic<uint32_t> segment_count;  // shared segments have the ids 1 to this; an id is never used twice
+};
+static_assert(sizeof(ArenaHeader) == 48);
+
+// One registered region. `key` is written last when it becomes valid, and first (to 0) when it ends.
+struct alignas(64) MemoryRegionEntry {
+  std::atomic<uint32_t> key;  // lkey and rkey; 0: free
+  uint32_t access;            // IBV_ACCESS_*
+  uint32_t pd;
+  uint32_t segment;         // kPrivateSegment, or a shared segment of the owner's
+  uint64_t address;         // in the owner's address space
+  uint64_t length_bytes;
+  uint64_t segment_offset;  // of `address` in the segment
+  uint64_t reserved[3];
+};
+static_assert(sizeof(MemoryRegionEntry) == 64);
+
+enum class TargetState : uint32_t { kGone = 0, kReadyToReceive = 1 };
+
+// A QP that others send to (a DCT). Its place is used again only when no other process has the arena mapped.
+struct alignas(64) TargetDescriptor {
+  std::atomic<uint32_t> state;  // TargetState
+  uint32_t qp_num;
+  uint64_t dc_key;
+  uint32_t access;  // IBV_ACCESS_REMOTE_*
+  uint32_t pd;
+  uint32_t srq_id;
+  uint32_t cq_id;
+  uint32_t min_rnr_timer;  // encoding of ibv_modify_qp
+  uint32_t reserved0;
+  uint64_t srq_offset;
+  uint64_t armed_offset;  // ArmedWord of the receive CQ
+  uint64_t reserved1;
+};
+static_assert(sizeof(TargetDescriptor) == 64);
+
+}  // namespace sluice::softdc::shm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_LAYOUT_H_

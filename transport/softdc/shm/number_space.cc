@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/number_space.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "transport/softdc/loop/names.h"
+
+namespace sluice::softdc {
+namespace {
+constexpr int kBacklog = 1024;  // contexts that ask at the same time; beyond, they try again
+}
+
+std::string BlockSocketName(uint32_t block) { return AbstractName("qpn", absl::StrCat(block)); }
+
+NumberSpace::NumberSpace(BlockHook on_block, BlockHook off_block)
+    : on_block_(std::move(on_block)), off_block_(std::move(off_block)) {}
+
+NumberSpace::~NumberSpace() {
+  absl::MutexLock lock(&mutex_);
+  for (auto& block : blocks_) off_block_(block->socket.get());
+}
+
+bool NumberSpace::TakeBlock() {
+  const uint32_t first = blocks_.empty() ? kFirstBlock : blocks_.back()->index + 1;
+  for (uint32_t i = 0; i < kBlocks - kFirstBlock; ++i) {
+    const uint32_t index = kFirstBlock + (first - kFirstBlock + i) % (kBlocks - kFirstBlock);
+    UniqueFd socket = ListenAbstract(BlockSocketName(index), kBacklog);
+    if (!socket) continue;
+    auto block = std::make_unique<Block>();
+    block->index = index;
+    block->socket = std::move(socket);
+    on_block_(block->socket.get());
+    blocks_.push_back(std::move(block));
+    return true;
+  }
+  return false;
+}
+
+uint32_t NumberSpace::Allocate() {
+  absl::MutexLock lock(&mutex_);
+  if (blocks_.empty() || blocks_.back()->next == kNumbersPerBlock) {
+    if (!TakeBlock()) return kNoQpNumber;
+  }
+  Block& block = *blocks_.back();
+  const uint32_t in_block = block.next++;
+  block.live.set(in_block);
+  return block.index * kNumbersPerBlock + in_block;
+}
+
+bool NumberSpace::Free(uint32_t number) {
+  absl::MutexLock lock(&mutex_);
+  for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {
+    Block& block = **it;
+    if (block.index != number / kNumbersPerBlock) continue;
+    const uint32_t in_block = number % kNumbersPerBlock;
+    if (!block.live.test(in_block)) return false;
+    block.live.reset(in_block);
+    if (block.next == kNumbersPerBlock && block.live.none()) {
+      off_block_(block.socket.get());
+      blocks_.erase(it);
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace sluice::softdc

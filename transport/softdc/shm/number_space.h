@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// QP numbers of one context. The 24-bit number space of the device is cut in blocks of 256; a context owns a
+// block while it holds its abstract socket name, so numbers are unique over all processes of the host and a
+// dead process's numbers are free at once (firmware re-issues them as well). Within its blocks a context goes
+// forward only: a number that was handed out never comes again from the same block
+// (mlx5dv_reserved_qpn_alloc(3) promises no more, and CM's timewait needs it).
+//
+// Thread-safe. The listening socket of a block is also where other contexts ask for the numbers in it.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_
+
+#include <bitset>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "transport/softdc/loop/unique_fd.h"
+
+namespace sluice::softdc {
+
+inline constexpr uint32_t kNumbersPerBlock = 256;
+inline constexpr uint32_t kFirstBlock = 1;  // 0 to 255 hold the well-known numbers
+inline constexpr uint32_t kBlocks = (1u << 24) / kNumbersPerBlock;
+inline constexpr uint32_t kNoQpNumber = 0;
+
+std::string BlockSocketName(uint32_t block);
+
+class NumberSpace {
+ public:
+  // `on_block` starts serving the block's listening socket; `off_block` stops it. Called under the lock.
+  using BlockHook = std::function<void(int listening_fd)>;
+  NumberSpace(BlockHook on_block, BlockHook off_block);
+  ~NumberSpace();
+
+  // kNoQpNumber when the space is used up (ENOMEM to the user).
+  uint32_t Allocate();
+  // False: not a number of ours, or freed already.
+  bool Free(uint32_t number);
+
+ private:
+  struct Block {
+    uint32_t index = 0;
+    uint32_t next = 0;  // first number never handed out
+    std::bitset<kNumbersPerBlock> live;
+    UniqueFd socket;
+  };
+  bool TakeBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const BlockHook on_block_;
+  const BlockHook off_block_;
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // the last one is being handed out
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_

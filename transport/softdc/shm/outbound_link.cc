@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/outbound_link.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace sluice::softdc::shm {
+
+MappedFile::~MappedFile() { munmap(base_, size_bytes_); }
+
+std::unique_ptr<MappedFile> MappedFile::Map(int fd, uint64_t size_bytes) {
+  struct stat info {};
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (fstat(fd, &info) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 || size_bytes == 0 ||
+      size_bytes > static_cast<uint64_t>(info.st_size) || info.st_uid != geteuid()) {
+    return nullptr;
+  }
+  void* base =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) return nullptr;
+  return std::make_unique<MappedFile>(static_cast<std::byte*>(base), size_bytes);
+}
+
+OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
+                           std::unique_ptr<MappedFile> arena, ClaimJournal link_journal)
+    : journal(link_journal),
+      socket_(std::move(socket)),
+      pid_(pid),
+      context_id_(context_id),
+      link_id_(link_id),
+      arena_(std::move(arena)) {
+  // The header was checked by whoever made the link; copies are kept, so later scribbling changes nothing.
+  const auto* header = reinterpret_cast<const ArenaHeader*>(arena_->At(0, sizeof(ArenaHeader)));
+  const uint32_t count = header->memory_region_count;
+  regions_ = reinterpret_cast<const MemoryRegionEntry*>(
+      arena_->At(header->memory_regions_offset, sizeof(MemoryRegionEntry) * uint64_t{count}));
+  region_count_ = regions_ == nullptr ? 0 : count;
+}
+
+RemotePlace OutboundLink::PlaceIn(uint32_t segment, uint64_t offset, uint64_t peer_address,
+                                  uint64_t length_bytes) const {
+  using Kind = RemotePlace::Kind;
+  if (segment == kPrivateSegment) return {.kind = Kind::kPrivate, .peer_address = peer_address};
+  const MappedFile* file = Find(segment);
+  if (file == nullptr) {
+    return {.kind = segment < kMaxPeerSegments ? Kind::kNotMapped : Kind::kDenied,
+            .segment = segment};
+  }
+  std::byte* address = file->At(offset, length_bytes);
+  if (address == nullptr) return {};
+  return {.kind = Kind::kMapped, .address = address, .segment = segment};
+}
+
+RemotePlace OutboundLink::Translate(uint32_t key, uint64_t address, uint64_t length_bytes,
+                                    uint32_t access, uint32_t pd) const {
+  const uint32_t index = key >> 8;
+  if (index >= region_count_) return {};
+  const MemoryRegionEntry& region = regions_[index];
+  if (key == 0 || region.key.load(std::memory_order_acquire) != key) return {};
+  if (region.pd != pd || (region.access & access) != access) return {};
+  const uint64_t into = address - region.address;
+  if (address < region.address || into > region.length_bytes ||
+      length_bytes > region.length_bytes - into) {
+    return {};
+  }
+  return PlaceIn(region.segment, region.segment_offset + into, address, length_bytes);
+}
+
+RemotePlace OutboundLink::Locate(const Sge& sge) const {
+  return PlaceIn(sge.segment, sge.offset, /*peer_address=*/sge.offset, sge.length);
+}
+
+int OutboundLink::WritePrivate(uint64_t peer_address, const std::byte* from,
+                               uint64_t length_bytes) const {
+  iovec local{.iov_base = const_cast<std::byte*>(from), .iov_len = length_bytes};
+  iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
+  const ssize_t done = process_vm_writev(pid_, &local, 1, &remote, 1, 0);
+  if (done < 0) return errno;
+  return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+}
+
+int OutboundLink::ReadPrivate(uint64_t peer_address, std::byte* to, uint64_t length_bytes) const {
+  iovec local{.iov_base = to, .iov_len = length_bytes};
+  iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
+  const ssize_t done = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+  if (done < 0) return errno;
+  return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+}
+
+void OutboundLink::MarkDead() {
+  dead_.store(true, std::memory_order_release);
+  socket_.Reset();
+}
+
+void OutboundLink::AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file) {
+  if (segment == kPrivateSegment || segment >= kMaxPeerSegments) return;
+  segments_[segment].store(file.get(), std::memory_order_release);
+  files_.push_back(std::move(file));
+}
+
+RemoteCq* OutboundLink::AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset,
+                                    UniqueFd event_fd) {
+  if (const auto it = remote_cqs_.find(answer.cq_id); it != remote_cqs_.end()) {
+    return it->second.get();
+  }
+  std::byte* ring = arena_->At(answer.ring_offset, answer.size_bytes);
+  std::byte* armed = arena_->At(armed_offset, ArmedWord::Bytes());
+  if (ring == nullptr || armed == nullptr) return nullptr;
+  auto producer = CqeProducer::Attach(ring, answer.size_bytes);
+  auto word = ArmedWord::Attach(armed, ArmedWord::Bytes());
+  if (!producer || !word) return nullptr;
+  auto cq = std::make_unique<RemoteCq>(
+      RemoteCq{.ring = *producer, .armed = *word, .event_fd = std::move(event_fd)});
+  return remote_cqs_.emplace(answer.cq_id, std::move(cq)).first->second.get();
+}
+
+}  // namespace sluice::softdc::shm

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OutboundLink: what this context has mapped of another context it sends to: that one's arena and shared
+// segments, its own journal line and CQE rings in there. Target: one QP number over there.
+//
+// The Loop thread makes, extends and ends links; posters use them under `lock`. Links and targets live until
+// this context closes, so a poster may keep pointers; a link whose peer died stays mapped and says so.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/softdc/loop/unique_fd.h"
+#include "transport/softdc/shm/spin_lock.h"
+#include "transport/softdc/shm/armed_word.h"
+#include "transport/softdc/shm/claim_journal.h"
+#include "transport/softdc/shm/control.h"
+#include "transport/softdc/shm/cqe_ring.h"
+#include "transport/softdc/shm/layout.h"
+#include "transport/softdc/shm/srq_claimer.h"
+
+namespace sluice::softdc::shm {
+
+inline constexpr uint32_t kMaxPeerSegments = 4096;
+
+// A mapped file of the peer's.
+class MappedFile {
+ public:
+  MappedFile(std::byte* base, uint64_t size_bytes) : base_(base), size_bytes_(size_bytes) {}
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  // Null when it cannot be mapped, or can shrink under our feet.
+  static std::unique_ptr<MappedFile> Map(int fd, uint64_t size_bytes);
+
+  // Null when the range is not inside.
+  std::byte* At(uint64_t offset, uint64_t length_bytes) const {
+    if (offset > size_bytes_ || length_bytes > size_bytes_ - offset) return nullptr;
+    return base_ + offset;
+  }
+
+ private:
+  std::byte* const base_;
+  const uint64_t size_bytes_;
+};
+
+// Where a piece of the peer's memory is for us.
+struct RemotePlace {
+  enum class Kind {
+    kMapped,      // at `address`, here
+    kPrivate,     // at `peer_address`, in the peer's address space
+    kNotMapped,   // in `segment`, which has to be asked for first
+    kDenied,      // no such region, out of range, or the right is missing
+  };
+  Kind kind = Kind::kDenied;
+  std::byte* address = nullptr;
+  uint64_t peer_address = 0;
+  uint32_t segment = 0;
+};
+
+// Our completion ring in one CQ of the peer's, and how to wake whoever sleeps on that CQ.
+struct RemoteCq {
+  CqeProducer ring;
+  ArmedWord armed;
+  UniqueFd event_fd;  // empty: the CQ has no completion channel
+};
+
+class OutboundLink {
+ public:
+  OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
+               std::unique_ptr<MappedFile> arena, ClaimJournal journal);
+
+  // The region that `key` names, if it covers the range, belongs to `pd` and grants all of `access`.
+  RemotePlace Translate(uint32_t key, uint64_t address, uint64_t length_bytes, uint32_t access,
+                        uint32_t pd) const;
+  // A piece of a receive buffer.
+  RemotePlace Locate(const Sge& sge) const;
+
+  // Copies between our memory and the peer's private memory. 0 or errno.
+  int WritePrivate(uint64_t peer_address, const std::byte* from, uint64_t length_bytes) const;
+  int ReadPrivate(uint64_t peer_address, std::byte* to, uint64_t length_bytes) const;
+
+  const MappedFile& arena() const { return *arena_; }
+  bool dead() const { return dead_.load(std::memory_order_acquire); }
+  uint64_t context_id() const { return context_id_; }
+  uint32_t link_id() const { return link_id_; }
+
+  // Loop thread only.
+  int socket() const { return socket_.get(); }
+  void MarkDead();
+  void AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file);
+  bool HasSegment(uint32_t segment) const { return Find(segment) != nullptr; }
+  // The ring into that CQ, made at the first target that completes there. Null: the answer makes no sense.
+  RemoteCq* AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset, UniqueFd event_fd);
+
+  SpinLock lock;         // posters; covers a claim and the publishing of what was claimed
+  ClaimJournal journal;  // under lock
+
+ private:
+  const MappedFile* Find(uint32_t segment) const {
+    return segment < kMaxPeerSegments ? segments_[segment].load(std::memory_order_acquire)
+                                      : nullptr;
+  }
+  RemotePlace PlaceIn(uint32_t segment, uint64_t offset, uint64_t peer_address,
+                      uint64_t length_bytes) const;
+
+  UniqueFd socket_;
+  const pid_t pid_;
+  const uint64_t context_id_;
+  const uint32_t link_id_;
+  const std::unique_ptr<MappedFile> arena_;
+  const MemoryRegionEntry* regions_ = nullptr;
+  uint32_t region_count_ = 0;
+  std::atomic<bool> dead_{false};
+  std::array<std::atomic<const MappedFile*>, kMaxPeerSegments> segments_{};
+  std::vector<std::unique_ptr<MappedFile>> files_;                      // Loop thread
+  std::unordered_map<uint32_t, std::unique_ptr<RemoteCq>> remote_cqs_;  // by CQ id; Loop thread
+};
+
+}  // namespace sluice::softdc::shm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/outbound_links.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "transport/softdc/loop/loop.h"
+#include "transport/softdc/loop/messages.h"
+#include "transport/softdc/loop/names.h"
+#include "transport/softdc/shm/number_space.h"
+
+namespace sluice::softdc {
+
+using shm::ControlKind;
+using shm::ControlMessage;
+
+struct OutboundLinks::Channel {
+  uint32_t block = 0;
+  UniqueFd socket;  // moves into the link when the hello is answered
+  shm::OutboundLink* link = nullptr;
+  bool closed = false;
+  uint32_t segments_asked = 0;  // ids 1 to this
+  std::vector<Target*> asking;  // wait for the hello, or for their answer
+  int fd() const { return link != nullptr ? link->socket() : socket.get(); }
+};
+
+OutboundLinks::OutboundLinks(uint64_t context_id, std::function<void()> on_change)
+    : context_id_(context_id), on_change_(std::move(on_change)) {}
+
+OutboundLinks::~OutboundLinks() {
+  Loop::Get().RunAndWait([this] {
+    for (auto& [block, channel] : channels_) Loop::Get().Unwatch(channel->fd());
+    channels_.clear();
+  });
+}
+
+Target* OutboundLinks::Find(uint32_t qp_number) {
+  absl::MutexLock lock(&mutex_);
+  std::unique_ptr<Target>& target = targets_[qp_number];
+  if (target == nullptr) target = std::make_unique<Target>(qp_number);
+  return target.get();
+}
+
+void OutboundLinks::Ask(Target* target) {
+  TargetStatus expected = TargetStatus::kUnknown;
+  if (!target->status.compare_exchange_strong(expected, TargetStatus::kAsking)) return;
+  Loop::Get().Run([this, target] { AskOnLoop(target); });
+}
+
+void OutboundLinks::AskOnLoop(Target* target) {
+  const std::shared_ptr<Channel> channel = ChannelFor(target->qp_number / kNumbersPerBlock);
+  if (channel == nullptr) {
+    target->status.store(TargetStatus::kUnknown);
+    on_change_();
+    return;
+  }
+  channel->asking.push_back(target);
+  if (channel->link != nullptr) SendResolve(*channel, target->qp_number);
+}
+
+std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block) {
+  if (const auto it = channels_.find(block); it != channels_.end()) return it->second;
+  auto channel = std::make_shared<Channel>();
+  channel->block = block;
+  channel->socket = ConnectAbstract(BlockSocketName(block));
+  if (!channel->socket) return nullptr;
+  const int error = Loop::Get().Watch(channel->fd(), EPOLLIN, [this, channel](uint32_t) {
+    OnReadable(channel);
+  });
+  if (error != 0) return nullptr;
+  channels_[block] = channel;
+  SendRequest(*channel, ControlKind::kHello, 0);
+  return channel;
+}
+
+void OutboundLinks::SendRequest(Channel& channel, ControlKind kind, uint32_t number) {
+  ControlMessage request;
+  request.layout_version = shm::kLayoutVersion;
+  request.kind = kind;
+  request.context_id = context_id_;
+  request.number = number;
+  // A failure here is followed by the end of the socket, which is handled where it is read.
+  SendWithFds(channel.fd(), std::as_bytes(std::span(&request, 1)));
+}
+
+void OutboundLinks::SendResolve(Channel& channel, uint32_t qp_number) {
+  // Segments first: their answers come before the target's, so that it starts with all memory at hand.
+  const auto* header = reinterpret_cast<const shm::ArenaHeader*>(
+      channel.link->arena().At(0, sizeof(shm::ArenaHeader)));
+  const uint32_t segments = std::min(header->segment_count.load(), shm::kMaxPeerSegments - 1);
+  for (; channel.segments_asked < segments; ++channel.segments_asked) {
+    SendRequest(channel, ControlKind::kSegment, channel.segments_asked + 1);
+  }
+  SendRequest(channel, ControlKind::kResolve, qp_number);
+}
+
+void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
+  while (!channel->closed) {
+    ControlMessage answer;
+    std::vector<UniqueFd> fds;
+    const ssize_t size =
+        RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
+    if (size < 0 && errno == EAGAIN) return;
+    if (size != sizeof(answer) || answer.magic != shm::kControlMagic ||
+        answer.layout_version != shm::kLayoutVersion) {
+      return Close(*channel);
+    }
+    switch (answer.kind) {
+      case ControlKind::kHello:
+        if (!OnHello(*channel, answer, fds)) return Close(*channel);
+        break;
+      case ControlKind::kResolve:
+        OnResolve(*channel, answer, fds);
+        break;
+      case ControlKind::kSegment:
+        OnSegment(*channel, answer, fds);
+        break;
+      default:
+        return Close(*channel);
+    }
+  }
+}
+
+bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
+                            std::vector<UniqueFd>& fds) {
+  if (channel.link != nullptr || answer.error != 0 || fds.size() != 1) return false;
+  auto arena = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
+  if (arena == nullptr) return false;
+  const auto* header =
+      reinterpret_cast<const shm::ArenaHeader*>(arena->At(0, sizeof(shm::ArenaHeader)));
+  std::byte* line = arena->At(answer.object_offset, shm::ClaimJournal::Bytes());
+  if (header == nullptr || line == nullptr || header->magic != shm::kArenaMagic ||
+      header->layout_version != shm::kLayoutVersion) {
+    return false;
+  }
+  const auto journal = shm::ClaimJournal::Attach(line, shm::ClaimJournal::Bytes());
+  if (!journal) return false;
+  const pid_t pid = header->pid;
+  links_.push_back(std::make_unique<shm::OutboundLink>(std::move(channel.socket), pid,
+                                                       answer.context_id, answer.link_id,
+                                                       std::move(arena), *journal));
+  channel.link = links_.back().get();
+  for (const Target* target : channel.asking) {
+    SendResolve(channel, target->qp_number);
+  }
+  return true;
+}
+
+void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
+                              std::vector<UniqueFd>& fds) {
+  const auto it = std::find_if(channel.asking.begin(), channel.asking.end(), [&](Target* t) {
+    return t->qp_number == answer.number;
+  });
+  if (it == channel.asking.end() || channel.link == nullptr) return;
+  Target* target = *it;
+  channel.asking.erase(it);
+  auto reach = std::make_unique<Target::Reach>();
+  bool usable = false;
+  if (answer.error == 0) {
+    const shm::MappedFile& arena = channel.link->arena();
+    reach->link = channel.link;
+    reach->descriptor = reinterpret_cast<const shm::TargetDescriptor*>(
+        arena.At(answer.object_offset, sizeof(shm::TargetDescriptor)));
+    if (reach->descriptor != nullptr) {
+      const uint64_t srq_offset = reach->descriptor->srq_offset;
+      std::byte* srq = srq_offset < shm::kArenaBytes ? arena.At(srq_offset, 1) : nullptr;
+      if (srq != nullptr) {
+        reach->srq = shm::SrqClaimer::Attach(srq, shm::kArenaBytes - srq_offset);
+      }
+      reach->cq = channel.link->AddRemoteCq(answer, reach->descriptor->armed_offset,
+                                            fds.empty() ? UniqueFd() : std::move(fds[0]));
+      usable = reach->srq.has_value() && reach->cq != nullptr;
+    }
+  }
+  if (usable) {
+    target->reach.store(reach.get(), std::memory_order_release);
+    reaches_.push_back(std::move(reach));
+    target->status.store(TargetStatus::kReady, std::memory_order_release);
+  } else {
+    target->status.store(TargetStatus::kUnknown, std::memory_order_release);
+  }
+  on_change_();
+}
+
+void OutboundLinks::AskSegment(shm::OutboundLink* link, uint32_t segment) {
+  Loop::Get().Run([this, link, segment] {
+    if (link->dead() || link->HasSegment(segment)) return on_change_();
+    for (auto& [block, channel] : channels_) {
+      if (channel->link == link) return SendRequest(*channel, ControlKind::kSegment, segment);
+    }
+  });
+}
+
+void OutboundLinks::OnSegment(Channel& channel, const ControlMessage& answer,
+                              std::vector<UniqueFd>& fds) {
+  if (channel.link == nullptr) return;
+  if (answer.error == 0 && fds.size() == 1 && !channel.link->HasSegment(answer.number)) {
+    auto file = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
+    if (file != nullptr) channel.link->AddSegment(answer.number, std::move(file));
+  }
+  on_change_();
+}
+
+void OutboundLinks::Close(Channel& channel) {
+  if (std::exchange(channel.closed, true)) return;
+  Loop::Get().Unwatch(channel.fd());
+  for (Target* target : channel.asking) target->status.store(TargetStatus::kUnknown);
+  channel.asking.clear();
+  shm::OutboundLink* link = channel.link;
+  if (link != nullptr) {
+    link->MarkDead();
+    absl::MutexLock lock(&mutex_);
+    for (auto& [number, target] : targets_) {
+      const Target::Reach* reach = target->reach.load();
+      if (reach != nullptr && reach->link == link) target->status.store(TargetStatus::kUnknown);
+    }
+  }
+  channels_.erase(channel.block);
+  on_change_();
+}
+
+}  // namespace sluice::softdc

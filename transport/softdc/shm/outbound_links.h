@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// OutboundLinks: from a QP number to what a poster needs to reach it. Asking is asynchronous: a target starts
+// as kAsking, the Loop thread connects to the owner of the number's block and asks, and calls back
+// (`on_change`) whenever an answer came or a peer died, so that waiting queues try again.
+//
+// Thread-safety: Find, Ask and AskSegment from any thread; the rest is the Loop thread's.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "transport/softdc/shm/outbound_link.h"
+
+namespace sluice::softdc {
+
+enum class TargetStatus : uint32_t {
+  kAsking,   // wait for on_change
+  kReady,    // link, descriptor, srq and cq are set
+  kUnknown,  // nobody has that number, or its owner died: no response. Ask() again to have another look
+};
+
+struct Target {
+  explicit Target(uint32_t number) : qp_number(number) {}
+  const uint32_t qp_number;
+  std::atomic<TargetStatus> status{TargetStatus::kUnknown};
+  // Set before status becomes kReady. A later answer may change them, so posters read them under links' rule:
+  // load status (acquire), use what `reach` says at that moment.
+  struct Reach {
+    shm::OutboundLink* link = nullptr;
+    const shm::TargetDescriptor* descriptor = nullptr;
+    std::optional<shm::SrqClaimer> srq;  // used under link->lock
+    shm::RemoteCq* cq = nullptr;         // its ring under link->lock
+  };
+  std::atomic<Reach*> reach{nullptr};
+};
+
+class OutboundLinks {
+ public:
+  OutboundLinks(uint64_t context_id, std::function<void()> on_change);
+  ~OutboundLinks();
+
+  // Never null; lives as long as this object.
+  Target* Find(uint32_t qp_number);
+  // kUnknown -> kAsking, and asks. Does nothing in other states.
+  void Ask(Target* target);
+  // Asks for a segment; on_change follows.
+  void AskSegment(shm::OutboundLink* link, uint32_t segment);
+
+ private:
+  // A connection whose hello is under way, or a link.
+  struct Channel;
+  void AskOnLoop(Target* target);
+  std::shared_ptr<Channel> ChannelFor(uint32_t block);
+  void OnReadable(const std::shared_ptr<Channel>& channel);
+  bool OnHello(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
+  void OnResolve(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
+  void OnSegment(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
+  void Close(Channel& channel);
+  void SendResolve(Channel& channel, uint32_t qp_number);
+  void SendRequest(Channel& channel, shm::ControlKind kind, uint32_t number);
+
+  const uint64_t context_id_;
+  const std::function<void()> on_change_;
+
+  absl::Mutex mutex_;
+  std::unordered_map<uint32_t, std::unique_ptr<Target>> targets_ ABSL_GUARDED_BY(mutex_);
+
+  // Loop thread.
+  std::unordered_map<uint32_t, std::shared_ptr<Channel>> channels_;  // by block
+  std::vector<std::unique_ptr<shm::OutboundLink>> links_;
+  std::vector<std::unique_ptr<Target::Reach>> reaches_;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_

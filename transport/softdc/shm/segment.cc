@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/segment.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace sluice::softdc::shm {
+namespace {
+
+struct Mapping {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  char access[5] = {};
+  uint64_t file_offset = 0;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+// Calls visit(mapping) for each line of /proc/self/maps until it says false.
+template <typename Visit>
+void ForEachMapping(Visit visit) {
+  std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), &fclose);
+  if (maps == nullptr) return;
+  char* line = nullptr;
+  size_t capacity = 0;
+  while (getline(&line, &capacity, maps.get()) > 0) {
+    Mapping m;
+    unsigned major_number = 0, minor_number = 0;
+    uint64_t inode = 0;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &m.begin, &m.end,
+               m.access, &m.file_offset, &major_number, &minor_number, &inode) != 7) {
+      continue;
+    }
+    m.device = makedev(major_number, minor_number);
+    m.inode = inode;
+    if (!visit(m)) break;
+  }
+  free(line);
+}
+
+// A duplicate of one of our descriptors of that file which is sealed against shrinking, or -1.
+int FindDescriptor(dev_t device, ino_t inode, uint64_t* file_bytes) {
+  std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), &closedir);
+  if (dir == nullptr) return -1;
+  while (const dirent* entry = readdir(dir.get())) {
+    if (entry->d_name[0] == '.') continue;
+    const int fd = std::atoi(entry->d_name);
+    struct stat info {};
+    if (fstat(fd, &info) != 0 || info.st_dev != device || info.st_ino != inode) continue;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) continue;
+    *file_bytes = static_cast<uint64_t>(info.st_size);
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::optional<SharedRange> FindSharedRange(const void* address, size_t length_bytes) {
+  const uint64_t begin = reinterpret_cast<uint64_t>(address);
+  const uint64_t end = begin + length_bytes;
+  std::optional<SharedRange> found;
+  ForEachMapping([&](const Mapping& m) {
+    if (m.end <= begin) return true;
+    if (m.begin <= begin && end <= m.end && m.access[3] == 's' && m.inode != 0) {
+      found = SharedRange{.device = m.device,
+                          .inode = m.inode,
+                          .file_offset = m.file_offset + (begin - m.begin)};
+    }
+    return false;
+  });
+  if (!found) return std::nullopt;
+  found->fd = FindDescriptor(found->device, found->inode, &found->file_bytes);
+  if (found->fd < 0) return std::nullopt;
+  if (found->file_offset > found->file_bytes ||
+      length_bytes > found->file_bytes - found->file_offset) {
+    close(found->fd);
+    return std::nullopt;
+  }
+  return found;
+}
+
+bool IsMapped(const void* address, size_t length_bytes) {
+  uint64_t next = reinterpret_cast<uint64_t>(address);
+  const uint64_t end = next + length_bytes;
+  ForEachMapping([&](const Mapping& m) {
+    if (m.end <= next) return true;
+    if (m.begin > next || m.access[0] != 'r') return false;
+    next = m.end;
+    return next < end;
+  });
+  return next >= end;
+}
+
+}  // namespace sluice::softdc::shm

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A lock for a few dozen instructions, as a provider keeps round each queue. Almost always uncontended: one
+// queue is used by one thread, and by the Loop thread only while something of it waits.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_
+
+#include <sched.h>
+
+#include <atomic>
+
+#include "absl/base/thread_annotations.h"
+
+namespace sluice::softdc {
+
+class ABSL_LOCKABLE SpinLock {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
+    for (int spins = 0; held_.exchange(true, std::memory_order_acquire); ++spins) {
+      if (spins > kSpinsBeforeYield) sched_yield();
+    }
+  }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
+
+ private:
+  static constexpr int kSpinsBeforeYield = 100;
+  std::atomic<bool> held_{false};
+};
+
+class ABSL_SCOPED_LOCKABLE SpinLockHolder {
+ public:
+  explicit SpinLockHolder(SpinLock& lock) ABSL_EXCLUSIVE_LOCK_FUNCTION(lock) : lock_(lock) {
+    lock_.Lock();
+  }
+  ~SpinLockHolder() ABSL_UNLOCK_FUNCTION() { lock_.Unlock(); }
+  SpinLockHolder(const SpinLockHolder&) = delete;
+  SpinLockHolder& operator=(const SpinLockHolder&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/verbs.h"
+
+#include "transport/softdc/cm/cm.h"
+#include "transport/softdc/device.h"
+#include "transport/softdc/verbs_objects.h"
+
+namespace sluice::softdc {
+
+// Every member is named, so that a function added to verbs_functions.inc does not compile until it is here
+// (-Werror=missing-field-initializers).
+const verbs::VerbsApi& Verbs() {
+  static constexpr verbs::VerbsApi kTable = {
+      .name = "softdc",
+      .get_device_list = &GetDeviceList,
+      .free_device_list = &FreeDeviceList,
+      .get_device_name = &GetDeviceName,
+      .get_device_guid = &GetDeviceGuid,
+      .open_device = &OpenDevice,
+      .close_device = &CloseDevice,
+      .query_device = &QueryDevice,
+      .query_gid = &QueryGid,
+      .query_pkey = &QueryPkey,
+      .get_async_event = &GetAsyncEvent,
+      .ack_async_event = &AckAsyncEvent,
+      .alloc_pd = &AllocPd,
+      .dealloc_pd = &DeallocPd,
+      .dereg_mr = &DeregMr,
+      .create_comp_channel = &CreateCompChannel,
+      .destroy_comp_channel = &DestroyCompChannel,
+      .create_cq = &CreateCq,
+      .destroy_cq = &DestroyCq,
+      .get_cq_event = &GetCqEvent,
+      .ack_cq_events = &AckCqEvents,
+      .create_srq = &CreateSrq,
+      .modify_srq = &ModifySrq,
+      .query_srq = &QuerySrq,
+      .destroy_srq = &DestroySrq,
+      .create_ah = &CreateAh,
+      .destroy_ah = &DestroyAh,
+      .qp_to_qp_ex = &QpToQpEx,
+      .modify_qp = &ModifyQp,
+      .query_qp = &QueryQp,
+      .destroy_qp = &DestroyQp,
+      .set_ece = &SetEce,
+      .query_ece = &QueryEce,
+      .query_qp_data_in_order = &QueryQpDataInOrder,
+      .dv_is_supported = &DvIsSupported,
+      .dv_query_device = &QueryDv,
+      .dv_create_qp = &DvCreateQp,
+      .dv_qp_ex_from_ibv_qp_ex = &DvQpExFromIbvQpEx,
+      .dv_dci_stream_id_reset = &DvDciStreamIdReset,
+      .dv_map_ah_to_qp = &DvMapAhToQp,
+      .dv_reserved_qpn_alloc = &DvReservedQpnAlloc,
+      .dv_reserved_qpn_dealloc = &DvReservedQpnDealloc,
+#define SLUICE_IBV(name)
+#define SLUICE_DV(name)
+#define SLUICE_CM(name) .cm_##name = &cm::name,
+#include "transport/verbs/verbs_functions.inc"
+#undef SLUICE_IBV
+#undef SLUICE_DV
+#undef SLUICE_CM
+      .reg_mr = &RegMr,
+      .query_port = &QueryPort,
+  };
+  return kTable;
+}
+
+}  // namespace sluice::softdc
