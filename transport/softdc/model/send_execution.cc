@@ -14,6 +14,7 @@ namespace sluice::softdc {
 namespace {
 
 constexpr int64_t kAskAgainNs = 100'000;        // while an answer is under way: a lost one costs no more
+constexpr int64_t kAskingMaxNs = 10'000'000'000;  // a context that lives but does not answer for this long is dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
 constexpr uint8_t kInfiniteRnrRetry = 7;
 
@@ -276,10 +277,9 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
     case Outcome::kCrowded:
       return Wait(wqe, NowNs() + kCompletionSpaceNs);
     case Outcome::kAsking:
-      if (wqe.give_up_ns == 0) {
-        wqe.give_up_ns = NowNs() + AckTimeoutNs(attr.timeout) * (attr.retry_cnt + 1);
-      }
-      if (NowNs() >= wqe.give_up_ns) break;
+      // The owner's firmware thread may be slow where a NIC would not be: that is not the peer's silence yet.
+      if (wqe.asking_until_ns == 0) wqe.asking_until_ns = NowNs() + kAskingMaxNs;
+      if (NowNs() >= wqe.asking_until_ns) break;
       wqe.asking = true;
       asking_ = true;
       return Wait(wqe, NowNs() + kAskAgainNs);
@@ -290,6 +290,7 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
       return Wait(wqe, NowNs() + RnrTimerNs(reach->descriptor->min_rnr_timer));
     case Outcome::kNoResponse:
       wqe.asking = false;
+      wqe.asking_until_ns = 0;
       if (wqe.give_up_ns == 0) {
         wqe.give_up_ns = NowNs() + AckTimeoutNs(attr.timeout) * (attr.retry_cnt + 1);
       }

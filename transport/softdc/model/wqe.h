@@ -45,6 +45,7 @@ struct Wqe {
   uint8_t status = 0;  // ibv_wc_status, once kDone
   uint32_t vendor_error = 0;
   int64_t next_try_ns = 0;
+  int64_t asking_until_ns = 0;  // when an answer that does not come counts as none; 0: not asking
   int64_t give_up_ns = 0;  // when no response becomes RETRY_EXC_ERR; 0: not waiting for a response
 };
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Completion channels: one event per arming, on a descriptor that polls.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <cerrno>
+
+#include "gtest/gtest.h"
+#include "tests/transport/softdc/dc_node.h"
+#include "transport/softdc/verbs_objects.h"
+
+namespace sluice::softdc {
+namespace {
+
+bool Readable(int fd, int timeout_ms) {
+  pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&entry, 1, timeout_ms) == 1;
+}
+
+TEST(CqEvent, ArmedQueueFiresOnceAtTheNextCompletion) {
+  DcNode a, b({.channel = true});
+  ASSERT_EQ(ibv_req_notify_cq(b.receive_cq, 0), 0);
+  EXPECT_FALSE(Readable(b.channel->fd, 0));
+  ASSERT_EQ(a.Send(b.Address(), "x", 1), 0);
+  ASSERT_EQ(a.Send(b.Address(), "y", 2), 0);
+  ASSERT_TRUE(Readable(b.channel->fd, -1));
+  ibv_cq* cq = nullptr;
+  void* cq_context = nullptr;
+  ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
+  EXPECT_EQ(cq, b.receive_cq);
+  EXPECT_EQ(cq_context, &b);
+  AckCqEvents(cq, 1);
+  b.PollReceive();
+  b.PollReceive();
+  EXPECT_FALSE(Readable(b.channel->fd, 0));
+}
+
+TEST(CqEvent, UnarmedQueueStaysSilent) {
+  DcNode a, b({.channel = true});
+  ASSERT_EQ(a.Send(b.Address(), "x", 1), 0);
+  b.PollReceive();
+  EXPECT_FALSE(Readable(b.channel->fd, 0));
+}
+
+TEST(CqEvent, SolicitedOnlyWaitsForASolicitedMessage) {
+  DcNode a, b({.channel = true});
+  ASSERT_EQ(ibv_req_notify_cq(b.receive_cq, 1), 0);
+  ASSERT_EQ(a.Send(b.Address(), "plain", 1), 0);
+  b.PollReceive();
+  EXPECT_FALSE(Readable(b.channel->fd, 0));
+  ASSERT_EQ(a.Send(b.Address(), "solicited", 2, 0, IBV_SEND_SIGNALED | IBV_SEND_SOLICITED), 0);
+  EXPECT_TRUE(Readable(b.channel->fd, -1));
+}
+
+TEST(CqEvent, NonBlockingChannelWithoutAnEventSaysAgain) {
+  DcNode b({.channel = true});
+  ASSERT_EQ(fcntl(b.channel->fd, F_SETFL, O_NONBLOCK), 0);
+  ibv_cq* cq = nullptr;
+  void* cq_context = nullptr;
+  EXPECT_EQ(GetCqEvent(b.channel, &cq, &cq_context), -1);
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(CqEvent, ArmingAgainBeforeFetchingKeepsBothEvents) {
+  DcNode a, b({.channel = true});
+  ibv_cq* cq = nullptr;
+  void* cq_context = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(ibv_req_notify_cq(b.receive_cq, 0), 0);
+    ASSERT_EQ(a.Send(b.Address(), "x", 1), 0);
+    b.PollReceive();
+  }
+  ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
+  ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
+  EXPECT_FALSE(Readable(b.channel->fd, 0));
+}
+
+}  // namespace
+}  // namespace sluice::softdc
