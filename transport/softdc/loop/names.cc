@@ -74,17 +74,21 @@ UniqueFd ListenAbstract(std::string_view name, int backlog) {
   return fd;
 }
 
-UniqueFd ConnectAbstract(std::string_view name) {
+int ConnectFd(int fd, std::string_view name) {
   Address address;
-  if (!MakeAddress(name, &address)) return UniqueFd();
+  if (!MakeAddress(name, &address)) return errno;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address.un), address.length) != 0) {
+    return errno;
+  }
+  return PeerIsSameUser(fd) ? 0 : EACCES;
+}
+
+UniqueFd ConnectAbstract(std::string_view name) {
   UniqueFd fd = NewSocket();
   if (!fd) return fd;
-  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.un), address.length) != 0) {
-    return UniqueFd();
-  }
-  if (!PeerIsSameUser(fd.get())) {
-    errno = EACCES;
-    return UniqueFd();
+  if (const int error = ConnectFd(fd.get(), name); error != 0) {
+    fd.Reset();
+    errno = error;
   }
   return fd;
 }

@@ -41,8 +41,12 @@ UniqueFd ListenAbstract(std::string_view name, int backlog);
 // Holds the name without listening: connecting to it fails, binding it again says EADDRINUSE.
 UniqueFd HoldAbstract(std::string_view name);
 
-// ECONNREFUSED: nobody listens. EAGAIN: the listener's backlog is full. EACCES: it belongs to
-// another user.
+// Connects a socket of one of these functions. 0, or errno: ECONNREFUSED: nobody listens; EAGAIN:
+// the listener's backlog is full; EACCES: it belongs to another user (then `fd` is of no use any
+// more).
+int ConnectFd(int fd, std::string_view name);
+
+// The same with a socket of its own.
 UniqueFd ConnectAbstract(std::string_view name);
 
 // EAGAIN: nobody waits. EACCES: somebody of another user was there, and has been turned away.

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// softdc's RDMA_CM: librdmacm's functions, less their prefix rdma_, with the man pages of that
+// library as contract (man 7 rdma_cm, man 3 rdma_connect ...), and the behaviour of a Linux kernel
+// beneath it. They return 0, or -1 and errno, unless said otherwise there.
+//
+// What this covers: RDMA_PS_TCP, event channels (blocking and O_NONBLOCK), and queue pairs that the
+// application makes itself, which it names in rdma_conn_param.qp_num. Other port spaces,
+// synchronous ids (channel NULL), rdma_create_qp and multicast fail with EOPNOTSUPP. The peers are
+// processes of this host and user: every local address, and no other, belongs to softdc0.
+//
+// Descriptors: one for each event channel, one for each bound id, one more for each end of a live
+// connection.
+//
+// Thread-safety: as in librdmacm: all functions, but an id must not be destroyed while it is used
+// elsewhere.
+#ifndef SLUICE_TRANSPORT_SOFTDC_CM_CM_H_
+#define SLUICE_TRANSPORT_SOFTDC_CM_CM_H_
+
+#include <rdma/rdma_cma.h>
+
+#include "transport/softdc/cm/engine.h"
+
+namespace sluice::softdc::cm {
+
+// Where ids get their device from; to be set before the first event channel is created, else ids
+// have no device. After fork() the child needs no new call.
+void SetDeviceHooks(DeviceHooks hooks);
+
+// For tests: channels that are created from now on belong to `engine` (nullptr: to the process's
+// own again).
+void UseEngineForTest(Engine* engine);
+
+rdma_event_channel* create_event_channel();
+void destroy_event_channel(rdma_event_channel* channel);
+int create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps);
+int destroy_id(rdma_cm_id* id);
+int bind_addr(rdma_cm_id* id, sockaddr* addr);
+int resolve_addr(rdma_cm_id* id, sockaddr* src_addr, sockaddr* dst_addr, int timeout_ms);
+int resolve_route(rdma_cm_id* id, int timeout_ms);
+int connect(rdma_cm_id* id, rdma_conn_param* conn_param);
+int establish(rdma_cm_id* id);
+int listen(rdma_cm_id* id, int backlog);
+int accept(rdma_cm_id* id, rdma_conn_param* conn_param);
+int reject(rdma_cm_id* id, const void* private_data, uint8_t private_data_len);
+int reject_ece(rdma_cm_id* id, const void* private_data, uint8_t private_data_len);
+int notify(rdma_cm_id* id, ibv_event_type event);
+int disconnect(rdma_cm_id* id);
+__be16 get_src_port(rdma_cm_id* id);
+__be16 get_dst_port(rdma_cm_id* id);
+int get_cm_event(rdma_event_channel* channel, rdma_cm_event** event);
+int ack_cm_event(rdma_cm_event* event);
+int migrate_id(rdma_cm_id* id, rdma_event_channel* channel);
+int set_option(rdma_cm_id* id, int level, int optname, void* optval, size_t optlen);
+int init_qp_attr(rdma_cm_id* id, ibv_qp_attr* qp_attr, int* qp_attr_mask);
+int set_local_ece(rdma_cm_id* id, ibv_ece* ece);
+int get_remote_ece(rdma_cm_id* id, ibv_ece* ece);
+
+// Not in this slice: -1 and EOPNOTSUPP.
+int create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* qp_init_attr);
+
+}  // namespace sluice::softdc::cm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_CM_CM_H_

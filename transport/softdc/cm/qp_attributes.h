@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What rdma_init_qp_attr tells about a connection, and the CM's time arithmetic, as in the kernel's
+// cm.c. The masks are those of an RC queue pair; for DC an application takes port, path_mtu,
+// ah_attr and timeout out of them.
+#ifndef SLUICE_TRANSPORT_SOFTDC_CM_QP_ATTRIBUTES_H_
+#define SLUICE_TRANSPORT_SOFTDC_CM_QP_ATTRIBUTES_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "transport/softdc/loop/gids.h"
+
+namespace sluice::softdc::cm {
+
+constexpr uint8_t kRocePacketLifetime = 16;  // log2 of 4.096 us; the kernel's default for RoCE
+constexpr uint8_t kCaAckDelay = 16;          // ibv_device_attr.local_ca_ack_delay, as on mlx5
+constexpr uint8_t kMaxRdAtomic = 16;         // ibv_device_attr.max_qp_rd_atom, as on mlx5
+constexpr uint8_t kHopLimit = 64;
+constexpr uint8_t kPortNum = 1;
+
+// log2 of the local ACK timeout from the device's delay and the path's lifetime, both log2. At
+// most 31.
+uint8_t AckTimeout(uint8_t ca_ack_delay, uint8_t packet_lifetime);
+
+// How long a connection stays in timewait. About 1 s for RoCE's defaults (ack_timeout 18).
+int64_t TimewaitNs(uint8_t ack_timeout);
+
+struct QpFacts {
+  Gid peer_gid;
+  Gid local_gid;
+  uint32_t peer_qp_num;
+  uint32_t local_psn;
+  uint32_t peer_psn;
+  uint8_t responder_resources;
+  uint8_t initiator_depth;
+  uint8_t retry_count;
+  uint8_t rnr_retry_count;
+  uint8_t timeout;
+  uint8_t traffic_class;
+};
+
+// Fills the members of *attr that belong to the transition into `state`, and says which. `facts`
+// may be nullptr for IBV_QPS_INIT before there is a connection. False: not INIT, RTR or RTS.
+bool FillQpAttr(ibv_qp_state state, const QpFacts* facts, ibv_qp_attr* attr, int* mask);
+
+}  // namespace sluice::softdc::cm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_CM_QP_ATTRIBUTES_H_

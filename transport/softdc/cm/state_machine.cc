@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/cm/state_machine.h"
+
+#include <array>
+
+namespace sluice::softdc::cm {
+namespace {
+
+using A = Action;
+using I = Input;
+using S = State;
+using T = Told;
+
+constexpr Row kTable[] = {
+    {S::kIdle, I::kBindCall, S::kAddrBound, A::kBind, T::kNothing},
+    {S::kIdle, I::kResolveAddrCall, S::kAddrQuery, A::kBindAndResolve, T::kNothing},
+    {S::kIdle, I::kListenCall, S::kListen, A::kBindAndListen, T::kNothing},
+
+    {S::kAddrBound, I::kResolveAddrCall, S::kAddrQuery, A::kResolveAddr, T::kNothing},
+    {S::kAddrBound, I::kListenCall, S::kListen, A::kListen, T::kNothing},
+
+    {S::kAddrQuery, I::kAddrFound, S::kAddrResolved, A::kNone, T::kAddrResolved},
+    {S::kAddrQuery, I::kAddrMissing, S::kAddrBound, A::kNone, T::kAddrError},
+
+    {S::kAddrResolved, I::kResolveRouteCall, S::kRouteQuery, A::kResolveRoute, T::kNothing},
+    {S::kRouteQuery, I::kRouteFound, S::kRouteResolved, A::kNone, T::kRouteResolved},
+    {S::kRouteQuery, I::kRouteMissing, S::kAddrResolved, A::kNone, T::kRouteError},
+
+    {S::kRouteResolved, I::kConnectCall, S::kReqSent, A::kSendReq, T::kNothing},
+
+    {S::kReqSent, I::kMra, S::kReqSent, A::kStopRetries, T::kNothing},
+    {S::kReqSent, I::kBusy, S::kReqSent, A::kAwaitRetry, T::kNothing},
+    {S::kReqSent, I::kRep, S::kRepReceived, A::kTakeRep, T::kConnectResponse},
+    {S::kReqSent, I::kRepStale, S::kReqSent, A::kRejectStaleRep, T::kNothing},
+    {S::kReqSent, I::kRej, S::kClosed, A::kNone, T::kRejected},
+    {S::kReqSent, I::kRefused, S::kClosed, A::kNone, T::kRejected},
+    {S::kReqSent, I::kUnanswered, S::kReqSent, A::kReconnect, T::kNothing},
+    {S::kReqSent, I::kPeerGone, S::kClosed, A::kNone, T::kRejected},
+    {S::kReqSent, I::kGarbage, S::kClosed, A::kNone, T::kConnectError},
+    {S::kReqSent, I::kExhausted, S::kClosed, A::kNone, T::kConnectError},
+    {S::kReqSent, I::kRetryTimer, S::kReqSent, A::kRepeatReq, T::kNothing},
+    {S::kReqSent, I::kLastRetryTimer, S::kClosed, A::kNone, T::kUnreachable},
+    {S::kReqSent, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kReqSent, I::kDisconnectCall, S::kReqSent, A::kNone, T::kNothing},
+
+    {S::kRepReceived, I::kEstablishCall, S::kEstablished, A::kSendRtu, T::kNothing},
+    {S::kRepReceived, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kRepReceived, I::kRej, S::kClosed, A::kNone, T::kRejected},
+    {S::kRepReceived, I::kPeerGone, S::kClosed, A::kNone, T::kRejected},
+    {S::kRepReceived, I::kGarbage, S::kClosed, A::kSendRej, T::kConnectError},
+    {S::kRepReceived, I::kDisconnectCall, S::kRepReceived, A::kNone, T::kNothing},
+
+    // Before it has accepted, the passive application is told nothing: a vanished client shows when
+    // accept fails.
+    {S::kReqReceived, I::kAcceptCall, S::kRepSent, A::kSendRep, T::kNothing},
+    {S::kReqReceived, I::kAcceptOversizeCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kReqReceived, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kReqReceived, I::kRej, S::kClosed, A::kNone, T::kNothing},
+    {S::kReqReceived, I::kPeerGone, S::kClosed, A::kNone, T::kNothing},
+    {S::kReqReceived, I::kGarbage, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kReqReceived, I::kDisconnectCall, S::kReqReceived, A::kNone, T::kNothing},
+
+    {S::kRepSent, I::kRtu, S::kEstablished, A::kNone, T::kEstablished},
+    {S::kRepSent, I::kNotifyCall, S::kEstablished, A::kNone, T::kEstablished},
+    {S::kRepSent, I::kRej, S::kClosed, A::kNone, T::kRejected},
+    {S::kRepSent, I::kPeerGone, S::kClosed, A::kNone, T::kRejected},
+    {S::kRepSent, I::kGarbage, S::kClosed, A::kSendRej, T::kConnectError},
+    {S::kRepSent, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kRepSent, I::kDreq, S::kDreqReceived, A::kNone, T::kDisconnected},
+    {S::kRepSent, I::kDisconnectCall, S::kRepSent, A::kNone, T::kNothing},
+
+    {S::kEstablished, I::kNotifyCall, S::kEstablished, A::kNone, T::kNothing},
+    {S::kEstablished, I::kDisconnectCall, S::kDreqSent, A::kSendDreq, T::kNothing},
+    {S::kEstablished, I::kDuplicate, S::kDreqSent, A::kSendDreq, T::kNothing},
+    {S::kEstablished, I::kDreq, S::kDreqReceived, A::kNone, T::kDisconnected},
+    {S::kEstablished, I::kPeerGone, S::kDreqReceived, A::kNone, T::kDisconnected},
+    {S::kEstablished, I::kGarbage, S::kDreqReceived, A::kNone, T::kDisconnected},
+
+    {S::kDreqSent, I::kDrep, S::kTimewait, A::kNone, T::kDisconnected},
+    // Both sides disconnected at once: each has to answer, as in the kernel; one answer is enough
+    // for both.
+    {S::kDreqSent, I::kDreq, S::kDreqReceived, A::kNone, T::kDisconnected},
+    {S::kDreqSent, I::kPeerGone, S::kTimewait, A::kNone, T::kDisconnected},
+    {S::kDreqSent, I::kGarbage, S::kTimewait, A::kNone, T::kDisconnected},
+    {S::kDreqSent, I::kRetryTimer, S::kDreqSent, A::kRepeatDreq, T::kNothing},
+    {S::kDreqSent, I::kLastRetryTimer, S::kTimewait, A::kNone, T::kDisconnected},
+    {S::kDreqSent, I::kDisconnectCall, S::kDreqSent, A::kNone, T::kNothing},
+
+    {S::kDreqReceived, I::kDisconnectCall, S::kTimewait, A::kSendDrep, T::kNothing},
+    {S::kDreqReceived, I::kDrep, S::kTimewait, A::kNone, T::kNothing},
+
+    {S::kTimewait, I::kDisconnectCall, S::kTimewait, A::kNone, T::kNothing},
+    {S::kTimewait, I::kDreq, S::kTimewait, A::kSendDrep, T::kNothing},
+    {S::kTimewait, I::kTimewaitTimer, S::kClosed, A::kNone, T::kTimewaitExit},
+
+    {S::kClosed, I::kDisconnectCall, S::kClosed, A::kNone, T::kNothing},
+};
+
+constexpr const char* kStateNames[] = {
+    "Idle",     "AddrBound",    "AddrQuery",   "AddrResolved", "RouteQuery", "RouteResolved",
+    "Listen",   "ReqSent",      "RepReceived", "ReqReceived",  "RepSent",    "Established",
+    "DreqSent", "DreqReceived", "Timewait",    "Closed",
+};
+constexpr const char* kInputNames[] = {
+    "bind()",
+    "resolve_addr()",
+    "resolve_route()",
+    "listen()",
+    "connect()",
+    "accept()",
+    "accept(oversize)",
+    "reject()",
+    "establish()",
+    "notify()",
+    "disconnect()",
+    "addr found",
+    "addr missing",
+    "route found",
+    "route missing",
+    "MRA",
+    "busy",
+    "REP",
+    "REP stale",
+    "REJ",
+    "RTU",
+    "DREQ",
+    "DREP",
+    "refused",
+    "unanswered",
+    "peer gone",
+    "garbage",
+    "exhausted",
+    "duplicate",
+    "retry timer",
+    "last retry timer",
+    "timewait timer",
+};
+constexpr const char* kActionNames[] = {
+    "-",           "bind",           "bind+resolve", "resolve addr", "resolve route", "listen",
+    "bind+listen", "send REQ",       "repeat REQ",   "reconnect",    "stop retries",  "await retry",
+    "take REP",    "send REJ stale", "send REP",     "send REJ",     "send RTU",      "send DREQ",
+    "repeat DREQ", "send DREP",
+};
+constexpr const char* kToldNames[] = {
+    "-",           "ADDR_RESOLVED",    "ADDR_ERROR",    "ROUTE_RESOLVED",
+    "ROUTE_ERROR", "CONNECT_RESPONSE", "CONNECT_ERROR", "UNREACHABLE",
+    "REJECTED",    "ESTABLISHED",      "DISCONNECTED",  "TIMEWAIT_EXIT",
+};
+static_assert(std::size(kStateNames) == static_cast<size_t>(S::kClosed) + 1);
+static_assert(std::size(kInputNames) == static_cast<size_t>(I::kTimewaitTimer) + 1);
+static_assert(std::size(kActionNames) == static_cast<size_t>(A::kSendDrep) + 1);
+static_assert(std::size(kToldNames) == static_cast<size_t>(T::kTimewaitExit) + 1);
+
+}  // namespace
+
+std::span<const Row> Table() { return kTable; }
+
+const Row* FindRow(State from, Input input) {
+  for (const Row& row : kTable) {
+    if (row.from == from && row.input == input) return &row;
+  }
+  return nullptr;
+}
+
+const char* Name(State state) { return kStateNames[static_cast<size_t>(state)]; }
+const char* Name(Input input) { return kInputNames[static_cast<size_t>(input)]; }
+const char* Name(Action action) { return kActionNames[static_cast<size_t>(action)]; }
+const char* Name(Told told) { return kToldNames[static_cast<size_t>(told)]; }
+
+std::string PrintTable() {
+  std::string text;
+  for (const Row& row : kTable) {
+    text.append(Name(row.from)).append(" | ").append(Name(row.input)).append(" | ");
+    text.append(Name(row.to)).append(" | ").append(Name(row.action)).append(" | ");
+    text.append(Name(row.told)).append("\n");
+  }
+  return text;
+}
+
+}  // namespace sluice::softdc::cm

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of an rdma_cm_id as a table: which input is legal in which state, where it leads, what
+// is done on the way and which event the application gets. Pure; no I/O.
+//
+// It follows the kernel's two machines (rdma_cm and ib_cm) as far as an application can tell them
+// apart, with external queue pairs. Where the two sides differ is told by the words active (calls
+// rdma_connect) and passive (gets CONNECT_REQUEST). What isn't in the table: a call fails with
+// EINVAL, a message or timer is ignored.
+#ifndef SLUICE_TRANSPORT_SOFTDC_CM_STATE_MACHINE_H_
+#define SLUICE_TRANSPORT_SOFTDC_CM_STATE_MACHINE_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace sluice::softdc::cm {
+
+enum class State : uint8_t {
+  kIdle,
+  kAddrBound,
+  kAddrQuery,
+  kAddrResolved,
+  kRouteQuery,
+  kRouteResolved,
+  kListen,
+  kReqSent,      // active
+  kRepReceived,  // active, after CONNECT_RESPONSE
+  kReqReceived,  // passive, from CONNECT_REQUEST on
+  kRepSent,      // passive, accepted
+  kEstablished,
+  kDreqSent,
+  kDreqReceived,  // the peer (or its death) ended the connection; the application has not answered
+                  // yet
+  kTimewait,
+  kClosed,  // rejected, failed, or past its timewait: fit for rdma_destroy_id only
+};
+
+enum class Input : uint8_t {
+  // Calls of the application.
+  kBindCall,
+  kResolveAddrCall,
+  kResolveRouteCall,
+  kListenCall,
+  kConnectCall,
+  kAcceptCall,
+  kAcceptOversizeCall,  // rdma_accept with more private data than fits
+  kRejectCall,
+  kEstablishCall,
+  kNotifyCall,  // rdma_notify(IBV_EVENT_COMM_EST)
+  kDisconnectCall,
+  // Answers of address and route resolution.
+  kAddrFound,
+  kAddrMissing,
+  kRouteFound,
+  kRouteMissing,
+  // Messages of the peer.
+  kMra,   // the request is in the peer application's hands: stop repeating it
+  kBusy,  // the listener's backlog is full
+  kRep,
+  kRepStale,  // a REP whose queue pair number is in use
+  kRej,
+  kRtu,
+  kDreq,
+  kDrep,
+  // The fabric.
+  kRefused,     // nobody listens on the port
+  kUnanswered,  // the connection to the peer process ended before any answer
+  kPeerGone,    // the connection to the peer process ended
+  kGarbage,     // the peer sent what can't be understood
+  kExhausted,   // no descriptors or memory left on this side
+  kDuplicate,   // somebody connects with the queue pair number that this connection has
+  // Timers.
+  kRetryTimer,
+  kLastRetryTimer,
+  kTimewaitTimer,
+};
+
+enum class Action : uint8_t {
+  kNone,
+  kBind,
+  kBindAndResolve,
+  kResolveAddr,
+  kResolveRoute,
+  kListen,
+  kBindAndListen,
+  kSendReq,
+  kRepeatReq,
+  kReconnect,
+  kStopRetries,
+  kAwaitRetry,
+  kTakeRep,
+  kRejectStaleRep,
+  kSendRep,
+  kSendRej,
+  kSendRtu,
+  kSendDreq,
+  kRepeatDreq,
+  kSendDrep,
+};
+
+// What the application is told; the values are those of rdma_cm_event_type plus none.
+enum class Told : uint8_t {
+  kNothing,
+  kAddrResolved,
+  kAddrError,
+  kRouteResolved,
+  kRouteError,
+  kConnectResponse,
+  kConnectError,
+  kUnreachable,
+  kRejected,
+  kEstablished,
+  kDisconnected,
+  kTimewaitExit,
+};
+
+struct Row {
+  State from;
+  Input input;
+  State to;
+  Action action;
+  Told told;
+};
+
+std::span<const Row> Table();
+
+// nullptr: not legal here.
+const Row* FindRow(State from, Input input);
+
+const char* Name(State state);
+const char* Name(Input input);
+const char* Name(Action action);
+const char* Name(Told told);
+
+// One line per row, for people and for the snapshot test.
+std::string PrintTable();
+
+}  // namespace sluice::softdc::cm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_CM_STATE_MACHINE_H_
