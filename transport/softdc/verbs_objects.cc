@@ -111,7 +111,7 @@ ibv_comp_channel* CreateCompChannel(ibv_context* context) {
 int DestroyCompChannel(ibv_comp_channel* base) {
   CompletionChannel* channel = CompletionChannel::From(base);
   {
-    absl::MutexLock lock(&channel->mutex);
+    std::lock_guard lock(channel->mutex);
     if (!channel->cqs.empty()) return EBUSY;
   }
   close(base->fd);
@@ -142,7 +142,7 @@ int GetCqEvent(ibv_comp_channel* base, ibv_cq** cq, void** cq_context) {
   for (;;) {
     uint64_t one = 0;
     if (read(base->fd, &one, sizeof(one)) != sizeof(one)) return -1;  // errno of read, EAGAIN as well
-    absl::MutexLock lock(&channel->mutex);
+    std::lock_guard lock(channel->mutex);
     for (size_t i = 0; i < channel->cqs.size(); ++i) {
       Cq* candidate = channel->cqs[channel->next++ % channel->cqs.size()];
       if (!candidate->TakeEvent()) continue;

@@ -60,7 +60,7 @@ Context* Context::Open(ibv_device* device) {
   context->async_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
   if (!context->async_fd_) return nullptr;
   {
-    absl::MutexLock lock(&context->mutex_);
+    std::lock_guard lock(context->mutex_);
     context->cqs_.resize(1);       // id 0 names none
     context->segments_.resize(1);  // private memory
     context->region_tags_.resize(shm::kMaxMemoryRegions, 0);
@@ -103,7 +103,7 @@ void Context::FillOps(ibv_device* device) {
 }
 
 uint32_t Context::AddCq(Cq* cq) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (uint32_t id = 1; id < cqs_.size(); ++id) {
     if (cqs_[id] == nullptr) {
       cqs_[id] = cq;
@@ -116,12 +116,12 @@ uint32_t Context::AddCq(Cq* cq) {
 }
 
 void Context::RemoveCq(uint32_t id) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   cqs_[id] = nullptr;
 }
 
 uint32_t Context::AddSrq(Srq* srq) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (uint32_t id = 1; id < kMaxSrqs; ++id) {
     if (srqs_[id].load(std::memory_order_relaxed) == nullptr) {
       srqs_[id].store(srq, std::memory_order_release);
@@ -132,39 +132,39 @@ uint32_t Context::AddSrq(Srq* srq) {
 }
 
 void Context::RemoveSrq(uint32_t id) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   srqs_[id].store(nullptr, std::memory_order_release);
 }
 
 void Context::AddDct(uint32_t qp_number, Dct* dct) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   dcts_[qp_number] = dct;
 }
 
 void Context::RemoveDct(uint32_t qp_number) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   dcts_.erase(qp_number);
 }
 
 void Context::AddWaiting(const std::shared_ptr<Continuation>& continuation) {
-  absl::MutexLock lock(&waiting_mutex_);
+  std::lock_guard lock(waiting_mutex_);
   waiting_.push_back(continuation);
 }
 
 void Context::KickWaiting() {
   std::vector<std::shared_ptr<Continuation>> waiting;
   {
-    absl::MutexLock lock(&waiting_mutex_);
+    std::lock_guard lock(waiting_mutex_);
     waiting.swap(waiting_);
   }
   for (const auto& continuation : waiting) {
-    absl::MutexLock lock(&continuation->mutex);
+    std::lock_guard lock(continuation->mutex);
     if (continuation->dci != nullptr) continuation->dci->Continue();
   }
 }
 
 uint32_t Context::AddSegmentUse(UniqueFd fd, uint64_t size_bytes, dev_t device, ino_t inode) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (uint32_t id = 1; id < segments_.size(); ++id) {
     Segment& segment = segments_[id];
     if (segment.fd && segment.device == device && segment.inode == inode) {
@@ -186,19 +186,19 @@ uint32_t Context::AddSegmentUse(UniqueFd fd, uint64_t size_bytes, dev_t device, 
 
 void Context::DropSegmentUse(uint32_t segment) {
   if (segment == shm::kPrivateSegment) return;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (--segments_[segment].users == 0) segments_[segment].fd.Reset();
 }
 
 UniqueFd Context::SegmentFd(uint32_t segment, uint64_t* size_bytes) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (segment >= segments_.size() || !segments_[segment].fd) return UniqueFd();
   *size_bytes = segments_[segment].size_bytes;
   return UniqueFd(fcntl(segments_[segment].fd.get(), F_DUPFD_CLOEXEC, 0));
 }
 
 int Context::TakeMemoryRegion(uint32_t* key) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   int index = -1;
   if (!free_regions_.empty()) {
     index = free_regions_.back();
@@ -211,13 +211,13 @@ int Context::TakeMemoryRegion(uint32_t* key) {
 }
 
 void Context::ReturnMemoryRegion(int index) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   free_regions_.push_back(index);
 }
 
 void Context::PostAsyncEvent(const ibv_async_event& event) {
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     async_events_.push_back(event);
   }
   const uint64_t one = 1;
@@ -227,7 +227,7 @@ void Context::PostAsyncEvent(const ibv_async_event& event) {
 int Context::GetAsyncEvent(ibv_async_event* event) {
   uint64_t count = 0;
   if (read(async_fd_.get(), &count, sizeof(count)) != sizeof(count)) return -1;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (async_events_.empty()) {
     errno = EAGAIN;
     return -1;

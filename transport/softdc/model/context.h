@@ -16,11 +16,10 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/softdc/loop/unique_fd.h"
 #include "transport/softdc/shm/number_space.h"
 #include "transport/softdc/shm/arena.h"
@@ -40,8 +39,8 @@ inline constexpr uint32_t kMaxSegments = 4096;
 
 // Lets timers and tasks on the Loop thread find a DCI with waiting work, or learn that it is gone.
 struct Continuation {
-  absl::Mutex mutex;
-  Dci* dci ABSL_GUARDED_BY(mutex) = nullptr;
+  std::mutex mutex;
+  Dci* dci = nullptr;
 };
 
 struct Pd {
@@ -93,14 +92,14 @@ class Context {
   // Calls visit(dct or null) under the lock that RemoveDct needs.
   template <typename Visit>
   void WithDct(uint32_t qp_number, Visit visit) {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     const auto it = dcts_.find(qp_number);
     visit(it == dcts_.end() ? nullptr : it->second);
   }
   // Calls visit(vector of CQs, null where there is none) under the lock that removing a CQ or an SRQ needs.
   template <typename Visit>
   void WithCqs(Visit visit) {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     visit(cqs_);
   }
 
@@ -145,17 +144,17 @@ class Context {
   std::atomic<int> objects_{0};
   std::array<std::atomic<Srq*>, kMaxSrqs> srqs_{};
 
-  absl::Mutex waiting_mutex_;
-  std::vector<std::shared_ptr<Continuation>> waiting_ ABSL_GUARDED_BY(waiting_mutex_);
+  std::mutex waiting_mutex_;
+  std::vector<std::shared_ptr<Continuation>> waiting_;
 
-  absl::Mutex mutex_;
-  std::vector<Cq*> cqs_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<uint32_t, Dct*> dcts_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Segment> segments_ ABSL_GUARDED_BY(mutex_);
-  std::vector<int> free_regions_ ABSL_GUARDED_BY(mutex_);
-  int next_region_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<uint8_t> region_tags_ ABSL_GUARDED_BY(mutex_);
-  std::deque<ibv_async_event> async_events_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::vector<Cq*> cqs_;
+  std::unordered_map<uint32_t, Dct*> dcts_;
+  std::vector<Segment> segments_;
+  std::vector<int> free_regions_;
+  int next_region_ = 0;
+  std::vector<uint8_t> region_tags_;
+  std::deque<ibv_async_event> async_events_;
 };
 
 }  // namespace sluice::softdc

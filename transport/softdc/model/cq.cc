@@ -59,7 +59,7 @@ std::unique_ptr<Cq> Cq::Create(Context& context, int cqe, CompletionChannel* cha
   cq->base.handle = cq->id_;
   if (channel != nullptr) {
     cq->base.channel = &channel->base;
-    absl::MutexLock lock(&channel->mutex);
+    std::lock_guard lock(channel->mutex);
     channel->cqs.push_back(cq.get());
     ++channel->base.refcnt;
   }
@@ -69,7 +69,7 @@ std::unique_ptr<Cq> Cq::Create(Context& context, int cqe, CompletionChannel* cha
 Cq::~Cq() {
   if (base.channel != nullptr) {
     auto* channel = CompletionChannel::From(base.channel);
-    absl::MutexLock lock(&channel->mutex);
+    std::lock_guard lock(channel->mutex);
     std::erase(channel->cqs, this);
     --channel->base.refcnt;
   }

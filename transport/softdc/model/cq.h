@@ -13,10 +13,10 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/softdc/shm/spin_lock.h"
 #include "transport/softdc/shm/armed_word.h"
 #include "transport/softdc/shm/cqe_ring.h"
@@ -32,9 +32,9 @@ inline constexpr int kMaxCqe = 1 << 16;
 // man ibv_create_comp_channel. The descriptor is an eventfd that counts events.
 struct CompletionChannel {
   ibv_comp_channel base{};
-  absl::Mutex mutex;
-  std::vector<class Cq*> cqs ABSL_GUARDED_BY(mutex);
-  size_t next ABSL_GUARDED_BY(mutex) = 0;  // where the search for the CQ of an event begins
+  std::mutex mutex;
+  std::vector<class Cq*> cqs;
+  size_t next = 0;  // where the search for the CQ of an event begins
 
   static CompletionChannel* From(ibv_comp_channel* channel) {
     return reinterpret_cast<CompletionChannel*>(channel);

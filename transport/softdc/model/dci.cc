@@ -38,7 +38,7 @@ Dci::Dci(Context& context, const Attributes& attributes, uint32_t qp_number)
   qp_ex.qp_base.state = IBV_QPS_RESET;
   dv_shell.dci = this;
   {
-    absl::MutexLock lock(&continuation_->mutex);
+    std::lock_guard lock(continuation_->mutex);
     continuation_->dci = this;
   }
   if (attributes.wr_api) FillOps();
@@ -46,7 +46,7 @@ Dci::Dci(Context& context, const Attributes& attributes, uint32_t qp_number)
 
 Dci::~Dci() {
   {
-    absl::MutexLock lock(&continuation_->mutex);
+    std::lock_guard lock(continuation_->mutex);
     continuation_->dci = nullptr;
   }
   send_cq().Purge(this);
@@ -205,7 +205,7 @@ void Dci::ScheduleContinuation(int64_t when_ns) {
   scheduled_ns_ = when_ns;
   const int64_t delay_ns = std::max<int64_t>(0, when_ns - Loop::NowNs());
   Loop::Get().After(delay_ns, [continuation = continuation_] {
-    absl::MutexLock lock(&continuation->mutex);
+    std::lock_guard lock(continuation->mutex);
     if (continuation->dci != nullptr) continuation->dci->Continue();
   });
 }

@@ -40,7 +40,7 @@ std::unique_ptr<Arena> Arena::Create(uint64_t context_id) {
   header.memory_regions_offset = table_offset;
   header.memory_region_count = kMaxMemoryRegions;
   header.magic = kArenaMagic;
-  absl::MutexLock lock(&arena->mutex_);
+  std::lock_guard lock(arena->mutex_);
   arena->next_ = table_offset + table_bytes;
   return arena;
 }
@@ -62,7 +62,7 @@ uint64_t Arena::Rounded(uint64_t size_bytes) {
 
 uint64_t Arena::Allocate(uint64_t size_bytes) {
   const uint64_t rounded = Rounded(size_bytes);
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (auto& list = free_[rounded]; !list.empty()) {
     const uint64_t offset = list.back();
     list.pop_back();
@@ -77,18 +77,18 @@ uint64_t Arena::Allocate(uint64_t size_bytes) {
 
 void Arena::Free(uint64_t offset, uint64_t size_bytes) {
   if (offset == 0) return;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   free_[Rounded(size_bytes)].push_back(offset);
 }
 
 void Arena::Retire(uint64_t offset, uint64_t size_bytes) {
   if (offset == 0) return;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   retired_.emplace_back(offset, size_bytes);
 }
 
 void Arena::ReclaimRetired() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (const auto& [offset, size_bytes] : retired_) free_[Rounded(size_bytes)].push_back(offset);
   retired_.clear();
 }

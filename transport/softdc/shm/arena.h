@@ -8,11 +8,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/softdc/shm/layout.h"
 
 namespace sluice::softdc::shm {
@@ -48,10 +47,10 @@ class Arena {
 
   const int fd_;
   std::byte* const base_;
-  absl::Mutex mutex_;
-  uint64_t next_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<std::pair<uint64_t, uint64_t>> retired_ ABSL_GUARDED_BY(mutex_);  // offset, size
-  std::map<uint64_t, std::vector<uint64_t>> free_ ABSL_GUARDED_BY(mutex_);  // rounded size -> offsets
+  std::mutex mutex_;
+  uint64_t next_ = 0;
+  std::vector<std::pair<uint64_t, uint64_t>> retired_;  // offset, size
+  std::map<uint64_t, std::vector<uint64_t>> free_;  // rounded size -> offsets
 };
 
 }  // namespace sluice::softdc::shm

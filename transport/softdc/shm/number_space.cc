@@ -17,7 +17,7 @@ NumberSpace::NumberSpace(BlockHook on_block, BlockHook off_block)
     : on_block_(std::move(on_block)), off_block_(std::move(off_block)) {}
 
 NumberSpace::~NumberSpace() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (auto& block : blocks_) off_block_(block->socket.get());
 }
 
@@ -38,7 +38,7 @@ bool NumberSpace::TakeBlock() {
 }
 
 uint32_t NumberSpace::Allocate() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (blocks_.empty() || blocks_.back()->next == kNumbersPerBlock) {
     if (!TakeBlock()) return kNoQpNumber;
   }
@@ -49,7 +49,7 @@ uint32_t NumberSpace::Allocate() {
 }
 
 bool NumberSpace::Free(uint32_t number) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {
     Block& block = **it;
     if (block.index != number / kNumbersPerBlock) continue;

@@ -14,12 +14,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/softdc/loop/unique_fd.h"
 
 namespace sluice::softdc {
@@ -50,12 +49,12 @@ class NumberSpace {
     std::bitset<kNumbersPerBlock> live;
     UniqueFd socket;
   };
-  bool TakeBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool TakeBlock();
 
   const BlockHook on_block_;
   const BlockHook off_block_;
-  absl::Mutex mutex_;
-  std::vector<std::unique_ptr<Block>> blocks_ ABSL_GUARDED_BY(mutex_);  // the last one is being handed out
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Block>> blocks_;  // the last one is being handed out
 };
 
 }  // namespace sluice::softdc

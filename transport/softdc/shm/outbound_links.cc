@@ -40,7 +40,7 @@ OutboundLinks::~OutboundLinks() {
 }
 
 Target* OutboundLinks::Find(uint32_t qp_number) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   std::unique_ptr<Target>& target = targets_[qp_number];
   if (target == nullptr) target = std::make_unique<Target>(qp_number);
   return target.get();
@@ -214,7 +214,7 @@ void OutboundLinks::Close(Channel& channel) {
   shm::OutboundLink* link = channel.link;
   if (link != nullptr) {
     link->MarkDead();
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     for (auto& [number, target] : targets_) {
       const Target::Reach* reach = target->reach.load();
       if (reach != nullptr && reach->link == link) target->status.store(TargetStatus::kUnknown);

@@ -12,11 +12,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/softdc/shm/outbound_link.h"
 
 namespace sluice::softdc {
@@ -70,8 +69,8 @@ class OutboundLinks {
   const uint64_t context_id_;
   const std::function<void()> on_change_;
 
-  absl::Mutex mutex_;
-  std::unordered_map<uint32_t, std::unique_ptr<Target>> targets_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, std::unique_ptr<Target>> targets_;
 
   // Loop thread.
   std::unordered_map<uint32_t, std::shared_ptr<Channel>> channels_;  // by block
