@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/channel.h"
+
+#include <utility>
+
+#include "middleware/api/address.h"
+#include "middleware/api/lease.h"
+#include "middleware/api/stack.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+call::CallSpec Spec(const Method& method, const CallContext& context,
+                    const google::protobuf::MessageLite& request,
+                    google::protobuf::MessageLite* reply) {
+  call::CallSpec spec;
+  spec.method = &method;
+  spec.request = &request;
+  spec.reply = reply;
+  spec.timeout_ns = context.timeout_ns();
+  spec.deadline_ns = context.deadline_ns();
+  spec.wait_for_ready = context.wait_for_ready();
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stack> stack,
+                                                            const std::string& address,
+                                                            const ChannelOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  auto parsed = ParseAddress(address, /*allow_port_0=*/false);
+  if (!parsed.ok()) return parsed.status();
+
+  call::ClientEngineOptions engine;
+  engine.host = parsed->host;
+  engine.port = parsed->port;
+  engine.max_outstanding_calls = options.max_outstanding_calls;
+  engine.max_message_bytes = options.limits.max_message_bytes;
+  engine.connect_timeout_ns = absl::ToInt64Nanoseconds(options.connect_timeout);
+  engine.backoff_min_ns = absl::ToInt64Nanoseconds(options.backoff_min);
+  engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
+  engine.max_reconnect_attempts = options.max_reconnect_attempts;
+
+  std::shared_ptr<Channel> channel(new Channel(std::move(stack), engine));
+  auto endpoint = channel->stack_->CreateEndpoint(options.limits, &channel->engine_);
+  if (!endpoint.ok()) return endpoint.status();
+  channel->endpoint_ = *std::move(endpoint);
+  channel->engine_.Attach(channel->endpoint_.get());
+  channel->lease_ = std::make_unique<Lease>(&channel->engine_, channel->endpoint_.get(),
+                                            absl::ToInt64Nanoseconds(options.spin));
+
+  const call::ClientEngine& state = channel->engine_;
+  channel->lease_->Run([&] { channel->engine_.Dial(); });
+  const bool decided = channel->lease_->Drive(
+      [&state] { return state.state() != call::ConnectionState::kConnecting; },
+      engine.connect_timeout_ns + engine.connect_timeout_ns / 4);  // the endpoint's own limit comes first
+  absl::Status why;
+  channel->lease_->Run([&] {
+    if (state.counters().connections == 0) why = state.last_error();
+  });
+  if (!why.ok()) return why;
+  if (!decided) {
+    return base::Error(absl::StatusCode::kDeadlineExceeded, "connect did not end in time",
+                       {.layer = "api",
+                        .peer = address,
+                        .operation = "connect",
+                        .cause = "neither an answer nor an error came",
+                        .remedy = "look at the server; raise connect_timeout if the network is slow"});
+  }
+  return channel;
+}
+
+Channel::Channel(std::unique_ptr<Stack> stack, const call::ClientEngineOptions& engine_options)
+    : stack_(std::move(stack)), engine_(engine_options, stack_->clock(), stack_->random()) {}
+
+Channel::~Channel() {
+  if (lease_ != nullptr) lease_->Stop();
+  if (endpoint_ != nullptr) engine_.Close();
+}
+
+absl::Status Channel::Call(const Method& method, CallContext& context,
+                           const google::protobuf::MessageLite& request,
+                           google::protobuf::MessageLite* reply) {
+  return lease_->Call(Spec(method, context, request, reply));
+}
+
+absl::Status Channel::StartCall(const Method& method, const CallContext& context,
+                                const google::protobuf::MessageLite& request,
+                                google::protobuf::MessageLite* reply, CallDone done, void* argument) {
+  call::CallSpec spec = Spec(method, context, request, reply);
+  spec.done = done;
+  spec.argument = argument;
+  return lease_->Start(spec);
+}
+
+bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
+  return lease_->Drive(until, timeout == absl::InfiniteDuration() ? Lease::kForeverNs
+                                                                  : absl::ToInt64Nanoseconds(timeout));
+}
+
+const std::string& Channel::server() const { return engine_.server(); }
+const std::string& Channel::device_choice() const { return stack_->device_choice(); }
+const verbs::CapabilityReport& Channel::capabilities() const { return stack_->capabilities(); }
+
+call::ClientCounters Channel::counters() {
+  call::ClientCounters counters;
+  lease_->Run([&] { counters = engine_.counters(); });
+  return counters;
+}
+
+call::ConnectionState Channel::connection_state() {
+  call::ConnectionState state = call::ConnectionState::kIdle;
+  lease_->Run([&] { state = engine_.state(); });
+  return state;
+}
+
+}  // namespace sluice

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/options.h"
+
+#include "absl/strings/str_cat.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+absl::Status Bad(absl::string_view name, absl::string_view value, absl::string_view allowed) {
+  return base::Error(absl::StatusCode::kInvalidArgument, absl::StrCat("option ", name, " is ", value),
+                     {.layer = "api",
+                      .operation = "validate options",
+                      .cause = absl::StrCat("allowed is ", allowed),
+                      .remedy = "change the value",
+                      .retry_safe = true});
+}
+
+absl::Status InRange(absl::string_view name, uint64_t value, uint64_t low, uint64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Bad(name, absl::StrCat(value), absl::StrCat(low, " to ", high));
+}
+
+absl::Status InRange(absl::string_view name, absl::Duration value, absl::Duration low,
+                     absl::Duration high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Bad(name, absl::FormatDuration(value),
+             absl::StrCat(absl::FormatDuration(low), " to ", absl::FormatDuration(high)));
+}
+
+// The first that is not OK.
+template <typename... Statuses>
+absl::Status All(const Statuses&... statuses) {
+  absl::Status first;
+  ((first.ok() ? first = statuses : first), ...);
+  return first;
+}
+
+absl::Status Common(const std::string& device, const EndpointLimits& limits, absl::Duration spin) {
+  return All(device.empty() ? Bad("device", "empty", "\"auto\" or a device's name") : absl::OkStatus(),
+             InRange("max_message_bytes", limits.max_message_bytes, 1024, 1u << 20),
+             InRange("credits_per_peer", limits.credits_per_peer, 4, 4096),
+             InRange("receive_buffers", limits.receive_buffers, limits.credits_per_peer, 32768),
+             InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
+                     absl::Seconds(60)),
+             InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
+}
+
+}  // namespace
+
+absl::Status ChannelOptions::Validate() const {
+  return All(Common(device, limits, spin),
+             InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),
+             InRange("max_outstanding_calls", max_outstanding_calls, 1, 1u << 20),
+             InRange("backoff_min", backoff_min, absl::Milliseconds(1), absl::Hours(1)),
+             InRange("backoff_max", backoff_max, backoff_min, absl::Hours(1)));
+}
+
+absl::Status ServerOptions::Validate() const {
+  return All(Common(device, limits, spin),
+             InRange("max_waiting_replies_per_peer", max_waiting_replies_per_peer, 1, 1u << 20),
+             InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
+                     limits.max_message_bytes, uint64_t{1} << 40));
+}
+
+}  // namespace sluice

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be set at a Channel and at a Server. Values are checked when the object is made; the error says which
+// value, why not, and what is allowed.
+#ifndef SLUICE_MIDDLEWARE_API_OPTIONS_H_
+#define SLUICE_MIDDLEWARE_API_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace sluice {
+
+// Common to both. The process with the lower limit decides for a connection.
+struct EndpointLimits {
+  // Largest message, request or reply, with the 48 bytes of its header. 1024 to 1 MiB.
+  uint32_t max_message_bytes = 16384;
+  // Messages that a peer may have under way to us: what one peer can make us hold. 4 to 4096.
+  uint32_t credits_per_peer = 64;
+  // Receive buffers, shared by all peers; at least credits_per_peer. Up to 32768.
+  uint32_t receive_buffers = 1024;
+  // A peer that does not react is given up after about this time. 10 ms to 60 s.
+  absl::Duration dead_peer_timeout = absl::Seconds(1);
+};
+
+struct ChannelOptions {
+  // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's name.
+  std::string device = "auto";
+  EndpointLimits limits;
+  // Of each attempt to connect; Connect() makes one. 1 ms to 1 h.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // Calls that have not ended; more fail with RESOURCE_EXHAUSTED. 1 to 1048576.
+  uint32_t max_outstanding_calls = 1024;
+  // A connection that is lost is made again: after backoff_min, then twice that, … up to backoff_max, each varied
+  // by a quarter; max_reconnect_attempts times in a row, then not before the next call.
+  absl::Duration backoff_min = absl::Milliseconds(20);
+  absl::Duration backoff_max = absl::Seconds(2);
+  uint32_t max_reconnect_attempts = 20;
+  // How long a waiting thread polls before it sleeps. Longer: lower latency, more CPU. 0 to 1 s.
+  absl::Duration spin = absl::Microseconds(50);
+
+  absl::Status Validate() const;
+};
+
+struct ServerOptions {
+  std::string device = "auto";  // as above
+  EndpointLimits limits;
+  // Replies to one peer that wait because it grants no credit. A peer that exceeds either is disconnected.
+  uint32_t max_waiting_replies_per_peer = 4096;  // 1 to 1048576
+  uint64_t max_waiting_bytes_per_peer = 16u << 20;  // at least limits.max_message_bytes
+  absl::Duration spin = absl::Microseconds(50);  // as above
+
+  absl::Status Validate() const;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_OPTIONS_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The production stack, and the two functions that open one. Apart from the rest of api/, so that a program that
+// brings its own stack (a test over a fake endpoint) links no verbs provider.
+#include "middleware/api/runtime.h"
+
+#include <utility>
+
+#include "middleware/api/address.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/server.h"
+#include "transport/device/device.h"
+#include "transport/device/tables.h"
+#include "transport/endpoint/create_endpoint.h"
+#include "transport/poller/commands.h"
+
+namespace sluice {
+namespace {
+
+class ProductionStack final : public Stack {
+ public:
+  explicit ProductionStack(std::unique_ptr<device::Device> device) : device_(std::move(device)) {}
+
+  base::Clock* clock() override { return &clock_; }
+  base::Random* random() override { return &random_; }
+  base::LogSink* log() override { return &log_; }
+  const std::string& device_choice() const override { return device_->choice(); }
+  const verbs::CapabilityReport& capabilities() const override { return device_->capabilities(); }
+
+  absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
+      const EndpointLimits& limits, endpoint::Handler* handler) override {
+    endpoint::Options options;
+    options.max_message_bytes = limits.max_message_bytes;
+    options.srq_size = limits.receive_buffers;
+    options.credits_per_peer = limits.credits_per_peer;
+    options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
+    return endpoint::CreateEndpoint(options, *device_, clock_, endpoint_random_, commands_, handler);
+  }
+
+ private:
+  const std::unique_ptr<device::Device> device_;
+  base::RealClock clock_;
+  base::SystemRandom random_;           // the engine's
+  base::SystemRandom endpoint_random_;  // the endpoint's: a source serves one thread
+  base::StderrLog log_;
+  poller::ThreadCommands commands_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device) {
+  auto opened = device::Device::Open(device, device::AllTables());
+  if (!opened.ok()) return opened.status();
+  return std::make_unique<ProductionStack>(*std::move(opened));
+}
+
+absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& address,
+                                                          const ChannelOptions& options) {
+  // Before a device is opened for nothing.
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  if (auto parsed = ParseAddress(address, /*allow_port_0=*/false); !parsed.ok()) return parsed.status();
+  auto stack = OpenStack(options.device);
+  if (!stack.ok()) return stack.status();
+  return ConnectOn(*std::move(stack), address, options);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  auto stack = OpenStack(options.device);
+  if (!stack.ok()) return stack.status();
+  return CreateOn(*std::move(stack), options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/server.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/api/address.h"
+#include "middleware/api/stack.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint32_t kIdlePassesPerClockRead = 16;
+
+call::ServerEngineOptions EngineOptions(const ServerOptions& options) {
+  call::ServerEngineOptions engine;
+  engine.max_message_bytes = options.limits.max_message_bytes;
+  engine.max_waiting_replies_per_peer = options.max_waiting_replies_per_peer;
+  engine.max_waiting_bytes_per_peer = options.max_waiting_bytes_per_peer;
+  return engine;
+}
+
+absl::Status TooLate(std::string_view operation, std::string_view cause, std::string_view remedy) {
+  return base::Error(absl::StatusCode::kFailedPrecondition,
+                     absl::StrCat(std::string(operation), " refused"),
+                     {.layer = "api", .operation = operation, .cause = cause, .remedy = remedy});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> stack,
+                                                         const ServerOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  std::unique_ptr<Server> server(new Server(std::move(stack), options));
+  auto endpoint = server->stack_->CreateEndpoint(options.limits, &server->engine_);
+  if (!endpoint.ok()) return endpoint.status();
+  server->endpoint_ = *std::move(endpoint);
+  server->engine_.Attach(server->endpoint_.get());
+  return server;
+}
+
+Server::Server(std::unique_ptr<Stack> stack, const ServerOptions& options)
+    : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
+      stack_(std::move(stack)),
+      engine_(EngineOptions(options), stack_->clock(), stack_->log()) {}
+
+Server::~Server() {
+  stopping_.store(true);
+  if (!thread_.joinable()) return;
+  endpoint_->Wake();
+  thread_.join();
+}
+
+absl::Status Server::Register(Service* service) {
+  if (thread_.joinable()) {
+    return TooLate("registration", "the server listens already", "register services before Listen()");
+  }
+  MethodBinder binder;
+  service->Bind(binder);
+  for (call::MethodHandler& handler : binder.TakeHandlers()) {
+    if (absl::Status status = engine_.Register(std::move(handler)); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
+  if (thread_.joinable() || stopping_.load()) {
+    return TooLate("listen", "the server has listened already",
+                   "one server listens at one address; create another one");
+  }
+  const auto parsed = ParseAddress(address, /*allow_port_0=*/true);
+  if (!parsed.ok()) return parsed.status();
+  auto port = endpoint_->Listen(parsed->host, parsed->port);
+  if (!port.ok()) return port.status();
+  thread_ = std::thread([this] { Serve(); });
+  return port;
+}
+
+absl::Status Server::Shutdown(absl::Duration timeout) {
+  if (!thread_.joinable()) {
+    stopping_.store(true);
+    return absl::OkStatus();
+  }
+  const int64_t timeout_ns = std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, INT64_MAX / 4);
+  stop_by_ns_.store(stack_->clock()->NowNs() + timeout_ns);
+  stopping_.store(true);
+  endpoint_->Wake();
+  {
+    std::unique_lock lock(mutex_);
+    const bool ended = ended_changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns) + std::chrono::seconds(1),
+                                               [this] { return ended_; });
+    if (!ended) {
+      return base::Error(absl::StatusCode::kDeadlineExceeded, "shutdown did not end in time",
+                         {.layer = "api",
+                          .operation = "shutdown",
+                          .cause = "a handler is still running",
+                          .remedy = "let handlers return in bounded time, or give the shutdown more time"});
+    }
+  }
+  thread_.join();
+  return absl::OkStatus();
+}
+
+void Server::Serve() {
+  uint32_t idle_passes = 0;
+  int64_t idle_since_ns = 0;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (engine_.Poll() > 0) {
+      idle_passes = 0;
+      continue;
+    }
+    if (++idle_passes % kIdlePassesPerClockRead != 0) continue;
+    const int64_t now_ns = stack_->clock()->NowNs();
+    if (idle_passes == kIdlePassesPerClockRead) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < spin_ns_) continue;
+    Sleep();
+    idle_passes = 0;
+  }
+  // stop_by_ns_ is 0 when the destructor ends the server.
+  while (engine_.HasWaitingReplies() && stack_->clock()->NowNs() < stop_by_ns_.load()) {
+    engine_.Poll();
+  }
+  engine_.Close();
+  Publish();
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  ended_changed_.notify_all();
+}
+
+void Server::Sleep() {
+  Publish();
+  if (!endpoint_->PrepareToSleep()) return;
+  const int64_t limit_ns = endpoint_->SleepLimitNs();
+  timespec limit{};
+  limit.tv_sec = static_cast<time_t>(limit_ns / 1'000'000'000);
+  limit.tv_nsec = static_cast<long>(limit_ns % 1'000'000'000);
+  // A Wake() before this is not lost: only Poll() takes it back, and stopping_ is looked at after each Poll().
+  if (stopping_.load()) return;
+  pollfd fd{endpoint_->fd(), POLLIN, 0};
+  ppoll(&fd, 1, limit_ns < 0 ? nullptr : &limit, nullptr);
+}
+
+void Server::Publish() {
+  std::lock_guard lock(mutex_);
+  published_ = engine_.counters();
+}
+
+const std::string& Server::device_choice() const { return stack_->device_choice(); }
+const verbs::CapabilityReport& Server::capabilities() const { return stack_->capabilities(); }
+
+call::ServerCounters Server::counters() const {
+  std::lock_guard lock(mutex_);
+  return published_;
+}
+
+}  // namespace sluice

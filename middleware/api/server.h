@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Server: runs services for whoever connects.
+//
+//   auto server = sluice::Server::Create();
+//   EchoImpl echo;
+//   (*server)->Register(&echo);
+//   absl::StatusOr<uint16_t> port = (*server)->Listen("127.0.0.1:7471");
+//   …
+//   (*server)->Shutdown(absl::Seconds(1));
+//
+// Threads       One polls and runs the handlers inline, from Listen() on: it spins while there is work, then sleeps.
+//               One more runs what may block in the kernel.
+// Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services outlive the server.
+// What ends it  Shutdown(), or the destructor, which waits for a handler that runs.
+#ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
+#define SLUICE_MIDDLEWARE_API_SERVER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "middleware/api/options.h"
+#include "middleware/api/service.h"
+#include "middleware/call/server_engine.h"
+
+namespace sluice {
+
+class Stack;
+namespace endpoint {
+class Endpoint;
+}
+namespace verbs {
+class CapabilityReport;
+}
+
+class Server {
+ public:
+  static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options = {});
+  // The same over a given stack.
+  static absl::StatusOr<std::unique_ptr<Server>> CreateOn(std::unique_ptr<Stack> stack,
+                                                          const ServerOptions& options = {});
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Before Listen(). ALREADY_EXISTS: a method of it is registered.
+  absl::Status Register(Service* service);
+
+  // "host:port"; port 0 takes a free one. Returns the port. Once.
+  absl::StatusOr<uint16_t> Listen(const std::string& address);
+
+  // Sends the replies that wait for credit, says goodbye to all peers and ends the polling thread. `timeout` bounds
+  // both the sending and the waiting for a handler that runs: DEADLINE_EXCEEDED if that handler goes on (then only
+  // the destructor waits for it). Calls that have not been answered end with UNAVAILABLE at their callers.
+  absl::Status Shutdown(absl::Duration timeout);
+
+  const std::string& device_choice() const;
+  const verbs::CapabilityReport& capabilities() const;
+  // As of the last time the server had nothing to do, or of its end.
+  call::ServerCounters counters() const;
+
+ private:
+  Server(std::unique_ptr<Stack> stack, const ServerOptions& options);
+
+  void Serve();
+  // Nothing happened for a while: sleeps until something does.
+  void Sleep();
+  void Publish();
+
+  const int64_t spin_ns_;
+  const std::unique_ptr<Stack> stack_;
+  call::ServerEngine engine_;  // the polling thread's, once that runs
+  std::unique_ptr<endpoint::Endpoint> endpoint_;
+
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> stop_by_ns_{0};
+  mutable std::mutex mutex_;
+  std::condition_variable ended_changed_;
+  bool ended_ = false;               // mutex_
+  call::ServerCounters published_;   // mutex_
+  std::thread thread_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_SERVER_H_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Stack: what a Channel or a Server stands on. The one in production is made by runtime.h; tests bring their own,
+// over a fake endpoint.
+//
+// Who owns it   The Channel or Server; it outlives the endpoint it made.
+#ifndef SLUICE_MIDDLEWARE_API_STACK_H_
+#define SLUICE_MIDDLEWARE_API_STACK_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "middleware/api/options.h"
+#include "transport/base/clock.h"
+#include "transport/base/log.h"
+#include "transport/base/random.h"
+#include "transport/endpoint/endpoint.h"
+#include "transport/verbs/capabilities.h"
+
+namespace sluice {
+
+class Stack {
+ public:
+  virtual ~Stack() = default;
+  virtual base::Clock* clock() = 0;
+  virtual base::Random* random() = 0;
+  virtual base::LogSink* log() = 0;
+  // Once. `handler` outlives the endpoint.
+  virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
+      const EndpointLimits& limits, endpoint::Handler* handler) = 0;
+  // "softdc0, because …".
+  virtual const std::string& device_choice() const = 0;
+  virtual const verbs::CapabilityReport& capabilities() const = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_STACK_H_

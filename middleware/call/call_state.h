@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The states of a call at its caller, as a table. Every way to kFree ends the call, once: its callback runs, and
+// the place gets a new generation, so that nothing that arrives later can name it.
+#ifndef SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
+#define SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace sluice::call {
+
+enum class CallState : uint8_t {
+  kFree,     // no call in this place
+  kWaiting,  // for a connection, a credit or its turn; nothing of it has been sent
+  kSent,     // the peer may run it, or have run it
+};
+
+enum class CallEvent : uint8_t {
+  kStart,
+  kSend,
+  kReply,     // the peer's answer: success or its error
+  kFail,      // it can't be sent: too large, or no connection and not told to wait for one
+  kDeadline,
+  kCancel,
+  kPeerDown,
+};
+
+inline constexpr int kCallStates = 3;
+inline constexpr int kCallEvents = 7;
+
+// True: `*to` is the next state. False: this event can't happen in this state.
+bool NextCallState(CallState from, CallEvent event, CallState* to);
+
+const char* Name(CallState state);
+const char* Name(CallEvent event);
+
+// One line per transition, in the order of the table.
+std::string PrintCallStates();
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_

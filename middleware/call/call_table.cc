@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/call/call_table.h"
+
+#include <cassert>
+#include <utility>
+#include <vector>
+
+namespace sluice::call {
+
+CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel,
+                     void (*on_deadline)(void* owner, Call* call), void* owner)
+    : capacity_(capacity),
+      wheel_(wheel),
+      on_deadline_(on_deadline),
+      owner_(owner),
+      calls_(std::make_unique<Call[]>(capacity)) {
+  assert(capacity > 0 && capacity <= kMaxCapacity);
+  for (uint32_t place = capacity; place-- > 0;) {
+    Call& call = calls_[place];
+    call.place = place;
+    call.next = free_;
+    call.timer.fire = &CallTable::OnTimer;
+    call.timer.context = &call;
+    call.table = this;
+    free_ = place;
+  }
+}
+
+CallTable::~CallTable() { assert(active_ == 0); }
+
+void CallTable::OnTimer(base::Timer*, void* context) {
+  auto* call = static_cast<Call*>(context);
+  call->table->on_deadline_(call->table->owner_, call);
+}
+
+Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {
+  if (free_ == kNil) return nullptr;
+  Call* call = &calls_[free_];
+  [[maybe_unused]] const bool legal = NextCallState(call->state, CallEvent::kStart, &call->state);
+  assert(legal);
+  free_ = call->next;
+  call->spec = spec;
+  call->deadline_ns = deadline_ns;
+  call->next = kNil;
+  call->previous = last_;
+  (last_ == kNil ? first_ : calls_[last_].next) = call->place;
+  last_ = call->place;
+  ++active_;
+  ++waiting_;
+  if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
+  return call;
+}
+
+Call* CallTable::FirstWaiting() { return first_ == kNil ? nullptr : &calls_[first_]; }
+
+void CallTable::MarkSent(Call* call) {
+  [[maybe_unused]] const bool legal = NextCallState(call->state, CallEvent::kSend, &call->state);
+  assert(legal);
+  Unqueue(call);
+}
+
+Call* CallTable::Find(uint64_t wire_id) {
+  const auto place = static_cast<uint32_t>(wire_id);
+  if (place >= capacity_) return nullptr;
+  Call* call = &calls_[place];
+  return call->generation == wire_id >> 32 && call->state != CallState::kFree ? call : nullptr;
+}
+
+Call* CallTable::FindSent(uint64_t wire_id) {
+  Call* call = Find(wire_id);
+  return call != nullptr && call->state == CallState::kSent ? call : nullptr;
+}
+
+void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
+  CallState next = call->state;
+  [[maybe_unused]] const bool legal = NextCallState(call->state, event, &next);
+  assert(legal && next == CallState::kFree);
+  if (call->state == CallState::kWaiting) Unqueue(call);
+  call->state = next;
+  const Done done = call->spec.done;
+  void* const argument = call->spec.argument;
+  Release(call);
+  done(argument, status);
+}
+
+uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status& status,
+                           absl::FunctionRef<bool(const Call&)> which) {
+  std::vector<std::pair<uint32_t, uint32_t>> chosen;  // place, generation
+  for (uint32_t place = 0; place < capacity_; ++place) {
+    const Call& call = calls_[place];
+    if (call.state == state && which(call)) chosen.emplace_back(place, call.generation);
+  }
+  uint32_t ended = 0;
+  for (const auto& [place, generation] : chosen) {
+    Call* call = &calls_[place];
+    // A callback may have ended it, and may have started another one in its place.
+    if (call->state != state || call->generation != generation) continue;
+    End(call, event, status);
+    ++ended;
+  }
+  return ended;
+}
+
+void CallTable::Unqueue(Call* call) {
+  (call->previous == kNil ? first_ : calls_[call->previous].next) = call->next;
+  (call->next == kNil ? last_ : calls_[call->next].previous) = call->previous;
+  --waiting_;
+}
+
+void CallTable::Release(Call* call) {
+  wheel_->Cancel(&call->timer);
+  if (++call->generation == 0) call->generation = 1;
+  call->next = free_;
+  free_ = call->place;
+  --active_;
+}
+
+}  // namespace sluice::call

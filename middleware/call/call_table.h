@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CallTable: the calls of one channel that have not ended.
+//
+// What it is    A fixed array of places. A call is named on the wire by its place and the place's generation, so a
+//               late reply to a call that has ended finds nobody. Calls that wait to be sent form a queue, first
+//               in first out, through the same places. Nothing is allocated after construction.
+// Bound         `capacity`; Start() answers nullptr when all places are taken.
+// Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and stay until the
+//               callback runs.
+// Which thread  The polling thread.
+// What ends it  Every call must have ended before the table goes away.
+#ifndef SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
+#define SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "google/protobuf/message_lite.h"
+#include "middleware/call/call_state.h"
+#include "middleware/call/method.h"
+#include "transport/base/timer_wheel.h"
+
+namespace sluice::call {
+
+// Runs exactly once per call that was started, on the thread that polls. May start other calls.
+using Done = void (*)(void* argument, const absl::Status& status);
+
+struct CallSpec {
+  const Method* method = nullptr;
+  const google::protobuf::MessageLite* request = nullptr;
+  google::protobuf::MessageLite* reply = nullptr;  // filled before `done` runs with OK
+  Done done = nullptr;
+  void* argument = nullptr;
+  int64_t timeout_ns = 0;                   // from the start of the call; kNoDeadlineNs: none
+  int64_t deadline_ns = kNoDeadlineNs;      // of the channel's clock; the earlier of the two counts
+  bool wait_for_ready = false;              // no connection: wait for one instead of failing
+};
+
+class CallTable;
+
+struct Call {
+  CallSpec spec;
+  CallTable* table = nullptr;
+  int64_t deadline_ns = 0;
+  base::Timer timer;
+  CallState state = CallState::kFree;
+  uint32_t place = 0;
+  uint32_t generation = 1;
+  uint32_t next = 0;      // in the free list or the queue
+  uint32_t previous = 0;  // in the queue
+};
+
+class CallTable {
+ public:
+  static constexpr uint32_t kMaxCapacity = 1u << 20;
+
+  // `on_deadline` runs in TimerWheel::Advance() for a call whose time is up; it calls End().
+  CallTable(uint32_t capacity, base::TimerWheel* wheel, void (*on_deadline)(void* owner, Call* call),
+            void* owner);
+  ~CallTable();
+  CallTable(const CallTable&) = delete;
+  CallTable& operator=(const CallTable&) = delete;
+
+  // At the end of the queue. nullptr: full.
+  Call* Start(const CallSpec& spec, int64_t deadline_ns);
+
+  Call* FirstWaiting();
+  // Takes it out of the queue; from now on replies find it.
+  void MarkSent(Call* call);
+
+  static uint64_t WireId(const Call& call) {
+    return static_cast<uint64_t>(call.generation) << 32 | call.place;
+  }
+  // A call that has been sent and has not ended; nullptr for anything else, whatever the number is.
+  Call* FindSent(uint64_t wire_id);
+
+  // A call that has not ended, sent or not.
+  Call* Find(uint64_t wire_id);
+
+  // Frees the place, then runs the callback, which may reuse the place.
+  void End(Call* call, CallEvent event, const absl::Status& status);
+
+  // Ends every call in `state` for which `which` says so, and says how many those were. The callbacks may start
+  // calls; those are not visited.
+  uint32_t EndAll(CallState state, CallEvent event, const absl::Status& status,
+                  absl::FunctionRef<bool(const Call&)> which);
+
+  uint32_t active() const { return active_; }
+  uint32_t waiting() const { return waiting_; }
+  uint32_t capacity() const { return capacity_; }
+
+ private:
+  static constexpr uint32_t kNil = UINT32_MAX;
+
+  static void OnTimer(base::Timer* timer, void* context);
+  void Unqueue(Call* call);
+  void Release(Call* call);
+
+  const uint32_t capacity_;
+  base::TimerWheel* const wheel_;
+  void (*const on_deadline_)(void* owner, Call* call);
+  void* const owner_;
+  const std::unique_ptr<Call[]> calls_;
+  uint32_t free_ = kNil;
+  uint32_t first_ = kNil;  // of the queue
+  uint32_t last_ = kNil;
+  uint32_t active_ = 0;
+  uint32_t waiting_ = 0;
+};
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/call/client_engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/call/method.h"
+#include "middleware/frame/status_payload.h"
+#include "transport/base/error.h"
+
+namespace sluice::call {
+namespace {
+
+// A connection that held this long was a good one: the next loss starts the back-off from its beginning.
+constexpr int64_t kStableNs = 1'000'000'000;
+constexpr uint32_t kMaxBackoffDoublings = 20;
+
+bool IsUnknownMethod(const absl::Status& status) {
+  const auto detail = base::DetailOf(status);
+  return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
+}
+
+std::string_view View(absl::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* clock, base::Random* random)
+    : options_(options),
+      server_(absl::StrCat(options.host, ":", options.port)),
+      clock_(clock),
+      random_(random),
+      wheel_(clock->NowNs()),
+      table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this),
+      backoff_timer_(&ClientEngine::OnBackoffOver, this),
+      limit_bytes_(options.max_message_bytes) {
+  RefreshNow();
+}
+
+ClientEngine::~ClientEngine() { wheel_.Cancel(&backoff_timer_); }
+
+void ClientEngine::RefreshNow() {
+  now_ns_ = clock_->NowNs();
+  now_is_stale_ = false;
+}
+
+void ClientEngine::Move(ConnectionEvent event) {
+  [[maybe_unused]] const bool legal = NextConnectionState(state_, event, &state_);
+  assert(legal);
+}
+
+// ---- Connection
+
+void ClientEngine::Dial() {
+  if (state_ != ConnectionState::kIdle && state_ != ConnectionState::kBackoff) return;
+  RefreshNow();
+  wheel_.Cancel(&backoff_timer_);
+  Move(ConnectionEvent::kDial);
+  const auto peer =
+      endpoint_->Connect(options_.host, options_.port, now_ns_ + options_.connect_timeout_ns);
+  if (peer.ok()) {
+    peer_ = *peer;
+  } else {
+    Lose(peer.status(), absl::StatusCode::kUnavailable);
+  }
+}
+
+void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
+  if (!(peer == peer_) || state_ != ConnectionState::kConnecting) return;
+  Move(ConnectionEvent::kPeerUp);
+  if (now_is_stale_) RefreshNow();
+  limit_bytes_ =
+      std::max(frame::kHeaderBytes, std::min(options_.max_message_bytes, info.max_message_bytes));
+  session_ = session::Session();
+  up_since_ns_ = now_ns_;
+  ++counters_.connections;
+  SendWaiting();
+}
+
+void ClientEngine::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
+  if (!(peer == peer_)) return;  // one that Break() gave up
+  Lose(why, absl::StatusCode::kUnavailable);
+}
+
+void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
+  if (state_ == ConnectionState::kClosed) return;
+  if (now_is_stale_) RefreshNow();
+  peer_ = endpoint::PeerId();
+  if (state_ == ConnectionState::kUp) {
+    ++counters_.connections_lost;
+    if (now_ns_ - up_since_ns_ >= kStableNs) failed_attempts_ = 0;
+  }
+  last_error_ = why;
+  if (++failed_attempts_ > options_.max_reconnect_attempts) {
+    Move(ConnectionEvent::kGiveUp);
+    failed_attempts_ = 0;
+  } else {
+    Move(ConnectionEvent::kLost);
+    const uint32_t doublings = std::min(failed_attempts_ - 1, kMaxBackoffDoublings);
+    const int64_t wait = std::min(options_.backoff_max_ns, options_.backoff_min_ns << doublings);
+    // Between 3/4 and 5/4 of it, so that the clients of a server that died do not come back in one wave.
+    const int64_t jittered =
+        wait - wait / 4 + static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait / 2) + 1));
+    wheel_.Schedule(&backoff_timer_, now_ns_ + jittered);
+  }
+
+  if (table_.active() == 0) return;
+  counters_.calls_failed += table_.EndAll(
+      CallState::kSent, CallEvent::kPeerDown,
+      base::Error(sent_code, "connection lost while the call was under way",
+                  {.layer = "call",
+                   .peer = server_,
+                   .operation = "call",
+                   .cause = View(why.message()),
+                   .remedy = "the call may have run; repeat it only if that does no harm"}),
+      [](const Call&) { return true; });
+  counters_.calls_failed +=
+      table_.EndAll(CallState::kWaiting, CallEvent::kFail, NotConnected("call"),
+                    [](const Call& call) { return !call.spec.wait_for_ready; });
+  // Those that were told to wait must not wait for an attempt that nobody makes.
+  if (state_ == ConnectionState::kIdle && table_.waiting() > 0) {
+    wheel_.Schedule(&backoff_timer_, now_ns_ + options_.backoff_max_ns);
+  }
+}
+
+void ClientEngine::OnBackoffOver(base::Timer*, void* context) {
+  static_cast<ClientEngine*>(context)->Dial();
+}
+
+void ClientEngine::Break(std::string_view what, std::string_view explanation) {
+  ++counters_.protocol_errors;
+  const endpoint::PeerId peer = peer_;
+  const absl::Status why = base::Error(
+      absl::StatusCode::kInternal, absl::StrCat(std::string(what), " from the server"),
+      {.layer = "call",
+       .peer = server_,
+       .operation = "receive",
+       .cause = explanation,
+       .remedy = "check that both sides run releases of Sluice that understand each other"});
+  Lose(why, absl::StatusCode::kInternal);
+  endpoint_->Disconnect(peer);
+}
+
+// ---- Starting and sending
+
+absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
+  if (now_is_stale_) RefreshNow();
+  int64_t deadline_ns = spec.deadline_ns;
+  if (spec.timeout_ns < kNoDeadlineNs - now_ns_) {
+    deadline_ns = std::min(deadline_ns, now_ns_ + spec.timeout_ns);
+  }
+  if (deadline_ns <= now_ns_) return DeadlineExceeded(spec, CallState::kFree);
+
+  // The way of nearly all calls: connected, nobody waiting in front.
+  if (state_ == ConnectionState::kUp && table_.waiting() == 0 &&
+      table_.active() < table_.capacity()) {
+    uint32_t payload_bytes = 0;
+    const auto buffer = ReserveFor(spec, &payload_bytes);
+    if (buffer.ok()) {
+      Call* call = table_.Start(spec, deadline_ns);
+      ++counters_.calls_started;
+      if (call_id != nullptr) *call_id = CallTable::WireId(*call);
+      Send(call, *buffer, payload_bytes);
+      return absl::OkStatus();
+    }
+    if (absl::IsInvalidArgument(buffer.status())) return buffer.status();
+  } else if (spec.request->ByteSizeLong() > limit_bytes_ - frame::kHeaderBytes) {
+    return TooLarge(spec, spec.request->ByteSizeLong());
+  }
+
+  if (state_ == ConnectionState::kClosed ||
+      (state_ == ConnectionState::kBackoff && !spec.wait_for_ready)) {
+    return NotConnected(spec.method->full_name);
+  }
+  Call* call = table_.Start(spec, deadline_ns);
+  if (call == nullptr) {
+    return base::Error(absl::StatusCode::kResourceExhausted,
+                       absl::StrCat(spec.method->full_name, " not started"),
+                       {.layer = "call",
+                        .peer = server_,
+                        .operation = spec.method->full_name,
+                        .cause = absl::StrCat("all ", table_.capacity(), " places for calls are taken"),
+                        .remedy = "wait for calls to end, or raise max_outstanding_calls",
+                        .retry_safe = true});
+  }
+  ++counters_.calls_started;
+  if (call_id != nullptr) *call_id = CallTable::WireId(*call);
+  // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
+  if (state_ == ConnectionState::kIdle) wheel_.Schedule(&backoff_timer_, now_ns_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& spec,
+                                                              uint32_t* payload_bytes) {
+  const size_t size = spec.request->ByteSizeLong();
+  if (size > limit_bytes_ - frame::kHeaderBytes) return TooLarge(spec, size);
+  *payload_bytes = static_cast<uint32_t>(size);
+  return endpoint_->Reserve(peer_, frame::kHeaderBytes + *payload_bytes);
+}
+
+// `payload_bytes` is from ReserveFor(), just now: the request has its sizes cached.
+void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payload_bytes) {
+  frame::Header header;
+  header.kind = frame::Kind::kRequest;
+  header.sequence = session_.TakeSequence();
+  header.acknowledgement = session_.acknowledgement();
+  header.call_id = CallTable::WireId(*call);
+  header.method_id = call->spec.method->id;
+  if (call->deadline_ns != kNoDeadlineNs) {
+    header.timeout_ns = std::min(static_cast<uint64_t>(std::max<int64_t>(call->deadline_ns - now_ns_, 1)),
+                                 frame::kMaxTimeoutNs);
+  }
+  header.payload_bytes = payload_bytes;
+  frame::Encode(header, buffer.data);
+  call->spec.request->SerializeWithCachedSizesToArray(
+      reinterpret_cast<uint8_t*>(buffer.data + frame::kHeaderBytes));
+  table_.MarkSent(call);
+  endpoint_->Commit(peer_, buffer, frame::kHeaderBytes + payload_bytes);
+}
+
+void ClientEngine::SendWaiting() {
+  while (state_ == ConnectionState::kUp) {
+    Call* call = table_.FirstWaiting();
+    if (call == nullptr) return;
+    uint32_t payload_bytes = 0;
+    const auto buffer = ReserveFor(call->spec, &payload_bytes);
+    if (buffer.ok()) {
+      Send(call, *buffer, payload_bytes);
+    } else if (absl::IsInvalidArgument(buffer.status())) {
+      End(call, CallEvent::kFail, buffer.status());
+    } else {
+      return;  // OnWritable() or OnPeerDown() follows
+    }
+  }
+}
+
+void ClientEngine::OnWritable(endpoint::PeerId peer) {
+  if (peer == peer_) SendWaiting();
+}
+
+// ---- Receiving and ending
+
+void ClientEngine::OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) {
+  if (!(peer == peer_)) return;
+  frame::Header header;
+  const frame::Fault fault = frame::Decode(bytes, &header);
+  if (fault != frame::Fault::kNone) return Break("malformed message", frame::Explain(fault));
+  if (header.kind != frame::Kind::kReply) return Break("unexpected message", "only replies go this way");
+  const session::Verdict verdict = session_.Receive(header.sequence, header.acknowledgement);
+  if (verdict == session::Verdict::kDuplicate) {
+    ++counters_.duplicates;
+    return;
+  }
+  if (verdict != session::Verdict::kDeliver) {
+    return Break("message out of order", session::Explain(verdict));
+  }
+  Deliver(header, bytes.subspan(frame::kHeaderBytes));
+}
+
+void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byte> payload) {
+  Call* call = table_.FindSent(header.call_id);
+  if (call == nullptr) {
+    ++counters_.late_replies;
+    return;
+  }
+  if (header.status_code != 0) {
+    absl::Status status = frame::DecodeStatus(header.status_code, payload);
+    // The server knows the number only.
+    if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
+      status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name));
+    }
+    return End(call, CallEvent::kReply, status);
+  }
+  if (!call->spec.reply->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return End(call, CallEvent::kReply,
+               base::Error(absl::StatusCode::kInternal,
+                           absl::StrCat("reply of ", call->spec.method->full_name, " can't be parsed"),
+                           {.layer = "call",
+                            .peer = server_,
+                            .operation = call->spec.method->full_name,
+                            .cause = absl::StrCat(payload.size(), " bytes are not a ",
+                                                  call->spec.reply->GetTypeName()),
+                            .remedy = "build client and server from the same .proto"}));
+  }
+  End(call, CallEvent::kReply, absl::OkStatus());
+}
+
+void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
+  ++(status.ok() ? counters_.calls_ok : counters_.calls_failed);
+  table_.End(call, event, status);
+}
+
+void ClientEngine::OnDeadline(void* owner, Call* call) {
+  auto* engine = static_cast<ClientEngine*>(owner);
+  engine->End(call, CallEvent::kDeadline, engine->DeadlineExceeded(call->spec, call->state));
+}
+
+bool ClientEngine::Cancel(uint64_t call_id) {
+  Call* call = table_.Find(call_id);
+  if (call == nullptr) return false;
+  End(call, CallEvent::kCancel,
+      base::Error(absl::StatusCode::kCancelled, absl::StrCat(call->spec.method->full_name, " cancelled"),
+                  {.layer = "call",
+                   .peer = server_,
+                   .operation = call->spec.method->full_name,
+                   .cause = "the caller asked for it",
+                   .retry_safe = call->state == CallState::kWaiting}));
+  return true;
+}
+
+// ---- Driving
+
+int ClientEngine::Poll() {
+  now_is_stale_ = true;
+  const int done = endpoint_->Poll();
+  const bool due = done == 0 ? ++idle_passes_ % kIdlePassesPerClockRead == 0
+                             : ++busy_passes_ % kBusyPassesPerClockRead == 0;
+  if (!due) return done;
+  if (now_is_stale_) RefreshNow();
+  const int fired = wheel_.Advance(now_ns_);
+  if (fired > 0) endpoint_->Flush();
+  return done + fired;
+}
+
+int64_t ClientEngine::SleepLimitNs() {
+  RefreshNow();
+  const int64_t below = endpoint_->SleepLimitNs();
+  const int64_t wake_ns = wheel_.NextWakeNs();
+  if (wake_ns < 0) return below;
+  const int64_t own = std::max<int64_t>(wake_ns - now_ns_, 0);
+  return below < 0 ? own : std::min(below, own);
+}
+
+void ClientEngine::AfterSleep() {
+  RefreshNow();
+  if (wheel_.Advance(now_ns_) > 0) endpoint_->Flush();
+}
+
+void ClientEngine::Close() {
+  if (state_ == ConnectionState::kClosed) return;
+  Move(ConnectionEvent::kClose);
+  peer_ = endpoint::PeerId();
+  wheel_.Cancel(&backoff_timer_);
+  last_error_ = base::Error(absl::StatusCode::kCancelled, "channel closed",
+                            {.layer = "call", .peer = server_, .operation = "close"});
+  if (endpoint_ != nullptr) endpoint_->Close();
+  const auto all = [](const Call&) { return true; };
+  counters_.calls_failed += table_.EndAll(CallState::kSent, CallEvent::kCancel, last_error_, all);
+  counters_.calls_failed += table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
+}
+
+// ---- Errors
+
+absl::Status ClientEngine::TooLarge(const CallSpec& spec, uint64_t payload_bytes) const {
+  return base::Error(
+      absl::StatusCode::kInvalidArgument, absl::StrCat("request of ", spec.method->full_name, " too large"),
+      {.layer = "call",
+       .peer = server_,
+       .operation = spec.method->full_name,
+       .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
+                             limit_bytes_ - frame::kHeaderBytes),
+       .remedy = "send less, or raise max_message_bytes on both sides",
+       .retry_safe = true});
+}
+
+absl::Status ClientEngine::NotConnected(std::string_view operation) const {
+  return base::Error(absl::StatusCode::kUnavailable, "not connected",
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = operation,
+                      .cause = View(last_error_.message()),
+                      .remedy = "it is tried again by itself; set wait_for_ready to wait for that",
+                      .retry_safe = true});
+}
+
+absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state) const {
+  std::string cause = "the reply did not come in time";
+  if (state == CallState::kFree) cause = "the deadline had passed when the call was started";
+  if (state == CallState::kWaiting) {
+    cause = state_ == ConnectionState::kUp
+                ? "the server gave no credit to send it in time"
+                : absl::StrCat("there was no connection (", Name(state_), ")");
+  }
+  return base::Error(absl::StatusCode::kDeadlineExceeded,
+                     absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = spec.method->full_name,
+                      .cause = cause,
+                      .remedy = "give it more time, or look for what keeps the server busy",
+                      .retry_safe = state != CallState::kSent});
+}
+
+}  // namespace sluice::call

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/call/server_engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "middleware/frame/status_payload.h"
+#include "transport/base/error.h"
+
+namespace sluice::call {
+
+ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_generation,
+                         const endpoint::PeerInfo& info)
+    : generation(the_generation),
+      address(info.address),
+      // Room for an error reply is always there.
+      limit_bytes(std::max(frame::kHeaderBytes + 2,
+                           std::min(options.max_message_bytes, info.max_message_bytes))),
+      backlog(options.max_waiting_replies_per_peer, options.max_waiting_bytes_per_peer) {}
+
+ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* clock, base::LogSink* log)
+    : options_(options), clock_(clock), log_(log) {}
+
+absl::Status ServerEngine::Register(MethodHandler handler) {
+  const Method& method = *handler.method;
+  auto owned = std::make_unique<MethodHandler>(std::move(handler));
+  const auto [at, inserted] = methods_.try_emplace(method.id, std::move(owned));
+  if (inserted) return absl::OkStatus();
+  return base::Error(absl::StatusCode::kAlreadyExists,
+                     absl::StrCat("method ", method.full_name, " not registered"),
+                     {.layer = "call",
+                      .operation = "register",
+                      .cause = absl::StrCat("it has the same number as ", at->second->method->full_name,
+                                            ", which is registered"),
+                      .remedy = "register each service once; if the names differ, rename one method"});
+}
+
+int ServerEngine::Poll() {
+  now_is_stale_ = true;
+  return endpoint_->Poll();
+}
+
+void ServerEngine::Close() {
+  if (closed_) return;
+  closed_ = true;
+  endpoint_->Close();
+  peers_.clear();
+  waiting_replies_ = 0;
+}
+
+// ---- Peers
+
+ServerEngine::Peer* ServerEngine::Find(endpoint::PeerId id) {
+  if (id.index >= peers_.size()) return nullptr;
+  Peer* peer = peers_[id.index].get();
+  return peer != nullptr && peer->generation == id.generation ? peer : nullptr;
+}
+
+void ServerEngine::Drop(endpoint::PeerId id) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  counters_.replies_lost += peer->backlog.size();
+  waiting_replies_ -= peer->backlog.size();
+  ++counters_.peers_down;
+  peers_[id.index].reset();
+}
+
+void ServerEngine::OnPeerUp(endpoint::PeerId id, const endpoint::PeerInfo& info) {
+  if (id.index >= peers_.size()) peers_.resize(id.index + 1);
+  peers_[id.index] = std::make_unique<Peer>(options_, id.generation, info);
+  ++counters_.peers_up;
+}
+
+void ServerEngine::OnPeerDown(endpoint::PeerId id, const absl::Status&) { Drop(id); }
+
+void ServerEngine::Break(endpoint::PeerId id, std::string_view what, std::string_view explanation) {
+  const Peer* peer = Find(id);
+  if (log_ != nullptr) {
+    log_->Write(base::Severity::kWarning, "call",
+                absl::StrCat("disconnecting ", peer->address, ": ", std::string(what), ": ",
+                             std::string(explanation)));
+  }
+  Drop(id);
+  endpoint_->Disconnect(id);
+}
+
+// ---- Requests
+
+void ServerEngine::OnMessage(endpoint::PeerId id, std::span<const std::byte> bytes) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;  // disconnected by us a moment ago
+  frame::Header header;
+  const frame::Fault fault = frame::Decode(bytes, &header);
+  if (fault != frame::Fault::kNone || header.kind != frame::Kind::kRequest) {
+    ++counters_.protocol_errors;
+    return Break(id, "malformed message",
+                 fault != frame::Fault::kNone ? frame::Explain(fault) : "only requests go this way");
+  }
+  const session::Verdict verdict = peer->session.Receive(header.sequence, header.acknowledgement);
+  if (verdict == session::Verdict::kDuplicate) {
+    ++counters_.duplicates;
+    return;
+  }
+  if (verdict != session::Verdict::kDeliver) {
+    ++counters_.protocol_errors;
+    return Break(id, "message out of order", session::Explain(verdict));
+  }
+  Run(id, peer, header, bytes.subspan(frame::kHeaderBytes));
+}
+
+void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                       std::span<const std::byte> payload) {
+  const auto found = methods_.find(request.method_id);
+  if (found == methods_.end()) {
+    ++counters_.unknown_methods;
+    return ReplyError(id, peer, request.call_id, UnknownMethod(request.method_id));
+  }
+  MethodHandler* handler = found->second.get();
+  if (!handler->request->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+    return ReplyError(
+        id, peer, request.call_id,
+        base::Error(absl::StatusCode::kInvalidArgument,
+                    absl::StrCat("request of ", handler->method->full_name, " can't be parsed"),
+                    {.layer = "call",
+                     .peer = peer->address,
+                     .operation = handler->method->full_name,
+                     .cause = absl::StrCat(payload.size(), " bytes are not a ",
+                                           handler->request->GetTypeName()),
+                     .remedy = "build client and server from the same .proto",
+                     .retry_safe = true}));
+  }
+  if (now_is_stale_) {
+    now_ns_ = clock_->NowNs();
+    now_is_stale_ = false;
+  }
+  Incoming incoming{handler->method, &peer->address, kNoDeadlineNs, now_ns_};
+  if (request.timeout_ns != 0) incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
+  handler->reply->Clear();
+  ++counters_.requests;
+  const absl::Status status = handler->run(handler->service, incoming, *handler->request,
+                                           handler->reply.get());
+  if (status.ok()) {
+    ReplyOk(id, peer, request.call_id, handler);
+  } else {
+    ReplyError(id, peer, request.call_id, status);
+  }
+}
+
+absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
+  std::vector<std::string> names;
+  for (const auto& [number, handler] : methods_) names.push_back(handler->method->full_name);
+  std::sort(names.begin(), names.end());
+  std::string known = names.empty() ? "none" : "";
+  constexpr size_t kMaxNamed = 8;
+  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
+    absl::StrAppend(&known, i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kMaxNamed) absl::StrAppend(&known, ", and ", names.size() - kMaxNamed, " more");
+  return base::Error(absl::StatusCode::kUnimplemented,
+                     absl::StrFormat("no method has the number %016x", method_id),
+                     {.layer = "call",
+                      .operation = kDispatch,
+                      .cause = absl::StrCat("the server's methods are: ", known),
+                      .remedy = "register the service, or build both sides from the same .proto",
+                      .retry_safe = true});
+}
+
+// ---- Replies
+
+void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, MethodHandler* handler) {
+  const size_t payload_bytes = handler->reply->ByteSizeLong();
+  if (payload_bytes > peer->limit_bytes - frame::kHeaderBytes) {
+    return ReplyError(
+        id, peer, call_id,
+        base::Error(absl::StatusCode::kResourceExhausted,
+                    absl::StrCat("reply of ", handler->method->full_name, " too large"),
+                    {.layer = "call",
+                     .peer = peer->address,
+                     .operation = handler->method->full_name,
+                     .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
+                                           peer->limit_bytes - frame::kHeaderBytes),
+                     .remedy = "answer with less, or raise max_message_bytes on both sides"}));
+  }
+  const auto size = static_cast<uint32_t>(payload_bytes);
+  const Outgoing outgoing = Reserve(id, peer, frame::kHeaderBytes + size);
+  if (outgoing.data == nullptr) return;
+  frame::Header header;
+  header.kind = frame::Kind::kReply;
+  header.sequence = peer->session.TakeSequence();
+  header.acknowledgement = peer->session.acknowledgement();
+  header.call_id = call_id;
+  header.payload_bytes = size;
+  frame::Encode(header, outgoing.data);
+  handler->reply->SerializeWithCachedSizesToArray(
+      reinterpret_cast<uint8_t*>(outgoing.data + frame::kHeaderBytes));
+  Commit(id, outgoing, frame::kHeaderBytes + size);
+  ++counters_.replies_ok;
+}
+
+void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
+                              const absl::Status& status) {
+  const std::string payload = frame::EncodeStatus(status, peer->limit_bytes - frame::kHeaderBytes);
+  const auto size = static_cast<uint32_t>(payload.size());
+  const Outgoing outgoing = Reserve(id, peer, frame::kHeaderBytes + size);
+  if (outgoing.data == nullptr) return;
+  frame::Header header;
+  header.kind = frame::Kind::kReply;
+  header.sequence = peer->session.TakeSequence();
+  header.acknowledgement = peer->session.acknowledgement();
+  header.call_id = call_id;
+  header.payload_bytes = size;
+  // A code outside the canonical set is a handler's mistake; the wire carries the canonical ones.
+  const int code = static_cast<int>(status.code());
+  header.status_code = static_cast<uint16_t>(
+      code > 0 && code <= frame::kMaxStatusCode ? code : static_cast<int>(absl::StatusCode::kUnknown));
+  frame::Encode(header, outgoing.data);
+  std::memcpy(outgoing.data + frame::kHeaderBytes, payload.data(), payload.size());
+  Commit(id, outgoing, frame::kHeaderBytes + size);
+  ++counters_.replies_error;
+}
+
+ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer, uint32_t size_bytes) {
+  Outgoing outgoing;
+  if (peer->backlog.empty()) {  // nothing may pass what waits
+    auto buffer = endpoint_->Reserve(id, size_bytes);
+    if (buffer.ok()) {
+      outgoing.buffer = *buffer;
+      outgoing.data = buffer->data;
+      return outgoing;
+    }
+    if (!absl::IsResourceExhausted(buffer.status())) {
+      ++counters_.replies_lost;  // OnPeerDown() follows
+      return outgoing;
+    }
+  }
+  outgoing.data = peer->backlog.Push(size_bytes);
+  if (outgoing.data == nullptr) {
+    ++counters_.overflows;
+    ++counters_.replies_lost;
+    Break(id, "it takes no replies",
+          absl::StrCat(peer->backlog.size(), " replies of ", peer->backlog.size_bytes(),
+                       " bytes wait for its credit already"));
+    return outgoing;
+  }
+  outgoing.waits = true;
+  ++waiting_replies_;
+  ++counters_.replies_waited;
+  return outgoing;
+}
+
+void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, uint32_t size_bytes) {
+  if (!outgoing.waits) endpoint_->Commit(id, outgoing.buffer, size_bytes);
+}
+
+void ServerEngine::OnWritable(endpoint::PeerId id) {
+  Peer* peer = Find(id);
+  while (peer != nullptr && !peer->backlog.empty()) {
+    const std::span<const std::byte> message = peer->backlog.Front();
+    const auto buffer = endpoint_->Reserve(id, static_cast<uint32_t>(message.size()));
+    if (!buffer.ok()) return;  // OnWritable() or OnPeerDown() follows
+    std::memcpy(buffer->data, message.data(), message.size());
+    endpoint_->Commit(id, *buffer, static_cast<uint32_t>(message.size()));
+    peer->backlog.Pop();
+    --waiting_replies_;
+  }
+}
+
+}  // namespace sluice::call

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Channel and Server with generated code over the fake network: what a user sees, threads included.
+#include "middleware/api/channel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "examples/echo/echo.sluice.h"
+#include "middleware/api/server.h"
+#include "tests/support/fake_stack.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+using examples::echo::EchoClient;
+using examples::echo::EchoServiceBase;
+using examples::echo::SayReply;
+using examples::echo::SayRequest;
+using testing_support::FakeEndpoint;
+using testing_support::FakeNetwork;
+using testing_support::FakeStack;
+
+constexpr char kAddress[] = "fake-host:7471";
+
+// "big <n>" answers with n bytes, "fail" with an error, "hold" waits until the test lets it go.
+class EchoImpl final : public EchoServiceBase {
+ public:
+  absl::Status Say(ServerContext& context, const SayRequest& request, SayReply* reply) override {
+    if (request.payload().rfind("big ", 0) == 0) {
+      reply->set_payload(std::string(std::stoul(request.payload().substr(4)), 'b'));
+      return absl::OkStatus();
+    }
+    if (request.payload() == "fail") {
+      return base::Error(absl::StatusCode::kNotFound, "nothing of that name",
+                         {.layer = "test", .operation = context.method(), .retry_safe = true});
+    }
+    if (request.payload() == "time left") {
+      reply->set_payload(absl::FormatDuration(context.time_left_on_arrival()));
+      return absl::OkStatus();
+    }
+    if (request.payload() == "hold") {
+      std::unique_lock lock(mutex_);
+      holding_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return released_; });
+    }
+    reply->set_payload(request.payload());
+    return absl::OkStatus();
+  }
+
+  void WaitUntilHolding() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return holding_; });
+  }
+  void LetGo() {
+    std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool holding_ = false;
+  bool released_ = false;
+};
+
+class ChannelTest : public ::testing::Test {
+ protected:
+  void StartServer(ServerOptions options = {}) {
+    FakeNetwork::Options fake;
+    fake.credits = credits_;
+    auto server = Server::CreateOn(std::make_unique<FakeStack>(&network_, fake, &server_end_), options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    ASSERT_TRUE(server_->Register(&echo_).ok());
+    const auto port = server_->Listen(kAddress);
+    ASSERT_TRUE(port.ok()) << port.status();
+    EXPECT_EQ(*port, 7471);
+  }
+
+  absl::StatusOr<std::shared_ptr<Channel>> Connect(ChannelOptions options = {}) {
+    FakeNetwork::Options fake;
+    fake.credits = credits_;
+    return Channel::ConnectOn(std::make_unique<FakeStack>(&network_, fake, &client_end_), kAddress, options);
+  }
+
+  std::shared_ptr<Channel> MustConnect(ChannelOptions options = {}) {
+    auto channel = Connect(options);
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    return channel.ok() ? *channel : nullptr;
+  }
+
+  static absl::StatusOr<std::string> Say(const EchoClient& client, const std::string& text,
+                                         absl::Duration timeout = absl::Seconds(30)) {
+    CallContext context(timeout);
+    SayRequest request;
+    request.set_payload(text);
+    auto reply = client.Say(context, request);
+    if (!reply.ok()) return reply.status();
+    return reply->payload();
+  }
+
+  int credits_ = 64;
+  FakeNetwork network_;
+  EchoImpl echo_;
+  FakeEndpoint* server_end_ = nullptr;
+  FakeEndpoint* client_end_ = nullptr;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ChannelTest, SayBothStyles) {
+  StartServer();
+  EchoClient client(MustConnect());
+  EXPECT_EQ(*Say(client, "hello"), "hello");
+
+  CallContext context(absl::Seconds(30));
+  SayRequest request;
+  SayReply reply;
+  for (int i = 0; i < 3; ++i) {
+    request.set_payload("turn " + std::to_string(i));
+    ASSERT_TRUE(client.Say(context, request, &reply).ok());
+    EXPECT_EQ(reply.payload(), request.payload());
+  }
+}
+
+TEST_F(ChannelTest, ErrorOfHandlerArrivesWholeWithItsDetail) {
+  StartServer();
+  EchoClient client(MustConnect());
+  const auto reply = Say(client, "fail");
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(reply.status().message(), "nothing of that name");
+  const auto detail = base::DetailOf(reply.status());
+  ASSERT_TRUE(detail.has_value());
+  EXPECT_EQ(detail->operation(), "/sluice.examples.echo.Echo/Say");
+  EXPECT_TRUE(detail->retry_safe());
+}
+
+TEST_F(ChannelTest, UnknownMethodIsNamed) {
+  StartServer();
+  auto channel = MustConnect();
+  static constexpr Method kShout("/sluice.examples.echo.Echo/Shout");
+  CallContext context(absl::Seconds(30));
+  SayReply reply;
+  const absl::Status status = channel->Call(kShout, context, SayRequest(), &reply);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(std::string(status.message()).find("/sluice.examples.echo.Echo/Shout"), std::string::npos) << status;
+  EXPECT_NE(std::string(status.message()).find("/sluice.examples.echo.Echo/Say"), std::string::npos) << status;
+}
+
+TEST_F(ChannelTest, MessagesOverTheLimitNameBothSizes) {
+  StartServer();
+  EchoClient client(MustConnect());
+  const absl::Status request = Say(client, std::string(20000, 'x')).status();
+  EXPECT_EQ(request.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(request.message()).find("20004"), std::string::npos) << request;
+  EXPECT_NE(std::string(request.message()).find("16336"), std::string::npos) << request;
+  const absl::Status reply = Say(client, "big 30000").status();
+  EXPECT_EQ(reply.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(reply.message()).find("30004"), std::string::npos) << reply;
+  EXPECT_NE(std::string(reply.message()).find("16336"), std::string::npos) << reply;
+  EXPECT_EQ(*Say(client, "still here"), "still here");
+}
+
+TEST_F(ChannelTest, LargestMessageThatFits) {
+  StartServer();
+  EchoClient client(MustConnect());
+  const std::string text(16384 - 48 - 4, 'x');  // 1 byte tag, 3 bytes length
+  EXPECT_EQ(*Say(client, text), text);
+  EXPECT_EQ(Say(client, text + "x").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ChannelTest, DeadlineIsHonouredWhileTheServerIsSilent) {
+  StartServer();
+  auto channel = MustConnect();
+  EchoClient client(channel);
+  std::thread holder([&] { EXPECT_EQ(*Say(client, "hold"), "hold"); });
+  echo_.WaitUntilHolding();
+  const absl::Status status = Say(client, "late", absl::Milliseconds(20)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(std::string(status.message()).find("Echo/Say"), std::string::npos) << status;
+  echo_.LetGo();
+  holder.join();
+  EXPECT_EQ(*Say(client, "again"), "again");
+  EXPECT_EQ(channel->counters().late_replies, 1u);
+}
+
+TEST_F(ChannelTest, DeadlineThatHasPassedSendsNothing) {
+  StartServer();
+  auto channel = MustConnect();
+  EchoClient client(channel);
+  EXPECT_EQ(Say(client, "no", absl::ZeroDuration()).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Say(client, "no", -absl::InfiniteDuration()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(channel->counters().calls_started, 0u);
+}
+
+TEST_F(ChannelTest, TimeLeftReachesTheHandler) {
+  StartServer();
+  EchoClient client(MustConnect());
+  absl::Duration left;
+  ASSERT_TRUE(absl::ParseDuration(*Say(client, "time left", absl::Seconds(100)), &left));
+  EXPECT_LE(left, absl::Seconds(100));
+  EXPECT_GT(left, absl::ZeroDuration());
+  EXPECT_EQ(*Say(client, "time left", absl::InfiniteDuration()), "inf");
+}
+
+TEST_F(ChannelTest, RefusedConnectSaysSo) {
+  const auto channel = Connect();
+  EXPECT_EQ(channel.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(std::string(channel.status().message()).find("fake-host:7471"), std::string::npos);
+}
+
+TEST_F(ChannelTest, ConnectWithoutAnswerEndsAtItsTimeout) {
+  network_.set_silent(true);
+  ChannelOptions options;
+  options.connect_timeout = absl::Milliseconds(20);
+  EXPECT_EQ(Connect(options).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(ChannelTest, ServerThatDiesEndsCallsAndIsFoundAgain) {
+  StartServer();
+  ChannelOptions options;
+  options.backoff_min = absl::Milliseconds(1);
+  options.backoff_max = absl::Milliseconds(2);
+  auto channel = MustConnect(options);
+  EchoClient client(channel);
+  absl::Status under_way;
+  std::thread holder([&] { under_way = Say(client, "hold").status(); });
+  echo_.WaitUntilHolding();
+  server_end_->Kill();
+  holder.join();
+  EXPECT_EQ(under_way.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(base::DetailOf(under_way)->retry_safe());
+  const absl::Status next = Say(client, "hello").status();
+  EXPECT_EQ(next.code(), absl::StatusCode::kUnavailable) << next;
+  EXPECT_TRUE(base::DetailOf(next)->retry_safe());
+
+  echo_.LetGo();
+  server_.reset();
+  StartServer();
+  CallContext context(absl::Seconds(30));
+  context.set_wait_for_ready(true);
+  EXPECT_TRUE(client.Say(context, SayRequest()).ok());
+  EXPECT_EQ(channel->counters().connections, 2u);
+}
+
+TEST_F(ChannelTest, ManyThreadsOnOneChannel) {
+  credits_ = 4;  // so that calls wait for credit too
+  StartServer();
+  ChannelOptions options;
+  options.spin = absl::Microseconds(5);  // so that drivers sleep too
+  auto channel = MustConnect(options);
+  EchoClient client(channel);
+  constexpr int kThreads = 6;
+  constexpr int kCalls = 300;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      CallContext context(absl::Seconds(60));
+      SayRequest request;
+      SayReply reply;
+      for (int i = 0; i < kCalls; ++i) {
+        request.set_payload(std::to_string(t) + ":" + std::to_string(i));
+        const absl::Status status = client.Say(context, request, &reply);
+        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_EQ(reply.payload(), request.payload());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const call::ClientCounters counters = channel->counters();
+  EXPECT_EQ(counters.calls_ok, uint64_t{kThreads * kCalls});
+  EXPECT_EQ(counters.calls_failed, 0u);
+}
+
+TEST_F(ChannelTest, DeadlinesOfWaitingThreadsAreKeptByTheDriver) {
+  StartServer();
+  EchoClient client(MustConnect());
+  std::thread holder([&] { EXPECT_EQ(*Say(client, "hold"), "hold"); });
+  echo_.WaitUntilHolding();
+  std::vector<std::thread> threads;
+  std::atomic<int> exceeded{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const absl::Status status = Say(client, "late", absl::Milliseconds(5 + 10 * t)).status();
+      if (absl::IsDeadlineExceeded(status)) ++exceeded;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(exceeded.load(), 4);
+  echo_.LetGo();
+  holder.join();
+}
+
+// A closed loop of asynchronous calls: callbacks start the next ones.
+struct Window {
+  struct Place {
+    Window* window;
+    SayRequest request;
+    SayReply reply;
+  };
+  void Start(Place* place) {
+    place->request.set_payload(std::to_string(started++));
+    const absl::Status status = channel->StartCall(
+        EchoClient::SayMethod(), context, place->request, &place->reply,
+        [](void* argument, const absl::Status& status) {
+          auto* place = static_cast<Place*>(argument);
+          place->window->Ended(place, status);
+        },
+        place);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  void Ended(Place* place, const absl::Status& status) {
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(place->reply.payload(), place->request.payload());
+    ++ended;
+    if (started < total) Start(place);
+  }
+  Channel* channel;
+  int total;
+  CallContext context{absl::Seconds(60)};
+  int started = 0;
+  std::atomic<int> ended{0};
+};
+
+TEST_F(ChannelTest, WindowOfAsynchronousCallsDrivenByOneThread) {
+  StartServer();
+  auto channel = MustConnect();
+  Window window{channel.get(), 2000};
+  std::vector<Window::Place> places(100);
+  for (auto& place : places) {
+    place.window = &window;
+    window.Start(&place);
+  }
+  EXPECT_TRUE(channel->Drive([&] { return window.ended == window.total; }, absl::Seconds(60)));
+  EXPECT_EQ(window.ended, window.total);
+}
+
+TEST_F(ChannelTest, AsynchronousCallsEndInTheBackgroundWhenNobodyDrives) {
+  StartServer();
+  auto channel = MustConnect();
+  std::mutex mutex;
+  std::condition_variable changed;
+  int ended = 0;
+  struct Place {
+    std::mutex* mutex;
+    std::condition_variable* changed;
+    int* ended;
+    SayRequest request;
+    SayReply reply;
+  };
+  for (int round = 0; round < 50; ++round) {
+    Place place{&mutex, &changed, &ended, {}, {}};
+    CallContext context(absl::Seconds(60));
+    ASSERT_TRUE(channel
+                    ->StartCall(
+                        EchoClient::SayMethod(), context, place.request, &place.reply,
+                        [](void* argument, const absl::Status& status) {
+                          auto* place = static_cast<Place*>(argument);
+                          EXPECT_TRUE(status.ok()) << status;
+                          std::lock_guard lock(*place->mutex);
+                          ++*place->ended;
+                          place->changed->notify_all();
+                        },
+                        &place)
+                    .ok());
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return ended == round + 1; });
+  }
+}
+
+TEST_F(ChannelTest, SynchronousAsynchronousAndDrivingThreadsAtOnce) {
+  StartServer();
+  ChannelOptions options;
+  options.spin = absl::Microseconds(5);
+  auto channel = MustConnect(options);
+  EchoClient client(channel);
+  Window window{channel.get(), 500};
+  std::vector<Window::Place> places(8);
+  std::thread synchronous([&] {
+    for (int i = 0; i < 200; ++i) ASSERT_EQ(*Say(client, std::to_string(i)), std::to_string(i));
+  });
+  std::thread curious([&] {
+    for (int i = 0; i < 200; ++i) EXPECT_EQ(channel->counters().calls_failed, 0u);
+  });
+  // Started under one lease, because `window` belongs to whoever drives.
+  bool first = true;
+  EXPECT_FALSE(channel->Drive(
+      [&] {
+        if (first) {
+          for (auto& place : places) {
+            place.window = &window;
+            window.Start(&place);
+          }
+        }
+        first = false;
+        return false;
+      },
+      absl::Milliseconds(1)));
+  EXPECT_TRUE(channel->Drive([&] { return window.ended == window.total; }, absl::Seconds(60)));
+  synchronous.join();
+  curious.join();
+  EXPECT_EQ(channel->counters().calls_ok, 700u);
+}
+
+TEST_F(ChannelTest, SynchronousCallFromACallbackIsRefused) {
+  StartServer();
+  auto channel = MustConnect();
+  struct State {
+    Channel* channel;
+    std::optional<absl::Status> inner;
+  } state{channel.get(), std::nullopt};
+  SayRequest request;
+  SayReply reply;
+  CallContext context(absl::Seconds(60));
+  ASSERT_TRUE(channel
+                  ->StartCall(
+                      EchoClient::SayMethod(), context, request, &reply,
+                      [](void* argument, const absl::Status&) {
+                        auto* state = static_cast<State*>(argument);
+                        CallContext context(absl::Seconds(1));
+                        SayReply reply;
+                        state->inner =
+                            state->channel->Call(EchoClient::SayMethod(), context, SayRequest(), &reply);
+                      },
+                      &state)
+                  .ok());
+  // The background thread may run the callback: asked with the lease, the answer is safe to read.
+  EXPECT_TRUE(channel->Drive([&] { return state.inner.has_value(); }, absl::Seconds(60)));
+  EXPECT_EQ(state.inner->code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ChannelTest, ClosingAChannelCancelsWhatIsUnderWay) {
+  StartServer();
+  auto channel = MustConnect();
+  server_end_->set_drop(true);
+  SayRequest request;
+  SayReply reply;
+  std::vector<absl::StatusCode> ends;
+  CallContext context = CallContext::NoDeadline();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(channel
+                    ->StartCall(
+                        EchoClient::SayMethod(), context, request, &reply,
+                        [](void* argument, const absl::Status& status) {
+                          static_cast<std::vector<absl::StatusCode>*>(argument)->push_back(status.code());
+                        },
+                        &ends)
+                    .ok());
+  }
+  channel.reset();
+  EXPECT_EQ(ends, std::vector(3, absl::StatusCode::kCancelled));
+}
+
+TEST_F(ChannelTest, IdleChannelDoesNotPoll) {
+  StartServer();
+  auto channel = MustConnect();
+  EchoClient client(channel);
+  EXPECT_EQ(*Say(client, "hello"), "hello");
+  // Wait until it has gone to sleep, then see that it stays there.
+  const auto parked = [this] {
+    const uint64_t before = client_end_->polls();
+    std::this_thread::sleep_for(std::chrono::milliseconds(40));
+    return client_end_->polls() == before;
+  };
+  int looks = 0;
+  while (!parked() && ++looks < 200) {
+  }
+  EXPECT_LT(looks, 200);
+  EXPECT_TRUE(parked());
+  EXPECT_EQ(*Say(client, "awake"), "awake");
+}
+
+TEST_F(ChannelTest, ShutdownEndsCallsOfClients) {
+  StartServer();
+  EchoClient client(MustConnect());
+  EXPECT_EQ(*Say(client, "hello"), "hello");
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(10)).ok());
+  EXPECT_EQ(Say(client, "gone").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(server_->counters().requests, 1u);
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(10)).ok());
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/fake_endpoint.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace sluice::testing_support {
+
+using endpoint::PeerId;
+using endpoint::PeerInfo;
+using endpoint::SendBuffer;
+
+std::unique_ptr<FakeEndpoint> FakeNetwork::Create(endpoint::Handler* handler, base::Clock* clock,
+                                                  Options options) {
+  return std::unique_ptr<FakeEndpoint>(new FakeEndpoint(this, handler, clock, options));
+}
+
+void FakeNetwork::set_silent(bool silent) {
+  std::lock_guard lock(mutex_);
+  silent_ = silent;
+}
+
+FakeEndpoint::FakeEndpoint(FakeNetwork* network, endpoint::Handler* handler, base::Clock* clock,
+                           FakeNetwork::Options options)
+    : network_(network),
+      handler_(handler),
+      clock_(clock),
+      options_(options),
+      event_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (event_fd_ < 0) abort();
+}
+
+FakeEndpoint::~FakeEndpoint() {
+  {
+    std::lock_guard lock(network_->mutex_);
+    Leave(absl::UnavailableError("the fake endpoint went away"));
+  }
+  close(event_fd_);
+}
+
+// ---- Faults
+
+void FakeEndpoint::Kill() {
+  std::lock_guard lock(network_->mutex_);
+  Leave(absl::UnavailableError("the fake peer was killed"));
+}
+
+void FakeEndpoint::Leave(const absl::Status& why) {
+  if (dead_) return;
+  for (uint32_t i = 0; i < peers_.size(); ++i) DropPeer({i, peers_[i].generation}, &why);
+  for (const std::string& address : listening_) network_->listeners_.erase(address);
+  inbox_.clear();
+  batch_.clear();
+  dead_ = true;
+}
+
+void FakeEndpoint::set_drop(bool drop) {
+  std::lock_guard lock(network_->mutex_);
+  drop_ = drop;
+}
+
+void FakeEndpoint::set_withhold_credits(bool withhold) {
+  std::lock_guard lock(network_->mutex_);
+  withhold_ = withhold;
+  if (withhold) return;
+  for (const auto& [index, count] : std::exchange(withheld_, {})) {
+    ReturnCredits({index, peers_[index].generation}, count);
+  }
+}
+
+void FakeEndpoint::set_tamper(std::function<int(std::vector<std::byte>&)> tamper) {
+  std::lock_guard lock(network_->mutex_);
+  tamper_ = std::move(tamper);
+}
+
+void FakeEndpoint::set_fail_reserves(int count) {
+  std::lock_guard lock(network_->mutex_);
+  fail_reserves_ = count;
+}
+
+uint64_t FakeEndpoint::polls() const {
+  std::lock_guard lock(network_->mutex_);
+  return polls_;
+}
+
+uint64_t FakeEndpoint::sleeps_prepared() const {
+  std::lock_guard lock(network_->mutex_);
+  return sleeps_prepared_;
+}
+
+int FakeEndpoint::credits_out() const {
+  std::lock_guard lock(network_->mutex_);
+  int out = 0;
+  for (const Peer& peer : peers_) {
+    if (peer.state == Peer::kUp) out += options_.credits - peer.credits;
+  }
+  return out;
+}
+
+// ---- Peers
+
+PeerId FakeEndpoint::NewPeer(const std::string& address) {
+  uint32_t index = 0;
+  while (index < peers_.size() && peers_[index].state != Peer::kFree) ++index;
+  if (index == peers_.size()) peers_.emplace_back();
+  Peer& peer = peers_[index];
+  const uint32_t generation = peer.generation + 1;
+  peer = Peer();
+  peer.generation = generation;
+  peer.state = Peer::kConnecting;
+  peer.address = address;
+  return {index, generation};
+}
+
+FakeEndpoint::Peer* FakeEndpoint::Find(PeerId id) {
+  if (id.index >= peers_.size() || peers_[id.index].generation != id.generation ||
+      peers_[id.index].state == Peer::kFree) {
+    return nullptr;
+  }
+  return &peers_[id.index];
+}
+
+void FakeEndpoint::Signal() {
+  if (signalled_) return;
+  signalled_ = true;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
+}
+
+void FakeEndpoint::Post(Event event) {
+  if (dead_) return;
+  inbox_.push_back(std::move(event));
+  if (armed_) Signal();
+}
+
+void FakeEndpoint::DropPeer(PeerId id, const absl::Status* tell_remote) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  peer->state = Peer::kFree;
+  withheld_.erase(id.index);
+  if (tell_remote == nullptr || peer->remote == nullptr) return;
+  Event down;
+  down.kind = Event::kDown;
+  down.peer = peer->remote_id;
+  down.why = *tell_remote;
+  peer->remote->Post(std::move(down));
+  if (Peer* there = peer->remote->Find(peer->remote_id)) there->remote = nullptr;
+}
+
+absl::StatusOr<uint16_t> FakeEndpoint::Listen(const std::string& host, uint16_t port) {
+  std::lock_guard lock(network_->mutex_);
+  if (port == 0) port = network_->next_port_++;
+  const std::string address = absl::StrCat(host, ":", port);
+  if (!network_->listeners_.emplace(address, this).second) {
+    return absl::AlreadyExistsError(absl::StrCat(address, " is in use"));
+  }
+  listening_.push_back(address);
+  return port;
+}
+
+absl::StatusOr<PeerId> FakeEndpoint::Connect(const std::string& host, uint16_t port,
+                                             int64_t deadline_ns) {
+  std::lock_guard lock(network_->mutex_);
+  const std::string address = absl::StrCat(host, ":", port);
+  const PeerId id = NewPeer(address);
+  Peer& peer = peers_[id.index];
+  peer.connect_deadline_ns = deadline_ns;
+  if (network_->silent_) return id;
+  const auto listener = network_->listeners_.find(address);
+  if (listener == network_->listeners_.end()) {
+    Event down;
+    down.kind = Event::kDown;
+    down.peer = id;
+    down.why = absl::UnavailableError(absl::StrCat("connect to ", address, " refused"));
+    Post(std::move(down));
+    return id;
+  }
+  FakeEndpoint* remote = listener->second;
+  const PeerId remote_id = remote->NewPeer("fake-client");
+  Peer& there = remote->peers_[remote_id.index];
+  const uint32_t limit = std::min(options_.max_message_bytes, remote->options_.max_message_bytes);
+  const auto join = [limit](FakeEndpoint* self, PeerId self_id, FakeEndpoint* other, PeerId other_id,
+                            bool inbound) {
+    Peer& at = self->peers_[self_id.index];
+    at.remote = other;
+    at.remote_id = other_id;
+    at.credits = self->options_.credits;
+    Event up;
+    up.kind = Event::kUp;
+    up.peer = self_id;
+    up.info = PeerInfo{at.address, inbound, limit};
+    self->Post(std::move(up));
+  };
+  there.state = Peer::kConnecting;
+  join(this, id, remote, remote_id, false);
+  join(remote, remote_id, this, id, true);
+  return id;
+}
+
+void FakeEndpoint::Disconnect(PeerId id) {
+  std::lock_guard lock(network_->mutex_);
+  FlushLocked();
+  const absl::Status why = absl::UnavailableError("the fake peer disconnected");
+  DropPeer(id, &why);
+}
+
+void FakeEndpoint::Close() {
+  std::lock_guard lock(network_->mutex_);
+  FlushLocked();
+  Leave(absl::UnavailableError("the fake peer said goodbye"));
+}
+
+// ---- Sending
+
+absl::StatusOr<SendBuffer> FakeEndpoint::Reserve(PeerId id, uint32_t size_bytes) {
+  std::lock_guard lock(network_->mutex_);
+  Peer* peer = Find(id);
+  if (dead_ || peer == nullptr || peer->state != Peer::kUp) return absl::UnavailableError("no such peer");
+  if (size_bytes > options_.max_message_bytes) return absl::InvalidArgumentError("over the limit");
+  if (fail_reserves_ > 0) {
+    --fail_reserves_;
+    peer->starved = true;
+    MakeWritable(id);
+    return absl::ResourceExhaustedError("told to say so");
+  }
+  if (peer->credits == 0) {
+    peer->starved = true;
+    return absl::ResourceExhaustedError("no credit");
+  }
+  --peer->credits;
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<uint32_t>(send_memory_.size()));
+    send_memory_.emplace_back();
+  }
+  const uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  // Exactly as large as asked for, so that address sanitizer sees a byte too many.
+  send_memory_[slot].assign(size_bytes, std::byte{0xee});
+  return SendBuffer{send_memory_[slot].data(), size_bytes, slot};
+}
+
+void FakeEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes) {
+  std::lock_guard lock(network_->mutex_);
+  assert(length_bytes <= buffer.capacity_bytes);
+  const auto begin = send_memory_[buffer.slot].begin();
+  batch_.push_back({id, {begin, begin + length_bytes}});
+  free_slots_.push_back(buffer.slot);
+}
+
+void FakeEndpoint::Cancel(PeerId id, SendBuffer buffer) {
+  std::lock_guard lock(network_->mutex_);
+  free_slots_.push_back(buffer.slot);
+  if (Peer* peer = Find(id)) ++peer->credits;
+}
+
+void FakeEndpoint::Flush() {
+  std::lock_guard lock(network_->mutex_);
+  FlushLocked();
+}
+
+void FakeEndpoint::FlushLocked() {
+  for (Pending& pending : std::exchange(batch_, {})) {
+    Peer* peer = Find(pending.peer);
+    if (dead_ || drop_ || peer == nullptr || peer->remote == nullptr) continue;
+    int copies = 1;
+    if (tamper_) copies = tamper_(pending.message);
+    for (int i = 0; i < copies; ++i) {
+      Event event;
+      event.kind = Event::kMessage;
+      event.peer = peer->remote_id;
+      event.message = pending.message;
+      peer->remote->Post(std::move(event));
+    }
+  }
+}
+
+// `from` has given us `count` messages that are done with.
+void FakeEndpoint::ReturnCredits(PeerId from, int count) {
+  Peer* peer = Find(from);
+  if (peer == nullptr || peer->remote == nullptr) return;
+  Peer* there = peer->remote->Find(peer->remote_id);
+  if (there == nullptr) return;
+  // A duplicated message gives no more than one credit.
+  there->credits = std::min(there->credits + count, peer->remote->options_.credits);
+  if (there->starved) peer->remote->MakeWritable(peer->remote_id);
+}
+
+void FakeEndpoint::MakeWritable(PeerId id) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || !peer->starved) return;
+  peer->starved = false;
+  Event event;
+  event.kind = Event::kWritable;
+  event.peer = id;
+  Post(std::move(event));
+}
+
+// ---- Polling
+
+int FakeEndpoint::Poll() {
+  std::unique_lock lock(network_->mutex_);
+  ++polls_;
+  armed_ = false;
+  if (signalled_) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = read(event_fd_, &count, sizeof(count));
+    signalled_ = false;
+  }
+  if (dead_) return 0;
+  for (uint32_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = peers_[i];
+    if (peer.state != Peer::kConnecting || peer.remote != nullptr || peer.connect_deadline_ns == 0 ||
+        clock_->NowNs() < peer.connect_deadline_ns) {
+      continue;
+    }
+    peer.connect_deadline_ns = 0;
+    Event down;
+    down.kind = Event::kDown;
+    down.peer = {i, peer.generation};
+    down.why = absl::DeadlineExceededError(absl::StrCat("connect to ", peer.address, ": no answer"));
+    inbox_.push_back(std::move(down));
+  }
+  // What handlers cause is the next pass's.
+  int done = 0;
+  for (size_t left = inbox_.size(); left > 0 && !inbox_.empty(); --left) {
+    const Event event = std::move(inbox_.front());
+    inbox_.pop_front();
+    Peer* peer = Find(event.peer);
+    if (peer == nullptr) continue;
+    ++done;
+    if (event.kind == Event::kUp) peer->state = Peer::kUp;
+    if (event.kind == Event::kDown) peer->state = Peer::kFree;
+    lock.unlock();
+    switch (event.kind) {
+      case Event::kUp:
+        handler_->OnPeerUp(event.peer, event.info);
+        break;
+      case Event::kDown:
+        handler_->OnPeerDown(event.peer, event.why);
+        break;
+      case Event::kMessage: {
+        // A copy of just the right size, for address sanitizer.
+        const std::vector<std::byte> exact(event.message.begin(), event.message.end());
+        handler_->OnMessage(event.peer, exact);
+        break;
+      }
+      case Event::kWritable:
+        handler_->OnWritable(event.peer);
+        break;
+    }
+    lock.lock();
+    if (event.kind != Event::kMessage) continue;
+    if (withhold_) {
+      if (Find(event.peer) != nullptr) ++withheld_[event.peer.index];
+    } else {
+      ReturnCredits(event.peer, 1);
+    }
+  }
+  FlushLocked();
+  return done;
+}
+
+bool FakeEndpoint::PrepareToSleep() {
+  std::lock_guard lock(network_->mutex_);
+  if (!inbox_.empty()) return false;
+  ++sleeps_prepared_;
+  armed_ = true;
+  return true;
+}
+
+int64_t FakeEndpoint::SleepLimitNs() const {
+  std::lock_guard lock(network_->mutex_);
+  int64_t limit = -1;
+  for (const Peer& peer : peers_) {
+    if (peer.state != Peer::kConnecting || peer.remote != nullptr || peer.connect_deadline_ns == 0) continue;
+    const int64_t left = std::max<int64_t>(peer.connect_deadline_ns - clock_->NowNs(), 0);
+    limit = limit < 0 ? left : std::min(limit, left);
+  }
+  return limit;
+}
+
+void FakeEndpoint::Wake() {
+  std::lock_guard lock(network_->mutex_);
+  Signal();
+}
+
+}  // namespace sluice::testing_support

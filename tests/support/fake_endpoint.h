@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FakeNetwork, FakeEndpoint: an endpoint::Endpoint in memory, with faults that tests switch.
+//
+// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract of endpoint.h:
+//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on.
+// Who owns it   The test owns the network; endpoints go before it.
+// Which thread  As the contract says; fault switches: any thread. Everything is behind one lock.
+#ifndef SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_
+#define SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/base/clock.h"
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::testing_support {
+
+class FakeEndpoint;
+
+class FakeNetwork {
+ public:
+  struct Options {
+    uint32_t max_message_bytes = 4096;
+    int credits = 64;  // messages one side may have under way to the other
+  };
+
+  std::unique_ptr<FakeEndpoint> Create(endpoint::Handler* handler, base::Clock* clock,
+                                       Options options);
+  std::unique_ptr<FakeEndpoint> Create(endpoint::Handler* handler, base::Clock* clock) {
+    return Create(handler, clock, Options());
+  }
+
+  // Connects are not answered at all from now on: they end at their deadline.
+  void set_silent(bool silent);
+
+ private:
+  friend class FakeEndpoint;
+
+  std::mutex mutex_;
+  std::map<std::string, FakeEndpoint*> listeners_;
+  uint16_t next_port_ = 10000;
+  bool silent_ = false;
+};
+
+class FakeEndpoint final : public endpoint::Endpoint {
+ public:
+  ~FakeEndpoint() override;
+
+  // ---- Faults
+  // The process dies: its peers see it go down, nothing of it moves any more.
+  void Kill();
+  // Messages that are committed from now on vanish.
+  void set_drop(bool drop);
+  // Messages that arrive from now on give no credit back; the credits held back come with the switch to false.
+  void set_withhold_credits(bool withhold);
+  // Looks at, and may change, each message that is committed. How often it is then delivered: 0, 1, 2 …
+  void set_tamper(std::function<int(std::vector<std::byte>& message)> tamper);
+  // The next `count` Reserve() calls say RESOURCE_EXHAUSTED; OnWritable follows.
+  void set_fail_reserves(int count);
+
+  // ---- For assertions
+  uint64_t polls() const;
+  uint64_t sleeps_prepared() const;
+  // Messages to other endpoints whose credit has not come back.
+  int credits_out() const;
+
+  // ---- endpoint::Endpoint
+  absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) override;
+  absl::StatusOr<endpoint::PeerId> Connect(const std::string& host, uint16_t port,
+                                           int64_t deadline_ns) override;
+  absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t size_bytes) override;
+  void Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, uint32_t length_bytes) override;
+  void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;
+  void Flush() override;
+  int Poll() override;
+  bool PrepareToSleep() override;
+  int fd() const override { return event_fd_; }
+  int64_t SleepLimitNs() const override;
+  void Wake() override;
+  void Disconnect(endpoint::PeerId peer) override;
+  void Close() override;
+
+ private:
+  friend class FakeNetwork;
+
+  struct Event {
+    enum Kind { kUp, kDown, kMessage, kWritable } kind = kUp;
+    endpoint::PeerId peer;
+    endpoint::PeerInfo info;         // kUp
+    absl::Status why;                // kDown
+    std::vector<std::byte> message;  // kMessage
+  };
+  struct Peer {
+    uint32_t generation = 0;
+    enum { kFree, kConnecting, kUp } state = kFree;
+    FakeEndpoint* remote = nullptr;
+    endpoint::PeerId remote_id;
+    std::string address;
+    int64_t connect_deadline_ns = 0;
+    int credits = 0;
+    bool starved = false;  // a Reserve() failed
+  };
+  struct Pending {
+    endpoint::PeerId peer;
+    std::vector<std::byte> message;
+  };
+
+  FakeEndpoint(FakeNetwork* network, endpoint::Handler* handler, base::Clock* clock,
+               FakeNetwork::Options options);
+
+  // All with network_->mutex_.
+  endpoint::PeerId NewPeer(const std::string& address);
+  Peer* Find(endpoint::PeerId id);
+  void Post(Event event);
+  void Signal();
+  void DropPeer(endpoint::PeerId id, const absl::Status* tell_remote);
+  void ReturnCredits(endpoint::PeerId from, int count);
+  void MakeWritable(endpoint::PeerId id);
+  void FlushLocked();
+  void Leave(const absl::Status& why);
+
+  FakeNetwork* const network_;
+  endpoint::Handler* const handler_;
+  base::Clock* const clock_;
+  const FakeNetwork::Options options_;
+  const int event_fd_;
+
+  std::vector<Peer> peers_;
+  std::deque<Event> inbox_;
+  std::vector<Pending> batch_;                       // committed, not flushed
+  std::vector<std::vector<std::byte>> send_memory_;  // by SendBuffer::slot
+  std::vector<uint32_t> free_slots_;
+  std::vector<std::string> listening_;
+  std::map<uint32_t, int> withheld_;  // credits by peer index
+  bool armed_ = false;
+  bool signalled_ = false;
+  bool dead_ = false;
+  bool drop_ = false;
+  bool withhold_ = false;
+  int fail_reserves_ = 0;
+  std::function<int(std::vector<std::byte>&)> tamper_;
+  uint64_t polls_ = 0;
+  uint64_t sleeps_prepared_ = 0;
+};
+
+}  // namespace sluice::testing_support
+
+#endif  // SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_
