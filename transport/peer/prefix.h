@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The prefix: sixteen bytes before every message on a DCT, data or control. Little endian.
+//
+//     0  u32  index of the sender in the receiver's peer table (from the receiver's hello)
+//     4  u32  the token that goes with it: a message for an older incarnation never matches
+//     8  u32  credits granted to the receiver since the start, modulo 2^32
+//    12  u8   kind: 1 data, 2 credits only, 3 goodbye
+//    13  u8   zero, 14 u16 zero
+//
+// Grants are cumulative, so a lost or repeated one does no harm. Adding a kind: Kind, PrefixOk, the
+// endpoint's OnControl, tests.
+#ifndef SLUICE_TRANSPORT_PEER_PREFIX_H_
+#define SLUICE_TRANSPORT_PEER_PREFIX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "transport/peer/wire.h"
+
+namespace sluice::peer {
+
+enum class Kind : uint8_t { kData = 1, kCredits = 2, kGoodbye = 3 };
+
+struct Prefix {
+  uint32_t peer_index;
+  uint32_t token;
+  uint32_t granted;
+  Kind kind;
+  uint8_t zero8;
+  uint16_t zero16;
+};
+inline constexpr size_t kPrefixBytes = 16;
+static_assert(sizeof(Prefix) == kPrefixBytes && offsetof(Prefix, granted) == 8 &&
+              offsetof(Prefix, kind) == 12 && offsetof(Prefix, zero16) == 14);
+
+inline void StorePrefix(std::byte* at, const Prefix& prefix) {
+  std::memcpy(at, &prefix, sizeof(prefix));
+}
+
+// False: too short, an unknown kind, or bits that nobody sets. Index and token are checked by their table.
+inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
+  if (size_bytes < kPrefixBytes) return false;
+  std::memcpy(prefix, at, sizeof(*prefix));
+  const auto kind = static_cast<uint8_t>(prefix->kind);
+  return kind >= 1 && kind <= 3 && prefix->zero8 == 0 && prefix->zero16 == 0;
+}
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TRANSPORT_PEER_PREFIX_H_

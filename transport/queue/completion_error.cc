@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/queue/completion_error.h"
+
+#include <cstdio>
+
+#include "transport/base/error.h"
+
+namespace sluice::queue {
+namespace {
+
+struct Explanation {
+  ibv_wc_status status;
+  std::string_view name;
+  std::string_view cause;
+  std::string_view remedy;
+};
+
+constexpr std::string_view kOurs = "an error in this program";
+constexpr std::string_view kReport = "report it, with this message";
+
+constexpr Explanation kExplanations[] = {
+    {IBV_WC_SUCCESS, "IBV_WC_SUCCESS", "", ""},
+    {IBV_WC_LOC_LEN_ERR, "IBV_WC_LOC_LEN_ERR", kOurs, kReport},
+    {IBV_WC_LOC_QP_OP_ERR, "IBV_WC_LOC_QP_OP_ERR", kOurs, kReport},
+    {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR", "the buffer is not registered (any more)", kReport},
+    {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR", "an earlier request failed", "see that one"},
+    {IBV_WC_REM_INV_REQ_ERR, "IBV_WC_REM_INV_REQ_ERR",
+     "the message is longer than the peer's receive buffers",
+     "send no more than the peer's max_message_bytes"},
+    {IBV_WC_REM_ACCESS_ERR, "IBV_WC_REM_ACCESS_ERR",
+     "the peer has revoked the key, most likely because it restarted", "connect again"},
+    {IBV_WC_REM_OP_ERR, "IBV_WC_REM_OP_ERR", "the peer's device failed", "connect again"},
+    {IBV_WC_RETRY_EXC_ERR, "IBV_WC_RETRY_EXC_ERR",
+     "the peer's process or host is gone, its DC key has changed, or the path is broken",
+     "connect again when it is back"},
+    {IBV_WC_RNR_RETRY_EXC_ERR, "IBV_WC_RNR_RETRY_EXC_ERR",
+     "the peer had no receive buffer for too long: it hangs, or is overloaded",
+     "look at the peer's process, then connect again"},
+    {IBV_WC_FATAL_ERR, "IBV_WC_FATAL_ERR", "the local device failed", "restart on another device"},
+    {IBV_WC_RESP_TIMEOUT_ERR, "IBV_WC_RESP_TIMEOUT_ERR", "the peer did not answer",
+     "connect again"},
+    {IBV_WC_GENERAL_ERR, "IBV_WC_GENERAL_ERR", "the local device failed",
+     "restart on another device"},
+};
+
+}  // namespace
+
+std::string_view StatusName(ibv_wc_status status) {
+  for (const Explanation& explanation : kExplanations) {
+    if (explanation.status == status) return explanation.name;
+  }
+  return "an unknown completion status";
+}
+
+absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& request) {
+  std::string_view cause = "see the device's manual";
+  std::string_view remedy = "connect again";
+  for (const Explanation& explanation : kExplanations) {
+    if (explanation.status == completion.status) {
+      cause = explanation.cause;
+      remedy = explanation.remedy;
+    }
+  }
+  char what[192];
+  std::snprintf(what, sizeof(what),
+                "%.*s of %u bytes failed with %.*s (vendor error 0x%x; DCI 0x%x stream %u, DCTN 0x%x)",
+                static_cast<int>(request.operation.size()), request.operation.data(),
+                request.length_bytes, static_cast<int>(StatusName(completion.status).size()),
+                StatusName(completion.status).data(), completion.vendor_err, completion.qp_num,
+                request.stream, request.dctn);
+  return base::Error(absl::StatusCode::kUnavailable, what,
+                     {.layer = "queue",
+                      .peer = request.peer,
+                      .operation = request.operation,
+                      .cause = cause,
+                      .remedy = remedy,
+                      .syndrome = static_cast<uint32_t>(completion.status),
+                      .vendor_code = completion.vendor_err});
+}
+
+}  // namespace sluice::queue

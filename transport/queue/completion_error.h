@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A failed completion, decoded: which request, on which stream, to whom, why likely, what to do.
+#ifndef SLUICE_TRANSPORT_QUEUE_COMPLETION_ERROR_H_
+#define SLUICE_TRANSPORT_QUEUE_COMPLETION_ERROR_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice::queue {
+
+struct FailedRequest {
+  std::string_view operation = "send";
+  std::string_view peer;
+  uint32_t dctn = 0;
+  uint32_t stream = 0;
+  uint32_t length_bytes = 0;
+};
+
+// "IBV_WC_RETRY_EXC_ERR", …
+std::string_view StatusName(ibv_wc_status status);
+
+absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& request);
+
+}  // namespace sluice::queue
+
+#endif  // SLUICE_TRANSPORT_QUEUE_COMPLETION_ERROR_H_

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SlotTable: one slot per send buffer. A wr_id names a slot and its generation; stream, DCI, peer and operation
+// come from the slot, and a late completion never touches a slot that was used again.
+//
+// Who owns it   The endpoint, with the registered memory behind it.
+// Which thread  The polling thread.
+// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, so that
+//               neither can starve the other. Take() says kNoSlot when all are out.
+#ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
+#define SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace sluice::queue {
+
+inline constexpr uint32_t kNoSlot = 0xffffffff;
+
+struct Target;
+
+enum class SlotUse : uint8_t {
+  kFree,
+  kReserved,  // its buffer is being written
+  kPending,   // waits for a stream or for room in a send queue
+  kPosted,
+};
+
+struct Slot {
+  std::byte* data = nullptr;  // constant
+  Target* target = nullptr;
+  uint32_t generation = 1;
+  uint32_t length_bytes = 0;
+  uint32_t next = kNoSlot;  // in a list of pending slots, or of free ones
+  uint16_t dci = 0;         // while posted
+  uint16_t stream = 0;
+  SlotUse use = SlotUse::kFree;
+  bool control = false;  // constant: goes to the peer's control DCT
+  bool notify = false;   // its completion is signalled and reported
+};
+
+class SlotTable {
+ public:
+  SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stride_bytes,
+            std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes);
+
+  uint32_t Take(bool control) {
+    uint32_t& head = free_[control];
+    const uint32_t index = head;
+    if (index == kNoSlot) return kNoSlot;
+    Slot& slot = slots_[index];
+    head = slot.next;
+    --free_count_[control];
+    slot.use = SlotUse::kReserved;
+    slot.next = kNoSlot;
+    return index;
+  }
+
+  // The next use of the slot has another generation.
+  void Give(uint32_t index) {
+    Slot& slot = slots_[index];
+    slot.use = SlotUse::kFree;
+    slot.target = nullptr;
+    slot.notify = false;
+    if (++slot.generation == 0) slot.generation = 1;
+    slot.next = free_[slot.control];
+    free_[slot.control] = index;
+    ++free_count_[slot.control];
+  }
+
+  Slot& operator[](uint32_t index) { return slots_[index]; }
+  uint64_t WrId(uint32_t index) const {
+    return (uint64_t{slots_[index].generation} << 32) | index;
+  }
+  // The slot of a completion; nothing if it is none of ours or of an earlier generation.
+  std::optional<uint32_t> Posted(uint64_t wr_id) const {
+    const uint32_t index = static_cast<uint32_t>(wr_id);
+    if (index >= slots_.size()) return std::nullopt;
+    const Slot& slot = slots_[index];
+    if (slot.generation != static_cast<uint32_t>(wr_id >> 32)) return std::nullopt;
+    if (slot.use != SlotUse::kPosted) return std::nullopt;
+    return index;
+  }
+
+  uint32_t free_data() const { return free_count_[0]; }
+  uint32_t free_control() const { return free_count_[1]; }
+  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
+
+ private:
+  std::vector<Slot> slots_;
+  uint32_t free_[2] = {kNoSlot, kNoSlot};  // last in, first out: the warmest buffer first
+  uint32_t free_count_[2] = {0, 0};
+};
+
+// A FIFO of slots, linked through Slot::next.
+class SlotList {
+ public:
+  bool empty() const { return head_ == kNoSlot; }
+  uint32_t front() const { return head_; }
+  void PushBack(SlotTable& slots, uint32_t index) {
+    slots[index].next = kNoSlot;
+    if (head_ == kNoSlot) {
+      head_ = index;
+    } else {
+      slots[tail_].next = index;
+    }
+    tail_ = index;
+  }
+  uint32_t PopFront(SlotTable& slots) {
+    const uint32_t index = head_;
+    head_ = slots[index].next;
+    slots[index].next = kNoSlot;
+    return index;
+  }
+
+ private:
+  uint32_t head_ = kNoSlot;
+  uint32_t tail_ = kNoSlot;
+};
+
+}  // namespace sluice::queue
+
+#endif  // SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_

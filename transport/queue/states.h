@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of a DCI and of one of its streams, as tables.
+#ifndef SLUICE_TRANSPORT_QUEUE_STATES_H_
+#define SLUICE_TRANSPORT_QUEUE_STATES_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sluice::queue {
+
+enum class DciState : uint8_t {
+  kReady,
+  kDraining,   // going to ERR, or there: every posted request gets its completion
+  kResetting,  // RESET, INIT, RTR, RTS
+  kDead,       // the device refuses to bring it back
+};
+
+enum class DciEvent : uint8_t {
+  kFatal,       // the errored streams reached the limit, a stream reset failed, a healthy request was flushed
+  kDrained,     // nothing is in the send queue
+  kRecovered,   // RTS again
+  kRefused,     // a command of the recovery failed
+};
+
+enum class StreamState : uint8_t {
+  kFree,
+  kBound,      // one target's requests are posted
+  kErrored,    // its first request failed; the others are being flushed
+  kResetting,  // all flushed; mlx5dv_dci_stream_id_reset is under way
+};
+
+enum class StreamEvent : uint8_t {
+  kBind,
+  kIdle,      // its last request completed
+  kError,     // a request failed by itself, not flushed
+  kFlushed,   // its last request was flushed
+  kReset,     // the reset worked, or the whole DCI was recovered
+};
+
+// False: the event means nothing in this state.
+bool Next(DciState state, DciEvent event, DciState* next);
+bool Next(StreamState state, StreamEvent event, StreamState* next);
+
+// Both tables, one line per transition.
+std::string PrintTables();
+
+}  // namespace sluice::queue
+
+#endif  // SLUICE_TRANSPORT_QUEUE_STATES_H_

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/receive/receive_queue.h"
+
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::receive {
+namespace {
+
+constexpr size_t kLineBytes = 64;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Device& device,
+                                                                   ibv_cq* cq,
+                                                                   const ReceiveOptions& options) {
+  const verbs::VerbsApi& api = device.api();
+  std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue());
+  queue->options_ = options;
+  queue->stride_bytes_ = (options.buffer_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+  auto slab = memory::Slab::Create(api, device.pd(), options.depth * queue->stride_bytes_,
+                                   IBV_ACCESS_LOCAL_WRITE);
+  if (!slab.ok()) return slab.status();
+  queue->slab_ = std::move(*slab);
+  auto srq = verbs::CreateSrq(api, device.pd(), options.depth);
+  if (!srq.ok()) return srq.status();
+  queue->srq_ = std::move(*srq);
+  auto dct = verbs::CreateDct(api, device.context(), device.pd(), cq, queue->srq_.get(),
+                              options.access_key);
+  if (!dct.ok()) return dct.status();
+  queue->dct_ = std::move(*dct);
+
+  queue->segments_.resize(options.depth);
+  queue->work_.resize(options.depth);
+  for (uint32_t i = options.depth; i-- > 0;) {
+    queue->segments_[i] = {.addr = reinterpret_cast<uint64_t>(queue->buffer(i)),
+                           .length = options.buffer_bytes,
+                           .lkey = queue->slab_.lkey()};
+    ibv_recv_wr& work = queue->work_[i];
+    work = {};
+    work.wr_id = (uint64_t{options.tag} << 32) | i;
+    work.sg_list = &queue->segments_[i];
+    work.num_sge = 1;
+    work.next = queue->refill_;
+    queue->refill_ = &work;
+  }
+  queue->refill_count_ = options.depth;
+  queue->Refill();
+  if (queue->lost_buffers_ != 0) {
+    return base::Error(absl::StatusCode::kResourceExhausted,
+                       "the device takes only " +
+                           std::to_string(options.depth - queue->lost_buffers_) + " of " +
+                           std::to_string(options.depth) + " receive buffers",
+                       {.layer = "receive",
+                        .operation = "create queues",
+                        .cause = "a limit of the device",
+                        .remedy = "lower srq_size"});
+  }
+  // No remote writes or reads in this queue: messages only. Open for traffic once the buffers are there.
+  absl::Status status = verbs::ActivateDct(api, queue->dct_.get(), device.path(), 0);
+  if (!status.ok()) return status;
+  return queue;
+}
+
+void ReceiveQueue::Refill() {
+  if (refill_ == nullptr) return;
+  ibv_recv_wr* bad = nullptr;
+  if (ibv_post_srq_recv(srq_.get(), refill_, &bad) != 0) {
+    for (; bad != nullptr; bad = bad->next) ++lost_buffers_;
+  }
+  refill_ = nullptr;
+  refill_count_ = 0;
+}
+
+}  // namespace sluice::receive

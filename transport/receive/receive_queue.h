@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReceiveQueue: a DCT with its shared receive queue and the buffers behind it.
+//
+// Who owns it   The endpoint: one for data, one for control. Device and CQ outlive it.
+// Which thread  The polling thread; Create() and the destructor block.
+// Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its completion to
+//               Recycle(); it is posted again in batches, so up to kRefillBatch - 1 are not.
+#ifndef SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
+#define SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/device/device.h"
+#include "transport/memory/slab.h"
+
+namespace sluice::receive {
+
+struct ReceiveOptions {
+  uint32_t depth = 1024;
+  uint32_t buffer_bytes = 16384;  // prefix included
+  uint32_t tag = 0;               // upper half of the wr_id of its completions
+  uint64_t access_key = 0;
+};
+
+class ReceiveQueue {
+ public:
+  static constexpr uint32_t kRefillBatch = 16;
+
+  static absl::StatusOr<std::unique_ptr<ReceiveQueue>> Create(device::Device& device, ibv_cq* cq,
+                                                              const ReceiveOptions& options);
+  ReceiveQueue(const ReceiveQueue&) = delete;
+  ReceiveQueue& operator=(const ReceiveQueue&) = delete;
+
+  uint32_t dctn() const { return dct_.number(); }
+  uint64_t access_key() const { return options_.access_key; }
+  uint32_t depth() const { return options_.depth; }
+  const std::byte* buffer(uint32_t index) const { return slab_.data() + index * stride_bytes_; }
+
+  void Recycle(uint32_t index) {
+    work_[index].next = refill_;
+    refill_ = &work_[index];
+    if (++refill_count_ >= kRefillBatch) Refill();
+  }
+  // Posts what has been recycled.
+  void Refill();
+  // Posting failed, which is our bug or a device that is gone: this many buffers are lost.
+  uint64_t lost_buffers() const { return lost_buffers_; }
+
+ private:
+  ReceiveQueue() = default;
+
+  ReceiveOptions options_;
+  size_t stride_bytes_ = 0;
+  memory::Slab slab_;
+  verbs::Srq srq_;
+  verbs::Qp dct_;  // after what it refers to
+  std::vector<ibv_sge> segments_;   // one per buffer, constant
+  std::vector<ibv_recv_wr> work_;   // one per buffer; only `next` changes
+  ibv_recv_wr* refill_ = nullptr;
+  uint32_t refill_count_ = 0;
+  uint64_t lost_buffers_ = 0;
+};
+
+}  // namespace sluice::receive
+
+#endif  // SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
