@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How an endpoint is made: options and factory.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_CREATE_H_
+#define SLUICE_TRANSPORT_ENDPOINT_CREATE_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/base/clock.h"
+#include "transport/base/random.h"
+#include "transport/device/device.h"
+#include "transport/endpoint/endpoint.h"
+#include "transport/poller/commands.h"
+
+namespace sluice::endpoint {
+
+struct Options {
+  // Largest message that this side takes or sends, without headers of lower layers. 64 B to 1 MiB.
+  uint32_t max_message_bytes = 16384;
+  // Receive buffers for messages, shared by all peers: the sum of all credits.
+  uint32_t srq_size = 1024;
+  // Messages that one peer may have under way to this side; new peers get less once the buffers run short.
+  uint32_t credits_per_peer = 64;
+  // Send buffers, shared by all peers.
+  uint32_t send_buffers = 1024;
+  uint32_t max_peers = 1024;
+  uint32_t dci_count = 2;
+  uint32_t dci_depth = 256;
+  // How long a silent peer may hold up its stream before it counts as dead.
+  int64_t dead_peer_ns = 1'000'000'000;
+  // How long a client may take from asking to being connected.
+  int64_t accept_timeout_ns = 5'000'000'000;
+  // Off: as on a device without DCI streams.
+  bool use_streams = true;
+
+  // INVALID_ARGUMENT names the option, its value and its range.
+  absl::Status Validate() const;
+};
+
+// Makes queues, buffers and DCTs; blocks. Everything passed by reference outlives the endpoint; one `commands`
+// serves one endpoint.
+absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
+                                                         device::Device& device,
+                                                         base::Clock& clock, base::Random& random,
+                                                         poller::Commands& commands,
+                                                         Handler* handler);
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_CREATE_H_

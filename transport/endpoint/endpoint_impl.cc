@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/endpoint/endpoint_impl.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::endpoint {
+namespace {
+
+constexpr uint32_t kControlTag = 1;
+// A credit message per half window, at most two unread, and a goodbye.
+constexpr uint32_t kControlBuffersPerPeer = 4;
+constexpr uint32_t kControlBufferBytes = 64;
+constexpr uint32_t kControlSlots = 256;
+// While polling without a sleep, descriptors are looked at, and time read, every so many passes.
+constexpr uint32_t kDescriptorPeriod = 256;
+constexpr uint32_t kTimerPeriod = 32;
+// Close() waits for goodbyes to leave: so many looks of so long each.
+constexpr int kCloseLooks = 100;
+constexpr int kCloseLookMs = 10;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
+                                                         device::Device& device,
+                                                         base::Clock& clock, base::Random& random,
+                                                         poller::Commands& commands,
+                                                         Handler* handler) {
+  absl::Status status = options.Validate();
+  if (!status.ok()) return status;
+  auto endpoint =
+      std::make_unique<EndpointImpl>(options, device, clock, random, commands, handler);
+  status = endpoint->Init();
+  if (!status.ok()) return base::Prefix(status, "can't create an endpoint on " + device.name());
+  return endpoint;
+}
+
+EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base::Clock& clock,
+                           base::Random& random, poller::Commands& commands, Handler* handler)
+    : options_(options),
+      device_(device),
+      api_(device.api()),
+      clock_(clock),
+      random_(random),
+      commands_(commands),
+      handler_(handler),
+      epoch_(random.Next64()),
+      no_credit_(base::Error(absl::StatusCode::kResourceExhausted, "no credit to send to this peer",
+                             {.layer = "endpoint",
+                              .operation = "send",
+                              .cause = "it has not read the messages sent so far",
+                              .remedy = "wait for OnWritable",
+                              .retry_safe = true})),
+      no_buffer_(base::Error(absl::StatusCode::kResourceExhausted, "no send buffer is free",
+                             {.layer = "endpoint",
+                              .operation = "send",
+                              .cause = "all are under way",
+                              .remedy = "wait for OnWritable, or raise send_buffers",
+                              .retry_safe = true})),
+      timers_(clock.NowNs()) {}
+
+absl::Status EndpointImpl::Init() {
+  auto poller = poller::Poller::Create();
+  if (!poller.ok()) return poller.status();
+  poller_ = std::move(*poller);
+
+  auto channel = verbs::CreateCompChannel(api_, device_.context());
+  if (!channel.ok()) return channel.status();
+  completions_ = std::move(*channel);
+  const int flags = fcntl(completions_->fd, F_GETFL);
+  if (flags < 0 || fcntl(completions_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return base::ErrnoError(errno, "fcntl(completion channel)", {.layer = "endpoint"});
+  }
+
+  // Queues are as deep as what can be in them, so that they can't overrun.
+  const uint32_t data_depth = options_.srq_size + receive::ReceiveQueue::kRefillBatch;
+  const uint32_t control_depth = options_.max_peers * kControlBuffersPerPeer;
+  auto cq =
+      verbs::CreateCq(api_, device_.context(), data_depth + control_depth, completions_.get());
+  if (!cq.ok()) return cq.status();
+  receive_cq_ = std::move(*cq);
+  cq = verbs::CreateCq(api_, device_.context(), options_.dci_count * options_.dci_depth,
+                       completions_.get());
+  if (!cq.ok()) return cq.status();
+  send_cq_ = std::move(*cq);
+
+  const uint32_t buffer_bytes =
+      options_.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+  auto receive = receive::ReceiveQueue::Create(
+      device_, receive_cq_.get(),
+      {.depth = data_depth, .buffer_bytes = buffer_bytes, .access_key = random_.Next64()});
+  if (!receive.ok()) return receive.status();
+  data_ = std::move(*receive);
+  receive = receive::ReceiveQueue::Create(device_, receive_cq_.get(),
+                                          {.depth = control_depth,
+                                           .buffer_bytes = kControlBufferBytes,
+                                           .tag = kControlTag,
+                                           .access_key = random_.Next64()});
+  if (!receive.ok()) return receive.status();
+  control_ = std::move(*receive);
+
+  const size_t stride_bytes = (size_t{buffer_bytes} + 63) / 64 * 64;
+  const size_t data_bytes = stride_bytes * options_.send_buffers;
+  auto slab = memory::Slab::Create(api_, device_.pd(),
+                                   data_bytes + size_t{kControlSlots} * kControlBufferBytes, 0);
+  if (!slab.ok()) return slab.status();
+  send_memory_ = std::move(*slab);
+  slots_.emplace(send_memory_.data(), options_.send_buffers, stride_bytes,
+                 send_memory_.data() + data_bytes, kControlSlots, kControlBufferBytes);
+
+  const verbs::CapabilityReport& can = device_.capabilities();
+  handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping));
+  auto queue = queue::DciPool::Create(device_, send_cq_.get(), *slots_, send_memory_.lkey(),
+                                      {.dci_count = options_.dci_count,
+                                       .send_depth = options_.dci_depth,
+                                       .dead_peer_ns = options_.dead_peer_ns,
+                                       .use_streams = options_.use_streams},
+                                      commands_, *this);
+  if (!queue.ok()) return queue.status();
+  queue_ = std::move(*queue);
+
+  numbers_.emplace(api_, device_.context(), device_.pd(), can.Has(verbs::Feature::kReservedQpn));
+  cm::Options cm_options;
+  cm_options.max_connections = options_.max_peers * 2;  // those in timewait included
+  cm_options.accept_timeout_ns = options_.accept_timeout_ns;
+  cm_options.local_ece = device_.ece();
+  cm_options.device = device_.name();
+  auto connections = cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_,
+                                                   timers_, *this);
+  if (!connections.ok()) return connections.status();
+  connections_ = std::move(*connections);
+
+  absl::Status status =
+      poller_->Watch(connections_->fd(), [this] { connections_->ReadEvents(); });
+  if (status.ok()) status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
+  if (status.ok()) status = poller_->Watch(device_.async_fd(), [this] { CheckDevice(); });
+  // Drained in every pass; here only to wake a sleeper.
+  if (status.ok() && commands_.fd() >= 0) status = poller_->Watch(commands_.fd(), [] {});
+  return status;
+}
+
+EndpointImpl::~EndpointImpl() {
+  if (connections_ != nullptr) Close();
+  // What is under way uses the objects below; what it would have said is of no interest any more.
+  commands_.Finish();
+  for (auto& peer : peers_) timers_.Cancel(&peer->leave);
+}
+
+int EndpointImpl::Poll() {
+  int count = 0;
+  ++passes_;
+  if (look_at_fds_ || passes_ % kDescriptorPeriod == 0) {
+    const bool slept = look_at_fds_;
+    look_at_fds_ = false;
+    count += poller_->Check();
+    if (slept) count += timers_.Advance(clock_.NowNs());
+  }
+  if (timers_.size() != 0 && passes_ % kTimerPeriod == 0) {
+    count += timers_.Advance(clock_.NowNs());
+  }
+  return count + Progress();
+}
+
+// Everything that needs neither a system call nor the time.
+int EndpointImpl::Progress() {
+  int count = commands_.Drain();
+  count += Receive();
+  count += queue_->Poll();
+  count += TellWritable();
+  if (!owing_.empty()) SendCredits();
+  if (!downs_.empty()) {
+    count += static_cast<int>(downs_.size());
+    TellDowns();
+  }
+  queue_->Flush();
+  return count;
+}
+
+void EndpointImpl::TellDowns() {
+  std::vector<Down> now;
+  now.swap(downs_);  // a handler may cause more
+  for (const Down& down : now) {
+    if (!closed_) handler_->OnPeerDown(down.id, down.why);
+  }
+}
+
+void EndpointImpl::Flush() { queue_->Flush(); }
+
+bool EndpointImpl::PrepareToSleep() {
+  data_->Refill();
+  control_->Refill();
+  queue_->Flush();
+  ibv_req_notify_cq(receive_cq_.get(), 0);
+  if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
+  // What came between the last look and the arming raises no event.
+  look_at_fds_ = true;
+  return Progress() == 0;
+}
+
+int64_t EndpointImpl::SleepLimitNs() const {
+  const int64_t wake_ns = timers_.NextWakeNs();
+  if (wake_ns < 0) return -1;
+  return std::max<int64_t>(wake_ns - clock_.NowNs(), 0);
+}
+
+void EndpointImpl::DrainCqEvents() {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  while (api_.get_cq_event(completions_.get(), &cq, &context) == 0) api_.ack_cq_events(cq, 1);
+}
+
+void EndpointImpl::CheckDevice() {
+  device_.ReadAsyncEvents();
+  if (!device_.broken()) return;
+  const absl::Status why = base::Error(
+      absl::StatusCode::kUnavailable, "device " + device_.name() + " has failed",
+      {.layer = "device",
+       .operation = "poll",
+       .cause = "it raised a fatal event: the card, its driver or a queue of it",
+       .remedy = "look at the kernel's log, then restart this process"});
+  OnQueueDead(why);
+}
+
+void EndpointImpl::OnQueueDead(const absl::Status& why) {
+  for (auto& peer : peers_) {
+    if (peer->state != peer::State::kFree) Fail(peer.get(), why);
+  }
+}
+
+void EndpointImpl::Close() {
+  if (closed_) return;
+  for (auto& peer : peers_) {
+    if (peer->state != peer::State::kFree) Disconnect(peer->id());
+  }
+  closed_ = true;
+  downs_.clear();
+  Flush();
+  for (int look = 0; look < kCloseLooks && peer_count_ != 0; ++look) {
+    look_at_fds_ = true;
+    if (Poll() == 0) {
+      pollfd sleeper = {poller_->fd(), POLLIN, 0};
+      if (queue_->busy()) {
+        ibv_req_notify_cq(send_cq_.get(), 0);
+        if (Progress() != 0) continue;
+      }
+      poll(&sleeper, 1, kCloseLookMs);
+    }
+  }
+}
+
+}  // namespace sluice::endpoint

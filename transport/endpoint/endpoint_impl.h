@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls, peers.cc connects and
+// parts, messages.cc sends and receives.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
+#define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/base/timer_wheel.h"
+#include "transport/cm/connection_manager.h"
+#include "transport/endpoint/create.h"
+#include "transport/memory/slab.h"
+#include "transport/path/address_handles.h"
+#include "transport/peer/credits.h"
+#include "transport/peer/handshake.h"
+#include "transport/peer/prefix.h"
+#include "transport/peer/states.h"
+#include "transport/poller/poller.h"
+#include "transport/queue/dci_pool.h"
+#include "transport/receive/receive_queue.h"
+
+namespace sluice::endpoint {
+
+struct Peer {
+  uint32_t index = 0;
+  uint32_t generation = 0;
+  peer::State state = peer::State::kFree;
+  bool inbound = false;
+  bool told_up = false;
+  bool told_down = false;
+  bool has_connection = false;
+  bool has_path = false;   // address handle and remote hello are there: messages can go out
+  bool in_queue = false;   // the target was opened
+  bool blocked = false;    // in the list of those who wait for a credit or a buffer
+  bool owes_credits = false;  // in the list of those who are due a report
+  uint32_t token = 0;      // what the other side must say in its prefixes
+  uint32_t remote_index = 0;
+  uint32_t remote_token = 0;
+  uint32_t remote_window = 0;
+  uint32_t max_message_bytes = 0;  // what both ends can do
+  int commands = 0;                // under way
+  peer::SendCredits send;
+  peer::ReceiveCredits receive;
+  cm::ConnectionId connection;
+  queue::Target target;
+  base::Timer leave;
+  std::string address;
+
+  PeerId id() const { return {index, generation}; }
+};
+
+struct Counters {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t credit_messages = 0;
+  uint64_t dropped_unknown = 0;    // prefix of nobody we know, or of an older incarnation
+  uint64_t dropped_malformed = 0;  // no prefix at all
+  uint64_t receive_errors = 0;
+};
+
+class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm::User {
+ public:
+  EndpointImpl(const Options& options, device::Device& device, base::Clock& clock,
+               base::Random& random, poller::Commands& commands, Handler* handler);
+  absl::Status Init();
+  ~EndpointImpl() override;
+
+  absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) override;
+  absl::StatusOr<PeerId> Connect(const std::string& host, uint16_t port,
+                                 int64_t deadline_ns) override;
+  absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) override;
+  void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes) override;
+  void Cancel(PeerId peer, SendBuffer buffer) override;
+  void Flush() override;
+  int Poll() override;
+  bool PrepareToSleep() override;
+  int fd() const override { return poller_->fd(); }
+  int64_t SleepLimitNs() const override;
+  void Wake() override { poller_->Wake(); }
+  void Disconnect(PeerId peer) override;
+  void Close() override;
+
+ private:
+  struct Down {
+    PeerId id;
+    absl::Status why;
+  };
+
+  // queue::QueueUser
+  void OnSent(queue::Target* target, uint32_t slot, bool ok) override;
+  void OnTargetFailed(queue::Target* target, const absl::Status& why) override;
+  void OnTargetQuiet(queue::Target* target) override;
+  void OnQueueDead(const absl::Status& why) override;
+  // cm::User
+  void OnRequest(cm::ConnectionId id, std::span<const std::byte> private_data,
+                 const cm::PathInfo& path, const std::string& from) override;
+  void OnResponse(cm::ConnectionId id, std::span<const std::byte> private_data,
+                  const cm::PathInfo& path) override;
+  void OnUp(cm::ConnectionId id) override;
+  void OnDown(cm::ConnectionId id, const absl::Status& why,
+              std::span<const std::byte> reject_data) override;
+
+  // endpoint_impl.cc
+  int Progress();
+  void TellDowns();
+  void DrainCqEvents();
+  void CheckDevice();
+
+  // peers.cc
+  Peer* Find(PeerId id) const;
+  Peer* FindByConnection(cm::ConnectionId id) const;
+  absl::StatusOr<Peer*> NewPeer(peer::Event event);
+  void Bind(Peer* peer, cm::ConnectionId connection);
+  peer::Hello MakeHello(const Peer& peer) const;
+  void Adopt(Peer* peer, const peer::Hello& remote);
+  void AcquirePath(Peer* peer, const cm::PathInfo& path);
+  void OnPath(Peer* peer, absl::StatusOr<ibv_ah*> handle);
+  void GoUp(Peer* peer);
+  void Fail(Peer* peer, const absl::Status& why);
+  void TellDown(Peer* peer, const absl::Status& why);
+  void Part(Peer* peer);
+  void SayGoodbye(Peer* peer);
+  void CheckQuiet(Peer* peer);
+  static void OnLeaveTimeout(base::Timer* timer, void* context);
+
+  // messages.cc
+  int Receive();
+  void OnReceived(const ibv_wc& wc);
+  void OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes);
+  void OnGoodbye(Peer* peer);
+  void Block(Peer* peer);
+  int TellWritable();
+  void SendCredits();
+  bool PostControl(Peer* peer, peer::Kind kind, bool notify);
+  void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind);
+
+  // Constant after Init().
+  const Options options_;
+  device::Device& device_;
+  const verbs::VerbsApi& api_;
+  base::Clock& clock_;
+  base::Random& random_;
+  poller::Commands& commands_;
+  Handler* handler_;
+  const uint64_t epoch_;
+  absl::Status no_credit_;  // made once: Reserve() says them often
+  absl::Status no_buffer_;
+
+  // In the order of making; freed in reverse.
+  base::TimerWheel timers_;
+  std::unique_ptr<poller::Poller> poller_;
+  verbs::CompChannel completions_;
+  verbs::Cq receive_cq_;
+  verbs::Cq send_cq_;
+  std::unique_ptr<receive::ReceiveQueue> data_;
+  std::unique_ptr<receive::ReceiveQueue> control_;
+  memory::Slab send_memory_;
+  std::optional<queue::SlotTable> slots_;
+  std::optional<path::AddressHandles> handles_;
+  std::unique_ptr<queue::DciPool> queue_;
+  std::optional<cm::QpnPool> numbers_;
+  std::unique_ptr<cm::ConnectionManager> connections_;
+
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<uint32_t> free_peers_;
+  std::vector<uint32_t> peer_of_connection_;  // by the connection's index
+  std::deque<Peer*> blocked_;
+  std::vector<Peer*> owing_;
+  std::vector<Down> downs_;
+  uint32_t promised_ = 0;  // receive buffers promised to peers
+  uint32_t peer_count_ = 0;
+  bool closed_ = false;
+  bool look_at_fds_ = true;  // after a sleep, and now and then
+  bool receiving_ = false;
+  uint32_t passes_ = 0;
+  Counters counters_;
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_

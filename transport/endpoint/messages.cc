@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The data path: reserve, commit, receive, credits.
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+namespace {
+
+constexpr int kReceiveBatch = 32;
+
+absl::Status NotUp(const Peer* peer) {
+  return base::Error(absl::StatusCode::kUnavailable,
+                     peer == nullptr ? "no such peer" : "peer is not connected",
+                     {.layer = "endpoint",
+                      .peer = peer == nullptr ? std::string_view() : peer->address,
+                      .operation = "send",
+                      .cause = peer == nullptr ? "it went down earlier"
+                                               : "it is still connecting, or going down",
+                      .remedy = "wait for OnPeerUp, or connect again",
+                      .retry_safe = true});
+}
+
+absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit) {
+  const bool ours = peer.max_message_bytes == own_limit;
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
+                         std::to_string(peer.max_message_bytes) + " bytes",
+                     {.layer = "endpoint",
+                      .peer = peer.address,
+                      .operation = "send",
+                      .cause = ours ? "this side's max_message_bytes"
+                                    : "the peer's max_message_bytes, which is lower than this side's",
+                      .remedy = "send less, or raise max_message_bytes on both sides",
+                      .retry_safe = true});
+}
+
+}  // namespace
+
+absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) return NotUp(peer);
+  if (size_bytes > peer->max_message_bytes) {
+    return TooLong(*peer, size_bytes, options_.max_message_bytes);
+  }
+  // Whoever waits is served in turn; a newcomer must not take what came back for others.
+  if (peer->send.available() == 0) {
+    Block(peer);
+    return no_credit_;
+  }
+  const uint32_t slot = slots_->Take(/*control=*/false);
+  if (slot == queue::kNoSlot) {
+    Block(peer);
+    return no_buffer_;
+  }
+  peer->send.Use();
+  return SendBuffer{(*slots_)[slot].data + peer::kPrefixBytes, peer->max_message_bytes, slot};
+}
+
+void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes) {
+  assert(length_bytes <= buffer.capacity_bytes);
+  Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) {
+    slots_->Give(buffer.slot);  // it went down meanwhile; OnPeerDown says so
+    return;
+  }
+  WritePrefix(peer, buffer.slot, peer::Kind::kData);
+  (*slots_)[buffer.slot].length_bytes =
+      length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+  ++counters_.messages_sent;
+  queue_->Post(&peer->target, buffer.slot);
+}
+
+void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
+  slots_->Give(buffer.slot);
+  Peer* peer = Find(id);
+  if (peer != nullptr && peer->state == peer::State::kUp) peer->send.Return();
+}
+
+void EndpointImpl::WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind) {
+  peer::StorePrefix((*slots_)[slot].data, {.peer_index = peer->remote_index,
+                                           .token = peer->remote_token,
+                                           .granted = peer->receive.Report(),
+                                           .kind = kind,
+                                           .zero8 = 0,
+                                           .zero16 = 0});
+}
+
+bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
+  const uint32_t slot = slots_->Take(/*control=*/true);
+  if (slot == queue::kNoSlot) return false;
+  WritePrefix(peer, slot, kind);
+  (*slots_)[slot].length_bytes = peer::kPrefixBytes;
+  (*slots_)[slot].notify = notify;
+  queue_->Post(&peer->target, slot);
+  return true;
+}
+
+void EndpointImpl::Block(Peer* peer) {
+  if (std::exchange(peer->blocked, true)) return;
+  blocked_.push_back(peer);
+}
+
+int EndpointImpl::TellWritable() {
+  int told = 0;
+  // One turn each, so that a handler which blocks again at once doesn't keep the others waiting.
+  for (size_t turns = blocked_.size(); turns > 0 && !blocked_.empty(); --turns) {
+    if (slots_->free_data() == 0) break;
+    Peer* peer = blocked_.front();
+    blocked_.pop_front();
+    if (peer->send.available() == 0) {
+      blocked_.push_back(peer);
+      continue;
+    }
+    peer->blocked = false;
+    if (peer->state != peer::State::kUp || closed_) continue;
+    ++told;
+    handler_->OnWritable(peer->id());
+  }
+  return told;
+}
+
+int EndpointImpl::Receive() {
+  ibv_wc completions[kReceiveBatch];
+  const int count = ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions);
+  if (count <= 0) return 0;
+  receiving_ = true;
+  for (int i = 0; i < count; ++i) OnReceived(completions[i]);
+  receiving_ = false;
+  return count;
+}
+
+void EndpointImpl::OnReceived(const ibv_wc& wc) {
+  receive::ReceiveQueue& queue = (wc.wr_id >> 32) != 0 ? *control_ : *data_;
+  const uint32_t index = static_cast<uint32_t>(wc.wr_id);
+  const std::byte* bytes = queue.buffer(index);
+  peer::Prefix prefix;
+  if (wc.status != IBV_WC_SUCCESS) {
+    ++counters_.receive_errors;
+  } else if (!peer::LoadPrefix(bytes, wc.byte_len, &prefix)) {
+    ++counters_.dropped_malformed;
+  } else if (prefix.peer_index >= peers_.size() ||
+             peers_[prefix.peer_index]->token != prefix.token ||
+             peers_[prefix.peer_index]->state == peer::State::kFree) {
+    ++counters_.dropped_unknown;
+  } else {
+    Peer* peer = peers_[prefix.peer_index].get();
+    if (peer->has_path && peer->state != peer::State::kUp) {
+      // A message can overtake the word that the connection is established.
+      if (peer->state == peer::State::kAccepting) connections_->NoteTraffic(peer->connection);
+      GoUp(peer);
+    }
+    peer->send.Grant(prefix.granted, peer->remote_window);
+    const bool data = &queue == data_.get();
+    if (peer->state == peer::State::kUp) {
+      if (prefix.kind == peer::Kind::kData && data) {
+        OnData(peer, bytes + peer::kPrefixBytes,
+               wc.byte_len - static_cast<uint32_t>(peer::kPrefixBytes));
+      } else if (prefix.kind == peer::Kind::kGoodbye) {
+        OnGoodbye(peer);
+      }
+    }
+  }
+  queue.Recycle(index);
+}
+
+void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes) {
+  ++counters_.messages_received;
+  const PeerId id = peer->id();
+  if (!closed_) handler_->OnMessage(id, {bytes, size_bytes});
+  if (Find(id) == nullptr || peer->state != peer::State::kUp) return;
+  peer->receive.Consumed();
+  if (!peer->owes_credits && peer->receive.ReportIsDue()) {
+    peer->owes_credits = true;
+    owing_.push_back(peer);
+  }
+}
+
+void EndpointImpl::OnGoodbye(Peer* peer) {
+  Fail(peer, base::Error(absl::StatusCode::kUnavailable, "peer closed the connection",
+                         {.layer = "endpoint",
+                          .peer = peer->address,
+                          .operation = "receive",
+                          .cause = "it said goodbye: it shut down, or no longer needs this side",
+                          .remedy = "connect again when it is back"}));
+}
+
+void EndpointImpl::SendCredits() {
+  size_t kept = 0;
+  for (Peer* peer : owing_) {
+    // A message that went out meanwhile may have said it.
+    if (!peer->receive.ReportIsDue()) {
+      peer->owes_credits = false;
+    } else if (PostControl(peer, peer::Kind::kCredits, /*notify=*/false)) {
+      peer->owes_credits = false;
+      ++counters_.credit_messages;
+    } else {
+      owing_[kept++] = peer;  // no control slot now; they come back
+    }
+  }
+  owing_.resize(kept);
+}
+
+}  // namespace sluice::endpoint

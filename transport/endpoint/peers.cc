@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers come and go: handshake, address handle, goodbye, and the record's end.
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/cm/address.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+namespace {
+
+// A new peer gets at most this share of the receive buffers that are left, so that a crowd thins out instead of
+// the first ones taking all; below the least it is refused.
+constexpr uint32_t kShareOfRest = 8;
+constexpr uint32_t kLeastWindow = 4;
+// When a connection ends, what came before it is received first: as much as can be there from one peer, with
+// others busy at the same time.
+constexpr uint32_t kMaxLastLooks = 64;
+
+}  // namespace
+
+Peer* EndpointImpl::Find(PeerId id) const {
+  if (id.index >= peers_.size()) return nullptr;
+  Peer* peer = peers_[id.index].get();
+  return peer->generation == id.generation && peer->state != peer::State::kFree ? peer : nullptr;
+}
+
+Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
+  if (id.index >= peer_of_connection_.size()) return nullptr;
+  const uint32_t index = peer_of_connection_[id.index];
+  if (index >= peers_.size()) return nullptr;
+  Peer* peer = peers_[index].get();
+  return peer->has_connection && peer->connection == id ? peer : nullptr;
+}
+
+absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
+  const uint32_t left = options_.srq_size - promised_;
+  const uint32_t window =
+      std::min({options_.credits_per_peer, std::max(left / kShareOfRest, kLeastWindow), left});
+  const bool full = free_peers_.empty() && peers_.size() >= options_.max_peers;
+  if (full || window < std::min(kLeastWindow, options_.credits_per_peer)) {
+    return base::Error(
+        absl::StatusCode::kResourceExhausted,
+        full ? "all " + std::to_string(options_.max_peers) + " places for peers are taken"
+             : "all " + std::to_string(options_.srq_size) + " receive buffers are promised",
+        {.layer = "endpoint",
+         .operation = "connect",
+         .cause = std::to_string(peer_count_) + " peers are connected",
+         .remedy = full ? "raise max_peers" : "raise srq_size, or lower credits_per_peer",
+         .retry_safe = true});
+  }
+  uint32_t index;
+  if (!free_peers_.empty()) {
+    index = free_peers_.back();
+    free_peers_.pop_back();
+  } else {
+    index = static_cast<uint32_t>(peers_.size());
+    peers_.push_back(std::make_unique<Peer>());
+    peers_.back()->index = index;
+    peers_.back()->leave.fire = OnLeaveTimeout;
+    peers_.back()->leave.context = this;
+  }
+  Peer* peer = peers_[index].get();
+  if (++peer->generation == 0) peer->generation = 1;
+  peer->told_up = peer->told_down = peer->has_connection = peer->has_path = false;
+  peer->in_queue = peer->blocked = peer->owes_credits = false;
+  peer->inbound = event == peer::Event::kRequest;
+  peer->token = random_.NonZero32();
+  peer->target = {};
+  peer->target.cookie = index;
+  peer->receive.Start(window);
+  promised_ += window;
+  ++peer_count_;
+  const bool known = peer::Next(peer->state, event, &peer->state);
+  assert(known);
+  (void)known;
+  return peer;
+}
+
+void EndpointImpl::Bind(Peer* peer, cm::ConnectionId connection) {
+  if (connection.index >= peer_of_connection_.size()) {
+    peer_of_connection_.resize(connection.index + 1, 0xffffffff);
+  }
+  peer_of_connection_[connection.index] = peer->index;
+  peer->connection = connection;
+  peer->has_connection = true;
+}
+
+peer::Hello EndpointImpl::MakeHello(const Peer& peer) const {
+  peer::Hello hello;
+  hello.epoch = epoch_;
+  hello.data_dctn = data_->dctn();
+  hello.control_dctn = control_->dctn();
+  hello.data_key = data_->access_key();
+  hello.control_key = control_->access_key();
+  hello.max_message_bytes = options_.max_message_bytes;
+  hello.peer_index = peer.index;
+  hello.token = peer.token;
+  hello.credits = peer.receive.window();
+  return hello;
+}
+
+void EndpointImpl::Adopt(Peer* peer, const peer::Hello& remote) {
+  peer->remote_index = remote.peer_index;
+  peer->remote_token = remote.token;
+  peer->remote_window = remote.credits;
+  peer->max_message_bytes = std::min(remote.max_message_bytes, options_.max_message_bytes);
+  peer->send.Start(remote.credits);
+  peer->target.dctn[0] = remote.data_dctn;
+  peer->target.dctn[1] = remote.control_dctn;
+  peer->target.key[0] = remote.data_key;
+  peer->target.key[1] = remote.control_key;
+  peer->target.name = peer->address;
+}
+
+absl::StatusOr<uint16_t> EndpointImpl::Listen(const std::string& host, uint16_t port) {
+  return connections_->Listen(host, port);
+}
+
+absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t port,
+                                             int64_t deadline_ns) {
+  auto peer = NewPeer(peer::Event::kConnect);
+  if (!peer.ok()) return peer.status();
+  (*peer)->address = cm::HostPort(host, port);
+  const auto hello = peer::Encode(MakeHello(**peer), peer::HandshakeKind::kHello);
+  auto connection = connections_->Connect(host, port, deadline_ns, hello);
+  if (!connection.ok()) {
+    (*peer)->told_down = true;  // the caller is told here
+    Fail(*peer, connection.status());
+    return connection.status();
+  }
+  Bind(*peer, *connection);
+  return (*peer)->id();
+}
+
+void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> private_data,
+                             const cm::PathInfo& path, const std::string& from) {
+  if (closed_) {
+    return connections_->Reject(
+        id, peer::EncodeRefusal(peer::RefusalCode::kShutdown, "shutting down"));
+  }
+  const auto hello = peer::Decode(private_data, peer::HandshakeKind::kHello);
+  if (!hello.ok()) {
+    return connections_->Reject(
+        id, peer::EncodeRefusal(peer::CodeFor(hello.status()),
+                                {hello.status().message().data(), hello.status().message().size()}));
+  }
+  auto peer = NewPeer(peer::Event::kRequest);
+  if (!peer.ok()) {
+    return connections_->Reject(
+        id, peer::EncodeRefusal(peer::RefusalCode::kFull,
+                                {peer.status().message().data(), peer.status().message().size()}));
+  }
+  (*peer)->address = from;
+  Bind(*peer, id);
+  Adopt(*peer, *hello);
+  AcquirePath(*peer, path);
+}
+
+void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> private_data,
+                              const cm::PathInfo& path) {
+  Peer* peer = FindByConnection(id);
+  if (peer == nullptr) return connections_->Close(id);
+  const auto welcome = peer::Decode(private_data, peer::HandshakeKind::kWelcome);
+  if (!welcome.ok()) {
+    peer->has_connection = false;
+    connections_->Reject(
+        id,
+        peer::EncodeRefusal(peer::CodeFor(welcome.status()),
+                            {welcome.status().message().data(), welcome.status().message().size()}));
+    return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->address));
+  }
+  Adopt(peer, *welcome);
+  AcquirePath(peer, path);
+}
+
+void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
+  ++peer->commands;
+  auto handle = std::make_shared<absl::StatusOr<ibv_ah*>>(nullptr);
+  commands_.Submit(
+      [this, ah = path.ah, qpn = queue_->template_qpn(), handle] {
+        *handle = handles_->Acquire(ah, qpn);
+      },
+      [this, peer, handle] {
+        --peer->commands;
+        OnPath(peer, *handle);
+      });
+}
+
+void EndpointImpl::OnPath(Peer* peer, absl::StatusOr<ibv_ah*> handle) {
+  if (handle.ok()) peer->target.ah = *handle;
+  const bool wanted =
+      peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
+  if (!wanted) return CheckQuiet(peer);
+  if (!handle.ok()) {
+    if (peer->inbound && peer->has_connection) {
+      peer->has_connection = false;
+      connections_->Reject(peer->connection,
+                           peer::EncodeRefusal(peer::RefusalCode::kInternal,
+                                               {handle.status().message().data(),
+                                                handle.status().message().size()}));
+    }
+    return Fail(peer, base::Prefix(handle.status(), "path to " + peer->address));
+  }
+  queue_->Open(&peer->target);
+  peer->in_queue = true;
+  peer->has_path = true;
+  if (peer->inbound) {
+    connections_->Accept(peer->connection,
+                         peer::Encode(MakeHello(*peer), peer::HandshakeKind::kWelcome));
+  } else {
+    connections_->Establish(peer->connection);
+  }
+}
+
+void EndpointImpl::OnUp(cm::ConnectionId id) {
+  if (Peer* peer = FindByConnection(id)) GoUp(peer);
+}
+
+void EndpointImpl::GoUp(Peer* peer) {
+  if (!peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) return;
+  peer->told_up = true;
+  if (closed_) return;
+  handler_->OnPeerUp(peer->id(), {.address = peer->address,
+                                  .inbound = peer->inbound,
+                                  .max_message_bytes = peer->max_message_bytes});
+}
+
+void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
+                          std::span<const std::byte> reject_data) {
+  Peer* peer = FindByConnection(id);
+  if (peer == nullptr) return;
+  peer->has_connection = false;
+  // What it sent before it went is here already: delivered first.
+  if (peer->state == peer::State::kUp && !receiving_) {
+    const PeerId peer_id = peer->id();
+    for (uint32_t looks = 0; looks < kMaxLastLooks && Receive() != 0; ++looks) {
+    }
+    if (Find(peer_id) == nullptr) return;
+  }
+  Fail(peer, reject_data.empty() ? why : peer::DecodeRefusal(reject_data, peer->address, why));
+}
+
+void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
+  if (std::exchange(peer->told_down, true)) return;
+  downs_.push_back({peer->id(), why});
+}
+
+// The peer can't be talked to any more.
+void EndpointImpl::Fail(Peer* peer, const absl::Status& why) {
+  if (!peer::Next(peer->state, peer::Event::kFailed, &peer->state)) return;
+  TellDown(peer, why);
+  Part(peer);
+}
+
+// Nothing goes out any more; the record is freed when nothing names it.
+void EndpointImpl::Part(Peer* peer) {
+  timers_.Cancel(&peer->leave);
+  if (peer->blocked) {
+    std::erase(blocked_, peer);
+    peer->blocked = false;
+  }
+  if (peer->owes_credits) {
+    std::erase(owing_, peer);
+    peer->owes_credits = false;
+  }
+  if (peer->in_queue) queue_->Close(&peer->target);
+  if (peer->has_connection) {
+    peer->has_connection = false;
+    connections_->Close(peer->connection);
+  }
+  CheckQuiet(peer);
+}
+
+void EndpointImpl::CheckQuiet(Peer* peer) {
+  if (peer->state != peer::State::kDraining) return;
+  if (peer->commands != 0 || peer->target.posted != 0) return;
+  if (peer->target.ah != nullptr) {
+    commands_.Submit([this, ah = peer->target.ah] { handles_->Release(ah); }, [] {});
+    peer->target.ah = nullptr;
+  }
+  promised_ -= peer->receive.window();
+  --peer_count_;
+  peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
+  free_peers_.push_back(peer->index);
+}
+
+void EndpointImpl::Disconnect(PeerId id) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || !peer::Next(peer->state, peer::Event::kDisconnect, &peer->state)) return;
+  TellDown(peer, base::Error(absl::StatusCode::kCancelled, "disconnected by this side",
+                             {.layer = "endpoint",
+                              .peer = peer->address,
+                              .operation = "disconnect"}));
+  if (!closed_) poller_->Wake();  // the handler is told by the next Poll()
+  if (peer->state == peer::State::kLeaving) return SayGoodbye(peer);
+  Part(peer);
+}
+
+void EndpointImpl::SayGoodbye(Peer* peer) {
+  if (!PostControl(peer, peer::Kind::kGoodbye, /*notify=*/true)) {
+    peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
+    return Part(peer);  // the connection's end says it as well, less kindly
+  }
+  timers_.Schedule(&peer->leave, clock_.NowNs() + 2 * options_.dead_peer_ns);
+}
+
+void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool) {
+  Peer* peer = peers_[target->cookie].get();
+  if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) Part(peer);
+}
+
+void EndpointImpl::OnLeaveTimeout(base::Timer* timer, void* context) {
+  auto* self = static_cast<EndpointImpl*>(context);
+  for (auto& peer : self->peers_) {
+    if (&peer->leave != timer) continue;
+    if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) self->Part(peer.get());
+    return;
+  }
+}
+
+void EndpointImpl::OnTargetFailed(queue::Target* target, const absl::Status& why) {
+  Fail(peers_[target->cookie].get(), why);
+}
+
+void EndpointImpl::OnTargetQuiet(queue::Target* target) {
+  CheckQuiet(peers_[target->cookie].get());
+}
+
+}  // namespace sluice::endpoint
