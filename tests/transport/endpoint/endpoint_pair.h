@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Endpoints on the software NIC, driven by hand, whose handlers write down what happens.
+#ifndef SLUICE_TESTS_TRANSPORT_ENDPOINT_ENDPOINT_PAIR_H_
+#define SLUICE_TESTS_TRANSPORT_ENDPOINT_ENDPOINT_PAIR_H_
+
+#include <poll.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "transport/base/clock.h"
+#include "transport/base/random.h"
+#include "transport/device/device.h"
+#include "transport/endpoint/create.h"
+#include "transport/poller/commands.h"
+#include "transport/softdc/verbs.h"
+
+namespace sluice::endpoint {
+
+// Keeps what the handler was told.
+struct Recorder : Handler {
+  struct Up {
+    PeerId id;
+    PeerInfo info;
+  };
+  struct Down {
+    PeerId id;
+    absl::Status why;
+  };
+  std::vector<Up> ups;
+  std::vector<Down> downs;
+  std::vector<std::string> messages;
+  std::vector<PeerId> writable;
+  std::function<void(PeerId, std::span<const std::byte>)> on_message;
+
+  void OnPeerUp(PeerId peer, const PeerInfo& info) override { ups.push_back({peer, info}); }
+  void OnPeerDown(PeerId peer, const absl::Status& why) override { downs.push_back({peer, why}); }
+  void OnMessage(PeerId peer, std::span<const std::byte> bytes) override {
+    if (on_message) return on_message(peer, bytes);
+    messages.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  void OnWritable(PeerId peer) override { writable.push_back(peer); }
+};
+
+// One endpoint with everything it takes.
+struct Node {
+  explicit Node(const Options& options = {}) {
+    auto opened = device::Device::Open("softdc0", {&softdc::Verbs()});
+    if (!opened.ok()) {
+      ADD_FAILURE() << opened.status();
+      return;
+    }
+    device = std::move(*opened);
+    auto created = CreateEndpoint(options, *device, clock, random, commands, &recorder);
+    if (!created.ok()) {
+      ADD_FAILURE() << created.status();
+      return;
+    }
+    endpoint = std::move(*created);
+  }
+
+  absl::Status Send(PeerId peer, std::string_view text) {
+    auto buffer = endpoint->Reserve(peer, static_cast<uint32_t>(text.size()));
+    if (!buffer.ok()) return buffer.status();
+    std::memcpy(buffer->data, text.data(), text.size());
+    endpoint->Commit(peer, *buffer, static_cast<uint32_t>(text.size()));
+    return absl::OkStatus();
+  }
+
+  Recorder recorder;
+  base::RealClock clock;
+  base::SystemRandom random;
+  poller::ThreadCommands commands;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<Endpoint> endpoint;
+};
+
+// Polls until `done`, asleep while nothing happens. There is no limit here: a hang is the test runner's to end.
+inline void PollUntil(std::initializer_list<Node*> nodes, const std::function<bool()>& done) {
+  while (!done()) {
+    int count = 0;
+    for (Node* node : nodes) count += node->endpoint->Poll();
+    if (count != 0 || done()) continue;
+    std::vector<pollfd> sleepers;
+    int64_t limit_ns = -1;
+    bool ready = true;
+    for (Node* node : nodes) {
+      ready = node->endpoint->PrepareToSleep() && ready;
+      sleepers.push_back({node->endpoint->fd(), POLLIN, 0});
+      const int64_t own_ns = node->endpoint->SleepLimitNs();
+      if (own_ns >= 0 && (limit_ns < 0 || own_ns < limit_ns)) limit_ns = own_ns;
+    }
+    if (!ready || done()) continue;
+    poll(sleepers.data(), sleepers.size(),
+         limit_ns < 0 ? -1 : static_cast<int>(limit_ns / 1'000'000) + 1);
+  }
+}
+
+inline PeerId ConnectPair(Node& client, Node& server, uint16_t port,
+                          int64_t timeout_ns = 10'000'000'000) {
+  auto peer = client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + timeout_ns);
+  if (!peer.ok()) {
+    ADD_FAILURE() << peer.status();
+    return {};
+  }
+  const size_t ups = server.recorder.ups.size() + 1;
+  const size_t client_ups = client.recorder.ups.size() + 1;
+  const size_t client_downs = client.recorder.downs.size();
+  PollUntil({&client, &server}, [&] {
+    return (client.recorder.ups.size() >= client_ups && server.recorder.ups.size() >= ups) ||
+           client.recorder.downs.size() > client_downs;
+  });
+  if (client.recorder.downs.size() > client_downs) {
+    ADD_FAILURE() << client.recorder.downs.back().why;
+  }
+  return *peer;
+}
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TESTS_TRANSPORT_ENDPOINT_ENDPOINT_PAIR_H_
