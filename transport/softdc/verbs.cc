@@ -10,6 +10,9 @@ namespace sluice::softdc {
 // Every member is named, so that a function added to verbs_functions.inc does not compile until it is here
 // (-Werror=missing-field-initializers).
 const verbs::VerbsApi& Verbs() {
+  // Before any event channel exists, so that ids find their device.
+  static const bool hooked [[maybe_unused]] =
+      (cm::SetDeviceHooks({&CmContext, &CmPd, NodeGuid()}), true);
   static constexpr verbs::VerbsApi kTable = {
       .name = "softdc",
       .get_device_list = &GetDeviceList,
