@@ -22,9 +22,9 @@ NumberSpace::~NumberSpace() {
 }
 
 bool NumberSpace::TakeBlock() {
-  const uint32_t first = blocks_.empty() ? kFirstBlock : blocks_.back()->index + 1;
   for (uint32_t i = 0; i < kBlocks - kFirstBlock; ++i) {
-    const uint32_t index = kFirstBlock + (first - kFirstBlock + i) % (kBlocks - kFirstBlock);
+    const uint32_t index = next_block_;
+    next_block_ = index + 1 == kBlocks ? kFirstBlock : index + 1;
     UniqueFd socket = ListenAbstract(BlockSocketName(index), kBacklog);
     if (!socket) continue;
     auto block = std::make_unique<Block>();

@@ -54,7 +54,8 @@ class NumberSpace {
   const BlockHook on_block_;
   const BlockHook off_block_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Block>> blocks_;  // the last one is being handed out
+  uint32_t next_block_ = kFirstBlock;  // mutex_; forward, so that a returned block is the last to come again
+  std::vector<std::unique_ptr<Block>> blocks_;  // mutex_; the last one is being handed out
 };
 
 }  // namespace sluice::softdc
