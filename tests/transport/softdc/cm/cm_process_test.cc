@@ -2,6 +2,7 @@
 //
 // Peers that die, and peers that talk nonsense.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cstring>
@@ -10,6 +11,9 @@
 #include "tests/transport/softdc/cm/cm_fixture.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+
+// There only under UndefinedBehaviorSanitizer.
+extern "C" __attribute__((weak)) void __ubsan_handle_dynamic_type_cache_miss(void*, void*, void*);
 
 namespace sluice::softdc::cm {
 namespace {
@@ -244,6 +248,58 @@ TEST_F(CmProcessTest, SilentWiresAreDroppedInTheEndAndBoundedMeanwhile) {
   server->timers.Advance(kFirstMessageNs);
   EXPECT_EQ(server->engine.counters().refused_wires, kSilent);
   EXPECT_EQ(server->timers.armed(), 0u);
+}
+
+// Takes all descriptors that the process may still have.
+class NoDescriptorsLeft {
+ public:
+  NoDescriptorsLeft() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit low = before_;
+    low.rlim_cur = 256;
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+    for (int fd = dup(STDERR_FILENO); fd >= 0; fd = dup(STDERR_FILENO)) taken_.emplace_back(fd);
+    EXPECT_EQ(errno, EMFILE);
+  }
+  ~NoDescriptorsLeft() {
+    taken_.clear();
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0);
+  }
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST_F(CmProcessTest, ListenerWithoutDescriptorsRestsAndResumes) {
+  if (&__ubsan_handle_dynamic_type_cache_miss != nullptr) {
+    GTEST_SKIP() << "UBSan opens a pipe to look at an object's type, and takes a failure for a bug";
+  }
+  const uint16_t port = Listen();
+  rdma_cm_id* id = Resolved(port);
+  rdma_cm_id* unbound = client->NewId();
+  sockaddr_in to = Ipv4("127.0.0.1", port);
+  {
+    NoDescriptorsLeft none;
+    EXPECT_EQ(resolve_addr(unbound, nullptr, Generic(&to), 1000), -1);
+    EXPECT_EQ(errno, EMFILE);
+    ASSERT_EQ(ConnectAs(id, 1), 0);  // its descriptor is the one of its port
+    EXPECT_TRUE(server->Quiet());
+    const uint64_t wakeups = Loop::Get().wakeups();
+    Settle();
+    EXPECT_LT(Loop::Get().wakeups() - wakeups, 40u);  // those of Settle, not a spin on the backlog
+  }
+  const Seen request = server->Next();
+  EXPECT_EQ(request.type, RDMA_CM_EVENT_CONNECT_REQUEST);
+  {
+    NoDescriptorsLeft none;
+    ASSERT_EQ(AcceptAs(request.id, 2), 0);
+    const Seen error = client->Next();  // no descriptor for the server's number
+    EXPECT_EQ(error.type, RDMA_CM_EVENT_CONNECT_ERROR);
+    EXPECT_EQ(error.status, -EMFILE);
+  }
+  const Seen rejected = server->Next();
+  EXPECT_EQ(rejected.type, RDMA_CM_EVENT_REJECTED);
 }
 
 // A listener that talks another language, or none.
