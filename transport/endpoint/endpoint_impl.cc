@@ -236,13 +236,19 @@ void EndpointImpl::OnQueueDead(const absl::Status& why) {
 
 void EndpointImpl::Close() {
   if (closed_) return;
+  closed_ = true;
+  look_at_fds_ = true;
+  Poll();  // whoever has gone meanwhile needs no goodbye
   for (auto& peer : peers_) {
     if (peer->state != peer::State::kFree) Disconnect(peer->id());
   }
-  closed_ = true;
   downs_.clear();
   Flush();
-  for (int look = 0; look < kCloseLooks && peer_count_ != 0; ++look) {
+  const auto someone_is_leaving = [this] {
+    return std::any_of(peers_.begin(), peers_.end(),
+                       [](const auto& peer) { return peer->state == peer::State::kLeaving; });
+  };
+  for (int look = 0; look < kCloseLooks && someone_is_leaving(); ++look) {
     look_at_fds_ = true;
     if (Poll() == 0) {
       pollfd sleeper = {poller_->fd(), POLLIN, 0};

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pool over a table made for the test: VerbsApi is plain function pointers.
+#include "transport/cm/qpn_pool.h"
+
+#include <cerrno>
+#include <set>
+
+#include "gtest/gtest.h"
+
+namespace sluice::cm {
+namespace {
+
+struct FakeDevice {
+  uint32_t next_qpn = 100;
+  int refuse_with = 0;
+  std::set<uint32_t> reserved;
+  int dummies = 0;
+  ibv_context context = {};
+  ibv_cq cq = {};
+} device;
+
+verbs::VerbsApi FakeTable() {
+  device = {};
+  verbs::VerbsApi api = {};
+  api.name = "fake";
+  api.dv_reserved_qpn_alloc = [](ibv_context*, uint32_t* qpn) {
+    if (device.refuse_with != 0) return device.refuse_with;
+    *qpn = device.next_qpn++;
+    device.reserved.insert(*qpn);
+    return 0;
+  };
+  api.dv_reserved_qpn_dealloc = [](ibv_context*, uint32_t qpn) {
+    return device.reserved.erase(qpn) == 1 ? 0 : EINVAL;
+  };
+  api.create_cq = [](ibv_context*, int, void*, ibv_comp_channel*, int) { return &device.cq; };
+  api.destroy_cq = [](ibv_cq*) { return 0; };
+  api.dv_create_qp = [](ibv_context*, ibv_qp_init_attr_ex*, mlx5dv_qp_init_attr*) {
+    if (device.refuse_with != 0) {
+      errno = device.refuse_with;
+      return static_cast<ibv_qp*>(nullptr);
+    }
+    ++device.dummies;
+    // What ibv_qp_to_qp_ex() needs: an ibv_qp_ex with the ibv_qp first.
+    auto* ex = new ibv_qp_ex();
+    ex->qp_base.qp_num = device.next_qpn++;
+    return &ex->qp_base;
+  };
+  api.qp_to_qp_ex = [](ibv_qp* qp) { return reinterpret_cast<ibv_qp_ex*>(qp); };
+  api.dv_qp_ex_from_ibv_qp_ex = [](ibv_qp_ex*) { return static_cast<mlx5dv_qp_ex*>(nullptr); };
+  api.destroy_qp = [](ibv_qp* qp) {
+    --device.dummies;
+    delete reinterpret_cast<ibv_qp_ex*>(qp);
+    return 0;
+  };
+  return api;
+}
+
+TEST(QpnPoolTake, ReservedNumbersAreFreshAndGoBack) {
+  const verbs::VerbsApi api = FakeTable();
+  {
+    QpnPool pool(api, &device.context, nullptr, /*reserve=*/true);
+    const auto a = pool.Take();
+    const auto b = pool.Take();
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_NE(*a, *b);
+    pool.Give(*a);
+    EXPECT_EQ(device.reserved, std::set<uint32_t>{*b});
+    EXPECT_EQ(pool.in_use(), 1u);
+  }
+  EXPECT_TRUE(device.reserved.empty());  // the rest goes back with the pool
+}
+
+TEST(QpnPoolTake, RefusalSaysWhy) {
+  const verbs::VerbsApi api = FakeTable();
+  QpnPool pool(api, &device.context, nullptr, /*reserve=*/true);
+  device.refuse_with = ENOMEM;
+  const auto qpn = pool.Take();
+  EXPECT_EQ(qpn.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(qpn.status().message().find("mlx5dv_reserved_qpn_alloc failed with ENOMEM"),
+            absl::string_view::npos);
+}
+
+TEST(QpnPoolTake, DummyQpsWhereNothingCanBeReservedUpToTheBound) {
+  const verbs::VerbsApi api = FakeTable();
+  {
+    QpnPool pool(api, &device.context, nullptr, /*reserve=*/false);
+    std::set<uint32_t> numbers;
+    for (size_t i = 0; i < QpnPool::kMaxDummies; ++i) {
+      const auto qpn = pool.Take();
+      ASSERT_TRUE(qpn.ok());
+      EXPECT_TRUE(numbers.insert(*qpn).second);
+    }
+    EXPECT_EQ(pool.Take().status().code(), absl::StatusCode::kResourceExhausted);
+    pool.Give(*numbers.begin());
+    EXPECT_TRUE(pool.Take().ok());
+  }
+  EXPECT_EQ(device.dummies, 0);
+}
+
+}  // namespace
+}  // namespace sluice::cm

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/queue/slot_table.h"
+
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace sluice::queue {
+namespace {
+
+struct Area {
+  std::vector<std::byte> data = std::vector<std::byte>(4 * 128);
+  std::vector<std::byte> control = std::vector<std::byte>(2 * 64);
+  SlotTable slots{data.data(), 4, 128, control.data(), 2, 64};
+};
+
+TEST(SlotTableTake, BothKindsRunOutOnTheirOwn) {
+  Area area;
+  std::set<std::byte*> buffers;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t slot = area.slots.Take(false);
+    ASSERT_NE(slot, kNoSlot);
+    EXPECT_FALSE(area.slots[slot].control);
+    buffers.insert(area.slots[slot].data);
+  }
+  EXPECT_EQ(buffers.size(), 4u);
+  EXPECT_EQ(*buffers.begin(), area.data.data());
+  EXPECT_EQ(area.slots.Take(false), kNoSlot);
+  EXPECT_EQ(area.slots.free_data(), 0u);
+  const uint32_t control = area.slots.Take(true);
+  ASSERT_NE(control, kNoSlot);
+  EXPECT_TRUE(area.slots[control].control);
+  EXPECT_EQ(area.slots[control].data, area.control.data());
+  EXPECT_EQ(area.slots.free_control(), 1u);
+}
+
+TEST(SlotTableTake, LastGivenComesFirst) {
+  Area area;
+  const uint32_t a = area.slots.Take(false);
+  const uint32_t b = area.slots.Take(false);
+  area.slots.Give(a);
+  area.slots.Give(b);
+  EXPECT_EQ(area.slots.Take(false), b);
+  EXPECT_EQ(area.slots.Take(false), a);
+}
+
+TEST(SlotTablePosted, OnlyThePostedSlotOfThisGeneration) {
+  Area area;
+  const uint32_t slot = area.slots.Take(false);
+  const uint64_t wr_id = area.slots.WrId(slot);
+  EXPECT_FALSE(area.slots.Posted(wr_id).has_value());  // reserved
+  area.slots[slot].use = SlotUse::kPosted;
+  EXPECT_EQ(area.slots.Posted(wr_id), slot);
+  area.slots.Give(slot);
+  ASSERT_EQ(area.slots.Take(false), slot);
+  area.slots[slot].use = SlotUse::kPosted;
+  EXPECT_FALSE(area.slots.Posted(wr_id).has_value());  // a late completion of the earlier use
+  EXPECT_FALSE(area.slots.Posted(999).has_value());
+  EXPECT_TRUE(area.slots.Posted(area.slots.WrId(slot)).has_value());
+}
+
+TEST(SlotTableGive, GenerationSkipsZeroWhenItWraps) {
+  Area area;
+  const uint32_t slot = area.slots.Take(false);
+  area.slots[slot].generation = 0xffffffff;
+  area.slots.Give(slot);
+  EXPECT_EQ(area.slots[slot].generation, 1u);
+}
+
+TEST(SlotList, FirstInFirstOut) {
+  Area area;
+  SlotList list;
+  EXPECT_TRUE(list.empty());
+  std::vector<uint32_t> in;
+  for (int i = 0; i < 4; ++i) {
+    in.push_back(area.slots.Take(false));
+    list.PushBack(area.slots, in.back());
+  }
+  EXPECT_EQ(list.PopFront(area.slots), in[0]);
+  list.PushBack(area.slots, in[0]);
+  for (int i : {1, 2, 3, 0}) EXPECT_EQ(list.PopFront(area.slots), in[i]);
+  EXPECT_TRUE(list.empty());
+}
+
+}  // namespace
+}  // namespace sluice::queue
