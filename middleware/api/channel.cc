@@ -5,6 +5,7 @@
 
 #include "middleware/api/address.h"
 #include "middleware/api/lease.h"
+#include "middleware/api/own_copy.h"
 #include "middleware/api/stack.h"
 #include "transport/base/error.h"
 
@@ -58,7 +59,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
       engine.connect_timeout_ns + engine.connect_timeout_ns / 4);  // the endpoint's own limit comes first
   absl::Status why;
   channel->lease_->Run([&] {
-    if (state.counters().connections == 0) why = state.last_error();
+    if (state.counters().connections == 0) why = OwnCopy(state.last_error());
   });
   if (!why.ok()) return why;
   if (!decided) {

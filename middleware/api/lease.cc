@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "middleware/api/own_copy.h"
 #include "transport/base/error.h"
 
 namespace sluice {
@@ -237,7 +238,7 @@ void Lease::OnDone(void* argument, const absl::Status& status) {
   }
   std::lock_guard lock(waiter->lease->mutex_);
   waiter->lease->Forget(waiter);
-  waiter->status = status;
+  waiter->status = OwnCopy(status);
   waiter->done = true;
   waiter->changed->notify_one();
 }

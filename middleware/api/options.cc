@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/api/options.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "transport/base/error.h"
 
@@ -40,7 +42,8 @@ absl::Status Common(const std::string& device, const EndpointLimits& limits, abs
   return All(device.empty() ? Bad("device", "empty", "\"auto\" or a device's name") : absl::OkStatus(),
              InRange("max_message_bytes", limits.max_message_bytes, 1024, 1u << 20),
              InRange("credits_per_peer", limits.credits_per_peer, 4, 4096),
-             InRange("receive_buffers", limits.receive_buffers, limits.credits_per_peer, 32768),
+             InRange("receive_buffers", limits.receive_buffers,
+                     std::max<uint32_t>(16, limits.credits_per_peer), 32768),
              InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
                      absl::Seconds(60)),
              InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));

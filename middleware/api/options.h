@@ -19,7 +19,7 @@ struct EndpointLimits {
   uint32_t max_message_bytes = 16384;
   // Messages that a peer may have under way to us: what one peer can make us hold. 4 to 4096.
   uint32_t credits_per_peer = 64;
-  // Receive buffers, shared by all peers; at least credits_per_peer. Up to 32768.
+  // Receive buffers, shared by all peers; at least credits_per_peer, 16 to 32768.
   uint32_t receive_buffers = 1024;
   // A peer that does not react is given up after about this time. 10 ms to 60 s.
   absl::Duration dead_peer_timeout = absl::Seconds(1);

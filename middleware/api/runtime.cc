@@ -11,7 +11,7 @@
 #include "middleware/api/server.h"
 #include "transport/device/device.h"
 #include "transport/device/tables.h"
-#include "transport/endpoint/create_endpoint.h"
+#include "transport/endpoint/create.h"
 #include "transport/poller/commands.h"
 
 namespace sluice {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -85,14 +86,16 @@ void FakeEndpoint::set_fail_reserves(int count) {
   fail_reserves_ = count;
 }
 
-uint64_t FakeEndpoint::polls() const {
-  std::lock_guard lock(network_->mutex_);
-  return polls_;
+void FakeEndpoint::WaitUntilArmed() {
+  std::unique_lock lock(network_->mutex_);
+  changed_.wait(lock, [this] { return armed_; });
 }
 
-uint64_t FakeEndpoint::sleeps_prepared() const {
-  std::lock_guard lock(network_->mutex_);
-  return sleeps_prepared_;
+bool FakeEndpoint::PollsWithin(absl::Duration time) {
+  std::unique_lock lock(network_->mutex_);
+  const uint64_t before = polls_;
+  return changed_.wait_for(lock, std::chrono::nanoseconds(absl::ToInt64Nanoseconds(time)),
+                           [&] { return polls_ != before; });
 }
 
 int FakeEndpoint::credits_out() const {
@@ -308,6 +311,7 @@ int FakeEndpoint::Poll() {
   std::unique_lock lock(network_->mutex_);
   ++polls_;
   armed_ = false;
+  changed_.notify_all();
   if (signalled_) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_fd_, &count, sizeof(count));
@@ -370,8 +374,8 @@ int FakeEndpoint::Poll() {
 bool FakeEndpoint::PrepareToSleep() {
   std::lock_guard lock(network_->mutex_);
   if (!inbox_.empty()) return false;
-  ++sleeps_prepared_;
   armed_ = true;
+  changed_.notify_all();
   return true;
 }
 

@@ -9,6 +9,7 @@
 #ifndef SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_
 #define SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -21,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "transport/base/clock.h"
 #include "transport/endpoint/endpoint.h"
 
@@ -70,8 +72,10 @@ class FakeEndpoint final : public endpoint::Endpoint {
   void set_fail_reserves(int count);
 
   // ---- For assertions
-  uint64_t polls() const;
-  uint64_t sleeps_prepared() const;
+  // Returns when PrepareToSleep() has said true, and no Poll() has come since.
+  void WaitUntilArmed();
+  // False: there was no Poll() for so long.
+  bool PollsWithin(absl::Duration time);
   // Messages to other endpoints whose credit has not come back.
   int credits_out() const;
 
@@ -151,7 +155,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   int fail_reserves_ = 0;
   std::function<int(std::vector<std::byte>&)> tamper_;
   uint64_t polls_ = 0;
-  uint64_t sleeps_prepared_ = 0;
+  std::condition_variable changed_;  // armed_ or polls_
 };
 
 }  // namespace sluice::testing_support
