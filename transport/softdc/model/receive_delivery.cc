@@ -133,12 +133,15 @@ DeliveryStatus ReceiveDelivery::Move(const MessageSource& source, uint64_t sourc
 
 DeliveryStatus ReceiveDelivery::Deliver(const Wqe& wqe, const MessageSource& source,
                                         const shm::ClaimedWqe& claimed) {
+  if (claimed.sge_count == 1) return DeliverTo(wqe, source, claimed, {&claimed.sge, 1});
   std::array<shm::Sge, shm::kMaxSrqSge> table;
-  std::span<const shm::Sge> sges(&claimed.sge, 1);
-  if (claimed.sge_count > 1) {
-    const uint32_t count = reach_.srq->Sges(claimed, table);
-    sges = std::span<const shm::Sge>(table.data(), count);
-  }
+  const uint32_t count = reach_.srq->Sges(claimed, table);
+  return DeliverTo(wqe, source, claimed, {table.data(), count});
+}
+
+DeliveryStatus ReceiveDelivery::DeliverTo(const Wqe& wqe, const MessageSource& source,
+                                          const shm::ClaimedWqe& claimed,
+                                          std::span<const shm::Sge> sges) {
   uint64_t room_bytes = 0;
   for (const shm::Sge& sge : sges) room_bytes += sge.length;
   if (room_bytes < source.length_bytes) {

@@ -57,6 +57,8 @@ class ReceiveDelivery {
 
  private:
   enum class Direction { kToRemote, kFromRemote };
+  DeliveryStatus DeliverTo(const Wqe& wqe, const MessageSource& source,
+                           const shm::ClaimedWqe& claimed, std::span<const shm::Sge> sges);
   DeliveryStatus Locate(const shm::RemotePlace& place);
   DeliveryStatus Move(const MessageSource& source, uint64_t source_offset, uint64_t length_bytes,
                       const shm::RemotePlace& place, Direction direction);

@@ -160,10 +160,9 @@ bool SendExecution::LocalSideIsGood(Wqe& wqe, uint64_t sequence) {
 
 uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
   // As many as one claim can serve: consecutive SENDs to the same target whose streams are free to run.
-  std::array<shm::ClaimedWqe, kClaimMax> claimed;
   uint32_t want = 1;
   const Wqe& first = dci_.slot(sequence);
-  while (want < kClaimMax && sequence + want != dci_.batch_head_) {
+  while (want < shm::kClaimBatchMax && sequence + want != dci_.batch_head_) {
     Wqe& next = dci_.slot(sequence + want);
     const StreamState& stream = dci_.stream(next);
     if (next.state != WqeState::kPosted || !NeedsReceive(next.opcode) ||
@@ -176,6 +175,7 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
   }
   SpinLockHolder hold(reach.link->lock);
   ReceiveDelivery delivery(dci_.context_.outbound(), reach, dci_.qp_ex.qp_base.qp_num);
+  std::array<shm::ClaimedWqe, shm::kClaimBatchMax>& claimed = reach.link->claimed;
   const ReceiveDelivery::Claim claim = delivery.ClaimWqes(want, claimed);
   if (claim.count == 0) {
     Settle(dci_.slot(sequence), OutcomeOf(claim.why_not), &reach);

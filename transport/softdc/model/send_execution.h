@@ -28,8 +28,6 @@ class SendExecution {
   void RunWaiting();
 
  private:
-  static constexpr uint32_t kClaimMax = 32;  // receive WQEs per claim; doorbells are seldom longer
-
   enum class Outcome {
     kDone,        // finished, well or not
     kNotReady,    // no receive WQE: RNR

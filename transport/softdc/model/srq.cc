@@ -2,7 +2,6 @@
 #include "transport/softdc/model/srq.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <span>
@@ -11,10 +10,6 @@
 #include "transport/softdc/model/memory_region.h"
 
 namespace sluice::softdc {
-namespace {
-constexpr uint32_t kMaxSrqSges = 16;
-}
-
 std::unique_ptr<Srq> Srq::Create(Context& context, ibv_srq_attr* attr) {
   if (attr->max_wr == 0 || attr->max_wr > shm::kMaxSrqCapacity || attr->max_sge == 0 ||
       attr->max_sge > kMaxSrqSges) {
@@ -55,14 +50,13 @@ int Srq::Post(ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
       error = EINVAL;
       break;
     }
-    std::array<shm::Sge, kMaxSrqSges> sges;
     uint32_t count = 0;
     for (int i = 0; i < wr->num_sge; ++i) {
       // A key that covers nothing makes a piece of no length: the device would find out when it uses the WQE.
       const auto place = SharedPlace(context_, wr->sg_list[i], pd);
-      sges[count++] = place.value_or(shm::Sge{});
+      sges_[count++] = place.value_or(shm::Sge{});
     }
-    if (!owner_->Post(std::span(sges.data(), count), wr->wr_id)) {
+    if (!owner_->Post(std::span(sges_.data(), count), wr->wr_id)) {
       error = ENOMEM;
       break;
     }

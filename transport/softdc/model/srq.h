@@ -6,6 +6,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,8 @@
 namespace sluice::softdc {
 
 class Context;
+
+inline constexpr uint32_t kMaxSrqSges = 16;
 
 class Srq {
  public:
@@ -57,6 +60,7 @@ class Srq {
   uint64_t size_bytes_ = 0;
   std::atomic<int> users_{0};
   SpinLock lock_;
+  std::array<shm::Sge, kMaxSrqSges> sges_;  // under lock_: room for one WQE's pieces
   std::unique_ptr<shm::SrqOwner> owner_;
 };
 

@@ -31,6 +31,7 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint32_t kMaxPeerSegments = 4096;
+inline constexpr uint32_t kClaimBatchMax = 32;  // receive WQEs per claim; doorbells are seldom longer
 
 // A mapped file of the peer's.
 class MappedFile {
@@ -105,6 +106,7 @@ class OutboundLink {
 
   SpinLock lock;         // posters; covers a claim and the publishing of what was claimed
   ClaimJournal journal;  // under lock
+  std::array<ClaimedWqe, kClaimBatchMax> claimed;  // under lock: room for a claim, not set up anew for each
 
  private:
   const MappedFile* Find(uint32_t segment) const {
