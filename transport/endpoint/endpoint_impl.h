@@ -131,6 +131,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   static void OnLeaveTimeout(base::Timer* timer, void* context);
 
   // messages.cc
+  receive::ReceiveQueue& QueueOf(const ibv_wc& wc) const;
   int Receive();
   void OnReceived(const ibv_wc& wc);
   void OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes);

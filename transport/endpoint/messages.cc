@@ -12,6 +12,7 @@ namespace sluice::endpoint {
 namespace {
 
 constexpr int kReceiveBatch = 32;
+constexpr size_t kLineBytes = 64;
 
 absl::Status NotUp(const Peer* peer) {
   return base::Error(absl::StatusCode::kUnavailable,
@@ -124,18 +125,28 @@ int EndpointImpl::TellWritable() {
   return told;
 }
 
+receive::ReceiveQueue& EndpointImpl::QueueOf(const ibv_wc& wc) const {
+  return (wc.wr_id >> 32) != 0 ? *control_ : *data_;
+}
+
 int EndpointImpl::Receive() {
   ibv_wc completions[kReceiveBatch];
   const int count = ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions);
   if (count <= 0) return 0;
   receiving_ = true;
+  // The first lines of all messages at once, instead of one miss after the other.
+  for (int i = 0; i < count; ++i) {
+    const std::byte* bytes = QueueOf(completions[i]).buffer(static_cast<uint32_t>(completions[i].wr_id));
+    __builtin_prefetch(bytes);
+    __builtin_prefetch(bytes + kLineBytes);
+  }
   for (int i = 0; i < count; ++i) OnReceived(completions[i]);
   receiving_ = false;
   return count;
 }
 
 void EndpointImpl::OnReceived(const ibv_wc& wc) {
-  receive::ReceiveQueue& queue = (wc.wr_id >> 32) != 0 ? *control_ : *data_;
+  receive::ReceiveQueue& queue = QueueOf(wc);
   const uint32_t index = static_cast<uint32_t>(wc.wr_id);
   const std::byte* bytes = queue.buffer(index);
   peer::Prefix prefix;
