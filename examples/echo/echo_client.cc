@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// echo_client: one call and its answer.
+//
+//   echo_client --server=127.0.0.1:7471 --text="hello"
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/time/time.h"
+#include "examples/echo/echo.sluice.h"
+#include "middleware/api/channel.h"
+
+ABSL_FLAG(std::string, server, "127.0.0.1:7471", "host:port of an echo_server");
+ABSL_FLAG(std::string, text, "hello", "what to say");
+ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "how long the connection and the call may take, each");
+
+namespace {
+
+// What happened, to whom, why likely, and what to do: all of it is in the message.
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "echo_client: %s\n", status.ToString(absl::StatusToStringMode::kDefault).c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("calls sluice.examples.echo.Echo/Say once and prints the answer");
+  absl::ParseCommandLine(argc, argv);
+
+  sluice::ChannelOptions options;
+  options.device = absl::GetFlag(FLAGS_device);
+  options.connect_timeout = absl::GetFlag(FLAGS_timeout);
+  auto channel = sluice::Channel::Connect(absl::GetFlag(FLAGS_server), options);
+  if (!channel.ok()) return Fail(channel.status());
+
+  sluice::examples::echo::EchoClient client(*channel);
+  sluice::examples::echo::SayRequest request;
+  request.set_payload(absl::GetFlag(FLAGS_text));
+  sluice::CallContext context(absl::GetFlag(FLAGS_timeout));
+  auto reply = client.Say(context, request);
+  if (!reply.ok()) return Fail(reply.status());
+  std::printf("%s\n", reply->payload().c_str());
+  return 0;
+}

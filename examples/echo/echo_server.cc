@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// echo_server: answers until it gets SIGINT or SIGTERM.
+//
+//   echo_server --listen=127.0.0.1:7471 --device=auto
+#include <signal.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "examples/echo/echo_service.h"
+#include "middleware/api/server.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:7471", "host:port to listen at; port 0 takes a free one");
+ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
+
+namespace {
+
+int Fail(const char* doing, const absl::Status& status) {
+  std::fprintf(stderr, "echo_server: %s: %s\n", doing, status.ToString(absl::StatusToStringMode::kDefault).c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("answers every call of sluice.examples.echo.Echo with what it was given");
+  absl::ParseCommandLine(argc, argv);
+
+  // Blocked before any thread starts, so that only sigwait() below gets them.
+  sigset_t end_signals;
+  sigemptyset(&end_signals);
+  sigaddset(&end_signals, SIGINT);
+  sigaddset(&end_signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &end_signals, nullptr);
+
+  sluice::ServerOptions options;
+  options.device = absl::GetFlag(FLAGS_device);
+  auto server = sluice::Server::Create(options);
+  if (!server.ok()) return Fail("can't start", server.status());
+  sluice::examples::echo::EchoService service;
+  if (absl::Status status = (*server)->Register(&service); !status.ok()) return Fail("can't start", status);
+  const std::string address = absl::GetFlag(FLAGS_listen);
+  auto port = (*server)->Listen(address);
+  if (!port.ok()) return Fail("can't listen", port.status());
+
+  // The second line is for programs: it says which port it is.
+  std::printf("device %s\n", (*server)->device_choice().c_str());
+  std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
+  std::fflush(stdout);
+
+  int number = 0;
+  sigwait(&end_signals, &number);
+  if (absl::Status status = (*server)->Shutdown(absl::Seconds(2)); !status.ok()) return Fail("can't stop", status);
+  return 0;
+}
