@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// sluice_perf: measures Sluice from the outside, as a program that uses it. Exit codes: 0 measured, 1 failed or a
+// call failed, 2 usage.
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "examples/echo/echo_service.h"
+#include "middleware/api/server.h"
+#include "tools/child_process.h"
+#include "tools/command_line.h"
+#include "tools/json_output.h"
+#include "tools/sluice_perf_options.h"
+#include "tools/sluice_perf_rpc.h"
+
+namespace sluice::tools {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: sluice_perf rpc [options]      calls in a closed loop: rate and latency\n"
+    "       sluice_perf serve [options]    what rpc calls, for --server on another host\n"
+    "       sluice_perf WORD --help        the options\n";
+
+int Complain(const absl::Status& status, int exit_code) {
+  std::fprintf(stderr, "sluice_perf: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+// Starts this program again, as the server.
+absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const PerfOptions& options) {
+  std::vector<std::string> arguments = {"/proc/self/exe", "serve", "--listen=127.0.0.1:0",
+                                        "--device=" + options.device,
+                                        absl::StrCat("--size=", options.size_bytes)};
+  if (options.cpu_list.size() == 2) arguments.push_back(absl::StrCat("--cpu=", options.cpu_list[1]));
+  return ChildProcess::Start(arguments);
+}
+
+int Rpc(const std::vector<std::string>& arguments) {
+  PerfOptions options;
+  CommandLine line("usage: sluice_perf rpc [options]\nCalls in a closed loop: rate and latency.\n");
+  options.AddTo(&line);
+  options.arguments = arguments;
+  absl::Status status = line.Parse(arguments);
+  if (status.ok()) status = options.Finish();
+  if (!status.ok()) return Complain(status, kExitUsage);
+  if (line.help()) {
+    std::fputs(line.HelpText().c_str(), stdout);
+    return kExitOk;
+  }
+  std::unique_ptr<ChildProcess> own_server;
+  std::string address = options.server;
+  if (address.empty()) {
+    auto started = StartServer(options);
+    if (!started.ok()) return Complain(started.status(), kExitFailed);
+    own_server = *std::move(started);
+    auto listening = ListeningAddress(*own_server, absl::Seconds(30));
+    if (!listening.ok()) return Complain(listening.status(), kExitFailed);
+    address = *listening;
+  }
+  if (!options.cpu_list.empty()) {
+    if (status = PinToCpu(options.cpu_list[0]); !status.ok()) return Complain(status, kExitFailed);
+  }
+  auto result = MeasureRpc(options, address);
+  if (!result.ok()) return Complain(result.status(), kExitFailed);
+  if (own_server != nullptr) {
+    own_server->Signal(SIGTERM);
+    auto ended = own_server->Wait(absl::Seconds(10));
+    if (!ended.ok()) return Complain(ended.status(), kExitFailed);
+  }
+  if (options.json != "-") std::fputs(ResultText(*result).c_str(), stdout);
+  if (!options.json.empty()) {
+    if (status = WriteJson(*result, options.json); !status.ok()) return Complain(status, kExitFailed);
+  }
+  return result->counts().failed() == 0 && result->counts().ok() > 0 ? kExitOk : kExitFailed;
+}
+
+int Serve(const std::vector<std::string>& arguments) {
+  constexpr uint32_t kNoCpu = 0xffff;
+  std::string listen = "127.0.0.1:7471";
+  ServerOptions options;
+  uint32_t size_bytes = 0;
+  uint32_t cpu = kNoCpu;
+  CommandLine line("usage: sluice_perf serve [options]\nAnswers what sluice_perf rpc asks.\n");
+  line.Add("listen", &listen, "host:port; port 0 takes a free one");
+  line.Add("device", &options.device, "auto, or a name that sluice_info shows");
+  line.Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
+  line.Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
+  if (absl::Status status = line.Parse(arguments); !status.ok()) return Complain(status, kExitUsage);
+  if (line.help()) {
+    std::fputs(line.HelpText().c_str(), stdout);
+    return kExitOk;
+  }
+  sigset_t end_signals;
+  sigemptyset(&end_signals);
+  sigaddset(&end_signals, SIGINT);
+  sigaddset(&end_signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &end_signals, nullptr);  // sigwait() below gets them
+  if (cpu != kNoCpu) {
+    if (absl::Status status = PinToCpu(static_cast<int>(cpu)); !status.ok()) return Complain(status, kExitFailed);
+  }
+  constexpr uint32_t kMessageOverheadBytes = 256;
+  options.limits.max_message_bytes =
+      std::clamp(size_bytes + kMessageOverheadBytes, options.limits.max_message_bytes, 1u << 20);
+  auto server = Server::Create(options);
+  if (!server.ok()) return Complain(server.status(), kExitFailed);
+  examples::echo::EchoService echo;
+  if (absl::Status status = (*server)->Register(&echo); !status.ok()) return Complain(status, kExitFailed);
+  auto port = (*server)->Listen(listen);
+  if (!port.ok()) return Complain(port.status(), kExitFailed);
+  std::printf("listening on %s:%u\n", listen.substr(0, listen.rfind(':')).c_str(), *port);
+  std::fflush(stdout);
+  int number = 0;
+  sigwait(&end_signals, &number);
+  const absl::Status status = (*server)->Shutdown(absl::Seconds(2));
+  return status.ok() ? kExitOk : Complain(status, kExitFailed);
+}
+
+int Main(const std::vector<std::string>& words) {
+  const std::string word = words.empty() ? "" : words[0];
+  const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (word == "rpc") return Rpc(rest);
+  if (word == "serve") return Serve(rest);
+  if (word == "--help" || word == "-h" || word == "help") {
+    std::fputs(kUsage, stdout);
+    return kExitOk;
+  }
+  std::fprintf(stderr, "sluice_perf: %s\n%s",
+               word.empty() ? "no word given" : absl::StrCat("there is no \"", word, "\"").c_str(), kUsage);
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace sluice::tools
+
+int main(int argc, char** argv) { return sluice::tools::Main({argv + 1, argv + argc}); }

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/sluice_perf_options.h"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tools/build_info.h"
+#include "transport/base/error.h"
+
+namespace sluice::tools {
+namespace {
+
+constexpr uint32_t kMaxMessageBytes = 1u << 20;  // options.h of the API: EndpointLimits
+constexpr uint32_t kProtobufBytes = 16;          // tag and length of the one field
+constexpr uint32_t kHeaderBytes = 48;            // as above
+
+std::string CpuModel() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos) {
+      return line.substr(line.find(": ") + 2);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void PerfOptions::AddTo(CommandLine* line) {
+  line->Add("server", &server, "host:port of a sluice_perf serve or echo_server; none: one is started");
+  line->Add("device", &device, "auto, or a name that sluice_info shows");
+  line->Add("window", &window, 1, 1u << 16, "calls outstanding");
+  line->Add("size", &size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
+            "bytes of payload in request and reply");
+  line->Add("duration", &duration, absl::Milliseconds(1), absl::Hours(24), "how long to measure");
+  line->Add("warmup", &warmup, absl::ZeroDuration(), absl::Hours(1), "how long to call before that");
+  line->Add("deadline", &deadline, absl::Milliseconds(1), absl::Hours(1), "of each call");
+  line->Add("cpus", &cpus, "CPU of the client, or CLIENT,SERVER, to pin to");
+  line->Add("json", &json, "print JSON (sluice.BenchResult) to this file, - for standard output");
+}
+
+absl::Status PerfOptions::Finish() {
+  cpu_list.clear();
+  for (const auto& text : absl::StrSplit(cpus, ',', absl::SkipEmpty())) {
+    int cpu = -1;
+    if (!absl::SimpleAtoi(text, &cpu) || cpu < 0 || cpu >= CPU_SETSIZE || cpu_list.size() == 2) {
+      return base::Error(absl::StatusCode::kInvalidArgument, absl::StrCat("--cpus=", cpus, " refused"),
+                         {.layer = "tools",
+                          .operation = "command line",
+                          .cause = "allowed are one or two CPU numbers",
+                          .remedy = "write --cpus=0 or --cpus=0,1"});
+    }
+    cpu_list.push_back(cpu);
+  }
+  if (cpu_list.size() == 2 && !server.empty()) {
+    return base::Error(absl::StatusCode::kInvalidArgument, "two --cpus with --server refused",
+                       {.layer = "tools",
+                        .operation = "command line",
+                        .cause = "the second one is for a server that sluice_perf starts",
+                        .remedy = "give one CPU, and pin the server where it is started"});
+  }
+  return absl::OkStatus();
+}
+
+BenchConfig ConfigOf(const PerfOptions& options, const std::string& server) {
+  BenchConfig config;
+  config.set_device(options.device);
+  config.set_server(server);
+  config.set_payload_bytes(options.size_bytes);
+  config.set_window(options.window);
+  config.set_duration_seconds(absl::ToDoubleSeconds(options.duration));
+  config.set_warmup_seconds(absl::ToDoubleSeconds(options.warmup));
+  config.set_loop("closed");
+  config.set_deadline_ns(absl::ToInt64Nanoseconds(options.deadline));
+  for (const int cpu : options.cpu_list) config.add_cpus(cpu);
+  for (const std::string& argument : options.arguments) config.add_arguments(argument);
+  return config;
+}
+
+BenchHost ThisHost() {
+  BenchHost host;
+  utsname names = {};
+  if (uname(&names) == 0) {
+    host.set_hostname(names.nodename);
+    host.set_kernel(absl::StrCat(names.sysname, " ", names.release));
+  }
+  host.set_cpu_model(CpuModel());
+  host.set_cpu_count(static_cast<uint32_t>(sysconf(_SC_NPROCESSORS_ONLN)));
+  host.set_build(ThisBuildText());
+  return host;
+}
+
+absl::Status PinToCpu(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
+  return base::ErrnoError(errno, absl::StrCat("can't pin to CPU ", cpu),
+                          {.layer = "tools",
+                           .operation = "sched_setaffinity",
+                           .cause = "there is no such CPU, or it is not ours to use",
+                           .remedy = "choose another --cpus"});
+}
+
+}  // namespace sluice::tools

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `sluice_perf rpc` is asked for, and its way into the result.
+#ifndef SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_
+#define SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proto/bench_result.pb.h"
+#include "tools/command_line.h"
+
+namespace sluice::tools {
+
+struct PerfOptions {
+  std::string server;           // empty: a process of our own
+  std::string device = "auto";
+  uint32_t window = 1;
+  uint32_t size_bytes = 64;
+  absl::Duration duration = absl::Seconds(5);
+  absl::Duration warmup = absl::Milliseconds(500);
+  absl::Duration deadline = absl::Seconds(1);
+  std::string cpus;             // "CLIENT" or "CLIENT,SERVER"; empty: not pinned
+  std::string json;
+  std::vector<std::string> arguments;
+
+  void AddTo(CommandLine* line);
+  // Checks what goes together, and `cpus`.
+  absl::Status Finish();
+  // Parsed `cpus`: client first.
+  std::vector<int> cpu_list;
+};
+
+BenchConfig ConfigOf(const PerfOptions& options, const std::string& server);
+BenchHost ThisHost();
+
+// Ties the calling thread, and those it starts later, to one CPU.
+absl::Status PinToCpu(int cpu);
+
+}  // namespace sluice::tools
+
+#endif  // SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/sluice_perf_rpc.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "examples/echo/echo.sluice.h"
+#include "middleware/api/channel.h"
+#include "tools/latency_report.h"
+#include "transport/base/clock.h"
+#include "transport/base/histogram.h"
+
+namespace sluice::tools {
+namespace {
+
+using examples::echo::EchoClient;
+using examples::echo::SayReply;
+using examples::echo::SayRequest;
+
+constexpr uint32_t kSchemaVersion = 1;
+constexpr uint64_t kMaxFailures = 1000;  // calls on a broken connection fail fast: enough is enough
+constexpr uint32_t kMessageOverheadBytes = 256;  // header and protobuf around the payload
+
+// `window` calls that each start again when they end, until the time is over. The end of a call is the start of the
+// next one in its place, so the clock is read once per call.
+class ClosedLoop {
+ public:
+  ClosedLoop(Channel* channel, const PerfOptions& options)
+      : channel_(channel), context_(options.deadline), places_(options.window) {
+    for (Place& place : places_) {
+      place.loop = this;
+      place.request.set_payload(std::string(options.size_bytes, 'x'));
+    }
+  }
+
+  void Run(absl::Duration duration) {
+    start_ns_ = clock_.NowNs();
+    stop_ns_ = start_ns_ + absl::ToInt64Nanoseconds(duration);
+    end_ns_ = start_ns_;
+    if (places_.size() == 1) {
+      OneByOne();
+    } else {
+      Windowed();
+    }
+  }
+
+  // What was counted so far was the warm-up.
+  void Forget() {
+    latencies_ns_.Reset();
+    counts_.Clear();
+    failed_.clear();
+  }
+
+  const base::Histogram& latencies_ns() const { return latencies_ns_; }
+  double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
+  BenchCounts counts() const {
+    BenchCounts counts = counts_;
+    counts.set_ok(counts_.started() - counts_.failed());
+    for (const auto& [code, times] : failed_) {
+      (*counts.mutable_failed_by_code())[absl::StatusCodeToString(code)] = times;
+    }
+    return counts;
+  }
+
+ private:
+  struct Place {
+    ClosedLoop* loop = nullptr;
+    SayRequest request;
+    SayReply reply;
+    int64_t started_ns = 0;
+    bool running = false;
+  };
+
+  bool Over(int64_t now_ns) const { return now_ns >= stop_ns_ || counts_.failed() >= kMaxFailures; }
+
+  void OneByOne() {
+    const EchoClient client(std::shared_ptr<Channel>(std::shared_ptr<void>(), channel_));
+    Place& place = places_[0];
+    int64_t now_ns = start_ns_;
+    while (!Over(now_ns)) {
+      place.started_ns = now_ns;
+      counts_.set_started(counts_.started() + 1);
+      const absl::Status status = client.Say(context_, place.request, &place.reply);
+      now_ns = clock_.NowNs();
+      Count(place, status, now_ns);
+    }
+  }
+
+  void Windowed() {
+    // Started inside Drive(), so that everything here belongs to the thread that drives.
+    const auto step = [this] {
+      const int64_t now_ns = idle_ > 0 || running_ == 0 ? clock_.NowNs() : end_ns_;
+      if (idle_ > 0 && !Over(now_ns)) StartIdle(now_ns);
+      return running_ == 0 && Over(now_ns);
+    };
+    idle_ = places_.size();
+    while (!channel_->Drive(step, absl::Seconds(1))) {
+    }
+  }
+
+  void StartIdle(int64_t now_ns) {
+    for (Place& place : places_) {
+      if (!place.running && !Over(now_ns)) Start(place, now_ns);
+    }
+  }
+
+  void Start(Place& place, int64_t now_ns) {
+    place.started_ns = now_ns;
+    counts_.set_started(counts_.started() + 1);
+    const absl::Status status = channel_->StartCall(EchoClient::SayMethod(), context_, place.request,
+                                                    &place.reply, &ClosedLoop::OnDone, &place);
+    if (status.ok()) {
+      place.running = true;
+      ++running_;
+      --idle_;
+    } else {
+      Count(place, status, now_ns);
+    }
+  }
+
+  static void OnDone(void* argument, const absl::Status& status) {
+    auto* place = static_cast<Place*>(argument);
+    ClosedLoop* loop = place->loop;
+    place->running = false;
+    --loop->running_;
+    ++loop->idle_;
+    const int64_t now_ns = loop->clock_.NowNs();
+    loop->Count(*place, status, now_ns);
+    if (status.ok() && !loop->Over(now_ns)) loop->Start(*place, now_ns);
+  }
+
+  void Count(const Place& place, const absl::Status& status, int64_t now_ns) {
+    end_ns_ = std::max(end_ns_, now_ns);
+    if (status.ok() && place.reply.payload().size() == place.request.payload().size()) {
+      latencies_ns_.Record(now_ns - place.started_ns);
+      return;
+    }
+    const absl::Status failure =
+        status.ok() ? absl::DataLossError("the reply is not as long as the request") : status;
+    if (counts_.failed() == 0) counts_.set_first_failure(failure.ToString(absl::StatusToStringMode::kDefault));
+    counts_.set_failed(counts_.failed() + 1);
+    ++failed_[failure.code()];
+  }
+
+  Channel* const channel_;
+  CallContext context_;
+  base::RealClock clock_;
+  std::vector<Place> places_;
+  size_t idle_ = 0;
+  size_t running_ = 0;
+  int64_t start_ns_ = 0;
+  int64_t stop_ns_ = 0;
+  int64_t end_ns_ = 0;
+  base::Histogram latencies_ns_;
+  BenchCounts counts_;
+  std::map<absl::StatusCode, uint64_t> failed_;
+};
+
+ChannelOptions OptionsOf(const PerfOptions& options) {
+  ChannelOptions channel;
+  channel.device = options.device;
+  channel.max_outstanding_calls = std::max(channel.max_outstanding_calls, options.window);
+  channel.limits.max_message_bytes =
+      std::clamp(options.size_bytes + kMessageOverheadBytes, channel.limits.max_message_bytes, 1u << 20);
+  return channel;
+}
+
+}  // namespace
+
+absl::StatusOr<BenchResult> MeasureRpc(const PerfOptions& options, const std::string& server) {
+  auto channel = Channel::Connect(server, OptionsOf(options));
+  if (!channel.ok()) return channel.status();
+
+  BenchResult result;
+  result.set_schema_version(kSchemaVersion);
+  result.set_tool("sluice_perf");
+  result.set_test("rpc");
+  *result.mutable_config() = ConfigOf(options, server);
+  *result.mutable_host() = ThisHost();
+  const std::string& choice = (*channel)->device_choice();
+  result.mutable_host()->set_device(choice.substr(0, choice.find(':')));
+  result.mutable_host()->set_device_reason(choice);
+
+  ClosedLoop loop(channel->get(), options);
+  if (options.warmup > absl::ZeroDuration()) loop.Run(options.warmup);
+  loop.Forget();
+  result.set_started_at(absl::FormatTime(absl::RFC3339_full, absl::Now(), absl::UTCTimeZone()));
+  loop.Run(options.duration);
+
+  *result.mutable_counts() = loop.counts();
+  *result.mutable_latency() = Summarise(loop.latencies_ns());
+  result.set_duration_seconds(loop.seconds());
+  if (loop.seconds() > 0) {
+    result.set_calls_per_second(static_cast<double>(result.counts().ok()) / loop.seconds());
+    result.set_payload_bytes_per_second(result.calls_per_second() * options.size_bytes);
+  }
+  return result;
+}
+
+std::string ResultText(const BenchResult& result) {
+  const LatencySummary& latency = result.latency();
+  std::string text = absl::StrFormat(
+      "rpc to %s over %s\n%u outstanding (closed loop), %u-byte payload, %.2f s measured\n",
+      result.config().server(), result.host().device_reason(), result.config().window(),
+      result.config().payload_bytes(), result.duration_seconds());
+  absl::StrAppendFormat(&text, "  %12u calls, %u failed\n", result.counts().started(),
+                        result.counts().failed());
+  if (result.counts().failed() > 0) {
+    absl::StrAppendFormat(&text, "  the first: %s\n", result.counts().first_failure());
+  }
+  absl::StrAppendFormat(&text, "  %12.0f calls a second, %.1f MB/s of payload\n",
+                        result.calls_per_second(), result.payload_bytes_per_second() / 1e6);
+  const std::pair<const char*, double> rows[] = {
+      {"min", latency.min_ns()},      {"p50", latency.p50_ns()},   {"p90", latency.p90_ns()},
+      {"p99", latency.p99_ns()},      {"p99.9", latency.p999_ns()}, {"p99.99", latency.p9999_ns()},
+      {"max", latency.max_ns()},      {"mean", latency.mean_ns()}, {"stdev", latency.stdev_ns()}};
+  for (const auto& [name, ns] : rows) {
+    absl::StrAppendFormat(&text, "  %12s  %s\n", name, FormatNs(ns));
+  }
+  return text;
+}
+
+}  // namespace sluice::tools
