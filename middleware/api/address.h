@@ -16,7 +16,8 @@ struct Address {
   uint16_t port = 0;
 };
 
-// "name:7471", "127.0.0.1:7471", "[::1]:7471". Port 0 (for Listen: any free one) only if `allow_port_0`.
+// "name:7471", "127.0.0.1:7471", "[::1]:7471". Port 0 (for Listen: any free one) only if
+// `allow_port_0`.
 absl::StatusOr<Address> ParseAddress(const std::string& text, bool allow_port_0);
 
 }  // namespace sluice

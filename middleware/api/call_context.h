@@ -5,8 +5,8 @@
 //   sluice::CallContext context(absl::Milliseconds(100));
 //   absl::StatusOr<SayReply> reply = client.Say(context, request);
 //
-// One context may serve many calls, one after another: each has the whole timeout, counted from its own start.
-// Thread-safety: none; one thread, or const use.
+// One context may serve many calls, one after another: each has the whole timeout, counted from its
+// own start. Thread-safety: none; one thread, or const use.
 #ifndef SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 
@@ -20,7 +20,8 @@ namespace sluice {
 
 class CallContext {
  public:
-  // Zero or less has passed already. There is no default: a call without an end is written NoDeadline().
+  // Zero or less has passed already. There is no default: a call without an end is written
+  // NoDeadline().
   explicit CallContext(absl::Duration timeout)
       : timeout_ns_(timeout == absl::InfiniteDuration() ? call::kNoDeadlineNs
                                                         : absl::ToInt64Nanoseconds(timeout)) {}
@@ -28,7 +29,8 @@ class CallContext {
   // The call may take for ever. It still ends when the server goes away.
   static CallContext NoDeadline() { return CallContext(absl::InfiniteDuration()); }
 
-  // For a call made by a handler: no later than the call it serves. `timeout` may shorten it further.
+  // For a call made by a handler: no later than the call it serves. `timeout` may shorten it
+  // further.
   static CallContext FromServer(const ServerContext& server,
                                 absl::Duration timeout = absl::InfiniteDuration()) {
     CallContext context(timeout);
@@ -40,7 +42,9 @@ class CallContext {
   void set_wait_for_ready(bool wait) { wait_for_ready_ = wait; }
 
   int64_t timeout_ns() const { return timeout_ns_; }
-  int64_t deadline_ns() const { return deadline_ns_; }  // CLOCK_MONOTONIC; call::kNoDeadlineNs: none
+  int64_t deadline_ns() const {
+    return deadline_ns_;
+  }  // CLOCK_MONOTONIC; call::kNoDeadlineNs: none
   bool wait_for_ready() const { return wait_for_ready_; }
 
  private:

@@ -56,19 +56,21 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   channel->lease_->Run([&] { channel->engine_.Dial(); });
   const bool decided = channel->lease_->Drive(
       [&state] { return state.state() != call::ConnectionState::kConnecting; },
-      engine.connect_timeout_ns + engine.connect_timeout_ns / 4);  // the endpoint's own limit comes first
+      engine.connect_timeout_ns +
+          engine.connect_timeout_ns / 4);  // the endpoint's own limit comes first
   absl::Status why;
   channel->lease_->Run([&] {
     if (state.counters().connections == 0) why = OwnCopy(state.last_error());
   });
   if (!why.ok()) return why;
   if (!decided) {
-    return base::Error(absl::StatusCode::kDeadlineExceeded, "connect did not end in time",
-                       {.layer = "api",
-                        .peer = address,
-                        .operation = "connect",
-                        .cause = "neither an answer nor an error came",
-                        .remedy = "look at the server; raise connect_timeout if the network is slow"});
+    return base::Error(
+        absl::StatusCode::kDeadlineExceeded, "connect did not end in time",
+        {.layer = "api",
+         .peer = address,
+         .operation = "connect",
+         .cause = "neither an answer nor an error came",
+         .remedy = "look at the server; raise connect_timeout if the network is slow"});
   }
   return channel;
 }
@@ -89,7 +91,8 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
 
 absl::Status Channel::StartCall(const Method& method, const CallContext& context,
                                 const google::protobuf::MessageLite& request,
-                                google::protobuf::MessageLite* reply, CallDone done, void* argument) {
+                                google::protobuf::MessageLite* reply, CallDone done,
+                                void* argument) {
   call::CallSpec spec = Spec(method, context, request, reply);
   spec.done = done;
   spec.argument = argument;
@@ -97,8 +100,9 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
 }
 
 bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
-  return lease_->Drive(until, timeout == absl::InfiniteDuration() ? Lease::kForeverNs
-                                                                  : absl::ToInt64Nanoseconds(timeout));
+  return lease_->Drive(until, timeout == absl::InfiniteDuration()
+                                  ? Lease::kForeverNs
+                                  : absl::ToInt64Nanoseconds(timeout));
 }
 
 const std::string& Channel::server() const { return engine_.server(); }

@@ -6,12 +6,17 @@
 //   if (!channel.ok()) …
 //   EchoClient client(*channel);
 //
-// What it is    One connection with its own queues, kept up by itself: when it is lost, calls under way end with
-//               UNAVAILABLE, and it is made again (options.h). Several channels of a process share nothing so far.
-// Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last reference goes.
-// Threads       A calling thread does the work itself while it waits (lease.h). One thread in the background takes
-//               over when nobody waits, and sleeps when nothing happens; one more runs what may block in the kernel.
-// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there.
+// What it is    One connection with its own queues, kept up by itself: when it is lost, calls under
+// way end with
+//               UNAVAILABLE, and it is made again (options.h). Several channels of a process share
+//               nothing so far.
+// Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last
+// reference goes. Threads       A calling thread does the work itself while it waits (lease.h). One
+// thread in the background takes
+//               over when nobody waits, and sleeps when nothing happens; one more runs what may
+//               block in the kernel.
+// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks
+// run there.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 
@@ -41,8 +46,9 @@ namespace verbs {
 class CapabilityReport;
 }
 
-// Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must not block. It may
-// start calls; a synchronous call on the same channel answers FAILED_PRECONDITION there.
+// Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must
+// not block. It may start calls; a synchronous call on the same channel answers FAILED_PRECONDITION
+// there.
 using CallDone = void (*)(void* argument, const absl::Status& status);
 
 class Channel {
@@ -60,23 +66,25 @@ class Channel {
 
   // Calls and waits. What generated code uses. Errors: the server's, or
   //   DEADLINE_EXCEEDED   the context's time is over; the server may still run it
-  //   UNAVAILABLE         no connection, or it was lost; ErrorDetail.retry_safe says if it can't have run
-  //   INVALID_ARGUMENT    the request is over the limit; both sizes are named
+  //   UNAVAILABLE         no connection, or it was lost; ErrorDetail.retry_safe says if it can't
+  //   have run INVALID_ARGUMENT    the request is over the limit; both sizes are named
   //   RESOURCE_EXHAUSTED  too many calls under way, or the reply is over the limit
   //   UNIMPLEMENTED       the server has no such method
   absl::Status Call(const Method& method, CallContext& context,
                     const google::protobuf::MessageLite& request,
                     google::protobuf::MessageLite* reply);
 
-  // Starts a call. OK: `done(argument, status)` will run exactly once; request, reply and argument stay until then.
-  // Anything else: it never will. Calls of one thread are sent in the order of their start.
+  // Starts a call. OK: `done(argument, status)` will run exactly once; request, reply and argument
+  // stay until then. Anything else: it never will. Calls of one thread are sent in the order of
+  // their start.
   absl::Status StartCall(const Method& method, const CallContext& context,
                          const google::protobuf::MessageLite& request,
                          google::protobuf::MessageLite* reply, CallDone done, void* argument);
 
-  // Works for the channel on this thread, callbacks included, until `until` (asked after each pass) says true or
-  // the time is over; returns what `until` says last. For one thread with many asynchronous calls. One thread
-  // drives at a time; while another one waits in a call, this one waits for it first.
+  // Works for the channel on this thread, callbacks included, until `until` (asked after each pass)
+  // says true or the time is over; returns what `until` says last. For one thread with many
+  // asynchronous calls. One thread drives at a time; while another one waits in a call, this one
+  // waits for it first.
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // "host:port", as given.

@@ -45,8 +45,8 @@ void WaitReadable(pollfd* fds, nfds_t count, int64_t timeout_ns) {
 // On the stack of the thread that waits. Fields without a note belong to mutex_.
 struct Lease::Waiter {
   Lease* lease = nullptr;
-  const call::CallSpec* spec = nullptr;  // to start
-  bool asynchronous = false;             // wants no more than a start
+  const call::CallSpec* spec = nullptr;             // to start
+  bool asynchronous = false;                        // wants no more than a start
   const absl::FunctionRef<void()>* work = nullptr;  // to run; with neither it wants the lease
 
   // The holder's while `queued` is false: then the waiter is the holder.
@@ -220,7 +220,8 @@ void Lease::StartSubmittedLocked() {
       Forget(waiter);
       waiter->done = true;
     }
-    waiter->changed->notify_one();  // a call that has been started waits without a limit from now on
+    waiter->changed
+        ->notify_one();  // a call that has been started waits without a limit from now on
   }
   last_submitted_ = nullptr;
   word_.fetch_and(~uint32_t{kSubmitted});
@@ -273,7 +274,8 @@ absl::Status Lease::Call(call::CallSpec spec) {
   if (!waiter.started) {
     absl::Status status = engine_->Start(spec);
     if (!status.ok()) {
-      engine_->Poll();  // a loop of calls that fail at once must not keep the connection from coming back
+      engine_->Poll();  // a loop of calls that fail at once must not keep the connection from
+                        // coming back
       Release();
       return status;
     }
@@ -306,8 +308,10 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   waiter.lease = this;
   if (!Acquire(&waiter, timeout_ns)) return until();
   engine_->AfterSleep();  // it may be a while since somebody looked at the clock
-  const int64_t waited_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-  DriveHeld(until, timeout_ns == kForeverNs ? kForeverNs : std::max<int64_t>(timeout_ns - waited_ns, 0));
+  const int64_t waited_ns =
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  DriveHeld(until,
+            timeout_ns == kForeverNs ? kForeverNs : std::max<int64_t>(timeout_ns - waited_ns, 0));
   const bool result = until();
   Release();
   return result;
@@ -389,8 +393,8 @@ void Lease::Background() {
   }
 }
 
-// Somebody holds the lease for longer than a watch period, or has taken it just now. Sleeps until it is released;
-// true: that had happened already.
+// Somebody holds the lease for longer than a watch period, or has taken it just now. Sleeps until
+// it is released; true: that had happened already.
 bool Lease::HoldOff() {
   const bool held = word_.fetch_or(kParked) & kHeld;
   if (held) WaitForPoke(-1, -1);

@@ -10,7 +10,8 @@ namespace sluice {
 namespace {
 
 absl::Status Bad(absl::string_view name, absl::string_view value, absl::string_view allowed) {
-  return base::Error(absl::StatusCode::kInvalidArgument, absl::StrCat("option ", name, " is ", value),
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("option ", name, " is ", value),
                      {.layer = "api",
                       .operation = "validate options",
                       .cause = absl::StrCat("allowed is ", allowed),
@@ -39,14 +40,15 @@ absl::Status All(const Statuses&... statuses) {
 }
 
 absl::Status Common(const std::string& device, const EndpointLimits& limits, absl::Duration spin) {
-  return All(device.empty() ? Bad("device", "empty", "\"auto\" or a device's name") : absl::OkStatus(),
-             InRange("max_message_bytes", limits.max_message_bytes, 1024, 1u << 20),
-             InRange("credits_per_peer", limits.credits_per_peer, 4, 4096),
-             InRange("receive_buffers", limits.receive_buffers,
-                     std::max<uint32_t>(16, limits.credits_per_peer), 32768),
-             InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
-                     absl::Seconds(60)),
-             InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
+  return All(
+      device.empty() ? Bad("device", "empty", "\"auto\" or a device's name") : absl::OkStatus(),
+      InRange("max_message_bytes", limits.max_message_bytes, 1024, 1u << 20),
+      InRange("credits_per_peer", limits.credits_per_peer, 4, 4096),
+      InRange("receive_buffers", limits.receive_buffers,
+              std::max<uint32_t>(16, limits.credits_per_peer), 32768),
+      InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
+              absl::Seconds(60)),
+      InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be set at a Channel and at a Server. Values are checked when the object is made; the error says which
-// value, why not, and what is allowed.
+// What can be set at a Channel and at a Server. Values are checked when the object is made; the
+// error says which value, why not, and what is allowed.
 #ifndef SLUICE_MIDDLEWARE_API_OPTIONS_H_
 #define SLUICE_MIDDLEWARE_API_OPTIONS_H_
 
@@ -26,15 +26,17 @@ struct EndpointLimits {
 };
 
 struct ChannelOptions {
-  // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's name.
+  // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's
+  // name.
   std::string device = "auto";
   EndpointLimits limits;
   // Of each attempt to connect; Connect() makes one. 1 ms to 1 h.
   absl::Duration connect_timeout = absl::Seconds(5);
   // Calls that have not ended; more fail with RESOURCE_EXHAUSTED. 1 to 1048576.
   uint32_t max_outstanding_calls = 1024;
-  // A connection that is lost is made again: after backoff_min, then twice that, … up to backoff_max, each varied
-  // by a quarter; max_reconnect_attempts times in a row, then not before the next call.
+  // A connection that is lost is made again: after backoff_min, then twice that, … up to
+  // backoff_max, each varied by a quarter; max_reconnect_attempts times in a row, then not before
+  // the next call.
   absl::Duration backoff_min = absl::Milliseconds(20);
   absl::Duration backoff_max = absl::Seconds(2);
   uint32_t max_reconnect_attempts = 20;
@@ -47,10 +49,11 @@ struct ChannelOptions {
 struct ServerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
-  // Replies to one peer that wait because it grants no credit. A peer that exceeds either is disconnected.
-  uint32_t max_waiting_replies_per_peer = 4096;  // 1 to 1048576
+  // Replies to one peer that wait because it grants no credit. A peer that exceeds either is
+  // disconnected.
+  uint32_t max_waiting_replies_per_peer = 4096;     // 1 to 1048576
   uint64_t max_waiting_bytes_per_peer = 16u << 20;  // at least limits.max_message_bytes
-  absl::Duration spin = absl::Microseconds(50);  // as above
+  absl::Duration spin = absl::Microseconds(50);     // as above
 
   absl::Status Validate() const;
 };

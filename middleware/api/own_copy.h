@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OwnCopy(): a status that shares nothing with the one it is a copy of, to be handed to another thread. Copies of an
-// absl::Status share a counted block; the counting is right, but it happens inside the distribution's Abseil, where
-// ThreadSanitizer does not see it. Errors only: OK has no block.
+// OwnCopy(): a status that shares nothing with the one it is a copy of, to be handed to another
+// thread. Copies of an absl::Status share a counted block; the counting is right, but it happens
+// inside the distribution's Abseil, where ThreadSanitizer does not see it. Errors only: OK has no
+// block.
 #ifndef SLUICE_MIDDLEWARE_API_OWN_COPY_H_
 #define SLUICE_MIDDLEWARE_API_OWN_COPY_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The production stack, and the two functions that open one. Apart from the rest of api/, so that a program that
-// brings its own stack (a test over a fake endpoint) links no verbs provider.
+// The production stack, and the two functions that open one. Apart from the rest of api/, so that a
+// program that brings its own stack (a test over a fake endpoint) links no verbs provider.
 #include "middleware/api/runtime.h"
 
 #include <utility>
@@ -34,7 +34,8 @@ class ProductionStack final : public Stack {
     options.srq_size = limits.receive_buffers;
     options.credits_per_peer = limits.credits_per_peer;
     options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
-    return endpoint::CreateEndpoint(options, *device_, clock_, endpoint_random_, commands_, handler);
+    return endpoint::CreateEndpoint(options, *device_, clock_, endpoint_random_, commands_,
+                                    handler);
   }
 
  private:
@@ -58,7 +59,8 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& add
                                                           const ChannelOptions& options) {
   // Before a device is opened for nothing.
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  if (auto parsed = ParseAddress(address, /*allow_port_0=*/false); !parsed.ok()) return parsed.status();
+  if (auto parsed = ParseAddress(address, /*allow_port_0=*/false); !parsed.ok())
+    return parsed.status();
   auto stack = OpenStack(options.device);
   if (!stack.ok()) return stack.status();
   return ConnectOn(*std::move(stack), address, options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpenStack(): the stack of production: a device, the clock, random numbers from the kernel, a helper thread for
-// calls that may block.
+// OpenStack(): the stack of production: a device, the clock, random numbers from the kernel, a
+// helper thread for calls that may block.
 #ifndef SLUICE_MIDDLEWARE_API_RUNTIME_H_
 #define SLUICE_MIDDLEWARE_API_RUNTIME_H_
 

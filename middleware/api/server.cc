@@ -17,6 +17,8 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t kIdlePassesPerClockRead = 16;
+// For saying goodbye, after the time of a Shutdown() is over.
+constexpr int64_t kGraceNs = 100'000'000;
 
 call::ServerEngineOptions EngineOptions(const ServerOptions& options) {
   call::ServerEngineOptions engine;
@@ -59,7 +61,8 @@ Server::~Server() {
 
 absl::Status Server::Register(Service* service) {
   if (thread_.joinable()) {
-    return TooLate("registration", "the server listens already", "register services before Listen()");
+    return TooLate("registration", "the server listens already",
+                   "register services before Listen()");
   }
   MethodBinder binder;
   service->Bind(binder);
@@ -87,20 +90,22 @@ absl::Status Server::Shutdown(absl::Duration timeout) {
     stopping_.store(true);
     return absl::OkStatus();
   }
-  const int64_t timeout_ns = std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, INT64_MAX / 4);
+  const int64_t timeout_ns =
+      std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, INT64_MAX / 4);
   stop_by_ns_.store(stack_->clock()->NowNs() + timeout_ns);
   stopping_.store(true);
   endpoint_->Wake();
   {
     std::unique_lock lock(mutex_);
-    const bool ended = ended_changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns) + std::chrono::seconds(1),
-                                               [this] { return ended_; });
+    const bool ended = ended_changed_.wait_for(
+        lock, std::chrono::nanoseconds(timeout_ns + kGraceNs), [this] { return ended_; });
     if (!ended) {
-      return base::Error(absl::StatusCode::kDeadlineExceeded, "shutdown did not end in time",
-                         {.layer = "api",
-                          .operation = "shutdown",
-                          .cause = "a handler is still running",
-                          .remedy = "let handlers return in bounded time, or give the shutdown more time"});
+      return base::Error(
+          absl::StatusCode::kDeadlineExceeded, "shutdown did not end in time",
+          {.layer = "api",
+           .operation = "shutdown",
+           .cause = "a handler is still running",
+           .remedy = "let handlers return in bounded time, or give the shutdown more time"});
     }
   }
   thread_.join();
@@ -140,7 +145,8 @@ void Server::Sleep() {
   timespec limit{};
   limit.tv_sec = static_cast<time_t>(limit_ns / 1'000'000'000);
   limit.tv_nsec = static_cast<long>(limit_ns % 1'000'000'000);
-  // A Wake() before this is not lost: only Poll() takes it back, and stopping_ is looked at after each Poll().
+  // A Wake() before this is not lost: only Poll() takes it back, and stopping_ is looked at after
+  // each Poll().
   if (stopping_.load()) return;
   pollfd fd{endpoint_->fd(), POLLIN, 0};
   ppoll(&fd, 1, limit_ns < 0 ? nullptr : &limit, nullptr);

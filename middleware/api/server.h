@@ -9,10 +9,12 @@
 //   …
 //   (*server)->Shutdown(absl::Seconds(1));
 //
-// Threads       One polls and runs the handlers inline, from Listen() on: it spins while there is work, then sleeps.
+// Threads       One polls and runs the handlers inline, from Listen() on: it spins while there is
+// work, then sleeps.
 //               One more runs what may block in the kernel.
-// Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services outlive the server.
-// What ends it  Shutdown(), or the destructor, which waits for a handler that runs.
+// Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services
+// outlive the server. What ends it  Shutdown(), or the destructor, which waits for a handler that
+// runs.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
@@ -57,9 +59,11 @@ class Server {
   // "host:port"; port 0 takes a free one. Returns the port. Once.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
 
-  // Sends the replies that wait for credit, says goodbye to all peers and ends the polling thread. `timeout` bounds
-  // both the sending and the waiting for a handler that runs: DEADLINE_EXCEEDED if that handler goes on (then only
-  // the destructor waits for it). Calls that have not been answered end with UNAVAILABLE at their callers.
+  // Sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
+  // `timeout` bounds both the sending and the waiting for a handler that runs: DEADLINE_EXCEEDED if
+  // that handler goes on (then only the destructor waits for it, or another Shutdown()); a tenth of
+  // a second may come on top. Calls that have not been answered end with UNAVAILABLE at their
+  // callers.
   absl::Status Shutdown(absl::Duration timeout);
 
   const std::string& device_choice() const;
@@ -84,8 +88,8 @@ class Server {
   std::atomic<int64_t> stop_by_ns_{0};
   mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
-  bool ended_ = false;               // mutex_
-  call::ServerCounters published_;   // mutex_
+  bool ended_ = false;              // mutex_
+  call::ServerCounters published_;  // mutex_
   std::thread thread_;
 };
 

@@ -23,8 +23,8 @@ class ServerContext {
   // "/package.Service/Method".
   const char* method() const { return incoming_.method->full_name; }
 
-  // When the caller stops waiting, on CLOCK_MONOTONIC of this host, the way here not counted; call::kNoDeadlineNs
-  // if it never does.
+  // When the caller stops waiting, on CLOCK_MONOTONIC of this host, the way here not counted;
+  // call::kNoDeadlineNs if it never does.
   int64_t deadline_ns() const { return incoming_.deadline_ns; }
   // What of the caller's timeout was left when the request came in.
   absl::Duration time_left_on_arrival() const {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Service: what a Server runs. Generated code derives EchoServiceBase from it; a user derives from that:
+// Service: what a Server runs. Generated code derives EchoServiceBase from it; a user derives from
+// that:
 //
 //   class EchoImpl final : public EchoServiceBase {
-//     absl::Status Say(sluice::ServerContext& context, const SayRequest& request, SayReply* reply) override {
+//     absl::Status Say(sluice::ServerContext& context, const SayRequest& request, SayReply* reply)
+//     override {
 //       reply->set_payload(request.payload());
 //       return absl::OkStatus();
 //     }
 //   };
 //
-// Handlers run one after another on the server's polling thread: one that blocks, blocks all callers. Request and
-// reply are valid while the handler runs. An exception that leaves a handler ends the process.
+// Handlers run one after another on the server's polling thread: one that blocks, blocks all
+// callers. Request and reply are valid while the handler runs. An exception that leaves a handler
+// ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_SERVICE_H_
 #define SLUICE_MIDDLEWARE_API_SERVICE_H_
 
@@ -41,8 +44,8 @@ class MethodBinder {
                      const google::protobuf::MessageLite& request,
                      google::protobuf::MessageLite* reply) {
       ServerContext context(incoming);
-      return (static_cast<Service*>(self)->*kFunction)(context, static_cast<const Request&>(request),
-                                                       static_cast<Reply*>(reply));
+      return (static_cast<Service*>(self)->*kFunction)(
+          context, static_cast<const Request&>(request), static_cast<Reply*>(reply));
     };
     handler.request = std::make_unique<Request>();
     handler.reply = std::make_unique<Reply>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stack: what a Channel or a Server stands on. The one in production is made by runtime.h; tests bring their own,
-// over a fake endpoint.
+// Stack: what a Channel or a Server stands on. The one in production is made by runtime.h; tests
+// bring their own, over a fake endpoint.
 //
 // Who owns it   The Channel or Server; it outlives the endpoint it made.
 #ifndef SLUICE_MIDDLEWARE_API_STACK_H_

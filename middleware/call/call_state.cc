@@ -16,15 +16,15 @@ using S = CallState;
 using E = CallEvent;
 
 constexpr Transition kTransitions[] = {
-    {S::kFree, E::kStart, S::kWaiting},    //
-    {S::kWaiting, E::kSend, S::kSent},     //
-    {S::kWaiting, E::kFail, S::kFree},     //
-    {S::kWaiting, E::kDeadline, S::kFree}, //
-    {S::kWaiting, E::kCancel, S::kFree},   //
-    {S::kSent, E::kReply, S::kFree},       //
-    {S::kSent, E::kDeadline, S::kFree},    //
-    {S::kSent, E::kCancel, S::kFree},      //
-    {S::kSent, E::kPeerDown, S::kFree},    //
+    {S::kFree, E::kStart, S::kWaiting},     //
+    {S::kWaiting, E::kSend, S::kSent},      //
+    {S::kWaiting, E::kFail, S::kFree},      //
+    {S::kWaiting, E::kDeadline, S::kFree},  //
+    {S::kWaiting, E::kCancel, S::kFree},    //
+    {S::kSent, E::kReply, S::kFree},        //
+    {S::kSent, E::kDeadline, S::kFree},     //
+    {S::kSent, E::kCancel, S::kFree},       //
+    {S::kSent, E::kPeerDown, S::kFree},     //
 };
 
 constexpr uint8_t kNone = 0xff;

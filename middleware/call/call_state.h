@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The states of a call at its caller, as a table. Every way to kFree ends the call, once: its callback runs, and
-// the place gets a new generation, so that nothing that arrives later can name it.
+// The states of a call at its caller, as a table. Every way to kFree ends the call, once: its
+// callback runs, and the place gets a new generation, so that nothing that arrives later can name
+// it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 
@@ -19,8 +20,8 @@ enum class CallState : uint8_t {
 enum class CallEvent : uint8_t {
   kStart,
   kSend,
-  kReply,     // the peer's answer: success or its error
-  kFail,      // it can't be sent: too large, or no connection and not told to wait for one
+  kReply,  // the peer's answer: success or its error
+  kFail,   // it can't be sent: too large, or no connection and not told to wait for one
   kDeadline,
   kCancel,
   kPeerDown,

@@ -2,11 +2,14 @@
 //
 // CallTable: the calls of one channel that have not ended.
 //
-// What it is    A fixed array of places. A call is named on the wire by its place and the place's generation, so a
-//               late reply to a call that has ended finds nobody. Calls that wait to be sent form a queue, first
-//               in first out, through the same places. Nothing is allocated after construction.
+// What it is    A fixed array of places. A call is named on the wire by its place and the place's
+// generation, so a
+//               late reply to a call that has ended finds nobody. Calls that wait to be sent form a
+//               queue, first in first out, through the same places. Nothing is allocated after
+//               construction.
 // Bound         `capacity`; Start() answers nullptr when all places are taken.
-// Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and stay until the
+// Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and
+// stay until the
 //               callback runs.
 // Which thread  The polling thread.
 // What ends it  Every call must have ended before the table goes away.
@@ -34,9 +37,9 @@ struct CallSpec {
   google::protobuf::MessageLite* reply = nullptr;  // filled before `done` runs with OK
   Done done = nullptr;
   void* argument = nullptr;
-  int64_t timeout_ns = 0;                   // from the start of the call; kNoDeadlineNs: none
-  int64_t deadline_ns = kNoDeadlineNs;      // of the channel's clock; the earlier of the two counts
-  bool wait_for_ready = false;              // no connection: wait for one instead of failing
+  int64_t timeout_ns = 0;               // from the start of the call; kNoDeadlineNs: none
+  int64_t deadline_ns = kNoDeadlineNs;  // of the channel's clock; the earlier of the two counts
+  bool wait_for_ready = false;          // no connection: wait for one instead of failing
 };
 
 class CallTable;
@@ -58,8 +61,8 @@ class CallTable {
   static constexpr uint32_t kMaxCapacity = 1u << 20;
 
   // `on_deadline` runs in TimerWheel::Advance() for a call whose time is up; it calls End().
-  CallTable(uint32_t capacity, base::TimerWheel* wheel, void (*on_deadline)(void* owner, Call* call),
-            void* owner);
+  CallTable(uint32_t capacity, base::TimerWheel* wheel,
+            void (*on_deadline)(void* owner, Call* call), void* owner);
   ~CallTable();
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
@@ -83,8 +86,8 @@ class CallTable {
   // Frees the place, then runs the callback, which may reuse the place.
   void End(Call* call, CallEvent event, const absl::Status& status);
 
-  // Ends every call in `state` for which `which` says so, and says how many those were. The callbacks may start
-  // calls; those are not visited.
+  // Ends every call in `state` for which `which` says so, and says how many those were. The
+  // callbacks may start calls; those are not visited.
   uint32_t EndAll(CallState state, CallEvent event, const absl::Status& status,
                   absl::FunctionRef<bool(const Call&)> which);
 

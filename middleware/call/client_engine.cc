@@ -13,7 +13,8 @@
 namespace sluice::call {
 namespace {
 
-// A connection that held this long was a good one: the next loss starts the back-off from its beginning.
+// A connection that held this long was a good one: the next loss starts the back-off from its
+// beginning.
 constexpr int64_t kStableNs = 1'000'000'000;
 constexpr uint32_t kMaxBackoffDoublings = 20;
 
@@ -26,7 +27,8 @@ std::string_view View(absl::string_view text) { return {text.data(), text.size()
 
 }  // namespace
 
-ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* clock, base::Random* random)
+ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* clock,
+                           base::Random* random)
     : options_(options),
       server_(absl::StrCat(options.host, ":", options.port)),
       clock_(clock),
@@ -53,6 +55,7 @@ void ClientEngine::Move(ConnectionEvent event) {
 // ---- Connection
 
 void ClientEngine::Dial() {
+  dial_wanted_ = false;
   if (state_ != ConnectionState::kIdle && state_ != ConnectionState::kBackoff) return;
   RefreshNow();
   wheel_.Cancel(&backoff_timer_);
@@ -99,7 +102,8 @@ void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
     Move(ConnectionEvent::kLost);
     const uint32_t doublings = std::min(failed_attempts_ - 1, kMaxBackoffDoublings);
     const int64_t wait = std::min(options_.backoff_max_ns, options_.backoff_min_ns << doublings);
-    // Between 3/4 and 5/4 of it, so that the clients of a server that died do not come back in one wave.
+    // Between 3/4 and 5/4 of it, so that the clients of a server that died do not come back in one
+    // wave.
     const int64_t jittered =
         wait - wait / 4 + static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait / 2) + 1));
     wheel_.Schedule(&backoff_timer_, now_ns_ + jittered);
@@ -175,19 +179,19 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   }
   Call* call = table_.Start(spec, deadline_ns);
   if (call == nullptr) {
-    return base::Error(absl::StatusCode::kResourceExhausted,
-                       absl::StrCat(spec.method->full_name, " not started"),
-                       {.layer = "call",
-                        .peer = server_,
-                        .operation = spec.method->full_name,
-                        .cause = absl::StrCat("all ", table_.capacity(), " places for calls are taken"),
-                        .remedy = "wait for calls to end, or raise max_outstanding_calls",
-                        .retry_safe = true});
+    return base::Error(
+        absl::StatusCode::kResourceExhausted, absl::StrCat(spec.method->full_name, " not started"),
+        {.layer = "call",
+         .peer = server_,
+         .operation = spec.method->full_name,
+         .cause = absl::StrCat("all ", table_.capacity(), " places for calls are taken"),
+         .remedy = "wait for calls to end, or raise max_outstanding_calls",
+         .retry_safe = true});
   }
   ++counters_.calls_started;
   if (call_id != nullptr) *call_id = CallTable::WireId(*call);
   // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
-  if (state_ == ConnectionState::kIdle) wheel_.Schedule(&backoff_timer_, now_ns_);
+  if (state_ == ConnectionState::kIdle) dial_wanted_ = true;
   return absl::OkStatus();
 }
 
@@ -208,8 +212,9 @@ void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payloa
   header.call_id = CallTable::WireId(*call);
   header.method_id = call->spec.method->id;
   if (call->deadline_ns != kNoDeadlineNs) {
-    header.timeout_ns = std::min(static_cast<uint64_t>(std::max<int64_t>(call->deadline_ns - now_ns_, 1)),
-                                 frame::kMaxTimeoutNs);
+    header.timeout_ns =
+        std::min(static_cast<uint64_t>(std::max<int64_t>(call->deadline_ns - now_ns_, 1)),
+                 frame::kMaxTimeoutNs);
   }
   header.payload_bytes = payload_bytes;
   frame::Encode(header, buffer.data);
@@ -246,7 +251,8 @@ void ClientEngine::OnMessage(endpoint::PeerId peer, std::span<const std::byte> b
   frame::Header header;
   const frame::Fault fault = frame::Decode(bytes, &header);
   if (fault != frame::Fault::kNone) return Break("malformed message", frame::Explain(fault));
-  if (header.kind != frame::Kind::kReply) return Break("unexpected message", "only replies go this way");
+  if (header.kind != frame::Kind::kReply)
+    return Break("unexpected message", "only replies go this way");
   const session::Verdict verdict = session_.Receive(header.sequence, header.acknowledgement);
   if (verdict == session::Verdict::kDuplicate) {
     ++counters_.duplicates;
@@ -273,15 +279,16 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
     return End(call, CallEvent::kReply, status);
   }
   if (!call->spec.reply->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
-    return End(call, CallEvent::kReply,
-               base::Error(absl::StatusCode::kInternal,
-                           absl::StrCat("reply of ", call->spec.method->full_name, " can't be parsed"),
-                           {.layer = "call",
-                            .peer = server_,
-                            .operation = call->spec.method->full_name,
-                            .cause = absl::StrCat(payload.size(), " bytes are not a ",
-                                                  call->spec.reply->GetTypeName()),
-                            .remedy = "build client and server from the same .proto"}));
+    return End(
+        call, CallEvent::kReply,
+        base::Error(absl::StatusCode::kInternal,
+                    absl::StrCat("reply of ", call->spec.method->full_name, " can't be parsed"),
+                    {.layer = "call",
+                     .peer = server_,
+                     .operation = call->spec.method->full_name,
+                     .cause = absl::StrCat(payload.size(), " bytes are not a ",
+                                           call->spec.reply->GetTypeName()),
+                     .remedy = "build client and server from the same .proto"}));
   }
   End(call, CallEvent::kReply, absl::OkStatus());
 }
@@ -300,7 +307,8 @@ bool ClientEngine::Cancel(uint64_t call_id) {
   Call* call = table_.Find(call_id);
   if (call == nullptr) return false;
   End(call, CallEvent::kCancel,
-      base::Error(absl::StatusCode::kCancelled, absl::StrCat(call->spec.method->full_name, " cancelled"),
+      base::Error(absl::StatusCode::kCancelled,
+                  absl::StrCat(call->spec.method->full_name, " cancelled"),
                   {.layer = "call",
                    .peer = server_,
                    .operation = call->spec.method->full_name,
@@ -313,6 +321,7 @@ bool ClientEngine::Cancel(uint64_t call_id) {
 
 int ClientEngine::Poll() {
   now_is_stale_ = true;
+  if (dial_wanted_) Dial();
   const int done = endpoint_->Poll();
   const bool due = done == 0 ? ++idle_passes_ % kIdlePassesPerClockRead == 0
                              : ++busy_passes_ % kBusyPassesPerClockRead == 0;
@@ -347,21 +356,22 @@ void ClientEngine::Close() {
   if (endpoint_ != nullptr) endpoint_->Close();
   const auto all = [](const Call&) { return true; };
   counters_.calls_failed += table_.EndAll(CallState::kSent, CallEvent::kCancel, last_error_, all);
-  counters_.calls_failed += table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
+  counters_.calls_failed +=
+      table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
 }
 
 // ---- Errors
 
 absl::Status ClientEngine::TooLarge(const CallSpec& spec, uint64_t payload_bytes) const {
-  return base::Error(
-      absl::StatusCode::kInvalidArgument, absl::StrCat("request of ", spec.method->full_name, " too large"),
-      {.layer = "call",
-       .peer = server_,
-       .operation = spec.method->full_name,
-       .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
-                             limit_bytes_ - frame::kHeaderBytes),
-       .remedy = "send less, or raise max_message_bytes on both sides",
-       .retry_safe = true});
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("request of ", spec.method->full_name, " too large"),
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = spec.method->full_name,
+                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
+                                            limit_bytes_ - frame::kHeaderBytes),
+                      .remedy = "send less, or raise max_message_bytes on both sides",
+                      .retry_safe = true});
 }
 
 absl::Status ClientEngine::NotConnected(std::string_view operation) const {

@@ -2,14 +2,18 @@
 //
 // ClientEngine: the calls of one channel, over one endpoint, on one thread at a time.
 //
-// What it is    Starts calls, sends them in order when there is a connection and a credit, matches replies, ends
-//               each call exactly once (call_state.h), and keeps the connection up (connection_state.h) with
-//               jittered, bounded back-off.
-// Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at construction;
+// What it is    Starts calls, sends them in order when there is a connection and a credit, matches
+// replies, ends
+//               each call exactly once (call_state.h), and keeps the connection up
+//               (connection_state.h) with jittered, bounded back-off.
+// Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at
+// construction;
 //               the endpoint follows with Attach(), because it takes the engine as its handler.
-// Which thread  Any, but one at a time, with a happens-before edge between two; the lease in middleware/api is
+// Which thread  Any, but one at a time, with a happens-before edge between two; the lease in
+// middleware/api is
 //               that edge. Callbacks run inside Poll() and Close() only.
-// What ends it  Close() ends what is left with CANCELLED. The endpoint must outlive the engine's last call to it.
+// What ends it  Close() ends what is left with CANCELLED. The endpoint must outlive the engine's
+// last call to it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 
@@ -35,23 +39,25 @@ namespace sluice::call {
 struct ClientEngineOptions {
   std::string host;
   uint16_t port = 0;
-  uint32_t max_outstanding_calls = 1024;  // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
-  uint32_t max_message_bytes = 16384;     // with the header; the server may allow less
+  uint32_t max_outstanding_calls =
+      1024;                            // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
+  uint32_t max_message_bytes = 16384;  // with the header; the server may allow less
   int64_t connect_timeout_ns = 5'000'000'000;
-  int64_t backoff_min_ns = 20'000'000;    // before the first attempt to connect again
-  int64_t backoff_max_ns = 2'000'000'000; // each wait doubles up to this; each is jittered by a quarter
-  uint32_t max_reconnect_attempts = 20;   // in a row; then it rests until the next call
+  int64_t backoff_min_ns = 20'000'000;  // before the first attempt to connect again
+  int64_t backoff_max_ns =
+      2'000'000'000;  // each wait doubles up to this; each is jittered by a quarter
+  uint32_t max_reconnect_attempts = 20;  // in a row; then it rests until the next call
 };
 
 struct ClientCounters {
   uint64_t calls_started = 0;
   uint64_t calls_ok = 0;
-  uint64_t calls_failed = 0;     // ended with another status
-  uint64_t late_replies = 0;     // to calls that had ended
-  uint64_t duplicates = 0;       // messages seen before, dropped
-  uint64_t protocol_errors = 0;  // connections closed because of what came over them
-  uint64_t connections = 0;      // came up
-  uint64_t connections_lost = 0; // went down after having been up
+  uint64_t calls_failed = 0;      // ended with another status
+  uint64_t late_replies = 0;      // to calls that had ended
+  uint64_t duplicates = 0;        // messages seen before, dropped
+  uint64_t protocol_errors = 0;   // connections closed because of what came over them
+  uint64_t connections = 0;       // came up
+  uint64_t connections_lost = 0;  // went down after having been up
 };
 
 class ClientEngine final : public endpoint::Handler {
@@ -64,12 +70,13 @@ class ClientEngine final : public endpoint::Handler {
   // Starts an attempt to connect now, unless one is under way or it is up.
   void Dial();
 
-  // OK: `spec.done` will run exactly once, from Poll() or Close(). Anything else: it never will. Nothing reaches
-  // the wire before Flush() or the end of Poll(). `call_id`, if given, is for Cancel().
+  // OK: `spec.done` will run exactly once, from Poll() or Close(). Anything else: it never will.
+  // Nothing reaches the wire before Flush() or the end of Poll(). `call_id`, if given, is for
+  // Cancel().
   absl::Status Start(const CallSpec& spec, uint64_t* call_id = nullptr);
 
-  // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The server is not
-  // told: a handler that runs, runs to its end.
+  // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The
+  // server is not told: a handler that runs, runs to its end.
   bool Cancel(uint64_t call_id);
 
   void Flush() { endpoint_->Flush(); }
@@ -84,7 +91,8 @@ class ClientEngine final : public endpoint::Handler {
   // Says goodbye and ends all calls with CANCELLED. No callbacks afterwards.
   void Close();
 
-  // The time as of the last reading: at most one per pass when there is work, one in sixteen when there is none.
+  // The time as of the last reading: at most one per pass when there is work, one in sixteen when
+  // there is none.
   int64_t now_ns() const { return now_ns_; }
   ConnectionState state() const { return state_; }
   // Why it is not up; OK while it never failed.
@@ -138,6 +146,7 @@ class ClientEngine final : public endpoint::Handler {
   session::Session session_;
   absl::Status last_error_;
   uint32_t failed_attempts_ = 0;  // in a row
+  bool dial_wanted_ = false;      // by a call, at the next Poll()
   int64_t up_since_ns_ = 0;
 
   int64_t now_ns_ = 0;

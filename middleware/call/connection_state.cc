@@ -14,17 +14,17 @@ using S = ConnectionState;
 using E = ConnectionEvent;
 
 constexpr Transition kTransitions[] = {
-    {S::kIdle, E::kDial, S::kConnecting},      //
-    {S::kIdle, E::kClose, S::kClosed},         //
-    {S::kConnecting, E::kPeerUp, S::kUp},      //
-    {S::kConnecting, E::kLost, S::kBackoff},   //
-    {S::kConnecting, E::kGiveUp, S::kIdle},    //
-    {S::kConnecting, E::kClose, S::kClosed},   //
-    {S::kUp, E::kLost, S::kBackoff},           //
-    {S::kUp, E::kGiveUp, S::kIdle},            //
-    {S::kUp, E::kClose, S::kClosed},           //
-    {S::kBackoff, E::kDial, S::kConnecting},   //
-    {S::kBackoff, E::kClose, S::kClosed},      //
+    {S::kIdle, E::kDial, S::kConnecting},     //
+    {S::kIdle, E::kClose, S::kClosed},        //
+    {S::kConnecting, E::kPeerUp, S::kUp},     //
+    {S::kConnecting, E::kLost, S::kBackoff},  //
+    {S::kConnecting, E::kGiveUp, S::kIdle},   //
+    {S::kConnecting, E::kClose, S::kClosed},  //
+    {S::kUp, E::kLost, S::kBackoff},          //
+    {S::kUp, E::kGiveUp, S::kIdle},           //
+    {S::kUp, E::kClose, S::kClosed},          //
+    {S::kBackoff, E::kDial, S::kConnecting},  //
+    {S::kBackoff, E::kClose, S::kClosed},     //
 };
 
 }  // namespace

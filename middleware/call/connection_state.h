@@ -6,11 +6,11 @@
 //   idle        dials, and waits for the outcome
 //   connecting  waits for the outcome
 //   up          is sent
-//   backoff     fails at once with what went wrong last, or waits if it was told to (wait_for_ready)
-//   closed      fails
+//   backoff     fails at once with what went wrong last, or waits if it was told to
+//   (wait_for_ready) closed      fails
 //
-// idle is also where it rests after too many failed attempts in a row: a server that is gone for good costs
-// nothing until somebody calls it.
+// idle is also where it rests after too many failed attempts in a row: a server that is gone for
+// good costs nothing until somebody calls it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
 
@@ -22,7 +22,7 @@ namespace sluice::call {
 enum class ConnectionState : uint8_t { kIdle, kConnecting, kUp, kBackoff, kClosed };
 
 enum class ConnectionEvent : uint8_t {
-  kDial,    // somebody wants it, or the back-off is over
+  kDial,  // somebody wants it, or the back-off is over
   kPeerUp,
   kLost,    // the attempt failed, or the peer went down: try again later
   kGiveUp,  // the same, and the attempts are used up

@@ -35,8 +35,8 @@ struct Incoming {
   int64_t received_ns;      // when this poll pass began; the same clock
 };
 
-// One method of one registered service. The messages are reused from call to call, so that their memory is
-// allocated once: handlers run one after another, on the polling thread.
+// One method of one registered service. The messages are reused from call to call, so that their
+// memory is allocated once: handlers run one after another, on the polling thread.
 struct MethodHandler {
   using Run = absl::Status (*)(void* service, const Incoming& incoming,
                                const google::protobuf::MessageLite& request,

@@ -22,7 +22,8 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
                            std::min(options.max_message_bytes, info.max_message_bytes))),
       backlog(options.max_waiting_replies_per_peer, options.max_waiting_bytes_per_peer) {}
 
-ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* clock, base::LogSink* log)
+ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* clock,
+                           base::LogSink* log)
     : options_(options), clock_(clock), log_(log) {}
 
 absl::Status ServerEngine::Register(MethodHandler handler) {
@@ -30,13 +31,14 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
   auto owned = std::make_unique<MethodHandler>(std::move(handler));
   const auto [at, inserted] = methods_.try_emplace(method.id, std::move(owned));
   if (inserted) return absl::OkStatus();
-  return base::Error(absl::StatusCode::kAlreadyExists,
-                     absl::StrCat("method ", method.full_name, " not registered"),
-                     {.layer = "call",
-                      .operation = "register",
-                      .cause = absl::StrCat("it has the same number as ", at->second->method->full_name,
-                                            ", which is registered"),
-                      .remedy = "register each service once; if the names differ, rename one method"});
+  return base::Error(
+      absl::StatusCode::kAlreadyExists,
+      absl::StrCat("method ", method.full_name, " not registered"),
+      {.layer = "call",
+       .operation = "register",
+       .cause = absl::StrCat("it has the same number as ", at->second->method->full_name,
+                             ", which is registered"),
+       .remedy = "register each service once; if the names differ, rename one method"});
 }
 
 int ServerEngine::Poll() {
@@ -97,8 +99,9 @@ void ServerEngine::OnMessage(endpoint::PeerId id, std::span<const std::byte> byt
   const frame::Fault fault = frame::Decode(bytes, &header);
   if (fault != frame::Fault::kNone || header.kind != frame::Kind::kRequest) {
     ++counters_.protocol_errors;
-    return Break(id, "malformed message",
-                 fault != frame::Fault::kNone ? frame::Explain(fault) : "only requests go this way");
+    return Break(
+        id, "malformed message",
+        fault != frame::Fault::kNone ? frame::Explain(fault) : "only requests go this way");
   }
   const session::Verdict verdict = peer->session.Receive(header.sequence, header.acknowledgement);
   if (verdict == session::Verdict::kDuplicate) {
@@ -138,11 +141,12 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
     now_is_stale_ = false;
   }
   Incoming incoming{handler->method, &peer->address, kNoDeadlineNs, now_ns_};
-  if (request.timeout_ns != 0) incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
+  if (request.timeout_ns != 0)
+    incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
   handler->reply->Clear();
   ++counters_.requests;
-  const absl::Status status = handler->run(handler->service, incoming, *handler->request,
-                                           handler->reply.get());
+  const absl::Status status =
+      handler->run(handler->service, incoming, *handler->request, handler->reply.get());
   if (status.ok()) {
     ReplyOk(id, peer, request.call_id, handler);
   } else {
@@ -159,7 +163,8 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
   for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
     absl::StrAppend(&known, i == 0 ? "" : ", ", names[i]);
   }
-  if (names.size() > kMaxNamed) absl::StrAppend(&known, ", and ", names.size() - kMaxNamed, " more");
+  if (names.size() > kMaxNamed)
+    absl::StrAppend(&known, ", and ", names.size() - kMaxNamed, " more");
   return base::Error(absl::StatusCode::kUnimplemented,
                      absl::StrFormat("no method has the number %016x", method_id),
                      {.layer = "call",
@@ -171,7 +176,8 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
 
 // ---- Replies
 
-void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, MethodHandler* handler) {
+void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
+                           MethodHandler* handler) {
   const size_t payload_bytes = handler->reply->ByteSizeLong();
   if (payload_bytes > peer->limit_bytes - frame::kHeaderBytes) {
     return ReplyError(
@@ -215,8 +221,9 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.payload_bytes = size;
   // A code outside the canonical set is a handler's mistake; the wire carries the canonical ones.
   const int code = static_cast<int>(status.code());
-  header.status_code = static_cast<uint16_t>(
-      code > 0 && code <= frame::kMaxStatusCode ? code : static_cast<int>(absl::StatusCode::kUnknown));
+  header.status_code = static_cast<uint16_t>(code > 0 && code <= frame::kMaxStatusCode
+                                                 ? code
+                                                 : static_cast<int>(absl::StatusCode::kUnknown));
   frame::Encode(header, outgoing.data);
   std::memcpy(outgoing.data + frame::kHeaderBytes, payload.data(), payload.size());
   Commit(id, outgoing, frame::kHeaderBytes + size);

@@ -2,14 +2,16 @@
 //
 // ServerEngine: runs the methods of registered services for the peers of one endpoint.
 //
-// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the reply.
-// Bounds        Replies that find no credit wait in the peer's backlog; a peer whose backlog is full takes more
+// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the
+// reply. Bounds        Replies that find no credit wait in the peer's backlog; a peer whose backlog
+// is full takes more
 //               than it grants and is disconnected (counted, logged).
 // Who owns it   Server (middleware/api), or a test. Services outlive it.
 // Which thread  The polling thread; registration before the first Poll().
 // What ends it  Close().
 //
-// A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the process.
+// A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the
+// process.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 
@@ -34,17 +36,17 @@
 namespace sluice::call {
 
 struct ServerEngineOptions {
-  uint32_t max_message_bytes = 16384;           // with the header; a client may allow less
+  uint32_t max_message_bytes = 16384;  // with the header; a client may allow less
   uint32_t max_waiting_replies_per_peer = 4096;
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
 };
 
 struct ServerCounters {
-  uint64_t requests = 0;         // that reached a handler
+  uint64_t requests = 0;  // that reached a handler
   uint64_t replies_ok = 0;
-  uint64_t replies_error = 0;    // a handler's, or the engine's own (unknown method, …)
-  uint64_t replies_lost = 0;     // the caller went away before
-  uint64_t replies_waited = 0;   // for credit
+  uint64_t replies_error = 0;   // a handler's, or the engine's own (unknown method, …)
+  uint64_t replies_lost = 0;    // the caller went away before
+  uint64_t replies_waited = 0;  // for credit
   uint64_t unknown_methods = 0;
   uint64_t duplicates = 0;
   uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
@@ -80,7 +82,8 @@ class ServerEngine final : public endpoint::Handler {
 
  private:
   struct Peer {
-    Peer(const ServerEngineOptions& options, uint32_t the_generation, const endpoint::PeerInfo& info);
+    Peer(const ServerEngineOptions& options, uint32_t the_generation,
+         const endpoint::PeerInfo& info);
 
     const uint32_t generation;
     const std::string address;

@@ -128,7 +128,8 @@ void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
   const Variables of_service = Of(service);
   out->Print("namespace {\n\n");
   for (int i = 0; i < service->method_count(); ++i) {
-    out->Print(Of(service->method(i)), "constexpr ::sluice::Method k$service$_$method$(\"$path$\");\n");
+    out->Print(Of(service->method(i)),
+               "constexpr ::sluice::Method k$service$_$method$(\"$path$\");\n");
   }
   out->Print("\n}  // namespace\n\n");
   out->Print(of_service, "void $service$ServiceBase::Bind(::sluice::MethodBinder& binder) {\n");
@@ -206,7 +207,8 @@ std::string Unsupported(const FileDescriptor* file) {
       const MethodDescriptor* method = file->service(i)->method(j);
       if (method->client_streaming() || method->server_streaming()) {
         return method->full_name() +
-               " streams: Sluice has unary methods only so far; take `stream` out of its declaration, or move it "
+               " streams: Sluice has unary methods only so far; take `stream` out of its "
+               "declaration, or move it "
                "to a .proto that protoc-gen-sluice does not see";
       }
     }

@@ -7,7 +7,8 @@
 //   class EchoServiceBase   derive from it, override its methods, Register() it at a Server
 //   class EchoClient        methods to call over a Channel
 //
-// Methods have the names of the .proto. Streaming methods are refused with a message that names them.
+// Methods have the names of the .proto. Streaming methods are refused with a message that names
+// them.
 #ifndef SLUICE_MIDDLEWARE_CODEGEN_GENERATOR_H_
 #define SLUICE_MIDDLEWARE_CODEGEN_GENERATOR_H_
 

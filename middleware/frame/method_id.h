@@ -2,9 +2,10 @@
 //
 // MethodId(): the number that names a method on the wire.
 //
-// FNV-1a, 64 bit, of "/package.Service/Method". Two methods of one server with the same number are refused at
-// registration (chance for a thousand methods: 3e-14), so a number always means one method. Never change this
-// function: it is part of the wire format (tests/middleware/frame/method_id_test.cc has golden values).
+// FNV-1a, 64 bit, of "/package.Service/Method". Two methods of one server with the same number are
+// refused at registration (chance for a thousand methods: 3e-14), so a number always means one
+// method. Never change this function: it is part of the wire format
+// (tests/middleware/frame/method_id_test.cc has golden values).
 #ifndef SLUICE_MIDDLEWARE_FRAME_METHOD_ID_H_
 #define SLUICE_MIDDLEWARE_FRAME_METHOD_ID_H_
 

@@ -50,9 +50,7 @@ std::string EncodeStatus(const absl::Status& status, uint32_t limit_bytes) {
 absl::Status DecodeStatus(uint16_t code, std::span<const std::byte> payload) {
   assert(code != 0);
   const auto status_code = static_cast<absl::StatusCode>(code);
-  const auto broken = [&](const char* what) {
-    return absl::Status(status_code, what);
-  };
+  const auto broken = [&](const char* what) { return absl::Status(status_code, what); };
   uint16_t text_bytes = 0;
   if (payload.size() < sizeof(text_bytes)) return broken("error reply without a text");
   std::memcpy(&text_bytes, payload.data(), sizeof(text_bytes));
@@ -60,8 +58,8 @@ absl::Status DecodeStatus(uint16_t code, std::span<const std::byte> payload) {
   if (text_bytes > payload.size() || text_bytes > kMaxStatusTextBytes) {
     return broken("error reply with a text longer than the message");
   }
-  absl::Status status(status_code, absl::string_view(
-                                       reinterpret_cast<const char*>(payload.data()), text_bytes));
+  absl::Status status(status_code,
+                      absl::string_view(reinterpret_cast<const char*>(payload.data()), text_bytes));
   payload = payload.subspan(text_bytes);
   ErrorDetail detail;
   if (!payload.empty() && payload.size() <= kMaxStatusDetailBytes &&

@@ -8,6 +8,7 @@
 namespace sluice::session {
 
 std::byte* Backlog::Push(uint32_t size_bytes) {
+  assert(size_bytes > 0);
   if (count_ == max_messages_ || size_bytes > max_bytes_ - bytes_) return nullptr;
   if (count_ == ring_.size()) Grow();
   auto& place = ring_[(head_ + count_) % ring_.size()];

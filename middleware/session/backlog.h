@@ -2,10 +2,11 @@
 //
 // Backlog: encoded messages to one peer that wait for a credit, first in first out.
 //
-// What it is    A bounded queue of byte strings. The memory of a place is kept for the next message that waits in
+// What it is    A bounded queue of byte strings. The memory of a place is kept for the next message
+// that waits in
 //               it, so a queue that has been used before allocates nothing.
-// Bounds        Messages and bytes, both given. When either is reached Push() refuses, and the owner decides.
-// Which thread  The polling thread.
+// Bounds        Messages and bytes, both given. When either is reached Push() refuses, and the
+// owner decides. Which thread  The polling thread.
 #ifndef SLUICE_MIDDLEWARE_SESSION_BACKLOG_H_
 #define SLUICE_MIDDLEWARE_SESSION_BACKLOG_H_
 
@@ -21,7 +22,8 @@ class Backlog {
   Backlog(uint32_t max_messages, uint64_t max_bytes)
       : max_messages_(max_messages), max_bytes_(max_bytes) {}
 
-  // Room for a message of `size_bytes` behind the others; valid until the next Push(). nullptr: full.
+  // Room for a message of `size_bytes`, not 0, behind the others; valid until the next Push().
+  // nullptr: full.
   std::byte* Push(uint32_t size_bytes);
 
   bool empty() const { return count_ == 0; }

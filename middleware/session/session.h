@@ -2,14 +2,16 @@
 //
 // Session: order and duplicates of one flow with one peer.
 //
-// What it is    Sequence numbers for what goes out, and a judgement on what comes in. The transport may send a
-//               message twice (a work request that failed may have been executed), never out of order and never
-//               not at all while the peer is up; a gap therefore means that the connection is broken.
+// What it is    Sequence numbers for what goes out, and a judgement on what comes in. The transport
+// may send a
+//               message twice (a work request that failed may have been executed), never out of
+//               order and never not at all while the peer is up; a gap therefore means that the
+//               connection is broken.
 // Who owns it   Whoever talks to the peer: one Session per OnPeerUp, dropped at OnPeerDown.
 // Which thread  The polling thread.
 //
-// Sequence numbers are 32 bits wide and wrap; comparisons are modulo 2^32 (as RFC 1982), which is unambiguous
-// because far fewer than 2^31 messages are ever under way.
+// Sequence numbers are 32 bits wide and wrap; comparisons are modulo 2^32 (as RFC 1982), which is
+// unambiguous because far fewer than 2^31 messages are ever under way.
 #ifndef SLUICE_MIDDLEWARE_SESSION_SESSION_H_
 #define SLUICE_MIDDLEWARE_SESSION_SESSION_H_
 
@@ -32,9 +34,12 @@ class Session {
   Session() = default;
   // For tests of the wrap-around.
   explicit Session(uint32_t first_sequence)
-      : next_to_send_(first_sequence), acknowledged_(first_sequence), next_expected_(first_sequence) {}
+      : next_to_send_(first_sequence),
+        acknowledged_(first_sequence),
+        next_expected_(first_sequence) {}
 
-  // The sequence number of the message that is sent next. Call once per message, in the order of sending.
+  // The sequence number of the message that is sent next. Call once per message, in the order of
+  // sending.
   uint32_t TakeSequence() { return next_to_send_++; }
 
   // What to write as acknowledgement into an outgoing message.
@@ -59,7 +64,7 @@ class Session {
 
  private:
   uint32_t next_to_send_ = 0;
-  uint32_t acknowledged_ = 0;   // all before it have arrived at the other side
+  uint32_t acknowledged_ = 0;  // all before it have arrived at the other side
   uint32_t next_expected_ = 0;
   uint64_t duplicates_ = 0;
 };

@@ -189,8 +189,8 @@ absl::StatusOr<PeerId> FakeEndpoint::Connect(const std::string& host, uint16_t p
   const PeerId remote_id = remote->NewPeer("fake-client");
   Peer& there = remote->peers_[remote_id.index];
   const uint32_t limit = std::min(options_.max_message_bytes, remote->options_.max_message_bytes);
-  const auto join = [limit](FakeEndpoint* self, PeerId self_id, FakeEndpoint* other, PeerId other_id,
-                            bool inbound) {
+  const auto join = [limit](FakeEndpoint* self, PeerId self_id, FakeEndpoint* other,
+                            PeerId other_id, bool inbound) {
     Peer& at = self->peers_[self_id.index];
     at.remote = other;
     at.remote_id = other_id;
@@ -225,7 +225,8 @@ void FakeEndpoint::Close() {
 absl::StatusOr<SendBuffer> FakeEndpoint::Reserve(PeerId id, uint32_t size_bytes) {
   std::lock_guard lock(network_->mutex_);
   Peer* peer = Find(id);
-  if (dead_ || peer == nullptr || peer->state != Peer::kUp) return absl::UnavailableError("no such peer");
+  if (dead_ || peer == nullptr || peer->state != Peer::kUp)
+    return absl::UnavailableError("no such peer");
   if (size_bytes > options_.max_message_bytes) return absl::InvalidArgumentError("over the limit");
   if (fail_reserves_ > 0) {
     --fail_reserves_;
@@ -320,15 +321,16 @@ int FakeEndpoint::Poll() {
   if (dead_) return 0;
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
-    if (peer.state != Peer::kConnecting || peer.remote != nullptr || peer.connect_deadline_ns == 0 ||
-        clock_->NowNs() < peer.connect_deadline_ns) {
+    if (peer.state != Peer::kConnecting || peer.remote != nullptr ||
+        peer.connect_deadline_ns == 0 || clock_->NowNs() < peer.connect_deadline_ns) {
       continue;
     }
     peer.connect_deadline_ns = 0;
     Event down;
     down.kind = Event::kDown;
     down.peer = {i, peer.generation};
-    down.why = absl::DeadlineExceededError(absl::StrCat("connect to ", peer.address, ": no answer"));
+    down.why =
+        absl::DeadlineExceededError(absl::StrCat("connect to ", peer.address, ": no answer"));
     inbox_.push_back(std::move(down));
   }
   // What handlers cause is the next pass's.
@@ -383,7 +385,8 @@ int64_t FakeEndpoint::SleepLimitNs() const {
   std::lock_guard lock(network_->mutex_);
   int64_t limit = -1;
   for (const Peer& peer : peers_) {
-    if (peer.state != Peer::kConnecting || peer.remote != nullptr || peer.connect_deadline_ns == 0) continue;
+    if (peer.state != Peer::kConnecting || peer.remote != nullptr || peer.connect_deadline_ns == 0)
+      continue;
     const int64_t left = std::max<int64_t>(peer.connect_deadline_ns - clock_->NowNs(), 0);
     limit = limit < 0 ? left : std::min(limit, left);
   }

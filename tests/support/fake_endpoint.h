@@ -2,8 +2,10 @@
 //
 // FakeNetwork, FakeEndpoint: an endpoint::Endpoint in memory, with faults that tests switch.
 //
-// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract of endpoint.h:
-//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on.
+// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract
+// of endpoint.h:
+//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor
+//               to sleep on.
 // Who owns it   The test owns the network; endpoints go before it.
 // Which thread  As the contract says; fault switches: any thread. Everything is behind one lock.
 #ifndef SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_
@@ -64,9 +66,11 @@ class FakeEndpoint final : public endpoint::Endpoint {
   void Kill();
   // Messages that are committed from now on vanish.
   void set_drop(bool drop);
-  // Messages that arrive from now on give no credit back; the credits held back come with the switch to false.
+  // Messages that arrive from now on give no credit back; the credits held back come with the
+  // switch to false.
   void set_withhold_credits(bool withhold);
-  // Looks at, and may change, each message that is committed. How often it is then delivered: 0, 1, 2 …
+  // Looks at, and may change, each message that is committed. How often it is then delivered: 0, 1,
+  // 2 …
   void set_tamper(std::function<int(std::vector<std::byte>& message)> tamper);
   // The next `count` Reserve() calls say RESOURCE_EXHAUSTED; OnWritable follows.
   void set_fail_reserves(int count);

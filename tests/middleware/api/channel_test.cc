@@ -80,7 +80,8 @@ class ChannelTest : public ::testing::Test {
   void StartServer(ServerOptions options = {}) {
     FakeNetwork::Options fake;
     fake.credits = credits_;
-    auto server = Server::CreateOn(std::make_unique<FakeStack>(&network_, fake, &server_end_), options);
+    auto server =
+        Server::CreateOn(std::make_unique<FakeStack>(&network_, fake, &server_end_), options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     ASSERT_TRUE(server_->Register(&echo_).ok());
@@ -92,7 +93,8 @@ class ChannelTest : public ::testing::Test {
   absl::StatusOr<std::shared_ptr<Channel>> Connect(ChannelOptions options = {}) {
     FakeNetwork::Options fake;
     fake.credits = credits_;
-    return Channel::ConnectOn(std::make_unique<FakeStack>(&network_, fake, &client_end_), kAddress, options);
+    return Channel::ConnectOn(std::make_unique<FakeStack>(&network_, fake, &client_end_), kAddress,
+                              options);
   }
 
   std::shared_ptr<Channel> MustConnect(ChannelOptions options = {}) {
@@ -154,8 +156,11 @@ TEST_F(ChannelTest, UnknownMethodIsNamed) {
   SayReply reply;
   const absl::Status status = channel->Call(kShout, context, SayRequest(), &reply);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_NE(std::string(status.message()).find("/sluice.examples.echo.Echo/Shout"), std::string::npos) << status;
-  EXPECT_NE(std::string(status.message()).find("/sluice.examples.echo.Echo/Say"), std::string::npos) << status;
+  EXPECT_NE(std::string(status.message()).find("/sluice.examples.echo.Echo/Shout"),
+            std::string::npos)
+      << status;
+  EXPECT_NE(std::string(status.message()).find("/sluice.examples.echo.Echo/Say"), std::string::npos)
+      << status;
 }
 
 TEST_F(ChannelTest, MessagesOverTheLimitNameBothSizes) {
@@ -199,7 +204,8 @@ TEST_F(ChannelTest, DeadlineThatHasPassedSendsNothing) {
   StartServer();
   auto channel = MustConnect();
   EchoClient client(channel);
-  EXPECT_EQ(Say(client, "no", absl::ZeroDuration()).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(Say(client, "no", absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(Say(client, "no", -absl::InfiniteDuration()).status().code(),
             absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(channel->counters().calls_started, 0u);
@@ -303,8 +309,8 @@ TEST_F(ChannelTest, DeadlinesOfWaitingThreadsAreKeptByTheDriver) {
   holder.join();
 }
 
-// A closed loop of asynchronous calls: callbacks start the next ones. Belongs to whoever drives, from the first call
-// of Run() on.
+// A closed loop of asynchronous calls: callbacks start the next ones. Belongs to whoever drives,
+// from the first call of Run() on.
 struct Window {
   struct Place {
     Window* window;
@@ -424,8 +430,8 @@ TEST_F(ChannelTest, SynchronousCallFromACallbackIsRefused) {
                         auto* state = static_cast<State*>(argument);
                         CallContext context(absl::Seconds(1));
                         SayReply reply;
-                        state->inner =
-                            state->channel->Call(EchoClient::SayMethod(), context, SayRequest(), &reply);
+                        state->inner = state->channel->Call(EchoClient::SayMethod(), context,
+                                                            SayRequest(), &reply);
                       },
                       &state)
                   .ok());
@@ -447,7 +453,8 @@ TEST_F(ChannelTest, ClosingAChannelCancelsWhatIsUnderWay) {
                     ->StartCall(
                         EchoClient::SayMethod(), context, request, &reply,
                         [](void* argument, const absl::Status& status) {
-                          static_cast<std::vector<absl::StatusCode>*>(argument)->push_back(status.code());
+                          static_cast<std::vector<absl::StatusCode>*>(argument)->push_back(
+                              status.code());
                         },
                         &ends)
                     .ok());
@@ -461,8 +468,8 @@ TEST_F(ChannelTest, IdleChannelDoesNotPoll) {
   auto channel = MustConnect();
   EchoClient client(channel);
   EXPECT_EQ(*Say(client, "hello"), "hello");
-  // A watch period after the call the background thread looks, arms, and sleeps. From then on nothing happens: not in
-  // six further periods.
+  // A watch period after the call the background thread looks, arms, and sleeps. From then on
+  // nothing happens: not in six further periods.
   client_end_->WaitUntilArmed();
   EXPECT_FALSE(client_end_->PollsWithin(absl::Nanoseconds(6 * Lease::kWatchNs)));
   EXPECT_EQ(*Say(client, "awake"), "awake");

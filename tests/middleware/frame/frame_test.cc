@@ -153,12 +153,14 @@ TEST(FrameTest, EveryFaultHasItsOwnText) {
   EXPECT_EQ(Explain(static_cast<Fault>(200)), "unknown fault");
 }
 
-// What Decode() accepts keeps every promise of the grammar, and says nothing else of the bytes than they do.
+// What Decode() accepts keeps every promise of the grammar, and says nothing else of the bytes than
+// they do.
 TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
   for (uint32_t seed = 1; seed <= 20000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    std::vector<std::byte> bytes = Message(seed % 2 ? Request() : Reply(), std::string(random() % 5, 'p'));
+    std::vector<std::byte> bytes =
+        Message(seed % 2 ? Request() : Reply(), std::string(random() % 5, 'p'));
     const uint32_t actual = static_cast<uint32_t>(bytes.size() - kHeaderBytes);
     if (random() % 4 != 0) std::memcpy(bytes.data() + offsetof(Header, payload_bytes), &actual, 4);
     for (uint32_t damage = random() % 4; damage > 0; --damage) {

@@ -19,8 +19,14 @@ std::span<const std::byte> Bytes(const std::string& text) {
 
 absl::Status Sample(const std::string& what = "no such key") {
   return base::Error(absl::StatusCode::kNotFound, what,
-                     {.layer = "store", .peer = "h:1", .operation = "get", .cause = "never put", .remedy = "put it",
-                      .syndrome = 5, .vendor_code = 6, .retry_safe = true});
+                     {.layer = "store",
+                      .peer = "h:1",
+                      .operation = "get",
+                      .cause = "never put",
+                      .remedy = "put it",
+                      .syndrome = 5,
+                      .vendor_code = 6,
+                      .retry_safe = true});
 }
 
 TEST(StatusPayloadTest, GoldenBytes) {
@@ -51,7 +57,8 @@ TEST(StatusPayloadTest, CutKeepsUtf8Whole) {
     const std::string payload = EncodeStatus(absl::NotFoundError(text), limit);
     EXPECT_LE(payload.size(), limit);
     std::string message(DecodeStatus(5, Bytes(payload)).message());
-    if (message.size() >= 3 && message.substr(message.size() - 3) == "...") message.resize(message.size() - 3);
+    if (message.size() >= 3 && message.substr(message.size() - 3) == "...")
+      message.resize(message.size() - 3);
     // What is left of the text ends between two characters.
     EXPECT_EQ(text.substr(0, message.size()), message);
     EXPECT_NE(static_cast<uint8_t>(text[message.size()]) & 0xc0, 0x80) << limit;
@@ -66,14 +73,16 @@ TEST(StatusPayloadTest, DetailThatDoesNotFitIsLeftOut) {
       DecodeStatus(5, Bytes(EncodeStatus(Sample(), static_cast<uint32_t>(whole.size()) - 1)));
   EXPECT_EQ(got.message(), Sample().message());
   EXPECT_FALSE(base::DetailOf(got).has_value());
-  EXPECT_FALSE(base::DetailOf(DecodeStatus(5, Bytes(EncodeStatus(Sample(std::string(900, 'w')), 8192))))
-                   ->cause()
-                   .empty());
+  EXPECT_FALSE(
+      base::DetailOf(DecodeStatus(5, Bytes(EncodeStatus(Sample(std::string(900, 'w')), 8192))))
+          ->cause()
+          .empty());
 }
 
 TEST(StatusPayloadTest, BrokenPayloadKeepsTheCode) {
-  for (const std::string& payload : {std::string(), std::string("\x01", 1), std::string("\x05\0abc", 5),
-                                     std::string("\xff\xff", 2) + std::string(70000, 'x')}) {
+  for (const std::string& payload :
+       {std::string(), std::string("\x01", 1), std::string("\x05\0abc", 5),
+        std::string("\xff\xff", 2) + std::string(70000, 'x')}) {
     const absl::Status got = DecodeStatus(14, Bytes(payload));
     EXPECT_EQ(got.code(), absl::StatusCode::kUnavailable);
     EXPECT_NE(std::string(got.message()).find("error reply"), std::string::npos);

@@ -55,7 +55,7 @@ TEST(BacklogTest, RandomPushesAndPopsKeepOrder) {
     uint64_t bytes = 0;
     for (int step = 0; step < 2000; ++step) {
       if (random() % 2 == 0) {
-        const std::string text(random() % 120, static_cast<char>('a' + random() % 26));
+        const std::string text(1 + random() % 120, static_cast<char>('a' + random() % 26));
         const bool fits = model.size() < 37 && bytes + text.size() <= 2000;
         ASSERT_EQ(Push(backlog, text), fits);
         if (!fits) continue;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace sluice {
+namespace {
+
+// The error names the option, its value and what is allowed.
+void ExpectRefused(const absl::Status& status, const std::string& name, const std::string& value) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << name;
+  for (const std::string& part : {name, value, std::string("allowed is")}) {
+    EXPECT_NE(std::string(status.message()).find(part), std::string::npos) << status;
+  }
+}
+
+TEST(OptionsTest, DefaultsAreValid) {
+  EXPECT_TRUE(ChannelOptions().Validate().ok());
+  EXPECT_TRUE(ServerOptions().Validate().ok());
+}
+
+TEST(OptionsTest, ChannelValuesOutOfRange) {
+  ChannelOptions options;
+  options.device = "";
+  ExpectRefused(options.Validate(), "device", "empty");
+  options = ChannelOptions();
+  options.limits.max_message_bytes = 1023;
+  ExpectRefused(options.Validate(), "max_message_bytes", "1023");
+  options = ChannelOptions();
+  options.limits.max_message_bytes = (1 << 20) + 1;
+  ExpectRefused(options.Validate(), "max_message_bytes", "1048577");
+  options = ChannelOptions();
+  options.limits.credits_per_peer = 3;
+  ExpectRefused(options.Validate(), "credits_per_peer", "3");
+  options = ChannelOptions();
+  options.limits.receive_buffers = 63;
+  ExpectRefused(options.Validate(), "receive_buffers", "63");
+  options = ChannelOptions();
+  options.limits.dead_peer_timeout = absl::Milliseconds(9);
+  ExpectRefused(options.Validate(), "dead_peer_timeout", "9ms");
+  options = ChannelOptions();
+  options.spin = -absl::Nanoseconds(1);
+  ExpectRefused(options.Validate(), "spin", "-1ns");
+  options = ChannelOptions();
+  options.connect_timeout = absl::InfiniteDuration();
+  ExpectRefused(options.Validate(), "connect_timeout", "inf");
+  options = ChannelOptions();
+  options.max_outstanding_calls = 0;
+  ExpectRefused(options.Validate(), "max_outstanding_calls", "0");
+  options = ChannelOptions();
+  options.backoff_max = options.backoff_min - absl::Nanoseconds(1);
+  ExpectRefused(options.Validate(), "backoff_max", "19.999999ms");
+}
+
+TEST(OptionsTest, ServerValuesOutOfRange) {
+  ServerOptions options;
+  options.max_waiting_replies_per_peer = 0;
+  ExpectRefused(options.Validate(), "max_waiting_replies_per_peer", "0");
+  options = ServerOptions();
+  options.max_waiting_bytes_per_peer = options.limits.max_message_bytes - 1;
+  ExpectRefused(options.Validate(), "max_waiting_bytes_per_peer", "16383");
+  options = ServerOptions();
+  options.spin = absl::Seconds(2);
+  ExpectRefused(options.Validate(), "spin", "2s");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of a Server: registration, listening, shutting down.
+#include "middleware/api/server.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "examples/echo/echo.sluice.h"
+#include "tests/support/fake_stack.h"
+
+namespace sluice {
+namespace {
+
+using examples::echo::EchoClient;
+using examples::echo::EchoServiceBase;
+using examples::echo::SayReply;
+using examples::echo::SayRequest;
+using testing_support::FakeNetwork;
+using testing_support::FakeStack;
+
+// Answers when the test says so.
+class StuckEcho final : public EchoServiceBase {
+ public:
+  absl::Status Say(ServerContext&, const SayRequest&, SayReply*) override {
+    std::unique_lock lock(mutex_);
+    running_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return released_; });
+    return absl::OkStatus();
+  }
+  void WaitUntilRunning() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return running_; });
+  }
+  void Release() {
+    std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool running_ = false;
+  bool released_ = false;
+};
+
+class ServerTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Server> MakeServer() {
+    auto server = Server::CreateOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()));
+    EXPECT_TRUE(server.ok()) << server.status();
+    return *std::move(server);
+  }
+  FakeNetwork network_;
+  EchoServiceBase echo_;  // answers UNIMPLEMENTED
+};
+
+TEST_F(ServerTest, PortInUseIsToldAndAnotherOneWorks) {
+  auto first = MakeServer();
+  auto second = MakeServer();
+  ASSERT_TRUE(first->Listen("h:7000").ok());
+  EXPECT_EQ(second->Listen("h:7000").status().code(), absl::StatusCode::kAlreadyExists);
+  const auto port = second->Listen("h:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_NE(*port, 0);
+}
+
+TEST_F(ServerTest, RegisterTwiceAndRegisterLateAreRefused) {
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Register(&echo_).ok());
+  EXPECT_EQ(server->Register(&echo_).code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(server->Listen("h:0").ok());
+  EXPECT_EQ(server->Register(&echo_).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(server->Listen("h:0").status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ServerTest, BadAddressIsRefusedAndTheServerStaysUsable) {
+  auto server = MakeServer();
+  EXPECT_EQ(server->Listen("nonsense").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(server->Listen("h:0").ok());
+}
+
+TEST_F(ServerTest, BadOptionsAreRefused) {
+  ServerOptions options;
+  options.spin = absl::Seconds(5);
+  const auto server =
+      Server::CreateOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), options);
+  EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ServerTest, ShutdownBeforeListenAndTwice) {
+  auto server = MakeServer();
+  EXPECT_TRUE(server->Shutdown(absl::ZeroDuration()).ok());
+  EXPECT_TRUE(server->Shutdown(absl::ZeroDuration()).ok());
+  EXPECT_EQ(server->Listen("h:0").status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ServerTest, DestructorAloneEndsIt) {
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Listen("h:0").ok());
+  server.reset();
+}
+
+TEST_F(ServerTest, ShutdownReturnsThoughAHandlerIsStuck) {
+  StuckEcho stuck;
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Register(&stuck).ok());
+  ASSERT_TRUE(server->Listen("h:7000").ok());
+  auto channel =
+      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  absl::Status ended;
+  std::thread caller([&] {
+    CallContext context = CallContext::NoDeadline();
+    ended = EchoClient(*channel).Say(context, SayRequest()).status();
+  });
+  stuck.WaitUntilRunning();
+  EXPECT_EQ(server->Shutdown(absl::Milliseconds(1)).code(), absl::StatusCode::kDeadlineExceeded);
+  stuck.Release();
+  EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
+  caller.join();
+  // Its handler has ended before the server said goodbye.
+  EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;
+}
+
+TEST_F(ServerTest, HandlerSeesItsCaller) {
+  class Curious final : public EchoServiceBase {
+   public:
+    absl::Status Say(ServerContext& context, const SayRequest&, SayReply* reply) override {
+      const CallContext onward = CallContext::FromServer(context, absl::Seconds(1));
+      reply->set_payload(
+          context.peer() + " " + context.method() + " " +
+          (onward.deadline_ns() == context.deadline_ns() ? "inherits" : "does not inherit"));
+      return absl::OkStatus();
+    }
+  } curious;
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Register(&curious).ok());
+  ASSERT_TRUE(server->Listen("h:7000").ok());
+  auto channel =
+      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  CallContext context(absl::Seconds(60));
+  const auto reply = EchoClient(*channel).Say(context, SayRequest());
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->payload(), "fake-client /sluice.examples.echo.Echo/Say inherits");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/call/call_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace sluice::call {
+namespace {
+
+constexpr Method kMethod("/test.Service/Method");
+
+class CallTableTest : public ::testing::Test {
+ protected:
+  static void Log(void* argument, const absl::Status& status) {
+    static_cast<std::vector<std::string>*>(argument)->push_back(std::string(status.message()));
+  }
+  CallSpec Spec() {
+    CallSpec spec;
+    spec.method = &kMethod;
+    spec.done = &CallTableTest::Log;
+    spec.argument = &log_;
+    return spec;
+  }
+  static void OnDeadline(void* owner, Call* call) {
+    static_cast<CallTableTest*>(owner)->table_.End(call, CallEvent::kDeadline,
+                                                   absl::DeadlineExceededError("late"));
+  }
+
+  base::TimerWheel wheel_{0, 1000};
+  CallTable table_{4, &wheel_, &CallTableTest::OnDeadline, this};
+  std::vector<std::string> log_;
+};
+
+TEST_F(CallTableTest, FullTableRefuses) {
+  std::vector<Call*> calls;
+  for (int i = 0; i < 4; ++i) calls.push_back(table_.Start(Spec(), kNoDeadlineNs));
+  EXPECT_EQ(table_.Start(Spec(), kNoDeadlineNs), nullptr);
+  EXPECT_EQ(table_.active(), 4u);
+  table_.End(calls[2], CallEvent::kCancel, absl::CancelledError("two"));
+  EXPECT_NE(table_.Start(Spec(), kNoDeadlineNs), nullptr);
+  table_.EndAll(CallState::kWaiting, CallEvent::kCancel, absl::CancelledError("rest"),
+                [](const Call&) { return true; });
+  EXPECT_EQ(log_, (std::vector<std::string>{"two", "rest", "rest", "rest", "rest"}));
+}
+
+TEST_F(CallTableTest, LateReplyFindsNobody) {
+  Call* call = table_.Start(Spec(), kNoDeadlineNs);
+  const uint64_t id = CallTable::WireId(*call);
+  EXPECT_EQ(table_.FindSent(id), nullptr) << "nothing has been sent";
+  EXPECT_EQ(table_.Find(id), call);
+  table_.MarkSent(call);
+  EXPECT_EQ(table_.FindSent(id), call);
+  table_.End(call, CallEvent::kReply, absl::OkStatus());
+  EXPECT_EQ(table_.FindSent(id), nullptr);
+  Call* next = table_.Start(Spec(), kNoDeadlineNs);
+  EXPECT_EQ(next, call) << "the same place";
+  table_.MarkSent(next);
+  EXPECT_EQ(table_.FindSent(id), nullptr) << "but another call";
+  EXPECT_EQ(table_.FindSent(id | 0xffffffff), nullptr);
+  EXPECT_EQ(table_.FindSent(0), nullptr);
+  table_.End(next, CallEvent::kReply, absl::OkStatus());
+}
+
+TEST_F(CallTableTest, QueueIsFirstInFirstOutThroughRemovals) {
+  Call* a = table_.Start(Spec(), kNoDeadlineNs);
+  Call* b = table_.Start(Spec(), kNoDeadlineNs);
+  Call* c = table_.Start(Spec(), kNoDeadlineNs);
+  EXPECT_EQ(table_.FirstWaiting(), a);
+  table_.End(b, CallEvent::kCancel, absl::CancelledError("b"));
+  table_.MarkSent(a);
+  EXPECT_EQ(table_.FirstWaiting(), c);
+  Call* d = table_.Start(Spec(), kNoDeadlineNs);
+  table_.MarkSent(c);
+  EXPECT_EQ(table_.FirstWaiting(), d);
+  EXPECT_EQ(table_.waiting(), 1u);
+  table_.End(a, CallEvent::kReply, absl::OkStatus());
+  table_.End(c, CallEvent::kReply, absl::OkStatus());
+  table_.End(d, CallEvent::kFail, absl::UnavailableError("d"));
+  EXPECT_EQ(table_.FirstWaiting(), nullptr);
+}
+
+TEST_F(CallTableTest, DeadlineEndsWaitingAndSentCalls) {
+  table_.MarkSent(table_.Start(Spec(), 5000));
+  table_.Start(Spec(), 7000);
+  Call* ended = table_.Start(Spec(), 6000);
+  table_.End(ended, CallEvent::kCancel, absl::CancelledError("early"));
+  wheel_.Advance(20000);
+  EXPECT_EQ(log_, (std::vector<std::string>{"early", "late", "late"}));
+  EXPECT_EQ(table_.active(), 0u);
+}
+
+TEST_F(CallTableTest, EndAllDoesNotVisitWhatCallbacksStart) {
+  CallSpec again = Spec();
+  struct State {
+    CallTable* table;
+    CallSpec spec;
+    int started = 0;
+  } state{&table_, Spec()};
+  again.argument = &state;
+  again.done = [](void* argument, const absl::Status&) {
+    auto* state = static_cast<State*>(argument);
+    if (state->table->Start(state->spec, kNoDeadlineNs) != nullptr) ++state->started;
+  };
+  table_.Start(again, kNoDeadlineNs);
+  table_.Start(again, kNoDeadlineNs);
+  const auto all = [](const Call&) { return true; };
+  EXPECT_EQ(table_.EndAll(CallState::kWaiting, CallEvent::kFail, absl::UnavailableError("x"), all),
+            2u);
+  EXPECT_EQ(state.started, 2);
+  EXPECT_EQ(table_.active(), 2u);
+  EXPECT_EQ(table_.EndAll(CallState::kWaiting, CallEvent::kFail, absl::UnavailableError("x"), all),
+            2u);
+}
+
+// Whatever happens in whatever order: each call that was started ends once.
+TEST(CallTableRaceTest, RandomEventsEndEachCallOnce) {
+  struct Counter {
+    int ended = 0;
+  };
+  for (uint32_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    base::TimerWheel wheel(0, 1000);
+    CallTable* self = nullptr;
+    CallTable table(
+        16, &wheel,
+        [](void* owner, Call* call) {
+          (*static_cast<CallTable**>(owner))
+              ->End(call, CallEvent::kDeadline, absl::DeadlineExceededError(""));
+        },
+        &self);
+    self = &table;
+    std::vector<std::unique_ptr<Counter>> counters;
+    std::vector<uint64_t> ids;  // all that ever were
+    int64_t now = 0;
+    for (int step = 0; step < 5000; ++step) {
+      switch (random() % 6) {
+        case 0:
+        case 1: {
+          auto counter = std::make_unique<Counter>();
+          CallSpec spec;
+          spec.method = &kMethod;
+          spec.done = [](void* argument, const absl::Status&) {
+            ++static_cast<Counter*>(argument)->ended;
+          };
+          spec.argument = counter.get();
+          Call* call =
+              table.Start(spec, random() % 3 == 0 ? kNoDeadlineNs : now + 1 + random() % 40000);
+          ASSERT_EQ(call == nullptr, table.active() == 16 && call == nullptr);
+          if (call == nullptr) break;
+          counters.push_back(std::move(counter));
+          ids.push_back(CallTable::WireId(*call));
+          break;
+        }
+        case 2:
+          if (Call* call = table.FirstWaiting()) table.MarkSent(call);
+          break;
+        case 3:  // a reply, often to a call that has ended
+          if (!ids.empty()) {
+            const uint64_t id = ids[ids.size() - 1 - random() % std::min<size_t>(ids.size(), 40)];
+            if (Call* call = table.FindSent(id))
+              table.End(call, CallEvent::kReply, absl::OkStatus());
+          }
+          break;
+        case 4:
+          if (!ids.empty()) {
+            if (Call* call = table.Find(ids[random() % ids.size()])) {
+              table.End(call, CallEvent::kCancel, absl::CancelledError(""));
+            }
+          }
+          break;
+        case 5:
+          wheel.Advance(now += random() % 5000);
+          if (random() % 50 == 0) {
+            table.EndAll(CallState::kSent, CallEvent::kPeerDown, absl::UnavailableError(""),
+                         [](const Call&) { return true; });
+          }
+          break;
+      }
+    }
+    const auto all = [](const Call&) { return true; };
+    table.EndAll(CallState::kSent, CallEvent::kCancel, absl::CancelledError(""), all);
+    table.EndAll(CallState::kWaiting, CallEvent::kCancel, absl::CancelledError(""), all);
+    ASSERT_EQ(table.active(), 0u);
+    ASSERT_EQ(wheel.size(), 0u) << "timers left behind";
+    for (const auto& counter : counters) ASSERT_EQ(counter->ended, 1);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::call

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Snapshots of the state tables in call_state.h and connection_state.h: a change to one shows up
+// here as text.
+#include <gtest/gtest.h>
+
+#include "middleware/call/call_state.h"
+#include "middleware/call/connection_state.h"
+
+namespace sluice::call {
+namespace {
+
+TEST(CallStateTest, Snapshot) {
+  EXPECT_EQ(PrintCallStates(),
+            "free --start--> waiting\n"
+            "waiting --send--> sent\n"
+            "waiting --fail--> free\n"
+            "waiting --deadline--> free\n"
+            "waiting --cancel--> free\n"
+            "sent --reply--> free\n"
+            "sent --deadline--> free\n"
+            "sent --cancel--> free\n"
+            "sent --peer down--> free\n");
+}
+
+TEST(CallStateTest, WhatIsNotInTheTableIsRefused) {
+  CallState to = CallState::kSent;
+  EXPECT_FALSE(NextCallState(CallState::kFree, CallEvent::kReply, &to));
+  EXPECT_FALSE(NextCallState(CallState::kWaiting, CallEvent::kReply, &to));
+  EXPECT_FALSE(NextCallState(CallState::kSent, CallEvent::kSend, &to));
+  EXPECT_EQ(to, CallState::kSent) << "and leaves the state alone";
+}
+
+TEST(ConnectionStateTest, Snapshot) {
+  EXPECT_EQ(PrintConnectionStates(),
+            "idle --dial--> connecting\n"
+            "idle --close--> closed\n"
+            "connecting --peer up--> up\n"
+            "connecting --lost--> backoff\n"
+            "connecting --give up--> idle\n"
+            "connecting --close--> closed\n"
+            "up --lost--> backoff\n"
+            "up --give up--> idle\n"
+            "up --close--> closed\n"
+            "backoff --dial--> connecting\n"
+            "backoff --close--> closed\n");
+}
+
+TEST(ConnectionStateTest, ClosedIsTheEnd) {
+  for (int event = 0; event < kConnectionEvents; ++event) {
+    ConnectionState to = ConnectionState::kUp;
+    EXPECT_FALSE(
+        NextConnectionState(ConnectionState::kClosed, static_cast<ConnectionEvent>(event), &to));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::call
