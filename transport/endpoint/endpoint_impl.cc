@@ -20,7 +20,7 @@ constexpr uint32_t kControlBuffersPerPeer = 4;
 constexpr uint32_t kControlBufferBytes = 64;
 constexpr uint32_t kControlSlots = 256;
 // While polling without a sleep, descriptors are looked at, and time read, every so many passes.
-constexpr uint32_t kDescriptorPeriod = 256;
+constexpr uint32_t kDescriptorPeriod = 1024;
 constexpr uint32_t kTimerPeriod = 32;
 // Close() waits for goodbyes to leave: so many looks of so long each.
 constexpr int kCloseLooks = 100;
@@ -199,9 +199,14 @@ bool EndpointImpl::PrepareToSleep() {
   queue_->Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
   if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
-  // What came between the last look and the arming raises no event.
   look_at_fds_ = true;
-  return Progress() == 0;
+  // What came between the last look and the arming raises no event. It is kept for Poll(): the handler is called
+  // there only.
+  if (stashed_ == 0) {
+    stashed_ = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, stash_.data()), 0);
+  }
+  const int sent = queue_->Poll();
+  return stashed_ == 0 && sent == 0 && downs_.empty() && owing_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

@@ -5,6 +5,7 @@
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -27,6 +28,8 @@
 #include "transport/receive/receive_queue.h"
 
 namespace sluice::endpoint {
+
+inline constexpr int kReceiveBatch = 32;
 
 struct Peer {
   uint32_t index = 0;
@@ -138,6 +141,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OnGoodbye(Peer* peer);
   void Block(Peer* peer);
   int TellWritable();
+  bool SomeoneMayWrite() const;
   void SendCredits();
   bool PostControl(Peer* peer, peer::Kind kind, bool notify);
   void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind);
@@ -180,6 +184,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool closed_ = false;
   bool look_at_fds_ = true;  // after a sleep, and now and then
   bool receiving_ = false;
+  int stashed_ = 0;  // completions taken while preparing to sleep, for the next Poll()
+  std::array<ibv_wc, kReceiveBatch> stash_;
   uint32_t passes_ = 0;
   Counters counters_;
 };

@@ -11,7 +11,6 @@
 namespace sluice::endpoint {
 namespace {
 
-constexpr int kReceiveBatch = 32;
 constexpr size_t kLineBytes = 64;
 
 absl::Status NotUp(const Peer* peer) {
@@ -106,6 +105,12 @@ void EndpointImpl::Block(Peer* peer) {
   blocked_.push_back(peer);
 }
 
+bool EndpointImpl::SomeoneMayWrite() const {
+  if (slots_->free_data() == 0) return false;
+  return std::any_of(blocked_.begin(), blocked_.end(),
+                     [](const Peer* peer) { return peer->send.available() != 0; });
+}
+
 int EndpointImpl::TellWritable() {
   int told = 0;
   // One turn each, so that a handler which blocks again at once doesn't keep the others waiting.
@@ -131,8 +136,13 @@ receive::ReceiveQueue& EndpointImpl::QueueOf(const ibv_wc& wc) const {
 
 int EndpointImpl::Receive() {
   ibv_wc completions[kReceiveBatch];
-  const int count = ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions);
-  if (count <= 0) return 0;
+  int count = std::exchange(stashed_, 0);
+  if (count != 0) {
+    std::copy_n(stash_.begin(), count, completions);
+  } else {
+    count = ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions);
+    if (count <= 0) return 0;
+  }
   receiving_ = true;
   // The first lines of all messages at once, instead of one miss after the other.
   for (int i = 0; i < count; ++i) {

@@ -49,8 +49,9 @@ struct Recorder : Handler {
 
 // One endpoint with everything it takes.
 struct Node {
-  explicit Node(const Options& options = {}) {
-    auto opened = device::Device::Open("softdc0", {&softdc::Verbs()});
+  // `table` stands for another device; it outlives the node.
+  explicit Node(const Options& options = {}, const verbs::VerbsApi* table = &softdc::Verbs()) {
+    auto opened = device::Device::Open("softdc0", {table});
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       return;
