@@ -274,7 +274,8 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
     absl::Status status = frame::DecodeStatus(header.status_code, payload);
     // The server knows the number only.
     if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
-      status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name));
+      status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
+                                                 " (peer ", server_, ")"));
     }
     return End(call, CallEvent::kReply, status);
   }
