@@ -57,6 +57,7 @@ Context* Context::Open(ibv_device* device) {
   auto context = std::unique_ptr<Context>(new Context(id));
   context->arena_ = shm::Arena::Create(id);
   if (context->arena_ == nullptr) return nullptr;
+  context->memory_regions_ = context->arena_->memory_regions();
   context->async_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
   if (!context->async_fd_) return nullptr;
   {

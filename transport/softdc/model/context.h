@@ -70,6 +70,7 @@ class Context {
   ibv_context* base() { return &shell_.verbs.context; }
 
   shm::Arena& arena() { return *arena_; }
+  shm::MemoryRegionEntry* memory_regions() { return memory_regions_; }
   NumberSpace& numbers() { return *numbers_; }
   NumberSpace& reserved_numbers() { return *reserved_numbers_; }
   OutboundLinks& outbound() { return *outbound_; }
@@ -135,6 +136,7 @@ class Context {
   Shell shell_;
   const uint64_t id_;
   std::unique_ptr<shm::Arena> arena_;
+  shm::MemoryRegionEntry* memory_regions_ = nullptr;  // in the arena; looked at for each message
   std::unique_ptr<OutboundLinks> outbound_;
   std::unique_ptr<InboundLinks> inbound_;
   std::unique_ptr<NumberSpace> numbers_;

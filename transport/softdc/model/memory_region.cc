@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/model/memory_region.h"
 
-#include <atomic>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <utility>
 
-#include "transport/softdc/model/context.h"
-#include "transport/softdc/shm/layout.h"
 #include "transport/softdc/shm/segment.h"
 
 namespace sluice::softdc {
@@ -16,19 +14,6 @@ namespace {
 constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
                              IBV_ACCESS_RELAXED_ORDERING;
-
-const shm::MemoryRegionEntry* FindRegion(Context& context, const ibv_sge& sge, uint32_t pd) {
-  const uint32_t index = sge.lkey >> 8;
-  if (index >= shm::kMaxMemoryRegions || sge.lkey == 0) return nullptr;
-  const shm::MemoryRegionEntry& region = context.arena().memory_regions()[index];
-  if (region.key.load(std::memory_order_acquire) != sge.lkey || region.pd != pd) return nullptr;
-  const uint64_t into = sge.addr - region.address;
-  if (sge.addr < region.address || into > region.length_bytes ||
-      sge.length > region.length_bytes - into) {
-    return nullptr;
-  }
-  return &region;
-}
 
 }  // namespace
 
@@ -61,7 +46,7 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
     segment = context.AddSegmentUse(UniqueFd(shared->fd), shared->file_bytes, shared->device,
                                     shared->inode);
   }
-  shm::MemoryRegionEntry& entry = context.arena().memory_regions()[index];
+  shm::MemoryRegionEntry& entry = context.memory_regions()[index];
   entry.access = static_cast<uint32_t>(access);
   entry.pd = Pd::From(pd)->number;
   entry.segment = segment;
@@ -85,27 +70,13 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
 
 int DeregisterMemory(ibv_mr* mr) {
   Context& context = *Context::From(mr->context);
-  shm::MemoryRegionEntry& entry = context.arena().memory_regions()[mr->handle];
+  shm::MemoryRegionEntry& entry = context.memory_regions()[mr->handle];
   entry.key.store(0, std::memory_order_seq_cst);
   context.DropSegmentUse(entry.segment);
   context.ReturnMemoryRegion(static_cast<int>(mr->handle));
   Pd::From(mr->pd)->users.fetch_sub(1);
   delete mr;
   return 0;
-}
-
-std::byte* LocalMemory(Context& context, const ibv_sge& sge, uint32_t pd, uint32_t access) {
-  const shm::MemoryRegionEntry* region = FindRegion(context, sge, pd);
-  if (region == nullptr || (region->access & access) != access) return nullptr;
-  return reinterpret_cast<std::byte*>(sge.addr);
-}
-
-std::optional<shm::Sge> SharedPlace(Context& context, const ibv_sge& sge, uint32_t pd) {
-  const shm::MemoryRegionEntry* region = FindRegion(context, sge, pd);
-  if (region == nullptr || (region->access & IBV_ACCESS_LOCAL_WRITE) == 0) return std::nullopt;
-  return shm::Sge{.offset = region->segment_offset + (sge.addr - region->address),
-                  .segment = region->segment,
-                  .length = sge.length};
 }
 
 }  // namespace sluice::softdc

@@ -133,7 +133,20 @@ DeliveryStatus ReceiveDelivery::Move(const MessageSource& source, uint64_t sourc
 
 DeliveryStatus ReceiveDelivery::Deliver(const Wqe& wqe, const MessageSource& source,
                                         const shm::ClaimedWqe& claimed) {
-  if (claimed.sge_count == 1) return DeliverTo(wqe, source, claimed, {&claimed.sge, 1});
+  if (claimed.sge_count == 1) {
+    // The common case: one piece to one piece of mapped memory.
+    if (source.length_bytes <= claimed.sge.length && source.sges.size() == 1) {
+      const shm::RemotePlace place = reach_.link->Locate(claimed.sge);
+      if (place.kind == shm::RemotePlace::Kind::kMapped) {
+        shm::CopyInOrder(place.address,
+                         reinterpret_cast<const std::byte*>(source.sges.front().addr),
+                         source.length_bytes);
+        Publish(wqe, claimed.wqe_index, IBV_WC_RECV, IBV_WC_SUCCESS, 0);
+        return DeliveryStatus::kDelivered;
+      }
+    }
+    return DeliverTo(wqe, source, claimed, {&claimed.sge, 1});
+  }
   std::array<shm::Sge, shm::kMaxSrqSge> table;
   const uint32_t count = reach_.srq->Sges(claimed, table);
   return DeliverTo(wqe, source, claimed, {table.data(), count});

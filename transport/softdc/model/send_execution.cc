@@ -150,7 +150,7 @@ bool SendExecution::LocalSideIsGood(Wqe& wqe, uint64_t sequence) {
   if (wqe.inlined) return true;
   const uint32_t access = wqe.opcode == IBV_WR_RDMA_READ ? uint32_t{IBV_ACCESS_LOCAL_WRITE} : 0;
   for (uint16_t i = 0; i < wqe.num_sge; ++i) {
-    if (LocalMemory(dci_.context_, dci_.sges(sequence)[i], pd_, access) == nullptr) {
+    if (FindLocalRegion(dci_.context_, dci_.sges(sequence)[i], pd_, access) == nullptr) {
       dci_.Finish(wqe, IBV_WC_LOC_PROT_ERR, kVendorErrorLocalProtection);
       return false;
     }

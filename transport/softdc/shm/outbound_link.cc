@@ -44,20 +44,6 @@ OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint
   region_count_ = regions_ == nullptr ? 0 : count;
 }
 
-RemotePlace OutboundLink::PlaceIn(uint32_t segment, uint64_t offset, uint64_t peer_address,
-                                  uint64_t length_bytes) const {
-  using Kind = RemotePlace::Kind;
-  if (segment == kPrivateSegment) return {.kind = Kind::kPrivate, .peer_address = peer_address};
-  const MappedFile* file = Find(segment);
-  if (file == nullptr) {
-    return {.kind = segment < kMaxPeerSegments ? Kind::kNotMapped : Kind::kDenied,
-            .segment = segment};
-  }
-  std::byte* address = file->At(offset, length_bytes);
-  if (address == nullptr) return {};
-  return {.kind = Kind::kMapped, .address = address, .segment = segment};
-}
-
 RemotePlace OutboundLink::Translate(uint32_t key, uint64_t address, uint64_t length_bytes,
                                     uint32_t access, uint32_t pd) const {
   const uint32_t index = key >> 8;
@@ -71,10 +57,6 @@ RemotePlace OutboundLink::Translate(uint32_t key, uint64_t address, uint64_t len
     return {};
   }
   return PlaceIn(region.segment, region.segment_offset + into, address, length_bytes);
-}
-
-RemotePlace OutboundLink::Locate(const Sge& sge) const {
-  return PlaceIn(sge.segment, sge.offset, /*peer_address=*/sge.offset, sge.length);
 }
 
 int OutboundLink::WritePrivate(uint64_t peer_address, const std::byte* from,

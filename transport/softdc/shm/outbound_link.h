@@ -85,7 +85,9 @@ class OutboundLink {
   RemotePlace Translate(uint32_t key, uint64_t address, uint64_t length_bytes, uint32_t access,
                         uint32_t pd) const;
   // A piece of a receive buffer.
-  RemotePlace Locate(const Sge& sge) const;
+  RemotePlace Locate(const Sge& sge) const {
+    return PlaceIn(sge.segment, sge.offset, /*peer_address=*/sge.offset, sge.length);
+  }
 
   // Copies between our memory and the peer's private memory. 0 or errno.
   int WritePrivate(uint64_t peer_address, const std::byte* from, uint64_t length_bytes) const;
@@ -114,7 +116,18 @@ class OutboundLink {
                                       : nullptr;
   }
   RemotePlace PlaceIn(uint32_t segment, uint64_t offset, uint64_t peer_address,
-                      uint64_t length_bytes) const;
+                      uint64_t length_bytes) const {
+    using Kind = RemotePlace::Kind;
+    const MappedFile* file = Find(segment);
+    if (file != nullptr) {
+      std::byte* address = file->At(offset, length_bytes);
+      if (address == nullptr) return {};
+      return {.kind = Kind::kMapped, .address = address, .segment = segment};
+    }
+    if (segment == kPrivateSegment) return {.kind = Kind::kPrivate, .peer_address = peer_address};
+    return {.kind = segment < kMaxPeerSegments ? Kind::kNotMapped : Kind::kDenied,
+            .segment = segment};
+  }
 
   UniqueFd socket_;
   const pid_t pid_;
