@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -63,7 +64,7 @@ void AddPorts(const device::Device& device, uint32_t count, DeviceInfo* out) {
     const bool ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
     PortInfo* info = out->add_ports();
     info->set_number(port);
-    std::string state = ibv_port_state_str(attr.state);
+    const std::string state = absl::AsciiStrToUpper(ibv_port_state_str(attr.state));
     info->set_state(state.rfind("PORT_", 0) == 0 ? state.substr(5) : state);
     info->set_link_layer(ethernet ? "Ethernet" : "InfiniBand");
     info->set_active_mtu_bytes(128u << attr.active_mtu);  // IBV_MTU_256 is 1

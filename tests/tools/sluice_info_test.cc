@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "google/protobuf/util/json_util.h"
+#include "proto/device_info.pb.h"
+#include "tests/tools/program_run.h"
+
+namespace sluice::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kInfo[] = "tools/sluice_info";
+
+TEST(SluiceInfoTest, JsonHasTheSoftwareDeviceWithItsFiveCapabilities) {
+  const ProgramRun run = RunProgram({kInfo, "--json", "-"});
+  EXPECT_EQ(run.exit_code, 0);
+  SystemInfo system;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(run.output, &system);
+  ASSERT_TRUE(parsed.ok()) << parsed.ToString() << "\n" << run.output;
+  EXPECT_EQ(system.schema_version(), 1u);
+  EXPECT_FALSE(system.build().version().empty());
+  EXPECT_FALSE(system.build().compiler().empty());
+  EXPECT_FALSE(system.auto_choice().empty());
+  EXPECT_THAT(system.auto_reason(), HasSubstr(system.auto_choice()));
+  EXPECT_GT(system.defaults_size(), 0);
+
+  const auto device = std::find_if(system.devices().begin(), system.devices().end(),
+                                   [](const DeviceInfo& d) { return d.name() == "softdc0"; });
+  ASSERT_NE(device, system.devices().end());
+  EXPECT_EQ(device->provider(), "softdc");
+  EXPECT_EQ(device->open_error(), "");
+  EXPECT_EQ(device->node_guid().size(), 16u);
+  ASSERT_EQ(device->capabilities_size(), 5);
+  for (const CapabilityInfo& capability : device->capabilities()) {
+    EXPECT_FALSE(capability.why().empty()) << capability.name();
+    EXPECT_FALSE(capability.fallback().empty()) << capability.name();
+  }
+  EXPECT_EQ(device->capabilities(0).name(), "stream isolation");
+  EXPECT_TRUE(device->capabilities(0).on());
+  ASSERT_EQ(device->ports_size(), 1);
+  EXPECT_THAT(device->ports(0).state(), HasSubstr("ACTIVE"));
+  EXPECT_GT(device->ports(0).gids_size(), 0);
+  EXPECT_GT(device->limits_size(), 0);
+}
+
+TEST(SluiceInfoTest, TextForPeople) {
+  const ProgramRun run = RunProgram({kInfo});
+  EXPECT_EQ(run.exit_code, 0);
+  for (const char* part : {"Sluice ", "device softdc0", "GID", "stream isolation", "limits", "--device=auto takes",
+                           "defaults"}) {
+    EXPECT_THAT(run.output, HasSubstr(part));
+  }
+}
+
+TEST(SluiceInfoTest, JsonIntoAFileLeavesTheTextOnStandardOutput) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/info.json");
+  const ProgramRun run = RunProgram({kInfo, "--json=" + path});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output, HasSubstr("device softdc0"));
+  EXPECT_EQ(access(path.c_str(), R_OK), 0);
+}
+
+TEST(SluiceInfoTest, FileThatCannotBeWrittenIsAFailure) {
+  EXPECT_EQ(RunProgram({kInfo, "--json=/no/such/folder/info.json"}).exit_code, 1);
+}
+
+TEST(SluiceInfoTest, WrongUsageIsExitCode2) {
+  EXPECT_EQ(RunProgram({kInfo, "--jsn=-"}).exit_code, 2);
+  EXPECT_EQ(RunProgram({kInfo, "softdc0"}).exit_code, 2);
+  EXPECT_EQ(RunProgram({kInfo, "--json"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace sluice::tools

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "google/protobuf/util/json_util.h"
+#include "proto/bench_result.pb.h"
+#include "tests/tools/program_run.h"
+
+namespace sluice::tools {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kPerf[] = "tools/sluice_perf";
+
+BenchResult Measure(std::vector<std::string> options) {
+  options.insert(options.begin(), {kPerf, "rpc", "--duration=200ms", "--warmup=20ms", "--device=softdc0",
+                                   "--json", "-"});
+  const ProgramRun run = RunProgram(options);
+  EXPECT_EQ(run.exit_code, 0);
+  BenchResult result;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(run.output, &result);
+  EXPECT_TRUE(parsed.ok()) << parsed.ToString() << "\n" << run.output;
+  return result;
+}
+
+void ExpectConsistent(const BenchResult& result) {
+  EXPECT_EQ(result.schema_version(), 1u);
+  EXPECT_EQ(result.tool(), "sluice_perf");
+  EXPECT_EQ(result.test(), "rpc");
+  EXPECT_EQ(result.host().device(), "softdc0");
+  EXPECT_GT(result.counts().ok(), 0u);
+  EXPECT_EQ(result.counts().failed(), 0u) << result.counts().first_failure();
+  EXPECT_EQ(result.counts().ok(), result.counts().started());
+  EXPECT_EQ(result.latency().count(), result.counts().ok());
+  uint64_t in_buckets = 0;
+  for (const LatencyBucket& bucket : result.latency().buckets()) in_buckets += bucket.count();
+  EXPECT_EQ(in_buckets, result.counts().ok());
+  EXPECT_GT(result.latency().min_ns(), 0);
+  EXPECT_LE(result.latency().min_ns(), result.latency().p50_ns());
+  EXPECT_LE(result.latency().p50_ns(), result.latency().p99_ns());
+  EXPECT_LE(result.latency().p99_ns(), result.latency().p999_ns());
+  EXPECT_GE(result.duration_seconds(), 0.2);
+  EXPECT_NEAR(result.calls_per_second() * result.duration_seconds(),
+              static_cast<double>(result.counts().ok()), 1);
+}
+
+TEST(SluicePerfTest, OneCallAtATimeAsJson) {
+  const BenchResult result = Measure({});
+  ExpectConsistent(result);
+  EXPECT_EQ(result.config().window(), 1u);
+  EXPECT_EQ(result.config().payload_bytes(), 64u);
+  EXPECT_EQ(result.config().loop(), "closed");
+  EXPECT_EQ(result.config().duration_seconds(), 0.2);
+}
+
+TEST(SluicePerfTest, WindowOfLargeCallsAsJson) {
+  const BenchResult result = Measure({"--window=16", "--size=100000"});
+  ExpectConsistent(result);
+  EXPECT_EQ(result.config().window(), 16u);
+  EXPECT_EQ(result.config().payload_bytes(), 100'000u);
+  EXPECT_NEAR(result.payload_bytes_per_second(), result.calls_per_second() * 100'000, 1);
+}
+
+TEST(SluicePerfTest, ServerOfItsOwnProcess) {
+  setenv("SOFTDC_DOMAIN", absl::StrCat("test-", getpid()).c_str(), 1);
+  auto server = ChildProcess::Start({kPerf, "serve", "--listen=127.0.0.1:0", "--device=softdc0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto address = ListeningAddress(**server, absl::Seconds(30));
+  ASSERT_TRUE(address.ok()) << address.status();
+  const BenchResult result = Measure({"--server=" + *address});
+  ExpectConsistent(result);
+  EXPECT_EQ(result.config().server(), *address);
+}
+
+TEST(SluicePerfTest, TableForPeople) {
+  const ProgramRun run = RunProgram({kPerf, "rpc", "--duration=100ms", "--warmup=0", "--device=softdc0"});
+  EXPECT_EQ(run.exit_code, 0);
+  for (const char* part : {"1 outstanding (closed loop)", "64-byte", "p50", "p99.9", "calls a second"}) {
+    EXPECT_THAT(run.output, HasSubstr(part));
+  }
+}
+
+TEST(SluicePerfTest, NoServerIsAFailureWithNothingOnStandardOutput) {
+  const ProgramRun run = RunProgram({kPerf, "rpc", "--server=127.0.0.1:1", "--device=softdc0", "--json", "-"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.output, "");
+}
+
+TEST(SluicePerfTest, WrongUsageIsExitCode2) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {kPerf},
+      {kPerf, "rcp"},
+      {kPerf, "rpc", "--windw=3"},
+      {kPerf, "rpc", "--window=0"},
+      {kPerf, "rpc", "--duration=-1s"},
+      {kPerf, "rpc", "--size=2000000"},
+      {kPerf, "rpc", "--cpus=0,1,2"},
+      {kPerf, "rpc", "--server=127.0.0.1:1", "--cpus=0,1"},
+      {kPerf, "serve", "--window=3"},
+  };
+  for (const auto& arguments : wrong) {
+    const ProgramRun run = RunProgram(arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments.back();
+    EXPECT_EQ(run.output, "") << arguments.back();
+  }
+}
+
+TEST(SluicePerfTest, HelpIsExitCode0) {
+  EXPECT_EQ(RunProgram({kPerf, "--help"}).exit_code, 0);
+  const ProgramRun run = RunProgram({kPerf, "rpc", "--help"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output, HasSubstr("--window"));
+}
+
+}  // namespace
+}  // namespace sluice::tools
