@@ -57,7 +57,8 @@ void BM_TimerFire(benchmark::State& state) {
   }
   int64_t now_ns = 0;
   for (auto _ : state) ring.wheel.Advance(now_ns += 50'000);
-  state.counters["fired"] = benchmark::Counter(static_cast<double>(ring.fired), benchmark::Counter::kIsRate);
+  state.counters["fired"] =
+      benchmark::Counter(static_cast<double>(ring.fired), benchmark::Counter::kIsRate);
   for (Timer& timer : ring.timers) ring.wheel.Cancel(&timer);
 }
 BENCHMARK(BM_TimerFire)->ArgName("armed")->Arg(1'000)->Arg(100'000);

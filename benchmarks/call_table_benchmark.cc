@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a call in the table, with its deadline on the timer wheel: start, sent, found by its reply, ended.
+// The life of a call in the table, with its deadline on the timer wheel: start, sent, found by its
+// reply, ended.
 #include <benchmark/benchmark.h>
 
 #include <vector>
@@ -16,7 +17,8 @@ constexpr Method kMethod("/benchmark.Service/Method");
 
 void BM_CallLife(benchmark::State& state) {
   base::TimerWheel wheel(0);
-  CallTable table(1024, &wheel, [](void*, Call*) {}, nullptr);
+  CallTable table(
+      1024, &wheel, [](void*, Call*) {}, nullptr);
   uint64_t ended = 0;
   CallSpec spec;
   spec.method = &kMethod;
@@ -41,7 +43,8 @@ void BM_CallLife(benchmark::State& state) {
     }
     table.End(found, CallEvent::kReply, ok);
   }
-  if (ended != static_cast<uint64_t>(state.iterations())) state.SkipWithError("a callback is missing");
+  if (ended != static_cast<uint64_t>(state.iterations()))
+    state.SkipWithError("a callback is missing");
   for (Call* call : others) table.End(call, CallEvent::kReply, ok);
 }
 BENCHMARK(BM_CallLife)->ArgName("outstanding")->Arg(0)->Arg(31)->Arg(1000);

@@ -34,21 +34,23 @@ DcSide::DcSide(uint64_t key) : key_(key) {
   device_ = Value(device::Device::Open("softdc0", {&softdc::Verbs()}));
   const verbs::VerbsApi& api = device_->api();
   ibv_context* context = device_->context();
-  slab_ = Value(memory::Slab::Create(api, device_->pd(), (kSends + kReceives) * size_t{kBufferBytes},
-                                     IBV_ACCESS_LOCAL_WRITE));
+  slab_ = Value(memory::Slab::Create(
+      api, device_->pd(), (kSends + kReceives) * size_t{kBufferBytes}, IBV_ACCESS_LOCAL_WRITE));
   send_cq_ = Value(verbs::CreateCq(api, context, kSends, nullptr));
   receive_cq_ = Value(verbs::CreateCq(api, context, kReceives, nullptr));
   srq_ = Value(verbs::CreateSrq(api, device_->pd(), kReceives));
   dct_ = Value(verbs::CreateDct(api, context, device_->pd(), receive_cq_.get(), srq_.get(), key_));
   CheckOk(verbs::ActivateDct(api, dct_.get(), device_->path(), 0));
-  dci_ = Value(verbs::CreateDci(api, context, device_->pd(), send_cq_.get(), {.send_depth = kSends}));
+  dci_ =
+      Value(verbs::CreateDci(api, context, device_->pd(), send_cq_.get(), {.send_depth = kSends}));
   CheckOk(verbs::ActivateDci(api, dci_.get(), device_->path()));
   ibv_ah_attr attr = {};
   attr.is_global = 1;
   attr.port_num = device_->path().port;
   attr.grh.sgid_index = device_->path().sgid_index;
   attr.grh.hop_limit = 64;
-  Check(api.query_gid(context, attr.port_num, attr.grh.sgid_index, &attr.grh.dgid) == 0, "query_gid");
+  Check(api.query_gid(context, attr.port_num, attr.grh.sgid_index, &attr.grh.dgid) == 0,
+        "query_gid");
   ah_ = {&api, api.create_ah(device_->pd(), &attr)};
   Check(static_cast<bool>(ah_), "create_ah");
   for (uint32_t i = 0; i < kReceives; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DcSide: the least that a program needs to echo messages with plain verbs over DC: a DCI, a DCT with its SRQ, two
-// CQs and one slab. What Sluice adds is measured against it.
+// DcSide: the least that a program needs to echo messages with plain verbs over DC: a DCI, a DCT
+// with its SRQ, two CQs and one slab. What Sluice adds is measured against it.
 //
 // Which thread  One. Errors end the program: a benchmark of something broken has no result.
 #ifndef SLUICE_BENCHMARKS_DC_SIDE_H_
@@ -37,7 +37,8 @@ class DcSide {
   explicit DcSide(uint64_t key);
 
   DcAddress address() const { return {dct_.number(), key_}; }
-  // Buffers to send from, used in turn; a buffer comes round again long after its send has completed.
+  // Buffers to send from, used in turn; a buffer comes round again long after its send has
+  // completed.
   std::byte* send_buffer() { return slab_.data() + (next_send_ % kSends) * kBufferBytes; }
   // Adds one SEND of `length_bytes` of send_buffer() to the open batch.
   void Add(const DcAddress& to, uint32_t length_bytes);

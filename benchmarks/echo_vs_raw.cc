@@ -3,17 +3,18 @@
 // echo_vs_raw: one echo at a time between two pinned processes, three ways, in one run:
 //
 //   raw    two cache lines, one each way, no library: the floor of this machine
-//   verbs  plain DC verbs on softdc: SEND to a DCT, completion queue polled, receive buffers posted again
-//   rpc    a protobuf call over Sluice on softdc: generated client, EchoService
+//   verbs  plain DC verbs on softdc: SEND to a DCT, completion queue polled, receive buffers posted
+//   again rpc    a protobuf call over Sluice on softdc: generated client, EchoService
 //
 // Usage      echo_vs_raw [--cpus=0,1] [--repetitions=15] [--size=64] [--seconds=0.2]
-// Method     Repetitions of the three alternate, each with two fresh processes. A sample is the time of 8 round
-//            trips by one clock reading, over 8; a repetition gives the median of its samples; the line printed is
-//            the median of the repetitions, with the lowest and the highest. The first tenth of each repetition is
-//            warm-up. The machine should have nothing else to do.
+// Method     Repetitions of the three alternate, each with two fresh processes. A sample is the
+// time of 8 round
+//            trips by one clock reading, over 8; a repetition gives the median of its samples; the
+//            line printed is the median of the repetitions, with the lowest and the highest. The
+//            first tenth of each repetition is warm-up. The machine should have nothing else to do.
 //
-// A process of its own is this program with a role: "serve WAY …" prints "listening on ADDRESS", "measure WAY ADDRESS …"
-// prints the median.
+// A process of its own is this program with a role: "serve WAY …" prints "listening on ADDRESS",
+// "measure WAY ADDRESS …" prints the median.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -85,7 +86,8 @@ struct RawArea {
 };
 
 RawArea* MapRaw(int fd) {
-  void* area = mmap(nullptr, sizeof(RawArea), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  void* area =
+      mmap(nullptr, sizeof(RawArea), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   Check(area != MAP_FAILED, "mmap");
   return static_cast<RawArea*>(area);
 }
@@ -145,7 +147,8 @@ int64_t MeasureRaw(const std::string& address, const Options& options) {
 int64_t MeasureVerbs(const std::string& address, const Options& options) {
   const std::vector<std::string> parts = absl::StrSplit(address, '/');
   DcAddress server;
-  Check(parts.size() == 2 && absl::SimpleAtoi(parts[0], &server.dctn) && absl::SimpleAtoi(parts[1], &server.key),
+  Check(parts.size() == 2 && absl::SimpleAtoi(parts[0], &server.dctn) &&
+            absl::SimpleAtoi(parts[1], &server.key),
         "reading the server's address");
   DcSide side(static_cast<uint64_t>(getpid()));
   const DcAddress self = side.address();
@@ -210,9 +213,14 @@ int64_t MeasureWay(const std::string& way, const std::string& address, const Opt
   return MeasureRpc(address, options);
 }
 
-std::vector<std::string> Role(const std::string& role, const std::string& way, const Options& options) {
-  return {tools::PathBesideThisProgram("echo_vs_raw"), role, way, "--cpus=" + options.cpus,
-          absl::StrCat("--size=", options.size_bytes), "--seconds=" + absl::FormatDuration(options.time)};
+std::vector<std::string> Role(const std::string& role, const std::string& way,
+                              const Options& options) {
+  return {tools::PathBesideThisProgram("echo_vs_raw"),
+          role,
+          way,
+          "--cpus=" + options.cpus,
+          absl::StrCat("--size=", options.size_bytes),
+          "--seconds=" + absl::FormatDuration(options.time)};
 }
 
 int64_t RepeatOnce(const std::string& way, const Options& options) {
@@ -241,9 +249,9 @@ void Run(const Options& options) {
   }
   std::fprintf(stderr, "\n");
   const BenchHost host = tools::ThisHost();
-  std::printf("%s, %u CPUs, %s, build %s; CPUs %s, %u bytes, %u repetitions\n", host.cpu_model().c_str(),
-              host.cpu_count(), host.kernel().c_str(), host.build().c_str(), options.cpus.c_str(),
-              options.size_bytes, options.repetitions);
+  std::printf("%s, %u CPUs, %s, build %s; CPUs %s, %u bytes, %u repetitions\n",
+              host.cpu_model().c_str(), host.cpu_count(), host.kernel().c_str(),
+              host.build().c_str(), options.cpus.c_str(), options.size_bytes, options.repetitions);
   double raw_ns = 0;
   std::printf("%-8s %12s %10s %10s %8s\n", "", "median ns", "lowest", "highest", "x raw");
   for (size_t way = 0; way < kWays.size(); ++way) {
@@ -264,15 +272,19 @@ int Main(std::vector<std::string> arguments) {
     arguments.erase(arguments.begin());
   }
   Options options;
-  tools::CommandLine line("usage: echo_vs_raw [options]\nOne echo at a time: cache lines, DC verbs, Sluice RPC.\n");
+  tools::CommandLine line(
+      "usage: echo_vs_raw [options]\nOne echo at a time: cache lines, DC verbs, Sluice RPC.\n");
   line.Add("cpus", &options.cpus, "CPU of the client and CPU of the server");
   line.Add("repetitions", &options.repetitions, 1, 10'000, "of each way");
-  line.Add("size", &options.size_bytes, 16, kMaxSizeBytes, "bytes of payload of verbs and rpc; raw has 64");
-  line.Add("seconds", &options.time, absl::Milliseconds(10), absl::Minutes(1), "of each repetition");
+  line.Add("size", &options.size_bytes, 16, kMaxSizeBytes,
+           "bytes of payload of verbs and rpc; raw has 64");
+  line.Add("seconds", &options.time, absl::Milliseconds(10), absl::Minutes(1),
+           "of each repetition");
   absl::Status status = line.Parse(arguments);
   int cpus[2] = {};
   const std::vector<std::string> texts = absl::StrSplit(options.cpus, ',');
-  if (status.ok() && (texts.size() != 2 || !absl::SimpleAtoi(texts[0], &cpus[0]) || !absl::SimpleAtoi(texts[1], &cpus[1]))) {
+  if (status.ok() && (texts.size() != 2 || !absl::SimpleAtoi(texts[0], &cpus[0]) ||
+                      !absl::SimpleAtoi(texts[1], &cpus[1]))) {
     status = absl::InvalidArgumentError("--cpus takes two numbers, such as 0,1");
   }
   if (!status.ok()) {

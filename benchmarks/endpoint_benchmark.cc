@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A pass of the poller: idle, and with one message. Two endpoints of one process, driven by one thread in turn.
+// A pass of the poller: idle, and with one message. Two endpoints of one process, driven by one
+// thread in turn.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -49,7 +50,8 @@ struct Pair {
   Pair() {
     auto port = server.endpoint->Listen("127.0.0.1", 0);
     CheckOk(port.status());
-    CheckOk(client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + 30'000'000'000).status());
+    CheckOk(client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + 30'000'000'000)
+                .status());
     while (client.peer.generation == 0 || server.peer.generation == 0) {
       client.endpoint->Poll();
       server.endpoint->Poll();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DciPool and ReceiveQueue over the software NIC, one process: what posting a message, and giving its receive buffer
-// back, cost above the plain verbs of softdc_benchmark.
+// DciPool and ReceiveQueue over the software NIC, one process: what posting a message, and giving
+// its receive buffer back, cost above the plain verbs of softdc_benchmark.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -36,13 +36,15 @@ class Fixture : QueueUser {
     send_cq_ = *verbs::CreateCq(api, device_->context(), 4096, nullptr);
     receive_cq_ = *verbs::CreateCq(api, device_->context(), 4096, nullptr);
     auto receive = receive::ReceiveQueue::Create(
-        *device_, receive_cq_.get(), {.depth = kDepth, .buffer_bytes = kBufferBytes, .access_key = 42});
+        *device_, receive_cq_.get(),
+        {.depth = kDepth, .buffer_bytes = kBufferBytes, .access_key = 42});
     CheckOk(receive.status());
     receive_ = *std::move(receive);
     memory_ = *memory::Slab::Create(api, device_->pd(), (kSlots + 16) * kBufferBytes, 0);
     slots_ = std::make_unique<SlotTable>(memory_.data(), kSlots, kBufferBytes,
                                          memory_.data() + kSlots * kBufferBytes, 16, kBufferBytes);
-    auto pool = DciPool::Create(*device_, send_cq_.get(), *slots_, memory_.lkey(), {}, commands_, *this);
+    auto pool =
+        DciPool::Create(*device_, send_cq_.get(), *slots_, memory_.lkey(), {}, commands_, *this);
     CheckOk(pool.status());
     pool_ = *std::move(pool);
     ibv_ah_attr attr = {};
@@ -50,7 +52,8 @@ class Fixture : QueueUser {
     attr.port_num = 1;
     attr.grh.sgid_index = device_->path().sgid_index;
     attr.grh.hop_limit = 64;
-    Check(api.query_gid(device_->context(), 1, attr.grh.sgid_index, &attr.grh.dgid) == 0, "query_gid");
+    Check(api.query_gid(device_->context(), 1, attr.grh.sgid_index, &attr.grh.dgid) == 0,
+          "query_gid");
     ah_ = {&api, api.create_ah(device_->pd(), &attr)};
     Check(static_cast<bool>(ah_), "create_ah");
     target_.ah = ah_.get();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plain verbs on the software NIC in one process: post, doorbell, completion, receive buffer posted again. No cache
-// line crosses a core here: this is softdc's own work, and the ground under everything above it.
+// Plain verbs on the software NIC in one process: post, doorbell, completion, receive buffer posted
+// again. No cache line crosses a core here: this is softdc's own work, and the ground under
+// everything above it.
 #include <benchmark/benchmark.h>
 
 #include "benchmarks/dc_side.h"

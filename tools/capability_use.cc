@@ -21,9 +21,9 @@ CapabilityUse StreamIsolation(const CapabilityReport& report) {
                     .call = "mlx5dv_dci_stream_id_reset",
                     .fallback = "a failed peer costs a recovery of the whole send queue (DCI)"};
   use.in_use = report.Has(Feature::kStreams) && report.Has(Feature::kStreamReset);
-  use.why = report.Has(Feature::kStreams)
-                ? absl::StrCat(Said(report, Feature::kStreams), "; ", Said(report, Feature::kStreamReset))
-                : Said(report, Feature::kStreams);
+  use.why = report.Has(Feature::kStreams) ? absl::StrCat(Said(report, Feature::kStreams), "; ",
+                                                         Said(report, Feature::kStreamReset))
+                                          : Said(report, Feature::kStreams);
   return use;
 }
 
@@ -39,7 +39,8 @@ CapabilityUse CongestionControl(const CapabilityReport& report) {
   return {.name = "per-destination CC",
           .call = "mlx5dv_map_ah_to_qp",
           .in_use = report.Has(Feature::kAhMapping),
-          .why = absl::StrCat(Said(report, Feature::kAhMapping), "; ECE: ", Said(report, Feature::kEce)),
+          .why = absl::StrCat(Said(report, Feature::kAhMapping),
+                              "; ECE: ", Said(report, Feature::kEce)),
           .fallback = "address handles stay unmapped; the port's congestion control applies"};
 }
 
@@ -71,11 +72,13 @@ std::array<CapabilityUse, kCapabilityCount> CapabilitiesInUse(const CapabilityRe
 
 std::string CapabilityText(const CapabilityReport& report) {
   const auto uses = CapabilitiesInUse(report);
-  const auto count = std::count_if(uses.begin(), uses.end(), [](const auto& use) { return use.in_use; });
-  std::string text = absl::StrFormat("hardware capabilities: %d of %d in use\n", count, kCapabilityCount);
+  const auto count =
+      std::count_if(uses.begin(), uses.end(), [](const auto& use) { return use.in_use; });
+  std::string text =
+      absl::StrFormat("hardware capabilities: %d of %d in use\n", count, kCapabilityCount);
   for (const CapabilityUse& use : uses) {
-    absl::StrAppendFormat(&text, "  %-18s  %-10s  %s\n", use.name, use.in_use ? "in use" : "not in use",
-                          use.call);
+    absl::StrAppendFormat(&text, "  %-18s  %-10s  %s\n", use.name,
+                          use.in_use ? "in use" : "not in use", use.call);
     absl::StrAppendFormat(&text, "  %-18s  why: %s\n", "", use.why);
     if (!use.in_use) absl::StrAppendFormat(&text, "  %-18s  instead: %s\n", "", use.fallback);
   }

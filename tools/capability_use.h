@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The five hardware capabilities that Sluice exists to use: which of them this version uses on this device, which
-// not, and why. The device's own report (transport/verbs/capabilities.h) says what it can do; this says what is made
-// of it.
+// The five hardware capabilities that Sluice exists to use: which of them this version uses on this
+// device, which not, and why. The device's own report (transport/verbs/capabilities.h) says what it
+// can do; this says what is made of it.
 #ifndef SLUICE_TOOLS_CAPABILITY_USE_H_
 #define SLUICE_TOOLS_CAPABILITY_USE_H_
 
@@ -23,7 +23,8 @@ struct CapabilityUse {
 
 inline constexpr int kCapabilityCount = 5;
 
-std::array<CapabilityUse, kCapabilityCount> CapabilitiesInUse(const verbs::CapabilityReport& report);
+std::array<CapabilityUse, kCapabilityCount> CapabilitiesInUse(
+    const verbs::CapabilityReport& report);
 
 // For people: a head line, then two lines each.
 std::string CapabilityText(const verbs::CapabilityReport& report);

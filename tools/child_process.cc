@@ -25,9 +25,8 @@ constexpr int kExecFailed = 127;  // as shells have it
 int WaitReadable(int fd, absl::Time deadline) {
   for (;;) {
     const absl::Duration left = deadline - absl::Now();
-    const int64_t left_ms =
-        std::clamp<int64_t>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), 0,
-                            24 * 3600 * 1000);
+    const int64_t left_ms = std::clamp<int64_t>(
+        absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), 0, 24 * 3600 * 1000);
     pollfd entry{fd, POLLIN, 0};
     const int ready = poll(&entry, 1, static_cast<int>(left_ms));
     if (ready > 0) return 1;
@@ -122,11 +121,12 @@ absl::StatusOr<std::string> ChildProcess::ReadLine(absl::Duration timeout) {
     if (!more.ok()) return more.status();
     if (!*more) {
       if (!unread_.empty()) return std::exchange(unread_, "");
-      return base::Error(absl::StatusCode::kOutOfRange, absl::StrCat(name_, " writes no more"),
-                         {.layer = "tools",
-                          .operation = "read",
-                          .cause = "it has ended, or is about to",
-                          .remedy = "look at its exit code and at what it wrote to standard error"});
+      return base::Error(
+          absl::StatusCode::kOutOfRange, absl::StrCat(name_, " writes no more"),
+          {.layer = "tools",
+           .operation = "read",
+           .cause = "it has ended, or is about to",
+           .remedy = "look at its exit code and at what it wrote to standard error"});
     }
   }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChildProcess: a program that runs beside this one, its standard output readable here line by line.
+// ChildProcess: a program that runs beside this one, its standard output readable here line by
+// line.
 //
-// Who owns it   Its creator. The destructor kills a child that still runs, and waits for it; a child also gets
+// Who owns it   Its creator. The destructor kills a child that still runs, and waits for it; a
+// child also gets
 //               SIGTERM when the thread that started it ends first (man PR_SET_PDEATHSIG).
 // Which thread  One.
 #ifndef SLUICE_TOOLS_CHILD_PROCESS_H_
@@ -23,15 +25,16 @@ class ChildProcess {
  public:
   static constexpr size_t kMaxLineBytes = 64 * 1024;
 
-  // `arguments[0]` is the path of the program. Standard error and the environment are shared with this process.
+  // `arguments[0]` is the path of the program. Standard error and the environment are shared with
+  // this process.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(std::vector<std::string> arguments);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // The next line of its standard output, without the newline. OUT_OF_RANGE: there will be none any more.
-  // DEADLINE_EXCEEDED: none came in time.
+  // The next line of its standard output, without the newline. OUT_OF_RANGE: there will be none any
+  // more. DEADLINE_EXCEEDED: none came in time.
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
   // Everything that it still writes, until it closes its output.
   absl::StatusOr<std::string> ReadAll(absl::Duration timeout);

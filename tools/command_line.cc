@@ -15,8 +15,9 @@ namespace {
 constexpr size_t kFarthestHint = 3;  // edits
 
 absl::Status Wrong(const std::string& what, const std::string& cause, const std::string& remedy) {
-  return base::Error(absl::StatusCode::kInvalidArgument, what,
-                     {.layer = "tools", .operation = "command line", .cause = cause, .remedy = remedy});
+  return base::Error(
+      absl::StatusCode::kInvalidArgument, what,
+      {.layer = "tools", .operation = "command line", .cause = cause, .remedy = remedy});
 }
 
 bool ParseDuration(const std::string& text, absl::Duration* value) {
@@ -44,10 +45,11 @@ size_t EditDistance(const std::string& a, const std::string& b) {
 }
 
 void CommandLine::Add(std::string name, std::string* value, std::string meaning) {
-  options_.push_back({std::move(name), *value, std::move(meaning), [value](const std::string& text) {
-                        *value = text;
-                        return text.empty() ? "it is empty" : "";
-                      }});
+  options_.push_back(
+      {std::move(name), *value, std::move(meaning), [value](const std::string& text) {
+         *value = text;
+         return text.empty() ? "it is empty" : "";
+       }});
 }
 
 void CommandLine::Add(std::string name, uint32_t* value, uint32_t low, uint32_t high,
@@ -72,8 +74,9 @@ void CommandLine::Add(std::string name, absl::Duration* value, absl::Duration lo
                           *value = duration;
                           return "";
                         }
-                        return absl::StrCat("allowed is a time from ", absl::FormatDuration(low), " to ",
-                                            absl::FormatDuration(high), ", such as 5s or 300ms");
+                        return absl::StrCat("allowed is a time from ", absl::FormatDuration(low),
+                                            " to ", absl::FormatDuration(high),
+                                            ", such as 5s or 300ms");
                       }});
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CommandLine: options of a tool, `--name=value` or `--name value`. A wrong one is an error that says what is
-// allowed and, for a misspelt name, which one was probably meant. Exit codes are the same for all tools.
+// CommandLine: options of a tool, `--name=value` or `--name value`. A wrong one is an error that
+// says what is allowed and, for a misspelt name, which one was probably meant. Exit codes are the
+// same for all tools.
 #ifndef SLUICE_TOOLS_COMMAND_LINE_H_
 #define SLUICE_TOOLS_COMMAND_LINE_H_
 

@@ -27,8 +27,9 @@ absl::Status WriteJson(const google::protobuf::Message& message, const std::stri
   const int error_number = errno;
   if (file != nullptr && file != stdout) written = std::fclose(file) == 0 && written;
   if (written) return absl::OkStatus();
-  return base::ErrnoError(error_number, absl::StrCat("can't write ", path),
-                          {.layer = "tools", .operation = "json", .remedy = "choose another --json"});
+  return base::ErrnoError(
+      error_number, absl::StrCat("can't write ", path),
+      {.layer = "tools", .operation = "json", .remedy = "choose another --json"});
 }
 
 }  // namespace sluice::tools

@@ -11,7 +11,8 @@
 
 namespace sluice::tools {
 
-// Field names as in the .proto, fields with their default value included. `path` "-" is standard output.
+// Field names as in the .proto, fields with their default value included. `path` "-" is standard
+// output.
 absl::Status WriteJson(const google::protobuf::Message& message, const std::string& path);
 
 }  // namespace sluice::tools

@@ -33,7 +33,8 @@ double Deviation(const base::Histogram& histogram) {
   const double mean = histogram.mean();
   double sum = 0;
   for (const auto& bucket : histogram.Buckets()) {
-    const double middle = (static_cast<double>(bucket.first) + static_cast<double>(bucket.last)) / 2;
+    const double middle =
+        (static_cast<double>(bucket.first) + static_cast<double>(bucket.last)) / 2;
     sum += static_cast<double>(bucket.count) * (middle - mean) * (middle - mean);
   }
   return std::sqrt(sum / static_cast<double>(histogram.count() - 1));
@@ -91,7 +92,9 @@ std::string HistogramText(const base::Histogram& histogram) {
 
 LatencySummary Summarise(const base::Histogram& histogram) {
   LatencySummary summary;
-  const auto at = [&](double quantile) { return static_cast<double>(histogram.Quantile(quantile)); };
+  const auto at = [&](double quantile) {
+    return static_cast<double>(histogram.Quantile(quantile));
+  };
   summary.set_count(histogram.count());
   summary.set_min_ns(static_cast<double>(histogram.min()));
   summary.set_p50_ns(at(0.5));

@@ -18,8 +18,8 @@ std::string FormatNs(double ns);
 // "p50 1.02 us   p99 …   p99.9 …   max …".
 std::string PercentileLine(const base::Histogram& histogram);
 
-// At most kMaxRows lines with bars, the bounds growing by a constant factor; what is above the 99.9th percentile is
-// one line. Empty for an empty histogram.
+// At most kMaxRows lines with bars, the bounds growing by a constant factor; what is above
+// the 99.9th percentile is one line. Empty for an empty histogram.
 inline constexpr int kMaxRows = 16;
 std::string HistogramText(const base::Histogram& histogram);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sluice_info: what Sluice finds on this machine, and what it makes of it. Exit codes: 0, 1 if there is no device
-// that Sluice can use, 2 usage.
+// sluice_info: what Sluice finds on this machine, and what it makes of it. Exit codes: 0, 1 if
+// there is no device that Sluice can use, 2 usage.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -17,7 +17,8 @@ namespace {
 
 void AppendLimits(const google::protobuf::RepeatedPtrField<LimitInfo>& limits, std::string* text) {
   for (const LimitInfo& limit : limits) {
-    absl::StrAppendFormat(text, "    %-28s %20u  %s\n", limit.name(), limit.value(), limit.meaning());
+    absl::StrAppendFormat(text, "    %-28s %20u  %s\n", limit.name(), limit.value(),
+                          limit.meaning());
   }
 }
 
@@ -64,7 +65,9 @@ std::string Text(const SystemInfo& system) {
 
 int Main(const std::vector<std::string>& arguments) {
   std::string json;
-  CommandLine line("usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of it.\n");
+  CommandLine line(
+      "usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of "
+      "it.\n");
   line.Add("json", &json, "print JSON (sluice.SystemInfo) to this file, - for standard output");
   if (absl::Status status = line.Parse(arguments); !status.ok()) {
     std::fprintf(stderr, "sluice_info: %s\n", std::string(status.message()).c_str());

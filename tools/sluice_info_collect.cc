@@ -26,9 +26,11 @@ std::string SysfsFolder(const std::string& device) {
   return absl::StrCat("/sys/class/infiniband/", device);
 }
 
-// What the kernel says about an entry of the GID table; a device without a kernel driver has no such file.
+// What the kernel says about an entry of the GID table; a device without a kernel driver has no
+// such file.
 std::string GidType(const std::string& device, uint32_t port, uint32_t index, bool ethernet) {
-  std::ifstream file(absl::StrCat(SysfsFolder(device), "/ports/", port, "/gid_attrs/types/", index));
+  std::ifstream file(
+      absl::StrCat(SysfsFolder(device), "/ports/", port, "/gid_attrs/types/", index));
   std::string type;
   if (std::getline(file, type)) return type;
   return ethernet ? "RoCE" : "IB";
@@ -43,10 +45,12 @@ std::string Driver(const std::string& device) {
   return std::string(target.substr(target.rfind('/') + 1));
 }
 
-void AddGids(const device::Device& device, uint32_t port, int length, bool ethernet, PortInfo* out) {
+void AddGids(const device::Device& device, uint32_t port, int length, bool ethernet,
+             PortInfo* out) {
   for (int i = 0; i < length; ++i) {
     ibv_gid gid = {};
-    if (device.api().query_gid(device.context(), static_cast<uint8_t>(port), i, &gid) != 0) continue;
+    if (device.api().query_gid(device.context(), static_cast<uint8_t>(port), i, &gid) != 0)
+      continue;
     if (gid.global.subnet_prefix == 0 && gid.global.interface_id == 0) continue;
     char text[INET6_ADDRSTRLEN] = "";
     inet_ntop(AF_INET6, gid.raw, text, sizeof(text));
@@ -93,7 +97,8 @@ void AddLimits(const device::Limits& limits, DeviceInfo* out) {
   add("port_mtu_bytes", limits.port_mtu_bytes, "largest packet of port 1");
   add("concurrent_streams", limits.log_streams == 0 ? 0 : uint64_t{1} << limits.log_streams,
       "streams of one DCI; 0: none");
-  add("errored_streams", limits.log_errored_streams == 0 ? 0 : uint64_t{1} << limits.log_errored_streams,
+  add("errored_streams",
+      limits.log_errored_streams == 0 ? 0 : uint64_t{1} << limits.log_errored_streams,
       "of those, how many may be in error before the DCI stops");
 }
 
@@ -133,16 +138,21 @@ void AddDefaults(SystemInfo* out) {
   const auto add = [out](const char* name, uint64_t value, const char* meaning) {
     AddLimit(out, &SystemInfo::add_defaults, name, value, meaning);
   };
-  const auto ns = [](absl::Duration d) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(d)); };
+  const auto ns = [](absl::Duration d) {
+    return static_cast<uint64_t>(absl::ToInt64Nanoseconds(d));
+  };
   add("max_message_bytes", channel.limits.max_message_bytes, "largest message, with its header");
-  add("credits_per_peer", channel.limits.credits_per_peer, "messages one peer may have under way to us");
+  add("credits_per_peer", channel.limits.credits_per_peer,
+      "messages one peer may have under way to us");
   add("receive_buffers", channel.limits.receive_buffers, "shared by all peers");
-  add("dead_peer_timeout_ns", ns(channel.limits.dead_peer_timeout), "a silent peer is given up after it");
+  add("dead_peer_timeout_ns", ns(channel.limits.dead_peer_timeout),
+      "a silent peer is given up after it");
   add("connect_timeout_ns", ns(channel.connect_timeout), "of each attempt to connect");
   add("max_outstanding_calls", channel.max_outstanding_calls, "of one channel");
   add("max_reconnect_attempts", channel.max_reconnect_attempts, "in a row, then at the next call");
   add("spin_ns", ns(channel.spin), "polling before sleeping");
-  add("max_waiting_replies_per_peer", server.max_waiting_replies_per_peer, "then it is disconnected");
+  add("max_waiting_replies_per_peer", server.max_waiting_replies_per_peer,
+      "then it is disconnected");
 }
 
 }  // namespace
@@ -158,7 +168,8 @@ SystemInfo CollectSystemInfo(const device::Tables& tables) {
   }
   auto chosen = device::Device::Open("auto", tables);
   system.set_auto_choice(chosen.ok() ? (*chosen)->name() : "");
-  system.set_auto_reason(chosen.ok() ? (*chosen)->choice() : std::string(chosen.status().message()));
+  system.set_auto_reason(chosen.ok() ? (*chosen)->choice()
+                                     : std::string(chosen.status().message()));
   AddDefaults(&system);
   return system;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sluice_perf: measures Sluice from the outside, as a program that uses it. Exit codes: 0 measured, 1 failed or a
-// call failed, 2 usage.
+// sluice_perf: measures Sluice from the outside, as a program that uses it. Exit codes: 0 measured,
+// 1 failed or a call failed, 2 usage.
 #include <signal.h>
 
 #include <algorithm>
@@ -37,7 +37,8 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const PerfOptions& opt
   std::vector<std::string> arguments = {"/proc/self/exe", "serve", "--listen=127.0.0.1:0",
                                         "--device=" + options.device,
                                         absl::StrCat("--size=", options.size_bytes)};
-  if (options.cpu_list.size() == 2) arguments.push_back(absl::StrCat("--cpu=", options.cpu_list[1]));
+  if (options.cpu_list.size() == 2)
+    arguments.push_back(absl::StrCat("--cpu=", options.cpu_list[1]));
   return ChildProcess::Start(arguments);
 }
 
@@ -75,7 +76,8 @@ int Rpc(const std::vector<std::string>& arguments) {
   }
   if (options.json != "-") std::fputs(ResultText(*result).c_str(), stdout);
   if (!options.json.empty()) {
-    if (status = WriteJson(*result, options.json); !status.ok()) return Complain(status, kExitFailed);
+    if (status = WriteJson(*result, options.json); !status.ok())
+      return Complain(status, kExitFailed);
   }
   return result->counts().failed() == 0 && result->counts().ok() > 0 ? kExitOk : kExitFailed;
 }
@@ -91,7 +93,8 @@ int Serve(const std::vector<std::string>& arguments) {
   line.Add("device", &options.device, "auto, or a name that sluice_info shows");
   line.Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
   line.Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
-  if (absl::Status status = line.Parse(arguments); !status.ok()) return Complain(status, kExitUsage);
+  if (absl::Status status = line.Parse(arguments); !status.ok())
+    return Complain(status, kExitUsage);
   if (line.help()) {
     std::fputs(line.HelpText().c_str(), stdout);
     return kExitOk;
@@ -102,7 +105,8 @@ int Serve(const std::vector<std::string>& arguments) {
   sigaddset(&end_signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &end_signals, nullptr);  // sigwait() below gets them
   if (cpu != kNoCpu) {
-    if (absl::Status status = PinToCpu(static_cast<int>(cpu)); !status.ok()) return Complain(status, kExitFailed);
+    if (absl::Status status = PinToCpu(static_cast<int>(cpu)); !status.ok())
+      return Complain(status, kExitFailed);
   }
   constexpr uint32_t kMessageOverheadBytes = 256;
   options.limits.max_message_bytes =
@@ -110,7 +114,8 @@ int Serve(const std::vector<std::string>& arguments) {
   auto server = Server::Create(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
   examples::echo::EchoService echo;
-  if (absl::Status status = (*server)->Register(&echo); !status.ok()) return Complain(status, kExitFailed);
+  if (absl::Status status = (*server)->Register(&echo); !status.ok())
+    return Complain(status, kExitFailed);
   auto port = (*server)->Listen(listen);
   if (!port.ok()) return Complain(port.status(), kExitFailed);
   std::printf("listening on %s:%u\n", listen.substr(0, listen.rfind(':')).c_str(), *port);
@@ -131,7 +136,8 @@ int Main(const std::vector<std::string>& words) {
     return kExitOk;
   }
   std::fprintf(stderr, "sluice_perf: %s\n%s",
-               word.empty() ? "no word given" : absl::StrCat("there is no \"", word, "\"").c_str(), kUsage);
+               word.empty() ? "no word given" : absl::StrCat("there is no \"", word, "\"").c_str(),
+               kUsage);
   return kExitUsage;
 }
 

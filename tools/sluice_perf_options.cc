@@ -34,13 +34,15 @@ std::string CpuModel() {
 }  // namespace
 
 void PerfOptions::AddTo(CommandLine* line) {
-  line->Add("server", &server, "host:port of a sluice_perf serve or echo_server; none: one is started");
+  line->Add("server", &server,
+            "host:port of a sluice_perf serve or echo_server; none: one is started");
   line->Add("device", &device, "auto, or a name that sluice_info shows");
   line->Add("window", &window, 1, 1u << 16, "calls outstanding");
   line->Add("size", &size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
             "bytes of payload in request and reply");
   line->Add("duration", &duration, absl::Milliseconds(1), absl::Hours(24), "how long to measure");
-  line->Add("warmup", &warmup, absl::ZeroDuration(), absl::Hours(1), "how long to call before that");
+  line->Add("warmup", &warmup, absl::ZeroDuration(), absl::Hours(1),
+            "how long to call before that");
   line->Add("deadline", &deadline, absl::Milliseconds(1), absl::Hours(1), "of each call");
   line->Add("cpus", &cpus, "CPU of the client, or CLIENT,SERVER, to pin to");
   line->Add("json", &json, "print JSON (sluice.BenchResult) to this file, - for standard output");
@@ -51,7 +53,8 @@ absl::Status PerfOptions::Finish() {
   for (const auto& text : absl::StrSplit(cpus, ',', absl::SkipEmpty())) {
     int cpu = -1;
     if (!absl::SimpleAtoi(text, &cpu) || cpu < 0 || cpu >= CPU_SETSIZE || cpu_list.size() == 2) {
-      return base::Error(absl::StatusCode::kInvalidArgument, absl::StrCat("--cpus=", cpus, " refused"),
+      return base::Error(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("--cpus=", cpus, " refused"),
                          {.layer = "tools",
                           .operation = "command line",
                           .cause = "allowed are one or two CPU numbers",

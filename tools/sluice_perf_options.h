@@ -16,14 +16,14 @@
 namespace sluice::tools {
 
 struct PerfOptions {
-  std::string server;           // empty: a process of our own
+  std::string server;  // empty: a process of our own
   std::string device = "auto";
   uint32_t window = 1;
   uint32_t size_bytes = 64;
   absl::Duration duration = absl::Seconds(5);
   absl::Duration warmup = absl::Milliseconds(500);
   absl::Duration deadline = absl::Seconds(1);
-  std::string cpus;             // "CLIENT" or "CLIENT,SERVER"; empty: not pinned
+  std::string cpus;  // "CLIENT" or "CLIENT,SERVER"; empty: not pinned
   std::string json;
   std::vector<std::string> arguments;
 

@@ -25,8 +25,8 @@ constexpr uint32_t kSchemaVersion = 1;
 constexpr uint64_t kMaxFailures = 1000;  // calls on a broken connection fail fast: enough is enough
 constexpr uint32_t kMessageOverheadBytes = 256;  // header and protobuf around the payload
 
-// `window` calls that each start again when they end, until the time is over. The end of a call is the start of the
-// next one in its place, so the clock is read once per call.
+// `window` calls that each start again when they end, until the time is over. The end of a call is
+// the start of the next one in its place, so the clock is read once per call.
 class ClosedLoop {
  public:
   ClosedLoop(Channel* channel, const PerfOptions& options)
@@ -111,8 +111,9 @@ class ClosedLoop {
   void Start(Place& place, int64_t now_ns) {
     place.started_ns = now_ns;
     counts_.set_started(counts_.started() + 1);
-    const absl::Status status = channel_->StartCall(EchoClient::SayMethod(), context_, place.request,
-                                                    &place.reply, &ClosedLoop::OnDone, &place);
+    const absl::Status status =
+        channel_->StartCall(EchoClient::SayMethod(), context_, place.request, &place.reply,
+                            &ClosedLoop::OnDone, &place);
     if (status.ok()) {
       place.running = true;
       ++running_;
@@ -141,7 +142,8 @@ class ClosedLoop {
     }
     const absl::Status failure =
         status.ok() ? absl::DataLossError("the reply is not as long as the request") : status;
-    if (counts_.failed() == 0) counts_.set_first_failure(failure.ToString(absl::StatusToStringMode::kDefault));
+    if (counts_.failed() == 0)
+      counts_.set_first_failure(failure.ToString(absl::StatusToStringMode::kDefault));
     counts_.set_failed(counts_.failed() + 1);
     ++failed_[failure.code()];
   }
@@ -164,8 +166,8 @@ ChannelOptions OptionsOf(const PerfOptions& options) {
   ChannelOptions channel;
   channel.device = options.device;
   channel.max_outstanding_calls = std::max(channel.max_outstanding_calls, options.window);
-  channel.limits.max_message_bytes =
-      std::clamp(options.size_bytes + kMessageOverheadBytes, channel.limits.max_message_bytes, 1u << 20);
+  channel.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
+                                                channel.limits.max_message_bytes, 1u << 20);
   return channel;
 }
 
@@ -215,9 +217,9 @@ std::string ResultText(const BenchResult& result) {
   absl::StrAppendFormat(&text, "  %12.0f calls a second, %.1f MB/s of payload\n",
                         result.calls_per_second(), result.payload_bytes_per_second() / 1e6);
   const std::pair<const char*, double> rows[] = {
-      {"min", latency.min_ns()},      {"p50", latency.p50_ns()},   {"p90", latency.p90_ns()},
-      {"p99", latency.p99_ns()},      {"p99.9", latency.p999_ns()}, {"p99.99", latency.p9999_ns()},
-      {"max", latency.max_ns()},      {"mean", latency.mean_ns()}, {"stdev", latency.stdev_ns()}};
+      {"min", latency.min_ns()}, {"p50", latency.p50_ns()},    {"p90", latency.p90_ns()},
+      {"p99", latency.p99_ns()}, {"p99.9", latency.p999_ns()}, {"p99.99", latency.p9999_ns()},
+      {"max", latency.max_ns()}, {"mean", latency.mean_ns()},  {"stdev", latency.stdev_ns()}};
   for (const auto& [name, ns] : rows) {
     absl::StrAppendFormat(&text, "  %12s  %s\n", name, FormatNs(ns));
   }

@@ -16,13 +16,15 @@
 ABSL_FLAG(std::string, server, "127.0.0.1:7471", "host:port of an echo_server");
 ABSL_FLAG(std::string, text, "hello", "what to say");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "how long the connection and the call may take, each");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5),
+          "how long the connection and the call may take, each");
 
 namespace {
 
 // What happened, to whom, why likely, and what to do: all of it is in the message.
 int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "echo_client: %s\n", status.ToString(absl::StatusToStringMode::kDefault).c_str());
+  std::fprintf(stderr, "echo_client: %s\n",
+               status.ToString(absl::StatusToStringMode::kDefault).c_str());
   return 1;
 }
 

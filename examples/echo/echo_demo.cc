@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// echo_demo: starts echo_server as a process of its own, calls it from this one for a while, and reports.
-// Exit code 1 if any call failed. What a client needs is Connect(), EchoClient and Say() below; the rest is counting.
+// echo_demo: starts echo_server as a process of its own, calls it from this one for a while, and
+// reports. Exit code 1 if any call failed. What a client needs is Connect(), EchoClient and Say()
+// below; the rest is counting.
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,7 +27,8 @@
 
 ABSL_FLAG(absl::Duration, duration, absl::Seconds(5), "how long to call");
 ABSL_FLAG(uint32_t, payload_bytes, 64, "size of what is said");
-ABSL_FLAG(std::string, device, "auto", "RDMA device of both processes: auto, or a name that sluice_info shows");
+ABSL_FLAG(std::string, device, "auto",
+          "RDMA device of both processes: auto, or a name that sluice_info shows");
 
 namespace sluice::examples::echo {
 namespace {
@@ -50,7 +52,8 @@ class Progress {
     next_ns_ = now_ns + Period();
     const double seconds = static_cast<double>(now_ns - start_ns_) / 1e9;
     std::printf("%s%5.1f s  %9u calls  %8.0f a second%s", terminal_ ? "\r" : "", seconds,
-                static_cast<unsigned>(calls), static_cast<double>(calls) / seconds, terminal_ ? " " : "\n");
+                static_cast<unsigned>(calls), static_cast<double>(calls) / seconds,
+                terminal_ ? " " : "\n");
     std::fflush(stdout);
     shown_ = true;
   }
@@ -76,7 +79,8 @@ struct Outcome {
 };
 
 Outcome CallForAWhile(const EchoClient& client, absl::Duration duration, uint32_t payload_bytes) {
-  constexpr uint64_t kMaxFailures = 1000;  // a broken connection fails fast; no need to see millions of it
+  constexpr uint64_t kMaxFailures =
+      1000;  // a broken connection fails fast; no need to see millions of it
   Outcome outcome;
   base::RealClock clock;
   SayRequest request;
@@ -94,7 +98,8 @@ Outcome CallForAWhile(const EchoClient& client, absl::Duration duration, uint32_
     if (status.ok() && reply.payload() == request.payload()) {
       outcome.latencies_ns.Record(ended_ns - now_ns);
     } else if (outcome.failed++ == 0) {
-      outcome.first_failure = status.ok() ? absl::DataLossError("the answer is not what was said") : status;
+      outcome.first_failure =
+          status.ok() ? absl::DataLossError("the answer is not what was said") : status;
     }
     now_ns = ended_ns;
     progress.Show(now_ns, outcome.calls);
@@ -116,8 +121,8 @@ void Print(const Outcome& outcome, uint32_t payload_bytes, const Channel& channe
 }
 
 int Run(absl::Duration duration, uint32_t payload_bytes, const std::string& device) {
-  auto server = tools::ChildProcess::Start({tools::PathBesideThisProgram("echo_server"),
-                                            "--listen=127.0.0.1:0", "--device=" + device});
+  auto server = tools::ChildProcess::Start(
+      {tools::PathBesideThisProgram("echo_server"), "--listen=127.0.0.1:0", "--device=" + device});
   if (!server.ok()) return Fail("no server", server.status());
   auto address = tools::ListeningAddress(**server, kServerStart);
   if (!address.ok()) return Fail("no server", address.status());
@@ -140,7 +145,9 @@ int Run(absl::Duration duration, uint32_t payload_bytes, const std::string& devi
     return 1;
   }
   if (outcome.failed > 0) return Fail("the first failed call", outcome.first_failure);
-  if (outcome.calls == 0) return Fail("nothing shown", absl::InvalidArgumentError("--duration is too short for one call"));
+  if (outcome.calls == 0)
+    return Fail("nothing shown",
+                absl::InvalidArgumentError("--duration is too short for one call"));
   return 0;
 }
 
@@ -150,6 +157,7 @@ int Run(absl::Duration duration, uint32_t payload_bytes, const std::string& devi
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage("shows a protobuf service called from one process to another");
   absl::ParseCommandLine(argc, argv);
-  return sluice::examples::echo::Run(absl::GetFlag(FLAGS_duration), absl::GetFlag(FLAGS_payload_bytes),
+  return sluice::examples::echo::Run(absl::GetFlag(FLAGS_duration),
+                                     absl::GetFlag(FLAGS_payload_bytes),
                                      absl::GetFlag(FLAGS_device));
 }

@@ -20,14 +20,16 @@ ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice
 namespace {
 
 int Fail(const char* doing, const absl::Status& status) {
-  std::fprintf(stderr, "echo_server: %s: %s\n", doing, status.ToString(absl::StatusToStringMode::kDefault).c_str());
+  std::fprintf(stderr, "echo_server: %s: %s\n", doing,
+               status.ToString(absl::StatusToStringMode::kDefault).c_str());
   return 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("answers every call of sluice.examples.echo.Echo with what it was given");
+  absl::SetProgramUsageMessage(
+      "answers every call of sluice.examples.echo.Echo with what it was given");
   absl::ParseCommandLine(argc, argv);
 
   // Blocked before any thread starts, so that only sigwait() below gets them.
@@ -42,7 +44,8 @@ int main(int argc, char** argv) {
   auto server = sluice::Server::Create(options);
   if (!server.ok()) return Fail("can't start", server.status());
   sluice::examples::echo::EchoService service;
-  if (absl::Status status = (*server)->Register(&service); !status.ok()) return Fail("can't start", status);
+  if (absl::Status status = (*server)->Register(&service); !status.ok())
+    return Fail("can't start", status);
   const std::string address = absl::GetFlag(FLAGS_listen);
   auto port = (*server)->Listen(address);
   if (!port.ok()) return Fail("can't listen", port.status());
@@ -54,6 +57,7 @@ int main(int argc, char** argv) {
 
   int number = 0;
   sigwait(&end_signals, &number);
-  if (absl::Status status = (*server)->Shutdown(absl::Seconds(2)); !status.ok()) return Fail("can't stop", status);
+  if (absl::Status status = (*server)->Shutdown(absl::Seconds(2)); !status.ok())
+    return Fail("can't stop", status);
   return 0;
 }

@@ -7,9 +7,9 @@
 namespace sluice::tools {
 namespace {
 
+using ::testing::HasSubstr;
 using verbs::CapabilityReport;
 using verbs::Feature;
-using ::testing::HasSubstr;
 
 CapabilityReport All(bool on) {
   CapabilityReport report;

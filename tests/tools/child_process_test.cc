@@ -33,7 +33,8 @@ TEST(ChildProcessTest, SilenceEndsInTime) {
   auto process = Shell("read forever < /dev/zero");
   EXPECT_EQ(process->ReadLine(absl::Milliseconds(10)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
-  EXPECT_EQ(process->Wait(absl::ZeroDuration()).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(process->Wait(absl::ZeroDuration()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   process->Signal(SIGTERM);
   EXPECT_EQ(process->Wait(kLong).value_or(-1), 128 + SIGTERM);
 }

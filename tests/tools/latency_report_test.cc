@@ -49,7 +49,9 @@ TEST(SummariseTest, AgreesWithTheValues) {
   EXPECT_EQ(in_buckets, kValues);
 }
 
-TEST(HistogramTextTest, EmptyHistogramHasNoLines) { EXPECT_EQ(HistogramText(base::Histogram()), ""); }
+TEST(HistogramTextTest, EmptyHistogramHasNoLines) {
+  EXPECT_EQ(HistogramText(base::Histogram()), "");
+}
 
 TEST(HistogramTextTest, OneValueIsOneFullBar) {
   base::Histogram histogram;
@@ -61,7 +63,8 @@ TEST(HistogramTextTest, OneValueIsOneFullBar) {
 
 TEST(HistogramTextTest, LinesAreBoundedAndTheTailIsOneOfThem) {
   base::Histogram histogram;
-  for (int64_t value = 1; value < 100'000'000'000; value = value * 5 / 4 + 1) histogram.RecordMany(value, 100);
+  for (int64_t value = 1; value < 100'000'000'000; value = value * 5 / 4 + 1)
+    histogram.RecordMany(value, 100);
   histogram.RecordMany(1'000'000'000'000, 1);
   const std::string text = HistogramText(histogram);
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), kMaxRows);

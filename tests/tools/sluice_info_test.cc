@@ -50,8 +50,8 @@ TEST(SluiceInfoTest, JsonHasTheSoftwareDeviceWithItsFiveCapabilities) {
 TEST(SluiceInfoTest, TextForPeople) {
   const ProgramRun run = RunProgram({kInfo});
   EXPECT_EQ(run.exit_code, 0);
-  for (const char* part : {"Sluice ", "device softdc0", "GID", "stream isolation", "limits", "--device=auto takes",
-                           "defaults"}) {
+  for (const char* part : {"Sluice ", "device softdc0", "GID", "stream isolation", "limits",
+                           "--device=auto takes", "defaults"}) {
     EXPECT_THAT(run.output, HasSubstr(part));
   }
 }

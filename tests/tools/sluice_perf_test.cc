@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 constexpr char kPerf[] = "tools/sluice_perf";
 
 BenchResult Measure(std::vector<std::string> options) {
-  options.insert(options.begin(), {kPerf, "rpc", "--duration=200ms", "--warmup=20ms", "--device=softdc0",
-                                   "--json", "-"});
+  options.insert(options.begin(), {kPerf, "rpc", "--duration=200ms", "--warmup=20ms",
+                                   "--device=softdc0", "--json", "-"});
   const ProgramRun run = RunProgram(options);
   EXPECT_EQ(run.exit_code, 0);
   BenchResult result;
@@ -74,15 +74,18 @@ TEST(SluicePerfTest, ServerOfItsOwnProcess) {
 }
 
 TEST(SluicePerfTest, TableForPeople) {
-  const ProgramRun run = RunProgram({kPerf, "rpc", "--duration=100ms", "--warmup=0", "--device=softdc0"});
+  const ProgramRun run =
+      RunProgram({kPerf, "rpc", "--duration=100ms", "--warmup=0", "--device=softdc0"});
   EXPECT_EQ(run.exit_code, 0);
-  for (const char* part : {"1 outstanding (closed loop)", "64-byte", "p50", "p99.9", "calls a second"}) {
+  for (const char* part :
+       {"1 outstanding (closed loop)", "64-byte", "p50", "p99.9", "calls a second"}) {
     EXPECT_THAT(run.output, HasSubstr(part));
   }
 }
 
 TEST(SluicePerfTest, NoServerIsAFailureWithNothingOnStandardOutput) {
-  const ProgramRun run = RunProgram({kPerf, "rpc", "--server=127.0.0.1:1", "--device=softdc0", "--json", "-"});
+  const ProgramRun run =
+      RunProgram({kPerf, "rpc", "--server=127.0.0.1:1", "--device=softdc0", "--json", "-"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(run.output, "");
 }

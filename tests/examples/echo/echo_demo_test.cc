@@ -48,8 +48,8 @@ TEST_F(EchoTest, DemoCallsAnotherProcessAndReports) {
 
 TEST_F(EchoTest, ClientPrintsTheAnswer) {
   StartServer();
-  const Ended client =
-      RunProgram({"examples/echo/echo_client", "--server=" + address_, "--text=good day", "--device=softdc0"});
+  const Ended client = RunProgram(
+      {"examples/echo/echo_client", "--server=" + address_, "--text=good day", "--device=softdc0"});
   EXPECT_EQ(client.output, "good day\n");
   EXPECT_EQ(client.exit_code, 0);
 }
@@ -57,7 +57,8 @@ TEST_F(EchoTest, ClientPrintsTheAnswer) {
 TEST_F(EchoTest, ClientWithoutServerFailsAndSaysNothingElse) {
   StartServer();
   server_.reset();  // now nobody listens there
-  const Ended client = RunProgram({"examples/echo/echo_client", "--server=" + address_, "--device=softdc0"});
+  const Ended client =
+      RunProgram({"examples/echo/echo_client", "--server=" + address_, "--device=softdc0"});
   EXPECT_EQ(client.output, "");
   EXPECT_EQ(client.exit_code, 1);
 }
@@ -75,7 +76,9 @@ TEST_P(EndSignal, ServerShutsDown) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, EndSignal, ::testing::Values(SIGINT, SIGTERM),
-                         [](const auto& info) { return info.param == SIGINT ? "SIGINT" : "SIGTERM"; });
+                         [](const auto& info) {
+                           return info.param == SIGINT ? "SIGINT" : "SIGTERM";
+                         });
 
 }  // namespace
 }  // namespace sluice::examples::echo

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EchoTest: the example's own server as a process, and channels to it from this one, on a softdc of their own.
+// EchoTest: the example's own server as a process, and channels to it from this one, on a softdc of
+// their own.
 #ifndef SLUICE_TESTS_EXAMPLES_ECHO_ECHO_FIXTURE_H_
 #define SLUICE_TESTS_EXAMPLES_ECHO_ECHO_FIXTURE_H_
 
@@ -24,14 +25,16 @@ inline const bool kIsolated = [] {
 }();
 
 inline constexpr char kServerPath[] = "examples/echo/echo_server";
-inline constexpr absl::Duration kLong = absl::Seconds(30);  // a hang; nothing waits for it otherwise
+inline constexpr absl::Duration kLong =
+    absl::Seconds(30);  // a hang; nothing waits for it otherwise
 
 class EchoTest : public ::testing::Test {
  protected:
   EchoTest() { EXPECT_TRUE(kIsolated); }
 
   void StartServer(const std::string& listen = "127.0.0.1:0") {
-    auto server = tools::ChildProcess::Start({kServerPath, "--listen=" + listen, "--device=softdc0"});
+    auto server =
+        tools::ChildProcess::Start({kServerPath, "--listen=" + listen, "--device=softdc0"});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     auto address = tools::ListeningAddress(*server_, kLong);

@@ -14,7 +14,7 @@
 namespace sluice::examples::echo {
 namespace {
 
-constexpr int kSettleMs = 300;    // watch periods and the last timers of the connection
+constexpr int kSettleMs = 300;  // watch periods and the last timers of the connection
 constexpr int kIntervalMs = 1500;
 constexpr int64_t kAllowedTicks = 1;  // of 10 ms: what reading the figures costs
 

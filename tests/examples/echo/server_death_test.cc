@@ -34,7 +34,8 @@ bool IsExpectedEnd(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
 }
 
-// Calls in a closed loop until one fails; then each place stops. All of it on the thread that drives.
+// Calls in a closed loop until one fails; then each place stops. All of it on the thread that
+// drives.
 struct Load {
   struct Place {
     Load* load = nullptr;
@@ -56,13 +57,13 @@ struct Load {
   void Start(Place& place) {
     place.started_ns = clock.NowNs();
     ++in_flight;
-    const absl::Status status =
-        channel->StartCall(EchoClient::SayMethod(), context, place.request, &place.reply,
-                           [](void* argument, const absl::Status& end) {
-                             auto* ended = static_cast<Place*>(argument);
-                             ended->load->OnEnd(*ended, end);
-                           },
-                           &place);
+    const absl::Status status = channel->StartCall(
+        EchoClient::SayMethod(), context, place.request, &place.reply,
+        [](void* argument, const absl::Status& end) {
+          auto* ended = static_cast<Place*>(argument);
+          ended->load->OnEnd(*ended, end);
+        },
+        &place);
     if (!status.ok()) OnEnd(place, status);
   }
   void OnEnd(Place& place, const absl::Status& status) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What goes wrong for users, through the public API on softdc: each a status that says what happened, to whom, why
-// likely, and what to do.
+// What goes wrong for users, through the public API on softdc: each a status that says what
+// happened, to whom, why likely, and what to do.
 #include <gmock/gmock.h>
 #include <signal.h>
 
