@@ -28,7 +28,7 @@ constexpr int kMaxPds = 1 << 16;
 constexpr int kMaxAhs = 1 << 20;
 constexpr int kMaxReadAtomic = 16;
 constexpr uint32_t kMaxMessageBytes = 1u << 30;
-constexpr uint8_t kSpeedHdr = 64;   // IBTA encoding
+constexpr uint8_t kSpeedHdr = 64;  // IBTA encoding
 constexpr uint8_t kWidth4x = 2;
 
 // FNV-1a: the same everywhere, no secret.

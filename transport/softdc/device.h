@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// softdc0, the one device of softdc: identity and limits, and the context that RDMA_CM shares among its ids.
-// Thread-safety: all functions may be called from any thread.
+// softdc0, the one device of softdc: identity and limits, and the context that RDMA_CM shares among
+// its ids. Thread-safety: all functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_DEVICE_H_
 #define SLUICE_TRANSPORT_SOFTDC_DEVICE_H_
 
@@ -24,7 +24,8 @@ int QueryDevice(ibv_context* context, ibv_device_attr* attr);
 int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
 int QueryDv(ibv_context* context, mlx5dv_context* attr);
 
-// Opened at the first call, shared by all RDMA_CM ids of the process, as librdmacm does; never closed. Null with errno.
+// Opened at the first call, shared by all RDMA_CM ids of the process, as librdmacm does; never
+// closed. Null with errno.
 ibv_context* CmContext();
 ibv_pd* CmPd();
 

@@ -7,7 +7,8 @@
 
 namespace sluice::softdc {
 
-// Every member is named, so that a function added to verbs_functions.inc does not compile until it is here
+// Every member is named, so that a function added to verbs_functions.inc does not compile until it
+// is here
 // (-Werror=missing-field-initializers).
 const verbs::VerbsApi& Verbs() {
   // Before any event channel exists, so that ids find their device.

@@ -141,7 +141,8 @@ int GetCqEvent(ibv_comp_channel* base, ibv_cq** cq, void** cq_context) {
   CompletionChannel* channel = CompletionChannel::From(base);
   for (;;) {
     uint64_t one = 0;
-    if (read(base->fd, &one, sizeof(one)) != sizeof(one)) return -1;  // errno of read, EAGAIN as well
+    if (read(base->fd, &one, sizeof(one)) != sizeof(one))
+      return -1;  // errno of read, EAGAIN as well
     std::lock_guard lock(channel->mutex);
     for (size_t i = 0; i < channel->cqs.size(); ++i) {
       Cq* candidate = channel->cqs[channel->next++ % channel->cqs.size()];
@@ -150,7 +151,8 @@ int GetCqEvent(ibv_comp_channel* base, ibv_cq** cq, void** cq_context) {
       *cq_context = candidate->base.cq_context;
       return 0;
     }
-    // Rung twice for one event, which happens when the process that owed it died in between: wait on.
+    // Rung twice for one event, which happens when the process that owed it died in between: wait
+    // on.
   }
 }
 

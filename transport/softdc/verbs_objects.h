@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The libibverbs and libmlx5 calls of softdc, with the signatures and results of the man pages. Only verbs.cc (the
-// table) and device.cc use them by name.
+// The libibverbs and libmlx5 calls of softdc, with the signatures and results of the man pages.
+// Only verbs.cc (the table) and device.cc use them by name.
 #ifndef SLUICE_TRANSPORT_SOFTDC_VERBS_OBJECTS_H_
 #define SLUICE_TRANSPORT_SOFTDC_VERBS_OBJECTS_H_
 

@@ -17,7 +17,8 @@
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/verbs_objects.h"
 
-// Added to ibv_query_qp_data_in_order after the release whose headers Debian has (docs/facts.md, "In-order query").
+// Added to ibv_query_qp_data_in_order after the release whose headers Debian has (docs/facts.md,
+// "In-order query").
 #ifndef IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
 #define IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS (1u << 0)
 #define IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG (1u << 0)
@@ -28,10 +29,9 @@ namespace sluice::softdc {
 namespace {
 
 constexpr uint64_t kKnownBase = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-constexpr uint64_t kKnownDv = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS |
-                              MLX5DV_QP_INIT_ATTR_MASK_DC |
-                              MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS |
-                              MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
+constexpr uint64_t kKnownDv =
+    MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DC |
+    MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
 constexpr uint32_t kKnownCreateFlags =
     MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
 constexpr uint64_t kSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
@@ -89,8 +89,8 @@ ibv_qp* CreateDci(ibv_context* context, ibv_qp_init_attr_ex* attr, const mlx5dv_
   }
   const bool streams = Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS);
   const mlx5dv_dci_streams& asked = dv.dc_init_attr.dci_streams;
-  if (streams && (asked.log_num_concurent > kMaxLogStreams ||
-                  asked.log_num_errored > kMaxLogErroredStreams)) {
+  if (streams &&
+      (asked.log_num_concurent > kMaxLogStreams || asked.log_num_errored > kMaxLogErroredStreams)) {
     return Refuse(EINVAL);
   }
   attr->cap.max_send_wr = std::bit_ceil(attr->cap.max_send_wr);
@@ -118,7 +118,8 @@ ibv_qp* CreateDci(ibv_context* context, ibv_qp_init_attr_ex* attr, const mlx5dv_
 
 ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dv) {
   if (context == nullptr || attr == nullptr || dv == nullptr) return Refuse(EINVAL);
-  if (attr->qp_type != IBV_QPT_DRIVER) return Refuse(EOPNOTSUPP);  // RC, UC and UD are not built yet
+  if (attr->qp_type != IBV_QPT_DRIVER)
+    return Refuse(EOPNOTSUPP);  // RC, UC and UD are not built yet
   if ((attr->comp_mask & ~kKnownBase) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
       attr->pd == nullptr || (dv->comp_mask & ~kKnownDv) != 0 ||
       !Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DC) || attr->send_cq == nullptr ||
@@ -196,7 +197,8 @@ int QueryEce(ibv_qp* qp, ibv_ece* ece) {
 
 int QueryQpDataInOrder(ibv_qp* qp, ibv_wr_opcode, uint32_t flags) {
 #if defined(__x86_64__)
-  // Asked of the QP into which data lands: a DCT in RTR, a DCI (its own reads) in RTS. shm/copy.h keeps the promise.
+  // Asked of the QP into which data lands: a DCT in RTR, a DCI (its own reads) in RTS. shm/copy.h
+  // keeps the promise.
   const ibv_qp_state needed = Dct::Is(qp) ? IBV_QPS_RTR : IBV_QPS_RTS;
   if (qp->state != needed) return 0;
   if (flags == 0) return 1;

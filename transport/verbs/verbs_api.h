@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// VerbsApi: the one seam of Sluice. A table of the control-path calls to libibverbs, libmlx5 and librdmacm,
-// with the man pages of those libraries as its contract (results and errno included).
+// VerbsApi: the one seam of Sluice. A table of the control-path calls to libibverbs, libmlx5 and
+// librdmacm, with the man pages of those libraries as its contract (results and errno included).
 //
-// Two tables exist: NativeVerbs() (the system libraries) and softdc::Verbs() (the software NIC). The data path
-// needs none: ibv_wr_*, mlx5dv_wr_*, ibv_poll_cq, ibv_req_notify_cq and ibv_post_srq_recv are inlines that
-// dispatch through the object itself, and are called as the headers have them.
+// Two tables exist: NativeVerbs() (the system libraries) and softdc::Verbs() (the software NIC).
+// The data path needs none: ibv_wr_*, mlx5dv_wr_*, ibv_poll_cq, ibv_req_notify_cq and
+// ibv_post_srq_recv are inlines that dispatch through the object itself, and are called as the
+// headers have them.
 //
 // Thread-safety: tables are constant; the calls are as thread-safe as the man pages say.
 #ifndef SLUICE_TRANSPORT_VERBS_VERBS_API_H_
@@ -35,7 +36,8 @@ struct VerbsApi {
   int (*query_port)(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
 };
 
-// The system libraries. Links libibverbs, libmlx5 and librdmacm; works (and lists no device) without hardware.
+// The system libraries. Links libibverbs, libmlx5 and librdmacm; works (and lists no device)
+// without hardware.
 const VerbsApi& NativeVerbs();
 
 }  // namespace sluice::verbs

@@ -2,8 +2,8 @@
 #include "tests/transport/softdc/dc_node.h"
 
 #include <arpa/inet.h>
-#include <sys/mman.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -31,8 +31,8 @@ DcNode::DcNode(const DcNodeOptions& options) : options_(options) {
   EXPECT_NE(context, nullptr);
   pd = AllocPd(context);
   if (options.private_memory) {
-    slab = static_cast<std::byte*>(mmap(nullptr, kSlabBytes, PROT_READ | PROT_WRITE,
-                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    slab = static_cast<std::byte*>(
+        mmap(nullptr, kSlabBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   } else {
     slab_fd_ = memfd_create("test-slab", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     EXPECT_EQ(ftruncate(slab_fd_, kSlabBytes), 0);
@@ -92,9 +92,9 @@ void DcNode::CreateDct() {
   modify.qp_state = IBV_QPS_INIT;
   modify.port_num = 1;
   modify.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  ASSERT_EQ(ModifyQp(dct, &modify,
-                     IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
-            0);
+  ASSERT_EQ(
+      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
+      0);
   modify.qp_state = IBV_QPS_RTR;
   modify.path_mtu = IBV_MTU_4096;
   modify.min_rnr_timer = options_.min_rnr_timer;

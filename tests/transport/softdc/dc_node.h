@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small DC program for tests: one context with a DCI, a DCT, their SRQ and CQs and one registered slab, made with
-// the plainest calls that a user would write. Every failing call fails the test.
+// A small DC program for tests: one context with a DCI, a DCT, their SRQ and CQs and one registered
+// slab, made with the plainest calls that a user would write. Every failing call fails the test.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_DC_NODE_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_DC_NODE_H_
 

@@ -156,10 +156,10 @@ TEST(QpTransitions, PrintedTables) {
 }
 
 TEST(QpTransitions, MaskWithOneBitMoreOrLessIsRefused) {
-  const int all[] = {IBV_QP_ACCESS_FLAGS, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
-                     IBV_QP_AV,           IBV_QP_PATH_MTU,   IBV_QP_TIMEOUT,
-                     IBV_QP_RETRY_CNT,    IBV_QP_RNR_RETRY,  IBV_QP_MAX_QP_RD_ATOMIC,
-                     IBV_QP_MIN_RNR_TIMER, IBV_QP_SQ_PSN,    IBV_QP_CUR_STATE};
+  const int all[] = {
+      IBV_QP_ACCESS_FLAGS,     IBV_QP_PKEY_INDEX,    IBV_QP_PORT,      IBV_QP_AV,
+      IBV_QP_PATH_MTU,         IBV_QP_TIMEOUT,       IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY,
+      IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_SQ_PSN,    IBV_QP_CUR_STATE};
   for (const auto& table : {DciTransitions(), DctTransitions()}) {
     for (const QpTransition& row : table) {
       const auto from = static_cast<ibv_qp_state>(row.from == kAnyState ? IBV_QPS_RTS : row.from);

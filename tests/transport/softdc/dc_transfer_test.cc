@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a DCI and a DCT do to each other: transfers, completions, and every way to fail that user space can see.
+// What a DCI and a DCT do to each other: transfers, completions, and every way to fail that user
+// space can see.
 #include <arpa/inet.h>
 
 #include <cstring>

@@ -13,8 +13,8 @@
 namespace sluice::softdc {
 namespace {
 
-// A child process that runs `body(read_end, write_end)` until it is killed or done. Forked before this process has
-// opened any device, so that the child starts clean.
+// A child process that runs `body(read_end, write_end)` until it is killed or done. Forked before
+// this process has opened any device, so that the child starts clean.
 struct Child {
   pid_t pid = -1;
   int to_child = -1;
@@ -120,7 +120,8 @@ TEST(ProcessDeath, KilledSendersCostTheReceiverNothing) {
     }
     victim->Kill();
   }
-  // All receive WQEs are still in circulation: the survivor alone fills every one of them many times over.
+  // All receive WQEs are still in circulation: the survivor alone fills every one of them many
+  // times over.
   for (int i = 0; i < 64 * 100; ++i) {
     ASSERT_EQ(b.PollReceive().status, IBV_WC_SUCCESS);
     b.PostReceives(1);

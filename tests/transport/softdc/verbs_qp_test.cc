@@ -91,7 +91,8 @@ TEST(DvCreateQp, RefusesWhatTheDriverRefuses) {
   EXPECT_EQ(spoilt(dci, [](Request& r) { r.attr.cap.max_recv_wr = 1; }), EINVAL);
   EXPECT_EQ(spoilt(dci, [](Request& r) { r.attr.cap.max_send_wr = 1u << 20; }), EINVAL);
   EXPECT_EQ(spoilt(dci, [](Request& r) { r.attr.cap.max_send_sge = 99; }), EINVAL);
-  EXPECT_EQ(spoilt(dci, [](Request& r) { r.attr.send_ops_flags = IBV_QP_EX_WITH_TSO; }), EOPNOTSUPP);
+  EXPECT_EQ(spoilt(dci, [](Request& r) { r.attr.send_ops_flags = IBV_QP_EX_WITH_TSO; }),
+            EOPNOTSUPP);
   EXPECT_EQ(spoilt(dci,
                    [](Request& r) {
                      r.dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;

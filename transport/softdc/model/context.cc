@@ -11,8 +11,8 @@
 
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/dci.h"
-#include "transport/softdc/model/srq.h"
 #include "transport/softdc/model/inbound_links.h"
+#include "transport/softdc/model/srq.h"
 #include "transport/softdc/shm/outbound_links.h"
 
 namespace sluice::softdc {
@@ -30,7 +30,8 @@ int PostSrqRecv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return Srq::From(srq)->Post(wr, bad_wr);
 }
 
-// There is no way to give a DC address to ibv_post_send, and neither a DCI nor a DCT has a receive queue.
+// There is no way to give a DC address to ibv_post_send, and neither a DCI nor a DCT has a receive
+// queue.
 int PostSend(ibv_qp*, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   if (bad_wr != nullptr) *bad_wr = wr;
   return EINVAL;
@@ -173,13 +174,11 @@ uint32_t Context::AddSegmentUse(UniqueFd fd, uint64_t size_bytes, dev_t device, 
       return id;
     }
   }
-  // Ids are used once: a peer may have the old file mapped. When they are used up, memory counts as private.
+  // Ids are used once: a peer may have the old file mapped. When they are used up, memory counts as
+  // private.
   if (segments_.size() >= kMaxSegments) return shm::kPrivateSegment;
-  segments_.push_back(Segment{.fd = std::move(fd),
-                              .size_bytes = size_bytes,
-                              .device = device,
-                              .inode = inode,
-                              .users = 1});
+  segments_.push_back(Segment{
+      .fd = std::move(fd), .size_bytes = size_bytes, .device = device, .inode = inode, .users = 1});
   const auto id = static_cast<uint32_t>(segments_.size() - 1);
   arena_->header().segment_count.store(id);
   return id;

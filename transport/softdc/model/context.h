@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Context: one opening of softdc0, and the registries of what was made in it. The ibv_context handed out is
-// embedded, so the inlines of verbs.h find their pointers where a provider would put them.
+// Context: one opening of softdc0, and the registries of what was made in it. The ibv_context
+// handed out is embedded, so the inlines of verbs.h find their pointers where a provider would put
+// them.
 //
-// Thread-safety: as libibverbs: any call from any thread, but an object is destroyed by one thread while no other
-// uses it. Lock order: send queue, then link, then CQ, then SRQ; `mutex` of the context before none of them.
+// Thread-safety: as libibverbs: any call from any thread, but an object is destroyed by one thread
+// while no other uses it. Lock order: send queue, then link, then CQ, then SRQ; `mutex` of the
+// context before none of them.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 
@@ -21,8 +23,8 @@
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
-#include "transport/softdc/shm/number_space.h"
 #include "transport/softdc/shm/arena.h"
+#include "transport/softdc/shm/number_space.h"
 
 namespace sluice::softdc {
 
@@ -97,7 +99,8 @@ class Context {
     const auto it = dcts_.find(qp_number);
     visit(it == dcts_.end() ? nullptr : it->second);
   }
-  // Calls visit(vector of CQs, null where there is none) under the lock that removing a CQ or an SRQ needs.
+  // Calls visit(vector of CQs, null where there is none) under the lock that removing a CQ or an
+  // SRQ needs.
   template <typename Visit>
   void WithCqs(Visit visit) {
     std::lock_guard lock(mutex_);
@@ -117,7 +120,8 @@ class Context {
   int TakeMemoryRegion(uint32_t* key);
   void ReturnMemoryRegion(int index);
 
-  // A DCI that waits for an answer about a target; KickWaiting, on the Loop thread, continues each once.
+  // A DCI that waits for an answer about a target; KickWaiting, on the Loop thread, continues each
+  // once.
   void AddWaiting(const std::shared_ptr<Continuation>& continuation);
   void KickWaiting();
 

@@ -32,7 +32,8 @@ ibv_wc_opcode RequesterOpcode(uint8_t opcode) {
 
 Cq::Cq(Context& context, int cqe)
     : context_(context),
-      ring_capacity_(std::max(shm::kMinCqeRingCapacity, std::bit_ceil(static_cast<uint32_t>(cqe)) * 2)),
+      ring_capacity_(
+          std::max(shm::kMinCqeRingCapacity, std::bit_ceil(static_cast<uint32_t>(cqe)) * 2)),
       sends_(std::bit_ceil(static_cast<uint32_t>(cqe))) {}
 
 std::unique_ptr<Cq> Cq::Create(Context& context, int cqe, CompletionChannel* channel,
@@ -44,8 +45,8 @@ std::unique_ptr<Cq> Cq::Create(Context& context, int cqe, CompletionChannel* cha
   auto cq = std::unique_ptr<Cq>(new Cq(context, cqe));
   cq->armed_offset_ = context.arena().Allocate(shm::ArmedWord::Bytes());
   if (cq->armed_offset_ != 0) {
-    auto armed = shm::ArmedWord::Create(context.arena().At(cq->armed_offset_),
-                                        shm::ArmedWord::Bytes());
+    auto armed =
+        shm::ArmedWord::Create(context.arena().At(cq->armed_offset_), shm::ArmedWord::Bytes());
     cq->armed_ = std::make_unique<shm::ArmedWord>(*armed);
     cq->id_ = context.AddCq(cq.get());
   }
@@ -170,8 +171,7 @@ void Cq::PushSendCompletion(Dci& dci, const Wqe& wqe, uint64_t sequence) {
     context_.PostAsyncEvent(event);
   }
   if (lost || base.channel == nullptr) return;
-  const bool solicited =
-      wqe.status != IBV_WC_SUCCESS || (wqe.flags & IBV_SEND_SOLICITED) != 0;
+  const bool solicited = wqe.status != IBV_WC_SUCCESS || (wqe.flags & IBV_SEND_SOLICITED) != 0;
   if (armed_->TryTake(shm::ArmedWord::kOwnerLink, solicited)) Fire();
 }
 
@@ -186,7 +186,8 @@ void Cq::Purge(const Dci* dci) {
 }
 
 int Cq::RequestNotify(bool solicited_only) {
-  // An event that fired and was not asked for yet keeps its place: the word is needed for the next one.
+  // An event that fired and was not asked for yet keeps its place: the word is needed for the next
+  // one.
   if (armed_->CollectEvent()) unfetched_events_.fetch_add(1);
   armed_->Arm(solicited_only ? shm::ArmedWord::Mode::kSolicited : shm::ArmedWord::Mode::kAny);
   return 0;

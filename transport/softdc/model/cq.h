@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cq: a completion queue: one private ring for this process's own send completions, and one ring in shared memory per
-// sender (InboundLink), each with one producer. poll_cq sweeps them. Within a ring the order is that of the
-// producer; between rings there is none, as between senders on a NIC.
+// Cq: a completion queue: one private ring for this process's own send completions, and one ring in
+// shared memory per sender (InboundLink), each with one producer. poll_cq sweeps them. Within a
+// ring the order is that of the producer; between rings there is none, as between senders on a NIC.
 //
 // Thread-safety: lock() covers the rings on the consuming side.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "transport/softdc/shm/spin_lock.h"
 #include "transport/softdc/shm/armed_word.h"
 #include "transport/softdc/shm/cqe_ring.h"
+#include "transport/softdc/shm/spin_lock.h"
 
 namespace sluice::softdc {
 
@@ -69,8 +69,8 @@ class Cq {
     uint32_t capacity = 0;
   };
   RingPlace RingFor(uint32_t link_id);
-  // Nothing more will come from that sender: the ring goes once it is polled empty. Wakes a sleeper that the
-  // sender had promised to wake.
+  // Nothing more will come from that sender: the ring goes once it is polled empty. Wakes a sleeper
+  // that the sender had promised to wake.
   void LinkDied(uint32_t link_id);
 
   uint32_t id() const { return id_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The DCI's life: states, queries, streams, completions. Building WQEs is in dci_post.cc, running them in
-// send_execution.cc.
+// The DCI's life: states, queries, streams, completions. Building WQEs is in dci_post.cc, running
+// them in send_execution.cc.
 #include "transport/softdc/model/dci.h"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ int Dci::Modify(const ibv_qp_attr& attr, int attr_mask) {
   if ((attr_mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attr.max_rd_atomic > kMaxReadAtomic) {
     return EINVAL;
   }
-  const auto take = [&](int bit, auto ibv_qp_attr::* field) {
+  const auto take = [&](int bit, auto ibv_qp_attr::*field) {
     if ((attr_mask & bit) != 0) attr_.*field = attr.*field;
   };
   take(IBV_QP_PORT, &ibv_qp_attr::port_num);
@@ -123,7 +123,8 @@ int Dci::Query(ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {
     init->qp_type = IBV_QPT_DRIVER;
     init->sq_sig_all = attributes_.signal_all ? 1 : 0;
   }
-  // The state that the user's library has cached changes with a modify or a query of the state, never by itself.
+  // The state that the user's library has cached changes with a modify or a query of the state,
+  // never by itself.
   if ((attr_mask & IBV_QP_STATE) != 0) qp_ex.qp_base.state = state_;
   return 0;
 }

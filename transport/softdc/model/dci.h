@@ -2,12 +2,13 @@
 //
 // Dci: a DC initiator and its send queue.
 //
-// Posting follows ibv_wr_post(3): errors add up between wr_start and wr_complete, and wr_complete throws the
-// whole batch away if there were any. What can run runs at once, inside wr_complete, on the poster's CPU; the rest
-// waits in the queue, stream by stream, and is continued by the Loop thread. CQEs leave in posting order.
+// Posting follows ibv_wr_post(3): errors add up between wr_start and wr_complete, and wr_complete
+// throws the whole batch away if there were any. What can run runs at once, inside wr_complete, on
+// the poster's CPU; the rest waits in the queue, stream by stream, and is continued by the Loop
+// thread. CQEs leave in posting order.
 //
-// Thread-safety: lock() guards the queue: held from wr_start to wr_complete or wr_abort, and by the Loop thread
-// while it continues. Slots come back when their CQE, or a later one, is polled.
+// Thread-safety: lock() guards the queue: held from wr_start to wr_complete or wr_abort, and by the
+// Loop thread while it continues. Slots come back when their CQE, or a later one, is polled.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_DCI_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_DCI_H_
 
@@ -20,8 +21,8 @@
 #include <memory>
 #include <vector>
 
-#include "transport/softdc/shm/spin_lock.h"
 #include "transport/softdc/model/wqe.h"
+#include "transport/softdc/shm/spin_lock.h"
 
 namespace sluice::softdc {
 
@@ -36,8 +37,9 @@ inline constexpr uint32_t kMaxInlineBytes = 512;
 inline constexpr uint8_t kMaxLogStreams = 6;
 inline constexpr uint8_t kMaxLogErroredStreams = 4;
 inline constexpr uint32_t kStreamIds = 1 << 16;
-inline constexpr uint32_t kTargetCacheEntries = 256;  // direct-mapped by number; a miss asks the context
-inline constexpr uint32_t kDciHandle = 1;             // ibv_qp.handle, tells a DCI from a DCT
+inline constexpr uint32_t kTargetCacheEntries =
+    256;                                   // direct-mapped by number; a miss asks the context
+inline constexpr uint32_t kDciHandle = 1;  // ibv_qp.handle, tells a DCI from a DCT
 inline constexpr uint32_t kDctHandle = 2;
 inline constexpr uint32_t kQpNumberMask = 0xffffff;
 inline constexpr uint32_t kEceVendor = 0x15b3;
@@ -130,19 +132,20 @@ class Dci {
 
   SpinLock lock_;
   // Below: under lock_. Sequences never wrap; slot = sequence & slot_mask_.
-  uint64_t head_ = 0;       // next to build
+  uint64_t head_ = 0;        // next to build
   uint64_t batch_head_ = 0;  // head_ at wr_start
-  uint64_t emitted_ = 0;    // next whose CQE leaves
+  uint64_t emitted_ = 0;     // next whose CQE leaves
   uint32_t waiting_ = 0;
   uint32_t errored_streams_ = 0;
   int batch_error_ = 0;
   uint8_t missing_setters_ = 0;  // of the WQE being built
-  int64_t scheduled_ns_ = 0;  // of the continuation that is armed; 0: none
-  ibv_qp_attr attr_{};       // as modified
+  int64_t scheduled_ns_ = 0;     // of the continuation that is armed; 0: none
+  ibv_qp_attr attr_{};           // as modified
   ibv_qp_state state_ = IBV_QPS_RESET;
   ibv_ece ece_{};
   uint32_t ece_pending_options_ = 0;
-  std::vector<Target*> target_cache_;  // by low bits of the number; targets live as long as the context
+  std::vector<Target*>
+      target_cache_;  // by low bits of the number; targets live as long as the context
 
   std::atomic<uint64_t> released_{0};  // slots below are free
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ibv_wr_post(3) on a DCI: the functions behind ibv_qp_ex and mlx5dv_qp_ex. They build WQEs in the queue's own
-// slots; nothing runs before Complete().
+// ibv_wr_post(3) on a DCI: the functions behind ibv_qp_ex and mlx5dv_qp_ex. They build WQEs in the
+// queue's own slots; nothing runs before Complete().
 #include <cerrno>
 #include <cstring>
 
@@ -59,8 +59,8 @@ Wqe* Dci::NewWqe(uint8_t opcode) {
   Wqe& wqe = slot(head_++);
   wqe = Wqe{.wr_id = qp_ex.wr_id,
             .opcode = opcode,
-            .flags = static_cast<uint8_t>(qp_ex.wr_flags &
-                                          (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE))};
+            .flags = static_cast<uint8_t>(
+                qp_ex.wr_flags & (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE))};
   missing_setters_ = kDataSetter | kAddressSetter;
   return &wqe;
 }

@@ -23,7 +23,8 @@ using shm::ControlKind;
 using shm::ControlMessage;
 
 namespace {
-constexpr int64_t kRepairAgainNs = 1'000'000;  // while a living sender may hold what a dead one claimed
+constexpr int64_t kRepairAgainNs =
+    1'000'000;  // while a living sender may hold what a dead one claimed
 }
 
 struct InboundLinks::Link {
@@ -51,9 +52,8 @@ InboundLinks::~InboundLinks() {
 void InboundLinks::Serve(int listening_fd) {
   Loop::Get().RunAndWait([this, listening_fd] {
     listening_.insert(listening_fd);
-    Loop::Get().Watch(listening_fd, EPOLLIN, [this, listening_fd](uint32_t) {
-      OnConnect(listening_fd);
-    });
+    Loop::Get().Watch(listening_fd, EPOLLIN,
+                      [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
   });
 }
 
@@ -91,8 +91,7 @@ void InboundLinks::OnReadable(const std::shared_ptr<Link>& link) {
     const ssize_t size =
         RecvWithFds(link->socket.get(), std::as_writable_bytes(std::span(&request, 1)));
     if (size < 0 && errno == EAGAIN) return;
-    if (size != sizeof(request) || request.magic != shm::kControlMagic ||
-        !Answer(*link, request)) {
+    if (size != sizeof(request) || request.magic != shm::kControlMagic || !Answer(*link, request)) {
       return OnDeath(link);
     }
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// InboundLinks: the contexts that send to this one. Serves the sockets of this context's number blocks: hands
-// out the arena, a journal line and CQE rings, and, when a sender dies, takes back what it had claimed and
-// wakes whoever it should have woken.
+// InboundLinks: the contexts that send to this one. Serves the sockets of this context's number
+// blocks: hands out the arena, a journal line and CQE rings, and, when a sender dies, takes back
+// what it had claimed and wakes whoever it should have woken.
 //
 // Thread-safety: Serve and StopServing from any thread; everything else happens on the Loop thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_INBOUND_LINKS_H_
@@ -22,7 +22,8 @@ namespace sluice::softdc {
 
 class Context;
 
-inline constexpr uint32_t kMaxInboundLinks = 4096;  // contexts that send to one context; others are refused
+inline constexpr uint32_t kMaxInboundLinks =
+    4096;  // contexts that send to one context; others are refused
 
 class InboundLinks {
  public:

@@ -52,8 +52,7 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
   entry.segment = segment;
   entry.address = reinterpret_cast<uint64_t>(address);
   entry.length_bytes = length_bytes;
-  entry.segment_offset =
-      segment == shm::kPrivateSegment ? entry.address : shared->file_offset;
+  entry.segment_offset = segment == shm::kPrivateSegment ? entry.address : shared->file_offset;
   entry.key.store(key, std::memory_order_release);
 
   auto mr = std::make_unique<ibv_mr>();

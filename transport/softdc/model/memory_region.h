@@ -20,8 +20,8 @@ namespace sluice::softdc {
 ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int access);
 int DeregisterMemory(ibv_mr* mr);
 
-// The region that a local SGE names, if its key covers it, belongs to `pd` and grants all of `access`
-// (IBV_ACCESS_LOCAL_WRITE for what is written to). Null: a local protection error.
+// The region that a local SGE names, if its key covers it, belongs to `pd` and grants all of
+// `access` (IBV_ACCESS_LOCAL_WRITE for what is written to). Null: a local protection error.
 inline const shm::MemoryRegionEntry* FindLocalRegion(Context& context, const ibv_sge& sge,
                                                      uint32_t pd, uint32_t access) {
   const uint32_t index = sge.lkey >> 8;

@@ -34,9 +34,8 @@ struct Name {
   const char* name;
 };
 
-constexpr Name kStates[] = {{kAnyState, "any"},       {IBV_QPS_RESET, "RESET"},
-                            {IBV_QPS_INIT, "INIT"},   {IBV_QPS_RTR, "RTR"},
-                            {IBV_QPS_RTS, "RTS"},     {IBV_QPS_ERR, "ERR"}};
+constexpr Name kStates[] = {{kAnyState, "any"},   {IBV_QPS_RESET, "RESET"}, {IBV_QPS_INIT, "INIT"},
+                            {IBV_QPS_RTR, "RTR"}, {IBV_QPS_RTS, "RTS"},     {IBV_QPS_ERR, "ERR"}};
 
 constexpr Name kBits[] = {{IBV_QP_ACCESS_FLAGS, "ACCESS_FLAGS"},
                           {IBV_QP_PKEY_INDEX, "PKEY_INDEX"},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which attributes ibv_modify_qp must and may carry on each transition of a DCI and a DCT. A bit missing or
-// one too many is EINVAL, as mlx5's kernel driver has it (docs/facts.md, "Modify masks").
+// Which attributes ibv_modify_qp must and may carry on each transition of a DCI and a DCT. A bit
+// missing or one too many is EINVAL, as mlx5's kernel driver has it (docs/facts.md, "Modify
+// masks").
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 

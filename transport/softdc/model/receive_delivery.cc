@@ -184,12 +184,13 @@ DeliveryStatus ReceiveDelivery::DeliverTo(const Wqe& wqe, const MessageSource& s
 
 DeliveryStatus ReceiveDelivery::OneSided(const Wqe& wqe, const MessageSource& source,
                                          uint32_t access, bool write) {
-  // Without a byte to move no key is looked at (IBA 9.7.5: zero-length requests skip the R_Key check).
+  // Without a byte to move no key is looked at (IBA 9.7.5: zero-length requests skip the R_Key
+  // check).
   if (source.length_bytes == 0) return DeliveryStatus::kDelivered;
   const shm::TargetDescriptor& target = *reach_.descriptor;
   if ((target.access & access) != access) return DeliveryStatus::kDenied;
-  const shm::RemotePlace place = reach_.link->Translate(
-      wqe.rkey, wqe.remote_address, source.length_bytes, access, target.pd);
+  const shm::RemotePlace place =
+      reach_.link->Translate(wqe.rkey, wqe.remote_address, source.length_bytes, access, target.pd);
   const DeliveryStatus status = Locate(place);
   if (status != DeliveryStatus::kDelivered) return status;
   return Move(source, 0, source.length_bytes, place,

@@ -13,8 +13,9 @@
 namespace sluice::softdc {
 namespace {
 
-constexpr int64_t kAskAgainNs = 100'000;        // while an answer is under way: a lost one costs no more
-constexpr int64_t kAskingMaxNs = 10'000'000'000;  // a context that lives but does not answer for this long is dead
+constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a lost one costs no more
+constexpr int64_t kAskingMaxNs =
+    10'000'000'000;  // a context that lives but does not answer for this long is dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
 constexpr uint8_t kInfiniteRnrRetry = 7;
 
@@ -32,8 +33,9 @@ int64_t AckTimeoutNs(uint8_t timeout) {
 int64_t RnrTimerNs(uint32_t encoded) {
   // In units of 10 us, by code.
   static constexpr std::array<uint32_t, 32> kTenUs = {
-      65536, 1,   2,   3,   4,   6,   8,    12,   16,   24,   32,   48,   64,    96,    128,   192,
-      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return int64_t{kTenUs[encoded % kTenUs.size()]} * 10'000;
 }
 
@@ -140,7 +142,8 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
 
 bool SendExecution::Accepts(const Wqe& wqe, const Target::Reach& reach) const {
   const shm::TargetDescriptor& target = *reach.descriptor;
-  // A wrong DC key is dropped without a word, like a number that is gone: the sender sees no response.
+  // A wrong DC key is dropped without a word, like a number that is gone: the sender sees no
+  // response.
   return target.state.load(std::memory_order_acquire) ==
              static_cast<uint32_t>(shm::TargetState::kReadyToReceive) &&
          target.qp_num == wqe.target_number && target.dc_key == wqe.dc_key;
@@ -159,7 +162,8 @@ bool SendExecution::LocalSideIsGood(Wqe& wqe, uint64_t sequence) {
 }
 
 uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
-  // As many as one claim can serve: consecutive SENDs to the same target whose streams are free to run.
+  // As many as one claim can serve: consecutive SENDs to the same target whose streams are free to
+  // run.
   uint32_t want = 1;
   const Wqe& first = dci_.slot(sequence);
   while (want < shm::kClaimBatchMax && sequence + want != dci_.batch_head_) {
@@ -194,8 +198,7 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
       }
       continue;
     }
-    const DeliveryStatus status =
-        delivery.Deliver(wqe, SourceOf(wqe, sequence + i), claimed[i]);
+    const DeliveryStatus status = delivery.Deliver(wqe, SourceOf(wqe, sequence + i), claimed[i]);
     FinishDelivery(wqe, status, reach);
   }
   return claim.count;
@@ -254,8 +257,9 @@ void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reac
 void SendExecution::RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {
   SpinLockHolder hold(reach.link->lock);
   ReceiveDelivery delivery(dci_.context_.outbound(), reach, dci_.qp_ex.qp_base.qp_num);
-  // The write goes first: a target without a receive WQE answers RNR before it touches memory only if it looks
-  // at the queue first, so the WQE is claimed first, and given back when the write is refused.
+  // The write goes first: a target without a receive WQE answers RNR before it touches memory only
+  // if it looks at the queue first, so the WQE is claimed first, and given back when the write is
+  // refused.
   std::array<shm::ClaimedWqe, 1> claimed;
   const ReceiveDelivery::Claim claim = delivery.ClaimWqes(1, claimed);
   if (claim.count == 0) return Settle(wqe, OutcomeOf(claim.why_not), &reach);
@@ -277,7 +281,8 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
     case Outcome::kCrowded:
       return Wait(wqe, NowNs() + kCompletionSpaceNs);
     case Outcome::kAsking:
-      // The owner's firmware thread may be slow where a NIC would not be: that is not the peer's silence yet.
+      // The owner's firmware thread may be slow where a NIC would not be: that is not the peer's
+      // silence yet.
       if (wqe.asking_until_ns == 0) wqe.asking_until_ns = NowNs() + kAskingMaxNs;
       if (NowNs() >= wqe.asking_until_ns) break;
       wqe.asking = true;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SendExecution: what a NIC's send engine does with the WQEs of one DCI, done by whoever holds the DCI's lock: the
-// poster inside ibv_wr_complete, or the Loop thread for what had to wait. Lives for one pass.
+// SendExecution: what a NIC's send engine does with the WQEs of one DCI, done by whoever holds the
+// DCI's lock: the poster inside ibv_wr_complete, or the Loop thread for what had to wait. Lives for
+// one pass.
 //
-//   reach the target -> (claim receive WQEs) -> copy -> publish completions over there -> finish here
+//   reach the target -> claim receive WQEs -> copy -> publish completions there -> finish here
 //
-// A WQE that cannot run now makes its stream wait: later WQEs of that stream stay behind it, other streams go on.
+// A WQE that cannot run now makes its stream wait: later WQEs of that stream stay behind it, other
+// streams go on.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_EXECUTION_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_EXECUTION_H_
 
@@ -62,7 +64,8 @@ class SendExecution {
   int64_t next_try_ns_ = INT64_MAX;
 };
 
-// Nanoseconds that the 5-bit encoding of min_rnr_timer stands for (IBA 9.7.5.2.8). man ibv_modify_qp.
+// Nanoseconds that the 5-bit encoding of min_rnr_timer stands for (IBA 9.7.5.2.8). man
+// ibv_modify_qp.
 int64_t RnrTimerNs(uint32_t encoded);
 
 }  // namespace sluice::softdc

@@ -52,7 +52,8 @@ int Srq::Post(ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     }
     uint32_t count = 0;
     for (int i = 0; i < wr->num_sge; ++i) {
-      // A key that covers nothing makes a piece of no length: the device would find out when it uses the WQE.
+      // A key that covers nothing makes a piece of no length: the device would find out when it
+      // uses the WQE.
       sges_[count++] = SharedPlace(context_, wr->sg_list[i], pd);
     }
     if (!owner_->Post(std::span(sges_.data(), count), wr->wr_id)) {

@@ -36,7 +36,8 @@ class Srq {
   int Modify(const ibv_srq_attr& attr, int mask);
   int Query(ibv_srq_attr* attr);
 
-  // A completion names this WQE: its wr_id, and the place is free again. Nothing: no such WQE is outstanding.
+  // A completion names this WQE: its wr_id, and the place is free again. Nothing: no such WQE is
+  // outstanding.
   std::optional<uint64_t> Complete(uint32_t wqe_index) {
     SpinLockHolder hold(lock_);
     return owner_->Complete(wqe_index);

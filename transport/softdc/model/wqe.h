@@ -10,7 +10,8 @@
 
 namespace sluice::softdc {
 
-// Vendor error codes that ConnectX devices are seen to report with these statuses (docs/facts.md, "Errors").
+// Vendor error codes that ConnectX devices are seen to report with these statuses (docs/facts.md,
+// "Errors").
 inline constexpr uint32_t kVendorErrorLocalProtection = 0x51;
 inline constexpr uint32_t kVendorErrorRetryExceeded = 0x81;
 inline constexpr uint32_t kVendorErrorRnrExceeded = 0x87;
@@ -40,7 +41,7 @@ struct Wqe {
   bool inlined = false;
   bool reachable = false;  // the AH names an address of this host
   WqeState state = WqeState::kPosted;
-  bool asking = false;     // waits for an answer about the target, not for a time
+  bool asking = false;  // waits for an answer about the target, not for a time
   uint8_t rnr_tries = 0;
   uint8_t status = 0;  // ibv_wc_status, once kDone
   uint32_t vendor_error = 0;

@@ -55,7 +55,8 @@ MemoryRegionEntry* Arena::memory_regions() {
 }
 
 uint64_t Arena::Rounded(uint64_t size_bytes) {
-  // Small blocks by multiples of the line pair; large ones by powers of two, so that few classes exist.
+  // Small blocks by multiples of the line pair; large ones by powers of two, so that few classes
+  // exist.
   if (size_bytes <= kPageBytes) return (size_bytes + kAlignBytes - 1) & ~(kAlignBytes - 1);
   return std::bit_ceil(size_bytes);
 }

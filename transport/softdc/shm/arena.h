@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arena: the owner's side of a context's shared segment: a sealed, sparse memory file, and an allocator in it.
-// Thread-safe. Freed blocks are handed out again by size class, zeroed.
+// Arena: the owner's side of a context's shared segment: a sealed, sparse memory file, and an
+// allocator in it. Thread-safe. Freed blocks are handed out again by size class, zeroed.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
 
@@ -31,8 +31,8 @@ class Arena {
   // Zeroed, aligned to 128 bytes. 0 when the arena is full.
   uint64_t Allocate(uint64_t size_bytes);
   void Free(uint64_t offset, uint64_t size_bytes);
-  // For blocks that another process may still be looking at: free only after ReclaimRetired(), which is called when
-  // no other process has the arena mapped any more.
+  // For blocks that another process may still be looking at: free only after ReclaimRetired(),
+  // which is called when no other process has the arena mapped any more.
   void Retire(uint64_t offset, uint64_t size_bytes);
   void ReclaimRetired();
 
@@ -50,7 +50,7 @@ class Arena {
   std::mutex mutex_;
   uint64_t next_ = 0;
   std::vector<std::pair<uint64_t, uint64_t>> retired_;  // offset, size
-  std::map<uint64_t, std::vector<uint64_t>> free_;  // rounded size -> offsets
+  std::map<uint64_t, std::vector<uint64_t>> free_;      // rounded size -> offsets
 };
 
 }  // namespace sluice::softdc::shm

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The copy that a DMA engine would make, with the promise that ibv_query_qp_data_in_order states: bytes become
-// visible in ascending order, and the last word is stored by a release store after all others. A reader that polls the
-// last word of a message, or of any block of it, sees what stands before it.
+// The copy that a DMA engine would make, with the promise that ibv_query_qp_data_in_order states:
+// bytes become visible in ascending order, and the last word is stored by a release store after all
+// others. A reader that polls the last word of a message, or of any block of it, sees what stands
+// before it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_COPY_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_COPY_H_
 
@@ -18,7 +19,8 @@
 namespace sluice::softdc::shm {
 namespace internal {
 
-// Ascending stores; x86 makes them visible in program order, and the barrier keeps the compiler from changing it.
+// Ascending stores; x86 makes them visible in program order, and the barrier keeps the compiler
+// from changing it.
 inline void CopyAscending(std::byte* to, const std::byte* from, size_t size_bytes) {
 #if defined(__SSE2__)
   constexpr size_t kVector = sizeof(__m128i);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in a context's arena, the one shared segment through which other processes reach its objects.
-// Offsets count from the arena's first byte; nothing here holds a pointer. The owner writes everything but
-// what srq_ring.h, cqe_ring.h, claim_journal.h and armed_word.h give to senders.
+// What stands in a context's arena, the one shared segment through which other processes reach its
+// objects. Offsets count from the arena's first byte; nothing here holds a pointer. The owner
+// writes everything but what srq_ring.h, cqe_ring.h, claim_journal.h and armed_word.h give to
+// senders.
 //
-// Changing anything here: raise kLayoutVersion, keep the static_asserts true, and look at shm/control.h.
+// Changing anything here: raise kLayoutVersion, keep the static_asserts true, and look at
+// shm/control.h.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_LAYOUT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_LAYOUT_H_
 
@@ -17,7 +19,8 @@ inline constexpr uint64_t kArenaMagic = 0x31616e6572616473;  // "sdarena1"
 inline constexpr uint32_t kLayoutVersion = 1;
 inline constexpr uint64_t kArenaBytes = uint64_t{1} << 30;  // sparse: only touched pages count
 inline constexpr uint32_t kMaxMemoryRegions = 1 << 14;
-inline constexpr uint32_t kPrivateSegment = 0;  // memory of the owner's own, reached through the kernel
+inline constexpr uint32_t kPrivateSegment =
+    0;  // memory of the owner's own, reached through the kernel
 
 struct ArenaHeader {
   uint64_t magic;
@@ -27,17 +30,19 @@ struct ArenaHeader {
   uint64_t size_bytes;
   uint64_t memory_regions_offset;
   uint32_t memory_region_count;
-  std::atomic<uint32_t> segment_count;  // shared segments have the ids 1 to this; an id is never used twice
+  std::atomic<uint32_t>
+      segment_count;  // shared segments have the ids 1 to this; an id is never used twice
 };
 static_assert(sizeof(ArenaHeader) == 48);
 
-// One registered region. `key` is written last when it becomes valid, and first (to 0) when it ends.
+// One registered region. `key` is written last when it becomes valid, and first (to 0) when it
+// ends.
 struct alignas(64) MemoryRegionEntry {
   std::atomic<uint32_t> key;  // lkey and rkey; 0: free
   uint32_t access;            // IBV_ACCESS_*
   uint32_t pd;
-  uint32_t segment;         // kPrivateSegment, or a shared segment of the owner's
-  uint64_t address;         // in the owner's address space
+  uint32_t segment;  // kPrivateSegment, or a shared segment of the owner's
+  uint64_t address;  // in the owner's address space
   uint64_t length_bytes;
   uint64_t segment_offset;  // of `address` in the segment
   uint64_t reserved[3];
@@ -46,7 +51,8 @@ static_assert(sizeof(MemoryRegionEntry) == 64);
 
 enum class TargetState : uint32_t { kGone = 0, kReadyToReceive = 1 };
 
-// A QP that others send to (a DCT). Its place is used again only when no other process has the arena mapped.
+// A QP that others send to (a DCT). Its place is used again only when no other process has the
+// arena mapped.
 struct alignas(64) TargetDescriptor {
   std::atomic<uint32_t> state;  // TargetState
   uint32_t qp_num;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QP numbers of one context. The 24-bit number space of the device is cut in blocks of 256; a context owns a
-// block while it holds its abstract socket name, so numbers are unique over all processes of the host and a
-// dead process's numbers are free at once (firmware re-issues them as well). Within its blocks a context goes
-// forward only: a number that was handed out never comes again from the same block
-// (mlx5dv_reserved_qpn_alloc(3) promises no more, and CM's timewait needs it).
+// QP numbers of one context. The 24-bit number space of the device is cut in blocks of 256; a
+// context owns a block while it holds its abstract socket name, so numbers are unique over all
+// processes of the host and a dead process's numbers are free at once (firmware re-issues them as
+// well). Within its blocks a context goes forward only: a number that was handed out never comes
+// again from the same block (mlx5dv_reserved_qpn_alloc(3) promises no more, and CM's timewait needs
+// it).
 //
-// Thread-safe. The listening socket of a block is also where other contexts ask for the numbers in it.
+// Thread-safe. The listening socket of a block is also where other contexts ask for the numbers in
+// it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_
 
@@ -32,7 +34,8 @@ std::string BlockSocketName(uint32_t block);
 
 class NumberSpace {
  public:
-  // `on_block` starts serving the block's listening socket; `off_block` stops it. Called under the lock.
+  // `on_block` starts serving the block's listening socket; `off_block` stops it. Called under the
+  // lock.
   using BlockHook = std::function<void(int listening_fd)>;
   NumberSpace(BlockHook on_block, BlockHook off_block);
   ~NumberSpace();
@@ -54,7 +57,8 @@ class NumberSpace {
   const BlockHook on_block_;
   const BlockHook off_block_;
   std::mutex mutex_;
-  uint32_t next_block_ = kFirstBlock;  // mutex_; forward, so that a returned block is the last to come again
+  uint32_t next_block_ =
+      kFirstBlock;  // mutex_; forward, so that a returned block is the last to come again
   std::vector<std::unique_ptr<Block>> blocks_;  // mutex_; the last one is being handed out
 };
 

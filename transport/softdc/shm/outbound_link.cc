@@ -22,8 +22,7 @@ std::unique_ptr<MappedFile> MappedFile::Map(int fd, uint64_t size_bytes) {
       size_bytes > static_cast<uint64_t>(info.st_size) || info.st_uid != geteuid()) {
     return nullptr;
   }
-  void* base =
-      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) return nullptr;
   return std::make_unique<MappedFile>(static_cast<std::byte*>(base), size_bytes);
 }
@@ -36,7 +35,8 @@ OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint
       context_id_(context_id),
       link_id_(link_id),
       arena_(std::move(arena)) {
-  // The header was checked by whoever made the link; copies are kept, so later scribbling changes nothing.
+  // The header was checked by whoever made the link; copies are kept, so later scribbling changes
+  // nothing.
   const auto* header = reinterpret_cast<const ArenaHeader*>(arena_->At(0, sizeof(ArenaHeader)));
   const uint32_t count = header->memory_region_count;
   regions_ = reinterpret_cast<const MemoryRegionEntry*>(

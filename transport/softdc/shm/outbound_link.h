@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OutboundLink: what this context has mapped of another context it sends to: that one's arena and shared
-// segments, its own journal line and CQE rings in there. Target: one QP number over there.
+// OutboundLink: what this context has mapped of another context it sends to: that one's arena and
+// shared segments, its own journal line and CQE rings in there. Target: one QP number over there.
 //
-// The Loop thread makes, extends and ends links; posters use them under `lock`. Links and targets live until
-// this context closes, so a poster may keep pointers; a link whose peer died stays mapped and says so.
+// The Loop thread makes, extends and ends links; posters use them under `lock`. Links and targets
+// live until this context closes, so a poster may keep pointers; a link whose peer died stays
+// mapped and says so.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 
@@ -20,18 +21,19 @@
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
-#include "transport/softdc/shm/spin_lock.h"
 #include "transport/softdc/shm/armed_word.h"
 #include "transport/softdc/shm/claim_journal.h"
 #include "transport/softdc/shm/control.h"
 #include "transport/softdc/shm/cqe_ring.h"
 #include "transport/softdc/shm/layout.h"
+#include "transport/softdc/shm/spin_lock.h"
 #include "transport/softdc/shm/srq_claimer.h"
 
 namespace sluice::softdc::shm {
 
 inline constexpr uint32_t kMaxPeerSegments = 4096;
-inline constexpr uint32_t kClaimBatchMax = 32;  // receive WQEs per claim; doorbells are seldom longer
+inline constexpr uint32_t kClaimBatchMax =
+    32;  // receive WQEs per claim; doorbells are seldom longer
 
 // A mapped file of the peer's.
 class MappedFile {
@@ -58,10 +60,10 @@ class MappedFile {
 // Where a piece of the peer's memory is for us.
 struct RemotePlace {
   enum class Kind {
-    kMapped,      // at `address`, here
-    kPrivate,     // at `peer_address`, in the peer's address space
-    kNotMapped,   // in `segment`, which has to be asked for first
-    kDenied,      // no such region, out of range, or the right is missing
+    kMapped,     // at `address`, here
+    kPrivate,    // at `peer_address`, in the peer's address space
+    kNotMapped,  // in `segment`, which has to be asked for first
+    kDenied,     // no such region, out of range, or the right is missing
   };
   Kind kind = Kind::kDenied;
   std::byte* address = nullptr;
@@ -81,7 +83,8 @@ class OutboundLink {
   OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
                std::unique_ptr<MappedFile> arena, ClaimJournal journal);
 
-  // The region that `key` names, if it covers the range, belongs to `pd` and grants all of `access`.
+  // The region that `key` names, if it covers the range, belongs to `pd` and grants all of
+  // `access`.
   RemotePlace Translate(uint32_t key, uint64_t address, uint64_t length_bytes, uint32_t access,
                         uint32_t pd) const;
   // A piece of a receive buffer.
@@ -103,12 +106,14 @@ class OutboundLink {
   void MarkDead();
   void AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file);
   bool HasSegment(uint32_t segment) const { return Find(segment) != nullptr; }
-  // The ring into that CQ, made at the first target that completes there. Null: the answer makes no sense.
+  // The ring into that CQ, made at the first target that completes there. Null: the answer makes no
+  // sense.
   RemoteCq* AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset, UniqueFd event_fd);
 
   SpinLock lock;         // posters; covers a claim and the publishing of what was claimed
   ClaimJournal journal;  // under lock
-  std::array<ClaimedWqe, kClaimBatchMax> claimed;  // under lock: room for a claim, not set up anew for each
+  std::array<ClaimedWqe, kClaimBatchMax>
+      claimed;  // under lock: room for a claim, not set up anew for each
 
  private:
   const MappedFile* Find(uint32_t segment) const {

@@ -69,9 +69,8 @@ std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block
   channel->block = block;
   channel->socket = ConnectAbstract(BlockSocketName(block));
   if (!channel->socket) return nullptr;
-  const int error = Loop::Get().Watch(channel->fd(), EPOLLIN, [this, channel](uint32_t) {
-    OnReadable(channel);
-  });
+  const int error =
+      Loop::Get().Watch(channel->fd(), EPOLLIN, [this, channel](uint32_t) { OnReadable(channel); });
   if (error != 0) return nullptr;
   channels_[block] = channel;
   SendRequest(*channel, ControlKind::kHello, 0);
@@ -89,7 +88,8 @@ void OutboundLinks::SendRequest(Channel& channel, ControlKind kind, uint32_t num
 }
 
 void OutboundLinks::SendResolve(Channel& channel, uint32_t qp_number) {
-  // Segments first: their answers come before the target's, so that it starts with all memory at hand.
+  // Segments first: their answers come before the target's, so that it starts with all memory at
+  // hand.
   const auto* header = reinterpret_cast<const shm::ArenaHeader*>(
       channel.link->arena().At(0, sizeof(shm::ArenaHeader)));
   const uint32_t segments = std::min(header->segment_count.load(), shm::kMaxPeerSegments - 1);
@@ -153,9 +153,8 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
 
 void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
                               std::vector<UniqueFd>& fds) {
-  const auto it = std::find_if(channel.asking.begin(), channel.asking.end(), [&](Target* t) {
-    return t->qp_number == answer.number;
-  });
+  const auto it = std::find_if(channel.asking.begin(), channel.asking.end(),
+                               [&](Target* t) { return t->qp_number == answer.number; });
   if (it == channel.asking.end() || channel.link == nullptr) return;
   Target* target = *it;
   channel.asking.erase(it);

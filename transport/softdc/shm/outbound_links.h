@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OutboundLinks: from a QP number to what a poster needs to reach it. Asking is asynchronous: a target starts
-// as kAsking, the Loop thread connects to the owner of the number's block and asks, and calls back
+// OutboundLinks: from a QP number to what a poster needs to reach it. Asking is asynchronous: a
+// target starts as kAsking, the Loop thread connects to the owner of the number's block and asks,
+// and calls back
 // (`on_change`) whenever an answer came or a peer died, so that waiting queues try again.
 //
 // Thread-safety: Find, Ask and AskSegment from any thread; the rest is the Loop thread's.
@@ -23,15 +24,16 @@ namespace sluice::softdc {
 enum class TargetStatus : uint32_t {
   kAsking,   // wait for on_change
   kReady,    // link, descriptor, srq and cq are set
-  kUnknown,  // nobody has that number, or its owner died: no response. Ask() again to have another look
+  kUnknown,  // nobody has that number, or its owner died: no response. Ask() again to have another
+             // look
 };
 
 struct Target {
   explicit Target(uint32_t number) : qp_number(number) {}
   const uint32_t qp_number;
   std::atomic<TargetStatus> status{TargetStatus::kUnknown};
-  // Set before status becomes kReady. A later answer may change them, so posters read them under links' rule:
-  // load status (acquire), use what `reach` says at that moment.
+  // Set before status becomes kReady. A later answer may change them, so posters read them under
+  // links' rule: load status (acquire), use what `reach` says at that moment.
   struct Reach {
     shm::OutboundLink* link = nullptr;
     const shm::TargetDescriptor* descriptor = nullptr;

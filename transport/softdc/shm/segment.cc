@@ -73,9 +73,8 @@ std::optional<SharedRange> FindSharedRange(const void* address, size_t length_by
   ForEachMapping([&](const Mapping& m) {
     if (m.end <= begin) return true;
     if (m.begin <= begin && end <= m.end && m.access[3] == 's' && m.inode != 0) {
-      found = SharedRange{.device = m.device,
-                          .inode = m.inode,
-                          .file_offset = m.file_offset + (begin - m.begin)};
+      found = SharedRange{
+          .device = m.device, .inode = m.inode, .file_offset = m.file_offset + (begin - m.begin)};
     }
     return false;
   });

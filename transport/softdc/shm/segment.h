@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds out whether memory that a program registers is already shared: a MAP_SHARED mapping of a memory file
-// that this process still holds open and that cannot shrink under a peer's feet. If so, peers map the file and
-// reach it directly; if not, it is private and they go through the kernel.
+// Finds out whether memory that a program registers is already shared: a MAP_SHARED mapping of a
+// memory file that this process still holds open and that cannot shrink under a peer's feet. If so,
+// peers map the file and reach it directly; if not, it is private and they go through the kernel.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SEGMENT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SEGMENT_H_
 
@@ -22,7 +22,8 @@ struct SharedRange {
   uint64_t file_bytes = 0;
 };
 
-// Reads /proc/self: slow, for registration only. Nothing when any part of the range is not shared that way.
+// Reads /proc/self: slow, for registration only. Nothing when any part of the range is not shared
+// that way.
 std::optional<SharedRange> FindSharedRange(const void* address, size_t length_bytes);
 
 // Whether every page of the range is mapped with at least read access.

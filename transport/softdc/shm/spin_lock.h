@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lock for a few dozen instructions, as a provider keeps round each queue. Almost always uncontended: one
-// queue is used by one thread, and by the Loop thread only while something of it waits.
+// A lock for a few dozen instructions, as a provider keeps round each queue. Almost always
+// uncontended: one queue is used by one thread, and by the Loop thread only while something of it
+// waits.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_
 
