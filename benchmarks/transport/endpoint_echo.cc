@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Echo of small messages between two pinned processes over endpoints, against a bare cache-line ping-pong of the
-// same two processes.
+// Echo of small messages between two pinned processes over endpoints, against a bare cache-line
+// ping-pong of the same two processes.
 //
-// Workload      One client, one server, SEND over a DC stream each way, CQ path, no RPC, no serialisation.
+// Workload      One client, one server, SEND over a DC stream each way, CQ path, no RPC, no
+// serialisation.
 //               Latency: one message under way. Rate: `window` messages under way.
-// Meaning       Round trip in nanoseconds, median over the samples; raw and echo blocks alternate, so that both
+// Meaning       Round trip in nanoseconds, median over the samples; raw and echo blocks alternate,
+// so that both
 //               see the same machine. Million messages per second counts requests.
 // Usage         endpoint_echo [--cpus=A,B] [--size=64] [--window=32] [--seconds=2]
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -90,8 +92,7 @@ struct Node {
     device = std::move(*opened);
     endpoint::Options options;
     options.max_message_bytes = 4096;
-    auto created =
-        endpoint::CreateEndpoint(options, *device, clock, random, commands, &handler);
+    auto created = endpoint::CreateEndpoint(options, *device, clock, random, commands, &handler);
     if (!created.ok()) Fail(created.status());
     endpoint = std::move(*created);
     handler.endpoint = endpoint.get();
@@ -138,8 +139,7 @@ int Drive(const Arguments& arguments, Shared* shared) {
   Pin(arguments.cpus[0]);
   while (shared->port.load(std::memory_order_acquire) == 0) {
   }
-  auto peer = node.endpoint->Connect("127.0.0.1",
-                                     static_cast<uint16_t>(shared->port.load()),
+  auto peer = node.endpoint->Connect("127.0.0.1", static_cast<uint16_t>(shared->port.load()),
                                      node.clock.NowNs() + 10'000'000'000);
   if (!peer.ok()) Node::Fail(peer.status());
   while (!node.handler.up) {
@@ -212,7 +212,8 @@ Arguments Parse(int argc, char** argv) {
     if (std::sscanf(argv[i], "--size=%u", &arguments.size_bytes) == 1) continue;
     if (std::sscanf(argv[i], "--window=%u", &arguments.window) == 1) continue;
     if (std::sscanf(argv[i], "--seconds=%lf", &arguments.seconds) == 1) continue;
-    std::fprintf(stderr, "usage: %s [--cpus=A,B] [--size=64] [--window=32] [--seconds=2]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s [--cpus=A,B] [--size=64] [--window=32] [--seconds=2]\n",
+                 argv[0]);
     std::exit(argument == "--help" ? 0 : 2);
   }
   return arguments;

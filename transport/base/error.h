@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Error(): the one way to make an error status, because errors teach: what happened, to whom, why likely,
-// what to do. The status carries the same as a sluice.ErrorDetail payload for programs.
+// Error(): the one way to make an error status, because errors teach: what happened, to whom, why
+// likely, what to do. The status carries the same as a sluice.ErrorDetail payload for programs.
 //
 // Thread-safety: pure functions.
 #ifndef SLUICE_TRANSPORT_BASE_ERROR_H_

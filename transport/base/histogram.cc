@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Index: the first kPerPower buckets hold one value each. After that every power of two [2^(p), 2^(p+1)) has
-// kPerPower buckets of 2^(p - kPrecisionBits) values.
+// Index: the first kPerPower buckets hold one value each. After that every power of two [2^(p),
+// 2^(p+1)) has kPerPower buckets of 2^(p - kPrecisionBits) values.
 #include "transport/base/histogram.h"
 
 #include <algorithm>
@@ -48,9 +48,7 @@ void Histogram::Merge(const Histogram& other) {
 
 void Histogram::Reset() { *this = Histogram(); }
 
-double Histogram::mean() const {
-  return count_ == 0 ? 0 : sum_ / static_cast<double>(count_);
-}
+double Histogram::mean() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
 
 int64_t Histogram::Quantile(double quantile) const {
   if (count_ == 0) return 0;

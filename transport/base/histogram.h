@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histogram: counts of non-negative integers (latencies in nanoseconds, sizes in bytes) in log-linear buckets.
+// Histogram: counts of non-negative integers (latencies in nanoseconds, sizes in bytes) in
+// log-linear buckets.
 //
-// Precision     Values below 128 are exact; above, a bucket is at most 1/128 of its lower bound wide, so a
-//               quantile is at most 0.79 % above the true one and never below it. Minimum, maximum, count and
-//               sum are exact.
+// Precision     Values below 128 are exact; above, a bucket is at most 1/128 of its lower bound
+// wide, so a
+//               quantile is at most 0.79 % above the true one and never below it. Minimum, maximum,
+//               count and sum are exact.
 // Thread-safety: one thread; merge the histograms of several threads afterwards.
 #ifndef SLUICE_TRANSPORT_BASE_HISTOGRAM_H_
 #define SLUICE_TRANSPORT_BASE_HISTOGRAM_H_
@@ -33,8 +35,8 @@ class Histogram {
   int64_t max() const { return count_ == 0 ? 0 : max_; }
   double mean() const;
 
-  // The smallest recordable value v such that at least `quantile` (0 to 1) of all values are <= v, up to
-  // the bucket's width. 0 when empty.
+  // The smallest recordable value v such that at least `quantile` (0 to 1) of all values are <= v,
+  // up to the bucket's width. 0 when empty.
   int64_t Quantile(double quantile) const;
 
   struct Bucket {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LogSink: where the few lines go that nobody asked for. A constructor argument, never a global; nothing is
-// logged per message or per call.
+// LogSink: where the few lines go that nobody asked for. A constructor argument, never a global;
+// nothing is logged per message or per call.
 //
 // Thread-safety: Write() may come from any thread.
 #ifndef SLUICE_TRANSPORT_BASE_LOG_H_

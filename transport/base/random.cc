@@ -11,7 +11,8 @@ namespace sluice::base {
 
 uint64_t SystemRandom::Next64() {
   if (left_ == 0) {
-    // Up to 256 bytes come whole once the pool is seeded; a signal can interrupt only the wait for the seed.
+    // Up to 256 bytes come whole once the pool is seeded; a signal can interrupt only the wait for
+    // the seed.
     ssize_t got;
     do {
       got = getrandom(block_.data(), sizeof(block_), 0);

@@ -39,8 +39,8 @@ class SystemRandom final : public Random {
   size_t left_ = 0;
 };
 
-// Repeatable numbers from a seed (SplitMix64): for simulations, tests and workloads, never for keys.
-// Thread-safety: one thread.
+// Repeatable numbers from a seed (SplitMix64): for simulations, tests and workloads, never for
+// keys. Thread-safety: one thread.
 class SeededRandom final : public Random {
  public:
   explicit SeededRandom(uint64_t seed) : state_(seed) {}

@@ -2,12 +2,15 @@
 //
 // TimerWheel: deadlines by the hundred thousand, without allocation.
 //
-// What it is    A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1); a timer
+// What it is    A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1); a
+// timer
 //               moves down at most five times before it fires.
-// Who owns it   The wheel owns nothing: a Timer lives inside its owner's object, and must be cancelled (or have
+// Who owns it   The wheel owns nothing: a Timer lives inside its owner's object, and must be
+// cancelled (or have
 //               fired) before that object goes away.
 // Which thread  One.
-// Precision     A timer never fires early, and late by less than one tick after Advance() reaches it.
+// Precision     A timer never fires early, and late by less than one tick after Advance() reaches
+// it.
 #ifndef SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 #define SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 
@@ -50,18 +53,20 @@ class TimerWheel {
   TimerWheel(const TimerWheel&) = delete;
   TimerWheel& operator=(const TimerWheel&) = delete;
 
-  // Arms, or moves, the timer. A deadline that has passed fires at the next Advance(). A deadline past the
-  // wheel's span is kept and met.
+  // Arms, or moves, the timer. A deadline that has passed fires at the next Advance(). A deadline
+  // past the wheel's span is kept and met.
   void Schedule(Timer* timer, int64_t deadline_ns);
   // No effect on a timer that is not armed.
   void Cancel(Timer* timer);
 
-  // Fires what is due, in the order of ticks; returns how many. Timers scheduled meanwhile for a time that
-  // has passed fire at the next call, so a callback that re-arms itself can't hold the caller for ever.
+  // Fires what is due, in the order of ticks; returns how many. Timers scheduled meanwhile for a
+  // time that has passed fire at the next call, so a callback that re-arms itself can't hold the
+  // caller for ever.
   int Advance(int64_t now_ns);
 
-  // No timer fires before this time; -1 when none is armed. May be earlier than the first deadline when
-  // that one is far away (a waker then advances, and asks again: at most kLevels - 1 times per timer).
+  // No timer fires before this time; -1 when none is armed. May be earlier than the first deadline
+  // when that one is far away (a waker then advances, and asks again: at most kLevels - 1 times per
+  // timer).
   int64_t NextWakeNs() const;
 
   size_t size() const { return size_; }
@@ -72,15 +77,16 @@ class TimerWheel {
   uint64_t TickAtOrAfter(int64_t time_ns) const;
   void Insert(Timer* timer, uint64_t floor_tick);
   void Unlink(Timer* timer);
-  // The earliest non-empty slot: its bucket and the tick at which it begins. False when there is none.
+  // The earliest non-empty slot: its bucket and the tick at which it begins. False when there is
+  // none.
   bool FirstSlot(uint16_t* bucket, uint64_t* start_tick) const;
 
   const int64_t origin_ns_;
   const int64_t tick_ns_;
-  uint64_t now_tick_ = 0;  // everything due at or before it has been fired
+  uint64_t now_tick_ = 0;    // everything due at or before it has been fired
   uint64_t floor_tick_ = 1;  // a new timer fires no earlier: its tick has not been passed yet
   size_t size_ = 0;
-  std::array<uint64_t, kLevels> occupied_{};          // one bit per slot
+  std::array<uint64_t, kLevels> occupied_{};         // one bit per slot
   std::array<TimerLink, kLevels * kSlots> slots_{};  // circular lists, the slot is the sentinel
 };
 

@@ -18,8 +18,8 @@ namespace sluice::cm {
 std::string HostPort(const std::string& host, uint16_t port);
 std::string ToString(const sockaddr* address);
 
-// All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server: inside Commands only.
-// `passive`: for listening; an empty host or "*" is every address then.
+// All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server: inside Commands
+// only. `passive`: for listening; an empty host or "*" is every address then.
 absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,
                                                       bool passive);
 

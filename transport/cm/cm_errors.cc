@@ -39,10 +39,10 @@ std::string ErrnoName(int status) {
 absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool established) {
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
-      return Unavailable("address can't be reached by RDMA (" + ErrnoName(event.status) + ")", peer,
-                         "no RDMA device of this host has a route to it, or the host does not answer",
-                         "check the address, the route and the interface of the RDMA device",
-                         event.status);
+      return Unavailable(
+          "address can't be reached by RDMA (" + ErrnoName(event.status) + ")", peer,
+          "no RDMA device of this host has a route to it, or the host does not answer",
+          "check the address, the route and the interface of the RDMA device", event.status);
     case RDMA_CM_EVENT_ROUTE_ERROR:
       return Unavailable("no route to the peer (" + ErrnoName(event.status) + ")", peer,
                          "the fabric knows no path from this port",
@@ -66,9 +66,9 @@ absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool 
                              "the two devices have no congestion-control setting in common",
                              "compare `sluice_info` on both hosts", event.status);
         default:
-          return Unavailable(
-              "connection refused with reason " + std::to_string(event.status), peer,
-              "see the reject reasons of InfiniBand's connection manager", "try again", event.status);
+          return Unavailable("connection refused with reason " + std::to_string(event.status), peer,
+                             "see the reject reasons of InfiniBand's connection manager",
+                             "try again", event.status);
       }
     case RDMA_CM_EVENT_UNREACHABLE:
       return Unavailable("peer does not answer", peer, "its host is down, or the path is broken",
@@ -82,8 +82,8 @@ absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool 
                          "its driver was unloaded, or the card failed", "restart on another device",
                          event.status);
     case RDMA_CM_EVENT_DISCONNECTED:
-      return Unavailable(established ? "peer disconnected" : "peer went away while connecting", peer,
-                         "its process ended, was killed, or closed the connection",
+      return Unavailable(established ? "peer disconnected" : "peer went away while connecting",
+                         peer, "its process ended, was killed, or closed the connection",
                          "connect again when it is back", event.status);
     default:
       return Unavailable("connection ended by event " + std::to_string(event.event), peer, "",

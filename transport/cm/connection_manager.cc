@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Longer than most files: the table (states.cc) says what happens when; here is how each action is done, and
-// the actions share one record.
+// Calls and events, and the records they concern. The table (states.cc) says what happens when;
+// connection_actions.cc does it.
 #include "transport/cm/connection_manager.h"
 
 #include <fcntl.h>
@@ -20,8 +20,6 @@
 namespace sluice::cm {
 namespace {
 
-constexpr int kResolveTimeoutMs = 10'000;  // the kernel's own; ours is the connection's deadline
-
 int ErrnoOf(int result) { return result == 0 ? 0 : (errno != 0 ? errno : EIO); }
 
 }  // namespace
@@ -34,10 +32,11 @@ absl::StatusOr<std::unique_ptr<ConnectionManager>> ConnectionManager::Create(
   errno = 0;
   rdma_event_channel* channel = api.cm_create_event_channel();
   if (channel == nullptr) {
-    return base::ErrnoError(errno != 0 ? errno : ENODEV, "rdma_create_event_channel",
-                            {.layer = "cm",
-                             .cause = "RDMA_CM is not available on this host",
-                             .remedy = "load rdma_ucm, and check the rights on /dev/infiniband/rdma_cm"});
+    return base::ErrnoError(
+        errno != 0 ? errno : ENODEV, "rdma_create_event_channel",
+        {.layer = "cm",
+         .cause = "RDMA_CM is not available on this host",
+         .remedy = "load rdma_ucm, and check the rights on /dev/infiniband/rdma_cm"});
   }
   manager->channel_ = {&api, channel};
   const int flags = fcntl(channel->fd, F_GETFL);
@@ -47,9 +46,9 @@ absl::StatusOr<std::unique_ptr<ConnectionManager>> ConnectionManager::Create(
   return manager;
 }
 
-ConnectionManager::ConnectionManager(const verbs::VerbsApi& api, Options options,
-                                     QpnPool& numbers, poller::Commands& commands,
-                                     base::Clock& clock, base::TimerWheel& timers, User& user)
+ConnectionManager::ConnectionManager(const verbs::VerbsApi& api, Options options, QpnPool& numbers,
+                                     poller::Commands& commands, base::Clock& clock,
+                                     base::TimerWheel& timers, User& user)
     : api_(api),
       options_(std::move(options)),
       numbers_(numbers),
@@ -138,10 +137,7 @@ void ConnectionManager::Do(Connection* c, Action action) {
     case Action::kResolveAddress:
       return ResolveAddress(c);
     case Action::kResolveRoute:
-      return Simple(c, Event::kPathRead, "rdma_resolve_route",
-                    [](const verbs::VerbsApi& api, rdma_cm_id* id) {
-                      return api.cm_resolve_route(id, kResolveTimeoutMs);
-                    });
+      return ResolveRoute(c);
     case Action::kConnect:
       return SendRequest(c);
     case Action::kReadPath:
@@ -151,8 +147,7 @@ void ConnectionManager::Do(Connection* c, Action action) {
     case Action::kTellRequest:
       return user_.OnRequest(c->id_of(), c->incoming, c->path, c->peer);
     case Action::kEstablish:
-      return Simple(c, Event::kEstablishSent, "rdma_establish",
-                    [](const verbs::VerbsApi& api, rdma_cm_id* id) { return api.cm_establish(id); });
+      return SendReady(c);
     case Action::kAccept:
       return SendResponse(c);
     case Action::kReject:
@@ -166,13 +161,11 @@ void ConnectionManager::Do(Connection* c, Action action) {
     case Action::kTellDownAndAnswer:
       // The DREP leaves only when this side disconnects too; until then the other side waits.
       SetDeadline(c, clock_.NowNs() + options_.timewait_limit_ns);
-      Simple(c, Event::kCloseCalled, "rdma_disconnect",
-             [](const verbs::VerbsApi& api, rdma_cm_id* id) { return api.cm_disconnect(id); });
+      Disconnect(c);
       return TellDown(c);
     case Action::kDisconnect:
       SetDeadline(c, clock_.NowNs() + options_.close_timeout_ns);
-      return Simple(c, Event::kCloseCalled, "rdma_disconnect",
-                    [](const verbs::VerbsApi& api, rdma_cm_id* id) { return api.cm_disconnect(id); });
+      return Disconnect(c);
     case Action::kKeepForTimewait:
       return SetDeadline(c, clock_.NowNs() + options_.timewait_limit_ns);
     case Action::kDestroy:
@@ -216,8 +209,7 @@ absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint
   verbs::CmId id(&api_, raw);
   const char* call = "rdma_bind_addr";
   errno = 0;
-  error_number =
-      ErrnoOf(api_.cm_bind_addr(raw, reinterpret_cast<sockaddr*>(&addresses->front())));
+  error_number = ErrnoOf(api_.cm_bind_addr(raw, reinterpret_cast<sockaddr*>(&addresses->front())));
   if (error_number == 0) {
     call = "rdma_listen";
     errno = 0;
@@ -407,14 +399,14 @@ void ConnectionManager::HandleEnd(Connection* c, const rdma_cm_event& event) {
     return Handle(c, Event::kDisconnected);
   }
   const bool rejected = event.event == RDMA_CM_EVENT_REJECTED;
-  const bool elsewhere = event.event == RDMA_CM_EVENT_ADDR_ERROR ||
-                         event.event == RDMA_CM_EVENT_ROUTE_ERROR ||
-                         event.event == RDMA_CM_EVENT_UNREACHABLE || (rejected && event.status == 8);
+  const bool elsewhere =
+      event.event == RDMA_CM_EVENT_ADDR_ERROR || event.event == RDMA_CM_EVENT_ROUTE_ERROR ||
+      event.event == RDMA_CM_EVENT_UNREACHABLE || (rejected && event.status == 8);
   Handle(c, FailOrRetry(c, std::move(why), elsewhere, rejected && event.status == 10));
 }
 
-// A name may have several addresses, of which the server listens at one; and a number that firmware handed out
-// again after its process died costs one recognised reject.
+// A name may have several addresses, of which the server listens at one; and a number that firmware
+// handed out again after its process died costs one recognised reject.
 Event ConnectionManager::FailOrRetry(Connection* c, absl::Status why, bool worth_another_address,
                                      bool stale) {
   const bool can_retry = c->active && Next(c->state, Event::kRetryable).action != Action::kIgnore;
@@ -428,241 +420,6 @@ Event ConnectionManager::FailOrRetry(Connection* c, absl::Status why, bool worth
   }
   if (c->why.ok()) c->why = std::move(why);
   return Event::kFailed;
-}
-
-void ConnectionManager::Submit(Connection* c, std::function<int(Connection*)> work,
-                               std::function<void(Connection*, int)> done) {
-  ++c->commands;
-  auto error_number = std::make_shared<int>(0);
-  commands_.Submit([c, work = std::move(work), error_number] { *error_number = work(c); },
-                   [this, c, done = std::move(done), error_number] {
-                     --c->commands;
-                     done(c, *error_number);
-                     if (c->destroy_waits && c->commands == 0) DestroyNow(c);
-                   });
-}
-
-void ConnectionManager::ResolveName(Connection* c) {
-  Submit(
-      c,
-      [](Connection* own) {
-        auto addresses = Resolve(own->host, own->port, /*passive=*/false);
-        own->resolve_status = addresses.status();
-        if (addresses.ok()) own->addresses = std::move(*addresses);
-        return 0;
-      },
-      [this](Connection* own, int) {
-        if (own->resolve_status.ok()) return Handle(own, Event::kNameResolved);
-        if (own->why.ok()) own->why = own->resolve_status;
-        Handle(own, Event::kFailed);
-      });
-}
-
-// With a fresh id: an id that failed is of no further use.
-void ConnectionManager::ResolveAddress(Connection* c) {
-  rdma_cm_id* old = std::exchange(c->id, nullptr);
-  if (c->qpn != 0) Quarantine(std::exchange(c->qpn, 0));
-  c->qpn_exposed = false;
-  const sockaddr_storage address = c->addresses[c->next_address++];
-  auto made = std::make_shared<rdma_cm_id*>(nullptr);
-  Submit(
-      c,
-      [this, old, address, made](Connection* own) {
-        if (old != nullptr) api_.cm_destroy_id(old);
-        errno = 0;
-        const int result =
-            ErrnoOf(api_.cm_create_id(channel_.get(), made.get(), own->context(), RDMA_PS_TCP));
-        if (result != 0) return result;
-        sockaddr_storage copy = address;
-        own->id = *made;  // before its first event
-        errno = 0;
-        return ErrnoOf(api_.cm_resolve_addr(*made, nullptr, reinterpret_cast<sockaddr*>(&copy),
-                                            kResolveTimeoutMs));
-      },
-      [this](Connection* own, int error_number) {
-        if (error_number == 0) return;
-        Handle(own, FailOrRetry(own, CommandError(*own, error_number, "rdma_resolve_addr"),
-                                /*worth_another_address=*/true, /*stale=*/false));
-      });
-}
-
-void ConnectionManager::SendRequest(Connection* c) {
-  if (!options_.device.empty() && c->id->verbs != nullptr &&
-      options_.device != c->id->verbs->device->name) {
-    if (c->why.ok()) {
-      c->why = base::Error(
-          absl::StatusCode::kFailedPrecondition,
-          "the peer is reached over device " + std::string(c->id->verbs->device->name) +
-              ", this process uses " + options_.device,
-          {.layer = "cm",
-           .peer = c->peer,
-           .operation = "connect",
-           .cause = "the address belongs to the network of the other device",
-           .remedy = "start with --device=" + std::string(c->id->verbs->device->name)});
-    }
-    return Handle(c, Event::kFailed);
-  }
-  c->qpn_exposed = true;
-  auto status = std::make_shared<absl::Status>();
-  Submit(
-      c,
-      [this, status](Connection* own) {
-        auto qpn = numbers_.Take();
-        if (!qpn.ok()) {
-          *status = qpn.status();
-          return EAGAIN;
-        }
-        own->qpn = *qpn;
-        if (options_.local_ece.vendor_id != 0) {
-          ibv_ece ece = options_.local_ece;
-          api_.cm_set_local_ece(own->id, &ece);  // an offer: without it the peer sees none
-        }
-        rdma_conn_param param = {};
-        param.private_data = own->outgoing.data();
-        param.private_data_len = static_cast<uint8_t>(own->outgoing_bytes);
-        param.responder_resources = param.initiator_depth = 1;
-        param.retry_count = param.rnr_retry_count = 7;
-        param.qp_num = own->qpn;
-        errno = 0;
-        return ErrnoOf(api_.cm_connect(own->id, &param));
-      },
-      [this, status](Connection* own, int error_number) {
-        if (error_number == 0) return;
-        absl::Status why = status->ok() ? CommandError(*own, error_number, "rdma_connect") : *status;
-        if (own->why.ok()) own->why = std::move(why);
-        Handle(own, Event::kFailed);
-      });
-}
-
-void ConnectionManager::SendResponse(Connection* c) {
-  c->qpn_exposed = true;
-  auto status = std::make_shared<absl::Status>();
-  Submit(
-      c,
-      [this, status](Connection* own) {
-        auto qpn = numbers_.Take();
-        if (!qpn.ok()) {
-          *status = qpn.status();
-          return EAGAIN;
-        }
-        own->qpn = *qpn;
-        if (options_.local_ece.vendor_id != 0 && own->path.remote_ece.vendor_id != 0) {
-          ibv_ece ece = options_.local_ece;
-          api_.cm_set_local_ece(own->id, &ece);
-        }
-        rdma_conn_param param = {};
-        param.private_data = own->outgoing.data();
-        param.private_data_len = static_cast<uint8_t>(own->outgoing_bytes);
-        param.responder_resources = param.initiator_depth = 1;
-        param.rnr_retry_count = 7;
-        param.qp_num = own->qpn;
-        errno = 0;
-        return ErrnoOf(api_.cm_accept(own->id, &param));
-      },
-      [this, status](Connection* own, int error_number) {
-        if (error_number == 0) return;
-        absl::Status why = status->ok() ? CommandError(*own, error_number, "rdma_accept") : *status;
-        if (own->why.ok()) own->why = std::move(why);
-        Handle(own, Event::kFailed);
-      });
-}
-
-void ConnectionManager::ReadPath(Connection* c) {
-  Submit(
-      c,
-      [this](Connection* own) {
-        ibv_qp_attr attr = {};
-        attr.qp_state = IBV_QPS_RTR;
-        int mask = 0;
-        errno = 0;
-        const int result = ErrnoOf(api_.cm_init_qp_attr(own->id, &attr, &mask));
-        if (result != 0) return result;
-        own->path.ah = attr.ah_attr;
-        own->path.mtu = attr.path_mtu;
-        if (own->id->verbs != nullptr) own->path.device = own->id->verbs->device->name;
-        if (api_.cm_get_remote_ece(own->id, &own->path.remote_ece) != 0) own->path.remote_ece = {};
-        return 0;
-      },
-      [this](Connection* own, int error_number) {
-        if (error_number == 0) return Handle(own, Event::kPathRead);
-        if (own->why.ok()) own->why = CommandError(*own, error_number, "rdma_init_qp_attr");
-        Handle(own, Event::kFailed);
-      });
-}
-
-void ConnectionManager::Simple(Connection* c, Event on_success, const char* call,
-                               int (*run)(const verbs::VerbsApi&, rdma_cm_id*)) {
-  Submit(
-      c,
-      [this, run](Connection* own) {
-        errno = 0;
-        return ErrnoOf(run(api_, own->id));
-      },
-      [this, on_success, call](Connection* own, int error_number) {
-        if (error_number == 0) {
-          if (on_success == Event::kEstablishSent) Handle(own, on_success);
-          return;  // the others are followed by an event of the connection manager
-        }
-        if (own->why.ok()) own->why = CommandError(*own, error_number, call);
-        Handle(own, Event::kFailed);
-      });
-}
-
-void ConnectionManager::RejectAndDestroy(Connection* c) {
-  timers_.Cancel(&c->deadline);
-  Submit(
-      c,
-      [this](Connection* own) {
-        return api_.cm_reject(own->id, own->outgoing.data(),
-                              static_cast<uint8_t>(own->outgoing_bytes));
-      },
-      [this](Connection* own, int) { Destroy(own); });
-}
-
-void ConnectionManager::Destroy(Connection* c) {
-  timers_.Cancel(&c->deadline);
-  if (c->commands != 0) {
-    c->destroy_waits = true;  // what is under way may still use the id
-    return;
-  }
-  DestroyNow(c);
-}
-
-void ConnectionManager::DestroyNow(Connection* c) {
-  c->destroy_waits = false;
-  rdma_cm_id* id = std::exchange(c->id, nullptr);
-  uint32_t qpn = std::exchange(c->qpn, 0);
-  if (qpn != 0 && c->qpn_exposed && !c->timewait_over) {
-    Quarantine(qpn);
-    qpn = 0;
-  }
-  Submit(
-      c,
-      [this, id, qpn](Connection*) {
-        if (id != nullptr) api_.cm_destroy_id(id);
-        if (qpn != 0) numbers_.Give(qpn);
-        return 0;
-      },
-      [this](Connection* own, int) { Handle(own, Event::kDestroyed); });
-}
-
-void ConnectionManager::Quarantine(uint32_t qpn) {
-  const int64_t until_ns = clock_.NowNs() + options_.timewait_limit_ns;
-  quarantine_.push_back({qpn, until_ns});
-  if (!quarantine_timer_.armed()) timers_.Schedule(&quarantine_timer_, until_ns);
-}
-
-void ConnectionManager::OnQuarantineEnd(base::Timer*, void* context) {
-  auto* self = static_cast<ConnectionManager*>(context);
-  const int64_t now_ns = self->clock_.NowNs();
-  while (!self->quarantine_.empty() && self->quarantine_.front().until_ns <= now_ns) {
-    const uint32_t qpn = self->quarantine_.front().qpn;
-    self->quarantine_.pop_front();
-    self->commands_.Submit([self, qpn] { self->numbers_.Give(qpn); }, [] {});
-  }
-  if (!self->quarantine_.empty()) {
-    self->timers_.Schedule(&self->quarantine_timer_, self->quarantine_.front().until_ns);
-  }
 }
 
 }  // namespace sluice::cm

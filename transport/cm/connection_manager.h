@@ -2,12 +2,14 @@
 //
 // ConnectionManager: RDMA_CM connections with external QP numbers, both sides.
 //
-// What it is    It exchanges private data and paths, keeps each connection's QPN until timewait is over, and
+// What it is    It exchanges private data and paths, keeps each connection's QPN until timewait is
+// over, and
 //               reports the other side's end promptly. No traffic runs over these connections.
 // Who owns it   The endpoint. Device, commands, timers, number pool and user outlive it.
-// Which thread  The polling thread. The calls that block go through Commands; Listen() alone blocks.
-// What ends it  Its destructor frees all ids at once; Commands::Finish() must have been called before.
-// Bounds        Options::max_connections records; beyond it a request is refused and Connect() fails.
+// Which thread  The polling thread. The calls that block go through Commands; Listen() alone
+// blocks. What ends it  Its destructor frees all ids at once; Commands::Finish() must have been
+// called before. Bounds        Options::max_connections records; beyond it a request is refused and
+// Connect() fails.
 #ifndef SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 #define SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 
@@ -31,8 +33,8 @@
 
 namespace sluice::cm {
 
-// Bytes of private data (RDMA_PS_TCP): what rdma_connect, rdma_accept and rdma_reject take. The other side
-// always gets the full field, padded with zeros.
+// Bytes of private data (RDMA_PS_TCP): what rdma_connect, rdma_accept and rdma_reject take. The
+// other side always gets the full field, padded with zeros.
 inline constexpr size_t kMaxRequestData = 56;
 inline constexpr size_t kMaxResponseData = 196;
 inline constexpr size_t kMaxRejectData = 148;
@@ -61,8 +63,8 @@ class User {
   virtual void OnResponse(ConnectionId id, std::span<const std::byte> private_data,
                           const PathInfo& path) = 0;
   virtual void OnUp(ConnectionId id) = 0;
-  // The last call for an id that was not closed by its user. `reject_data` is what the other side's Reject()
-  // carried, zero padded; empty otherwise.
+  // The last call for an id that was not closed by its user. `reject_data` is what the other side's
+  // Reject() carried, zero padded; empty otherwise.
   virtual void OnDown(ConnectionId id, const absl::Status& why,
                       std::span<const std::byte> reject_data) = 0;
 };
@@ -73,8 +75,8 @@ struct Options {
   int64_t accept_timeout_ns = 5'000'000'000;  // CONNECT_REQUEST to ESTABLISHED
   int64_t close_timeout_ns = 2'000'000'000;   // DREQ to its answer
   int64_t timewait_limit_ns = 10'000'000'000;
-  ibv_ece local_ece = {};    // offered when the vendor is not 0
-  std::string device;        // connections over another device fail; empty: any
+  ibv_ece local_ece = {};  // offered when the vendor is not 0
+  std::string device;      // connections over another device fail; empty: any
 };
 
 class ConnectionManager {
@@ -90,8 +92,7 @@ class ConnectionManager {
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port);
 
   // Ends in OnResponse() or OnDown(), by the deadline at the latest.
-  absl::StatusOr<ConnectionId> Connect(const std::string& host, uint16_t port,
-                                       int64_t deadline_ns,
+  absl::StatusOr<ConnectionId> Connect(const std::string& host, uint16_t port, int64_t deadline_ns,
                                        std::span<const std::byte> private_data);
   void Accept(ConnectionId id, std::span<const std::byte> private_data);
   void Establish(ConnectionId id);
@@ -141,7 +142,11 @@ class ConnectionManager {
   void SendRequest(Connection* c);
   void SendResponse(Connection* c);
   void ReadPath(Connection* c);
-  void Simple(Connection* c, Event on_success, const char* call, int (*run)(const verbs::VerbsApi&, rdma_cm_id*));
+  void Call(Connection* c, const char* call, int (*run)(const verbs::VerbsApi&, rdma_cm_id*),
+            void (*done)(Connection*));
+  void ResolveRoute(Connection* c);
+  void SendReady(Connection* c);
+  void Disconnect(Connection* c);
   void RejectAndDestroy(Connection* c);
   void Destroy(Connection* c);
   void DestroyNow(Connection* c);
@@ -167,7 +172,8 @@ class ConnectionManager {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<uint32_t> free_;
   size_t in_use_ = 0;
-  std::deque<Quarantined> quarantine_;  // numbers whose id is gone but whose timewait may not be over
+  std::deque<Quarantined>
+      quarantine_;  // numbers whose id is gone but whose timewait may not be over
   base::Timer quarantine_timer_;
   uint64_t ignored_events_ = 0;
 };

@@ -87,28 +87,40 @@ Transition Next(State state, Event event) {
 
 std::string_view Name(State state) {
   static constexpr std::string_view kNames[kStateCount] = {
-      "idle",      "resolving name", "resolving address", "resolving route", "connecting",
-      "responding", "responded",     "establishing",      "requesting",      "requested",
-      "accepting", "established",    "closing",           "timewait",        "destroying"};
+      "idle",       "resolving name", "resolving address", "resolving route", "connecting",
+      "responding", "responded",      "establishing",      "requesting",      "requested",
+      "accepting",  "established",    "closing",           "timewait",        "destroying"};
   return kNames[static_cast<size_t>(state)];
 }
 
 std::string_view Name(Event event) {
   static constexpr std::string_view kNames[kEventCount] = {
-      "connect called", "name resolved",  "address resolved", "route resolved", "response",
-      "path read",      "establish called", "establish sent", "request",        "accept called",
-      "reject called",  "established seen", "retryable",      "failed",         "disconnected",
-      "timewait exit",  "close called",   "deadline",         "destroyed"};
+      "connect called", "name resolved",    "address resolved", "route resolved", "response",
+      "path read",      "establish called", "establish sent",   "request",        "accept called",
+      "reject called",  "established seen", "retryable",        "failed",         "disconnected",
+      "timewait exit",  "close called",     "deadline",         "destroyed"};
   return kNames[static_cast<size_t>(event)];
 }
 
 std::string_view Name(Action action) {
-  static constexpr std::string_view kNames[] = {
-      "ignore",       "resolve name",   "resolve address", "resolve route",
-      "connect",      "read path",      "tell response",   "establish",
-      "tell request", "accept",         "reject",          "tell up",
-      "tell down, destroy", "tell down, answer", "disconnect", "keep for timewait",
-      "destroy",      "free"};
+  static constexpr std::string_view kNames[] = {"ignore",
+                                                "resolve name",
+                                                "resolve address",
+                                                "resolve route",
+                                                "connect",
+                                                "read path",
+                                                "tell response",
+                                                "establish",
+                                                "tell request",
+                                                "accept",
+                                                "reject",
+                                                "tell up",
+                                                "tell down, destroy",
+                                                "tell down, answer",
+                                                "disconnect",
+                                                "keep for timewait",
+                                                "destroy",
+                                                "free"};
   return kNames[static_cast<size_t>(action)];
 }
 

@@ -81,7 +81,8 @@ struct Transition {
   State next = State::kIdle;
 };
 
-// What `event` does in `state`. A pair that is not in the table is ignored and leaves the state as it is.
+// What `event` does in `state`. A pair that is not in the table is ignored and leaves the state as
+// it is.
 Transition Next(State state, Event event);
 
 std::string_view Name(State state);

@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint8_t kPort = 1;  // multi-port cards show one device per port
 
-// A device list lives until free_device_list; opening one keeps that device alive (man ibv_get_device_list).
+// A device list lives until free_device_list; opening one keeps that device alive (man
+// ibv_get_device_list).
 class RawList {
  public:
   explicit RawList(const verbs::VerbsApi& api)
@@ -61,15 +62,17 @@ DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw) {
   return entry;
 }
 
-bool IsZero(const ibv_gid& gid) { return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0; }
+bool IsZero(const ibv_gid& gid) {
+  return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
+}
 
 bool IsIpv4Mapped(const ibv_gid& gid) {
   static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
 }
 
-// The first IPv4-mapped GID, else the first there is. Drivers list an address once per RoCE version, version 2
-// last, so among equal ones the last is taken.
+// The first IPv4-mapped GID, else the first there is. Drivers list an address once per RoCE
+// version, version 2 last, so among equal ones the last is taken.
 uint8_t PickGid(const verbs::VerbsApi& api, ibv_context* context, int table_length) {
   int best = -1;
   bool best_is_ipv4 = false;
@@ -98,8 +101,7 @@ std::vector<DeviceEntry> ListDevices(const Tables& tables) {
   return entries;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec,
-                                                     const Tables& tables) {
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, const Tables& tables) {
   const bool automatic = spec == "auto";
   std::string seen;  // what was there and would not do
   for (const verbs::VerbsApi* api : tables) {
@@ -201,7 +203,8 @@ int Device::ReadAsyncEvents() {
         broken_.store(true, std::memory_order_relaxed);
         break;
       default:
-        break;  // QP errors show as completions; port and GID events change nothing that is held here
+        break;  // QP errors show as completions; port and GID events change nothing that is held
+                // here
     }
     api().ack_async_event(&event);
     ++count;

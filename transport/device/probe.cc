@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the device can do: each feature by its query and by one trial object, because firmware has been seen to
-// report features that it then refuses, and to refuse none that work.
+// What the device can do: each feature by its query and by one trial object, because firmware has
+// been seen to report features that it then refuses, and to refuse none that work.
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -52,8 +52,7 @@ absl::Status Device::ProbeDc() {
 
   auto dct = verbs::CreateDct(api(), context_.get(), pd_.get(), cq->get(), srq->get(), 1);
   if (!dct.ok()) return dct.status();
-  absl::Status status =
-      verbs::ActivateDct(api(), dct->get(), path_, IBV_ACCESS_REMOTE_WRITE);
+  absl::Status status = verbs::ActivateDct(api(), dct->get(), path_, IBV_ACCESS_REMOTE_WRITE);
   if (!status.ok()) return status;
 
   auto dci = verbs::CreateDci(api(), context_.get(), pd_.get(), cq->get(), {.send_depth = 16});
@@ -74,7 +73,8 @@ void Device::ProbeStreams(ibv_cq* cq) {
   const int error_number = api().dv_query_device(context_.get(), &dv);
   if (error_number != 0 || (dv.comp_mask & MLX5DV_CONTEXT_MASK_DCI_STREAMS) == 0 ||
       dv.dci_streams_caps.max_log_num_concurent == 0) {
-    const char* why = "the device reports no DCI streams: one failed peer costs a whole-DCI recovery";
+    const char* why =
+        "the device reports no DCI streams: one failed peer costs a whole-DCI recovery";
     capabilities_.Set(Feature::kStreams, false, why);
     capabilities_.Set(Feature::kStreamReset, false, "needs streams");
     return;
@@ -103,12 +103,13 @@ void Device::ProbeStreams(ibv_cq* cq) {
                       "max_log_num_errored is 0: the first errored stream stops the DCI");
     return;
   }
-  // No stream is in error, so the firmware refuses (EINVAL); a device that can't at all says EOPNOTSUPP.
+  // No stream is in error, so the firmware refuses (EINVAL); a device that can't at all says
+  // EOPNOTSUPP.
   const int reset = api().dv_dci_stream_id_reset(dci->get(), 0);
   const bool on = reset == 0 || reset == EINVAL;
-  capabilities_.Set(Feature::kStreamReset, on,
-                    on ? "the trial DCI knows the command"
-                       : Reason("mlx5dv_dci_stream_id_reset", reset));
+  capabilities_.Set(
+      Feature::kStreamReset, on,
+      on ? "the trial DCI knows the command" : Reason("mlx5dv_dci_stream_id_reset", reset));
 }
 
 void Device::ProbeOnDci(ibv_qp* dci) {
@@ -148,8 +149,8 @@ void Device::ProbeOnDci(ibv_qp* dci) {
 }
 
 void Device::ProbeOnDct(ibv_qp* dct) {
-  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46): same call, and
-  // an older library answers 0 to any flag, so it is asked again without.
+  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46): same
+  // call, and an older library answers 0 to any flag, so it is asked again without.
   constexpr uint32_t kReturnCaps = 1u << 0;
   constexpr int kWholeMessage = 1 << 0;
   constexpr int kAligned128 = 1 << 1;

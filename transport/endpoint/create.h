@@ -22,7 +22,8 @@ struct Options {
   uint32_t max_message_bytes = 16384;
   // Receive buffers for messages, shared by all peers: the sum of all credits.
   uint32_t srq_size = 1024;
-  // Messages that one peer may have under way to this side; new peers get less once the buffers run short.
+  // Messages that one peer may have under way to this side; new peers get less once the buffers run
+  // short.
   uint32_t credits_per_peer = 64;
   // Send buffers, shared by all peers.
   uint32_t send_buffers = 1024;
@@ -40,11 +41,11 @@ struct Options {
   absl::Status Validate() const;
 };
 
-// Makes queues, buffers and DCTs; blocks. Everything passed by reference outlives the endpoint; one `commands`
-// serves one endpoint.
+// Makes queues, buffers and DCTs; blocks. Everything passed by reference outlives the endpoint; one
+// `commands` serves one endpoint.
 absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
-                                                         device::Device& device,
-                                                         base::Clock& clock, base::Random& random,
+                                                         device::Device& device, base::Clock& clock,
+                                                         base::Random& random,
                                                          poller::Commands& commands,
                                                          Handler* handler);
 

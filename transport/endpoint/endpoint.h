@@ -2,9 +2,10 @@
 //
 // Endpoint: the façade of transport/. Peers, messages, one polling thread.
 //
-// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits, connections.
-// Who owns it   Its creator; the device, clock, random source, commands and handler outlive it.
-// Which thread  One: all calls but Wake() come from the thread that calls Poll(). The handler is called
+// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits,
+// connections. Who owns it   Its creator; the device, clock, random source, commands and handler
+// outlive it. Which thread  One: all calls but Wake() come from the thread that calls Poll(). The
+// handler is called
 //               inside Poll() only.
 // What ends it  Close() says goodbye to peers; the destructor frees everything that is left.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_
@@ -52,7 +53,8 @@ class Handler {
   virtual void OnWritable(PeerId peer) = 0;
 };
 
-// Registered memory for one outgoing message. Belongs to the caller from Reserve() to Commit() or Cancel().
+// Registered memory for one outgoing message. Belongs to the caller from Reserve() to Commit() or
+// Cancel().
 struct SendBuffer {
   std::byte* data = nullptr;
   uint32_t capacity_bytes = 0;
@@ -66,16 +68,17 @@ class Endpoint {
   // Accepts peers at host:port; port 0 takes a free one. Returns the port.
   virtual absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) = 0;
 
-  // Never blocks. Ends in OnPeerUp, or in OnPeerDown with a status that says what, who, why likely, what to
-  // do, by `deadline_ns` (of the endpoint's clock) at the latest.
+  // Never blocks. Ends in OnPeerUp, or in OnPeerDown with a status that says what, who, why likely,
+  // what to do, by `deadline_ns` (of the endpoint's clock) at the latest.
   virtual absl::StatusOr<PeerId> Connect(const std::string& host, uint16_t port,
                                          int64_t deadline_ns) = 0;
 
-  // RESOURCE_EXHAUSTED: no credit or no buffer now, OnWritable follows. INVALID_ARGUMENT: over the limit of
-  // this peer. UNAVAILABLE: no such peer, or it is not up. Allocates nothing when it succeeds.
+  // RESOURCE_EXHAUSTED: no credit or no buffer now, OnWritable follows. INVALID_ARGUMENT: over the
+  // limit of this peer. UNAVAILABLE: no such peer, or it is not up. Allocates nothing when it
+  // succeeds.
   virtual absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) = 0;
-  // Sends the first `length_bytes` of the buffer, in the order of Commit() calls per peer; the doorbell is
-  // rung by Flush() or at the end of Poll().
+  // Sends the first `length_bytes` of the buffer, in the order of Commit() calls per peer; the
+  // doorbell is rung by Flush() or at the end of Poll().
   virtual void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes) = 0;
   virtual void Cancel(PeerId peer, SendBuffer buffer) = 0;
   virtual void Flush() = 0;
@@ -83,8 +86,8 @@ class Endpoint {
   // One pass over everything that may have happened; never blocks. The number of things done.
   virtual int Poll() = 0;
 
-  // Arms the completion queues. False: there is work, poll again instead of sleeping. After true, fd()
-  // becomes readable when Poll() has something to do.
+  // Arms the completion queues. False: there is work, poll again instead of sleeping. After true,
+  // fd() becomes readable when Poll() has something to do.
   virtual bool PrepareToSleep() = 0;
   virtual int fd() const = 0;
   // How long a sleep may last at most: nanoseconds until the next timer, or -1 for no timer.

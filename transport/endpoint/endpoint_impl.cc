@@ -29,14 +29,13 @@ constexpr int kCloseLookMs = 10;
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
-                                                         device::Device& device,
-                                                         base::Clock& clock, base::Random& random,
+                                                         device::Device& device, base::Clock& clock,
+                                                         base::Random& random,
                                                          poller::Commands& commands,
                                                          Handler* handler) {
   absl::Status status = options.Validate();
   if (!status.ok()) return status;
-  auto endpoint =
-      std::make_unique<EndpointImpl>(options, device, clock, random, commands, handler);
+  auto endpoint = std::make_unique<EndpointImpl>(options, device, clock, random, commands, handler);
   status = endpoint->Init();
   if (!status.ok()) return base::Prefix(status, "can't create an endpoint on " + device.name());
   return endpoint;
@@ -132,13 +131,12 @@ absl::Status EndpointImpl::Init() {
   cm_options.accept_timeout_ns = options_.accept_timeout_ns;
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
-  auto connections = cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_,
-                                                   timers_, *this);
+  auto connections =
+      cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_, timers_, *this);
   if (!connections.ok()) return connections.status();
   connections_ = std::move(*connections);
 
-  absl::Status status =
-      poller_->Watch(connections_->fd(), [this] { connections_->ReadEvents(); });
+  absl::Status status = poller_->Watch(connections_->fd(), [this] { connections_->ReadEvents(); });
   if (status.ok()) status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [this] { CheckDevice(); });
   // Drained in every pass; here only to wake a sleeper.
@@ -200,8 +198,8 @@ bool EndpointImpl::PrepareToSleep() {
   ibv_req_notify_cq(receive_cq_.get(), 0);
   if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
   look_at_fds_ = true;
-  // What came between the last look and the arming raises no event. It is kept for Poll(): the handler is called
-  // there only.
+  // What came between the last look and the arming raises no event. It is kept for Poll(): the
+  // handler is called there only.
   if (stashed_ == 0) {
     stashed_ = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, stash_.data()), 0);
   }
@@ -224,12 +222,12 @@ void EndpointImpl::DrainCqEvents() {
 void EndpointImpl::CheckDevice() {
   device_.ReadAsyncEvents();
   if (!device_.broken()) return;
-  const absl::Status why = base::Error(
-      absl::StatusCode::kUnavailable, "device " + device_.name() + " has failed",
-      {.layer = "device",
-       .operation = "poll",
-       .cause = "it raised a fatal event: the card, its driver or a queue of it",
-       .remedy = "look at the kernel's log, then restart this process"});
+  const absl::Status why =
+      base::Error(absl::StatusCode::kUnavailable, "device " + device_.name() + " has failed",
+                  {.layer = "device",
+                   .operation = "poll",
+                   .cause = "it raised a fatal event: the card, its driver or a queue of it",
+                   .remedy = "look at the kernel's log, then restart this process"});
   OnQueueDead(why);
 }
 

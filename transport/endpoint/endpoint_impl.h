@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls, peers.cc connects and
-// parts, messages.cc sends and receives.
+// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls, peers.cc
+// connects and parts, messages.cc sends and receives.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -39,11 +39,11 @@ struct Peer {
   bool told_up = false;
   bool told_down = false;
   bool has_connection = false;
-  bool has_path = false;   // address handle and remote hello are there: messages can go out
-  bool in_queue = false;   // the target was opened
-  bool blocked = false;    // in the list of those who wait for a credit or a buffer
+  bool has_path = false;      // address handle and remote hello are there: messages can go out
+  bool in_queue = false;      // the target was opened
+  bool blocked = false;       // in the list of those who wait for a credit or a buffer
   bool owes_credits = false;  // in the list of those who are due a report
-  uint32_t token = 0;      // what the other side must say in its prefixes
+  uint32_t token = 0;         // what the other side must say in its prefixes
   uint32_t remote_index = 0;
   uint32_t remote_token = 0;
   uint32_t remote_window = 0;

@@ -14,29 +14,29 @@ namespace {
 constexpr size_t kLineBytes = 64;
 
 absl::Status NotUp(const Peer* peer) {
-  return base::Error(absl::StatusCode::kUnavailable,
-                     peer == nullptr ? "no such peer" : "peer is not connected",
-                     {.layer = "endpoint",
-                      .peer = peer == nullptr ? std::string_view() : peer->address,
-                      .operation = "send",
-                      .cause = peer == nullptr ? "it went down earlier"
-                                               : "it is still connecting, or going down",
-                      .remedy = "wait for OnPeerUp, or connect again",
-                      .retry_safe = true});
+  return base::Error(
+      absl::StatusCode::kUnavailable, peer == nullptr ? "no such peer" : "peer is not connected",
+      {.layer = "endpoint",
+       .peer = peer == nullptr ? std::string_view() : peer->address,
+       .operation = "send",
+       .cause = peer == nullptr ? "it went down earlier" : "it is still connecting, or going down",
+       .remedy = "wait for OnPeerUp, or connect again",
+       .retry_safe = true});
 }
 
 absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit) {
   const bool ours = peer.max_message_bytes == own_limit;
-  return base::Error(absl::StatusCode::kInvalidArgument,
-                     "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
-                         std::to_string(peer.max_message_bytes) + " bytes",
-                     {.layer = "endpoint",
-                      .peer = peer.address,
-                      .operation = "send",
-                      .cause = ours ? "this side's max_message_bytes"
-                                    : "the peer's max_message_bytes, which is lower than this side's",
-                      .remedy = "send less, or raise max_message_bytes on both sides",
-                      .retry_safe = true});
+  return base::Error(
+      absl::StatusCode::kInvalidArgument,
+      "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
+          std::to_string(peer.max_message_bytes) + " bytes",
+      {.layer = "endpoint",
+       .peer = peer.address,
+       .operation = "send",
+       .cause = ours ? "this side's max_message_bytes"
+                     : "the peer's max_message_bytes, which is lower than this side's",
+       .remedy = "send less, or raise max_message_bytes on both sides",
+       .retry_safe = true});
 }
 
 }  // namespace
@@ -69,8 +69,7 @@ void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes) {
     return;
   }
   WritePrefix(peer, buffer.slot, peer::Kind::kData);
-  (*slots_)[buffer.slot].length_bytes =
-      length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+  (*slots_)[buffer.slot].length_bytes = length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
   ++counters_.messages_sent;
   queue_->Post(&peer->target, buffer.slot);
 }
@@ -146,7 +145,8 @@ int EndpointImpl::Receive() {
   receiving_ = true;
   // The first lines of all messages at once, instead of one miss after the other.
   for (int i = 0; i < count; ++i) {
-    const std::byte* bytes = QueueOf(completions[i]).buffer(static_cast<uint32_t>(completions[i].wr_id));
+    const std::byte* bytes =
+        QueueOf(completions[i]).buffer(static_cast<uint32_t>(completions[i].wr_id));
     __builtin_prefetch(bytes);
     __builtin_prefetch(bytes + kLineBytes);
   }

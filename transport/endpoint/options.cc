@@ -10,13 +10,13 @@ namespace {
 
 absl::Status InRange(const char* name, int64_t value, int64_t least, int64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
-  return base::Error(absl::StatusCode::kInvalidArgument,
-                     "option " + std::string(name) + " is " + std::to_string(value),
-                     {.layer = "endpoint",
-                      .operation = "create",
-                      .cause = "it must be from " + std::to_string(least) + " to " +
-                               std::to_string(most),
-                      .remedy = "choose a value in that range"});
+  return base::Error(
+      absl::StatusCode::kInvalidArgument,
+      "option " + std::string(name) + " is " + std::to_string(value),
+      {.layer = "endpoint",
+       .operation = "create",
+       .cause = "it must be from " + std::to_string(least) + " to " + std::to_string(most),
+       .remedy = "choose a value in that range"});
 }
 
 }  // namespace

@@ -13,12 +13,12 @@
 namespace sluice::endpoint {
 namespace {
 
-// A new peer gets at most this share of the receive buffers that are left, so that a crowd thins out instead of
-// the first ones taking all; below the least it is refused.
+// A new peer gets at most this share of the receive buffers that are left, so that a crowd thins
+// out instead of the first ones taking all; below the least it is refused.
 constexpr uint32_t kShareOfRest = 8;
 constexpr uint32_t kLeastWindow = 4;
-// When a connection ends, what came before it is received first: as much as can be there from one peer, with
-// others busy at the same time.
+// When a connection ends, what came before it is received first: as much as can be there from one
+// peer, with others busy at the same time.
 constexpr uint32_t kMaxLastLooks = 64;
 
 }  // namespace
@@ -140,14 +140,14 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
 void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> private_data,
                              const cm::PathInfo& path, const std::string& from) {
   if (closed_) {
-    return connections_->Reject(
-        id, peer::EncodeRefusal(peer::RefusalCode::kShutdown, "shutting down"));
+    return connections_->Reject(id,
+                                peer::EncodeRefusal(peer::RefusalCode::kShutdown, "shutting down"));
   }
   const auto hello = peer::Decode(private_data, peer::HandshakeKind::kHello);
   if (!hello.ok()) {
     return connections_->Reject(
-        id, peer::EncodeRefusal(peer::CodeFor(hello.status()),
-                                {hello.status().message().data(), hello.status().message().size()}));
+        id, peer::EncodeRefusal(peer::CodeFor(hello.status()), {hello.status().message().data(),
+                                                                hello.status().message().size()}));
   }
   auto peer = NewPeer(peer::Event::kRequest);
   if (!peer.ok()) {
@@ -168,10 +168,9 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
   const auto welcome = peer::Decode(private_data, peer::HandshakeKind::kWelcome);
   if (!welcome.ok()) {
     peer->has_connection = false;
-    connections_->Reject(
-        id,
-        peer::EncodeRefusal(peer::CodeFor(welcome.status()),
-                            {welcome.status().message().data(), welcome.status().message().size()}));
+    connections_->Reject(id, peer::EncodeRefusal(peer::CodeFor(welcome.status()),
+                                                 {welcome.status().message().data(),
+                                                  welcome.status().message().size()}));
     return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->address));
   }
   Adopt(peer, *welcome);
@@ -181,14 +180,12 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
   ++peer->commands;
   auto handle = std::make_shared<absl::StatusOr<ibv_ah*>>(nullptr);
-  commands_.Submit(
-      [this, ah = path.ah, qpn = queue_->template_qpn(), handle] {
-        *handle = handles_->Acquire(ah, qpn);
-      },
-      [this, peer, handle] {
-        --peer->commands;
-        OnPath(peer, *handle);
-      });
+  commands_.Submit([this, ah = path.ah, qpn = queue_->template_qpn(),
+                    handle] { *handle = handles_->Acquire(ah, qpn); },
+                   [this, peer, handle] {
+                     --peer->commands;
+                     OnPath(peer, *handle);
+                   });
 }
 
 void EndpointImpl::OnPath(Peer* peer, absl::StatusOr<ibv_ah*> handle) {
@@ -199,10 +196,10 @@ void EndpointImpl::OnPath(Peer* peer, absl::StatusOr<ibv_ah*> handle) {
   if (!handle.ok()) {
     if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
-      connections_->Reject(peer->connection,
-                           peer::EncodeRefusal(peer::RefusalCode::kInternal,
-                                               {handle.status().message().data(),
-                                                handle.status().message().size()}));
+      connections_->Reject(
+          peer->connection,
+          peer::EncodeRefusal(peer::RefusalCode::kInternal, {handle.status().message().data(),
+                                                             handle.status().message().size()}));
     }
     return Fail(peer, base::Prefix(handle.status(), "path to " + peer->address));
   }
@@ -292,10 +289,9 @@ void EndpointImpl::CheckQuiet(Peer* peer) {
 void EndpointImpl::Disconnect(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr || !peer::Next(peer->state, peer::Event::kDisconnect, &peer->state)) return;
-  TellDown(peer, base::Error(absl::StatusCode::kCancelled, "disconnected by this side",
-                             {.layer = "endpoint",
-                              .peer = peer->address,
-                              .operation = "disconnect"}));
+  TellDown(peer,
+           base::Error(absl::StatusCode::kCancelled, "disconnected by this side",
+                       {.layer = "endpoint", .peer = peer->address, .operation = "disconnect"}));
   if (!closed_) poller_->Wake();  // the handler is told by the next Poll()
   if (peer->state == peer::State::kLeaving) return SayGoodbye(peer);
   Part(peer);

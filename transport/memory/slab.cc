@@ -37,8 +37,7 @@ absl::StatusOr<Slab> Slab::Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t
   if (fcntl(slab.fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return Failed(errno, "fcntl(F_ADD_SEALS)");
   }
-  void* mapped =
-      mmap(nullptr, slab.size_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, slab.fd_, 0);
+  void* mapped = mmap(nullptr, slab.size_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, slab.fd_, 0);
   if (mapped == MAP_FAILED) return Failed(errno, "mmap");
   slab.data_ = static_cast<std::byte*>(mapped);
   auto mr = verbs::RegisterMemory(api, pd, slab.data_, slab.size_bytes_, access);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AddressHandles: one ibv_ah per distinct destination, shared by all peers behind it, mapped to a template DCI
-// so that its packets follow the congestion-control settings that were negotiated for it.
+// AddressHandles: one ibv_ah per distinct destination, shared by all peers behind it, mapped to a
+// template DCI so that its packets follow the congestion-control settings that were negotiated for
+// it.
 //
 // Who owns it   Its creator; the protection domain outlives it.
 // Which thread  Inside Commands only (making one blocks), one at a time.
@@ -25,8 +26,8 @@ class AddressHandles {
   AddressHandles(const verbs::VerbsApi& api, ibv_pd* pd, bool map)
       : api_(api), pd_(pd), map_(map) {}
 
-  // The handle for this destination, mapped once, right after it is made, to `template_qpn`. A handle that
-  // can't be mapped is used unmapped and counted: mapping is a hint.
+  // The handle for this destination, mapped once, right after it is made, to `template_qpn`. A
+  // handle that can't be mapped is used unmapped and counted: mapping is a hint.
   absl::StatusOr<ibv_ah*> Acquire(const ibv_ah_attr& attr, uint32_t template_qpn);
   // Frees the handle with its last user.
   void Release(ibv_ah* handle);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Credits: how many data messages one side may have at the other. Counters are cumulative modulo 2^32, so a
-// grant that comes twice, late or not at all does no harm.
+// Credits: how many data messages one side may have at the other. Counters are cumulative modulo
+// 2^32, so a grant that comes twice, late or not at all does no harm.
 #ifndef SLUICE_TRANSPORT_PEER_CREDITS_H_
 #define SLUICE_TRANSPORT_PEER_CREDITS_H_
 
@@ -21,8 +21,8 @@ class SendCredits {
   void Use() { ++used_; }
   void Return() { --used_; }
 
-  // A cumulative grant from the wire. False: it is behind what is known (an old message; harmless), or ahead by
-  // more than `max_window` (no honest peer sends that; ignored).
+  // A cumulative grant from the wire. False: it is behind what is known (an old message; harmless),
+  // or ahead by more than `max_window` (no honest peer sends that; ignored).
   bool Grant(uint32_t granted, uint32_t max_window) {
     const uint32_t ahead = granted - granted_;
     if (ahead > max_window) return false;

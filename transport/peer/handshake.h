@@ -20,8 +20,8 @@
 //   Refusal, 148 bytes at most
 //     0  u32  magic, 4 u8 version, 5 u8 kind = 3, 6 u8 code, 7 u8 text length, 8 text
 //
-// The first eight bytes keep their meaning in all versions, so that any version can refuse any other.
-// Adding a field: a new version, its size here, Encode, Decode, the fuzz test, docs.
+// The first eight bytes keep their meaning in all versions, so that any version can refuse any
+// other. Adding a field: a new version, its size here, Encode, Decode, the fuzz test, docs.
 #ifndef SLUICE_TRANSPORT_PEER_HANDSHAKE_H_
 #define SLUICE_TRANSPORT_PEER_HANDSHAKE_H_
 
@@ -69,8 +69,8 @@ enum class RefusalCode : uint8_t {
 
 std::array<std::byte, kHelloBytes> Encode(const Hello& hello, HandshakeKind kind);
 
-// `bytes` may be longer (zero padded). INVALID_ARGUMENT: not a handshake of Sluice. FAILED_PRECONDITION:
-// another version; the message names both.
+// `bytes` may be longer (zero padded). INVALID_ARGUMENT: not a handshake of Sluice.
+// FAILED_PRECONDITION: another version; the message names both.
 absl::StatusOr<Hello> Decode(std::span<const std::byte> bytes, HandshakeKind kind);
 
 // What to answer to a hello that Decode() refused with `why`.

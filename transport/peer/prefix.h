@@ -39,7 +39,8 @@ inline void StorePrefix(std::byte* at, const Prefix& prefix) {
   std::memcpy(at, &prefix, sizeof(prefix));
 }
 
-// False: too short, an unknown kind, or bits that nobody sets. Index and token are checked by their table.
+// False: too short, an unknown kind, or bits that nobody sets. Index and token are checked by their
+// table.
 inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
   if (size_bytes < kPrefixBytes) return false;
   std::memcpy(prefix, at, sizeof(*prefix));

@@ -36,9 +36,9 @@ absl::StatusOr<std::unique_ptr<Poller>> Poller::Create() {
   std::unique_ptr<Poller> poller(new Poller(epoll_fd, event_fd));
   Poller* self = poller.get();
   const absl::Status status = poller->Watch(event_fd, [self] {
-    // The counter first: a wake that comes between the two writes nothing, but what it announces is seen
-    // by whoever looks after this exchange. The other way round its write would be swallowed and the
-    // flag stay up.
+    // The counter first: a wake that comes between the two writes nothing, but what it announces is
+    // seen by whoever looks after this exchange. The other way round its write would be swallowed
+    // and the flag stay up.
     uint64_t count;
     [[maybe_unused]] const ssize_t got = read(self->event_fd_, &count, sizeof(count));
     self->woken_.exchange(false, std::memory_order_acq_rel);

@@ -2,7 +2,8 @@
 //
 // Poller: the descriptors that one polling thread sleeps on, and the way to wake it.
 //
-// What it is    An epoll set and an eventfd. The hot path never comes here: completion queues are polled in
+// What it is    An epoll set and an eventfd. The hot path never comes here: completion queues are
+// polled in
 //               memory; descriptors are looked at after a sleep and now and then.
 // Who owns it   Its creator. Watched descriptors stay their owners'.
 // Which thread  One, the polling thread; Wake() any.
@@ -34,8 +35,8 @@ class Poller {
 
   // Looks at all descriptors without blocking; how many were ready.
   int Check();
-  // Makes fd() readable until the next Check(); what was written before Wake() is seen after that Check().
-  // Many wakes cost one system call.
+  // Makes fd() readable until the next Check(); what was written before Wake() is seen after that
+  // Check(). Many wakes cost one system call.
   void Wake();
   // The epoll descriptor: readable when Check() has something to do.
   int fd() const { return epoll_fd_; }

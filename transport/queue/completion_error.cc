@@ -22,7 +22,8 @@ constexpr Explanation kExplanations[] = {
     {IBV_WC_SUCCESS, "IBV_WC_SUCCESS", "", ""},
     {IBV_WC_LOC_LEN_ERR, "IBV_WC_LOC_LEN_ERR", kOurs, kReport},
     {IBV_WC_LOC_QP_OP_ERR, "IBV_WC_LOC_QP_OP_ERR", kOurs, kReport},
-    {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR", "the buffer is not registered (any more)", kReport},
+    {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR", "the buffer is not registered (any more)",
+     kReport},
     {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR", "an earlier request failed", "see that one"},
     {IBV_WC_REM_INV_REQ_ERR, "IBV_WC_REM_INV_REQ_ERR",
      "the message is longer than the peer's receive buffers",
@@ -62,12 +63,12 @@ absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& requ
     }
   }
   char what[192];
-  std::snprintf(what, sizeof(what),
-                "%.*s of %u bytes failed with %.*s (vendor error 0x%x; DCI 0x%x stream %u, DCTN 0x%x)",
-                static_cast<int>(request.operation.size()), request.operation.data(),
-                request.length_bytes, static_cast<int>(StatusName(completion.status).size()),
-                StatusName(completion.status).data(), completion.vendor_err, completion.qp_num,
-                request.stream, request.dctn);
+  std::snprintf(
+      what, sizeof(what),
+      "%.*s of %u bytes failed with %.*s (vendor error 0x%x; DCI 0x%x stream %u, DCTN 0x%x)",
+      static_cast<int>(request.operation.size()), request.operation.data(), request.length_bytes,
+      static_cast<int>(StatusName(completion.status).size()), StatusName(completion.status).data(),
+      completion.vendor_err, completion.qp_num, request.stream, request.dctn);
   return base::Error(absl::StatusCode::kUnavailable, what,
                      {.layer = "queue",
                       .peer = request.peer,

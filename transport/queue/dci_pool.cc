@@ -33,8 +33,7 @@ absl::StatusOr<std::unique_ptr<DciPool>> DciPool::Create(device::Device& device,
                                                          const PoolOptions& options,
                                                          poller::Commands& commands,
                                                          QueueUser& user) {
-  std::unique_ptr<DciPool> pool(
-      new DciPool(device, cq, slots, lkey, options, commands, user));
+  std::unique_ptr<DciPool> pool(new DciPool(device, cq, slots, lkey, options, commands, user));
   absl::Status status = pool->Init();
   if (!status.ok()) return status;
   return pool;
@@ -203,8 +202,7 @@ void DciPool::Ring(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   mlx5dv_qp_ex* dv = dci.qp.dv;
   // Whoever may be waiting for a stream or a buffer must see this completion.
-  const bool scarce =
-      (exclusive_ && dci.free_streams.empty()) || slots_.free_data() < low_water_;
+  const bool scarce = (exclusive_ && dci.free_streams.empty()) || slots_.free_data() < low_water_;
   ibv_wr_start(ex);
   for (uint32_t at = dci.rung; at != dci.tail; ++at) {
     const uint32_t index = dci.fifo[at & Mask()];

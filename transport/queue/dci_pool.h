@@ -2,14 +2,16 @@
 //
 // DciPool: sends, through a few DCIs whose streams carry one peer each.
 //
-// What it is    Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions. A peer holds a
-//               stream only while requests of its own are posted; who finds no stream or no room waits in a list
-//               and holds nothing. One failed peer stops one stream: it is reset once all its requests are
-//               flushed. Where the device can't, or a DCI dies, the DCI is recovered as a whole and what was
-//               merely flushed for healthy peers is posted again, in order.
-// Who owns it   The endpoint. Device, commands, slots and user outlive it; targets until Close()d and quiet.
-// Which thread  The polling thread; Create() and the destructor block.
-// Order         Per target: the order of Post(), control ahead of data. Completions of one DCI come in posting
+// What it is    Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions.
+// A peer holds a
+//               stream only while requests of its own are posted; who finds no stream or no room
+//               waits in a list and holds nothing. One failed peer stops one stream: it is reset
+//               once all its requests are flushed. Where the device can't, or a DCI dies, the DCI
+//               is recovered as a whole and what was merely flushed for healthy peers is posted
+//               again, in order.
+// Who owns it   The endpoint. Device, commands, slots and user outlive it; targets until Close()d
+// and quiet. Which thread  The polling thread; Create() and the destructor block. Order         Per
+// target: the order of Post(), control ahead of data. Completions of one DCI come in posting
 //               order, so one signalled request answers for all before it.
 #ifndef SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_
 #define SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_
@@ -32,7 +34,8 @@ namespace sluice::queue {
 class QueueUser {
  public:
   virtual ~QueueUser() = default;
-  // A slot posted with `notify` is done; its request succeeded, or will never be sent. Then it is freed.
+  // A slot posted with `notify` is done; its request succeeded, or will never be sent. Then it is
+  // freed.
   virtual void OnSent(Target* target, uint32_t slot, bool ok) = 0;
   // The target was closed: a request to it failed. Its pending slots are free again.
   virtual void OnTargetFailed(Target* target, const absl::Status& why) = 0;
@@ -47,7 +50,8 @@ struct PoolOptions {
   uint32_t send_depth = 256;
   uint32_t moderation = 16;  // every so many requests are signalled
   int64_t dead_peer_ns = 1'000'000'000;
-  // At most so many streams a DCI; the device's limits apply as well. 0 streams: none, as on a device without.
+  // At most so many streams a DCI; the device's limits apply as well. 0 streams: none, as on a
+  // device without.
   uint8_t max_log_streams = 6;
   bool use_streams = true;
 };
@@ -55,17 +59,17 @@ struct PoolOptions {
 struct PoolCounters {
   uint64_t posted = 0;
   uint64_t doorbells = 0;
-  uint64_t failed = 0;          // completions with an error of their own
-  uint64_t flushed = 0;         // completions flushed by another's error
+  uint64_t failed = 0;   // completions with an error of their own
+  uint64_t flushed = 0;  // completions flushed by another's error
   uint64_t reposted = 0;
-  uint64_t late = 0;            // completions of a slot that was used again: dropped
+  uint64_t late = 0;  // completions of a slot that was used again: dropped
   uint64_t stream_resets = 0;
   uint64_t dci_recoveries = 0;
-  uint64_t waits = 0;           // a target found no stream or no room
+  uint64_t waits = 0;  // a target found no stream or no room
 };
 
-// Timeout exponent and retry count such that 4.096 µs * 2^timeout * (retries + 1) is at most, and more than half
-// of, `dead_peer_ns` (within the field's range).
+// Timeout exponent and retry count such that 4.096 µs * 2^timeout * (retries + 1) is at most, and
+// more than half of, `dead_peer_ns` (within the field's range).
 void DeriveTimeout(int64_t dead_peer_ns, uint8_t* timeout, uint8_t* retry_count);
 
 class DciPool {
@@ -91,8 +95,8 @@ class DciPool {
   void Flush();
   // Completions, then whoever waits. How many completions.
   int Poll();
-  // Nothing more is sent to the target; what waits is freed. OnTargetQuiet() follows if something is posted; else
-  // the target may go at once.
+  // Nothing more is sent to the target; what waits is freed. OnTargetQuiet() follows if something
+  // is posted; else the target may go at once.
   void Close(Target* target);
 
   // Requests are posted: a completion may come.
@@ -113,10 +117,11 @@ class DciPool {
     verbs::Qp qp;
     uint16_t index = 0;
     DciState state = DciState::kReady;
-    uint32_t errored = 0;      // streams
-    uint32_t unsignalled = 0;  // requests behind the last signalled one
+    uint32_t errored = 0;                  // streams
+    uint32_t unsignalled = 0;              // requests behind the last signalled one
     uint32_t last_signalled = 0xffffffff;  // its place in the fifo
-    // Posted slots in posting order; [head, rung) are with the device, [rung, tail) wait for the doorbell.
+    // Posted slots in posting order; [head, rung) are with the device, [rung, tail) wait for the
+    // doorbell.
     std::vector<uint32_t> fifo;
     uint32_t head = 0;
     uint32_t rung = 0;
@@ -164,16 +169,16 @@ class DciPool {
   poller::Commands& commands_;
   QueueUser& user_;
   verbs::PathOptions path_;
-  bool exclusive_ = false;   // streams are there, one target each
-  bool can_reset_ = false;   // single streams can be reset
+  bool exclusive_ = false;    // streams are there, one target each
+  bool can_reset_ = false;    // single streams can be reset
   uint32_t error_limit_ = 1;  // distinct errored streams that stop a DCI
-  verbs::Ah self_;           // an address for requests that are only ever flushed
+  verbs::Ah self_;            // an address for requests that are only ever flushed
   std::vector<std::unique_ptr<Dci>> dcis_;
   std::deque<Target*> waiting_;
   bool pump_ = false;  // something changed that a waiter may need
   uint32_t posted_ = 0;
-  uint32_t fifo_size_ = 0;   // power of two
-  uint32_t low_water_ = 0;   // free data slots, below which every request is signalled
+  uint32_t fifo_size_ = 0;  // power of two
+  uint32_t low_water_ = 0;  // free data slots, below which every request is signalled
   uint32_t next_dci_ = 0;
   uint32_t quiet_polls_ = 0;
   PoolCounters counters_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Error isolation: what becomes of a stream, a DCI and the requests on it after a completion with an error.
+// Error isolation: what becomes of a stream, a DCI and the requests on it after a completion with
+// an error.
 #include <cassert>
 #include <cerrno>
 #include <memory>
@@ -60,8 +61,8 @@ void DciPool::CheckStream(Dci& dci, uint16_t id) {
   }
 }
 
-// Only when flushed, and only while the DCI is in RTS; that it says so can be out of date, so a reset that
-// fails means that the whole DCI has to be recovered.
+// Only when flushed, and only while the DCI is in RTS; that it says so can be out of date, so a
+// reset that fails means that the whole DCI has to be recovered.
 void DciPool::ResetStream(Dci& dci, uint16_t id) {
   Stream& stream = dci.streams[id];
   const bool known = Next(stream.state, StreamEvent::kFlushed, &stream.state);
@@ -71,8 +72,8 @@ void DciPool::ResetStream(Dci& dci, uint16_t id) {
   commands_.Submit(
       [this, qp = dci.qp.get(), id, error_number] {
         const auto state = verbs::QueryState(api_, qp);
-        *error_number = state.ok() && *state == IBV_QPS_RTS ? api_.dv_dci_stream_id_reset(qp, id)
-                                                            : EINVAL;
+        *error_number =
+            state.ok() && *state == IBV_QPS_RTS ? api_.dv_dci_stream_id_reset(qp, id) : EINVAL;
       },
       [this, dci = &dci, id, error_number] {
         if (dci->state != DciState::kReady) return;  // the recovery clears it
@@ -112,8 +113,8 @@ void DciPool::StartDrain(Dci& dci) {
       });
 }
 
-// Requests that succeeded unsignalled say nothing when the DCI stops. One more, signalled and sure to be flushed
-// last, marks the end of the queue.
+// Requests that succeeded unsignalled say nothing when the DCI stops. One more, signalled and sure
+// to be flushed last, marks the end of the queue.
 void DciPool::PostSentinel(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   ibv_wr_start(ex);

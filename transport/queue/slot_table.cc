@@ -4,8 +4,7 @@
 namespace sluice::queue {
 
 SlotTable::SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stride_bytes,
-                     std::byte* control_area, uint32_t control_slots,
-                     size_t control_stride_bytes)
+                     std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes)
     : slots_(data_slots + control_slots) {
   // Downwards, so that the free lists hand out ascending buffers at first.
   for (uint32_t index = size(); index-- > 0;) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotTable: one slot per send buffer. A wr_id names a slot and its generation; stream, DCI, peer and operation
-// come from the slot, and a late completion never touches a slot that was used again.
+// SlotTable: one slot per send buffer. A wr_id names a slot and its generation; stream, DCI, peer
+// and operation come from the slot, and a late completion never touches a slot that was used again.
 //
 // Who owns it   The endpoint, with the registered memory behind it.
 // Which thread  The polling thread.
-// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, so that
+// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes,
+// so that
 //               neither can starve the other. Take() says kNoSlot when all are out.
 #ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 #define SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
@@ -71,9 +72,7 @@ class SlotTable {
   }
 
   Slot& operator[](uint32_t index) { return slots_[index]; }
-  uint64_t WrId(uint32_t index) const {
-    return (uint64_t{slots_[index].generation} << 32) | index;
-  }
+  uint64_t WrId(uint32_t index) const { return (uint64_t{slots_[index].generation} << 32) | index; }
   // The slot of a completion; nothing if it is none of ours or of an earlier generation.
   std::optional<uint32_t> Posted(uint64_t wr_id) const {
     const uint32_t index = static_cast<uint32_t>(wr_id);

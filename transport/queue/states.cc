@@ -14,10 +14,8 @@ struct Row {
 using D = DciState;
 using DE = DciEvent;
 constexpr Row<D, DE> kDciRows[] = {
-    {D::kReady, DE::kFatal, D::kDraining},
-    {D::kDraining, DE::kDrained, D::kResetting},
-    {D::kDraining, DE::kRefused, D::kDead},
-    {D::kResetting, DE::kRecovered, D::kReady},
+    {D::kReady, DE::kFatal, D::kDraining},   {D::kDraining, DE::kDrained, D::kResetting},
+    {D::kDraining, DE::kRefused, D::kDead},  {D::kResetting, DE::kRecovered, D::kReady},
     {D::kResetting, DE::kRefused, D::kDead},
 };
 

@@ -18,10 +18,11 @@ enum class DciState : uint8_t {
 };
 
 enum class DciEvent : uint8_t {
-  kFatal,       // the errored streams reached the limit, a stream reset failed, a healthy request was flushed
-  kDrained,     // nothing is in the send queue
-  kRecovered,   // RTS again
-  kRefused,     // a command of the recovery failed
+  kFatal,    // the errored streams reached the limit, a stream reset failed, a healthy request was
+             // flushed
+  kDrained,  // nothing is in the send queue
+  kRecovered,  // RTS again
+  kRefused,    // a command of the recovery failed
 };
 
 enum class StreamState : uint8_t {
@@ -33,10 +34,10 @@ enum class StreamState : uint8_t {
 
 enum class StreamEvent : uint8_t {
   kBind,
-  kIdle,      // its last request completed
-  kError,     // a request failed by itself, not flushed
-  kFlushed,   // its last request was flushed
-  kReset,     // the reset worked, or the whole DCI was recovered
+  kIdle,     // its last request completed
+  kError,    // a request failed by itself, not flushed
+  kFlushed,  // its last request was flushed
+  kReset,    // the reset worked, or the whole DCI was recovered
 };
 
 // False: the event means nothing in this state.

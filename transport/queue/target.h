@@ -14,8 +14,8 @@ namespace sluice::queue {
 
 inline constexpr int32_t kNoStream = -1;
 
-// Owned by the peer table, filled in before the first Post(). Must stay until `posted` is 0 and Close() was
-// called.
+// Owned by the peer table, filled in before the first Post(). Must stay until `posted` is 0 and
+// Close() was called.
 struct Target {
   // Set by the owner.
   ibv_ah* ah = nullptr;
@@ -25,13 +25,13 @@ struct Target {
   std::string name;     // "host:port", for errors
 
   // The pool's.
-  uint16_t dci = 0;              // last used
-  int32_t stream = kNoStream;    // held only while something is posted
-  uint32_t posted = 0;           // slots in the send queue
-  bool closed = false;           // nothing is posted any more
-  bool waiting = false;          // in the pool's list
-  SlotList repost;               // flushed by somebody else's error: first in line
-  SlotList control;              // ahead of data
+  uint16_t dci = 0;            // last used
+  int32_t stream = kNoStream;  // held only while something is posted
+  uint32_t posted = 0;         // slots in the send queue
+  bool closed = false;         // nothing is posted any more
+  bool waiting = false;        // in the pool's list
+  SlotList repost;             // flushed by somebody else's error: first in line
+  SlotList control;            // ahead of data
   SlotList data;
 
   bool has_pending() const { return !repost.empty() || !control.empty() || !data.empty(); }

@@ -57,7 +57,8 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
                         .cause = "a limit of the device",
                         .remedy = "lower srq_size"});
   }
-  // No remote writes or reads in this queue: messages only. Open for traffic once the buffers are there.
+  // No remote writes or reads in this queue: messages only. Open for traffic once the buffers are
+  // there.
   absl::Status status = verbs::ActivateDct(api, queue->dct_.get(), device.path(), 0);
   if (!status.ok()) return status;
   return queue;

@@ -4,7 +4,8 @@
 //
 // Who owns it   The endpoint: one for data, one for control. Device and CQ outlive it.
 // Which thread  The polling thread; Create() and the destructor block.
-// Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its completion to
+// Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its
+// completion to
 //               Recycle(); it is posted again in batches, so up to kRefillBatch - 1 are not.
 #ifndef SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
 #define SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
@@ -58,9 +59,9 @@ class ReceiveQueue {
   size_t stride_bytes_ = 0;
   memory::Slab slab_;
   verbs::Srq srq_;
-  verbs::Qp dct_;  // after what it refers to
-  std::vector<ibv_sge> segments_;   // one per buffer, constant
-  std::vector<ibv_recv_wr> work_;   // one per buffer; only `next` changes
+  verbs::Qp dct_;                  // after what it refers to
+  std::vector<ibv_sge> segments_;  // one per buffer, constant
+  std::vector<ibv_recv_wr> work_;  // one per buffer; only `next` changes
   ibv_recv_wr* refill_ = nullptr;
   uint32_t refill_count_ = 0;
   uint64_t lost_buffers_ = 0;

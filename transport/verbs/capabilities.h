@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CapabilityReport: what this device can do for Sluice, feature by feature, and why. Filled by querying and by
-// making one trial object; never inferred from a version or a card's name.
+// CapabilityReport: what this device can do for Sluice, feature by feature, and why. Filled by
+// querying and by making one trial object; never inferred from a version or a card's name.
 #ifndef SLUICE_TRANSPORT_VERBS_CAPABILITIES_H_
 #define SLUICE_TRANSPORT_VERBS_CAPABILITIES_H_
 

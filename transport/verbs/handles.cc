@@ -10,7 +10,8 @@
 namespace sluice::verbs {
 namespace {
 
-// Some providers return null without an errno; every creation clears it first and reports EINVAL then.
+// Some providers return null without an errno; every creation clears it first and reports EINVAL
+// then.
 int Errno() { return errno != 0 ? errno : EINVAL; }
 
 absl::Status Failed(int error_number, std::string_view call) {
@@ -60,8 +61,8 @@ absl::StatusOr<Pd> AllocPd(const VerbsApi& api, ibv_context* context) {
   return Own<Pd>(api, api.alloc_pd(context), "ibv_alloc_pd");
 }
 
-absl::StatusOr<Mr> RegisterMemory(const VerbsApi& api, ibv_pd* pd, void* address,
-                                  size_t size_bytes, int access) {
+absl::StatusOr<Mr> RegisterMemory(const VerbsApi& api, ibv_pd* pd, void* address, size_t size_bytes,
+                                  int access) {
   errno = 0;
   return Own<Mr>(api, api.reg_mr(pd, address, size_bytes, access), "ibv_reg_mr");
 }
@@ -183,8 +184,7 @@ absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& pa
   attr.pkey_index = 0;
   attr.port_num = path.port;
   absl::Status status =
-      Modify(api, dct, &attr,
-             IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT,
+      Modify(api, dct, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT,
              "ibv_modify_qp (DCT, INIT)");
   if (!status.ok()) return status;
 
@@ -193,8 +193,7 @@ absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& pa
   attr.min_rnr_timer = path.min_rnr_timer;
   attr.path_mtu = path.mtu;
   attr.ah_attr = AddressVector(path);
-  return Modify(api, dct, &attr,
-                IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU,
+  return Modify(api, dct, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU,
                 "ibv_modify_qp (DCT, RTR)");
 }
 

@@ -2,11 +2,14 @@
 //
 // Move-only owners of verbs and RDMA_CM objects, and the calls that make them.
 //
-// What it is    A handle frees its object through the table that made it. Order is the owner's business, as in
+// What it is    A handle frees its object through the table that made it. Order is the owner's
+// business, as in
 //               the man pages: QPs before SRQs and CQs, those before PDs, MRs before their memory.
-// Which thread  Any, one at a time. Making and freeing may block in kernel or firmware: from a poller it
+// Which thread  Any, one at a time. Making and freeing may block in kernel or firmware: from a
+// poller it
 //               goes through Commands.
-// Errors        A failed creation is a status that names the call and the errno. Freeing reports nothing: it
+// Errors        A failed creation is a status that names the call and the errno. Freeing reports
+// nothing: it
 //               fails only when the order was wrong (our bug) or the device is gone.
 #ifndef SLUICE_TRANSPORT_VERBS_HANDLES_H_
 #define SLUICE_TRANSPORT_VERBS_HANDLES_H_
@@ -73,11 +76,12 @@ struct Qp {
   uint32_t number() const { return qp->qp_num; }
 };
 
-// man ibv_open_device, ibv_alloc_pd, ibv_reg_mr, ibv_create_comp_channel, ibv_create_cq, ibv_create_srq.
+// man ibv_open_device, ibv_alloc_pd, ibv_reg_mr, ibv_create_comp_channel, ibv_create_cq,
+// ibv_create_srq.
 absl::StatusOr<Context> OpenContext(const VerbsApi& api, ibv_device* device);
 absl::StatusOr<Pd> AllocPd(const VerbsApi& api, ibv_context* context);
-absl::StatusOr<Mr> RegisterMemory(const VerbsApi& api, ibv_pd* pd, void* address,
-                                  size_t size_bytes, int access);
+absl::StatusOr<Mr> RegisterMemory(const VerbsApi& api, ibv_pd* pd, void* address, size_t size_bytes,
+                                  int access);
 absl::StatusOr<CompChannel> CreateCompChannel(const VerbsApi& api, ibv_context* context);
 // `channel` may be null.
 absl::StatusOr<Cq> CreateCq(const VerbsApi& api, ibv_context* context, uint32_t depth,
@@ -91,7 +95,8 @@ struct DciOptions {
   uint8_t log_concurrent = 0;
   uint8_t log_errored = 0;
 };
-// man mlx5dv_create_qp, ibv_wr_post. SEND, SEND_IMM, WRITE, WRITE_IMM and READ builders; state RESET.
+// man mlx5dv_create_qp, ibv_wr_post. SEND, SEND_IMM, WRITE, WRITE_IMM and READ builders; state
+// RESET.
 absl::StatusOr<Qp> CreateDci(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* cq,
                              const DciOptions& options);
 // State RESET; its number is valid from RTR on only.
@@ -103,7 +108,8 @@ struct PathOptions {
   uint8_t sgid_index = 0;
   ibv_mtu mtu = IBV_MTU_1024;
   uint8_t min_rnr_timer = 12;  // the DCT's: 12 is 0.64 ms (man ibv_modify_qp)
-  // The DCI's: ack timeout 4.096 µs * 2^timeout, sent retry_count + 1 times; 7 for rnr_retry is "for ever".
+  // The DCI's: ack timeout 4.096 µs * 2^timeout, sent retry_count + 1 times; 7 for rnr_retry is
+  // "for ever".
   uint8_t timeout = 14;
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 6;

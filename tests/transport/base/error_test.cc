@@ -36,7 +36,8 @@ TEST(Error, LeavesEmptyPartsOut) {
 TEST(ErrnoError, NamesTheErrnoAndKeepsItAsSyndrome) {
   const absl::Status status = ErrnoError(ENOMEM, "ibv_create_cq", {.layer = "verbs"});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(std::string(status.message()), "ibv_create_cq failed with ENOMEM (Cannot allocate memory)");
+  EXPECT_EQ(std::string(status.message()),
+            "ibv_create_cq failed with ENOMEM (Cannot allocate memory)");
   EXPECT_EQ(DetailOf(status)->syndrome(), static_cast<uint32_t>(ENOMEM));
 }
 

@@ -85,10 +85,12 @@ TEST(TimerWheelCancel, FromACallbackOfTheSameTick) {
   bool other_fired = false;
   state.other.fire = [](Timer*, void* context) { *static_cast<bool*>(context) = true; };
   state.other.context = &other_fired;
-  Timer first([](Timer*, void* context) {
-    auto* s = static_cast<Pair*>(context);
-    s->wheel->Cancel(&s->other);
-  }, &state);
+  Timer first(
+      [](Timer*, void* context) {
+        auto* s = static_cast<Pair*>(context);
+        s->wheel->Cancel(&s->other);
+      },
+      &state);
   wheel.Schedule(&first, 500);
   wheel.Schedule(&state.other, 500);
   EXPECT_EQ(wheel.Advance(10'000), 1);
@@ -112,7 +114,8 @@ TEST(TimerWheelAdvance, AgreesWithASortedMap) {
       switch (random.Below(4)) {
         case 0:
         case 1: {
-          const int64_t deadline = now + static_cast<int64_t>(random.Next64() >> (34 + random.Below(29)));
+          const int64_t deadline =
+              now + static_cast<int64_t>(random.Next64() >> (34 + random.Below(29)));
           f.wheel.Schedule(timer, deadline);
           armed[timer] = deadline;
           break;

@@ -6,7 +6,8 @@
 namespace sluice::cm {
 namespace {
 
-TEST(PrintTable, Snapshot) { EXPECT_EQ(PrintTable(), R"(idle: connect called -> resolve name -> resolving name
+TEST(PrintTable, Snapshot) {
+  EXPECT_EQ(PrintTable(), R"(idle: connect called -> resolve name -> resolving name
 idle: request -> read path -> requesting
 resolving name: name resolved -> resolve address -> resolving address
 resolving name: failed -> tell down, destroy -> destroying
@@ -73,9 +74,11 @@ timewait: failed -> destroy -> destroying
 timewait: timewait exit -> destroy -> destroying
 timewait: deadline -> destroy -> destroying
 destroying: destroyed -> free -> idle
-)"); }
+)");
+}
 
-// A state other than idle and destroying must be left by a deadline or by closing: nothing hangs for ever.
+// A state other than idle and destroying must be left by a deadline or by closing: nothing hangs
+// for ever.
 TEST(Next, EveryStateHasAnEnd) {
   for (int s = 0; s < kStateCount; ++s) {
     const State state = static_cast<State>(s);

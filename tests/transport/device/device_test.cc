@@ -111,8 +111,9 @@ TEST(Probe, RefusedFeaturesAreOffAndSayWhich) {
     EXPECT_FALSE(report.Has(feature)) << Name(feature);
   }
   EXPECT_NE(report.Get(Feature::kReservedQpn).why.find("EOPNOTSUPP"), std::string::npos);
-  EXPECT_NE(report.ToString().find("reserved qpn     off  mlx5dv_reserved_qpn_alloc says EOPNOTSUPP"),
-            std::string::npos)
+  EXPECT_NE(
+      report.ToString().find("reserved qpn     off  mlx5dv_reserved_qpn_alloc says EOPNOTSUPP"),
+      std::string::npos)
       << report.ToString();
 }
 

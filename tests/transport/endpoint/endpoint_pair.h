@@ -81,7 +81,8 @@ struct Node {
   std::unique_ptr<Endpoint> endpoint;
 };
 
-// Polls until `done`, asleep while nothing happens. There is no limit here: a hang is the test runner's to end.
+// Polls until `done`, asleep while nothing happens. There is no limit here: a hang is the test
+// runner's to end.
 inline void PollUntil(std::initializer_list<Node*> nodes, const std::function<bool()>& done) {
   while (!done()) {
     int count = 0;

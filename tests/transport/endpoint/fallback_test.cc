@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same work over devices that lack something: each capability's fallback carries messages and isolates a
-// dead peer.
+// The same work over devices that lack something: each capability's fallback carries messages and
+// isolates a dead peer.
 #include <cerrno>
 #include <string>
 
@@ -43,9 +43,7 @@ const Case kCases[] = {
      },
      verbs::Feature::kAhMapping},
     {"NoEce",
-     [](verbs::VerbsApi& api) {
-       api.query_ece = [](ibv_qp*, ibv_ece*) { return EOPNOTSUPP; };
-     },
+     [](verbs::VerbsApi& api) { api.query_ece = [](ibv_qp*, ibv_ece*) { return EOPNOTSUPP; }; },
      verbs::Feature::kEce},
 };
 

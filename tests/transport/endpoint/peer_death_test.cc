@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes that are killed under load. The binary starts itself again in the role that the environment names.
+// Processes that are killed under load. The binary starts itself again in the role that the
+// environment names.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -77,8 +78,7 @@ int RunServer(uint16_t port) {
 
 int RunClient(uint16_t port) {
   Node client;
-  auto peer =
-      client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + 10'000'000'000);
+  auto peer = client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + 10'000'000'000);
   if (!peer.ok()) return 1;
   PollUntil({&client}, [&] { return !client.recorder.ups.empty(); });
   const std::string text(200, 'c');

@@ -22,8 +22,8 @@ struct RawConnector : cm::User {
   RawConnector() {
     device = std::move(*device::Device::Open("softdc0", {&softdc::Verbs()}));
     numbers = std::make_unique<cm::QpnPool>(device->api(), device->context(), device->pd(), true);
-    auto created = cm::ConnectionManager::Create(device->api(), {}, *numbers, commands, clock,
-                                                 timers, *this);
+    auto created =
+        cm::ConnectionManager::Create(device->api(), {}, *numbers, commands, clock, timers, *this);
     EXPECT_TRUE(created.ok()) << created.status();
     manager = std::move(*created);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An endpoint that has nothing to do sleeps on one descriptor, without timers, and wakes for each thing that happens.
+// An endpoint that has nothing to do sleeps on one descriptor, without timers, and wakes for each
+// thing that happens.
 #include <poll.h>
 
 #include <thread>

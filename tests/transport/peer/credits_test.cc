@@ -35,8 +35,8 @@ TEST(ReceiveCredits, ReportIsDueAfterHalfTheWindow) {
   EXPECT_FALSE(credits.ReportIsDue());
 }
 
-// A sender and a receiver over a channel that loses, repeats and delays reports, across the wrap of the counters:
-// never more under way than the window, and never stuck.
+// A sender and a receiver over a channel that loses, repeats and delays reports, across the wrap of
+// the counters: never more under way than the window, and never stuck.
 TEST(Credits, WindowHoldsUnderLossAndWrap) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

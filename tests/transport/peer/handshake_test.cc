@@ -39,8 +39,8 @@ TEST(Decode, RoundTripAlsoWithZeroPadding) {
     const auto bytes = Encode(SomeHello(), kind);
     std::vector<std::byte> padded(bytes.begin(), bytes.end());
     padded.resize(196);
-    for (const std::span<const std::byte> in : {std::span<const std::byte>(bytes),
-                                                std::span<const std::byte>(padded)}) {
+    for (const std::span<const std::byte> in :
+         {std::span<const std::byte>(bytes), std::span<const std::byte>(padded)}) {
       const auto hello = Decode(in, kind);
       ASSERT_TRUE(hello.ok()) << hello.status();
       EXPECT_EQ(*hello, SomeHello());
@@ -82,7 +82,8 @@ TEST(Decode, WrongKindAndAbsurdFieldsAreRefused) {
   EXPECT_TRUE(refused([](Hello& h) { h.max_message_bytes = 0; }));
 }
 
-// Random bytes, and valid messages with random changes: refused or decoded within the ranges, never worse.
+// Random bytes, and valid messages with random changes: refused or decoded within the ranges, never
+// worse.
 TEST(Decode, SurvivesGarbage) {
   base::SeededRandom random(20261120);
   int decoded = 0;

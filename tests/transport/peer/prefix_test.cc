@@ -11,7 +11,8 @@ namespace {
 
 TEST(LoadPrefix, RoundTrip) {
   std::array<std::byte, kPrefixBytes> bytes;
-  StorePrefix(bytes.data(), {.peer_index = 3, .token = 0xfffffffe, .granted = 9, .kind = Kind::kGoodbye});
+  StorePrefix(bytes.data(),
+              {.peer_index = 3, .token = 0xfffffffe, .granted = 9, .kind = Kind::kGoodbye});
   EXPECT_EQ(static_cast<int>(bytes[12]), 3);
   Prefix prefix;
   ASSERT_TRUE(LoadPrefix(bytes.data(), bytes.size(), &prefix));

@@ -24,8 +24,10 @@ TEST(PollerCheck, CallsOnlyThoseThatAreReady) {
   ASSERT_EQ(pipe(b), 0);
   int a_calls = 0, b_calls = 0;
   char byte;
-  ASSERT_TRUE((*poller)->Watch(a[0], [&] { a_calls += static_cast<int>(read(a[0], &byte, 1)); }).ok());
-  ASSERT_TRUE((*poller)->Watch(b[0], [&] { b_calls += static_cast<int>(read(b[0], &byte, 1)); }).ok());
+  ASSERT_TRUE(
+      (*poller)->Watch(a[0], [&] { a_calls += static_cast<int>(read(a[0], &byte, 1)); }).ok());
+  ASSERT_TRUE(
+      (*poller)->Watch(b[0], [&] { b_calls += static_cast<int>(read(b[0], &byte, 1)); }).ok());
   EXPECT_EQ((*poller)->Check(), 0);
   ASSERT_EQ(write(b[1], "x", 1), 1);
   EXPECT_TRUE(Readable((*poller)->fd()));
@@ -65,7 +67,8 @@ TEST(PollerWake, FromAnotherThreadAndOncePerCheck) {
       poller.Wake();
     }
   });
-  // What is written before Wake() is seen after the Check() that it causes; none is lost, so this ends.
+  // What is written before Wake() is seen after the Check() that it causes; none is lost, so this
+  // ends.
   while (seen < kRounds) {
     pollfd sleeper = {poller.fd(), POLLIN, 0};
     poll(&sleeper, 1, -1);

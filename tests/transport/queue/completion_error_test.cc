@@ -15,10 +15,11 @@ TEST(CompletionError, DecodesTheRequestAndThePeer) {
   const absl::Status status = CompletionError(
       wc, {.operation = "send", .peer = "h:7", .dctn = 0x456, .stream = 9, .length_bytes = 80});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(std::string(status.message()),
-            "send of 80 bytes failed with IBV_WC_RETRY_EXC_ERR (vendor error 0x81; DCI 0x123 stream "
-            "9, DCTN 0x456) (peer h:7): the peer's process or host is gone, its DC key has changed, "
-            "or the path is broken; connect again when it is back");
+  EXPECT_EQ(
+      std::string(status.message()),
+      "send of 80 bytes failed with IBV_WC_RETRY_EXC_ERR (vendor error 0x81; DCI 0x123 stream "
+      "9, DCTN 0x456) (peer h:7): the peer's process or host is gone, its DC key has changed, "
+      "or the path is broken; connect again when it is back");
   const auto detail = base::DetailOf(status);
   EXPECT_EQ(detail->syndrome(), static_cast<uint32_t>(IBV_WC_RETRY_EXC_ERR));
   EXPECT_EQ(detail->vendor_code(), 0x81u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The pool on the software NIC, with receive queues of the same process as peers, and DCT numbers that nobody has
-// as dead ones.
+// The pool on the software NIC, with receive queues of the same process as peers, and DCT numbers
+// that nobody has as dead ones.
 #include "transport/queue/dci_pool.h"
 
 #include <cstring>
@@ -46,8 +46,8 @@ class DciPoolTest : public testing::Test, protected QueueUser {
     slots_ = std::make_unique<SlotTable>(memory_.data(), kSlots, kBufferBytes,
                                          memory_.data() + kSlots * kBufferBytes, 16, kBufferBytes);
     options.dead_peer_ns = 20'000'000;
-    auto pool = DciPool::Create(*device_, cq_.get(), *slots_, memory_.lkey(), options, commands_,
-                                *this);
+    auto pool =
+        DciPool::Create(*device_, cq_.get(), *slots_, memory_.lkey(), options, commands_, *this);
     ASSERT_TRUE(pool.ok()) << pool.status();
     pool_ = std::move(*pool);
 
@@ -56,7 +56,8 @@ class DciPoolTest : public testing::Test, protected QueueUser {
     attr.port_num = 1;
     attr.grh.sgid_index = device_->path().sgid_index;
     attr.grh.hop_limit = 64;
-    ASSERT_EQ(device_->api().query_gid(device_->context(), 1, attr.grh.sgid_index, &attr.grh.dgid), 0);
+    ASSERT_EQ(device_->api().query_gid(device_->context(), 1, attr.grh.sgid_index, &attr.grh.dgid),
+              0);
     ah_ = {&device_->api(), device_->api().create_ah(device_->pd(), &attr)};
     ASSERT_TRUE(ah_);
   }
@@ -216,8 +217,8 @@ TEST_F(DciPoolTest, MorePeersThanStreamsTakeTurns) {
   EXPECT_EQ(slots_->free_data(), kSlots);
 }
 
-// Random peers, some dead from the start, over every combination of streams: healthy ones get everything in order
-// once, dead ones fail once, and no slot is lost.
+// Random peers, some dead from the start, over every combination of streams: healthy ones get
+// everything in order once, dead ones fail once, and no slot is lost.
 TEST_F(DciPoolTest, HealthyPeersGetEverythingWhateverDies) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
