@@ -2,6 +2,7 @@
 #include "middleware/api/server.h"
 
 #include <poll.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t kIdlePassesPerClockRead = 16;
+constexpr int64_t kYieldAfterNs = 4'000;  // as in lease.cc
 // For saying goodbye, after the time of a Shutdown() is over.
 constexpr int64_t kGraceNs = 100'000'000;
 
@@ -123,7 +125,10 @@ void Server::Serve() {
     if (++idle_passes % kIdlePassesPerClockRead != 0) continue;
     const int64_t now_ns = stack_->clock()->NowNs();
     if (idle_passes == kIdlePassesPerClockRead) idle_since_ns = now_ns;
-    if (now_ns - idle_since_ns < spin_ns_) continue;
+    if (now_ns - idle_since_ns < spin_ns_) {
+      if (now_ns - idle_since_ns > kYieldAfterNs) sched_yield();
+      continue;
+    }
     Sleep();
     idle_passes = 0;
   }
