@@ -6,6 +6,7 @@
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -30,8 +31,46 @@ enum class CallEvent : uint8_t {
 inline constexpr int kCallStates = 3;
 inline constexpr int kCallEvents = 7;
 
+struct CallTransition {
+  CallState from;
+  CallEvent event;
+  CallState to;
+};
+
+inline constexpr CallTransition kCallTransitions[] = {
+    {CallState::kFree, CallEvent::kStart, CallState::kWaiting},     //
+    {CallState::kWaiting, CallEvent::kSend, CallState::kSent},      //
+    {CallState::kWaiting, CallEvent::kFail, CallState::kFree},      //
+    {CallState::kWaiting, CallEvent::kDeadline, CallState::kFree},  //
+    {CallState::kWaiting, CallEvent::kCancel, CallState::kFree},    //
+    {CallState::kSent, CallEvent::kReply, CallState::kFree},        //
+    {CallState::kSent, CallEvent::kDeadline, CallState::kFree},     //
+    {CallState::kSent, CallEvent::kCancel, CallState::kFree},       //
+    {CallState::kSent, CallEvent::kPeerDown, CallState::kFree},     //
+};
+
+// The same, by state and event: looked up several times per call.
+inline constexpr uint8_t kNoTransition = 0xff;
+using CallMatrix = std::array<std::array<uint8_t, kCallEvents>, kCallStates>;
+
+constexpr CallMatrix MakeCallMatrix() {
+  CallMatrix matrix{};
+  for (auto& row : matrix) row.fill(kNoTransition);
+  for (const CallTransition& t : kCallTransitions) {
+    matrix[static_cast<int>(t.from)][static_cast<int>(t.event)] = static_cast<uint8_t>(t.to);
+  }
+  return matrix;
+}
+
+inline constexpr CallMatrix kCallMatrix = MakeCallMatrix();
+
 // True: `*to` is the next state. False: this event can't happen in this state.
-bool NextCallState(CallState from, CallEvent event, CallState* to);
+inline bool NextCallState(CallState from, CallEvent event, CallState* to) {
+  const uint8_t next = kCallMatrix[static_cast<int>(from)][static_cast<int>(event)];
+  if (next == kNoTransition) return false;
+  *to = static_cast<CallState>(next);
+  return true;
+}
 
 const char* Name(CallState state);
 const char* Name(CallEvent event);

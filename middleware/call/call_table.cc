@@ -6,6 +6,14 @@
 #include <vector>
 
 namespace sluice::call {
+namespace {
+
+void Move(Call* call, CallEvent event) {
+  [[maybe_unused]] const bool legal = NextCallState(call->state, event, &call->state);
+  assert(legal);
+}
+
+}  // namespace
 
 CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel,
                      void (*on_deadline)(void* owner, Call* call), void* owner)
@@ -33,29 +41,39 @@ void CallTable::OnTimer(base::Timer*, void* context) {
   call->table->on_deadline_(call->table->owner_, call);
 }
 
-Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {
+Call* CallTable::Take(const CallSpec& spec, int64_t deadline_ns) {
   if (free_ == kNil) return nullptr;
   Call* call = &calls_[free_];
-  [[maybe_unused]] const bool legal = NextCallState(call->state, CallEvent::kStart, &call->state);
-  assert(legal);
+  Move(call, CallEvent::kStart);
   free_ = call->next;
   call->spec = spec;
   call->deadline_ns = deadline_ns;
+  ++active_;
+  if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
+  return call;
+}
+
+Call* CallTable::StartSent(const CallSpec& spec, int64_t deadline_ns) {
+  Call* call = Take(spec, deadline_ns);
+  if (call != nullptr) Move(call, CallEvent::kSend);
+  return call;
+}
+
+Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {
+  Call* call = Take(spec, deadline_ns);
+  if (call == nullptr) return nullptr;
   call->next = kNil;
   call->previous = last_;
   (last_ == kNil ? first_ : calls_[last_].next) = call->place;
   last_ = call->place;
-  ++active_;
   ++waiting_;
-  if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
   return call;
 }
 
 Call* CallTable::FirstWaiting() { return first_ == kNil ? nullptr : &calls_[first_]; }
 
 void CallTable::MarkSent(Call* call) {
-  [[maybe_unused]] const bool legal = NextCallState(call->state, CallEvent::kSend, &call->state);
-  assert(legal);
+  Move(call, CallEvent::kSend);
   Unqueue(call);
 }
 
@@ -72,11 +90,9 @@ Call* CallTable::FindSent(uint64_t wire_id) {
 }
 
 void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
-  CallState next = call->state;
-  [[maybe_unused]] const bool legal = NextCallState(call->state, event, &next);
-  assert(legal && next == CallState::kFree);
   if (call->state == CallState::kWaiting) Unqueue(call);
-  call->state = next;
+  Move(call, event);
+  assert(call->state == CallState::kFree);
   const Done done = call->spec.done;
   void* const argument = call->spec.argument;
   Release(call);

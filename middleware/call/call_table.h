@@ -70,6 +70,9 @@ class CallTable {
   // At the end of the queue. nullptr: full.
   Call* Start(const CallSpec& spec, int64_t deadline_ns);
 
+  // The same for a call that is sent at once, because nobody waits in front of it.
+  Call* StartSent(const CallSpec& spec, int64_t deadline_ns);
+
   Call* FirstWaiting();
   // Takes it out of the queue; from now on replies find it.
   void MarkSent(Call* call);
@@ -99,6 +102,7 @@ class CallTable {
   static constexpr uint32_t kNil = UINT32_MAX;
 
   static void OnTimer(base::Timer* timer, void* context);
+  Call* Take(const CallSpec& spec, int64_t deadline_ns);
   void Unqueue(Call* call);
   void Release(Call* call);
 

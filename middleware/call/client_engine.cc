@@ -23,7 +23,12 @@ bool IsUnknownMethod(const absl::Status& status) {
   return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
 }
 
-std::string_view View(absl::string_view text) { return {text.data(), text.size()}; }
+// Why, without the rest of its sentence: it becomes part of another one.
+std::string CauseOf(const absl::Status& status) {
+  const auto detail = base::DetailOf(status);
+  if (detail.has_value() && !detail->cause().empty()) return detail->cause();
+  return std::string(status.message());
+}
 
 }  // namespace
 
@@ -116,7 +121,7 @@ void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
                   {.layer = "call",
                    .peer = server_,
                    .operation = "call",
-                   .cause = View(why.message()),
+                   .cause = CauseOf(why),
                    .remedy = "the call may have run; repeat it only if that does no harm"}),
       [](const Call&) { return true; });
   counters_.calls_failed +=
@@ -162,7 +167,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     uint32_t payload_bytes = 0;
     const auto buffer = ReserveFor(spec, &payload_bytes);
     if (buffer.ok()) {
-      Call* call = table_.Start(spec, deadline_ns);
+      Call* call = table_.StartSent(spec, deadline_ns);
       ++counters_.calls_started;
       if (call_id != nullptr) *call_id = CallTable::WireId(*call);
       Send(call, *buffer, payload_bytes);
@@ -220,7 +225,6 @@ void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payloa
   frame::Encode(header, buffer.data);
   call->spec.request->SerializeWithCachedSizesToArray(
       reinterpret_cast<uint8_t*>(buffer.data + frame::kHeaderBytes));
-  table_.MarkSent(call);
   endpoint_->Commit(peer_, buffer, frame::kHeaderBytes + payload_bytes);
 }
 
@@ -231,6 +235,7 @@ void ClientEngine::SendWaiting() {
     uint32_t payload_bytes = 0;
     const auto buffer = ReserveFor(call->spec, &payload_bytes);
     if (buffer.ok()) {
+      table_.MarkSent(call);
       Send(call, *buffer, payload_bytes);
     } else if (absl::IsInvalidArgument(buffer.status())) {
       End(call, CallEvent::kFail, buffer.status());
@@ -380,7 +385,7 @@ absl::Status ClientEngine::NotConnected(std::string_view operation) const {
                      {.layer = "call",
                       .peer = server_,
                       .operation = operation,
-                      .cause = View(last_error_.message()),
+                      .cause = CauseOf(last_error_),
                       .remedy = "it is tried again by itself; set wait_for_ready to wait for that",
                       .retry_safe = true});
 }
