@@ -45,6 +45,7 @@ namespace sluice::benchmarks {
 namespace {
 
 constexpr int kRoundTripsPerSample = 8;
+constexpr uint64_t kLeastSamples = 1000;  // also when something else has had the CPU all the time
 constexpr uint32_t kMaxSizeBytes = DcSide::kBufferBytes;
 constexpr absl::Duration kHang = absl::Seconds(60);
 const std::vector<std::string> kWays = {"raw", "verbs", "rpc"};
@@ -63,7 +64,7 @@ int64_t Measure(const std::function<void()>& round_trip, absl::Duration time) {
   const int64_t start_ns = clock.NowNs();
   const int64_t measure_ns = start_ns + absl::ToInt64Nanoseconds(time) / 10;
   const int64_t end_ns = start_ns + absl::ToInt64Nanoseconds(time);
-  for (int64_t before_ns = start_ns; before_ns < end_ns;) {
+  for (int64_t before_ns = start_ns; before_ns < end_ns || samples_ps.count() < kLeastSamples;) {
     for (int i = 0; i < kRoundTripsPerSample; ++i) round_trip();
     const int64_t now_ns = clock.NowNs();
     if (before_ns >= measure_ns) {
