@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/transport/cm/raw_connector.h"
 #include "tests/transport/endpoint/endpoint_pair.h"
-#include "tests/transport/endpoint/raw_connector.h"
 #include "transport/base/error.h"
 #include "transport/peer/handshake.h"
 
 namespace sluice::endpoint {
 namespace {
+
+using cm::RawConnector;
 
 constexpr int64_t kPatienceNs = 20'000'000'000;
 

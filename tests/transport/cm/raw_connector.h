@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One side of an RDMA_CM connection without an endpoint: says what it likes in the private data.
-#ifndef SLUICE_TESTS_TRANSPORT_ENDPOINT_RAW_CONNECTOR_H_
-#define SLUICE_TESTS_TRANSPORT_ENDPOINT_RAW_CONNECTOR_H_
+#ifndef SLUICE_TESTS_TRANSPORT_CM_RAW_CONNECTOR_H_
+#define SLUICE_TESTS_TRANSPORT_CM_RAW_CONNECTOR_H_
 
 #include <memory>
 #include <string>
@@ -16,14 +16,15 @@
 #include "transport/poller/commands.h"
 #include "transport/softdc/verbs.h"
 
-namespace sluice::endpoint {
+namespace sluice::cm {
 
-struct RawConnector : cm::User {
-  RawConnector() {
-    device = std::move(*device::Device::Open("softdc0", {&softdc::Verbs()}));
-    numbers = std::make_unique<cm::QpnPool>(device->api(), device->context(), device->pd(), true);
+struct RawConnector : User {
+  // `table` outlives the connector.
+  explicit RawConnector(const verbs::VerbsApi* table = &softdc::Verbs()) {
+    device = std::move(*device::Device::Open("softdc0", {table}));
+    numbers = std::make_unique<QpnPool>(device->api(), device->context(), device->pd(), true);
     auto created =
-        cm::ConnectionManager::Create(device->api(), {}, *numbers, commands, clock, timers, *this);
+        ConnectionManager::Create(device->api(), {}, *numbers, commands, clock, timers, *this);
     EXPECT_TRUE(created.ok()) << created.status();
     manager = std::move(*created);
   }
@@ -31,19 +32,17 @@ struct RawConnector : cm::User {
 
   int Poll() { return manager->ReadEvents() + commands.Drain() + timers.Advance(clock.NowNs()); }
 
-  void OnRequest(cm::ConnectionId id, std::span<const std::byte> data, const cm::PathInfo&,
+  void OnRequest(ConnectionId id, std::span<const std::byte> data, const PathInfo&,
                  const std::string&) override {
     request.assign(data.begin(), data.end());
     manager->Accept(id, answer);
   }
-  void OnResponse(cm::ConnectionId id, std::span<const std::byte> data,
-                  const cm::PathInfo&) override {
+  void OnResponse(ConnectionId id, std::span<const std::byte> data, const PathInfo&) override {
     response.assign(data.begin(), data.end());
     manager->Establish(id);
   }
-  void OnUp(cm::ConnectionId) override { up = true; }
-  void OnDown(cm::ConnectionId, const absl::Status& status,
-              std::span<const std::byte> data) override {
+  void OnUp(ConnectionId) override { up = true; }
+  void OnDown(ConnectionId, const absl::Status& status, std::span<const std::byte> data) override {
     down = true;
     why = status;
     reject_data.assign(data.begin(), data.end());
@@ -53,8 +52,8 @@ struct RawConnector : cm::User {
   base::TimerWheel timers{clock.NowNs()};
   poller::ThreadCommands commands;
   std::unique_ptr<device::Device> device;
-  std::unique_ptr<cm::QpnPool> numbers;
-  std::unique_ptr<cm::ConnectionManager> manager;
+  std::unique_ptr<QpnPool> numbers;
+  std::unique_ptr<ConnectionManager> manager;
 
   std::vector<std::byte> answer;  // what OnRequest() accepts with
   std::vector<std::byte> request, response, reject_data;
@@ -62,6 +61,6 @@ struct RawConnector : cm::User {
   absl::Status why;
 };
 
-}  // namespace sluice::endpoint
+}  // namespace sluice::cm
 
-#endif  // SLUICE_TESTS_TRANSPORT_ENDPOINT_RAW_CONNECTOR_H_
+#endif  // SLUICE_TESTS_TRANSPORT_CM_RAW_CONNECTOR_H_

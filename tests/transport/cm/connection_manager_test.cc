@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Two managers of one process on the software NIC.
+#include "transport/cm/connection_manager.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/transport/cm/raw_connector.h"
+
+namespace sluice::cm {
+namespace {
+
+constexpr int64_t kPatienceNs = 20'000'000'000;
+
+std::vector<std::byte> Bytes(std::string_view text) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  return {bytes, bytes + text.size()};
+}
+
+std::string Text(const std::vector<std::byte>& bytes) {
+  return std::string(reinterpret_cast<const char*>(bytes.data()));  // up to the zero padding
+}
+
+void Drive(RawConnector& a, RawConnector& b, const std::function<bool()>& done) {
+  while (!done()) {
+    a.Poll();
+    b.Poll();
+  }
+}
+
+ConnectionId ConnectTo(RawConnector& client, uint16_t port) {
+  auto id = client.manager->Connect("localhost", port, client.clock.NowNs() + kPatienceNs,
+                                    Bytes("hello"));
+  EXPECT_TRUE(id.ok()) << id.status();
+  return *id;
+}
+
+TEST(ConnectionManagerConnect, PrivateDataGoesBothWays) {
+  RawConnector server, client;
+  server.answer = Bytes("welcome");
+  const auto port = server.manager->Listen("localhost", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  ConnectTo(client, *port);
+  Drive(server, client, [&] { return server.up && client.up; });
+  EXPECT_EQ(Text(server.request), "hello");
+  EXPECT_EQ(server.request.size(), kMaxRequestData);  // the field is always full
+  EXPECT_EQ(Text(client.response), "welcome");
+}
+
+TEST(ConnectionManagerClose, OtherSideHearsAndBothRecordsAreFreedAfterTimewait) {
+  RawConnector server, client;
+  const auto port = server.manager->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok());
+  const ConnectionId id = ConnectTo(client, *port);
+  Drive(server, client, [&] { return server.up && client.up; });
+  client.manager->Close(id);
+  Drive(server, client, [&] { return server.down; });
+  EXPECT_EQ(server.why.code(), absl::StatusCode::kUnavailable) << server.why;
+  EXPECT_FALSE(client.down);  // it closed, so it is not told
+  // Until TIMEWAIT_EXIT both ids and numbers are kept.
+  Drive(server, client, [&] { return server.manager->size() == 0 && client.manager->size() == 0; });
+  EXPECT_EQ(client.numbers->in_use(), 0u);
+  EXPECT_EQ(server.numbers->in_use(), 0u);
+  EXPECT_EQ(client.manager->quarantined(), 0u);
+}
+
+TEST(ConnectionManagerReject, DataReachesTheOtherSide) {
+  struct Refusing : RawConnector {
+    void OnRequest(ConnectionId id, std::span<const std::byte>, const PathInfo&,
+                   const std::string&) override {
+      manager->Reject(id, Bytes("not you"));
+    }
+  } server;
+  RawConnector client;
+  const auto port = server.manager->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok());
+  ConnectTo(client, *port);
+  Drive(server, client, [&] { return client.down; });
+  EXPECT_EQ(Text(client.reject_data), "not you");
+  EXPECT_NE(client.why.message().find("refused by the server program"), absl::string_view::npos)
+      << client.why;
+}
+
+TEST(ConnectionManagerConnect, TooManyConnectionsSaysSo) {
+  RawConnector client;
+  Options options;
+  options.max_connections = 1;
+  auto manager = ConnectionManager::Create(client.device->api(), options, *client.numbers,
+                                           client.commands, client.clock, client.timers, client);
+  ASSERT_TRUE(manager.ok());
+  const int64_t deadline_ns = client.clock.NowNs() + kPatienceNs;
+  EXPECT_TRUE((*manager)->Connect("127.0.0.1", 1, deadline_ns, {}).ok());
+  const auto second = (*manager)->Connect("127.0.0.1", 1, deadline_ns, {});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kResourceExhausted) << second.status();
+  client.commands.Finish();
+}
+
+// Firmware may hand out the number of a dead process again while the other host still knows it. Here: the number of
+// a connection that is up.
+uint32_t repeated_qpn = 0;
+int repeats = 0;
+
+TEST(ConnectionManagerConnect, StaleNumberCostsOneRejectAndOneRetry) {
+  static verbs::VerbsApi repeating = softdc::Verbs();
+  repeating.dv_reserved_qpn_alloc = [](ibv_context* context, uint32_t* qpn) {
+    if (repeats > 0) {
+      --repeats;
+      *qpn = repeated_qpn;
+      return 0;
+    }
+    const int result = softdc::Verbs().dv_reserved_qpn_alloc(context, qpn);
+    if (result == 0) repeated_qpn = *qpn;
+    return result;
+  };
+  RawConnector server;
+  RawConnector client(&repeating);
+  const auto port = server.manager->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok());
+  ConnectTo(client, *port);
+  Drive(server, client, [&] { return server.up && client.up; });
+  client.up = server.up = false;
+  repeats = 1;
+  ConnectTo(client, *port);
+  Drive(server, client, [&] { return server.up && client.up; });
+  EXPECT_EQ(repeats, 0);
+}
+
+}  // namespace
+}  // namespace sluice::cm
