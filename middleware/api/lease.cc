@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Over 400 lines: taking, waiting for, driving under and giving up the lease are one protocol over one word, and are
+// only right when read together.
 #include "middleware/api/lease.h"
 
 #include <poll.h>
