@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Over 400 lines: a tenth of them the texts of errors, which stand next to what they need to know.
+// Over 400 lines: a sixth of them the texts of errors, which stand next to what they need to know.
 #include "middleware/call/client_engine.h"
 
 #include <algorithm>
