@@ -90,7 +90,7 @@ int Dci::Modify(const ibv_qp_attr& attr, int attr_mask) {
   take(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
   // Options set by ibv_set_ece ride on the next modify, whatever it is.
   if (ece_pending_options_ != 0) {
-    ece_.options = ece_pending_options_;
+    ece_options_ = ece_pending_options_;
     ece_pending_options_ = 0;
   }
   if (to == IBV_QPS_RESET) {
@@ -144,12 +144,13 @@ int Dci::SetEce(const ibv_ece& ece) {
   if (ece.comp_mask != 0 || ece.vendor_id != kEceVendor) return EINVAL;
   SpinLockHolder hold(lock_);
   ece_pending_options_ = ece.options & kEceOptions;
+  ece_options_ = 0;
   return 0;
 }
 
 int Dci::QueryEce(ibv_ece* ece) {
   SpinLockHolder hold(lock_);
-  *ece = {.vendor_id = kEceVendor, .options = ece_.options, .comp_mask = 0};
+  *ece = {.vendor_id = kEceVendor, .options = ece_options_, .comp_mask = 0};
   return 0;
 }
 

@@ -142,7 +142,7 @@ class Dci {
   int64_t scheduled_ns_ = 0;     // of the continuation that is armed; 0: none
   ibv_qp_attr attr_{};           // as modified
   ibv_qp_state state_ = IBV_QPS_RESET;
-  ibv_ece ece_{};
+  uint32_t ece_options_ = kEceOptions;  // at first what the device offers, later what was accepted
   uint32_t ece_pending_options_ = 0;
   std::vector<Target*>
       target_cache_;  // by low bits of the number; targets live as long as the context

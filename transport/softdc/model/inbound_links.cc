@@ -32,7 +32,8 @@ struct InboundLinks::Link {
   UniqueFd socket;
   uint64_t journal_offset = 0;
   std::optional<shm::ClaimJournal> journal;  // set by the hello
-  bool closed = false;
+  bool shunned = false;                      // not answered any more
+  bool closed = false;                       // its process, or its context, has ended
 };
 
 InboundLinks::InboundLinks(Context& context) : context_(context) {}
@@ -91,9 +92,13 @@ void InboundLinks::OnReadable(const std::shared_ptr<Link>& link) {
     const ssize_t size =
         RecvWithFds(link->socket.get(), std::as_writable_bytes(std::span(&request, 1)));
     if (size < 0 && errno == EAGAIN) return;
-    if (size != sizeof(request) || request.magic != shm::kControlMagic || !Answer(*link, request)) {
-      return OnDeath(link);
-    }
+    // Only the end of the socket proves that nobody over there writes into our queues any more.
+    if (size == 0 || (size < 0 && errno != EMSGSIZE)) return OnDeath(link);
+    if (link->shunned) continue;
+    // It talks nonsense, or does not read its answers: it gets none from now on. What it has
+    // claimed stays its own until its end.
+    link->shunned =
+        size != sizeof(request) || request.magic != shm::kControlMagic || !Answer(*link, request);
   }
 }
 
@@ -114,7 +119,7 @@ bool InboundLinks::Reply(Link& link, ControlMessage answer, int fd) {
   answer.context_id = context_.id();
   answer.link_id = link.id;
   const std::span<const int> fds = fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1);
-  // A sender that does not read its answers is cut off, so that it cannot hold up the thread.
+  // Never blocks: the socket is non-blocking.
   return SendWithFds(link.socket.get(), std::as_bytes(std::span(&answer, 1)), fds) == 0;
 }
 

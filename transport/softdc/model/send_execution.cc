@@ -178,6 +178,10 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
     ++want;
   }
   SpinLockHolder hold(reach.link->lock);
+  if (reach.link->dead()) {
+    Settle(dci_.slot(sequence), Outcome::kNoResponse, &reach);
+    return 1;
+  }
   ReceiveDelivery delivery(dci_.context_.outbound(), reach, dci_.qp_ex.qp_base.qp_num);
   std::array<shm::ClaimedWqe, shm::kClaimBatchMax>& claimed = reach.link->claimed;
   const ReceiveDelivery::Claim claim = delivery.ClaimWqes(want, claimed);
@@ -248,6 +252,7 @@ void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reac
   const bool read = wqe.opcode == IBV_WR_RDMA_READ;
   const uint32_t access = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   SpinLockHolder hold(reach.link->lock);
+  if (reach.link->dead()) return Settle(wqe, Outcome::kNoResponse, &reach);
   ReceiveDelivery delivery(dci_.context_.outbound(), reach, dci_.qp_ex.qp_base.qp_num);
   const DeliveryStatus status =
       delivery.OneSided(wqe, SourceOf(wqe, sequence), access, /*write=*/!read);
@@ -256,6 +261,7 @@ void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reac
 
 void SendExecution::RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {
   SpinLockHolder hold(reach.link->lock);
+  if (reach.link->dead()) return Settle(wqe, Outcome::kNoResponse, &reach);
   ReceiveDelivery delivery(dci_.context_.outbound(), reach, dci_.qp_ex.qp_base.qp_num);
   // The write goes first: a target without a receive WQE answers RNR before it touches memory only
   // if it looks at the queue first, so the WQE is claimed first, and given back when the write is

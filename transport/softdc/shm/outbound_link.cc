@@ -78,6 +78,8 @@ int OutboundLink::ReadPrivate(uint64_t peer_address, std::byte* to, uint64_t len
 
 void OutboundLink::MarkDead() {
   dead_.store(true, std::memory_order_release);
+  // The end of the socket tells the owner that we claim nothing more, so whoever is at it finishes first.
+  SpinLockHolder hold(lock);
   socket_.Reset();
 }
 
