@@ -98,7 +98,6 @@ int Dct::BecomeReady() {
                           std::memory_order_release);
   descriptor_offset_ = offset;
   base.qp_num = number;
-  state_ = IBV_QPS_RTR;
   context_.AddDct(number, this);
   return 0;
 }

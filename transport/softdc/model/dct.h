@@ -37,7 +37,6 @@ class Dct {
   Cq& recv_cq();
   Srq& srq();
   uint64_t descriptor_offset() const { return descriptor_offset_; }
-  bool ready() const { return state_ == IBV_QPS_RTR; }
 
  private:
   int BecomeReady();

@@ -143,7 +143,7 @@ bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
   answer.error = ENOENT;
   int event_fd = -1;
   context_.WithDct(request.number, [&](Dct* dct) {
-    if (dct == nullptr || !dct->ready()) return;
+    if (dct == nullptr) return;  // only a DCT in RTR is registered
     Cq& cq = dct->recv_cq();
     const Cq::RingPlace ring = cq.RingFor(link.id);
     answer.error = ring.offset == 0 ? ENOMEM : 0;

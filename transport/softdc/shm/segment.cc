@@ -47,19 +47,25 @@ void ForEachMapping(Visit visit) {
   free(line);
 }
 
-// A duplicate of one of our descriptors of that file which is sealed against shrinking, or -1.
-int FindDescriptor(dev_t device, ino_t inode, uint64_t* file_bytes) {
+// A descriptor of our own for that file, if it is sealed against shrinking, or -1. Goes by the names
+// in /proc, since any other thread may close or reuse a descriptor while we look.
+int OpenFile(dev_t device, ino_t inode, uint64_t* file_bytes) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), &closedir);
   if (dir == nullptr) return -1;
   while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_name[0] == '.') continue;
-    const int fd = std::atoi(entry->d_name);
+    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
     struct stat info {};
-    if (fstat(fd, &info) != 0 || info.st_dev != device || info.st_ino != inode) continue;
+    if (stat(path.c_str(), &info) != 0 || info.st_dev != device || info.st_ino != inode) continue;
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0) continue;
     const int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) continue;
-    *file_bytes = static_cast<uint64_t>(info.st_size);
-    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (fstat(fd, &info) == 0 && info.st_dev == device && info.st_ino == inode && seals >= 0 &&
+        (seals & F_SEAL_SHRINK) != 0) {
+      *file_bytes = static_cast<uint64_t>(info.st_size);
+      return fd;
+    }
+    close(fd);
   }
   return -1;
 }
@@ -79,7 +85,7 @@ std::optional<SharedRange> FindSharedRange(const void* address, size_t length_by
     return false;
   });
   if (!found) return std::nullopt;
-  found->fd = FindDescriptor(found->device, found->inode, &found->file_bytes);
+  found->fd = OpenFile(found->device, found->inode, &found->file_bytes);
   if (found->fd < 0) return std::nullopt;
   if (found->file_offset > found->file_bytes ||
       length_bytes > found->file_bytes - found->file_offset) {
