@@ -3,18 +3,17 @@
 // echo_vs_raw: one echo at a time between two pinned processes, three ways, in one run:
 //
 //   raw    two cache lines, one each way, no library: the floor of this machine
-//   verbs  plain DC verbs on softdc: SEND to a DCT, completion queue polled, receive buffers posted
-//   again rpc    a protobuf call over Sluice on softdc: generated client, EchoService
+//   verbs  plain DC verbs on softdc: SEND to a DCT, completion queue polled, receive buffers posted again
+//   rpc    a protobuf call over Sluice on softdc: generated client, EchoService
 //
 // Usage      echo_vs_raw [--cpus=0,1] [--repetitions=15] [--size=64] [--seconds=0.2]
-// Method     Repetitions of the three alternate, each with two fresh processes. A sample is the
-// time of 8 round
-//            trips by one clock reading, over 8; a repetition gives the median of its samples; the
-//            line printed is the median of the repetitions, with the lowest and the highest. The
-//            first tenth of each repetition is warm-up. The machine should have nothing else to do.
+// Method     Repetitions of the three alternate, each with two fresh processes. A sample is the time of 8 round
+//            trips by one clock reading, over 8; a repetition gives the median of its samples; the line printed is
+//            the median of the repetitions, with the lowest and the highest. The first tenth of each repetition is
+//            warm-up. The machine should have nothing else to do.
 //
-// A process of its own is this program with a role: "serve WAY …" prints "listening on ADDRESS",
-// "measure WAY ADDRESS …" prints the median.
+// A process of its own is this program with a role: "serve WAY …" prints "listening on ADDRESS", "measure WAY ADDRESS …"
+// prints the median.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

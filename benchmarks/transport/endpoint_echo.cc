@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Echo of small messages between two pinned processes over endpoints, against a bare cache-line
-// ping-pong of the same two processes.
+// Echo of small messages between two pinned processes over endpoints, against a bare cache-line ping-pong of the
+// same two processes.
 //
-// Workload      One client, one server, SEND over a DC stream each way, CQ path, no RPC, no
-// serialisation.
+// Workload      One client, one server, SEND over a DC stream each way, CQ path, no RPC, no serialisation.
 //               Latency: one message under way. Rate: `window` messages under way.
-// Meaning       Round trip in nanoseconds, median over the samples; raw and echo blocks alternate,
-// so that both
+// Meaning       Round trip in nanoseconds, median over the samples; raw and echo blocks alternate, so that both
 //               see the same machine. Million messages per second counts requests.
 // Usage         endpoint_echo [--cpus=A,B] [--size=64] [--window=32] [--seconds=2]
 #include <sched.h>

@@ -6,17 +6,12 @@
 //   if (!channel.ok()) …
 //   EchoClient client(*channel);
 //
-// What it is    One connection with its own queues, kept up by itself: when it is lost, calls under
-// way end with
-//               UNAVAILABLE, and it is made again (options.h). Several channels of a process share
-//               nothing so far.
-// Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last
-// reference goes. Threads       A calling thread does the work itself while it waits (lease.h). One
-// thread in the background takes
-//               over when nobody waits, and sleeps when nothing happens; one more runs what may
-//               block in the kernel.
-// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks
-// run there.
+// What it is    One connection with its own queues, kept up by itself: when it is lost, calls under way end with
+//               UNAVAILABLE, and it is made again (options.h). Several channels of a process share nothing so far.
+// Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last reference goes.
+// Threads       A calling thread does the work itself while it waits (lease.h). One thread in the background takes
+//               over when nobody waits, and sleeps when nothing happens; one more runs what may block in the kernel.
+// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 

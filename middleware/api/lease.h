@@ -2,51 +2,42 @@
 //
 // Lease: which thread drives a channel.
 //
-// A cross-thread hop costs more than a call, so there is no thread in the way of a call: a thread
-// that waits for its reply polls for it. The lease is the right to touch the engine and the
-// endpoint. Whoever holds it drives for everybody: it starts calls that other threads have
-// submitted and ends calls that other threads wait for.
+// A cross-thread hop costs more than a call, so there is no thread in the way of a call: a thread that waits for
+// its reply polls for it. The lease is the right to touch the engine and the endpoint. Whoever holds it drives for
+// everybody: it starts calls that other threads have submitted and ends calls that other threads wait for.
 //
 // The word          who drives                        who else is where
-//   0               nobody                            background thread watches: looks every
-//   kWatchNs whether the
-//                                                     lease was used; after a period without use it
-//                                                     takes it
-//   parked          nobody: the queues are armed      background thread sleeps on the endpoint's
-//   descriptor held            the holder, spinning or in a      background thread watches
+//   0               nobody                            background thread watches: looks every kWatchNs whether the
+//                                                     lease was used; after a period without use it takes it
+//   parked          nobody: the queues are armed      background thread sleeps on the endpoint's descriptor
+//   held            the holder, spinning or in a      background thread watches
 //                   callback
 //   held+asleep     the holder, asleep on the         a thread that submits calls Endpoint::Wake()
 //                   endpoint's descriptor, armed
-//   held+parked     the holder                        background thread asleep; the release pokes
-//   it +submitted      (with held) calls wait to be started by the holder, in submitted_ +waiters
-//   (with held) threads wait for the lease or for their call's end, in waiters_
+//   held+parked     the holder                        background thread asleep; the release pokes it
+//   +submitted      (with held) calls wait to be started by the holder, in submitted_
+//   +waiters        (with held) threads wait for the lease or for their call's end, in waiters_
 //
 //   from          event                                     to
 //   0, parked     a thread calls                            held (parked stays until the release)
-//   held          a thread calls                            held+submitted+waiters; it waits on its
-//   own condition held          nothing happened for spin_ns              held+asleep; woken by the
-//   descriptor held          the holder's call has ended, no others    0  (one compare-and-swap:
-//   the fast way) held+waiters  the holder's call has ended               held+waiters: the first
-//   waiter is handed the lease held+parked   the holder's call has ended               0, and the
-//   background thread is poked: it watches again held          released while asynchronous calls
-//   run     0, and the background thread is told to take it now 0             a watch period
-//   without use                held (background): polls, then arms, then held (bg)     nothing
-//   happened for spin_ns              parked. No thread ticks now: an idle channel is idle. held
-//   (bg)     a thread submits or waits                 as any other holder: starts it, hands the
-//   lease over held          a watch period, one holder all the time   held+parked: the background
-//   thread sleeps until poked
+//   held          a thread calls                            held+submitted+waiters; it waits on its own condition
+//   held          nothing happened for spin_ns              held+asleep; woken by the descriptor
+//   held          the holder's call has ended, no others    0  (one compare-and-swap: the fast way)
+//   held+waiters  the holder's call has ended               held+waiters: the first waiter is handed the lease
+//   held+parked   the holder's call has ended               0, and the background thread is poked: it watches again
+//   held          released while asynchronous calls run     0, and the background thread is told to take it now
+//   0             a watch period without use                held (background): polls, then arms, then
+//   held (bg)     nothing happened for spin_ns              parked. No thread ticks now: an idle channel is idle.
+//   held (bg)     a thread submits or waits                 as any other holder: starts it, hands the lease over
+//   held          a watch period, one holder all the time   held+parked: the background thread sleeps until poked
 //
 // Invariants, each one the reason for a line of code:
-//   - not held means that submitted_ and waiters_ are empty (changed under mutex_ only): a release
-//   looks there first;
-//   - submitted and asleep are set by read-modify-writes of one word: either the sleeper sees the
-//   submission, or the
+//   - not held means that submitted_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
+//   - submitted and asleep are set by read-modify-writes of one word: either the sleeper sees the submission, or the
 //     submitter sees the sleeper and wakes it;
-//   - word 0 means that the background thread is in a timed wait, or is about to be: whoever clears
-//   parked pokes it.
+//   - word 0 means that the background thread is in a timed wait, or is about to be: whoever clears parked pokes it.
 //
-// Which thread      Any, at the same time. Callbacks of asynchronous calls run on whichever thread
-// drives, never
+// Which thread      Any, at the same time. Callbacks of asynchronous calls run on whichever thread drives, never
 //                   with mutex_ held; they may start calls, not make synchronous ones.
 // What ends it      Stop(); by then no other thread may be in Call(), Start() or Drive().
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_H_

@@ -9,12 +9,10 @@
 //   …
 //   (*server)->Shutdown(absl::Seconds(1));
 //
-// Threads       One polls and runs the handlers inline, from Listen() on: it spins while there is
-// work, then sleeps.
+// Threads       One polls and runs the handlers inline, from Listen() on: it spins while there is work, then sleeps.
 //               One more runs what may block in the kernel.
-// Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services
-// outlive the server. What ends it  Shutdown(), or the destructor, which waits for a handler that
-// runs.
+// Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services outlive the server.
+// What ends it  Shutdown(), or the destructor, which waits for a handler that runs.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 

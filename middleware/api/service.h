@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Service: what a Server runs. Generated code derives EchoServiceBase from it; a user derives from
-// that:
+// Service: what a Server runs. Generated code derives EchoServiceBase from it; a user derives from that:
 //
 //   class EchoImpl final : public EchoServiceBase {
-//     absl::Status Say(sluice::ServerContext& context, const SayRequest& request, SayReply* reply)
-//     override {
+//     absl::Status Say(sluice::ServerContext& context, const SayRequest& request, SayReply* reply) override {
 //       reply->set_payload(request.payload());
 //       return absl::OkStatus();
 //     }
 //   };
 //
-// Handlers run one after another on the server's polling thread: one that blocks, blocks all
-// callers. Request and reply are valid while the handler runs. An exception that leaves a handler
-// ends the process.
+// Handlers run one after another on the server's polling thread: one that blocks, blocks all callers. Request and
+// reply are valid while the handler runs. An exception that leaves a handler ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_SERVICE_H_
 #define SLUICE_MIDDLEWARE_API_SERVICE_H_
 

@@ -2,14 +2,11 @@
 //
 // CallTable: the calls of one channel that have not ended.
 //
-// What it is    A fixed array of places. A call is named on the wire by its place and the place's
-// generation, so a
-//               late reply to a call that has ended finds nobody. Calls that wait to be sent form a
-//               queue, first in first out, through the same places. Nothing is allocated after
-//               construction.
+// What it is    A fixed array of places. A call is named on the wire by its place and the place's generation, so a
+//               late reply to a call that has ended finds nobody. Calls that wait to be sent form a queue, first
+//               in first out, through the same places. Nothing is allocated after construction.
 // Bound         `capacity`; Start() answers nullptr when all places are taken.
-// Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and
-// stay until the
+// Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and stay until the
 //               callback runs.
 // Which thread  The polling thread.
 // What ends it  Every call must have ended before the table goes away.

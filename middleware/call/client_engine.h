@@ -2,18 +2,14 @@
 //
 // ClientEngine: the calls of one channel, over one endpoint, on one thread at a time.
 //
-// What it is    Starts calls, sends them in order when there is a connection and a credit, matches
-// replies, ends
-//               each call exactly once (call_state.h), and keeps the connection up
-//               (connection_state.h) with jittered, bounded back-off.
-// Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at
-// construction;
+// What it is    Starts calls, sends them in order when there is a connection and a credit, matches replies, ends
+//               each call exactly once (call_state.h), and keeps the connection up (connection_state.h) with
+//               jittered, bounded back-off.
+// Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at construction;
 //               the endpoint follows with Attach(), because it takes the engine as its handler.
-// Which thread  Any, but one at a time, with a happens-before edge between two; the lease in
-// middleware/api is
+// Which thread  Any, but one at a time, with a happens-before edge between two; the lease in middleware/api is
 //               that edge. Callbacks run inside Poll() and Close() only.
-// What ends it  Close() ends what is left with CANCELLED. The endpoint must outlive the engine's
-// last call to it.
+// What ends it  Close() ends what is left with CANCELLED. The endpoint must outlive the engine's last call to it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 

@@ -6,11 +6,11 @@
 //   idle        dials, and waits for the outcome
 //   connecting  waits for the outcome
 //   up          is sent
-//   backoff     fails at once with what went wrong last, or waits if it was told to
-//   (wait_for_ready) closed      fails
+//   backoff     fails at once with what went wrong last, or waits if it was told to (wait_for_ready)
+//   closed      fails
 //
-// idle is also where it rests after too many failed attempts in a row: a server that is gone for
-// good costs nothing until somebody calls it.
+// idle is also where it rests after too many failed attempts in a row: a server that is gone for good costs
+// nothing until somebody calls it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
 

@@ -2,16 +2,14 @@
 //
 // ServerEngine: runs the methods of registered services for the peers of one endpoint.
 //
-// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the
-// reply. Bounds        Replies that find no credit wait in the peer's backlog; a peer whose backlog
-// is full takes more
+// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the reply.
+// Bounds        Replies that find no credit wait in the peer's backlog; a peer whose backlog is full takes more
 //               than it grants and is disconnected (counted, logged).
 // Who owns it   Server (middleware/api), or a test. Services outlive it.
 // Which thread  The polling thread; registration before the first Poll().
 // What ends it  Close().
 //
-// A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the
-// process.
+// A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the process.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 

@@ -1,34 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one wire header of Sluice's messages: what `session` and `call` say to the other side, side by side.
+// The one wire header of Sluice's messages: what `session` and `call` say to the other side, side
+// by side.
 //
 // A message, as endpoint::Endpoint carries it (whole, or not at all), all numbers little-endian:
 //
 //   message  := header payload
 //   header   := version:u8 kind:u8 flags:u16 flow_id:u32 sequence:u32 acknowledgement:u32
 //               call_id:u64 method_id:u64 timeout_ns:u64
-//               payload_bytes:u32 status_code:u16 reserved:u16                            (48 bytes)
-//   payload  := request or reply, serialised protobuf              kind = kRequest, or kReply with status 0
-//             | text_bytes:u16 text detail                         kind = kReply with status 1 to 16
+//               payload_bytes:u32 status_code:u16 reserved:u16                            (48
+//               bytes)
+//   payload  := request or reply, serialised protobuf              kind = kRequest, or kReply with
+//   status 0
+//             | text_bytes:u16 text detail                         kind = kReply with status 1 to
+//             16
 //   text     := UTF-8, at most kMaxStatusTextBytes
-//   detail   := serialised sluice.ErrorDetail, to the end of the payload, at most kMaxStatusDetailBytes; may be empty
+//   detail   := serialised sluice.ErrorDetail, to the end of the payload, at most
+//   kMaxStatusDetailBytes; may be empty
 //
 //   field            request                                 reply
 //   flow_id          0 (the only flow so far)                0
 //   sequence         of this message in its flow and direction, from 0, wraps; +1 for each message
-//   acknowledgement  sequence of the next message expected from the other side: all before it have arrived
-//   call_id          chosen by the caller; any value         the request's
-//   method_id        frame::MethodId(), not 0                0
-//   timeout_ns       what is left of the deadline when the   0
+//   acknowledgement  sequence of the next message expected from the other side: all before it have
+//   arrived call_id          chosen by the caller; any value         the request's method_id
+//   frame::MethodId(), not 0                0 timeout_ns       what is left of the deadline when
+//   the   0
 //                    message is sent; 0: no deadline
 //   status_code      0                                       absl::StatusCode, 0 to 16
 //   flags, reserved  0                                       0
 //
 // With the 16-byte prefix that transport/ puts in front, the payload begins on a cache line.
 //
-// To add a kind: (1) a number below, never one used before; (2) its line in the table above and in Decode()'s
-// checks; (3) the receivers' switch: ClientEngine and ServerEngine in middleware/call; (4) golden bytes and the
-// fuzz test's generator in tests/middleware/frame; (5) if old receivers can't ignore it, raise kVersion.
+// To add a kind: (1) a number below, never one used before; (2) its line in the table above and in
+// Decode()'s checks; (3) the receivers' switch: ClientEngine and ServerEngine in middleware/call;
+// (4) golden bytes and the fuzz test's generator in tests/middleware/frame; (5) if old receivers
+// can't ignore it, raise kVersion.
 //
 // Thread-safety: pure functions.
 #ifndef SLUICE_MIDDLEWARE_FRAME_FRAME_H_

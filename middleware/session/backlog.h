@@ -2,11 +2,10 @@
 //
 // Backlog: encoded messages to one peer that wait for a credit, first in first out.
 //
-// What it is    A bounded queue of byte strings. The memory of a place is kept for the next message
-// that waits in
+// What it is    A bounded queue of byte strings. The memory of a place is kept for the next message that waits in
 //               it, so a queue that has been used before allocates nothing.
-// Bounds        Messages and bytes, both given. When either is reached Push() refuses, and the
-// owner decides. Which thread  The polling thread.
+// Bounds        Messages and bytes, both given. When either is reached Push() refuses, and the owner decides.
+// Which thread  The polling thread.
 #ifndef SLUICE_MIDDLEWARE_SESSION_BACKLOG_H_
 #define SLUICE_MIDDLEWARE_SESSION_BACKLOG_H_
 

@@ -2,16 +2,14 @@
 //
 // Session: order and duplicates of one flow with one peer.
 //
-// What it is    Sequence numbers for what goes out, and a judgement on what comes in. The transport
-// may send a
-//               message twice (a work request that failed may have been executed), never out of
-//               order and never not at all while the peer is up; a gap therefore means that the
-//               connection is broken.
+// What it is    Sequence numbers for what goes out, and a judgement on what comes in. The transport may send a
+//               message twice (a work request that failed may have been executed), never out of order and never
+//               not at all while the peer is up; a gap therefore means that the connection is broken.
 // Who owns it   Whoever talks to the peer: one Session per OnPeerUp, dropped at OnPeerDown.
 // Which thread  The polling thread.
 //
-// Sequence numbers are 32 bits wide and wrap; comparisons are modulo 2^32 (as RFC 1982), which is
-// unambiguous because far fewer than 2^31 messages are ever under way.
+// Sequence numbers are 32 bits wide and wrap; comparisons are modulo 2^32 (as RFC 1982), which is unambiguous
+// because far fewer than 2^31 messages are ever under way.
 #ifndef SLUICE_MIDDLEWARE_SESSION_SESSION_H_
 #define SLUICE_MIDDLEWARE_SESSION_SESSION_H_
 

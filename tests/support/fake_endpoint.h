@@ -2,10 +2,8 @@
 //
 // FakeNetwork, FakeEndpoint: an endpoint::Endpoint in memory, with faults that tests switch.
 //
-// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract
-// of endpoint.h:
-//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor
-//               to sleep on.
+// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract of endpoint.h:
+//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on.
 // Who owns it   The test owns the network; endpoints go before it.
 // Which thread  As the contract says; fault switches: any thread. Everything is behind one lock.
 #ifndef SLUICE_TESTS_SUPPORT_FAKE_ENDPOINT_H_

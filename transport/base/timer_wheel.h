@@ -2,15 +2,12 @@
 //
 // TimerWheel: deadlines by the hundred thousand, without allocation.
 //
-// What it is    A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1); a
-// timer
+// What it is    A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1); a timer
 //               moves down at most five times before it fires.
-// Who owns it   The wheel owns nothing: a Timer lives inside its owner's object, and must be
-// cancelled (or have
+// Who owns it   The wheel owns nothing: a Timer lives inside its owner's object, and must be cancelled (or have
 //               fired) before that object goes away.
 // Which thread  One.
-// Precision     A timer never fires early, and late by less than one tick after Advance() reaches
-// it.
+// Precision     A timer never fires early, and late by less than one tick after Advance() reaches it.
 #ifndef SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 #define SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 

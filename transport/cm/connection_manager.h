@@ -2,14 +2,12 @@
 //
 // ConnectionManager: RDMA_CM connections with external QP numbers, both sides.
 //
-// What it is    It exchanges private data and paths, keeps each connection's QPN until timewait is
-// over, and
+// What it is    It exchanges private data and paths, keeps each connection's QPN until timewait is over, and
 //               reports the other side's end promptly. No traffic runs over these connections.
 // Who owns it   The endpoint. Device, commands, timers, number pool and user outlive it.
-// Which thread  The polling thread. The calls that block go through Commands; Listen() alone
-// blocks. What ends it  Its destructor frees all ids at once; Commands::Finish() must have been
-// called before. Bounds        Options::max_connections records; beyond it a request is refused and
-// Connect() fails.
+// Which thread  The polling thread. The calls that block go through Commands; Listen() alone blocks.
+// What ends it  Its destructor frees all ids at once; Commands::Finish() must have been called before.
+// Bounds        Options::max_connections records; beyond it a request is refused and Connect() fails.
 #ifndef SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 #define SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 

@@ -2,15 +2,12 @@
 //
 // QpnPool: a QP number of its own for every RDMA_CM connection.
 //
-// What it is    The kernel knows a connection by (node, QPN); the same pair twice kills both
-// connections. So
-//               each connection takes a fresh number: reserved from the device where it can, else
-//               that of a dummy QP which is never used. The numbers carry no traffic; the DCTN is
-//               in the private data.
+// What it is    The kernel knows a connection by (node, QPN); the same pair twice kills both connections. So
+//               each connection takes a fresh number: reserved from the device where it can, else that of a
+//               dummy QP which is never used. The numbers carry no traffic; the DCTN is in the private data.
 // Which thread  Inside Commands only (both calls block), one at a time.
 // Bound         kMaxDummies dummy QPs: they are real objects of the device.
-// What ends it  Give() once the connection has left timewait; a number is not seen again before
-// that.
+// What ends it  Give() once the connection has left timewait; a number is not seen again before that.
 #ifndef SLUICE_TRANSPORT_CM_QPN_POOL_H_
 #define SLUICE_TRANSPORT_CM_QPN_POOL_H_
 

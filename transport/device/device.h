@@ -2,12 +2,10 @@
 //
 // Device: the RDMA device of this process, opened and probed.
 //
-// What it is    A table, an open context, a protection domain, and what the device can do. "auto"
-// takes an
+// What it is    A table, an open context, a protection domain, and what the device can do. "auto" takes an
 //               active mlx5 device with DC if there is one, else the software NIC, and says why.
 // Who owns it   Its creator; everything made from it goes first.
-// Which thread  Open() any (it blocks). Afterwards constant, ReadAsyncEvents() apart: one thread at
-// a time.
+// Which thread  Open() any (it blocks). Afterwards constant, ReadAsyncEvents() apart: one thread at a time.
 #ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_H_
 #define SLUICE_TRANSPORT_DEVICE_DEVICE_H_
 

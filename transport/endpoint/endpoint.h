@@ -2,10 +2,9 @@
 //
 // Endpoint: the façade of transport/. Peers, messages, one polling thread.
 //
-// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits,
-// connections. Who owns it   Its creator; the device, clock, random source, commands and handler
-// outlive it. Which thread  One: all calls but Wake() come from the thread that calls Poll(). The
-// handler is called
+// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits, connections.
+// Who owns it   Its creator; the device, clock, random source, commands and handler outlive it.
+// Which thread  One: all calls but Wake() come from the thread that calls Poll(). The handler is called
 //               inside Poll() only.
 // What ends it  Close() says goodbye to peers; the destructor frees everything that is left.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_

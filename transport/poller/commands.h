@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands: where calls go that may block in kernel, firmware or a name server, so that a poller
-// never does.
+// Commands: where calls go that may block in kernel, firmware or a name server, so that a poller never does.
 //
-// What it is    A queue of work, done in order, one at a time. When a piece of work has ended, its
-// `done` waits
+// What it is    A queue of work, done in order, one at a time. When a piece of work has ended, its `done` waits
 //               until the polling thread calls Drain().
 // Who owns it   Its creator. One Commands serves one poller, and outlives it.
-// Which thread  Submit(), Drain() and Finish(): the polling thread. Work runs wherever the
-// implementation
+// Which thread  Submit(), Drain() and Finish(): the polling thread. Work runs wherever the implementation
 //               says; it may touch only what nobody else touches until `done`.
 // Bound         Callers bound it: each peer has at most a few pieces of work under way.
 #ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_

@@ -2,8 +2,7 @@
 //
 // Poller: the descriptors that one polling thread sleeps on, and the way to wake it.
 //
-// What it is    An epoll set and an eventfd. The hot path never comes here: completion queues are
-// polled in
+// What it is    An epoll set and an eventfd. The hot path never comes here: completion queues are polled in
 //               memory; descriptors are looked at after a sleep and now and then.
 // Who owns it   Its creator. Watched descriptors stay their owners'.
 // Which thread  One, the polling thread; Wake() any.

@@ -2,16 +2,14 @@
 //
 // DciPool: sends, through a few DCIs whose streams carry one peer each.
 //
-// What it is    Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions.
-// A peer holds a
-//               stream only while requests of its own are posted; who finds no stream or no room
-//               waits in a list and holds nothing. One failed peer stops one stream: it is reset
-//               once all its requests are flushed. Where the device can't, or a DCI dies, the DCI
-//               is recovered as a whole and what was merely flushed for healthy peers is posted
-//               again, in order.
-// Who owns it   The endpoint. Device, commands, slots and user outlive it; targets until Close()d
-// and quiet. Which thread  The polling thread; Create() and the destructor block. Order         Per
-// target: the order of Post(), control ahead of data. Completions of one DCI come in posting
+// What it is    Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions. A peer holds a
+//               stream only while requests of its own are posted; who finds no stream or no room waits in a list
+//               and holds nothing. One failed peer stops one stream: it is reset once all its requests are
+//               flushed. Where the device can't, or a DCI dies, the DCI is recovered as a whole and what was
+//               merely flushed for healthy peers is posted again, in order.
+// Who owns it   The endpoint. Device, commands, slots and user outlive it; targets until Close()d and quiet.
+// Which thread  The polling thread; Create() and the destructor block.
+// Order         Per target: the order of Post(), control ahead of data. Completions of one DCI come in posting
 //               order, so one signalled request answers for all before it.
 #ifndef SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_
 #define SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotTable: one slot per send buffer. A wr_id names a slot and its generation; stream, DCI, peer
-// and operation come from the slot, and a late completion never touches a slot that was used again.
+// SlotTable: one slot per send buffer. A wr_id names a slot and its generation; stream, DCI, peer and operation
+// come from the slot, and a late completion never touches a slot that was used again.
 //
 // Who owns it   The endpoint, with the registered memory behind it.
 // Which thread  The polling thread.
-// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes,
-// so that
+// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, so that
 //               neither can starve the other. Take() says kNoSlot when all are out.
 #ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 #define SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_

@@ -4,8 +4,7 @@
 //
 // Who owns it   The endpoint: one for data, one for control. Device and CQ outlive it.
 // Which thread  The polling thread; Create() and the destructor block.
-// Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its
-// completion to
+// Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its completion to
 //               Recycle(); it is posted again in batches, so up to kRefillBatch - 1 are not.
 #ifndef SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
 #define SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_

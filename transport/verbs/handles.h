@@ -2,14 +2,11 @@
 //
 // Move-only owners of verbs and RDMA_CM objects, and the calls that make them.
 //
-// What it is    A handle frees its object through the table that made it. Order is the owner's
-// business, as in
+// What it is    A handle frees its object through the table that made it. Order is the owner's business, as in
 //               the man pages: QPs before SRQs and CQs, those before PDs, MRs before their memory.
-// Which thread  Any, one at a time. Making and freeing may block in kernel or firmware: from a
-// poller it
+// Which thread  Any, one at a time. Making and freeing may block in kernel or firmware: from a poller it
 //               goes through Commands.
-// Errors        A failed creation is a status that names the call and the errno. Freeing reports
-// nothing: it
+// Errors        A failed creation is a status that names the call and the errno. Freeing reports nothing: it
 //               fails only when the order was wrong (our bug) or the device is gone.
 #ifndef SLUICE_TRANSPORT_VERBS_HANDLES_H_
 #define SLUICE_TRANSPORT_VERBS_HANDLES_H_
