@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layout of an SRQ in the owner's arena. Used by srq_owner.h and
-// srq_claimer.h only.
+// The layout of an SRQ in the owner's arena. Used by srq_owner.h and srq_claimer.h only.
 //
 //   head | posted | claim | slot[capacity] | sge[capacity][max_sge]
 //
-// A ticket is the position of a posted WQE in the SRQ's whole life: u64, never
-// wraps; its slot is ticket % capacity. `posted` is written by the owner alone;
-// `claim` is the next ticket to take, moved by the senders' CAS. Tickets in
-// [claim, posted) are free for the taking.
+// A ticket is the position of a posted WQE in the SRQ's whole life: u64, never wraps; its slot is
+// ticket % capacity. `posted` is written by the owner alone; `claim` is the next ticket to take,
+// moved by the senders' CAS. Tickets in [claim, posted) are free for the taking.
 //
-// A slot is two words, so four WQEs share a cache line, and a sender needs
-// nothing else for a WQE of one SGE:
+// A slot is two words, so four WQEs share a cache line, and a sender needs nothing else for a WQE
+// of one SGE:
 //   word 0: bits 63..44 segment   43..0 offset
-//   word 1: bits 63..32 length    31..24 sge_count (0: the SGE is in this slot)
-//   23..0 wqe_index
-// Other WQEs (several SGEs, or one whose segment or offset is too wide) have
-// their SGEs in the table at wqe_index. The owner may overwrite a table row
-// only while that WQE is its own, so a sender reads the row after it has won
-// the claim.
+//   word 1: bits 63..32 length    31..24 sge_count (0: the SGE is in this slot)   23..0 wqe_index
+// Other WQEs (several SGEs, or one whose segment or offset is too wide) have their SGEs in the
+// table at wqe_index. The owner may overwrite a table row only while that WQE is its own, so a
+// sender reads the row after it has won the claim.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_AREA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_AREA_H_
 
