@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
-tools/dev/install.sh clang-format clang-tidy shellcheck git || exit 1
+tools/dev/install.sh clang-format clang-tidy shellcheck git spin || exit 1
 failures=()
 run() {
   local name=$1 started=$SECONDS
@@ -34,6 +34,7 @@ run lint tools/dev/lint.sh
 for sanitizer in asan ubsan tsan; do
   run "$sanitizer" ./dev "$sanitizer"
 done
+run models docs/models/check.sh
 run benchmarks tools/dev/bench.sh --short
 
 [[ ${#failures[@]} -eq 0 ]] || die "failed: ${failures[*]}"
