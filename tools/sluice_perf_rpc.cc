@@ -143,7 +143,7 @@ class ClosedLoop {
     const absl::Status failure =
         status.ok() ? absl::DataLossError("the reply is not as long as the request") : status;
     if (counts_.failed() == 0)
-      counts_.set_first_failure(failure.ToString(absl::StatusToStringMode::kDefault));
+      counts_.set_first_failure(failure.ToString(absl::StatusToStringMode::kWithNoExtraData));
     counts_.set_failed(counts_.failed() + 1);
     ++failed_[failure.code()];
   }

@@ -24,7 +24,7 @@ namespace {
 // What happened, to whom, why likely, and what to do: all of it is in the message.
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "echo_client: %s\n",
-               status.ToString(absl::StatusToStringMode::kDefault).c_str());
+               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
   return 1;
 }
 

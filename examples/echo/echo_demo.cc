@@ -38,7 +38,7 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(2);
 
 int Fail(const char* doing, const absl::Status& status) {
   std::fprintf(stderr, "echo_demo: %s: %s\n", doing,
-               status.ToString(absl::StatusToStringMode::kDefault).c_str());
+               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
   return 1;
 }
 

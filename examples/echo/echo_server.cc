@@ -21,7 +21,7 @@ namespace {
 
 int Fail(const char* doing, const absl::Status& status) {
   std::fprintf(stderr, "echo_server: %s: %s\n", doing,
-               status.ToString(absl::StatusToStringMode::kDefault).c_str());
+               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
   return 1;
 }
 

@@ -104,8 +104,12 @@ std::vector<DeviceEntry> ListDevices(const Tables& tables) {
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, const Tables& tables) {
   const bool automatic = spec == "auto";
   std::string seen;  // what was there and would not do
+  std::string none;  // tables that list nothing
   for (const verbs::VerbsApi* api : tables) {
-    for (ibv_device* raw : RawList(*api)) {
+    const RawList devices(*api);
+    if (devices.begin() == devices.end())
+      none += (none.empty() ? "" : ", ") + std::string(api->name);
+    for (ibv_device* raw : devices) {
       const DeviceEntry entry = Describe(*api, raw);
       if (!automatic && entry.name != spec) {
         seen += (seen.empty() ? "" : ", ") + entry.name;
@@ -120,6 +124,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, cons
             device->choice_ = entry.name + ": asked for by name";
           } else if (seen.empty()) {
             device->choice_ = entry.name + ": the first active device with DC";
+            if (!none.empty()) device->choice_ += "; no RDMA device from " + none;
           } else {
             device->choice_ = entry.name + ": no better device with DC (" + seen + ")";
           }

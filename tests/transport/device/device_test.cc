@@ -43,6 +43,21 @@ TEST(DeviceOpen, AutoSaysWhatItTookAndWhy) {
   EXPECT_TRUE((*device)->capabilities().Has(Feature::kDc));
 }
 
+TEST(DeviceOpen, AutoSaysWhereThereWasNoDevice) {
+  static const verbs::VerbsApi empty = Changed([](verbs::VerbsApi& api) {
+    api.name = "native";
+    api.get_device_list = [](int* count) {
+      *count = 0;
+      return static_cast<ibv_device**>(nullptr);
+    };
+    api.free_device_list = [](ibv_device**) {};
+  });
+  const auto device = Device::Open("auto", {&empty, &softdc::Verbs()});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ((*device)->choice(),
+            "softdc0: the first active device with DC; no RDMA device from native");
+}
+
 TEST(DeviceOpen, AutoPassesByDevicesWithoutDcAndNamesThem) {
   static const verbs::VerbsApi ethernet = Changed([](verbs::VerbsApi& api) {
     api.name = "native";
