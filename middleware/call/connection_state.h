@@ -29,7 +29,6 @@ enum class ConnectionEvent : uint8_t {
   kClose,
 };
 
-inline constexpr int kConnectionStates = 5;
 inline constexpr int kConnectionEvents = 5;
 
 bool NextConnectionState(ConnectionState from, ConnectionEvent event, ConnectionState* to);
