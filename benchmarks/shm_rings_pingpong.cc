@@ -79,7 +79,7 @@ struct Inbox {
     srq.Ring();
   }
   void Post(uint64_t buffer) {
-    const Sge sge{.offset = buffer * sizeof(Message), .segment = 1, .length = sizeof(Message)};
+    const Sge sge{.offset = buffer * sizeof(Message), .key = 1, .length = sizeof(Message)};
     srq.Post({&sge, 1}, buffer);
   }
 

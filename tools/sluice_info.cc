@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sluice_info: what Sluice finds on this machine, and what it makes of it. Exit codes: 0, 1 if
-// there is no device that Sluice can use, 2 usage.
+// sluice_info: what Sluice finds on this machine, and what it makes of it; with --peer, how a
+// connection to another process stands. Exit codes: 0, 1 if there is no device that Sluice can use
+// or the peer can't be reached, 2 usage.
 #include <cstdio>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "middleware/api/address.h"
 #include "tools/command_line.h"
 #include "tools/json_output.h"
 #include "tools/sluice_info_collect.h"
+#include "tools/sluice_info_peer.h"
 #include "transport/device/tables.h"
 
 namespace sluice::tools {
@@ -63,12 +67,48 @@ std::string Text(const SystemInfo& system) {
   return text;
 }
 
+// Text to standard output, or JSON as asked for. The exit code.
+int Print(const google::protobuf::Message& message, const std::string& text,
+          const std::string& json) {
+  if (json != "-") std::fputs(text.c_str(), stdout);
+  if (json.empty()) return kExitOk;
+  absl::Status status = WriteJson(message, json);
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "sluice_info: %s\n", std::string(status.message()).c_str());
+  return kExitFailed;
+}
+
+int PrintPeer(const std::string& peer, const std::string& device, absl::Duration timeout,
+              const std::string& json) {
+  const auto address = ParseAddress(peer, /*allow_port_0=*/false);
+  if (!address.ok()) {
+    std::fprintf(stderr, "sluice_info: --peer: %s\n",
+                 std::string(address.status().message()).c_str());
+    return kExitUsage;
+  }
+  const auto connection =
+      DescribeConnection(device::AllTables(), device, address->host, address->port, timeout);
+  if (!connection.ok()) {
+    std::fprintf(stderr, "sluice_info: %s\n",
+                 connection.status().ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
+    return kExitFailed;
+  }
+  return Print(*connection, ConnectionText(*connection), json);
+}
+
 int Main(const std::vector<std::string>& arguments) {
-  std::string json;
+  std::string json, peer, device = "auto";
+  absl::Duration timeout = absl::Seconds(5);
   CommandLine line(
       "usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of "
-      "it.\n");
-  line.Add("json", &json, "print JSON (sluice.SystemInfo) to this file, - for standard output");
+      "it; with --peer, how a connection to another process stands.\n");
+  line.Add("json", &json,
+           "print JSON (sluice.SystemInfo, or sluice.ConnectionInfo with --peer) to this file, - "
+           "for standard output");
+  line.Add("peer", &peer, "host:port of a Sluice server: connect, and describe the connection");
+  line.Add("device", &device, "with --peer: the device to connect over");
+  line.Add("timeout", &timeout, absl::Milliseconds(10), absl::Minutes(10),
+           "with --peer: how long connecting may take");
   if (absl::Status status = line.Parse(arguments); !status.ok()) {
     std::fprintf(stderr, "sluice_info: %s\n", std::string(status.message()).c_str());
     return kExitUsage;
@@ -77,15 +117,10 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs(line.HelpText().c_str(), stdout);
     return kExitOk;
   }
+  if (!peer.empty()) return PrintPeer(peer, device, timeout, json);
   const SystemInfo system = CollectSystemInfo(device::AllTables());
-  if (json != "-") std::fputs(Text(system).c_str(), stdout);
-  if (!json.empty()) {
-    if (absl::Status status = WriteJson(system, json); !status.ok()) {
-      std::fprintf(stderr, "sluice_info: %s\n", std::string(status.message()).c_str());
-      return kExitFailed;
-    }
-  }
-  return system.auto_choice().empty() ? kExitFailed : kExitOk;
+  const int code = Print(system, Text(system), json);
+  return system.auto_choice().empty() ? kExitFailed : code;
 }
 
 }  // namespace

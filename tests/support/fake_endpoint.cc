@@ -207,6 +207,16 @@ absl::StatusOr<PeerId> FakeEndpoint::Connect(const std::string& host, uint16_t p
   return id;
 }
 
+absl::StatusOr<endpoint::PeerReport> FakeEndpoint::Report(PeerId id) const {
+  std::lock_guard lock(network_->mutex_);
+  const Peer* peer = Find(id);
+  if (peer == nullptr) return absl::UnavailableError("no such peer");
+  endpoint::PeerReport report;
+  report.address = peer->address;
+  report.up = peer->state == Peer::kUp;
+  return report;
+}
+
 void FakeEndpoint::Disconnect(PeerId id) {
   std::lock_guard lock(network_->mutex_);
   FlushLocked();

@@ -94,6 +94,8 @@ class FakeEndpoint final : public endpoint::Endpoint {
   int fd() const override { return event_fd_; }
   int64_t SleepLimitNs() const override;
   void Wake() override;
+  // Of what it tells, the fake knows the address and whether the peer is up.
+  absl::StatusOr<endpoint::PeerReport> Report(endpoint::PeerId peer) const override;
   void Disconnect(endpoint::PeerId peer) override;
   void Close() override;
 
@@ -128,6 +130,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   // All with network_->mutex_.
   endpoint::PeerId NewPeer(const std::string& address);
   Peer* Find(endpoint::PeerId id);
+  const Peer* Find(endpoint::PeerId id) const { return const_cast<FakeEndpoint*>(this)->Find(id); }
   void Post(Event event);
   void Signal();
   void DropPeer(endpoint::PeerId id, const absl::Status* tell_remote);

@@ -14,6 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr char kInfo[] = "tools/sluice_info";
+constexpr char kPerf[] = "tools/sluice_perf";
 
 TEST(SluiceInfoTest, JsonHasTheSoftwareDeviceWithItsFiveCapabilities) {
   const ProgramRun run = RunProgram({kInfo, "--json", "-"});
@@ -54,6 +55,38 @@ TEST(SluiceInfoTest, TextForPeople) {
                            "--device=auto takes", "defaults"}) {
     EXPECT_THAT(run.output, HasSubstr(part));
   }
+}
+
+TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
+  setenv("SOFTDC_DOMAIN", absl::StrCat("test-", getpid()).c_str(), 1);
+  auto server = ChildProcess::Start({kPerf, "serve", "--listen=127.0.0.1:0", "--device=softdc0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto address = ListeningAddress(**server, absl::Seconds(30));
+  ASSERT_TRUE(address.ok()) << address.status();
+
+  const ProgramRun text = RunProgram({kInfo, "--peer", *address, "--device=softdc0"});
+  EXPECT_EQ(text.exit_code, 0);
+  for (const char* part : {"connection to", "QP number", "ECE accepted", "template DCI",
+                           "address handle", "mapped to QP", "peer's epoch"}) {
+    EXPECT_THAT(text.output, HasSubstr(part));
+  }
+
+  const ProgramRun json = RunProgram({kInfo, "--peer", *address, "--json", "-"});
+  EXPECT_EQ(json.exit_code, 0);
+  ConnectionInfo connection;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json.output, &connection);
+  ASSERT_TRUE(parsed.ok()) << parsed.ToString() << "\n" << json.output;
+  EXPECT_EQ(connection.address(), *address);
+  EXPECT_NE(connection.qp_number(), 0u);
+  EXPECT_NE(connection.accepted().options(), 0u);
+  EXPECT_EQ(connection.accepted().options(), connection.received().options());
+  EXPECT_NE(connection.own_epoch(), connection.peer_epoch());
+}
+
+TEST(SluiceInfoTest, PeerThatCannotBeReachedOrNamed) {
+  EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1:1", "--device=softdc0"}).exit_code, 1);
+  EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1"}).exit_code, 2);
+  EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1:0"}).exit_code, 2);
 }
 
 TEST(SluiceInfoTest, JsonIntoAFileLeavesTheTextOnStandardOutput) {

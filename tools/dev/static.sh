@@ -25,5 +25,7 @@ mapfile -t sources < <(cxx_files)
 
 run "symbols: ${#objects[@]} objects" tools/dev/check_symbols tools/dev/symbols_allowed.txt "${objects[@]}"
 run "rooms: ${#sources[@]} sources" tools/dev/check_rooms tools/dev/rooms.txt "${sources[@]}"
+mapfile -t tests < <(find tests -name '*_test.cc' | sort)
+run "facts: ${#tests[@]} test sources" tools/dev/check_facts docs/facts.md "${tests[@]}"
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
 exit $status

@@ -28,6 +28,7 @@ struct ConnectionManager::Connection {
   std::vector<sockaddr_storage> addresses;
   size_t next_address = 0;
   absl::Status resolve_status;
+  ibv_ece answer_ece = {};
 
   std::string host;
   uint16_t port = 0;

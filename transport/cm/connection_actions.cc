@@ -139,10 +139,7 @@ void ConnectionManager::SendResponse(Connection* c) {
           return EAGAIN;
         }
         own->qpn = *qpn;
-        if (options_.local_ece.vendor_id != 0 && own->path.remote_ece.vendor_id != 0) {
-          ibv_ece ece = options_.local_ece;
-          api_.cm_set_local_ece(own->id, &ece);
-        }
+        if (own->answer_ece.vendor_id != 0) api_.cm_set_local_ece(own->id, &own->answer_ece);
         rdma_conn_param param = {};
         param.private_data = own->outgoing.data();
         param.private_data_len = static_cast<uint8_t>(own->outgoing_bytes);

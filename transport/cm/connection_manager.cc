@@ -98,6 +98,7 @@ void ConnectionManager::Free(Connection* c) {
   c->active = false;
   c->qpn = 0;
   c->path = {};
+  c->answer_ece = {};
   c->addresses.clear();
   c->next_address = 0;
   c->host.clear();
@@ -214,10 +215,12 @@ absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host,
   return c->id_of();
 }
 
-void ConnectionManager::Accept(ConnectionId id, std::span<const std::byte> private_data) {
+void ConnectionManager::Accept(ConnectionId id, std::span<const std::byte> private_data,
+                               const ibv_ece& ece) {
   Connection* c = Find(id);
   if (c == nullptr) return;
   assert(private_data.size() <= kMaxResponseData);
+  c->answer_ece = ece;
   std::copy(private_data.begin(), private_data.end(), c->outgoing.begin());
   c->outgoing_bytes = private_data.size();
   Handle(c, Event::kAcceptCalled);
@@ -256,6 +259,11 @@ void ConnectionManager::NoteTraffic(ConnectionId id) {
 std::string ConnectionManager::Describe(ConnectionId id) const {
   const Connection* c = Find(id);
   return c == nullptr ? "no such connection" : c->peer + " " + std::string(Name(c->state));
+}
+
+uint32_t ConnectionManager::QpNumber(ConnectionId id) const {
+  const Connection* c = Find(id);
+  return c == nullptr || c->commands != 0 ? 0 : c->qpn;
 }
 
 int ConnectionManager::ReadEvents() {

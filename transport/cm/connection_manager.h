@@ -73,7 +73,7 @@ struct Options {
   int64_t accept_timeout_ns = 5'000'000'000;  // CONNECT_REQUEST to ESTABLISHED
   int64_t close_timeout_ns = 2'000'000'000;   // DREQ to its answer
   int64_t timewait_limit_ns = 10'000'000'000;
-  ibv_ece local_ece = {};  // offered when the vendor is not 0
+  ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
   std::string device;      // connections over another device fail; empty: any
 };
 
@@ -92,7 +92,8 @@ class ConnectionManager {
   // Ends in OnResponse() or OnDown(), by the deadline at the latest.
   absl::StatusOr<ConnectionId> Connect(const std::string& host, uint16_t port, int64_t deadline_ns,
                                        std::span<const std::byte> private_data);
-  void Accept(ConnectionId id, std::span<const std::byte> private_data);
+  // `ece` is what this side made of the other's options; vendor 0: nothing.
+  void Accept(ConnectionId id, std::span<const std::byte> private_data, const ibv_ece& ece = {});
   void Establish(ConnectionId id);
   void Reject(ConnectionId id, std::span<const std::byte> private_data);
   // Ends the connection in whatever state it is; no OnDown() follows.
@@ -109,6 +110,8 @@ class ConnectionManager {
   size_t quarantined() const { return quarantine_.size(); }
   uint64_t ignored_events() const { return ignored_events_; }
   std::string Describe(ConnectionId id) const;
+  // The number that stands for this side of the connection; 0: none yet. As of the last call.
+  uint32_t QpNumber(ConnectionId id) const;
 
  private:
   struct Connection;

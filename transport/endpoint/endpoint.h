@@ -39,6 +39,33 @@ struct PeerInfo {
   uint32_t max_message_bytes = 0;  // what both ends can do
 };
 
+// An offer or a result of an ECE exchange (man ibv_set_ece); vendor 0: none.
+struct Ece {
+  uint32_t vendor_id = 0;
+  uint32_t options = 0;
+};
+
+// A peer's connection as it stands, for people and tools.
+struct PeerReport {
+  std::string address;
+  bool inbound = false;
+  bool up = false;
+  uint32_t qp_number = 0;            // that stands for this side in RDMA_CM; 0: none at the moment
+  uint32_t quarantined_numbers = 0;  // of the endpoint, until their timewait is over
+  uint64_t own_epoch = 0;            // names this incarnation of the endpoint, and the peer's
+  uint64_t peer_epoch = 0;
+  // Congestion control: what this side offers, what the peer sent, what this device made of that.
+  Ece offered;
+  Ece received;
+  Ece accepted;
+  uint32_t template_qp_number = 0;  // the DCI that carries `accepted`
+  std::string why_default;          // why no template was made; empty: one was
+  // The address handle: whether it is mapped to the template, and whether this peer made it. That
+  // is all that can be known: the mapping is a hint to the device.
+  bool mapped = false;
+  bool first_on_handle = false;
+};
+
 // Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
 class Handler {
  public:
@@ -93,6 +120,9 @@ class Endpoint {
   virtual int64_t SleepLimitNs() const = 0;
   // Makes fd() readable. Any thread.
   virtual void Wake() = 0;
+
+  // UNAVAILABLE: no such peer.
+  virtual absl::StatusOr<PeerReport> Report(PeerId peer) const = 0;
 
   virtual void Disconnect(PeerId peer) = 0;
   // Goodbye to all peers; no handler calls afterwards.

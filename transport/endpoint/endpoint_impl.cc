@@ -124,6 +124,8 @@ absl::Status EndpointImpl::Init() {
                                       commands_, *this);
   if (!queue.ok()) return queue.status();
   queue_ = std::move(*queue);
+  profiles_.emplace(api_, device_.context(), device_.pd(), device_.path(),
+                    can.Has(verbs::Feature::kEce), queue_->template_qpn());
 
   numbers_.emplace(api_, device_.context(), device_.pd(), can.Has(verbs::Feature::kReservedQpn));
   cm::Options cm_options;

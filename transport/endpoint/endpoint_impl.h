@@ -19,6 +19,7 @@
 #include "transport/endpoint/create.h"
 #include "transport/memory/slab.h"
 #include "transport/path/address_handles.h"
+#include "transport/path/congestion_profiles.h"
 #include "transport/peer/credits.h"
 #include "transport/peer/handshake.h"
 #include "transport/peer/prefix.h"
@@ -48,7 +49,12 @@ struct Peer {
   uint32_t remote_token = 0;
   uint32_t remote_window = 0;
   uint32_t max_message_bytes = 0;  // what both ends can do
-  int commands = 0;                // under way
+  uint64_t epoch = 0;              // of the remote endpoint
+  ibv_ece offered_ece = {};        // by it
+  bool mapped = false;
+  bool first_on_handle = false;
+  const path::Profile* profile = nullptr;
+  int commands = 0;  // under way
   peer::SendCredits send;
   peer::ReceiveCredits receive;
   cm::ConnectionId connection;
@@ -87,6 +93,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int fd() const override { return poller_->fd(); }
   int64_t SleepLimitNs() const override;
   void Wake() override { poller_->Wake(); }
+  absl::StatusOr<PeerReport> Report(PeerId peer) const override;
   void Disconnect(PeerId peer) override;
   void Close() override;
 
@@ -124,7 +131,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   peer::Hello MakeHello(const Peer& peer) const;
   void Adopt(Peer* peer, const peer::Hello& remote);
   void AcquirePath(Peer* peer, const cm::PathInfo& path);
-  void OnPath(Peer* peer, absl::StatusOr<ibv_ah*> handle);
+  void OnPath(Peer* peer, const absl::StatusOr<path::Route>& route);
   void GoUp(Peer* peer);
   void Fail(Peer* peer, const absl::Status& why);
   void TellDown(Peer* peer, const absl::Status& why);
@@ -170,6 +177,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::optional<queue::SlotTable> slots_;
   std::optional<path::AddressHandles> handles_;
   std::unique_ptr<queue::DciPool> queue_;
+  std::optional<path::CongestionProfiles> profiles_;
   std::optional<cm::QpnPool> numbers_;
   std::unique_ptr<cm::ConnectionManager> connections_;
 

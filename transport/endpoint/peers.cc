@@ -69,6 +69,10 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
   peer->told_up = peer->told_down = peer->has_connection = peer->has_path = false;
   peer->in_queue = peer->blocked = peer->owes_credits = false;
   peer->inbound = event == peer::Event::kRequest;
+  peer->epoch = 0;
+  peer->offered_ece = {};
+  peer->profile = nullptr;
+  peer->mapped = peer->first_on_handle = false;
   peer->token = random_.NonZero32();
   peer->target = {};
   peer->target.cookie = index;
@@ -105,6 +109,7 @@ peer::Hello EndpointImpl::MakeHello(const Peer& peer) const {
 }
 
 void EndpointImpl::Adopt(Peer* peer, const peer::Hello& remote) {
+  peer->epoch = remote.epoch;
   peer->remote_index = remote.peer_index;
   peer->remote_token = remote.token;
   peer->remote_window = remote.credits;
@@ -178,37 +183,51 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 }
 
 void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
+  struct Result {
+    const path::Profile* profile = nullptr;
+    absl::StatusOr<path::Route> route;
+  };
   ++peer->commands;
-  auto handle = std::make_shared<absl::StatusOr<ibv_ah*>>(nullptr);
-  commands_.Submit([this, ah = path.ah, qpn = queue_->template_qpn(),
-                    handle] { *handle = handles_->Acquire(ah, qpn); },
-                   [this, peer, handle] {
-                     --peer->commands;
-                     OnPath(peer, *handle);
-                   });
+  peer->offered_ece = path.remote_ece;
+  auto result = std::make_shared<Result>();
+  commands_.Submit(
+      [this, ah = path.ah, ece = path.remote_ece, result] {
+        result->profile = profiles_->Of(ece);
+        result->route = handles_->Acquire(ah, result->profile->template_qpn);
+      },
+      [this, peer, result] {
+        --peer->commands;
+        peer->profile = result->profile;
+        OnPath(peer, result->route);
+      });
 }
 
-void EndpointImpl::OnPath(Peer* peer, absl::StatusOr<ibv_ah*> handle) {
-  if (handle.ok()) peer->target.ah = *handle;
+void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) {
+  if (route.ok()) {
+    peer->target.ah = route->handle;
+    peer->mapped = route->mapped;
+    peer->first_on_handle = route->first;
+  }
   const bool wanted =
       peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
   if (!wanted) return CheckQuiet(peer);
-  if (!handle.ok()) {
+  if (!route.ok()) {
     if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
       connections_->Reject(
           peer->connection,
-          peer::EncodeRefusal(peer::RefusalCode::kInternal, {handle.status().message().data(),
-                                                             handle.status().message().size()}));
+          peer::EncodeRefusal(peer::RefusalCode::kInternal,
+                              {route.status().message().data(), route.status().message().size()}));
     }
-    return Fail(peer, base::Prefix(handle.status(), "path to " + peer->address));
+    return Fail(peer, base::Prefix(route.status(), "path to " + peer->address));
   }
   queue_->Open(&peer->target);
   peer->in_queue = true;
   peer->has_path = true;
   if (peer->inbound) {
     connections_->Accept(peer->connection,
-                         peer::Encode(MakeHello(*peer), peer::HandshakeKind::kWelcome));
+                         peer::Encode(MakeHello(*peer), peer::HandshakeKind::kWelcome),
+                         peer->profile->accepted);
   } else {
     connections_->Establish(peer->connection);
   }
@@ -284,6 +303,33 @@ void EndpointImpl::CheckQuiet(Peer* peer) {
   --peer_count_;
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   free_peers_.push_back(peer->index);
+}
+
+absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
+  const Peer* peer = Find(id);
+  if (peer == nullptr) {
+    return base::Error(absl::StatusCode::kUnavailable, "no such peer",
+                       {.layer = "endpoint", .operation = "report"});
+  }
+  const auto plain = [](const ibv_ece& ece) { return Ece{ece.vendor_id, ece.options}; };
+  PeerReport report;
+  report.address = peer->address;
+  report.inbound = peer->inbound;
+  report.up = peer->state == peer::State::kUp;
+  if (peer->has_connection) report.qp_number = connections_->QpNumber(peer->connection);
+  report.quarantined_numbers = static_cast<uint32_t>(connections_->quarantined());
+  report.own_epoch = epoch_;
+  report.peer_epoch = peer->epoch;
+  report.offered = plain(device_.ece());
+  report.received = plain(peer->offered_ece);
+  if (peer->profile != nullptr) {
+    report.accepted = plain(peer->profile->accepted);
+    report.template_qp_number = peer->profile->template_qpn;
+    report.why_default = peer->profile->why_default;
+  }
+  report.mapped = peer->mapped;
+  report.first_on_handle = peer->first_on_handle;
+  return report;
 }
 
 void EndpointImpl::Disconnect(PeerId id) {

@@ -29,10 +29,11 @@ std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn) {
 
 }  // namespace
 
-absl::StatusOr<ibv_ah*> AddressHandles::Acquire(const ibv_ah_attr& attr, uint32_t template_qpn) {
+absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& attr, uint32_t template_qpn) {
   const std::string key = Key(attr, template_qpn);
   auto found = by_destination_.find(key);
-  if (found == by_destination_.end()) {
+  const bool first = found == by_destination_.end();
+  if (first) {
     ibv_ah_attr copy = attr;
     errno = 0;
     ibv_ah* raw = api_.create_ah(pd_, &copy);
@@ -43,16 +44,14 @@ absl::StatusOr<ibv_ah*> AddressHandles::Acquire(const ibv_ah_attr& attr, uint32_
                                .cause = "the peer's address can't be reached from this port",
                                .remedy = "check the route and the neighbour entry to the peer"});
     }
-    if (map_ && attr.is_global && api_.dv_map_ah_to_qp(raw, template_qpn) == 0) {
-      mapped_.fetch_add(1, std::memory_order_relaxed);
-    } else {
-      unmapped_.fetch_add(1, std::memory_order_relaxed);
-    }
-    found = by_destination_.emplace(key, Entry{verbs::Ah(&api_, raw), 0}).first;
+    const bool mapped = map_ && attr.is_global && api_.dv_map_ah_to_qp(raw, template_qpn) == 0;
+    (mapped ? mapped_ : unmapped_).fetch_add(1, std::memory_order_relaxed);
+    found = by_destination_.emplace(key, Entry{verbs::Ah(&api_, raw), mapped, 0}).first;
     destination_of_[raw] = key;
   }
   ++found->second.users;
-  return found->second.handle.get();
+  return Route{
+      .handle = found->second.handle.get(), .mapped = found->second.mapped, .first = first};
 }
 
 void AddressHandles::Release(ibv_ah* handle) {

@@ -20,15 +20,23 @@
 
 namespace sluice::path {
 
+// A user's share in a handle.
+struct Route {
+  ibv_ah* handle = nullptr;
+  bool mapped = false;  // to the template that was asked for
+  bool first = false;   // this user made it
+};
+
 class AddressHandles {
  public:
   // `map`: the device can map handles (Feature::kAhMapping).
   AddressHandles(const verbs::VerbsApi& api, ibv_pd* pd, bool map)
       : api_(api), pd_(pd), map_(map) {}
 
-  // The handle for this destination, mapped once, right after it is made, to `template_qpn`. A
-  // handle that can't be mapped is used unmapped and counted: mapping is a hint.
-  absl::StatusOr<ibv_ah*> Acquire(const ibv_ah_attr& attr, uint32_t template_qpn);
+  // The handle for this destination and template, mapped once, right after it is made: a second
+  // mapping of a handle would do nothing (man mlx5dv_map_ah_to_qp), so another template means
+  // another handle. One that can't be mapped is used unmapped and counted: mapping is a hint.
+  absl::StatusOr<Route> Acquire(const ibv_ah_attr& attr, uint32_t template_qpn);
   // Frees the handle with its last user.
   void Release(ibv_ah* handle);
 
@@ -39,6 +47,7 @@ class AddressHandles {
  private:
   struct Entry {
     verbs::Ah handle;
+    bool mapped = false;
     uint32_t users = 0;
   };
 

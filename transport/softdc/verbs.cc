@@ -3,6 +3,9 @@
 
 #include "transport/softdc/cm/cm.h"
 #include "transport/softdc/device.h"
+#include "transport/softdc/device_attributes.h"
+#include "transport/softdc/model/soft_device.h"
+#include "transport/softdc/verbs_mkey.h"
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
@@ -11,9 +14,6 @@ namespace sluice::softdc {
 // is here
 // (-Werror=missing-field-initializers).
 const verbs::VerbsApi& Verbs() {
-  // Before any event channel exists, so that ids find their device.
-  static const bool hooked [[maybe_unused]] =
-      (cm::SetDeviceHooks({&CmContext, &CmPd, NodeGuid()}), true);
   static constexpr verbs::VerbsApi kTable = {
       .name = "softdc",
       .get_device_list = &GetDeviceList,
@@ -29,10 +29,12 @@ const verbs::VerbsApi& Verbs() {
       .ack_async_event = &AckAsyncEvent,
       .alloc_pd = &AllocPd,
       .dealloc_pd = &DeallocPd,
+      .rereg_mr = &ReregMr,
       .dereg_mr = &DeregMr,
       .create_comp_channel = &CreateCompChannel,
       .destroy_comp_channel = &DestroyCompChannel,
       .create_cq = &CreateCq,
+      .resize_cq = &ResizeCq,
       .destroy_cq = &DestroyCq,
       .get_cq_event = &GetCqEvent,
       .ack_cq_events = &AckCqEvents,
@@ -42,6 +44,7 @@ const verbs::VerbsApi& Verbs() {
       .destroy_srq = &DestroySrq,
       .create_ah = &CreateAh,
       .destroy_ah = &DestroyAh,
+      .create_qp = &CreateQp,
       .qp_to_qp_ex = &QpToQpEx,
       .modify_qp = &ModifyQp,
       .query_qp = &QueryQp,
@@ -51,10 +54,15 @@ const verbs::VerbsApi& Verbs() {
       .query_qp_data_in_order = &QueryQpDataInOrder,
       .dv_is_supported = &DvIsSupported,
       .dv_query_device = &QueryDv,
+      .dv_get_clock_info = &DvGetClockInfo,
+      .dv_create_cq = &DvCreateCq,
       .dv_create_qp = &DvCreateQp,
       .dv_qp_ex_from_ibv_qp_ex = &DvQpExFromIbvQpEx,
       .dv_dci_stream_id_reset = &DvDciStreamIdReset,
       .dv_map_ah_to_qp = &DvMapAhToQp,
+      .dv_create_mkey = &DvCreateMkey,
+      .dv_destroy_mkey = &DvDestroyMkey,
+      .dv_qp_cancel_posted_send_wrs = &DvQpCancelPostedSendWrs,
       .dv_reserved_qpn_alloc = &DvReservedQpnAlloc,
       .dv_reserved_qpn_dealloc = &DvReservedQpnDealloc,
 #define SLUICE_IBV(name)
@@ -66,7 +74,13 @@ const verbs::VerbsApi& Verbs() {
 #undef SLUICE_CM
       .reg_mr = &RegMr,
       .query_port = &QueryPort,
+      .dv_mkey_check = &DvMkeyCheck,
   };
+  // Before any event channel exists, so that ids find their device.
+  static const bool hooked [[maybe_unused]] =
+      (cm::SetDeviceHooks({&CmContext, &CmPd, NodeGuid(), &kTable},
+                          SoftDevice::Find(Device())->dials().cm),
+       true);
   return kTable;
 }
 

@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creating, changing and asking QPs: DCI and DCT (mlx5dv_create_qp), and the mlx5dv calls on them.
+// Creating, changing and asking queue pairs: ibv_create_qp, ibv_create_qp_ex, mlx5dv_create_qp, and the
+// mlx5dv calls on them. What is asked for is checked here, in the order in which the driver does it;
+// the objects are in model/.
 #include <infiniband/mlx5dv.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "transport/softdc/device.h"
 #include "transport/softdc/model/address_handle.h"
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
-#include "transport/softdc/model/dci.h"
 #include "transport/softdc/model/dct.h"
+#include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/verbs_objects.h"
 
@@ -24,19 +28,21 @@
 #define IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG (1u << 0)
 #define IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES (1u << 1)
 #endif
+#ifndef IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY
+#define IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY (1u << 1)
+#endif
 
 namespace sluice::softdc {
 namespace {
 
 constexpr uint64_t kKnownBase = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+// Create flags of plain queue pairs are known to the field, but softdc has none of them.
+constexpr uint64_t kKnownPlain = kKnownBase | IBV_QP_INIT_ATTR_CREATE_FLAGS;
 constexpr uint64_t kKnownDv =
     MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DC |
     MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
-constexpr uint32_t kKnownCreateFlags =
+constexpr uint32_t kScatterFlags =
     MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
-constexpr uint64_t kSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                              IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                              IBV_QP_EX_WITH_RDMA_READ;
 
 ibv_qp* Refuse(int error) {
   errno = error;
@@ -76,61 +82,164 @@ ibv_qp* CreateDct(ibv_context* context, const ibv_qp_init_attr_ex& attr,
   return &dct.release()->base;
 }
 
+// The send side of any kind; 0 or errno. Rewrites `attr` with the real sizes.
+int CheckSend(const Dials& dials, const QpTraits& traits, ibv_qp_init_attr_ex* attr,
+              SendQueue::Attributes* send) {
+  send->wr_api = Has(attr->comp_mask, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+  if (send->wr_api) {
+    uint64_t allowed = traits.send_ops;
+    if (!dials.features.atomics) {
+      allowed &= ~uint64_t{IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD};
+    }
+    if ((attr->send_ops_flags & ~allowed) != 0) return EOPNOTSUPP;
+  }
+  const Dials::Limits& limits = dials.limits;
+  const bool sends_something = traits.kind == QpKind::kDci;
+  if ((sends_something && attr->cap.max_send_wr == 0) ||
+      attr->cap.max_send_wr > limits.max_send_wr || attr->cap.max_send_sge > limits.max_sge ||
+      attr->cap.max_inline_data > limits.max_inline_bytes) {
+    return EINVAL;
+  }
+  attr->cap.max_send_wr = std::bit_ceil(std::max<uint32_t>(attr->cap.max_send_wr, 1));
+  attr->cap.max_send_sge = std::max<uint32_t>(attr->cap.max_send_sge, 1);
+  send->max_send_wr = attr->cap.max_send_wr;
+  send->max_send_sge = attr->cap.max_send_sge;
+  send->max_inline_bytes = attr->cap.max_inline_data;
+  send->signal_all = attr->sq_sig_all != 0;
+  return 0;
+}
+
+ibv_qp* Finish(ibv_context* context, const ibv_qp_init_attr_ex& attr, uint32_t handle,
+               const QpTraits& traits, const SendQueue::Attributes& send, Qp::Receive receive) {
+  ibv_qp base{};
+  FillBase(base, context, attr);
+  base.handle = handle;
+  auto qp = Qp::Create(base, traits, send, std::move(receive));
+  if (qp == nullptr) return nullptr;
+  AddUses(qp->base(), 1);
+  return &qp.release()->base();
+}
+
 ibv_qp* CreateDci(ibv_context* context, ibv_qp_init_attr_ex* attr, const mlx5dv_qp_init_attr& dv) {
   if (attr->cap.max_recv_wr != 0 || attr->cap.max_recv_sge != 0) return Refuse(EINVAL);
-  const bool wr_api = Has(attr->comp_mask, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
-  if (wr_api && (attr->send_ops_flags & ~kSendOps) != 0) return Refuse(EOPNOTSUPP);
+  const Dials& dials = Context::From(context)->dials();
+  const QpTraits& traits = TraitsOf(QpKind::kDci);
+  SendQueue::Attributes send;
+  if (const int error = CheckSend(dials, traits, attr, &send); error != 0) return Refuse(error);
   if (Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS) && dv.send_ops_flags != 0) {
     return Refuse(EOPNOTSUPP);
   }
-  if (attr->cap.max_send_wr == 0 || attr->cap.max_send_wr > kMaxSendWr ||
-      attr->cap.max_send_sge > kMaxSendSge || attr->cap.max_inline_data > kMaxInlineBytes) {
+  if (Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)) {
+    const mlx5dv_dci_streams& asked = dv.dc_init_attr.dci_streams;
+    if (!dials.streams.enabled || asked.log_num_concurent > dials.streams.max_log_concurrent ||
+        asked.log_num_errored > dials.streams.max_log_errored) {
+      return Refuse(EINVAL);
+    }
+    send.has_streams = true;
+    send.log_concurrent_streams = static_cast<uint8_t>(asked.log_num_concurent);
+    send.log_errored_streams = asked.log_num_errored;
+  }
+  return Finish(context, *attr, kDciHandle, traits, send, {});
+}
+
+// What mlx5dv_create_qp adds to a plain queue pair. 0 or EOPNOTSUPP.
+int CheckDv(const Dials& dials, const QpTraits& traits, const mlx5dv_qp_init_attr& dv,
+            SendQueue::Attributes* send) {
+  if (Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)) {
+    const uint64_t supported = traits.kind == QpKind::kRc ? kMkeyOps : 0;
+    if ((dv.send_ops_flags & ~supported) != 0) return EOPNOTSUPP;
+    send->mkey_ops = dv.send_ops_flags;
+    send->wr_api = true;
+  }
+  if (Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) &&
+      Has(dv.create_flags, MLX5DV_QP_CREATE_SIG_PIPELINING)) {
+    if (!dials.features.signature_pipelining || traits.kind != QpKind::kRc) return EOPNOTSUPP;
+    send->signature_pipelining = true;
+  }
+  return 0;
+}
+
+ibv_qp* CreatePlain(ibv_context* context, ibv_qp_init_attr_ex* attr,
+                    const mlx5dv_qp_init_attr* dv) {
+  const QpTraits* traits = TraitsOf(attr->qp_type);
+  if (traits == nullptr) return Refuse(EOPNOTSUPP);
+  if ((attr->comp_mask & ~kKnownPlain) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
+      attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr ||
+      (Has(attr->comp_mask, IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags != 0)) {
     return Refuse(EINVAL);
   }
-  const bool streams = Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS);
-  const mlx5dv_dci_streams& asked = dv.dc_init_attr.dci_streams;
-  if (streams &&
-      (asked.log_num_concurent > kMaxLogStreams || asked.log_num_errored > kMaxLogErroredStreams)) {
-    return Refuse(EINVAL);
-  }
-  attr->cap.max_send_wr = std::bit_ceil(attr->cap.max_send_wr);
-  attr->cap.max_send_sge = std::max<uint32_t>(attr->cap.max_send_sge, 1);
-  const Dci::Attributes attributes{
-      .max_send_wr = attr->cap.max_send_wr,
-      .max_send_sge = attr->cap.max_send_sge,
-      .max_inline_bytes = attr->cap.max_inline_data,
-      .has_streams = streams,
-      .log_errored_streams = streams ? asked.log_num_errored : uint8_t{0},
-      .signal_all = attr->sq_sig_all != 0,
-      .wr_api = wr_api,
-  };
   Context& owner = *Context::From(context);
-  const uint32_t number = owner.numbers().Allocate();
-  if (number == kNoQpNumber) return Refuse(ENOMEM);
-  auto dci = std::make_unique<Dci>(owner, attributes, number);
-  FillBase(dci->qp_ex.qp_base, context, *attr);
-  dci->qp_ex.qp_base.handle = kDciHandle;
-  AddUses(dci->qp_ex.qp_base, 1);
-  return &dci.release()->qp_ex.qp_base;
+  SendQueue::Attributes send;
+  int error = CheckSend(owner.dials(), *traits, attr, &send);
+  if (error == 0 && dv != nullptr) error = CheckDv(owner.dials(), *traits, *dv, &send);
+  if (error != 0) return Refuse(error);
+  const Dials::Limits& limits = owner.dials().limits;
+  if (attr->cap.max_recv_wr > limits.max_recv_wr || attr->cap.max_recv_sge > limits.max_sge) {
+    return Refuse(EINVAL);
+  }
+  Qp::Receive receive;
+  if (attr->srq == nullptr) {
+    if (attr->cap.max_recv_wr != 0) {
+      attr->cap.max_recv_wr = std::bit_ceil(attr->cap.max_recv_wr);
+      attr->cap.max_recv_sge = std::max<uint32_t>(attr->cap.max_recv_sge, 1);
+    }
+    receive.max_wr = attr->cap.max_recv_wr;
+    receive.max_sge = attr->cap.max_recv_sge;
+    receive.own = Srq::CreateReceiveQueue(attr->pd, receive.max_wr, receive.max_sge);
+    if (receive.own == nullptr) return nullptr;
+  } else {
+    attr->cap.max_recv_wr = attr->cap.max_recv_sge = 0;
+  }
+  return Finish(context, *attr, kPlainQpHandle, *traits, send, std::move(receive));
 }
 
 }  // namespace
 
+ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (pd == nullptr || attr == nullptr) return Refuse(EINVAL);
+  ibv_qp_init_attr_ex extended{};
+  extended.qp_context = attr->qp_context;
+  extended.send_cq = attr->send_cq;
+  extended.recv_cq = attr->recv_cq;
+  extended.srq = attr->srq;
+  extended.cap = attr->cap;
+  extended.qp_type = attr->qp_type;
+  extended.sq_sig_all = attr->sq_sig_all;
+  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+  extended.pd = pd;
+  ibv_qp* qp = CreatePlain(pd->context, &extended, nullptr);
+  if (qp != nullptr) attr->cap = extended.cap;
+  return qp;
+}
+
+ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  if (context == nullptr || attr == nullptr) return Refuse(EINVAL);
+  return CreatePlain(context, attr, nullptr);
+}
+
 ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dv) {
-  if (context == nullptr || attr == nullptr || dv == nullptr) return Refuse(EINVAL);
-  if (attr->qp_type != IBV_QPT_DRIVER)
-    return Refuse(EOPNOTSUPP);  // RC, UC and UD are not built yet
-  if ((attr->comp_mask & ~kKnownBase) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
-      attr->pd == nullptr || (dv->comp_mask & ~kKnownDv) != 0 ||
-      !Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DC) || attr->send_cq == nullptr ||
-      attr->recv_cq == nullptr) {
+  if (context == nullptr || attr == nullptr) return Refuse(EINVAL);
+  const bool dc = dv != nullptr && Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DC);
+  if ((attr->qp_type == IBV_QPT_DRIVER) != dc ||
+      (dv != nullptr && (dv->comp_mask & ~kKnownDv) != 0 && !Mutated(Mutation::kAnyCreationBits))) {
     return Refuse(EINVAL);
   }
-  if (Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)) {
-    if ((dv->create_flags & MLX5DV_QP_CREATE_SIG_PIPELINING) != 0) return Refuse(EOPNOTSUPP);
-    if ((dv->create_flags & ~kKnownCreateFlags) != 0 || dv->create_flags == kKnownCreateFlags) {
+  if (dv != nullptr && Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)) {
+    const uint32_t known = dc ? kScatterFlags : kScatterFlags | MLX5DV_QP_CREATE_SIG_PIPELINING;
+    // A DCI that stood in SQD could not leave it: there is no such row in its table.
+    if ((dv->create_flags & ~known) != 0 || (dv->create_flags & kScatterFlags) == kScatterFlags) {
       return Refuse(EINVAL);
     }
+  }
+  if (!dc) {
+    if (dv != nullptr && Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)) {
+      return Refuse(EINVAL);
+    }
+    return CreatePlain(context, attr, dv);
+  }
+  if ((attr->comp_mask & ~kKnownBase) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
+      attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr) {
+    return Refuse(EINVAL);
   }
   switch (dv->dc_init_attr.dc_type) {
     case MLX5DV_DCTYPE_DCT:
@@ -142,41 +251,34 @@ ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_in
 }
 
 ibv_qp_ex* QpToQpEx(ibv_qp* qp) {
-  if (!Dci::Is(qp) || !Dci::From(qp)->attributes().wr_api) return nullptr;
-  return &Dci::From(qp)->qp_ex;
+  if (!Qp::Is(qp) || !Qp::From(qp)->send_queue().attributes().wr_api) return nullptr;
+  return &Qp::From(qp)->qp_ex;
 }
 
-mlx5dv_qp_ex* DvQpExFromIbvQpEx(ibv_qp_ex* qp) { return &Dci::From(qp)->dv_shell.dv; }
+mlx5dv_qp_ex* DvQpExFromIbvQpEx(ibv_qp_ex* qp) { return &Qp::From(qp)->dv_shell.dv; }
 
 int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
-  if (Dci::Is(qp)) return Dci::From(qp)->Modify(*attr, attr_mask);
+  if (Qp::Is(qp)) return Qp::From(qp)->Modify(*attr, attr_mask);
   if (Dct::Is(qp)) return Dct::From(qp)->Modify(*attr, attr_mask);
   return EINVAL;
 }
 
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {
-  if (Dci::Is(qp)) return Dci::From(qp)->Query(attr, attr_mask, init);
+  if (Qp::Is(qp)) return Qp::From(qp)->Query(attr, attr_mask, init);
   if (Dct::Is(qp)) return Dct::From(qp)->Query(attr, attr_mask, init);
   return EINVAL;
 }
 
 int DestroyQp(ibv_qp* qp) {
-  if (Dci::Is(qp)) {
-    const uint32_t number = qp->qp_num;
-    Context& context = *Context::From(qp->context);
-    const ibv_qp uses = *qp;
-    delete Dci::From(qp);
-    AddUses(uses, -1);
-    context.numbers().Free(number);
-    return 0;
-  }
-  if (Dct::Is(qp)) {
-    const ibv_qp uses = *qp;
+  if (!Qp::Is(qp) && !Dct::Is(qp)) return EINVAL;
+  const ibv_qp uses = *qp;
+  if (Qp::Is(qp)) {
+    delete Qp::From(qp);
+  } else {
     delete Dct::From(qp);
-    AddUses(uses, -1);
-    return 0;
   }
-  return EINVAL;
+  AddUses(uses, -1);
+  return 0;
 }
 
 int SetEce(ibv_qp* qp, ibv_ece* ece) {
@@ -184,57 +286,76 @@ int SetEce(ibv_qp* qp, ibv_ece* ece) {
     errno = EOPNOTSUPP;
     return errno;
   }
-  if (Dci::Is(qp)) return Dci::From(qp)->SetEce(*ece);
+  if (Qp::Is(qp)) return Qp::From(qp)->SetEce(*ece);
   if (Dct::Is(qp)) return Dct::From(qp)->SetEce(*ece);
   return EINVAL;
 }
 
 int QueryEce(ibv_qp* qp, ibv_ece* ece) {
-  if (Dci::Is(qp)) return Dci::From(qp)->QueryEce(ece);
+  if (Qp::Is(qp)) return Qp::From(qp)->QueryEce(ece);
   if (Dct::Is(qp)) return Dct::From(qp)->QueryEce(ece);
   return EINVAL;
 }
 
 int QueryQpDataInOrder(ibv_qp* qp, ibv_wr_opcode, uint32_t flags) {
-#if defined(__x86_64__)
-  // Asked of the QP into which data lands: a DCT in RTR, a DCI (its own reads) in RTS. shm/copy.h
-  // keeps the promise.
+  constexpr uint32_t kKnown =
+      IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS | IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
+  if ((flags & ~kKnown) != 0) return 0;
+#if !defined(__x86_64__)
+  // What the device promises is worth nothing where the CPU may reorder its reads.
+  if ((flags & IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY) == 0) return 0;
+#endif
+  // Asked of the QP into which data lands: a DCT in RTR, any other (a DCI: its own reads) in RTS.
+  // shm/copy.h keeps the promise.
   const ibv_qp_state needed = Dct::Is(qp) ? IBV_QPS_RTR : IBV_QPS_RTS;
   if (qp->state != needed) return 0;
-  if (flags == 0) return 1;
-  if (flags == IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS) {
-    return static_cast<int>(IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG |
-                            IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES);
+  uint32_t caps = 0;
+  switch (Context::From(qp->context)->dials().features.in_order) {
+    case InOrder::kWholeMessage:
+      caps = IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG | IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES;
+      break;
+    case InOrder::kBlocks128:
+      caps = IBV_QUERY_QP_DATA_IN_ORDER_ALIGNED_128_BYTES;
+      break;
+    case InOrder::kNone:
+      break;
   }
-#endif
-  return 0;
+  // Who does not ask for capabilities is told about whole messages only.
+  if ((flags & IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS) != 0) return static_cast<int>(caps);
+  return (caps & IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG) != 0 ? 1 : 0;
 }
 
-bool DvIsSupported(ibv_device* device) { return device == Device(); }
+bool DvIsSupported(ibv_device* device) { return SoftDevice::Find(device) != nullptr; }
 
 int DvDciStreamIdReset(ibv_qp* qp, uint16_t stream_id) {
-  if (!Dci::Is(qp)) return EINVAL;
-  if (qp->state != IBV_QPS_RTS) return EOPNOTSUPP;
-  return Dci::From(qp)->ResetStream(stream_id);
+  if (!Qp::IsDci(qp)) return EINVAL;
+  const Dials::Streams& dial = Qp::From(qp)->context().dials().streams;
+  if (!dial.enabled || dial.max_log_errored == 0 || qp->state != IBV_QPS_RTS) return EOPNOTSUPP;
+  return Qp::From(qp)->ResetStream(stream_id);
 }
 
 int DvMapAhToQp(ibv_ah* ah, uint32_t qp_num) {
   AddressHandle* handle = AddressHandle::From(ah);
-  if (!handle->is_global) return EOPNOTSUPP;
+  if (!Context::From(ah->context)->dials().features.ah_mapping || handle->attr.is_global == 0) {
+    return EOPNOTSUPP;
+  }
   uint32_t unmapped = 0;
   handle->mapped_qp_number.compare_exchange_strong(unmapped, qp_num);
   return 0;
 }
 
 int DvReservedQpnAlloc(ibv_context* context, uint32_t* qpn) {
-  const uint32_t number = Context::From(context)->reserved_numbers().Allocate();
-  if (number == kNoQpNumber) return ENOMEM;
+  if (!Context::From(context)->dials().features.reserved_qpns) return EOPNOTSUPP;
+  const uint32_t number = Context::From(context)->port().AllocateReservedNumber();
+  if (number == kNoNumber) return ENOMEM;
   *qpn = number;
   return 0;
 }
 
 int DvReservedQpnDealloc(ibv_context* context, uint32_t qpn) {
-  return Context::From(context)->reserved_numbers().Free(qpn) ? 0 : EINVAL;
+  return Context::From(context)->port().FreeReservedNumber(qpn) || Mutated(Mutation::kFreeAnyNumber)
+             ? 0
+             : EINVAL;
 }
 
 }  // namespace sluice::softdc

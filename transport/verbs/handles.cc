@@ -141,7 +141,8 @@ absl::StatusOr<Qp> CreateDct(const VerbsApi& api, ibv_context* context, ibv_pd* 
   return result;
 }
 
-absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path) {
+absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path,
+                         const ibv_ece* ece) {
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = 0;
@@ -150,6 +151,13 @@ absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& pa
                                "ibv_modify_qp (DCI, INIT)");
   if (!status.ok()) return status;
 
+  if (ece != nullptr) {
+    ibv_ece copy = *ece;
+    const int error_number = api.set_ece(dci, &copy);
+    if (error_number != 0) {
+      return base::ErrnoError(error_number, "ibv_set_ece (DCI)", {.layer = "verbs"});
+    }
+  }
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = path.mtu;

@@ -112,8 +112,10 @@ struct PathOptions {
   uint8_t rnr_retry = 6;
   uint8_t max_rd_atomic = 1;
 };
-// RESET→INIT→RTR→RTS with the exact masks that the kernel accepts for a DCI.
-absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path);
+// RESET→INIT→RTR→RTS with the exact masks that the kernel accepts for a DCI. `ece`, if given, is set
+// in INIT, so that it rides on the move to RTR (man ibv_set_ece).
+absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path,
+                         const ibv_ece* ece = nullptr);
 absl::Status ResetDci(const VerbsApi& api, ibv_qp* dci);
 // RESET→INIT→RTR; the number is valid afterwards. `access` are the remote rights of the whole DCT.
 absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& path, int access);

@@ -4,7 +4,7 @@
 namespace sluice::verbs {
 namespace {
 
-// ibv_reg_mr and ibv_query_port are macros over inlines; these give them an address.
+// Macros or inlines in the headers; these give them an address.
 ibv_mr* RegMr(ibv_pd* pd, void* addr, size_t length, int access) {
   return ibv_reg_mr(pd, addr, length, static_cast<unsigned>(access));
 }
@@ -12,6 +12,8 @@ ibv_mr* RegMr(ibv_pd* pd, void* addr, size_t length, int access) {
 int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
   return ibv_query_port(context, port_num, attr);
 }
+
+int MkeyCheck(mlx5dv_mkey* mkey, mlx5dv_mkey_err* error) { return mlx5dv_mkey_check(mkey, error); }
 
 }  // namespace
 
@@ -27,6 +29,7 @@ const VerbsApi& NativeVerbs() {
 #undef SLUICE_CM
       .reg_mr = &RegMr,
       .query_port = &QueryPort,
+      .dv_mkey_check = &MkeyCheck,
   };
   return kTable;
 }

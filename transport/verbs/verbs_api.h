@@ -34,6 +34,7 @@ struct VerbsApi {
   // Macros or inlines in the headers, hence spelled out. man ibv_reg_mr, ibv_query_port.
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* addr, size_t length, int access);
   int (*query_port)(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
+  int (*dv_mkey_check)(mlx5dv_mkey* mkey, mlx5dv_mkey_err* err_info);
 };
 
 // The system libraries. Links libibverbs, libmlx5 and librdmacm; works (and lists no device)

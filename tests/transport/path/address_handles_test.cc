@@ -56,16 +56,18 @@ TEST(AddressHandlesAcquire, OneHandlePerDestinationMappedOnce) {
   const auto again = handles.Acquire(To(1), 77);
   const auto b = handles.Acquire(To(2), 77);
   ASSERT_TRUE(a.ok() && again.ok() && b.ok());
-  EXPECT_EQ(*a, *again);
-  EXPECT_NE(*a, *b);
+  EXPECT_EQ(a->handle, again->handle);
+  EXPECT_NE(a->handle, b->handle);
+  EXPECT_TRUE(a->first && a->mapped);
+  EXPECT_TRUE(!again->first && again->mapped);
   EXPECT_EQ(device.handles.size(), 2u);
-  EXPECT_EQ(device.handles[*a], 77u);
+  EXPECT_EQ(device.handles[a->handle], 77u);
   EXPECT_EQ(handles.mapped(), 2u);
-  handles.Release(*a);
+  handles.Release(a->handle);
   EXPECT_EQ(device.handles.size(), 2u);
-  handles.Release(*a);
+  handles.Release(a->handle);
   EXPECT_EQ(device.handles.size(), 1u);
-  handles.Release(*b);
+  handles.Release(b->handle);
   EXPECT_TRUE(device.handles.empty());
 }
 
@@ -74,10 +76,10 @@ TEST(AddressHandlesAcquire, AnotherTemplateIsAnotherHandle) {
   AddressHandles handles(api, nullptr, /*map=*/true);
   const auto a = handles.Acquire(To(1), 77);
   const auto b = handles.Acquire(To(1), 78);
-  EXPECT_NE(*a, *b);
-  EXPECT_EQ(device.handles[*b], 78u);
-  handles.Release(*a);
-  handles.Release(*b);
+  EXPECT_NE(a->handle, b->handle);
+  EXPECT_EQ(device.handles[b->handle], 78u);
+  handles.Release(a->handle);
+  handles.Release(b->handle);
 }
 
 TEST(AddressHandlesAcquire, MappingIsAHintAndItsFailureIsCounted) {
@@ -86,9 +88,10 @@ TEST(AddressHandlesAcquire, MappingIsAHintAndItsFailureIsCounted) {
   AddressHandles handles(api, nullptr, /*map=*/true);
   const auto a = handles.Acquire(To(1), 77);
   ASSERT_TRUE(a.ok());
+  EXPECT_FALSE(a->mapped);
   EXPECT_EQ(handles.unmapped(), 1u);
   EXPECT_EQ(handles.mapped(), 0u);
-  handles.Release(*a);
+  handles.Release(a->handle);
 }
 
 TEST(AddressHandlesAcquire, RefusalSaysWhy) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Strangers on the control socket: garbage, wrong versions, and those who never read their answers.
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstring>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -75,16 +78,55 @@ TEST(ControlAbuse, RandomFieldsInValidMessagesHarmNobody) {
   ExpectStillServes(node);
 }
 
-TEST(ControlAbuse, OtherLayoutVersionIsNotAnswered) {
+TEST(ControlAbuse, OtherLayoutVersionIsRefusedWithOurs) {
   DcNode node;
   const UniqueFd fd = ConnectTo(node);
   shm::ControlMessage hello;
   hello.layout_version = shm::kLayoutVersion + 1;
   Send(fd, &hello, sizeof(hello));
   Settle();
+  shm::ControlMessage answer;
+  std::vector<UniqueFd> fds;
+  ASSERT_EQ(RecvWithFds(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), &fds),
+            static_cast<ssize_t>(sizeof(answer)));
+  EXPECT_EQ(answer.error, EPROTONOSUPPORT);
+  EXPECT_EQ(answer.layout_version, shm::kLayoutVersion);
+  EXPECT_TRUE(fds.empty()) << "nothing of ours goes there";
+  // And nothing else it says is answered.
+  shm::ControlMessage question;
+  question.layout_version = shm::kLayoutVersion;
+  question.kind = shm::ControlKind::kHello;
+  Send(fd, &question, sizeof(question));
+  Settle();
   char byte;
   EXPECT_EQ(recv(fd.get(), &byte, 1, 0), -1);
   ExpectStillServes(node);
+}
+
+TEST(ControlAbuse, OwnerWithAnotherLayoutIsReportedAndLooksDead) {
+  constexpr uint32_t kBlock = 60'000;
+  UniqueFd listening = ListenAbstract(BlockSocketName(kBlock), 4);
+  ASSERT_TRUE(listening);
+  DcNode node;
+  testing::internal::CaptureStderr();
+  DcAddress target = node.Address();
+  target.dctn = kBlock * kNumbersPerBlock;
+  ASSERT_EQ(node.Send(target, "hello?", 1), 0);
+  pollfd polled{.fd = listening.get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&polled, 1, -1), 1);
+  const UniqueFd accepted = AcceptSameUser(listening.get());
+  ASSERT_TRUE(accepted);
+  listening.Reset();  // it is not asked a second time
+  shm::ControlMessage answer;
+  answer.layout_version = shm::kLayoutVersion + 1;
+  answer.error = EPROTONOSUPPORT;
+  Send(accepted, &answer, sizeof(answer));
+  EXPECT_EQ(node.PollSend().status, IBV_WC_RETRY_EXC_ERR);
+  const std::string reason = testing::internal::GetCapturedStderr();
+  EXPECT_NE(reason.find("shared-memory layout " + std::to_string(shm::kLayoutVersion + 1)),
+            std::string::npos)
+      << reason;
+  EXPECT_NE(reason.find("SOFTDC_DOMAIN"), std::string::npos);
 }
 
 TEST(ControlAbuse, QuestionsBeforeTheHelloAreNotAnswered) {

@@ -74,6 +74,7 @@ TEST(CqEvent, ArmingAgainBeforeFetchingKeepsBothEvents) {
   ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
   ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
   EXPECT_FALSE(Readable(b.channel->fd, 0));
+  AckCqEvents(cq, 2);
 }
 
 }  // namespace

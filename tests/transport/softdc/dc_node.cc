@@ -16,12 +16,12 @@ namespace sluice::softdc {
 namespace {
 constexpr size_t kStageSlotBytes = 4096;
 
-ibv_ah_attr LocalAh() {
+ibv_ah_attr LocalAh(ibv_context* context) {
   ibv_ah_attr attr{};
   attr.is_global = 1;
   attr.port_num = 1;
   attr.grh.hop_limit = 64;
-  EXPECT_EQ(QueryGid(nullptr, 1, 0, &attr.grh.dgid), 0);
+  EXPECT_EQ(QueryGid(context, 1, 0, &attr.grh.dgid), 0);
   return attr;
 }
 }  // namespace
@@ -43,15 +43,25 @@ DcNode::DcNode(const DcNodeOptions& options) : options_(options) {
   mr = RegMr(pd, slab, kSlabBytes, options.access);
   EXPECT_NE(mr, nullptr);
   if (options.channel) channel = CreateCompChannel(context);
-  send_cq = CreateCq(context, options.cqe, nullptr, nullptr, 0);
-  receive_cq = CreateCq(context, options.cqe, this, channel, 0);
+  if (options.wc_flags == 0) {
+    receive_cq = CreateCq(context, options.cqe, this, channel, 0);
+  } else {
+    ibv_cq_init_attr_ex cq_attr{};
+    cq_attr.cqe = static_cast<uint32_t>(options.cqe);
+    cq_attr.cq_context = this;
+    cq_attr.channel = channel;
+    cq_attr.wc_flags = options.wc_flags;
+    receive_cq = ibv_cq_ex_to_cq(CreateCqEx(context, &cq_attr));
+  }
+  EXPECT_NE(receive_cq, nullptr);
+  send_cq = options.one_cq ? receive_cq : CreateCq(context, options.cqe, nullptr, nullptr, 0);
   ibv_srq_init_attr srq_attr{};
   srq_attr.attr = {.max_wr = 256, .max_sge = 2, .srq_limit = 0};
   srq = CreateSrq(pd, &srq_attr);
   EXPECT_NE(srq, nullptr);
   CreateDct();
   CreateDci();
-  ibv_ah_attr ah_attr = LocalAh();
+  ibv_ah_attr ah_attr = LocalAh(context);
   ah = CreateAh(pd, &ah_attr);
   EXPECT_NE(ah, nullptr);
   PostReceives(options.receives);
@@ -62,7 +72,9 @@ DcNode::~DcNode() {
   EXPECT_EQ(DestroyQp(dci), 0);
   EXPECT_EQ(DestroyQp(dct), 0);
   EXPECT_EQ(DestroySrq(srq), 0);
-  EXPECT_EQ(DestroyCq(send_cq), 0);
+  if (send_cq != receive_cq) {
+    EXPECT_EQ(DestroyCq(send_cq), 0);
+  }
   EXPECT_EQ(DestroyCq(receive_cq), 0);
   if (channel != nullptr) {
     EXPECT_EQ(DestroyCompChannel(channel), 0);
@@ -98,7 +110,7 @@ void DcNode::CreateDct() {
   modify.qp_state = IBV_QPS_RTR;
   modify.path_mtu = IBV_MTU_4096;
   modify.min_rnr_timer = options_.min_rnr_timer;
-  modify.ah_attr = LocalAh();
+  modify.ah_attr = LocalAh(context);
   ASSERT_EQ(
       ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU), 0);
 }

@@ -30,6 +30,8 @@ struct DcNodeOptions {
   int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   bool private_memory = false;
   bool channel = false;
+  uint64_t wc_flags = 0;  // of the receive CQ; not 0: an extended one
+  bool one_cq = false;    // sends complete there too
 };
 
 // What a peer has to know, exchanged by whatever means.

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_node.h"
 #include "transport/softdc/device.h"
+#include "transport/softdc/device_attributes.h"
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
@@ -124,16 +125,17 @@ TEST(DvCreateQp, RefusesWhatTheDriverRefuses) {
                                      MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE)),
             EINVAL);
   EXPECT_EQ(spoilt(dct, create_flags(MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE)), EINVAL);
-  EXPECT_EQ(spoilt(dci, create_flags(MLX5DV_QP_CREATE_SIG_PIPELINING)), EOPNOTSUPP);
+  EXPECT_EQ(spoilt(dci, create_flags(MLX5DV_QP_CREATE_SIG_PIPELINING)), EINVAL);
 }
 
 TEST(DvQueryDevice, AnswersOnlyWhatWasAsked) {
+  DcNode node;
   mlx5dv_context attr{};
-  ASSERT_EQ(QueryDv(nullptr, &attr), 0);
+  ASSERT_EQ(QueryDv(node.context, &attr), 0);
   EXPECT_EQ(attr.comp_mask, 0u);
   EXPECT_EQ(attr.dci_streams_caps.max_log_num_concurent, 0);
-  attr.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS | MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
-  ASSERT_EQ(QueryDv(nullptr, &attr), 0);
+  attr.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS | MLX5DV_CONTEXT_MASK_HCA_CORE_CLOCK;
+  ASSERT_EQ(QueryDv(node.context, &attr), 0);
   EXPECT_EQ(attr.comp_mask, static_cast<uint64_t>(MLX5DV_CONTEXT_MASK_DCI_STREAMS));
   EXPECT_EQ(attr.dci_streams_caps.max_log_num_concurent, 6);
   EXPECT_EQ(attr.dci_streams_caps.max_log_num_errored, 4);
@@ -270,7 +272,8 @@ TEST(Destroy, WhatIsInUseIsBusy) {
   EXPECT_EQ(DestroySrq(node.srq), EBUSY);
   EXPECT_EQ(DeallocPd(node.pd), EBUSY);
   EXPECT_EQ(DestroyCompChannel(node.channel), EBUSY);
-  EXPECT_EQ(CloseDevice(node.context), EBUSY);
+  // Closing never waits for what is left, and takes nothing away from it (man ibv_close_device).
+  EXPECT_EQ(CloseDevice(node.context), 0);
 }
 
 TEST(PostSend, OldInterfaceIsRefusedOnADci) {
@@ -290,11 +293,12 @@ TEST(Device, IdentityIsOneForTheUserAndLooksLikeAnAdapter) {
   EXPECT_TRUE(DvIsSupported(list[0]));
   EXPECT_EQ(GetDeviceGuid(list[0]), NodeGuid());
   FreeDeviceList(list);
+  DcNode node;
   ibv_port_attr port{};
-  EXPECT_EQ(QueryPort(nullptr, 1, &port), 0);
+  EXPECT_EQ(QueryPort(node.context, 1, &port), 0);
   EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
   EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
-  EXPECT_EQ(QueryPort(nullptr, 2, &port), EINVAL);
+  EXPECT_EQ(QueryPort(node.context, 2, &port), EINVAL);
 }
 
 }  // namespace

@@ -4,10 +4,11 @@
 // library as contract (man 7 rdma_cm, man 3 rdma_connect ...), and the behaviour of a Linux kernel
 // beneath it. They return 0, or -1 and errno, unless said otherwise there.
 //
-// What this covers: RDMA_PS_TCP, event channels (blocking and O_NONBLOCK), and queue pairs that the
-// application makes itself, which it names in rdma_conn_param.qp_num. Other port spaces,
-// synchronous ids (channel NULL), rdma_create_qp and multicast fail with EOPNOTSUPP. The peers are
-// processes of this host and user: every local address, and no other, belongs to softdc0.
+// What this covers: RDMA_PS_TCP, RDMA_PS_UDP (and IPOIB), event channels (blocking and O_NONBLOCK),
+// queue pairs that the application makes itself and names in rdma_conn_param.qp_num, and those of
+// rdma_create_qp, which go to INIT there, to RTS with the connection, and to ERR with its end.
+// Synchronous ids (channel NULL) and multicast fail with EOPNOTSUPP. The peers are processes of this
+// host and user: every local address, and no other, belongs to softdc0.
 //
 // Descriptors: one for each event channel, one for each bound id, one more for each end of a live
 // connection.
@@ -19,17 +20,9 @@
 
 #include <rdma/rdma_cma.h>
 
-#include "transport/softdc/cm/engine.h"
+#include "transport/softdc/cm/process_engine.h"
 
 namespace sluice::softdc::cm {
-
-// Where ids get their device from; to be set before the first event channel is created, else ids
-// have no device. After fork() the child needs no new call.
-void SetDeviceHooks(DeviceHooks hooks);
-
-// For tests: channels that are created from now on belong to `engine` (nullptr: to the process's
-// own again).
-void UseEngineForTest(Engine* engine);
 
 rdma_event_channel* create_event_channel();
 void destroy_event_channel(rdma_event_channel* channel);
@@ -55,9 +48,8 @@ int set_option(rdma_cm_id* id, int level, int optname, void* optval, size_t optl
 int init_qp_attr(rdma_cm_id* id, ibv_qp_attr* qp_attr, int* qp_attr_mask);
 int set_local_ece(rdma_cm_id* id, ibv_ece* ece);
 int get_remote_ece(rdma_cm_id* id, ibv_ece* ece);
-
-// Not in this slice: -1 and EOPNOTSUPP.
 int create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* qp_init_attr);
+void destroy_qp(rdma_cm_id* id);
 
 }  // namespace sluice::softdc::cm
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/cm/engine.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
-#include "transport/softdc/cm/addresses.h"
 #include "transport/softdc/loop/loop.h"
 
 namespace sluice::softdc::cm {
@@ -44,11 +41,16 @@ rdma_cm_event_type EventType(Told told) {
   return RDMA_CM_EVENT_CONNECT_ERROR;
 }
 
+void CopyPrivateData(const WireMessage& message, size_t bytes, Event* event) {
+  std::memcpy(event->private_data, message.private_data, bytes);
+}
+
 }  // namespace
 
-Engine::Engine(DeviceHooks hooks, Timers* timers)
+Engine::Engine(DeviceHooks hooks, Timers* timers, const Dials::Cm& dials)
     : hooks_(std::move(hooks)),
       timers_(timers),
+      dials_(dials),
       psn_state_(static_cast<uint64_t>(Loop::NowNs()) ^ (static_cast<uint64_t>(getpid()) << 40)) {}
 
 Engine::~Engine() {
@@ -57,6 +59,11 @@ Engine::~Engine() {
 }
 
 void Engine::SetFabric(std::unique_ptr<Fabric> fabric) { fabric_ = std::move(fabric); }
+
+void Engine::SetSeed(uint64_t seed) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  psn_state_ = seed;
+}
 
 EngineCounters Engine::counters() const {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -71,72 +78,41 @@ uint32_t Engine::NextPsn() {
   return static_cast<uint32_t>(z >> 40);
 }
 
-int Engine::LoadDevice() {
-  if (!hooks_.context) return 0;
-  ibv_context* const context = hooks_.context();
-  ibv_pd* const pd = context != nullptr && hooks_.pd ? hooks_.pd() : nullptr;
-  if (context == nullptr) return ENODEV;
-  std::lock_guard<std::mutex> lock(mutex_);
-  device_context_ = context;
-  device_pd_ = pd;
-  return 0;
-}
-
-void Engine::AttachDevice(Id* id) {
-  id->verbs = device_context_;
-  id->pd = device_pd_;
-  id->port_num = kPortNum;
-}
-
-int Engine::CreateChannel(Channel** channel) {
-  auto created = std::make_unique<Channel>();
-  created->engine = this;
-  if (const int error = created->Open(); error != 0) return error;
-  *channel = created.release();
-  return 0;
-}
-
-void Engine::DestroyChannel(Channel* channel) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);  // a push on another thread is over
+Id* Engine::NewId(Channel* channel, uint64_t uid, rdma_port_space ps, ibv_qp_type type) {
+  auto created = std::make_unique<Id>();
+  Id* const id = created.get();
+  id->number = static_cast<uint32_t>(ids_.size() + free_numbers_.size());
+  if (!free_numbers_.empty()) {
+    id->number = *free_numbers_.begin();
+    free_numbers_.erase(free_numbers_.begin());
   }
-  delete channel;
-}
-
-Id* Engine::NewId(Channel* channel, void* context, rdma_port_space ps) {
-  Id* id = new Id();
-  static_cast<rdma_cm_id&>(*id) = rdma_cm_id{};
+  id->uid = uid;
   id->channel = channel;
-  id->context = context;
   id->ps = ps;
-  id->qp_type = IBV_QPT_RC;
-  id->engine = this;
+  id->qp_type = type;
+  id->packet_lifetime = dials_.packet_lifetime;
   id->serial = next_serial_++;
   ids_by_serial_[id->serial] = id;
+  ids_[id->number] = std::move(created);
   return id;
 }
 
-int Engine::CreateId(Channel* channel, void* context, rdma_port_space ps, Id** id) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  *id = NewId(channel, context, ps);
-  return 0;
-}
-
-int Engine::DestroyId(Id* id) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  for (std::unique_ptr<Event>& event : static_cast<Channel*>(id->channel)->Extract(id)) {
+uint32_t Engine::EndId(Id* id) {
+  for (std::unique_ptr<Event>& event : id->channel->Extract(id)) {
     if (event->request == nullptr) continue;
-    Abandon(event->request);  // nobody has seen it, and nobody will
-    delete event->request;
+    --event->owner->unread_requests;
+    // Nobody has seen it, and nobody will.
+    if (event->request != id) EndId(event->request);
   }
-  Abandon(id);
-  event_acked_.wait(lock, [&] { return id->events_acked == id->events_reported; });
-  lock.unlock();
-  delete id;
-  return 0;
+  SayGoodbye(id);
+  const uint32_t reported = id->events_reported;
+  ids_by_serial_.erase(id->serial);
+  free_numbers_.insert(id->number);
+  ids_.erase(id->number);
+  return reported;
 }
 
-void Engine::Abandon(Id* id) {
+void Engine::SayGoodbye(Id* id) {
   StopTimer(id);
   CloseKey(id);  // before the goodbye: whoever hears it may use the number at once
   switch (id->state) {
@@ -160,12 +136,18 @@ void Engine::Abandon(Id* id) {
     case State::kDreqReceived:
       Send(id->wire, NewMessage(MessageType::kDrep));
       break;
+    case State::kSidrReceived: {
+      Arguments arguments;
+      Input next;
+      bool has_next = false;
+      Do(Action::kSendSidrRefusal, id, &arguments, &next, &has_next);
+      break;
+    }
     default:
       break;
   }
   CloseWire(id);
   id->state = State::kClosed;
-  ids_by_serial_.erase(id->serial);
 }
 
 void Engine::CloseWire(Id* id) {
@@ -173,6 +155,7 @@ void Engine::CloseWire(Id* id) {
   ids_by_handle_.erase(id->wire);
   fabric_->Close(id->wire);
   id->wire = 0;
+  id->connected = false;
 }
 
 void Engine::CloseKey(Id* id) {
@@ -206,12 +189,27 @@ void Engine::OnTimer(uint64_t serial, uint32_t generation) {
     Apply(id, Input::kTimewaitTimer, &arguments);
   } else if (std::exchange(id->quick_retry, false)) {
     Apply(id, Input::kRetryTimer, &arguments);
-  } else if (id->attempts >= kMaxAttempts) {
+  } else if (id->attempts >= dials_.max_attempts) {
     Apply(id, Input::kLastRetryTimer, &arguments);
   } else {
     ++id->attempts;
     Apply(id, Input::kRetryTimer, &arguments);
   }
+}
+
+int Engine::Find(const Channel* channel, uint32_t number, Need need, Id** id) {
+  const auto found = ids_.find(number);
+  if (found == ids_.end()) return ENOENT;
+  *id = found->second.get();
+  if ((*id)->channel != channel) return EINVAL;
+  return need == Need::kDevice && !(*id)->has_device ? EINVAL : 0;
+}
+
+int Engine::Call(Channel* channel, uint32_t number, Need need, Input input, Arguments* arguments) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Id* id = nullptr;
+  const int error = Find(channel, number, need, &id);
+  return error != 0 ? error : Apply(id, input, arguments);
 }
 
 int Engine::Apply(Id* id, Input input, Arguments* arguments) {
@@ -233,14 +231,17 @@ void Engine::Enter(Id* id, State state) {
   switch (state) {
     case State::kReqSent:
     case State::kDreqSent:
+    case State::kSidrSent:
+    case State::kRepSent:
       id->attempts = 1;
-      StartTimer(id, kRetryNs);
+      StartTimer(id, dials_.retry_ns);
       break;
     case State::kTimewait:
       CloseKey(id);
       CloseWire(id);
       StartTimer(id, TimewaitNs(id->path_ack_timeout));
       break;
+    case State::kDatagram:
     case State::kClosed:
       CloseKey(id);
       CloseWire(id);
@@ -252,11 +253,12 @@ void Engine::Enter(Id* id, State state) {
 
 void Engine::Tell(Id* id, const Row& row, const Arguments& arguments) {
   auto event = std::make_unique<Event>();
-  static_cast<rdma_cm_event&>(*event) = rdma_cm_event{};
   event->owner = id;
-  event->id = id;
-  event->event = EventType(row.told);
-  rdma_conn_param& conn = event->param.conn;
+  event->id = id->number;
+  event->uid = id->uid;
+  event->is_ud = IsDatagram(id->qp_type);
+  event->type = EventType(row.told);
+  rdma_conn_param& conn = event->conn;
   const WireMessage* const message = arguments.message;
   switch (row.told) {
     case Told::kAddrError:
@@ -268,6 +270,12 @@ void Engine::Tell(Id* id, const Row& row, const Arguments& arguments) {
       break;
     case Told::kUnreachable:
       event->status = -ETIMEDOUT;
+      if (row.input == Input::kRefused) event->status = kSidrUnsupported;
+      if (row.input == Input::kSidrRefusal) {
+        event->status = message->reject_reason;
+        event->private_data_bytes = kSidrRepPrivateDataBytes;
+        CopyPrivateData(*message, kSidrRepPrivateDataBytes, event.get());
+      }
       break;
     case Told::kDisconnected:
       event->status = row.input == Input::kLastRetryTimer ? -ETIMEDOUT : 0;
@@ -276,66 +284,58 @@ void Engine::Tell(Id* id, const Row& row, const Arguments& arguments) {
       event->status = row.input == Input::kRefused ? kRejInvalidServiceId : kRejConsumerDefined;
       if (row.input == Input::kRej) {
         event->status = message->reject_reason;
-        std::memcpy(event->private_data, message->private_data, kRejPrivateDataBytes);
+        CopyPrivateData(*message, kRejPrivateDataBytes, event.get());
       }
-      conn.private_data = event->private_data;
-      conn.private_data_len = kRejPrivateDataBytes;
+      event->private_data_bytes = kRejPrivateDataBytes;
       break;
     case Told::kConnectResponse:
-      std::memcpy(event->private_data, message->private_data, kRepPrivateDataBytes);
-      conn.private_data = event->private_data;
-      conn.private_data_len = kRepPrivateDataBytes;
+      CopyPrivateData(*message, kRepPrivateDataBytes, event.get());
+      event->private_data_bytes = kRepPrivateDataBytes;
       conn.responder_resources = message->initiator_depth;
       conn.initiator_depth = message->responder_resources;
       conn.flow_control = message->flow_control;
       conn.rnr_retry_count = message->rnr_retry_count;
       conn.srq = message->srq;
       conn.qp_num = message->qp_num;
+      event->ece.vendor_id = message->ece_vendor_id;
+      event->ece.options = message->ece_options;
+      break;
+    case Told::kEstablished:
+      if (!event->is_ud) break;
+      CopyPrivateData(*message, kSidrRepPrivateDataBytes, event.get());
+      event->private_data_bytes = kSidrRepPrivateDataBytes;
+      event->ud.qp_num = message->qp_num;
+      event->ud.qkey = message->qkey;
+      event->ud.ah_attr = AddressVector(FactsOf(*id));
       break;
     default:
       break;
   }
-  static_cast<Channel*>(id->channel)->Push(std::move(event));
+  Push(std::move(event));
 }
 
-int Engine::GetEvent(Channel* channel, Event** event) {
-  for (;;) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (std::unique_ptr<Event> popped = channel->Pop()) {
-        ++popped->owner->events_reported;
-        if (popped->request != nullptr) {
-          --popped->owner->unread_requests;
-          popped->request->channel = popped->owner->channel;
-        }
-        *event = popped.release();
-        return 0;
-      }
-    }
-    const int flags = fcntl(channel->fd, F_GETFL);
-    if (flags < 0) return errno;
-    if ((flags & O_NONBLOCK) != 0) return EAGAIN;
-    pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
-    if (poll(&readable, 1, -1) < 0) return errno;
+QpFacts Engine::FactsOf(const Id& id) {
+  QpFacts facts = id.facts;
+  facts.local_gid_index = fabric_->GidIndex(facts.local_gid);
+  return facts;
+}
+
+void Engine::Push(std::unique_ptr<Event> event) {
+  // The kernel drops events of a new connection until its application has accepted it.
+  if (event->uid != 0) event->owner->channel->Push(std::move(event));
+}
+
+int Engine::TakeEvent(Channel* channel, const std::function<int(const Event&)>& deliver) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Event* const first = channel->Front();
+  if (first == nullptr) return EAGAIN;
+  if (const int error = deliver(*first); error != 0) return error;
+  ++first->owner->events_reported;
+  if (first->request != nullptr) {
+    --first->owner->unread_requests;
+    first->request->channel = channel;
   }
-}
-
-void Engine::AckEvent(Event* event) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    ++event->owner->events_acked;
-    event_acked_.notify_all();  // under the lock: the owner may be gone right after it
-  }
-  delete event;
-}
-
-int Engine::Migrate(Id* id, Channel* channel) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  Channel* const old = static_cast<Channel*>(id->channel);
-  if (old == channel) return 0;
-  for (std::unique_ptr<Event>& event : old->Extract(id)) channel->Push(std::move(event));
-  id->channel = channel;
-  event_acked_.wait(lock, [&] { return id->events_acked == id->events_reported; });
+  channel->Pop();
   return 0;
 }
 

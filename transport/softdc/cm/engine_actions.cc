@@ -10,6 +10,7 @@
 #include "transport/softdc/cm/addresses.h"
 #include "transport/softdc/cm/engine.h"
 #include "transport/softdc/loop/gids.h"
+#include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc::cm {
 namespace {
@@ -17,7 +18,12 @@ namespace {
 constexpr uint32_t k24Bits = 0xffffff;
 constexpr uint8_t kMaxRetries = 7;
 
+PortSpace PortSpaceOf(rdma_port_space ps) { return static_cast<PortSpace>(ps); }
+
 void PutPrivateData(const void* data, size_t bytes, WireMessage* message) {
+  if (Mutated(Mutation::kUnpaddedPrivateData)) {
+    std::memset(message->private_data, 0xcc, sizeof(message->private_data));
+  }
   if (data != nullptr && bytes != 0) std::memcpy(message->private_data, data, bytes);
 }
 
@@ -45,33 +51,10 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
     case Action::kResolveAddr:
       *has_next = true;
       return DoResolveAddr(id, *arguments, next);
-    case Action::kResolveRoute: {
-      // The address may have left this host since it was resolved.
-      const bool found = IsLocalAddress(&id->route.addr.dst_addr);
-      if (found) {
-        // As the kernel does: an ACK timeout set later than here no longer changes the path.
-        id->packet_lifetime = id->ack_timeout_set && id->ack_timeout != 0
-                                  ? static_cast<uint8_t>(id->ack_timeout - 1)
-                                  : kRocePacketLifetime;
-        id->facts.traffic_class = id->traffic_class;
-        ibv_sa_path_rec& path = id->path_record;
-        path = {};
-        path.dgid = id->facts.peer_gid;
-        path.sgid = id->facts.local_gid;
-        path.hop_limit = kHopLimit;
-        path.traffic_class = id->traffic_class;
-        path.reversible = 1;
-        path.numb_path = 1;
-        path.pkey = htons(0xffff);
-        path.mtu = IBV_MTU_4096;
-        path.packet_life_time = id->packet_lifetime;
-        id->route.path_rec = &path;
-        id->route.num_paths = 1;
-      }
+    case Action::kResolveRoute:
       *has_next = true;
-      *next = found ? Input::kRouteFound : Input::kRouteMissing;
+      DoResolveRoute(id, next);
       return 0;
-    }
     case Action::kBindAndListen: {
       const sockaddr_storage any = WildcardOf(AF_INET);
       int error = DoBind(id, reinterpret_cast<const sockaddr*>(&any));
@@ -83,15 +66,15 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
     case Action::kListen:
       return DoListen(id, arguments->backlog);
     case Action::kSendReq:
-      BuildReq(id, *arguments->param);
+      BuildReq(id, *arguments);
       *has_next = SendReq(id, arguments, next);
       return 0;
     case Action::kRepeatReq:
-      StartTimer(id, kRetryNs);
-      CloseWire(id);
+      StartTimer(id, dials_.retry_ns);
       *has_next = SendReq(id, arguments, next);
       return 0;
     case Action::kReconnect:
+      if (id->attempts > 1) return 0;  // it was long enough open to be read: the timer repeats it
       if (++id->unanswered >= kMaxUnanswered) {
         arguments->error = ECONNRESET;
         *has_next = true;
@@ -101,25 +84,33 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
       id->quick_retry = true;
       StartTimer(id, kQuickRetryNs);
       return 0;
-    case Action::kStopRetries:
+    case Action::kExtend:
       id->answered = true;
       id->unanswered = 0;
-      StopTimer(id);
+      StartTimer(id, kApplicationNs);
       return 0;
     case Action::kAwaitRetry:
       CloseWire(id);
       return 0;
     case Action::kTakeRep:
       TakeRep(id, *arguments->message);
+      Send(id->wire, NewMessage(MessageType::kMra));
       return 0;
     case Action::kRejectStaleRep:
       SendRej(id->wire, kRejStaleConnection, nullptr, 0);
       CloseWire(id);
       id->answered = false;
-      StartTimer(id, kRetryNs);
+      StartTimer(id, dials_.retry_ns);
+      return 0;
+    case Action::kSendMra:
+      Send(id->wire, NewMessage(MessageType::kMra));
+      return 0;
+    case Action::kRepeatRep:
+      StartTimer(id, dials_.retry_ns);
+      Send(id->wire, id->sent);
       return 0;
     case Action::kSendRep:
-      SendRep(id, *arguments->param);
+      SendRep(id, *arguments);
       return 0;
     case Action::kSendRej:
       CloseKey(id);
@@ -133,54 +124,100 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
       Send(id->wire, NewMessage(MessageType::kDreq));
       return 0;
     case Action::kRepeatDreq:
-      StartTimer(id, kRetryNs);
+      StartTimer(id, dials_.retry_ns);
       Send(id->wire, NewMessage(MessageType::kDreq));
       return 0;
     case Action::kSendDrep:
       CloseKey(id);  // the peer may use its number again as soon as it has the answer
       Send(id->wire, NewMessage(MessageType::kDrep));
       return 0;
+    case Action::kStopRepeats:
+      id->answered = true;
+      id->unanswered = 0;
+      return 0;
+    case Action::kSendSidrReq:
+      BuildReq(id, *arguments);
+      *has_next = SendReq(id, arguments, next);
+      return 0;
+    case Action::kRepeatSidrReq:
+      StartTimer(id, dials_.retry_ns);
+      if (id->answered) return 0;  // the peer application has it; a repetition tells nothing new
+      *has_next = SendReq(id, arguments, next);
+      return 0;
+    case Action::kTakeSidrRep:
+      id->facts.peer_qp_num = arguments->message->qp_num;
+      return 0;
+    case Action::kSendSidrRep: {
+      WireMessage rep = NewMessage(MessageType::kSidrRep);
+      rep.qp_num = arguments->param->qp_num & k24Bits;
+      rep.qkey = arguments->qkey != 0 ? arguments->qkey : RDMA_UDP_QKEY;
+      PutPrivateData(arguments->param->private_data, arguments->param->private_data_len, &rep);
+      Send(id->wire, rep);
+      return 0;
+    }
+    case Action::kSendSidrRefusal: {
+      WireMessage rep = NewMessage(MessageType::kSidrRep);
+      rep.reject_reason = kSidrReject;
+      PutPrivateData(arguments->private_data, arguments->private_data_bytes, &rep);
+      Send(id->wire, rep);
+      return 0;
+    }
   }
   return EINVAL;
 }
 
 int Engine::DoBind(Id* id, const sockaddr* address) {
   const bool wildcard = IsWildcard(address);
-  if (!wildcard && !IsLocalAddress(address)) return EADDRNOTAVAIL;
+  if (!wildcard && !fabric_->IsOwn(address)) return EADDRNOTAVAIL;
   uint16_t port = 0;
-  const int error = fabric_->ReservePort(ntohs(PortOf(address)), &id->wire, &port);
+  const int error =
+      fabric_->ReservePort(PortSpaceOf(id->ps), ntohs(PortOf(address)), &id->wire, &port);
   if (error != 0) return error;
   ids_by_handle_[id->wire] = id;
-  CopyAddress(address, &id->route.addr.src_storage);
-  SetPort(htons(port), &id->route.addr.src_storage);
-  if (!wildcard) AttachDevice(id);
+  CopyAddress(address, &id->source);
+  SetPort(htons(port), &id->source);
+  if (!wildcard) {
+    GidOfAddress(id->from(), &id->facts.local_gid);
+    id->has_device = true;
+  }
   return 0;
 }
 
 int Engine::DoResolveAddr(Id* id, const Arguments& arguments, Input* next) {
   const sockaddr* const destination = arguments.destination;
-  rdma_addr& route = id->route.addr;
-  if (route.src_addr.sa_family != destination->sa_family) return EINVAL;
-  CopyAddress(destination, &route.dst_storage);
+  if (id->source.ss_family != destination->sa_family) return EINVAL;
+  CopyAddress(destination, &id->destination);
   if (IsWildcard(destination)) {
-    const uint16_t port = PortOf(destination);
-    route.dst_storage = LoopbackOf(destination->sa_family);
-    SetPort(port, &route.dst_storage);
+    id->destination = fabric_->SourceFor(destination);
+    SetPort(PortOf(destination), &id->destination);
   }
-  if (!IsLocalAddress(&route.dst_addr)) {
+  if (!fabric_->Reaches(id->to())) {
     *next = Input::kAddrMissing;
     return 0;
   }
-  if (IsWildcard(&route.src_addr)) {
-    const uint16_t port = PortOf(&route.src_addr);
-    CopyAddress(&route.dst_addr, &route.src_storage);
-    SetPort(port, &route.src_storage);
+  if (IsWildcard(id->from())) {
+    const uint16_t port = PortOf(id->from());
+    id->source = fabric_->SourceFor(id->to());
+    SetPort(port, &id->source);
   }
-  GidOfAddress(&route.src_addr, &id->facts.local_gid);
-  GidOfAddress(&route.dst_addr, &id->facts.peer_gid);
-  AttachDevice(id);
+  GidOfAddress(id->from(), &id->facts.local_gid);
+  GidOfAddress(id->to(), &id->facts.peer_gid);
+  id->has_device = true;
   *next = Input::kAddrFound;
   return 0;
+}
+
+void Engine::DoResolveRoute(Id* id, Input* next) {
+  // The address may have left the fabric since it was resolved.
+  id->has_path = fabric_->Reaches(id->to());
+  if (id->has_path) {
+    // As the kernel does: an ACK timeout set later than here no longer changes the path.
+    id->packet_lifetime = id->ack_timeout_set && id->ack_timeout != 0
+                              ? static_cast<uint8_t>(id->ack_timeout - 1)
+                              : dials_.packet_lifetime;
+    id->facts.traffic_class = id->traffic_class;
+  }
+  *next = id->has_path ? Input::kRouteFound : Input::kRouteMissing;
 }
 
 int Engine::DoListen(Id* id, int backlog) {
@@ -189,26 +226,28 @@ int Engine::DoListen(Id* id, int backlog) {
   return fabric_->Listen(id->wire);
 }
 
-void Engine::BuildReq(Id* id, const rdma_conn_param& param) {
-  const auto within_device = [](uint8_t value) {
-    return value == RDMA_MAX_RESP_RES ? kMaxRdAtomic : value;
-  };
+void Engine::BuildReq(Id* id, const Arguments& arguments) {
+  const rdma_conn_param& param = *arguments.param;
   id->local_qp_num = param.qp_num & k24Bits;
   id->path_ack_timeout = AckTimeout(kCaAckDelay, id->packet_lifetime);
   id->facts.local_psn = NextPsn();
-  id->facts.responder_resources = within_device(param.responder_resources);
-  id->facts.initiator_depth = within_device(param.initiator_depth);
+  id->facts.responder_resources = param.responder_resources;
+  id->facts.initiator_depth = param.initiator_depth;
   id->facts.retry_count = std::min(param.retry_count, kMaxRetries);
   id->facts.rnr_retry_count = std::min(param.rnr_retry_count, kMaxRetries);
 
-  WireMessage& req = id->request = NewMessage(MessageType::kReq);
+  const bool datagram = IsDatagram(id->qp_type);
+  WireMessage& req = id->sent = NewMessage(datagram ? MessageType::kSidrReq : MessageType::kReq);
+  req.source = ToWire(id->from());
+  req.destination = ToWire(id->to());
+  req.traffic_class = id->facts.traffic_class;
+  PutPrivateData(param.private_data, param.private_data_len, &req);
+  if (datagram) return;
   req.node_guid = hooks_.node_guid;
   req.qp_num = id->local_qp_num;
   req.psn = id->facts.local_psn;
-  req.ece_vendor_id = id->local_ece.vendor_id;
-  req.ece_options = id->local_ece.options;
-  req.source = ToWire(&id->route.addr.src_addr);
-  req.destination = ToWire(&id->route.addr.dst_addr);
+  req.ece_vendor_id = arguments.ece.vendor_id & k24Bits;
+  req.ece_options = arguments.ece.options;
   req.responder_resources = id->facts.responder_resources;
   req.initiator_depth = id->facts.initiator_depth;
   req.flow_control = param.flow_control;
@@ -216,30 +255,34 @@ void Engine::BuildReq(Id* id, const rdma_conn_param& param) {
   req.rnr_retry_count = id->facts.rnr_retry_count;
   req.srq = param.srq;
   req.ack_timeout = id->path_ack_timeout;
-  req.traffic_class = id->facts.traffic_class;
-  PutPrivateData(param.private_data, param.private_data_len, &req);
 }
 
 bool Engine::SendReq(Id* id, Arguments* arguments, Input* next) {
+  if (id->connected) {  // sent before, and no answer
+    Send(id->wire, id->sent);
+    return false;
+  }
   int error = 0;
   if (id->wire == 0) {
     // A repetition goes over a new wire. Another may have taken our port meanwhile: then any other
     // will do.
-    uint16_t port = ntohs(PortOf(&id->route.addr.src_addr));
-    error = fabric_->ReservePort(port, &id->wire, &port);
-    if (error == EADDRINUSE) error = fabric_->ReservePort(0, &id->wire, &port);
+    uint16_t port = ntohs(PortOf(id->from()));
+    const PortSpace space = PortSpaceOf(id->ps);
+    error = fabric_->ReservePort(space, port, &id->wire, &port);
+    if (error == EADDRINUSE) error = fabric_->ReservePort(space, 0, &id->wire, &port);
     if (error == 0) {
       ids_by_handle_[id->wire] = id;
-      SetPort(htons(port), &id->route.addr.src_storage);
-      id->request.source.port = htons(port);
+      SetPort(htons(port), &id->source);
+      id->sent.source.port = htons(port);
     }
   }
   if (error == 0) {
-    error = fabric_->Connect(id->wire, ntohs(PortOf(&id->route.addr.dst_addr)));
+    error = fabric_->Connect(id->wire, id->to());
     if (error != 0) CloseWire(id);
   }
   if (error == 0) {
-    Send(id->wire, id->request);
+    id->connected = true;
+    Send(id->wire, id->sent);
     return false;
   }
   if (error == EAGAIN) return false;  // as lost: the timer repeats it
@@ -248,22 +291,17 @@ bool Engine::SendReq(Id* id, Arguments* arguments, Input* next) {
   return true;
 }
 
-void Engine::SendRep(Id* id, const rdma_conn_param& param) {
-  // An application that asks for the most gets what the requester asked for.
-  if (param.responder_resources != RDMA_MAX_RESP_RES) {
-    id->facts.responder_resources = param.responder_resources;
-  }
-  if (param.initiator_depth != RDMA_MAX_INIT_DEPTH) {
-    id->facts.initiator_depth = param.initiator_depth;
-  }
+void Engine::SendRep(Id* id, const Arguments& arguments) {
+  const rdma_conn_param& param = *arguments.param;
+  id->facts.responder_resources = param.responder_resources;
+  id->facts.initiator_depth = param.initiator_depth;
   id->local_qp_num = param.qp_num & k24Bits;
-  WireMessage rep = NewMessage(MessageType::kRep);
+  WireMessage& rep = id->sent = NewMessage(MessageType::kRep);
   rep.node_guid = hooks_.node_guid;
   rep.qp_num = id->local_qp_num;
   rep.psn = id->facts.local_psn;
-  // The kernel's REP carries the requester's vendor with the responder's options.
-  rep.ece_vendor_id = id->remote_ece.vendor_id;
-  rep.ece_options = id->local_ece.options;
+  rep.ece_vendor_id = arguments.ece.vendor_id & k24Bits;
+  rep.ece_options = arguments.ece.options;
   rep.responder_resources = id->facts.responder_resources;
   rep.initiator_depth = id->facts.initiator_depth;
   rep.flow_control = param.flow_control;
@@ -279,8 +317,6 @@ void Engine::TakeRep(Id* id, const WireMessage& rep) {
   id->facts.responder_resources = rep.initiator_depth;
   id->facts.initiator_depth = rep.responder_resources;
   id->facts.rnr_retry_count = rep.rnr_retry_count;
-  id->remote_ece.vendor_id = rep.ece_vendor_id;
-  id->remote_ece.options = rep.ece_options;
 }
 
 void Engine::SendRej(Handle wire, int reason, const void* private_data, size_t bytes) {

@@ -10,6 +10,7 @@
 #include "transport/softdc/cm/addresses.h"
 #include "transport/softdc/cm/engine.h"
 #include "transport/softdc/loop/gids.h"
+#include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc::cm {
 namespace {
@@ -73,7 +74,9 @@ void Engine::ReceiveFirst(Handle wire) {
   WireMessage message;
   const bool understood =
       length > 0 && DecodeMessage({buffer.bytes, static_cast<size_t>(length)}, &message);
-  if (!understood || message.type != MessageType::kReq) {
+  const bool is_request =
+      message.type == MessageType::kReq || message.type == MessageType::kSidrReq;
+  if (!understood || !is_request) {
     if (length != 0) ++counters_.garbage_messages;
     DropUnidentified(wire, /*refused=*/false);
     return;
@@ -85,45 +88,75 @@ void Engine::ReceiveFirst(Handle wire) {
 }
 
 void Engine::OnReq(Id* listener, Handle wire, const WireMessage& req) {
+  const bool datagram = req.type == MessageType::kSidrReq;
   sockaddr_storage destination;
   FromWire(req.destination, &destination);
-  const sockaddr* const bound = &listener->route.addr.src_addr;
-  Handle key = 0;
-  const int claim = fabric_->ClaimKey(req.node_guid, req.qp_num, &key);
   const bool for_us =
-      req.destination.port == PortOf(bound) &&
-      Accepts(bound, listener->v6_only, reinterpret_cast<const sockaddr*>(&destination));
-  if (claim != 0 || !for_us || listener->unread_requests >= listener->backlog) {
-    if (claim == EEXIST) {
-      ++counters_.stale_connections;
-      SendRej(wire, kRejStaleConnection, nullptr, 0);
-    } else if (claim == 0 && !for_us) {
-      SendRej(wire, kRejInvalidServiceId, nullptr, 0);
-    } else {
-      ++counters_.backlog_drops;
-      Send(wire, NewMessage(MessageType::kBusy));
-    }
-    fabric_->Close(key);
-    fabric_->Close(wire);
+      datagram == IsDatagram(listener->qp_type) &&
+      req.destination.port == PortOf(listener->from()) &&
+      Accepts(listener->from(), listener->v6_only, reinterpret_cast<const sockaddr*>(&destination));
+  Handle key = 0;
+  const int claim = datagram ? 0 : fabric_->ClaimKey(req.node_guid, req.qp_num, &key);
+  if (claim == 0 && for_us && listener->unread_requests < listener->backlog) {
+    Id* const id = NewRequest(listener, wire, key, req);
+    Send(wire, NewMessage(MessageType::kMra));
+    auto event = std::make_unique<Event>();
+    event->owner = listener;
+    event->request = id;
+    event->uid = listener->uid;
+    event->id = id->number;
+    event->type = RDMA_CM_EVENT_CONNECT_REQUEST;
+    event->is_ud = datagram;
+    event->private_data_bytes = datagram ? kSidrReqPrivateDataBytes : kReqPrivateDataBytes;
+    std::memcpy(event->private_data, req.private_data, event->private_data_bytes);
+    rdma_conn_param& conn = event->conn;
+    conn.responder_resources = id->facts.responder_resources;
+    conn.initiator_depth = id->facts.initiator_depth;
+    conn.flow_control = req.flow_control;
+    conn.retry_count = req.retry_count;
+    conn.rnr_retry_count = req.rnr_retry_count;
+    conn.srq = req.srq;
+    conn.qp_num = req.qp_num;
+    event->ece.vendor_id = req.ece_vendor_id;
+    event->ece.options = req.ece_options;
+    ++listener->unread_requests;
+    listener->channel->Push(std::move(event));
     return;
   }
+  if (claim == EEXIST) {
+    ++counters_.stale_connections;
+    SendRej(wire,
+            Mutated(Mutation::kStaleIsPlainReject) ? kRejConsumerDefined : kRejStaleConnection,
+            nullptr, 0);
+  } else if (claim == 0 && !for_us && datagram) {
+    WireMessage refusal = NewMessage(MessageType::kSidrRep);
+    refusal.reject_reason = kSidrUnsupported;
+    Send(wire, refusal);
+  } else if (claim == 0 && !for_us) {
+    SendRej(wire, kRejInvalidServiceId, nullptr, 0);
+  } else {
+    ++counters_.backlog_drops;
+    Send(wire, NewMessage(MessageType::kBusy));
+  }
+  fabric_->Close(key);
+  fabric_->Close(wire);
+}
 
-  Id* id = NewId(static_cast<Channel*>(listener->channel), listener->context, listener->ps);
-  id->state = State::kReqReceived;
-  id->passive = true;
+Id* Engine::NewRequest(Id* listener, Handle wire, Handle key, const WireMessage& req) {
+  Id* const id = NewId(listener->channel, /*uid=*/0, listener->ps, listener->qp_type);
+  id->state = req.type == MessageType::kSidrReq ? State::kSidrReceived : State::kReqReceived;
+  id->has_device = true;
+  id->has_path = true;
   id->wire = wire;
   id->key = key;
   ids_by_handle_[wire] = id;
-  ids_by_handle_[key] = id;
-  AttachDevice(id);
-  id->route.addr.src_storage = destination;
-  FromWire(req.source, &id->route.addr.dst_storage);
+  if (key != 0) ids_by_handle_[key] = id;
+  FromWire(req.destination, &id->source);
+  FromWire(req.source, &id->destination);
   id->path_ack_timeout = req.ack_timeout;
-  id->remote_ece.vendor_id = req.ece_vendor_id;
-  id->remote_ece.options = req.ece_options;
   QpFacts& facts = id->facts;
-  GidOfAddress(&id->route.addr.src_addr, &facts.local_gid);
-  GidOfAddress(&id->route.addr.dst_addr, &facts.peer_gid);
+  GidOfAddress(id->from(), &facts.local_gid);
+  GidOfAddress(id->to(), &facts.peer_gid);
   facts.peer_qp_num = req.qp_num;
   facts.local_psn = NextPsn();
   facts.peer_psn = req.psn;
@@ -132,28 +165,7 @@ void Engine::OnReq(Id* listener, Handle wire, const WireMessage& req) {
   facts.retry_count = req.retry_count;
   facts.rnr_retry_count = req.rnr_retry_count;
   facts.traffic_class = req.traffic_class;
-  Send(wire, NewMessage(MessageType::kMra));
-
-  auto event = std::make_unique<Event>();
-  static_cast<rdma_cm_event&>(*event) = rdma_cm_event{};
-  event->owner = listener;
-  event->request = id;
-  event->id = id;
-  event->listen_id = listener;
-  event->event = RDMA_CM_EVENT_CONNECT_REQUEST;
-  rdma_conn_param& conn = event->param.conn;
-  std::memcpy(event->private_data, req.private_data, kReqPrivateDataBytes);
-  conn.private_data = event->private_data;
-  conn.private_data_len = kReqPrivateDataBytes;
-  conn.responder_resources = facts.responder_resources;
-  conn.initiator_depth = facts.initiator_depth;
-  conn.flow_control = req.flow_control;
-  conn.retry_count = req.retry_count;
-  conn.rnr_retry_count = req.rnr_retry_count;
-  conn.srq = req.srq;
-  conn.qp_num = req.qp_num;
-  ++listener->unread_requests;
-  static_cast<Channel*>(listener->channel)->Push(std::move(event));
+  return id;
 }
 
 void Engine::ReceiveMore(Id* id) {
@@ -163,7 +175,8 @@ void Engine::ReceiveMore(Id* id) {
     if (length < 0 && errno == EAGAIN) return;
     if (length == 0) {
       CloseWire(id);
-      const bool unanswered = id->state == State::kReqSent && !id->answered;
+      const bool unanswered =
+          (id->state == State::kReqSent || id->state == State::kSidrSent) && !id->answered;
       Arguments arguments;
       Apply(id, unanswered ? Input::kUnanswered : Input::kPeerGone, &arguments);
       return;
@@ -219,9 +232,13 @@ void Engine::OnMessage(Id* id, const WireMessage& message) {
       }
       break;
     }
-    case MessageType::kReq:  // only the first message of a wire may be one
-      ++counters_.ignored_messages;
-      return;
+    case MessageType::kSidrRep:
+      input = message.reject_reason == kSidrSuccess ? Input::kSidrRep : Input::kSidrRefusal;
+      break;
+    case MessageType::kSidrReq:
+    case MessageType::kReq:
+      input = Input::kReq;
+      break;
   }
   if (Apply(id, input, &arguments) != 0) ++counters_.ignored_messages;
 }

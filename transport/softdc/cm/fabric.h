@@ -9,6 +9,8 @@
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_FABRIC_H_
 
+#include <infiniband/verbs.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -21,6 +23,9 @@ namespace sluice::softdc::cm {
 // Names one thing of the fabric: a reserved port, a wire to another engine, or a claimed key. Never
 // reused. 0: none.
 using Handle = uint64_t;
+
+// Each has its own 65,536 ports. The values are those of rdma_port_space.
+enum class PortSpace : uint16_t { kIpoib = 0x0002, kTcp = 0x0106, kUdp = 0x0111, kIb = 0x013f };
 
 class FabricEvents {
  public:
@@ -35,16 +40,31 @@ class Fabric {
  public:
   virtual ~Fabric() = default;
 
-  // Takes `port` (0: any free one) in the port space of the host. 0, or errno: EADDRINUSE,
+  // Addresses are IPv4 or IPv6, ports in them in network byte order and of no interest here.
+  // Whether this host has the address, so that it can be bound. Never asked about wildcards.
+  virtual bool IsOwn(const sockaddr* address) = 0;
+
+  // Whether any host of the fabric has the address.
+  virtual bool Reaches(const sockaddr* address) = 0;
+
+  // The own address (port 0) from which `destination` is reached; for a wildcard the one under
+  // which the host reaches itself.
+  virtual sockaddr_storage SourceFor(const sockaddr* destination) = 0;
+
+  // Index of an own GID in the device's table; 0 if it is not there.
+  virtual uint8_t GidIndex(const ibv_gid& gid) = 0;
+
+  // Takes `port` (0: any free one) in a port space of the host. 0, or errno: EADDRINUSE,
   // EADDRNOTAVAIL (all are taken), EMFILE. The handle can then become a listener or a wire.
-  virtual int ReservePort(uint16_t port, Handle* handle, uint16_t* chosen) = 0;
+  virtual int ReservePort(PortSpace space, uint16_t port, Handle* handle, uint16_t* chosen) = 0;
 
   // 0 or errno.
   virtual int Listen(Handle port) = 0;
 
-  // Makes `port` a wire to the listener of `to_port`. 0, or errno: ECONNREFUSED (nobody listens),
-  // EAGAIN (can't now), EACCES (the port is another user's). On failure the handle is closed.
-  virtual int Connect(Handle port, uint16_t to_port) = 0;
+  // Makes `port` a wire to the listener of `destination` (address and port) in the same port space.
+  // 0, or errno: ECONNREFUSED (nobody listens), EAGAIN (can't now, or nobody answers), EACCES (the
+  // port is another user's). On failure the handle is closed.
+  virtual int Connect(Handle port, const sockaddr* destination) = 0;
 
   // A new wire from a listener. 0, or errno: EAGAIN when there is none.
   virtual int Accept(Handle listener, Handle* wire) = 0;

@@ -21,6 +21,17 @@ int64_t TimewaitNs(uint8_t ack_timeout) {
   return (int64_t{1} << shift) * 1'000'000;
 }
 
+ibv_ah_attr AddressVector(const QpFacts& facts) {
+  ibv_ah_attr vector{};
+  vector.is_global = 1;
+  vector.port_num = kPortNum;
+  vector.grh.dgid = facts.peer_gid;
+  vector.grh.sgid_index = facts.local_gid_index;
+  vector.grh.hop_limit = kHopLimit;
+  vector.grh.traffic_class = facts.traffic_class;
+  return vector;
+}
+
 bool FillQpAttr(ibv_qp_state state, const QpFacts* facts, ibv_qp_attr* attr, int* mask) {
   switch (state) {
     case IBV_QPS_INIT:
@@ -37,14 +48,7 @@ bool FillQpAttr(ibv_qp_state state, const QpFacts* facts, ibv_qp_attr* attr, int
       return true;
     case IBV_QPS_RTR:
       if (facts == nullptr) return false;
-      attr->ah_attr = {};
-      attr->ah_attr.is_global = 1;
-      attr->ah_attr.port_num = kPortNum;
-      attr->ah_attr.grh.dgid = facts->peer_gid;
-      attr->ah_attr.grh.sgid_index =
-          static_cast<uint8_t>(std::max(0, IndexOfGid(facts->local_gid)));
-      attr->ah_attr.grh.hop_limit = kHopLimit;
-      attr->ah_attr.grh.traffic_class = facts->traffic_class;
+      attr->ah_attr = AddressVector(*facts);
       attr->path_mtu = IBV_MTU_4096;
       attr->dest_qp_num = facts->peer_qp_num;
       attr->rq_psn = facts->peer_psn;

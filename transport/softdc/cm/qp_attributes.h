@@ -30,6 +30,7 @@ int64_t TimewaitNs(uint8_t ack_timeout);
 struct QpFacts {
   Gid peer_gid;
   Gid local_gid;
+  uint8_t local_gid_index;
   uint32_t peer_qp_num;
   uint32_t local_psn;
   uint32_t peer_psn;
@@ -40,6 +41,12 @@ struct QpFacts {
   uint8_t timeout;
   uint8_t traffic_class;
 };
+
+// Whether ids of this type ask for a peer's datagram queue pair instead of connecting to it.
+inline bool IsDatagram(ibv_qp_type type) { return type == IBV_QPT_UD; }
+
+// The way to the peer.
+ibv_ah_attr AddressVector(const QpFacts& facts);
 
 // Fills the members of *attr that belong to the transition into `state`, and says which. `facts`
 // may be nullptr for IBV_QPS_INIT before there is a connection. False: not INIT, RTR or RTS.

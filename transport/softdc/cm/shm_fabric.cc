@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/cm/shm_fabric.h"
 
+#include <arpa/inet.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <string>
 
+#include "transport/softdc/cm/addresses.h"
+#include "transport/softdc/loop/gids.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
 
@@ -19,7 +23,13 @@ constexpr int kKeyBacklog = 8;           // one waiting connection says it all
 constexpr int kStrangersPerAccept = 16;  // other users' attempts skipped at a time
 constexpr uint32_t kPortRange = ShmFabric::kLastEphemeralPort - ShmFabric::kFirstEphemeralPort + 1;
 
-std::string PortName(uint16_t port) { return AbstractName("cm", std::to_string(port)); }
+std::string PortName(PortSpace space, uint16_t port) {
+  const char* kind = "cm";
+  if (space == PortSpace::kUdp) kind = "udp";
+  if (space == PortSpace::kIpoib) kind = "ipoib";
+  if (space == PortSpace::kIb) kind = "ib";
+  return AbstractName(kind, std::to_string(port));
+}
 
 std::string KeyName(uint64_t node_guid, uint32_t qp_num) {
   char key[40];
@@ -63,16 +73,33 @@ int ShmFabric::Watch(Handle handle, Socket* socket) {
   return error;
 }
 
-int ShmFabric::ReservePort(uint16_t port, Handle* handle, uint16_t* chosen) {
+// All hosts of this fabric are one.
+bool ShmFabric::IsOwn(const sockaddr* address) { return IsLocalAddress(address); }
+bool ShmFabric::Reaches(const sockaddr* address) { return IsLocalAddress(address); }
+
+sockaddr_storage ShmFabric::SourceFor(const sockaddr* destination) {
+  if (IsWildcard(destination)) return LoopbackOf(destination->sa_family);
+  sockaddr_storage source{};
+  CopyAddress(destination, &source);
+  SetPort(0, &source);
+  return source;
+}
+
+uint8_t ShmFabric::GidIndex(const ibv_gid& gid) {
+  return static_cast<uint8_t>(std::max(0, IndexOfGid(gid)));
+}
+
+int ShmFabric::ReservePort(PortSpace space, uint16_t port, Handle* handle, uint16_t* chosen) {
   for (uint32_t tries = 0; tries < (port != 0 ? 1 : kPortRange); ++tries) {
     uint16_t candidate = port;
     if (port == 0) {
       candidate = next_port_;
       next_port_ = next_port_ == kLastEphemeralPort ? kFirstEphemeralPort : next_port_ + 1;
     }
-    UniqueFd fd = HoldAbstract(PortName(candidate));
+    UniqueFd fd = HoldAbstract(PortName(space, candidate));
     if (fd) {
       *handle = Add(std::move(fd));
+      Find(*handle)->space = space;
       *chosen = candidate;
       return 0;
     }
@@ -88,10 +115,10 @@ int ShmFabric::Listen(Handle port) {
   return Watch(port, socket);
 }
 
-int ShmFabric::Connect(Handle port, uint16_t to_port) {
+int ShmFabric::Connect(Handle port, const sockaddr* destination) {
   Socket* socket = Find(port);
   if (socket == nullptr) return EBADF;
-  int error = ConnectFd(socket->fd.get(), PortName(to_port));
+  int error = ConnectFd(socket->fd.get(), PortName(socket->space, ntohs(PortOf(destination))));
   if (error == 0) error = Watch(port, socket);
   if (error != 0) Close(port);
   return error;

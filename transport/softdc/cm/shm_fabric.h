@@ -2,7 +2,7 @@
 //
 // The CM's fabric among processes of one host: abstract sockets, watched by the firmware thread.
 //
-// A port is the name cm/<port>, a wire is a connection to it, a connected queue pair is the name
+// A port is the name cm/<port> (udp/<port> and so on in the other port spaces), a wire is a connection to it, a connected queue pair is the name
 // live/<guid>/<number>: the kernel frees all of them when their process dies, which is how peers
 // notice a death. Cost: one descriptor for each bound id, one more for each end of a live
 // connection (its key).
@@ -31,9 +31,13 @@ class ShmFabric final : public Fabric {
   ShmFabric(Loop* loop, FabricEvents* events);
   ~ShmFabric() override;
 
-  int ReservePort(uint16_t port, Handle* handle, uint16_t* chosen) override;
+  bool IsOwn(const sockaddr* address) override;
+  bool Reaches(const sockaddr* address) override;
+  sockaddr_storage SourceFor(const sockaddr* destination) override;
+  uint8_t GidIndex(const ibv_gid& gid) override;
+  int ReservePort(PortSpace space, uint16_t port, Handle* handle, uint16_t* chosen) override;
   int Listen(Handle port) override;
-  int Connect(Handle port, uint16_t to_port) override;
+  int Connect(Handle port, const sockaddr* destination) override;
   int Accept(Handle listener, Handle* wire) override;
   int Send(Handle wire, std::span<const std::byte> message) override;
   ssize_t Receive(Handle wire, std::span<std::byte> buffer) override;
@@ -44,6 +48,7 @@ class ShmFabric final : public Fabric {
  private:
   struct Socket {
     UniqueFd fd;
+    PortSpace space = PortSpace::kTcp;
     bool watched = false;
     bool paused = false;
     uint64_t pause_timer = 0;

@@ -27,8 +27,9 @@ constexpr Row kTable[] = {
     {S::kRouteQuery, I::kRouteMissing, S::kAddrResolved, A::kNone, T::kRouteError},
 
     {S::kRouteResolved, I::kConnectCall, S::kReqSent, A::kSendReq, T::kNothing},
+    {S::kRouteResolved, I::kConnectDatagramCall, S::kSidrSent, A::kSendSidrReq, T::kNothing},
 
-    {S::kReqSent, I::kMra, S::kReqSent, A::kStopRetries, T::kNothing},
+    {S::kReqSent, I::kMra, S::kReqSent, A::kExtend, T::kNothing},
     {S::kReqSent, I::kBusy, S::kReqSent, A::kAwaitRetry, T::kNothing},
     {S::kReqSent, I::kRep, S::kRepReceived, A::kTakeRep, T::kConnectResponse},
     {S::kReqSent, I::kRepStale, S::kReqSent, A::kRejectStaleRep, T::kNothing},
@@ -45,6 +46,7 @@ constexpr Row kTable[] = {
 
     {S::kRepReceived, I::kEstablishCall, S::kEstablished, A::kSendRtu, T::kNothing},
     {S::kRepReceived, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kRepReceived, I::kRep, S::kRepReceived, A::kSendMra, T::kNothing},
     {S::kRepReceived, I::kRej, S::kClosed, A::kNone, T::kRejected},
     {S::kRepReceived, I::kPeerGone, S::kClosed, A::kNone, T::kRejected},
     {S::kRepReceived, I::kGarbage, S::kClosed, A::kSendRej, T::kConnectError},
@@ -53,13 +55,18 @@ constexpr Row kTable[] = {
     // Before it has accepted, the passive application is told nothing: a vanished client shows when
     // accept fails.
     {S::kReqReceived, I::kAcceptCall, S::kRepSent, A::kSendRep, T::kNothing},
-    {S::kReqReceived, I::kAcceptOversizeCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kReqReceived, I::kAcceptRefusedCall, S::kClosed, A::kSendRej, T::kNothing},
     {S::kReqReceived, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
+    {S::kReqReceived, I::kReq, S::kReqReceived, A::kSendMra, T::kNothing},
     {S::kReqReceived, I::kRej, S::kClosed, A::kNone, T::kNothing},
     {S::kReqReceived, I::kPeerGone, S::kClosed, A::kNone, T::kNothing},
     {S::kReqReceived, I::kGarbage, S::kClosed, A::kSendRej, T::kNothing},
     {S::kReqReceived, I::kDisconnectCall, S::kReqReceived, A::kNone, T::kNothing},
 
+    {S::kRepSent, I::kReq, S::kRepSent, A::kRepeatRep, T::kNothing},
+    {S::kRepSent, I::kMra, S::kRepSent, A::kExtend, T::kNothing},
+    {S::kRepSent, I::kRetryTimer, S::kRepSent, A::kRepeatRep, T::kNothing},
+    {S::kRepSent, I::kLastRetryTimer, S::kClosed, A::kNone, T::kUnreachable},
     {S::kRepSent, I::kRtu, S::kEstablished, A::kNone, T::kEstablished},
     {S::kRepSent, I::kNotifyCall, S::kEstablished, A::kNone, T::kEstablished},
     {S::kRepSent, I::kRej, S::kClosed, A::kNone, T::kRejected},
@@ -69,6 +76,7 @@ constexpr Row kTable[] = {
     {S::kRepSent, I::kDreq, S::kDreqReceived, A::kNone, T::kDisconnected},
     {S::kRepSent, I::kDisconnectCall, S::kRepSent, A::kNone, T::kNothing},
 
+    {S::kEstablished, I::kRep, S::kEstablished, A::kSendRtu, T::kNothing},
     {S::kEstablished, I::kNotifyCall, S::kEstablished, A::kNone, T::kNothing},
     {S::kEstablished, I::kDisconnectCall, S::kDreqSent, A::kSendDreq, T::kNothing},
     {S::kEstablished, I::kDuplicate, S::kDreqSent, A::kSendDreq, T::kNothing},
@@ -93,13 +101,36 @@ constexpr Row kTable[] = {
     {S::kTimewait, I::kDreq, S::kTimewait, A::kSendDrep, T::kNothing},
     {S::kTimewait, I::kTimewaitTimer, S::kClosed, A::kNone, T::kTimewaitExit},
 
+    {S::kSidrSent, I::kMra, S::kSidrSent, A::kStopRepeats, T::kNothing},
+    {S::kSidrSent, I::kBusy, S::kSidrSent, A::kAwaitRetry, T::kNothing},
+    {S::kSidrSent, I::kSidrRep, S::kDatagram, A::kTakeSidrRep, T::kEstablished},
+    {S::kSidrSent, I::kSidrRefusal, S::kClosed, A::kNone, T::kUnreachable},
+    {S::kSidrSent, I::kRefused, S::kClosed, A::kNone, T::kUnreachable},
+    {S::kSidrSent, I::kUnanswered, S::kSidrSent, A::kReconnect, T::kNothing},
+    {S::kSidrSent, I::kPeerGone, S::kSidrSent, A::kReconnect, T::kNothing},
+    {S::kSidrSent, I::kGarbage, S::kClosed, A::kNone, T::kConnectError},
+    {S::kSidrSent, I::kExhausted, S::kClosed, A::kNone, T::kConnectError},
+    {S::kSidrSent, I::kRetryTimer, S::kSidrSent, A::kRepeatSidrReq, T::kNothing},
+    {S::kSidrSent, I::kLastRetryTimer, S::kClosed, A::kNone, T::kUnreachable},
+    {S::kSidrSent, I::kDisconnectCall, S::kSidrSent, A::kNone, T::kNothing},
+
+    // A client that has gone is not noticed: the answer goes nowhere.
+    {S::kSidrReceived, I::kAcceptCall, S::kDatagram, A::kSendSidrRep, T::kNothing},
+    {S::kSidrReceived, I::kAcceptRefusedCall, S::kClosed, A::kSendSidrRefusal, T::kNothing},
+    {S::kSidrReceived, I::kRejectCall, S::kClosed, A::kSendSidrRefusal, T::kNothing},
+    {S::kSidrReceived, I::kReq, S::kSidrReceived, A::kSendMra, T::kNothing},
+    {S::kSidrReceived, I::kDisconnectCall, S::kSidrReceived, A::kNone, T::kNothing},
+
+    {S::kDatagram, I::kDisconnectCall, S::kDatagram, A::kNone, T::kNothing},
+
     {S::kClosed, I::kDisconnectCall, S::kClosed, A::kNone, T::kNothing},
 };
 
 constexpr const char* kStateNames[] = {
-    "Idle",     "AddrBound",    "AddrQuery",   "AddrResolved", "RouteQuery", "RouteResolved",
-    "Listen",   "ReqSent",      "RepReceived", "ReqReceived",  "RepSent",    "Established",
-    "DreqSent", "DreqReceived", "Timewait",    "Closed",
+    "Idle",          "AddrBound",    "AddrQuery", "AddrResolved", "RouteQuery",
+    "RouteResolved", "Listen",       "ReqSent",   "RepReceived",  "ReqReceived",
+    "RepSent",       "Established",  "DreqSent",  "DreqReceived", "Timewait",
+    "SidrSent",      "SidrReceived", "Datagram",  "Closed",
 };
 constexpr const char* kInputNames[] = {
     "bind()",
@@ -107,8 +138,9 @@ constexpr const char* kInputNames[] = {
     "resolve_route()",
     "listen()",
     "connect()",
+    "connect(datagram)",
     "accept()",
-    "accept(oversize)",
+    "accept(refused)",
     "reject()",
     "establish()",
     "notify()",
@@ -117,6 +149,7 @@ constexpr const char* kInputNames[] = {
     "addr missing",
     "route found",
     "route missing",
+    "REQ",
     "MRA",
     "busy",
     "REP",
@@ -125,6 +158,8 @@ constexpr const char* kInputNames[] = {
     "RTU",
     "DREQ",
     "DREP",
+    "SIDR REP",
+    "SIDR refusal",
     "refused",
     "unanswered",
     "peer gone",
@@ -136,10 +171,34 @@ constexpr const char* kInputNames[] = {
     "timewait timer",
 };
 constexpr const char* kActionNames[] = {
-    "-",           "bind",           "bind+resolve", "resolve addr", "resolve route", "listen",
-    "bind+listen", "send REQ",       "repeat REQ",   "reconnect",    "stop retries",  "await retry",
-    "take REP",    "send REJ stale", "send REP",     "send REJ",     "send RTU",      "send DREQ",
-    "repeat DREQ", "send DREP",
+    "-",
+    "bind",
+    "bind+resolve",
+    "resolve addr",
+    "resolve route",
+    "listen",
+    "bind+listen",
+    "send REQ",
+    "repeat REQ",
+    "reconnect",
+    "extend",
+    "await retry",
+    "take REP",
+    "send REJ stale",
+    "send MRA",
+    "send REP",
+    "repeat REP",
+    "send REJ",
+    "send RTU",
+    "send DREQ",
+    "repeat DREQ",
+    "send DREP",
+    "stop repeats",
+    "send SIDR REQ",
+    "repeat SIDR REQ",
+    "take SIDR REP",
+    "send SIDR REP",
+    "send SIDR refusal",
 };
 constexpr const char* kToldNames[] = {
     "-",           "ADDR_RESOLVED",    "ADDR_ERROR",    "ROUTE_RESOLVED",
@@ -148,7 +207,7 @@ constexpr const char* kToldNames[] = {
 };
 static_assert(std::size(kStateNames) == static_cast<size_t>(S::kClosed) + 1);
 static_assert(std::size(kInputNames) == static_cast<size_t>(I::kTimewaitTimer) + 1);
-static_assert(std::size(kActionNames) == static_cast<size_t>(A::kSendDrep) + 1);
+static_assert(std::size(kActionNames) == static_cast<size_t>(A::kSendSidrRefusal) + 1);
 static_assert(std::size(kToldNames) == static_cast<size_t>(T::kTimewaitExit) + 1);
 
 }  // namespace

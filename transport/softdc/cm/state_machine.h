@@ -33,7 +33,11 @@ enum class State : uint8_t {
   kDreqReceived,  // the peer (or its death) ended the connection; the application has not answered
                   // yet
   kTimewait,
-  kClosed,  // rejected, failed, or past its timewait: fit for rdma_destroy_id only
+  // Datagrams (RDMA_PS_UDP, RDMA_PS_IPOIB): one question for the peer's queue pair, one answer.
+  kSidrSent,      // active
+  kSidrReceived,  // passive, from CONNECT_REQUEST on
+  kDatagram,      // asked and answered; no connection stands behind it
+  kClosed,        // rejected, failed, or past its timewait: fit for rdma_destroy_id only
 };
 
 enum class Input : uint8_t {
@@ -43,8 +47,9 @@ enum class Input : uint8_t {
   kResolveRouteCall,
   kListenCall,
   kConnectCall,
+  kConnectDatagramCall,
   kAcceptCall,
-  kAcceptOversizeCall,  // rdma_accept with more private data than fits
+  kAcceptRefusedCall,  // rdma_accept with arguments that the kernel refuses
   kRejectCall,
   kEstablishCall,
   kNotifyCall,  // rdma_notify(IBV_EVENT_COMM_EST)
@@ -55,7 +60,8 @@ enum class Input : uint8_t {
   kRouteFound,
   kRouteMissing,
   // Messages of the peer.
-  kMra,   // the request is in the peer application's hands: stop repeating it
+  kReq,   // once more: what was sent for it got lost
+  kMra,   // what was sent is in the peer application's hands: give it time
   kBusy,  // the listener's backlog is full
   kRep,
   kRepStale,  // a REP whose queue pair number is in use
@@ -63,6 +69,8 @@ enum class Input : uint8_t {
   kRtu,
   kDreq,
   kDrep,
+  kSidrRep,
+  kSidrRefusal,
   // The fabric.
   kRefused,     // nobody listens on the port
   kUnanswered,  // the connection to the peer process ended before any answer
@@ -87,16 +95,24 @@ enum class Action : uint8_t {
   kSendReq,
   kRepeatReq,
   kReconnect,
-  kStopRetries,
+  kExtend,
   kAwaitRetry,
   kTakeRep,
   kRejectStaleRep,
+  kSendMra,
   kSendRep,
+  kRepeatRep,
   kSendRej,
   kSendRtu,
   kSendDreq,
   kRepeatDreq,
   kSendDrep,
+  kStopRepeats,
+  kSendSidrReq,
+  kRepeatSidrReq,
+  kTakeSidrRep,
+  kSendSidrRep,
+  kSendSidrRefusal,
 };
 
 // What the application is told; the values are those of rdma_cm_event_type plus none.

@@ -30,11 +30,11 @@ bool DecodeMessage(std::span<const std::byte> bytes, WireMessage* message) {
   if (bytes.size() != sizeof(*message)) return false;
   std::memcpy(message, bytes.data(), sizeof(*message));
   if (message->magic != kWireMagic || message->version != kWireVersion) return false;
-  if (message->type < MessageType::kReq || message->type > MessageType::kDrep) return false;
+  if (message->type < MessageType::kReq || message->type > MessageType::kSidrRep) return false;
   if ((message->qp_num | message->psn | message->ece_vendor_id) > k24Bits) return false;
   if (message->retry_count > 7 || message->rnr_retry_count > 7) return false;
   if (message->ack_timeout > 31) return false;
-  if (message->type == MessageType::kReq) {
+  if (message->type == MessageType::kReq || message->type == MessageType::kSidrReq) {
     return IsAddress(message->source) && IsAddress(message->destination);
   }
   return true;

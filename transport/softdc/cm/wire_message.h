@@ -17,6 +17,9 @@ namespace sluice::softdc::cm {
 constexpr size_t kReqPrivateDataBytes = 56;
 constexpr size_t kRepPrivateDataBytes = 196;
 constexpr size_t kRejPrivateDataBytes = 148;
+// The same for datagrams (RDMA_PS_UDP).
+constexpr size_t kSidrReqPrivateDataBytes = 180;
+constexpr size_t kSidrRepPrivateDataBytes = 136;
 
 // IB CM reject reasons (IB specification, table 108; the kernel's enum ib_cm_rej_reason).
 constexpr int kRejTimeout = 4;
@@ -25,7 +28,23 @@ constexpr int kRejStaleConnection = 10;
 constexpr int kRejConsumerDefined = 28;
 constexpr int kRejVendorOptionNotSupported = 35;
 
-enum class MessageType : uint8_t { kReq = 1, kMra, kBusy, kRep, kRtu, kRej, kDreq, kDrep };
+// Why a question for a datagram queue pair was refused (enum ib_cm_sidr_status).
+constexpr int kSidrSuccess = 0;
+constexpr int kSidrUnsupported = 1;
+constexpr int kSidrReject = 2;
+
+enum class MessageType : uint8_t {
+  kReq = 1,
+  kMra,
+  kBusy,
+  kRep,
+  kRtu,
+  kRej,
+  kDreq,
+  kDrep,
+  kSidrReq,
+  kSidrRep,
+};
 
 // An IPv4 or IPv6 address and a port.
 struct WireAddress {
@@ -40,7 +59,7 @@ struct WireMessage {
   uint32_t magic;
   uint16_t version;
   MessageType type;
-  uint8_t reject_reason;
+  uint8_t reject_reason;  // REJ; in a SIDR_REP its status
   uint64_t node_guid;
   uint32_t qp_num;         // 24 bits
   uint32_t psn;            // 24 bits
@@ -57,13 +76,13 @@ struct WireMessage {
   uint8_t ack_timeout;  // log2, 5 bits
   uint8_t traffic_class;
   uint8_t private_data[kRepPrivateDataBytes];
-  uint8_t reserved[4];
+  uint32_t qkey;  // SIDR_REP
 };
 static_assert(sizeof(WireAddress) == 24);
 static_assert(sizeof(WireMessage) == 32 + 2 * 24 + 8 + 196 + 4);
 
 constexpr uint32_t kWireMagic = 0x4d435344;  // "DSCM"
-constexpr uint16_t kWireVersion = 1;
+constexpr uint16_t kWireVersion = 2;
 
 // All zero but for magic, version and type.
 WireMessage NewMessage(MessageType type);

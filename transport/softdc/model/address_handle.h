@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AddressHandle: where a DC WQE goes. Constant after creation but for the first (and only) mapping
+// AddressHandle: where a WQE of a DCI or a UD queue pair goes. Constant after creation but for the first (and only) mapping
 // to a QP.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_ADDRESS_HANDLE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_ADDRESS_HANDLE_H_
@@ -10,12 +10,15 @@
 #include <atomic>
 #include <cstdint>
 
+#include "transport/softdc/model/fabric.h"
+
 namespace sluice::softdc {
 
 struct AddressHandle {
   ibv_ah base{};
-  bool is_global = false;
-  bool reachable = false;                     // the GID is one of this host's
+  ibv_ah_attr attr{};
+  ibv_gid source_gid{};  // of attr.grh.sgid_index
+  NodeId node = kNoNode;
   std::atomic<uint32_t> mapped_qp_number{0};  // mlx5dv_map_ah_to_qp: the first call wins
 
   static AddressHandle* From(ibv_ah* ah) { return reinterpret_cast<AddressHandle*>(ah); }

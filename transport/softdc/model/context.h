@@ -1,54 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Context: one opening of softdc0, and the registries of what was made in it. The ibv_context
+// Context: one opening of a device, and the registries of what was made in it. The ibv_context
 // handed out is embedded, so the inlines of verbs.h find their pointers where a provider would put
 // them.
 //
 // Thread-safety: as libibverbs: any call from any thread, but an object is destroyed by one thread
-// while no other uses it. Lock order: send queue, then link, then CQ, then SRQ; `mutex` of the
-// context before none of them.
+// while no other uses it. Lock order: the context's own mutex, or a QpLife's; then send queue, link,
+// CQ, SRQ; then the mutex of async events.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 
 #include <infiniband/verbs.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
+#include "transport/softdc/model/async_events.h"
+#include "transport/softdc/model/fabric.h"
+#include "transport/softdc/model/mkey.h"
+#include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/shm/arena.h"
-#include "transport/softdc/shm/number_space.h"
 
 namespace sluice::softdc {
 
 class Cq;
 class Srq;
-class Dci;
-class Dct;
-class InboundLinks;
-class OutboundLinks;
+class Responder;
 
 inline constexpr uint32_t kMaxCqs = 4096;
-inline constexpr uint32_t kMaxSrqs = 4096;
+// Receive queues of queue pairs among them.
+inline constexpr uint32_t kMaxSrqs = 1 << 18;
 inline constexpr uint32_t kMaxSegments = 4096;
-
-// Lets timers and tasks on the Loop thread find a DCI with waiting work, or learn that it is gone.
-struct Continuation {
-  std::mutex mutex;
-  Dci* dci = nullptr;
-};
 
 struct Pd {
   ibv_pd base{};
   uint32_t number = 0;
   std::atomic<int> users{0};  // MRs, AHs, SRQs, QPs: dealloc_pd says EBUSY while there are any
+  Pd* parent = nullptr;       // of a parent domain: the PD it stands on, whose number it has
+  ibv_td* td = nullptr;       // of a parent domain, or null
 
   static Pd* From(ibv_pd* pd) { return reinterpret_cast<Pd*>(pd); }
 };
@@ -65,18 +64,21 @@ struct Segment {
 class Context {
  public:
   // Null with errno set.
-  static Context* Open(ibv_device* device);
+  static Context* Open(SoftDevice& device);
   ~Context();
 
   static Context* From(ibv_context* context);
   ibv_context* base() { return &shell_.verbs.context; }
 
   shm::Arena& arena() { return *arena_; }
+  MkeyTable& mkeys() { return *mkeys_; }
   shm::MemoryRegionEntry* memory_regions() { return memory_regions_; }
-  NumberSpace& numbers() { return *numbers_; }
-  NumberSpace& reserved_numbers() { return *reserved_numbers_; }
-  OutboundLinks& outbound() { return *outbound_; }
-  InboundLinks& inbound() { return *inbound_; }
+  std::span<const shm::MemoryRegionEntry> regions() const {
+    return {memory_regions_, shm::kMaxMemoryRegions};
+  }
+  SoftDevice& device() const { return device_; }
+  const Dials& dials() const { return device_.dials(); }
+  FabricPort& port() { return *port_; }
   uint64_t id() const { return id_; }
 
   // Ids are small and reused. Registration fails with 0 when the table is full.
@@ -86,18 +88,22 @@ class Context {
   void RemoveSrq(uint32_t id);
   // Lock-free: the poller asks for each completion. Null when there is none.
   Srq* FindSrq(uint32_t id) const {
-    return id < kMaxSrqs ? srqs_[id].load(std::memory_order_acquire) : nullptr;
+    if (id >= kMaxSrqs) return nullptr;
+    const SrqPage* page = srq_pages_[id / kSrqsPerPage].load(std::memory_order_acquire);
+    return page == nullptr ? nullptr : (*page)[id % kSrqsPerPage].load(std::memory_order_acquire);
   }
 
-  void AddDct(uint32_t qp_number, Dct* dct);
-  void RemoveDct(uint32_t qp_number);
+  // A responder that is open is found by its number.
+  void AddResponder(uint32_t number, Responder* responder);
+  void RemoveResponder(uint32_t number);
 
-  // Calls visit(dct or null) under the lock that RemoveDct needs.
+  // Calls visit(Responder* or null) under the lock that RemoveResponder needs. What it calls must
+  // take no send queue's lock.
   template <typename Visit>
-  void WithDct(uint32_t qp_number, Visit visit) {
+  void WithResponder(uint32_t number, Visit visit) {
     std::lock_guard lock(mutex_);
-    const auto it = dcts_.find(qp_number);
-    visit(it == dcts_.end() ? nullptr : it->second);
+    const auto it = responders_.find(number);
+    visit(it == responders_.end() ? nullptr : it->second);
   }
   // Calls visit(vector of CQs, null where there is none) under the lock that removing a CQ or an
   // SRQ needs.
@@ -108,7 +114,7 @@ class Context {
   }
 
   uint32_t NextPdNumber() { return next_pd_.fetch_add(1) + 1; }
-  std::atomic<int>& objects() { return objects_; }  // PDs, CQs, channels: close_device says EBUSY
+  std::atomic<int>& objects() { return objects_; }  // PDs, CQs, channels: they outlive close_device
 
   // Segment table, for registration and for answering peers.
   uint32_t AddSegmentUse(UniqueFd fd, uint64_t size_bytes, dev_t device, ino_t inode);
@@ -119,48 +125,56 @@ class Context {
   // A free place in the table of memory regions, or -1.
   int TakeMemoryRegion(uint32_t* key);
   void ReturnMemoryRegion(int index);
+  // The places in it that belong to memory windows.
+  void AddWindow(uint32_t index);
+  void RemoveWindow(uint32_t index);
+  bool IsWindow(uint32_t index);
+  template <typename Predicate>
+  bool AnyWindow(Predicate predicate) {
+    std::lock_guard lock(mutex_);
+    return std::any_of(windows_.begin(), windows_.end(), predicate);
+  }
+  // A key was just taken back: returns when no peer is at a copy any more that may still use it.
+  void WaitForCopies();
 
-  // A DCI that waits for an answer about a target; KickWaiting, on the Loop thread, continues each
-  // once.
-  void AddWaiting(const std::shared_ptr<Continuation>& continuation);
-  void KickWaiting();
-
-  // Async events: the descriptor of ibv_context.async_fd counts them.
-  void PostAsyncEvent(const ibv_async_event& event);
-  int GetAsyncEvent(ibv_async_event* event);
+  AsyncEvents& async_events() { return async_events_; }
+  void PostAsyncEvent(const ibv_async_event& event) { async_events_.Post(event); }
+  // Firmware thread: some sender says that it has overrun a CQ or reached the limit of an SRQ.
+  void CollectNotices();
 
  private:
   struct Shell {
     verbs_context verbs{};
     Context* self = nullptr;
   };
-  explicit Context(uint64_t id);
-  void FillOps(ibv_device* device);
+  Context(SoftDevice& device, uint64_t id) : device_(device), id_(id) {}
+  void FillOps();
 
   Shell shell_;
+  AsyncEvents async_events_;
+  SoftDevice& device_;
   const uint64_t id_;
   std::unique_ptr<shm::Arena> arena_;
+  std::unique_ptr<MkeyTable> mkeys_;
   shm::MemoryRegionEntry* memory_regions_ = nullptr;  // in the arena; looked at for each message
-  std::unique_ptr<OutboundLinks> outbound_;
-  std::unique_ptr<InboundLinks> inbound_;
-  std::unique_ptr<NumberSpace> numbers_;
-  std::unique_ptr<NumberSpace> reserved_numbers_;
-  UniqueFd async_fd_;
+  std::unique_ptr<FabricPort> port_;
   std::atomic<uint32_t> next_pd_{0};
   std::atomic<int> objects_{0};
-  std::array<std::atomic<Srq*>, kMaxSrqs> srqs_{};
-
-  std::mutex waiting_mutex_;
-  std::vector<std::shared_ptr<Continuation>> waiting_;
+  // A page is made when its first id is given out, and stays.
+  static constexpr uint32_t kSrqsPerPage = 512;
+  using SrqPage = std::array<std::atomic<Srq*>, kSrqsPerPage>;
+  std::array<std::atomic<SrqPage*>, kMaxSrqs / kSrqsPerPage> srq_pages_{};
 
   std::mutex mutex_;
   std::vector<Cq*> cqs_;
-  std::unordered_map<uint32_t, Dct*> dcts_;
+  std::unordered_map<uint32_t, Responder*> responders_;
   std::vector<Segment> segments_;
   std::vector<int> free_regions_;
   int next_region_ = 0;
   std::vector<uint8_t> region_tags_;
-  std::deque<ibv_async_event> async_events_;
+  std::unordered_set<uint32_t> windows_;
+  std::vector<uint32_t> free_srqs_;
+  uint32_t next_srq_ = 1;  // id 0 names none
 };
 
 }  // namespace sluice::softdc

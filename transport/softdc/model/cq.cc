@@ -1,53 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/model/cq.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 
 #include "transport/softdc/model/context.h"
-#include "transport/softdc/model/dci.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/model/wqe.h"
 
 namespace sluice::softdc {
-namespace {
 
-// What the requester's completion of each work request says (man ibv_poll_cq).
-ibv_wc_opcode RequesterOpcode(uint8_t opcode) {
-  switch (opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
-    default:
-      return IBV_WC_SEND;
-  }
-}
-
-}  // namespace
-
-Cq::Cq(Context& context, int cqe)
+Cq::Cq(Context& context, const Shape& shape)
     : context_(context),
-      ring_capacity_(
-          std::max(shm::kMinCqeRingCapacity, std::bit_ceil(static_cast<uint32_t>(cqe)) * 2)),
-      sends_(std::bit_ceil(static_cast<uint32_t>(cqe))) {}
+      single_threaded_(shape.single_threaded),
+      stamped_((shape.wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0),
+      // A producer may see a quarter of the ring as used that is free: `cqe` must fit nevertheless.
+      ring_capacity_(std::max(shm::kMinCqeRingCapacity, std::bit_ceil(shape.cqe) * 2)),
+      local_(std::bit_ceil(shape.cqe)) {}
 
-std::unique_ptr<Cq> Cq::Create(Context& context, int cqe, CompletionChannel* channel,
-                               void* cq_context) {
-  if (cqe <= 0 || cqe > kMaxCqe) {
+std::unique_ptr<Cq> Cq::Create(Context& context, const Shape& shape) {
+  if (shape.cqe == 0 || shape.cqe > context.dials().limits.max_cqe) {
     errno = EINVAL;
     return nullptr;
   }
-  auto cq = std::unique_ptr<Cq>(new Cq(context, cqe));
+  if (shape.extended && (shape.wc_flags & ~kCqWcFlags) != 0) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  auto cq = std::unique_ptr<Cq>(new Cq(context, shape));
   cq->armed_offset_ = context.arena().Allocate(shm::ArmedWord::Bytes());
   if (cq->armed_offset_ != 0) {
     auto armed =
         shm::ArmedWord::Create(context.arena().At(cq->armed_offset_), shm::ArmedWord::Bytes());
     cq->armed_ = std::make_unique<shm::ArmedWord>(*armed);
+    using WhenFull = shm::ArmedWord::WhenFull;
+    const bool waits = context.dials().unknowns.full_receive_cq == FullCq::kWait;
+    cq->armed_->SetWhenFull(shape.ignore_overrun ? WhenFull::kLoses
+                            : waits              ? WhenFull::kWaits
+                                                 : WhenFull::kOverruns);
     cq->id_ = context.AddCq(cq.get());
   }
   if (cq->id_ == 0) {
@@ -55,68 +48,121 @@ std::unique_ptr<Cq> Cq::Create(Context& context, int cqe, CompletionChannel* cha
     return nullptr;
   }
   cq->base.context = context.base();
-  cq->base.cq_context = cq_context;
-  cq->base.cqe = static_cast<int>(cq->sends_.size());
+  cq->base.cq_context = shape.cq_context;
+  cq->base.cqe = 1 << std::countr_zero(std::bit_ceil(shape.cqe));
   cq->base.handle = cq->id_;
-  if (channel != nullptr) {
-    cq->base.channel = &channel->base;
-    std::lock_guard lock(channel->mutex);
-    channel->cqs.push_back(cq.get());
-    ++channel->base.refcnt;
-  }
+  if (shape.extended) cq->FillExOps(shape.wc_flags);
+  cq->events_.Attach(shape.channel);
   return cq;
 }
 
 Cq::~Cq() {
-  if (base.channel != nullptr) {
-    auto* channel = CompletionChannel::From(base.channel);
-    std::lock_guard lock(channel->mutex);
-    std::erase(channel->cqs, this);
-    --channel->base.refcnt;
-  }
+  events_.Detach();
+  context_.async_events().Retire(&base);
   if (id_ != 0) context_.RemoveCq(id_);
   for (const auto& ring : rings_) {
     context_.arena().Retire(ring->place.offset, ring->place.size_bytes);
   }
-  context_.arena().Retire(armed_offset_, shm::ArmedWord::Bytes());
+  if (armed_offset_ != 0) context_.arena().Retire(armed_offset_, shm::ArmedWord::Bytes());
 }
 
-int Cq::Poll(int max, ibv_wc* wc) {
+int Cq::Poll(int max, ibv_wc* wc) { return PollInto(max, wc, nullptr); }
+
+int Cq::PollInto(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   SpinLockHolder hold(lock_);
-  int count = PollSends(max, wc);
+  const auto times = [&](int from) {
+    return timestamps_ns == nullptr ? nullptr : timestamps_ns + from;
+  };
+  int count = PollLocal(max, wc, timestamps_ns);
+  if (!parked_.empty()) count += PollParked(max - count, wc + count, times(count));
   const size_t rings = rings_.size();
   for (size_t i = 0; i < rings && count < max; ++i) {
     const size_t index = next_ring_ + i < rings ? next_ring_ + i : next_ring_ + i - rings;
-    count += PollRing(*rings_[index], max - count, wc + count);
+    count += PollRing(*rings_[index], max - count, wc + count, times(count));
   }
   if (++next_ring_ >= rings) next_ring_ = 0;
+  if (!flushed_.empty()) count += PollFlushed(max - count, wc + count, times(count));
   if (dead_rings_ != 0) RemoveEmptyDeadRings();
+  context_.mkeys().Polled(id_);
   return count;
 }
 
-int Cq::PollSends(int max, ibv_wc* wc) {
+int Cq::PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   int count = 0;
-  Dci* last = nullptr;
+  std::atomic<uint64_t>* last = nullptr;
   uint64_t sequence = 0;
-  for (; count < max && send_head_ != send_tail_; ++count, ++send_head_) {
-    const SendCompletion& completion = sends_[send_head_ & (sends_.size() - 1)];
-    wc[count] = completion.wc;
-    if (last != nullptr && last != completion.dci) last->Release(sequence);
-    last = completion.dci;
-    sequence = completion.sequence;
+  for (; count < max && local_head_ != local_tail_; ++local_head_) {
+    const Local& local = local_[local_head_ & (local_.size() - 1)];
+    wc[count] = local.wc;
+    if (timestamps_ns != nullptr) timestamps_ns[count] = local.timestamp_ns;
+    if (local.released != nullptr) {
+      if (last != nullptr && last != local.released) {
+        last->store(sequence + 1, std::memory_order_release);
+      }
+      last = local.released;
+      sequence = local.sequence;
+    } else if (local.srq_id != 0) {
+      Srq* srq = context_.FindSrq(local.srq_id);
+      const auto wr_id = srq == nullptr ? std::nullopt : srq->Complete(local.wqe_index);
+      if (!wr_id) continue;
+      wc[count].wr_id = *wr_id;
+    }
+    ++count;
   }
-  if (last != nullptr) last->Release(sequence);
+  if (last != nullptr) last->store(sequence + 1, std::memory_order_release);
   return count;
 }
 
-int Cq::PollRing(Ring& ring, int max, ibv_wc* wc) {
+int Cq::PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
+  int count = 0;
+  while (count < max && !parked_.empty()) {
+    if (timestamps_ns != nullptr) timestamps_ns[count] = parked_.front().timestamp_ns;
+    if (Translate(parked_.front(), &wc[count])) ++count;
+    parked_.pop_front();
+  }
+  return count;
+}
+
+int Cq::PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) {
+  int count = 0;
+  for (; count < max && !flushed_.empty(); ++count) {
+    wc[count] = flushed_.front().wc;
+    if (timestamps_ns != nullptr) timestamps_ns[count] = flushed_.front().timestamp_ns;
+    flushed_.pop_front();
+  }
+  return count;
+}
+
+int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
   int count = 0;
   shm::Cqe cqe;
   while (count < max && ring.consumer.Poll(&cqe)) {
+    if (timestamps_ns != nullptr) timestamps_ns[count] = cqe.timestamp_ns;
     if (Translate(cqe, &wc[count])) ++count;
   }
   return count;
 }
+
+namespace {
+
+ibv_wc WcOf(const shm::Cqe& cqe) {
+  ibv_wc wc{};
+  wc.status = static_cast<ibv_wc_status>(cqe.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
+  wc.vendor_err = cqe.vendor_err;
+  wc.byte_len = cqe.byte_len;
+  wc.imm_data = cqe.imm_data;
+  wc.qp_num = cqe.qp_num;
+  wc.src_qp = cqe.src_qp;
+  wc.wc_flags = cqe.wc_flags;
+  wc.pkey_index = cqe.pkey_index;
+  wc.slid = cqe.slid;
+  wc.sl = cqe.sl;
+  wc.dlid_path_bits = cqe.dlid_path_bits;
+  return wc;
+}
+
+}  // namespace
 
 bool Cq::Translate(const shm::Cqe& cqe, ibv_wc* wc) {
   Srq* srq = context_.FindSrq(cqe.srq_id);
@@ -127,83 +173,135 @@ bool Cq::Translate(const shm::Cqe& cqe, ibv_wc* wc) {
   }
   const std::optional<uint64_t> wr_id = srq->Complete(cqe.wqe_index);
   if (!wr_id) return false;
-  *wc = {};
+  *wc = WcOf(cqe);
   wc->wr_id = *wr_id;
-  wc->status = static_cast<ibv_wc_status>(cqe.status);
-  wc->opcode = static_cast<ibv_wc_opcode>(cqe.opcode);
-  wc->vendor_err = cqe.vendor_err;
-  wc->byte_len = cqe.byte_len;
-  wc->imm_data = cqe.imm_data;
-  wc->qp_num = cqe.qp_num;
-  wc->src_qp = cqe.src_qp;
-  wc->wc_flags = cqe.wc_flags;
   return true;
 }
 
-Cq::SendCompletion Cq::SendCompletionOf(Dci& dci, const Wqe& wqe, uint64_t sequence) {
-  SendCompletion completion{.wc = {}, .dci = &dci, .sequence = sequence};
-  ibv_wc& wc = completion.wc;
-  wc.wr_id = wqe.wr_id;
-  wc.status = static_cast<ibv_wc_status>(wqe.status);
-  wc.opcode = RequesterOpcode(wqe.opcode);
-  wc.vendor_err = wqe.vendor_error;
-  wc.qp_num = dci.qp_ex.qp_base.qp_num;
-  if (wqe.opcode == IBV_WR_RDMA_READ) wc.byte_len = wqe.length_bytes;
-  if (wqe.opcode == IBV_WR_SEND_WITH_IMM || wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-    wc.wc_flags = IBV_WC_WITH_IMM;
-  }
-  return completion;
-}
-
-void Cq::PushSendCompletion(Dci& dci, const Wqe& wqe, uint64_t sequence) {
-  bool lost = false, first_lost = false;
+void Cq::Push(const Local& local, bool solicited) {
+  bool overrun = false;
   {
     SpinLockHolder hold(lock_);
-    lost = send_tail_ - send_head_ == sends_.size();
-    first_lost = lost && !overrun_;
-    overrun_ |= lost;
-    if (!lost) sends_[send_tail_++ & (sends_.size() - 1)] = SendCompletionOf(dci, wqe, sequence);
+    // Once overrun, nothing arrives any more: the queue is in error.
+    if (armed_->overrun()) return;
+    if (local_tail_ - local_head_ >= static_cast<uint64_t>(base.cqe)) {
+      // Senders may be made to wait, a completion of our own can't.
+      if (armed_->waits_when_full()) armed_->SetWhenFull(shm::ArmedWord::WhenFull::kOverruns);
+      if (!armed_->Overrun()) return;
+      overrun = true;
+    } else {
+      local_[local_tail_++ & (local_.size() - 1)] = local;
+    }
   }
-  if (first_lost) {
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_CQ_ERR;
-    event.element.cq = &base;
-    context_.PostAsyncEvent(event);
+  if (overrun && Mutated(Mutation::kSilentOverrun)) return;
+  if (overrun) return CollectOverrun();
+  if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, solicited)) {
+    events_.Fire();
   }
-  if (lost || base.channel == nullptr) return;
-  const bool solicited = wqe.status != IBV_WC_SUCCESS || (wqe.flags & IBV_SEND_SOLICITED) != 0;
-  if (armed_->TryTake(shm::ArmedWord::kOwnerLink, solicited)) Fire();
 }
 
-void Cq::Purge(const Dci* dci) {
+int64_t Cq::TimestampNs() const { return stamped_ ? context_.device().fabric().NowNs() : 0; }
+
+void Cq::PushSend(const ibv_wc& wc, bool solicited, std::atomic<uint64_t>* released,
+                  uint64_t sequence) {
+  Push({.wc = wc,
+        .timestamp_ns = TimestampNs(),
+        .released = released,
+        .sequence = sequence,
+        .srq_id = 0,
+        .wqe_index = 0},
+       solicited || wc.status != IBV_WC_SUCCESS);
+}
+
+void Cq::PushReceive(const shm::Cqe& cqe) {
+  if ((cqe.flags & shm::kCqeUnused) != 0) {
+    if (Srq* srq = context_.FindSrq(cqe.srq_id)) srq->Repost(cqe.wqe_index);
+    return;
+  }
+  Push({.wc = WcOf(cqe),
+        .timestamp_ns = TimestampNs(),
+        .released = nullptr,
+        .sequence = 0,
+        .srq_id = cqe.srq_id,
+        .wqe_index = cqe.wqe_index},
+       (cqe.flags & shm::kCqeSolicited) != 0 || cqe.status != IBV_WC_SUCCESS);
+}
+
+void Cq::PushFlushedReceive(uint64_t wr_id, uint32_t qp_number) {
+  ibv_wc wc{};
+  wc.wr_id = wr_id;
+  wc.status = IBV_WC_WR_FLUSH_ERR;
+  wc.opcode = IBV_WC_RECV;
+  wc.vendor_err = kVendorErrorFlushed;
+  wc.qp_num = qp_number;
+  {
+    SpinLockHolder hold(lock_);
+    if (armed_->overrun()) return;
+    flushed_.push_back({.wc = wc,
+                        .timestamp_ns = TimestampNs(),
+                        .released = nullptr,
+                        .sequence = 0,
+                        .srq_id = 0,
+                        .wqe_index = 0});
+  }
+  if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, /*solicited=*/true)) {
+    events_.Fire();
+  }
+}
+
+void Cq::PurgeSends(const std::atomic<uint64_t>* released) {
   SpinLockHolder hold(lock_);
-  uint64_t kept = send_head_;
-  for (uint64_t i = send_head_; i != send_tail_; ++i) {
-    const SendCompletion completion = sends_[i & (sends_.size() - 1)];
-    if (completion.dci != dci) sends_[kept++ & (sends_.size() - 1)] = completion;
+  uint64_t kept = local_head_;
+  for (uint64_t i = local_head_; i != local_tail_; ++i) {
+    const Local local = local_[i & (local_.size() - 1)];
+    if (local.released != released) local_[kept++ & (local_.size() - 1)] = local;
   }
-  send_tail_ = kept;
+  local_tail_ = kept;
 }
 
-int Cq::RequestNotify(bool solicited_only) {
-  // An event that fired and was not asked for yet keeps its place: the word is needed for the next
-  // one.
-  if (armed_->CollectEvent()) unfetched_events_.fetch_add(1);
-  armed_->Arm(solicited_only ? shm::ArmedWord::Mode::kSolicited : shm::ArmedWord::Mode::kAny);
+void Cq::PurgeReceives(uint32_t qp_number) {
+  SpinLockHolder hold(lock_);
+  std::erase_if(flushed_, [&](const Local& local) { return local.wc.qp_num == qp_number; });
+  uint64_t kept = local_head_;
+  for (uint64_t i = local_head_; i != local_tail_; ++i) {
+    const Local local = local_[i & (local_.size() - 1)];
+    if (local.released == nullptr && local.wc.qp_num == qp_number) {
+      Srq* srq = local.srq_id == 0 ? nullptr : context_.FindSrq(local.srq_id);
+      if (srq != nullptr) srq->Complete(local.wqe_index);
+    } else {
+      local_[kept++ & (local_.size() - 1)] = local;
+    }
+  }
+  local_tail_ = kept;
+  // A ring gives its entries in order only, so those of others wait aside for their poller.
+  for (const auto& ring : rings_) {
+    shm::Cqe cqe;
+    while (ring->consumer.Poll(&cqe)) parked_.push_back(cqe);
+  }
+  std::erase_if(parked_, [&](const shm::Cqe& cqe) {
+    ibv_wc unread;
+    return cqe.qp_num == qp_number && (cqe.flags & shm::kCqeUnused) == 0 &&
+           (Translate(cqe, &unread), true);
+  });
+}
+
+int Cq::Resize(int cqe) {
+  if (cqe <= 0 || static_cast<uint32_t>(cqe) > context_.dials().limits.max_cqe) return EINVAL;
+  const uint32_t size = std::bit_ceil(static_cast<uint32_t>(cqe));
+  SpinLockHolder hold(lock_);
+  if (local_tail_ - local_head_ > size) return EINVAL;
+  // The rings of senders that came before keep their size; each has room for at least the old depth.
+  std::vector<Local> resized(size);
+  uint64_t count = 0;
+  for (; local_head_ != local_tail_; ++local_head_) {
+    resized[count++] = local_[local_head_ & (local_.size() - 1)];
+  }
+  local_ = std::move(resized);
+  local_head_ = 0;
+  local_tail_ = count;
+  ring_capacity_ = std::max({ring_capacity_, shm::kMinCqeRingCapacity, size * 2});
+  base.cqe = static_cast<int>(size);
   return 0;
-}
-
-bool Cq::TakeEvent() {
-  int events = unfetched_events_.load();
-  while (events > 0) {
-    if (unfetched_events_.compare_exchange_weak(events, events - 1)) return true;
-  }
-  return armed_->CollectEvent();
-}
-
-void Cq::Fire() {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(base.channel->fd, &one, sizeof(one));
 }
 
 Cq::RingPlace Cq::RingFor(uint32_t link_id) {
@@ -216,8 +314,8 @@ Cq::RingPlace Cq::RingFor(uint32_t link_id) {
                   .capacity = ring_capacity_};
   place.offset = context_.arena().Allocate(place.size_bytes);
   if (place.offset == 0) return {};
-  auto consumer =
-      shm::CqeConsumer::Create(context_.arena().At(place.offset), place.size_bytes, ring_capacity_);
+  auto consumer = shm::CqeConsumer::Create(context_.arena().At(place.offset), place.size_bytes,
+                                           ring_capacity_, stamped_);
   rings_.push_back(
       std::make_unique<Ring>(Ring{.link_id = link_id, .place = place, .consumer = *consumer}));
   return place;
@@ -234,7 +332,15 @@ void Cq::LinkDied(uint32_t link_id) {
       unread = !ring->consumer.Empty();
     }
   }
-  if (base.channel != nullptr && armed_->OwesAfterDeath(link_id, unread)) Fire();
+  if (base.channel != nullptr && armed_->OwesAfterDeath(link_id, unread)) events_.Fire();
+}
+
+void Cq::CollectOverrun() {
+  if (!armed_->CollectOverrun()) return;
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_CQ_ERR;
+  event.element.cq = &base;
+  context_.PostAsyncEvent(event);
 }
 
 void Cq::RemoveEmptyDeadRings() {
@@ -252,6 +358,16 @@ void Cq::RemoveEmptyDeadRings() {
 
 void Cq::AppendConsumers(std::vector<const shm::CqeConsumer*>* consumers) const {
   for (const auto& ring : rings_) consumers->push_back(&ring->consumer);
+}
+
+int Cq::RequestNotify(bool solicited_only) {
+  // An event that fired and was not asked for yet keeps its place: the word is needed for the next
+  // one.
+  if (armed_->CollectEvent()) events_.KeepUnfetched();
+  armed_->Arm(solicited_only && !Mutated(Mutation::kSolicitedIsAny)
+                  ? shm::ArmedWord::Mode::kSolicited
+                  : shm::ArmedWord::Mode::kAny);
+  return 0;
 }
 
 }  // namespace sluice::softdc

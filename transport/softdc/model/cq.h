@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cq: a completion queue: one private ring for this process's own send completions, and one ring in
-// shared memory per sender (InboundLink), each with one producer. poll_cq sweeps them. Within a
-// ring the order is that of the producer; between rings there is none, as between senders on a NIC.
+// Cq: a completion queue: one private ring for what this process completes itself (its own sends,
+// and receives that a fabric delivers inside the process), and one ring in shared memory per sender
+// (InboundLink), each with one producer. Polling sweeps them. Within a ring the order is that of the
+// producer; between rings there is none, as between senders on a NIC.
 //
-// Thread-safety: lock() covers the rings on the consuming side.
+// A full queue (docs/softdc.md, "Full completion queues"): the private ring has exactly `cqe`
+// entries, a sender's ring room for at least as many. A completion that finds no room overruns the
+// queue: IBV_EVENT_CQ_ERR once, and this and all later completions are lost. The dial
+// full_receive_cq lets senders wait instead; IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN loses completions
+// without an end.
+//
+// Extended polling (ibv_create_cq_ex(3)) is in cq_ex.cc, arming and events in cq_events.cc.
+//
+// Thread-safety: lock() covers the rings on the consuming side; extended polling has a lock of its
+// own from start_poll to end_poll, so that the poller may post in between.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
 
@@ -12,11 +22,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "transport/softdc/model/completion_channel.h"
 #include "transport/softdc/shm/armed_word.h"
 #include "transport/softdc/shm/cqe_ring.h"
 #include "transport/softdc/shm/spin_lock.h"
@@ -24,43 +36,57 @@
 namespace sluice::softdc {
 
 class Context;
-class Dci;
-struct Wqe;
 
-inline constexpr int kMaxCqe = 1 << 16;
-
-// man ibv_create_comp_channel. The descriptor is an eventfd that counts events.
-struct CompletionChannel {
-  ibv_comp_channel base{};
-  std::mutex mutex;
-  std::vector<class Cq*> cqs;
-  size_t next = 0;  // where the search for the CQ of an event begins
-
-  static CompletionChannel* From(ibv_comp_channel* channel) {
-    return reinterpret_cast<CompletionChannel*>(channel);
-  }
-};
+// What ibv_create_cq_ex may ask for; the others are for packets that softdc does not have.
+inline constexpr uint64_t kCqWcFlags = uint64_t{IBV_WC_STANDARD_FLAGS} |
+                                       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 class Cq {
  public:
-  // `base` is what the user holds; it must stay first.
-  ibv_cq base{};
+  // What the user holds; must stay first. ibv_cq is the beginning of ibv_cq_ex.
+  union {
+    ibv_cq_ex ex{};
+    ibv_cq base;
+  };
   static Cq* From(ibv_cq* cq) { return reinterpret_cast<Cq*>(cq); }
+  static Cq* From(ibv_cq_ex* cq) { return reinterpret_cast<Cq*>(cq); }
 
+  struct Shape {
+    uint32_t cqe = 0;
+    CompletionChannel* channel = nullptr;  // or null
+    void* cq_context = nullptr;
+    bool extended = false;
+    uint64_t wc_flags = 0;  // IBV_WC_EX_WITH_*, if extended
+    bool single_threaded = false;
+    bool ignore_overrun = false;
+  };
   // Null with errno set.
-  static std::unique_ptr<Cq> Create(Context& context, int cqe, CompletionChannel* channel,
-                                    void* cq_context);
+  static std::unique_ptr<Cq> Create(Context& context, const Shape& shape);
   ~Cq();
 
   int Poll(int max, ibv_wc* wc);
   int RequestNotify(bool solicited_only);
-  // One completion event of this CQ was asked for by ibv_get_cq_event: true if there was one.
-  bool TakeEvent();
 
-  // A send completion of our own. Called under the DCI's lock.
-  void PushSendCompletion(Dci& dci, const Wqe& wqe, uint64_t sequence);
-  // Forgets the completions of a DCI that is reset or destroyed.
-  void Purge(const Dci* dci);
+  // A completion of a send queue of this process. When it is polled, *released becomes sequence + 1:
+  // the slots up to it are free. Null `released`: nothing to free. Called under the send queue's
+  // lock.
+  void PushSend(const ibv_wc& wc, bool solicited, std::atomic<uint64_t>* released,
+                uint64_t sequence);
+  // A receive completion that this process delivers itself, of a WQE that Srq::Take gave (or a
+  // kCqeUnused one, which goes back).
+  void PushReceive(const shm::Cqe& cqe);
+  // A receive WQE that is flushed; it has left its queue already. Leaves after everything that
+  // senders have completed before.
+  void PushFlushedReceive(uint64_t wr_id, uint32_t qp_number);
+
+  // Forgets the completions of a send queue that is reset or destroyed.
+  void PurgeSends(const std::atomic<uint64_t>* released);
+  // The same for what a queue pair has received. Receives of an SRQ give their place back.
+  void PurgeReceives(uint32_t qp_number);
+
+  // ibv_resize_cq(3). 0 or errno.
+  int Resize(int cqe);
 
   // The ring for a sender, made when it is first asked for. 0: no memory.
   struct RingPlace {
@@ -73,20 +99,29 @@ class Cq {
   // that the sender had promised to wake.
   void LinkDied(uint32_t link_id);
 
+  // Firmware thread: a sender may have found the queue full. Posts the event if so.
+  void CollectOverrun();
+
   uint32_t id() const { return id_; }
   uint64_t armed_offset() const { return armed_offset_; }
   int event_fd() const { return base.channel == nullptr ? -1 : base.channel->fd; }
   std::atomic<int>& users() { return users_; }
+  CqEvents& events() { return events_; }
 
   SpinLock& lock() { return lock_; }
   // Under lock(): the consumers of all rings, for repair.
   void AppendConsumers(std::vector<const shm::CqeConsumer*>* consumers) const;
 
  private:
-  struct SendCompletion {
+  friend struct CqExOps;
+  // An entry of the private ring.
+  struct Local {
     ibv_wc wc;
-    Dci* dci;
+    int64_t timestamp_ns;
+    std::atomic<uint64_t>* released;  // of a send
     uint64_t sequence;
+    uint32_t srq_id;  // of a receive whose WQE is still outstanding; 0: none
+    uint32_t wqe_index;
   };
   struct Ring {
     uint32_t link_id;
@@ -94,30 +129,52 @@ class Cq {
     shm::CqeConsumer consumer;
     bool dead = false;
   };
-  Cq(Context& context, int cqe);
-  static SendCompletion SendCompletionOf(Dci& dci, const Wqe& wqe, uint64_t sequence);
-  int PollSends(int max, ibv_wc* wc) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  int PollRing(Ring& ring, int max, ibv_wc* wc) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // What extended polling stands at; under ex_lock_.
+  struct Current {
+    ibv_wc wc{};
+    int64_t timestamp_ns = 0;
+  };
+
+  Cq(Context& context, const Shape& shape);
+  void FillExOps(uint64_t wc_flags);
+  // When a completion happens, if somebody wants to know.
+  int64_t TimestampNs() const;
+  // `timestamps_ns` may be null.
+  int PollInto(int max, ibv_wc* wc, int64_t* timestamps_ns);
+  int PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  int PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  int PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Push(const Local& local, bool solicited);
+  // False: nothing for the user.
   bool Translate(const shm::Cqe& cqe, ibv_wc* wc);
   void RemoveEmptyDeadRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  void Fire();
 
   Context& context_;
-  const uint32_t ring_capacity_;
+  const bool single_threaded_;
+  const bool stamped_;
+  uint32_t ring_capacity_;
   uint32_t id_ = 0;
   uint64_t armed_offset_ = 0;
   std::unique_ptr<shm::ArmedWord> armed_;
   std::atomic<int> users_{0};
-  std::atomic<int> unfetched_events_{0};  // fired before the CQ was armed again, not yet asked for
+  CqEvents events_{*this};
+
+  SpinLock ex_lock_;
+  Current current_;
 
   SpinLock lock_;
-  std::vector<SendCompletion> sends_ ABSL_GUARDED_BY(lock_);  // ring buffer of cqe entries
-  uint64_t send_head_ ABSL_GUARDED_BY(lock_) = 0;
-  uint64_t send_tail_ ABSL_GUARDED_BY(lock_) = 0;
-  bool overrun_ ABSL_GUARDED_BY(lock_) = false;
+  std::vector<Local> local_ ABSL_GUARDED_BY(lock_);  // ring buffer; a power of two
+  uint64_t local_head_ ABSL_GUARDED_BY(lock_) = 0;
+  uint64_t local_tail_ ABSL_GUARDED_BY(lock_) = 0;
+  std::deque<shm::Cqe> parked_ ABSL_GUARDED_BY(lock_);  // came out of the rings before their time
+  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);    // no more than were posted
   std::vector<std::unique_ptr<Ring>> rings_ ABSL_GUARDED_BY(lock_);
   size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
+
+  friend class CqEvents;
 };
 
 }  // namespace sluice::softdc

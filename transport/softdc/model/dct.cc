@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/model/dct.h"
 
-#include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
-#include "transport/softdc/model/dci.h"
+#include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/qp_transitions.h"
 #include "transport/softdc/model/srq.h"
 
@@ -32,17 +33,10 @@ Dct::Dct(Context& context, uint64_t dc_key) : context_(context), dc_key_(dc_key)
 }
 
 Dct::~Dct() {
-  if (descriptor_offset_ == 0) return;
-  auto* descriptor = context_.arena().At<shm::TargetDescriptor>(descriptor_offset_);
-  descriptor->state.store(static_cast<uint32_t>(shm::TargetState::kGone),
-                          std::memory_order_seq_cst);
-  context_.RemoveDct(base.qp_num);
-  context_.numbers().Free(base.qp_num);
-  context_.arena().Retire(descriptor_offset_, sizeof(shm::TargetDescriptor));
+  if (responder_ == nullptr) return;
+  responder_.reset();
+  context_.port().FreeNumber(base.qp_num);
 }
-
-Cq& Dct::recv_cq() { return *Cq::From(base.recv_cq); }
-Srq& Dct::srq() { return *Srq::From(base.srq); }
 
 int Dct::Modify(const ibv_qp_attr& attr, int attr_mask) {
   if ((attr_mask & IBV_QP_STATE) == 0 ||
@@ -58,13 +52,16 @@ int Dct::Modify(const ibv_qp_attr& attr, int attr_mask) {
     attr_.port_num = attr.port_num;
     attr_.pkey_index = attr.pkey_index;
     attr_.qp_access_flags = attr.qp_access_flags;
+    if (Mutated(Mutation::kNumberBeforeReady)) base.qp_num = 1;
   } else {
     if (attr.ah_attr.port_num != attr_.port_num || attr.path_mtu < IBV_MTU_256 ||
         attr.path_mtu > IBV_MTU_4096) {
       return EINVAL;
     }
     attr_.ah_attr = attr.ah_attr;
-    if (attr_.ah_attr.grh.hop_limit < kMinHopLimit) attr_.ah_attr.grh.hop_limit = kDefaultHopLimit;
+    if (attr_.ah_attr.grh.hop_limit < kMinHopLimit && !Mutated(Mutation::kKeepHopLimit)) {
+      attr_.ah_attr.grh.hop_limit = kDefaultHopLimit;
+    }
     attr_.path_mtu = attr.path_mtu;
     attr_.min_rnr_timer = attr.min_rnr_timer;
     if (ece_pending_options_ != 0) ece_options_ = ece_pending_options_;
@@ -77,28 +74,19 @@ int Dct::Modify(const ibv_qp_attr& attr, int attr_mask) {
 }
 
 int Dct::BecomeReady() {
-  const uint32_t number = context_.numbers().Allocate();
-  if (number == kNoQpNumber) return ENOMEM;
-  const uint64_t offset = context_.arena().Allocate(sizeof(shm::TargetDescriptor));
-  if (offset == 0) {
-    context_.numbers().Free(number);
-    return ENOMEM;
-  }
-  auto* descriptor = context_.arena().At<shm::TargetDescriptor>(offset);
-  descriptor->qp_num = number;
-  descriptor->dc_key = dc_key_;
-  descriptor->access = attr_.qp_access_flags;
-  descriptor->pd = Pd::From(base.pd)->number;
-  descriptor->srq_id = srq().id();
-  descriptor->cq_id = recv_cq().id();
-  descriptor->min_rnr_timer = attr_.min_rnr_timer;
-  descriptor->srq_offset = srq().offset();
-  descriptor->armed_offset = recv_cq().armed_offset();
-  descriptor->state.store(static_cast<uint32_t>(shm::TargetState::kReadyToReceive),
-                          std::memory_order_release);
-  descriptor_offset_ = offset;
+  auto responder =
+      Responder::Create(context_, *Cq::From(base.recv_cq), *Srq::From(base.srq), /*life=*/nullptr);
+  if (responder == nullptr) return ENOMEM;
+  const uint32_t number = context_.port().AllocateNumber();
+  if (number == kNoNumber) return ENOMEM;
   base.qp_num = number;
-  context_.AddDct(number, this);
+  responder_ = std::move(responder);
+  responder_->Open({.type = shm::TargetType::kDct,
+                    .number = number,
+                    .key = dc_key_,
+                    .access = attr_.qp_access_flags,
+                    .pd = Pd::From(base.pd)->number,
+                    .min_rnr_timer = attr_.min_rnr_timer});
   return 0;
 }
 
@@ -120,7 +108,8 @@ int Dct::Query(ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {
 
 int Dct::SetEce(const ibv_ece& ece) {
   if (ece.comp_mask != 0 || ece.vendor_id != kEceVendor) return EINVAL;
-  ece_pending_options_ = ece.options & kEceOptions;
+  if (!context_.dials().features.ece) return EOPNOTSUPP;
+  ece_pending_options_ = ece.options & context_.dials().features.ece_options;
   return 0;
 }
 

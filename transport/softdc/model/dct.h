@@ -11,13 +11,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "transport/softdc/shm/layout.h"
+#include "transport/softdc/model/responder.h"
 
 namespace sluice::softdc {
 
 class Context;
-class Cq;
-class Srq;
 
 class Dct {
  public:
@@ -34,10 +32,6 @@ class Dct {
   int SetEce(const ibv_ece& ece);
   int QueryEce(ibv_ece* ece);
 
-  Cq& recv_cq();
-  Srq& srq();
-  uint64_t descriptor_offset() const { return descriptor_offset_; }
-
  private:
   int BecomeReady();
 
@@ -47,7 +41,7 @@ class Dct {
   ibv_qp_attr attr_{};
   uint32_t ece_options_ = 0;
   uint32_t ece_pending_options_ = 0;
-  uint64_t descriptor_offset_ = 0;
+  std::unique_ptr<Responder> responder_;
 };
 
 }  // namespace sluice::softdc

@@ -6,6 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "transport/softdc/model/memory_window.h"
+#include "transport/softdc/shm/kill_point.h"
+#include "transport/softdc/shm/placement.h"
 #include "transport/softdc/shm/segment.h"
 
 namespace sluice::softdc {
@@ -13,7 +16,13 @@ namespace {
 
 constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                             IBV_ACCESS_RELAXED_ORDERING;
+                             IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING;
+
+struct Region {
+  ibv_mr base{};  // what the user holds; must stay first
+  uint64_t placement = 0;
+  uint32_t segment = shm::kPrivateSegment;  // of which it is a user; files of moved memory stay
+};
 
 }  // namespace
 
@@ -29,53 +38,83 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  std::optional<shm::SharedRange> shared = shm::FindSharedRange(address, length_bytes);
-  if (!shared && !shm::IsMapped(address, length_bytes)) {
+  std::optional<shm::Placement> placement;
+  if (context.device().fabric().SharesMemory()) {
+    placement = shm::PlaceRange(address, length_bytes, context.dials().memory.move_private);
+  } else if (shm::IsPresent(address, length_bytes)) {
+    placement.emplace();
+  }
+  if (!placement) {
     errno = EFAULT;
     return nullptr;
   }
   uint32_t key = 0;
   const int index = context.TakeMemoryRegion(&key);
   if (index < 0) {
-    if (shared) UniqueFd closes(shared->fd);
+    shm::EndPlacement(placement->id, /*quiet=*/true);
     errno = ENOMEM;
     return nullptr;
-  }
-  uint32_t segment = shm::kPrivateSegment;
-  if (shared) {
-    segment = context.AddSegmentUse(UniqueFd(shared->fd), shared->file_bytes, shared->device,
-                                    shared->inode);
   }
   shm::MemoryRegionEntry& entry = context.memory_regions()[index];
   entry.access = static_cast<uint32_t>(access);
   entry.pd = Pd::From(pd)->number;
-  entry.segment = segment;
   entry.address = reinterpret_cast<uint64_t>(address);
   entry.length_bytes = length_bytes;
-  entry.segment_offset = segment == shm::kPrivateSegment ? entry.address : shared->file_offset;
+  entry.segment = shm::kPrivateSegment;
+  if (placement->fd) {
+    entry.segment = context.AddSegmentUse(std::move(placement->fd), placement->file_bytes,
+                                          placement->device, placement->inode);
+  }
+  const bool shared = entry.segment != shm::kPrivateSegment;
+  entry.segment_offset = shared ? placement->file_offset : 0;
+  entry.shared_begin = shared ? placement->shared_begin : 0;
+  entry.shared_end = shared ? placement->shared_end : 0;
+  entry.bound_qp = 0;
+  entry.parent = 0;
+  SOFTDC_KILL_POINT(kRegionHalfWritten);
   entry.key.store(key, std::memory_order_release);
+  SOFTDC_KILL_POINT(kRegionPublished);
 
-  auto mr = std::make_unique<ibv_mr>();
-  *mr = {.context = pd->context,
-         .pd = pd,
-         .addr = address,
-         .length = length_bytes,
-         .handle = static_cast<uint32_t>(index),
-         .lkey = key,
-         .rkey = key};
+  auto region = std::make_unique<Region>();
+  region->base = {.context = pd->context,
+                  .pd = pd,
+                  .addr = address,
+                  .length = length_bytes,
+                  .handle = static_cast<uint32_t>(index),
+                  .lkey = key,
+                  .rkey = key};
+  region->placement = placement->id;
+  region->segment = placement->moved ? shm::kPrivateSegment : entry.segment;
   Pd::From(pd)->users.fetch_add(1);
-  return mr.release();
+  return &region.release()->base;
 }
 
 int DeregisterMemory(ibv_mr* mr) {
   Context& context = *Context::From(mr->context);
+  if (HasBoundWindow(context, mr->handle)) return EBUSY;
+  const std::unique_ptr<Region> region(reinterpret_cast<Region*>(mr));
   shm::MemoryRegionEntry& entry = context.memory_regions()[mr->handle];
   entry.key.store(0, std::memory_order_seq_cst);
-  context.DropSegmentUse(entry.segment);
+  SOFTDC_KILL_POINT(kRegionTakenBack);
+  context.WaitForCopies();
+  context.DropSegmentUse(region->segment);
+  shm::EndPlacement(region->placement, /*quiet=*/true);
   context.ReturnMemoryRegion(static_cast<int>(mr->handle));
   Pd::From(mr->pd)->users.fetch_sub(1);
-  delete mr;
   return 0;
+}
+
+int AccessOf(const ibv_mr& mr) {
+  return static_cast<int>(Context::From(mr.context)->memory_regions()[mr.handle].access);
+}
+
+int ReregisterMemory(ibv_mr* mr, ibv_pd* pd, void* address, size_t length_bytes, int access) {
+  if (HasBoundWindow(*Context::From(mr->context), mr->handle)) return errno = EBUSY;
+  ibv_mr* registered = RegisterMemory(pd, address, length_bytes, access);
+  if (registered == nullptr) return errno;
+  // The user's handle takes over the new registration; the old one ends under the other name.
+  std::swap(*reinterpret_cast<Region*>(mr), *reinterpret_cast<Region*>(registered));
+  return DeregisterMemory(registered);
 }
 
 }  // namespace sluice::softdc

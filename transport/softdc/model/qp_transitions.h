@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which attributes ibv_modify_qp must and may carry on each transition of a DCI and a DCT. A bit
-// missing or one too many is EINVAL, as mlx5's kernel driver has it (docs/facts.md, "Modify
-// masks").
+// Which attributes ibv_modify_qp must and may carry on each transition, by kind of queue pair. A bit
+// missing or one too many is EINVAL: for DCI and DCT as mlx5's kernel driver has it, for the others
+// as man ibv_modify_qp and the InfiniBand specification do (docs/facts.md, "Modify masks"). No kind
+// can be sent to SQD by its user, as on mlx5; an RC queue pair gets there by itself.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 
@@ -24,6 +25,9 @@ struct QpTransition {
 
 std::span<const QpTransition> DciTransitions();
 std::span<const QpTransition> DctTransitions();
+std::span<const QpTransition> RcTransitions();
+std::span<const QpTransition> UcTransitions();
+std::span<const QpTransition> UdTransitions();
 
 // The row that allows `from` -> `to` with exactly this mask, or null.
 const QpTransition* FindTransition(std::span<const QpTransition> table, ibv_qp_state from,

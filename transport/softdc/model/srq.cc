@@ -4,59 +4,77 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <span>
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/memory_region.h"
+#include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc {
-std::unique_ptr<Srq> Srq::Create(Context& context, ibv_srq_attr* attr) {
-  if (attr->max_wr == 0 || attr->max_wr > shm::kMaxSrqCapacity || attr->max_sge == 0 ||
-      attr->max_sge > kMaxSrqSges) {
+
+Srq::Srq(Context& context, ibv_pd* pd, const ibv_srq_attr& attr)
+    : context_(context), pd_(Pd::From(pd)->number), max_wr_(attr.max_wr), max_sge_(attr.max_sge) {
+  base.context = pd->context;
+  base.pd = pd;
+}
+
+int Srq::Make(uint32_t capacity, uint32_t max_sge) {
+  size_bytes_ = shm::SrqOwner::Bytes(capacity, max_sge);
+  offset_ = context_.arena().Allocate(size_bytes_);
+  id_ = offset_ == 0 ? 0 : context_.AddSrq(this);
+  if (id_ == 0) return ENOMEM;
+  auto owner =
+      shm::SrqOwner::Create(context_.arena().At(offset_), size_bytes_, id_, capacity, max_sge);
+  if (!owner) return EINVAL;
+  owner_ = std::make_unique<shm::SrqOwner>(std::move(*owner));
+  base.handle = id_;
+  return 0;
+}
+
+std::unique_ptr<Srq> Srq::Create(ibv_pd* pd, ibv_srq_attr* attr) {
+  if (attr->max_wr == 0 || attr->max_wr > Context::From(pd->context)->dials().limits.max_srq_wr ||
+      attr->max_sge == 0 || attr->max_sge > kMaxSrqSges) {
     errno = EINVAL;
     return nullptr;
   }
   attr->max_wr = std::max(shm::kMinSrqCapacity, std::bit_ceil(attr->max_wr));
   attr->srq_limit = 0;
-  auto srq = std::unique_ptr<Srq>(new Srq(context, *attr));
-  srq->size_bytes_ = shm::SrqOwner::Bytes(attr->max_wr, attr->max_sge);
-  srq->offset_ = context.arena().Allocate(srq->size_bytes_);
-  srq->id_ = srq->offset_ == 0 ? 0 : context.AddSrq(srq.get());
-  if (srq->id_ == 0) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  auto owner = shm::SrqOwner::Create(context.arena().At(srq->offset_), srq->size_bytes_, srq->id_,
-                                     attr->max_wr, attr->max_sge);
-  if (!owner) {
+  auto srq = std::unique_ptr<Srq>(new Srq(*Context::From(pd->context), pd, *attr));
+  errno = srq->Make(attr->max_wr, attr->max_sge);
+  return errno == 0 ? std::move(srq) : nullptr;
+}
+
+std::unique_ptr<Srq> Srq::CreateReceiveQueue(ibv_pd* pd, uint32_t max_wr, uint32_t max_sge) {
+  if (max_wr > shm::kMaxSrqCapacity || max_sge > kMaxSrqSges) {
     errno = EINVAL;
     return nullptr;
   }
-  srq->owner_ = std::make_unique<shm::SrqOwner>(std::move(*owner));
-  return srq;
+  const ibv_srq_attr attr{.max_wr = max_wr, .max_sge = max_sge, .srq_limit = 0};
+  auto srq = std::unique_ptr<Srq>(new Srq(*Context::From(pd->context), pd, attr));
+  errno = srq->Make(std::max(shm::kMinSrqCapacity, std::bit_ceil(max_wr)),
+                    std::max<uint32_t>(max_sge, 1));
+  return errno == 0 ? std::move(srq) : nullptr;
 }
 
 Srq::~Srq() {
+  context_.async_events().Retire(&base);
   if (id_ != 0) context_.RemoveSrq(id_);
-  context_.arena().Retire(offset_, size_bytes_);
+  if (offset_ != 0) context_.arena().Retire(offset_, size_bytes_);
 }
 
 int Srq::Post(ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
-  const uint32_t pd = Pd::From(base.pd)->number;
   int error = 0;
   SpinLockHolder hold(lock_);
   for (; wr != nullptr; wr = wr->next) {
-    if (wr->num_sge < 0 || static_cast<uint32_t>(wr->num_sge) > attr_.max_sge) {
+    if (wr->num_sge < 0 || static_cast<uint32_t>(wr->num_sge) > max_sge_) {
       error = EINVAL;
       break;
     }
     uint32_t count = 0;
     for (int i = 0; i < wr->num_sge; ++i) {
-      // A key that covers nothing makes a piece of no length: the device would find out when it
-      // uses the WQE.
-      sges_[count++] = SharedPlace(context_, wr->sg_list[i], pd);
+      sges_[count++] = SharedPlace(context_, wr->sg_list[i], pd_);
     }
-    if (!owner_->Post(std::span(sges_.data(), count), wr->wr_id)) {
+    if (owner_->outstanding() >= max_wr_ ||
+        !owner_->Post(std::span(sges_.data(), count), wr->wr_id)) {
       error = ENOMEM;
       break;
     }
@@ -67,23 +85,69 @@ int Srq::Post(ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
 }
 
 int Srq::Modify(const ibv_srq_attr& attr, int mask) {
-  if ((mask & IBV_SRQ_MAX_WR) != 0) return EINVAL;  // no resize, as on mlx5
+  if ((mask & ~IBV_SRQ_LIMIT) != 0) return EINVAL;  // no resize, as on mlx5
   if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
+  if (attr.srq_limit >= max_wr_) return EINVAL;
   SpinLockHolder hold(lock_);
-  if (attr.srq_limit >= attr_.max_wr) return EINVAL;
-  attr_.srq_limit = attr.srq_limit;
+  if (owner_->ArmLimit(Mutated(Mutation::kLimitNeverFires) ? 0 : attr.srq_limit)) PostLimitEvent();
   return 0;
 }
 
 int Srq::Query(ibv_srq_attr* attr) {
   SpinLockHolder hold(lock_);
-  *attr = attr_;
+  *attr = {.max_wr = max_wr_, .max_sge = max_sge_, .srq_limit = owner_->armed_limit()};
   return 0;
+}
+
+std::optional<TakenReceive> Srq::Take(std::span<ibv_sge> pieces) {
+  SpinLockHolder hold(lock_);
+  bool limit_reached = false;
+  const std::optional<uint32_t> index = owner_->Take(&limit_reached);
+  if (limit_reached && owner_->CollectLimit()) PostLimitEvent();
+  if (!index) return std::nullopt;
+  TakenReceive taken{.srq_id = id_, .wqe_index = *index};
+  taken.sge_count =
+      owner_->Pieces(*index, std::span(sges_.data(), std::min(sges_.size(), pieces.size())));
+  for (uint32_t i = 0; i < taken.sge_count; ++i) {
+    const shm::Sge& sge = sges_[i];
+    const shm::MemoryRegionEntry* region = FindSharedPlace(context_, sge);
+    if (region == nullptr && sge.length != 0) taken.status = IBV_WC_LOC_PROT_ERR;
+    pieces[i] = {.addr = region == nullptr ? 0 : region->address + sge.offset,
+                 .length = region == nullptr ? 0 : sge.length,
+                 .lkey = sge.key};
+  }
+  return taken;
+}
+
+void Srq::Drain(const std::function<void(uint64_t wr_id)>& visit) {
+  for (;;) {
+    uint64_t wr_id = 0;
+    {
+      SpinLockHolder hold(lock_);
+      bool limit_reached = false;
+      const std::optional<uint32_t> index = owner_->Take(&limit_reached);
+      if (!index) return;
+      wr_id = *owner_->Complete(*index);
+    }
+    visit(wr_id);
+  }
 }
 
 void Srq::Repost(uint32_t wqe_index) {
   SpinLockHolder hold(lock_);
   if (owner_->Repost(wqe_index)) owner_->Ring();
+}
+
+void Srq::CollectLimit() {
+  SpinLockHolder hold(lock_);
+  if (owner_->CollectLimit()) PostLimitEvent();
+}
+
+void Srq::PostLimitEvent() {
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+  event.element.srq = &base;
+  context_.PostAsyncEvent(event);
 }
 
 }  // namespace sluice::softdc

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Srq: a shared receive queue: the owner's side of the ring in shared memory, under a lock.
+// Srq: a receive queue: the owner's side of the ring in shared memory, under a lock. It is a user's
+// SRQ, or the receive queue of one RC, UC or UD queue pair.
+//
+// Senders in other processes take WQEs from the ring by themselves (shm/srq_claimer.h); a fabric
+// inside this process uses Take. Both complete with a Cqe that names srq_id and wqe_index.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SRQ_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SRQ_H_
 
@@ -9,8 +13,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "absl/base/thread_annotations.h"
 #include "transport/softdc/shm/spin_lock.h"
@@ -22,6 +28,15 @@ class Context;
 
 inline constexpr uint32_t kMaxSrqSges = 16;
 
+// A receive WQE in the hands of a fabric of this process.
+struct TakenReceive {
+  uint32_t srq_id = 0;  // these two go into the Cqe
+  uint32_t wqe_index = 0;
+  uint32_t sge_count = 0;
+  // SUCCESS, or LOC_PROT_ERR: a piece names memory that is not registered (any more).
+  ibv_wc_status status = IBV_WC_SUCCESS;
+};
+
 class Srq {
  public:
   // `base` is what the user holds; it must stay first.
@@ -29,12 +44,20 @@ class Srq {
   static Srq* From(ibv_srq* srq) { return reinterpret_cast<Srq*>(srq); }
 
   // Null with errno set. Rewrites attr with the real sizes.
-  static std::unique_ptr<Srq> Create(Context& context, ibv_srq_attr* attr);
+  static std::unique_ptr<Srq> Create(ibv_pd* pd, ibv_srq_attr* attr);
+  // The receive queue of a queue pair. Nothing can be posted if max_wr is 0.
+  static std::unique_ptr<Srq> CreateReceiveQueue(ibv_pd* pd, uint32_t max_wr, uint32_t max_sge);
   ~Srq();
 
   int Post(ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
   int Modify(const ibv_srq_attr& attr, int mask);
   int Query(ibv_srq_attr* attr);
+
+  // The oldest WQE, with its pieces in this process's address space. Nothing: receiver not ready. It
+  // is given back by Cq::PushReceive: as a completion, or with kCqeUnused.
+  std::optional<TakenReceive> Take(std::span<ibv_sge> pieces);
+  // Empties the queue, oldest first, of all that no sender has taken.
+  void Drain(const std::function<void(uint64_t wr_id)>& visit);
 
   // A completion names this WQE: its wr_id, and the place is free again. Nothing: no such WQE is
   // outstanding.
@@ -45,6 +68,9 @@ class Srq {
   // A sender claimed the WQE and gave it back.
   void Repost(uint32_t wqe_index);
 
+  // Firmware thread: a sender may have reached the limit. Posts the event if so.
+  void CollectLimit();
+
   uint32_t id() const { return id_; }
   uint64_t offset() const { return offset_; }
   std::atomic<int>& users() { return users_; }
@@ -52,10 +78,14 @@ class Srq {
   shm::SrqOwner& owner() { return *owner_; }  // under lock()
 
  private:
-  Srq(Context& context, const ibv_srq_attr& attr) : context_(context), attr_(attr) {}
+  Srq(Context& context, ibv_pd* pd, const ibv_srq_attr& attr);
+  int Make(uint32_t capacity, uint32_t max_sge);
+  void PostLimitEvent();
 
   Context& context_;
-  ibv_srq_attr attr_;
+  const uint32_t pd_;
+  const uint32_t max_wr_;
+  const uint32_t max_sge_;
   uint32_t id_ = 0;
   uint64_t offset_ = 0;
   uint64_t size_bytes_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One send WQE of a software queue, and the per-stream state that decides what becomes of it.
+// One send WQE of a software queue, what only some operations need beside it, and the per-stream
+// state that decides what becomes of it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_WQE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_WQE_H_
 
@@ -8,11 +9,14 @@
 
 #include <cstdint>
 
+#include "transport/softdc/model/fabric.h"
+
 namespace sluice::softdc {
 
 // Vendor error codes that ConnectX devices are seen to report with these statuses (docs/facts.md,
 // "Errors").
 inline constexpr uint32_t kVendorErrorLocalProtection = 0x51;
+inline constexpr uint32_t kVendorErrorLocalLength = 0x68;
 inline constexpr uint32_t kVendorErrorRetryExceeded = 0x81;
 inline constexpr uint32_t kVendorErrorRnrExceeded = 0x87;
 inline constexpr uint32_t kVendorErrorRemoteAccess = 0x88;
@@ -22,39 +26,83 @@ inline constexpr uint32_t kVendorErrorFlushed = 0xf5;
 
 enum class WqeState : uint8_t {
   kPosted,   // built, not looked at
-  kWaiting,  // cannot run now; the Loop thread tries again at next_try_ns
+  kWaiting,  // cannot run now; its Requester knows when it tries again
   kDone,     // has its status; its CQE leaves when all before it in the queue have theirs
+  kEmitted,  // its CQE has left before its turn in the queue (CqeOrder::kPerStream)
 };
 
 struct Wqe {
   uint64_t wr_id = 0;
   uint64_t remote_address = 0;
-  uint64_t dc_key = 0;
-  uint32_t rkey = 0;
+  uint64_t key = 0;   // DC key, Q_Key, or for a connected queue who sends (arrival.h, ConnectedKey)
+  uint32_t rkey = 0;  // or the key that SEND_WITH_INV and LOCAL_INV take back
   __be32 imm_data = 0;
-  uint32_t target_number = 0;  // DCTN
+  uint32_t target_number = 0;
   uint32_t length_bytes = 0;
+  NodeId node = kNoNode;  // where the address leads
   uint16_t stream_id = 0;
   uint16_t num_sge = 0;  // entries in the queue's SGE array for this slot
   uint8_t opcode = 0;    // ibv_wr_opcode
   uint8_t flags = 0;     // IBV_SEND_SIGNALED | SOLICITED | FENCE
   bool inlined = false;
-  bool reachable = false;  // the AH names an address of this host
   WqeState state = WqeState::kPosted;
   bool asking = false;  // waits for an answer about the target, not for a time
   uint8_t rnr_tries = 0;
-  uint8_t status = 0;  // ibv_wc_status, once kDone
+  uint8_t status = 0;      // ibv_wc_status, once kDone
+  bool cancelled = false;  // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
+  bool staged = false;     // its bytes stand in a MkeyStage
+  bool quiet = false;      // completes only with an error, whatever was asked for
   uint32_t vendor_error = 0;
+  // The Requester's own.
   int64_t next_try_ns = 0;
   int64_t asking_until_ns = 0;  // when an answer that does not come counts as none; 0: not asking
   int64_t give_up_ns = 0;  // when no response becomes RETRY_EXC_ERR; 0: not waiting for a response
 };
 
+// What some operations carry beside their WQE: one per slot, valid for those opcodes only.
+struct AtomicOperands {
+  uint64_t compare_add;
+  uint64_t swap;
+};
+struct BindOperands {
+  uint32_t window_rkey;
+  uint32_t new_rkey;
+  ibv_mw_bind_info info;
+};
+struct DatagramOperands {
+  ibv_gid source;
+  ibv_gid destination;
+  uint32_t flow_label;
+  uint8_t traffic_class;
+  uint8_t hop_limit;
+  bool has_grh;
+};
+union WqeOperands {
+  AtomicOperands atomic;
+  BindOperands bind;
+  DatagramOperands datagram;
+};
+
 struct StreamState {
   bool errored = false;
-  uint32_t outstanding = 0;  // WQEs not yet kDone
-  uint32_t waiting = 0;      // of these, kWaiting
+  uint32_t outstanding = 0;   // WQEs not yet kDone
+  uint32_t waiting = 0;       // of these, kWaiting
+  uint64_t held_in_pass = 0;  // of EmitPerStream: an earlier WQE holds the CQEs of this stream
 };
+
+inline bool IsAtomic(uint8_t opcode) {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+// Takes a receive WQE and places its bytes there.
+inline bool IsSend(uint8_t opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+}
+// Done by the own device, without a message.
+inline bool IsLocal(uint8_t opcode) {
+  return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_DRIVER1;
+}
+// Writes into the memory that its own SGEs name.
+inline bool ReturnsData(uint8_t opcode) { return opcode == IBV_WR_RDMA_READ || IsAtomic(opcode); }
 
 }  // namespace sluice::softdc
 

@@ -15,28 +15,27 @@ constexpr uint64_t kAlignBytes = 128;  // one line pair: neighbours never share 
 constexpr uint64_t kPageBytes = 4096;
 }  // namespace
 
-std::unique_ptr<Arena> Arena::Create(uint64_t context_id) {
+std::unique_ptr<Arena> Arena::Create(uint64_t context_id, uint64_t size_bytes) {
   const int fd = memfd_create("softdc-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return nullptr;
-  if (ftruncate(fd, kArenaBytes) != 0 ||
+  if (ftruncate(fd, size_bytes) != 0 ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     close(fd);
     return nullptr;
   }
-  void* base =
-      mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* base = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) {
     close(fd);
     return nullptr;
   }
-  auto arena = std::unique_ptr<Arena>(new Arena(fd, static_cast<std::byte*>(base)));
+  auto arena = std::unique_ptr<Arena>(new Arena(fd, static_cast<std::byte*>(base), size_bytes));
   const uint64_t table_offset = kPageBytes;
   const uint64_t table_bytes = sizeof(MemoryRegionEntry) * uint64_t{kMaxMemoryRegions};
   ArenaHeader& header = *new (base) ArenaHeader{};
   header.layout_version = kLayoutVersion;
   header.pid = getpid();
   header.context_id = context_id;
-  header.size_bytes = kArenaBytes;
+  header.size_bytes = size_bytes;
   header.memory_regions_offset = table_offset;
   header.memory_region_count = kMaxMemoryRegions;
   header.magic = kArenaMagic;
@@ -46,7 +45,7 @@ std::unique_ptr<Arena> Arena::Create(uint64_t context_id) {
 }
 
 Arena::~Arena() {
-  munmap(base_, kArenaBytes);
+  munmap(base_, size_bytes_);
   close(fd_);
 }
 
@@ -70,7 +69,7 @@ uint64_t Arena::Allocate(uint64_t size_bytes) {
     std::memset(base_ + offset, 0, rounded);
     return offset;
   }
-  if (rounded > kArenaBytes - next_) return 0;
+  if (rounded > size_bytes_ - next_) return 0;
   const uint64_t offset = next_;
   next_ += rounded;
   return offset;

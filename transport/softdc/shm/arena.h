@@ -18,8 +18,9 @@ namespace sluice::softdc::shm {
 
 class Arena {
  public:
-  // Null with errno set when the memory cannot be had.
-  static std::unique_ptr<Arena> Create(uint64_t context_id);
+  // Null with errno set when the memory cannot be had. `size_bytes` of address space; memory is
+  // taken as pages are touched.
+  static std::unique_ptr<Arena> Create(uint64_t context_id, uint64_t size_bytes = kArenaBytes);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -42,11 +43,13 @@ class Arena {
   }
 
  private:
-  Arena(int fd, std::byte* base) : fd_(fd), base_(base) {}
+  Arena(int fd, std::byte* base, uint64_t size_bytes)
+      : fd_(fd), base_(base), size_bytes_(size_bytes) {}
   static uint64_t Rounded(uint64_t size_bytes);
 
   const int fd_;
   std::byte* const base_;
+  const uint64_t size_bytes_;
   std::mutex mutex_;
   uint64_t next_ = 0;
   std::vector<std::pair<uint64_t, uint64_t>> retired_;  // offset, size

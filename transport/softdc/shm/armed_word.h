@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ArmedWord: whether a CQ's owner wants to be woken, one word per CQ in its arena.
+// ArmedWord: whether a CQ's owner wants to be woken, one word per CQ in its arena, and beside it, in
+// the same line, whether the CQ was overrun.
 //
 //   0  none          not armed
 //   1  any           armed: wake at the next completion
@@ -11,6 +12,10 @@
 // CollectEvent() of each of its CQs on that channel. One arm gives one event. Taken by a process
 // that dies before it rings: the owner rings for it (OwesAfterDeath). The link numbers are the
 // owner's, below kMaxLinks; kOwnerLink is itself.
+//
+// The other word: what a producer does that finds no room (WhenFull), until the first one that
+// overruns the queue changes it for good to "overrun, the owner does not know yet", which the owner
+// changes to "overrun". Whatever is published after that is lost.
 //
 // Lost wake-ups: the owner arms, then looks for completions; the producer publishes, then looks at
 // the word; a full fence stands between the two steps on both sides, so at least one of them sees
@@ -32,6 +37,11 @@ namespace sluice::softdc::shm {
 class ArmedWord {
  public:
   enum class Mode : uint32_t { kAny = 1, kSolicited = 2 };
+  enum class WhenFull : uint32_t {
+    kOverruns = 0,  // the queue fails
+    kWaits = 1,     // producers wait until there is room
+    kLoses = 2,     // the completion is lost, no more
+  };
   static constexpr uint32_t kMaxLinks = 1u << 16;
   static constexpr uint32_t kOwnerLink = kMaxLinks;
 
@@ -40,11 +50,33 @@ class ArmedWord {
   // Owner: an unarmed word. nullopt, here and in Attach: the memory is too small or not aligned.
   static std::optional<ArmedWord> Create(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
-    return ArmedWord(new (base) std::atomic<uint32_t>(kNone));
+    return ArmedWord(new (base) Words{});
   }
   static std::optional<ArmedWord> Attach(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
-    return ArmedWord(static_cast<std::atomic<uint32_t>*>(base));
+    return ArmedWord(static_cast<Words*>(base));
+  }
+
+  // Owner, before others see the queue.
+  void SetWhenFull(WhenFull rule) {
+    overrun_->store(static_cast<uint32_t>(rule), std::memory_order_relaxed);
+  }
+  bool waits_when_full() const {
+    return overrun_->load(std::memory_order_relaxed) == static_cast<uint32_t>(WhenFull::kWaits);
+  }
+  // Producer, before it publishes: completions are lost now.
+  bool overrun() const { return overrun_->load(std::memory_order_relaxed) >= kOverrunDue; }
+  // Producer that found no room: true if the caller must tell the owner's firmware.
+  bool Overrun() {
+    auto rule = static_cast<uint32_t>(WhenFull::kOverruns);
+    return overrun_->compare_exchange_strong(rule, kOverrunDue, std::memory_order_acq_rel,
+                                             std::memory_order_relaxed);
+  }
+  // Owner: true, once, if the queue was overrun.
+  bool CollectOverrun() {
+    uint32_t due = kOverrunDue;
+    return overrun_->compare_exchange_strong(due, kOverrunKnown, std::memory_order_acq_rel,
+                                             std::memory_order_relaxed);
   }
 
   // Owner, ibv_req_notify_cq. Does nothing while an event is due and not collected; does not weaken
@@ -108,13 +140,21 @@ class ArmedWord {
   static constexpr uint32_t kSolicited = static_cast<uint32_t>(Mode::kSolicited);
   static constexpr uint32_t kTaken = 1u << 20;
   static_assert(kOwnerLink < kTaken);
+  static constexpr uint32_t kOverrunDue = 3;
+  static constexpr uint32_t kOverrunKnown = 4;
 
-  explicit ArmedWord(std::atomic<uint32_t>* word) : word_(word) {}
+  struct Words {
+    std::atomic<uint32_t> armed;
+    std::atomic<uint32_t> overrun;
+  };
+
+  explicit ArmedWord(Words* words) : word_(&words->armed), overrun_(&words->overrun) {}
   static bool Fits(const void* base, size_t size_bytes) {
     return base != nullptr && size_bytes >= Bytes() && IsLineAligned(base);
   }
 
   std::atomic<uint32_t>* word_;
+  std::atomic<uint32_t>* overrun_;
 };
 
 }  // namespace sluice::softdc::shm

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ClaimJournal: one line per Link in the owner's arena, in which the Link's process says which SRQ
-// tickets it is about to take. The owner reads it for one purpose: after some process died, to tell
+// tickets it is about to take, and whether it is at a copy. The owner reads the first for one purpose: after some process died, to tell
 // a WQE that a living process holds from one that nobody holds any more (repair.h).
 //
 // One word, stored whole, so it is never seen torn:
 //   bits 63..44 srq_id   43..32 count (0: no claim)   31..0 head (low bits)
 // One claim is open per Link at a time: the next is written only after each WQE of the last one was
 // published, as a completion or as kCqeUnused. Writers are serialised by the Link's lock.
+//
+// The other word counts: odd from before the process looks at keys of the owner's regions until after
+// its last copy. An owner that takes a key back makes every core see that (MakeCopiersSee), then
+// waits for each odd word to change: whoever looks at the key later finds it gone. The sender pays
+// two plain stores to its own line, and a fence only where the kernel gives the owner no such means.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
 
@@ -18,6 +23,7 @@
 #include <optional>
 
 #include "transport/softdc/shm/area.h"
+#include "transport/softdc/shm/copier_order.h"
 
 namespace sluice::softdc::shm {
 
@@ -45,13 +51,13 @@ class ClaimJournal {
   // Owner, before the Link's process is told of the line: makes it empty.
   static std::optional<ClaimJournal> Create(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
-    return ClaimJournal(new (base) std::atomic<uint64_t>(0));
+    return ClaimJournal(new (base) Words{});
   }
 
   // Either side. nullopt: the memory is too small or not aligned. Any content is a valid word.
   static std::optional<ClaimJournal> Attach(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
-    return ClaimJournal(static_cast<std::atomic<uint64_t>*>(base));
+    return ClaimJournal(static_cast<Words*>(base));
   }
 
   // Link's process. Release: whoever reads this word also sees each CQE published before it.
@@ -60,6 +66,18 @@ class ClaimJournal {
                  std::memory_order_release);
   }
   void Clear() { word_->store(0, std::memory_order_release); }
+
+  // Link's process, around everything that looks at a key and copies.
+  void BeginCopies() {
+    copies_->store(copies_->load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
+    OrderCopier();
+  }
+  void EndCopies() {
+    copies_->store(copies_->load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
+
+  // Owner: odd while a copy may be under way.
+  uint64_t copies() const { return copies_->load(std::memory_order_acquire); }
 
   // Owner.
   ClaimIntent Read() const {
@@ -70,12 +88,18 @@ class ClaimJournal {
   }
 
  private:
-  explicit ClaimJournal(std::atomic<uint64_t>* word) : word_(word) {}
+  struct Words {
+    std::atomic<uint64_t> claim;
+    std::atomic<uint64_t> copies;
+  };
+
+  explicit ClaimJournal(Words* words) : word_(&words->claim), copies_(&words->copies) {}
   static bool Fits(const void* base, size_t size_bytes) {
     return base != nullptr && size_bytes >= Bytes() && IsLineAligned(base);
   }
 
   std::atomic<uint64_t>* word_;
+  std::atomic<uint64_t>* copies_;
 };
 
 }  // namespace sluice::softdc::shm

@@ -45,15 +45,19 @@ struct Cqe {
   uint32_t imm_data = 0;  // big-endian, as on the wire; or the invalidated rkey
   uint32_t qp_num = 0;
   uint32_t src_qp = 0;
-  uint8_t opcode = 0;  // ibv_wc_opcode, low byte (RECV = 128 fits)
-  uint8_t status = 0;  // ibv_wc_status
-  uint8_t flags = 0;   // kCqe…
-  uint8_t wc_flags = 0;
+  uint8_t opcode = 0;    // ibv_wc_opcode, low byte (RECV = 128 fits)
+  uint8_t status = 0;    // ibv_wc_status
+  uint8_t flags = 0;     // kCqe…
+  uint8_t wc_flags = 0;  // IBV_WC_*
   uint32_t vendor_err = 0;
-  uint64_t wr_id = 0;  // for the owner's private ring of send completions; a
-                       // peer's value means nothing
+  uint16_t slid = 0;
+  uint16_t pkey_index = 0;
+  uint8_t sl = 0;
+  uint8_t dlid_path_bits = 0;
+  uint16_t reserved = 0;
+  int64_t timestamp_ns = 0;  // CLOCK_MONOTONIC, if the ring asks for it (CqeProducer::stamped)
 };
-static_assert(sizeof(Cqe) == 40);
+static_assert(sizeof(Cqe) == 48);
 
 namespace internal {
 
@@ -69,6 +73,7 @@ static_assert(sizeof(CqeEntry) == 64 && kCqeWords <= 7);
 struct CqeRingHead {
   std::atomic<uint32_t> magic;
   uint32_t capacity;
+  uint32_t stamped;  // 1: the owner's CQ reports when completions happened
   alignas(kLineBytes) std::atomic<uint64_t> consumed;
   alignas(kLineBytes) CqeEntry entries[];
 };
@@ -90,7 +95,9 @@ class CqeConsumer {
 
   // Makes an empty ring there, for one producer in its life. nullopt: capacity is no power of two
   // in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or not aligned.
-  static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity) {
+  // stamped: producers are to fill in Cqe::timestamp_ns.
+  static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity,
+                                           bool stamped = false) {
     if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
     if (!internal::ValidCqeRingCapacity(capacity) || size_bytes < Bytes(capacity)) {
       return std::nullopt;
@@ -98,6 +105,7 @@ class CqeConsumer {
     auto* area = static_cast<internal::CqeRingHead*>(base);
     area->magic.store(0, std::memory_order_relaxed);
     area->capacity = capacity;
+    area->stamped = stamped ? 1 : 0;
     area->consumed.store(0, std::memory_order_relaxed);
     for (uint32_t i = 0; i < capacity; ++i) new (&area->entries[i]) internal::CqeEntry{};
     area->magic.store(internal::kCqeRingMagic, std::memory_order_release);
@@ -125,6 +133,7 @@ class CqeConsumer {
   }
 
   uint32_t capacity() const { return capacity_; }
+  uint64_t position() const { return position_; }  // CQEs taken so far
 
  private:
   CqeConsumer(internal::CqeRingHead* area, uint32_t capacity)
@@ -196,9 +205,11 @@ class CqeProducer {
   // asked for.
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
+  bool stamped() const { return stamped_; }
 
  private:
-  explicit CqeProducer(internal::CqeRingHead* area) : area_(area), capacity_(area->capacity) {}
+  explicit CqeProducer(internal::CqeRingHead* area)
+      : area_(area), capacity_(area->capacity), stamped_(area->stamped != 0) {}
 
   // 0 when a broken owner claims to have consumed more than there is.
   uint32_t Free() const {
@@ -208,6 +219,7 @@ class CqeProducer {
 
   internal::CqeRingHead* area_;
   uint32_t capacity_;
+  bool stamped_;
   uint64_t position_ = 0;
   uint64_t consumed_seen_ = 0;
 };

@@ -4,7 +4,7 @@
 // between.
 //
 // In the product the macro is empty: no load, no branch. With -DSOFTDC_KILL_POINTS=1 (the
-// `*_killable` library variants, for tests only) it calls the hook that the test set. A binary
+// `*_instrumented` library variants, for tests only) it calls the hook that the test set. A binary
 // links either the plain variants or the killable ones, never both: the inline functions of this
 // folder differ between the two.
 //
@@ -20,6 +20,9 @@ enum class KillPoint {
 #undef SOFTDC_KILL_POINT_NAME
 };
 
+// Points before this one are reached by the rings alone, those from it on by whole contexts.
+inline constexpr KillPoint kFirstContextPoint = KillPoint::kHelloSent;
+
 inline constexpr const char* kKillPointNames[] = {
 #define SOFTDC_KILL_POINT_NAME(name) #name,
 #include "transport/softdc/shm/kill_points.inc"
@@ -30,6 +33,8 @@ inline constexpr int kKillPointCount =
     static_cast<int>(sizeof(kKillPointNames) / sizeof(kKillPointNames[0]));
 
 #if SOFTDC_KILL_POINTS
+inline constexpr bool kHasKillPoints = true;
+
 using KillPointHook = void (*)(KillPoint);
 inline KillPointHook kill_point_hook = nullptr;
 
@@ -39,6 +44,8 @@ inline KillPointHook kill_point_hook = nullptr;
       ::sluice::softdc::shm::kill_point_hook(::sluice::softdc::shm::KillPoint::name); \
   } while (false)
 #else
+inline constexpr bool kHasKillPoints = false;
+
 #define SOFTDC_KILL_POINT(name) \
   do {                          \
   } while (false)

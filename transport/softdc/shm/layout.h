@@ -16,11 +16,10 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kArenaMagic = 0x31616e6572616473;  // "sdarena1"
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr uint64_t kArenaBytes = uint64_t{1} << 30;  // sparse: only touched pages count
 inline constexpr uint32_t kMaxMemoryRegions = 1 << 14;
-inline constexpr uint32_t kPrivateSegment =
-    0;  // memory of the owner's own, reached through the kernel
+inline constexpr uint32_t kPrivateSegment = 0;  // no segment: reached through the kernel
 
 struct ArenaHeader {
   uint64_t magic;
@@ -29,14 +28,16 @@ struct ArenaHeader {
   uint64_t context_id;  // random; names this opening of the device
   uint64_t size_bytes;
   uint64_t memory_regions_offset;
+  uint64_t mkeys_offset;  // MkeyTableArea; 0: none
   uint32_t memory_region_count;
   std::atomic<uint32_t>
       segment_count;  // shared segments have the ids 1 to this; an id is never used twice
 };
-static_assert(sizeof(ArenaHeader) == 48);
+static_assert(sizeof(ArenaHeader) == 56);
 
 // One registered region. `key` is written last when it becomes valid, and first (to 0) when it
-// ends.
+// ends. Bytes [shared_begin, shared_end) of it stand in the segment; what is before and after is
+// memory of the owner's own, reached through the kernel. Both 0: all of it is.
 struct alignas(64) MemoryRegionEntry {
   std::atomic<uint32_t> key;  // lkey and rkey; 0: free
   uint32_t access;            // IBV_ACCESS_*
@@ -44,25 +45,30 @@ struct alignas(64) MemoryRegionEntry {
   uint32_t segment;  // kPrivateSegment, or a shared segment of the owner's
   uint64_t address;  // in the owner's address space
   uint64_t length_bytes;
-  uint64_t segment_offset;  // of `address` in the segment
-  uint64_t reserved[3];
+  uint64_t segment_offset;  // of byte shared_begin in the segment
+  uint64_t shared_begin;    // from the start of the region
+  uint64_t shared_end;
+  uint32_t bound_qp;  // of a window: the only QP that may use it; 0: any of the PD's
+  uint32_t parent;    // of a window: the index of its region; 0: it is a region itself
 };
 static_assert(sizeof(MemoryRegionEntry) == 64);
 
 enum class TargetState : uint32_t { kGone = 0, kReadyToReceive = 1 };
+enum class TargetType : uint32_t { kDct = 1, kRc = 2, kUc = 3, kUd = 4 };
 
-// A QP that others send to (a DCT). Its place is used again only when no other process has the
+// A QP that others send to. A sender whose request brings an RC queue pair down stores kGone itself,
+// before it tells the owner. Its place is used again only when no other process has the
 // arena mapped.
 struct alignas(64) TargetDescriptor {
   std::atomic<uint32_t> state;  // TargetState
   uint32_t qp_num;
-  uint64_t dc_key;
-  uint32_t access;  // IBV_ACCESS_REMOTE_*
+  std::atomic<uint64_t> key;     // DC key, Q_Key, or who the peer is
+  std::atomic<uint32_t> access;  // IBV_ACCESS_REMOTE_*
   uint32_t pd;
   uint32_t srq_id;
   uint32_t cq_id;
-  uint32_t min_rnr_timer;  // encoding of ibv_modify_qp
-  uint32_t reserved0;
+  std::atomic<uint32_t> min_rnr_timer;  // encoding of ibv_modify_qp
+  uint32_t type;                        // TargetType
   uint64_t srq_offset;
   uint64_t armed_offset;  // ArmedWord of the receive CQ
   uint64_t reserved1;

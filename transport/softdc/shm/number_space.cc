@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/shm/kill_point.h"
 
 namespace sluice::softdc {
 namespace {
@@ -27,6 +28,7 @@ bool NumberSpace::TakeBlock() {
     next_block_ = index + 1 == kBlocks ? kFirstBlock : index + 1;
     UniqueFd socket = ListenAbstract(BlockSocketName(index), kBacklog);
     if (!socket) continue;
+    SOFTDC_KILL_POINT(kBlockTaken);
     auto block = std::make_unique<Block>();
     block->index = index;
     block->socket = std::move(socket);

@@ -27,53 +27,84 @@ std::unique_ptr<MappedFile> MappedFile::Map(int fd, uint64_t size_bytes) {
   return std::make_unique<MappedFile>(static_cast<std::byte*>(base), size_bytes);
 }
 
+namespace {
+
+// Whether process_vm_readv and _writev are of no use to us there: not allowed, or the process is in a
+// name space of processes that we do not see. Permission is looked at before addresses are.
+bool KernelRefuses(pid_t pid) {
+  char byte = 0;
+  const iovec local{.iov_base = &byte, .iov_len = 1};
+  const iovec remote{.iov_base = nullptr, .iov_len = 1};
+  return process_vm_readv(pid, &local, 1, &remote, 1, 0) < 0 && errno != EFAULT;
+}
+
+}  // namespace
+
 OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
-                           std::unique_ptr<MappedFile> arena, ClaimJournal link_journal)
+                           std::unique_ptr<MappedFile> arena, ClaimJournal link_journal,
+                           UniqueFd bell, bool process_vm)
     : journal(link_journal),
       socket_(std::move(socket)),
+      bell_(std::move(bell)),
       pid_(pid),
       context_id_(context_id),
       link_id_(link_id),
-      arena_(std::move(arena)) {
+      arena_(std::move(arena)),
+      bounces_(!process_vm || KernelRefuses(pid)) {
   // The header was checked by whoever made the link; copies are kept, so later scribbling changes
   // nothing.
   const auto* header = reinterpret_cast<const ArenaHeader*>(arena_->At(0, sizeof(ArenaHeader)));
   const uint32_t count = header->memory_region_count;
-  regions_ = reinterpret_cast<const MemoryRegionEntry*>(
+  regions_ = reinterpret_cast<MemoryRegionEntry*>(
       arena_->At(header->memory_regions_offset, sizeof(MemoryRegionEntry) * uint64_t{count}));
   region_count_ = regions_ == nullptr ? 0 : count;
+  if (bounces_) bounce_ = BounceClient::Connect(context_id_);
 }
 
-RemotePlace OutboundLink::Translate(uint32_t key, uint64_t address, uint64_t length_bytes,
-                                    uint32_t access, uint32_t pd) const {
-  const uint32_t index = key >> 8;
-  if (index >= region_count_) return {};
-  const MemoryRegionEntry& region = regions_[index];
-  if (key == 0 || region.key.load(std::memory_order_acquire) != key) return {};
-  if (region.pd != pd || (region.access & access) != access) return {};
-  const uint64_t into = address - region.address;
-  if (address < region.address || into > region.length_bytes ||
-      length_bytes > region.length_bytes - into) {
-    return {};
+template <typename Copy>
+int OutboundLink::Bounce(Copy copy) {
+  // Lost when its answer did not come; the next copy waits for a new one (ReadyForPrivate).
+  if (bounce_ == nullptr) return ENOTCONN;
+  if (!bounce_->Ready()) return EAGAIN;
+  const int error = copy(*bounce_);
+  if (error != 0 && error != EACCES && error != EFAULT) {
+    bounce_ = BounceClient::Connect(context_id_);
   }
-  return PlaceIn(region.segment, region.segment_offset + into, address, length_bytes);
+  return error;
 }
 
-int OutboundLink::WritePrivate(uint64_t peer_address, const std::byte* from,
-                               uint64_t length_bytes) const {
-  iovec local{.iov_base = const_cast<std::byte*>(from), .iov_len = length_bytes};
-  iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
-  const ssize_t done = process_vm_writev(pid_, &local, 1, &remote, 1, 0);
-  if (done < 0) return errno;
-  return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+int OutboundLink::WritePrivate(const RemotePlace& place, uint64_t into, const std::byte* from,
+                               uint64_t length_bytes) {
+  const uint64_t peer_address = place.peer_address + into;
+  if (!bounces_) {
+    const iovec local{.iov_base = const_cast<std::byte*>(from), .iov_len = length_bytes};
+    const iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
+    const ssize_t done = process_vm_writev(pid_, &local, 1, &remote, 1, 0);
+    if (done < 0) return errno;
+    return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+  }
+  return Bounce([&](BounceClient& bounce) {
+    return bounce.Write(place.key, peer_address, from, length_bytes);
+  });
 }
 
-int OutboundLink::ReadPrivate(uint64_t peer_address, std::byte* to, uint64_t length_bytes) const {
-  iovec local{.iov_base = to, .iov_len = length_bytes};
-  iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
-  const ssize_t done = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
-  if (done < 0) return errno;
-  return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+int OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to,
+                              uint64_t length_bytes) {
+  const uint64_t peer_address = place.peer_address + into;
+  if (!bounces_) {
+    const iovec local{.iov_base = to, .iov_len = length_bytes};
+    const iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
+    const ssize_t done = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
+    if (done < 0) return errno;
+    return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+  }
+  return Bounce(
+      [&](BounceClient& bounce) { return bounce.Read(place.key, peer_address, to, length_bytes); });
+}
+
+void OutboundLink::RingFirmware() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(bell_.get(), &one, sizeof(one));
 }
 
 void OutboundLink::MarkDead() {

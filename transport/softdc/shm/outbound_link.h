@@ -9,19 +9,23 @@
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 
+#include <infiniband/verbs.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
 #include "transport/softdc/shm/armed_word.h"
+#include "transport/softdc/shm/bounce.h"
 #include "transport/softdc/shm/claim_journal.h"
 #include "transport/softdc/shm/control.h"
 #include "transport/softdc/shm/cqe_ring.h"
@@ -57,7 +61,8 @@ class MappedFile {
   const uint64_t size_bytes_;
 };
 
-// Where a piece of the peer's memory is for us.
+// Where a range of the peer's memory is for us, as far as it is in one piece: a region whose middle
+// was moved onto a segment has up to three.
 struct RemotePlace {
   enum class Kind {
     kMapped,     // at `address`, here
@@ -68,7 +73,10 @@ struct RemotePlace {
   Kind kind = Kind::kDenied;
   std::byte* address = nullptr;
   uint64_t peer_address = 0;
+  uint64_t length_bytes = 0;  // of the range asked about, from its start; kMapped and kPrivate
   uint32_t segment = 0;
+  uint32_t key = 0;      // of the region; kPrivate
+  bool relaxed = false;  // the region was registered with relaxed ordering
 };
 
 // Our completion ring in one CQ of the peer's, and how to wake whoever sleeps on that CQ.
@@ -80,21 +88,39 @@ struct RemoteCq {
 
 class OutboundLink {
  public:
+  // bell: wakes the peer's firmware.
   OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
-               std::unique_ptr<MappedFile> arena, ClaimJournal journal);
+               std::unique_ptr<MappedFile> arena, ClaimJournal journal, UniqueFd bell,
+               bool process_vm);
 
-  // The region that `key` names, if it covers the range, belongs to `pd` and grants all of
-  // `access`.
-  RemotePlace Translate(uint32_t key, uint64_t address, uint64_t length_bytes, uint32_t access,
-                        uint32_t pd) const;
-  // A piece of a receive buffer.
+  // The peer's table, to judge a key by (model/arrival.h).
+  std::span<MemoryRegionEntry> regions() const { return {regions_, region_count_}; }
+  // The first piece of a range that is inside of a region of that table, from `into` on.
+  RemotePlace Place(const MemoryRegionEntry& region, uint64_t into, uint64_t length_bytes) const {
+    return PlaceIn(region, into, length_bytes);
+  }
+  // The same for a piece of a receive buffer.
   RemotePlace Locate(const Sge& sge) const {
-    return PlaceIn(sge.segment, sge.offset, /*peer_address=*/sge.offset, sge.length);
+    const uint32_t index = sge.key >> 8;
+    if (sge.key == 0 || index >= region_count_) return {};
+    const MemoryRegionEntry& region = regions_[index];
+    if (region.key.load(std::memory_order_acquire) != sge.key || sge.offset > region.length_bytes ||
+        sge.length > region.length_bytes - sge.offset) {
+      return {};
+    }
+    return PlaceIn(region, sge.offset, sge.length);
   }
 
-  // Copies between our memory and the peer's private memory. 0 or errno.
-  int WritePrivate(uint64_t peer_address, const std::byte* from, uint64_t length_bytes) const;
-  int ReadPrivate(uint64_t peer_address, std::byte* to, uint64_t length_bytes) const;
+  // Whether private memory over there can be reached: false while the peer has not let our bounce
+  // client in. Never blocks. Under lock.
+  bool ReadyForPrivate() { return bounce_ == nullptr || bounce_->Ready(); }
+  // Copies between our memory and bytes of a kPrivate place, from `into` on. 0 or errno. Under lock.
+  int WritePrivate(const RemotePlace& place, uint64_t into, const std::byte* from,
+                   uint64_t length_bytes);
+  int ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to, uint64_t length_bytes);
+
+  // Tells the peer's firmware to look at its CQs and SRQs: one was overrun, or reached its limit.
+  void RingFirmware() const;
 
   const MappedFile& arena() const { return *arena_; }
   bool dead() const { return dead_.load(std::memory_order_acquire); }
@@ -120,28 +146,47 @@ class OutboundLink {
     return segment < kMaxPeerSegments ? segments_[segment].load(std::memory_order_acquire)
                                       : nullptr;
   }
-  RemotePlace PlaceIn(uint32_t segment, uint64_t offset, uint64_t peer_address,
-                      uint64_t length_bytes) const {
+  // The first piece of [into, into + length_bytes) of a region.
+  RemotePlace PlaceIn(const MemoryRegionEntry& region, uint64_t into, uint64_t length_bytes) const {
     using Kind = RemotePlace::Kind;
-    const MappedFile* file = Find(segment);
-    if (file != nullptr) {
-      std::byte* address = file->At(offset, length_bytes);
-      if (address == nullptr) return {};
-      return {.kind = Kind::kMapped, .address = address, .segment = segment};
+    const uint64_t shared_begin = region.shared_begin, shared_end = region.shared_end;
+    if (into < shared_begin || into >= shared_end) {
+      if (into < shared_begin) length_bytes = std::min(length_bytes, shared_begin - into);
+      return {.kind = Kind::kPrivate,
+              .peer_address = region.address + into,
+              .length_bytes = length_bytes,
+              .key = region.key.load(std::memory_order_relaxed)};
     }
-    if (segment == kPrivateSegment) return {.kind = Kind::kPrivate, .peer_address = peer_address};
-    return {.kind = segment < kMaxPeerSegments ? Kind::kNotMapped : Kind::kDenied,
-            .segment = segment};
+    length_bytes = std::min(length_bytes, shared_end - into);
+    const uint32_t segment = region.segment;
+    const MappedFile* file = Find(segment);
+    if (file == nullptr) {
+      return {.kind = segment < kMaxPeerSegments ? Kind::kNotMapped : Kind::kDenied,
+              .segment = segment};
+    }
+    std::byte* address = file->At(region.segment_offset + (into - shared_begin), length_bytes);
+    if (address == nullptr) return {};
+    return {.kind = Kind::kMapped,
+            .address = address,
+            .length_bytes = length_bytes,
+            .segment = segment,
+            .relaxed = (region.access & IBV_ACCESS_RELAXED_ORDERING) != 0};
   }
 
+  template <typename Copy>
+  int Bounce(Copy copy);
+
   UniqueFd socket_;
+  const UniqueFd bell_;
   const pid_t pid_;
   const uint64_t context_id_;
   const uint32_t link_id_;
   const std::unique_ptr<MappedFile> arena_;
-  const MemoryRegionEntry* regions_ = nullptr;
+  MemoryRegionEntry* regions_ = nullptr;
   uint32_t region_count_ = 0;
   std::atomic<bool> dead_{false};
+  const bool bounces_;                    // private memory is reached through its owner
+  std::unique_ptr<BounceClient> bounce_;  // under lock
   std::array<std::atomic<const MappedFile*>, kMaxPeerSegments> segments_{};
   std::vector<std::unique_ptr<MappedFile>> files_;                      // Loop thread
   std::unordered_map<uint32_t, std::unique_ptr<RemoteCq>> remote_cqs_;  // by CQ id; Loop thread

@@ -2,9 +2,12 @@
 #include "transport/softdc/shm/outbound_links.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -12,6 +15,7 @@
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/shm/kill_point.h"
 #include "transport/softdc/shm/number_space.h"
 
 namespace sluice::softdc {
@@ -29,13 +33,30 @@ struct OutboundLinks::Channel {
   int fd() const { return link != nullptr ? link->socket() : socket.get(); }
 };
 
+namespace {
+
+// Once a process: whoever runs programs of two builds side by side has to know why they do not meet.
+void ReportOtherLayout(uint32_t layout_version) {
+  static std::atomic<bool> reported{false};
+  if (reported.exchange(true)) return;
+  std::fprintf(
+      stderr,
+      "softdc: another process of this domain has shared-memory layout %u and this one %u, "
+      "so they do not reach each other; use one build, or two values of SOFTDC_DOMAIN\n",
+      layout_version, shm::kLayoutVersion);
+}
+
+}  // namespace
+
 OutboundLinks::OutboundLinks(uint64_t context_id, std::function<void()> on_change)
     : context_id_(context_id), on_change_(std::move(on_change)) {}
 
 OutboundLinks::~OutboundLinks() {
   Loop::Get().RunAndWait([this] {
     for (auto& [block, channel] : channels_) Loop::Get().Unwatch(channel->fd());
+    for (auto& channel : retired_) Loop::Get().Unwatch(channel->fd());
     channels_.clear();
+    retired_.clear();
   });
 }
 
@@ -48,6 +69,12 @@ Target* OutboundLinks::Find(uint32_t qp_number) {
 
 void OutboundLinks::Ask(Target* target) {
   TargetStatus expected = TargetStatus::kUnknown;
+  if (!target->status.compare_exchange_strong(expected, TargetStatus::kAsking)) return;
+  Loop::Get().Run([this, target] { AskOnLoop(target); });
+}
+
+void OutboundLinks::AskAnew(Target* target) {
+  TargetStatus expected = TargetStatus::kReady;
   if (!target->status.compare_exchange_strong(expected, TargetStatus::kAsking)) return;
   Loop::Get().Run([this, target] { AskOnLoop(target); });
 }
@@ -74,11 +101,14 @@ std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block
   if (error != 0) return nullptr;
   channels_[block] = channel;
   SendRequest(*channel, ControlKind::kHello, 0);
+  SOFTDC_KILL_POINT(kHelloSent);
   return channel;
 }
 
-void OutboundLinks::SendRequest(Channel& channel, ControlKind kind, uint32_t number) {
+void OutboundLinks::SendRequest(Channel& channel, ControlKind kind, uint32_t number,
+                                int32_t error) {
   ControlMessage request;
+  request.error = error;
   request.layout_version = shm::kLayoutVersion;
   request.kind = kind;
   request.context_id = context_id_;
@@ -97,6 +127,7 @@ void OutboundLinks::SendResolve(Channel& channel, uint32_t qp_number) {
     SendRequest(channel, ControlKind::kSegment, channel.segments_asked + 1);
   }
   SendRequest(channel, ControlKind::kResolve, qp_number);
+  SOFTDC_KILL_POINT(kTargetAsked);
 }
 
 void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
@@ -106,8 +137,9 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
     const ssize_t size =
         RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
     if (size < 0 && errno == EAGAIN) return;
-    if (size != sizeof(answer) || answer.magic != shm::kControlMagic ||
-        answer.layout_version != shm::kLayoutVersion) {
+    if (size != sizeof(answer) || answer.magic != shm::kControlMagic) return Close(*channel);
+    if (answer.layout_version != shm::kLayoutVersion) {
+      ReportOtherLayout(answer.layout_version);
       return Close(*channel);
     }
     switch (answer.kind) {
@@ -128,7 +160,7 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
 
 bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
                             std::vector<UniqueFd>& fds) {
-  if (channel.link != nullptr || answer.error != 0 || fds.size() != 1) return false;
+  if (channel.link != nullptr || answer.error != 0 || fds.size() != 2) return false;
   auto arena = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
   if (arena == nullptr) return false;
   const auto* header =
@@ -140,11 +172,15 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   }
   const auto journal = shm::ClaimJournal::Attach(line, shm::ClaimJournal::Bytes());
   if (!journal) return false;
-  const pid_t pid = header->pid;
-  links_.push_back(std::make_unique<shm::OutboundLink>(std::move(channel.socket), pid,
-                                                       answer.context_id, answer.link_id,
-                                                       std::move(arena), *journal));
+  // As the kernel knows it, here; what the peer calls itself may be somebody else's number.
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(channel.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  links_.push_back(std::make_unique<shm::OutboundLink>(
+      std::move(channel.socket), peer.pid, answer.context_id, answer.link_id, std::move(arena),
+      *journal, std::move(fds[1]), process_vm));
   channel.link = links_.back().get();
+  SOFTDC_KILL_POINT(kLinkMade);
   for (const Target* target : channel.asking) {
     SendResolve(channel, target->qp_number);
   }
@@ -158,12 +194,16 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
   if (it == channel.asking.end() || channel.link == nullptr) return;
   Target* target = *it;
   channel.asking.erase(it);
+  if (answer.error == ESTALE) {
+    Retire(channel);
+    return AskOnLoop(target);
+  }
   auto reach = std::make_unique<Target::Reach>();
   bool usable = false;
   if (answer.error == 0) {
     const shm::MappedFile& arena = channel.link->arena();
     reach->link = channel.link;
-    reach->descriptor = reinterpret_cast<const shm::TargetDescriptor*>(
+    reach->descriptor = reinterpret_cast<shm::TargetDescriptor*>(
         arena.At(answer.object_offset, sizeof(shm::TargetDescriptor)));
     if (reach->descriptor != nullptr) {
       const uint64_t srq_offset = reach->descriptor->srq_offset;
@@ -186,11 +226,28 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
   on_change_();
 }
 
+void OutboundLinks::Retire(const Channel& channel) {
+  const auto it = channels_.find(channel.block);
+  if (it == channels_.end() || it->second.get() != &channel) return;
+  retired_.push_back(std::move(it->second));
+  channels_.erase(it);
+}
+
 void OutboundLinks::AskSegment(shm::OutboundLink* link, uint32_t segment) {
   Loop::Get().Run([this, link, segment] {
     if (link->dead() || link->HasSegment(segment)) return on_change_();
     for (auto& [block, channel] : channels_) {
       if (channel->link == link) return SendRequest(*channel, ControlKind::kSegment, segment);
+    }
+  });
+}
+
+void OutboundLinks::TellBadRequest(shm::OutboundLink* link, uint32_t qp_number, int event) {
+  Loop::Get().Run([this, link, qp_number, event] {
+    for (auto& [block, channel] : channels_) {
+      if (channel->link == link) {
+        return SendRequest(*channel, ControlKind::kBadRequest, qp_number, event);
+      }
     }
   });
 }
@@ -219,7 +276,9 @@ void OutboundLinks::Close(Channel& channel) {
       if (reach != nullptr && reach->link == link) target->status.store(TargetStatus::kUnknown);
     }
   }
-  channels_.erase(channel.block);
+  const auto it = channels_.find(channel.block);
+  if (it != channels_.end() && it->second.get() == &channel) channels_.erase(it);
+  std::erase_if(retired_, [&](const auto& retired) { return retired.get() == &channel; });
   on_change_();
 }
 

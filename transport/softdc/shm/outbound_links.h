@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/softdc/shm/copy.h"
 #include "transport/softdc/shm/outbound_link.h"
 
 namespace sluice::softdc {
@@ -36,7 +37,7 @@ struct Target {
   // links' rule: load status (acquire), use what `reach` says at that moment.
   struct Reach {
     shm::OutboundLink* link = nullptr;
-    const shm::TargetDescriptor* descriptor = nullptr;
+    shm::TargetDescriptor* descriptor = nullptr;
     std::optional<shm::SrqClaimer> srq;  // used under link->lock
     shm::RemoteCq* cq = nullptr;         // its ring under link->lock
   };
@@ -52,21 +53,32 @@ class OutboundLinks {
   Target* Find(uint32_t qp_number);
   // kUnknown -> kAsking, and asks. Does nothing in other states.
   void Ask(Target* target);
+  // The same for a target that was kReady and has been closed: its number may be somebody else's now.
+  void AskAnew(Target* target);
   // Asks for a segment; on_change follows.
   void AskSegment(shm::OutboundLink* link, uint32_t segment);
+  // Tells the owner that a request of ours brought its queue pair down. `event`: ibv_event_type or -1.
+  void TellBadRequest(shm::OutboundLink* link, uint32_t qp_number, int event);
+
+  // Set before the first message. What this device promises about the order in which a message lands;
+  // and whether the kernel is to be asked for copies to and from private memory.
+  shm::CopyOrder copy_order = shm::CopyOrder::kWholeMessage;
+  bool process_vm = true;
 
  private:
   // A connection whose hello is under way, or a link.
   struct Channel;
   void AskOnLoop(Target* target);
   std::shared_ptr<Channel> ChannelFor(uint32_t block);
+  // The peer serves that block no more: the link stays, the block is looked for anew.
+  void Retire(const Channel& channel);
   void OnReadable(const std::shared_ptr<Channel>& channel);
   bool OnHello(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void OnResolve(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void OnSegment(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void Close(Channel& channel);
   void SendResolve(Channel& channel, uint32_t qp_number);
-  void SendRequest(Channel& channel, shm::ControlKind kind, uint32_t number);
+  void SendRequest(Channel& channel, shm::ControlKind kind, uint32_t number, int32_t error = 0);
 
   const uint64_t context_id_;
   const std::function<void()> on_change_;
@@ -76,6 +88,7 @@ class OutboundLinks {
 
   // Loop thread.
   std::unordered_map<uint32_t, std::shared_ptr<Channel>> channels_;  // by block
+  std::vector<std::shared_ptr<Channel>> retired_;
   std::vector<std::unique_ptr<shm::OutboundLink>> links_;
   std::vector<std::unique_ptr<Target::Reach>> reaches_;
 };

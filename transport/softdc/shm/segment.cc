@@ -3,49 +3,17 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <cinttypes>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "transport/softdc/shm/address_map.h"
+
 namespace sluice::softdc::shm {
 namespace {
-
-struct Mapping {
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  char access[5] = {};
-  uint64_t file_offset = 0;
-  dev_t device = 0;
-  ino_t inode = 0;
-};
-
-// Calls visit(mapping) for each line of /proc/self/maps until it says false.
-template <typename Visit>
-void ForEachMapping(Visit visit) {
-  std::unique_ptr<FILE, int (*)(FILE*)> maps(fopen("/proc/self/maps", "re"), &fclose);
-  if (maps == nullptr) return;
-  char* line = nullptr;
-  size_t capacity = 0;
-  while (getline(&line, &capacity, maps.get()) > 0) {
-    Mapping m;
-    unsigned major_number = 0, minor_number = 0;
-    uint64_t inode = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64, &m.begin, &m.end,
-               m.access, &m.file_offset, &major_number, &minor_number, &inode) != 7) {
-      continue;
-    }
-    m.device = makedev(major_number, minor_number);
-    m.inode = inode;
-    if (!visit(m)) break;
-  }
-  free(line);
-}
 
 // A descriptor of our own for that file, if it is sealed against shrinking, or -1. Goes by the names
 // in /proc, since any other thread may close or reuse a descriptor while we look.
@@ -93,6 +61,14 @@ std::optional<SharedRange> FindSharedRange(const void* address, size_t length_by
     return std::nullopt;
   }
   return found;
+}
+
+bool IsPresent(const void* address, size_t length_bytes) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = reinterpret_cast<uint64_t>(address) & ~(page - 1);
+  const uint64_t end = reinterpret_cast<uint64_t>(address) + length_bytes;
+  // ENOMEM where something is not mapped; writes nothing back.
+  return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }
 
 bool IsMapped(const void* address, size_t length_bytes) {

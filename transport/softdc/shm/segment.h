@@ -26,6 +26,10 @@ struct SharedRange {
 // that way.
 std::optional<SharedRange> FindSharedRange(const void* address, size_t length_bytes);
 
+// Whether every page of the range is mapped, with whatever access. Asks the kernel about the range
+// alone, so it costs no more in a process of thousands of mappings.
+bool IsPresent(const void* address, size_t length_bytes);
+
 // Whether every page of the range is mapped with at least read access.
 bool IsMapped(const void* address, size_t length_bytes);
 

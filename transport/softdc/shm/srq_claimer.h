@@ -40,6 +40,7 @@ enum class ClaimStatus {
 struct ClaimResult {
   ClaimStatus status = ClaimStatus::kEmpty;
   uint32_t count = 0;
+  bool limit_reached = false;  // this claim did it: the caller tells the owner's firmware
 };
 
 class SrqClaimer {
@@ -85,14 +86,16 @@ class SrqClaimer {
       journal.Write(srq_id_, head, count);
       intent_stands = true;
       SOFTDC_KILL_POINT(kIntentWritten);
-      if (area_->claim.compare_exchange_strong(head, head + count, std::memory_order_acq_rel,
+      if (area_->claim.compare_exchange_strong(head, head + count, std::memory_order_seq_cst,
                                                std::memory_order_acquire)) {
         SOFTDC_KILL_POINT(kWqeClaimed);
         __builtin_prefetch(&area_->slots[(head + count) & (capacity_ - 1)]);
         for (uint32_t i = 0; i < count; ++i) {
           if (!Settle(&wqes[i])) return {.status = ClaimStatus::kBroken, .count = 0};
         }
-        return {.status = ClaimStatus::kOk, .count = count};
+        return {.status = ClaimStatus::kOk,
+                .count = count,
+                .limit_reached = internal::TakeLimit(area_, head + count)};
       }
       SOFTDC_KILL_POINT(kClaimLost);
     }
@@ -106,8 +109,8 @@ class SrqClaimer {
   }
 
   // All SGEs of a WQE that Claim returned, valid until it is published; returns how many were
-  // written, at most out.size(). Whoever uses an SGE checks segment, offset and length against what
-  // the owner has shared.
+  // written, at most out.size(). Whoever uses an SGE checks key, offset and length against what the
+  // owner has registered.
   uint32_t Sges(const ClaimedWqe& wqe, std::span<Sge> out) const {
     if (out.empty()) return 0;
     out[0] = wqe.sge;
@@ -144,7 +147,7 @@ class SrqClaimer {
     wqe.wqe_index = static_cast<uint32_t>(word) & internal::kWqeIndexMask;
     wqe.sge_count = static_cast<uint32_t>(word) >> 24;  // 0, in the slot, until Settle
     wqe.sge = {.offset = place & internal::kMaxSlotOffset,
-               .segment = static_cast<uint32_t>(place >> internal::kOffsetBits),
+               .key = static_cast<uint32_t>(place >> internal::kOffsetBits),
                .length = static_cast<uint32_t>(word >> 32)};
     return wqe;
   }

@@ -21,6 +21,7 @@ std::optional<SrqOwner> SrqOwner::Create(void* base, size_t size_bytes, uint32_t
   area->srq_id = srq_id;
   area->capacity = capacity;
   area->max_sge = max_sge;
+  area->limit.store(0, std::memory_order_relaxed);
   area->posted.store(0, std::memory_order_relaxed);
   area->claim.store(0, std::memory_order_relaxed);
   for (uint32_t i = 0; i < capacity; ++i) new (&area->slots[i]) SrqSlot{};
@@ -48,9 +49,9 @@ bool SrqOwner::Post(std::span<const Sge> sges, uint64_t wr_id) {
   wqe.wr_id = wr_id;
   const Sge first = sges.empty() ? Sge{} : sges[0];
   const bool in_slot = sges.size() <= 1 && first.offset <= internal::kMaxSlotOffset &&
-                       first.segment <= internal::kMaxSlotSegment;
+                       first.key <= internal::kMaxSlotKey;
   if (in_slot) {
-    wqe.place = uint64_t{first.segment} << internal::kOffsetBits | first.offset;
+    wqe.place = uint64_t{first.key} << internal::kOffsetBits | first.offset;
     wqe.word = uint64_t{first.length} << 32 | index;
   } else {
     std::copy(sges.begin(), sges.end(), sges_ + size_t{index} * max_sge_);
@@ -96,6 +97,56 @@ bool SrqOwner::Repost(uint32_t wqe_index) {
   return true;
 }
 
+std::optional<uint32_t> SrqOwner::Take(bool* limit_reached) {
+  uint64_t head = area_->claim.load(std::memory_order_acquire);
+  for (;;) {
+    // What was posted and not rung for is nobody's yet.
+    const uint64_t shown = area_->posted.load(std::memory_order_relaxed);
+    if (shown == head || shown - head > capacity_) return std::nullopt;
+    const uint64_t word = area_->slots[head & (capacity_ - 1)].wqe.load(std::memory_order_relaxed);
+    const uint32_t index = static_cast<uint32_t>(word) & internal::kWqeIndexMask;
+    if (!area_->claim.compare_exchange_strong(head, head + 1, std::memory_order_seq_cst,
+                                              std::memory_order_acquire)) {
+      continue;
+    }
+    if (index >= capacity_ || wqes_[index].ticket != head) return std::nullopt;  // a peer spoilt it
+    wqes_[index].ticket = kTakenHere;
+    *limit_reached = internal::TakeLimit(area_, head + 1);
+    return index;
+  }
+}
+
+uint32_t SrqOwner::Pieces(uint32_t wqe_index, std::span<Sge> out) const {
+  const Wqe& wqe = wqes_[wqe_index];
+  const auto count = static_cast<uint32_t>(wqe.word >> 24) & 0xff;
+  if (count != 0) {
+    const size_t used = std::min<size_t>(count, out.size());
+    std::copy_n(sges_ + size_t{wqe_index} * max_sge_, used, out.begin());
+    return static_cast<uint32_t>(used);
+  }
+  if (out.empty()) return 0;
+  out[0] = {.offset = wqe.place & internal::kMaxSlotOffset,
+            .key = static_cast<uint32_t>(wqe.place >> internal::kOffsetBits),
+            .length = static_cast<uint32_t>(wqe.word >> 32)};
+  return 1;
+}
+
+bool SrqOwner::ArmLimit(uint32_t limit) {
+  area_->limit.store(limit, std::memory_order_seq_cst);
+  return internal::TakeLimit(area_, area_->claim.load(std::memory_order_seq_cst)) && CollectLimit();
+}
+
+bool SrqOwner::CollectLimit() {
+  uint32_t reached = internal::kLimitReached;
+  return area_->limit.compare_exchange_strong(reached, 0, std::memory_order_acq_rel,
+                                              std::memory_order_relaxed);
+}
+
+uint32_t SrqOwner::armed_limit() const {
+  const uint32_t limit = area_->limit.load(std::memory_order_relaxed);
+  return limit == internal::kLimitReached ? 0 : limit;
+}
+
 void SrqOwner::DrainTo(std::vector<uint64_t>* wr_ids) {
   for (uint32_t i = 0; i < capacity_; ++i) {
     if (const auto wr_id = Complete(i)) wr_ids->push_back(*wr_id);
@@ -113,7 +164,7 @@ uint64_t SrqOwner::LoadClaim() const {
 }
 
 std::optional<uint64_t> SrqOwner::TicketOf(uint32_t wqe_index) const {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket) return std::nullopt;
+  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket >= kTakenHere) return std::nullopt;
   return wqes_[wqe_index].ticket;
 }
 

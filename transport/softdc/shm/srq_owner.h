@@ -48,6 +48,22 @@ class SrqOwner {
   // others, with its wr_id and SGEs. Visible at the next Ring(). False: no such WQE is outstanding.
   bool Repost(uint32_t wqe_index);
 
+  // Takes the oldest WQE as a sender would, for a delivery inside this process; nullopt: none is
+  // posted. It stays outstanding until Complete or Repost, and no repair touches it. Sets
+  // *limit_reached if this did it.
+  std::optional<uint32_t> Take(bool* limit_reached);
+  // The pieces and the wr_id of an outstanding WQE; how many pieces were written.
+  uint32_t Pieces(uint32_t wqe_index, std::span<Sge> out) const;
+  uint64_t WrId(uint32_t wqe_index) const { return wqes_[wqe_index].wr_id; }
+
+  // man ibv_modify_srq: one event when fewer than `limit` WQEs are left; 0 disarms. True: that is
+  // already so, and the event is due now.
+  bool ArmLimit(uint32_t limit);
+  // True, once: some sender's claim has reached the limit.
+  bool CollectLimit();
+  // What is armed now; 0 when it has been reached.
+  uint32_t armed_limit() const;
+
   // Appends each outstanding wr_id, oldest ticket not guaranteed first, and empties the private
   // table. For destruction, when no sender can reach the area any more.
   void DrainTo(std::vector<uint64_t>* wr_ids);
@@ -67,8 +83,9 @@ class SrqOwner {
 
  private:
   static constexpr uint64_t kNoTicket = UINT64_MAX;
+  static constexpr uint64_t kTakenHere = UINT64_MAX - 1;
   struct Wqe {
-    uint64_t ticket = kNoTicket;  // kNoTicket: the index is free
+    uint64_t ticket = kNoTicket;  // kNoTicket: the index is free; kTakenHere: by Take()
     uint64_t wr_id = 0;
     uint64_t place = 0;  // the slot's two words, kept to repost without trusting
                          // shared memory

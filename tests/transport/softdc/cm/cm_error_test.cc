@@ -96,9 +96,19 @@ TEST_F(CmErrorTest, CallsOutOfOrderAreInvalid) {
   ASSERT_EQ(ConnectAs(connecting, 1), 0);
   EXPECT_TRUE(invalid(ConnectAs(connecting, 1)));
   const Seen request = server->Next();
-  EXPECT_TRUE(invalid(establish(request.id)));
   ASSERT_EQ(AcceptAs(request.id, 2), 0);
   EXPECT_TRUE(invalid(AcceptAs(request.id, 2)));
+}
+
+TEST_F(CmErrorTest, EstablishOnThePassiveSideFailsAndRejectsTheRequest) {
+  rdma_cm_id* id = Resolved(Listen());
+  ASSERT_EQ(ConnectAs(id, 1), 0);
+  const Seen request = server->Next();
+  EXPECT_EQ(establish(request.id), -1);
+  EXPECT_EQ(errno, EINVAL);
+  const Seen rejected = client->Next();
+  EXPECT_EQ(rejected.type, RDMA_CM_EVENT_REJECTED);
+  EXPECT_EQ(rejected.status, 28);
 }
 
 TEST_F(CmErrorTest, ConnectionParametersAreChecked) {
@@ -124,11 +134,8 @@ TEST_F(CmErrorTest, WhatThisSliceLeavesOutSaysSo) {
   rdma_cm_id* id = nullptr;
   EXPECT_EQ(create_id(nullptr, &id, nullptr, RDMA_PS_TCP), -1);
   EXPECT_EQ(errno, EOPNOTSUPP);
-  EXPECT_EQ(create_id(client->channel, &id, nullptr, RDMA_PS_UDP), -1);
-  EXPECT_EQ(errno, EOPNOTSUPP);
-  ibv_qp_init_attr attr{};
-  EXPECT_EQ(create_qp(client->NewId(), nullptr, &attr), -1);
-  EXPECT_EQ(errno, EOPNOTSUPP);
+  EXPECT_EQ(create_id(client->channel, &id, nullptr, static_cast<rdma_port_space>(7)), -1);
+  EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(destroy_id(nullptr), -1);
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(ack_cm_event(nullptr), -1);

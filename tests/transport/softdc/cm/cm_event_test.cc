@@ -133,14 +133,37 @@ TEST_F(CmEventTest, MigrationTakesPendingEventsAlongInOrder) {
   rdma_cm_id* staying = client->NewId();
   MakeEvent(moving);
   MakeEvent(staying);
-  ASSERT_EQ(migrate_id(moving, server->channel), 0);
-  EXPECT_EQ(moving->channel, server->channel);
-  EXPECT_EQ(server->Next().id, moving);
+  rdma_event_channel* const other = client->NewChannel();
+  ASSERT_EQ(migrate_id(moving, other), 0);
+  EXPECT_EQ(moving->channel, other);
+  EXPECT_EQ(client->Next(other).id, moving);
   EXPECT_EQ(client->Next().id, staying);
   ASSERT_EQ(resolve_route(moving, 1), 0);
-  EXPECT_EQ(server->Next().type, RDMA_CM_EVENT_ROUTE_RESOLVED);
+  EXPECT_EQ(client->Next(other).type, RDMA_CM_EVENT_ROUTE_RESOLVED);
   EXPECT_EQ(migrate_id(moving, nullptr), -1);
-  client->Destroy(moving);
+  EXPECT_EQ(migrate_id(moving, server->channel), -1);  // another host's
+  EXPECT_EQ(migrate_id(moving, other), 0);
+}
+
+TEST_F(CmEventTest, MigrationWaitsForAcknowledgements) {
+  rdma_cm_id* id = client->NewId();
+  MakeEvent(id);
+  rdma_cm_event* event = nullptr;
+  ASSERT_EQ(get_cm_event(client->channel, &event), 0);
+  rdma_event_channel* const other = client->NewChannel();
+  std::atomic<pid_t> tid{0};
+  std::atomic<bool> migrated{false};
+  std::thread migrator([&] {
+    tid = gettid();
+    ASSERT_EQ(migrate_id(id, other), 0);
+    migrated = true;
+  });
+  while (tid == 0) std::this_thread::yield();
+  AwaitBlocked(tid);
+  EXPECT_FALSE(migrated);
+  ASSERT_EQ(ack_cm_event(event), 0);
+  migrator.join();
+  EXPECT_TRUE(migrated);
 }
 
 TEST_F(CmEventTest, MigratedListenerTakesUnreadRequestsAlong) {
@@ -148,16 +171,25 @@ TEST_F(CmEventTest, MigratedListenerTakesUnreadRequestsAlong) {
   ASSERT_EQ(ConnectAs(Resolved(port), 1), 0);
   pollfd readable{.fd = server->channel->fd, .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&readable, 1, 20'000), 1);
-  Side other;
-  ASSERT_EQ(migrate_id(listener, other.channel), 0);
+  rdma_event_channel* const other = server->NewChannel();
+  ASSERT_EQ(migrate_id(listener, other), 0);
   EXPECT_FALSE(Readable(server->channel->fd));
-  const Seen request = other.Next();
+  const Seen request = server->Next(other);
   EXPECT_EQ(request.type, RDMA_CM_EVENT_CONNECT_REQUEST);
-  EXPECT_EQ(request.id->channel, other.channel);
+  EXPECT_EQ(request.id->channel, other);
   ASSERT_EQ(AcceptAs(request.id, 2), 0);
   EXPECT_EQ(client->Next().type, RDMA_CM_EVENT_CONNECT_RESPONSE);
-  // Back, as `other` goes first.
-  ASSERT_EQ(migrate_id(listener, server->channel), 0);
+}
+
+TEST_F(CmEventTest, ClosedChannelEndsItsIdsAndTheirPeersHearOfIt) {
+  const Connection made = Establish(Listen(), 1, 2);
+  rdma_event_channel* const other = client->NewChannel();
+  ASSERT_EQ(migrate_id(made.client, other), 0);
+  client->CloseChannel(other);
+  EXPECT_EQ(server->Next().type, RDMA_CM_EVENT_DISCONNECTED);
+  EXPECT_EQ(disconnect(made.client), -1);  // the kernel has no such id any more
+  EXPECT_EQ(errno, ENOENT);
+  client->Destroy(made.client);  // gives back what the application holds
 }
 
 TEST_F(CmEventTest, IdleConnectionHasNoTimersArmed) {

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -97,17 +98,29 @@ inline void Settle() {
 
 class Side {
  public:
-  explicit Side(uint64_t node_guid = 0x5d0c) : engine(DeviceHooks{{}, {}, node_guid}, &timers) {
+  explicit Side(uint64_t node_guid = 0x5d0c) : Side(DeviceHooks{{}, {}, node_guid, nullptr}) {}
+  explicit Side(DeviceHooks hooks) : engine(std::move(hooks), &timers) {
     engine.SetFabric(std::make_unique<ShmFabric>(&Loop::Get(), &engine));
-    UseEngineForTest(&engine);
-    channel = create_event_channel();
-    UseEngineForTest(nullptr);
-    EXPECT_NE(channel, nullptr);
+    channel = NewChannel();
   }
 
   ~Side() {
     for (rdma_cm_id* id : owned_) EXPECT_EQ(destroy_id(id), 0);
-    destroy_event_channel(channel);
+    while (!channels_.empty()) CloseChannel(channels_.back());
+  }
+
+  rdma_event_channel* NewChannel() {
+    UseEngine(&engine);
+    rdma_event_channel* created = create_event_channel();
+    UseEngine(nullptr);
+    EXPECT_NE(created, nullptr);
+    channels_.push_back(created);
+    return created;
+  }
+
+  void CloseChannel(rdma_event_channel* closed) {
+    std::erase(channels_, closed);
+    destroy_event_channel(closed);
   }
 
   rdma_cm_id* NewId() {
@@ -123,15 +136,16 @@ class Side {
   }
 
   // Waits (bounded, only so that a broken build fails instead of hanging) for the next event.
-  Seen Next() {
+  Seen Next(rdma_event_channel* from = nullptr) {
+    if (from == nullptr) from = channel;
     Seen seen;
-    pollfd readable{.fd = channel->fd, .events = POLLIN, .revents = 0};
+    pollfd readable{.fd = from->fd, .events = POLLIN, .revents = 0};
     if (poll(&readable, 1, 20'000) != 1) {
       ADD_FAILURE() << "no event came";
       return seen;
     }
     rdma_cm_event* event = nullptr;
-    EXPECT_EQ(get_cm_event(channel, &event), 0);
+    EXPECT_EQ(get_cm_event(from, &event), 0);
     if (event == nullptr) return seen;
     seen.type = event->event;
     seen.status = event->status;
@@ -161,6 +175,7 @@ class Side {
 
  private:
   std::vector<rdma_cm_id*> owned_;
+  std::vector<rdma_event_channel*> channels_;
 };
 
 inline sockaddr_in Ipv4(const char* text, uint16_t port) {
@@ -180,6 +195,16 @@ struct Connection {
 
 class CmTest : public ::testing::Test {
  protected:
+  // Both clocks, in steps in which repetitions and their answers can cross.
+  void AdvanceBoth(int64_t delay_ns) {
+    constexpr int64_t kStepNs = 3 * kSecond;
+    for (int64_t left_ns = delay_ns; left_ns > 0; left_ns -= kStepNs) {
+      client->timers.Advance(std::min(left_ns, kStepNs));
+      server->timers.Advance(std::min(left_ns, kStepNs));
+      Settle();
+    }
+  }
+
   CmTest() {
     // A fabric of its own for each test, so that nothing left over from another can meet it.
     static std::atomic<int> next{0};

@@ -22,7 +22,8 @@ AddrResolved | resolve_route() | RouteQuery | resolve route | -
 RouteQuery | route found | RouteResolved | - | ROUTE_RESOLVED
 RouteQuery | route missing | AddrResolved | - | ROUTE_ERROR
 RouteResolved | connect() | ReqSent | send REQ | -
-ReqSent | MRA | ReqSent | stop retries | -
+RouteResolved | connect(datagram) | SidrSent | send SIDR REQ | -
+ReqSent | MRA | ReqSent | extend | -
 ReqSent | busy | ReqSent | await retry | -
 ReqSent | REP | RepReceived | take REP | CONNECT_RESPONSE
 ReqSent | REP stale | ReqSent | send REJ stale | -
@@ -38,17 +39,23 @@ ReqSent | reject() | Closed | send REJ | -
 ReqSent | disconnect() | ReqSent | - | -
 RepReceived | establish() | Established | send RTU | -
 RepReceived | reject() | Closed | send REJ | -
+RepReceived | REP | RepReceived | send MRA | -
 RepReceived | REJ | Closed | - | REJECTED
 RepReceived | peer gone | Closed | - | REJECTED
 RepReceived | garbage | Closed | send REJ | CONNECT_ERROR
 RepReceived | disconnect() | RepReceived | - | -
 ReqReceived | accept() | RepSent | send REP | -
-ReqReceived | accept(oversize) | Closed | send REJ | -
+ReqReceived | accept(refused) | Closed | send REJ | -
 ReqReceived | reject() | Closed | send REJ | -
+ReqReceived | REQ | ReqReceived | send MRA | -
 ReqReceived | REJ | Closed | - | -
 ReqReceived | peer gone | Closed | - | -
 ReqReceived | garbage | Closed | send REJ | -
 ReqReceived | disconnect() | ReqReceived | - | -
+RepSent | REQ | RepSent | repeat REP | -
+RepSent | MRA | RepSent | extend | -
+RepSent | retry timer | RepSent | repeat REP | -
+RepSent | last retry timer | Closed | - | UNREACHABLE
 RepSent | RTU | Established | - | ESTABLISHED
 RepSent | notify() | Established | - | ESTABLISHED
 RepSent | REJ | Closed | - | REJECTED
@@ -57,6 +64,7 @@ RepSent | garbage | Closed | send REJ | CONNECT_ERROR
 RepSent | reject() | Closed | send REJ | -
 RepSent | DREQ | DreqReceived | - | DISCONNECTED
 RepSent | disconnect() | RepSent | - | -
+Established | REP | Established | send RTU | -
 Established | notify() | Established | - | -
 Established | disconnect() | DreqSent | send DREQ | -
 Established | duplicate | DreqSent | send DREQ | -
@@ -75,6 +83,24 @@ DreqReceived | DREP | Timewait | - | -
 Timewait | disconnect() | Timewait | - | -
 Timewait | DREQ | Timewait | send DREP | -
 Timewait | timewait timer | Closed | - | TIMEWAIT_EXIT
+SidrSent | MRA | SidrSent | stop repeats | -
+SidrSent | busy | SidrSent | await retry | -
+SidrSent | SIDR REP | Datagram | take SIDR REP | ESTABLISHED
+SidrSent | SIDR refusal | Closed | - | UNREACHABLE
+SidrSent | refused | Closed | - | UNREACHABLE
+SidrSent | unanswered | SidrSent | reconnect | -
+SidrSent | peer gone | SidrSent | reconnect | -
+SidrSent | garbage | Closed | - | CONNECT_ERROR
+SidrSent | exhausted | Closed | - | CONNECT_ERROR
+SidrSent | retry timer | SidrSent | repeat SIDR REQ | -
+SidrSent | last retry timer | Closed | - | UNREACHABLE
+SidrSent | disconnect() | SidrSent | - | -
+SidrReceived | accept() | Datagram | send SIDR REP | -
+SidrReceived | accept(refused) | Closed | send SIDR refusal | -
+SidrReceived | reject() | Closed | send SIDR refusal | -
+SidrReceived | REQ | SidrReceived | send MRA | -
+SidrReceived | disconnect() | SidrReceived | - | -
+Datagram | disconnect() | Datagram | - | -
 Closed | disconnect() | Closed | - | -
 )";
 
@@ -90,7 +116,7 @@ TEST(TableTest, NoStateHasTwoRowsForOneInput) {
   EXPECT_EQ(FindRow(State::kClosed, Input::kConnectCall), nullptr);
 }
 
-TEST(TableTest, EveryStateButTheRequestIsReachedFromIdle) {
+TEST(TableTest, EveryStateButTheRequestsIsReachedFromIdle) {
   std::set<State> reached = {State::kIdle};
   for (size_t before = 0; before != reached.size();) {
     before = reached.size();
@@ -100,8 +126,9 @@ TEST(TableTest, EveryStateButTheRequestIsReachedFromIdle) {
   }
   for (int s = 0; s <= static_cast<int>(State::kClosed); ++s) {
     const State state = static_cast<State>(s);
-    // Passive ids begin their life in ReqReceived.
-    const bool passive_only = state == State::kReqReceived || state == State::kRepSent;
+    // Passive ids begin their life in ReqReceived or SidrReceived.
+    const bool passive_only =
+        state == State::kReqReceived || state == State::kRepSent || state == State::kSidrReceived;
     EXPECT_EQ(reached.count(state) != 0, !passive_only) << Name(state);
   }
 }

@@ -42,7 +42,7 @@ TEST(DecodeMessageTest, EachFieldOutOfRangeIsRefused) {
   EXPECT_TRUE(refused([](WireMessage& m) { m.magic ^= 1; }));
   EXPECT_TRUE(refused([](WireMessage& m) { ++m.version; }));
   EXPECT_TRUE(refused([](WireMessage& m) { m.type = MessageType(0); }));
-  EXPECT_TRUE(refused([](WireMessage& m) { m.type = MessageType(9); }));
+  EXPECT_TRUE(refused([](WireMessage& m) { m.type = MessageType(11); }));
   EXPECT_TRUE(refused([](WireMessage& m) { m.qp_num = 0x1000000; }));
   EXPECT_TRUE(refused([](WireMessage& m) { m.psn = 0x1000000; }));
   EXPECT_TRUE(refused([](WireMessage& m) { m.ece_vendor_id = 0x1000000; }));

@@ -51,7 +51,11 @@ TEST_F(CqeRingTest, PollReturnsEveryFieldAsPublished) {
                   .flags = kCqeSolicited,
                   .wc_flags = 2,
                   .vendor_err = 11,
-                  .wr_id = ~uint64_t{0}};
+                  .slid = 12,
+                  .pkey_index = 13,
+                  .sl = 14,
+                  .dlid_path_bits = 15,
+                  .timestamp_ns = INT64_MIN};
   ASSERT_TRUE(producer_.CanPublish(1));
   producer_.Publish(in);
   Cqe out;

@@ -140,7 +140,7 @@ class MiniOwner {
  private:
   void PostBuffer(uint64_t buffer) {
     const Sge sge{.offset = buffer * sizeof(MiniMessage),
-                  .segment = static_cast<uint32_t>(buffer + 1),
+                  .key = static_cast<uint32_t>(buffer + 1),
                   .length = sizeof(MiniMessage)};
     ASSERT_TRUE(srq.Post({&sge, 1}, buffer));
   }
@@ -213,7 +213,7 @@ class MiniSender {
  private:
   void Copy(const Sge& to, const MiniMessage& message) {
     ASSERT_LE(to.offset, (kMiniCapacity - 1) * sizeof message);
-    ASSERT_EQ(to.segment, to.offset / sizeof message + 1) << "slot torn";
+    ASSERT_EQ(to.key, to.offset / sizeof message + 1) << "slot torn";
     ASSERT_EQ(to.length, sizeof message);
     char* at = buffers_ + to.offset;
     const auto* from = reinterpret_cast<const char*>(&message);

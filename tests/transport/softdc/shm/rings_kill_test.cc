@@ -18,7 +18,7 @@
 
 #include "tests/transport/softdc/shm/mini_fabric.h"
 
-static_assert(SOFTDC_KILL_POINTS, "link rings_killable");
+static_assert(SOFTDC_KILL_POINTS, "link rings_instrumented");
 
 namespace sluice::softdc::shm {
 namespace {
@@ -239,7 +239,7 @@ TEST(RingsKillTest, DeathAtEveryNamedPointCostsNobodyElseAnything) {
   std::minstd_rand random(20);
   std::printf("%-20s %6s %6s %9s %9s %7s %6s\n", "killed at", "kills", "missed", "reposted",
               "deferred", "unread", "owed");
-  for (int i = 0; i < kKillPointCount; ++i) {
+  for (int i = 0; i < static_cast<int>(kFirstContextPoint); ++i) {
     const auto point = static_cast<KillPoint>(i);
     Tally tally;
     while (tally.kills < kKillsPerPoint && tally.misses < kKillsPerPoint) {

@@ -32,7 +32,7 @@ class SrqTest : public ::testing::Test {
         journal_(*ClaimJournal::Create(line_.data(), line_.size())) {}
 
   void PostOne(uint64_t wr_id) {
-    const Sge sge{.offset = wr_id * 100, .segment = 2, .length = 64};
+    const Sge sge{.offset = wr_id * 100, .key = 2, .length = 64};
     ASSERT_TRUE(owner_.Post({&sge, 1}, wr_id));
   }
   ClaimResult Claim(uint32_t want) { return claimer_.Claim(want, journal_, wqes_); }
@@ -80,7 +80,7 @@ TEST_F(SrqTest, ClaimSeesOnlyWhatWasRung) {
   EXPECT_EQ(result.status, ClaimStatus::kOk);
   EXPECT_EQ(result.count, 1u);
   EXPECT_EQ(wqes_[0].sge_count, 1u);
-  EXPECT_EQ(wqes_[0].sge, (Sge{.offset = 1100, .segment = 2, .length = 64}));
+  EXPECT_EQ(wqes_[0].sge, (Sge{.offset = 1100, .key = 2, .length = 64}));
   EXPECT_EQ(owner_.Unclaimed(), 0u);
   EXPECT_EQ(Claim(1).status, ClaimStatus::kEmpty);
   EXPECT_EQ(owner_.Complete(wqes_[0].wqe_index), 11u);
@@ -113,15 +113,14 @@ TEST_F(SrqTest, PostSaysFullAtCapacityAndRefusesTooManySges) {
 TEST_F(SrqTest, SgesComeBackAsPostedWhereverTheyAreKept) {
   const std::vector<std::vector<Sge>> posted = {
       {},
-      {{.offset = 5, .segment = 6, .length = 7}},
-      {{.offset = internal::kMaxSlotOffset, .segment = internal::kMaxSlotSegment, .length = ~0u}},
-      {{.offset = internal::kMaxSlotOffset + 1, .segment = 1, .length = 9}},
-      {{.offset = 1, .segment = internal::kMaxSlotSegment + 1, .length = 9}},
-      {{.offset = 0x7fff12345678, .segment = 0, .length = 1},
-       {.offset = 2, .segment = 2, .length = 2}},
-      {{.offset = 3, .segment = 3, .length = 3},
-       {.offset = 4, .segment = 4, .length = 4},
-       {.offset = ~uint64_t{0}, .segment = ~0u, .length = ~0u}},
+      {{.offset = 5, .key = 6, .length = 7}},
+      {{.offset = internal::kMaxSlotOffset, .key = internal::kMaxSlotKey, .length = ~0u}},
+      {{.offset = internal::kMaxSlotOffset + 1, .key = 1, .length = 9}},
+      {{.offset = 1, .key = internal::kMaxSlotKey + 1, .length = 9}},
+      {{.offset = 0x7fff12345678, .key = 0, .length = 1}, {.offset = 2, .key = 2, .length = 2}},
+      {{.offset = 3, .key = 3, .length = 3},
+       {.offset = 4, .key = 4, .length = 4},
+       {.offset = ~uint64_t{0}, .key = ~0u, .length = ~0u}},
   };
   for (const auto& sges : posted) ASSERT_TRUE(owner_.Post(sges, 0));
   owner_.Ring();
@@ -146,8 +145,8 @@ TEST_F(SrqTest, CompleteRefusesWhatIsNotOutstanding) {
 }
 
 TEST_F(SrqTest, RepostKeepsWrIdAndSgesUnderANewTicket) {
-  const std::array<Sge, 2> two = {Sge{.offset = 1, .segment = 1, .length = 1},
-                                  Sge{.offset = 2, .segment = 2, .length = 2}};
+  const std::array<Sge, 2> two = {Sge{.offset = 1, .key = 1, .length = 1},
+                                  Sge{.offset = 2, .key = 2, .length = 2}};
   ASSERT_TRUE(owner_.Post(two, 42));
   owner_.Ring();
   ASSERT_EQ(Claim(1).count, 1u);
@@ -215,7 +214,7 @@ TEST_F(SrqTest, RandomOrdersNeverOverwriteAnUnclaimedSlotNorHandOutTwice) {
   for (int step = 0; step < 200'000; ++step) {
     switch (random() % 4) {
       case 0: {
-        const Sge sge{.offset = posted, .segment = 1, .length = 1};
+        const Sge sge{.offset = posted, .key = 1, .length = 1};
         if (!owner_.Post({&sge, 1}, posted)) break;
         // The slot just written was ticket posted - kCapacity's.
         if (posted >= kCapacity) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "tests/transport/softdc/plain_node.h"
+#include "transport/softdc/verbs_objects.h"
+
+namespace sluice::softdc {
+namespace {
+
+constexpr size_t kWord = PlainNode::kSendArea;         // at the target
+constexpr size_t kBefore = PlainNode::kSendArea + 64;  // at the requester: what was there
+
+uint64_t& WordAt(PlainNode& node, size_t offset) {
+  return *reinterpret_cast<uint64_t*>(node.slab + offset);
+}
+
+ibv_send_wr Atomic(PlainPair& pair, ibv_wr_opcode opcode, uint64_t compare_add, uint64_t swap = 0) {
+  ibv_send_wr wr = pair.a.Wr(opcode, kBefore, 8);
+  wr.wr.atomic = {.remote_addr = pair.b.Address(kWord),
+                  .compare_add = compare_add,
+                  .swap = swap,
+                  .rkey = pair.b.mr->rkey};
+  return wr;
+}
+
+TEST(Atomic, FetchAndAddReturnsWhatWasThere) {
+  PlainPair pair;
+  WordAt(pair.b, kWord) = 40;
+  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 2)), 0);
+  const ibv_wc wc = pair.a.PollSend();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.opcode, IBV_WC_FETCH_ADD);
+  EXPECT_EQ(wc.byte_len, 8u);
+  EXPECT_EQ(WordAt(pair.a, kBefore), 40u);
+  EXPECT_EQ(WordAt(pair.b, kWord), 42u);
+}
+
+TEST(Atomic, CompareAndSwapSwapsOnlyWhatItExpected) {
+  PlainPair pair;
+  WordAt(pair.b, kWord) = 7;
+  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_CMP_AND_SWP, 8, 9)), 0);
+  EXPECT_EQ(pair.a.PollSend().opcode, IBV_WC_COMP_SWAP);
+  EXPECT_EQ(WordAt(pair.a, kBefore), 7u);
+  EXPECT_EQ(WordAt(pair.b, kWord), 7u);
+  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_CMP_AND_SWP, 7, 9)), 0);
+  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(WordAt(pair.a, kBefore), 7u);
+  EXPECT_EQ(WordAt(pair.b, kWord), 9u);
+}
+
+TEST(Atomic, AddsOfTheQueuePairAndOfTheCpuAllCount) {
+  constexpr uint64_t kEach = 1000;
+  PlainPair pair;
+  WordAt(pair.b, kWord) = 0;
+  std::thread cpu([&] {
+    std::atomic_ref word(WordAt(pair.b, kWord));
+    for (uint64_t i = 0; i < kEach; ++i) word.fetch_add(1);
+  });
+  for (uint64_t i = 0; i < kEach; ++i) {
+    EXPECT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
+    EXPECT_EQ(pair.a.PollSend().status, IBV_WC_SUCCESS);
+  }
+  cpu.join();
+  EXPECT_EQ(WordAt(pair.b, kWord), 2 * kEach);
+}
+
+TEST(Atomic, MisalignedAddressIsAnInvalidRequest) {
+  PlainPair pair;
+  ibv_send_wr wr = Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
+  wr.wr.atomic.remote_addr += 4;
+  ASSERT_EQ(pair.a.Post(wr), 0);
+  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_REM_INV_REQ_ERR);
+}
+
+TEST(Atomic, OtherLengthThanEightIsALocalError) {
+  PlainPair pair;
+  ibv_send_wr wr = Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
+  wr.sg_list->length = 4;
+  ASSERT_EQ(pair.a.Post(wr), 0);
+  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_LOC_LEN_ERR);
+}
+
+TEST(Atomic, RightMissingAtTheRegionOrAtTheQueuePairIsDenied) {
+  const unsigned no_atomic =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  PlainPair region({}, {.mr_access = no_atomic});
+  ASSERT_EQ(region.a.Post(Atomic(region, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
+  EXPECT_EQ(region.a.PollSend().status, IBV_WC_REM_ACCESS_ERR);
+  PlainPair queue({}, {.access = no_atomic});
+  ASSERT_EQ(queue.a.Post(Atomic(queue, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
+  EXPECT_EQ(queue.a.PollSend().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(Atomic, ResultNeedsALocallyWritableRegion) {
+  PlainPair pair({.mr_access = 0}, {});
+  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
+  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_LOC_PROT_ERR);
+}
+
+}  // namespace
+}  // namespace sluice::softdc

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Extended completion queues (man ibv_create_cq_ex).
+#include <cerrno>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "tests/transport/softdc/dc_node.h"
+#include "transport/softdc/verbs_objects.h"
+
+namespace sluice::softdc {
+namespace {
+
+constexpr uint64_t kTimestamps =
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+constexpr uint64_t kStandard = IBV_WC_STANDARD_FLAGS;
+
+ibv_cq_init_attr_ex Attributes(uint64_t wc_flags) {
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 64;
+  attr.wc_flags = wc_flags;
+  return attr;
+}
+
+int64_t NowNs(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Polls until there is a completion; end_poll is the caller's.
+void StartPoll(ibv_cq_ex* cq) {
+  ibv_poll_cq_attr attr{};
+  int result = 0;
+  while ((result = ibv_start_poll(cq, &attr)) == ENOENT) {
+  }
+  ASSERT_EQ(result, 0);
+}
+
+class CqExTest : public ::testing::Test {
+ protected:
+  void Make(const DcNodeOptions& options = {}) {
+    DcNodeOptions extended = options;
+    extended.wc_flags = kStandard | kTimestamps;
+    b_ = std::make_unique<DcNode>(extended);
+    cq_ = reinterpret_cast<ibv_cq_ex*>(b_->receive_cq);
+  }
+  DcNode a_;
+  std::unique_ptr<DcNode> b_;
+  ibv_cq_ex* cq_ = nullptr;
+};
+
+TEST_F(CqExTest, ReadsWhatEachCompletionSays) {
+  Make();
+  const int64_t before_ns = NowNs(CLOCK_MONOTONIC), before_wall_ns = NowNs(CLOCK_REALTIME);
+  ASSERT_EQ(a_.WriteImm(b_->Address(), DcNode::kSendAreaOffset, "hello", 7, 1), 0);
+  StartPoll(cq_);
+  EXPECT_EQ(cq_->status, IBV_WC_SUCCESS);
+  EXPECT_EQ(ibv_wc_read_opcode(cq_), IBV_WC_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(ibv_wc_read_byte_len(cq_), 5u);
+  EXPECT_EQ(ibv_wc_read_imm_data(cq_), htobe32(7));
+  EXPECT_EQ(ibv_wc_read_wc_flags(cq_), static_cast<unsigned>(IBV_WC_WITH_IMM));
+  EXPECT_EQ(ibv_wc_read_qp_num(cq_), b_->dct->qp_num);
+  EXPECT_EQ(ibv_wc_read_src_qp(cq_), a_.dci->qp_num);
+  EXPECT_EQ(ibv_wc_read_vendor_err(cq_), 0u);
+  EXPECT_EQ(ibv_wc_read_sl(cq_), 0);
+  EXPECT_EQ(ibv_wc_read_slid(cq_), 0u);
+  EXPECT_EQ(ibv_wc_read_dlid_path_bits(cq_), 0);
+  const auto at_ns = static_cast<int64_t>(ibv_wc_read_completion_ts(cq_));
+  EXPECT_GE(at_ns, before_ns);
+  EXPECT_LE(at_ns, NowNs(CLOCK_MONOTONIC));
+  const auto wall_ns = static_cast<int64_t>(ibv_wc_read_completion_wallclock_ns(cq_));
+  EXPECT_GE(wall_ns, before_wall_ns - 1'000'000);
+  EXPECT_LE(wall_ns, NowNs(CLOCK_REALTIME) + 1'000'000);
+  EXPECT_EQ(ibv_next_poll(cq_), ENOENT);
+  ibv_end_poll(cq_);
+}
+
+TEST_F(CqExTest, EmptyQueueNeedsNoEnd) {
+  Make();
+  ibv_poll_cq_attr attr{};
+  EXPECT_EQ(ibv_start_poll(cq_, &attr), ENOENT);
+  EXPECT_EQ(ibv_start_poll(cq_, &attr), ENOENT);
+  attr.comp_mask = 1;
+  EXPECT_EQ(ibv_start_poll(cq_, &attr), EINVAL);
+}
+
+TEST_F(CqExTest, NextPollGoesOnAndPlainPollingSeesTheSameQueue) {
+  Make();
+  for (uint64_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(a_.Send(b_->Address(), std::string(i + 1, 'x'), i), 0);
+    a_.PollSend();
+  }
+  StartPoll(cq_);
+  EXPECT_EQ(ibv_wc_read_byte_len(cq_), 1u);
+  ASSERT_EQ(ibv_next_poll(cq_), 0);
+  EXPECT_EQ(ibv_wc_read_byte_len(cq_), 2u);
+  ibv_end_poll(cq_);
+  ibv_wc wc{};
+  ASSERT_EQ(ibv_poll_cq(ibv_cq_ex_to_cq(cq_), 1, &wc), 1);
+  EXPECT_EQ(wc.byte_len, 3u);
+}
+
+// A server posts its answer while it polls.
+TEST_F(CqExTest, PostingBetweenStartAndEndIsAllowed) {
+  Make({.one_cq = true});
+  ASSERT_EQ(a_.Send(b_->Address(), "ping", 1), 0);
+  StartPoll(cq_);
+  ASSERT_EQ(b_->Send(a_.Address(), "pong", 2), 0);
+  ibv_end_poll(cq_);
+  EXPECT_EQ(a_.ReceivedText(a_.PollReceive()), "pong");
+  StartPoll(cq_);
+  EXPECT_EQ(cq_->wr_id, 2u);
+  EXPECT_EQ(ibv_wc_read_opcode(cq_), IBV_WC_SEND);
+  EXPECT_GT(ibv_wc_read_completion_ts(cq_), 0u);
+  ibv_end_poll(cq_);
+}
+
+TEST(CqEx, CreateRefusesWhatItCannotReport) {
+  DcNode node;
+  for (const uint64_t flag : {uint64_t{IBV_WC_EX_WITH_CVLAN}, uint64_t{IBV_WC_EX_WITH_FLOW_TAG},
+                              uint64_t{IBV_WC_EX_WITH_TM_INFO}, uint64_t{1} << 40}) {
+    ibv_cq_init_attr_ex attr = Attributes(kStandard | flag);
+    errno = 0;
+    EXPECT_EQ(ibv_create_cq_ex(node.context, &attr), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+  }
+}
+
+TEST(CqEx, CreateRefusesWhatIsOutOfRange) {
+  DcNode node;
+  const auto refused = [&](ibv_cq_init_attr_ex attr) {
+    errno = 0;
+    return ibv_create_cq_ex(node.context, &attr) == nullptr && errno == EINVAL;
+  };
+  ibv_cq_init_attr_ex attr = Attributes(kStandard);
+  attr.cqe = 0;
+  EXPECT_TRUE(refused(attr));
+  attr.cqe = 1u << 30;
+  EXPECT_TRUE(refused(attr));
+  attr = Attributes(kStandard);
+  attr.comp_vector = 1000;
+  EXPECT_TRUE(refused(attr));
+  attr = Attributes(kStandard);
+  attr.comp_mask = 1 << 7;
+  EXPECT_TRUE(refused(attr));
+  attr = Attributes(kStandard);
+  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  attr.flags = 1 << 7;
+  EXPECT_TRUE(refused(attr));
+  attr = Attributes(kStandard);
+  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+  attr.parent_domain = node.pd;  // no parent domain
+  EXPECT_TRUE(refused(attr));
+}
+
+TEST(CqEx, OnlyWhatWasAskedForCanBeRead) {
+  DcNode node;
+  ibv_cq_init_attr_ex attr = Attributes(IBV_WC_EX_WITH_BYTE_LEN);
+  ibv_cq_ex* cq = ibv_create_cq_ex(node.context, &attr);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_NE(cq->read_byte_len, nullptr);
+  EXPECT_NE(cq->read_opcode, nullptr);
+  EXPECT_NE(cq->read_wc_flags, nullptr);
+  EXPECT_EQ(cq->read_qp_num, nullptr);
+  EXPECT_EQ(cq->read_completion_ts, nullptr);
+  EXPECT_EQ(ibv_modify_cq(ibv_cq_ex_to_cq(cq), nullptr), EOPNOTSUPP);
+  EXPECT_EQ(DestroyCq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+TEST(CqEx, FlagsAndAParentDomainAreTaken) {
+  DcNode node;
+  ibv_td_init_attr td_attr{};
+  ibv_td* td = ibv_alloc_td(node.context, &td_attr);
+  ASSERT_NE(td, nullptr);
+  ibv_parent_domain_init_attr domain_attr{};
+  domain_attr.pd = node.pd;
+  domain_attr.td = td;
+  ibv_pd* domain = ibv_alloc_parent_domain(node.context, &domain_attr);
+  ASSERT_NE(domain, nullptr);
+  EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
+  ibv_cq_init_attr_ex attr = Attributes(kStandard);
+  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+  attr.parent_domain = domain;
+  ibv_cq_ex* cq = ibv_create_cq_ex(node.context, &attr);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(DestroyCq(ibv_cq_ex_to_cq(cq)), 0);
+  EXPECT_EQ(DeallocPd(domain), 0);
+  EXPECT_EQ(ibv_dealloc_td(td), 0);
+}
+
+TEST(CqEx, DvCreateTakesTheSizesOfAnEntry) {
+  DcNode node;
+  ibv_cq_init_attr_ex attr = Attributes(kStandard);
+  mlx5dv_cq_init_attr dv{};
+  dv.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
+  dv.cqe_size = 128;
+  ibv_cq_ex* cq = DvCreateCq(node.context, &attr, &dv);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(DestroyCq(ibv_cq_ex_to_cq(cq)), 0);
+  dv.cqe_size = 96;
+  EXPECT_EQ(DvCreateCq(node.context, &attr, &dv), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  dv.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE;
+  EXPECT_EQ(DvCreateCq(node.context, &attr, &dv), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+}  // namespace
+}  // namespace sluice::softdc

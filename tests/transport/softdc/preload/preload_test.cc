@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// libsoftdc_preload.so in a program that was not made for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/tools/program_run.h"
+
+namespace sluice::softdc {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PreloadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the sanitizer's library has to come before any other that is preloaded";
+#endif
+  }
+  static std::string Probe(const std::string& what) {
+    const tools::ProgramRun run =
+        tools::RunProgram({"tools/softdc_run", "tests/transport/softdc/preload/probe", what});
+    EXPECT_EQ(run.exit_code, 0);
+    return run.output;
+  }
+};
+
+TEST_F(PreloadTest, ProgramWithoutVerbsLoadsNoDeviceAndItsFilesWork) {
+  EXPECT_EQ(Probe("idle"), "written 1\nnull_is_device 1\nclosed 0\nmode 640\ndevice_library 0\n");
+}
+
+TEST_F(PreloadTest, FunctionsThatSoftdcHasNotSaySoAndChildrenOfAForkHaveTheDevice) {
+  EXPECT_EQ(Probe("verbs"),
+            absl::StrCat("name softdc0\nimport_null 1\nimport_errno ", EOPNOTSUPP, "\ndevx ",
+                         EOPNOTSUPP, "\nindex -1\ndevices_in_child 1\nclose 0\n"));
+}
+
+TEST_F(PreloadTest, ConnectionManagerIsACharacterDeviceThatPollsAndRefusesHalfACommand) {
+  EXPECT_EQ(Probe("cm"),
+            absl::StrCat("opened 1\nis_device 1\npolled 0\nshort_write -1\nshort_errno ", EINVAL,
+                         "\nclosed 0\nclosed_twice -1\n"));
+}
+
+}  // namespace
+}  // namespace sluice::softdc

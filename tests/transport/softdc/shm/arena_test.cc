@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/arena.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <set>
+
+namespace sluice::softdc::shm {
+namespace {
+
+TEST(ArenaTest, HeaderSaysWhoseItIsAndHowItIsLaidOut) {
+  auto arena = Arena::Create(77);
+  ASSERT_NE(arena, nullptr);
+  const ArenaHeader& header = arena->header();
+  EXPECT_EQ(header.magic, kArenaMagic);
+  EXPECT_EQ(header.layout_version, kLayoutVersion);
+  EXPECT_EQ(header.pid, getpid());
+  EXPECT_EQ(header.context_id, 77u);
+  EXPECT_EQ(header.memory_region_count, kMaxMemoryRegions);
+  EXPECT_EQ(arena->memory_regions()[kMaxMemoryRegions - 1].key.load(), 0u);
+}
+
+TEST(ArenaTest, FileIsSealedSoThatNobodyCanShrinkItBelowAMapping) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  EXPECT_EQ(ftruncate(arena->fd(), 4096), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(ftruncate(arena->fd(), kArenaBytes + 4096), -1);
+  EXPECT_EQ(fcntl(arena->fd(), F_ADD_SEALS, F_SEAL_WRITE), -1) << "nor lock the owner out";
+  struct stat info {};
+  ASSERT_EQ(fstat(arena->fd(), &info), 0);
+  EXPECT_EQ(info.st_uid, geteuid());
+  EXPECT_EQ(info.st_nlink, 0u) << "it has a name in some file system";
+  EXPECT_LT(info.st_blocks * 512, 1 << 20) << "it is not sparse";
+}
+
+TEST(ArenaTest, BlocksAreAlignedZeroedAndApart) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  std::set<uint64_t> offsets;
+  for (const uint64_t size_bytes : {1, 127, 128, 129, 4096, 4097, 70'000}) {
+    const uint64_t offset = arena->Allocate(size_bytes);
+    ASSERT_NE(offset, 0u);
+    EXPECT_EQ(offset % 128, 0u);
+    std::byte* block = arena->At(offset);
+    EXPECT_TRUE(
+        std::all_of(block, block + size_bytes, [](std::byte b) { return b == std::byte{0}; }));
+    std::memset(block, 0xff, size_bytes);
+    offsets.insert(offset);
+  }
+  EXPECT_EQ(offsets.size(), 7u);
+  EXPECT_EQ(arena->header().magic, kArenaMagic) << "a block overlaps the header";
+}
+
+TEST(ArenaTest, FreedBlocksComeAgainZeroed) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  const uint64_t offset = arena->Allocate(300);
+  std::memset(arena->At(offset), 0xff, 300);
+  arena->Free(offset, 300);
+  const uint64_t again = arena->Allocate(290);  // the same class
+  EXPECT_EQ(again, offset);
+  EXPECT_EQ(*arena->At<uint64_t>(again), 0u);
+  EXPECT_NE(arena->Allocate(300), offset);
+}
+
+TEST(ArenaTest, RetiredBlocksWaitForReclaim) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  const uint64_t offset = arena->Allocate(128);
+  arena->Retire(offset, 128);
+  EXPECT_NE(arena->Allocate(128), offset) << "somebody may still be looking at it";
+  arena->ReclaimRetired();
+  EXPECT_EQ(arena->Allocate(128), offset);
+}
+
+TEST(ArenaTest, FullArenaSaysSoAndGoesOn) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  EXPECT_EQ(arena->Allocate(kArenaBytes), 0u);
+  EXPECT_NE(arena->Allocate(128), 0u);
+  arena->Free(0, 128);  // what Allocate said when it had nothing
+  EXPECT_NE(arena->Allocate(128), 0u);
+}
+
+}  // namespace
+}  // namespace sluice::softdc::shm

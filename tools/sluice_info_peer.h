@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connects to another Sluice process and tells how the connection stands: what `sluice_info --peer`
+// prints.
+#ifndef SLUICE_TOOLS_SLUICE_INFO_PEER_H_
+#define SLUICE_TOOLS_SLUICE_INFO_PEER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/device_info.pb.h"
+#include "transport/device/device.h"
+
+namespace sluice::tools {
+
+// Blocks until the connection is up, has failed, or `timeout` is over; then ends it.
+absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
+                                                  const std::string& device_spec,
+                                                  const std::string& host, uint16_t port,
+                                                  absl::Duration timeout);
+
+std::string ConnectionText(const ConnectionInfo& connection);
+
+}  // namespace sluice::tools
+
+#endif  // SLUICE_TOOLS_SLUICE_INFO_PEER_H_

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/path/congestion_profiles.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "transport/base/error.h"
+
+namespace sluice::path {
+namespace {
+
+uint64_t Key(const ibv_ece& ece) { return uint64_t{ece.vendor_id} << 32 | ece.options; }
+
+}  // namespace
+
+CongestionProfiles::CongestionProfiles(const verbs::VerbsApi& api, ibv_context* context, ibv_pd* pd,
+                                       const verbs::PathOptions& path, bool negotiate,
+                                       uint32_t default_qpn)
+    : api_(api),
+      context_(context),
+      pd_(pd),
+      path_(path),
+      negotiate_(negotiate),
+      default_qpn_(default_qpn) {}
+
+const Profile* CongestionProfiles::Of(const ibv_ece& offered) {
+  if (!negotiate_) return Default("this device has no ECE");
+  // Options 0 mean "nothing to set": what a kernel returns for a peer that took no part.
+  if (offered.vendor_id == 0 || offered.options == 0) return Default("the peer offered no ECE");
+  if (const auto found = by_offer_.find(Key(offered)); found != by_offer_.end()) {
+    return found->second;
+  }
+  if (templates_.size() >= kMaxTemplates) {
+    return Default(absl::StrCat("all ", kMaxTemplates, " template DCIs are taken"));
+  }
+  const absl::StatusOr<const Profile*> profile = Negotiate(offered);
+  // Not remembered: memory, say, may be there for the next peer.
+  if (!profile.ok()) return Default(std::string(profile.status().message()));
+  by_offer_[Key(offered)] = *profile;
+  return *profile;
+}
+
+absl::StatusOr<const Profile*> CongestionProfiles::Negotiate(const ibv_ece& offered) {
+  if (!cq_) {
+    auto cq = verbs::CreateCq(api_, context_, 1, nullptr);
+    if (!cq.ok()) return cq.status();
+    cq_ = std::move(*cq);
+  }
+  auto dci = verbs::CreateDci(api_, context_, pd_, cq_.get(), {.send_depth = 1});
+  if (!dci.ok()) return dci.status();
+  const ibv_ece asked = {.vendor_id = offered.vendor_id, .options = offered.options};
+  if (absl::Status status = verbs::ActivateDci(api_, dci->get(), path_, &asked); !status.ok()) {
+    return status;
+  }
+  ibv_ece accepted = {};
+  const int error_number = api_.query_ece(dci->get(), &accepted);
+  if (error_number != 0) {
+    return base::ErrnoError(error_number, "ibv_query_ece (DCI)", {.layer = "path"});
+  }
+  if (accepted.options == 0) return Default("this device took none of the options offered");
+  for (const auto& profile : profiles_) {
+    if (profile->why_default.empty() && Key(profile->accepted) == Key(accepted)) {
+      return profile.get();  // one template is enough for both
+    }
+  }
+  profiles_.push_back(std::make_unique<Profile>(
+      Profile{.accepted = accepted, .template_qpn = dci->number(), .why_default = ""}));
+  templates_.push_back(std::move(*dci));
+  return profiles_.back().get();
+}
+
+const Profile* CongestionProfiles::Default(std::string why) {
+  const Profile*& profile = defaults_[why];
+  if (profile == nullptr) {
+    profiles_.push_back(std::make_unique<Profile>(
+        Profile{.accepted = {}, .template_qpn = default_qpn_, .why_default = std::move(why)}));
+    profile = profiles_.back().get();
+  }
+  return profile;
+}
+
+}  // namespace sluice::path

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dials: what a softdc device can do and how it behaves where real devices differ, or where nobody
+// has said how they behave. A plain struct whose defaults are the documented ones; code fills it in
+// for a simulated device, SOFTDC_CONFIG (config.h) for softdc0. What each member means to a user is
+// said in proto/softdc_config.proto, with the facts behind it.
+//
+// Thread-safety: a value; a device's dials never change once it is open.
+#ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_
+#define SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_
+
+#include <cstdint>
+
+namespace sluice::softdc {
+
+enum class CqeOrder : uint8_t { kPosting, kPerStream };
+enum class WrongDcKey : uint8_t { kNoResponse, kRemoteAccessError };
+enum class FenceScope : uint8_t { kQueue, kStream };
+enum class TooLongAtTarget : uint8_t { kLocalLengthError, kSilent };
+enum class InOrder : uint8_t { kWholeMessage, kBlocks128, kNone };
+enum class FullCq : uint8_t { kOverrun, kWait };
+enum class LinkLayer : uint8_t { kRoce, kInfiniband };
+
+struct Dials {
+  struct Streams {
+    bool enabled = true;
+    uint8_t max_log_concurrent = 6;
+    uint8_t max_log_errored = 4;
+    int64_t error_state_delay_ns = 0;
+    CqeOrder cqe_order = CqeOrder::kPosting;
+    bool operator==(const Streams&) const = default;
+  } streams;
+
+  struct Unknowns {
+    WrongDcKey wrong_dc_key = WrongDcKey::kNoResponse;
+    FenceScope fence_scope = FenceScope::kQueue;
+    TooLongAtTarget too_long_at_target = TooLongAtTarget::kLocalLengthError;
+    FullCq full_receive_cq = FullCq::kOverrun;
+    bool operator==(const Unknowns&) const = default;
+  } unknowns;
+
+  struct Features {
+    InOrder in_order = InOrder::kWholeMessage;
+    bool ece = true;
+    uint32_t ece_options = 0x30000003;
+    bool ah_mapping = true;
+    bool reserved_qpns = true;
+    bool reissue_dead_numbers = true;
+    bool signature = true;
+    bool signature_pipelining = true;
+    bool atomics = true;
+    bool operator==(const Features&) const = default;
+  } features;
+
+  struct Port {
+    LinkLayer link_layer = LinkLayer::kRoce;
+    uint16_t lid = 1;  // InfiniBand only
+    bool operator==(const Port&) const = default;
+  } port;
+
+  struct Limits {
+    uint32_t max_send_wr = 32768;
+    uint32_t max_recv_wr = 32768;
+    uint32_t max_sge = 16;
+    uint32_t max_inline_bytes = 512;
+    uint32_t max_cqe = 1 << 16;
+    uint32_t max_srq_wr = 1 << 16;
+    uint32_t max_rd_atomic = 16;
+    uint32_t max_message_bytes = 1u << 30;
+    bool operator==(const Limits&) const = default;
+  } limits;
+
+  // RDMA_CM. Defaults are a Linux kernel's.
+  struct Cm {
+    int64_t retry_ns = 6'400'000'000;
+    uint32_t max_attempts = 16;
+    uint8_t packet_lifetime = 16;  // log2 of 4.096 us
+    bool operator==(const Cm&) const = default;
+  } cm;
+
+  // The shm fabric's way to memory that peers cannot map.
+  struct Memory {
+    bool move_private = true;
+    bool process_vm = true;
+    bool operator==(const Memory&) const = default;
+  } memory;
+
+  bool operator==(const Dials&) const = default;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_

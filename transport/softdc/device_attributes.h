@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a device says about itself, with the signatures and results of the man pages
+// (ibv_query_device, ibv_query_device_ex, ibv_query_port, ibv_query_rt_values_ex,
+// mlx5dv_query_device, mlx5dv_get_clock_info). Limits come from the dials of the context's device.
+//
+// Thread-safety: all functions may be called from any thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_DEVICE_ATTRIBUTES_H_
+#define SLUICE_TRANSPORT_SOFTDC_DEVICE_ATTRIBUTES_H_
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::softdc {
+
+inline constexpr uint32_t kVendorId = 0x02c9;
+inline constexpr uint32_t kVendorPartId = 0x1021;
+
+int QueryDevice(ibv_context* context, ibv_device_attr* attr);
+// `attr_bytes`: how much of the structure the caller knows; the rest is not written.
+int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
+                  ibv_device_attr_ex* attr, size_t attr_bytes);
+int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
+int QueryPortSized(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_bytes);
+int QueryRtValues(ibv_context* context, ibv_values_ex* values);
+int QueryDv(ibv_context* context, mlx5dv_context* attr);
+int DvGetClockInfo(ibv_context* context, mlx5dv_clock_info* info);
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_DEVICE_ATTRIBUTES_H_

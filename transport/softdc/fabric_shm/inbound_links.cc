@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/fabric_shm/inbound_links.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "transport/softdc/loop/loop.h"
+#include "transport/softdc/loop/messages.h"
+#include "transport/softdc/loop/names.h"
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/qp.h"
+#include "transport/softdc/model/responder.h"
+#include "transport/softdc/model/srq.h"
+#include "transport/softdc/shm/kill_point.h"
+#include "transport/softdc/shm/repair.h"
+
+namespace sluice::softdc {
+
+using shm::ControlKind;
+using shm::ControlMessage;
+
+namespace {
+constexpr int64_t kRepairAgainNs =
+    1'000'000;  // while a living sender may hold what a dead one claimed
+}
+
+struct InboundLinks::Link {
+  uint32_t id = 0;
+  UniqueFd socket;
+  uint64_t journal_offset = 0;
+  std::optional<shm::ClaimJournal> journal;  // set by the hello
+  std::shared_ptr<Copier> copier;            // the same
+  int listening_fd = -1;                     // where it came in; -1: we serve that block no more
+  bool shunned = false;                      // not answered any more
+  bool closed = false;                       // its process, or its context, has ended
+};
+
+InboundLinks::InboundLinks(Context& context)
+    : context_(context), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (bell_) {
+    Loop::Get().Watch(bell_.get(), EPOLLIN, [this](uint32_t) { OnBell(); });
+  }
+}
+
+InboundLinks::~InboundLinks() {
+  Loop::Get().RunAndWait([this] {
+    if (bell_) Loop::Get().Unwatch(bell_.get());
+    for (const int fd : listening_) Loop::Get().Unwatch(fd);
+    for (auto& [id, link] : links_) {
+      if (!link->closed) Loop::Get().Unwatch(link->socket.get());
+      link->closed = true;
+    }
+    links_.clear();
+    if (repair_timer_ != 0) Loop::Get().Cancel(repair_timer_);
+  });
+}
+
+void InboundLinks::Serve(int listening_fd) {
+  Loop::Get().RunAndWait([this, listening_fd] {
+    listening_.insert(listening_fd);
+    Loop::Get().Watch(listening_fd, EPOLLIN,
+                      [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
+  });
+}
+
+void InboundLinks::StopServing(int listening_fd) {
+  Loop::Get().RunAndWait([this, listening_fd] {
+    if (listening_.erase(listening_fd) != 0) Loop::Get().Unwatch(listening_fd);
+    for (auto& [id, link] : links_) {
+      if (link->listening_fd == listening_fd) link->listening_fd = -1;
+    }
+  });
+}
+
+void InboundLinks::OnConnect(int listening_fd) {
+  for (;;) {
+    UniqueFd socket = AcceptSameUser(listening_fd);
+    if (!socket) {
+      if (errno == EACCES) continue;
+      return;
+    }
+    if (links_.size() >= kMaxInboundLinks) continue;
+    auto link = std::make_shared<Link>();
+    while (next_id_ == 0 || links_.contains(next_id_)) {
+      next_id_ = (next_id_ + 1) % shm::ArmedWord::kMaxLinks;
+    }
+    link->id = next_id_;
+    next_id_ = (next_id_ + 1) % shm::ArmedWord::kMaxLinks;
+    link->socket = std::move(socket);
+    link->listening_fd = listening_fd;
+    if (Loop::Get().Watch(link->socket.get(), EPOLLIN,
+                          [this, link](uint32_t) { OnReadable(link); }) == 0) {
+      links_[link->id] = link;
+    }
+  }
+}
+
+void InboundLinks::OnReadable(const std::shared_ptr<Link>& link) {
+  while (!link->closed) {
+    ControlMessage request;
+    const ssize_t size =
+        RecvWithFds(link->socket.get(), std::as_writable_bytes(std::span(&request, 1)));
+    if (size < 0 && errno == EAGAIN) return;
+    // Only the end of the socket proves that nobody over there writes into our queues any more.
+    if (size == 0 || (size < 0 && errno != EMSGSIZE)) return OnDeath(link);
+    if (link->shunned) continue;
+    // It talks nonsense, or does not read its answers: it gets none from now on. What it has
+    // claimed stays its own until its end.
+    link->shunned =
+        size != sizeof(request) || request.magic != shm::kControlMagic || !Answer(*link, request);
+  }
+}
+
+bool InboundLinks::Answer(Link& link, const ControlMessage& request) {
+  switch (request.kind) {
+    case ControlKind::kHello:
+      return AnswerHello(link, request);
+    case ControlKind::kResolve:
+      return link.journal.has_value() && AnswerResolve(link, request);
+    case ControlKind::kSegment:
+      return link.journal.has_value() && AnswerSegment(link, request);
+    case ControlKind::kBadRequest:
+      OnBadRequest(request);
+      return true;
+  }
+  return false;
+}
+
+void InboundLinks::OnBell() {
+  uint64_t rings = 0;
+  [[maybe_unused]] const ssize_t got = read(bell_.get(), &rings, sizeof(rings));
+  context_.CollectNotices();
+}
+
+void InboundLinks::WaitForCopies() {
+  std::vector<std::shared_ptr<Copier>> copiers;
+  {
+    std::lock_guard lock(copiers_mutex_);
+    copiers = copiers_;
+  }
+  if (copiers.empty()) return;
+  shm::MakeCopiersSee();
+  for (const auto& copier : copiers) {
+    const uint64_t seen = copier->journal.copies();
+    if (seen % 2 == 0) continue;
+    while (copier->journal.copies() == seen && !copier->ended.load(std::memory_order_acquire)) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+bool InboundLinks::Reply(Link& link, ControlMessage answer, std::span<const int> fds) {
+  answer.layout_version = shm::kLayoutVersion;
+  answer.context_id = context_.id();
+  answer.link_id = link.id;
+  // Never blocks: the socket is non-blocking.
+  return SendWithFds(link.socket.get(), std::as_bytes(std::span(&answer, 1)), fds) == 0;
+}
+
+bool InboundLinks::AnswerHello(Link& link, const ControlMessage& request) {
+  if (request.layout_version != shm::kLayoutVersion) {
+    ControlMessage refusal;
+    refusal.kind = ControlKind::kHello;
+    refusal.error = EPROTONOSUPPORT;
+    Reply(link, refusal, {});
+    return false;
+  }
+  if (link.journal) return false;
+  link.journal_offset = context_.arena().Allocate(shm::ClaimJournal::Bytes());
+  if (link.journal_offset == 0) return false;
+  link.journal = shm::ClaimJournal::Create(context_.arena().At(link.journal_offset),
+                                           shm::ClaimJournal::Bytes());
+  SOFTDC_KILL_POINT(kJournalMade);
+  ControlMessage answer;
+  answer.kind = ControlKind::kHello;
+  answer.object_offset = link.journal_offset;
+  answer.size_bytes = shm::kArenaBytes;
+  link.copier = std::make_shared<Copier>(*link.journal);
+  {
+    std::lock_guard lock(copiers_mutex_);
+    copiers_.push_back(link.copier);
+  }
+  const std::array<int, 2> fds = {context_.arena().fd(), bell_.get()};
+  return Reply(link, answer, fds);
+}
+
+bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
+  ControlMessage answer;
+  answer.kind = ControlKind::kResolve;
+  answer.number = request.number;
+  // Somebody else may have taken that block of numbers since, so it is worth asking anew.
+  answer.error = link.listening_fd < 0 ? ESTALE : ENOENT;
+  int event_fd = -1;
+  context_.WithResponder(request.number, [&](Responder* responder) {
+    if (responder == nullptr) return;
+    Cq& cq = responder->cq();
+    const Cq::RingPlace ring = cq.RingFor(link.id);
+    SOFTDC_KILL_POINT(kRingMade);
+    answer.error = ring.offset == 0 ? ENOMEM : 0;
+    answer.object_offset = responder->descriptor_offset();
+    answer.cq_id = cq.id();
+    answer.ring_offset = ring.offset;
+    answer.ring_capacity = ring.capacity;
+    answer.size_bytes = ring.size_bytes;
+    event_fd = cq.event_fd();
+  });
+  return Reply(link, answer, std::span(&event_fd, answer.error == 0 && event_fd >= 0 ? 1 : 0));
+}
+
+bool InboundLinks::AnswerSegment(Link& link, const ControlMessage& request) {
+  ControlMessage answer;
+  answer.kind = ControlKind::kSegment;
+  answer.number = request.number;
+  const UniqueFd fd = context_.SegmentFd(request.number, &answer.size_bytes);
+  answer.error = fd ? 0 : ENOENT;
+  const int raw = fd.get();
+  return Reply(link, answer, std::span(&raw, fd ? 1 : 0));
+}
+
+void InboundLinks::OnBadRequest(const ControlMessage& request) {
+  std::shared_ptr<QpLife> life;
+  context_.WithResponder(request.number, [&](Responder* responder) {
+    if (responder != nullptr) life = responder->life();
+  });
+  if (life == nullptr) return;
+  std::lock_guard lock(life->mutex);
+  if (life->qp != nullptr) life->qp->OnBadRequest(request.error);
+}
+
+void InboundLinks::OnDeath(const std::shared_ptr<Link>& link) {
+  if (std::exchange(link->closed, true)) return;
+  Loop::Get().Unwatch(link->socket.get());
+  link->socket.Reset();
+  if (!link->journal) {
+    links_.erase(link->id);
+    return;
+  }
+  link->copier->ended.store(true, std::memory_order_release);
+  {
+    std::lock_guard lock(copiers_mutex_);
+    std::erase(copiers_, link->copier);
+  }
+  // What it had found out and not told.
+  context_.CollectNotices();
+  Repair();
+  context_.WithCqs([&](const std::vector<Cq*>& cqs) {
+    for (Cq* cq : cqs) {
+      if (cq != nullptr) cq->LinkDied(link->id);
+    }
+  });
+}
+
+uint32_t InboundLinks::RepairAfter(const shm::ClaimIntent& dead,
+                                   const std::vector<shm::ClaimJournal>& living) {
+  uint32_t deferred = 0;
+  context_.WithCqs([&](const std::vector<Cq*>& cqs) {
+    Srq* srq = dead.count == 0 ? nullptr : context_.FindSrq(dead.srq_id);
+    if (srq == nullptr) return;
+    std::vector<const shm::CqeConsumer*> rings;
+    for (Cq* cq : cqs) {
+      if (cq == nullptr) continue;
+      cq->lock().Lock();
+      cq->AppendConsumers(&rings);
+    }
+    {
+      SpinLockHolder hold(srq->lock());
+      deferred = shm::Repair(dead, living, rings, &srq->owner()).deferred;
+    }
+    for (Cq* cq : cqs) {
+      if (cq != nullptr) cq->lock().Unlock();
+    }
+  });
+  return deferred;
+}
+
+void InboundLinks::Repair() {
+  std::vector<shm::ClaimJournal> living;
+  for (const auto& [id, link] : links_) {
+    if (!link->closed && link->journal) living.push_back(*link->journal);
+  }
+  bool again = false;
+  for (auto it = links_.begin(); it != links_.end();) {
+    Link& link = *it->second;
+    if (!link.closed) {
+      ++it;
+      continue;
+    }
+    if (RepairAfter(link.journal->Read(), living) != 0) {
+      again = true;
+      ++it;
+      continue;
+    }
+    context_.arena().Free(link.journal_offset, shm::ClaimJournal::Bytes());
+    it = links_.erase(it);
+  }
+  if (links_.empty()) context_.arena().ReclaimRetired();
+  if (again && repair_timer_ == 0) {
+    repair_timer_ = Loop::Get().After(kRepairAgainNs, [this] {
+      repair_timer_ = 0;
+      Repair();
+    });
+  }
+}
+
+}  // namespace sluice::softdc

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// InboundLinks: the contexts that send to this one. Serves the sockets of this context's number
+// blocks: hands out the arena, a journal line and CQE rings, and, when a sender dies, takes back
+// what it had claimed and wakes whoever it should have woken.
+//
+// Thread-safety: Serve, StopServing and WaitForCopies from any thread; everything else happens on the
+// Loop thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_
+#define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/softdc/loop/unique_fd.h"
+#include "transport/softdc/shm/claim_journal.h"
+#include "transport/softdc/shm/control.h"
+
+namespace sluice::softdc {
+
+class Context;
+
+inline constexpr uint32_t kMaxInboundLinks =
+    4096;  // contexts that send to one context; others are refused
+
+class InboundLinks {
+ public:
+  explicit InboundLinks(Context& context);
+  ~InboundLinks();
+
+  void Serve(int listening_fd);
+  void StopServing(int listening_fd);
+
+  // Any thread. A key was taken back: returns when every living sender's copies that may still use
+  // it have ended.
+  void WaitForCopies();
+
+ private:
+  struct Link;
+  void OnConnect(int listening_fd);
+  void OnReadable(const std::shared_ptr<Link>& link);
+  bool Answer(Link& link, const shm::ControlMessage& request);
+  bool AnswerHello(Link& link, const shm::ControlMessage& request);
+  bool AnswerResolve(Link& link, const shm::ControlMessage& request);
+  bool AnswerSegment(Link& link, const shm::ControlMessage& request);
+  void OnBadRequest(const shm::ControlMessage& request);
+  bool Reply(Link& link, shm::ControlMessage answer, std::span<const int> fds);
+  void OnBell();
+  void OnDeath(const std::shared_ptr<Link>& link);
+  // Reposts what dead senders had claimed; again later as long as a living claim may cover it.
+  void Repair();
+  // How many WQEs a living sender may still hold of what the dead one claimed.
+  uint32_t RepairAfter(const shm::ClaimIntent& dead, const std::vector<shm::ClaimJournal>& living);
+
+  // What WaitForCopies has to know of a link.
+  struct Copier {
+    explicit Copier(const shm::ClaimJournal& line) : journal(line) {}
+    const shm::ClaimJournal journal;
+    std::atomic<bool> ended{false};
+  };
+
+  Context& context_;
+  UniqueFd bell_;  // eventfd; senders ring it (Context::CollectNotices)
+  std::set<int> listening_;
+  std::unordered_map<uint32_t, std::shared_ptr<Link>> links_;  // by id
+  uint32_t next_id_ = 1;
+  uint64_t repair_timer_ = 0;
+
+  std::mutex copiers_mutex_;
+  std::vector<std::shared_ptr<Copier>> copiers_;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ReceiveDelivery: the far end of a transfer, done by the sender's CPU: takes receive WQEs, copies,
+// publishes completions there, and wakes the receiver once, at its end. Lives for one doorbell,
+// under the link's lock.
+#ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_RECEIVE_DELIVERY_H_
+#define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_RECEIVE_DELIVERY_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/softdc/model/send_queue.h"
+#include "transport/softdc/model/wqe.h"
+#include "transport/softdc/shm/kill_point.h"
+#include "transport/softdc/shm/outbound_links.h"
+
+namespace sluice::softdc {
+
+// The local bytes of a message: inline data, or checked SGEs of our own memory.
+struct MessageSource {
+  std::span<const std::byte> inlined;
+  std::span<const ibv_sge> sges;
+  uint32_t length_bytes = 0;
+  const WqeOperands* operands = nullptr;  // of an atomic, or a datagram
+};
+
+enum class DeliveryStatus {
+  kDelivered,
+  kTooLong,     // longer than the receive WQE
+  kDenied,      // key, range, right or protection domain
+  kNotMapped,   // the segment was asked for; try again
+  kFailed,      // the other side's memory cannot be written
+  kNoResponse,  // the other side's queue holds nonsense, or it is gone
+};
+
+class ReceiveDelivery {
+ public:
+  enum class WhyNot { kNoReceive, kNoCompletionSpace, kBroken };
+  struct Claim {
+    uint32_t count = 0;
+    WhyNot why_not = WhyNot::kNoReceive;  // if count is 0
+  };
+
+  ReceiveDelivery(OutboundLinks& links, Target::Reach& reach, const SendQueue& source)
+      : links_(links), reach_(reach), source_(source), lost_(reach.cq->armed.overrun()) {
+    reach_.link->journal.BeginCopies();
+    SOFTDC_KILL_POINT(kCopiesBegun);
+  }
+  ~ReceiveDelivery();  // wakes the receiver if it sleeps and something was published
+
+  // Up to `want` receive WQEs, each of which is then delivered into, or given back.
+  Claim ClaimWqes(uint32_t want, std::span<shm::ClaimedWqe> claimed);
+  // SEND: copies and publishes. Anything but kDelivered and kTooLong gives the WQE back.
+  DeliveryStatus Deliver(const Wqe& wqe, const MessageSource& source,
+                         const shm::ClaimedWqe& claimed);
+  void GiveBack(const shm::ClaimedWqe& claimed);
+  // WRITE_WITH_IMM, after its data: the completion alone.
+  void PublishImmediate(const Wqe& wqe, const shm::ClaimedWqe& claimed);
+  // WRITE, READ or atomic on the range that the WQE names.
+  DeliveryStatus OneSided(const Wqe& wqe, const MessageSource& source);
+
+ private:
+  enum class Direction { kToRemote, kFromRemote };
+  DeliveryStatus DeliverTo(const Wqe& wqe, const MessageSource& source,
+                           const shm::ClaimedWqe& claimed, std::span<const shm::Sge> sges);
+  // Copies source bytes to the pieces of a receive buffer, from `at` on.
+  DeliveryStatus Scatter(const MessageSource& source, std::span<const shm::Sge> sges, uint64_t at);
+  // An indirect key of the peer's, as a remote key or as a piece of a receive buffer.
+  DeliveryStatus OneSidedThroughMkey(const Wqe& wqe, const MessageSource& source);
+  DeliveryStatus ScatterThroughMkey(const MessageSource& source, uint64_t source_offset,
+                                    const shm::Sge& sge, uint64_t length_bytes);
+  DeliveryStatus RunAtomic(const Wqe& wqe, const MessageSource& source,
+                           const shm::RemotePlace& place);
+  DeliveryStatus Locate(const shm::RemotePlace& place);
+  template <typename PlaceOf>
+  DeliveryStatus MoveRange(const MessageSource& source, uint64_t source_offset,
+                           uint64_t length_bytes, Direction direction, PlaceOf place_of);
+  DeliveryStatus Move(const MessageSource& source, uint64_t source_offset, uint64_t length_bytes,
+                      const shm::RemotePlace& place, Direction direction);
+  void CopyTo(const shm::RemotePlace& place, uint64_t into, const std::byte* from,
+              uint64_t size_bytes);
+  int MovePiece(const shm::RemotePlace& place, uint64_t into, std::byte* local, uint64_t size_bytes,
+                Direction direction);
+  void Publish(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status,
+               uint8_t flags);
+  bool Datagram() const { return source_.traits().kind == QpKind::kUd; }
+
+  OutboundLinks& links_;
+  Target::Reach& reach_;
+  const SendQueue& source_;
+  bool lost_;                   // completions are: the CQ was overrun
+  bool tell_firmware_ = false;  // over there
+  bool published_ = false;
+  bool solicited_ = false;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_RECEIVE_DELIVERY_H_

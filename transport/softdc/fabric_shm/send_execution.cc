@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/fabric_shm/send_execution.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "transport/softdc/loop/loop.h"
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/timing.h"
+
+namespace sluice::softdc {
+namespace {
+
+constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a lost one costs no more
+constexpr int64_t kAskingMaxNs =
+    10'000'000'000;  // a context that lives but does not answer for this long is dead
+constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
+
+}  // namespace
+
+int64_t SendExecution::NowNs() {
+  if (now_ns_ == 0) now_ns_ = Loop::NowNs();
+  return now_ns_;
+}
+
+void SendExecution::Run(uint64_t first) {
+  for (uint64_t sequence = first; sequence != queue_.posted();) {
+    if (queue_.slot(sequence).state == WqeState::kPosted) {
+      sequence += RunFrom(sequence);
+    } else {
+      ++sequence;
+    }
+  }
+  queue_.Settle();
+  if (queue_.waiting() == 0) return;
+  if (asking_) requester_.port_.AddWaiting(requester_.continuation_);
+  if (next_try_ns_ != INT64_MAX) requester_.ContinueAt(next_try_ns_);
+}
+
+uint32_t SendExecution::RunFrom(uint64_t sequence) {
+  Wqe& wqe = queue_.slot(sequence);
+  switch (queue_.TurnOf(sequence)) {
+    case SendQueue::Turn::kFlush:
+      queue_.Flush(wqe);
+      return 1;
+    case SendQueue::Turn::kBehind:
+      WaitBehind(wqe);
+      return 1;
+    case SendQueue::Turn::kRun:
+      break;
+  }
+  // Not yet time to ask again.
+  if (!wqe.asking && wqe.next_try_ns != 0 && wqe.next_try_ns > NowNs()) {
+    Wait(wqe, wqe.next_try_ns);
+    return 1;
+  }
+  if (IsLocal(wqe.opcode) || wqe.cancelled) {
+    queue_.RunLocally(sequence);
+    return 1;
+  }
+  if (!queue_.CheckLocalSide(sequence)) return 1;
+  Outcome outcome = Outcome::kNoResponse;
+  Target::Reach* reach = Reach(wqe, &outcome);
+  if (reach == nullptr) {
+    Settle(wqe, outcome, nullptr);
+    return 1;
+  }
+  const Verdict verdict =
+      JudgeRequest(wqe, queue_.traits().target, *reach->descriptor, queue_.context().dials());
+  if (verdict != Verdict::kAccepted) {
+    Refuse(wqe, verdict, *reach);
+    return 1;
+  }
+  wqe.asking = false;
+  if (IsSend(wqe.opcode)) return RunSends(sequence, *reach);
+  if (wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    RunWriteWithImm(wqe, sequence, *reach);
+  } else {
+    RunOneSided(wqe, sequence, *reach);
+  }
+  return 1;
+}
+
+Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
+  *why_not = Outcome::kNoResponse;
+  if (wqe.node == kNoNode) return nullptr;
+  Target* target = requester_.Find(wqe.target_number);
+  switch (target->status.load(std::memory_order_acquire)) {
+    case TargetStatus::kReady:
+      break;
+    case TargetStatus::kAsking:
+      *why_not = Outcome::kAsking;
+      return nullptr;
+    case TargetStatus::kUnknown:
+      // Each try asks once; the answer "nobody" is no response, until the next ack timeout.
+      if (!wqe.asking) {
+        requester_.port_.outbound().Ask(target);
+        *why_not = Outcome::kAsking;
+      }
+      return nullptr;
+  }
+  Target::Reach* reach = target->reach.load(std::memory_order_acquire);
+  if (reach == nullptr || reach->link->dead()) return nullptr;
+  if (!wqe.asking && reach->descriptor->state.load(std::memory_order_acquire) ==
+                         static_cast<uint32_t>(shm::TargetState::kGone)) {
+    requester_.port_.outbound().AskAnew(target);
+    *why_not = Outcome::kAsking;
+    return nullptr;
+  }
+  return reach;
+}
+
+ReceiveDelivery SendExecution::Deliver(Target::Reach& reach) {
+  return ReceiveDelivery(requester_.port_.outbound(), reach, queue_);
+}
+
+bool SendExecution::Joins(uint64_t sequence, const Wqe& first) {
+  const Wqe& next = queue_.slot(sequence);
+  return next.state == WqeState::kPosted && IsSend(next.opcode) && !next.cancelled &&
+         next.target_number == first.target_number && next.key == first.key &&
+         next.node != kNoNode && next.next_try_ns == 0 &&
+         queue_.TurnOf(sequence) == SendQueue::Turn::kRun && queue_.CheckLocalSide(sequence);
+}
+
+uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
+  // As many as one claim can serve: consecutive SENDs to the same target whose streams are free to
+  // run.
+  uint32_t want = 1;
+  const Wqe& first = queue_.slot(sequence);
+  while (want < shm::kClaimBatchMax && sequence + want != queue_.posted() &&
+         Joins(sequence + want, first)) {
+    ++want;
+  }
+  SpinLockHolder hold(reach.link->lock);
+  if (const auto why_not = NotNow(reach)) {
+    Settle(queue_.slot(sequence), *why_not, &reach);
+    return 1;
+  }
+  ReceiveDelivery delivery = Deliver(reach);
+  std::array<shm::ClaimedWqe, shm::kClaimBatchMax>& claimed = reach.link->claimed;
+  const ReceiveDelivery::Claim claim = delivery.ClaimWqes(want, claimed);
+  if (claim.count == 0) {
+    Settle(queue_.slot(sequence), OutcomeOf(claim.why_not), &reach);
+    return 1;
+  }
+  // What goes wrong with one of them leaves the streams of the others alone.
+  for (uint32_t i = 0; i < claim.count; ++i) {
+    Wqe& wqe = queue_.slot(sequence + i);
+    const StreamState& stream = queue_.stream(wqe);
+    if (queue_.state() == IBV_QPS_ERR || stream.errored || stream.waiting != 0) {
+      delivery.GiveBack(claimed[i]);
+      if (stream.waiting != 0) {
+        WaitBehind(wqe);
+      } else {
+        queue_.Flush(wqe);
+      }
+      continue;
+    }
+    FinishDelivery(wqe, delivery.Deliver(wqe, SourceOf(wqe, sequence + i), claimed[i]), reach);
+  }
+  // Before the receiver's bell rings, at the end of `delivery`: on a NIC the acknowledgement, and
+  // with it the event of our own CQ, comes ahead of any reply, and programs rely on it.
+  queue_.Settle();
+  return claim.count;
+}
+
+void SendExecution::FinishDelivery(Wqe& wqe, DeliveryStatus status, Target::Reach& reach) {
+  switch (status) {
+    case DeliveryStatus::kDelivered:
+      return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
+    case DeliveryStatus::kTooLong:
+      return Refuse(wqe, Verdict::kInvalidRequest, reach);
+    case DeliveryStatus::kDenied:
+      return Refuse(wqe, Verdict::kAccessDenied, reach);
+    case DeliveryStatus::kNotMapped:
+      return Settle(wqe, Outcome::kAsking, &reach);
+    case DeliveryStatus::kFailed:
+      if (!queue_.traits().acknowledged) return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
+      return queue_.Finish(wqe, IBV_WC_REM_OP_ERR, kVendorErrorRemoteOperation);
+    case DeliveryStatus::kNoResponse:
+      return Settle(wqe, Outcome::kNoResponse, &reach);
+  }
+}
+
+void SendExecution::Refuse(Wqe& wqe, Verdict verdict, Target::Reach& reach) {
+  if (verdict == Verdict::kNoResponse) return Settle(wqe, Outcome::kNoResponse, &reach);
+  if (!queue_.traits().acknowledged) return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
+  if (BringsDown(verdict, queue_.traits().target)) {
+    reach.descriptor->state.store(static_cast<uint32_t>(shm::TargetState::kGone),
+                                  std::memory_order_release);
+    requester_.port_.outbound().TellBadRequest(
+        reach.link, wqe.target_number,
+        verdict == Verdict::kAccessDenied ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
+  }
+  const CompletionStatus completion = StatusOf(verdict);
+  queue_.Finish(wqe, completion.status, completion.vendor_error);
+}
+
+SendExecution::Outcome SendExecution::OutcomeOf(ReceiveDelivery::WhyNot why_not) {
+  switch (why_not) {
+    case ReceiveDelivery::WhyNot::kNoReceive:
+      return Outcome::kNotReady;
+    case ReceiveDelivery::WhyNot::kNoCompletionSpace:
+      return Outcome::kCrowded;
+    case ReceiveDelivery::WhyNot::kBroken:
+      return Outcome::kNoResponse;
+  }
+  return Outcome::kNoResponse;
+}
+
+MessageSource SendExecution::SourceOf(const Wqe& wqe, uint64_t sequence) {
+  MessageSource source;
+  if (wqe.inlined) {
+    source.inlined = queue_.inline_data(sequence);
+  } else {
+    source.sges = queue_.sges(sequence);
+  }
+  source.length_bytes = wqe.length_bytes;
+  source.operands = &queue_.operands(sequence);
+  return source;
+}
+
+std::optional<SendExecution::Outcome> SendExecution::NotNow(Target::Reach& reach) {
+  if (reach.link->dead()) return Outcome::kNoResponse;
+  if (!reach.link->ReadyForPrivate()) return Outcome::kAsking;
+  return std::nullopt;
+}
+
+void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {
+  SpinLockHolder hold(reach.link->lock);
+  if (const auto why_not = NotNow(reach)) return Settle(wqe, *why_not, &reach);
+  FinishDelivery(wqe, Deliver(reach).OneSided(wqe, SourceOf(wqe, sequence)), reach);
+}
+
+void SendExecution::RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {
+  SpinLockHolder hold(reach.link->lock);
+  if (const auto why_not = NotNow(reach)) return Settle(wqe, *why_not, &reach);
+  ReceiveDelivery delivery = Deliver(reach);
+  // A target without a receive WQE answers RNR before it touches memory, so the WQE is claimed
+  // first, and given back when the write is refused.
+  std::array<shm::ClaimedWqe, 1> claimed;
+  const ReceiveDelivery::Claim claim = delivery.ClaimWqes(1, claimed);
+  if (claim.count == 0) return Settle(wqe, OutcomeOf(claim.why_not), &reach);
+  const DeliveryStatus status = delivery.OneSided(wqe, SourceOf(wqe, sequence));
+  if (status == DeliveryStatus::kDelivered) {
+    delivery.PublishImmediate(wqe, claimed[0]);
+  } else {
+    delivery.GiveBack(claimed[0]);
+  }
+  FinishDelivery(wqe, status, reach);
+  queue_.Settle();  // before the bell, as in RunSends
+}
+
+void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach) {
+  const ibv_qp_attr& attr = queue_.attr();
+  if (outcome != Outcome::kAsking && !queue_.traits().acknowledged) {
+    return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
+  }
+  switch (outcome) {
+    case Outcome::kCrowded:
+      return Wait(wqe, NowNs() + kCompletionSpaceNs);
+    case Outcome::kAsking:
+      // The owner's firmware thread may be slow where a NIC would not be: that is not the peer's
+      // silence yet.
+      if (wqe.asking_until_ns == 0) wqe.asking_until_ns = NowNs() + kAskingMaxNs;
+      if (NowNs() >= wqe.asking_until_ns) break;
+      wqe.asking = true;
+      asking_ = true;
+      return Wait(wqe, NowNs() + kAskAgainNs);
+    case Outcome::kNotReady:
+      if ((attr.rnr_retry != kInfiniteRnrRetry && wqe.rnr_tries++ >= attr.rnr_retry) ||
+          Mutated(Mutation::kNoRnrRetry)) {
+        return queue_.Finish(wqe, IBV_WC_RNR_RETRY_EXC_ERR, kVendorErrorRnrExceeded);
+      }
+      return Wait(
+          wqe,
+          NowNs() + RnrTimerNs(reach->descriptor->min_rnr_timer.load(std::memory_order_relaxed)));
+    case Outcome::kNoResponse:
+      wqe.asking = false;
+      wqe.asking_until_ns = 0;
+      if (wqe.give_up_ns == 0) {
+        wqe.give_up_ns = NowNs() + AckTimeoutNs(attr.timeout) * (attr.retry_cnt + 1);
+      }
+      if (NowNs() >= wqe.give_up_ns) break;
+      return Wait(wqe, std::min(wqe.give_up_ns, NowNs() + AckTimeoutNs(attr.timeout)));
+  }
+  const CompletionStatus failed = StatusOf(Verdict::kNoResponse);
+  if (!queue_.traits().acknowledged) return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
+  queue_.Finish(wqe, failed.status, failed.vendor_error);
+}
+
+void SendExecution::Wait(Wqe& wqe, int64_t next_try_ns) {
+  queue_.Wait(wqe);
+  wqe.next_try_ns = next_try_ns == INT64_MAX ? 0 : next_try_ns;
+  next_try_ns_ = std::min(next_try_ns_, next_try_ns);
+}
+
+}  // namespace sluice::softdc

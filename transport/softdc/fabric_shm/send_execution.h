@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SendExecution: what a NIC's send engine does with the WQEs of one queue, done by whoever holds the
+// queue's lock: the poster inside ibv_wr_complete, or the Loop thread for what had to wait. Lives
+// for one pass.
+//
+//   reach the target -> claim receive WQEs -> copy -> publish completions there -> finish here
+//
+// A WQE that cannot run now makes its stream wait: later WQEs of that stream stay behind it, other
+// streams go on. What a queue without acknowledgements (UC, UD) cannot deliver is lost, and the WQE
+// succeeds all the same.
+#ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SEND_EXECUTION_H_
+#define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SEND_EXECUTION_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "transport/softdc/fabric_shm/receive_delivery.h"
+#include "transport/softdc/fabric_shm/shm_requester.h"
+#include "transport/softdc/model/arrival.h"
+#include "transport/softdc/model/send_queue.h"
+#include "transport/softdc/shm/outbound_links.h"
+
+namespace sluice::softdc {
+
+class SendExecution {
+ public:
+  // The caller holds the queue's lock.
+  explicit SendExecution(ShmRequester& requester)
+      : requester_(requester), queue_(requester.queue_) {}
+
+  // WQEs [first, posted) are looked at; those that are kPosted run, or wait.
+  void Run(uint64_t first);
+
+ private:
+  enum class Outcome {
+    kNotReady,    // no receive WQE: RNR
+    kCrowded,     // the receiver's CQ is full, or others were faster: soon again
+    kNoResponse,  // nobody there, or it does not answer
+    kAsking,      // an answer is under way
+  };
+
+  // Runs the WQE at `sequence` and maybe followers of the same kind; the number of WQEs dealt with.
+  uint32_t RunFrom(uint64_t sequence);
+  uint32_t RunSends(uint64_t sequence, Target::Reach& reach);
+  void RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
+  void RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
+  // Under the link's lock: why it cannot be used, if so.
+  static std::optional<Outcome> NotNow(Target::Reach& reach);
+  // Null: see *why_not.
+  Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);
+  // Whether the next WQE can share a claim with the first of a run of SENDs.
+  bool Joins(uint64_t sequence, const Wqe& first);
+  ReceiveDelivery Deliver(Target::Reach& reach);
+  MessageSource SourceOf(const Wqe& wqe, uint64_t sequence);
+  static Outcome OutcomeOf(ReceiveDelivery::WhyNot why_not);
+  void FinishDelivery(Wqe& wqe, DeliveryStatus status, Target::Reach& reach);
+  // The target refuses: finishes the WQE, and brings an RC target down.
+  void Refuse(Wqe& wqe, Verdict verdict, Target::Reach& reach);
+  // Makes a WQE that could not run wait, or fail when it has waited long enough.
+  void Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach);
+  void Wait(Wqe& wqe, int64_t next_try_ns);
+  void WaitBehind(Wqe& wqe) { Wait(wqe, INT64_MAX); }
+  int64_t NowNs();
+
+  ShmRequester& requester_;
+  SendQueue& queue_;
+  int64_t now_ns_ = 0;
+  bool asking_ = false;  // some WQE of this pass waits for an answer
+  int64_t next_try_ns_ = INT64_MAX;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SEND_EXECUTION_H_

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ShmRequester: the send engine of one queue on the shared-memory fabric: between passes
+// (send_execution.h) it remembers targets and when to try again.
+//
+// Thread-safety: as Requester; Continue is the Loop thread's.
+#ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
+#define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/softdc/fabric_shm/shm_fabric.h"
+#include "transport/softdc/model/fabric.h"
+#include "transport/softdc/shm/outbound_links.h"
+
+namespace sluice::softdc {
+
+class SendQueue;
+
+// Direct-mapped by number; a miss asks the context's links.
+inline constexpr uint32_t kTargetCacheEntries = 256;
+
+class ShmRequester final : public Requester {
+ public:
+  ShmRequester(ShmPort& port, SendQueue& queue);
+  ~ShmRequester() override;
+
+  void RunPosted(uint64_t first) override;
+  void RunWaiting() override;
+  // A continuation that is still armed finds nothing to do.
+  void Forget() override {}
+
+  void Continue();
+
+ private:
+  friend class SendExecution;
+  Target* Find(uint32_t number) {
+    Target*& cached = targets_[number & (targets_.size() - 1)];
+    if (cached == nullptr || cached->qp_number != number) cached = port_.outbound().Find(number);
+    return cached;
+  }
+  void ContinueAt(int64_t when_ns);
+
+  ShmPort& port_;
+  SendQueue& queue_;
+  const std::shared_ptr<Continuation> continuation_;
+  std::vector<Target*> targets_;  // targets live as long as the context
+  int64_t scheduled_ns_ = 0;      // of the continuation that is armed; 0: none
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The 40 bytes that stand before the payload in the receive buffer of a UD queue pair (man
+// ibv_post_recv): a global routing header, or on RoCE v2 between IPv4 addresses 20 bytes of nothing
+// and an IPv4 header. Pure.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_GRH_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_GRH_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/softdc/model/wqe.h"
+
+namespace sluice::softdc {
+
+inline constexpr uint32_t kGrhBytes = 40;
+using Grh = std::array<std::byte, kGrhBytes>;
+
+// The bytes of a packet with that address and payload. Without a GRH (InfiniBand) all zero: they are
+// not defined then.
+Grh MakeGrh(const DatagramOperands& address, uint32_t payload_bytes);
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_GRH_H_

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory windows of type 2 (IBA 10.6.7; man ibv_alloc_mw, ibv_wr_bind_mw): a key of its own for a
+// part of a region, given and taken by work requests. Kind 2B: the key works only through the queue
+// pair that bound it (through any of the PD's when a DCI bound it: requests come in through DCTs).
+//
+// A window has a place in the table of memory regions, filled while it is bound, so whoever judges
+// an rkey needs to know nothing of windows but bound_qp (MayPass). The low 8 bits of its rkey are
+// the user's choice at each bind, the others its place.
+//
+// Thread-safety: as verbs: calls on one window do not overlap.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MEMORY_WINDOW_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_MEMORY_WINDOW_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <span>
+
+#include "transport/softdc/shm/layout.h"
+
+namespace sluice::softdc {
+
+class Context;
+
+// Null with errno set; EOPNOTSUPP for type 1.
+ibv_mw* AllocateWindow(ibv_pd* pd, ibv_mw_type type);
+// Ends a binding that stands.
+int DeallocateWindow(ibv_mw* mw);
+
+// --- For the queue that executes the work requests ---
+
+// What ibv_wr_bind_mw asks for. `qp_number`: 0 for a DCI. SUCCESS; MW_BIND_ERR: the window is bound,
+// the key is not one of its keys, the region lacks IBV_ACCESS_MW_BIND or LOCAL_WRITE, the range is
+// not inside, or something belongs to another PD.
+ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint32_t window_rkey,
+                         uint32_t new_rkey, const ibv_mw_bind_info& info);
+// Local invalidate: MW_BIND_ERR unless the key is that of a bound window of the PD.
+ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey);
+// The invalidation that comes with a SEND, where it arrives, in the target's table, before the
+// receive completes (with IBV_WC_WITH_INV and the key). False: the key is not that of a window that
+// is bound to this queue pair: a remote access error for the sender.
+bool InvalidateArriving(std::span<shm::MemoryRegionEntry> regions, uint32_t rkey, uint32_t pd,
+                        uint32_t qp_number);
+
+// Whether a request that comes in through `qp_number` may use this entry.
+inline bool MayPass(const shm::MemoryRegionEntry& region, uint32_t qp_number) {
+  return region.bound_qp == 0 || region.bound_qp == qp_number;
+}
+
+// Whether a window is bound to the region at `index`: it cannot be deregistered then.
+bool HasBoundWindow(Context& context, uint32_t index);
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_MEMORY_WINDOW_H_

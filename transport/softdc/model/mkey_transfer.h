@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Moving bytes through an indirect memory key: its pieces are gathered or scattered, and its signature
+// is checked, stripped or inserted. Done at the end that owns the key's memory, by whoever can reach it:
+// the memory is seen through MkeyMemory.
+//
+// What a message holds are bytes as on the wire: offsets and lengths in SGEs and requests count those.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_TRANSFER_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_TRANSFER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/softdc/model/mkey_area.h"
+#include "transport/softdc/model/mkey_layout.h"
+
+namespace sluice::softdc {
+
+enum class MkeyStatus : uint8_t {
+  kGood,
+  kDenied,  // key, range, right or protection domain
+  kAgain,   // the memory is not within reach yet
+  kFailed,  // it cannot be read or written
+};
+
+// The memory of whoever owns the key.
+class MkeyMemory {
+ public:
+  virtual ~MkeyMemory() = default;
+
+  // Whether the region `lkey` of that protection domain covers the range, grants `access`, and is within
+  // reach. Asked for every piece before the first byte moves.
+  virtual MkeyStatus Locate(uint64_t address, uint64_t length_bytes, uint32_t lkey, uint32_t access,
+                            uint32_t pd) = 0;
+  // Of a piece that was located. False: kFailed.
+  virtual bool Read(uint64_t address, uint32_t lkey, std::span<std::byte> to) = 0;
+  virtual bool Write(uint64_t address, uint32_t lkey, std::span<const std::byte> from) = 0;
+};
+
+// The configuration behind `key`, if it belongs to `pd` and grants all of `access`.
+MkeyStatus LoadMkey(MkeyTableArea& table, uint32_t key, uint32_t access, uint32_t pd,
+                    MkeyConfig* config);
+
+// [wire_start, wire_start + wire_bytes) of what the key stands for, appended to `wire`.
+MkeyStatus GatherThroughMkey(const MkeyConfig& config, MkeyMemory& memory, uint64_t wire_start,
+                             uint64_t wire_bytes, std::vector<std::byte>* wire,
+                             std::optional<signature::Mismatch>* mismatch);
+
+// The other way round. Without effect unless kGood or kFailed.
+MkeyStatus ScatterThroughMkey(const MkeyConfig& config, MkeyMemory& memory, uint64_t wire_start,
+                              std::span<const std::byte> wire,
+                              std::optional<signature::Mismatch>* mismatch);
+
+// Whether such a transfer would be kGood or kFailed. `access`: IBV_ACCESS_LOCAL_WRITE for one that
+// scatters.
+MkeyStatus CheckMkeyRange(const MkeyConfig& config, MkeyMemory& memory, uint64_t wire_start,
+                          uint64_t wire_bytes, uint32_t access);
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_TRANSFER_H_

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What becomes of WQEs: streams, errors, flushing, completions. Building them is in
+// send_queue_post.cc, running them is the fabric's.
+#include "transport/softdc/model/send_queue.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/memory_region.h"
+#include "transport/softdc/model/memory_window.h"
+#include "transport/softdc/model/mkey.h"
+#include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/qp.h"
+#include "transport/softdc/model/requester_completion.h"
+
+namespace sluice::softdc {
+namespace {
+
+constexpr uint32_t kAtomicBytes = sizeof(uint64_t);
+
+// man ibv_modify_qp: path_mtu.
+uint32_t MtuBytes(ibv_mtu mtu) { return 128u << mtu; }
+
+}  // namespace
+
+SendQueue::SendQueue(Qp& qp, const Attributes& attributes)
+    : qp_(qp),
+      context_(qp.context()),
+      traits_(qp.traits()),
+      attributes_(attributes),
+      pd_(Pd::From(qp.base().pd)->number),
+      slot_mask_(std::bit_ceil(attributes.max_send_wr) - 1),
+      wqes_(slot_mask_ + 1),
+      sges_((slot_mask_ + 1) * attributes.max_send_sge),
+      inline_((slot_mask_ + 1) * attributes.max_inline_bytes),
+      operands_(slot_mask_ + 1),
+      streams_(attributes.has_streams ? kStreamIds : 1),
+      per_stream_(attributes.has_streams &&
+                  context_.dials().streams.cqe_order == CqeOrder::kPerStream),
+      setters_(traits_.addressed ? kDataSetter | kAddressSetter : kDataSetter),
+      requester_(context_.port().NewRequester(*this)) {}
+
+SendQueue::~SendQueue() {
+  requester_.reset();
+  cq().PurgeSends(&released_);
+}
+
+Cq& SendQueue::cq() { return *Cq::From(qp_.base().send_cq); }
+uint32_t SendQueue::number() const { return qp_.number(); }
+
+void SendQueue::Wait(Wqe& wqe) {
+  wqe.state = WqeState::kWaiting;
+  ++waiting_;
+  ++stream(wqe).waiting;
+}
+
+void SendQueue::StopWaiting(Wqe& wqe) {
+  wqe.state = WqeState::kPosted;
+  --waiting_;
+  --stream(wqe).waiting;
+}
+
+bool SendQueue::FenceIsOpen(uint64_t sequence) {
+  const bool any_stream = context_.dials().unknowns.fence_scope == FenceScope::kQueue;
+  const Wqe& fenced = slot(sequence);
+  for (uint64_t before = emitted_; before != sequence; ++before) {
+    const Wqe& wqe = slot(before);
+    if (!Ended(wqe) && (any_stream || wqe.stream_id == fenced.stream_id)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool SendQueue::CheckLocalSide(uint64_t sequence) {
+  Wqe& wqe = slot(sequence);
+  if (wqe.length_bytes > MtuBytes(IBV_MTU_4096) && traits_.kind == QpKind::kUd) {
+    Finish(wqe, IBV_WC_LOC_LEN_ERR, kVendorErrorLocalLength);
+    return false;
+  }
+  if (wqe.inlined || wqe.staged) return true;
+  if (wqe.length_bytes > context_.dials().limits.max_message_bytes ||
+      (IsAtomic(wqe.opcode) && wqe.length_bytes != kAtomicBytes)) {
+    Finish(wqe, IBV_WC_LOC_LEN_ERR, kVendorErrorLocalLength);
+    return false;
+  }
+  const bool writes = ReturnsData(wqe.opcode) && !Mutated(Mutation::kSkipLocalRights);
+  const uint32_t access = writes ? uint32_t{IBV_ACCESS_LOCAL_WRITE} : 0;
+  for (const ibv_sge& sge : sges(sequence)) {
+    if (FindLocalRegion(context_, sge, pd_, access) == nullptr) {
+      if (IsMkey(sge.lkey)) return StageMkeys(sequence);
+      Finish(wqe, IBV_WC_LOC_PROT_ERR, kVendorErrorLocalProtection);
+      return false;
+    }
+  }
+  return true;
+}
+
+void SendQueue::RunLocally(uint64_t sequence) {
+  Wqe& wqe = slot(sequence);
+  if (wqe.cancelled) return Finish(wqe, IBV_WC_SUCCESS, 0);
+  ibv_wc_status status = IBV_WC_LOC_QP_OP_ERR;
+  if (wqe.opcode == IBV_WR_DRIVER1) {
+    status = mkey_poster_.Run(sequence) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
+  } else if (wqe.opcode == IBV_WR_LOCAL_INV) {
+    status = context_.mkeys().Invalidate(wqe.rkey, pd_) ? IBV_WC_SUCCESS
+                                                        : InvalidateWindow(context_, pd_, wqe.rkey);
+  } else if (wqe.opcode == IBV_WR_BIND_MW) {
+    const BindOperands& bind = operands(sequence).bind;
+    // What a DCI binds is used through DCTs.
+    const uint32_t through = traits_.kind == QpKind::kDci ? 0 : number();
+    status = BindWindow(context_, pd_, through, bind.window_rkey, bind.new_rkey, bind.info);
+  }
+  Finish(wqe, status, status == IBV_WC_SUCCESS ? 0 : kVendorErrorLocalProtection);
+}
+
+void SendQueue::Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error) {
+  StreamState& of = stream(wqe);
+  if (wqe.state == WqeState::kWaiting) {
+    --waiting_;
+    --of.waiting;
+  }
+  --of.outstanding;
+  if (wqe.staged) LeaveStage(wqe, status == IBV_WC_SUCCESS);
+  wqe.state = WqeState::kDone;
+  wqe.status = static_cast<uint8_t>(status);
+  wqe.vendor_error = vendor_error;
+  if (status == IBV_WC_SUCCESS || status == IBV_WC_WR_FLUSH_ERR || of.errored) return;
+  of.errored = !Mutated(Mutation::kNoFlush);
+  ++errored_streams_;
+  const uint32_t budget =
+      (1u << attributes_.log_errored_streams) + (Mutated(Mutation::kBudgetOneMore) ? 1 : 0);
+  if (errored_streams_ >= budget && state_ != IBV_QPS_ERR) {
+    SpendBudget();
+  }
+}
+
+// The whole queue stops, and what stands in it is flushed; at once, or a while later, as it has been
+// seen on devices.
+void SendQueue::SpendBudget() {
+  const int64_t delay_ns = context_.dials().streams.error_state_delay_ns;
+  if (delay_ns == 0 || !attributes_.has_streams) {
+    state_ = IBV_QPS_ERR;
+    if (Mutated(Mutation::kStateTellsItself)) qp_.base().state = state_;
+    qp_.StopReceiving();
+    return;
+  }
+  if (stopping_) return;
+  stopping_ = true;
+  context_.device().fabric().After(delay_ns, [life = qp_.life_, resets = resets_] {
+    std::lock_guard lock(life->mutex);
+    if (life->qp == nullptr) return;
+    SendQueue& queue = life->qp->send_queue();
+    SpinLockHolder hold(queue.lock_);
+    if (queue.resets_ == resets) queue.EnterError();
+  });
+}
+
+void SendQueue::EnterError() {
+  const bool entered = state_ != IBV_QPS_ERR;
+  signature_stop_ = false;
+  state_ = IBV_QPS_ERR;
+  FlushErrored();
+  EmitCompletions();
+  if (entered) qp_.StopReceiving();
+}
+
+void SendQueue::Settle() {
+  if (errored_streams_ != 0) FlushErrored();
+  EmitCompletions();
+  if (signature_stop_) DrainAfterMismatch();
+}
+
+void SendQueue::FlushErrored() {
+  for (uint64_t sequence = emitted_; sequence != posted_; ++sequence) {
+    Wqe& wqe = slot(sequence);
+    if (Ended(wqe)) continue;
+    if (state_ == IBV_QPS_ERR || stream(wqe).errored) Flush(wqe);
+  }
+}
+
+void SendQueue::Emit(const Wqe& wqe, uint64_t sequence) {
+  const bool failed = wqe.status != IBV_WC_SUCCESS && !Mutated(Mutation::kSilentUnsignalledError);
+  const bool all = attributes_.signal_all && !Mutated(Mutation::kSignalAllSignalsNone);
+  const bool signalled = all || (wqe.flags & IBV_SEND_SIGNALED) != 0;
+  if (!failed && (!signalled || wqe.quiet)) return;
+  // A CQE that leaves before its turn frees no slot above one that has left before.
+  latest_emitted_ = std::max(latest_emitted_, sequence);
+  cq().PushSend(RequesterCompletion(wqe, number()), (wqe.flags & IBV_SEND_SOLICITED) != 0,
+                &released_, latest_emitted_);
+}
+
+void SendQueue::EmitPerStream() {
+  ++emit_pass_;
+  for (uint64_t sequence = emitted_; sequence != posted_; ++sequence) {
+    Wqe& wqe = slot(sequence);
+    StreamState& of = stream(wqe);
+    if (wqe.state == WqeState::kEmitted || of.held_in_pass == emit_pass_) continue;
+    if (wqe.state != WqeState::kDone) {
+      of.held_in_pass = emit_pass_;
+      continue;
+    }
+    Emit(wqe, sequence);
+    wqe.state = WqeState::kEmitted;
+  }
+  while (emitted_ != posted_ && slot(emitted_).state == WqeState::kEmitted) ++emitted_;
+}
+
+void SendQueue::EmitCompletions() {
+  if (per_stream_ || Mutated(Mutation::kCqeOrderOff)) return EmitPerStream();
+  while (emitted_ != posted_) {
+    const Wqe& wqe = slot(emitted_);
+    if (wqe.state != WqeState::kDone) return;
+    Emit(wqe, emitted_);
+    ++emitted_;
+  }
+}
+
+void SendQueue::Reset() {
+  requester_->Forget();
+  // The number and the CQ stay, everything in the queue goes without a completion.
+  for (StreamState& of : streams_) of = StreamState{};
+  errored_streams_ = 0;
+  stopping_ = false;
+  ++resets_;
+  waiting_ = 0;
+  stages_.clear();
+  mkey_poster_.Forget(0);
+  signature_stop_ = false;
+  emitted_ = head_ = posted_;
+  released_.store(head_, std::memory_order_release);
+  attr_ = {};
+  if (!Mutated(Mutation::kResetKeepsCompletions)) cq().PurgeSends(&released_);
+}
+
+}  // namespace sluice::softdc

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SendQueue: the send queue of a DCI, RC, UC or UD queue pair, free of any fabric.
+//
+// Posting follows ibv_wr_post(3) and ibv_post_send(3). With ibv_wr_*: errors add up between wr_start
+// and wr_complete, and wr_complete throws the whole batch away if there were any. A good batch is
+// handed to the fabric's Requester inside wr_complete; what cannot run at once waits in the queue,
+// stream by stream (a queue without streams is one stream). CQEs leave in posting order, or in
+// that of each stream where the dial says so. Slots come back when their CQE, or a later one, is
+// polled.
+//
+// A slot's life:  free -> built -> kPosted <-> kWaiting -> kDone -> CQE left (emitted) -> free
+//
+// Sequences count WQEs from the first, never wrap, and name slots:
+//
+//   released <= emitted <= posted <= head        slot = sequence & mask
+//
+// Thread-safety: lock() guards everything: held from wr_start to wr_complete or wr_abort, and by a
+// Requester that continues on another thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/softdc/model/fabric.h"
+#include "transport/softdc/model/mkey_post.h"
+#include "transport/softdc/model/mkey_stage.h"
+#include "transport/softdc/model/qp_kind.h"
+#include "transport/softdc/model/wqe.h"
+#include "transport/softdc/shm/spin_lock.h"
+
+namespace sluice::softdc {
+
+class Context;
+class Cq;
+class Qp;
+struct AddressHandle;
+
+inline constexpr uint32_t kStreamIds = 1 << 16;
+inline constexpr uint32_t kQpNumberMask = 0xffffff;
+inline constexpr uint32_t kMaxInlineSges =
+    64;  // pieces of one inline message through ibv_post_send
+
+class SendQueue {
+ public:
+  struct Attributes {
+    uint32_t max_send_wr = 0;  // as the user is told; a power of two
+    uint32_t max_send_sge = 0;
+    uint32_t max_inline_bytes = 0;
+    bool has_streams = false;
+    uint8_t log_concurrent_streams = 0;
+    uint8_t log_errored_streams = 0;
+    bool signal_all = false;
+    bool wr_api = false;    // IBV_QP_INIT_ATTR_SEND_OPS_FLAGS was given
+    uint64_t mkey_ops = 0;  // of MLX5DV_QP_EX_WITH_*
+    bool signature_pipelining = false;
+  };
+  SendQueue(Qp& qp, const Attributes& attributes);
+  ~SendQueue();
+
+  static SendQueue& Of(ibv_qp_ex* qp);
+  static SendQueue& Of(mlx5dv_qp_ex* dv);
+
+  Qp& qp() { return qp_; }
+  Context& context() const { return context_; }
+  const QpTraits& traits() const { return traits_; }
+  const Attributes& attributes() const { return attributes_; }
+  Cq& cq();
+  uint32_t number() const;
+  SpinLock& lock() { return lock_; }
+
+  // ibv_wr_post(3).
+  void Start();
+  int Complete();
+  void Abort();
+  Wqe* NewWqe(uint8_t opcode);  // null once the batch has an error
+  WqeOperands& operands() { return operands_[(head_ - 1) & slot_mask_]; }  // of the newest WQE
+  void SetSges(size_t count, const ibv_sge* sges);
+  void SetInline(size_t count, const ibv_data_buf* buffers);
+  void SetDcAddress(const ibv_ah* ah, uint32_t target_number, uint64_t dc_key, uint16_t stream_id);
+  void SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uint32_t qkey);
+  // ibv_post_send(3).
+  int Post(ibv_send_wr* wr, ibv_send_wr** bad_wr);
+  MkeyPoster& mkey_poster() { return mkey_poster_; }
+  // mlx5dv_qp_cancel_posted_send_wrs(3).
+  int Cancel(uint64_t wr_id);
+
+  // --- For the Requester, under lock() ---
+  uint64_t emitted() const { return emitted_; }  // WQEs below have sent their CQE
+  uint64_t posted() const { return posted_; }    // WQEs below were handed over
+  uint32_t capacity() const { return static_cast<uint32_t>(slot_mask_) + 1; }
+  Wqe& slot(uint64_t sequence) { return wqes_[sequence & slot_mask_]; }
+  std::span<const ibv_sge> sges(uint64_t sequence) {
+    return {&sges_[(sequence & slot_mask_) * attributes_.max_send_sge], slot(sequence).num_sge};
+  }
+  std::span<const std::byte> inline_data(uint64_t sequence) {
+    if (slot(sequence).staged) return stages_.find(sequence & slot_mask_)->second.bytes();
+    return {&inline_[(sequence & slot_mask_) * attributes_.max_inline_bytes],
+            slot(sequence).length_bytes};
+  }
+  const WqeOperands& operands(uint64_t sequence) { return operands_[sequence & slot_mask_]; }
+  StreamState& stream(const Wqe& wqe) {
+    return streams_[attributes_.has_streams ? wqe.stream_id : 0];
+  }
+  static bool Ended(const Wqe& wqe) {
+    return wqe.state == WqeState::kDone || wqe.state == WqeState::kEmitted;
+  }
+  uint32_t waiting() const { return waiting_; }  // WQEs that are kWaiting
+  // timeout, retry_cnt, rnr_retry, path_mtu, dest_qp_num, ah_attr … as modified.
+  const ibv_qp_attr& attr() const { return attr_; }
+  ibv_qp_state state() const { return state_; }
+  uint32_t pd() const { return pd_; }
+
+  // What a WQE that is looked at has to do first: run; be flushed; or stay behind (its stream waits,
+  // its fence is not open, the queue is in SQD).
+  enum class Turn { kRun, kFlush, kBehind };
+  Turn TurnOf(uint64_t sequence) {
+    const Wqe& wqe = slot(sequence);
+    const StreamState& of = stream(wqe);
+    if (state_ == IBV_QPS_ERR || of.errored) return Turn::kFlush;
+    if (of.waiting != 0 || state_ == IBV_QPS_SQD) return Turn::kBehind;
+    if ((wqe.flags & IBV_SEND_FENCE) != 0 && (signature_stop_ || !FenceIsOpen(sequence))) {
+      return Turn::kBehind;
+    }
+    return Turn::kRun;
+  }
+  // kPosted -> kWaiting, and back when it is looked at anew.
+  void Wait(Wqe& wqe);
+  void StopWaiting(Wqe& wqe);
+  // Local protection, length and alignment, as the own device checks them before it sends anything.
+  // False: the WQE was finished with its error.
+  bool CheckLocalSide(uint64_t sequence);
+  // An operation of the own device alone (IsLocal), or a cancelled one: runs it, and finishes it.
+  void RunLocally(uint64_t sequence);
+  // The WQE has its status: an error stops its stream, and the queue once the budget is spent.
+  void Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error);
+  void Flush(Wqe& wqe) { Finish(wqe, IBV_WC_WR_FLUSH_ERR, kVendorErrorFlushed); }
+  // The end of each pass: flushes what stands behind an error, and lets CQEs leave.
+  void Settle();
+
+ private:
+  friend class MkeyPoster;
+  friend class Qp;
+  static constexpr uint8_t kDataSetter = 1;
+  static constexpr uint8_t kAddressSetter = 2;
+  static constexpr uint8_t kMkeySetters = 4;
+
+  void Fail(int error);  // of the batch; the first one stays
+  int BuildPosted(const ibv_send_wr& wr);
+  void HandOver();
+  bool FenceIsOpen(uint64_t sequence);
+  // Some local SGE names an indirect key. False: the WQE was finished with its error.
+  bool StageMkeys(uint64_t sequence);
+  void LeaveStage(const Wqe& wqe, bool succeeded);
+  // RTS -> SQD once nothing runs that a mismatch has not stopped.
+  void DrainAfterMismatch();
+  void FlushErrored();
+  void SpendBudget();
+  void EmitCompletions();
+  void EmitPerStream();
+  void Emit(const Wqe& wqe, uint64_t sequence);
+  // For Qp, under lock(): everything in the queue is flushed, or forgotten.
+  void EnterError();
+  void Reset();
+
+  Qp& qp_;
+  Context& context_;
+  const QpTraits& traits_;
+  const Attributes attributes_;
+  const uint32_t pd_;
+  const uint64_t slot_mask_;
+  std::vector<Wqe> wqes_;
+  std::vector<ibv_sge> sges_;
+  std::vector<std::byte> inline_;
+  std::vector<WqeOperands> operands_;
+  std::vector<StreamState> streams_;
+  const bool per_stream_;  // CQEs leave in the order of each stream, not of the queue
+
+  SpinLock lock_;
+  // Below: under lock_.
+  uint64_t head_ = 0;     // next to build
+  uint64_t posted_ = 0;   // head_ at wr_start
+  uint64_t emitted_ = 0;  // next whose CQE leaves
+  uint32_t waiting_ = 0;
+  uint32_t errored_streams_ = 0;
+  uint64_t latest_emitted_ = 0;  // the highest sequence whose CQE has left
+  uint64_t emit_pass_ = 0;
+  uint64_t resets_ = 0;
+  bool stopping_ = false;  // the budget is spent, ERR follows
+  int batch_error_ = 0;
+  uint8_t setters_ = 0;          // that a WQE of this kind of queue needs
+  uint8_t missing_setters_ = 0;  // of the WQE being built
+  NodeId peer_node_ = kNoNode;   // of a connected queue
+  uint64_t peer_key_ = 0;
+  ibv_qp_attr attr_{};
+  ibv_qp_state state_ = IBV_QPS_RESET;
+  MkeyPoster mkey_poster_{*this};
+  std::unordered_map<uint64_t, MkeyStage> stages_;  // by slot
+  bool signature_stop_ = false;  // a mismatch was found: what is fenced does not start
+  std::unique_ptr<Requester> requester_;
+
+  std::atomic<uint64_t> released_{0};  // stored by the CQ, when a CQE of ours is polled
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SoftDevice: what a device is before anybody has opened it: its name, its fabric, its dials, its
+// GUID. A process may hold many: softdc0 on the shared-memory fabric (device.cc), and any number of
+// simulated ones. Constant once made; must outlive its contexts.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_
+
+#include <infiniband/verbs.h>
+
+#include <string>
+
+#include "transport/softdc/config/dials.h"
+#include "transport/softdc/model/fabric.h"
+
+namespace sluice::softdc {
+
+class SoftDevice {
+ public:
+  // `base` is what users hold; it must stay first.
+  ibv_device base{};
+
+  // `fabric` outlives the device. `node_guid` in network byte order. Names longer than libibverbs
+  // has room for are cut.
+  SoftDevice(const std::string& name, Fabric& fabric, const Dials& dials, __be64 node_guid);
+  ~SoftDevice();
+  SoftDevice(const SoftDevice&) = delete;
+  SoftDevice& operator=(const SoftDevice&) = delete;
+
+  // Null: not one of ours. Any pointer may be asked about.
+  static SoftDevice* Find(const ibv_device* device);
+
+  Fabric& fabric() const { return fabric_; }
+  const Dials& dials() const { return dials_; }
+  __be64 node_guid() const { return node_guid_; }
+
+ private:
+  Fabric& fabric_;
+  const Dials dials_;
+  const __be64 node_guid_;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the encoded times of ibv_modify_qp(3) stand for.
+#ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_
+#define SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_
+
+#include <array>
+#include <cstdint>
+
+namespace sluice::softdc {
+
+inline constexpr uint8_t kInfiniteRnrRetry = 7;
+
+// The 5-bit encoding of min_rnr_timer (IBA 9.7.5.2.8).
+inline int64_t RnrTimerNs(uint32_t encoded) {
+  // In units of 10 us, by code.
+  constexpr std::array<uint32_t, 32> kTenUs = {
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return int64_t{kTenUs[encoded % kTenUs.size()]} * 10'000;
+}
+
+// 4.096 us * 2^timeout; 0 waits for ever.
+inline int64_t AckTimeoutNs(uint8_t timeout) {
+  return timeout == 0 ? INT64_MAX / 16 : int64_t{4096} << timeout;
+}
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Addresses of those a datagram came from (man ibv_create_ah_from_wc). The 40 bytes in front of the payload are an
+// IPv6-like routing header, or, on RoCE v2 between IPv4 addresses, 20 bytes of nothing and an IPv4 header.
+//
+// Thread-safety: all functions may be called from any thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_ADDRESS_FROM_WC_H_
+#define SLUICE_TRANSPORT_SOFTDC_PRELOAD_ADDRESS_FROM_WC_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+namespace sluice::softdc::preload {
+
+// 0, or -1 and errno: EINVAL when the header is none, or its destination is not in this port's GID table.
+int InitAhFromWc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_grh* grh,
+                 ibv_ah_attr* attr);
+// Null and errno.
+ibv_ah* CreateAhFromWc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port_num);
+
+}  // namespace sluice::softdc::preload
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_PRELOAD_ADDRESS_FROM_WC_H_

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one exported function of libsoftdc_device.so: softdc's functions by the names that libibverbs and libmlx5 give
+// them, and those that serve the kernel's RDMA_CM interface (ucma/ucma.h) as softdc_ucma_open, _write, _close.
+// The table (verbs.h) stands behind it; functions that only unmodified programs need are in the files beside this.
+//
+// Thread-safety: may be called from any thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_DEVICE_LIBRARY_H_
+#define SLUICE_TRANSPORT_SOFTDC_PRELOAD_DEVICE_LIBRARY_H_
+
+// Null: softdc has no such function.
+extern "C" __attribute__((visibility("default"))) void* softdc_function(const char* name);
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_PRELOAD_DEVICE_LIBRARY_H_

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/shm/bounce.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "transport/softdc/loop/loop.h"
+#include "transport/softdc/loop/messages.h"
+#include "transport/softdc/loop/names.h"
+
+namespace sluice::softdc::shm {
+namespace {
+
+constexpr uint32_t kBounceMagic = 0x31656e62;
+constexpr int kBacklog = 64;
+constexpr size_t kMaxClients = 1024;
+constexpr int kAnswerWithinMs =
+    5000;  // a copy takes microseconds; this is a peer that stands still
+
+enum class BounceKind : uint32_t { kBuffer = 1, kWrite = 2, kRead = 3 };
+
+struct BounceMessage {
+  uint32_t magic = kBounceMagic;
+  BounceKind kind = BounceKind::kBuffer;
+  uint32_t key = 0;
+  int32_t error = 0;  // of the answer
+  uint64_t address = 0;
+  uint64_t length_bytes = 0;
+};
+static_assert(sizeof(BounceMessage) == 32);
+
+std::string BounceName(uint64_t context_id) {
+  return AbstractName("bounce", std::to_string(context_id));
+}
+
+std::byte* MapBuffer(int fd) {
+  void* base = mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
+}
+
+// Of our user, as large as it has to be, and not to be shrunk while we copy.
+bool IsGoodBuffer(int fd) {
+  struct stat info {};
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return fstat(fd, &info) == 0 && info.st_uid == geteuid() && seals >= 0 &&
+         (seals & F_SEAL_SHRINK) != 0 && static_cast<uint64_t>(info.st_size) >= kBounceBytes;
+}
+
+bool Covers(const MemoryRegionEntry& region, const BounceMessage& request) {
+  const uint64_t into = request.address - region.address;
+  return request.key != 0 && region.key.load(std::memory_order_acquire) == request.key &&
+         request.address >= region.address && into <= region.length_bytes &&
+         request.length_bytes <= region.length_bytes - into;
+}
+
+std::atomic<int> g_threads{0};
+
+}  // namespace
+
+struct BounceServer::Client {
+  UniqueFd socket;
+  std::byte* buffer = nullptr;
+  ~Client() {
+    if (buffer != nullptr) munmap(buffer, kBounceBytes);
+  }
+};
+
+int BounceServer::threads() { return g_threads.load(); }
+
+BounceServer::BounceServer(uint64_t context_id, const MemoryRegionEntry* regions)
+    : regions_(regions),
+      listening_(ListenAbstract(BounceName(context_id), kBacklog)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      memory_(open("/proc/self/mem", O_RDWR | O_CLOEXEC)) {
+  // Without these nobody can connect, and senders see a failure as they would without a server.
+  if (!listening_ || !wake_ || !memory_) return;
+  Loop::Get().Watch(listening_.get(), EPOLLIN, [this](uint32_t) { OnConnect(); });
+}
+
+BounceServer::~BounceServer() {
+  if (!listening_ || !wake_ || !memory_) return;
+  Loop::Get().Unwatch(listening_.get());
+  over_.store(true);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  if (thread_.joinable()) thread_.join();
+}
+
+void BounceServer::OnConnect() {
+  for (;;) {
+    UniqueFd socket = AcceptSameUser(listening_.get());
+    if (!socket && errno == EACCES) continue;
+    if (!socket) return;
+    auto client = std::make_unique<Client>();
+    client->socket = std::move(socket);
+    {
+      std::lock_guard lock(mutex_);
+      arrived_.push_back(std::move(client));
+    }
+    if (!thread_.joinable()) {
+      g_threads.fetch_add(1);
+      thread_ =
+          std::thread([this] { ThreadMain(); });  // no signals: made by the Loop, which has none
+      pthread_setname_np(thread_.native_handle(), "softdc-bounce");
+    }
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  }
+}
+
+void BounceServer::ThreadMain() {
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<pollfd> polled;
+  while (!over_.load()) {
+    polled.assign(1, {.fd = wake_.get(), .events = POLLIN, .revents = 0});
+    for (const auto& client : clients) {
+      polled.push_back({.fd = client->socket.get(), .events = POLLIN, .revents = 0});
+    }
+    if (poll(polled.data(), polled.size(), -1) < 0) continue;
+    // From the back, so that those still to be looked at keep their places.
+    for (size_t i = clients.size(); i > 0; --i) {
+      if (polled[i].revents != 0 && !ServeOne(*clients[i - 1])) {
+        clients.erase(clients.begin() + static_cast<ptrdiff_t>(i - 1));
+      }
+    }
+    uint64_t wakes;
+    if (read(wake_.get(), &wakes, sizeof(wakes)) < 0) continue;
+    std::lock_guard lock(mutex_);
+    for (auto& client : arrived_) {
+      if (clients.size() < kMaxClients) clients.push_back(std::move(client));
+    }
+    arrived_.clear();
+  }
+  g_threads.fetch_sub(1);
+}
+
+// False: it is gone, or talks nonsense.
+bool BounceServer::ServeOne(Client& client) {
+  BounceMessage message;
+  std::vector<UniqueFd> fds;
+  const ssize_t size =
+      RecvWithFds(client.socket.get(), std::as_writable_bytes(std::span(&message, 1)), &fds);
+  if (size < 0 && errno == EAGAIN) return true;
+  if (size != sizeof(message) || message.magic != kBounceMagic) return false;
+  if (message.kind == BounceKind::kBuffer) {
+    if (client.buffer != nullptr || fds.size() != 1 || !IsGoodBuffer(fds[0].get())) return false;
+    client.buffer = MapBuffer(fds[0].get());
+    return client.buffer != nullptr &&
+           SendWithFds(client.socket.get(), std::as_bytes(std::span(&message, 1))) == 0;
+  }
+  if (client.buffer == nullptr || message.length_bytes > kBounceBytes) return false;
+  const uint32_t index = message.key >> 8;
+  message.error = EACCES;
+  if (index < kMaxMemoryRegions && Covers(regions_[index], message)) {
+    const auto offset = static_cast<off_t>(message.address);
+    const ssize_t copied = message.kind == BounceKind::kWrite
+                               ? pwrite(memory_.get(), client.buffer, message.length_bytes, offset)
+                               : pread(memory_.get(), client.buffer, message.length_bytes, offset);
+    message.error = copied == static_cast<ssize_t>(message.length_bytes) ? 0 : EFAULT;
+  }
+  return SendWithFds(client.socket.get(), std::as_bytes(std::span(&message, 1))) == 0;
+}
+
+std::unique_ptr<BounceClient> BounceClient::Connect(uint64_t context_id) {
+  UniqueFd socket = ConnectAbstract(BounceName(context_id));
+  if (!socket) return nullptr;
+  const UniqueFd file(memfd_create("softdc-bounce", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || ftruncate(file.get(), kBounceBytes) != 0 ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return nullptr;
+  }
+  std::byte* buffer = MapBuffer(file.get());
+  if (buffer == nullptr) return nullptr;
+  const BounceMessage hello;
+  const int fd = file.get();
+  auto client = std::unique_ptr<BounceClient>(new BounceClient(std::move(socket), buffer));
+  if (SendWithFds(client->socket_.get(), std::as_bytes(std::span(&hello, 1)), std::span(&fd, 1)) !=
+      0) {
+    return nullptr;
+  }
+  return client;
+}
+
+BounceClient::~BounceClient() { munmap(buffer_, kBounceBytes); }
+
+bool BounceClient::Ready() {
+  if (ready_) return true;
+  BounceMessage message;
+  const ssize_t size = RecvWithFds(socket_.get(), std::as_writable_bytes(std::span(&message, 1)));
+  // The end of the connection counts: the request that follows says so.
+  ready_ = size >= 0 || errno != EAGAIN;
+  return ready_;
+}
+
+int BounceClient::Ask(bool write, uint32_t key, uint64_t peer_address, uint64_t length_bytes) {
+  BounceMessage message;
+  message.kind = write ? BounceKind::kWrite : BounceKind::kRead;
+  message.key = key;
+  message.address = peer_address;
+  message.length_bytes = length_bytes;
+  const int error = SendWithFds(socket_.get(), std::as_bytes(std::span(&message, 1)));
+  if (error != 0) return error;
+  pollfd polled{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  int ready;
+  do {
+    ready = poll(&polled, 1, kAnswerWithinMs);
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) return ETIMEDOUT;
+  const ssize_t size = RecvWithFds(socket_.get(), std::as_writable_bytes(std::span(&message, 1)));
+  return size == sizeof(message) && message.magic == kBounceMagic ? message.error : EPIPE;
+}
+
+int BounceClient::Write(uint32_t key, uint64_t peer_address, const std::byte* from,
+                        uint64_t length_bytes) {
+  for (uint64_t done = 0; done < length_bytes;) {
+    const uint64_t size_bytes = std::min(kBounceBytes, length_bytes - done);
+    std::memcpy(buffer_, from + done, size_bytes);
+    if (const int error = Ask(true, key, peer_address + done, size_bytes); error != 0) return error;
+    done += size_bytes;
+  }
+  return 0;
+}
+
+int BounceClient::Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes) {
+  for (uint64_t done = 0; done < length_bytes;) {
+    const uint64_t size_bytes = std::min(kBounceBytes, length_bytes - done);
+    if (const int error = Ask(false, key, peer_address + done, size_bytes); error != 0) {
+      return error;
+    }
+    std::memcpy(to + done, buffer_, size_bytes);
+    done += size_bytes;
+  }
+  return 0;
+}
+
+}  // namespace sluice::softdc::shm

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The last way to a peer's private memory, for where the kernel refuses process_vm_readv and _writev
+// (a container's system call filter, Yama, a process that made itself undumpable): the peer copies
+// for us, through a buffer that both have mapped.
+//
+//   sender (BounceClient)                         owner (BounceServer)
+//   connect to "bounce/<context id>"        ->    the Loop accepts, a thread of its own serves
+//   {buffer's descriptor}                   ->    maps it
+//                                           <-    {ready}
+//   {write, key, address, length}           ->    looks the key up, copies, answers 0 or an errno
+//
+// The thread is started by the first who connects; it is not the firmware thread, since two processes
+// that bounce to one another from theirs would wait for ever. It reaches its own memory through
+// /proc/self/mem, so memory that is gone is an errno and not a crash. Strangers get nothing: the
+// sender is of the same user, and the key has to cover the range.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_BOUNCE_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_BOUNCE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transport/softdc/loop/unique_fd.h"
+#include "transport/softdc/shm/layout.h"
+
+namespace sluice::softdc::shm {
+
+inline constexpr uint64_t kBounceBytes = uint64_t{1} << 20;  // of one request, and of the buffer
+
+class BounceServer {
+ public:
+  // Serves the regions of one context. The table outlives the server.
+  BounceServer(uint64_t context_id, const MemoryRegionEntry* regions);
+  // Waits until the copy under way is done.
+  ~BounceServer();
+  BounceServer(const BounceServer&) = delete;
+  BounceServer& operator=(const BounceServer&) = delete;
+
+  // Threads of this kind in the process: they touch registered memory only.
+  static int threads();
+
+ private:
+  struct Client;
+  void OnConnect();
+  void ThreadMain();
+  bool ServeOne(Client& client);
+
+  const MemoryRegionEntry* const regions_;
+  UniqueFd listening_;
+  UniqueFd wake_;  // eventfd: there is a new client, or it is over
+  UniqueFd memory_;
+  std::atomic<bool> over_{false};
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Client>> arrived_;  // mutex_
+  std::thread thread_;                            // started on the Loop
+};
+
+// One link's; its lock covers all calls.
+class BounceClient {
+ public:
+  // Null: nobody there, or no memory.
+  static std::unique_ptr<BounceClient> Connect(uint64_t context_id);
+  ~BounceClient();
+
+  // False: the peer's firmware thread has not let us in yet; never blocks. Whoever waited here could
+  // wait for a thread that waits for him.
+  bool Ready();
+
+  // When Ready: 0 or errno; blocks. The range lies in the peer's region that `key` names. After anything but 0,
+  // EACCES and EFAULT the client is of no use any more: an answer may still be under way.
+  int Write(uint32_t key, uint64_t peer_address, const std::byte* from, uint64_t length_bytes);
+  int Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes);
+
+ private:
+  BounceClient(UniqueFd socket, std::byte* buffer) : socket_(std::move(socket)), buffer_(buffer) {}
+  int Ask(bool write, uint32_t key, uint64_t peer_address, uint64_t length_bytes);
+
+  const UniqueFd socket_;
+  std::byte* const buffer_;
+  bool ready_ = false;
+};
+
+}  // namespace sluice::softdc::shm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_BOUNCE_H_

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages on their way: to the target, back from it, or nowhere. What a target does with one is in
+// arrivals_execute.cc.
+#include "transport/softdc/sim/arrivals.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/qp.h"
+#include "transport/softdc/model/timing.h"
+#include "transport/softdc/sim/sim_fabric.h"
+#include "transport/softdc/sim/sim_requester.h"
+
+namespace sluice::softdc::sim {
+
+void Arrivals::FireArrive(void* self, uint64_t message) {
+  static_cast<Arrivals*>(self)->OnArrive(reinterpret_cast<Message*>(message));
+}
+void Arrivals::FireExecute(void* self, uint64_t message) {
+  static_cast<Arrivals*>(self)->OnExecute(reinterpret_cast<Message*>(message));
+}
+void Arrivals::FireLanded(void* self, uint64_t message) {
+  static_cast<Arrivals*>(self)->OnLanded(reinterpret_cast<Message*>(message));
+}
+void Arrivals::FireAnswer(void* self, uint64_t message) {
+  static_cast<Arrivals*>(self)->OnAnswer(reinterpret_cast<Message*>(message));
+}
+void Arrivals::FireGhost(void* self, uint64_t message) {
+  static_cast<Arrivals*>(self)->OnGhost(reinterpret_cast<Message*>(message));
+}
+
+void Arrivals::SendOff(Message* message, int64_t arrival_ns) {
+  world_.clock.ScheduleAt(arrival_ns, &FireArrive, this, reinterpret_cast<uint64_t>(message));
+}
+
+void Arrivals::AnswerAt(Message* message, int64_t when_ns) {
+  world_.clock.ScheduleAt(when_ns, &FireAnswer, this, reinterpret_cast<uint64_t>(message));
+}
+
+void Arrivals::SendGhost(Message& message) {
+  Message* ghost = world_.messages.Take();
+  ghost->ghost = true;
+  ghost->from_node = message.from_node;
+  ghost->from_number = message.from_number;
+  ghost->sequence = message.sequence;
+  ghost->meant_for = message.meant_for;
+  ghost->acknowledged = false;
+  ghost->wqe = message.wqe;
+  std::byte* to = ghost->Resize(message.wqe.length_bytes);
+  if (message.wqe.length_bytes != 0) {
+    std::memcpy(to, message.data(), message.wqe.length_bytes);
+  }
+  world_.clock.ScheduleAt(world_.now_ns() + message.lands_late_ns, &FireGhost, this,
+                          reinterpret_cast<uint64_t>(ghost));
+}
+
+void Arrivals::OnGhost(Message* message) {
+  const bool somewhere = message->wqe.node != kNoNode;
+  const Target target = somewhere ? Find(*message) : Target{};
+  bool landed = false;
+  if (target.responder != nullptr && WayIsUp(*message)) {
+    Context& context = target.port->context();
+    const shm::TargetDescriptor& descriptor = target.responder->descriptor();
+    const Wqe& wqe = message->wqe;
+    if (JudgeRequest(wqe, message->meant_for, descriptor, context.dials()) == Verdict::kAccepted &&
+        JudgeRange(context.regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
+                   IBV_ACCESS_REMOTE_WRITE, descriptor) != nullptr) {
+      std::memcpy(reinterpret_cast<void*>(wqe.remote_address), message->data(), wqe.length_bytes);
+      landed = true;
+    }
+  }
+  world_.Log(LogKind::kGhost, NodeOfId(message->wqe.node), message->from_node, message->sequence,
+             landed);
+  Release(world_, message);
+}
+
+bool Arrivals::WayIsUp(const Message& message) const {
+  const Node& from = world_.nodes[message.from_node];
+  const Node& to = world_.nodes[NodeOfId(message.wqe.node)];
+  return from.port_up && to.port_up && world_.faults.LinkIsUp(from.index, to.index);
+}
+
+bool Arrivals::HeldUp(Message* message, uint32_t node, bool answer) {
+  if (!world_.nodes[node].paused) return false;
+  world_.nodes[node].held.push_back({message, answer});
+  return true;
+}
+
+void Arrivals::Resume(Node& node) {
+  std::deque<Node::Held> held;
+  held.swap(node.held);
+  for (const Node::Held& one : held) {
+    if (one.answer) {
+      OnAnswer(one.message);
+    } else {
+      OnArrive(one.message);
+    }
+  }
+}
+
+void Arrivals::OnArrive(Message* message) {
+  const Channel& channel = *message->channel;
+  // Its packet numbers do not follow those that the target has seen: an earlier one was lost, or
+  // this is a late copy of one that was sent again.
+  const bool follows = message->round == channel.round && !channel.broken;
+  if (!follows && message->acknowledged) {
+    world_.Log(LogKind::kUnheard, message->from_node, message->from_node, message->from_number,
+               message->sequence);
+    return Release(world_, message);
+  }
+  if (message->wqe.node == kNoNode || !WayIsUp(*message) ||
+      world_.random.Chance(world_.faults.messages().loss_ppm)) {
+    return Lose(message);
+  }
+  if (HeldUp(message, message->from_node, /*answer=*/false) ||
+      HeldUp(message, NodeOfId(message->wqe.node), /*answer=*/false)) {
+    return;
+  }
+  const Target target = Find(*message);
+  if (target.responder == nullptr) return Lose(message);
+  const Verdict verdict =
+      JudgeRequest(message->wqe, message->meant_for, target.responder->descriptor(),
+                   target.port->context().dials());
+  if (verdict == Verdict::kNoResponse) return Lose(message);
+  if (verdict != Verdict::kAccepted) return Refuse(message, target, verdict);
+  if (message->executed_before && message->wqe.opcode != IBV_WR_RDMA_READ) {
+    // Carried out already; its answer was lost.
+    world_.Log(LogKind::kDuplicate, NodeOfId(message->wqe.node), message->from_node,
+               message->from_number, message->sequence);
+    return Answered(message, 0);
+  }
+  Execute(message, target);
+}
+
+Arrivals::Target Arrivals::Find(const Message& message) const {
+  const Node& node = world_.nodes[NodeOfId(message.wqe.node)];
+  Target target;
+  target.port = node.numbers.HolderOf(message.wqe.target_number);
+  if (target.port == nullptr || target.port->dead()) return {};
+  // One thread: it stays what it is until we are done with it.
+  target.port->context().WithResponder(message.wqe.target_number,
+                                       [&](Responder* responder) { target.responder = responder; });
+  return target;
+}
+
+void Arrivals::Lose(Message* message) {
+  Channel& channel = *message->channel;
+  ++world_.counters.lost;
+  world_.Log(LogKind::kLost, message->from_node, message->from_number, message->sequence,
+             NodeOfId(message->wqe.node));
+  if (message->round == channel.round) channel.broken = true;
+  Release(world_, message);
+}
+
+void Arrivals::Refuse(Message* message, const Target& target, Verdict verdict) {
+  if (message->acknowledged && BringsDown(verdict, message->meant_for) &&
+      target.responder->life() != nullptr) {
+    QpLife& life = *target.responder->life();
+    std::lock_guard lock(life.mutex);
+    if (life.qp != nullptr) {
+      life.qp->OnBadRequest(verdict == Verdict::kAccessDenied ? IBV_EVENT_QP_ACCESS_ERR
+                                                              : IBV_EVENT_QP_REQ_ERR);
+    }
+  }
+  const CompletionStatus status = StatusOf(verdict);
+  RefuseWith(message, status.status, status.vendor_error);
+}
+
+void Arrivals::RefuseWith(Message* message, ibv_wc_status status, uint32_t vendor_error) {
+  if (!message->acknowledged) return Lose(message);
+  world_.Log(LogKind::kRefuse, NodeOfId(message->wqe.node), message->from_node, message->sequence,
+             status);
+  if (message->round == message->channel->round) message->channel->broken = true;
+  message->answer = Answer::kRefused;
+  message->status = status;
+  message->vendor_error = vendor_error;
+  Answered(message, 0);
+}
+
+void Arrivals::NotReady(Message* message, const Target& target) {
+  if (!message->acknowledged) return Lose(message);
+  ++world_.counters.not_ready;
+  world_.Log(LogKind::kNotReady, NodeOfId(message->wqe.node), message->from_node,
+             message->from_number, message->sequence);
+  if (message->round == message->channel->round) message->channel->broken = true;
+  message->answer = Answer::kNotReady;
+  message->rnr_ns =
+      RnrTimerNs(target.responder->descriptor().min_rnr_timer.load(std::memory_order_relaxed));
+  Answered(message, 0);
+}
+
+// The target has said what it has to say.
+void Arrivals::Answered(Message* message, uint32_t wire_bytes) {
+  if (!message->acknowledged) return Release(world_, message);
+  Channel& channel = *message->channel;
+  int64_t when_ns =
+      std::max(world_.now_ns(), channel.landed_ns) + world_.options.latency_ns + world_.JitterNs();
+  if (wire_bytes != 0) {
+    Node& node = world_.nodes[NodeOfId(message->wqe.node)];
+    node.way_out_free_ns =
+        std::max(node.way_out_free_ns, world_.now_ns()) + world_.WireNs(wire_bytes, IBV_MTU_4096);
+    when_ns += node.way_out_free_ns - world_.now_ns();
+  }
+  channel.last_answer_ns = std::max(channel.last_answer_ns, when_ns);
+  // A READ's or an atomic's; what lands has said so before.
+  const bool returns = message->answer == Answer::kDone && ReturnsData(message->wqe.opcode);
+  if (returns && channel.owner != nullptr) {
+    channel.owner->OnExecuted(*message, channel.last_answer_ns);
+  }
+  AnswerAt(message, channel.last_answer_ns);
+}
+
+void Arrivals::OnAnswer(Message* message) {
+  if (!message->planned) {
+    if (!WayIsUp(*message) || world_.random.Chance(world_.faults.messages().ack_loss_ppm)) {
+      world_.Log(LogKind::kAnswerLost, message->from_node, message->from_number, message->sequence);
+      return Release(world_, message);
+    }
+    if (HeldUp(message, message->from_node, /*answer=*/true)) return;
+  }
+  if (message->channel->owner != nullptr) message->channel->owner->OnAnswer(*message);
+  Release(world_, message);
+}
+
+}  // namespace sluice::softdc::sim

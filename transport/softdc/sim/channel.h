@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Channel: what one of a send queue's streams, or a queue without streams as a whole, has to send,
+// in posting order. It is busy with one target at a time: messages to the same target are under way
+// together, one to another target starts when all before it are answered.
+//
+//   queue:  [ answered | sent, unanswered | not sent yet ]
+//             popped     0 .. sent_         sent_ ..
+//
+// What is lost, not ready or refused at the target ends a round: later messages of the round are
+// not heard there (their packet numbers do not follow), and what is not answered is sent again in
+// the next round.
+//
+// Reference-counted by its requester and by the messages that are under way: they outlive their
+// queue. Thread-safety: one thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CHANNEL_H_
+#define SLUICE_TRANSPORT_SOFTDC_SIM_CHANNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "transport/softdc/model/fabric.h"
+
+namespace sluice::softdc::sim {
+
+class SimRequester;
+
+// A queue of sequences that grows as needed.
+class SequenceRing {
+ public:
+  bool empty() const { return head_ == tail_; }
+  size_t size() const { return tail_ - head_; }
+  uint64_t operator[](size_t index) const { return ring_[(head_ + index) & (ring_.size() - 1)]; }
+  uint64_t front() const { return (*this)[0]; }
+  void pop_front() { ++head_; }
+  void clear() { head_ = tail_ = 0; }
+  void push_back(uint64_t sequence) {
+    if (size() == ring_.size()) Grow();
+    ring_[tail_++ & (ring_.size() - 1)] = sequence;
+  }
+
+ private:
+  void Grow() {
+    std::vector<uint64_t> larger(ring_.empty() ? 8 : ring_.size() * 2);
+    const size_t count = size();
+    for (size_t i = 0; i < count; ++i) larger[i] = (*this)[i];
+    ring_.swap(larger);
+    head_ = 0;
+    tail_ = count;
+  }
+  std::vector<uint64_t> ring_;  // a power of two
+  size_t head_ = 0;
+  size_t tail_ = 0;
+};
+
+class ChannelPool;
+
+struct Channel {
+  ChannelPool* pool = nullptr;
+  SimRequester* owner = nullptr;  // null: the queue was reset or destroyed
+  uint32_t references = 0;
+
+  SequenceRing queue;
+  size_t sent = 0;
+  uint32_t in_flight = 0;
+  uint32_t reads_in_flight = 0;
+
+  uint32_t round = 0;
+  bool broken = false;    // at the target: nothing more of this round is heard
+  bool resting = false;   // until an RNR timer ends, or a failure that was planned is reported
+  bool in_line = false;   // waits for its turn on the node's way out
+  bool has_turn = false;  // and has it right now
+  uint8_t timeouts = 0;   // of the front, in a row
+
+  bool connected = false;
+  NodeId node = kNoNode;
+  uint32_t number = 0;
+
+  int64_t last_arrival_ns = 0;  // messages do not overtake one another
+  int64_t last_answer_ns = 0;
+  int64_t landed_ns = 0;  // all bytes of earlier messages are in place at the target
+  int64_t heard_ns = 0;   // last sign of life from the target
+  uint64_t timer = 0;
+};
+
+// Owns all channels of a simulation.
+class ChannelPool {
+ public:
+  // With one reference.
+  Channel* Take(SimRequester* owner) {
+    if (free_.empty()) {
+      all_.push_back(std::make_unique<Channel>());
+      free_.push_back(all_.back().get());
+    }
+    Channel* channel = free_.back();
+    free_.pop_back();
+    *channel = Channel{};
+    channel->pool = this;
+    channel->owner = owner;
+    channel->references = 1;
+    return channel;
+  }
+  static void Unreference(Channel* channel) {
+    if (--channel->references == 0) channel->pool->free_.push_back(channel);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Channel>> all_;
+  std::vector<Channel*> free_;
+};
+
+}  // namespace sluice::softdc::sim
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SIM_CHANNEL_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/sim/cm_process.h"
+
+#include <utility>
+
+#include "transport/softdc/sim/sim_fabric.h"
+#include "transport/softdc/sim/simulation.h"
+#include "transport/softdc/verbs_objects.h"
+
+namespace sluice::softdc::sim {
+
+CmProcess::CmProcess(CmNetwork& network, World& world, Node& node)
+    : node_(node), timers_(world, node) {
+  cm::DeviceHooks hooks;
+  hooks.context = [this] { return DeviceContext(); };
+  hooks.pd = [this] { return pd_; };
+  hooks.node_guid = node.device->node_guid();
+  hooks.verbs = &Simulation::Verbs();
+  engine_ = std::make_unique<cm::Engine>(std::move(hooks), &timers_, node.device->dials().cm);
+  engine_->SetSeed(world.random.Next());
+  auto fabric = std::make_unique<SimCmFabric>(network, node, *engine_);
+  fabric_ = fabric.get();
+  engine_->SetFabric(std::move(fabric));
+}
+
+CmProcess::~CmProcess() {
+  engine_.reset();
+  if (context_ == nullptr) return;
+  // Busy when the application still has objects on it: then they keep it.
+  if (pd_ != nullptr && DeallocPd(pd_) != 0) return;
+  CloseDevice(context_);
+}
+
+ibv_context* CmProcess::DeviceContext() {
+  if (context_ != nullptr) return context_;
+  context_ = OpenDevice(&node_.device->base);
+  if (context_ != nullptr) pd_ = AllocPd(context_);
+  return context_;
+}
+
+}  // namespace sluice::softdc::sim

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/softdc/sim/fault_state.h"
+
+#include <algorithm>
+
+namespace sluice::softdc::sim {
+
+std::optional<RequestRule> FaultState::Match(const Request& request) {
+  for (auto it = rules_.begin(); it != rules_.end(); ++it) {
+    if ((it->node && *it->node != request.node) || (it->peer && *it->peer != request.peer) ||
+        (it->stream && *it->stream != request.stream) ||
+        (it->opcode && static_cast<uint8_t>(*it->opcode) != request.opcode)) {
+      continue;
+    }
+    if (it->skip != 0) {
+      --it->skip;
+      continue;
+    }
+    const RequestRule matched = *it;
+    if (--it->count == 0) rules_.erase(it);
+    return matched;
+  }
+  return std::nullopt;
+}
+
+void FaultState::SetLink(uint32_t a, uint32_t b, bool up) {
+  const std::pair<uint32_t, uint32_t> link = std::minmax(a, b);
+  if (up) {
+    cut_.erase(link);
+  } else {
+    cut_.insert(link);
+  }
+}
+
+}  // namespace sluice::softdc::sim

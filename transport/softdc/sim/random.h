@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Random: the one source of chance of a simulation (SplitMix64). The same seed gives the same
+// numbers on every machine. Not for secrets. Thread-safety: one thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SIM_RANDOM_H_
+#define SLUICE_TRANSPORT_SOFTDC_SIM_RANDOM_H_
+
+#include <cstdint>
+
+namespace sluice::softdc::sim {
+
+inline constexpr uint32_t kMillion = 1'000'000;
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t Next() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  // In [0, bound); 0 for a bound of 0. Multiply and shift: the bias of 2^-64 does not matter here.
+  uint64_t Below(uint64_t bound) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
+  }
+  // True in `per_million` of a million cases; draws nothing when the answer is certain.
+  bool Chance(uint32_t per_million) {
+    if (per_million == 0) return false;
+    return per_million >= kMillion || Below(kMillion) < per_million;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace sluice::softdc::sim
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SIM_RANDOM_H_

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a simulated queue sends. What it makes of the answers is in sim_requester_answers.cc.
+#include "transport/softdc/sim/sim_requester.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/timing.h"
+#include "transport/softdc/sim/arrivals.h"
+#include "transport/softdc/sim/sim_fabric.h"
+
+namespace sluice::softdc::sim {
+namespace {
+
+// How far ahead a node's way out is given away. What comes later waits in line, a message each in
+// turn, so that no queue shuts out another.
+constexpr int64_t kWayOutAheadNs = 2'000;
+
+void FireTimer(void* object, uint64_t) {
+  auto* channel = static_cast<Channel*>(object);
+  channel->timer = 0;
+  if (channel->owner != nullptr) channel->owner->OnTimer(*channel);
+  ChannelPool::Unreference(channel);
+}
+
+void FireSent(void* object, uint64_t sequence) {
+  auto* channel = static_cast<Channel*>(object);
+  if (channel->owner != nullptr) channel->owner->OnSent(*channel, sequence);
+  ChannelPool::Unreference(channel);
+}
+
+}  // namespace
+
+SimRequester::SimRequester(World& world, SimPort& port, SendQueue& queue)
+    : world_(world),
+      port_(port),
+      queue_(queue),
+      channels_(queue.attributes().has_streams
+                    ? size_t{1} << queue.attributes().log_concurrent_streams
+                    : 1),
+      flights_(queue.capacity()) {
+  port_.Add(this);
+}
+
+SimRequester::~SimRequester() {
+  port_.Remove(this);
+  Forget();
+}
+
+void SimRequester::Forget() {
+  for (Channel*& channel : channels_) {
+    if (channel == nullptr) continue;
+    channel->owner = nullptr;
+    if (channel->timer != 0 && world_.clock.Cancel(channel->timer)) --channel->references;
+    channel->timer = 0;
+    ChannelPool::Unreference(channel);
+    channel = nullptr;
+  }
+  std::fill(flights_.begin(), flights_.end(), Flight{});
+  planned_.clear();
+  stuck_ = false;
+  fenced_ = false;
+}
+
+bool SimRequester::Halted() const { return stuck_ || port_.dead(); }
+
+Channel& SimRequester::ChannelOf(const Wqe& wqe) {
+  Channel*& channel = channels_[wqe.stream_id & (channels_.size() - 1)];
+  if (channel == nullptr) channel = world_.channels.Take(this);
+  return *channel;
+}
+
+void SimRequester::RunPosted(uint64_t first) {
+  for (uint64_t sequence = first; sequence != queue_.posted(); ++sequence) {
+    Channel& channel = ChannelOf(queue_.slot(sequence));
+    TakeDown(flight(sequence));  // a flushed predecessor may still be counted
+    flight(sequence) = Flight{.sequence = sequence, .channel = &channel};
+    channel.queue.push_back(sequence);
+    Pump(channel, UINT32_MAX);
+  }
+  if (!Halted()) queue_.Settle();
+}
+
+void SimRequester::RunWaiting() {
+  if (Halted()) return;
+  PumpAll();
+  queue_.Settle();
+}
+
+void SimRequester::PumpAll() {
+  for (Channel* channel : channels_) {
+    if (channel != nullptr) Pump(*channel, UINT32_MAX);
+  }
+}
+
+void SimRequester::Pump(Channel& channel, uint32_t limit) {
+  if (Halted()) return;
+  const bool failed = queue_.state() == IBV_QPS_ERR;
+  if (!failed && (channel.resting || (channel.in_line && limit == UINT32_MAX))) return;
+  uint32_t sent = 0;
+  while (channel.sent < channel.queue.size()) {
+    if (sent == limit) return StandInLine(channel);
+    if (PumpOne(channel, channel.queue[channel.sent], &sent) == Step::kStop) return;
+    ++channel.sent;
+  }
+  DropDead(channel);
+}
+
+SimRequester::Step SimRequester::PumpOne(Channel& channel, uint64_t sequence, uint32_t* sent) {
+  if (!Alive(sequence)) return Step::kGoOn;
+  Wqe& wqe = queue_.slot(sequence);
+  switch (queue_.TurnOf(sequence)) {
+    case SendQueue::Turn::kFlush:
+      queue_.Flush(wqe);
+      return Step::kGoOn;
+    case SendQueue::Turn::kBehind:
+      fenced_ = true;
+      return Step::kStop;
+    case SendQueue::Turn::kRun:
+      break;
+  }
+  if (IsLocal(wqe.opcode) || wqe.cancelled) {
+    queue_.RunLocally(sequence);
+    return Step::kGoOn;
+  }
+  if (!MayStart(channel, wqe)) return Step::kStop;
+  if (!queue_.CheckLocalSide(sequence)) return Step::kGoOn;
+  const Node& node = port_.node();
+  const bool in_turn = *sent == 0 && channel.has_turn;
+  if (!in_turn && (!node.line.empty() || node.way_out_free_ns - world_.now_ns() > kWayOutAheadNs)) {
+    StandInLine(channel);
+    return Step::kStop;
+  }
+  if (!StartPlannedFailure(channel, sequence)) Transmit(channel, sequence);
+  ++*sent;
+  if (!channel.resting) return Step::kGoOn;
+  ++channel.sent;  // the one that fails; nothing follows until it has
+  return Step::kStop;
+}
+
+// Whether the channel may begin with this WQE now, or has to wait for answers first.
+bool SimRequester::MayStart(Channel& channel, const Wqe& wqe) const {
+  if (channel.in_flight == 0) return true;
+  if (!queue_.traits().acknowledged) return true;
+  if (channel.connected && (channel.node != wqe.node || channel.number != wqe.target_number)) {
+    return false;
+  }
+  return !ReturnsData(wqe.opcode) ||
+         channel.reads_in_flight < std::max<uint32_t>(1, queue_.attr().max_rd_atomic);
+}
+
+void SimRequester::StandInLine(Channel& channel) {
+  if (channel.in_line) return;
+  channel.in_line = true;
+  ++channel.references;
+  Node& node = port_.node();
+  node.line.push_back(&channel);
+  port_.fabric().ServeLine(node);
+}
+
+void SimRequester::OnTurn(Channel& channel) {
+  SpinLockHolder hold(queue_.lock());
+  channel.has_turn = true;
+  Pump(channel, 1);
+  channel.has_turn = false;
+  if (!Halted()) EndPass();
+}
+
+Message* SimRequester::Pack(Channel& channel, uint64_t sequence) {
+  const Wqe& wqe = queue_.slot(sequence);
+  const Flight& state = flight(sequence);
+  Message* message = world_.messages.Take();
+  message->channel = &channel;
+  ++channel.references;
+  message->sequence = sequence;
+  message->round = channel.round;
+  message->from_node = port_.node().index;
+  message->from_number = queue_.number();
+  message->meant_for = queue_.traits().target;
+  message->acknowledged = queue_.traits().acknowledged;
+  message->executed_before = state.executed;
+  message->ghost = false;
+  message->wqe = wqe;
+  message->answer = Answer::kDone;
+  message->status = IBV_WC_SUCCESS;
+  message->original = state.original;
+  message->lands_late_ns = 0;
+  message->planned = false;
+  if (IsAtomic(wqe.opcode) || message->meant_for == shm::TargetType::kUd) {
+    message->operands = queue_.operands(sequence);
+  }
+  if (ReturnsData(wqe.opcode)) return message;
+  std::byte* to = message->Resize(wqe.length_bytes);
+  if (wqe.inlined) {
+    const std::span<const std::byte> data = queue_.inline_data(sequence);
+    if (!data.empty()) std::memcpy(to, data.data(), data.size());
+    return message;
+  }
+  for (const ibv_sge& sge : queue_.sges(sequence)) {
+    std::memcpy(to, reinterpret_cast<const void*>(sge.addr), sge.length);
+    to += sge.length;
+  }
+  return message;
+}
+
+void SimRequester::Transmit(Channel& channel, uint64_t sequence) {
+  Message* message = Pack(channel, sequence);
+  const Wqe& wqe = message->wqe;
+  Node& node = port_.node();
+  int64_t connect_ns = 0;
+  if (message->meant_for == shm::TargetType::kDct &&
+      !(channel.connected && channel.node == wqe.node && channel.number == wqe.target_number)) {
+    connect_ns = world_.options.dc_connect_ns;
+    world_.Log(LogKind::kConnect, node.index, message->from_number, NodeOfId(wqe.node),
+               wqe.target_number);
+  }
+  channel.connected = true;
+  channel.node = wqe.node;
+  channel.number = wqe.target_number;
+  const uint32_t payload_bytes = ReturnsData(wqe.opcode) ? 0 : wqe.length_bytes;
+  node.way_out_free_ns = std::max(node.way_out_free_ns, world_.now_ns()) +
+                         world_.WireNs(payload_bytes, queue_.attr().path_mtu);
+  message->wire_end_ns = node.way_out_free_ns;
+
+  const MessageFaults& faults = world_.faults.messages();
+  int64_t arrival_ns =
+      message->wire_end_ns + connect_ns + world_.options.latency_ns + world_.JitterNs();
+  if (world_.random.Chance(faults.delay_ppm)) arrival_ns += faults.delay_ns;
+  channel.last_arrival_ns = std::max(channel.last_arrival_ns, arrival_ns);
+
+  Flight& state = flight(sequence);
+  state.in_flight = true;
+  state.reads = ReturnsData(wqe.opcode);
+  state.sent_ns = message->wire_end_ns;
+  ++channel.in_flight;
+  if (state.reads) ++channel.reads_in_flight;
+  ++world_.counters.sent;
+  world_.Log(LogKind::kTransmit, node.index, message->from_number, sequence, payload_bytes);
+  if (message->acknowledged) {
+    ArmTimer(channel);
+  } else {
+    ++channel.references;
+    world_.clock.ScheduleAt(message->wire_end_ns, &FireSent, &channel, sequence);
+  }
+  port_.fabric().arrivals().SendOff(message, channel.last_arrival_ns);
+}
+
+bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
+  const auto known = planned_.find(sequence);
+  std::optional<RequestRule> rule;
+  if (known != planned_.end()) {
+    rule = known->second;
+  } else if (world_.faults.HasRules() && !flight(sequence).considered) {
+    const Wqe& wqe = queue_.slot(sequence);
+    rule = world_.faults.Match({.node = port_.node().index,
+                                .peer = NodeOfId(wqe.node),
+                                .stream = wqe.stream_id,
+                                .opcode = wqe.opcode});
+    if (rule) planned_[sequence] = *rule;
+  }
+  flight(sequence).considered = true;
+  if (!rule) return false;
+  Message* message = Pack(channel, sequence);
+  message->answer = Answer::kRefused;
+  message->status = rule->status;
+  message->vendor_error = VendorErrorOf(rule->status);
+  message->lands_late_ns = rule->lands_late_ns;
+  message->planned = true;
+  const ibv_qp_attr& attr = queue_.attr();
+  int64_t after_ns = 2 * world_.options.latency_ns;
+  if (rule->status == IBV_WC_RETRY_EXC_ERR && attr.timeout != 0) {
+    after_ns = AckTimeoutNs(attr.timeout) * (attr.retry_cnt + 1);
+  }
+  channel.resting = true;
+  channel.last_answer_ns = std::max(channel.last_answer_ns, world_.now_ns() + after_ns);
+  world_.Log(LogKind::kInjected, port_.node().index, message->from_number, sequence, rule->status);
+  port_.fabric().arrivals().AnswerAt(message, channel.last_answer_ns);
+  return true;
+}
+
+int64_t SimRequester::DeadlineNs(Channel& channel) {
+  return std::max(flight(channel.queue.front()).sent_ns, channel.heard_ns) +
+         AckTimeoutNs(queue_.attr().timeout);
+}
+
+void SimRequester::ArmTimer(Channel& channel) {
+  if (channel.timer != 0 || channel.in_flight == 0 || queue_.attr().timeout == 0) return;
+  ++channel.references;
+  channel.timer = world_.clock.ScheduleAt(DeadlineNs(channel), &FireTimer, &channel, 0);
+}
+
+void SimRequester::EndPass() {
+  queue_.Settle();
+  if (!fenced_) return;
+  fenced_ = false;
+  PumpAll();
+  queue_.Settle();
+}
+
+}  // namespace sluice::softdc::sim

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SimRequester: the send engine of one simulated queue: puts its WQEs on the wire, channel by
+// channel, takes the answers, and keeps the retry and RNR timers, all in virtual time.
+//
+//   RunPosted -> queue of a channel -> Pump: one message each -> wire -> ... -> OnAnswer -> Finish
+//                                          ^                                       |
+//                                          +---- timeout, RNR, refusal: Restart ---+
+//
+// A DCI with streams has 2^log_num_concurrent channels; a stream has that of its id modulo their
+// number. Every other queue has one.
+//
+// Thread-safety: one thread, that of the simulation; the queue's lock is held as fabric.h says.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
+#define SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "transport/softdc/model/fabric.h"
+#include "transport/softdc/model/send_queue.h"
+#include "transport/softdc/sim/channel.h"
+#include "transport/softdc/sim/message.h"
+#include "transport/softdc/sim/world.h"
+
+namespace sluice::softdc::sim {
+
+class SimPort;
+
+class SimRequester final : public Requester {
+ public:
+  // All outlive it.
+  SimRequester(World& world, SimPort& port, SendQueue& queue);
+  ~SimRequester() override;
+
+  void RunPosted(uint64_t first) override;
+  void RunWaiting() override;
+  void Forget() override;
+
+  SendQueue& queue() { return queue_; }
+  // The queue's firmware is dead, though its state says otherwise: nothing of it ends until it is
+  // reset.
+  void Stick() { stuck_ = true; }
+
+  // Events of the clock; each takes the queue's lock.
+  void OnAnswer(Message& message);
+  void OnTimer(Channel& channel);
+  void OnRested(Channel& channel);
+  void OnTurn(Channel& channel);                     // on the node's way out
+  void OnSent(Channel& channel, uint64_t sequence);  // unacknowledged kinds: it is out
+  // The target has accepted a message; until then it is busy with it.
+  void OnExecuted(const Message& message, int64_t until_ns);
+
+ private:
+  // What became of a slot's WQE on the wire.
+  struct Flight {
+    uint64_t sequence = UINT64_MAX;  // whose
+    Channel* channel = nullptr;
+    bool in_flight = false;   // sent in this round of its channel, not answered
+    bool reads = false;       // READ or atomic
+    bool executed = false;    // at the target, in some round
+    bool considered = false;  // for a planned failure
+    uint64_t original = 0;    // an atomic's result, for a repeated request
+    int64_t sent_ns = 0;
+  };
+
+  Channel& ChannelOf(const Wqe& wqe);
+  Flight& flight(uint64_t sequence) { return flights_[sequence & (flights_.size() - 1)]; }
+  // Its slot is its own and its status is open: an error may have flushed it.
+  bool Alive(uint64_t sequence) {
+    return sequence >= queue_.emitted() && !SendQueue::Ended(queue_.slot(sequence));
+  }
+  bool Halted() const;  // the process is dead, or the queue's firmware is
+
+  // Sends what can be sent, at most `limit` messages.
+  void Pump(Channel& channel, uint32_t limit);
+  void PumpAll();
+  enum class Step { kGoOn, kStop };
+  Step PumpOne(Channel& channel, uint64_t sequence, uint32_t* sent);
+  bool MayStart(Channel& channel, const Wqe& wqe) const;
+  void StandInLine(Channel& channel);
+  Message* Pack(Channel& channel, uint64_t sequence);
+  void Transmit(Channel& channel, uint64_t sequence);
+  // True: the fault plan wants this WQE to fail; its failure is under way.
+  bool StartPlannedFailure(Channel& channel, uint64_t sequence);
+  static uint32_t VendorErrorOf(ibv_wc_status status);
+  void ArmTimer(Channel& channel);
+  int64_t DeadlineNs(Channel& channel);
+
+  void TakeDown(Flight& state);
+  void PopFront(Channel& channel);
+  void DropDead(Channel& channel);
+  void Restart(Channel& channel);
+  // Everything in front of `sequence` is answered with it. False: `sequence` is not in front then.
+  bool AnswerUpTo(Channel& channel, uint64_t sequence);
+  void TakeAnswer(Channel& channel, Message& message);
+  void FinishFailed(uint64_t sequence, ibv_wc_status status, uint32_t vendor_error);
+  void OnNotReady(Channel& channel, const Message& message);
+  bool TakeResult(Message& message);
+  void EndPass();
+
+  World& world_;
+  SimPort& port_;
+  SendQueue& queue_;
+  std::vector<Channel*> channels_;           // null until first used
+  std::vector<Flight> flights_;              // by slot
+  std::map<uint64_t, RequestRule> planned_;  // failures not yet reported, by sequence
+  bool stuck_ = false;
+  bool fenced_ = false;  // some channel waits for others to end something
+};
+
+}  // namespace sluice::softdc::sim
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Simulation: many hosts with one softdc device each, in one process, on a virtual clock with a
+// seed. The device model is the one that softdc0 has; only the fabric differs
+// (docs/decisions/0005).
+//
+//   auto simulation = Simulation::Create({.seed = 7, .nodes = 3}).value();
+//   { Simulation::As as(*simulation, 1);                 // this thread is node 1 now
+//     context = Simulation::Verbs().open_device(simulation->Device(1)); ... }
+//   simulation->RunUntil([&] { return ibv_poll_cq(cq, 1, &wc) == 1; }, limit_ns);
+//
+// Nothing happens but inside Step and what calls it, so nothing may be waited for in any other way:
+// get_cq_event, get_async_event and get_cm_event say EAGAIN when there is nothing. Do not step
+// between wr_start and wr_complete. The same options and the same calls in the same order give the
+// same run: log().digest(), byte for byte.
+//
+// Device objects may outlive the simulation (they are dead then); RDMA_CM ids and channels may not.
+// Each open context, completion channel and event channel holds a file descriptor.
+//
+// Thread-safety: none; one thread has the simulation and everything that is opened on it.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
+#define SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/softdc/sim/counters.h"
+#include "transport/softdc/sim/event_log.h"
+#include "transport/softdc/sim/options.h"
+#include "transport/verbs/verbs_api.h"
+
+namespace sluice::softdc::cm {
+class Engine;
+}
+
+namespace sluice::softdc::sim {
+
+class CmNetwork;
+class CmProcess;
+class SimFabric;
+
+class Simulation {
+ public:
+  // INVALID_ARGUMENT says which option cannot be.
+  static absl::StatusOr<std::unique_ptr<Simulation>> Create(const Options& options);
+  ~Simulation();
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // One table for all simulations. get_device_list and the rdma_* calls that name no device act for
+  // the node that the calling thread is.
+  static const verbs::VerbsApi& Verbs();
+
+  // This thread is that node, until the end of the scope. May be nested.
+  class As {
+   public:
+    As(Simulation& simulation, uint32_t node);
+    ~As();
+    As(const As&) = delete;
+    As& operator=(const As&) = delete;
+
+   private:
+    Simulation* const before_;
+    const uint32_t node_before_;
+  };
+
+  // For Verbs(): RDMA_CM of the process that lives on the node now.
+  cm::Engine& CmEngine(uint32_t node);
+
+  uint32_t nodes() const;
+  ibv_device* Device(uint32_t node);
+  // The GID 0 and the IPv4 address (network byte order) that the node is born with.
+  static ibv_gid Gid(uint32_t node);
+  static in_addr Address(uint32_t node);
+
+  // --- Time ---
+  int64_t NowNs() const;
+  // Runs the next event. False: nothing is left to happen.
+  bool Step();
+  // Everything that is due until then; the clock stands there at the end.
+  void RunFor(int64_t ns);
+  // Until `done` says so, asked before the first and after each event. False: nothing is left to
+  // happen, or `limit_ns` of virtual time have passed.
+  bool RunUntil(const std::function<bool()>& done, int64_t limit_ns);
+  // The clock for everything above: `task` runs then, as a step of its own. Never 0.
+  uint64_t After(int64_t delay_ns, std::function<void()> task);
+  bool Cancel(uint64_t timer);
+
+  // --- Faults, besides those of the plan ---
+  void Kill(uint32_t node);
+  void Revive(uint32_t node);
+  void Pause(uint32_t node);
+  void Resume(uint32_t node);
+  void CutLink(uint32_t a, uint32_t b);
+  void HealLink(uint32_t a, uint32_t b);
+  void PortDown(uint32_t node);
+  void PortUp(uint32_t node);
+  void DeviceFatal(uint32_t node);
+  void Do(Happening what, uint32_t node, uint32_t peer = 0);
+  // IBV_EVENT_GID_CHANGE. Address handles that exist keep their way.
+  void SetGid(uint32_t node, uint32_t index, const ibv_gid& gid);
+  // The queue says RTS for ever and does nothing, until it is reset.
+  void MakeDciDeadInRts(const ibv_qp* qp);
+  // One more rule, as in FaultPlan::requests. Not checked but by an assertion.
+  void FailNext(const RequestRule& rule);
+  MessageFaults& message_faults();
+  CmFaults& cm_faults();
+
+  const EventLog& log() const;
+  const Counters& counters() const;
+  uint64_t events() const;  // that the clock has run
+
+ private:
+  explicit Simulation(const Options& options);
+  void EndLife(uint32_t node);
+
+  std::shared_ptr<SimFabric> fabric_;
+  std::unique_ptr<CmNetwork> cm_network_;
+  std::vector<std::unique_ptr<CmProcess>> cm_;          // by node; null until asked for
+  std::vector<std::unique_ptr<CmProcess>> cm_of_dead_;  // ids of theirs may still be held
+};
+
+}  // namespace sluice::softdc::sim
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
