@@ -42,7 +42,7 @@ class RemoteMkeyMemory : public MkeyMemory {
                             return true;
                           }
                           return place.kind == Kind::kPrivate &&
-                                 link_.ReadPrivate(place, 0, here, place.length_bytes) == 0;
+                                 Done(link_.ReadPrivate(place, 0, here, place.length_bytes));
                         });
   }
 
@@ -55,11 +55,21 @@ class RemoteMkeyMemory : public MkeyMemory {
                             return true;
                           }
                           return place.kind == Kind::kPrivate &&
-                                 link_.WritePrivate(place, 0, here, place.length_bytes) == 0;
+                                 Done(link_.WritePrivate(place, 0, here, place.length_bytes));
                         });
   }
 
+  // What a transfer came to, when it failed because nobody was there.
+  MkeyStatus Judge(MkeyStatus status) const {
+    return status == MkeyStatus::kFailed && nobody_ ? MkeyStatus::kNobody : status;
+  }
+
  private:
+  bool Done(shm::PrivateCopy copy) {
+    nobody_ |= copy == shm::PrivateCopy::kNobody;
+    return copy == shm::PrivateCopy::kDone;
+  }
+
   // Calls visit(place, bytes before it) until one returns false, and says whether none did.
   template <typename Visit>
   bool ForEachPlace(uint64_t address, uint64_t length_bytes, uint32_t lkey, uint32_t access,
@@ -80,6 +90,7 @@ class RemoteMkeyMemory : public MkeyMemory {
   OutboundLinks& links_;
   shm::OutboundLink& link_;
   const uint32_t pd_;
+  bool nobody_ = false;
 };
 
 // Null when the peer's words about it make no sense.
@@ -112,7 +123,7 @@ MkeyStatus MkeyDelivery::Write(uint32_t key, uint64_t start, std::span<const std
   if (status != MkeyStatus::kGood) return status;
   RemoteMkeyMemory memory(links_, link_, pd_);
   std::optional<signature::Mismatch> mismatch;
-  status = ScatterThroughMkey(config, memory, start, wire, &mismatch);
+  status = memory.Judge(ScatterThroughMkey(config, memory, start, wire, &mismatch));
   Record(key, mismatch);
   return status;
 }
@@ -124,7 +135,7 @@ MkeyStatus MkeyDelivery::Read(uint32_t key, uint64_t start, uint64_t wire_bytes,
   if (status != MkeyStatus::kGood) return status;
   RemoteMkeyMemory memory(links_, link_, pd_);
   std::optional<signature::Mismatch> mismatch;
-  status = GatherThroughMkey(config, memory, start, wire_bytes, wire, &mismatch);
+  status = memory.Judge(GatherThroughMkey(config, memory, start, wire_bytes, wire, &mismatch));
   Record(key, mismatch);
   return status;
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -34,9 +33,25 @@ DeliveryStatus StatusOf(MkeyStatus status) {
     case MkeyStatus::kAgain:
       return DeliveryStatus::kNotMapped;
     case MkeyStatus::kFailed:
+      return DeliveryStatus::kFailed;
+    case MkeyStatus::kNobody:
       break;
   }
-  return DeliveryStatus::kFailed;
+  return DeliveryStatus::kNoResponse;
+}
+
+DeliveryStatus StatusOf(shm::PrivateCopy copy) {
+  switch (copy) {
+    case shm::PrivateCopy::kDone:
+      return DeliveryStatus::kDelivered;
+    case shm::PrivateCopy::kAgain:
+      return DeliveryStatus::kNotMapped;
+    case shm::PrivateCopy::kRefused:
+      return DeliveryStatus::kFailed;
+    case shm::PrivateCopy::kNobody:
+      break;
+  }
+  return DeliveryStatus::kNoResponse;
 }
 
 // [offset, offset + length) of the message, in one piece.
@@ -192,33 +207,29 @@ inline void ReceiveDelivery::CopyTo(const shm::RemotePlace& place, uint64_t into
   }
 }
 
-// 0 or errno; EAGAIN: not yet.
-int ReceiveDelivery::MovePiece(const shm::RemotePlace& place, uint64_t into, std::byte* local,
-                               uint64_t size_bytes, Direction direction) {
+DeliveryStatus ReceiveDelivery::MovePiece(const shm::RemotePlace& place, uint64_t into,
+                                          std::byte* local, uint64_t size_bytes,
+                                          Direction direction) {
   const bool to_remote = direction == Direction::kToRemote;
   if (place.kind != shm::RemotePlace::Kind::kMapped) {
-    return to_remote ? reach_.link->WritePrivate(place, into, local, size_bytes)
-                     : reach_.link->ReadPrivate(place, into, local, size_bytes);
+    return StatusOf(to_remote ? reach_.link->WritePrivate(place, into, local, size_bytes)
+                              : reach_.link->ReadPrivate(place, into, local, size_bytes));
   }
   if (to_remote) {
     CopyTo(place, into, local, size_bytes);
   } else {
     shm::Copy(links_.copy_order, /*relaxed=*/false, local, place.address + into, size_bytes);
   }
-  return 0;
+  return DeliveryStatus::kDelivered;
 }
 
 DeliveryStatus ReceiveDelivery::Move(const MessageSource& source, uint64_t source_offset,
                                      uint64_t length_bytes, const shm::RemotePlace& place,
                                      Direction direction) {
-  const auto status_of = [](int error) {
-    if (error == 0) return DeliveryStatus::kDelivered;
-    return error == EAGAIN ? DeliveryStatus::kNotMapped : DeliveryStatus::kFailed;
-  };
   if (length_bytes == 0) return DeliveryStatus::kDelivered;
   if (!source.inlined.empty()) {
     auto* local = const_cast<std::byte*>(source.inlined.data()) + source_offset;
-    return status_of(MovePiece(place, 0, local, length_bytes, direction));
+    return MovePiece(place, 0, local, length_bytes, direction);
   }
   uint64_t moved = 0;
   for (const ibv_sge& sge : source.sges) {
@@ -230,9 +241,8 @@ DeliveryStatus ReceiveDelivery::Move(const MessageSource& source, uint64_t sourc
     const uint64_t size_bytes =
         std::min<uint64_t>(sge.length - source_offset, length_bytes - moved);
     auto* local = reinterpret_cast<std::byte*>(sge.addr) + source_offset;
-    if (const int error = MovePiece(place, moved, local, size_bytes, direction); error != 0) {
-      return status_of(error);
-    }
+    const DeliveryStatus status = MovePiece(place, moved, local, size_bytes, direction);
+    if (status != DeliveryStatus::kDelivered) return status;
     source_offset = 0;
     moved += size_bytes;
   }

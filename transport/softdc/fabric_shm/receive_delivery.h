@@ -82,8 +82,8 @@ class ReceiveDelivery {
                       const shm::RemotePlace& place, Direction direction);
   void CopyTo(const shm::RemotePlace& place, uint64_t into, const std::byte* from,
               uint64_t size_bytes);
-  int MovePiece(const shm::RemotePlace& place, uint64_t into, std::byte* local, uint64_t size_bytes,
-                Direction direction);
+  DeliveryStatus MovePiece(const shm::RemotePlace& place, uint64_t into, std::byte* local,
+                           uint64_t size_bytes, Direction direction);
   void Publish(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status,
                uint8_t flags);
   bool Datagram() const { return source_.traits().kind == QpKind::kUd; }

@@ -24,6 +24,7 @@ enum class MkeyStatus : uint8_t {
   kDenied,  // key, range, right or protection domain
   kAgain,   // the memory is not within reach yet
   kFailed,  // it cannot be read or written
+  kNobody,  // whoever owns it is gone
 };
 
 // The memory of whoever owns the key.

@@ -38,6 +38,27 @@ bool KernelRefuses(pid_t pid) {
   return process_vm_readv(pid, &local, 1, &remote, 1, 0) < 0 && errno != EFAULT;
 }
 
+PrivateCopy CopyOf(int error) {
+  switch (error) {
+    case 0:
+      return PrivateCopy::kDone;
+    case EAGAIN:
+      return PrivateCopy::kAgain;
+    case EACCES:
+    case EFAULT:
+    case EPERM:
+      return PrivateCopy::kRefused;
+    default:  // ESRCH, or what a broken connection to its bounce server gives
+      return PrivateCopy::kNobody;
+  }
+}
+
+// What process_vm_readv or _writev said.
+PrivateCopy KernelCopyOf(ssize_t copied, uint64_t length_bytes) {
+  if (copied < 0) return CopyOf(errno);
+  return CopyOf(static_cast<uint64_t>(copied) == length_bytes ? 0 : EFAULT);
+}
+
 }  // namespace
 
 OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
@@ -73,33 +94,30 @@ int OutboundLink::Bounce(Copy copy) {
   return error;
 }
 
-int OutboundLink::WritePrivate(const RemotePlace& place, uint64_t into, const std::byte* from,
-                               uint64_t length_bytes) {
+PrivateCopy OutboundLink::WritePrivate(const RemotePlace& place, uint64_t into,
+                                       const std::byte* from, uint64_t length_bytes) {
   const uint64_t peer_address = place.peer_address + into;
   if (!bounces_) {
     const iovec local{.iov_base = const_cast<std::byte*>(from), .iov_len = length_bytes};
     const iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
-    const ssize_t done = process_vm_writev(pid_, &local, 1, &remote, 1, 0);
-    if (done < 0) return errno;
-    return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+    return KernelCopyOf(process_vm_writev(pid_, &local, 1, &remote, 1, 0), length_bytes);
   }
-  return Bounce([&](BounceClient& bounce) {
+  return CopyOf(Bounce([&](BounceClient& bounce) {
     return bounce.Write(place.key, peer_address, from, length_bytes);
-  });
+  }));
 }
 
-int OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to,
-                              uint64_t length_bytes) {
+PrivateCopy OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to,
+                                      uint64_t length_bytes) {
   const uint64_t peer_address = place.peer_address + into;
   if (!bounces_) {
     const iovec local{.iov_base = to, .iov_len = length_bytes};
     const iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
-    const ssize_t done = process_vm_readv(pid_, &local, 1, &remote, 1, 0);
-    if (done < 0) return errno;
-    return static_cast<uint64_t>(done) == length_bytes ? 0 : EFAULT;
+    return KernelCopyOf(process_vm_readv(pid_, &local, 1, &remote, 1, 0), length_bytes);
   }
-  return Bounce(
-      [&](BounceClient& bounce) { return bounce.Read(place.key, peer_address, to, length_bytes); });
+  return CopyOf(Bounce([&](BounceClient& bounce) {
+    return bounce.Read(place.key, peer_address, to, length_bytes);
+  }));
 }
 
 void OutboundLink::RingFirmware() const {

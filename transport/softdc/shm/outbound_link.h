@@ -79,6 +79,14 @@ struct RemotePlace {
   bool relaxed = false;  // the region was registered with relaxed ordering
 };
 
+// How a copy from or to a peer's private memory ended.
+enum class PrivateCopy {
+  kDone,
+  kAgain,    // the peer has not let our bounce client in yet
+  kRefused,  // it has no such memory
+  kNobody,   // it is gone, or stands still
+};
+
 // Our completion ring in one CQ of the peer's, and how to wake whoever sleeps on that CQ.
 struct RemoteCq {
   CqeProducer ring;
@@ -114,10 +122,11 @@ class OutboundLink {
   // Whether private memory over there can be reached: false while the peer has not let our bounce
   // client in. Never blocks. Under lock.
   bool ReadyForPrivate() { return bounce_ == nullptr || bounce_->Ready(); }
-  // Copies between our memory and bytes of a kPrivate place, from `into` on. 0 or errno. Under lock.
-  int WritePrivate(const RemotePlace& place, uint64_t into, const std::byte* from,
-                   uint64_t length_bytes);
-  int ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to, uint64_t length_bytes);
+  // Copies between our memory and bytes of a kPrivate place, from `into` on. Under lock.
+  PrivateCopy WritePrivate(const RemotePlace& place, uint64_t into, const std::byte* from,
+                           uint64_t length_bytes);
+  PrivateCopy ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to,
+                          uint64_t length_bytes);
 
   // Tells the peer's firmware to look at its CQs and SRQs: one was overrun, or reached its limit.
   void RingFirmware() const;

@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -70,9 +72,12 @@ class OutboundLinkTest : public ::testing::Test {
     region.shared_begin = 1000;
     region.shared_end = 9000;
     region.key.store(kKey);
+    link = LinkTo(getpid());
+  }
+  std::unique_ptr<OutboundLink> LinkTo(pid_t pid) {
     const uint64_t journal = arena->Allocate(ClaimJournal::Bytes());
-    link = std::make_unique<OutboundLink>(
-        UniqueFd(), getpid(), 1, 1, MappedFile::Map(arena->fd(), kArenaBytes),
+    return std::make_unique<OutboundLink>(
+        UniqueFd(), pid, 1, 1, MappedFile::Map(arena->fd(), kArenaBytes),
         *ClaimJournal::Create(arena->At(journal), ClaimJournal::Bytes()), UniqueFd(),
         /*process_vm=*/true);
   }
@@ -163,12 +168,32 @@ TEST_F(OutboundLinkTest, PrivateMemoryIsReadAndWrittenThroughTheKernel) {
   region.shared_begin = region.shared_end = 0;
   const RemotePlace place = link->Place(link->regions()[kIndex], 0, sizeof(target));
   char got[8] = {};
-  EXPECT_EQ(link->ReadPrivate(place, 0, reinterpret_cast<std::byte*>(got), sizeof(got)), 0);
+  EXPECT_EQ(link->ReadPrivate(place, 0, reinterpret_cast<std::byte*>(got), sizeof(got)),
+            PrivateCopy::kDone);
   EXPECT_STREQ(got, "before");
-  EXPECT_EQ(link->WritePrivate(place, 1, reinterpret_cast<const std::byte*>("xy"), 2), 0);
+  EXPECT_EQ(link->WritePrivate(place, 1, reinterpret_cast<const std::byte*>("xy"), 2),
+            PrivateCopy::kDone);
   EXPECT_STREQ(target, "bxyore");
   const RemotePlace nowhere{.kind = RemotePlace::Kind::kPrivate, .peer_address = 8};
-  EXPECT_EQ(link->ReadPrivate(nowhere, 0, reinterpret_cast<std::byte*>(got), 4), EFAULT);
+  EXPECT_EQ(link->ReadPrivate(nowhere, 0, reinterpret_cast<std::byte*>(got), 4),
+            PrivateCopy::kRefused);
+}
+
+// The kernel knows of a death before anybody's firmware thread does.
+TEST_F(OutboundLinkTest, PrivateMemoryOfAProcessThatJustDiedIsNobodys) {
+  std::byte here[8] = {};
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  const std::unique_ptr<OutboundLink> to_child = LinkTo(child);
+  const RemotePlace place{.kind = RemotePlace::Kind::kPrivate,
+                          .peer_address = reinterpret_cast<uint64_t>(here)};
+  EXPECT_EQ(to_child->WritePrivate(place, 0, here, sizeof(here)), PrivateCopy::kDone);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(to_child->WritePrivate(place, 0, here, sizeof(here)), PrivateCopy::kNobody);
+  EXPECT_EQ(to_child->ReadPrivate(place, 0, here, sizeof(here)), PrivateCopy::kNobody);
 }
 
 }  // namespace
