@@ -9,6 +9,9 @@
 #include <thread>
 
 #include "transport/softdc/config/config.h"
+#include "transport/softdc/device.h"
+#include "transport/softdc/fabric_shm/shm_fabric.h"
+#include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/sim/simulation.h"
 #include "transport/softdc/verbs.h"
 
@@ -37,6 +40,28 @@ class LocalBed final : public Bed {
   const verbs::VerbsApi& api_;
   ibv_device** const list_;
   ibv_device* const device_;
+};
+
+// softdc0 with other dials than the environment's. RDMA_CM goes on with those of the environment.
+class DialledBed final : public Bed {
+ public:
+  explicit DialledBed(const std::string& dials)
+      : device_(softdc::kDeviceName, softdc::ShmFabric::Get(), softdc::ParseDials(dials).value(),
+                softdc::NodeGuid()) {}
+
+  const verbs::VerbsApi& api() const override { return softdc::Verbs(); }
+  ibv_context* Open(int) override { return api().open_device(&device_.base); }
+  bool Progress() override {
+    std::this_thread::yield();
+    return true;
+  }
+  bool Concurrent() const override { return true; }
+  std::string IpOf(int) const override { return "127.0.0.1"; }
+  rdma_event_channel* CreateEventChannel(int) override { return api().cm_create_event_channel(); }
+  bool IsSoftware() const override { return true; }
+
+ private:
+  softdc::SoftDevice device_;
 };
 
 // A device for each host, on a clock that moves when the test waits.
@@ -103,18 +128,18 @@ void Bed::Await(const std::string& what, const std::function<bool()>& done) {
   }
 }
 
-std::vector<std::string> UsableBeds() {
-  std::vector<std::string> usable{"shm", "sim"};
-  if (NativeIndex() >= 0) usable.push_back("native");
-  return usable;
-}
+std::vector<std::string> AllBeds() { return {"shm", "sim", "native"}; }
 
-std::string WhyNoNativeBed() {
-  return NativeIndex() >= 0 ? "" : "libibverbs lists no mlx5 device on this machine";
+std::string WhyNoBed(const std::string& kind, const BedOptions& options) {
+  if (kind != "native") return "";
+  if (!options.dials.empty()) return "a real device has no dials";
+  static const bool none = NativeIndex() < 0;
+  return none ? "libibverbs lists no mlx5 device on this machine" : "";
 }
 
 std::unique_ptr<Bed> MakeBed(const std::string& kind, const BedOptions& options) {
   if (kind == "sim") return std::make_unique<SimBed>(options);
+  if (kind == "shm" && !options.dials.empty()) return std::make_unique<DialledBed>(options.dials);
   if (kind == "shm") return std::make_unique<LocalBed>(softdc::Verbs(), 0);
   return std::make_unique<LocalBed>(verbs::NativeVerbs(), NativeIndex());
 }

@@ -23,8 +23,8 @@ namespace sluice::conformance {
 
 // What a bed can be told about its device; the defaults are softdc's.
 struct BedOptions {
-  std::string dials;  // text of a sluice.softdc.Config; only the sim bed takes any
-  uint64_t seed = 1;
+  std::string dials;  // text of a sluice.softdc.Config; a real device takes none
+  uint64_t seed = 1;  // of the sim bed
 };
 
 class Bed {
@@ -51,10 +51,10 @@ class Bed {
   void Await(const std::string& what, const std::function<bool()>& done);
 };
 
-// "shm", "sim", "native": those that can be used here.
-std::vector<std::string> UsableBeds();
-// Why "native" is not among them; "" when it is.
-std::string WhyNoNativeBed();
+// "shm", "sim", "native".
+std::vector<std::string> AllBeds();
+// Why a bed of that kind can't be made here, with those options; "" when it can.
+std::string WhyNoBed(const std::string& kind, const BedOptions& options = {});
 std::unique_ptr<Bed> MakeBed(const std::string& kind, const BedOptions& options = {});
 
 }  // namespace sluice::conformance

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The frame of all conformance tests: once per usable bed, and the facts of docs/facts.md that a
-// test proves, said in its first line.
+// The frame of all conformance tests: once per bed, skipped with the reason where there is no such
+// device, and the facts of docs/facts.md that a test proves, said in its first line.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_CONFORMANCE_TEST_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_CONFORMANCE_TEST_H_
 
@@ -19,6 +19,10 @@ namespace sluice::conformance {
 
 class ConformanceTest : public ::testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    const std::string why = WhyNoBed(GetParam());
+    if (!why.empty()) GTEST_SKIP() << GetParam() << ": " << why;
+  }
   // The bed is made when it is first asked for, so that a test may turn dials before.
   Bed& bed() {
     if (bed_ == nullptr) bed_ = MakeBed(GetParam(), bed_options);
@@ -46,11 +50,21 @@ class ConformanceTest : public ::testing::TestWithParam<std::string> {
     std::fflush(stdout);                                                \
   } while (false)
 
-#define CONFORMANCE_SUITE(suite)                        \
-  class suite : public ConformanceTest {};              \
-  INSTANTIATE_TEST_SUITE_P(                             \
-      Device, suite, ::testing::ValuesIn(UsableBeds()), \
-      [](const ::testing::TestParamInfo<std::string>& info) { return info.param; })
+// For the first lines of a test of a dial, before anything asks for the bed.
+#define TURN_DIALS(text)                                           \
+  do {                                                             \
+    bed_options.dials = (text);                                    \
+    const std::string why_not = WhyNoBed(GetParam(), bed_options); \
+    if (!why_not.empty()) GTEST_SKIP() << why_not;                 \
+  } while (false)
+
+#define ON_EVERY_DEVICE(suite)                                            \
+  INSTANTIATE_TEST_SUITE_P(Device, suite, ::testing::ValuesIn(AllBeds()), \
+                           [](const auto& info) { return info.param; })
+
+#define CONFORMANCE_SUITE(suite)           \
+  class suite : public ConformanceTest {}; \
+  ON_EVERY_DEVICE(suite)
 
 }  // namespace sluice::conformance
 

@@ -32,8 +32,7 @@ class Events : public ConformanceTest {
     return event;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Device, Events, ::testing::ValuesIn(UsableBeds()),
-                         [](const auto& info) { return info.param; });
+ON_EVERY_DEVICE(Events);
 
 TEST_P(Events, ArmedQueueRaisesOneEvent) {
   PROVES(84);

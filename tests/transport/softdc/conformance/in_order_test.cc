@@ -80,8 +80,7 @@ class PayloadOrder : public ConformanceTest {
     return api().query_qp_data_in_order(qp, opcode, 0) == 1;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Device, PayloadOrder, ::testing::ValuesIn(UsableBeds()),
-                         [](const auto& info) { return info.param; });
+ON_EVERY_DEVICE(PayloadOrder);
 
 TEST_P(PayloadOrder, WriteLandsWithItsLastWordLast) {
   PROVES(25, 80);

@@ -38,8 +38,7 @@ class Streams : public ConformanceTest {
     bed().Await("the state", [&] { return node.QueryState(node.dci) == state; });
   }
 };
-INSTANTIATE_TEST_SUITE_P(Device, Streams, ::testing::ValuesIn(UsableBeds()),
-                         [](const auto& info) { return info.param; });
+ON_EVERY_DEVICE(Streams);
 
 TEST_P(Streams, ErroredStreamFlushesAndOthersGoOn) {
   PROVES(17);
