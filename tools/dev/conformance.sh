@@ -22,7 +22,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 table=$scratch/table
 rows=0 passed=0 refused=0 failed=0
-next_port=$((20000 + $$ % 20000))
+next_port=$((10000 + $$ % 20000))  # below those that the kernel gives out
 settings=    # SOFTDC_CONFIG of the rows that follow
 fixed_port=  # for a program that cannot be told one
 
@@ -55,9 +55,15 @@ await_server() {
 
 # What a row wants beyond its commands; reset by each row.
 begin_row() {
-  ((++rows, ++next_port))
+  ((++rows))
+  new_fabric
+}
+
+# A port and a fabric that no earlier run used.
+new_fabric() {
+  ((++next_port))
   port=${fixed_port:-$next_port}
-  domain="conformance-$$-$rows"
+  domain="conformance-$$-$next_port"
   rm -f "$scratch"/server* "$scratch"/client*
 }
 
@@ -75,7 +81,9 @@ finish() {
     record "$program" "$arguments" FAIL "$wrong"
     echo "         $wrong"
     for side in server client; do
-      [[ -e $scratch/$side ]] && tail -15 "$scratch/$side" | cut -c1-160 | sed "s/^/    $side: /" && echo
+      # What went wrong stands anywhere: standard output is buffered, standard error is not.
+      grep -sniE 'fail|error|could|can.t|unable|abort' "$scratch/$side" | head -5 | cut -c1-160 | sed "s/^/    $side: line /"
+      [[ -e $scratch/$side ]] && tail -8 "$scratch/$side" | cut -c1-160 | sed "s/^/    $side: /" && echo
     done
   elif [[ $expected_server == 0 && $expected_client == 0 ]]; then
     ((++passed))
@@ -105,6 +113,11 @@ expect_code() {
 
 selected() { [[ -z $pattern || $1 =~ $pattern ]]; }
 
+# perftest measures the CPU's clock against the wall clock before each report, and ends with exit code 1 when the two do
+# not agree well enough, which happens on a busy or virtual machine whatever the device. Such a run says nothing.
+readonly most_runs=5
+clock_unmeasured() { grep -qs "Can't produce a report" "$scratch/server" "$scratch/client"; }
+
 # one PROGRAM ARGUMENTS REGEX [NOTE [CODE]]: a program that needs no partner.
 one() {
   local program=$1 arguments=$2 regex=$3 note=${4:-} wrong=
@@ -118,6 +131,17 @@ one() {
   finish "$program" "$arguments" "$note" "$wrong"
 }
 
+run_two() {
+  local server=$1 client=$2
+  # shellcheck disable=SC2086  # commands are words
+  run server ${server//%P/$port} &
+  local server_job=$!
+  await_server
+  # shellcheck disable=SC2086
+  run client ${client//%P/$port}
+  wait "$server_job"
+}
+
 # two SERVER CLIENT SERVER_REGEX CLIENT_REGEX [NOTE [SERVER_CODE CLIENT_CODE]]
 # %P in a command is a port that nobody else uses.
 two() {
@@ -125,13 +149,14 @@ two() {
   expected_server=${6:-0} expected_client=${7:-0}
   selected "$server $client" || return 0
   begin_row
-  # shellcheck disable=SC2086
-  run server ${server//%P/$port} &
-  local server_job=$!
-  await_server
-  # shellcheck disable=SC2086
-  run client ${client//%P/$port}
-  wait "$server_job"
+  run_two "$server" "$client"
+  local runs
+  for ((runs = 1; runs < most_runs; ++runs)); do
+    clock_unmeasured || break
+    echo "again    ${client%% *}: it could not measure the CPU's clock"
+    new_fabric
+    run_two "$server" "$client"
+  done
   expect_code server "$expected_server"
   expect_code client "$expected_client"
   [[ -z $server_regex ]] || expect_output server "$server_regex"
