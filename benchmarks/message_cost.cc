@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// message_cost: a fixed number of 64-byte messages through both ends on one thread, for counting
+// instructions (instructions.sh). A count does not depend on what else the machine does, and names
+// the function that has grown.
+//
+// Usage      message_cost WAY BATCH MESSAGES
+//   verbs    DC SENDs, BATCH behind a doorbell; completion polled, receive buffer posted again
+//   poll     polls of a CQ into which one sender has a ring, nothing there
+//   call     protobuf calls over two endpoints, BATCH outstanding: request and reply are one message
+// Method     RunMessages is what is counted (callgrind --toggle-collect); the warm-up has another
+//            name.
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "benchmarks/dc_side.h"
+#include "examples/echo/echo_service.h"
+#include "middleware/call/client_engine.h"
+#include "middleware/call/server_engine.h"
+#include "transport/base/clock.h"
+#include "transport/base/random.h"
+#include "transport/endpoint/create.h"
+#include "transport/poller/commands.h"
+#include "transport/softdc/verbs.h"
+
+namespace sluice::benchmarks {
+namespace {
+
+constexpr uint32_t kMessageBytes = 64;
+constexpr uint32_t kMaxBatch = 64;
+constexpr uint32_t kWarmUpMessages = 4096;  // each buffer and each ring entry once at least
+
+class Way {
+ public:
+  virtual ~Way() = default;
+  virtual void Run(uint32_t batch) = 0;
+};
+
+class VerbsWay : public Way {
+ public:
+  void Run(uint32_t batch) override {
+    for (uint32_t i = 0; i < batch; ++i) side_.Add(side_.address(), kMessageBytes);
+    side_.Ring();
+    for (uint32_t received = 0; received < batch;) {
+      const int count = side_.Poll(completions_, kMaxBatch);
+      side_.Repost(completions_, count);
+      received += static_cast<uint32_t>(count);
+    }
+  }
+
+ protected:
+  DcSide side_{42};
+  ibv_wc completions_[kMaxBatch];
+};
+
+class PollWay final : public VerbsWay {
+ public:
+  PollWay() { VerbsWay::Run(1); }
+  void Run(uint32_t batch) override {
+    for (uint32_t i = 0; i < batch; ++i) side_.Poll(completions_, 1);
+  }
+};
+
+// The engines of Channel and Server, without the threads that drive them.
+class CallWay final : public Way {
+ public:
+  CallWay() {
+    MethodBinder binder;
+    echo_.Bind(binder);
+    for (call::MethodHandler& handler : binder.TakeHandlers()) {
+      CheckOk(server_.Register(std::move(handler)));
+    }
+    server_.Attach(server_end_.Open(&server_));
+    auto port = server_end_.endpoint->Listen("127.0.0.1", 0);
+    CheckOk(port.status());
+    client_ = std::make_unique<call::ClientEngine>(
+        call::ClientEngineOptions{.host = "127.0.0.1", .port = *port}, &clock_, &random_);
+    client_->Attach(client_end_.Open(client_.get()));
+    client_->Dial();
+    while (client_->state() != call::ConnectionState::kUp) {
+      Check(client_->last_error().ok(), "connecting");
+      PollBoth();
+    }
+    request_.set_payload(std::string(kMessageBytes, 'x'));
+  }
+  ~CallWay() override {
+    client_->Close();
+    server_.Close();
+  }
+
+  void Run(uint32_t batch) override {
+    call::CallSpec spec;
+    spec.method = &kSay;
+    spec.request = &request_;
+    spec.timeout_ns = 5'000'000'000;
+    spec.done = [](void* self, const absl::Status& status) {
+      CheckOk(status);
+      --static_cast<CallWay*>(self)->outstanding_;
+    };
+    spec.argument = this;
+    for (uint32_t i = 0; i < batch; ++i) {
+      spec.reply = &replies_[i];
+      CheckOk(client_->Start(spec));
+    }
+    outstanding_ += batch;
+    client_->Flush();
+    while (outstanding_ != 0) PollBoth();
+  }
+
+ private:
+  struct End {
+    endpoint::Endpoint* Open(endpoint::Handler* handler) {
+      auto opened = device::Device::Open("softdc0", {&softdc::Verbs()});
+      CheckOk(opened.status());
+      device = *std::move(opened);
+      auto created = endpoint::CreateEndpoint({}, *device, clock, random, commands, handler);
+      CheckOk(created.status());
+      endpoint = *std::move(created);
+      return endpoint.get();
+    }
+    base::RealClock clock;
+    base::SystemRandom random;
+    poller::ThreadCommands commands;
+    std::unique_ptr<device::Device> device;
+    std::unique_ptr<endpoint::Endpoint> endpoint;
+  };
+
+  void PollBoth() {
+    server_.Poll();
+    client_->Poll();
+  }
+
+  static constexpr call::Method kSay{"/sluice.examples.echo.Echo/Say"};
+
+  base::RealClock clock_;
+  base::SystemRandom random_;
+  examples::echo::EchoService echo_;
+  call::ServerEngine server_{{}, &clock_, nullptr};
+  std::unique_ptr<call::ClientEngine> client_;
+  End server_end_;
+  End client_end_;
+  examples::echo::SayRequest request_;
+  examples::echo::SayReply replies_[kMaxBatch];
+  uint32_t outstanding_ = 0;
+};
+
+// What callgrind collects: by its name, so not inlined and not renamed.
+extern "C" __attribute__((noinline)) void RunMessages(Way& way, uint32_t batch, uint32_t messages) {
+  for (uint32_t done = 0; done < messages; done += batch) way.Run(batch);
+}
+
+int Main(const std::string& name, const std::string& batch_text, const std::string& count_text) {
+  uint32_t batch = 0, messages = 0;
+  std::unique_ptr<Way> way;
+  if (absl::SimpleAtoi(batch_text, &batch) && absl::SimpleAtoi(count_text, &messages) &&
+      batch >= 1 && batch <= kMaxBatch && messages % batch == 0) {
+    if (name == "verbs") way = std::make_unique<VerbsWay>();
+    if (name == "poll") way = std::make_unique<PollWay>();
+    if (name == "call") way = std::make_unique<CallWay>();
+  }
+  if (way == nullptr) {
+    std::fprintf(stderr,
+                 "usage: message_cost verbs|poll|call BATCH MESSAGES\n"
+                 "BATCH: 1 to %u; MESSAGES: a multiple of it\n",
+                 kMaxBatch);
+    return 2;
+  }
+  for (uint32_t done = 0; done < kWarmUpMessages; done += batch) way->Run(batch);
+  RunMessages(*way, batch, messages);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sluice::benchmarks
+
+int main(int argc, char** argv) {
+  const auto text = [&](int i) { return std::string(i < argc ? argv[i] : ""); };
+  return sluice::benchmarks::Main(text(1), text(2), text(3));
+}
