@@ -12,6 +12,7 @@ namespace sluice::cm {
 namespace {
 
 // REJ reasons (IBTA 12.6.7.2, include/rdma/ib_cm.h).
+constexpr int kNoResources = 3;
 constexpr int kNobodyListens = 8;
 constexpr int kStale = 10;
 constexpr int kByConsumer = 28;
@@ -91,8 +92,31 @@ absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool 
   }
 }
 
+Verdict EndVerdict(const rdma_cm_event& event) {
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+      return event.status == -ETIMEDOUT ? Verdict::kAgain : Verdict::kElsewhere;
+    case RDMA_CM_EVENT_UNREACHABLE:
+      return event.status == -ETIMEDOUT ? Verdict::kAgain : Verdict::kElsewhere;
+    case RDMA_CM_EVENT_REJECTED:
+      switch (event.status) {
+        case kNoResources:
+          return Verdict::kAgain;
+        case kNobodyListens:
+          return Verdict::kElsewhere;
+        case kStale:
+          return Verdict::kStale;
+        default:
+          return Verdict::kFinal;
+      }
+    default:
+      return Verdict::kFinal;
+  }
+}
+
 absl::Status ConnectionManager::DeadlineError(const Connection& c) const {
-  const char* cause = "";
+  std::string cause;
   const char* remedy = "check the host, or allow more time";
   switch (c.state) {
     case State::kResolvingName:
@@ -111,12 +135,21 @@ absl::Status ConnectionManager::DeadlineError(const Connection& c) const {
       cause = "the client vanished after asking, or its answer was lost";
       remedy = "nothing: it will ask again if it lives";
       break;
+    case State::kBackingOff:
+      cause = "the next try would have come too late";
+      break;
     default:
       cause = "this process was too slow to answer";
       break;
   }
-  return base::Error(absl::StatusCode::kDeadlineExceeded,
-                     "connect timed out while " + std::string(Name(c.state)),
+  std::string what = "connect timed out while " + std::string(Name(c.state));
+  if (c.attempt != nullptr && c.attempt->tries > 1) {
+    what += ", in try " + std::to_string(c.attempt->tries);
+  }
+  if (c.attempt != nullptr && !c.attempt->last.ok()) {
+    cause += "; the try before it ended so: " + std::string(c.attempt->last.message());
+  }
+  return base::Error(absl::StatusCode::kDeadlineExceeded, what,
                      {.layer = "cm",
                       .peer = c.peer,
                       .operation = "connect",

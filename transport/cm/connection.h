@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,37 +15,49 @@
 
 namespace sluice::cm {
 
-struct ConnectionManager::Connection {
-  ConnectionManager* manager = nullptr;
-  uint32_t index = 0;
-  uint32_t generation = 0;
-  State state = State::kIdle;
-  bool active = false;
-
-  // While a command is under way these belong to it, and the polling thread leaves them alone.
-  rdma_cm_id* id = nullptr;
-  uint32_t qpn = 0;
-  PathInfo path;
+// What making a connection needs beyond what keeping it does; gone once it is up.
+struct Attempt {
+  int64_t deadline_ns = 0;  // of all tries together
+  std::string host;
+  uint16_t port = 0;
   std::vector<sockaddr_storage> addresses;
   size_t next_address = 0;
   absl::Status resolve_status;
-  ibv_ece answer_ece = {};
+  uint32_t tries = 0;
+  uint32_t stale_rejects = 0;
+  int64_t pause_ns = 0;  // before the next try
+  bool has_turn = false;
+  absl::Status last;  // what ended the last try
 
-  std::string host;
-  uint16_t port = 0;
-  std::string peer;  // "host:port" as asked for, or the source address
+  PathInfo path;
+  ibv_ece answer_ece = {};
   std::array<std::byte, kMaxResponseData> outgoing = {};
   size_t outgoing_bytes = 0;
   std::vector<std::byte> incoming;  // the last private data that came
+};
 
+struct ConnectionManager::Connection {
+  ConnectionManager* manager = nullptr;
+  std::unique_ptr<Attempt> attempt;
+  // The id's own members, the number and the attempt belong to a command while one is under way:
+  // the polling thread then leaves them alone.
+  rdma_cm_id* id = nullptr;
+  std::string peer;  // "host:port" as asked for, or the source address
+  absl::Status why;  // of the end
+  base::Timer timer;
+  int64_t hold_until_ns = 0;  // the number, once goodbye is said; 0 before
+  uint32_t index = 0;
+  uint32_t generation = 0;
+  uint32_t qpn = 0;
+  uint16_t commands = 0;  // under way
+  State state = State::kIdle;
+  bool active = false;
   bool qpn_exposed = false;  // the other side may know the number
-  bool timewait_over = false;
-  bool retried_stale = false;
-  bool closed = false;  // by its user: no more calls to it
-  absl::Status why;     // of the end
-  int commands = 0;     // under way
-  bool destroy_waits = false;
-  base::Timer deadline;
+  bool closed = false;       // by its user: no more calls to it
+  bool leaving = false;      // counted among those that keep their number for a closed connection
+  bool notified = false;
+  bool destroy_waits = false;  // for the commands under way
+  bool release_waits = false;  // likewise
 
   ConnectionId id_of() const { return {index, generation}; }
   void* context() const {
@@ -52,8 +65,17 @@ struct ConnectionManager::Connection {
   }
 };
 
+// What is left to do after the end of a try.
+enum class Verdict : uint8_t {
+  kFinal,      // an answer that another try would only hear again
+  kElsewhere,  // final for this address, but the name may have others
+  kAgain,      // silence, or a passing shortage
+  kStale,      // the number is to blame: a fresh one at once
+};
+
 // What a CM event that ends a connection (or an attempt) says about it.
 absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool established);
+Verdict EndVerdict(const rdma_cm_event& event);
 
 }  // namespace sluice::cm
 

@@ -16,7 +16,8 @@
 namespace sluice::cm {
 namespace {
 
-constexpr int kResolveTimeoutMs = 10'000;  // the kernel's own; ours is the connection's deadline
+constexpr int kResolveTimeoutMs = 10'000;  // the kernel's own; ours are shorter
+constexpr uint32_t kMaxDoublings = 4;
 
 int ErrnoOf(int result) { return result == 0 ? 0 : (errno != 0 ? errno : EIO); }
 
@@ -30,70 +31,122 @@ void ConnectionManager::Submit(Connection* c, std::function<int(Connection*)> wo
                    [this, c, done = std::move(done), error_number] {
                      --c->commands;
                      done(c, *error_number);
-                     if (c->destroy_waits && c->commands == 0) DestroyNow(c);
+                     if (c->commands == 0) Settle(c);
                    });
+}
+
+// What had to wait for the commands under way.
+void ConnectionManager::Settle(Connection* c) {
+  if (c->destroy_waits) return DestroyNow(c);
+  if (c->release_waits) return Release(c);
+  if (c->state == State::kEstablished) c->attempt.reset();
+}
+
+void ConnectionManager::Wait(Connection* c) {
+  SetTimer(c, c->attempt->deadline_ns);
+  if (c->commands != 0) {
+    c->release_waits = true;  // what is under way may still use the id
+    return;
+  }
+  Release(c);
+}
+
+// Every try has a fresh id and a fresh number: those of one that failed are of no further use.
+void ConnectionManager::Release(Connection* c) {
+  c->release_waits = false;
+  rdma_cm_id* id = std::exchange(c->id, nullptr);
+  const uint32_t qpn = std::exchange(c->qpn, 0);
+  if (qpn != 0) Quarantine(qpn, clock_.NowNs() + options_.number_hold_ns);
+  c->qpn_exposed = false;
+  if (id != nullptr) {
+    Submit(
+        c, [this, id](Connection*) { return api_.cm_destroy_id(id); }, [](Connection*, int) {});
+  }
+  c->attempt->has_turn = false;
+  if (c->attempt->pause_ns > 0) return SetStepTimer(c, c->attempt->pause_ns);
+  TakeTurn(c);
+}
+
+void ConnectionManager::TakeTurn(Connection* c) {
+  Attempt* attempt = c->attempt.get();
+  if (c->release_waits) return SetTimer(c, attempt->deadline_ns);
+  if (!attempt->has_turn) {
+    attempt->has_turn = true;
+    const int64_t now_ns = clock_.NowNs();
+    const int64_t turn_ns = pacing_.TakeTurnNs(c->peer, now_ns);
+    if (turn_ns > now_ns) return SetStepTimer(c, turn_ns - now_ns);
+  }
+  SetTimer(c, attempt->deadline_ns);
+  const bool more_addresses = attempt->next_address < attempt->addresses.size();
+  Handle(c, more_addresses ? Event::kNextAddress : Event::kTryAgain);
 }
 
 void ConnectionManager::ResolveName(Connection* c) {
   Submit(
       c,
       [](Connection* own) {
-        auto addresses = Resolve(own->host, own->port, /*passive=*/false);
-        own->resolve_status = addresses.status();
-        if (addresses.ok()) own->addresses = std::move(*addresses);
+        Attempt* attempt = own->attempt.get();
+        auto addresses = Resolve(attempt->host, attempt->port, /*passive=*/false);
+        attempt->resolve_status = addresses.status();
+        if (addresses.ok()) attempt->addresses = std::move(*addresses);
+        attempt->next_address = 0;
         return 0;
       },
       [this](Connection* own, int) {
-        if (own->resolve_status.ok()) return Handle(own, Event::kNameResolved);
-        if (own->why.ok()) own->why = own->resolve_status;
-        Handle(own, Event::kFailed);
+        const absl::Status& status = own->attempt->resolve_status;
+        if (status.ok()) return Handle(own, Event::kNameResolved);
+        EndTry(own, status, absl::IsUnavailable(status) ? Verdict::kAgain : Verdict::kFinal);
       });
 }
 
-// With a fresh id: an id that failed is of no further use.
 void ConnectionManager::ResolveAddress(Connection* c) {
-  rdma_cm_id* old = std::exchange(c->id, nullptr);
-  if (c->qpn != 0) Quarantine(std::exchange(c->qpn, 0));
-  c->qpn_exposed = false;
-  const sockaddr_storage address = c->addresses[c->next_address++];
+  SetStepTimer(c, options_.resolve_timeout_ns);
   auto made = std::make_shared<rdma_cm_id*>(nullptr);
   Submit(
       c,
-      [this, old, address, made](Connection* own) {
-        if (old != nullptr) api_.cm_destroy_id(old);
+      [this, made](Connection* own) {
         errno = 0;
-        const int result =
-            ErrnoOf(api_.cm_create_id(channel_.get(), made.get(), own->context(), RDMA_PS_TCP));
-        if (result != 0) return result;
-        sockaddr_storage copy = address;
+        return ErrnoOf(api_.cm_create_id(channel_.get(), made.get(), own->context(), RDMA_PS_TCP));
+      },
+      [this, made](Connection* own, int error_number) {
         own->id = *made;  // before its first event
+        if (error_number != 0) return Fail(own, CommandError(*own, error_number, "rdma_create_id"));
+        if (own->state == State::kResolvingAddress) StartResolving(own);
+      });
+}
+
+void ConnectionManager::StartResolving(Connection* c) {
+  const sockaddr_storage address = c->attempt->addresses[c->attempt->next_address++];
+  Submit(
+      c,
+      [this, address](Connection* own) {
+        sockaddr_storage copy = address;
         errno = 0;
-        return ErrnoOf(api_.cm_resolve_addr(*made, nullptr, reinterpret_cast<sockaddr*>(&copy),
+        return ErrnoOf(api_.cm_resolve_addr(own->id, nullptr, reinterpret_cast<sockaddr*>(&copy),
                                             kResolveTimeoutMs));
       },
       [this](Connection* own, int error_number) {
         if (error_number == 0) return;
-        Handle(own, FailOrRetry(own, CommandError(*own, error_number, "rdma_resolve_addr"),
-                                /*worth_another_address=*/true, /*stale=*/false));
+        EndTry(own, CommandError(*own, error_number, "rdma_resolve_addr"), Verdict::kElsewhere);
       });
 }
 
 void ConnectionManager::SendRequest(Connection* c) {
   if (!options_.device.empty() && c->id->verbs != nullptr &&
       options_.device != c->id->verbs->device->name) {
-    if (c->why.ok()) {
-      c->why =
-          base::Error(absl::StatusCode::kFailedPrecondition,
-                      "the peer is reached over device " + std::string(c->id->verbs->device->name) +
-                          ", this process uses " + options_.device,
-                      {.layer = "cm",
-                       .peer = c->peer,
-                       .operation = "connect",
-                       .cause = "the address belongs to the network of the other device",
-                       .remedy = "start with --device=" + std::string(c->id->verbs->device->name)});
-    }
-    return Handle(c, Event::kFailed);
+    const std::string device = c->id->verbs->device->name;
+    return Fail(c, base::Error(absl::StatusCode::kFailedPrecondition,
+                               "the peer is reached over device " + device +
+                                   ", this process uses " + options_.device,
+                               {.layer = "cm",
+                                .peer = c->peer,
+                                .operation = "connect",
+                                .cause = "the address belongs to the network of the other device",
+                                .remedy = "start with --device=" + device}));
   }
+  ++metrics_.tries;
+  const uint32_t doublings = std::min(c->attempt->tries++, kMaxDoublings);
+  SetStepTimer(c, options_.answer_timeout_ns << doublings);
   c->qpn_exposed = true;
   auto status = std::make_shared<absl::Status>();
   Submit(
@@ -110,8 +163,8 @@ void ConnectionManager::SendRequest(Connection* c) {
           api_.cm_set_local_ece(own->id, &ece);  // an offer: without it the peer sees none
         }
         rdma_conn_param param = {};
-        param.private_data = own->outgoing.data();
-        param.private_data_len = static_cast<uint8_t>(own->outgoing_bytes);
+        param.private_data = own->attempt->outgoing.data();
+        param.private_data_len = static_cast<uint8_t>(own->attempt->outgoing_bytes);
         param.responder_resources = param.initiator_depth = 1;
         param.retry_count = param.rnr_retry_count = 7;
         param.qp_num = own->qpn;
@@ -120,10 +173,7 @@ void ConnectionManager::SendRequest(Connection* c) {
       },
       [this, status](Connection* own, int error_number) {
         if (error_number == 0) return;
-        absl::Status why =
-            status->ok() ? CommandError(*own, error_number, "rdma_connect") : *status;
-        if (own->why.ok()) own->why = std::move(why);
-        Handle(own, Event::kFailed);
+        Fail(own, status->ok() ? CommandError(*own, error_number, "rdma_connect") : *status);
       });
 }
 
@@ -139,10 +189,11 @@ void ConnectionManager::SendResponse(Connection* c) {
           return EAGAIN;
         }
         own->qpn = *qpn;
-        if (own->answer_ece.vendor_id != 0) api_.cm_set_local_ece(own->id, &own->answer_ece);
+        if (own->attempt->answer_ece.vendor_id != 0)
+          api_.cm_set_local_ece(own->id, &own->attempt->answer_ece);
         rdma_conn_param param = {};
-        param.private_data = own->outgoing.data();
-        param.private_data_len = static_cast<uint8_t>(own->outgoing_bytes);
+        param.private_data = own->attempt->outgoing.data();
+        param.private_data_len = static_cast<uint8_t>(own->attempt->outgoing_bytes);
         param.responder_resources = param.initiator_depth = 1;
         param.rnr_retry_count = 7;
         param.qp_num = own->qpn;
@@ -151,13 +202,12 @@ void ConnectionManager::SendResponse(Connection* c) {
       },
       [this, status](Connection* own, int error_number) {
         if (error_number == 0) return;
-        absl::Status why = status->ok() ? CommandError(*own, error_number, "rdma_accept") : *status;
-        if (own->why.ok()) own->why = std::move(why);
-        Handle(own, Event::kFailed);
+        Fail(own, status->ok() ? CommandError(*own, error_number, "rdma_accept") : *status);
       });
 }
 
 void ConnectionManager::ReadPath(Connection* c) {
+  SetTimer(c, c->attempt->deadline_ns);
   Submit(
       c,
       [this](Connection* own) {
@@ -167,16 +217,16 @@ void ConnectionManager::ReadPath(Connection* c) {
         errno = 0;
         const int result = ErrnoOf(api_.cm_init_qp_attr(own->id, &attr, &mask));
         if (result != 0) return result;
-        own->path.ah = attr.ah_attr;
-        own->path.mtu = attr.path_mtu;
-        if (own->id->verbs != nullptr) own->path.device = own->id->verbs->device->name;
-        if (api_.cm_get_remote_ece(own->id, &own->path.remote_ece) != 0) own->path.remote_ece = {};
+        own->attempt->path.ah = attr.ah_attr;
+        own->attempt->path.mtu = attr.path_mtu;
+        if (own->id->verbs != nullptr) own->attempt->path.device = own->id->verbs->device->name;
+        if (api_.cm_get_remote_ece(own->id, &own->attempt->path.remote_ece) != 0)
+          own->attempt->path.remote_ece = {};
         return 0;
       },
       [this](Connection* own, int error_number) {
         if (error_number == 0) return Handle(own, Event::kPathRead);
-        if (own->why.ok()) own->why = CommandError(*own, error_number, "rdma_init_qp_attr");
-        Handle(own, Event::kFailed);
+        Fail(own, CommandError(*own, error_number, "rdma_init_qp_attr"));
       });
 }
 
@@ -195,12 +245,12 @@ void ConnectionManager::Call(Connection* c, const char* call,
           if (done != nullptr) done(own);
           return;
         }
-        if (own->why.ok()) own->why = CommandError(*own, error_number, call);
-        Handle(own, Event::kFailed);
+        Fail(own, CommandError(*own, error_number, call));
       });
 }
 
 void ConnectionManager::ResolveRoute(Connection* c) {
+  SetStepTimer(c, options_.resolve_timeout_ns);
   Call(
       c, "rdma_resolve_route",
       [](const verbs::VerbsApi& api, rdma_cm_id* id) {
@@ -223,19 +273,31 @@ void ConnectionManager::Disconnect(Connection* c) {
       [](const verbs::VerbsApi& api, rdma_cm_id* id) { return api.cm_disconnect(id); }, nullptr);
 }
 
+// The DREP leaves only when this side disconnects too; until then the other side waits (fact 106).
+// Also when both have said goodbye at once: then each awaits the other's answer.
+void ConnectionManager::AnswerAndKeep(Connection* c) {
+  if (!c->leaving) {
+    c->leaving = true;
+    ++leaving_;
+  }
+  c->hold_until_ns = clock_.NowNs() + options_.number_hold_ns;
+  SetTimer(c, c->hold_until_ns);
+  Disconnect(c);
+}
+
 void ConnectionManager::RejectAndDestroy(Connection* c) {
-  timers_.Cancel(&c->deadline);
+  timers_.Cancel(&c->timer);
   Submit(
       c,
       [this](Connection* own) {
-        return api_.cm_reject(own->id, own->outgoing.data(),
-                              static_cast<uint8_t>(own->outgoing_bytes));
+        return api_.cm_reject(own->id, own->attempt->outgoing.data(),
+                              static_cast<uint8_t>(own->attempt->outgoing_bytes));
       },
       [this](Connection* own, int) { Destroy(own); });
 }
 
 void ConnectionManager::Destroy(Connection* c) {
-  timers_.Cancel(&c->deadline);
+  timers_.Cancel(&c->timer);
   if (c->commands != 0) {
     c->destroy_waits = true;  // what is under way may still use the id
     return;
@@ -244,11 +306,17 @@ void ConnectionManager::Destroy(Connection* c) {
 }
 
 void ConnectionManager::DestroyNow(Connection* c) {
-  c->destroy_waits = false;
+  c->destroy_waits = c->release_waits = false;
   rdma_cm_id* id = std::exchange(c->id, nullptr);
   uint32_t qpn = std::exchange(c->qpn, 0);
-  if (qpn != 0 && c->qpn_exposed && !c->timewait_over) {
-    Quarantine(qpn);
+  if (std::exchange(c->leaving, false)) --leaving_;
+  // TIMEWAIT_EXIT says when this side's timewait is over, not the other's: our DREP may have been
+  // lost, and then theirs has not begun.
+  const int64_t now_ns = clock_.NowNs();
+  const int64_t until_ns =
+      c->hold_until_ns != 0 ? c->hold_until_ns : now_ns + options_.number_hold_ns;
+  if (qpn != 0 && c->qpn_exposed && until_ns > now_ns) {
+    Quarantine(qpn, until_ns);
     qpn = 0;
   }
   Submit(
@@ -261,22 +329,21 @@ void ConnectionManager::DestroyNow(Connection* c) {
       [this](Connection* own, int) { Handle(own, Event::kDestroyed); });
 }
 
-void ConnectionManager::Quarantine(uint32_t qpn) {
-  const int64_t until_ns = clock_.NowNs() + options_.timewait_limit_ns;
-  quarantine_.push_back({qpn, until_ns});
-  if (!quarantine_timer_.armed()) timers_.Schedule(&quarantine_timer_, until_ns);
+void ConnectionManager::Quarantine(uint32_t qpn, int64_t until_ns) {
+  quarantine_.push({.until_ns = until_ns, .qpn = qpn});
+  timers_.Schedule(&quarantine_timer_, quarantine_.top().until_ns);
 }
 
 void ConnectionManager::OnQuarantineEnd(base::Timer*, void* context) {
   auto* self = static_cast<ConnectionManager*>(context);
   const int64_t now_ns = self->clock_.NowNs();
-  while (!self->quarantine_.empty() && self->quarantine_.front().until_ns <= now_ns) {
-    const uint32_t qpn = self->quarantine_.front().qpn;
-    self->quarantine_.pop_front();
+  while (!self->quarantine_.empty() && self->quarantine_.top().until_ns <= now_ns) {
+    const uint32_t qpn = self->quarantine_.top().qpn;
+    self->quarantine_.pop();
     self->commands_.Submit([self, qpn] { self->numbers_.Give(qpn); }, [] {});
   }
   if (!self->quarantine_.empty()) {
-    self->timers_.Schedule(&self->quarantine_timer_, self->quarantine_.front().until_ns);
+    self->timers_.Schedule(&self->quarantine_timer_, self->quarantine_.top().until_ns);
   }
 }
 

@@ -2,20 +2,24 @@
 //
 // ConnectionManager: RDMA_CM connections with external QP numbers, both sides.
 //
-// What it is    It exchanges private data and paths, keeps each connection's QPN until timewait is over, and
-//               reports the other side's end promptly. No traffic runs over these connections.
-// Who owns it   The endpoint. Device, commands, timers, number pool and user outlive it.
+// What it is    It exchanges private data and paths, keeps each connection's QPN until neither side can be in
+//               timewait, and reports the other side's end promptly. No traffic runs over these connections.
+//               Every step has a deadline of its own, since the kernel's are minutes (facts 106, 117, 120): a try
+//               that gets no answer is made again, with a fresh id and number, until Connect()'s deadline.
+// Who owns it   The endpoint. Device, commands, timers, random source, number pool and user outlive it.
 // Which thread  The polling thread. The calls that block go through Commands; Listen() alone blocks.
 // What ends it  Its destructor frees all ids at once; Commands::Finish() must have been called before.
-// Bounds        Options::max_connections records; beyond it a request is refused and Connect() fails.
+// Bounds        Options::max_connections records; beyond it a request is refused and Connect() fails. Attempts to
+//               one peer have a rate (pacing.h).
 #ifndef SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 #define SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
+#include <queue>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,13 +27,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/base/clock.h"
+#include "transport/base/random.h"
 #include "transport/base/timer_wheel.h"
+#include "transport/cm/pacing.h"
 #include "transport/cm/qpn_pool.h"
 #include "transport/cm/states.h"
 #include "transport/poller/commands.h"
 #include "transport/verbs/handles.h"
 
 namespace sluice::cm {
+
+enum class Verdict : uint8_t;
 
 // Bytes of private data (RDMA_PS_TCP): what rdma_connect, rdma_accept and rdma_reject take. The
 // other side always gets the full field, padded with zeros.
@@ -67,21 +75,44 @@ class User {
                       std::span<const std::byte> reject_data) = 0;
 };
 
+// docs/decisions/0012 says why these and no others.
 struct Options {
   uint32_t max_connections = 1024;
   int backlog = 1024;
-  int64_t accept_timeout_ns = 5'000'000'000;  // CONNECT_REQUEST to ESTABLISHED
-  int64_t close_timeout_ns = 2'000'000'000;   // DREQ to its answer
-  int64_t timewait_limit_ns = 10'000'000'000;
+  int64_t resolve_timeout_ns = 3'000'000'000;  // of an address, and of a route
+  // REQ to its answer in the first try; each further one doubles it.
+  int64_t answer_timeout_ns = 3'000'000'000;
+  int64_t accept_timeout_ns = 8'000'000'000;  // CONNECT_REQUEST to ESTABLISHED
+  int64_t close_timeout_ns = 20'000'000'000;  // DREQ to its answer; nobody waits for it
+  // Goodbye to the free number. More than close_timeout_ns and a timewait, so that the other side,
+  // if it is one of ours, has forgotten it by then whatever was lost.
+  int64_t number_hold_ns = 30'000'000'000;
+  PacingOptions pacing;
   ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
   std::string device;      // connections over another device fail; empty: any
+};
+
+struct Metrics {
+  uint64_t live = 0;         // QP numbers of connections and attempts
+  uint64_t quarantined = 0;  // QP numbers of closed ones
+  uint64_t exhausted = 0;    // attempts for which there was no number
+  uint64_t tries = 0;        // REQs, but for those that the kernel repeats
+  uint64_t retries = 0;
+  uint64_t throttled = 0;  // tries that waited because their peer had been asked too often
+  // The older connection with the same number may have been cut as well.
+  uint64_t stale_rejects = 0;
+  uint64_t timeouts = 0;           // steps that a deadline of ours ended
+  uint64_t half_open_reaped = 0;   // accepted, and the client never established
+  uint64_t refused_requests = 0;   // for want of a record
+  uint64_t unanswered_closes = 0;  // DREQs
+  uint64_t ignored_events = 0;
 };
 
 class ConnectionManager {
  public:
   static absl::StatusOr<std::unique_ptr<ConnectionManager>> Create(
       const verbs::VerbsApi& api, Options options, QpnPool& numbers, poller::Commands& commands,
-      base::Clock& clock, base::TimerWheel& timers, User& user);
+      base::Clock& clock, base::TimerWheel& timers, base::Random& random, User& user);
   ~ConnectionManager();
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
@@ -107,8 +138,9 @@ class ConnectionManager {
 
   // Records in use, timewait included.
   size_t size() const { return in_use_; }
-  size_t quarantined() const { return quarantine_.size(); }
-  uint64_t ignored_events() const { return ignored_events_; }
+  // QP numbers of closed connections that are not free yet.
+  size_t quarantined() const { return leaving_ + quarantine_.size(); }
+  Metrics metrics() const;
   std::string Describe(ConnectionId id) const;
   // The number that stands for this side of the connection; 0: none yet. As of the last call.
   uint32_t QpNumber(ConnectionId id) const;
@@ -116,13 +148,15 @@ class ConnectionManager {
  private:
   struct Connection;
   struct Quarantined {
-    uint32_t qpn;
     int64_t until_ns;
+    uint32_t qpn;
+    friend auto operator<=>(const Quarantined&, const Quarantined&) = default;
   };
+  static constexpr int kMaxRefusals = 256;  // under way; more requests wait in the kernel
 
   ConnectionManager(const verbs::VerbsApi& api, Options options, QpnPool& numbers,
                     poller::Commands& commands, base::Clock& clock, base::TimerWheel& timers,
-                    User& user);
+                    base::Random& random, User& user);
 
   Connection* Find(ConnectionId id) const;
   Connection* Find(const void* context) const;
@@ -130,16 +164,23 @@ class ConnectionManager {
 
   void Handle(Connection* c, Event event);
   void Do(Connection* c, Action action);
-  void HandleCm(const rdma_cm_event& event);
+  void HandleCm(const rdma_cm_event& event, const void* context);
   void HandleRequest(const rdma_cm_event& event);
   void HandleEnd(Connection* c, const rdma_cm_event& event);
-  Event FailOrRetry(Connection* c, absl::Status why, bool worth_another_address, bool stale);
+  void Fail(Connection* c, absl::Status why);
+  void EndTry(Connection* c, absl::Status why, Verdict verdict);
+  bool PlanNextTry(Connection* c, Verdict verdict);
 
   // Each submits one piece of work; its result comes back through Handle().
   void Submit(Connection* c, std::function<int(Connection*)> work,
               std::function<void(Connection*, int error_number)> done);
+  void Settle(Connection* c);
+  void Wait(Connection* c);
+  void Release(Connection* c);
+  void TakeTurn(Connection* c);
   void ResolveName(Connection* c);
   void ResolveAddress(Connection* c);
+  void StartResolving(Connection* c);
   void SendRequest(Connection* c);
   void SendResponse(Connection* c);
   void ReadPath(Connection* c);
@@ -148,18 +189,22 @@ class ConnectionManager {
   void ResolveRoute(Connection* c);
   void SendReady(Connection* c);
   void Disconnect(Connection* c);
+  void AnswerAndKeep(Connection* c);
   void RejectAndDestroy(Connection* c);
   void Destroy(Connection* c);
   void DestroyNow(Connection* c);
   void Free(Connection* c);
+  void TellUp(Connection* c);
   void TellDown(Connection* c);
 
   absl::Status DeadlineError(const Connection& c) const;
   absl::Status CommandError(const Connection& c, int error_number, const char* call) const;
-  void SetDeadline(Connection* c, int64_t deadline_ns);
-  static void OnDeadline(base::Timer* timer, void* context);
+  void SetTimer(Connection* c, int64_t deadline_ns);
+  // At the attempt's deadline, or earlier when the step has used up its time.
+  void SetStepTimer(Connection* c, int64_t step_ns);
+  static void OnTimer(base::Timer* timer, void* context);
   static void OnQuarantineEnd(base::Timer* timer, void* context);
-  void Quarantine(uint32_t qpn);
+  void Quarantine(uint32_t qpn, int64_t until_ns);
 
   const verbs::VerbsApi& api_;
   const Options options_;
@@ -173,10 +218,13 @@ class ConnectionManager {
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<uint32_t> free_;
   size_t in_use_ = 0;
-  std::deque<Quarantined>
-      quarantine_;  // numbers whose id is gone but whose timewait may not be over
+  size_t leaving_ = 0;  // connections that are closed and keep their number
+  Pacing pacing_;
+  // Numbers whose id is gone; the first to come free on top.
+  std::priority_queue<Quarantined, std::vector<Quarantined>, std::greater<>> quarantine_;
   base::Timer quarantine_timer_;
-  uint64_t ignored_events_ = 0;
+  int refusals_ = 0;  // under way
+  Metrics metrics_;   // but what is counted elsewhere
 };
 
 }  // namespace sluice::cm

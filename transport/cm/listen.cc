@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <netinet/in.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -14,27 +15,35 @@ namespace {
 
 int ErrnoOf(int result) { return result == 0 ? 0 : (errno != 0 ? errno : EIO); }
 
-}  // namespace
-
-absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint16_t port) {
-  auto addresses = Resolve(host, port, /*passive=*/true);
-  if (!addresses.ok()) return addresses.status();
-  const std::string where = HostPort(host.empty() ? "*" : host, port);
+// One id per address; `*error_number` 0: it listens.
+verbs::CmId ListenAt(const verbs::VerbsApi& api, rdma_event_channel* channel,
+                     sockaddr_storage address, int backlog, const char** call, int* error_number) {
   rdma_cm_id* raw = nullptr;
+  *call = "rdma_create_id";
   errno = 0;
-  int error_number = ErrnoOf(api_.cm_create_id(channel_.get(), &raw, nullptr, RDMA_PS_TCP));
-  if (error_number != 0) {
-    return base::ErrnoError(error_number, "rdma_create_id", {.layer = "cm", .peer = where});
-  }
-  verbs::CmId id(&api_, raw);
-  const char* call = "rdma_bind_addr";
+  *error_number = ErrnoOf(api.cm_create_id(channel, &raw, nullptr, RDMA_PS_TCP));
+  if (*error_number != 0) return {};
+  verbs::CmId id(&api, raw);
+  *call = "rdma_bind_addr";
   errno = 0;
-  error_number = ErrnoOf(api_.cm_bind_addr(raw, reinterpret_cast<sockaddr*>(&addresses->front())));
-  if (error_number == 0) {
-    call = "rdma_listen";
-    errno = 0;
-    error_number = ErrnoOf(api_.cm_listen(raw, options_.backlog));
+  *error_number = ErrnoOf(api.cm_bind_addr(raw, reinterpret_cast<sockaddr*>(&address)));
+  if (*error_number != 0) return {};
+  *call = "rdma_listen";
+  errno = 0;
+  *error_number = ErrnoOf(api.cm_listen(raw, backlog));
+  if (*error_number != 0) return {};
+  return id;
+}
+
+void SetPort(uint16_t port, sockaddr_storage* address) {
+  if (address->ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(address)->sin_port = htons(port);
   }
+}
+
+absl::Status ListenError(int error_number, const char* call, const std::string& where) {
   if (error_number == EADDRINUSE) {
     return base::Error(absl::StatusCode::kAlreadyExists, "port is in use: can't listen at " + where,
                        {.layer = "cm",
@@ -44,16 +53,42 @@ absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint
                         .remedy = "stop it, or choose another port (0 takes a free one)",
                         .syndrome = EADDRINUSE});
   }
-  if (error_number != 0) {
-    return base::ErrnoError(error_number, std::string("can't listen at ") + where + ": " + call,
-                            {.layer = "cm",
-                             .peer = where,
-                             .operation = "listen",
-                             .cause = "the address does not belong to an RDMA device of this host",
-                             .remedy = "listen at one of its addresses, or at *"});
+  return base::ErrnoError(error_number, "can't listen at " + where + ": " + call,
+                          {.layer = "cm",
+                           .peer = where,
+                           .operation = "listen",
+                           .cause = "the address does not belong to an RDMA device of this host",
+                           .remedy = "listen at one of its addresses, or at *"});
+}
+
+}  // namespace
+
+// At every address of the name. An IPv6 wildcard hears IPv4 too, so with "*" the IPv4 one is needed
+// only where there is no IPv6.
+absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint16_t port) {
+  auto addresses = Resolve(host, port, /*passive=*/true);
+  if (!addresses.ok()) return addresses.status();
+  const std::string where = HostPort(host.empty() ? "*" : host, port);
+  const bool any = host.empty() || host == "*";
+  if (any) std::reverse(addresses->begin(), addresses->end());
+  absl::Status first_error;
+  uint16_t bound = 0;
+  for (sockaddr_storage& address : *addresses) {
+    if (bound != 0) SetPort(bound, &address);
+    const char* call = "";
+    int error_number = 0;
+    verbs::CmId id =
+        ListenAt(api_, channel_.get(), address, options_.backlog, &call, &error_number);
+    if (error_number != 0) {
+      if (first_error.ok()) first_error = ListenError(error_number, call, where);
+      if (error_number == EADDRINUSE && bound == 0) break;  // not where nobody looks for it
+      continue;
+    }
+    bound = ntohs(api_.cm_get_src_port(id.get()));
+    listeners_.push_back(std::move(id));
+    if (any) break;
   }
-  const uint16_t bound = ntohs(api_.cm_get_src_port(raw));
-  listeners_.push_back(std::move(id));
+  if (bound == 0) return first_error;
   return bound;
 }
 

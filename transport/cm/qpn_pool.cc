@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/cm/qpn_pool.h"
 
+#include <cerrno>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -12,27 +13,43 @@ QpnPool::~QpnPool() {
 }
 
 absl::StatusOr<uint32_t> QpnPool::Take() {
-  if (reserve_) {
-    uint32_t qpn = 0;
-    const int error_number = api_.dv_reserved_qpn_alloc(context_, &qpn);
-    if (error_number != 0) {
-      return base::ErrnoError(error_number, "mlx5dv_reserved_qpn_alloc",
-                              {.layer = "cm",
-                               .operation = "connect",
-                               .cause = "the device has no QP numbers left to reserve",
-                               .remedy = "close connections, or wait until closed ones have left "
-                                         "timewait (seconds)"});
-    }
-    reserved_.insert(qpn);
-    return qpn;
+  auto qpn = reserve_ ? Reserve() : MakeDummy();
+  if (!qpn.ok() && reserve_ && qpn.status().code() == absl::StatusCode::kUnimplemented) {
+    reserve_ = false;
+    qpn = MakeDummy();
   }
-  if (dummies_.size() >= kMaxDummies) {
-    return base::Error(absl::StatusCode::kResourceExhausted, "no QP number for a new connection",
-                       {.layer = "cm",
-                        .operation = "connect",
-                        .cause = "this device reserves no numbers and all " +
-                                 std::to_string(kMaxDummies) + " stand-in QPs are taken",
-                        .remedy = "close connections, or use a device with reserved QPNs"});
+  if (qpn.ok()) {
+    in_use_.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    exhausted_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return qpn;
+}
+
+absl::StatusOr<uint32_t> QpnPool::Reserve() {
+  uint32_t qpn = 0;
+  const int error_number = api_.dv_reserved_qpn_alloc(context_, &qpn);
+  if (error_number != 0) {
+    return base::ErrnoError(error_number, "mlx5dv_reserved_qpn_alloc",
+                            {.layer = "cm",
+                             .operation = "connect",
+                             .cause = "the device has no QP numbers left to reserve",
+                             .remedy = "close connections, or wait until closed ones have left "
+                                       "quarantine (half a minute)"});
+  }
+  reserved_.insert(qpn);
+  return qpn;
+}
+
+absl::StatusOr<uint32_t> QpnPool::MakeDummy() {
+  if (dummies_.size() >= max_dummies_) {
+    return base::Error(
+        absl::StatusCode::kResourceExhausted, "no QP number for a new connection",
+        {.layer = "cm",
+         .operation = "connect",
+         .cause = "this device reserves no numbers and all " + std::to_string(max_dummies_) +
+                  " stand-in QPs are taken, by connections or by closed ones in quarantine",
+         .remedy = "close connections, wait half a minute, or use a device with reserved QPNs"});
   }
   if (!dummy_cq_) {
     auto cq = verbs::CreateCq(api_, context_, 1, nullptr);
@@ -50,9 +67,10 @@ absl::StatusOr<uint32_t> QpnPool::Take() {
 void QpnPool::Give(uint32_t qpn) {
   if (reserved_.erase(qpn) != 0) {
     api_.dv_reserved_qpn_dealloc(context_, qpn);
-  } else {
-    dummies_.erase(qpn);
+  } else if (dummies_.erase(qpn) == 0) {
+    return;
   }
+  in_use_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace sluice::cm

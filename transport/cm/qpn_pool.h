@@ -5,12 +5,13 @@
 // What it is    The kernel knows a connection by (node, QPN); the same pair twice kills both connections. So
 //               each connection takes a fresh number: reserved from the device where it can, else that of a
 //               dummy QP which is never used. The numbers carry no traffic; the DCTN is in the private data.
-// Which thread  Inside Commands only (both calls block), one at a time.
-// Bound         kMaxDummies dummy QPs: they are real objects of the device.
-// What ends it  Give() once the connection has left timewait; a number is not seen again before that.
+// Which thread  Take() and Give() inside Commands only (they block), one at a time; the counts from anywhere.
+// Bound         `max_dummies` dummy QPs: they are real objects of the device.
+// What ends it  Give() once the number's quarantine is over; it is not seen again before that.
 #ifndef SLUICE_TRANSPORT_CM_QPN_POOL_H_
 #define SLUICE_TRANSPORT_CM_QPN_POOL_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,9 +25,11 @@ class QpnPool {
  public:
   static constexpr size_t kMaxDummies = 1024;
 
-  // `reserve`: the device reserves numbers (Feature::kReservedQpn).
-  QpnPool(const verbs::VerbsApi& api, ibv_context* context, ibv_pd* pd, bool reserve)
-      : api_(api), context_(context), pd_(pd), reserve_(reserve) {}
+  // `reserve`: the device said that it reserves numbers (Feature::kReservedQpn). Should it refuse
+  // the call all the same with EOPNOTSUPP, dummies are used from then on.
+  QpnPool(const verbs::VerbsApi& api, ibv_context* context, ibv_pd* pd, bool reserve,
+          size_t max_dummies = kMaxDummies)
+      : api_(api), context_(context), pd_(pd), max_dummies_(max_dummies), reserve_(reserve) {}
   ~QpnPool();
   QpnPool(const QpnPool&) = delete;
   QpnPool& operator=(const QpnPool&) = delete;
@@ -34,16 +37,25 @@ class QpnPool {
   absl::StatusOr<uint32_t> Take();
   void Give(uint32_t qpn);
 
-  size_t in_use() const { return reserved_.size() + dummies_.size(); }
+  // Taken and not given back: of live connections, and in quarantine.
+  size_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  // How often there was no number to take.
+  uint64_t exhausted() const { return exhausted_.load(std::memory_order_relaxed); }
 
  private:
+  absl::StatusOr<uint32_t> Reserve();
+  absl::StatusOr<uint32_t> MakeDummy();
+
   const verbs::VerbsApi& api_;
   ibv_context* const context_;
   ibv_pd* const pd_;
-  const bool reserve_;
+  const size_t max_dummies_;
+  bool reserve_;
   absl::flat_hash_set<uint32_t> reserved_;
   verbs::Cq dummy_cq_;  // before the QPs that refer to it
   absl::flat_hash_map<uint32_t, verbs::Qp> dummies_;
+  std::atomic<size_t> in_use_{0};
+  std::atomic<uint64_t> exhausted_{0};
 };
 
 }  // namespace sluice::cm

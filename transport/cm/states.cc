@@ -19,7 +19,9 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {S::kIdle, E::kConnectCalled, A::kResolveName, S::kResolvingName},
+    {S::kIdle, E::kConnectCalled, A::kWait, S::kBackingOff},
+    {S::kBackingOff, E::kTryAgain, A::kResolveName, S::kResolvingName},
+    {S::kBackingOff, E::kNextAddress, A::kResolveAddress, S::kResolvingAddress},
     {S::kResolvingName, E::kNameResolved, A::kResolveAddress, S::kResolvingAddress},
     {S::kResolvingAddress, E::kAddressResolved, A::kResolveRoute, S::kResolvingRoute},
     {S::kResolvingRoute, E::kRouteResolved, A::kConnect, S::kConnecting},
@@ -35,14 +37,19 @@ constexpr Row kRows[] = {
     {S::kRequested, E::kRejectCalled, A::kReject, S::kDestroying},
     {S::kAccepting, E::kEstablishedSeen, A::kTellUp, S::kEstablished},
 
-    {S::kResolvingAddress, E::kRetryable, A::kResolveAddress, S::kResolvingAddress},
-    {S::kResolvingRoute, E::kRetryable, A::kResolveAddress, S::kResolvingAddress},
-    {S::kConnecting, E::kRetryable, A::kResolveAddress, S::kResolvingAddress},
+    {S::kResolvingName, E::kRetryable, A::kWait, S::kBackingOff},
+    {S::kResolvingAddress, E::kRetryable, A::kWait, S::kBackingOff},
+    {S::kResolvingRoute, E::kRetryable, A::kWait, S::kBackingOff},
+    {S::kConnecting, E::kRetryable, A::kWait, S::kBackingOff},
+
+    // What a try that is over still has to say does not end the next one.
+    {S::kBackingOff, E::kDeadline, A::kTellDownAndDestroy, S::kDestroying},
+    {S::kBackingOff, E::kCloseCalled, A::kDestroy, S::kDestroying},
 
     {S::kEstablished, E::kDisconnected, A::kTellDownAndAnswer, S::kTimewait},
     {S::kEstablished, E::kFailed, A::kTellDownAndDestroy, S::kDestroying},
     {S::kEstablished, E::kCloseCalled, A::kDisconnect, S::kClosing},
-    {S::kClosing, E::kDisconnected, A::kKeepForTimewait, S::kTimewait},
+    {S::kClosing, E::kDisconnected, A::kAnswerAndKeep, S::kTimewait},
     {S::kClosing, E::kFailed, A::kDestroy, S::kDestroying},
     {S::kClosing, E::kDeadline, A::kDestroy, S::kDestroying},
     {S::kTimewait, E::kTimewaitExit, A::kDestroy, S::kDestroying},
@@ -87,23 +94,26 @@ Transition Next(State state, Event event) {
 
 std::string_view Name(State state) {
   static constexpr std::string_view kNames[kStateCount] = {
-      "idle",       "resolving name", "resolving address", "resolving route", "connecting",
-      "responding", "responded",      "establishing",      "requesting",      "requested",
-      "accepting",  "established",    "closing",           "timewait",        "destroying"};
+      "idle",       "backing off", "resolving name", "resolving address", "resolving route",
+      "connecting", "responding",  "responded",      "establishing",      "requesting",
+      "requested",  "accepting",   "established",    "closing",           "timewait",
+      "destroying"};
   return kNames[static_cast<size_t>(state)];
 }
 
 std::string_view Name(Event event) {
   static constexpr std::string_view kNames[kEventCount] = {
-      "connect called", "name resolved",    "address resolved", "route resolved", "response",
-      "path read",      "establish called", "establish sent",   "request",        "accept called",
-      "reject called",  "established seen", "retryable",        "failed",         "disconnected",
-      "timewait exit",  "close called",     "deadline",         "destroyed"};
+      "connect called", "try again",     "next address",  "name resolved",    "address resolved",
+      "route resolved", "response",      "path read",     "establish called", "establish sent",
+      "request",        "accept called", "reject called", "established seen", "retryable",
+      "failed",         "disconnected",  "timewait exit", "close called",     "deadline",
+      "destroyed"};
   return kNames[static_cast<size_t>(event)];
 }
 
 std::string_view Name(Action action) {
   static constexpr std::string_view kNames[] = {"ignore",
+                                                "wait",
                                                 "resolve name",
                                                 "resolve address",
                                                 "resolve route",
@@ -118,7 +128,7 @@ std::string_view Name(Action action) {
                                                 "tell down, destroy",
                                                 "tell down, answer",
                                                 "disconnect",
-                                                "keep for timewait",
+                                                "answer, keep",
                                                 "destroy",
                                                 "free"};
   return kNames[static_cast<size_t>(action)];

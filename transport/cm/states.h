@@ -13,6 +13,7 @@ namespace sluice::cm {
 enum class State : uint8_t {
   kIdle,  // the record is free
   // Active side.
+  kBackingOff,  // until the next try's turn comes
   kResolvingName,
   kResolvingAddress,
   kResolvingRoute,
@@ -30,10 +31,12 @@ enum class State : uint8_t {
   kTimewait,    // both sides have said goodbye; number and id are kept
   kDestroying,  // the id is being freed
 };
-inline constexpr int kStateCount = 15;
+inline constexpr int kStateCount = 16;
 
 enum class Event : uint8_t {
   kConnectCalled,
+  kTryAgain,     // its turn has come: from the name on
+  kNextAddress,  // its turn has come, and the name has more addresses
   kNameResolved,
   kAddressResolved,
   kRouteResolved,
@@ -45,7 +48,7 @@ enum class Event : uint8_t {
   kAcceptCalled,
   kRejectCalled,
   kEstablishedSeen,  // RDMA_CM_EVENT_ESTABLISHED
-  kRetryable,        // failed, but another address or a fresh number is worth a try
+  kRetryable,        // the try failed, another is worth it
   kFailed,           // an error event, a reject, or a command that failed
   kDisconnected,     // RDMA_CM_EVENT_DISCONNECTED
   kTimewaitExit,     // RDMA_CM_EVENT_TIMEWAIT_EXIT
@@ -53,10 +56,11 @@ enum class Event : uint8_t {
   kDeadline,
   kDestroyed,
 };
-inline constexpr int kEventCount = 19;
+inline constexpr int kEventCount = 21;
 
 enum class Action : uint8_t {
   kIgnore,
+  kWait,  // lets go of the last try's id; its number goes into quarantine
   kResolveName,
   kResolveAddress,
   kResolveRoute,
@@ -71,7 +75,7 @@ enum class Action : uint8_t {
   kTellDownAndDestroy,
   kTellDownAndAnswer,  // a DREQ came: answer it, keep the id for its timewait
   kDisconnect,
-  kKeepForTimewait,
+  kAnswerAndKeep,  // the answer came, or the other side's DREQ crossed ours
   kDestroy,
   kFree,
 };

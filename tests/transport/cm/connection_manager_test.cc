@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/transport/cm/raw_connector.h"
+#include "transport/cm/address.h"
 
 namespace sluice::cm {
 namespace {
@@ -51,7 +52,8 @@ TEST(ConnectionManagerConnect, PrivateDataGoesBothWays) {
 }
 
 TEST(ConnectionManagerClose, OtherSideHearsAndBothRecordsAreFreedAfterTimewait) {
-  RawConnector server, client;
+  const Options brief = {.number_hold_ns = 2'000'000'000};
+  RawConnector server(&softdc::Verbs(), brief), client(&softdc::Verbs(), brief);
   const auto port = server.manager->Listen("127.0.0.1", 0);
   ASSERT_TRUE(port.ok());
   const ConnectionId id = ConnectTo(client, *port);
@@ -60,11 +62,16 @@ TEST(ConnectionManagerClose, OtherSideHearsAndBothRecordsAreFreedAfterTimewait) 
   Drive(server, client, [&] { return server.down; });
   EXPECT_EQ(server.why.code(), absl::StatusCode::kUnavailable) << server.why;
   EXPECT_FALSE(client.down);  // it closed, so it is not told
-  // Until TIMEWAIT_EXIT both ids and numbers are kept.
+  // Until TIMEWAIT_EXIT both ids are kept, and the numbers for as long as a lost answer may delay the
+  // other side.
   Drive(server, client, [&] { return server.manager->size() == 0 && client.manager->size() == 0; });
-  EXPECT_EQ(client.numbers->in_use(), 0u);
-  EXPECT_EQ(server.numbers->in_use(), 0u);
+  EXPECT_EQ(client.manager->metrics().quarantined, 1u);
+  EXPECT_EQ(server.manager->metrics().quarantined, 1u);
+  EXPECT_EQ(client.manager->metrics().live, 0u);
+  Drive(server, client,
+        [&] { return server.numbers->in_use() == 0 && client.numbers->in_use() == 0; });
   EXPECT_EQ(client.manager->quarantined(), 0u);
+  EXPECT_EQ(server.manager->quarantined(), 0u);
 }
 
 TEST(ConnectionManagerReject, DataReachesTheOtherSide) {
@@ -88,8 +95,9 @@ TEST(ConnectionManagerConnect, TooManyConnectionsSaysSo) {
   RawConnector client;
   Options options;
   options.max_connections = 1;
-  auto manager = ConnectionManager::Create(client.device->api(), options, *client.numbers,
-                                           client.commands, client.clock, client.timers, client);
+  auto manager =
+      ConnectionManager::Create(client.device->api(), options, *client.numbers, client.commands,
+                                client.clock, client.timers, client.random, client);
   ASSERT_TRUE(manager.ok());
   const int64_t deadline_ns = client.clock.NowNs() + kPatienceNs;
   EXPECT_TRUE((*manager)->Connect("127.0.0.1", 1, deadline_ns, {}).ok());
@@ -126,6 +134,35 @@ TEST(ConnectionManagerConnect, StaleNumberCostsOneRejectAndOneRetry) {
   ConnectTo(client, *port);
   Drive(server, client, [&] { return server.up && client.up; });
   EXPECT_EQ(repeats, 0);
+  EXPECT_EQ(client.manager->metrics().stale_rejects, 1u);
+  EXPECT_EQ(client.manager->metrics().retries, 1u);
+}
+
+TEST(ConnectionManagerListen, EveryAddressIsHeardOverIpv4AndIpv6) {
+  RawConnector server, client;
+  const auto port = server.manager->Listen("*", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    client.up = server.up = false;
+    const auto id =
+        client.manager->Connect(host, *port, client.clock.NowNs() + kPatienceNs, Bytes("hello"));
+    ASSERT_TRUE(id.ok()) << id.status();
+    Drive(server, client, [&] { return (server.up && client.up) || client.down; });
+    EXPECT_FALSE(client.down) << host << ": " << client.why;
+  }
+}
+
+// A name of several addresses, of which the server listens at the last.
+TEST(ConnectionManagerConnect, NameThatIsOnlyHeardAtItsIpv6Address) {
+  const auto addresses = Resolve("localhost", 1, /*passive=*/false);
+  ASSERT_TRUE(addresses.ok()) << addresses.status();
+  if (addresses->size() < 2) GTEST_SKIP() << "localhost has one address here";
+  RawConnector server, client;
+  const auto port = server.manager->Listen("::1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  ConnectTo(client, *port);
+  Drive(server, client, [&] { return (server.up && client.up) || client.down; });
+  EXPECT_FALSE(client.down) << client.why;
 }
 
 }  // namespace

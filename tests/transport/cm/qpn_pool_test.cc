@@ -14,6 +14,7 @@ namespace {
 struct FakeDevice {
   uint32_t next_qpn = 100;
   int refuse_with = 0;
+  int refuse_reservation_with = 0;
   std::set<uint32_t> reserved;
   int dummies = 0;
   ibv_context context = {};
@@ -26,6 +27,7 @@ verbs::VerbsApi FakeTable() {
   api.name = "fake";
   api.dv_reserved_qpn_alloc = [](ibv_context*, uint32_t* qpn) {
     if (device.refuse_with != 0) return device.refuse_with;
+    if (device.refuse_reservation_with != 0) return device.refuse_reservation_with;
     *qpn = device.next_qpn++;
     device.reserved.insert(*qpn);
     return 0;
@@ -77,8 +79,35 @@ TEST(QpnPoolTake, RefusalSaysWhy) {
   device.refuse_with = ENOMEM;
   const auto qpn = pool.Take();
   EXPECT_EQ(qpn.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool.exhausted(), 1u);
   EXPECT_NE(qpn.status().message().find("mlx5dv_reserved_qpn_alloc failed with ENOMEM"),
             absl::string_view::npos);
+}
+
+// A driver may know the call and its firmware not (EOPNOTSUPP).
+TEST(QpnPoolTake, RefusedReservationFallsBackToDummies) {
+  const verbs::VerbsApi api = FakeTable();
+  QpnPool pool(api, &device.context, nullptr, /*reserve=*/true);
+  const auto reserved = pool.Take();
+  ASSERT_TRUE(reserved.ok());
+  device.refuse_reservation_with = EOPNOTSUPP;
+  const auto dummy = pool.Take();
+  ASSERT_TRUE(dummy.ok()) << dummy.status();
+  EXPECT_EQ(device.dummies, 1);
+  EXPECT_EQ(pool.in_use(), 2u);
+  pool.Give(*dummy);
+  pool.Give(*reserved);
+  EXPECT_EQ(device.dummies, 0);
+  EXPECT_TRUE(device.reserved.empty());
+  EXPECT_EQ(pool.in_use(), 0u);
+}
+
+TEST(QpnPoolGive, NumberOfNobodyChangesNothing) {
+  const verbs::VerbsApi api = FakeTable();
+  QpnPool pool(api, &device.context, nullptr, /*reserve=*/true);
+  ASSERT_TRUE(pool.Take().ok());
+  pool.Give(7);
+  EXPECT_EQ(pool.in_use(), 1u);
 }
 
 TEST(QpnPoolTake, DummyQpsWhereNothingCanBeReservedUpToTheBound) {

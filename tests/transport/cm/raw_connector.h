@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "transport/base/clock.h"
+#include "transport/base/random.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
 #include "transport/device/device.h"
@@ -20,11 +21,11 @@ namespace sluice::cm {
 
 struct RawConnector : User {
   // `table` outlives the connector.
-  explicit RawConnector(const verbs::VerbsApi* table = &softdc::Verbs()) {
+  explicit RawConnector(const verbs::VerbsApi* table = &softdc::Verbs(), Options options = {}) {
     device = std::move(*device::Device::Open("softdc0", {table}));
     numbers = std::make_unique<QpnPool>(device->api(), device->context(), device->pd(), true);
-    auto created =
-        ConnectionManager::Create(device->api(), {}, *numbers, commands, clock, timers, *this);
+    auto created = ConnectionManager::Create(device->api(), options, *numbers, commands, clock,
+                                             timers, random, *this);
     EXPECT_TRUE(created.ok()) << created.status();
     manager = std::move(*created);
   }
@@ -50,6 +51,7 @@ struct RawConnector : User {
 
   base::RealClock clock;
   base::TimerWheel timers{clock.NowNs()};
+  base::SystemRandom random;
   poller::ThreadCommands commands;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<QpnPool> numbers;

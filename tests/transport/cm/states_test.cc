@@ -7,27 +7,32 @@ namespace sluice::cm {
 namespace {
 
 TEST(PrintTable, Snapshot) {
-  EXPECT_EQ(PrintTable(), R"(idle: connect called -> resolve name -> resolving name
+  EXPECT_EQ(PrintTable(), R"(idle: connect called -> wait -> backing off
 idle: request -> read path -> requesting
+backing off: try again -> resolve name -> resolving name
+backing off: next address -> resolve address -> resolving address
+backing off: close called -> destroy -> destroying
+backing off: deadline -> tell down, destroy -> destroying
 resolving name: name resolved -> resolve address -> resolving address
+resolving name: retryable -> wait -> backing off
 resolving name: failed -> tell down, destroy -> destroying
 resolving name: disconnected -> tell down, destroy -> destroying
 resolving name: close called -> destroy -> destroying
 resolving name: deadline -> tell down, destroy -> destroying
 resolving address: address resolved -> resolve route -> resolving route
-resolving address: retryable -> resolve address -> resolving address
+resolving address: retryable -> wait -> backing off
 resolving address: failed -> tell down, destroy -> destroying
 resolving address: disconnected -> tell down, destroy -> destroying
 resolving address: close called -> destroy -> destroying
 resolving address: deadline -> tell down, destroy -> destroying
 resolving route: route resolved -> connect -> connecting
-resolving route: retryable -> resolve address -> resolving address
+resolving route: retryable -> wait -> backing off
 resolving route: failed -> tell down, destroy -> destroying
 resolving route: disconnected -> tell down, destroy -> destroying
 resolving route: close called -> destroy -> destroying
 resolving route: deadline -> tell down, destroy -> destroying
 connecting: response -> read path -> responding
-connecting: retryable -> resolve address -> resolving address
+connecting: retryable -> wait -> backing off
 connecting: failed -> tell down, destroy -> destroying
 connecting: disconnected -> tell down, destroy -> destroying
 connecting: close called -> destroy -> destroying
@@ -68,7 +73,7 @@ established: failed -> tell down, destroy -> destroying
 established: disconnected -> tell down, answer -> timewait
 established: close called -> disconnect -> closing
 closing: failed -> destroy -> destroying
-closing: disconnected -> keep for timewait -> timewait
+closing: disconnected -> answer, keep -> timewait
 closing: deadline -> destroy -> destroying
 timewait: failed -> destroy -> destroying
 timewait: timewait exit -> destroy -> destroying
@@ -91,6 +96,14 @@ TEST(Next, EveryStateHasAnEnd) {
     } else {
       EXPECT_TRUE(by_deadline) << Name(state);
     }
+  }
+}
+
+// What a try that is over still has to say must not end the next one.
+TEST(Next, LateWordsOfTheLastTryChangeNothing) {
+  for (const Event event : {Event::kFailed, Event::kDisconnected, Event::kRetryable,
+                            Event::kResponse, Event::kAddressResolved, Event::kRouteResolved}) {
+    EXPECT_EQ(Next(State::kBackingOff, event).action, Action::kIgnore) << Name(event);
   }
 }
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What RDMA_CM says, and what the end of a try means for the next one.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "transport/cm/address.h"
+#include "transport/cm/connection.h"
+#include "transport/cm/connection_manager.h"
+
+namespace sluice::cm {
+
+int ConnectionManager::ReadEvents() {
+  int count = 0;
+  rdma_cm_event* event = nullptr;
+  while (refusals_ < kMaxRefusals && api_.cm_get_cm_event(channel_.get(), &event) == 0) {
+    // Copied and acknowledged first: destroying an id waits for its events, private data dies here,
+    // and so may the id, under a command.
+    rdma_cm_event copy = *event;
+    const void* context = event->id->context;
+    std::vector<std::byte> data;
+    const bool has_data = copy.event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+                          copy.event == RDMA_CM_EVENT_CONNECT_RESPONSE ||
+                          copy.event == RDMA_CM_EVENT_REJECTED;
+    if (has_data && copy.param.conn.private_data != nullptr) {
+      const auto* bytes = static_cast<const std::byte*>(copy.param.conn.private_data);
+      data.assign(bytes, bytes + copy.param.conn.private_data_len);
+    }
+    api_.cm_ack_cm_event(event);
+    copy.param.conn.private_data = data.data();
+    copy.param.conn.private_data_len = static_cast<uint8_t>(data.size());
+    HandleCm(copy, context);
+    ++count;
+  }
+  return count;
+}
+
+void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context) {
+  if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) return HandleRequest(event);
+  Connection* c = Find(context);
+  // A late event of an id that was replaced by another attempt, or of a listener.
+  if (c == nullptr || c->id != event.id) {
+    ++metrics_.ignored_events;
+    return;
+  }
+  switch (event.event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+      return Handle(c, Event::kAddressResolved);
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+      return Handle(c, Event::kRouteResolved);
+    case RDMA_CM_EVENT_CONNECT_RESPONSE: {
+      if (c->state == State::kConnecting) {
+        const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
+        c->attempt->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+      }
+      return Handle(c, Event::kResponse);
+    }
+    case RDMA_CM_EVENT_ESTABLISHED:
+      return Handle(c, Event::kEstablishedSeen);
+    case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+      return Handle(c, Event::kTimewaitExit);
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+    case RDMA_CM_EVENT_DISCONNECTED:
+      return HandleEnd(c, event);
+    default:
+      ++metrics_.ignored_events;
+  }
+}
+
+void ConnectionManager::HandleRequest(const rdma_cm_event& event) {
+  Connection* c = New();
+  if (c == nullptr) {
+    // No record for it: refused without words, off the polling thread.
+    ++metrics_.refused_requests;
+    ++refusals_;
+    commands_.Submit(
+        [this, id = event.id] {
+          api_.cm_reject(id, nullptr, 0);
+          api_.cm_destroy_id(id);
+        },
+        [this] { --refusals_; });
+    return;
+  }
+  c->id = event.id;
+  c->id->context = c->context();
+  c->peer = ToString(reinterpret_cast<const sockaddr*>(&event.id->route.addr.dst_storage));
+  const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
+  c->attempt->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+  c->attempt->deadline_ns = clock_.NowNs() + options_.accept_timeout_ns;
+  SetTimer(c, c->attempt->deadline_ns);
+  Handle(c, Event::kRequest);
+}
+
+void ConnectionManager::HandleEnd(Connection* c, const rdma_cm_event& event) {
+  absl::Status why = EndError(event, c->peer, c->state == State::kEstablished);
+  const Verdict verdict = EndVerdict(event);
+  if (verdict == Verdict::kStale) ++metrics_.stale_rejects;
+  if (c->attempt != nullptr) {
+    c->attempt->incoming.clear();
+    if (event.event == RDMA_CM_EVENT_REJECTED && event.param.conn.private_data_len != 0) {
+      const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
+      c->attempt->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+    }
+  }
+  if (event.event == RDMA_CM_EVENT_DISCONNECTED) {
+    if (c->state == State::kClosing && event.status != 0) ++metrics_.unanswered_closes;
+    if (c->why.ok()) c->why = std::move(why);
+    return Handle(c, Event::kDisconnected);
+  }
+  EndTry(c, std::move(why), verdict);
+}
+
+void ConnectionManager::Fail(Connection* c, absl::Status why) {
+  const bool counts = Next(c->state, Event::kFailed).action != Action::kIgnore;
+  if (counts && c->why.ok()) c->why = std::move(why);
+  Handle(c, Event::kFailed);
+}
+
+void ConnectionManager::EndTry(Connection* c, absl::Status why, Verdict verdict) {
+  const bool can_retry = c->active && Next(c->state, Event::kRetryable).action != Action::kIgnore;
+  if (!can_retry || !PlanNextTry(c, verdict)) return Fail(c, std::move(why));
+  ++metrics_.retries;
+  c->attempt->last = std::move(why);
+  Handle(c, Event::kRetryable);
+}
+
+// A name may have several addresses, of which the server listens at one; a number that firmware
+// handed out again after its process died costs a recognised reject; silence may mean no more than a
+// lost message.
+bool ConnectionManager::PlanNextTry(Connection* c, Verdict verdict) {
+  Attempt* attempt = c->attempt.get();
+  const bool more_addresses = attempt->next_address < attempt->addresses.size();
+  attempt->pause_ns = 0;
+  switch (verdict) {
+    case Verdict::kFinal:
+      return false;
+    case Verdict::kElsewhere:
+      return more_addresses;
+    case Verdict::kAgain:
+      if (!more_addresses) attempt->pause_ns = pacing_.DelayNs(std::max(attempt->tries, 1u));
+      return true;
+    case Verdict::kStale:
+      --attempt->next_address;  // the address was right
+      if (++attempt->stale_rejects > 1) attempt->pause_ns = pacing_.DelayNs(attempt->stale_rejects);
+      return true;
+  }
+  return false;
+}
+
+}  // namespace sluice::cm

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pacing: when a peer may be asked again.
+//
+// What it is    Two brakes on attempts to connect. After each failure in a row the next attempt waits twice as
+//               long, up to a bound, less a random part of up to a half, so that clients which failed together
+//               do not come back together. And however they come about, attempts to one peer have a rate with a
+//               burst: those beyond it wait their turn.
+// Which thread  The polling thread.
+// Bound         One number per peer that was asked within the last burst; older ones are dropped when there are
+//               more than `max_peers`.
+#ifndef SLUICE_TRANSPORT_CM_PACING_H_
+#define SLUICE_TRANSPORT_CM_PACING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "transport/base/random.h"
+
+namespace sluice::cm {
+
+struct PacingOptions {
+  int64_t first_delay_ns = 50'000'000;
+  int64_t max_delay_ns = 2'000'000'000;
+  uint32_t attempts_per_second = 10;  // to one peer; 0: no limit
+  uint32_t burst = 10;
+};
+
+class Pacing {
+ public:
+  Pacing(PacingOptions options, base::Random& random, size_t max_peers)
+      : options_(options), random_(random), max_peers_(max_peers) {}
+  Pacing(const Pacing&) = delete;
+  Pacing& operator=(const Pacing&) = delete;
+
+  // The pause after that many failures in a row; at least one.
+  int64_t DelayNs(uint32_t failures);
+
+  // Takes the next free place among the attempts to `peer`: now, or when its turn comes.
+  int64_t TakeTurnNs(const std::string& peer, int64_t now_ns);
+
+  size_t peers() const { return full_at_ns_.size(); }
+  uint64_t throttled() const { return throttled_; }  // attempts that had to wait their turn
+
+ private:
+  const PacingOptions options_;
+  base::Random& random_;
+  const size_t max_peers_;
+  // When the peer's burst is whole again, had nobody else come (a leaky bucket in one number).
+  absl::flat_hash_map<std::string, int64_t> full_at_ns_;
+  uint64_t throttled_ = 0;
+};
+
+}  // namespace sluice::cm
+
+#endif  // SLUICE_TRANSPORT_CM_PACING_H_
