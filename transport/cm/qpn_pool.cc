@@ -56,10 +56,10 @@ absl::StatusOr<uint32_t> QpnPool::MakeDummy() {
     if (!cq.ok()) return cq.status();
     dummy_cq_ = std::move(*cq);
   }
-  // Its number is valid as soon as it exists; it stays in RESET for ever.
-  auto dummy = verbs::CreateDci(api_, context_, pd_, dummy_cq_.get(), {.send_depth = 1});
+  // Its number is valid as soon as it exists.
+  auto dummy = verbs::CreateIdleQp(api_, pd_, dummy_cq_.get());
   if (!dummy.ok()) return dummy.status();
-  const uint32_t qpn = dummy->number();
+  const uint32_t qpn = (*dummy)->qp_num;
   dummies_.emplace(qpn, std::move(*dummy));
   return qpn;
 }

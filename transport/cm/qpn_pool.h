@@ -53,7 +53,7 @@ class QpnPool {
   bool reserve_;
   absl::flat_hash_set<uint32_t> reserved_;
   verbs::Cq dummy_cq_;  // before the QPs that refer to it
-  absl::flat_hash_map<uint32_t, verbs::Qp> dummies_;
+  absl::flat_hash_map<uint32_t, verbs::IdleQp> dummies_;
   std::atomic<size_t> in_use_{0};
   std::atomic<uint64_t> exhausted_{0};
 };

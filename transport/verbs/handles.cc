@@ -87,6 +87,20 @@ absl::StatusOr<Srq> CreateSrq(const VerbsApi& api, ibv_pd* pd, uint32_t depth) {
   return Own<Srq>(api, api.create_srq(pd, &attr), "ibv_create_srq");
 }
 
+absl::StatusOr<IdleQp> CreateIdleQp(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq) {
+  ibv_qp_init_attr attr = {};
+  attr.qp_type = IBV_QPT_RC;
+  attr.send_cq = cq;
+  attr.recv_cq = cq;
+  attr.cap = {.max_send_wr = 1,
+              .max_recv_wr = 1,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
+  errno = 0;
+  return Own<IdleQp>(api, api.create_qp(pd, &attr), "ibv_create_qp");
+}
+
 absl::StatusOr<Qp> CreateDci(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* cq,
                              const DciOptions& options) {
   ibv_qp_init_attr_ex attr = {};

@@ -85,6 +85,10 @@ absl::StatusOr<Cq> CreateCq(const VerbsApi& api, ibv_context* context, uint32_t 
                             ibv_comp_channel* channel);
 absl::StatusOr<Srq> CreateSrq(const VerbsApi& api, ibv_pd* pd, uint32_t depth);
 
+// An RC queue pair that is there for its number alone, and stays in RESET: any provider has those (man ibv_create_qp).
+using IdleQp = Handle<ibv_qp, &VerbsApi::destroy_qp>;
+absl::StatusOr<IdleQp> CreateIdleQp(const VerbsApi& api, ibv_pd* pd, ibv_cq* cq);
+
 struct DciOptions {
   uint32_t send_depth = 256;
   uint32_t max_inline_bytes = 0;

@@ -37,22 +37,20 @@ verbs::VerbsApi FakeTable() {
   };
   api.create_cq = [](ibv_context*, int, void*, ibv_comp_channel*, int) { return &device.cq; };
   api.destroy_cq = [](ibv_cq*) { return 0; };
-  api.dv_create_qp = [](ibv_context*, ibv_qp_init_attr_ex*, mlx5dv_qp_init_attr*) {
-    if (device.refuse_with != 0) {
-      errno = device.refuse_with;
+  // As a device without DC has it (soft RoCE): no mlx5dv_create_qp here.
+  api.create_qp = [](ibv_pd*, ibv_qp_init_attr* attr) {
+    if (device.refuse_with != 0 || attr->qp_type != IBV_QPT_RC) {
+      errno = device.refuse_with != 0 ? device.refuse_with : EOPNOTSUPP;
       return static_cast<ibv_qp*>(nullptr);
     }
     ++device.dummies;
-    // What ibv_qp_to_qp_ex() needs: an ibv_qp_ex with the ibv_qp first.
-    auto* ex = new ibv_qp_ex();
-    ex->qp_base.qp_num = device.next_qpn++;
-    return &ex->qp_base;
+    auto* qp = new ibv_qp();
+    qp->qp_num = device.next_qpn++;
+    return qp;
   };
-  api.qp_to_qp_ex = [](ibv_qp* qp) { return reinterpret_cast<ibv_qp_ex*>(qp); };
-  api.dv_qp_ex_from_ibv_qp_ex = [](ibv_qp_ex*) { return static_cast<mlx5dv_qp_ex*>(nullptr); };
   api.destroy_qp = [](ibv_qp* qp) {
     --device.dummies;
-    delete reinterpret_cast<ibv_qp_ex*>(qp);
+    delete qp;
     return 0;
   };
   return api;
