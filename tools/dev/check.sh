@@ -31,7 +31,7 @@ run "shell scripts" shell_scripts
 run static ./dev static
 run test ./dev test
 run lint tools/dev/lint.sh
-for sanitizer in asan ubsan tsan; do
+for sanitizer in asan tsan; do
   run "$sanitizer" ./dev "$sanitizer"
 done
 run models docs/models/check.sh
