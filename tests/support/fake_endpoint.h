@@ -96,6 +96,8 @@ class FakeEndpoint final : public endpoint::Endpoint {
   void Wake() override;
   // Of what it tells, the fake knows the address and whether the peer is up.
   absl::StatusOr<endpoint::PeerReport> Report(endpoint::PeerId peer) const override;
+  // The fake has no handshake: nothing to count.
+  endpoint::HandshakeCounts Handshakes() const override { return {}; }
   void Disconnect(endpoint::PeerId peer) override;
   void Close() override;
 

@@ -12,7 +12,7 @@ packages=(
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
   libabsl-dev libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev libbenchmark-dev
-  libibverbs-dev librdmacm-dev ibverbs-providers libisal-dev
+  libibverbs-dev librdmacm-dev ibverbs-providers libisal-dev libsodium-dev
 )
 packages+=("$@")
 

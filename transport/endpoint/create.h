@@ -13,6 +13,7 @@
 #include "transport/base/random.h"
 #include "transport/device/device.h"
 #include "transport/endpoint/endpoint.h"
+#include "transport/peer/secrets.h"
 #include "transport/poller/commands.h"
 
 namespace sluice::endpoint {
@@ -36,6 +37,14 @@ struct Options {
   int64_t accept_timeout_ns = 5'000'000'000;
   // Off: as on a device without DCI streams.
   bool use_streams = true;
+
+  // What peers must prove to share, asked again for each handshake, inside Commands. Empty: whoever
+  // reaches the port may connect. See docs/decisions/0011 for what it protects.
+  peer::SecretSource secrets;
+  // Clients that have asked and not proved yet, at once; more are refused.
+  uint32_t max_half_open = 512;
+  // Of one address, before its requests are refused without being looked at.
+  uint32_t failed_handshakes_per_second = 32;
 
   // INVALID_ARGUMENT names the option, its value and its range.
   absl::Status Validate() const;

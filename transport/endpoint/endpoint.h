@@ -54,6 +54,12 @@ struct PeerReport {
   uint32_t quarantined_numbers = 0;  // of the endpoint, until their timewait is over
   uint64_t own_epoch = 0;            // names this incarnation of the endpoint, and the peer's
   uint64_t peer_epoch = 0;
+  bool authenticated = false;  // it proved a secret; else it is whoever reached the port
+  // Agreed: what both ends can do.
+  uint32_t max_message_bytes = 0;
+  uint32_t mtu_bytes = 0;
+  uint32_t reads_in_flight = 0;
+  uint32_t service_level = 0;  // of the path, as RDMA_CM resolved it
   // Congestion control: what this side offers, what the peer sent, what this device made of that.
   Ece offered;
   Ece received;
@@ -66,12 +72,25 @@ struct PeerReport {
   bool first_on_handle = false;
 };
 
+// How handshakes of clients ended, since the start.
+struct HandshakeCounts {
+  uint64_t completed = 0;
+  uint64_t garbage = 0;          // no hello, cut short, or of another version
+  uint64_t unauthenticated = 0;  // no secret, an unknown one, a wrong MAC, a wrong proof
+  uint64_t unfinished = 0;       // a recorded hello, or a client that went away: no proof came
+  uint64_t too_often = 0;        // refused unread: too many of that address had failed
+  uint64_t full = 0;             // no place, no buffers, or too many under way
+  uint64_t no_secrets = 0;       // this side's own secrets could not be read
+  uint32_t under_way = 0;        // now
+};
+
 // Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
 class Handler {
  public:
   virtual ~Handler() = default;
   virtual void OnPeerUp(PeerId peer, const PeerInfo& info) = 0;
-  // The last call for this id, also when the peer never came up. Messages still queued are gone.
+  // The last call for this id, also when a peer that Connect() named never came up. Messages still
+  // queued are gone.
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
   // `bytes` are valid during the call only.
   virtual void OnMessage(PeerId peer, std::span<const std::byte> bytes) = 0;
@@ -123,6 +142,7 @@ class Endpoint {
 
   // UNAVAILABLE: no such peer.
   virtual absl::StatusOr<PeerReport> Report(PeerId peer) const = 0;
+  virtual HandshakeCounts Handshakes() const = 0;
 
   virtual void Disconnect(PeerId peer) = 0;
   // Goodbye to all peers; no handler calls afterwards.

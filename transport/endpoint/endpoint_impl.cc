@@ -15,9 +15,11 @@ namespace sluice::endpoint {
 namespace {
 
 constexpr uint32_t kControlTag = 1;
-// A credit message per half window, at most two unread, and a goodbye.
+// A credit message per half window, at most two unread, and a goodbye; a proof or an answer comes
+// before those. It is the longest: prefix and sealed terms.
 constexpr uint32_t kControlBuffersPerPeer = 4;
-constexpr uint32_t kControlBufferBytes = 64;
+constexpr uint32_t kControlBufferBytes = 128;
+static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
 constexpr uint32_t kControlSlots = 256;
 // While polling without a sleep, descriptors are looked at, and time read, every so many passes.
 constexpr uint32_t kDescriptorPeriod = 1024;
@@ -63,9 +65,15 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
                               .cause = "all are under way",
                               .remedy = "wait for OnWritable, or raise send_buffers",
                               .retry_safe = true})),
-      timers_(clock.NowNs()) {}
+      timers_(clock.NowNs()),
+      limiter_(options.failed_handshakes_per_second) {}
 
 absl::Status EndpointImpl::Init() {
+  if (options_.secrets) {
+    // Here once for the creator to hear of what is wrong with them.
+    absl::Status status = LoadSecrets(options_.secrets).status();
+    if (!status.ok()) return status;
+  }
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = std::move(*poller);
@@ -150,7 +158,7 @@ EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
   // What is under way uses the objects below; what it would have said is of no interest any more.
   commands_.Finish();
-  for (auto& peer : peers_) timers_.Cancel(&peer->leave);
+  for (auto& peer : peers_) timers_.Cancel(&peer->timer);
 }
 
 int EndpointImpl::Poll() {
@@ -175,6 +183,7 @@ int EndpointImpl::Progress() {
   count += queue_->Poll();
   count += TellWritable();
   if (!owing_.empty()) SendCredits();
+  if (!unsaid_.empty()) SayUnsaid();
   if (!downs_.empty()) {
     count += static_cast<int>(downs_.size());
     TellDowns();
@@ -206,7 +215,8 @@ bool EndpointImpl::PrepareToSleep() {
     stashed_ = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, stash_.data()), 0);
   }
   const int sent = queue_->Poll();
-  return stashed_ == 0 && sent == 0 && downs_.empty() && owing_.empty() && !SomeoneMayWrite();
+  return stashed_ == 0 && sent == 0 && downs_.empty() && owing_.empty() && unsaid_.empty() &&
+         !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

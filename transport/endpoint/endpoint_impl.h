@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls, peers.cc
-// connects and parts, messages.cc sends and receives.
+// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
+// handshakes.cc lets peers in, peers.cc connects and parts, messages.cc sends and receives.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +21,13 @@
 #include "transport/memory/slab.h"
 #include "transport/path/address_handles.h"
 #include "transport/path/congestion_profiles.h"
+#include "transport/peer/attempt_limiter.h"
 #include "transport/peer/credits.h"
 #include "transport/peer/handshake.h"
 #include "transport/peer/prefix.h"
+#include "transport/peer/secrets.h"
 #include "transport/peer/states.h"
+#include "transport/peer/terms.h"
 #include "transport/poller/poller.h"
 #include "transport/queue/dci_pool.h"
 #include "transport/receive/receive_queue.h"
@@ -32,7 +36,19 @@ namespace sluice::endpoint {
 
 inline constexpr int kReceiveBatch = 32;
 
+class EndpointImpl;
+
+// What a peer needs until it is up. Keys in it are overwritten when it goes.
+struct Handshake {
+  peer::Secret secret;
+  peer::HelloMessage hello = {};
+  peer::SessionKeys keys;
+  bool proven = false;  // the other side's terms are taken; what is left is to answer
+  bool unsaid = false;  // its proof or answer waits for a control slot
+};
+
 struct Peer {
+  EndpointImpl* owner = nullptr;
   uint32_t index = 0;
   uint32_t generation = 0;
   peer::State state = peer::State::kFree;
@@ -40,7 +56,7 @@ struct Peer {
   bool told_up = false;
   bool told_down = false;
   bool has_connection = false;
-  bool has_path = false;      // address handle and remote hello are there: messages can go out
+  bool has_path = false;      // address handle and keys of the handshake are there
   bool in_queue = false;      // the target was opened
   bool blocked = false;       // in the list of those who wait for a credit or a buffer
   bool owes_credits = false;  // in the list of those who are due a report
@@ -49,8 +65,12 @@ struct Peer {
   uint32_t remote_token = 0;
   uint32_t remote_window = 0;
   uint32_t max_message_bytes = 0;  // what both ends can do
-  uint64_t epoch = 0;              // of the remote endpoint
-  ibv_ece offered_ece = {};        // by it
+  bool authenticated = false;
+  uint8_t reads = 0;  // what both ends can do
+  uint8_t mtu = 0;    // the same, as enum ibv_mtu
+  uint8_t service_level = 0;
+  uint64_t epoch = 0;        // of the remote endpoint
+  ibv_ece offered_ece = {};  // by it
   bool mapped = false;
   bool first_on_handle = false;
   const path::Profile* profile = nullptr;
@@ -59,7 +79,8 @@ struct Peer {
   peer::ReceiveCredits receive;
   cm::ConnectionId connection;
   queue::Target target;
-  base::Timer leave;
+  base::Timer timer;  // of the handshake, and of leaving
+  std::unique_ptr<Handshake> handshake;
   std::string address;
 
   PeerId id() const { return {index, generation}; }
@@ -71,6 +92,7 @@ struct Counters {
   uint64_t credit_messages = 0;
   uint64_t dropped_unknown = 0;    // prefix of nobody we know, or of an older incarnation
   uint64_t dropped_malformed = 0;  // no prefix at all
+  uint64_t dropped_unproven = 0;   // what is not a handshake's, before the handshake's end
   uint64_t receive_errors = 0;
 };
 
@@ -94,6 +116,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int64_t SleepLimitNs() const override;
   void Wake() override { poller_->Wake(); }
   absl::StatusOr<PeerReport> Report(PeerId peer) const override;
+  HandshakeCounts Handshakes() const override;
   void Disconnect(PeerId peer) override;
   void Close() override;
 
@@ -123,22 +146,50 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void DrainCqEvents();
   void CheckDevice();
 
+  // handshakes.cc
+  using SecretsOr = absl::StatusOr<std::shared_ptr<const peer::Secrets>>;
+  struct Request {
+    cm::ConnectionId connection;
+    peer::Greeting greeting;
+    peer::HelloMessage hello;
+    cm::PathInfo path;
+    std::string from;
+  };
+  static SecretsOr LoadSecrets(const peer::SecretSource& source);
+  void WithSecrets(std::function<void(const SecretsOr&)> next);
+  absl::Status Dial(Peer* peer, const std::string& host, uint16_t port, int64_t deadline_ns,
+                    const SecretsOr& secrets);
+  void Admit(const Request& request, const SecretsOr& secrets);
+  absl::Status CheckSecret(const Request& request, const peer::Secrets& secrets) const;
+  void Refuse(cm::ConnectionId id, const absl::Status& why);
+  peer::Greeting MakeGreeting(peer::SecretId secret);
+  peer::Terms OwnTerms(const Peer& peer) const;
+  void Adopt(Peer* peer, const peer::Terms& remote);
+  void Welcome(Peer* peer);
+  void SayTerms(Peer* peer);
+  void SayUnsaid();
+  void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);
+  void OnProof(Peer* peer, peer::Bytes message);
+  void OnAnswer(Peer* peer, peer::Bytes message);
+  void OnHandshakeTimeout(Peer* peer);
+  void GoUp(Peer* peer);
+  void EndHandshake(Peer* peer);
+
   // peers.cc
   Peer* Find(PeerId id) const;
   Peer* FindByConnection(cm::ConnectionId id) const;
   absl::StatusOr<Peer*> NewPeer(peer::Event event);
+  absl::StatusOr<uint32_t> WindowForOne() const;
+  void Promise(Peer* peer, uint32_t window);
   void Bind(Peer* peer, cm::ConnectionId connection);
-  peer::Hello MakeHello(const Peer& peer) const;
-  void Adopt(Peer* peer, const peer::Hello& remote);
   void AcquirePath(Peer* peer, const cm::PathInfo& path);
   void OnPath(Peer* peer, const absl::StatusOr<path::Route>& route);
-  void GoUp(Peer* peer);
   void Fail(Peer* peer, const absl::Status& why);
   void TellDown(Peer* peer, const absl::Status& why);
   void Part(Peer* peer);
   void SayGoodbye(Peer* peer);
   void CheckQuiet(Peer* peer);
-  static void OnLeaveTimeout(base::Timer* timer, void* context);
+  static void OnPeerTimeout(base::Timer* timer, void* context);
 
   // messages.cc
   receive::ReceiveQueue& QueueOf(const ibv_wc& wc) const;
@@ -150,7 +201,10 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int TellWritable();
   bool SomeoneMayWrite() const;
   void SendCredits();
+  // False: no slot is free.
   bool PostControl(Peer* peer, peer::Kind kind, bool notify);
+  bool PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms, const peer::Key& key,
+                 bool notify);
   void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind);
 
   // Constant after Init().
@@ -186,7 +240,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> peer_of_connection_;  // by the connection's index
   std::deque<Peer*> blocked_;
   std::vector<Peer*> owing_;
+  std::vector<Peer*> unsaid_;  // proofs and answers that found no control slot
   std::vector<Down> downs_;
+  const std::shared_ptr<const peer::Secrets> no_secrets_ = std::make_shared<peer::Secrets>();
+  peer::AttemptLimiter limiter_;
+  HandshakeCounts handshakes_;
   uint32_t promised_ = 0;  // receive buffers promised to peers
   uint32_t peer_count_ = 0;
   bool closed_ = false;

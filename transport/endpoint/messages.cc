@@ -99,6 +99,20 @@ bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
   return true;
 }
 
+bool EndpointImpl::PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms,
+                             const peer::Key& key, bool notify) {
+  const uint32_t slot = slots_->Take(/*control=*/true);
+  if (slot == queue::kNoSlot) return false;
+  WritePrefix(peer, slot, kind);
+  std::byte* bytes = (*slots_)[slot].data;
+  const auto sealed = peer::SealTerms(terms, key, {bytes, peer::kPrefixBytes});
+  std::copy(sealed.begin(), sealed.end(), bytes + peer::kPrefixBytes);
+  (*slots_)[slot].length_bytes = peer::kPrefixBytes + peer::kSealedTermsBytes;
+  (*slots_)[slot].notify = notify;
+  queue_->Post(&peer->target, slot);
+  return true;
+}
+
 void EndpointImpl::Block(Peer* peer) {
   if (std::exchange(peer->blocked, true)) return;
   blocked_.push_back(peer);
@@ -170,20 +184,19 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     ++counters_.dropped_unknown;
   } else {
     Peer* peer = peers_[prefix.peer_index].get();
-    if (peer->has_path && peer->state != peer::State::kUp) {
-      // A message can overtake the word that the connection is established.
-      if (peer->state == peer::State::kAccepting) connections_->NoteTraffic(peer->connection);
-      GoUp(peer);
-    }
-    peer->send.Grant(prefix.granted, peer->remote_window);
     const bool data = &queue == data_.get();
     if (peer->state == peer::State::kUp) {
+      peer->send.Grant(prefix.granted, peer->remote_window);
       if (prefix.kind == peer::Kind::kData && data) {
         OnData(peer, bytes + peer::kPrefixBytes,
                wc.byte_len - static_cast<uint32_t>(peer::kPrefixBytes));
       } else if (prefix.kind == peer::Kind::kGoodbye) {
         OnGoodbye(peer);
       }
+    } else if (!data) {
+      OnHandshakeMessage(peer, prefix.kind, {bytes, wc.byte_len});
+    } else {
+      ++counters_.dropped_unproven;
     }
   }
   queue.Recycle(index);

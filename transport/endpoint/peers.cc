@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers come and go: handshake, address handle, goodbye, and the record's end.
+// Peers come and go: the record, the path, goodbye, and the record's end.
 #include <algorithm>
 #include <cassert>
 #include <memory>
 #include <utility>
 
 #include "transport/base/error.h"
-#include "transport/cm/address.h"
 #include "transport/endpoint/endpoint_impl.h"
+#include "transport/peer/refusal.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -37,22 +37,39 @@ Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
   return peer->has_connection && peer->connection == id ? peer : nullptr;
 }
 
-absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
+// The receive buffers that a new peer gets.
+absl::StatusOr<uint32_t> EndpointImpl::WindowForOne() const {
   const uint32_t left = options_.srq_size - promised_;
   const uint32_t window =
       std::min({options_.credits_per_peer, std::max(left / kShareOfRest, kLeastWindow), left});
-  const bool full = free_peers_.empty() && peers_.size() >= options_.max_peers;
-  if (full || window < std::min(kLeastWindow, options_.credits_per_peer)) {
-    return base::Error(
-        absl::StatusCode::kResourceExhausted,
-        full ? "all " + std::to_string(options_.max_peers) + " places for peers are taken"
-             : "all " + std::to_string(options_.srq_size) + " receive buffers are promised",
-        {.layer = "endpoint",
-         .operation = "connect",
-         .cause = std::to_string(peer_count_) + " peers are connected",
-         .remedy = full ? "raise max_peers" : "raise srq_size, or lower credits_per_peer",
-         .retry_safe = true});
+  if (window >= std::min(kLeastWindow, options_.credits_per_peer)) return window;
+  return base::Error(absl::StatusCode::kResourceExhausted,
+                     "all " + std::to_string(options_.srq_size) + " receive buffers are promised",
+                     {.layer = "endpoint",
+                      .operation = "connect",
+                      .cause = std::to_string(peer_count_) + " peers are connected",
+                      .remedy = "raise srq_size, or lower credits_per_peer",
+                      .retry_safe = true});
+}
+
+void EndpointImpl::Promise(Peer* peer, uint32_t window) {
+  peer->receive.Start(window);
+  promised_ += window;
+}
+
+absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
+  if (free_peers_.empty() && peers_.size() >= options_.max_peers) {
+    return base::Error(absl::StatusCode::kResourceExhausted,
+                       "all " + std::to_string(options_.max_peers) + " places for peers are taken",
+                       {.layer = "endpoint",
+                        .operation = "connect",
+                        .cause = std::to_string(peer_count_) + " peers are connected",
+                        .remedy = "raise max_peers",
+                        .retry_safe = true});
   }
+  // Whoever asks hears of missing buffers at once; he is promised some once he has proved who he is.
+  const auto window = WindowForOne();
+  if (!window.ok()) return window.status();
   uint32_t index;
   if (!free_peers_.empty()) {
     index = free_peers_.back();
@@ -60,9 +77,10 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
   } else {
     index = static_cast<uint32_t>(peers_.size());
     peers_.push_back(std::make_unique<Peer>());
+    peers_.back()->owner = this;
     peers_.back()->index = index;
-    peers_.back()->leave.fire = OnLeaveTimeout;
-    peers_.back()->leave.context = this;
+    peers_.back()->timer.fire = OnPeerTimeout;
+    peers_.back()->timer.context = peers_.back().get();
   }
   Peer* peer = peers_[index].get();
   if (++peer->generation == 0) peer->generation = 1;
@@ -70,14 +88,19 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
   peer->in_queue = peer->blocked = peer->owes_credits = false;
   peer->inbound = event == peer::Event::kRequest;
   peer->epoch = 0;
+  peer->authenticated = false;
+  peer->max_message_bytes = 0;
+  peer->reads = peer->mtu = peer->service_level = 0;
   peer->offered_ece = {};
   peer->profile = nullptr;
   peer->mapped = peer->first_on_handle = false;
   peer->token = random_.NonZero32();
   peer->target = {};
   peer->target.cookie = index;
-  peer->receive.Start(window);
-  promised_ += window;
+  peer->receive.Start(0);
+  if (!peer->inbound) Promise(peer, *window);
+  peer->handshake = std::make_unique<Handshake>();
+  if (peer->inbound) ++handshakes_.under_way;
   ++peer_count_;
   const bool known = peer::Next(peer->state, event, &peer->state);
   assert(known);
@@ -94,92 +117,8 @@ void EndpointImpl::Bind(Peer* peer, cm::ConnectionId connection) {
   peer->has_connection = true;
 }
 
-peer::Hello EndpointImpl::MakeHello(const Peer& peer) const {
-  peer::Hello hello;
-  hello.epoch = epoch_;
-  hello.data_dctn = data_->dctn();
-  hello.control_dctn = control_->dctn();
-  hello.data_key = data_->access_key();
-  hello.control_key = control_->access_key();
-  hello.max_message_bytes = options_.max_message_bytes;
-  hello.peer_index = peer.index;
-  hello.token = peer.token;
-  hello.credits = peer.receive.window();
-  return hello;
-}
-
-void EndpointImpl::Adopt(Peer* peer, const peer::Hello& remote) {
-  peer->epoch = remote.epoch;
-  peer->remote_index = remote.peer_index;
-  peer->remote_token = remote.token;
-  peer->remote_window = remote.credits;
-  peer->max_message_bytes = std::min(remote.max_message_bytes, options_.max_message_bytes);
-  peer->send.Start(remote.credits);
-  peer->target.dctn[0] = remote.data_dctn;
-  peer->target.dctn[1] = remote.control_dctn;
-  peer->target.key[0] = remote.data_key;
-  peer->target.key[1] = remote.control_key;
-  peer->target.name = peer->address;
-}
-
 absl::StatusOr<uint16_t> EndpointImpl::Listen(const std::string& host, uint16_t port) {
   return connections_->Listen(host, port);
-}
-
-absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t port,
-                                             int64_t deadline_ns) {
-  auto peer = NewPeer(peer::Event::kConnect);
-  if (!peer.ok()) return peer.status();
-  (*peer)->address = cm::HostPort(host, port);
-  const auto hello = peer::Encode(MakeHello(**peer), peer::HandshakeKind::kHello);
-  auto connection = connections_->Connect(host, port, deadline_ns, hello);
-  if (!connection.ok()) {
-    (*peer)->told_down = true;  // the caller is told here
-    Fail(*peer, connection.status());
-    return connection.status();
-  }
-  Bind(*peer, *connection);
-  return (*peer)->id();
-}
-
-void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> private_data,
-                             const cm::PathInfo& path, const std::string& from) {
-  if (closed_) {
-    return connections_->Reject(id,
-                                peer::EncodeRefusal(peer::RefusalCode::kShutdown, "shutting down"));
-  }
-  const auto hello = peer::Decode(private_data, peer::HandshakeKind::kHello);
-  if (!hello.ok()) {
-    return connections_->Reject(
-        id, peer::EncodeRefusal(peer::CodeFor(hello.status()), {hello.status().message().data(),
-                                                                hello.status().message().size()}));
-  }
-  auto peer = NewPeer(peer::Event::kRequest);
-  if (!peer.ok()) {
-    return connections_->Reject(
-        id, peer::EncodeRefusal(peer::RefusalCode::kFull,
-                                {peer.status().message().data(), peer.status().message().size()}));
-  }
-  (*peer)->address = from;
-  Bind(*peer, id);
-  Adopt(*peer, *hello);
-  AcquirePath(*peer, path);
-}
-
-void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> private_data,
-                              const cm::PathInfo& path) {
-  Peer* peer = FindByConnection(id);
-  if (peer == nullptr) return connections_->Close(id);
-  const auto welcome = peer::Decode(private_data, peer::HandshakeKind::kWelcome);
-  if (!welcome.ok()) {
-    peer->has_connection = false;
-    connections_->Reject(id, peer::EncodeRefusal(peer::CodeFor(welcome.status()),
-                                                 {welcome.status().message().data(),
-                                                  welcome.status().message().size()}));
-    return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->address));
-  }
-  Adopt(peer, *welcome);
-  AcquirePath(peer, path);
 }
 
 void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
@@ -189,6 +128,7 @@ void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
   };
   ++peer->commands;
   peer->offered_ece = path.remote_ece;
+  peer->service_level = path.ah.sl;
   auto result = std::make_shared<Result>();
   commands_.Submit(
       [this, ah = path.ah, ece = path.remote_ece, result] {
@@ -224,26 +164,8 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) 
   queue_->Open(&peer->target);
   peer->in_queue = true;
   peer->has_path = true;
-  if (peer->inbound) {
-    connections_->Accept(peer->connection,
-                         peer::Encode(MakeHello(*peer), peer::HandshakeKind::kWelcome),
-                         peer->profile->accepted);
-  } else {
-    connections_->Establish(peer->connection);
-  }
-}
-
-void EndpointImpl::OnUp(cm::ConnectionId id) {
-  if (Peer* peer = FindByConnection(id)) GoUp(peer);
-}
-
-void EndpointImpl::GoUp(Peer* peer) {
-  if (!peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) return;
-  peer->told_up = true;
-  if (closed_) return;
-  handler_->OnPeerUp(peer->id(), {.address = peer->address,
-                                  .inbound = peer->inbound,
-                                  .max_message_bytes = peer->max_message_bytes});
+  if (peer->inbound) return Welcome(peer);
+  connections_->Establish(peer->connection);
 }
 
 void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
@@ -252,17 +174,22 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
   if (peer == nullptr) return;
   peer->has_connection = false;
   // What it sent before it went is here already: delivered first.
-  if (peer->state == peer::State::kUp && !receiving_) {
+  if (!receiving_) {
     const PeerId peer_id = peer->id();
     for (uint32_t looks = 0; looks < kMaxLastLooks && Receive() != 0; ++looks) {
     }
     if (Find(peer_id) == nullptr) return;
+  }
+  if (peer->inbound && peer->handshake != nullptr) {
+    ++handshakes_.unfinished;
+    limiter_.Failed(peer->address, clock_.NowNs());
   }
   Fail(peer, reject_data.empty() ? why : peer::DecodeRefusal(reject_data, peer->address, why));
 }
 
 void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
   if (std::exchange(peer->told_down, true)) return;
+  if (peer->inbound && !peer->told_up) return;  // nobody has heard of it; it was counted
   downs_.push_back({peer->id(), why});
 }
 
@@ -275,7 +202,8 @@ void EndpointImpl::Fail(Peer* peer, const absl::Status& why) {
 
 // Nothing goes out any more; the record is freed when nothing names it.
 void EndpointImpl::Part(Peer* peer) {
-  timers_.Cancel(&peer->leave);
+  EndHandshake(peer);
+  timers_.Cancel(&peer->timer);
   if (peer->blocked) {
     std::erase(blocked_, peer);
     peer->blocked = false;
@@ -320,6 +248,11 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.quarantined_numbers = static_cast<uint32_t>(connections_->quarantined());
   report.own_epoch = epoch_;
   report.peer_epoch = peer->epoch;
+  report.authenticated = peer->authenticated;
+  report.max_message_bytes = peer->max_message_bytes;
+  report.mtu_bytes = peer->mtu == 0 ? 0 : 128u << peer->mtu;
+  report.reads_in_flight = peer->reads;
+  report.service_level = peer->service_level;
   report.offered = plain(device_.ece());
   report.received = plain(peer->offered_ece);
   if (peer->profile != nullptr) {
@@ -348,7 +281,7 @@ void EndpointImpl::SayGoodbye(Peer* peer) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
     return Part(peer);  // the connection's end says it as well, less kindly
   }
-  timers_.Schedule(&peer->leave, clock_.NowNs() + 2 * options_.dead_peer_ns);
+  timers_.Schedule(&peer->timer, clock_.NowNs() + 2 * options_.dead_peer_ns);
 }
 
 void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool) {
@@ -356,13 +289,14 @@ void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool) {
   if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) Part(peer);
 }
 
-void EndpointImpl::OnLeaveTimeout(base::Timer* timer, void* context) {
-  auto* self = static_cast<EndpointImpl*>(context);
-  for (auto& peer : self->peers_) {
-    if (&peer->leave != timer) continue;
-    if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) self->Part(peer.get());
-    return;
+void EndpointImpl::OnPeerTimeout(base::Timer*, void* context) {
+  Peer* peer = static_cast<Peer*>(context);
+  EndpointImpl* self = peer->owner;
+  if (peer->state == peer::State::kLeaving) {
+    peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
+    return self->Part(peer);
   }
+  self->OnHandshakeTimeout(peer);
 }
 
 void EndpointImpl::OnTargetFailed(queue::Target* target, const absl::Status& why) {

@@ -2,8 +2,7 @@
 #include "transport/peer/handshake.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstring>
+#include <string>
 
 #include "transport/base/error.h"
 #include "transport/peer/wire.h"
@@ -11,8 +10,11 @@
 namespace sluice::peer {
 namespace {
 
-constexpr uint32_t kMaxQpn = (1u << 24) - 1;
-constexpr uint32_t kMaxCredits = 1u << 20;
+constexpr uint16_t kUnauthenticated = 1;
+constexpr size_t kClearBytes = 40;  // of both
+constexpr size_t kAccessBytes = 16;
+static_assert(kHelloBytes == kClearBytes + kMacBytes);
+static_assert(kWelcomeBytes == kClearBytes + kAccessBytes + kTagBytes);
 
 absl::Status Garbage(const char* cause) {
   return base::Error(absl::StatusCode::kInvalidArgument,
@@ -23,30 +25,27 @@ absl::Status Garbage(const char* cause) {
                       .remedy = "check that the program at that port is a Sluice endpoint"});
 }
 
-void EncodeHeader(std::byte* out, HandshakeKind kind) {
+absl::Status Unproven(const char* cause) {
+  return base::Error(absl::StatusCode::kUnauthenticated, "the server has not proved the secret",
+                     {.layer = "peer",
+                      .operation = "handshake",
+                      .cause = cause,
+                      .remedy = "give both sides the same secret; if they have it, somebody else "
+                                "answers at that address"});
+}
+
+void EncodeClear(std::byte* out, const Greeting& greeting, HandshakeKind kind) {
   Store<uint32_t>(out, kMagic);
   Store<uint8_t>(out + 4, kProtocolVersion);
   Store<uint8_t>(out + 5, static_cast<uint8_t>(kind));
+  Store<uint16_t>(out + 6, greeting.secret_id == 0 ? kUnauthenticated : 0);
+  Store(out + 8, greeting.epoch);
+  Store(out + 16, greeting.secret_id);
+  Store(out + 20, greeting.control_dctn);
+  std::copy(greeting.nonce.begin(), greeting.nonce.end(), out + 24);
 }
 
-}  // namespace
-
-std::array<std::byte, kHelloBytes> Encode(const Hello& hello, HandshakeKind kind) {
-  std::array<std::byte, kHelloBytes> out = {};
-  EncodeHeader(out.data(), kind);
-  Store(out.data() + 8, hello.epoch);
-  Store(out.data() + 16, hello.data_dctn);
-  Store(out.data() + 20, hello.control_dctn);
-  Store(out.data() + 24, hello.data_key);
-  Store(out.data() + 32, hello.control_key);
-  Store(out.data() + 40, hello.max_message_bytes);
-  Store(out.data() + 44, hello.peer_index);
-  Store(out.data() + 48, hello.token);
-  Store(out.data() + 52, hello.credits);
-  return out;
-}
-
-absl::StatusOr<Hello> Decode(std::span<const std::byte> bytes, HandshakeKind kind) {
+absl::StatusOr<Greeting> DecodeClear(Bytes bytes, HandshakeKind kind, size_t size_bytes) {
   if (bytes.size() < 8) return Garbage("it is shorter than any handshake");
   const std::byte* in = bytes.data();
   if (Load<uint32_t>(in) != kMagic) return Garbage("it does not begin with Sluice's magic number");
@@ -64,89 +63,92 @@ absl::StatusOr<Hello> Decode(std::span<const std::byte> bytes, HandshakeKind kin
   if (Load<uint8_t>(in + 5) != static_cast<uint8_t>(kind)) {
     return Garbage("it is of a kind that does not belong here");
   }
-  if (bytes.size() < kHelloBytes) return Garbage("it is cut short");
-  Hello hello;
-  hello.epoch = Load<uint64_t>(in + 8);
-  hello.data_dctn = Load<uint32_t>(in + 16);
-  hello.control_dctn = Load<uint32_t>(in + 20);
-  hello.data_key = Load<uint64_t>(in + 24);
-  hello.control_key = Load<uint64_t>(in + 32);
-  hello.max_message_bytes = Load<uint32_t>(in + 40);
-  hello.peer_index = Load<uint32_t>(in + 44);
-  hello.token = Load<uint32_t>(in + 48);
-  hello.credits = Load<uint32_t>(in + 52);
-  if (Load<uint16_t>(in + 6) != 0) return Garbage("a reserved field is not zero");
-  if (hello.data_dctn == 0 || hello.data_dctn > kMaxQpn || hello.control_dctn == 0 ||
-      hello.control_dctn > kMaxQpn) {
+  if (bytes.size() < size_bytes) return Garbage("it is cut short");
+  Greeting greeting;
+  greeting.epoch = Load<uint64_t>(in + 8);
+  greeting.secret_id = Load<uint32_t>(in + 16);
+  greeting.control_dctn = Load<uint32_t>(in + 20);
+  std::copy_n(in + 24, kNonceBytes, greeting.nonce.begin());
+  if (Load<uint16_t>(in + 6) != (greeting.secret_id == 0 ? kUnauthenticated : 0)) {
+    return Garbage("its flags are unknown, or don't go with its secret id");
+  }
+  if (greeting.control_dctn == 0 || greeting.control_dctn > kMaxQpn) {
     return Garbage("a DCT number is out of range");
   }
-  if (hello.token == 0) return Garbage("its token is zero");
-  if (hello.max_message_bytes == 0) return Garbage("it takes no messages");
-  if (hello.credits == 0 || hello.credits > kMaxCredits) return Garbage("its credits are absurd");
-  return hello;
+  return greeting;
 }
 
-RefusalCode CodeFor(const absl::Status& why) {
-  return why.code() == absl::StatusCode::kFailedPrecondition ? RefusalCode::kVersion
-                                                             : RefusalCode::kGarbage;
+SessionKeys DeriveKeys(const Secret& secret, Bytes hello, Bytes welcome) {
+  const Key session =
+      Derive(secret.master, "sluice session", hello.first(kHelloBytes), welcome.first(kClearBytes));
+  return {.welcome = Derive(session, "welcome"),
+          .proof = Derive(session, "proof"),
+          .answer = Derive(session, "answer")};
 }
 
-std::vector<std::byte> EncodeRefusal(RefusalCode code, std::string_view text) {
-  const size_t length = std::min(text.size(), kMaxRefusalText);
-  std::vector<std::byte> out(8 + length);
-  EncodeHeader(out.data(), HandshakeKind::kRefusal);
-  Store<uint8_t>(out.data() + 6, static_cast<uint8_t>(code));
-  Store<uint8_t>(out.data() + 7, static_cast<uint8_t>(length));
-  std::memcpy(out.data() + 8, text.data(), length);
+Mac HelloMac(Bytes hello, const Secret& secret) {
+  return MacOf(Derive(secret.master, "sluice hello"), hello.first(kClearBytes));
+}
+
+}  // namespace
+
+Nonce DrawNonce(base::Random& random) {
+  Nonce nonce;
+  for (size_t i = 0; i < kNonceBytes; i += 8) Store(nonce.data() + i, random.Next64());
+  return nonce;
+}
+
+HelloMessage EncodeHello(const Greeting& hello, const Secret& secret) {
+  HelloMessage out;
+  EncodeClear(out.data(), hello, HandshakeKind::kHello);
+  const Mac mac = HelloMac(out, secret);
+  std::copy(mac.begin(), mac.end(), out.begin() + kClearBytes);
   return out;
 }
 
-absl::Status DecodeRefusal(std::span<const std::byte> bytes, const std::string& peer,
-                           const absl::Status& fallback) {
-  if (bytes.size() < 8 || Load<uint32_t>(bytes.data()) != kMagic ||
-      Load<uint8_t>(bytes.data() + 5) != static_cast<uint8_t>(HandshakeKind::kRefusal)) {
-    return fallback;
+absl::StatusOr<Greeting> DecodeHello(Bytes bytes) {
+  return DecodeClear(bytes, HandshakeKind::kHello, kHelloBytes);
+}
+
+bool Proven(Bytes hello, const Secret& secret) {
+  return Equal(HelloMac(hello, secret), hello.data() + kClearBytes);
+}
+
+WelcomeMessage EncodeWelcome(const Greeting& greeting, const ControlAccess& access, Bytes hello,
+                             const Secret& secret, SessionKeys* keys) {
+  WelcomeMessage out;
+  EncodeClear(out.data(), greeting, HandshakeKind::kWelcome);
+  *keys = DeriveKeys(secret, hello, out);
+  std::array<std::byte, kAccessBytes> plain;
+  Store(plain.data(), access.key);
+  Store(plain.data() + 8, access.peer_index);
+  Store(plain.data() + 12, access.token);
+  // The key depends on every clear byte of both messages: no further associated data.
+  Seal(keys->welcome, {}, plain, out.data() + kClearBytes);
+  return out;
+}
+
+absl::StatusOr<Welcome> DecodeWelcome(Bytes bytes, Bytes hello, const Secret& secret,
+                                      SessionKeys* keys) {
+  auto greeting = DecodeClear(bytes, HandshakeKind::kWelcome, kWelcomeBytes);
+  if (!greeting.ok()) return greeting.status();
+  if (greeting->secret_id != secret.id) {
+    return Unproven(greeting->secret_id == 0
+                        ? "it goes without a secret, and this side has one"
+                        : "it answers with another secret than it was asked with");
   }
-  const uint8_t version = Load<uint8_t>(bytes.data() + 4);
-  const uint8_t code = Load<uint8_t>(bytes.data() + 6);
-  const size_t length =
-      std::min({size_t{Load<uint8_t>(bytes.data() + 7)}, bytes.size() - 8, kMaxRefusalText});
-  std::string text(reinterpret_cast<const char*>(bytes.data() + 8), length);
-  for (char& c : text) {
-    if (!std::isprint(static_cast<unsigned char>(c))) c = '?';  // it came from the wire
+  *keys = DeriveKeys(secret, hello, bytes);
+  std::array<std::byte, kAccessBytes> plain;
+  if (!Open(keys->welcome, {}, bytes.subspan(kClearBytes, kAccessBytes + kTagBytes),
+            plain.data())) {
+    return Unproven("its answer was not made with the secret, or not for this request");
   }
-  absl::StatusCode status_code = absl::StatusCode::kUnavailable;
-  std::string cause = "the server says: " + text;
-  std::string remedy = "look at the server's log";
-  switch (static_cast<RefusalCode>(code)) {
-    case RefusalCode::kVersion:
-      status_code = absl::StatusCode::kFailedPrecondition;
-      cause = "protocol version mismatch: this side speaks version " +
-              std::to_string(kProtocolVersion) + ", the server version " + std::to_string(version);
-      remedy = "run the same release of Sluice on both sides";
-      break;
-    case RefusalCode::kGarbage:
-      status_code = absl::StatusCode::kInvalidArgument;
-      remedy = "run the same release of Sluice on both sides";
-      break;
-    case RefusalCode::kFull:
-      status_code = absl::StatusCode::kResourceExhausted;
-      remedy = "try again later, or raise srq_size and max_peers of the server";
-      break;
-    case RefusalCode::kShutdown:
-      remedy = "connect again when it is back";
-      break;
-    case RefusalCode::kInternal:
-      break;
-  }
-  return base::Error(status_code, "connection refused by the server",
-                     {.layer = "peer",
-                      .peer = peer,
-                      .operation = "handshake",
-                      .cause = cause,
-                      .remedy = remedy,
-                      .vendor_code = code,
-                      .retry_safe = true});
+  Welcome welcome{.greeting = *greeting,
+                  .access = {.key = Load<uint64_t>(plain.data()),
+                             .peer_index = Load<uint32_t>(plain.data() + 8),
+                             .token = Load<uint32_t>(plain.data() + 12)}};
+  if (welcome.access.token == 0) return Garbage("its token is zero");
+  return welcome;
 }
 
 }  // namespace sluice::peer

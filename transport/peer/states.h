@@ -13,23 +13,27 @@ namespace sluice::peer {
 enum class State : uint8_t {
   kFree,
   kConnecting,  // outbound, until its welcome was checked and the RTU sent
-  kAccepting,   // inbound, until ESTABLISHED or its first message
+  kProving,     // outbound, until the answer to the proof
+  kAccepting,   // inbound, until ESTABLISHED or its proof, which may overtake it
+  kUnproven,    // inbound, until its proof
   kUp,
-  kLeaving,   // told the handler; goodbye under way, then the connection is closed
+  kLeaving,   // told the handler; goodbye or refusal under way, then the connection is closed
   kDraining,  // no more sends; work requests and commands that name it are still under way
 };
-inline constexpr int kStateCount = 6;
+inline constexpr int kStateCount = 8;
 
 enum class Event : uint8_t {
   kConnect,
   kRequest,
   kEstablished,
+  kProven,       // the other side has shown that it holds the secret, and its terms are taken
+  kRefused,      // it has shown that, but there is no room
   kFailed,       // connection ended, send failed, handshake refused
   kDisconnect,   // called by the user
   kGoodbyeSent,  // completed, or will never be
   kQuiet,        // nothing names the peer any more
 };
-inline constexpr int kEventCount = 7;
+inline constexpr int kEventCount = 9;
 
 // False: the event means nothing in this state.
 bool Next(State state, Event event, State* next);

@@ -1,143 +1,314 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An endpoint against the other side of a connection that says wrong things in its handshake.
-#include <array>
-#include <cstring>
+// An endpoint that listens, against clients that say wrong things at each step of the handshake.
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/transport/cm/raw_connector.h"
 #include "tests/transport/endpoint/endpoint_pair.h"
+#include "tests/transport/endpoint/raw_peer.h"
 #include "transport/base/error.h"
-#include "transport/peer/handshake.h"
+#include "transport/peer/refusal.h"
 
 namespace sluice::endpoint {
 namespace {
 
-using cm::RawConnector;
-
-constexpr int64_t kPatienceNs = 20'000'000'000;
-
-void Drive(Node& node, RawConnector& raw, const std::function<bool()>& done) {
-  while (!done()) {
-    node.endpoint->Poll();
-    raw.Poll();
-  }
+uint16_t ListenOn(Node& server) {
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  EXPECT_TRUE(port.ok()) << port.status();
+  return port.ok() ? *port : 0;
 }
 
-peer::Hello PlausibleHello() {
-  return {.epoch = 1,
-          .data_dctn = 5,
-          .control_dctn = 6,
-          .data_key = 7,
-          .control_key = 8,
-          .max_message_bytes = 4096,
-          .peer_index = 0,
-          .token = 9,
-          .credits = 16};
-}
-
-// What the endpoint at `port` answers to a request with these bytes.
-absl::Status AnswerTo(Node& server, uint16_t port, std::span<const std::byte> hello) {
-  RawConnector raw;
-  auto id = raw.manager->Connect("127.0.0.1", port, raw.clock.NowNs() + kPatienceNs, hello);
-  EXPECT_TRUE(id.ok());
+// What the endpoint at `port` answers to a request with these bytes, which it must refuse.
+absl::Status AnswerTo(Node& server, uint16_t port, peer::Bytes hello) {
+  RawPeer raw;
+  raw.Connect(port, hello);
   Drive(server, raw, [&] { return raw.down || raw.up; });
   EXPECT_FALSE(raw.up);
   return peer::DecodeRefusal(raw.reject_data, "server", raw.why);
 }
 
+// ---- The first message
+
 TEST(EndpointListen, GarbageInTheHandshakeIsRefusedWithWords) {
   Node server;
-  const auto port = server.endpoint->Listen("127.0.0.1", 0);
-  ASSERT_TRUE(port.ok());
+  const uint16_t port = ListenOn(server);
   base::SeededRandom random(1);
   for (int i = 0; i < 20; ++i) {
     std::vector<std::byte> bytes(random.Below(peer::kHelloBytes + 1));
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next64());
-    const absl::Status why = AnswerTo(server, *port, bytes);
+    const absl::Status why = AnswerTo(server, port, bytes);
     EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument) << why;
     EXPECT_NE(why.message().find("not one of Sluice"), absl::string_view::npos) << why;
   }
   EXPECT_TRUE(server.recorder.ups.empty());
+  EXPECT_TRUE(server.recorder.downs.empty());
+  EXPECT_EQ(server.endpoint->Handshakes().garbage, 20u);
   // And it goes on serving those who speak properly.
   Node client;
-  ConnectPair(client, server, *port);
+  ConnectPair(client, server, port);
   EXPECT_EQ(client.recorder.ups.size(), 1u);
+  EXPECT_EQ(server.endpoint->Handshakes().completed, 1u);
 }
 
 TEST(EndpointListen, AnotherProtocolVersionIsRefusedNamingBoth) {
   Node server;
-  const auto port = server.endpoint->Listen("127.0.0.1", 0);
-  ASSERT_TRUE(port.ok());
-  auto bytes = peer::Encode(PlausibleHello(), peer::HandshakeKind::kHello);
+  const uint16_t port = ListenOn(server);
+  peer::HelloMessage bytes = RawPeer().Hello();
   bytes[4] = std::byte{200};
-  const absl::Status why = AnswerTo(server, *port, bytes);
+  const absl::Status why = AnswerTo(server, port, bytes);
   EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
   EXPECT_NE(why.message().find("protocol version mismatch"), absl::string_view::npos) << why;
 }
 
-// The same from the other end: an endpoint that connects to something which answers wrong things.
-absl::Status ConnectTo(std::span<const std::byte> answer) {
-  RawConnector raw;
-  raw.answer.assign(answer.begin(), answer.end());
-  const auto port = raw.manager->Listen("127.0.0.1", 0);
-  EXPECT_TRUE(port.ok()) << port.status();
-  Node client;
-  auto peer = client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + kPatienceNs);
-  EXPECT_TRUE(peer.ok());
-  Drive(client, raw, [&] { return !client.recorder.downs.empty(); });
-  EXPECT_TRUE(client.recorder.ups.empty());
-  return client.recorder.downs[0].why;
+TEST(EndpointListen, MissingUnknownAndUselessSecretsAreRefusedEachWithItsWords) {
+  Node server(WithSecret()), open;
+  const uint16_t port = ListenOn(server), open_port = ListenOn(open);
+  const auto expect = [](const absl::Status& why, const char* words) {
+    EXPECT_EQ(why.code(), absl::StatusCode::kUnauthenticated) << why;
+    EXPECT_NE(why.message().find(words), absl::string_view::npos) << why;
+    EXPECT_NE(why.message().find("secret_file"), absl::string_view::npos) << why;
+  };
+  expect(AnswerTo(server, port, RawPeer().Hello()), "the server demands a secret");
+  expect(AnswerTo(server, port, RawPeer(Shared(kOther)).Hello()),
+         "does not know the client's secret");
+  expect(AnswerTo(open, open_port, RawPeer(Shared()).Hello()), "the server has none");
+  EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 2u);
+  EXPECT_EQ(open.endpoint->Handshakes().unauthenticated, 1u);
 }
 
-TEST(EndpointConnect, GarbageInTheAnswer) {
-  std::vector<std::byte> garbage(100, std::byte{0x5a});
-  const absl::Status why = ConnectTo(garbage);
-  EXPECT_EQ(why.code(), absl::StatusCode::kInvalidArgument) << why;
-  EXPECT_NE(why.message().find("does not begin with Sluice's magic number"),
-            absl::string_view::npos)
+// All bytes and bits: handshake_test.
+TEST(EndpointListen, WrongBytesOfTheHelloAreRefused) {
+  Node server(WithSecret());
+  const uint16_t port = ListenOn(server);
+  const peer::HelloMessage good = RawPeer(Shared()).Hello();
+  uint64_t asked = 0;
+  for (size_t at = 0; at < good.size(); at += 4, ++asked) {
+    peer::HelloMessage bytes = good;
+    bytes[at] ^= std::byte{0x40};
+    EXPECT_FALSE(AnswerTo(server, port, bytes).ok()) << at;
+  }
+  const HandshakeCounts counts = server.endpoint->Handshakes();
+  EXPECT_EQ(counts.garbage + counts.unauthenticated, asked);
+  EXPECT_EQ(counts.under_way, 0u);
+}
+
+TEST(EndpointListen, AddressThatFailsTooOftenIsNotHeardForAWhile) {
+  Options options = WithSecret();
+  options.failed_handshakes_per_second = 2;
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  const peer::HelloMessage bad = RawPeer(Shared(kOther)).Hello();
+  int often = 0;
+  while (often == 0) {
+    const absl::Status why = AnswerTo(server, port, bad);
+    if (why.code() != absl::StatusCode::kResourceExhausted) continue;
+    ++often;
+    EXPECT_NE(why.message().find("from this address have failed lately"), absl::string_view::npos)
+        << why;
+  }
+  EXPECT_EQ(server.endpoint->Handshakes().too_often, 1u);
+  EXPECT_GE(server.endpoint->Handshakes().unauthenticated, 2u);
+  // Its tokens come back.
+  Node client(WithSecret());
+  while (client.recorder.ups.empty()) {
+    auto peer = client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + kPatienceNs);
+    ASSERT_TRUE(peer.ok());
+    const size_t downs = client.recorder.downs.size();
+    PollUntil({&client, &server},
+              [&] { return client.recorder.downs.size() > downs || !client.recorder.ups.empty(); });
+  }
+}
+
+// ---- Between welcome and proof
+
+// A raw client that has its welcome and is established.
+struct HalfOpen {
+  explicit HalfOpen(Node& server, uint16_t port, const peer::Secrets& secrets) : raw(secrets) {
+    raw.Connect(port, raw.Hello());
+    Drive(server, raw, [&] { return raw.up || raw.down; });
+    EXPECT_TRUE(raw.up && raw.welcomed) << raw.why;
+  }
+  RawPeer raw;
+};
+
+TEST(EndpointListen, RightProofBringsThePeerUpAndTheAnswerGivesTerms) {
+  Node server(WithSecret());
+  HalfOpen client(server, ListenOn(server), Shared());
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 1u);
+  EXPECT_TRUE(server.recorder.ups.empty());
+  client.raw.Send(client.raw.Proof());
+  Drive(server, client.raw, [&] { return !client.raw.received.empty(); });
+  ASSERT_EQ(server.recorder.ups.size(), 1u);
+  EXPECT_EQ(server.recorder.ups[0].info.max_message_bytes, 4096u);
+  const peer::Bytes answer = client.raw.received[0];
+  const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), client.raw.keys.answer,
+                                     answer.first(peer::kPrefixBytes));
+  ASSERT_TRUE(terms.ok()) << terms.status();
+  EXPECT_EQ(terms->credits, Options().credits_per_peer);
+  EXPECT_EQ(terms->max_message_bytes, Options().max_message_bytes);
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
+}
+
+// All bytes and bits: terms_test.
+TEST(EndpointListen, WrongBytesOfTheProofEndTheConnection) {
+  Node server(WithSecret());
+  const uint16_t port = ListenOn(server);
+  const size_t size = peer::kPrefixBytes + peer::kSealedTermsBytes;
+  // With the first eight bytes wrong the message is nobody's, and with the next four it says less
+  // than a wrong proof: see the next test.
+  for (const size_t at : {size_t{8}, size_t{11}, size_t{16}, size_t{40}, size_t{63}, size - 1}) {
+    HalfOpen client(server, port, Shared());
+    std::vector<std::byte> proof = client.raw.Proof();
+    proof[at] ^= std::byte{0x40};
+    client.raw.Send(proof);
+    Drive(server, client.raw, [&] { return client.raw.down; });
+  }
+  EXPECT_TRUE(server.recorder.ups.empty());
+  EXPECT_TRUE(server.recorder.downs.empty());
+  EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 6u);
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
+}
+
+TEST(EndpointListen, WhatIsNoProofIsDroppedAndTheRightOneStillCounts) {
+  Node server(WithSecret());
+  HalfOpen client(server, ListenOn(server), Shared());
+  RawPeer& raw = client.raw;
+  for (const auto kind : {peer::Kind::kData, peer::Kind::kCredits, peer::Kind::kGoodbye}) {
+    raw.Send(raw.Prefix(kind));
+  }
+  raw.Send(raw.Sealed(peer::Kind::kAnswer, raw.Terms(), raw.keys.answer));
+  for (size_t length = 0; length < peer::kPrefixBytes; ++length) {
+    std::vector<std::byte> cut = raw.Prefix(peer::Kind::kProof);
+    cut.resize(length);
+    raw.Send(cut);
+  }
+  std::vector<std::byte> unknown = raw.Proof();
+  unknown[12] = std::byte{77};
+  raw.Send(unknown);
+  std::vector<std::byte> strange = raw.Proof();
+  strange[4] ^= std::byte{1};  // another token
+  raw.Send(strange);
+  Drive(server, raw, [&] { return raw.under_way == 0; });
+  EXPECT_FALSE(raw.failed || raw.down);
+  EXPECT_TRUE(server.recorder.ups.empty());
+  raw.Send(raw.Proof());
+  Drive(server, raw, [&] { return !server.recorder.ups.empty(); });
+  // Again, now that it is up: nothing happens.
+  raw.Send(raw.Proof());
+  Drive(server, raw, [&] { return raw.under_way == 0; });
+  EXPECT_EQ(server.recorder.ups.size(), 1u);
+  EXPECT_TRUE(server.recorder.downs.empty());
+}
+
+TEST(EndpointListen, ShortAndLongProofsEndTheConnection) {
+  Node server(WithSecret());
+  const uint16_t port = ListenOn(server);
+  for (const size_t length : {size_t{16}, size_t{17}, size_t{79}, size_t{81}, size_t{128}}) {
+    HalfOpen client(server, port, Shared());
+    std::vector<std::byte> proof = client.raw.Proof();
+    proof.resize(length);
+    client.raw.Send(proof);
+    Drive(server, client.raw, [&] { return client.raw.down; });
+  }
+  EXPECT_TRUE(server.recorder.ups.empty());
+}
+
+// Somebody who has recorded a whole handshake, and has no secret.
+TEST(EndpointListen, RecordedHelloAndProofAreOfNoUse) {
+  Node server(WithSecret());
+  const uint16_t port = ListenOn(server);
+  RawPeer honest(Shared());
+  const peer::HelloMessage hello = honest.Hello();
+  honest.Connect(port, hello);
+  Drive(server, honest, [&] { return honest.up; });
+  const std::vector<std::byte> proof = honest.Proof();
+  honest.Send(proof);
+  Drive(server, honest, [&] { return !server.recorder.ups.empty(); });
+
+  RawPeer thief;  // can't open the welcome; takes index and token from the air, say
+  thief.Connect(port, hello);
+  Drive(server, thief, [&] { return thief.up || thief.down; });
+  ASSERT_TRUE(thief.up);
+  EXPECT_FALSE(thief.welcomed);
+  EXPECT_NE(thief.response, honest.response);
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 1u);
+
+  // The secret's own holder can't use an old proof either.
+  RawPeer again(Shared());
+  again.Connect(port, hello);
+  Drive(server, again, [&] { return again.up || again.down; });
+  ASSERT_TRUE(again.welcomed);
+  std::vector<std::byte> stale = again.Prefix(peer::Kind::kProof);
+  stale.insert(stale.end(), proof.begin() + peer::kPrefixBytes, proof.end());
+  again.Send(stale);
+  Drive(server, again, [&] { return again.down; });
+  EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 1u);
+  EXPECT_EQ(server.recorder.ups.size(), 1u);
+}
+
+TEST(EndpointListen, ClientsThatHaveNotProvedYetAreBounded) {
+  Options options = WithSecret();
+  options.max_half_open = 2;
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  HalfOpen first(server, port, Shared()), second(server, port, Shared());
+  const absl::Status why = AnswerTo(server, port, RawPeer(Shared()).Hello());
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
+  EXPECT_NE(why.message().find("2 handshakes are under way already"), absl::string_view::npos)
       << why;
-  EXPECT_NE(why.message().find("check that the program at that port is a Sluice endpoint"),
-            absl::string_view::npos);
+  EXPECT_EQ(server.endpoint->Handshakes().full, 1u);
+  first.raw.Send(first.raw.Proof());
+  Drive(server, first.raw, [&] { return !server.recorder.ups.empty(); });
+  HalfOpen third(server, port, Shared());
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 2u);
 }
 
-TEST(EndpointConnect, EmptyAnswer) {
-  EXPECT_EQ(ConnectTo({}).code(), absl::StatusCode::kInvalidArgument);
+TEST(EndpointListen, ClientThatProvesNothingIsReaped) {
+  Options options = WithSecret();
+  options.accept_timeout_ns = 50'000'000;
+  Node server(options);
+  RawPeer raw(Shared());
+  raw.Connect(ListenOn(server), raw.Hello());
+  Drive(server, raw, [&] { return raw.down; });
+  EXPECT_EQ(server.endpoint->Handshakes().unfinished, 1u);
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
+  EXPECT_TRUE(server.recorder.ups.empty() && server.recorder.downs.empty());
 }
 
-TEST(EndpointConnect, AnotherProtocolVersionInTheAnswer) {
-  auto bytes = peer::Encode(PlausibleHello(), peer::HandshakeKind::kWelcome);
-  bytes[4] = std::byte{2};
-  const absl::Status why = ConnectTo(bytes);
-  EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
-  EXPECT_NE(why.message().find("this side speaks version 1, the other side version 2"),
-            absl::string_view::npos)
-      << why;
-  EXPECT_NE(why.message().find("run the same release on both sides"), absl::string_view::npos);
+TEST(EndpointListen, HalfOpenPeersHoldNoReceiveBuffers) {
+  Options options = WithSecret();
+  options.srq_size = 16;
+  options.credits_per_peer = 16;
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  std::vector<std::unique_ptr<HalfOpen>> idle;
+  for (int i = 0; i < 8; ++i) idle.push_back(std::make_unique<HalfOpen>(server, port, Shared()));
+  // Each would have got four: the first that proves gets them all the same.
+  idle.back()->raw.Send(idle.back()->raw.Proof());
+  Drive(server, idle.back()->raw, [&] { return !server.recorder.ups.empty(); });
 }
 
-// A well-formed welcome whose DCT does not exist: the first message finds out.
-TEST(EndpointSend, PeerThatNamesADctNobodyHas) {
-  RawConnector raw;
-  const auto welcome = peer::Encode(PlausibleHello(), peer::HandshakeKind::kWelcome);
-  raw.answer.assign(welcome.begin(), welcome.end());
-  const auto port = raw.manager->Listen("127.0.0.1", 0);
-  ASSERT_TRUE(port.ok());
-  Options options;
-  options.dead_peer_ns = 50'000'000;
-  Node client(options);
-  auto peer = client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + kPatienceNs);
-  ASSERT_TRUE(peer.ok());
-  Drive(client, raw, [&] { return !client.recorder.ups.empty(); });
-  ASSERT_TRUE(client.Send(*peer, "anybody there?").ok());
-  Drive(client, raw, [&] { return !client.recorder.downs.empty(); });
-  const absl::Status& why = client.recorder.downs[0].why;
-  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable) << why;
-  EXPECT_NE(why.message().find("IBV_WC_RETRY_EXC_ERR"), absl::string_view::npos) << why;
-  EXPECT_NE(why.message().find("DCTN 0x5"), absl::string_view::npos) << why;
-  EXPECT_NE(why.message().find("(peer 127.0.0.1:"), absl::string_view::npos) << why;
+TEST(EndpointListen, BuffersThatRanOutMeanwhileAreSaidInTheAnswer) {
+  Options options = WithSecret();
+  options.srq_size = 16;
+  options.credits_per_peer = 16;
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  std::vector<std::unique_ptr<HalfOpen>> clients;
+  for (int i = 0; i < 5; ++i) clients.push_back(std::make_unique<HalfOpen>(server, port, Shared()));
+  for (auto& client : clients) {
+    client->raw.Send(client->raw.Proof());
+    Drive(server, client->raw, [&] { return !client->raw.received.empty(); });
+  }
+  EXPECT_EQ(server.recorder.ups.size(), 4u);
+  const peer::Bytes answer = clients[4]->raw.received[0];
+  const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes),
+                                     clients[4]->raw.keys.answer, answer.first(peer::kPrefixBytes));
+  ASSERT_TRUE(terms.ok()) << terms.status();
+  EXPECT_EQ(terms->refusal, peer::RefusalCode::kFull);
+  Drive(server, clients[4]->raw, [&] { return clients[4]->raw.down; });
+  EXPECT_EQ(server.endpoint->Handshakes().full, 1u);
 }
 
 }  // namespace

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One handshake, as bytes: computed apart from the code under test, from the page that defines it
+// (docs/decisions/0011).
+#ifndef SLUICE_TESTS_TRANSPORT_PEER_HANDSHAKE_SAMPLES_H_
+#define SLUICE_TESTS_TRANSPORT_PEER_HANDSHAKE_SAMPLES_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/peer/handshake.h"
+#include "transport/peer/secrets.h"
+#include "transport/peer/terms.h"
+
+namespace sluice::peer {
+
+inline constexpr char kSampleSecret[] = "correct horse battery staple";
+
+inline constexpr std::string_view kGoldenHello =
+    "534c434502010000887766554433221170f901a9ffffff001011121314151617"
+    "18191a1b1c1d1e1f3e58936ba82f44decb33055aa1d121af";
+inline constexpr std::string_view kGoldenOpenHello =  // without a secret
+    "534c434502010100010000000000000000000000050000001011121314151617"
+    "18191a1b1c1d1e1ff2f6181a3d3f91ee78c2cd0dff295075";
+inline constexpr std::string_view kGoldenWelcome =
+    "534c43450202000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
+    "a8a9aaabacadaeafe975de43014cfd8bb6e6fea358db005d0208e97f4c2f65c3"
+    "3aea2d6bee1f911b";
+inline constexpr std::string_view kGoldenProof =
+    "0700000001000080400000000400000044976fd342f8bf519be055c908258710"
+    "73b1d9538da4818f6736823419c065f547371751c7a44461d8e0fcd35937daee"
+    "d1fe97d5faf57a5cccf7267607e6f37a";
+
+inline std::string Hex(Bytes bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes) {
+    text += kDigits[static_cast<size_t>(byte) >> 4];
+    text += kDigits[static_cast<size_t>(byte) & 15];
+  }
+  return text;
+}
+
+inline std::vector<std::byte> FromHex(std::string_view text) {
+  std::vector<std::byte> bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(text.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+
+inline Secrets SampleSecrets(const std::string& text = kSampleSecret) {
+  return *Secrets::FromTexts({text});
+}
+
+inline Nonce CountingNonce(uint8_t first) {
+  Nonce nonce;
+  for (size_t i = 0; i < nonce.size(); ++i) nonce[i] = static_cast<std::byte>(first + i);
+  return nonce;
+}
+
+inline Greeting SampleHello(SecretId id) {
+  return {.epoch = 0x1122334455667788,
+          .secret_id = id,
+          .control_dctn = 0xffffff,
+          .nonce = CountingNonce(0x10)};
+}
+
+inline Greeting SampleWelcome(SecretId id) {
+  return {.epoch = 0x99aabbccddeeff00,
+          .secret_id = id,
+          .control_dctn = 0x000a0b,
+          .nonce = CountingNonce(0xa0)};
+}
+
+inline constexpr ControlAccess kSampleAccess = {
+    .key = 0xdeadbeefcafef00d, .peer_index = 7, .token = 0x80000001};
+
+inline constexpr Terms kSampleTerms = {.data_dctn = 0x1234,
+                                       .max_message_bytes = 16384,
+                                       .data_key = 0x0102030405060708,
+                                       .control_key = 0x1112131415161718,
+                                       .peer_index = 3,
+                                       .token = 0x55,
+                                       .credits = 64,
+                                       .reads = 16,
+                                       .mtu = 3,
+                                       .service_level = 5};
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TESTS_TRANSPORT_PEER_HANDSHAKE_SAMPLES_H_

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Letting peers in: the four messages of docs/decisions/0011, and who is turned away.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/cm/address.h"
+#include "transport/endpoint/endpoint_impl.h"
+#include "transport/peer/refusal.h"
+
+namespace sluice::endpoint {
+namespace {
+
+absl::Status NotProven(const char* cause, const char* remedy) {
+  return base::Error(absl::StatusCode::kUnauthenticated, "not authenticated",
+                     {.layer = "peer", .operation = "handshake", .cause = cause, .remedy = remedy});
+}
+
+}  // namespace
+
+// ---- Secrets
+
+EndpointImpl::SecretsOr EndpointImpl::LoadSecrets(const peer::SecretSource& source) {
+  const auto texts = source();
+  if (!texts.ok()) return texts.status();
+  auto secrets = peer::Secrets::FromTexts(*texts);
+  if (!secrets.ok()) return secrets.status();
+  return std::make_shared<const peer::Secrets>(*std::move(secrets));
+}
+
+// Read again for each handshake: a file may block, so off the polling thread. Without a source, at
+// once.
+void EndpointImpl::WithSecrets(std::function<void(const SecretsOr&)> next) {
+  if (!options_.secrets) return next(no_secrets_);
+  auto result = std::make_shared<SecretsOr>(no_secrets_);
+  commands_.Submit([this, result] { *result = LoadSecrets(options_.secrets); },
+                   [next = std::move(next), result] { next(*result); });
+}
+
+// ---- Client: hello
+
+absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t port,
+                                             int64_t deadline_ns) {
+  auto made = NewPeer(peer::Event::kConnect);
+  if (!made.ok()) return made.status();
+  Peer* peer = *made;
+  peer->address = cm::HostPort(host, port);
+  timers_.Schedule(&peer->timer, deadline_ns);
+  if (!options_.secrets) {
+    absl::Status status = Dial(peer, host, port, deadline_ns, no_secrets_);
+    if (status.ok()) return peer->id();
+    peer->told_down = true;  // the caller is told here
+    Fail(peer, status);
+    return status;
+  }
+  ++peer->commands;
+  WithSecrets([this, peer, host, port, deadline_ns](const SecretsOr& secrets) {
+    --peer->commands;
+    if (peer->state != peer::State::kConnecting) return CheckQuiet(peer);
+    absl::Status status = Dial(peer, host, port, deadline_ns, secrets);
+    if (!status.ok()) Fail(peer, status);
+  });
+  return peer->id();
+}
+
+absl::Status EndpointImpl::Dial(Peer* peer, const std::string& host, uint16_t port,
+                                int64_t deadline_ns, const SecretsOr& secrets) {
+  if (!secrets.ok()) return base::Prefix(secrets.status(), "connect to " + peer->address);
+  Handshake& handshake = *peer->handshake;
+  handshake.secret = (*secrets)->own();
+  handshake.hello = peer::EncodeHello(MakeGreeting(handshake.secret.id), handshake.secret);
+  auto connection = connections_->Connect(host, port, deadline_ns, handshake.hello);
+  if (!connection.ok()) return connection.status();
+  Bind(peer, *connection);
+  return absl::OkStatus();
+}
+
+peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret) {
+  return {.epoch = epoch_,
+          .secret_id = secret,
+          .control_dctn = control_->dctn(),
+          .nonce = peer::DrawNonce(random_)};
+}
+
+// ---- Server: is it a hello, and whose?
+
+void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> private_data,
+                             const cm::PathInfo& path, const std::string& from) {
+  if (closed_) {
+    return connections_->Reject(id,
+                                peer::EncodeRefusal(peer::RefusalCode::kShutdown, "shutting down"));
+  }
+  if (!limiter_.Allowed(from, clock_.NowNs())) {
+    ++handshakes_.too_often;
+    return connections_->Reject(
+        id, peer::EncodeRefusal(peer::RefusalCode::kTooOften,
+                                "too many handshakes from this address have failed lately"));
+  }
+  const auto greeting = peer::DecodeHello(private_data);
+  if (!greeting.ok()) {
+    ++handshakes_.garbage;
+    limiter_.Failed(from, clock_.NowNs());
+    return Refuse(id, greeting.status());
+  }
+  Request request{.connection = id, .greeting = *greeting, .hello = {}, .path = path, .from = from};
+  std::copy_n(private_data.begin(), peer::kHelloBytes, request.hello.begin());
+  WithSecrets(
+      [this, request = std::move(request)](const SecretsOr& secrets) { Admit(request, secrets); });
+}
+
+void EndpointImpl::Refuse(cm::ConnectionId id, const absl::Status& why) {
+  connections_->Reject(id, peer::EncodeRefusal(why));
+}
+
+absl::Status EndpointImpl::CheckSecret(const Request& request, const peer::Secrets& secrets) const {
+  const peer::Secret* secret = secrets.Find(request.greeting.secret_id);
+  if (secret != nullptr) {
+    if (peer::Proven(request.hello, *secret)) return absl::OkStatus();
+    return NotProven("the MAC of the request is wrong", "it was changed on its way");
+  }
+  if (!secrets.demanded()) {
+    return NotProven("the client has a secret, the server has none", "give the server the same");
+  }
+  if (request.greeting.secret_id == 0) {
+    return NotProven("the server demands a secret, the client has none", "give it the same");
+  }
+  return NotProven("the server does not know the client's secret", "give both the same");
+}
+
+void EndpointImpl::Admit(const Request& request, const SecretsOr& secrets) {
+  const cm::ConnectionId id = request.connection;
+  if (closed_) return connections_->Close(id);
+  if (!secrets.ok()) {
+    // What is wrong with them is not the client's business.
+    ++handshakes_.no_secrets;
+    return connections_->Reject(
+        id, peer::EncodeRefusal(peer::RefusalCode::kInternal, "the server can't read its secrets"));
+  }
+  const absl::Status proven = CheckSecret(request, **secrets);
+  if (!proven.ok()) {
+    ++handshakes_.unauthenticated;
+    limiter_.Failed(request.from, clock_.NowNs());
+    return Refuse(id, proven);
+  }
+  if (handshakes_.under_way >= options_.max_half_open) {
+    ++handshakes_.full;
+    return connections_->Reject(
+        id, peer::EncodeRefusal(peer::RefusalCode::kFull,
+                                std::to_string(handshakes_.under_way) +
+                                    " handshakes are under way already (max_half_open)"));
+  }
+  auto made = NewPeer(peer::Event::kRequest);
+  if (!made.ok()) {
+    ++handshakes_.full;
+    return Refuse(id, made.status());
+  }
+  Peer* peer = *made;
+  peer->address = request.from;
+  peer->epoch = request.greeting.epoch;
+  peer->handshake->secret = *(*secrets)->Find(request.greeting.secret_id);
+  peer->handshake->hello = request.hello;
+  peer->target.dctn[1] = request.greeting.control_dctn;
+  peer->target.name = peer->address;
+  Bind(peer, id);
+  timers_.Schedule(&peer->timer, clock_.NowNs() + options_.accept_timeout_ns);
+  AcquirePath(peer, request.path);
+}
+
+// ---- Client: welcome
+
+void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> private_data,
+                              const cm::PathInfo& path) {
+  Peer* peer = FindByConnection(id);
+  if (peer == nullptr || peer->state != peer::State::kConnecting) return connections_->Close(id);
+  Handshake& handshake = *peer->handshake;
+  const auto welcome =
+      peer::DecodeWelcome(private_data, handshake.hello, handshake.secret, &handshake.keys);
+  if (!welcome.ok()) {
+    peer->has_connection = false;
+    Refuse(id, welcome.status());
+    return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->address));
+  }
+  peer->epoch = welcome->greeting.epoch;
+  peer->target.dctn[1] = welcome->greeting.control_dctn;
+  peer->target.key[1] = welcome->access.key;
+  peer->target.name = peer->address;
+  peer->remote_index = welcome->access.peer_index;
+  peer->remote_token = welcome->access.token;
+  AcquirePath(peer, path);
+}
+
+// ---- Server: welcome
+
+void EndpointImpl::Welcome(Peer* peer) {
+  Handshake& handshake = *peer->handshake;
+  const peer::ControlAccess access{
+      .key = control_->access_key(), .peer_index = peer->index, .token = peer->token};
+  connections_->Accept(peer->connection,
+                       peer::EncodeWelcome(MakeGreeting(handshake.secret.id), access,
+                                           handshake.hello, handshake.secret, &handshake.keys),
+                       peer->profile->accepted);
+}
+
+void EndpointImpl::OnUp(cm::ConnectionId id) {
+  Peer* peer = FindByConnection(id);
+  if (peer == nullptr || !peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) {
+    return;  // its proof came first
+  }
+  if (!peer->inbound) SayTerms(peer);
+}
+
+// ---- Terms: proof and answer
+
+peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
+  return {.data_dctn = data_->dctn(),
+          .max_message_bytes = options_.max_message_bytes,
+          .data_key = data_->access_key(),
+          .control_key = control_->access_key(),
+          .peer_index = peer.index,
+          .token = peer.token,
+          .credits = peer.receive.window(),
+          .reads = device_.path().max_rd_atomic,
+          .mtu = static_cast<uint8_t>(device_.path().mtu),
+          .service_level = peer.service_level};
+}
+
+void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
+  const peer::Agreement agreed = peer::Agree(OwnTerms(*peer), remote, peer::kPrefixBytes);
+  peer->max_message_bytes = agreed.max_message_bytes;
+  peer->reads = agreed.reads;
+  peer->mtu = agreed.mtu;
+  peer->remote_index = remote.peer_index;
+  peer->remote_token = remote.token;
+  peer->remote_window = remote.credits;
+  peer->send.Start(remote.credits);
+  peer->target.dctn[0] = remote.data_dctn;
+  peer->target.key[0] = remote.data_key;
+  peer->target.key[1] = remote.control_key;
+  peer->authenticated = peer->handshake->secret.id != 0;
+  peer->handshake->proven = true;
+}
+
+// The client's proof, or the server's answer, after which it is up: data follows on the same stream.
+void EndpointImpl::SayTerms(Peer* peer) {
+  Handshake& handshake = *peer->handshake;
+  const bool posted =
+      peer->inbound
+          ? PostTerms(peer, peer::Kind::kAnswer, OwnTerms(*peer), handshake.keys.answer, false)
+          : PostTerms(peer, peer::Kind::kProof, OwnTerms(*peer), handshake.keys.proof, false);
+  if (!posted) {
+    handshake.unsaid = true;
+    unsaid_.push_back(peer);  // control slots come back
+    return;
+  }
+  if (peer->inbound) GoUp(peer);
+}
+
+void EndpointImpl::SayUnsaid() {
+  std::vector<Peer*> now;
+  now.swap(unsaid_);
+  for (Peer* peer : now) {
+    peer->handshake->unsaid = false;
+    SayTerms(peer);
+  }
+}
+
+// `message` begins with its prefix, whose index and token were found good.
+void EndpointImpl::OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message) {
+  const bool inbound_wants =
+      peer->state == peer::State::kAccepting || peer->state == peer::State::kUnproven;
+  if (kind == peer::Kind::kProof && inbound_wants && peer->has_path && !peer->handshake->proven) {
+    return OnProof(peer, message);
+  }
+  if (kind == peer::Kind::kAnswer && peer->state == peer::State::kProving) {
+    return OnAnswer(peer, message);
+  }
+  ++counters_.dropped_unproven;
+}
+
+void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
+  // It can overtake the word that the connection is established.
+  if (peer->state == peer::State::kAccepting) connections_->NoteTraffic(peer->connection);
+  const auto terms =
+      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake->keys.proof,
+                      message.first(peer::kPrefixBytes));
+  if (!terms.ok()) {
+    ++handshakes_.unauthenticated;
+    limiter_.Failed(peer->address, clock_.NowNs());
+    return Fail(peer, terms.status());
+  }
+  Adopt(peer, *terms);
+  const auto window = WindowForOne();
+  if (!window.ok()) {
+    ++handshakes_.full;
+    peer::Next(peer->state, peer::Event::kRefused, &peer->state);
+    const bool posted = PostTerms(peer, peer::Kind::kAnswer, {.refusal = peer::RefusalCode::kFull},
+                                  peer->handshake->keys.answer, /*notify=*/true);
+    EndHandshake(peer);
+    if (posted) {
+      timers_.Schedule(&peer->timer, clock_.NowNs() + 2 * options_.dead_peer_ns);
+    } else {
+      peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
+      Part(peer);
+    }
+    return;
+  }
+  Promise(peer, *window);
+  SayTerms(peer);
+}
+
+void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
+  const auto terms =
+      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake->keys.answer,
+                      message.first(peer::kPrefixBytes));
+  if (!terms.ok()) {
+    return Fail(peer, base::Prefix(terms.status(), "connect to " + peer->address));
+  }
+  if (terms->refusal != peer::RefusalCode::kNone) {
+    return Fail(peer, peer::RefusalStatus(terms->refusal, peer->address,
+                                          "the server ran out of receive buffers meanwhile"));
+  }
+  Adopt(peer, *terms);
+  GoUp(peer);
+}
+
+// ---- The end of it, one way or the other
+
+void EndpointImpl::GoUp(Peer* peer) {
+  if (!peer::Next(peer->state, peer::Event::kProven, &peer->state)) return;
+  if (peer->inbound) ++handshakes_.completed;
+  EndHandshake(peer);
+  peer->told_up = true;
+  if (closed_) return;
+  handler_->OnPeerUp(peer->id(), {.address = peer->address,
+                                  .inbound = peer->inbound,
+                                  .max_message_bytes = peer->max_message_bytes});
+}
+
+void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
+  if (peer->inbound) {
+    ++handshakes_.unfinished;
+    limiter_.Failed(peer->address, clock_.NowNs());
+  }
+  Fail(peer, base::Error(absl::StatusCode::kDeadlineExceeded, "the handshake did not end in time",
+                         {.layer = "peer",
+                          .peer = peer->address,
+                          .operation = "connect",
+                          .cause = "the other side is " + std::string(peer::Name(peer->state)) +
+                                   " and says nothing",
+                          .remedy = "look at the other side; allow more time if it is busy",
+                          .retry_safe = true}));
+}
+
+void EndpointImpl::EndHandshake(Peer* peer) {
+  if (peer->handshake == nullptr) return;
+  if (peer->handshake->unsaid) std::erase(unsaid_, peer);
+  if (peer->inbound) --handshakes_.under_way;
+  timers_.Cancel(&peer->timer);
+  peer->handshake.reset();
+}
+
+HandshakeCounts EndpointImpl::Handshakes() const { return handshakes_; }
+
+}  // namespace sluice::endpoint

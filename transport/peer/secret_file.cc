@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Secrets from a file that nobody else can read.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/peer/secrets.h"
+
+namespace sluice::peer {
+namespace {
+
+// Far more than all secrets with comments need.
+constexpr size_t kMaxFileBytes = 64 << 10;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+absl::Status Refused(absl::StatusCode code, const std::string& path, const std::string& cause,
+                     const std::string& remedy) {
+  return base::Error(
+      code, "secret file " + path + " is not used",
+      {.layer = "peer", .operation = "read secrets", .cause = cause, .remedy = remedy});
+}
+
+// Of the open file, so that nobody changes it between the look and the reading.
+absl::Status CheckRights(int fd, const std::string& path) {
+  struct stat file;
+  if (fstat(fd, &file) != 0) {
+    return base::ErrnoError(errno, "can't look at secret file " + path, {.layer = "peer"});
+  }
+  if (!S_ISREG(file.st_mode)) {
+    return Refused(absl::StatusCode::kInvalidArgument, path, "it is not a regular file",
+                   "name a file");
+  }
+  if (file.st_uid != geteuid() && file.st_uid != 0) {
+    return Refused(absl::StatusCode::kPermissionDenied, path,
+                   "it belongs to user " + std::to_string(file.st_uid) + ", this process runs as " +
+                       std::to_string(geteuid()) + ": its owner could change it",
+                   "chown it to the user that runs this process, or to root");
+  }
+  if ((file.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    const int mode = static_cast<int>(file.st_mode & 07777);
+    const std::string octal = {static_cast<char>('0' + mode / 64 % 8),
+                               static_cast<char>('0' + mode / 8 % 8),
+                               static_cast<char>('0' + mode % 8)};
+    return Refused(absl::StatusCode::kPermissionDenied, path,
+                   "its mode is " + octal + ": others than its owner have rights on it",
+                   "chmod 600 " + path);
+  }
+  if (file.st_size > static_cast<off_t>(kMaxFileBytes)) {
+    return Refused(absl::StatusCode::kInvalidArgument, path,
+                   "it has " + std::to_string(file.st_size) + " bytes", "name the right file");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Lines(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const size_t first = line.find_first_not_of(kBlanks);
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    line = line.substr(first, line.find_last_not_of(kBlanks) + 1 - first);
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ReadSecretFile(const std::string& path) {
+  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) {
+    return base::ErrnoError(errno, "can't open secret file " + path,
+                            {.layer = "peer",
+                             .operation = "read secrets",
+                             .cause = "it is not there, or this process may not read it",
+                             .remedy = "check path, owner and mode (600)"});
+  }
+  absl::Status status = CheckRights(fd.get(), path);
+  if (!status.ok()) return status;
+  std::string text(kMaxFileBytes, '\0');
+  size_t have = 0;
+  for (;;) {
+    const ssize_t got = read(fd.get(), text.data() + have, text.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      status = base::ErrnoError(errno, "can't read secret file " + path, {.layer = "peer"});
+    }
+    if (got <= 0) break;
+    have += static_cast<size_t>(got);
+  }
+  std::vector<std::string> lines = Lines(std::string_view(text).substr(0, have));
+  Wipe(text.data(), text.size());
+  if (!status.ok()) return status;
+  return lines;
+}
+
+SecretSource SecretsFromFile(const std::string& path) {
+  return [path]() -> absl::StatusOr<std::vector<std::string>> {
+    auto lines = ReadSecretFile(path);
+    if (!lines.ok()) return lines.status();
+    // Checked here too, because here the file's name is known.
+    auto checked = Secrets::FromTexts(*lines);
+    if (!checked.ok()) return base::Prefix(checked.status(), "secret file " + path);
+    return *std::move(lines);
+  };
+}
+
+}  // namespace sluice::peer

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Terms: on what one side receives from the other. They go over the control DCT, behind a prefix,
+// sealed: the client's as its proof, the server's as the answer. Little endian.
+//
+//   before the seal, 48 bytes; sealed, 64
+//     0  u32  data DCTN (24 bit)
+//     4  u32  largest message that the sender takes, in bytes
+//     8  u64  data DC key
+//    16  u64  control DC key
+//    24  u32  index of the reader at the sender: goes into the prefix of each message
+//    28  u32  token that goes with the index
+//    32  u32  credits: data messages that may be sent before the first grant
+//    36  u8   reads in flight that it serves
+//    37  u8   path MTU of its port, as enum ibv_mtu
+//    38  u8   service level of its path, 0 to 15
+//    39  u8   refusal code; not 0: there will be no connection, and the rest is zero
+//    40  u64  zero
+#ifndef SLUICE_TRANSPORT_PEER_TERMS_H_
+#define SLUICE_TRANSPORT_PEER_TERMS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "transport/peer/crypto.h"
+#include "transport/peer/refusal.h"
+
+namespace sluice::peer {
+
+inline constexpr size_t kTermsBytes = 48;
+inline constexpr size_t kSealedTermsBytes = kTermsBytes + kTagBytes;
+inline constexpr uint32_t kMaxCredits = 1u << 20;
+
+struct Terms {
+  uint32_t data_dctn = 0;
+  uint32_t max_message_bytes = 0;
+  uint64_t data_key = 0;
+  uint64_t control_key = 0;
+  uint32_t peer_index = 0;
+  uint32_t token = 0;  // never 0
+  uint32_t credits = 0;
+  uint8_t reads = 0;
+  uint8_t mtu = 0;  // enum ibv_mtu: 1 is 256 bytes, 5 is 4096
+  uint8_t service_level = 0;
+  RefusalCode refusal = RefusalCode::kNone;
+
+  friend bool operator==(const Terms&, const Terms&) = default;
+};
+
+// `prefix` goes before them in the clear and is bound to them. A key seals once.
+std::array<std::byte, kSealedTermsBytes> SealTerms(const Terms& terms, const Key& key,
+                                                   Bytes prefix);
+
+// UNAUTHENTICATED: not sealed by this key for this prefix. INVALID_ARGUMENT: the right key, and
+// values that can't be.
+absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix);
+
+// What both ends can do.
+struct Agreement {
+  uint32_t max_message_bytes = 0;  // to the other side
+  uint8_t reads = 0;               // to the other side, in flight
+  uint8_t mtu = 0;
+};
+// `prefix_bytes` go before each message in its packet. Packets have the size of
+// this side's queues, which all peers share: where the other side's port takes smaller ones, a
+// message must fit one of those.
+Agreement Agree(const Terms& own, const Terms& other, uint32_t prefix_bytes);
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TRANSPORT_PEER_TERMS_H_
