@@ -39,8 +39,10 @@ absl::Status All(const Statuses&... statuses) {
   return first;
 }
 
-absl::Status Common(const std::string& device, const EndpointLimits& limits, absl::Duration spin) {
+absl::Status Common(const std::string& device, const EndpointLimits& limits,
+                    const Authentication& authentication, absl::Duration spin) {
   return All(
+      authentication.Validate(),
       device.empty() ? Bad("device", "empty", "\"auto\" or a device's name") : absl::OkStatus(),
       InRange("max_message_bytes", limits.max_message_bytes, 1024, 1u << 20),
       InRange("credits_per_peer", limits.credits_per_peer, 4, 4096),
@@ -53,8 +55,13 @@ absl::Status Common(const std::string& device, const EndpointLimits& limits, abs
 
 }  // namespace
 
+absl::Status Authentication::Validate() const {
+  if (secret_file.empty() || !secret_source) return absl::OkStatus();
+  return Bad("authentication", "both a secret_file and a secret_source", "one of them, or neither");
+}
+
 absl::Status ChannelOptions::Validate() const {
-  return All(Common(device, limits, spin),
+  return All(Common(device, limits, authentication, spin),
              InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),
              InRange("max_outstanding_calls", max_outstanding_calls, 1, 1u << 20),
              InRange("backoff_min", backoff_min, absl::Milliseconds(1), absl::Hours(1)),
@@ -62,7 +69,7 @@ absl::Status ChannelOptions::Validate() const {
 }
 
 absl::Status ServerOptions::Validate() const {
-  return All(Common(device, limits, spin),
+  return All(Common(device, limits, authentication, spin),
              InRange("max_waiting_replies_per_peer", max_waiting_replies_per_peer, 1, 1u << 20),
              InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
                      limits.max_message_bytes, uint64_t{1} << 40));

@@ -6,9 +6,12 @@
 #define SLUICE_MIDDLEWARE_API_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace sluice {
@@ -25,11 +28,29 @@ struct EndpointLimits {
   absl::Duration dead_peer_timeout = absl::Seconds(1);
 };
 
+// Who may talk to whom. Both sides prove that they hold the same secret before the other one gives
+// keys or credits; a wrong or missing one ends in UNAUTHENTICATED. With neither member set nobody
+// is asked: whoever reaches the port may call. What it protects from, and from what not (nothing on
+// the wire is encrypted): docs/decisions/0011.
+struct Authentication {
+  // A file of secrets, one a line, 16 to 256 bytes each (head -c 32 /dev/urandom | base64); lines
+  // that begin with # don't count. Owned by this process's user or root, mode 600 or 400.
+  // The first is what this side proves; all are accepted from others. So a secret is changed without
+  // an interruption: add the new one everywhere, put it first everywhere, take the old one away.
+  // The file is read again for each connection that is made; connections that stand, stay.
+  std::string secret_file;
+  // The same from a function, called on a helper thread; it may block for a moment.
+  std::function<absl::StatusOr<std::vector<std::string>>()> secret_source;
+
+  absl::Status Validate() const;
+};
+
 struct ChannelOptions {
   // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's
   // name.
   std::string device = "auto";
   EndpointLimits limits;
+  Authentication authentication;
   // Of each attempt to connect; Connect() makes one. 1 ms to 1 h.
   absl::Duration connect_timeout = absl::Seconds(5);
   // Calls that have not ended; more fail with RESOURCE_EXHAUSTED. 1 to 1048576.
@@ -49,6 +70,7 @@ struct ChannelOptions {
 struct ServerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
+  Authentication authentication;
   // Replies to one peer that wait because it grants no credit. A peer that exceeds either is
   // disconnected.
   uint32_t max_waiting_replies_per_peer = 4096;     // 1 to 1048576

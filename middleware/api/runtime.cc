@@ -12,6 +12,7 @@
 #include "transport/device/device.h"
 #include "transport/device/tables.h"
 #include "transport/endpoint/create.h"
+#include "transport/peer/secrets.h"
 #include "transport/poller/commands.h"
 
 namespace sluice {
@@ -28,12 +29,16 @@ class ProductionStack final : public Stack {
   const verbs::CapabilityReport& capabilities() const override { return device_->capabilities(); }
 
   absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
-      const EndpointLimits& limits, endpoint::Handler* handler) override {
+      const EndpointLimits& limits, const Authentication& authentication,
+      endpoint::Handler* handler) override {
     endpoint::Options options;
     options.max_message_bytes = limits.max_message_bytes;
     options.srq_size = limits.receive_buffers;
     options.credits_per_peer = limits.credits_per_peer;
     options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
+    options.secrets = authentication.secret_file.empty()
+                          ? authentication.secret_source
+                          : peer::SecretsFromFile(authentication.secret_file);
     return endpoint::CreateEndpoint(options, *device_, clock_, endpoint_random_, commands_,
                                     handler);
   }

@@ -28,7 +28,8 @@ class Stack {
   virtual base::LogSink* log() = 0;
   // Once. `handler` outlives the endpoint.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
-      const EndpointLimits& limits, endpoint::Handler* handler) = 0;
+      const EndpointLimits& limits, const Authentication& authentication,
+      endpoint::Handler* handler) = 0;
   // "softdc0, because …".
   virtual const std::string& device_choice() const = 0;
   virtual const verbs::CapabilityReport& capabilities() const = 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace sluice {
 namespace {
@@ -64,6 +65,19 @@ TEST(OptionsTest, ServerValuesOutOfRange) {
   options = ServerOptions();
   options.spin = absl::Seconds(2);
   ExpectRefused(options.Validate(), "spin", "2s");
+}
+
+TEST(OptionsTest, SecretsComeFromOnePlace) {
+  ServerOptions server;
+  server.authentication.secret_file = "/etc/sluice/secrets";
+  EXPECT_TRUE(server.Validate().ok());
+  server.authentication.secret_source = [] { return std::vector<std::string>(); };
+  ExpectRefused(server.Validate(), "authentication", "both");
+  ChannelOptions channel;
+  channel.authentication = server.authentication;
+  ExpectRefused(channel.Validate(), "authentication", "both");
+  channel.authentication.secret_file.clear();
+  EXPECT_TRUE(channel.Validate().ok());
 }
 
 }  // namespace
