@@ -56,7 +56,10 @@ void ConnectionManager::Release(Connection* c) {
   c->release_waits = false;
   rdma_cm_id* id = std::exchange(c->id, nullptr);
   const uint32_t qpn = std::exchange(c->qpn, 0);
-  if (qpn != 0) Quarantine(qpn, clock_.NowNs() + options_.number_hold_ns);
+  // Not before this attempt is over: were it stale, the device must not give it out for the next try.
+  if (qpn != 0) {
+    Quarantine(qpn, std::max(clock_.NowNs() + options_.number_hold_ns, c->attempt->deadline_ns));
+  }
   c->qpn_exposed = false;
   if (id != nullptr) {
     Submit(

@@ -76,9 +76,9 @@ constexpr Table MakeTable() {
   }
   for (State state : kAttempts) {
     auto& cells = table[static_cast<int>(state)];
-    for (Event event : kEnds) {
-      cells[static_cast<int>(event)] = {A::kTellDownAndDestroy, S::kDestroying};
-    }
+    // A request that ends before its user was told of it ends untold.
+    const Action end = state == kRequesting ? A::kDestroy : A::kTellDownAndDestroy;
+    for (Event event : kEnds) cells[static_cast<int>(event)] = {end, S::kDestroying};
     cells[static_cast<int>(E::kCloseCalled)] = {A::kDestroy, S::kDestroying};
   }
   return table;

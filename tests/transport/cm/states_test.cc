@@ -54,10 +54,10 @@ establishing: disconnected -> tell down, destroy -> destroying
 establishing: close called -> destroy -> destroying
 establishing: deadline -> tell down, destroy -> destroying
 requesting: path read -> tell request -> requested
-requesting: failed -> tell down, destroy -> destroying
-requesting: disconnected -> tell down, destroy -> destroying
+requesting: failed -> destroy -> destroying
+requesting: disconnected -> destroy -> destroying
 requesting: close called -> destroy -> destroying
-requesting: deadline -> tell down, destroy -> destroying
+requesting: deadline -> destroy -> destroying
 requested: accept called -> accept -> accepting
 requested: reject called -> reject -> destroying
 requested: failed -> tell down, destroy -> destroying
@@ -104,6 +104,14 @@ TEST(Next, LateWordsOfTheLastTryChangeNothing) {
   for (const Event event : {Event::kFailed, Event::kDisconnected, Event::kRetryable,
                             Event::kResponse, Event::kAddressResolved, Event::kRouteResolved}) {
     EXPECT_EQ(Next(State::kBackingOff, event).action, Action::kIgnore) << Name(event);
+  }
+}
+
+// Its user hears of a request with its path, and not of its end if that comes before.
+TEST(Next, RequestThatWasNotToldEndsUntold) {
+  for (const Event event : {Event::kFailed, Event::kDisconnected, Event::kDeadline}) {
+    EXPECT_EQ(Next(State::kRequesting, event).action, Action::kDestroy) << Name(event);
+    EXPECT_EQ(Next(State::kRequested, event).action, Action::kTellDownAndDestroy) << Name(event);
   }
 }
 

@@ -70,6 +70,21 @@ EngineCounters Engine::counters() const {
   return counters_;
 }
 
+std::vector<IdState> Engine::Ids() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<IdState> states;
+  states.reserve(ids_.size());
+  for (const auto& [number, id] : ids_) {
+    states.push_back({.serial = id->serial,
+                      .state = id->state,
+                      .local_qp_num = id->local_qp_num,
+                      .peer_qp_num = id->facts.peer_qp_num,
+                      .peer = id->destination,
+                      .timewait_ns = TimewaitNs(id->path_ack_timeout)});
+  }
+  return states;
+}
+
 uint32_t Engine::NextPsn() {
   // SplitMix64: spread, not secrecy.
   uint64_t z = psn_state_ += 0x9e3779b97f4a7c15u;

@@ -22,6 +22,7 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/softdc/cm/channel.h"
 #include "transport/softdc/cm/fabric.h"
@@ -67,6 +68,16 @@ struct EngineCounters {
   uint64_t ignored_messages = 0;   // not legal in the id's state
   uint64_t stale_connections = 0;  // REQs and REPs with a queue pair number in use
   uint64_t backlog_drops = 0;
+};
+
+// One id as it stands, for those who watch from outside what numbers are known where.
+struct IdState {
+  uint64_t serial = 0;  // never used again
+  State state = State::kIdle;
+  uint32_t local_qp_num = 0;  // 0: not said yet
+  uint32_t peer_qp_num = 0;
+  sockaddr_storage peer{};
+  int64_t timewait_ns = 0;  // how long it lasts once it begins
 };
 
 // What the kernel's query commands tell about an id.
@@ -137,6 +148,7 @@ class Engine final : public FabricEvents {
   int TakeEvent(Channel* channel, const std::function<int(const Event&)>& deliver);
 
   EngineCounters counters() const;
+  std::vector<IdState> Ids() const;
 
   // FabricEvents.
   void OnReady(Handle handle) override;

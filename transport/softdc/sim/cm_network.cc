@@ -82,6 +82,10 @@ void CmNetwork::TellEnd(uint32_t from_node, cm::Handle to) {
   const auto found = ends_.find(to);
   if (found == ends_.end()) return;
   End& end = found->second;
+  if (world_.random.Chance(world_.faults.cm().loss_ppm)) {
+    world_.Log(LogKind::kCmLost, from_node, end.node, to, 0);
+    return;
+  }
   end.last_arrival_ns = std::max(end.last_arrival_ns, world_.now_ns() + LatencyNs());
   world_.clock.ScheduleAt(end.last_arrival_ns, [this, from_node, to] {
     const auto still = ends_.find(to);

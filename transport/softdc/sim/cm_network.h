@@ -10,7 +10,8 @@
 // not there or not reachable, nothing answers.
 //
 // A killed process's wires end for its peers, as a kernel's do; while the way between them is down
-// they do not notice, as when a host dies.
+// they do not notice, as when a host dies. The word of a wire's end can be lost as any other, and is
+// said again to whoever sends something to a wire that is not there any more.
 //
 // Thread-safety: one thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CM_NETWORK_H_

@@ -7,6 +7,7 @@ namespace sluice::softdc::sim {
 
 uint32_t NodeNumbers::Allocate(SimPort* holder) {
   constexpr uint32_t kCount = kFirstReserved - kFirst;
+  if (reissue_freed_) next_ = kFirst;
   for (uint32_t tries = 0; tries < kCount; ++tries) {
     const uint32_t number = next_;
     next_ = next_ + 1 == kFirstReserved ? kFirst : next_ + 1;

@@ -37,6 +37,8 @@ class NodeNumbers {
     const uint32_t index = number - kFirst;
     return index < holders_.size() ? holders_[index] : nullptr;
   }
+  // The lowest free number next, instead of forward.
+  void ReissueFreed() { reissue_freed_ = true; }
   // Nobody holds anything. `reissue`: the same numbers are handed out again from the first on.
   void BeginLife(bool reissue);
 
@@ -44,6 +46,7 @@ class NodeNumbers {
   std::vector<SimPort*> holders_;  // by number, from kFirst
   uint32_t next_ = kFirst;
   uint32_t next_reserved_ = kFirstReserved;
+  bool reissue_freed_ = false;
 };
 
 struct Node {

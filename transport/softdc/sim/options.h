@@ -32,6 +32,9 @@ struct Options {
   // to this long after the one before.
   int64_t block_gap_ns = 2'000;
 
+  // Numbers of destroyed queue pairs come back at once, the lowest first; otherwise they go forward.
+  bool reissue_freed_numbers = false;
+
   Dials dials;
   std::map<uint32_t, Dials> dials_by_node;  // instead of `dials`
   FaultPlan faults;

@@ -41,6 +41,7 @@ SimFabric::SimFabric(const Options& options) : world_(options), arrivals_(world_
     dials.port.lid = static_cast<uint16_t>(index + 1);
     Node& node = world_.nodes.emplace_back();
     node.index = index;
+    if (options.reissue_freed_numbers) node.numbers.ReissueFreed();
     node.gids.push_back(GidOf(index));
     node.device = std::make_unique<SoftDevice>(kName, *this, dials, GuidOf(index));
   }

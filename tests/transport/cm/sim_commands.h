@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SimCommands: Commands on a simulated host. Work is done in order, a random moment after it was
+// submitted, as the node that submitted it; what is left when the process dies is never done.
+#ifndef SLUICE_TESTS_TRANSPORT_CM_SIM_COMMANDS_H_
+#define SLUICE_TESTS_TRANSPORT_CM_SIM_COMMANDS_H_
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "transport/base/clock.h"
+#include "transport/base/random.h"
+#include "transport/poller/commands.h"
+#include "transport/softdc/sim/simulation.h"
+
+namespace sluice::cm {
+
+class SimClock final : public base::Clock {
+ public:
+  explicit SimClock(const softdc::sim::Simulation& simulation) : simulation_(simulation) {}
+  int64_t NowNs() override { return simulation_.NowNs(); }
+
+ private:
+  const softdc::sim::Simulation& simulation_;
+};
+
+class SimCommands final : public poller::Commands {
+ public:
+  SimCommands(softdc::sim::Simulation& simulation, uint32_t node, base::Random& random)
+      : simulation_(simulation), node_(node), random_(random) {}
+  ~SimCommands() override { *alive_ = false; }
+
+  void Submit(Work work, Work done) override {
+    const int64_t now_ns = simulation_.NowNs();
+    free_ns_ = std::max(free_ns_, now_ns) + 1'000 + static_cast<int64_t>(random_.Below(kMaxNs));
+    // std::function wants what can be copied.
+    auto item = std::make_shared<std::pair<Work, Work>>(std::move(work), std::move(done));
+    simulation_.After(free_ns_ - now_ns, [this, item, alive = alive_] {
+      if (!*alive || stopped_) return;
+      const softdc::sim::Simulation::As as(simulation_, node_);
+      item->first();
+      finished_.push_back(std::move(item->second));
+    });
+  }
+  int Drain() override {
+    std::vector<Work> now;
+    now.swap(finished_);
+    for (Work& done : now) done();
+    return static_cast<int>(now.size());
+  }
+  void Finish() override {
+    stopped_ = true;
+    finished_.clear();
+  }
+  int fd() const override { return -1; }
+
+ private:
+  static constexpr uint64_t kMaxNs = 40'000;
+
+  softdc::sim::Simulation& simulation_;
+  const uint32_t node_;
+  base::Random& random_;
+  int64_t free_ns_ = 0;
+  bool stopped_ = false;
+  std::vector<Work> finished_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace sluice::cm
+
+#endif  // SLUICE_TESTS_TRANSPORT_CM_SIM_COMMANDS_H_
