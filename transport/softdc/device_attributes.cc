@@ -143,6 +143,7 @@ int QueryRtValues(ibv_context* context, ibv_values_ex* values) {
 }
 
 int QueryDv(ibv_context* context, mlx5dv_context* attr) {
+  if (context == nullptr || attr == nullptr) return EINVAL;
   const uint64_t asked = attr->comp_mask;
   const Dials::Streams& streams = DialsOf(context).streams;
   attr->version = 0;

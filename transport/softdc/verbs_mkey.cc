@@ -34,6 +34,7 @@ int DvMkeyCheckSized(mlx5dv_mkey* mkey, mlx5dv_mkey_err* error, size_t size_byte
 }
 
 int DvQpCancelPostedSendWrs(mlx5dv_qp_ex* dv, uint64_t wr_id) {
+  if (dv == nullptr) return -EINVAL;
   return SendQueue::Of(dv).Cancel(wr_id);
 }
 

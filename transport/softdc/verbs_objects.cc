@@ -12,6 +12,7 @@
 #include "transport/softdc/loop/gids.h"
 #include "transport/softdc/model/address_handle.h"
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc {
 namespace {
@@ -54,18 +55,19 @@ int CloseDevice(ibv_context* context) {
 }
 
 int QueryGid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
-  const SoftDevice& device = Context::From(context)->device();
-  const std::vector<Gid> gids = device.fabric().Gids(device);
-  if (port_num != kPort || index < 0 || index >= static_cast<int>(kMaxGids)) {
+  if (context == nullptr || gid == nullptr || port_num != kPort || index < 0 ||
+      index >= static_cast<int>(kMaxGids)) {
     errno = EINVAL;
     return -1;
   }
+  const SoftDevice& device = Context::From(context)->device();
+  const std::vector<Gid> gids = device.fabric().Gids(device);
   *gid = static_cast<size_t>(index) < gids.size() ? gids[index] : Gid{};
   return 0;
 }
 
 int QueryPkey(ibv_context*, uint8_t port_num, int index, __be16* pkey) {
-  if (port_num != kPort || index != 0) {
+  if (pkey == nullptr || port_num != kPort || index != 0) {
     errno = EINVAL;
     return -1;
   }
@@ -109,11 +111,13 @@ void AckAsyncEvent(ibv_async_event* event) {
 }
 
 ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
+  if (pd == nullptr || attr == nullptr) return Refuse<ibv_ah>(EINVAL);
   const SoftDevice& device = Context::From(pd->context)->device();
   const std::vector<Gid> gids = device.fabric().Gids(device);
   // RoCE has no address but the GID.
   const bool needs_gid = device.dials().port.link_layer == LinkLayer::kRoce;
-  if (attr->port_num != kPort || (needs_gid && attr->is_global == 0) ||
+  if (attr->port_num != kPort ||
+      (needs_gid && attr->is_global == 0 && !Mutated(Mutation::kAnyAddress)) ||
       (attr->is_global != 0 && attr->grh.sgid_index >= gids.size())) {
     return Refuse<ibv_ah>(EINVAL);
   }
@@ -128,6 +132,7 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
 }
 
 int DestroyAh(ibv_ah* ah) {
+  if (ah == nullptr) return EINVAL;
   Pd::From(ah->pd)->users.fetch_sub(1);
   delete AddressHandle::From(ah);
   return 0;

@@ -51,6 +51,14 @@ ibv_qp* Refuse(int error) {
 
 bool Has(uint64_t mask, uint64_t bit) { return (mask & bit) != 0; }
 
+// Whether what the request names was made in this context. The kernel looks objects up among those of
+// the descriptor that the call came by, so others are unknown to it.
+bool NamesOwnObjects(const ibv_context* context, const ibv_qp_init_attr_ex& attr) {
+  if (Mutated(Mutation::kForeignObjects)) return true;
+  return attr.pd->context == context && attr.send_cq->context == context &&
+         attr.recv_cq->context == context && (attr.srq == nullptr || attr.srq->context == context);
+}
+
 void FillBase(ibv_qp& qp, ibv_context* context, const ibv_qp_init_attr_ex& attr) {
   qp.context = context;
   qp.qp_context = attr.qp_context;
@@ -165,6 +173,7 @@ ibv_qp* CreatePlain(ibv_context* context, ibv_qp_init_attr_ex* attr,
   if (traits == nullptr) return Refuse(EOPNOTSUPP);
   if ((attr->comp_mask & ~kKnownPlain) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
       attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr ||
+      !NamesOwnObjects(context, *attr) ||
       (Has(attr->comp_mask, IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags != 0)) {
     return Refuse(EINVAL);
   }
@@ -238,7 +247,8 @@ ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_in
     return CreatePlain(context, attr, dv);
   }
   if ((attr->comp_mask & ~kKnownBase) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
-      attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr) {
+      attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr ||
+      !NamesOwnObjects(context, *attr)) {
     return Refuse(EINVAL);
   }
   switch (dv->dc_init_attr.dc_type) {
@@ -251,26 +261,29 @@ ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_in
 }
 
 ibv_qp_ex* QpToQpEx(ibv_qp* qp) {
-  if (!Qp::Is(qp) || !Qp::From(qp)->send_queue().attributes().wr_api) return nullptr;
+  if (qp == nullptr || !Qp::Is(qp) || !Qp::From(qp)->send_queue().attributes().wr_api)
+    return nullptr;
   return &Qp::From(qp)->qp_ex;
 }
 
 mlx5dv_qp_ex* DvQpExFromIbvQpEx(ibv_qp_ex* qp) { return &Qp::From(qp)->dv_shell.dv; }
 
 int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask) {
+  if (qp == nullptr || attr == nullptr) return EINVAL;
   if (Qp::Is(qp)) return Qp::From(qp)->Modify(*attr, attr_mask);
   if (Dct::Is(qp)) return Dct::From(qp)->Modify(*attr, attr_mask);
   return EINVAL;
 }
 
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {
+  if (qp == nullptr || attr == nullptr || init == nullptr) return EINVAL;
   if (Qp::Is(qp)) return Qp::From(qp)->Query(attr, attr_mask, init);
   if (Dct::Is(qp)) return Dct::From(qp)->Query(attr, attr_mask, init);
   return EINVAL;
 }
 
 int DestroyQp(ibv_qp* qp) {
-  if (!Qp::Is(qp) && !Dct::Is(qp)) return EINVAL;
+  if (qp == nullptr || (!Qp::Is(qp) && !Dct::Is(qp))) return EINVAL;
   const ibv_qp uses = *qp;
   if (Qp::Is(qp)) {
     delete Qp::From(qp);
@@ -282,6 +295,7 @@ int DestroyQp(ibv_qp* qp) {
 }
 
 int SetEce(ibv_qp* qp, ibv_ece* ece) {
+  if (qp == nullptr || ece == nullptr) return EINVAL;
   if (ece->vendor_id == 0) {
     errno = EOPNOTSUPP;
     return errno;
@@ -292,6 +306,7 @@ int SetEce(ibv_qp* qp, ibv_ece* ece) {
 }
 
 int QueryEce(ibv_qp* qp, ibv_ece* ece) {
+  if (qp == nullptr || ece == nullptr) return EINVAL;
   if (Qp::Is(qp)) return Qp::From(qp)->QueryEce(ece);
   if (Dct::Is(qp)) return Dct::From(qp)->QueryEce(ece);
   return EINVAL;
@@ -308,7 +323,7 @@ int QueryQpDataInOrder(ibv_qp* qp, ibv_wr_opcode, uint32_t flags) {
   // Asked of the QP into which data lands: a DCT in RTR, any other (a DCI: its own reads) in RTS.
   // shm/copy.h keeps the promise.
   const ibv_qp_state needed = Dct::Is(qp) ? IBV_QPS_RTR : IBV_QPS_RTS;
-  if (qp->state != needed) return 0;
+  if (qp->state != needed && !Mutated(Mutation::kPromiseInAnyState)) return 0;
   uint32_t caps = 0;
   switch (Context::From(qp->context)->dials().features.in_order) {
     case InOrder::kWholeMessage:
@@ -328,13 +343,14 @@ int QueryQpDataInOrder(ibv_qp* qp, ibv_wr_opcode, uint32_t flags) {
 bool DvIsSupported(ibv_device* device) { return SoftDevice::Find(device) != nullptr; }
 
 int DvDciStreamIdReset(ibv_qp* qp, uint16_t stream_id) {
-  if (!Qp::IsDci(qp)) return EINVAL;
+  if (qp == nullptr || !Qp::IsDci(qp)) return EINVAL;
   const Dials::Streams& dial = Qp::From(qp)->context().dials().streams;
   if (!dial.enabled || dial.max_log_errored == 0 || qp->state != IBV_QPS_RTS) return EOPNOTSUPP;
   return Qp::From(qp)->ResetStream(stream_id);
 }
 
 int DvMapAhToQp(ibv_ah* ah, uint32_t qp_num) {
+  if (ah == nullptr) return EINVAL;
   AddressHandle* handle = AddressHandle::From(ah);
   if (!Context::From(ah->context)->dials().features.ah_mapping || handle->attr.is_global == 0) {
     return EOPNOTSUPP;
@@ -345,6 +361,7 @@ int DvMapAhToQp(ibv_ah* ah, uint32_t qp_num) {
 }
 
 int DvReservedQpnAlloc(ibv_context* context, uint32_t* qpn) {
+  if (context == nullptr || qpn == nullptr) return EINVAL;
   if (!Context::From(context)->dials().features.reserved_qpns) return EOPNOTSUPP;
   const uint32_t number = Context::From(context)->port().AllocateReservedNumber();
   if (number == kNoNumber) return ENOMEM;
@@ -353,6 +370,7 @@ int DvReservedQpnAlloc(ibv_context* context, uint32_t* qpn) {
 }
 
 int DvReservedQpnDealloc(ibv_context* context, uint32_t qpn) {
+  if (context == nullptr) return EINVAL;
   return Context::From(context)->port().FreeReservedNumber(qpn) || Mutated(Mutation::kFreeAnyNumber)
              ? 0
              : EINVAL;

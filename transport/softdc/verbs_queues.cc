@@ -83,7 +83,8 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
              .extended = true,
              .wc_flags = attr->wc_flags,
              .single_threaded = (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0,
-             .ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0},
+             .ignore_overrun = (flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0 &&
+                               !Mutated(Mutation::kIgnoredOverrunFails)},
             attr->comp_vector);
   return cq == nullptr ? nullptr : &cq->ex;
 }

@@ -278,6 +278,7 @@ uint32_t InboundLinks::RepairAfter(const shm::ClaimIntent& dead,
     for (Cq* cq : cqs) {
       if (cq != nullptr) cq->lock().Unlock();
     }
+    srq->LookAtLimit();
   });
   return deferred;
 }

@@ -58,7 +58,11 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
       target.qp_num != wqe.target_number || target.type != static_cast<uint32_t>(meant_for)) {
     return Verdict::kNoResponse;
   }
-  if (target.key.load(std::memory_order_relaxed) != wqe.key && !Mutated(Mutation::kAnyDcKey)) {
+  // What a mistake in the check of each kind's key would take.
+  const bool taken = (meant_for == shm::TargetType::kDct && Mutated(Mutation::kAnyDcKey)) ||
+                     (meant_for == shm::TargetType::kUd && Mutated(Mutation::kAnyQkey)) ||
+                     (meant_for == shm::TargetType::kRc && Mutated(Mutation::kAnyPeer));
+  if (target.key.load(std::memory_order_relaxed) != wqe.key && !taken) {
     return meant_for == shm::TargetType::kDct &&
                    dials.unknowns.wrong_dc_key == WrongDcKey::kRemoteAccessError
                ? Verdict::kAccessDenied
@@ -70,7 +74,8 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
   if ((target.access.load(std::memory_order_relaxed) & needed) != needed) {
     return Verdict::kAccessDenied;
   }
-  if (IsAtomic(wqe.opcode) && wqe.remote_address % sizeof(uint64_t) != 0) {
+  if (IsAtomic(wqe.opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
+      !Mutated(Mutation::kAnyAlignment)) {
     return Verdict::kInvalidRequest;
   }
   return Verdict::kAccepted;
@@ -112,7 +117,8 @@ inline Verdict JudgeLength(uint64_t room_bytes, uint32_t length_bytes) {
 // Whether the request brings its target down with it: an RC responder goes to ERR, a DCT is
 // undisturbed, and unacknowledged requests are dropped.
 inline bool BringsDown(Verdict verdict, shm::TargetType target) {
-  return (target == shm::TargetType::kRc || Mutated(Mutation::kBadRequestStopsDct)) &&
+  const bool stops = target == shm::TargetType::kRc && !Mutated(Mutation::kBadRequestStopsNobody);
+  return (stops || Mutated(Mutation::kBadRequestStopsDct)) &&
          (verdict == Verdict::kAccessDenied || verdict == Verdict::kInvalidRequest);
 }
 

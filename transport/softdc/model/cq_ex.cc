@@ -7,6 +7,7 @@
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc {
 
@@ -38,7 +39,9 @@ struct CqExOps {
   static uint32_t ByteLen(ibv_cq_ex* ex) { return Wc(ex).byte_len; }
   static __be32 ImmData(ibv_cq_ex* ex) { return Wc(ex).imm_data; }
   static uint32_t QpNum(ibv_cq_ex* ex) { return Wc(ex).qp_num; }
-  static uint32_t SrcQp(ibv_cq_ex* ex) { return Wc(ex).src_qp; }
+  static uint32_t SrcQp(ibv_cq_ex* ex) {
+    return Mutated(Mutation::kExtendedForgetsSource) ? 0 : Wc(ex).src_qp;
+  }
   static unsigned WcFlags(ibv_cq_ex* ex) { return Wc(ex).wc_flags; }
   static uint32_t Slid(ibv_cq_ex* ex) { return Wc(ex).slid; }
   static uint8_t Sl(ibv_cq_ex* ex) { return Wc(ex).sl; }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/softdc/model/mutation.h"
+
 namespace sluice::softdc {
 namespace {
 
@@ -50,7 +52,7 @@ void PutIpv4(std::byte* ip, const DatagramOperands& address, uint32_t payload_by
 
 Grh MakeGrh(const DatagramOperands& address, uint32_t payload_bytes) {
   Grh grh{};
-  if (!address.has_grh) return grh;
+  if (!address.has_grh || Mutated(Mutation::kHeaderEmpty)) return grh;
   if (IsMappedIpv4(address.source) && IsMappedIpv4(address.destination)) {
     PutIpv4(grh.data() + kIpv4Offset, address, payload_bytes);
     return grh;

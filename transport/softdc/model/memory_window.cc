@@ -7,6 +7,7 @@
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/memory_region.h"
+#include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc {
 namespace {
@@ -18,6 +19,7 @@ constexpr unsigned kWritingAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_
 uint32_t IndexOf(uint32_t key) { return key >> 8; }
 
 bool Take(shm::MemoryRegionEntry& entry, uint32_t rkey) {
+  if (Mutated(Mutation::kWindowStaysBound)) return true;
   return entry.key.compare_exchange_strong(rkey, 0, std::memory_order_seq_cst);
 }
 
@@ -70,16 +72,17 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
   shm::MemoryRegionEntry& window = context.memory_regions()[index];
   const shm::MemoryRegionEntry& region = context.memory_regions()[IndexOf(info.mr->rkey)];
   const uint64_t into = info.addr - region.address;
+  const bool anything = Mutated(Mutation::kAnyBind);
   if (window.key.load(std::memory_order_acquire) != 0 || info.mr->rkey == 0 ||
       region.key.load(std::memory_order_acquire) != info.mr->rkey || region.pd != pd ||
-      (region.access & IBV_ACCESS_MW_BIND) == 0 ||
+      ((region.access & IBV_ACCESS_MW_BIND) == 0 && !anything) ||
       ((info.mw_access_flags & kWritingAccess) != 0 &&
-       (region.access & IBV_ACCESS_LOCAL_WRITE) == 0) ||
+       (region.access & IBV_ACCESS_LOCAL_WRITE) == 0 && !anything) ||
       info.addr < region.address || into > region.length_bytes ||
       info.length > region.length_bytes - into) {
     return IBV_WC_MW_BIND_ERR;
   }
-  window.access = info.mw_access_flags;
+  window.access = Mutated(Mutation::kWindowGrantsAll) ? kWindowAccess : info.mw_access_flags;
   window.pd = pd;
   window.address = info.addr;
   window.length_bytes = info.length;

@@ -3,6 +3,8 @@
 
 #include <infiniband/verbs.h>
 
+#include "transport/softdc/model/mutation.h"
+
 namespace sluice::softdc {
 namespace {
 
@@ -34,7 +36,8 @@ MkeyStatus LoadMkey(MkeyTableArea& table, uint32_t key, uint32_t access, uint32_
                     MkeyConfig* config) {
   MkeyArea* area = table.Find(key);
   if (area == nullptr || !area->config.Load(config) || !Valid(*config) ||
-      config->entry_count == 0 || config->pd != pd || (config->access & access) != access) {
+      config->entry_count == 0 || config->pd != pd ||
+      ((config->access & access) != access && !Mutated(Mutation::kMkeyGrantsAll))) {
     return MkeyStatus::kDenied;
   }
   return MkeyStatus::kGood;
@@ -68,6 +71,7 @@ MkeyStatus GatherThroughMkey(const MkeyConfig& config, MkeyMemory& memory, uint6
     *mismatch = signature::Transform(config.signature, signature::Direction::kToWire,
                                      extent->data_start, gathered, wire_bytes, &transformed);
     gathered = std::move(transformed);
+    if (Mutated(Mutation::kMismatchUnseen)) mismatch->reset();
   }
   if (wire->empty()) {
     *wire = std::move(gathered);

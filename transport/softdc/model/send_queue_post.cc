@@ -232,6 +232,7 @@ int SendQueue::Post(ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     }
   }
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
+  if (error != 0 && Mutated(Mutation::kChainPostsNothing)) head_ = posted_;
   // What stands before the bad one is posted.
   if (head_ != posted_) HandOver();
   lock_.Unlock();

@@ -10,6 +10,7 @@
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/mkey.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/send_queue.h"
 
@@ -60,6 +61,7 @@ void SendQueue::DrainAfterMismatch() {
     return;  // started, or free to start: it ends first
   }
   signature_stop_ = false;
+  if (Mutated(Mutation::kMismatchStopsNothing)) return;
   state_ = IBV_QPS_SQD;
   ibv_async_event event{};
   event.event_type = IBV_EVENT_SQ_DRAINED;
@@ -74,7 +76,7 @@ int SendQueue::Cancel(uint64_t wr_id) {
   for (uint64_t sequence = emitted_; sequence != posted_; ++sequence) {
     Wqe& wqe = slot(sequence);
     if (wqe.state == WqeState::kDone || wqe.cancelled || wqe.wr_id != wr_id) continue;
-    wqe.cancelled = true;
+    wqe.cancelled = !Mutated(Mutation::kCancelCancelsNothing);
     ++cancelled;
   }
   return cancelled;

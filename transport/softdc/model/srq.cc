@@ -7,6 +7,7 @@
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/memory_region.h"
+#include "transport/softdc/model/mkey_area.h"
 #include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc {
@@ -110,6 +111,10 @@ std::optional<TakenReceive> Srq::Take(std::span<ibv_sge> pieces) {
       owner_->Pieces(*index, std::span(sges_.data(), std::min(sges_.size(), pieces.size())));
   for (uint32_t i = 0; i < taken.sge_count; ++i) {
     const shm::Sge& sge = sges_[i];
+    if (IsMkey(sge.key)) {  // what stands behind it is the fabric's to find out
+      pieces[i] = {.addr = sge.offset, .length = sge.length, .lkey = sge.key};
+      continue;
+    }
     const shm::MemoryRegionEntry* region = FindSharedPlace(context_, sge);
     if (region == nullptr && sge.length != 0) taken.status = IBV_WC_LOC_PROT_ERR;
     pieces[i] = {.addr = region == nullptr ? 0 : region->address + sge.offset,
@@ -141,6 +146,11 @@ void Srq::Repost(uint32_t wqe_index) {
 void Srq::CollectLimit() {
   SpinLockHolder hold(lock_);
   if (owner_->CollectLimit()) PostLimitEvent();
+}
+
+void Srq::LookAtLimit() {
+  SpinLockHolder hold(lock_);
+  if (owner_->LookAtLimit()) PostLimitEvent();
 }
 
 void Srq::PostLimitEvent() {

@@ -70,6 +70,8 @@ class Srq {
 
   // Firmware thread: a sender may have reached the limit. Posts the event if so.
   void CollectLimit();
+  // After a repair: whether what is left has fallen below the limit without anybody noticing.
+  void LookAtLimit();
 
   uint32_t id() const { return id_; }
   uint64_t offset() const { return offset_; }

@@ -133,6 +133,10 @@ uint32_t SrqOwner::Pieces(uint32_t wqe_index, std::span<Sge> out) const {
 
 bool SrqOwner::ArmLimit(uint32_t limit) {
   area_->limit.store(limit, std::memory_order_seq_cst);
+  return LookAtLimit();
+}
+
+bool SrqOwner::LookAtLimit() {
   return internal::TakeLimit(area_, area_->claim.load(std::memory_order_seq_cst)) && CollectLimit();
 }
 

@@ -59,6 +59,9 @@ class SrqOwner {
   // man ibv_modify_srq: one event when fewer than `limit` WQEs are left; 0 disarms. True: that is
   // already so, and the event is due now.
   bool ArmLimit(uint32_t limit);
+  // True, once: the limit is reached. For the owner after a sender's death: one that died between its
+  // claim and its look at the limit may have had the newest claim.
+  bool LookAtLimit();
   // True, once: some sender's claim has reached the limit.
   bool CollectLimit();
   // What is armed now; 0 when it has been reached.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/timing.h"
 #include "transport/softdc/sim/sim_fabric.h"
@@ -180,7 +181,7 @@ void Arrivals::RefuseWith(Message* message, ibv_wc_status status, uint32_t vendo
 }
 
 void Arrivals::NotReady(Message* message, const Target& target) {
-  if (!message->acknowledged) return Lose(message);
+  if (!message->acknowledged || Mutated(Mutation::kNotReadyIsSilence)) return Lose(message);
   ++world_.counters.not_ready;
   world_.Log(LogKind::kNotReady, NodeOfId(message->wqe.node), message->from_node,
              message->from_number, message->sequence);

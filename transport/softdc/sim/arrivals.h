@@ -67,7 +67,14 @@ class Arrivals {
   // Null: refused, the message is dealt with.
   const shm::MemoryRegionEntry* JudgeMemory(Message* message, const Target& target);
 
+  // The same for what goes through an indirect key; false: refused.
+  static bool IsThroughKey(const Wqe& wqe);
+  bool JudgeKey(Message* message, const Target& target);
+  void ReceiveThroughKeys(Message* message, const Target& target, std::span<const std::byte> head,
+                          std::span<const ibv_sge> buffer);
+
   void Land(Message* message, const Target& target, std::span<const Place> places);
+  void Landed(Message* message, const Target& target, int64_t landed_ns);
   void Complete(Message* message, const Target& target);
   void PushReceive(const Message& message, const Target& target, ibv_wc_status status);
   void GiveBackReceive(const Message& message, const Target& target);

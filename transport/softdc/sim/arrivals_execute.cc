@@ -8,10 +8,12 @@
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/grh.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/sim/arrivals.h"
 #include "transport/softdc/sim/sim_fabric.h"
 #include "transport/softdc/sim/sim_requester.h"
+#include "transport/softdc/sim/target_keys.h"
 
 namespace sluice::softdc::sim {
 namespace {
@@ -64,6 +66,7 @@ void Arrivals::ExecuteSend(Message* message, const Target& target) {
                               : JudgeLength(room_bytes - head_bytes, message->wqe.length_bytes);
   if (verdict != Verdict::kAccepted) {
     const bool silent =
+        message->meant_for == shm::TargetType::kDct &&
         target.port->context().dials().unknowns.too_long_at_target == TooLongAtTarget::kSilent;
     if (datagram || silent) {
       GiveBackReceive(*message, target);
@@ -72,10 +75,16 @@ void Arrivals::ExecuteSend(Message* message, const Target& target) {
     }
     return Refuse(message, target, verdict);
   }
-  std::array<Place, kMaxSrqSges> places;
-  uint32_t skip = static_cast<uint32_t>(head_bytes);
   const Grh head =
       datagram ? MakeGrh(message->operands.datagram, message->wqe.length_bytes) : Grh{};
+  const auto buffer = std::span(pieces).first(taken->sge_count);
+  if (std::any_of(buffer.begin(), buffer.end(),
+                  [](const ibv_sge& sge) { return IsMkey(sge.lkey); })) {
+    return ReceiveThroughKeys(message, target, std::as_bytes(std::span(head)).first(head_bytes),
+                              buffer);
+  }
+  std::array<Place, kMaxSrqSges> places;
+  uint32_t skip = static_cast<uint32_t>(head_bytes);
   uint32_t count = 0;
   for (uint32_t i = 0; i < taken->sge_count; ++i) {
     auto* address = reinterpret_cast<std::byte*>(pieces[i].addr);
@@ -85,6 +94,44 @@ void Arrivals::ExecuteSend(Message* message, const Target& target) {
     places[count++] = {.address = address + used, .length_bytes = pieces[i].length - used};
   }
   Land(message, target, std::span(places.data(), count));
+}
+
+void Arrivals::ReceiveThroughKeys(Message* message, const Target& target,
+                                  std::span<const std::byte> head,
+                                  std::span<const ibv_sge> buffer) {
+  std::vector<std::byte> wire(head.begin(), head.end());
+  if (message->wqe.length_bytes != 0) {
+    wire.insert(wire.end(), message->data(), message->data() + message->wqe.length_bytes);
+  }
+  TargetKeys keys(target.port->context(), *target.responder);
+  std::span<const std::byte> left = wire;
+  for (const ibv_sge& piece : buffer) {
+    const auto here = left.first(std::min<size_t>(left.size(), piece.length));
+    left = left.subspan(here.size());
+    if (here.empty()) break;
+    if (!IsMkey(piece.lkey)) {
+      std::memcpy(reinterpret_cast<void*>(piece.addr), here.data(), here.size());
+    } else if (!keys.Write(piece.lkey, piece.addr, here, IBV_ACCESS_LOCAL_WRITE)) {
+      // A receive that names no memory of its owner is the owner's fault, not a missing right.
+      PushReceive(*message, target, IBV_WC_LOC_PROT_ERR);
+      return RefuseWith(message, IBV_WC_REM_OP_ERR, kVendorErrorRemoteOperation);
+    }
+  }
+  Landed(message, target, world_.now_ns());
+}
+
+bool Arrivals::IsThroughKey(const Wqe& wqe) {
+  return wqe.length_bytes != 0 && IsMkey(wqe.rkey) && !IsAtomic(wqe.opcode);
+}
+
+bool Arrivals::JudgeKey(Message* message, const Target& target) {
+  const Wqe& wqe = message->wqe;
+  TargetKeys keys(target.port->context(), *target.responder);
+  if (keys.Allows(wqe.rkey, wqe.remote_address, wqe.length_bytes, NeededAccess(wqe.opcode))) {
+    return true;
+  }
+  Refuse(message, target, Verdict::kAccessDenied);
+  return false;
 }
 
 const shm::MemoryRegionEntry* Arrivals::JudgeMemory(Message* message, const Target& target) {
@@ -99,14 +146,22 @@ const shm::MemoryRegionEntry* Arrivals::JudgeMemory(Message* message, const Targ
 
 void Arrivals::ExecuteWrite(Message* message, const Target& target) {
   const Wqe& wqe = message->wqe;
+  const bool through_key = IsThroughKey(wqe);
+  if (through_key && !JudgeKey(message, target)) return;
   // Without a byte to move no key is looked at.
-  if (wqe.length_bytes != 0 && JudgeMemory(message, target) == nullptr) return;
+  if (!through_key && wqe.length_bytes != 0 && JudgeMemory(message, target) == nullptr) return;
   if (wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
     std::array<ibv_sge, kMaxSrqSges> pieces;
     const std::optional<TakenReceive> taken = target.responder->srq().Take(pieces);
     if (!taken) return NotReady(message, target);
     message->has_receive = true;
     message->receive = *taken;
+  }
+  if (through_key) {
+    TargetKeys(target.port->context(), *target.responder)
+        .Write(wqe.rkey, wqe.remote_address, {message->data(), wqe.length_bytes},
+               IBV_ACCESS_REMOTE_WRITE);
+    return Landed(message, target, world_.now_ns());
   }
   const Place place{.address = reinterpret_cast<std::byte*>(wqe.remote_address),
                     .length_bytes = wqe.length_bytes};
@@ -115,7 +170,13 @@ void Arrivals::ExecuteWrite(Message* message, const Target& target) {
 
 void Arrivals::ExecuteRead(Message* message, const Target& target) {
   const Wqe& wqe = message->wqe;
-  if (wqe.length_bytes != 0) {
+  if (IsThroughKey(wqe)) {
+    std::vector<std::byte> wire;
+    if (!JudgeKey(message, target)) return;
+    TargetKeys(target.port->context(), *target.responder)
+        .Read(wqe.rkey, wqe.remote_address, wqe.length_bytes, &wire);
+    std::memcpy(message->Resize(wqe.length_bytes), wire.data(), wire.size());
+  } else if (wqe.length_bytes != 0) {
     if (JudgeMemory(message, target) == nullptr) return;
     std::memcpy(message->Resize(wqe.length_bytes), reinterpret_cast<void*>(wqe.remote_address),
                 wqe.length_bytes);
@@ -157,12 +218,18 @@ void Arrivals::Land(Message* message, const Target& target, std::span<const Plac
     landed_ns =
         landings_.Land(*message, ground, target.port->context().dials().features.in_order, places);
   }
+  Landed(message, target, landed_ns);
+}
+
+void Arrivals::Landed(Message* message, const Target& target, int64_t landed_ns) {
   Channel& channel = *message->channel;
   channel.landed_ns = std::max(channel.landed_ns, landed_ns);
   // It is accepted: if it comes again it is a duplicate, and the sender's patience begins anew when
   // all of it is in place.
   if (channel.owner != nullptr) channel.owner->OnExecuted(*message, channel.landed_ns);
-  if (channel.landed_ns <= world_.now_ns()) return Complete(message, target);
+  if (channel.landed_ns <= world_.now_ns() || Mutated(Mutation::kCompletionBeforeData)) {
+    return Complete(message, target);
+  }
   world_.clock.ScheduleAt(channel.landed_ns, &FireLanded, this,
                           reinterpret_cast<uint64_t>(message));
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/sim/sim_fabric.h"
 
 namespace sluice::softdc::sim {
@@ -50,6 +51,7 @@ void Landings::Cut(Landing* landing, InOrder promise, std::span<const Place> pla
 int64_t Landings::Land(Message& message, const Ground& ground, InOrder promise,
                        std::span<const Place> places) {
   const uint32_t length = message.wqe.length_bytes;
+  if (Mutated(Mutation::kPayloadUnordered)) promise = InOrder::kNone;
   const uint32_t block_bytes =
       promise == InOrder::kWholeMessage ? UINT32_MAX : BlockBytes(promise, length);
   if (length <= kLeastBytes || promise == InOrder::kWholeMessage) {

@@ -317,5 +317,41 @@ TEST_P(Connect, DcTrafficFlowsOverWhatTheHandshakeCarried) {
   EXPECT_EQ(target.TextOf(target.AwaitReceive()), "by private data");
 }
 
+TEST_P(Connect, DisconnectTouchesNoExternalQueuePair) {
+  PROVES(175);
+  Node sender(bed()), target(bed(), OnHost(1));
+  const CmConnection made = Up();
+  ASSERT_EQ(api().cm_disconnect(made.client), 0);
+  EXPECT_EQ(server_->Next().type, RDMA_CM_EVENT_DISCONNECTED);
+  ASSERT_EQ(sender.Post(target.address(), {.text = "after the goodbye"}), 0);
+  EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(target.TextOf(target.AwaitReceive()), "after the goodbye");
+  EXPECT_EQ(sender.QueryState(sender.dci), IBV_QPS_RTS);
+  EXPECT_EQ(target.QueryState(target.dct), IBV_QPS_RTR);
+}
+
+// And an error of a queue pair ends no connection.
+TEST_P(Connect, FailedQueuePairEndsNoConnection) {
+  PROVES(175);
+  Node sender(bed(), {.streams = false}), target(bed(), OnHost(1));
+  Up();
+  ASSERT_EQ(
+      sender.Post(target.address(), {.opcode = IBV_WR_RDMA_WRITE, .text = "x", .rkey = 0xffffff01}),
+      0);
+  EXPECT_EQ(sender.AwaitSend().status, IBV_WC_REM_ACCESS_ERR);
+  bed().Await("the error state", [&] { return sender.QueryState(sender.dci) == IBV_QPS_ERR; });
+  EXPECT_TRUE(client_->Quiet());
+  EXPECT_TRUE(server_->Quiet());
+}
+
+TEST_P(Connect, NumbersAreCutTo24Bits) {
+  PROVES(115);
+  rdma_cm_id* id = Resolved();
+  ASSERT_EQ(client_->Connect(id, 0x7f000000 | kClientQp, ""), 0);
+  const CmEvent request = server_->Next();
+  EXPECT_EQ(request.type, RDMA_CM_EVENT_CONNECT_REQUEST);
+  EXPECT_EQ(request.qp_num, kClientQp);
+}
+
 }  // namespace
 }  // namespace sluice::conformance

@@ -42,7 +42,7 @@ Node::Node(Bed& bed, const NodeOptions& options) : bed(bed), api(bed.api()), opt
   mr = Made(api.reg_mr(pd, slab, kSlabBytes, options.mr_access), "reg_mr");
   send_cq = Made(api.create_cq(context, options.cqe, nullptr, nullptr, 0), "create_cq");
   if (options.channel) channel = Made(api.create_comp_channel(context), "create_comp_channel");
-  receive_cq = Made(api.create_cq(context, options.cqe, this, channel, 0), "create_cq");
+  MakeReceiveCq();
   ibv_srq_init_attr srq_attr{};
   srq_attr.attr = {.max_wr = options.srq_wr, .max_sge = 2, .srq_limit = 0};
   srq = Made(api.create_srq(pd, &srq_attr), "create_srq");
@@ -81,6 +81,21 @@ void Node::MakeSlab() {
   void* at = mmap(nullptr, kSlabBytes, PROT_READ | PROT_WRITE, MAP_SHARED, slab_fd_, 0);
   if (at == MAP_FAILED) throw std::runtime_error("mmap failed");
   slab = static_cast<std::byte*>(at);
+}
+
+void Node::MakeReceiveCq() {
+  if (options.wc_flags == 0) {
+    receive_cq = Made(api.create_cq(context, options.cqe, this, channel, 0), "create_cq");
+    return;
+  }
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = static_cast<uint32_t>(options.cqe);
+  attr.cq_context = this;
+  attr.channel = channel;
+  attr.wc_flags = options.wc_flags;
+  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  attr.flags = options.cq_flags;
+  receive_cq = ibv_cq_ex_to_cq(Made(ibv_create_cq_ex(context, &attr), "create_cq_ex"));
 }
 
 Node::Creation Node::DctCreation() const {
@@ -242,6 +257,12 @@ void Node::Add(const Address& to, const Request& request) {
     case IBV_WR_RDMA_READ:
       ibv_wr_rdma_read(dci_ex, rkey, remote);
       break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      ibv_wr_atomic_fetch_add(dci_ex, rkey, remote, request.compare_add);
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      ibv_wr_atomic_cmp_swp(dci_ex, rkey, remote, request.compare_add, request.swap);
+      break;
     default:
       throw std::logic_error("not an operation that this test program knows");
   }
@@ -250,9 +271,11 @@ void Node::Add(const Address& to, const Request& request) {
   };
   if (request.address_first) set_address();
   const uint32_t lkey = request.lkey != 0 ? request.lkey : mr->lkey;
-  if (request.opcode == IBV_WR_RDMA_READ) {
+  const bool atomic =
+      request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || request.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+  if (request.opcode == IBV_WR_RDMA_READ || atomic) {
     ibv_wr_set_sge(dci_ex, lkey, reinterpret_cast<uint64_t>(slab + request.local_offset),
-                   request.read_bytes);
+                   atomic ? sizeof(uint64_t) : request.read_bytes);
   } else if (request.inlined) {
     ibv_wr_set_inline_data(dci_ex, const_cast<char*>(request.text.data()), request.text.size());
   } else {

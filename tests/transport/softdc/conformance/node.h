@@ -38,7 +38,9 @@ struct NodeOptions {
   uint32_t send_wr = 64;
   uint32_t inline_bytes = 64;
   int cqe = 256;
-  bool channel = false;  // for the receive CQ
+  bool channel = false;   // for the receive CQ
+  uint64_t wc_flags = 0;  // of the receive CQ; not 0: an extended one
+  uint32_t cq_flags = 0;  // of that
   bool streams = true;
   uint8_t log_concurrent_streams = 3;
   uint8_t log_errored_streams = 2;
@@ -70,6 +72,8 @@ struct Request {
   size_t local_offset = 0;
   size_t remote_offset = 0;  // WRITE, READ: in the target's slab
   uint32_t imm = 0;          // in host order
+  uint64_t compare_add = 0;  // atomics, whose result lands at `local_offset`
+  uint64_t swap = 0;
   uint16_t stream = 0;
   unsigned flags = IBV_SEND_SIGNALED;
   bool inlined = false;
@@ -141,6 +145,7 @@ class Node {
 
  private:
   void MakeSlab();
+  void MakeReceiveCq();
   void MakeDct();
   void MakeDci();
 

@@ -233,5 +233,31 @@ TEST_P(Streams, RecoveryFreesTheWholeQueue) {
   for (int i = 0; i < posted; ++i) EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
 }
 
+// The first target has no receive, and the second would have one.
+TEST_P(Streams, WithoutStreamsOneTargetHoldsUpTheNext) {
+  PROVES(174);
+  Node sender(bed(), {.streams = false}), other(bed());
+  Node good(bed(), OnHost(1)), waits(bed(), OnHost(2, {.receives = 0}));
+  ASSERT_EQ(sender.Post(waits.address(), {.text = "waits"}), 0);
+  ASSERT_EQ(sender.Post(good.address(), {.text = "held up"}), 0);
+  ASSERT_EQ(other.Post(good.address(), {.text = "marker"}), 0);
+  EXPECT_EQ(good.TextOf(good.AwaitReceive()), "marker");
+  EXPECT_TRUE(good.NoCompletion(good.receive_cq));
+  waits.PostReceives(1);
+  EXPECT_EQ(waits.TextOf(waits.AwaitReceive()), "waits");
+  EXPECT_EQ(good.TextOf(good.AwaitReceive()), "held up");
+}
+
+TEST_P(Streams, OneStreamDoesNotHoldUpAnother) {
+  PROVES(174);
+  Node sender(bed()), good(bed(), OnHost(1)), waits(bed(), OnHost(2, {.receives = 0}));
+  ASSERT_EQ(sender.Post(waits.address(), {.text = "waits", .stream = 1}), 0);
+  ASSERT_EQ(sender.Post(good.address(), {.text = "behind it", .stream = 1}), 0);
+  ASSERT_EQ(sender.Post(good.address(), {.text = "beside it", .stream = 2}), 0);
+  EXPECT_EQ(good.TextOf(good.AwaitReceive()), "beside it");
+  waits.PostReceives(1);
+  EXPECT_EQ(good.TextOf(good.AwaitReceive()), "behind it");
+}
+
 }  // namespace
 }  // namespace sluice::conformance

@@ -174,6 +174,18 @@ TEST_F(SrqTest, DrainToReturnsEachOutstandingWrIdOnce) {
   EXPECT_EQ(owner_.outstanding(), 0u);
 }
 
+TEST_F(SrqTest, OwnerSeesALimitThatADeadSenderOverlooked) {
+  for (uint64_t i = 0; i < 4; ++i) PostOne(i);
+  owner_.Ring();
+  EXPECT_FALSE(owner_.ArmLimit(3));
+  EXPECT_FALSE(owner_.LookAtLimit());
+  // Claimed by one that died before it looked at the limit.
+  static_cast<internal::SrqHead*>(area_.data())->claim += 2;
+  EXPECT_TRUE(owner_.LookAtLimit());
+  EXPECT_EQ(owner_.armed_limit(), 0u);
+  EXPECT_FALSE(owner_.LookAtLimit());
+}
+
 TEST_F(SrqTest, ClaimSaysBrokenOnAnIndexOutOfRange) {
   PostOne(1);
   owner_.Ring();
