@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: lab.sh [pattern]
+# The connection manager against a real kernel: see README.md. With a pattern, only the scenarios that match it.
+# Exit status: 0 when all passed, or when the lab cannot be set up here, which is said.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+# shellcheck source=tools/dev/common.sh
+source tools/dev/common.sh
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice-lab
+skip() {
+  echo "lab: skipped: $*"
+  exit 0
+}
+tools/dev/install.sh || exit 1
+(tools/dev/install.sh qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 procps rdma-core ibverbs-providers) ||
+  skip "QEMU, or what goes with it, cannot be installed here"
+tests/lab/vm/prepare.sh "$cache" || skip "Debian's kernel cannot be had here"
+step "building the lab's program"
+bazel build //tests/lab:cm_lab || exit 1
+
+script=$(mktemp)
+trap 'rm -f "$script"' EXIT
+{
+  printf 'export SLUICE_CM_LAB=%q SLUICE_LAB_ONLY=%q\n' "$(readlink -f bazel-bin/tests/lab/cm_lab)" "${1:-}"
+  printf 'exec bash %q\n' "$PWD/tests/lab/scenarios.sh"
+} >"$script"
+step "running it on a kernel of its own"
+tests/lab/vm/boot.sh "$cache" "$script" "${SLUICE_LAB_LIMIT_S:-900}"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: boot.sh CACHE SCRIPT [SECONDS]
+# Runs SCRIPT (bash, as root) on a kernel of its own with soft RoCE, in an emulated machine that sees this machine's
+# files read only at their own paths. What the script prints is printed; its exit status is ours. 124: the time is up;
+# 125: the machine died first.
+set -euo pipefail
+cache=$1 script=$2 limit_s=${3:-300}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+exchange=$(mktemp -d)
+trap 'rm -rf "$exchange"' EXIT
+cp "$here/start.sh" "$exchange/start.sh"
+cp "$script" "$exchange/script"
+
+# Emulated, not virtualised: that works on every machine, and the lab is about behaviour.
+result=0
+timeout --foreground --kill-after=5 "$limit_s" qemu-system-x86_64 \
+  -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 1G -nodefaults -no-reboot -display none \
+  -kernel "$cache/vmlinux" -initrd "$cache/initramfs.gz" \
+  -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off" \
+  -serial "file:$exchange/console" -device virtio-rng-pci \
+  -virtfs local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap \
+  -virtfs local,path="$exchange",mount_tag=exchange,security_model=none,multidevs=remap \
+  </dev/null || result=$?
+
+[[ ! -s $exchange/output ]] || cat "$exchange/output"
+[[ ! -s $exchange/status ]] || exit "$(cat "$exchange/status")"
+{
+  echo "the lab's machine gave no result (qemu: $result); its console ends with:"
+  tail -n 20 "$exchange/console" | tr -d '\r'
+} >&2
+[[ $result -ne 124 && $result -ne 137 ]] || exit 124
+exit 125
