@@ -79,15 +79,15 @@ int Print(const google::protobuf::Message& message, const std::string& text,
 }
 
 int PrintPeer(const std::string& peer, const std::string& device, absl::Duration timeout,
-              const std::string& json) {
+              const std::string& secret_file, const std::string& json) {
   const auto address = ParseAddress(peer, /*allow_port_0=*/false);
   if (!address.ok()) {
     std::fprintf(stderr, "sluice_info: --peer: %s\n",
                  std::string(address.status().message()).c_str());
     return kExitUsage;
   }
-  const auto connection =
-      DescribeConnection(device::AllTables(), device, address->host, address->port, timeout);
+  const auto connection = DescribeConnection(device::AllTables(), device, address->host,
+                                             address->port, timeout, secret_file);
   if (!connection.ok()) {
     std::fprintf(stderr, "sluice_info: %s\n",
                  connection.status().ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
@@ -97,7 +97,7 @@ int PrintPeer(const std::string& peer, const std::string& device, absl::Duration
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  std::string json, peer, device = "auto";
+  std::string json, peer, secret_file, device = "auto";
   absl::Duration timeout = absl::Seconds(5);
   CommandLine line(
       "usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of "
@@ -107,6 +107,8 @@ int Main(const std::vector<std::string>& arguments) {
            "for standard output");
   line.Add("peer", &peer, "host:port of a Sluice server: connect, and describe the connection");
   line.Add("device", &device, "with --peer: the device to connect over");
+  line.Add("secret_file", &secret_file,
+           "with --peer: the file of the secret that the peer demands, mode 600");
   line.Add("timeout", &timeout, absl::Milliseconds(10), absl::Minutes(10),
            "with --peer: how long connecting may take");
   if (absl::Status status = line.Parse(arguments); !status.ok()) {
@@ -117,7 +119,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs(line.HelpText().c_str(), stdout);
     return kExitOk;
   }
-  if (!peer.empty()) return PrintPeer(peer, device, timeout, json);
+  if (!peer.empty()) return PrintPeer(peer, device, timeout, secret_file, json);
   const SystemInfo system = CollectSystemInfo(device::AllTables());
   const int code = Print(system, Text(system), json);
   return system.auto_choice().empty() ? kExitFailed : code;

@@ -10,6 +10,7 @@
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/endpoint/create.h"
+#include "transport/peer/secrets.h"
 #include "transport/poller/commands.h"
 
 namespace sluice::tools {
@@ -48,7 +49,8 @@ std::string EceText(const EceInfo& ece) {
 absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
                                                   const std::string& device_spec,
                                                   const std::string& host, uint16_t port,
-                                                  absl::Duration timeout) {
+                                                  absl::Duration timeout,
+                                                  const std::string& secret_file) {
   auto device = device::Device::Open(device_spec, tables);
   if (!device.ok()) return device.status();
   base::RealClock clock;
@@ -62,6 +64,7 @@ absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
   options.max_peers = 2;
   options.dci_count = 1;
   options.dci_depth = 64;
+  if (!secret_file.empty()) options.secrets = peer::SecretsFromFile(secret_file);
   auto endpoint = endpoint::CreateEndpoint(options, **device, clock, random, commands, &watcher);
   if (!endpoint.ok()) return endpoint.status();
 
@@ -100,6 +103,10 @@ absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
                                        report->first_on_handle ? ", first on this handle" : "")
                      : "not mapped");
   info.set_max_message_bytes(watcher.up->max_message_bytes);
+  info.set_authenticated(report->authenticated);
+  info.set_mtu_bytes(report->mtu_bytes);
+  info.set_reads_in_flight(report->reads_in_flight);
+  info.set_service_level(report->service_level);
   info.set_connect_us(static_cast<uint64_t>(connect_ns / 1'000));
   (*endpoint)->Close();
   return info;
@@ -114,6 +121,8 @@ std::string ConnectionText(const ConnectionInfo& info) {
                         info.device(), static_cast<double>(info.connect_us()) / 1e3);
   line("QP number", absl::StrFormat("0x%06x (%u others of this process in quarantine)",
                                     info.qp_number(), info.quarantined_numbers()));
+  line("authentication", info.authenticated() ? "both sides have proved the secret"
+                                              : "none: whoever reaches the port may connect");
   line("own epoch", info.own_epoch());
   line("peer's epoch", info.peer_epoch());
   line("ECE offered", EceText(info.offered()));
@@ -122,6 +131,9 @@ std::string ConnectionText(const ConnectionInfo& info) {
   line("congestion control", info.profile());
   line("address handle", info.address_handle());
   line("largest message", absl::StrFormat("%u bytes", info.max_message_bytes()));
+  line("agreed path",
+       absl::StrFormat("MTU %u bytes, %u reads in flight, service level %u", info.mtu_bytes(),
+                       info.reads_in_flight(), info.service_level()));
   return text;
 }
 

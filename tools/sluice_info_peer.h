@@ -15,11 +15,12 @@
 
 namespace sluice::tools {
 
-// Blocks until the connection is up, has failed, or `timeout` is over; then ends it.
+// `secret_file`: what to prove to the peer; empty: nothing. Blocks until the connection is up, has failed, or `timeout` is over; then ends it.
 absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
                                                   const std::string& device_spec,
                                                   const std::string& host, uint16_t port,
-                                                  absl::Duration timeout);
+                                                  absl::Duration timeout,
+                                                  const std::string& secret_file = "");
 
 std::string ConnectionText(const ConnectionInfo& connection);
 

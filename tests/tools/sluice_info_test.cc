@@ -67,7 +67,8 @@ TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
   const ProgramRun text = RunProgram({kInfo, "--peer", *address, "--device=softdc0"});
   EXPECT_EQ(text.exit_code, 0);
   for (const char* part : {"connection to", "QP number", "ECE accepted", "template DCI",
-                           "address handle", "mapped to QP", "peer's epoch"}) {
+                           "address handle", "mapped to QP", "peer's epoch", "authentication",
+                           "whoever reaches the port", "reads in flight"}) {
     EXPECT_THAT(text.output, HasSubstr(part));
   }
 
@@ -81,10 +82,14 @@ TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
   EXPECT_NE(connection.accepted().options(), 0u);
   EXPECT_EQ(connection.accepted().options(), connection.received().options());
   EXPECT_NE(connection.own_epoch(), connection.peer_epoch());
+  EXPECT_FALSE(connection.authenticated());
+  EXPECT_GE(connection.mtu_bytes(), 256u);
 }
 
 TEST(SluiceInfoTest, PeerThatCannotBeReachedOrNamed) {
   EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1:1", "--device=softdc0"}).exit_code, 1);
+  EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1:1", "--secret_file=/no/such/file"}).exit_code,
+            1);
   EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1"}).exit_code, 2);
   EXPECT_EQ(RunProgram({kInfo, "--peer", "127.0.0.1:0"}).exit_code, 2);
 }

@@ -43,6 +43,7 @@ struct Handshake {
   peer::Secret secret;
   peer::HelloMessage hello = {};
   peer::SessionKeys keys;
+  int64_t deadline_ns = 0;
   bool proven = false;  // the other side's terms are taken; what is left is to answer
   bool unsaid = false;  // its proof or answer waits for a control slot
 };

@@ -47,7 +47,7 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
   if (!made.ok()) return made.status();
   Peer* peer = *made;
   peer->address = cm::HostPort(host, port);
-  timers_.Schedule(&peer->timer, deadline_ns);
+  peer->handshake->deadline_ns = deadline_ns;
   if (!options_.secrets) {
     absl::Status status = Dial(peer, host, port, deadline_ns, no_secrets_);
     if (status.ok()) return peer->id();
@@ -55,10 +55,12 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
     Fail(peer, status);
     return status;
   }
+  timers_.Schedule(&peer->timer, deadline_ns);
   ++peer->commands;
   WithSecrets([this, peer, host, port, deadline_ns](const SecretsOr& secrets) {
     --peer->commands;
     if (peer->state != peer::State::kConnecting) return CheckQuiet(peer);
+    timers_.Cancel(&peer->timer);  // the connection keeps the deadline until it is there
     absl::Status status = Dial(peer, host, port, deadline_ns, secrets);
     if (!status.ok()) Fail(peer, status);
   });
@@ -208,7 +210,9 @@ void EndpointImpl::OnUp(cm::ConnectionId id) {
   if (peer == nullptr || !peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) {
     return;  // its proof came first
   }
-  if (!peer->inbound) SayTerms(peer);
+  if (peer->inbound) return;
+  timers_.Schedule(&peer->timer, peer->handshake->deadline_ns);
+  SayTerms(peer);
 }
 
 // ---- Terms: proof and answer
@@ -343,12 +347,14 @@ void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
     ++handshakes_.unfinished;
     limiter_.Failed(peer->address, clock_.NowNs());
   }
+  const char* cause = "the client has not proved the secret";
+  if (peer->state == peer::State::kConnecting) cause = "this side's secrets were not read in time";
+  if (peer->state == peer::State::kProving) cause = "the server has not answered the proof";
   Fail(peer, base::Error(absl::StatusCode::kDeadlineExceeded, "the handshake did not end in time",
                          {.layer = "peer",
                           .peer = peer->address,
                           .operation = "connect",
-                          .cause = "the other side is " + std::string(peer::Name(peer->state)) +
-                                   " and says nothing",
+                          .cause = cause,
                           .remedy = "look at the other side; allow more time if it is busy",
                           .retry_safe = true}));
 }
