@@ -231,9 +231,7 @@ void InboundLinks::OnBadRequest(const ControlMessage& request) {
   context_.WithResponder(request.number, [&](Responder* responder) {
     if (responder != nullptr) life = responder->life();
   });
-  if (life == nullptr) return;
-  std::lock_guard lock(life->mutex);
-  if (life->qp != nullptr) life->qp->OnBadRequest(request.error);
+  if (life != nullptr) Qp::OnBadRequest(life, request.error);
 }
 
 void InboundLinks::OnDeath(const std::shared_ptr<Link>& link) {

@@ -79,7 +79,13 @@ std::unique_ptr<Requester> ShmPort::NewRequester(SendQueue& queue) {
 
 void ShmPort::AddWaiting(const std::shared_ptr<Continuation>& continuation) {
   std::lock_guard lock(waiting_mutex_);
+  if (std::exchange(continuation->listed, true)) return;
   waiting_.push_back(continuation);
+}
+
+size_t ShmPort::waiting() {
+  std::lock_guard lock(waiting_mutex_);
+  return waiting_.size();
 }
 
 void ShmPort::KickWaiting() {
@@ -87,10 +93,12 @@ void ShmPort::KickWaiting() {
   {
     std::lock_guard lock(waiting_mutex_);
     waiting.swap(waiting_);
+    for (const auto& continuation : waiting) continuation->listed = false;
   }
   for (const auto& continuation : waiting) {
     std::lock_guard lock(continuation->mutex);
-    if (continuation->requester != nullptr) continuation->requester->Continue();
+    if (continuation->requester != nullptr)
+      continuation->requester->Continue(ShmRequester::kAnswer);
   }
 }
 

@@ -45,6 +45,7 @@ class ShmFabric final : public Fabric {
 struct Continuation {
   std::mutex mutex;
   ShmRequester* requester = nullptr;
+  bool listed = false;  // among those of ShmPort that wait; under its mutex
 };
 
 class ShmPort final : public FabricPort {
@@ -63,6 +64,8 @@ class ShmPort final : public FabricPort {
   // A queue that waits for an answer about a target; KickWaiting, on the Loop thread, continues each
   // once.
   void AddWaiting(const std::shared_ptr<Continuation>& continuation);
+  // How many wait; for tests.
+  size_t waiting();
 
  private:
   void KickWaiting();

@@ -8,6 +8,11 @@
 #include "transport/softdc/model/send_queue.h"
 
 namespace sluice::softdc {
+namespace {
+
+constexpr int64_t kLockedNs = 20'000;  // somebody posts at this moment
+
+}  // namespace
 
 ShmRequester::ShmRequester(ShmPort& port, SendQueue& queue)
     : port_(port),
@@ -37,17 +42,26 @@ void ShmRequester::RunWaiting() {
 void ShmRequester::ContinueAt(int64_t when_ns) {
   if (scheduled_ns_ != 0 && scheduled_ns_ <= when_ns) return;
   scheduled_ns_ = when_ns;
-  const int64_t delay_ns = std::max<int64_t>(0, when_ns - Loop::NowNs());
-  Loop::Get().After(delay_ns, [continuation = continuation_] {
+  ContinueIn(when_ns - Loop::NowNs(), when_ns);
+}
+
+void ShmRequester::ContinueIn(int64_t delay_ns, int64_t timer_ns) {
+  Loop::Get().After(delay_ns, [continuation = continuation_, timer_ns] {
     std::lock_guard lock(continuation->mutex);
-    if (continuation->requester != nullptr) continuation->requester->Continue();
+    if (continuation->requester != nullptr) continuation->requester->Continue(timer_ns);
   });
 }
 
-void ShmRequester::Continue() {
-  SpinLockHolder hold(queue_.lock());
-  scheduled_ns_ = 0;
-  if (queue_.waiting() != 0) RunWaiting();
+void ShmRequester::Continue(int64_t timer_ns) {
+  // Never waits: whoever posts keeps the lock from wr_start to wr_complete, and may need this thread
+  // in between, to register memory.
+  if (!queue_.lock().TryLock()) return ContinueIn(kLockedNs, timer_ns);
+  // A timer that an earlier one has overtaken must not start a chain of its own.
+  if (timer_ns == kAnswer || timer_ns == scheduled_ns_) {
+    if (timer_ns != kAnswer) scheduled_ns_ = 0;
+    if (queue_.waiting() != 0) RunWaiting();
+  }
+  queue_.lock().Unlock();
 }
 
 }  // namespace sluice::softdc

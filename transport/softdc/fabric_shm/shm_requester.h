@@ -32,7 +32,9 @@ class ShmRequester final : public Requester {
   // A continuation that is still armed finds nothing to do.
   void Forget() override {}
 
-  void Continue();
+  // Somebody answered about some target; or the time that ContinueAt was given has come.
+  static constexpr int64_t kAnswer = 0;
+  void Continue(int64_t timer_ns);
 
  private:
   friend class SendExecution;
@@ -42,12 +44,13 @@ class ShmRequester final : public Requester {
     return cached;
   }
   void ContinueAt(int64_t when_ns);
+  void ContinueIn(int64_t delay_ns, int64_t timer_ns);
 
   ShmPort& port_;
   SendQueue& queue_;
   const std::shared_ptr<Continuation> continuation_;
   std::vector<Target*> targets_;  // targets live as long as the context
-  int64_t scheduled_ns_ = 0;      // of the continuation that is armed; 0: none
+  int64_t scheduled_ns_ = 0;      // of the timer that counts; 0: none
 };
 
 }  // namespace sluice::softdc

@@ -215,18 +215,37 @@ void Qp::StopReceiving() {
   receive_.own->Drain([&](uint64_t wr_id) { cq.PushFlushedReceive(wr_id, number()); });
 }
 
-void Qp::OnBadRequest(int event) {
-  SpinLockHolder hold(send_->lock_);
-  if (send_->state_ != IBV_QPS_RTR && send_->state_ != IBV_QPS_RTS &&
-      send_->state_ != IBV_QPS_SQD) {
+void Qp::WhenUnlocked(Fabric& fabric, const std::shared_ptr<QpLife>& life,
+                      const std::function<void(Qp&)>& act) {
+  constexpr int64_t kLockedNs = 20'000;
+  std::lock_guard lock(life->mutex);
+  if (life->qp == nullptr) return;
+  SpinLock& posting = life->qp->send_->lock_;
+  if (!posting.TryLock()) {
+    fabric.After(kLockedNs, [&fabric, life, act] { WhenUnlocked(fabric, life, act); });
     return;
   }
-  send_->EnterError();
-  if (event < 0) return;
-  ibv_async_event happened{};
-  happened.event_type = static_cast<ibv_event_type>(event);
-  happened.element.qp = &base();
-  context_.PostAsyncEvent(happened);
+  act(*life->qp);
+  posting.Unlock();
+}
+
+void Qp::OnBadRequest(const std::shared_ptr<QpLife>& life, int event) {
+  Fabric* fabric = nullptr;
+  {
+    std::lock_guard lock(life->mutex);
+    if (life->qp == nullptr) return;
+    fabric = &life->qp->context_.device().fabric();
+  }
+  WhenUnlocked(*fabric, life, [event](Qp& qp) {
+    const ibv_qp_state state = qp.send_->state_;
+    if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD) return;
+    qp.send_->EnterError();
+    if (event < 0) return;
+    ibv_async_event happened{};
+    happened.event_type = static_cast<ibv_event_type>(event);
+    happened.element.qp = &qp.base();
+    qp.context_.PostAsyncEvent(happened);
+  });
 }
 
 int Qp::PostReceive(ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {

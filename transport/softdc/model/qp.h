@@ -12,6 +12,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "transport/softdc/model/qp_kind.h"
@@ -22,6 +23,7 @@ namespace sluice::softdc {
 
 class Context;
 class Cq;
+class Fabric;
 class Srq;
 
 inline constexpr uint32_t kDciHandle = 1;  // ibv_qp.handle of the two DRIVER types
@@ -70,10 +72,15 @@ class Qp {
 
   // A request from the peer was wrong: the queue pair stops (fabrics; IBA 9.9). `event`: the
   // asynchronous event that says so, or -1.
-  void OnBadRequest(int event);
+  static void OnBadRequest(const std::shared_ptr<QpLife>& life, int event);
 
  private:
   friend class SendQueue;
+  // Firmware: `act`, under the send queue's lock, unless the queue pair is gone. Later, if the lock is
+  // held: whoever posts keeps it from wr_start to wr_complete, and may need the firmware's thread in
+  // between, to register memory.
+  static void WhenUnlocked(Fabric& fabric, const std::shared_ptr<QpLife>& life,
+                           const std::function<void(Qp&)>& act);
   Qp(const ibv_qp& base, const QpTraits& traits, Receive receive);
   void FillOps();
 

@@ -152,12 +152,11 @@ void SendQueue::SpendBudget() {
   }
   if (stopping_) return;
   stopping_ = true;
-  context_.device().fabric().After(delay_ns, [life = qp_.life_, resets = resets_] {
-    std::lock_guard lock(life->mutex);
-    if (life->qp == nullptr) return;
-    SendQueue& queue = life->qp->send_queue();
-    SpinLockHolder hold(queue.lock_);
-    if (queue.resets_ == resets) queue.EnterError();
+  Fabric& fabric = context_.device().fabric();
+  fabric.After(delay_ns, [&fabric, life = qp_.life_, resets = resets_] {
+    Qp::WhenUnlocked(fabric, life, [resets](Qp& qp) {
+      if (qp.send_queue().resets_ == resets) qp.send_queue().EnterError();
+    });
   });
 }
 

@@ -22,6 +22,9 @@ class ABSL_LOCKABLE SpinLock {
     }
   }
   void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
+  bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
+    return !held_.exchange(true, std::memory_order_acquire);
+  }
 
  private:
   static constexpr int kSpinsBeforeYield = 100;

@@ -158,12 +158,9 @@ void Arrivals::Lose(Message* message) {
 void Arrivals::Refuse(Message* message, const Target& target, Verdict verdict) {
   if (message->acknowledged && BringsDown(verdict, message->meant_for) &&
       target.responder->life() != nullptr) {
-    QpLife& life = *target.responder->life();
-    std::lock_guard lock(life.mutex);
-    if (life.qp != nullptr) {
-      life.qp->OnBadRequest(verdict == Verdict::kAccessDenied ? IBV_EVENT_QP_ACCESS_ERR
-                                                              : IBV_EVENT_QP_REQ_ERR);
-    }
+    Qp::OnBadRequest(target.responder->life(), verdict == Verdict::kAccessDenied
+                                                   ? IBV_EVENT_QP_ACCESS_ERR
+                                                   : IBV_EVENT_QP_REQ_ERR);
   }
   const CompletionStatus status = StatusOf(verdict);
   RefuseWith(message, status.status, status.vendor_error);
