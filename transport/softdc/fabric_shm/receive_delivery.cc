@@ -398,15 +398,16 @@ DeliveryStatus ReceiveDelivery::ScatterThroughMkey(const MessageSource& source,
 
 DeliveryStatus ReceiveDelivery::RunAtomic(const Wqe& wqe, const MessageSource& source,
                                           const shm::RemotePlace& place) {
-  // Only memory that is mapped here can be changed in one step with every other CPU.
-  if (place.kind != shm::RemotePlace::Kind::kMapped) return DeliveryStatus::kFailed;
-  std::atomic_ref word(*reinterpret_cast<uint64_t*>(place.address));
   const AtomicOperands& operands = source.operands->atomic;
-  uint64_t before = operands.compare_add;
-  if (wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
-    word.compare_exchange_strong(before, operands.swap);
+  const shm::WordChange change{.compares = wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ? 1u : 0u,
+                               .compare_add = operands.compare_add,
+                               .swap = operands.swap};
+  uint64_t before = 0;
+  if (place.kind == shm::RemotePlace::Kind::kMapped) {
+    before = change.ApplyTo(reinterpret_cast<uint64_t*>(place.address));
   } else {
-    before = word.fetch_add(operands.compare_add);
+    const shm::PrivateCopy changed = reach_.link->ChangePrivate(place, change, &before);
+    if (changed != shm::PrivateCopy::kDone) return StatusOf(changed);
   }
   const auto bytes = std::as_bytes(std::span(&before, 1));
   uint64_t done = 0;

@@ -21,6 +21,7 @@
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/shm/address_map.h"
 
 namespace sluice::softdc::shm {
 namespace {
@@ -30,8 +31,6 @@ constexpr int kBacklog = 64;
 constexpr size_t kMaxClients = 1024;
 constexpr int kAnswerWithinMs =
     5000;  // a copy takes microseconds; this is a peer that stands still
-
-enum class BounceKind : uint32_t { kBuffer = 1, kWrite = 2, kRead = 3 };
 
 struct BounceMessage {
   uint32_t magic = kBounceMagic;
@@ -65,6 +64,31 @@ bool Covers(const MemoryRegionEntry& region, const BounceMessage& request) {
   return request.key != 0 && region.key.load(std::memory_order_acquire) == request.key &&
          request.address >= region.address && into <= region.length_bytes &&
          request.length_bytes <= region.length_bytes - into;
+}
+
+// Slow, and right unless the program unmaps registered memory at this very moment: it is touched
+// directly, and must not be what crashes us.
+bool IsWritable(uint64_t address) {
+  bool writable = false;
+  ForEachMapping([&](const Mapping& mapping) {
+    if (mapping.end <= address) return true;
+    writable = mapping.begin <= address && mapping.access[1] == 'w';
+    return false;
+  });
+  return writable;
+}
+
+// The buffer holds the change, then what was there before.
+int ChangeWord(std::byte* buffer, const BounceMessage& request) {
+  uint64_t before = 0;
+  if (request.length_bytes != sizeof(before) || request.address % sizeof(before) != 0)
+    return EACCES;
+  if (!IsWritable(request.address)) return EFAULT;
+  WordChange change;
+  std::memcpy(&change, buffer, sizeof(change));
+  before = change.ApplyTo(reinterpret_cast<uint64_t*>(request.address));
+  std::memcpy(buffer, &before, sizeof(before));
+  return 0;
 }
 
 std::atomic<int> g_threads{0};
@@ -166,6 +190,10 @@ bool BounceServer::ServeOne(Client& client) {
   const uint32_t index = message.key >> 8;
   message.error = EACCES;
   if (index < kMaxMemoryRegions && Covers(regions_[index], message)) {
+    if (message.kind == BounceKind::kChange) {
+      message.error = ChangeWord(client.buffer, message);
+      return SendWithFds(client.socket.get(), std::as_bytes(std::span(&message, 1))) == 0;
+    }
     const auto offset = static_cast<off_t>(message.address);
     const ssize_t copied = message.kind == BounceKind::kWrite
                                ? pwrite(memory_.get(), client.buffer, message.length_bytes, offset)
@@ -206,9 +234,9 @@ bool BounceClient::Ready() {
   return ready_;
 }
 
-int BounceClient::Ask(bool write, uint32_t key, uint64_t peer_address, uint64_t length_bytes) {
+int BounceClient::Ask(BounceKind kind, uint32_t key, uint64_t peer_address, uint64_t length_bytes) {
   BounceMessage message;
-  message.kind = write ? BounceKind::kWrite : BounceKind::kRead;
+  message.kind = kind;
   message.key = key;
   message.address = peer_address;
   message.length_bytes = length_bytes;
@@ -229,7 +257,10 @@ int BounceClient::Write(uint32_t key, uint64_t peer_address, const std::byte* fr
   for (uint64_t done = 0; done < length_bytes;) {
     const uint64_t size_bytes = std::min(kBounceBytes, length_bytes - done);
     std::memcpy(buffer_, from + done, size_bytes);
-    if (const int error = Ask(true, key, peer_address + done, size_bytes); error != 0) return error;
+    if (const int error = Ask(BounceKind::kWrite, key, peer_address + done, size_bytes);
+        error != 0) {
+      return error;
+    }
     done += size_bytes;
   }
   return 0;
@@ -238,13 +269,22 @@ int BounceClient::Write(uint32_t key, uint64_t peer_address, const std::byte* fr
 int BounceClient::Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes) {
   for (uint64_t done = 0; done < length_bytes;) {
     const uint64_t size_bytes = std::min(kBounceBytes, length_bytes - done);
-    if (const int error = Ask(false, key, peer_address + done, size_bytes); error != 0) {
+    if (const int error = Ask(BounceKind::kRead, key, peer_address + done, size_bytes);
+        error != 0) {
       return error;
     }
     std::memcpy(to + done, buffer_, size_bytes);
     done += size_bytes;
   }
   return 0;
+}
+
+int BounceClient::Change(uint32_t key, uint64_t peer_address, const WordChange& change,
+                         uint64_t* before) {
+  std::memcpy(buffer_, &change, sizeof(change));
+  const int error = Ask(BounceKind::kChange, key, peer_address, sizeof(*before));
+  if (error == 0) std::memcpy(before, buffer_, sizeof(*before));
+  return error;
 }
 
 }  // namespace sluice::softdc::shm

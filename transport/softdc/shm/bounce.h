@@ -10,6 +10,9 @@
 //                                           <-    {ready}
 //   {write, key, address, length}           ->    looks the key up, copies, answers 0 or an errno
 //
+// For atomic operations it is the only way, whatever the kernel allows: it copies for others, but
+// changes no word in one step.
+//
 // The thread is started by the first who connects; it is not the firmware thread, since two processes
 // that bounce to one another from theirs would wait for ever. It reaches its own memory through
 // /proc/self/mem, so memory that is gone is an errno and not a crash. Strangers get nothing: the
@@ -27,10 +30,14 @@
 
 #include "transport/softdc/loop/unique_fd.h"
 #include "transport/softdc/shm/layout.h"
+#include "transport/softdc/shm/word_change.h"
 
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kBounceBytes = uint64_t{1} << 20;  // of one request, and of the buffer
+
+// What a message asks for; kBuffer is the first.
+enum class BounceKind : uint32_t { kBuffer = 1, kWrite = 2, kRead = 3, kChange = 4 };
 
 class BounceServer {
  public:
@@ -75,10 +82,12 @@ class BounceClient {
   // EACCES and EFAULT the client is of no use any more: an answer may still be under way.
   int Write(uint32_t key, uint64_t peer_address, const std::byte* from, uint64_t length_bytes);
   int Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes);
+  // *before: what the word held.
+  int Change(uint32_t key, uint64_t peer_address, const WordChange& change, uint64_t* before);
 
  private:
   BounceClient(UniqueFd socket, std::byte* buffer) : socket_(std::move(socket)), buffer_(buffer) {}
-  int Ask(bool write, uint32_t key, uint64_t peer_address, uint64_t length_bytes);
+  int Ask(BounceKind kind, uint32_t key, uint64_t peer_address, uint64_t length_bytes);
 
   const UniqueFd socket_;
   std::byte* const buffer_;

@@ -120,6 +120,15 @@ PrivateCopy OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, s
   }));
 }
 
+PrivateCopy OutboundLink::ChangePrivate(const RemotePlace& place, const WordChange& change,
+                                        uint64_t* before) {
+  // Its owner does it, also where the kernel copies for us.
+  if (bounce_ == nullptr) bounce_ = BounceClient::Connect(context_id_);
+  return CopyOf(Bounce([&](BounceClient& bounce) {
+    return bounce.Change(place.key, place.peer_address, change, before);
+  }));
+}
+
 void OutboundLink::RingFirmware() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(bell_.get(), &one, sizeof(one));

@@ -32,6 +32,7 @@
 #include "transport/softdc/shm/layout.h"
 #include "transport/softdc/shm/spin_lock.h"
 #include "transport/softdc/shm/srq_claimer.h"
+#include "transport/softdc/shm/word_change.h"
 
 namespace sluice::softdc::shm {
 
@@ -127,6 +128,8 @@ class OutboundLink {
                            uint64_t length_bytes);
   PrivateCopy ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to,
                           uint64_t length_bytes);
+  // An atomic operation on the word of a kPrivate place; *before: what it held. Under lock.
+  PrivateCopy ChangePrivate(const RemotePlace& place, const WordChange& change, uint64_t* before);
 
   // Tells the peer's firmware to look at its CQs and SRQs: one was overrun, or reached its limit.
   void RingFirmware() const;

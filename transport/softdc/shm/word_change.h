@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// WordChange: an atomic operation on one word of registered memory, compare-and-swap or fetch-and-add.
+// Whoever has the word mapped applies it: a sender where the memory is shared, its owner where it is
+// not (bounce.h).
+#ifndef SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
+#define SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace sluice::softdc::shm {
+
+struct WordChange {
+  uint64_t compares = 0;  // 1: compare-and-swap; 0: fetch-and-add
+  uint64_t compare_add = 0;
+  uint64_t swap = 0;
+
+  // Aligned; one step for every CPU. Returns what was there.
+  uint64_t ApplyTo(uint64_t* at) const {
+    std::atomic_ref word(*at);
+    if (compares == 0) return word.fetch_add(compare_add);
+    uint64_t before = compare_add;
+    word.compare_exchange_strong(before, swap);
+    return before;
+  }
+};
+static_assert(sizeof(WordChange) == 24, "it crosses processes");
+
+}  // namespace sluice::softdc::shm
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
