@@ -12,7 +12,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/text_format.h"
-#include "proto/softdc_config.pb.h"
+#include "transport/softdc/config/settings.h"
 
 namespace sluice::softdc {
 namespace {
@@ -34,26 +34,25 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
   std::string text_;
 };
 
-// One pass over all settings serves both ways: `Way` copies between a member and its field.
-struct FromConfig {
-  template <typename T, typename V, typename Set>
-  static void Copy(T& member, V value, Set) {
-    member = static_cast<T>(value);
+// One pass over all settings serves both ways: `Way` copies between a member and its setting.
+struct FromSettings {
+  template <typename T>
+  static void Copy(T& member, Settings& settings, const char* group, const char* name) {
+    member = static_cast<T>(settings.Get(group, name));
   }
 };
-struct ToConfig {
-  template <typename T, typename V, typename Set>
-  static void Copy(const T& member, V value, Set set) {
-    if (static_cast<V>(member) != value) set(static_cast<V>(member));
+struct ToSettings {
+  template <typename T>
+  static void Copy(const T& member, Settings& settings, const char* group, const char* name) {
+    const auto value = static_cast<int64_t>(member);
+    if (settings.Get(group, name) != value) settings.Set(group, name, value);
   }
 };
 
-#define SOFTDC_DIAL(group, member)                       \
-  Way::Copy(dials.group.member, config.group().member(), \
-            [&](auto value) { config.mutable_##group()->set_##member(value); })
+#define SOFTDC_DIAL(group, member) Way::Copy(dials.group.member, settings, #group, #member)
 
 template <typename Way>
-void CopyAll(Dials& dials, Config& config) {
+void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(streams, enabled);
   SOFTDC_DIAL(streams, max_log_concurrent);
   SOFTDC_DIAL(streams, max_log_errored);
@@ -93,86 +92,88 @@ void CopyAll(Dials& dials, Config& config) {
 
 // What a member's type may cut off is checked before it is copied.
 struct Range {
+  const char* group;
   const char* name;
-  int64_t value;
   int64_t lowest;
   int64_t highest;
 };
 
-absl::Status CheckConfig(const Config& config) {
-  const Range ranges[] = {
-      {"streams.max_log_concurrent", config.streams().max_log_concurrent(), 0, 15},
-      {"streams.max_log_errored", config.streams().max_log_errored(), 0, 15},
-      {"streams.error_state_delay_ns", config.streams().error_state_delay_ns(), 0, 10 * kSecondNs},
-      {"port.lid", config.port().lid(), 1, 0xbfff},
-      {"limits.max_send_wr", config.limits().max_send_wr(), 1, 32768},
-      {"limits.max_recv_wr", config.limits().max_recv_wr(), 1, 32768},
-      {"limits.max_sge", config.limits().max_sge(), 1, 16},
-      {"limits.max_inline_bytes", config.limits().max_inline_bytes(), 0, 512},
-      {"limits.max_cqe", config.limits().max_cqe(), 1, 1 << 16},
-      {"limits.max_srq_wr", config.limits().max_srq_wr(), 16, 1 << 16},
-      {"limits.max_rd_atomic", config.limits().max_rd_atomic(), 1, 128},
-      {"limits.max_message_bytes", config.limits().max_message_bytes(), 4096, 1 << 30},
-      {"cm.retry_ns", config.cm().retry_ns(), 1'000'000, 3600 * kSecondNs},
-      {"cm.max_attempts", config.cm().max_attempts(), 1, 16},
-      {"cm.packet_lifetime", config.cm().packet_lifetime(), 0, 31},
+absl::Status CheckSettings(const Settings& settings) {
+  static constexpr Range kRanges[] = {
+      {"streams", "max_log_concurrent", 0, 15},
+      {"streams", "max_log_errored", 0, 15},
+      {"streams", "error_state_delay_ns", 0, 10 * kSecondNs},
+      {"port", "lid", 1, 0xbfff},
+      {"limits", "max_send_wr", 1, 32768},
+      {"limits", "max_recv_wr", 1, 32768},
+      {"limits", "max_sge", 1, 16},
+      {"limits", "max_inline_bytes", 0, 512},
+      {"limits", "max_cqe", 1, 1 << 16},
+      {"limits", "max_srq_wr", 16, 1 << 16},
+      {"limits", "max_rd_atomic", 1, 128},
+      {"limits", "max_message_bytes", 4096, 1 << 30},
+      {"cm", "retry_ns", 1'000'000, 3600 * kSecondNs},
+      {"cm", "max_attempts", 1, 16},
+      {"cm", "packet_lifetime", 0, 31},
   };
-  for (const Range& range : ranges) {
-    if (range.value < range.lowest || range.value > range.highest) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          range.name, " is ", range.value, "; it must be ", range.lowest, " to ", range.highest));
+  for (const Range& range : kRanges) {
+    const int64_t value = settings.Get(range.group, range.name);
+    if (value < range.lowest || value > range.highest) {
+      return absl::InvalidArgumentError(absl::StrCat(range.group, ".", range.name, " is ", value,
+                                                     "; it must be ", range.lowest, " to ",
+                                                     range.highest));
     }
   }
-  if (config.streams().max_log_errored() > config.streams().max_log_concurrent()) {
+  const int64_t errored = settings.Get("streams", "max_log_errored");
+  const int64_t concurrent = settings.Get("streams", "max_log_concurrent");
+  if (errored > concurrent) {
     return absl::InvalidArgumentError(
-        absl::StrCat("streams.max_log_errored is ", config.streams().max_log_errored(),
-                     ", above streams.max_log_concurrent (", config.streams().max_log_concurrent(),
-                     "): more streams could fail than there are"));
+        absl::StrCat("streams.max_log_errored is ", errored, ", above streams.max_log_concurrent (",
+                     concurrent, "): more streams could fail than there are"));
   }
-  if (config.features().signature_pipelining() && !config.features().signature()) {
-    // Said on purpose, it contradicts itself; by default it only follows.
-    if (config.features().has_signature_pipelining()) {
-      return absl::InvalidArgumentError(
-          "features.signature_pipelining is set without features.signature");
-    }
+  // Said on purpose, it contradicts itself; by default it only follows.
+  if (settings.Has("features", "signature_pipelining") &&
+      settings.Get("features", "signature_pipelining") != 0 &&
+      settings.Get("features", "signature") == 0) {
+    return absl::InvalidArgumentError(
+        "features.signature_pipelining is set without features.signature");
   }
   return absl::OkStatus();
 }
 
-Dials DialsOf(Config config) {
+Dials DialsOf(Settings& settings) {
   Dials dials;
-  CopyAll<FromConfig>(dials, config);
+  CopyAll<FromSettings>(dials, settings);
   if (!dials.features.signature) dials.features.signature_pipelining = false;
   return dials;
 }
 
-Config ConfigOf(Dials dials) {
-  Config config;
-  CopyAll<ToConfig>(dials, config);
-  return config;
+Settings SettingsOf(Dials dials) {
+  Settings settings;
+  CopyAll<ToSettings>(dials, settings);
+  return settings;
 }
 
 }  // namespace
 
 absl::StatusOr<Dials> ParseDials(std::string_view text) {
-  Config config;
+  Settings settings;
   FirstError error;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
   google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
-  if (!parser.Parse(&stream, &config)) {
+  if (!parser.Parse(&stream, &settings.message())) {
     return absl::InvalidArgumentError(
         absl::StrCat(error.text(), "; settings are listed in proto/softdc_config.proto"));
   }
-  if (absl::Status status = CheckConfig(config); !status.ok()) return status;
-  return DialsOf(config);
+  if (absl::Status status = CheckSettings(settings); !status.ok()) return status;
+  return DialsOf(settings);
 }
 
 absl::Status CheckDials(const Dials& dials) {
-  Config config = ConfigOf(dials);
-  if (dials.features.signature_pipelining)
-    config.mutable_features()->set_signature_pipelining(true);
-  return CheckConfig(config);
+  Settings settings = SettingsOf(dials);
+  if (dials.features.signature_pipelining) settings.Set("features", "signature_pipelining", 1);
+  return CheckSettings(settings);
 }
 
 absl::StatusOr<Dials> LoadDials(std::string_view value) {
@@ -207,7 +208,7 @@ std::string PrintDials(const Dials& dials) {
   std::string text;
   google::protobuf::TextFormat::Printer printer;
   printer.SetSingleLineMode(true);
-  printer.PrintToString(ConfigOf(dials), &text);
+  printer.PrintToString(SettingsOf(dials).message(), &text);
   while (!text.empty() && text.back() == ' ') text.pop_back();
   return text;
 }

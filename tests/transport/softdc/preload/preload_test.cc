@@ -46,5 +46,12 @@ TEST_F(PreloadTest, ConnectionManagerIsACharacterDeviceThatPollsAndRefusesHalfAC
                          "\nclosed 0\nclosed_twice -1\n"));
 }
 
+TEST_F(PreloadTest, ProgramThatContainsSoftdcHasBothAndTheirSettingsDoNotMeet) {
+  const tools::ProgramRun run = tools::RunProgram(
+      {"tools/softdc_run", "tests/transport/softdc/preload/own_softdc_probe"});
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(run.output, "own_lid 7\npreloaded softdc0\n");
+}
+
 }  // namespace
 }  // namespace sluice::softdc
