@@ -92,11 +92,13 @@ rping() {
 rping "-C 100 -v -V" "data verified by the program"
 rping "-C 100 -S 4000 -v -V" "data verified by the program"
 rping "-C 100 -v -V -q" "data verified by the program; queue pairs of its own, moved with rdma_init_qp_attr"
-for options in "" "-c 4 -C 50" "-m"; do
+for options in "" "-c 4 -C 50" "-c 100 -C 10" "-m"; do
   two "ucmatose -p %P $options" "ucmatose -p %P $options -s 127.0.0.1" 'return status 0' 'return status 0' \
     "$([[ $options == -m ]] && echo "ids migrate to other event channels")"
 done
 two "rdma_server -p %P" "rdma_client -p %P -s 127.0.0.1" 'rdma_server: end 0' 'rdma_client: end 0'
+two "rdma_xserver -p %P -c r" "rdma_xclient -p %P -c r -s 127.0.0.1" 'rdma_xserver: end 0' 'rdma_xclient: end 0' \
+  "RC; sends inline without having asked for room"
 # Its -p is a port space; the port is always this one.
 fixed_port=7174 two "udaddy" "udaddy -s 127.0.0.1" 'return status 0' 'return status 0' "UD, addresses by SIDR"
 two "rstream -p %P -T v -S 65536 -C 100 -I 1" "rstream -p %P -T v -S 65536 -C 100 -I 1 -s 127.0.0.1" \

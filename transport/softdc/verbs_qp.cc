@@ -35,6 +35,10 @@
 namespace sluice::softdc {
 namespace {
 
+// Room for inline data that nobody has to ask for: on mlx5 what is left of a WQE's last block. Programs
+// of rdmacm-utils count on it.
+constexpr uint32_t kFreeInlineBytes = 60;
+
 constexpr uint64_t kKnownBase = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 // Create flags of plain queue pairs are known to the field, but softdc has none of them.
 constexpr uint64_t kKnownPlain = kKnownBase | IBV_QP_INIT_ATTR_CREATE_FLAGS;
@@ -183,6 +187,11 @@ ibv_qp* CreatePlain(ibv_context* context, ibv_qp_init_attr_ex* attr,
   if (error == 0 && dv != nullptr) error = CheckDv(owner.dials(), *traits, *dv, &send);
   if (error != 0) return Refuse(error);
   const Dials::Limits& limits = owner.dials().limits;
+  if (send.mkey_ops == 0) {
+    send.max_inline_bytes =
+        std::max(send.max_inline_bytes, std::min(kFreeInlineBytes, limits.max_inline_bytes));
+    attr->cap.max_inline_data = send.max_inline_bytes;
+  }
   if (attr->cap.max_recv_wr > limits.max_recv_wr || attr->cap.max_recv_sge > limits.max_sge) {
     return Refuse(EINVAL);
   }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/plain_node.h"
@@ -65,6 +66,33 @@ TEST(Rc, InlineMessageMayBeOverwrittenAfterPosting) {
   EXPECT_EQ(pair.b.Text(got.wr_id, 0, got.byte_len), "inline");
   EXPECT_EQ(got.imm_data, 0x01020304u);
   EXPECT_EQ(got.wc_flags, static_cast<unsigned>(IBV_WC_WITH_IMM));
+}
+
+TEST(Rc, SmallInlineMessagesNeedNoRoomAskedFor) {
+  PlainNode node;
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = node.send_cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap.max_send_wr = 2;
+  init.cap.max_send_sge = 1;
+  ibv_qp* qp = CreateQp(node.pd, &init);
+  ASSERT_NE(qp, nullptr);
+  EXPECT_EQ(init.cap.max_inline_data, 60u);
+  std::swap(node.qp, qp);
+  node.ToInit();
+  node.ToReady(node.qp->qp_num);
+  const char text[60] = {};
+  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(text), .length = 60, .lkey = 0};
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.opcode = IBV_WR_SEND;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.send_flags = IBV_SEND_INLINE;
+  EXPECT_EQ(ibv_post_send(node.qp, &wr, &bad), 0);
+  sge.length = 61;
+  EXPECT_EQ(ibv_post_send(node.qp, &wr, &bad), ENOMEM);
+  std::swap(node.qp, qp);
+  EXPECT_EQ(DestroyQp(qp), 0);
 }
 
 TEST(Rc, WriteAndReadMoveBytesWithoutTheOtherSide) {
