@@ -60,8 +60,10 @@ ShmPort::ShmPort(Context& context)
   outbound_->process_vm = context.dials().memory.process_vm;
   const auto on_block = [this](int fd) { inbound_->Serve(fd); };
   const auto off_block = [this](int fd) { inbound_->StopServing(fd); };
-  numbers_ = std::make_unique<NumberSpace>(on_block, off_block);
-  reserved_numbers_ = std::make_unique<NumberSpace>(on_block, off_block);
+  const uint32_t first_block =
+      context.dials().features.reissue_dead_numbers ? kFirstBlock : BlockOfTime(Loop::NowNs());
+  numbers_ = std::make_unique<NumberSpace>(on_block, off_block, first_block);
+  reserved_numbers_ = std::make_unique<NumberSpace>(on_block, off_block, first_block);
 }
 
 ShmPort::~ShmPort() {

@@ -14,8 +14,13 @@ constexpr int kBacklog = 1024;  // contexts that ask at the same time; beyond, t
 
 std::string BlockSocketName(uint32_t block) { return AbstractName("qpn", absl::StrCat(block)); }
 
-NumberSpace::NumberSpace(BlockHook on_block, BlockHook off_block)
-    : on_block_(std::move(on_block)), off_block_(std::move(off_block)) {}
+uint32_t BlockOfTime(int64_t now_ns) {
+  constexpr int64_t kBlockNs = 20'000'000;
+  return kFirstBlock + static_cast<uint32_t>(now_ns / kBlockNs % (kBlocks - kFirstBlock));
+}
+
+NumberSpace::NumberSpace(BlockHook on_block, BlockHook off_block, uint32_t first_block)
+    : on_block_(std::move(on_block)), off_block_(std::move(off_block)), next_block_(first_block) {}
 
 NumberSpace::~NumberSpace() {
   std::lock_guard lock(mutex_);

@@ -3,7 +3,7 @@
 // QP numbers of one context. The 24-bit number space of the device is cut in blocks of 256; a
 // context owns a block while it holds its abstract socket name, so numbers are unique over all
 // processes of the host and a dead process's numbers are free at once (firmware re-issues them as
-// well). Within its blocks a context goes forward only: a number that was handed out never comes
+// well), unless BlockOfTime keeps newcomers away from them. Within its blocks a context goes forward only: a number that was handed out never comes
 // again from the same block (mlx5dv_reserved_qpn_alloc(3) promises no more, and CM's timewait needs
 // it).
 //
@@ -32,12 +32,17 @@ inline constexpr uint32_t kNoQpNumber = 0;
 
 std::string BlockSocketName(uint32_t block);
 
+// Where a context begins that is not to be given a dead one's numbers soon: further on with the time,
+// and round again after some twenty minutes. Holds as long as nobody takes a block's numbers faster than
+// time goes on by a block, in 20 ms.
+uint32_t BlockOfTime(int64_t now_ns);
+
 class NumberSpace {
  public:
   // `on_block` starts serving the block's listening socket; `off_block` stops it. Called under the
   // lock.
   using BlockHook = std::function<void(int listening_fd)>;
-  NumberSpace(BlockHook on_block, BlockHook off_block);
+  NumberSpace(BlockHook on_block, BlockHook off_block, uint32_t first_block = kFirstBlock);
   ~NumberSpace();
 
   // kNoQpNumber when the space is used up (ENOMEM to the user).
@@ -57,8 +62,7 @@ class NumberSpace {
   const BlockHook on_block_;
   const BlockHook off_block_;
   std::mutex mutex_;
-  uint32_t next_block_ =
-      kFirstBlock;  // mutex_; forward, so that a returned block is the last to come again
+  uint32_t next_block_;  // mutex_; forward, so that a returned block is the last to come again
   std::vector<std::unique_ptr<Block>> blocks_;  // mutex_; the last one is being handed out
 };
 

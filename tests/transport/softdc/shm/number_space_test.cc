@@ -58,6 +58,38 @@ TEST(NumberSpaceTest, TwoSpacesShareNoNumber) {
   }
 }
 
+TEST(NumberSpaceTest, NumbersOfOneThatIsGoneComeBackAtOnce) {
+  Served served;
+  uint32_t number;
+  {
+    NumberSpace gone(served.on, served.off);
+    number = gone.Allocate();
+  }
+  EXPECT_EQ(NumberSpace(served.on, served.off).Allocate(), number);
+}
+
+TEST(BlockOfTimeTest, NumbersOfOneThatIsGoneStayAwayForMinutes) {
+  constexpr int64_t kBornNs = 1'000'000'000'000'000;
+  constexpr int64_t kMinuteNs = 60'000'000'000;
+  Served served;
+  std::set<uint32_t> numbers;
+  {
+    NumberSpace gone(served.on, served.off, BlockOfTime(kBornNs));
+    for (uint32_t i = 0; i < 2 * kNumbersPerBlock; ++i) numbers.insert(gone.Allocate());
+  }
+  for (int64_t later_ns = 40'000'000; later_ns < 20 * kMinuteNs; later_ns += kMinuteNs / 7) {
+    NumberSpace newcomer(served.on, served.off, BlockOfTime(kBornNs + later_ns));
+    EXPECT_FALSE(numbers.contains(newcomer.Allocate())) << later_ns;
+  }
+}
+
+TEST(BlockOfTimeTest, IsAlwaysABlockThatExists) {
+  for (int64_t at_ns = 0; at_ns < int64_t{3600} * 1'000'000'000; at_ns += 19'999'999) {
+    EXPECT_GE(BlockOfTime(at_ns), kFirstBlock);
+    EXPECT_LT(BlockOfTime(at_ns), kBlocks);
+  }
+}
+
 TEST(NumberSpaceTest, BlockIsServedWhileAnyOfItsNumbersIsOut) {
   Served served;
   NumberSpace space(served.on, served.off);
