@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The connection manager's events and silences, put into words.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -13,6 +14,7 @@ namespace {
 
 // REJ reasons (IBTA 12.6.7.2, include/rdma/ib_cm.h).
 constexpr int kNoResources = 3;
+constexpr int kTimeout = 4;
 constexpr int kNobodyListens = 8;
 constexpr int kStale = 10;
 constexpr int kByConsumer = 28;
@@ -35,6 +37,12 @@ std::string ErrnoName(int status) {
   return name != nullptr ? name : std::to_string(status);
 }
 
+bool HasWords(const rdma_cm_event& event) {
+  const auto* bytes = static_cast<const uint8_t*>(event.param.conn.private_data);
+  return std::any_of(bytes, bytes + event.param.conn.private_data_len,
+                     [](uint8_t byte) { return byte != 0; });
+}
+
 }  // namespace
 
 absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool established) {
@@ -50,6 +58,10 @@ absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool 
                          "check that both ports are on the same fabric", event.status);
     case RDMA_CM_EVENT_REJECTED:
       switch (event.status) {
+        case kTimeout:
+          return Unavailable("the other side gave up", peer,
+                             "its deadline for the answer has passed",
+                             "look whether one of the hosts is overloaded", event.status);
         case kNobodyListens:
           return Unavailable("connection refused", peer, "nobody listens on that port",
                              "start the server, or check the port", event.status);
@@ -107,6 +119,9 @@ Verdict EndVerdict(const rdma_cm_event& event) {
           return Verdict::kElsewhere;
         case kStale:
           return Verdict::kStale;
+        case kByConsumer:
+          // A program that refuses says why. Without words: it had no room, or died over it.
+          return HasWords(event) ? Verdict::kFinal : Verdict::kAgain;
         default:
           return Verdict::kFinal;
       }

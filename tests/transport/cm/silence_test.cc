@@ -135,6 +135,18 @@ TEST_F(SilenceTest, ProgramThatDoesNotListenIsFinalAtOnce) {
   EXPECT_EQ(metrics().retries, 0u);
 }
 
+// No record left, or it died over the request: another time it may be there.
+TEST_F(SilenceTest, RefusalWithoutAWordIsTriedAgain) {
+  Build();
+  peer_->Listen();
+  simulation_->cm_faults() = {.reject_ppm = 1'000'000, .reject_reason = 28};
+  Connect(20 * kSecondNs);
+  simulation_->After(kSecondNs, [&] { simulation_->cm_faults() = {}; });
+  ASSERT_TRUE(RunUntil([&] { return user_.ups == 1; })) << user_.why;
+  EXPECT_GT(metrics().retries, 2u);
+  EXPECT_LT(metrics().retries, 12u);  // with a pause that grows
+}
+
 TEST_F(SilenceTest, ClientThatNeverEstablishesIsReaped) {
   Build();
   {
