@@ -24,19 +24,25 @@ absl::Status NotUp(const Peer* peer) {
        .retry_safe = true});
 }
 
-absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit) {
-  const bool ours = peer.max_message_bytes == own_limit;
-  return base::Error(
-      absl::StatusCode::kInvalidArgument,
-      "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
-          std::to_string(peer.max_message_bytes) + " bytes",
-      {.layer = "endpoint",
-       .peer = peer.address,
-       .operation = "send",
-       .cause = ours ? "this side's max_message_bytes"
-                     : "the peer's max_message_bytes, which is lower than this side's",
-       .remedy = "send less, or raise max_message_bytes on both sides",
-       .retry_safe = true});
+absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit, uint8_t own_mtu) {
+  const char* cause = "the peer's max_message_bytes, which is lower than this side's";
+  const char* remedy = "send less, or raise max_message_bytes on both sides";
+  if (peer.max_message_bytes == own_limit) {
+    cause = "this side's max_message_bytes";
+  } else if (peer.mtu < own_mtu &&
+             peer.max_message_bytes == peer::OnePacketBytes(peer.mtu, peer::kPrefixBytes)) {
+    cause = "the path MTU of the peer's port, which is smaller than this side's";
+    remedy = "send less, or give both ports the same MTU";
+  }
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
+                         std::to_string(peer.max_message_bytes) + " bytes",
+                     {.layer = "endpoint",
+                      .peer = peer.address,
+                      .operation = "send",
+                      .cause = cause,
+                      .remedy = remedy,
+                      .retry_safe = true});
 }
 
 }  // namespace
@@ -45,7 +51,8 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
   Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return NotUp(peer);
   if (size_bytes > peer->max_message_bytes) {
-    return TooLong(*peer, size_bytes, options_.max_message_bytes);
+    return TooLong(*peer, size_bytes, options_.max_message_bytes,
+                   static_cast<uint8_t>(device_.path().mtu));
   }
   // Whoever waits is served in turn; a newcomer must not take what came back for others.
   if (peer->send.available() == 0) {

@@ -83,8 +83,8 @@ Agreement Agree(const Terms& own, const Terms& other, uint32_t prefix_bytes) {
                    .reads = std::min(own.reads, other.reads),
                    .mtu = std::min(own.mtu, other.mtu)};
   if (other.mtu < own.mtu) {
-    const uint32_t packet_bytes = 128u << other.mtu;
-    agreed.max_message_bytes = std::min(agreed.max_message_bytes, packet_bytes - prefix_bytes);
+    agreed.max_message_bytes =
+        std::min(agreed.max_message_bytes, OnePacketBytes(other.mtu, prefix_bytes));
   }
   return agreed;
 }

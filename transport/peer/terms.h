@@ -57,6 +57,11 @@ std::array<std::byte, kSealedTermsBytes> SealTerms(const Terms& terms, const Key
 // values that can't be.
 absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix);
 
+// Of a message that goes in one packet of this MTU (enum ibv_mtu), behind its prefix.
+inline uint32_t OnePacketBytes(uint8_t mtu, uint32_t prefix_bytes) {
+  return (128u << mtu) - prefix_bytes;
+}
+
 // What both ends can do.
 struct Agreement {
   uint32_t max_message_bytes = 0;  // to the other side

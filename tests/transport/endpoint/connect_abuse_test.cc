@@ -174,6 +174,10 @@ TEST(EndpointConnect, PeerWithASmallerMtuGetsMessagesOfOneOfItsPackets) {
   raw.Send(raw.Sealed(peer::Kind::kAnswer, terms, raw.keys.answer));
   Drive(client, raw, [&] { return !client.recorder.ups.empty(); });
   EXPECT_EQ(client.recorder.ups[0].info.max_message_bytes, 512u - peer::kPrefixBytes);
+  const absl::Status too_long = client.endpoint->Reserve(*peer, 497).status();
+  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(too_long.message().find("the path MTU of the peer's port"), absl::string_view::npos)
+      << too_long;
   const auto report = client.endpoint->Report(*peer);
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->mtu_bytes, 512u);
