@@ -184,6 +184,10 @@ class Fence : public Dial {
     Node sender(bed()), target(bed(), OnHost(1));
     Node waits(bed(), OnHost(2, {.receives = 0}));
     const Address to = target.address();
+    // Once it is known who that is, requests to it need not wait for an answer.
+    EXPECT_EQ(sender.Post(to, {.text = "first"}), 0);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(target.TextOf(target.AwaitReceive()), "first");
     EXPECT_EQ(sender.Post(waits.address(), {.text = "x", .stream = 1}), 0);
     EXPECT_EQ(sender.Post(
                   to, {.text = "fenced", .stream = 2, .flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE}),
@@ -269,6 +273,18 @@ TEST_P(Unordered, NothingIsPromisedAndNothingIsKept) {
   // Where a copy is over before anybody can look, copy_test watches from another thread.
   if (bed().Concurrent()) return;
   AwaitShuffled(8);
+}
+
+// In whatever order its bytes land, a message is complete when its completion says so.
+TEST_P(Unordered, CompletionComesAfterAllOfItsData) {
+  PROVES(155);
+  TURN_DIALS("features { in_order: NONE }");
+  Node sender(bed()), target(bed(), OnHost(1, {.receive_bytes = kBytes}));
+  for (char c = 'a'; c <= 'z'; ++c) {
+    ASSERT_EQ(sender.Post(target.address(), {.text = std::string(kBytes, c)}), 0);
+    EXPECT_EQ(target.TextOf(target.AwaitReceive()), std::string(kBytes, c));
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+  }
 }
 
 TEST_P(Unordered, BlocksOf128ArePromisedToWhoAsks) {

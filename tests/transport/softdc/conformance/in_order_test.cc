@@ -33,8 +33,10 @@ bool LastByteIs(std::byte* begin, size_t size, std::byte stamp) {
 class PayloadOrder : public ConformanceTest {
  protected:
   // Lets `post(size, stamp)` bring messages of every size to `place`, each wholly of its stamp, and
-  // looks at them while they land. The number of bytes that were not there although the last was.
-  uint64_t Torn(std::byte* place, const std::function<void(size_t, std::byte)>& post) {
+  // looks at them while they land; `finish(size)` then waits for their completions. The number of bytes
+  // that were not there although the last was.
+  uint64_t Torn(std::byte* place, const std::function<void(size_t, std::byte)>& post,
+                const std::function<void(size_t)>& finish) {
     uint64_t torn = 0;
     std::memset(place, 0, kMaxBytes);
     const auto look = [&](size_t size, std::byte stamp) {
@@ -48,6 +50,7 @@ class PayloadOrder : public ConformanceTest {
       for (size_t size = 1; size <= kMaxBytes; ++size) {
         post(size, stamp_of(size));
         bed().Await("the last byte", [&] { return look(size, stamp_of(size)); });
+        finish(size);
       }
       return torn;
     }
@@ -64,6 +67,7 @@ class PayloadOrder : public ConformanceTest {
     try {
       for (size_t size = 1; size <= kMaxBytes; ++size) {
         post(size, stamp_of(size));
+        finish(size);
         bed().Await("the watcher",
                     [&] { return looked_at.load(std::memory_order_acquire) == size; });
       }
@@ -89,14 +93,15 @@ TEST_P(PayloadOrder, WriteLandsWithItsLastWordLast) {
   const Address to = target.address();
   for (const size_t shift : {0, 8, 13}) {
     std::byte* const place = target.slab + kArea + shift;
-    EXPECT_EQ(Torn(place,
-                   [&](size_t size, std::byte stamp) {
-                     ASSERT_EQ(sender.Post(to, {.opcode = IBV_WR_RDMA_WRITE,
-                                                .text = std::string(size, static_cast<char>(stamp)),
-                                                .remote_offset = kArea + shift}),
-                               0);
-                     EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
-                   }),
+    EXPECT_EQ(Torn(
+                  place,
+                  [&](size_t size, std::byte stamp) {
+                    ASSERT_EQ(sender.Post(to, {.opcode = IBV_WR_RDMA_WRITE,
+                                               .text = std::string(size, static_cast<char>(stamp)),
+                                               .remote_offset = kArea + shift}),
+                              0);
+                  },
+                  [&](size_t) { EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS); }),
               0u);
   }
 }
@@ -107,19 +112,22 @@ TEST_P(PayloadOrder, SendLandsWithItsLastWordLast) {
   if (!Promised(target.dct, IBV_WR_SEND)) GTEST_SKIP() << "the device does not promise it";
   const Address to = target.address();
   std::byte* const place = target.slab + kArea;
-  EXPECT_EQ(Torn(place,
-                 [&](size_t size, std::byte stamp) {
-                   ibv_sge sge{.addr = reinterpret_cast<uint64_t>(place),
-                               .length = static_cast<uint32_t>(size),
-                               .lkey = target.mr->lkey};
-                   ibv_recv_wr wr{.wr_id = 0, .next = nullptr, .sg_list = &sge, .num_sge = 1};
-                   ibv_recv_wr* bad = nullptr;
-                   ASSERT_EQ(ibv_post_srq_recv(target.srq, &wr, &bad), 0);
-                   ASSERT_EQ(sender.Post(to, {.text = std::string(size, static_cast<char>(stamp))}),
-                             0);
-                   EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
-                   EXPECT_EQ(target.AwaitReceive().byte_len, size);
-                 }),
+  EXPECT_EQ(Torn(
+                place,
+                [&](size_t size, std::byte stamp) {
+                  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(place),
+                              .length = static_cast<uint32_t>(size),
+                              .lkey = target.mr->lkey};
+                  ibv_recv_wr wr{.wr_id = 0, .next = nullptr, .sg_list = &sge, .num_sge = 1};
+                  ibv_recv_wr* bad = nullptr;
+                  ASSERT_EQ(ibv_post_srq_recv(target.srq, &wr, &bad), 0);
+                  ASSERT_EQ(sender.Post(to, {.text = std::string(size, static_cast<char>(stamp))}),
+                            0);
+                },
+                [&](size_t size) {
+                  EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+                  EXPECT_EQ(target.AwaitReceive().byte_len, size);
+                }),
             0u);
 }
 
@@ -128,16 +136,17 @@ TEST_P(PayloadOrder, ReadLandsWithItsLastWordLast) {
   Node reader(bed()), target(bed(), OnHost(1));
   if (!Promised(reader.dci, IBV_WR_RDMA_READ)) GTEST_SKIP() << "the device does not promise it";
   const Address from = target.address();
-  EXPECT_EQ(Torn(reader.slab + kArea,
-                 [&](size_t size, std::byte stamp) {
-                   std::memset(target.slab + kArea, static_cast<int>(stamp), size);
-                   ASSERT_EQ(reader.Post(from, {.opcode = IBV_WR_RDMA_READ,
-                                                .read_bytes = static_cast<uint32_t>(size),
-                                                .local_offset = kArea,
-                                                .remote_offset = kArea}),
-                             0);
-                   EXPECT_EQ(reader.AwaitSend().status, IBV_WC_SUCCESS);
-                 }),
+  EXPECT_EQ(Torn(
+                reader.slab + kArea,
+                [&](size_t size, std::byte stamp) {
+                  std::memset(target.slab + kArea, static_cast<int>(stamp), size);
+                  ASSERT_EQ(reader.Post(from, {.opcode = IBV_WR_RDMA_READ,
+                                               .read_bytes = static_cast<uint32_t>(size),
+                                               .local_offset = kArea,
+                                               .remote_offset = kArea}),
+                            0);
+                },
+                [&](size_t) { EXPECT_EQ(reader.AwaitSend().status, IBV_WC_SUCCESS); }),
             0u);
 }
 
