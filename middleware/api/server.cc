@@ -161,6 +161,7 @@ void Server::Sleep() {
 void Server::Publish() {
   std::lock_guard lock(mutex_);
   published_ = engine_.counters();
+  published_handshakes_ = endpoint_->Handshakes();
 }
 
 const std::string& Server::device_choice() const { return stack_->device_choice(); }
@@ -169,6 +170,11 @@ const verbs::CapabilityReport& Server::capabilities() const { return stack_->cap
 call::ServerCounters Server::counters() const {
   std::lock_guard lock(mutex_);
   return published_;
+}
+
+endpoint::HandshakeCounts Server::handshakes() const {
+  std::lock_guard lock(mutex_);
+  return published_handshakes_;
 }
 
 }  // namespace sluice

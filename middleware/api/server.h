@@ -30,13 +30,11 @@
 #include "middleware/api/options.h"
 #include "middleware/api/service.h"
 #include "middleware/call/server_engine.h"
+#include "transport/endpoint/endpoint.h"
 
 namespace sluice {
 
 class Stack;
-namespace endpoint {
-class Endpoint;
-}
 namespace verbs {
 class CapabilityReport;
 }
@@ -68,6 +66,8 @@ class Server {
   const verbs::CapabilityReport& capabilities() const;
   // As of the last time the server had nothing to do, or of its end.
   call::ServerCounters counters() const;
+  // How the handshakes of clients ended; likewise.
+  endpoint::HandshakeCounts handshakes() const;
 
  private:
   Server(std::unique_ptr<Stack> stack, const ServerOptions& options);
@@ -86,8 +86,9 @@ class Server {
   std::atomic<int64_t> stop_by_ns_{0};
   mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
-  bool ended_ = false;              // mutex_
-  call::ServerCounters published_;  // mutex_
+  bool ended_ = false;                              // mutex_
+  call::ServerCounters published_;                  // mutex_
+  endpoint::HandshakeCounts published_handshakes_;  // mutex_
   std::thread thread_;
 };
 

@@ -120,6 +120,9 @@ TEST_F(AuthenticationTest, WrongAndMissingSecretsAreUnauthenticatedWithATextThat
     EXPECT_EQ(text.find(kNew), std::string::npos);
     EXPECT_EQ(base::DetailOf(status)->operation(), "handshake");
   }
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(30)).ok());
+  EXPECT_EQ(server_->handshakes().unauthenticated, 2u);
+  EXPECT_EQ(server_->handshakes().completed, 0u);
 }
 
 TEST_F(AuthenticationTest, SecretIsChangedWithoutARestart) {
