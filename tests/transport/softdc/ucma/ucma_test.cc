@@ -65,6 +65,9 @@ TEST_F(UcmaTest, WithoutAnEventItBlocksOrSaysTryAgain) {
 }
 
 TEST_F(UcmaTest, CancelledReaderLeavesNoLockBehind) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer takes the stack that a cancelled thread leaves for one in use";
+#endif
   std::atomic<pid_t> tid{0};
   pthread_t reader;
   struct Reader {
