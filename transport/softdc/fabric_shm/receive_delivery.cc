@@ -20,10 +20,6 @@
 
 namespace sluice::softdc {
 namespace {
-bool CarriesImmediate(uint8_t opcode) {
-  return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
-
 DeliveryStatus StatusOf(MkeyStatus status) {
   switch (status) {
     case MkeyStatus::kGood:
@@ -83,8 +79,9 @@ ReceiveDelivery::~ReceiveDelivery() {
     reach_.link->RingFirmware();
     SOFTDC_KILL_POINT(kFirmwareRung);
   }
-  if (!published_) return;
-  if (reach_.cq->armed.TryTake(reach_.link->link_id(), solicited_) && reach_.cq->event_fd) {
+  // Nobody sleeps over a CQ without a channel.
+  if (!published_ || !reach_.cq->event_fd) return;
+  if (reach_.cq->armed.TryTake(reach_.link->link_id(), solicited_)) {
     const uint64_t one = 1;
     // Fails only when 2^64 events wait unread; then the receiver is awake anyhow.
     [[maybe_unused]] const ssize_t written = write(reach_.cq->event_fd.get(), &one, sizeof(one));
@@ -120,35 +117,7 @@ ReceiveDelivery::Claim ReceiveDelivery::ClaimWqes(uint32_t want,
 
 void ReceiveDelivery::Publish(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode,
                               ibv_wc_status status, uint8_t flags) {
-  if (lost_) return;
-  shm::Cqe cqe;
-  cqe.wqe_index = wqe_index;
-  cqe.srq_id = reach_.srq->srq_id();
-  cqe.byte_len = wqe.length_bytes;
-  cqe.qp_num = reach_.descriptor->qp_num;
-  cqe.src_qp = Mutated(Mutation::kSourceUnknown) ? 0 : source_.number();
-  cqe.opcode = static_cast<uint8_t>(opcode);
-  cqe.status = static_cast<uint8_t>(status);
-  cqe.flags = flags;
-  if (status == IBV_WC_LOC_LEN_ERR) cqe.vendor_err = kVendorErrorLocalLength;
-  if (status == IBV_WC_LOC_PROT_ERR) cqe.vendor_err = kVendorErrorLocalProtection;
-  if (CarriesImmediate(wqe.opcode)) {
-    cqe.imm_data = wqe.imm_data;
-    cqe.wc_flags = IBV_WC_WITH_IMM;
-  }
-  if (wqe.opcode == IBV_WR_SEND_WITH_INV) {
-    cqe.imm_data = wqe.rkey;
-    cqe.wc_flags = IBV_WC_WITH_INV;
-  }
-  if (Datagram()) {
-    cqe.byte_len += kGrhBytes;
-    cqe.wc_flags |= IBV_WC_GRH;
-  }
-  if ((wqe.flags & IBV_SEND_SOLICITED) != 0) cqe.flags |= shm::kCqeSolicited;
-  if (reach_.cq->ring.stamped()) cqe.timestamp_ns = Loop::NowNs();
-  reach_.cq->ring.Publish(cqe);
-  published_ = true;
-  solicited_ |= cqe.flags != 0 || status != IBV_WC_SUCCESS;
+  PublishInline</*kPlain=*/false>(wqe, wqe_index, opcode, status, flags);
 }
 
 void ReceiveDelivery::GiveBack(const shm::ClaimedWqe& claimed) {
@@ -191,22 +160,6 @@ DeliveryStatus ReceiveDelivery::MoveRange(const MessageSource& source, uint64_t 
   return DeliveryStatus::kDelivered;
 }
 
-// Inlined into each use, so that the product has nothing but the copy.
-inline void ReceiveDelivery::CopyTo(const shm::RemotePlace& place, uint64_t into,
-                                    const std::byte* from, uint64_t size_bytes) {
-  std::byte* const to = place.address + into;
-  if constexpr (shm::kHasKillPoints) {
-    const uint64_t half_bytes = size_bytes / 2;
-    shm::Copy(links_.copy_order, place.relaxed, to, from, half_bytes);
-    SOFTDC_KILL_POINT(kPayloadHalfCopied);
-    shm::Copy(links_.copy_order, place.relaxed, to + half_bytes, from + half_bytes,
-              size_bytes - half_bytes);
-    SOFTDC_KILL_POINT(kPayloadCopied);
-  } else {
-    shm::Copy(links_.copy_order, place.relaxed, to, from, size_bytes);
-  }
-}
-
 DeliveryStatus ReceiveDelivery::MovePiece(const shm::RemotePlace& place, uint64_t into,
                                           std::byte* local, uint64_t size_bytes,
                                           Direction direction) {
@@ -216,7 +169,7 @@ DeliveryStatus ReceiveDelivery::MovePiece(const shm::RemotePlace& place, uint64_
                               : reach_.link->ReadPrivate(place, into, local, size_bytes));
   }
   if (to_remote) {
-    CopyTo(place, into, local, size_bytes);
+    CopyTo(place.relaxed, place.address + into, local, size_bytes);
   } else {
     shm::Copy(links_.copy_order, /*relaxed=*/false, local, place.address + into, size_bytes);
   }
@@ -257,20 +210,7 @@ DeliveryStatus ReceiveDelivery::Deliver(const Wqe& wqe, const MessageSource& sou
     GiveBack(claimed);
     return DeliveryStatus::kDenied;
   }
-  if (claimed.sge_count == 1) {
-    // The common case: one piece to one piece of mapped memory.
-    if (source.length_bytes <= claimed.sge.length && source.sges.size() == 1 && !Datagram()) {
-      const shm::RemotePlace place = reach_.link->Locate(claimed.sge);
-      if (place.kind == shm::RemotePlace::Kind::kMapped &&
-          place.length_bytes >= source.length_bytes) {
-        CopyTo(place, 0, reinterpret_cast<const std::byte*>(source.sges.front().addr),
-               source.length_bytes);
-        Publish(wqe, claimed.wqe_index, IBV_WC_RECV, IBV_WC_SUCCESS, 0);
-        return DeliveryStatus::kDelivered;
-      }
-    }
-    return DeliverTo(wqe, source, claimed, {&claimed.sge, 1});
-  }
+  if (claimed.sge_count == 1) return DeliverTo(wqe, source, claimed, {&claimed.sge, 1});
   std::array<shm::Sge, shm::kMaxSrqSge> table;
   const uint32_t count = reach_.srq->Sges(claimed, table);
   return DeliverTo(wqe, source, claimed, {table.data(), count});

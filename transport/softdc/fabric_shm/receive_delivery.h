@@ -12,8 +12,12 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/softdc/loop/loop.h"
+#include "transport/softdc/model/grh.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/send_queue.h"
 #include "transport/softdc/model/wqe.h"
+#include "transport/softdc/shm/copy.h"
 #include "transport/softdc/shm/kill_point.h"
 #include "transport/softdc/shm/outbound_links.h"
 
@@ -56,6 +60,9 @@ class ReceiveDelivery {
   // SEND: copies and publishes. Anything but kDelivered and kTooLong gives the WQE back.
   DeliveryStatus Deliver(const Wqe& wqe, const MessageSource& source,
                          const shm::ClaimedWqe& claimed);
+  // The common case of it, and little but the copy: wqe.length_bytes from one place, into one piece
+  // of mapped memory. False: nothing was done, Deliver has to.
+  bool DeliverPlain(const Wqe& wqe, const std::byte* from, const shm::ClaimedWqe& claimed);
   void GiveBack(const shm::ClaimedWqe& claimed);
   // WRITE_WITH_IMM, after its data: the completion alone.
   void PublishImmediate(const Wqe& wqe, const shm::ClaimedWqe& claimed);
@@ -80,12 +87,18 @@ class ReceiveDelivery {
                            uint64_t length_bytes, Direction direction, PlaceOf place_of);
   DeliveryStatus Move(const MessageSource& source, uint64_t source_offset, uint64_t length_bytes,
                       const shm::RemotePlace& place, Direction direction);
-  void CopyTo(const shm::RemotePlace& place, uint64_t into, const std::byte* from,
-              uint64_t size_bytes);
+  void CopyTo(bool relaxed, std::byte* to, const std::byte* from, uint64_t size_bytes);
   DeliveryStatus MovePiece(const shm::RemotePlace& place, uint64_t into, std::byte* local,
                            uint64_t size_bytes, Direction direction);
   void Publish(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status,
                uint8_t flags);
+  // kPlain: of DeliverPlain.
+  template <bool kPlain>
+  void PublishInline(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status,
+                     uint8_t flags);
+  static bool CarriesImmediate(uint8_t opcode) {
+    return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  }
   bool Datagram() const { return source_.traits().kind == QpKind::kUd; }
 
   OutboundLinks& links_;
@@ -95,7 +108,71 @@ class ReceiveDelivery {
   bool tell_firmware_ = false;  // over there
   bool published_ = false;
   bool solicited_ = false;
+  shm::MappedRegion mapped_;  // of the last plain delivery
 };
+
+// In the header so that the product has nothing but the copy.
+inline void ReceiveDelivery::CopyTo(bool relaxed, std::byte* to, const std::byte* from,
+                                    uint64_t size_bytes) {
+  if constexpr (shm::kHasKillPoints) {
+    const uint64_t half_bytes = size_bytes / 2;
+    shm::Copy(links_.copy_order, relaxed, to, from, half_bytes);
+    SOFTDC_KILL_POINT(kPayloadHalfCopied);
+    shm::Copy(links_.copy_order, relaxed, to + half_bytes, from + half_bytes,
+              size_bytes - half_bytes);
+    SOFTDC_KILL_POINT(kPayloadCopied);
+  } else {
+    shm::Copy(links_.copy_order, relaxed, to, from, size_bytes);
+  }
+}
+
+template <bool kPlain>
+[[gnu::always_inline]] inline void ReceiveDelivery::PublishInline(
+    const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status, uint8_t flags) {
+  if (lost_) return;
+  shm::Cqe cqe;
+  cqe.wqe_index = wqe_index;
+  cqe.srq_id = reach_.srq->srq_id();
+  cqe.byte_len = wqe.length_bytes;
+  cqe.qp_num = reach_.descriptor->qp_num;
+  cqe.src_qp = Mutated(Mutation::kSourceUnknown) ? 0 : source_.number();
+  cqe.opcode = static_cast<uint32_t>(opcode);
+  cqe.status = static_cast<uint32_t>(status);
+  cqe.flags = flags;
+  if (status == IBV_WC_LOC_LEN_ERR) cqe.vendor_err = kVendorErrorLocalLength;
+  if (status == IBV_WC_LOC_PROT_ERR) cqe.vendor_err = kVendorErrorLocalProtection;
+  if (CarriesImmediate(wqe.opcode)) {
+    cqe.imm_data = wqe.imm_data;
+    cqe.wc_flags = IBV_WC_WITH_IMM;
+  }
+  if (!kPlain && wqe.opcode == IBV_WR_SEND_WITH_INV) {
+    cqe.imm_data = wqe.rkey;
+    cqe.wc_flags = IBV_WC_WITH_INV;
+  }
+  if (!kPlain && Datagram()) {
+    cqe.byte_len += kGrhBytes;
+    cqe.wc_flags |= IBV_WC_GRH;
+  }
+  if ((wqe.flags & IBV_SEND_SOLICITED) != 0) cqe.flags |= shm::kCqeSolicited;
+  if (reach_.cq->ring.stamped()) cqe.timestamp_ns = Loop::NowNs();
+  reach_.cq->ring.Publish(cqe);
+  published_ = true;
+  solicited_ |= cqe.flags != 0 || status != IBV_WC_SUCCESS;
+}
+
+inline bool ReceiveDelivery::DeliverPlain(const Wqe& wqe, const std::byte* from,
+                                          const shm::ClaimedWqe& claimed) {
+  if (claimed.sge_count != 1 || wqe.length_bytes > claimed.sge.length || Datagram() ||
+      wqe.opcode == IBV_WR_SEND_WITH_INV) {
+    return false;
+  }
+  if (claimed.sge.key != mapped_.key) mapped_ = reach_.link->Mapped(claimed.sge.key);
+  std::byte* const to = mapped_.At(claimed.sge);
+  if (to == nullptr) return false;
+  CopyTo(mapped_.relaxed, to, from, wqe.length_bytes);
+  PublishInline</*kPlain=*/true>(wqe, claimed.wqe_index, IBV_WC_RECV, IBV_WC_SUCCESS, 0);
+  return true;
+}
 
 }  // namespace sluice::softdc
 

@@ -124,6 +124,14 @@ bool SendExecution::Joins(uint64_t sequence, const Wqe& first) {
          queue_.TurnOf(sequence) == SendQueue::Turn::kRun && queue_.CheckLocalSide(sequence);
 }
 
+// Where all of the message stands, if that is one place; null otherwise.
+const std::byte* SendExecution::PlainSource(const Wqe& wqe, uint64_t sequence) {
+  if (wqe.staged || wqe.length_bytes == 0) return nullptr;
+  if (wqe.inlined) return queue_.inline_data(sequence).data();
+  return wqe.num_sge == 1 ? reinterpret_cast<const std::byte*>(queue_.first_sge(sequence).addr)
+                          : nullptr;
+}
+
 uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
   // As many as one claim can serve: consecutive SENDs to the same target whose streams are free to
   // run.
@@ -156,6 +164,11 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
       } else {
         queue_.Flush(wqe);
       }
+      continue;
+    }
+    const std::byte* from = PlainSource(wqe, sequence + i);
+    if (from != nullptr && delivery.DeliverPlain(wqe, from, claimed[i])) {
+      queue_.FinishPlain(wqe);
       continue;
     }
     FinishDelivery(wqe, delivery.Deliver(wqe, SourceOf(wqe, sequence + i), claimed[i]), reach);

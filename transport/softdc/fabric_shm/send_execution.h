@@ -52,6 +52,7 @@ class SendExecution {
   // Whether the next WQE can share a claim with the first of a run of SENDs.
   bool Joins(uint64_t sequence, const Wqe& first);
   ReceiveDelivery Deliver(Target::Reach& reach);
+  const std::byte* PlainSource(const Wqe& wqe, uint64_t sequence);
   MessageSource SourceOf(const Wqe& wqe, uint64_t sequence);
   static Outcome OutcomeOf(ReceiveDelivery::WhyNot why_not);
   void FinishDelivery(Wqe& wqe, DeliveryStatus status, Target::Reach& reach);

@@ -66,83 +66,6 @@ Cq::~Cq() {
   if (armed_offset_ != 0) context_.arena().Retire(armed_offset_, shm::ArmedWord::Bytes());
 }
 
-int Cq::Poll(int max, ibv_wc* wc) { return PollInto(max, wc, nullptr); }
-
-int Cq::PollInto(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  SpinLockHolder hold(lock_);
-  const auto times = [&](int from) {
-    return timestamps_ns == nullptr ? nullptr : timestamps_ns + from;
-  };
-  int count = PollLocal(max, wc, timestamps_ns);
-  if (!parked_.empty()) count += PollParked(max - count, wc + count, times(count));
-  const size_t rings = rings_.size();
-  for (size_t i = 0; i < rings && count < max; ++i) {
-    const size_t index = next_ring_ + i < rings ? next_ring_ + i : next_ring_ + i - rings;
-    count += PollRing(*rings_[index], max - count, wc + count, times(count));
-  }
-  if (++next_ring_ >= rings) next_ring_ = 0;
-  if (!flushed_.empty()) count += PollFlushed(max - count, wc + count, times(count));
-  if (dead_rings_ != 0) RemoveEmptyDeadRings();
-  context_.mkeys().Polled(id_);
-  return count;
-}
-
-int Cq::PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  int count = 0;
-  std::atomic<uint64_t>* last = nullptr;
-  uint64_t sequence = 0;
-  for (; count < max && local_head_ != local_tail_; ++local_head_) {
-    const Local& local = local_[local_head_ & (local_.size() - 1)];
-    wc[count] = local.wc;
-    if (timestamps_ns != nullptr) timestamps_ns[count] = local.timestamp_ns;
-    if (local.released != nullptr) {
-      if (last != nullptr && last != local.released) {
-        last->store(sequence + 1, std::memory_order_release);
-      }
-      last = local.released;
-      sequence = local.sequence;
-    } else if (local.srq_id != 0) {
-      Srq* srq = context_.FindSrq(local.srq_id);
-      const auto wr_id = srq == nullptr ? std::nullopt : srq->Complete(local.wqe_index);
-      if (!wr_id) continue;
-      wc[count].wr_id = *wr_id;
-    }
-    ++count;
-  }
-  if (last != nullptr) last->store(sequence + 1, std::memory_order_release);
-  return count;
-}
-
-int Cq::PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  int count = 0;
-  while (count < max && !parked_.empty()) {
-    if (timestamps_ns != nullptr) timestamps_ns[count] = parked_.front().timestamp_ns;
-    if (Translate(parked_.front(), &wc[count])) ++count;
-    parked_.pop_front();
-  }
-  return count;
-}
-
-int Cq::PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  int count = 0;
-  for (; count < max && !flushed_.empty(); ++count) {
-    wc[count] = flushed_.front().wc;
-    if (timestamps_ns != nullptr) timestamps_ns[count] = flushed_.front().timestamp_ns;
-    flushed_.pop_front();
-  }
-  return count;
-}
-
-int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  int count = 0;
-  shm::Cqe cqe;
-  while (count < max && ring.consumer.Poll(&cqe)) {
-    if (timestamps_ns != nullptr) timestamps_ns[count] = cqe.timestamp_ns;
-    if (Translate(cqe, &wc[count])) ++count;
-  }
-  return count;
-}
-
 namespace {
 
 ibv_wc WcOf(const shm::Cqe& cqe) {
@@ -237,6 +160,7 @@ void Cq::PushFlushedReceive(uint64_t wr_id, uint32_t qp_number) {
   {
     SpinLockHolder hold(lock_);
     if (armed_->overrun()) return;
+    aside_ = true;
     flushed_.push_back({.wc = wc,
                         .timestamp_ns = TimestampNs(),
                         .released = nullptr,
@@ -274,6 +198,7 @@ void Cq::PurgeReceives(uint32_t qp_number) {
   }
   local_tail_ = kept;
   // A ring gives its entries in order only, so those of others wait aside for their poller.
+  aside_ = true;
   for (const auto& ring : rings_) {
     shm::Cqe cqe;
     while (ring->consumer.Poll(&cqe)) parked_.push_back(cqe);

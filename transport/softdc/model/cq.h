@@ -139,8 +139,12 @@ class Cq {
   void FillExOps(uint64_t wc_flags);
   // When a completion happens, if somebody wants to know.
   int64_t TimestampNs() const;
-  // `timestamps_ns` may be null.
-  int PollInto(int max, ibv_wc* wc, int64_t* timestamps_ns);
+  // With the times at which completions happened.
+  int PollStamped(int max, ibv_wc* wc, int64_t* timestamps_ns);
+  // Nothing to poll: what a program that waits finds nearly each time.
+  bool Quiet() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // `timestamps_ns` may be null, here and below.
+  int PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
@@ -173,6 +177,7 @@ class Cq {
   std::vector<std::unique_ptr<Ring>> rings_ ABSL_GUARDED_BY(lock_);
   size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
+  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // parked_ or flushed_ may hold something
 
   friend class CqEvents;
 };

@@ -13,7 +13,7 @@ namespace sluice::softdc {
 
 struct CqExOps {
   static int Take(Cq& cq) {
-    if (cq.PollInto(1, &cq.current_.wc, &cq.current_.timestamp_ns) == 0) return ENOENT;
+    if (cq.PollStamped(1, &cq.current_.wc, &cq.current_.timestamp_ns) == 0) return ENOENT;
     cq.ex.wr_id = cq.current_.wc.wr_id;
     cq.ex.status = cq.current_.wc.status;
     return 0;

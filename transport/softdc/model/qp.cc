@@ -292,7 +292,7 @@ int Qp::ResetStream(uint16_t stream_id) {
   if (send_->state_ != IBV_QPS_RTS) return EINVAL;
   StreamState& stream = send_->streams_[stream_id];
   if (Mutated(Mutation::kResetHealthyStream) && !stream.errored) return 0;
-  if (!stream.errored || stream.outstanding != 0) return EINVAL;
+  if (!stream.errored || send_->HasUnfinished(stream_id)) return EINVAL;
   stream.errored = false;
   if (!Mutated(Mutation::kResetKeepsBudgetSpent)) --send_->errored_streams_;
   return 0;

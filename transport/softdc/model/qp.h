@@ -101,6 +101,9 @@ class Qp {
   uint32_t ece_pending_options_ = 0;
 };
 
+inline SendQueue& SendQueue::Of(ibv_qp_ex* qp) { return Qp::From(qp)->send_queue(); }
+inline SendQueue& SendQueue::Of(mlx5dv_qp_ex* dv) { return Qp::From(dv)->send_queue(); }
+
 }  // namespace sluice::softdc
 
 #endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_QP_H_

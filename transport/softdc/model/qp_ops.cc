@@ -63,8 +63,7 @@ void BindMwOp(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* 
 }
 
 void SetSgeOp(ibv_qp_ex* qp, uint32_t lkey, uint64_t address, uint32_t length) {
-  const ibv_sge sge{.addr = address, .length = length, .lkey = lkey};
-  SendQueue::Of(qp).SetSges(1, &sge);
+  SendQueue::Of(qp).SetSge({.addr = address, .length = length, .lkey = lkey});
 }
 
 void SetSgeListOp(ibv_qp_ex* qp, size_t count, const ibv_sge* list) {

@@ -32,7 +32,10 @@ SendQueue::SendQueue(Qp& qp, const Attributes& attributes)
       context_(qp.context()),
       traits_(qp.traits()),
       attributes_(attributes),
+      number_(qp.number()),
       pd_(Pd::From(qp.base().pd)->number),
+      max_plain_bytes_(std::min(context_.dials().limits.max_message_bytes,
+                                traits_.kind == QpKind::kUd ? MtuBytes(IBV_MTU_4096) : UINT32_MAX)),
       slot_mask_(std::bit_ceil(attributes.max_send_wr) - 1),
       wqes_(slot_mask_ + 1),
       sges_((slot_mask_ + 1) * attributes.max_send_sge),
@@ -50,7 +53,14 @@ SendQueue::~SendQueue() {
 }
 
 Cq& SendQueue::cq() { return *Cq::From(qp_.base().send_cq); }
-uint32_t SendQueue::number() const { return qp_.number(); }
+
+bool SendQueue::HasUnfinished(uint16_t stream_id) {
+  for (uint64_t sequence = emitted_; sequence != posted_; ++sequence) {
+    const Wqe& wqe = slot(sequence);
+    if (!Ended(wqe) && wqe.stream_id == stream_id) return true;
+  }
+  return false;
+}
 
 void SendQueue::Wait(Wqe& wqe) {
   wqe.state = WqeState::kWaiting;
@@ -77,7 +87,7 @@ bool SendQueue::FenceIsOpen(uint64_t sequence) {
   return true;
 }
 
-bool SendQueue::CheckLocalSide(uint64_t sequence) {
+bool SendQueue::CheckLocalSideFully(uint64_t sequence) {
   Wqe& wqe = slot(sequence);
   if (wqe.length_bytes > MtuBytes(IBV_MTU_4096) && traits_.kind == QpKind::kUd) {
     Finish(wqe, IBV_WC_LOC_LEN_ERR, kVendorErrorLocalLength);
@@ -125,7 +135,6 @@ void SendQueue::Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error) {
     --waiting_;
     --of.waiting;
   }
-  --of.outstanding;
   if (wqe.staged) LeaveStage(wqe, status == IBV_WC_SUCCESS);
   wqe.state = WqeState::kDone;
   wqe.status = static_cast<uint8_t>(status);
@@ -169,12 +178,6 @@ void SendQueue::EnterError() {
   if (entered) qp_.StopReceiving();
 }
 
-void SendQueue::Settle() {
-  if (errored_streams_ != 0) FlushErrored();
-  EmitCompletions();
-  if (signature_stop_) DrainAfterMismatch();
-}
-
 void SendQueue::FlushErrored() {
   for (uint64_t sequence = emitted_; sequence != posted_; ++sequence) {
     Wqe& wqe = slot(sequence);
@@ -183,7 +186,7 @@ void SendQueue::FlushErrored() {
   }
 }
 
-void SendQueue::Emit(const Wqe& wqe, uint64_t sequence) {
+inline void SendQueue::Emit(const Wqe& wqe, uint64_t sequence) {
   const bool failed = wqe.status != IBV_WC_SUCCESS && !Mutated(Mutation::kSilentUnsignalledError);
   const bool all = attributes_.signal_all && !Mutated(Mutation::kSignalAllSignalsNone);
   const bool signalled = all || (wqe.flags & IBV_SEND_SIGNALED) != 0;

@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "transport/softdc/model/fabric.h"
+#include "transport/softdc/model/memory_region.h"
 #include "transport/softdc/model/mkey_post.h"
 #include "transport/softdc/model/mkey_stage.h"
 #include "transport/softdc/model/qp_kind.h"
@@ -75,7 +76,7 @@ class SendQueue {
   const QpTraits& traits() const { return traits_; }
   const Attributes& attributes() const { return attributes_; }
   Cq& cq();
-  uint32_t number() const;
+  uint32_t number() const { return number_; }
   SpinLock& lock() { return lock_; }
 
   // ibv_wr_post(3).
@@ -85,6 +86,15 @@ class SendQueue {
   Wqe* NewWqe(uint8_t opcode);  // null once the batch has an error
   WqeOperands& operands() { return operands_[(head_ - 1) & slot_mask_]; }  // of the newest WQE
   void SetSges(size_t count, const ibv_sge* sges);
+  void SetSge(const ibv_sge& sge) {
+    if (batch_error_ != 0 || head_ == posted_) return;
+    if (sge.length == 0 || attributes_.max_send_sge == 0) return SetSges(1, &sge);
+    const uint64_t place = (head_ - 1) & slot_mask_;
+    sges_[place * attributes_.max_send_sge] = sge;
+    wqes_[place].length_bytes += sge.length;
+    wqes_[place].num_sge = 1;
+    missing_setters_ &= ~kDataSetter;
+  }
   void SetInline(size_t count, const ibv_data_buf* buffers);
   void SetDcAddress(const ibv_ah* ah, uint32_t target_number, uint64_t dc_key, uint16_t stream_id);
   void SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uint32_t qkey);
@@ -101,6 +111,9 @@ class SendQueue {
   Wqe& slot(uint64_t sequence) { return wqes_[sequence & slot_mask_]; }
   std::span<const ibv_sge> sges(uint64_t sequence) {
     return {&sges_[(sequence & slot_mask_) * attributes_.max_send_sge], slot(sequence).num_sge};
+  }
+  const ibv_sge& first_sge(uint64_t sequence) const {
+    return sges_[(sequence & slot_mask_) * attributes_.max_send_sge];
   }
   std::span<const std::byte> inline_data(uint64_t sequence) {
     if (slot(sequence).staged) return stages_.find(sequence & slot_mask_)->second.bytes();
@@ -138,14 +151,33 @@ class SendQueue {
   void StopWaiting(Wqe& wqe);
   // Local protection, length and alignment, as the own device checks them before it sends anything.
   // False: the WQE was finished with its error.
-  bool CheckLocalSide(uint64_t sequence);
+  bool CheckLocalSide(uint64_t sequence) {
+    const Wqe& wqe = slot(sequence);
+    if (wqe.num_sge == 1 && IsSend(wqe.opcode) && !wqe.inlined && !wqe.staged &&
+        wqe.length_bytes <= max_plain_bytes_ &&
+        FindLocalRegion(context_, first_sge(sequence), pd_, /*access=*/0) != nullptr) {
+      return true;
+    }
+    return CheckLocalSideFully(sequence);
+  }
   // An operation of the own device alone (IsLocal), or a cancelled one: runs it, and finishes it.
   void RunLocally(uint64_t sequence);
   // The WQE has its status: an error stops its stream, and the queue once the budget is spent.
   void Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error);
+  // The same with success, for one that never waited and is not staged.
+  static void FinishPlain(Wqe& wqe) {
+    wqe.status = static_cast<uint8_t>(IBV_WC_SUCCESS);
+    wqe.state = WqeState::kDone;
+  }
   void Flush(Wqe& wqe) { Finish(wqe, IBV_WC_WR_FLUSH_ERR, kVendorErrorFlushed); }
   // The end of each pass: flushes what stands behind an error, and lets CQEs leave.
-  void Settle();
+  void Settle() {
+    if (errored_streams_ != 0) FlushErrored();
+    if (emitted_ != posted_) EmitCompletions();
+    if (signature_stop_) DrainAfterMismatch();
+  }
+  // Some WQE of the stream has no status yet.
+  bool HasUnfinished(uint16_t stream_id);
 
  private:
   friend class MkeyPoster;
@@ -158,6 +190,7 @@ class SendQueue {
   int BuildPosted(const ibv_send_wr& wr);
   void HandOver();
   bool FenceIsOpen(uint64_t sequence);
+  bool CheckLocalSideFully(uint64_t sequence);
   // Some local SGE names an indirect key. False: the WQE was finished with its error.
   bool StageMkeys(uint64_t sequence);
   void LeaveStage(const Wqe& wqe, bool succeeded);
@@ -176,7 +209,9 @@ class SendQueue {
   Context& context_;
   const QpTraits& traits_;
   const Attributes attributes_;
+  const uint32_t number_;
   const uint32_t pd_;
+  const uint32_t max_plain_bytes_;  // that the device sends in one message
   const uint64_t slot_mask_;
   std::vector<Wqe> wqes_;
   std::vector<ibv_sge> sges_;

@@ -18,9 +18,6 @@ constexpr uint32_t kOwnQkey = 0x80000000;  // a Q_Key with this bit stands for t
 
 }  // namespace
 
-SendQueue& SendQueue::Of(ibv_qp_ex* qp) { return Qp::From(qp)->send_queue(); }
-SendQueue& SendQueue::Of(mlx5dv_qp_ex* dv) { return Qp::From(dv)->send_queue(); }
-
 void SendQueue::Start() {
   lock_.Lock();
   batch_error_ = 0;
@@ -59,9 +56,6 @@ int SendQueue::Complete() {
 void SendQueue::HandOver() {
   const uint64_t first = posted_;
   posted_ = head_;
-  for (uint64_t sequence = first; sequence != posted_; ++sequence) {
-    ++stream(slot(sequence)).outstanding;
-  }
   requester_->RunPosted(first);
 }
 
@@ -83,9 +77,10 @@ Wqe* SendQueue::NewWqe(uint8_t opcode) {
     return nullptr;
   }
   Wqe& wqe = slot(head_++);
-  wqe = Wqe{.wr_id = qp_.qp_ex.wr_id,
-            .opcode = opcode,
-            .flags = static_cast<uint8_t>(qp_.qp_ex.wr_flags & kWqeFlags)};
+  Clear(&wqe);
+  wqe.wr_id = qp_.qp_ex.wr_id;
+  wqe.opcode = opcode;
+  wqe.flags = static_cast<uint8_t>(qp_.qp_ex.wr_flags & kWqeFlags);
   if (!traits_.addressed) {
     wqe.target_number = attr_.dest_qp_num;
     wqe.key = peer_key_;

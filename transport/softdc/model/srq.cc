@@ -65,22 +65,26 @@ Srq::~Srq() {
 int Srq::Post(ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   int error = 0;
   SpinLockHolder hold(lock_);
+  shm::SrqOwner& owner = *owner_;
   for (; wr != nullptr; wr = wr->next) {
     if (wr->num_sge < 0 || static_cast<uint32_t>(wr->num_sge) > max_sge_) {
       error = EINVAL;
       break;
     }
-    uint32_t count = 0;
-    for (int i = 0; i < wr->num_sge; ++i) {
-      sges_[count++] = SharedPlace(context_, wr->sg_list[i], pd_);
+    const auto count = static_cast<uint32_t>(wr->num_sge);
+    bool posted = owner.outstanding() < max_wr_;
+    if (posted && count == 1) {
+      posted = owner.PostOne(SharedPlace(context_, *wr->sg_list, pd_), wr->wr_id);
+    } else if (posted) {
+      for (uint32_t i = 0; i < count; ++i) sges_[i] = SharedPlace(context_, wr->sg_list[i], pd_);
+      posted = owner.Post(std::span(sges_.data(), count), wr->wr_id);
     }
-    if (owner_->outstanding() >= max_wr_ ||
-        !owner_->Post(std::span(sges_.data(), count), wr->wr_id)) {
+    if (!posted) {
       error = ENOMEM;
       break;
     }
   }
-  owner_->Ring();
+  owner.Ring();
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
   return error;
 }

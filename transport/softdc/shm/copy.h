@@ -38,15 +38,23 @@ namespace internal {
 
 // Ascending stores; x86 makes them visible in program order, and the barrier keeps the compiler
 // from changing it.
-inline void CopyAscending(std::byte* to, const std::byte* from, size_t size_bytes) {
+inline void CopyVector(std::byte* to, const std::byte* from) {
 #if defined(__SSE2__)
-  constexpr size_t kVector = sizeof(__m128i);
-  for (; size_bytes >= kVector; size_bytes -= kVector, to += kVector, from += kVector) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    std::atomic_signal_fence(std::memory_order_acq_rel);
-  }
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  std::memcpy(to, from, 8);
+  std::atomic_signal_fence(std::memory_order_acq_rel);
+  std::memcpy(to + 8, from + 8, 8);
 #endif
+  std::atomic_signal_fence(std::memory_order_acq_rel);
+}
+
+inline void CopyAscending(std::byte* to, const std::byte* from, size_t size_bytes) {
+  constexpr size_t kVector = 16;
+  for (; size_bytes >= kVector; size_bytes -= kVector, to += kVector, from += kVector) {
+    CopyVector(to, from);
+  }
   for (; size_bytes >= sizeof(uint64_t);
        size_bytes -= sizeof(uint64_t), to += sizeof(uint64_t), from += sizeof(uint64_t)) {
     std::memcpy(to, from, sizeof(uint64_t));
@@ -74,6 +82,17 @@ inline void CopyUnit(std::byte* to, const std::byte* from, size_t size_bytes) {
   std::atomic_ref(to[size_bytes - 1]).store(from[size_bytes - 1], std::memory_order_release);
 }
 
+// CopyUnit of 64 bytes whose last word is aligned: what most small messages are.
+inline void CopyLine(std::byte* to, const std::byte* from) {
+  CopyVector(to, from);
+  CopyVector(to + 16, from + 16);
+  CopyVector(to + 32, from + 32);
+  uint64_t words[2];
+  std::memcpy(words, from + 48, sizeof(words));
+  std::memcpy(to + 48, &words[0], sizeof(uint64_t));
+  std::atomic_ref(*reinterpret_cast<uint64_t*>(to + 56)).store(words[1], std::memory_order_release);
+}
+
 // Whole blocks, `to` aligned to them.
 void CopyBlocks(std::byte* to, const std::byte* from, size_t blocks);
 
@@ -83,6 +102,9 @@ inline void CopyInOrder(std::byte* to, const std::byte* from, size_t size_bytes)
   if (size_bytes == 0) return;
   const size_t to_boundary =
       kOrderedBlockBytes - reinterpret_cast<uintptr_t>(to) % kOrderedBlockBytes;
+  if (size_bytes == 64 && to_boundary >= 64 && to_boundary % sizeof(uint64_t) == 0) {
+    return internal::CopyLine(to, from);
+  }
   if (size_bytes <= to_boundary) return internal::CopyUnit(to, from, size_bytes);
   if (to_boundary != kOrderedBlockBytes) {
     internal::CopyUnit(to, from, to_boundary);

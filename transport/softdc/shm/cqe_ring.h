@@ -36,39 +36,57 @@ inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
 inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
 
-// What one completion says. The fields mean what ibv_wc's mean; the owner checks every index before
-// use.
+// What one completion says: the receive WQE in place of a wr_id, then the fields of ibv_wc, where
+// ibv_wc has them, so that the owner hands them on word by word. It checks every index before use.
 struct Cqe {
   uint32_t wqe_index = 0;
   uint32_t srq_id = 0;
+  uint32_t status = 0;  // ibv_wc_status
+  uint32_t opcode = 0;  // ibv_wc_opcode
+  uint32_t vendor_err = 0;
   uint32_t byte_len = 0;
   uint32_t imm_data = 0;  // big-endian, as on the wire; or the invalidated rkey
   uint32_t qp_num = 0;
   uint32_t src_qp = 0;
-  uint8_t opcode = 0;    // ibv_wc_opcode, low byte (RECV = 128 fits)
-  uint8_t status = 0;    // ibv_wc_status
-  uint8_t flags = 0;     // kCqe…
-  uint8_t wc_flags = 0;  // IBV_WC_*
-  uint32_t vendor_err = 0;
-  uint16_t slid = 0;
+  uint32_t wc_flags = 0;  // IBV_WC_*
   uint16_t pkey_index = 0;
+  uint16_t slid = 0;
   uint8_t sl = 0;
   uint8_t dlid_path_bits = 0;
-  uint16_t reserved = 0;
+  uint8_t flags = 0;  // kCqe…; ibv_wc has nothing there
+  uint8_t reserved = 0;
   int64_t timestamp_ns = 0;  // CLOCK_MONOTONIC, if the ring asks for it (CqeProducer::stamped)
 };
-static_assert(sizeof(Cqe) == 48);
+static_assert(sizeof(Cqe) == 56);
 
 namespace internal {
 
-inline constexpr uint32_t kCqeRingMagic = 0x51514331;
+inline constexpr uint32_t kCqeRingMagic = 0x51514332;
 inline constexpr size_t kCqeWords = sizeof(Cqe) / sizeof(uint64_t);
+inline constexpr size_t kTimestampWord = offsetof(Cqe, timestamp_ns) / sizeof(uint64_t);
 
 struct CqeEntry {
-  std::atomic<uint64_t> words[7];  // the first kCqeWords are used
+  std::atomic<uint64_t> words[kCqeWords];
   std::atomic<uint64_t> stamp;
+
+  uint64_t Word(size_t i) const { return words[i].load(std::memory_order_relaxed); }
 };
-static_assert(sizeof(CqeEntry) == 64 && kCqeWords <= 7);
+static_assert(sizeof(CqeEntry) == 64);
+
+// Put together in registers: through memory, the narrow stores would not be forwarded to the wide loads.
+static_assert(std::endian::native == std::endian::little);
+inline std::array<uint64_t, kCqeWords> WordsOf(const Cqe& cqe) {
+  const auto pair = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
+  return {pair(cqe.wqe_index, cqe.srq_id),
+          pair(cqe.status, cqe.opcode),
+          pair(cqe.vendor_err, cqe.byte_len),
+          pair(cqe.imm_data, cqe.qp_num),
+          pair(cqe.src_qp, cqe.wc_flags),
+          uint64_t{cqe.pkey_index} | uint64_t{cqe.slid} << 16 | uint64_t{cqe.sl} << 32 |
+              uint64_t{cqe.dlid_path_bits} << 40 | uint64_t{cqe.flags} << 48 |
+              uint64_t{cqe.reserved} << 56,
+          static_cast<uint64_t>(cqe.timestamp_ns)};
+}
 
 struct CqeRingHead {
   std::atomic<uint32_t> magic;
@@ -115,15 +133,24 @@ class CqeConsumer {
   // Takes the next CQE. False: none.
   bool Poll(Cqe* cqe) {
     if (!Read(position_, cqe)) return false;
+    Take();
+    return true;
+  }
+  // The same in two steps, without a copy: the next CQE word by word, each to be read once, since a
+  // broken producer may change it under us; null: none. Take() ends its life.
+  const internal::CqeEntry* Peek() const {
+    const internal::CqeEntry& entry = Entry(position_);
+    return entry.stamp.load(std::memory_order_acquire) == position_ + 1 ? &entry : nullptr;
+  }
+  void Take() {
     ++position_;
     SOFTDC_KILL_POINT(kCqeConsumed);
     if ((position_ & (tell_every_ - 1)) == 0) {
       area_->consumed.store(position_, std::memory_order_release);
     }
-    return true;
   }
 
-  bool Empty() const { return !Stamped(position_); }
+  bool Empty() const { return Peek() == nullptr; }
 
   // Calls visit(const Cqe&) for each CQE that Poll would return now, and takes none.
   template <typename Visitor>
@@ -149,7 +176,7 @@ class CqeConsumer {
     if (!Stamped(position)) return false;
     std::array<uint64_t, internal::kCqeWords> words;
     for (size_t i = 0; i < words.size(); ++i) {
-      words[i] = Entry(position).words[i].load(std::memory_order_relaxed);
+      words[i] = Entry(position).Word(i);
     }
     *cqe = std::bit_cast<Cqe>(words);
     return true;
@@ -188,14 +215,18 @@ class CqeProducer {
   }
 
   // CanPublish must have said so.
-  void Publish(const Cqe& cqe) {
+  [[gnu::always_inline]] void Publish(const Cqe& cqe) {
     internal::CqeEntry& entry = area_->entries[position_ & (capacity_ - 1)];
-    const auto words = std::bit_cast<std::array<uint64_t, internal::kCqeWords>>(cqe);
+    const std::array<uint64_t, internal::kCqeWords> words = internal::WordsOf(cqe);
     entry.words[0].store(words[0], std::memory_order_relaxed);
     SOFTDC_KILL_POINT(kCqeHalfWritten);
-    for (size_t i = 1; i < words.size(); ++i) {
-      entry.words[i].store(words[i], std::memory_order_relaxed);
-    }
+    entry.words[1].store(words[1], std::memory_order_relaxed);
+    entry.words[2].store(words[2], std::memory_order_relaxed);
+    entry.words[3].store(words[3], std::memory_order_relaxed);
+    entry.words[4].store(words[4], std::memory_order_relaxed);
+    entry.words[5].store(words[5], std::memory_order_relaxed);
+    entry.words[6].store(words[6], std::memory_order_relaxed);
+    static_assert(internal::kCqeWords == 7);
     SOFTDC_KILL_POINT(kCqeUnstamped);
     entry.stamp.store(++position_, std::memory_order_release);
     SOFTDC_KILL_POINT(kCqePublished);

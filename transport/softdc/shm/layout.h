@@ -16,7 +16,7 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kArenaMagic = 0x31616e6572616473;  // "sdarena1"
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint64_t kArenaBytes = uint64_t{1} << 30;  // sparse: only touched pages count
 inline constexpr uint32_t kMaxMemoryRegions = 1 << 14;
 inline constexpr uint32_t kPrivateSegment = 0;  // no segment: reached through the kernel

@@ -80,6 +80,26 @@ struct RemotePlace {
   bool relaxed = false;  // the region was registered with relaxed ordering
 };
 
+// What is mapped here of one of the peer's regions: a key looked up once for all messages of a
+// doorbell. Good until the copies end (ClaimJournal::EndCopies): that long a key that was taken back
+// meanwhile may still be used.
+struct MappedRegion {
+  uint32_t key = 0;       // 0: none
+  bool relaxed = false;   // as of RemotePlace
+  uint64_t begin = 0;     // offsets in the region
+  uint64_t end = 0;       //
+  uintptr_t address = 0;  // here, of offset 0
+
+  // Null when the piece is of another region, or not wholly inside.
+  std::byte* At(const Sge& sge) const {
+    if (sge.key != key || sge.offset < begin || sge.offset > end || sge.length > end - sge.offset ||
+        key == 0) {
+      return nullptr;
+    }
+    return reinterpret_cast<std::byte*>(address + sge.offset);
+  }
+};
+
 // How a copy from or to a peer's private memory ended.
 enum class PrivateCopy {
   kDone,
@@ -118,6 +138,26 @@ class OutboundLink {
       return {};
     }
     return PlaceIn(region, sge.offset, sge.length);
+  }
+
+  // The region that a key names, if some of it is mapped here.
+  MappedRegion Mapped(uint32_t key) const {
+    const uint32_t index = key >> 8;
+    if (key == 0 || index >= region_count_) return {};
+    const MemoryRegionEntry& region = regions_[index];
+    if (region.key.load(std::memory_order_acquire) != key) return {};
+    const MappedFile* file = Find(region.segment);
+    // Each is read once: a broken owner may change it meanwhile.
+    const uint64_t begin = region.shared_begin;
+    const uint64_t end = std::min(region.shared_end, region.length_bytes);
+    if (file == nullptr || begin >= end) return {};
+    const std::byte* first = file->At(region.segment_offset, end - begin);
+    if (first == nullptr) return {};
+    return {.key = key,
+            .relaxed = (region.access & IBV_ACCESS_RELAXED_ORDERING) != 0,
+            .begin = begin,
+            .end = end,
+            .address = reinterpret_cast<uintptr_t>(first) - begin};
   }
 
   // Whether private memory over there can be reached: false while the peer has not let our bounce

@@ -17,9 +17,8 @@ namespace sluice::softdc {
 class ABSL_LOCKABLE SpinLock {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
-    for (int spins = 0; held_.exchange(true, std::memory_order_acquire); ++spins) {
-      if (spins > kSpinsBeforeYield) sched_yield();
-    }
+    if (held_.exchange(true, std::memory_order_acquire)) [[unlikely]]
+      LockContended();
   }
   void Unlock() ABSL_UNLOCK_FUNCTION() { held_.store(false, std::memory_order_release); }
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
@@ -28,6 +27,11 @@ class ABSL_LOCKABLE SpinLock {
 
  private:
   static constexpr int kSpinsBeforeYield = 100;
+  [[gnu::noinline]] void LockContended() {
+    for (int spins = 0; held_.exchange(true, std::memory_order_acquire); ++spins) {
+      if (spins > kSpinsBeforeYield) sched_yield();
+    }
+  }
   std::atomic<bool> held_{false};
 };
 

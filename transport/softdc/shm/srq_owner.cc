@@ -36,59 +36,24 @@ SrqOwner::SrqOwner(SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t m
       srq_id_(srq_id),
       capacity_(capacity),
       max_sge_(max_sge),
-      wqes_(capacity) {
-  free_.reserve(capacity);
-  for (uint32_t i = capacity; i > 0; --i) free_.push_back(i - 1);
+      wqes_(capacity),
+      free_(capacity),
+      free_count_(capacity) {
+  for (uint32_t i = 0; i < capacity; ++i) free_[i] = capacity - 1 - i;
 }
 
-bool SrqOwner::Post(std::span<const Sge> sges, uint64_t wr_id) {
-  if (free_.empty() || sges.size() > max_sge_) return false;
-  const uint32_t index = free_.back();
-  free_.pop_back();
-  Wqe& wqe = wqes_[index];
-  wqe.wr_id = wr_id;
-  const Sge first = sges.empty() ? Sge{} : sges[0];
-  const bool in_slot = sges.size() <= 1 && first.offset <= internal::kMaxSlotOffset &&
-                       first.key <= internal::kMaxSlotKey;
-  if (in_slot) {
-    wqe.place = uint64_t{first.key} << internal::kOffsetBits | first.offset;
-    wqe.word = uint64_t{first.length} << 32 | index;
-  } else {
-    std::copy(sges.begin(), sges.end(), sges_ + size_t{index} * max_sge_);
-    wqe.place = 0;
-    wqe.word = uint64_t{sges.size()} << 24 | index;
-  }
-  WriteSlot(index);
-  return true;
-}
-
-// Overwrites the slot of ticket posted_ - capacity. Why that is allowed though senders may be
-// reading slots: at most capacity - 1 WQEs are outstanding here, so of the posted_ tickets given
-// out at least posted_ - capacity + 1 were consumed, hence claimed: that older ticket is below
-// `claim`. A sender that is still reading its slot read `claim` before, and its CAS is going to
-// fail. Release on the words (acquire in the sender) carries that knowledge: a sender that sees
-// these new words also sees the `claim` behind them.
-void SrqOwner::WriteSlot(uint32_t wqe_index) {
-  Wqe& wqe = wqes_[wqe_index];
-  wqe.ticket = posted_;
-  SrqSlot& slot = area_->slots[posted_ & (capacity_ - 1)];
-  slot.place.store(wqe.place, std::memory_order_release);
-  SOFTDC_KILL_POINT(kSlotHalfWritten);
-  slot.wqe.store(wqe.word, std::memory_order_release);
-  ++posted_;
+void SrqOwner::DescribeInTable(std::span<const Sge> sges, uint32_t wqe_index, uint64_t wr_id) {
+  // No piece at all is a WQE of length 0, and needs no row.
+  std::copy(sges.begin(), sges.end(), sges_ + size_t{wqe_index} * max_sge_);
+  wqes_[wqe_index].wr_id = wr_id;
+  wqes_[wqe_index].place = 0;
+  wqes_[wqe_index].word = uint64_t{sges.size()} << 24 | wqe_index;
 }
 
 void SrqOwner::Ring() {
   SOFTDC_KILL_POINT(kSlotWritten);
   area_->posted.store(posted_, std::memory_order_release);
   SOFTDC_KILL_POINT(kPosted);
-}
-
-std::optional<uint64_t> SrqOwner::Complete(uint32_t wqe_index) {
-  if (wqe_index >= capacity_ || wqes_[wqe_index].ticket == kNoTicket) return std::nullopt;
-  wqes_[wqe_index].ticket = kNoTicket;
-  free_.push_back(wqe_index);
-  return wqes_[wqe_index].wr_id;
 }
 
 bool SrqOwner::Repost(uint32_t wqe_index) {

@@ -36,13 +36,42 @@ class SrqOwner {
   // Writes a WQE; senders see it at the next Ring(). False and no effect: full (man
   // ibv_post_srq_recv: ENOMEM) or sges.size() > max_sge (EINVAL). No SGE at all is a WQE of length
   // 0.
-  bool Post(std::span<const Sge> sges, uint64_t wr_id);
+  bool Post(std::span<const Sge> sges, uint64_t wr_id) {
+    if (free_count_ == 0 || sges.size() > max_sge_) return false;
+    if (sges.size() == 1) return PostOne(sges[0], wr_id);
+    const uint32_t index = free_[--free_count_];
+    DescribeInTable(sges, index, wr_id);
+    WriteSlot(index);
+    return true;
+  }
+  // The same for one SGE, which stands in the slot itself if it fits.
+  bool PostOne(const Sge& sge, uint64_t wr_id) {
+    if (free_count_ == 0) return false;
+    const uint32_t index = free_[--free_count_];
+    if (sge.offset <= internal::kMaxSlotOffset && sge.key <= internal::kMaxSlotKey) {
+      Wqe& wqe = wqes_[index];
+      wqe.wr_id = wr_id;
+      wqe.place = uint64_t{sge.key} << internal::kOffsetBits | sge.offset;
+      wqe.word = uint64_t{sge.length} << 32 | index;
+    } else {
+      DescribeInTable({&sge, 1}, index, wr_id);
+    }
+    WriteSlot(index);
+    return true;
+  }
   // Shows senders everything posted since the last Ring().
   void Ring();
 
   // A CQE that names this WQE was polled: returns its wr_id and frees the index. nullopt: no such
   // WQE is outstanding, so the CQE is garbage and is to be dropped and counted.
-  std::optional<uint64_t> Complete(uint32_t wqe_index);
+  std::optional<uint64_t> Complete(uint32_t wqe_index) {
+    if (wqe_index >= capacity_) return std::nullopt;
+    Wqe& wqe = wqes_[wqe_index];
+    if (wqe.ticket == kNoTicket) return std::nullopt;
+    wqe.ticket = kNoTicket;
+    free_[free_count_++] = wqe_index;
+    return wqe.wr_id;
+  }
 
   // The WQE was claimed and comes back unused (a CQE of kCqeUnused): posts it again behind the
   // others, with its wr_id and SGEs. Visible at the next Ring(). False: no such WQE is outstanding.
@@ -74,7 +103,7 @@ class SrqOwner {
   // WQEs that a sender could claim now, as SRQ limit events count them. 0 when a peer spoilt the
   // words.
   uint32_t Unclaimed() const;
-  uint32_t outstanding() const { return capacity_ - static_cast<uint32_t>(free_.size()); }
+  uint32_t outstanding() const { return capacity_ - free_count_; }
   uint32_t capacity() const { return capacity_; }
   uint32_t max_sge() const { return max_sge_; }
   uint32_t srq_id() const { return srq_id_; }
@@ -96,7 +125,22 @@ class SrqOwner {
   };
 
   SrqOwner(internal::SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t max_sge);
-  void WriteSlot(uint32_t wqe_index);
+  // Overwrites the slot of ticket posted_ - capacity. Why that is allowed though senders may be
+  // reading slots: at most capacity - 1 WQEs are outstanding here, so of the posted_ tickets given
+  // out at least posted_ - capacity + 1 were consumed, hence claimed: that older ticket is below
+  // `claim`. A sender that is still reading its slot read `claim` before, and its CAS is going to
+  // fail. Release on the words (acquire in the sender) carries that knowledge: a sender that sees
+  // these new words also sees the `claim` behind them.
+  void WriteSlot(uint32_t wqe_index) {
+    Wqe& wqe = wqes_[wqe_index];
+    wqe.ticket = posted_;
+    internal::SrqSlot& slot = area_->slots[posted_ & (capacity_ - 1)];
+    slot.place.store(wqe.place, std::memory_order_release);
+    SOFTDC_KILL_POINT(kSlotHalfWritten);
+    slot.wqe.store(wqe.word, std::memory_order_release);
+    ++posted_;
+  }
+  void DescribeInTable(std::span<const Sge> sges, uint32_t wqe_index, uint64_t wr_id);
 
   internal::SrqHead* area_;
   Sge* sges_;
@@ -105,7 +149,8 @@ class SrqOwner {
   uint32_t max_sge_;
   uint64_t posted_ = 0;  // what `posted` will be at the next Ring()
   std::vector<Wqe> wqes_;
-  std::vector<uint32_t> free_;
+  std::vector<uint32_t> free_;  // a stack of free_count_
+  uint32_t free_count_ = 0;
 };
 
 }  // namespace sluice::softdc::shm

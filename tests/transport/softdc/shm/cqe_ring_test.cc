@@ -42,19 +42,20 @@ TEST_F(CqeRingTest, CreateAndAttachRefuseBadShapes) {
 TEST_F(CqeRingTest, PollReturnsEveryFieldAsPublished) {
   const Cqe in = {.wqe_index = 1,
                   .srq_id = 2,
+                  .status = 8,
+                  .opcode = 128,
+                  .vendor_err = 11,
                   .byte_len = 3,
                   .imm_data = 0x04050607,
                   .qp_num = 5,
                   .src_qp = 6,
-                  .opcode = 128,
-                  .status = 8,
-                  .flags = kCqeSolicited,
                   .wc_flags = 2,
-                  .vendor_err = 11,
-                  .slid = 12,
                   .pkey_index = 13,
+                  .slid = 12,
                   .sl = 14,
                   .dlid_path_bits = 15,
+                  .flags = kCqeSolicited,
+                  .reserved = 16,
                   .timestamp_ns = INT64_MIN};
   ASSERT_TRUE(producer_.CanPublish(1));
   producer_.Publish(in);
