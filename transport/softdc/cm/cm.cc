@@ -173,8 +173,12 @@ int resolve_addr(rdma_cm_id* id, sockaddr* src_addr, sockaddr* dst_addr, int /*t
   CmId* const mine = CmId::Of(id);
   int error = CheckDevice(mine);
   if (error != 0) return Result(error);
+  // Before the call: after it a thread that reads events may be writing the address too.
+  sockaddr_storage& destination = id->route.addr.dst_storage;
+  const sockaddr_storage before = destination;
+  if (dst_addr != nullptr) CopyAddress(dst_addr, &destination);
   error = mine->engine().ResolveAddr(mine->kernel.get(), mine->number, src_addr, dst_addr);
-  if (error == 0) CopyAddress(dst_addr, &id->route.addr.dst_storage);
+  if (error != 0) destination = before;
   return Result(error);
 }
 

@@ -118,6 +118,9 @@ TEST_F(UcmaTest, ClosedDescriptorRejectsWhatNobodyHasRead) {
 
 // The child does as daemons do: it closes what it inherited, and may open its own.
 TEST_F(UcmaTest, ChildOfAForkNeitherUsesNorEndsTheParents) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer can't follow a thread started after fork";
+#endif
   const Connection made = Establish(Listen());
   cm::UseEngine(nullptr);
   const pid_t child = fork();
