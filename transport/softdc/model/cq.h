@@ -11,7 +11,7 @@
 // full_receive_cq lets senders wait instead; IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN loses completions
 // without an end.
 //
-// Extended polling (ibv_create_cq_ex(3)) is in cq_ex.cc, arming and events in cq_events.cc.
+// Polling is in cq_poll.cc, extended polling (ibv_create_cq_ex(3)) in cq_ex.cc, the rest in cq.cc.
 //
 // Thread-safety: lock() covers the rings on the consuming side; extended polling has a lock of its
 // own from start_poll to end_poll, so that the poller may post in between.

@@ -14,8 +14,9 @@
 // of one SGE:
 //   word 0: bits 63..40 key       39..0 offset
 //   word 1: bits 63..32 length    31..24 sge_count (0: the SGE is in this slot)   23..0 wqe_index
-// Other WQEs (several SGEs, or one whose key or offset is too wide) have their SGEs in the table at wqe_index. The owner may overwrite a table row only while that WQE is its own, so a
-// sender reads the row after it has won the claim.
+// Other WQEs (several SGEs, or one whose key or offset is too wide) have their SGEs in the table at
+// wqe_index. The owner may overwrite a table row only while that WQE is its own, so a sender reads the
+// row after it has won the claim.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_AREA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_AREA_H_
 
