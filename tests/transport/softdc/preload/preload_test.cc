@@ -47,8 +47,8 @@ TEST_F(PreloadTest, ConnectionManagerIsACharacterDeviceThatPollsAndRefusesHalfAC
 }
 
 TEST_F(PreloadTest, ProgramThatContainsSoftdcHasBothAndTheirSettingsDoNotMeet) {
-  const tools::ProgramRun run = tools::RunProgram(
-      {"tools/softdc_run", "tests/transport/softdc/preload/own_softdc_probe"});
+  const tools::ProgramRun run =
+      tools::RunProgram({"tools/softdc_run", "tests/transport/softdc/preload/own_softdc_probe"});
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.output, "own_lid 7\npreloaded softdc0\n");
 }
