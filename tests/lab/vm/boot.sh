@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: boot.sh CACHE SCRIPT [SECONDS]
+# usage: boot.sh CACHE SECONDS SCRIPT [FILE...]
 # Runs SCRIPT (bash, as root) on a kernel of its own with soft RoCE, in an emulated machine that sees this machine's
-# files read only at their own paths. What the script prints is printed; its exit status is ours. 124: the time is up;
-# 125: the machine died first.
+# files read only at their own paths, those below /tmp and /run apart. The files are put beside the script, into /tmp.
+# What the script prints is printed; its exit status is ours. 124: the time is up; 125: the machine died first.
 set -euo pipefail
-cache=$1 script=$2 limit_s=${3:-300}
+cache=$1 limit_s=$2 script=$3
+shift 3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 exchange=$(mktemp -d)
 trap 'rm -rf "$exchange"' EXIT
 cp "$here/start.sh" "$exchange/start.sh"
 cp "$script" "$exchange/script"
+mkdir "$exchange/files"
+[[ $# -eq 0 ]] || cp "$@" "$exchange/files"
 
 # Emulated, not virtualised: that works on every machine, and the lab is about behaviour.
 result=0

@@ -5,6 +5,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 ln -sfn /proc/self/fd /dev/fd
 ulimit -l unlimited
 ip link set lo up
+cp /lab/files/* /tmp
 bash /lab/script </dev/null >/lab/output 2>&1
 echo $? >/lab/status
 sync
