@@ -5,6 +5,7 @@
 # system with the modules that are needed before the machine's own files are in sight. Does nothing when all is there.
 set -euo pipefail
 cache=$1
+export PATH=$PATH:/usr/sbin:/sbin  # depmod, modprobe
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tools/dev/common.sh
 source "$here/../../../tools/dev/common.sh"
