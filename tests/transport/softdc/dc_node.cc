@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "transport/softdc/device.h"
@@ -70,7 +71,7 @@ DcNode::DcNode(const DcNodeOptions& options) : options_(options) {
 DcNode::~DcNode() {
   EXPECT_EQ(DestroyAh(ah), 0);
   EXPECT_EQ(DestroyQp(dci), 0);
-  EXPECT_EQ(DestroyQp(dct), 0);
+  DestroyTarget();
   EXPECT_EQ(DestroySrq(srq), 0);
   if (send_cq != receive_cq) {
     EXPECT_EQ(DestroyCq(send_cq), 0);
@@ -79,11 +80,16 @@ DcNode::~DcNode() {
   if (channel != nullptr) {
     EXPECT_EQ(DestroyCompChannel(channel), 0);
   }
-  EXPECT_EQ(DeregMr(mr), 0);
   EXPECT_EQ(DeallocPd(pd), 0);
   EXPECT_EQ(CloseDevice(context), 0);
   munmap(slab, kSlabBytes);
   if (slab_fd_ >= 0) close(slab_fd_);
+}
+
+void DcNode::DestroyTarget() {
+  if (dct == nullptr) return;
+  EXPECT_EQ(DestroyQp(std::exchange(dct, nullptr)), 0);
+  EXPECT_EQ(DeregMr(std::exchange(mr, nullptr)), 0);
 }
 
 void DcNode::CreateDct() {

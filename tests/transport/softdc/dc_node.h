@@ -68,7 +68,8 @@ class DcNode {
   ibv_wc PollSend();
   ibv_wc PollReceive();
   std::string ReceivedText(const ibv_wc& wc) const;
-  void Recover();  // RESET, INIT, RTR, RTS
+  void DestroyTarget();  // the DCT and its memory region, for good
+  void Recover();        // RESET, INIT, RTR, RTS
 
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;

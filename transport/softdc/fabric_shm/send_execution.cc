@@ -73,6 +73,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     Refuse(wqe, verdict, *reach);
     return 1;
   }
+  SOFTDC_KILL_POINT(kTargetJudged);
   wqe.asking = false;
   if (IsSend(wqe.opcode)) return RunSends(sequence, *reach);
   if (wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
@@ -142,11 +143,11 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
     ++want;
   }
   SpinLockHolder hold(reach.link->lock);
+  ReceiveDelivery delivery = Deliver(reach);
   if (const auto why_not = NotNow(reach)) {
     Settle(queue_.slot(sequence), *why_not, &reach);
     return 1;
   }
-  ReceiveDelivery delivery = Deliver(reach);
   std::array<shm::ClaimedWqe, shm::kClaimBatchMax>& claimed = reach.link->claimed;
   const ReceiveDelivery::Claim claim = delivery.ClaimWqes(want, claimed);
   if (claim.count == 0) {
@@ -238,19 +239,26 @@ MessageSource SendExecution::SourceOf(const Wqe& wqe, uint64_t sequence) {
 std::optional<SendExecution::Outcome> SendExecution::NotNow(Target::Reach& reach) {
   if (reach.link->dead()) return Outcome::kNoResponse;
   if (!reach.link->ReadyForPrivate()) return Outcome::kAsking;
+  // Once more, now that its owner waits for our copies: since the request was judged it may have
+  // destroyed the target, and its memory region and queues with it.
+  if (reach.descriptor->state.load(std::memory_order_acquire) ==
+      static_cast<uint32_t>(shm::TargetState::kGone)) {
+    return Outcome::kNoResponse;
+  }
   return std::nullopt;
 }
 
 void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {
   SpinLockHolder hold(reach.link->lock);
+  ReceiveDelivery delivery = Deliver(reach);
   if (const auto why_not = NotNow(reach)) return Settle(wqe, *why_not, &reach);
-  FinishDelivery(wqe, Deliver(reach).OneSided(wqe, SourceOf(wqe, sequence)), reach);
+  FinishDelivery(wqe, delivery.OneSided(wqe, SourceOf(wqe, sequence)), reach);
 }
 
 void SendExecution::RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {
   SpinLockHolder hold(reach.link->lock);
-  if (const auto why_not = NotNow(reach)) return Settle(wqe, *why_not, &reach);
   ReceiveDelivery delivery = Deliver(reach);
+  if (const auto why_not = NotNow(reach)) return Settle(wqe, *why_not, &reach);
   // A target without a receive WQE answers RNR before it touches memory, so the WQE is claimed
   // first, and given back when the write is refused.
   std::array<shm::ClaimedWqe, 1> claimed;

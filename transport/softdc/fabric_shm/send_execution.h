@@ -45,7 +45,7 @@ class SendExecution {
   uint32_t RunSends(uint64_t sequence, Target::Reach& reach);
   void RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
   void RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
-  // Under the link's lock: why it cannot be used, if so.
+  // Under the link's lock, with copies begun: why it cannot be used, if so.
   static std::optional<Outcome> NotNow(Target::Reach& reach);
   // Null: see *why_not.
   Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);
