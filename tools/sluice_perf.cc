@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const PerfOptions& opt
   std::vector<std::string> arguments = {"/proc/self/exe", "serve", "--listen=127.0.0.1:0",
                                         "--device=" + options.device,
                                         absl::StrCat("--size=", options.size_bytes)};
+  if (!options.secret_file.empty()) arguments.push_back("--secret_file=" + options.secret_file);
   if (options.cpu_list.size() == 2)
     arguments.push_back(absl::StrCat("--cpu=", options.cpu_list[1]));
   return ChildProcess::Start(arguments);
@@ -91,6 +92,8 @@ int Serve(const std::vector<std::string>& arguments) {
   CommandLine line("usage: sluice_perf serve [options]\nAnswers what sluice_perf rpc asks.\n");
   line.Add("listen", &listen, "host:port; port 0 takes a free one");
   line.Add("device", &options.device, "auto, or a name that sluice_info shows");
+  line.Add("secret_file", &options.authentication.secret_file,
+           "file of the secrets of which clients must prove one, mode 600; none: nobody is asked");
   line.Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
   line.Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
   if (absl::Status status = line.Parse(arguments); !status.ok())

@@ -37,6 +37,8 @@ void PerfOptions::AddTo(CommandLine* line) {
   line->Add("server", &server,
             "host:port of a sluice_perf serve or echo_server; none: one is started");
   line->Add("device", &device, "auto, or a name that sluice_info shows");
+  line->Add("secret_file", &secret_file,
+            "file of the secret that the server demands, mode 600; none: no authentication");
   line->Add("window", &window, 1, 1u << 16, "calls outstanding");
   line->Add("size", &size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
             "bytes of payload in request and reply");

@@ -18,6 +18,7 @@ namespace sluice::tools {
 struct PerfOptions {
   std::string server;  // empty: a process of our own
   std::string device = "auto";
+  std::string secret_file;  // empty: no authentication
   uint32_t window = 1;
   uint32_t size_bytes = 64;
   absl::Duration duration = absl::Seconds(5);

@@ -165,6 +165,7 @@ class ClosedLoop {
 ChannelOptions OptionsOf(const PerfOptions& options) {
   ChannelOptions channel;
   channel.device = options.device;
+  channel.authentication.secret_file = options.secret_file;
   channel.max_outstanding_calls = std::max(channel.max_outstanding_calls, options.window);
   channel.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
                                                 channel.limits.max_message_bytes, 1u << 20);

@@ -16,6 +16,7 @@
 ABSL_FLAG(std::string, server, "127.0.0.1:7471", "host:port of an echo_server");
 ABSL_FLAG(std::string, text, "hello", "what to say");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
+ABSL_FLAG(std::string, secret_file, "", "file of the secret that the server demands, mode 600");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5),
           "how long the connection and the call may take, each");
 
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
 
   sluice::ChannelOptions options;
   options.device = absl::GetFlag(FLAGS_device);
+  options.authentication.secret_file = absl::GetFlag(FLAGS_secret_file);
   options.connect_timeout = absl::GetFlag(FLAGS_timeout);
   auto channel = sluice::Channel::Connect(absl::GetFlag(FLAGS_server), options);
   if (!channel.ok()) return Fail(channel.status());

@@ -16,6 +16,8 @@
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7471", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
+ABSL_FLAG(std::string, secret_file, "",
+          "file of the secrets of which clients must prove one, mode 600; empty: nobody is asked");
 
 namespace {
 
@@ -41,6 +43,7 @@ int main(int argc, char** argv) {
 
   sluice::ServerOptions options;
   options.device = absl::GetFlag(FLAGS_device);
+  options.authentication.secret_file = absl::GetFlag(FLAGS_secret_file);
   auto server = sluice::Server::Create(options);
   if (!server.ok()) return Fail("can't start", server.status());
   sluice::examples::echo::EchoService service;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "google/protobuf/util/json_util.h"
 #include "proto/bench_result.pb.h"
@@ -71,6 +75,23 @@ TEST(SluicePerfTest, ServerOfItsOwnProcess) {
   const BenchResult result = Measure({"--server=" + *address});
   ExpectConsistent(result);
   EXPECT_EQ(result.config().server(), *address);
+}
+
+TEST(SluicePerfTest, ServerThatDemandsASecret) {
+  const std::string file = absl::StrCat(testing::TempDir(), "/perf_secret.", getpid());
+  std::ofstream(file) << "K9pQ1h0wZ4s7cVfT2mBx8r5u\n";
+  ASSERT_EQ(chmod(file.c_str(), 0600), 0);
+  ExpectConsistent(Measure({"--secret_file=" + file}));  // both know it
+
+  setenv("SOFTDC_DOMAIN", absl::StrCat("test-secret-", getpid()).c_str(), 1);
+  auto server = ChildProcess::Start(
+      {kPerf, "serve", "--listen=127.0.0.1:0", "--device=softdc0", "--secret_file=" + file});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto address = ListeningAddress(**server, absl::Seconds(30));
+  ASSERT_TRUE(address.ok()) << address.status();
+  const ProgramRun run = RunProgram({kPerf, "rpc", "--server=" + *address, "--device=softdc0"});
+  EXPECT_EQ(run.exit_code, 1);
+  unlink(file.c_str());
 }
 
 TEST(SluicePerfTest, TableForPeople) {
