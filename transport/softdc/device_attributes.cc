@@ -25,6 +25,7 @@ constexpr int kMaxQps = 1 << 18;
 constexpr uint8_t kPort = 1;
 constexpr uint8_t kSpeedHdr = 64;  // IBTA encoding
 constexpr uint8_t kWidth4x = 2;
+constexpr uint8_t kPhysicalDisabled = 3;
 constexpr uint8_t kPhysicalLinkUp = 5;
 constexpr uint16_t kSubnetManagerLid = 1;
 // The clock behind time stamps counts nanoseconds.
@@ -103,8 +104,9 @@ int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
   if (port_num != kPort || attr == nullptr) return EINVAL;
   const Dials& dials = DialsOf(context);
   const bool infiniband = dials.port.link_layer == LinkLayer::kInfiniband;
+  const bool up = Context::From(context)->port().LinkIsUp();
   *attr = {};
-  attr->state = IBV_PORT_ACTIVE;
+  attr->state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->max_mtu = IBV_MTU_4096;
   attr->active_mtu = IBV_MTU_4096;
   attr->gid_tbl_len = static_cast<int>(kMaxGids);
@@ -113,7 +115,7 @@ int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
   attr->pkey_tbl_len = 1;
   attr->active_width = kWidth4x;
   attr->active_speed = kSpeedHdr;
-  attr->phys_state = kPhysicalLinkUp;
+  attr->phys_state = up ? kPhysicalLinkUp : kPhysicalDisabled;
   attr->max_vl_num = 1;
   if (infiniband) {
     attr->link_layer = IBV_LINK_LAYER_INFINIBAND;

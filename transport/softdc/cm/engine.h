@@ -147,6 +147,13 @@ class Engine final : public FabricEvents {
   // is taken, else it stays and that value is returned. EAGAIN: there is none.
   int TakeEvent(Channel* channel, const std::function<int(const Event&)>& deliver);
 
+  // The device is pulled out: DEVICE_REMOVAL to each id that was on it, which is fit for DestroyId
+  // only from now on. Nothing is said to peers. Listeners at the wildcard address are on no device.
+  void RemoveDevice();
+  // The link-layer address behind the device's addresses is another (a bond has failed over):
+  // ADDR_CHANGE to each id on the device, which goes on as it is.
+  void ChangeAddress();
+
   EngineCounters counters() const;
   std::vector<IdState> Ids() const;
 
@@ -191,6 +198,9 @@ class Engine final : public FabricEvents {
   void CloseWire(Id* id);
   void CloseKey(Id* id);
   uint32_t NextPsn();
+
+  // engine_device.cc
+  void TellOfDevice(Id* id, rdma_cm_event_type type);
 
   // engine_actions.cc: what rows of the table do. Return an errno value; `next` is an input that
   // follows at once.

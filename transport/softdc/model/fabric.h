@@ -67,6 +67,9 @@ class FabricPort {
 
   // A key was taken back: returns when all copies that may still use it have ended.
   virtual void WaitForCopies() = 0;
+
+  // What ibv_query_port(3) says of the link.
+  virtual bool LinkIsUp() = 0;
 };
 
 class Fabric {

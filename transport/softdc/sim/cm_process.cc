@@ -25,10 +25,23 @@ CmProcess::CmProcess(CmNetwork& network, World& world, Node& node)
 
 CmProcess::~CmProcess() {
   engine_.reset();
-  if (context_ == nullptr) return;
+  Close(context_, pd_);
+  for (const auto& [context, pd] : removed_) Close(context, pd);
+}
+
+// Ids go on naming the device that they were on; what is plugged in later is another.
+void CmProcess::RemoveDevice() {
+  engine_->RemoveDevice();
+  if (context_ != nullptr) removed_.emplace_back(context_, pd_);
+  context_ = nullptr;
+  pd_ = nullptr;
+}
+
+void CmProcess::Close(ibv_context* context, ibv_pd* pd) {
+  if (context == nullptr) return;
   // Busy when the application still has objects on it: then they keep it.
-  if (pd_ != nullptr && DeallocPd(pd_) != 0) return;
-  CloseDevice(context_);
+  if (pd != nullptr && DeallocPd(pd) != 0) return;
+  CloseDevice(context);
 }
 
 ibv_context* CmProcess::DeviceContext() {

@@ -8,6 +8,8 @@
 #include <infiniband/verbs.h>
 
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "transport/softdc/cm/engine.h"
 #include "transport/softdc/sim/cm_network.h"
@@ -26,14 +28,18 @@ class CmProcess {
   cm::Engine& engine() { return *engine_; }
   // The process is killed: its peers are told, and it hears nothing any more.
   void Die() { fabric_->Die(); }
+  // The device is gone, the process lives on.
+  void RemoveDevice();
 
  private:
   ibv_context* DeviceContext();
+  static void Close(ibv_context* context, ibv_pd* pd);
 
   Node& node_;
   SimTimers timers_;
   ibv_context* context_ = nullptr;
   ibv_pd* pd_ = nullptr;
+  std::vector<std::pair<ibv_context*, ibv_pd*>> removed_;
   std::unique_ptr<cm::Engine> engine_;
   SimCmFabric* fabric_ = nullptr;  // the engine's
 };

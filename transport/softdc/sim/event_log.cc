@@ -44,6 +44,8 @@ constexpr std::array<Kind, static_cast<size_t>(LogKind::kCount)> kKinds = {{
     {"cm_delayed", {"to_node", "wire", "by_ns"}},
     {"cm_duplicated", {"to_node", "wire", "type"}},
     {"cm_rejected", {"to_node", "wire", "reason"}},
+    {"plug", {"in", nullptr, nullptr}},
+    {"address", {nullptr, nullptr, nullptr}},
 }};
 static_assert(kKinds.back().name != nullptr);
 

@@ -49,6 +49,9 @@ enum class LogKind : uint8_t {
   kCmDelayed,
   kCmDuplicated,
   kCmRejected,
+  // Of the world; last, since digests contain the numbers.
+  kPlug,
+  kAddress,
   kCount,
 };
 

@@ -50,6 +50,14 @@ enum class Happening : uint8_t {
   kPortDown,     // IBV_EVENT_PORT_ERR; messages in both directions are lost
   kPortUp,       // IBV_EVENT_PORT_ACTIVE
   kDeviceFatal,  // IBV_EVENT_DEVICE_FATAL; every queue of the node goes to ERR, nobody answers
+  // The device is pulled out, and its process lives: IBV_EVENT_DEVICE_FATAL, and
+  // RDMA_CM_EVENT_DEVICE_REMOVAL for each id on it. What was open on it is dead, it is in no list and
+  // does not open, and peers hear nothing.
+  kUnplug,
+  kPlug,  // it is there again, as a new one
+  // Another link-layer address behind the same IP addresses, as when a bond fails over:
+  // IBV_EVENT_GID_CHANGE, and RDMA_CM_EVENT_ADDR_CHANGE for each id on the device.
+  kAddressChange,
 };
 
 struct TimedFault {

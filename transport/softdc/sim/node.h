@@ -60,6 +60,7 @@ struct Node {
   bool up = true;  // false from Kill to Revive
   bool paused = false;
   bool port_up = true;
+  bool plugged = true;
 
   int64_t way_out_free_ns = 0;
   std::deque<Channel*> line;  // channels that wait for the way out; each counted

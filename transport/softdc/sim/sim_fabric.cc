@@ -59,7 +59,7 @@ uint64_t SimFabric::After(int64_t delay_ns, std::function<void()> task) {
 
 std::unique_ptr<FabricPort> SimFabric::Attach(Context& context) {
   Node& node = NodeOf(context.device());
-  if (!node.up) {
+  if (!node.up || !node.plugged) {
     errno = ENODEV;
     return nullptr;
   }

@@ -20,7 +20,7 @@ void NeverBlock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 ibv_device** GetDeviceList(int* count) {
   const CurrentNode& current = CurrentNode::OfThread();
-  const bool any = current.simulation != nullptr;
+  const bool any = current.simulation != nullptr && current.simulation->IsPlugged(current.node);
   auto** list =
       new ibv_device* [2] { any ? current.simulation->Device(current.node) : nullptr, nullptr };
   if (count != nullptr) *count = any ? 1 : 0;

@@ -68,15 +68,20 @@ cm::Engine& Simulation::CmEngine(uint32_t node) {
   return process->engine();
 }
 
-// What was open on the node is dead from now on.
-void Simulation::EndLife(uint32_t index) {
+// What was open on the device is dead from now on.
+void Simulation::KillDevice(uint32_t index) {
   World& world = fabric_->world();
   Node& node = world.nodes[index];
   for (SimPort* port : node.ports) port->Die();
   node.numbers.BeginLife(node.device->dials().features.reissue_dead_numbers);
   for (const Node::Held& held : node.held) Release(world, held.message);
   node.held.clear();
-  ++node.life;
+}
+
+// And so is the process.
+void Simulation::EndLife(uint32_t index) {
+  KillDevice(index);
+  ++fabric_->world().nodes[index].life;
   if (cm_[index] == nullptr) return;
   cm_[index]->Die();
   cm_of_dead_.push_back(std::move(cm_[index]));
@@ -142,6 +147,12 @@ void Simulation::Do(Happening what, uint32_t node, uint32_t peer) {
       return PortUp(node);
     case Happening::kDeviceFatal:
       return DeviceFatal(node);
+    case Happening::kUnplug:
+      return Unplug(node);
+    case Happening::kPlug:
+      return Plug(node);
+    case Happening::kAddressChange:
+      return ChangeAddress(node);
   }
 }
 
@@ -209,6 +220,33 @@ void Simulation::DeviceFatal(uint32_t index) {
   world.Log(LogKind::kFatal, index);
   PostToAll(node, IBV_EVENT_DEVICE_FATAL);
   EndLife(index);
+}
+
+void Simulation::Unplug(uint32_t index) {
+  World& world = fabric_->world();
+  Node& node = world.nodes.at(index);
+  if (!node.plugged) return;
+  world.Log(LogKind::kPlug, index, 0);
+  PostToAll(node, IBV_EVENT_DEVICE_FATAL);
+  node.plugged = node.port_up = false;
+  KillDevice(index);
+  if (cm_[index] != nullptr) cm_[index]->RemoveDevice();
+}
+
+void Simulation::Plug(uint32_t index) {
+  Node& node = fabric_->world().nodes.at(index);
+  if (node.plugged) return;
+  fabric_->world().Log(LogKind::kPlug, index, 1);
+  node.plugged = node.port_up = true;
+}
+
+bool Simulation::IsPlugged(uint32_t node) const { return fabric_->world().nodes.at(node).plugged; }
+
+void Simulation::ChangeAddress(uint32_t index) {
+  Node& node = fabric_->world().nodes.at(index);
+  fabric_->world().Log(LogKind::kAddress, index);
+  PostToAll(node, IBV_EVENT_GID_CHANGE);
+  if (cm_[index] != nullptr) cm_[index]->engine().ChangeAddress();
 }
 
 void Simulation::SetGid(uint32_t index, uint32_t gid_index, const ibv_gid& gid) {

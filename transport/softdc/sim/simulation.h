@@ -75,6 +75,8 @@ class Simulation {
 
   uint32_t nodes() const;
   ibv_device* Device(uint32_t node);
+  // Whether lists of devices have it.
+  bool IsPlugged(uint32_t node) const;
   // The GID 0 and the IPv4 address (network byte order) that the node is born with.
   static ibv_gid Gid(uint32_t node);
   static in_addr Address(uint32_t node);
@@ -102,6 +104,9 @@ class Simulation {
   void PortDown(uint32_t node);
   void PortUp(uint32_t node);
   void DeviceFatal(uint32_t node);
+  void Unplug(uint32_t node);
+  void Plug(uint32_t node);
+  void ChangeAddress(uint32_t node);
   void Do(Happening what, uint32_t node, uint32_t peer = 0);
   // IBV_EVENT_GID_CHANGE. Address handles that exist keep their way.
   void SetGid(uint32_t node, uint32_t index, const ibv_gid& gid);
@@ -119,6 +124,7 @@ class Simulation {
  private:
   explicit Simulation(const Options& options);
   void EndLife(uint32_t node);
+  void KillDevice(uint32_t node);
 
   std::shared_ptr<SimFabric> fabric_;
   std::unique_ptr<CmNetwork> cm_network_;

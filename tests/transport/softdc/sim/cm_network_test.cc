@@ -51,8 +51,11 @@ class End {
     sockaddr_in any{};
     any.sin_family = AF_INET;
     any.sin_port = htons(port);
+    ListenAt(any);
+  }
+  void ListenAt(sockaddr_in address) {
     rdma_cm_id* id = NewId();
-    EXPECT_EQ(api_.cm_bind_addr(id, reinterpret_cast<sockaddr*>(&any)), 0);
+    EXPECT_EQ(api_.cm_bind_addr(id, reinterpret_cast<sockaddr*>(&address)), 0);
     EXPECT_EQ(api_.cm_listen(id, 16), 0);
   }
   // The next event within the limit, acknowledged; "" for none. Its id becomes last().
@@ -92,6 +95,10 @@ class End {
         return "DISCONNECTED";
       case RDMA_CM_EVENT_TIMEWAIT_EXIT:
         return "TIMEWAIT_EXIT";
+      case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        return "DEVICE_REMOVAL";
+      case RDMA_CM_EVENT_ADDR_CHANGE:
+        return "ADDR_CHANGE";
       default:
         return "other";
     }
@@ -257,6 +264,51 @@ TEST_F(CmNetworkTest, KilledPeerIsSeenAtOnceAndSilentHostIsNot) {
   for (std::string event; !(event = client_->Next(kMinuteNs)).empty();) {
     EXPECT_EQ(event, "TIMEWAIT_EXIT");
   }
+}
+
+TEST_F(CmNetworkTest, UnpluggedDeviceIsRemovedFromEachIdAndPeersHearNothing) {
+  Build({});
+  rdma_cm_id* established = Establish();
+  rdma_cm_id* resolved = client_->Resolve(1);
+  client_->ListenAt(AddressOf(0, 1234));
+  client_->Listen(1235);  // at the wildcard address: on no device
+  simulation_->Unplug(0);
+  for (int ids = 0; ids < 3; ++ids) {
+    EXPECT_EQ(client_->Next(), "DEVICE_REMOVAL");
+    EXPECT_EQ(client_->status(), 0);
+  }
+  EXPECT_EQ(client_->Next(), "");
+  // Such ids can be destroyed, and that is all; they still name their device.
+  errno = 0;
+  EXPECT_EQ(client_->Connect(resolved, 0x802, "late"), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(client_->api().cm_disconnect(established), -1);
+  EXPECT_EQ(established->verbs->device, simulation_->Device(0));
+  sockaddr_in address = AddressOf(1, kServicePort);
+  errno = 0;
+  EXPECT_EQ(client_->api().cm_resolve_addr(client_->NewId(), nullptr,
+                                           reinterpret_cast<sockaddr*>(&address), 1000),
+            -1);
+  EXPECT_EQ(errno, ENODEV);
+  EXPECT_EQ(server_->Next(kMinuteNs), "");
+
+  simulation_->Plug(0);
+  rdma_cm_id* again = client_->Resolve(1);
+  EXPECT_NE(again->verbs, established->verbs);
+  ASSERT_EQ(client_->Connect(again, 0x803, "again"), 0);
+  EXPECT_EQ(server_->Next(kMinuteNs), "CONNECT_REQUEST");
+}
+
+TEST_F(CmNetworkTest, ChangedAddressIsToldAndTheConnectionGoesOn) {
+  Build({});
+  rdma_cm_id* id = Establish();
+  simulation_->ChangeAddress(0);
+  EXPECT_EQ(client_->Next(), "ADDR_CHANGE");
+  EXPECT_EQ(client_->last(), id);
+  EXPECT_EQ(client_->Next(), "");
+  EXPECT_EQ(server_->Next(), "");
+  EXPECT_EQ(client_->api().cm_disconnect(id), 0);
+  EXPECT_EQ(server_->Next(), "DISCONNECTED");
 }
 
 TEST_F(CmNetworkTest, SameSeedGivesTheSameLogWithConnections) {

@@ -115,6 +115,47 @@ TEST_F(FaultsTest, PortDownAndUpAreEventsAndLoseMessages) {
   EXPECT_TRUE(Works(/*stream=*/2));
 }
 
+TEST_F(FaultsTest, QueriedPortSaysWhetherItIsUp) {
+  Build({});
+  const auto state = [&] {
+    ibv_port_attr port{};
+    EXPECT_EQ(node(1).api.query_port(node(1).context, 1, &port), 0);
+    return port.state;
+  };
+  EXPECT_EQ(state(), IBV_PORT_ACTIVE);
+  simulation_->PortDown(1);
+  EXPECT_EQ(state(), IBV_PORT_DOWN);
+  simulation_->PortUp(1);
+  EXPECT_EQ(state(), IBV_PORT_ACTIVE);
+}
+
+TEST_F(FaultsTest, UnpluggedDeviceIsInNoListAndComesBackAsAnother) {
+  Build({});
+  const auto listed = [&] {
+    const Simulation::As as(*simulation_, 1);
+    int count = -1;
+    node(1).api.free_device_list(node(1).api.get_device_list(&count));
+    return count;
+  };
+  EXPECT_EQ(listed(), 1);
+  simulation_->Unplug(1);
+  EXPECT_EQ(NextAsyncEvent(node(1)), IBV_EVENT_DEVICE_FATAL);
+  EXPECT_EQ(listed(), 0);
+  errno = 0;
+  EXPECT_EQ(node(1).api.open_device(simulation_->Device(1)), nullptr);
+  EXPECT_EQ(errno, ENODEV);
+  ASSERT_EQ(node(0).Send(node(1), "to nobody", 1), 0);
+  EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
+
+  simulation_->Plug(1);
+  EXPECT_EQ(listed(), 1);
+  auto gone = std::move(nodes_[1]);
+  nodes_[1] = std::make_unique<SimNode>(*simulation_, 1);
+  node(0).Recover();
+  EXPECT_TRUE(Works());
+  gone.reset();  // all of it can be freed
+}
+
 TEST_F(FaultsTest, GidChangeIsAnEventAndTheNewGidLeadsThere) {
   Build({});
   ibv_gid moved = Simulation::Gid(1);
@@ -228,7 +269,10 @@ TEST_F(FaultsTest, DelayedMessageHoldsBackItsStreamOnly) {
 TEST_F(FaultsTest, TimedFaultsHappenAtTheirTime) {
   Options options;
   options.faults.timed = {{.at_ns = 1'000'000, .what = Happening::kPortDown, .node = 1},
-                          {.at_ns = 2'000'000, .what = Happening::kPortUp, .node = 1}};
+                          {.at_ns = 2'000'000, .what = Happening::kPortUp, .node = 1},
+                          {.at_ns = 3'000'000, .what = Happening::kAddressChange, .node = 1},
+                          {.at_ns = 4'000'000, .what = Happening::kUnplug, .node = 1},
+                          {.at_ns = 5'000'000, .what = Happening::kPlug, .node = 1}};
   Build(options);
   simulation_->RunFor(999'999);
   EXPECT_EQ(NextAsyncEvent(node(1)), -1);
@@ -236,6 +280,13 @@ TEST_F(FaultsTest, TimedFaultsHappenAtTheirTime) {
   EXPECT_EQ(NextAsyncEvent(node(1)), IBV_EVENT_PORT_ERR);
   simulation_->RunFor(1'000'000);
   EXPECT_EQ(NextAsyncEvent(node(1)), IBV_EVENT_PORT_ACTIVE);
+  simulation_->RunFor(1'000'000);
+  EXPECT_EQ(NextAsyncEvent(node(1)), IBV_EVENT_GID_CHANGE);
+  simulation_->RunFor(1'000'000);
+  EXPECT_EQ(NextAsyncEvent(node(1)), IBV_EVENT_DEVICE_FATAL);
+  EXPECT_FALSE(simulation_->IsPlugged(1));
+  simulation_->RunFor(1'000'000);
+  EXPECT_TRUE(simulation_->IsPlugged(1));
 }
 
 }  // namespace
