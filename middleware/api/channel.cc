@@ -45,8 +45,8 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.max_reconnect_attempts = options.max_reconnect_attempts;
 
   std::shared_ptr<Channel> channel(new Channel(std::move(stack), engine));
-  auto endpoint =
-      channel->stack_->CreateEndpoint(options.limits, options.authentication, &channel->engine_);
+  auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
+                                                  &channel->engine_);
   if (!endpoint.ok()) return endpoint.status();
   channel->endpoint_ = *std::move(endpoint);
   channel->engine_.Attach(channel->endpoint_.get());

@@ -53,6 +53,31 @@ absl::Status Common(const std::string& device, const EndpointLimits& limits,
       InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
 }
 
+bool HasSecrets(const Authentication& authentication) {
+  return !authentication.secret_file.empty() || authentication.secret_source;
+}
+
+// Names and numbers of tenants are the endpoint's to check.
+absl::Status CheckTenants(const std::vector<Tenant>& tenants, const Authentication& common,
+                          const EndpointLimits& limits) {
+  if (!tenants.empty() && HasSecrets(common)) {
+    return Bad("authentication", "set beside tenants", "each tenant's own, and none in common");
+  }
+  for (const Tenant& tenant : tenants) {
+    absl::Status status =
+        All(tenant.authentication.Validate(),
+            HasSecrets(tenant.authentication)
+                ? absl::OkStatus()
+                : Bad(absl::StrCat("authentication of tenant \"", tenant.name, "\""), "empty",
+                      "a secret_file or a secret_source"),
+            InRange("receive_buffers of a tenant", tenant.receive_buffers,
+                    std::max<uint32_t>(16, limits.credits_per_peer), 32768),
+            InRange("max_peers of a tenant", tenant.max_peers, 1, 65536));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Authentication::Validate() const {
@@ -70,6 +95,7 @@ absl::Status ChannelOptions::Validate() const {
 
 absl::Status ServerOptions::Validate() const {
   return All(Common(device, limits, authentication, spin),
+             CheckTenants(tenants, authentication, limits),
              InRange("max_waiting_replies_per_peer", max_waiting_replies_per_peer, 1, 1u << 20),
              InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
                      limits.max_message_bytes, uint64_t{1} << 40));

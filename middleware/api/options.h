@@ -67,10 +67,22 @@ struct ChannelOptions {
   absl::Status Validate() const;
 };
 
+// Some of a server's callers, kept apart from the others: the secret that a caller proves says whose
+// it is.
+struct Tenant {
+  std::string name;                 // 1 to 64 bytes
+  Authentication authentication;    // required; no secret may be two tenants'
+  uint32_t receive_buffers = 1024;  // as in EndpointLimits, of its own
+  uint32_t max_peers = 64;          // connections at once. 1 to 65536.
+};
+
 struct ServerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
   Authentication authentication;
+  // Not empty: each tenant has receive queues, keys and buffers of its own, `authentication` stays
+  // empty, and limits.receive_buffers is of no effect. ServerContext::tenant() says whose a call is.
+  std::vector<Tenant> tenants;
   // Replies to one peer that wait because it grants no credit. A peer that exceeds either is
   // disconnected.
   uint32_t max_waiting_replies_per_peer = 4096;     // 1 to 1048576

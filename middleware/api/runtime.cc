@@ -18,6 +18,11 @@
 namespace sluice {
 namespace {
 
+peer::SecretSource SourceOf(const Authentication& authentication) {
+  return authentication.secret_file.empty() ? authentication.secret_source
+                                            : peer::SecretsFromFile(authentication.secret_file);
+}
+
 class ProductionStack final : public Stack {
  public:
   explicit ProductionStack(std::unique_ptr<device::Device> device) : device_(std::move(device)) {}
@@ -30,15 +35,19 @@ class ProductionStack final : public Stack {
 
   absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication& authentication,
-      endpoint::Handler* handler) override {
+      const std::vector<Tenant>& tenants, endpoint::Handler* handler) override {
     endpoint::Options options;
     options.max_message_bytes = limits.max_message_bytes;
     options.srq_size = limits.receive_buffers;
     options.credits_per_peer = limits.credits_per_peer;
     options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
-    options.secrets = authentication.secret_file.empty()
-                          ? authentication.secret_source
-                          : peer::SecretsFromFile(authentication.secret_file);
+    options.secrets = SourceOf(authentication);
+    for (const Tenant& tenant : tenants) {
+      options.tenants.push_back({.name = tenant.name,
+                                 .secrets = SourceOf(tenant.authentication),
+                                 .srq_size = tenant.receive_buffers,
+                                 .max_peers = tenant.max_peers});
+    }
     return endpoint::CreateEndpoint(options, *device_, clock_, endpoint_random_, commands_,
                                     handler);
   }

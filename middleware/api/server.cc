@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> 
                                                          const ServerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   std::unique_ptr<Server> server(new Server(std::move(stack), options));
-  auto endpoint =
-      server->stack_->CreateEndpoint(options.limits, options.authentication, &server->engine_);
+  auto endpoint = server->stack_->CreateEndpoint(options.limits, options.authentication,
+                                                 options.tenants, &server->engine_);
   if (!endpoint.ok()) return endpoint.status();
   server->endpoint_ = *std::move(endpoint);
   server->engine_.Attach(server->endpoint_.get());

@@ -20,6 +20,8 @@ class ServerContext {
 
   // Address of the caller.
   const std::string& peer() const { return *incoming_.peer; }
+  // Whose secret the caller has proved; empty where ServerOptions::tenants is.
+  const std::string& tenant() const { return *incoming_.tenant; }
   // "/package.Service/Method".
   const char* method() const { return incoming_.method->full_name; }
 

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "middleware/api/options.h"
@@ -26,10 +27,10 @@ class Stack {
   virtual base::Clock* clock() = 0;
   virtual base::Random* random() = 0;
   virtual base::LogSink* log() = 0;
-  // Once. `handler` outlives the endpoint.
+  // Once. `handler` outlives the endpoint. `tenants`: a server's, or empty.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication& authentication,
-      endpoint::Handler* handler) = 0;
+      const std::vector<Tenant>& tenants, endpoint::Handler* handler) = 0;
   // "softdc0, because …".
   virtual const std::string& device_choice() const = 0;
   virtual const verbs::CapabilityReport& capabilities() const = 0;

@@ -30,9 +30,10 @@ struct Method {
 // A request on its way through a server. Valid while the handler runs.
 struct Incoming {
   const Method* method;
-  const std::string* peer;  // address of the caller
-  int64_t deadline_ns;      // of the server's clock; kNoDeadlineNs: none
-  int64_t received_ns;      // when this poll pass began; the same clock
+  const std::string* peer;    // address of the caller
+  const std::string* tenant;  // whose it is; empty: there are none
+  int64_t deadline_ns;        // of the server's clock; kNoDeadlineNs: none
+  int64_t received_ns;        // when this poll pass began; the same clock
 };
 
 // One method of one registered service. The messages are reused from call to call, so that their

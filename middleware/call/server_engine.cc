@@ -17,6 +17,7 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
                          const endpoint::PeerInfo& info)
     : generation(the_generation),
       address(info.address),
+      tenant(info.tenant),
       // Room for an error reply is always there.
       limit_bytes(std::max(frame::kHeaderBytes + 2,
                            std::min(options.max_message_bytes, info.max_message_bytes))),
@@ -140,7 +141,7 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
     now_ns_ = clock_->NowNs();
     now_is_stale_ = false;
   }
-  Incoming incoming{handler->method, &peer->address, kNoDeadlineNs, now_ns_};
+  Incoming incoming{handler->method, &peer->address, &peer->tenant, kNoDeadlineNs, now_ns_};
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
   handler->reply->Clear();

@@ -85,6 +85,7 @@ class ServerEngine final : public endpoint::Handler {
 
     const uint32_t generation;
     const std::string address;
+    const std::string tenant;
     const uint32_t limit_bytes;  // of a message, header included
     session::Session session;
     session::Backlog backlog;

@@ -23,7 +23,8 @@ class FakeStack final : public Stack {
   base::Random* random() override { return &random_; }
   base::LogSink* log() override { return nullptr; }
   absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
-      const EndpointLimits& limits, const Authentication&, endpoint::Handler* handler) override {
+      const EndpointLimits& limits, const Authentication&, const std::vector<Tenant>&,
+      endpoint::Handler* handler) override {
     options_.max_message_bytes = limits.max_message_bytes;
     auto made = network_->Create(handler, &clock_, options_);
     if (endpoint_ != nullptr) *endpoint_ = made.get();

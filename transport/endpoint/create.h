@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,7 +20,17 @@
 
 namespace sluice::endpoint {
 
+// Some of the peers, kept apart from the others.
+struct Tenant {
+  std::string name;  // 1 to 64 bytes; for reports and errors
+  peer::SecretSource secrets;
+  uint32_t srq_size = 1024;
+  uint32_t max_peers = 64;
+};
+
 struct Options {
+  static constexpr size_t kMaxTenants = 64;
+
   // Largest message that this side takes or sends, without headers of lower layers. 64 B to 1 MiB.
   uint32_t max_message_bytes = 16384;
   // Receive buffers for messages, shared by all peers: the sum of all credits.
@@ -41,6 +53,10 @@ struct Options {
   // What peers must prove to share, asked again for each handshake, inside Commands. Empty: whoever
   // reaches the port may connect. See docs/decisions/0011 for what it protects.
   peer::SecretSource secrets;
+  // Not empty: the secret that a peer proves says whose it is, and each tenant's peers have DCTs,
+  // keys, receive buffers and places of their own. Then `secrets` stays empty, `srq_size` and
+  // `max_peers` are each tenant's, and connections that this side makes are the first tenant's.
+  std::vector<Tenant> tenants;
   // Clients that have asked and not proved yet, at once; more are refused.
   uint32_t max_half_open = 512;
   // Of one address, before its requests are refused without being looked at.

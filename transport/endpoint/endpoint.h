@@ -37,6 +37,7 @@ struct PeerInfo {
   std::string address;  // "host:port" as asked for (outbound), source address (inbound)
   bool inbound = false;
   uint32_t max_message_bytes = 0;  // what both ends can do
+  std::string tenant;              // whose it is; empty: there are no tenants here
 };
 
 // An offer or a result of an ECE exchange (man ibv_set_ece); vendor 0: none.
@@ -55,6 +56,7 @@ struct PeerReport {
   uint64_t own_epoch = 0;            // names this incarnation of the endpoint, and the peer's
   uint64_t peer_epoch = 0;
   bool authenticated = false;  // it proved a secret; else it is whoever reached the port
+  std::string tenant;          // whose secret that was; empty: there are no tenants here
   // Agreed: what both ends can do.
   uint32_t max_message_bytes = 0;
   uint32_t mtu_bytes = 0;

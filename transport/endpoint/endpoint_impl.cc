@@ -14,7 +14,6 @@
 namespace sluice::endpoint {
 namespace {
 
-constexpr uint32_t kControlTag = 1;
 // A credit message per half window, at most two unread, and a goodbye; a proof or an answer comes
 // before those. It is the longest: prefix and sealed terms.
 constexpr uint32_t kControlBuffersPerPeer = 4;
@@ -27,6 +26,10 @@ constexpr uint32_t kTimerPeriod = 32;
 // Close() waits for goodbyes to leave: so many looks of so long each.
 constexpr int kCloseLooks = 100;
 constexpr int kCloseLookMs = 10;
+
+uint32_t BufferBytes(const Options& options) {
+  return options.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+}
 
 }  // namespace
 
@@ -69,11 +72,11 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       limiter_(options.failed_handshakes_per_second) {}
 
 absl::Status EndpointImpl::Init() {
-  if (options_.secrets) {
-    // Here once for the creator to hear of what is wrong with them.
-    absl::Status status = LoadSecrets(options_.secrets).status();
-    if (!status.ok()) return status;
-  }
+  for (const Tenant& tenant : options_.tenants) secret_sources_.push_back(tenant.secrets);
+  if (options_.secrets) secret_sources_.push_back(options_.secrets);
+  // Here once for the creator to hear of what is wrong with them.
+  absl::Status status = peer::Keyring::Read(secret_sources_).Check();
+  if (!status.ok()) return status;
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = std::move(*poller);
@@ -86,33 +89,14 @@ absl::Status EndpointImpl::Init() {
     return base::ErrnoError(errno, "fcntl(completion channel)", {.layer = "endpoint"});
   }
 
-  // Queues are as deep as what can be in them, so that they can't overrun.
-  const uint32_t data_depth = options_.srq_size + receive::ReceiveQueue::kRefillBatch;
-  const uint32_t control_depth = options_.max_peers * kControlBuffersPerPeer;
-  auto cq =
-      verbs::CreateCq(api_, device_.context(), data_depth + control_depth, completions_.get());
-  if (!cq.ok()) return cq.status();
-  receive_cq_ = std::move(*cq);
-  cq = verbs::CreateCq(api_, device_.context(), options_.dci_count * options_.dci_depth,
-                       completions_.get());
+  status = MakeReceptions();
+  if (!status.ok()) return status;
+  auto cq = verbs::CreateCq(api_, device_.context(), options_.dci_count * options_.dci_depth,
+                            completions_.get());
   if (!cq.ok()) return cq.status();
   send_cq_ = std::move(*cq);
 
-  const uint32_t buffer_bytes =
-      options_.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
-  auto receive = receive::ReceiveQueue::Create(
-      device_, receive_cq_.get(),
-      {.depth = data_depth, .buffer_bytes = buffer_bytes, .access_key = random_.Next64()});
-  if (!receive.ok()) return receive.status();
-  data_ = std::move(*receive);
-  receive = receive::ReceiveQueue::Create(device_, receive_cq_.get(),
-                                          {.depth = control_depth,
-                                           .buffer_bytes = kControlBufferBytes,
-                                           .tag = kControlTag,
-                                           .access_key = random_.Next64()});
-  if (!receive.ok()) return receive.status();
-  control_ = std::move(*receive);
-
+  const uint32_t buffer_bytes = BufferBytes(options_);
   const size_t stride_bytes = (size_t{buffer_bytes} + 63) / 64 * 64;
   const size_t data_bytes = stride_bytes * options_.send_buffers;
   auto slab = memory::Slab::Create(api_, device_.pd(),
@@ -137,7 +121,10 @@ absl::Status EndpointImpl::Init() {
 
   numbers_.emplace(api_, device_.context(), device_.pd(), can.Has(verbs::Feature::kReservedQpn));
   cm::Options cm_options;
-  cm_options.max_connections = options_.max_peers * 2;  // those in timewait included
+  cm_options.max_connections = 0;
+  for (const Reception& reception : receptions_) {
+    cm_options.max_connections += reception.max_peers * 2;  // those in timewait included
+  }
   cm_options.accept_timeout_ns = options_.accept_timeout_ns;
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
@@ -146,12 +133,52 @@ absl::Status EndpointImpl::Init() {
   if (!connections.ok()) return connections.status();
   connections_ = std::move(*connections);
 
-  absl::Status status = poller_->Watch(connections_->fd(), [this] { connections_->ReadEvents(); });
+  status = poller_->Watch(connections_->fd(), [this] { connections_->ReadEvents(); });
   if (status.ok()) status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [this] { CheckDevice(); });
   // Drained in every pass; here only to wake a sleeper.
   if (status.ok() && commands_.fd() >= 0) status = poller_->Watch(commands_.fd(), [] {});
   return status;
+}
+
+absl::Status EndpointImpl::MakeReceptions() {
+  if (options_.tenants.empty()) {
+    receptions_.push_back({.srq_size = options_.srq_size, .max_peers = options_.max_peers});
+  }
+  for (const Tenant& tenant : options_.tenants) {
+    receptions_.push_back(
+        {.tenant = tenant.name, .srq_size = tenant.srq_size, .max_peers = tenant.max_peers});
+  }
+  // Queues are as deep as what can be in them, so that they can't overrun.
+  const auto data_depth = [](const Reception& reception) {
+    return reception.srq_size + receive::ReceiveQueue::kRefillBatch;
+  };
+  const auto control_depth = [](const Reception& reception) {
+    return reception.max_peers * kControlBuffersPerPeer;
+  };
+  uint32_t depth = 0;
+  for (const Reception& one : receptions_) depth += data_depth(one) + control_depth(one);
+  auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
+  if (!cq.ok()) return cq.status();
+  receive_cq_ = std::move(*cq);
+  const auto make = [this](uint32_t depth, uint32_t buffer_bytes) {
+    return receive::ReceiveQueue::Create(device_, receive_cq_.get(),
+                                         {.depth = depth,
+                                          .buffer_bytes = buffer_bytes,
+                                          .tag = static_cast<uint32_t>(queues_by_tag_.size()),
+                                          .access_key = random_.Next64()});
+  };
+  for (Reception& reception : receptions_) {
+    auto queue = make(data_depth(reception), BufferBytes(options_));
+    if (!queue.ok()) return queue.status();
+    reception.data = std::move(*queue);
+    queues_by_tag_.push_back(reception.data.get());
+    queue = make(control_depth(reception), kControlBufferBytes);
+    if (!queue.ok()) return queue.status();
+    reception.control = std::move(*queue);
+    queues_by_tag_.push_back(reception.control.get());
+  }
+  return absl::OkStatus();
 }
 
 EndpointImpl::~EndpointImpl() {
@@ -203,8 +230,7 @@ void EndpointImpl::TellDowns() {
 void EndpointImpl::Flush() { queue_->Flush(); }
 
 bool EndpointImpl::PrepareToSleep() {
-  data_->Refill();
-  control_->Refill();
+  for (receive::ReceiveQueue* queue : queues_by_tag_) queue->Refill();
   queue_->Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
   if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);

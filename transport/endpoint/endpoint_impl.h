@@ -18,14 +18,15 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
 #include "transport/endpoint/create.h"
+#include "transport/endpoint/reception.h"
 #include "transport/memory/slab.h"
 #include "transport/path/address_handles.h"
 #include "transport/path/congestion_profiles.h"
 #include "transport/peer/attempt_limiter.h"
 #include "transport/peer/credits.h"
 #include "transport/peer/handshake.h"
+#include "transport/peer/keyring.h"
 #include "transport/peer/prefix.h"
-#include "transport/peer/secrets.h"
 #include "transport/peer/states.h"
 #include "transport/peer/terms.h"
 #include "transport/poller/poller.h"
@@ -67,8 +68,9 @@ struct Peer {
   uint32_t remote_window = 0;
   uint32_t max_message_bytes = 0;  // what both ends can do
   bool authenticated = false;
-  uint8_t reads = 0;  // what both ends can do
-  uint8_t mtu = 0;    // the same, as enum ibv_mtu
+  uint8_t tenant = 0;  // its reception
+  uint8_t reads = 0;   // what both ends can do
+  uint8_t mtu = 0;     // the same, as enum ibv_mtu
   uint8_t service_level = 0;
   uint64_t epoch = 0;        // of the remote endpoint
   ibv_ece offered_ece = {};  // by it
@@ -142,13 +144,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
               std::span<const std::byte> reject_data) override;
 
   // endpoint_impl.cc
+  absl::Status MakeReceptions();
   int Progress();
   void TellDowns();
   void DrainCqEvents();
   void CheckDevice();
 
   // handshakes.cc
-  using SecretsOr = absl::StatusOr<std::shared_ptr<const peer::Secrets>>;
   struct Request {
     cm::ConnectionId connection;
     peer::Greeting greeting;
@@ -156,14 +158,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     cm::PathInfo path;
     std::string from;
   };
-  static SecretsOr LoadSecrets(const peer::SecretSource& source);
-  void WithSecrets(std::function<void(const SecretsOr&)> next);
+  void WithSecrets(std::function<void(const peer::Keyring&)> next);
   absl::Status Dial(Peer* peer, const std::string& host, uint16_t port, int64_t deadline_ns,
-                    const SecretsOr& secrets);
-  void Admit(const Request& request, const SecretsOr& secrets);
-  absl::Status CheckSecret(const Request& request, const peer::Secrets& secrets) const;
+                    const peer::Keyring& secrets);
+  void Admit(const Request& request, const peer::Keyring& secrets);
+  static absl::Status CheckSecret(const Request& request, const peer::Keyring& secrets);
   void Refuse(cm::ConnectionId id, const absl::Status& why);
-  peer::Greeting MakeGreeting(peer::SecretId secret);
+  peer::Greeting MakeGreeting(peer::SecretId secret, const Reception& reception);
   peer::Terms OwnTerms(const Peer& peer) const;
   void Adopt(Peer* peer, const peer::Terms& remote);
   void Welcome(Peer* peer);
@@ -179,8 +180,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // peers.cc
   Peer* Find(PeerId id) const;
   Peer* FindByConnection(cm::ConnectionId id) const;
-  absl::StatusOr<Peer*> NewPeer(peer::Event event);
-  absl::StatusOr<uint32_t> WindowForOne() const;
+  absl::StatusOr<Peer*> NewPeer(peer::Event event, uint32_t tenant);
+  Reception& ReceptionOf(const Peer& peer) { return receptions_[peer.tenant]; }
   void Promise(Peer* peer, uint32_t window);
   void Bind(Peer* peer, cm::ConnectionId connection);
   void AcquirePath(Peer* peer, const cm::PathInfo& path);
@@ -226,8 +227,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   verbs::CompChannel completions_;
   verbs::Cq receive_cq_;
   verbs::Cq send_cq_;
-  std::unique_ptr<receive::ReceiveQueue> data_;
-  std::unique_ptr<receive::ReceiveQueue> control_;
+  std::vector<Reception> receptions_;                  // one a tenant, or one for all
+  std::vector<receive::ReceiveQueue*> queues_by_tag_;  // data and control of each, in turn
   memory::Slab send_memory_;
   std::optional<queue::SlotTable> slots_;
   std::optional<path::AddressHandles> handles_;
@@ -243,10 +244,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<Peer*> owing_;
   std::vector<Peer*> unsaid_;  // proofs and answers that found no control slot
   std::vector<Down> downs_;
-  const std::shared_ptr<const peer::Secrets> no_secrets_ = std::make_shared<peer::Secrets>();
+  std::vector<peer::SecretSource> secret_sources_;  // of each reception; constant after Init()
   peer::AttemptLimiter limiter_;
   HandshakeCounts handshakes_;
-  uint32_t promised_ = 0;  // receive buffers promised to peers
   uint32_t peer_count_ = 0;
   bool closed_ = false;
   bool look_at_fds_ = true;  // after a sleep, and now and then

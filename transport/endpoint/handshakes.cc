@@ -22,20 +22,12 @@ absl::Status NotProven(const char* cause, const char* remedy) {
 
 // ---- Secrets
 
-EndpointImpl::SecretsOr EndpointImpl::LoadSecrets(const peer::SecretSource& source) {
-  const auto texts = source();
-  if (!texts.ok()) return texts.status();
-  auto secrets = peer::Secrets::FromTexts(*texts);
-  if (!secrets.ok()) return secrets.status();
-  return std::make_shared<const peer::Secrets>(*std::move(secrets));
-}
-
 // Read again for each handshake: a file may block, so off the polling thread. Without a source, at
 // once.
-void EndpointImpl::WithSecrets(std::function<void(const SecretsOr&)> next) {
-  if (!options_.secrets) return next(no_secrets_);
-  auto result = std::make_shared<SecretsOr>(no_secrets_);
-  commands_.Submit([this, result] { *result = LoadSecrets(options_.secrets); },
+void EndpointImpl::WithSecrets(std::function<void(const peer::Keyring&)> next) {
+  if (secret_sources_.empty()) return next(peer::Keyring::Read({}));
+  auto result = std::make_shared<peer::Keyring>();
+  commands_.Submit([this, result] { *result = peer::Keyring::Read(secret_sources_); },
                    [next = std::move(next), result] { next(*result); });
 }
 
@@ -43,13 +35,13 @@ void EndpointImpl::WithSecrets(std::function<void(const SecretsOr&)> next) {
 
 absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t port,
                                              int64_t deadline_ns) {
-  auto made = NewPeer(peer::Event::kConnect);
+  auto made = NewPeer(peer::Event::kConnect, /*tenant=*/0);
   if (!made.ok()) return made.status();
   Peer* peer = *made;
   peer->address = cm::HostPort(host, port);
   peer->handshake->deadline_ns = deadline_ns;
-  if (!options_.secrets) {
-    absl::Status status = Dial(peer, host, port, deadline_ns, no_secrets_);
+  if (secret_sources_.empty()) {
+    absl::Status status = Dial(peer, host, port, deadline_ns, peer::Keyring::Read({}));
     if (status.ok()) return peer->id();
     peer->told_down = true;  // the caller is told here
     Fail(peer, status);
@@ -57,7 +49,7 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
   }
   timers_.Schedule(&peer->timer, deadline_ns);
   ++peer->commands;
-  WithSecrets([this, peer, host, port, deadline_ns](const SecretsOr& secrets) {
+  WithSecrets([this, peer, host, port, deadline_ns](const peer::Keyring& secrets) {
     --peer->commands;
     if (peer->state != peer::State::kConnecting) return CheckQuiet(peer);
     timers_.Cancel(&peer->timer);  // the connection keeps the deadline until it is there
@@ -68,21 +60,23 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
 }
 
 absl::Status EndpointImpl::Dial(Peer* peer, const std::string& host, uint16_t port,
-                                int64_t deadline_ns, const SecretsOr& secrets) {
-  if (!secrets.ok()) return base::Prefix(secrets.status(), "connect to " + peer->address);
+                                int64_t deadline_ns, const peer::Keyring& secrets) {
+  const auto secret = secrets.own();
+  if (!secret.ok()) return base::Prefix(secret.status(), "connect to " + peer->address);
   Handshake& handshake = *peer->handshake;
-  handshake.secret = (*secrets)->own();
-  handshake.hello = peer::EncodeHello(MakeGreeting(handshake.secret.id), handshake.secret);
+  handshake.secret = *secret;
+  handshake.hello =
+      peer::EncodeHello(MakeGreeting(secret->id, ReceptionOf(*peer)), handshake.secret);
   auto connection = connections_->Connect(host, port, deadline_ns, handshake.hello);
   if (!connection.ok()) return connection.status();
   Bind(peer, *connection);
   return absl::OkStatus();
 }
 
-peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret) {
+peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret, const Reception& reception) {
   return {.epoch = epoch_,
           .secret_id = secret,
-          .control_dctn = control_->dctn(),
+          .control_dctn = reception.control->dctn(),
           .nonce = peer::DrawNonce(random_)};
 }
 
@@ -108,18 +102,19 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
   }
   Request request{.connection = id, .greeting = *greeting, .hello = {}, .path = path, .from = from};
   std::copy_n(private_data.begin(), peer::kHelloBytes, request.hello.begin());
-  WithSecrets(
-      [this, request = std::move(request)](const SecretsOr& secrets) { Admit(request, secrets); });
+  WithSecrets([this, request = std::move(request)](const peer::Keyring& secrets) {
+    Admit(request, secrets);
+  });
 }
 
 void EndpointImpl::Refuse(cm::ConnectionId id, const absl::Status& why) {
   connections_->Reject(id, peer::EncodeRefusal(why));
 }
 
-absl::Status EndpointImpl::CheckSecret(const Request& request, const peer::Secrets& secrets) const {
-  const peer::Secret* secret = secrets.Find(request.greeting.secret_id);
-  if (secret != nullptr) {
-    if (peer::Proven(request.hello, *secret)) return absl::OkStatus();
+absl::Status EndpointImpl::CheckSecret(const Request& request, const peer::Keyring& secrets) {
+  const auto found = secrets.Find(request.greeting.secret_id);
+  if (found.has_value()) {
+    if (peer::Proven(request.hello, found->secret)) return absl::OkStatus();
     return NotProven("the MAC of the request is wrong", "it was changed on its way");
   }
   if (!secrets.demanded()) {
@@ -131,16 +126,18 @@ absl::Status EndpointImpl::CheckSecret(const Request& request, const peer::Secre
   return NotProven("the server does not know the client's secret", "give both the same");
 }
 
-void EndpointImpl::Admit(const Request& request, const SecretsOr& secrets) {
+void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   const cm::ConnectionId id = request.connection;
   if (closed_) return connections_->Close(id);
-  if (!secrets.ok()) {
-    // What is wrong with them is not the client's business.
+  const auto found = secrets.Find(request.greeting.secret_id);
+  if (!found.has_value() && !secrets.Check().ok()) {
+    // What is wrong with them is not the client's business. A tenant whose secrets are in order is
+    // served all the same.
     ++handshakes_.no_secrets;
     return connections_->Reject(
         id, peer::EncodeRefusal(peer::RefusalCode::kInternal, "the server can't read its secrets"));
   }
-  const absl::Status proven = CheckSecret(request, **secrets);
+  const absl::Status proven = CheckSecret(request, secrets);
   if (!proven.ok()) {
     ++handshakes_.unauthenticated;
     limiter_.Failed(request.from, clock_.NowNs());
@@ -153,7 +150,7 @@ void EndpointImpl::Admit(const Request& request, const SecretsOr& secrets) {
                                 std::to_string(handshakes_.under_way) +
                                     " handshakes are under way already (max_half_open)"));
   }
-  auto made = NewPeer(peer::Event::kRequest);
+  auto made = NewPeer(peer::Event::kRequest, found->tenant);
   if (!made.ok()) {
     ++handshakes_.full;
     return Refuse(id, made.status());
@@ -161,7 +158,7 @@ void EndpointImpl::Admit(const Request& request, const SecretsOr& secrets) {
   Peer* peer = *made;
   peer->address = request.from;
   peer->epoch = request.greeting.epoch;
-  peer->handshake->secret = *(*secrets)->Find(request.greeting.secret_id);
+  peer->handshake->secret = found->secret;
   peer->handshake->hello = request.hello;
   peer->target.dctn[1] = request.greeting.control_dctn;
   peer->target.name = peer->address;
@@ -197,10 +194,11 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 
 void EndpointImpl::Welcome(Peer* peer) {
   Handshake& handshake = *peer->handshake;
+  const Reception& reception = ReceptionOf(*peer);
   const peer::ControlAccess access{
-      .key = control_->access_key(), .peer_index = peer->index, .token = peer->token};
+      .key = reception.control->access_key(), .peer_index = peer->index, .token = peer->token};
   connections_->Accept(peer->connection,
-                       peer::EncodeWelcome(MakeGreeting(handshake.secret.id), access,
+                       peer::EncodeWelcome(MakeGreeting(handshake.secret.id, reception), access,
                                            handshake.hello, handshake.secret, &handshake.keys),
                        peer->profile->accepted);
 }
@@ -218,10 +216,11 @@ void EndpointImpl::OnUp(cm::ConnectionId id) {
 // ---- Terms: proof and answer
 
 peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
-  return {.data_dctn = data_->dctn(),
+  const Reception& reception = receptions_[peer.tenant];
+  return {.data_dctn = reception.data->dctn(),
           .max_message_bytes = options_.max_message_bytes,
-          .data_key = data_->access_key(),
-          .control_key = control_->access_key(),
+          .data_key = reception.data->access_key(),
+          .control_key = reception.control->access_key(),
           .peer_index = peer.index,
           .token = peer.token,
           .credits = peer.receive.window(),
@@ -295,7 +294,7 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
     return Fail(peer, terms.status());
   }
   Adopt(peer, *terms);
-  const auto window = WindowForOne();
+  const auto window = ReceptionOf(*peer).WindowForOne(options_.credits_per_peer);
   if (!window.ok()) {
     ++handshakes_.full;
     peer::Next(peer->state, peer::Event::kRefused, &peer->state);
@@ -339,7 +338,8 @@ void EndpointImpl::GoUp(Peer* peer) {
   if (closed_) return;
   handler_->OnPeerUp(peer->id(), {.address = peer->address,
                                   .inbound = peer->inbound,
-                                  .max_message_bytes = peer->max_message_bytes});
+                                  .max_message_bytes = peer->max_message_bytes,
+                                  .tenant = ReceptionOf(*peer).tenant});
 }
 
 void EndpointImpl::OnHandshakeTimeout(Peer* peer) {

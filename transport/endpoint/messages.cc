@@ -151,7 +151,7 @@ int EndpointImpl::TellWritable() {
 }
 
 receive::ReceiveQueue& EndpointImpl::QueueOf(const ibv_wc& wc) const {
-  return (wc.wr_id >> 32) != 0 ? *control_ : *data_;
+  return *queues_by_tag_[wc.wr_id >> 32];
 }
 
 int EndpointImpl::Receive() {
@@ -187,11 +187,12 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     ++counters_.dropped_malformed;
   } else if (prefix.peer_index >= peers_.size() ||
              peers_[prefix.peer_index]->token != prefix.token ||
+             peers_[prefix.peer_index]->tenant != wc.wr_id >> 33 ||
              peers_[prefix.peer_index]->state == peer::State::kFree) {
     ++counters_.dropped_unknown;
   } else {
     Peer* peer = peers_[prefix.peer_index].get();
-    const bool data = &queue == data_.get();
+    const bool data = &queue == ReceptionOf(*peer).data.get();
     if (peer->state == peer::State::kUp) {
       peer->send.Grant(prefix.granted, peer->remote_window);
       if (prefix.kind == peer::Kind::kData && data) {

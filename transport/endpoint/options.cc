@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <set>
 #include <string>
 
 #include "transport/base/error.h"
@@ -17,6 +18,41 @@ absl::Status InRange(const char* name, int64_t value, int64_t least, int64_t mos
        .operation = "create",
        .cause = "it must be from " + std::to_string(least) + " to " + std::to_string(most),
        .remedy = "choose a value in that range"});
+}
+
+absl::Status BadTenants(const std::string& what, const std::string& cause,
+                        const std::string& remedy) {
+  return base::Error(
+      absl::StatusCode::kInvalidArgument, what,
+      {.layer = "endpoint", .operation = "create", .cause = cause, .remedy = remedy});
+}
+
+absl::Status CheckTenants(const Options& options) {
+  if (options.tenants.empty()) return absl::OkStatus();
+  if (options.tenants.size() > Options::kMaxTenants) {
+    return BadTenants("there are " + std::to_string(options.tenants.size()) + " tenants",
+                      "each has queues of its own",
+                      "at most " + std::to_string(Options::kMaxTenants));
+  }
+  if (options.secrets) {
+    return BadTenants("secrets are set beside tenants", "peers that prove them would be nobody's",
+                      "give each tenant its own, and leave the common ones empty");
+  }
+  std::set<std::string> names;
+  for (const Tenant& tenant : options.tenants) {
+    if (tenant.name.empty() || tenant.name.size() > 64 || !names.insert(tenant.name).second) {
+      return BadTenants("a tenant is called \"" + tenant.name.substr(0, 64) + "\"",
+                        "names have 1 to 64 bytes, and no two tenants the same", "rename it");
+    }
+    if (!tenant.secrets) {
+      return BadTenants("tenant \"" + tenant.name + "\" has no secrets",
+                        "its peers could not be told from others", "give it some");
+    }
+    absl::Status status = InRange("srq_size of a tenant", tenant.srq_size, 16, 1 << 16);
+    if (status.ok()) status = InRange("max_peers of a tenant", tenant.max_peers, 1, 1 << 16);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -43,7 +79,7 @@ absl::Status Options::Validate() const {
     absl::Status status = InRange(check.name, check.value, check.least, check.most);
     if (!status.ok()) return status;
   }
-  return absl::OkStatus();
+  return CheckTenants(*this);
 }
 
 }  // namespace sluice::endpoint

@@ -13,10 +13,6 @@
 namespace sluice::endpoint {
 namespace {
 
-// A new peer gets at most this share of the receive buffers that are left, so that a crowd thins
-// out instead of the first ones taking all; below the least it is refused.
-constexpr uint32_t kShareOfRest = 8;
-constexpr uint32_t kLeastWindow = 4;
 // When a connection ends, what came before it is received first: as much as can be there from one
 // peer, with others busy at the same time.
 constexpr uint32_t kMaxLastLooks = 64;
@@ -37,38 +33,17 @@ Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
   return peer->has_connection && peer->connection == id ? peer : nullptr;
 }
 
-// The receive buffers that a new peer gets.
-absl::StatusOr<uint32_t> EndpointImpl::WindowForOne() const {
-  const uint32_t left = options_.srq_size - promised_;
-  const uint32_t window =
-      std::min({options_.credits_per_peer, std::max(left / kShareOfRest, kLeastWindow), left});
-  if (window >= std::min(kLeastWindow, options_.credits_per_peer)) return window;
-  return base::Error(absl::StatusCode::kResourceExhausted,
-                     "all " + std::to_string(options_.srq_size) + " receive buffers are promised",
-                     {.layer = "endpoint",
-                      .operation = "connect",
-                      .cause = std::to_string(peer_count_) + " peers are connected",
-                      .remedy = "raise srq_size, or lower credits_per_peer",
-                      .retry_safe = true});
-}
-
 void EndpointImpl::Promise(Peer* peer, uint32_t window) {
   peer->receive.Start(window);
-  promised_ += window;
+  ReceptionOf(*peer).promised += window;
 }
 
-absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
-  if (free_peers_.empty() && peers_.size() >= options_.max_peers) {
-    return base::Error(absl::StatusCode::kResourceExhausted,
-                       "all " + std::to_string(options_.max_peers) + " places for peers are taken",
-                       {.layer = "endpoint",
-                        .operation = "connect",
-                        .cause = std::to_string(peer_count_) + " peers are connected",
-                        .remedy = "raise max_peers",
-                        .retry_safe = true});
-  }
+absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) {
+  Reception& reception = receptions_[tenant];
+  absl::Status place = reception.CheckPlace();
+  if (!place.ok()) return place;
   // Whoever asks hears of missing buffers at once; he is promised some once he has proved who he is.
-  const auto window = WindowForOne();
+  const auto window = reception.WindowForOne(options_.credits_per_peer);
   if (!window.ok()) return window.status();
   uint32_t index;
   if (!free_peers_.empty()) {
@@ -87,6 +62,7 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
   peer->told_up = peer->told_down = peer->has_connection = peer->has_path = false;
   peer->in_queue = peer->blocked = peer->owes_credits = false;
   peer->inbound = event == peer::Event::kRequest;
+  peer->tenant = static_cast<uint8_t>(tenant);
   peer->epoch = 0;
   peer->authenticated = false;
   peer->max_message_bytes = 0;
@@ -101,6 +77,7 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event) {
   if (!peer->inbound) Promise(peer, *window);
   peer->handshake = std::make_unique<Handshake>();
   if (peer->inbound) ++handshakes_.under_way;
+  ++reception.peers;
   ++peer_count_;
   const bool known = peer::Next(peer->state, event, &peer->state);
   assert(known);
@@ -227,7 +204,8 @@ void EndpointImpl::CheckQuiet(Peer* peer) {
     commands_.Submit([this, ah = peer->target.ah] { handles_->Release(ah); }, [] {});
     peer->target.ah = nullptr;
   }
-  promised_ -= peer->receive.window();
+  ReceptionOf(*peer).promised -= peer->receive.window();
+  --ReceptionOf(*peer).peers;
   --peer_count_;
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   free_peers_.push_back(peer->index);
@@ -249,6 +227,7 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.own_epoch = epoch_;
   report.peer_epoch = peer->epoch;
   report.authenticated = peer->authenticated;
+  report.tenant = receptions_[peer->tenant].tenant;
   report.max_message_bytes = peer->max_message_bytes;
   report.mtu_bytes = peer->mtu == 0 ? 0 : 128u << peer->mtu;
   report.reads_in_flight = peer->reads;

@@ -42,6 +42,7 @@ class Secrets {
   bool demanded() const { return own().id != 0; }
   // What this side's hellos are made with.
   const Secret& own() const { return secrets_.front(); }
+  const std::vector<Secret>& all() const { return secrets_; }
   // Null: not one of them. Id 0 is found only if none is demanded.
   const Secret* Find(SecretId id) const;
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "examples/echo/echo.sluice.h"
@@ -123,6 +124,49 @@ TEST_F(AuthenticationTest, WrongAndMissingSecretsAreUnauthenticatedWithATextThat
   EXPECT_TRUE(server_->Shutdown(absl::Seconds(30)).ok());
   EXPECT_EQ(server_->handshakes().unauthenticated, 2u);
   EXPECT_EQ(server_->handshakes().completed, 0u);
+}
+
+// Says whose call it is.
+class WhoseCall final : public EchoServiceBase {
+ public:
+  absl::Status Say(ServerContext& context, const SayRequest&, SayReply* reply) override {
+    reply->set_payload(context.tenant());
+    return absl::OkStatus();
+  }
+};
+
+TEST_F(AuthenticationTest, SecretSaysWhoseACallIs) {
+  ServerOptions options = ServerWith("");
+  options.tenants = {{.name = "old"}, {.name = "new"}};
+  options.tenants[0].authentication.secret_source = [] { return std::vector<std::string>{kOld}; };
+  options.tenants[1].authentication.secret_file = server_file_.path();
+  server_file_.Write(kNew);
+  auto server = Server::Create(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  WhoseCall service;
+  ASSERT_TRUE((*server)->Register(&service).ok());
+  auto port = (*server)->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  for (const auto& [secret, tenant] : {std::pair(kOld, "old"), std::pair(kNew, "new")}) {
+    client_file_.Write(secret);
+    auto channel =
+        Channel::Connect("127.0.0.1:" + std::to_string(*port), ChannelWith(client_file_.path()));
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    CallContext context(absl::Seconds(30));
+    const auto reply = EchoClient(*channel).Say(context, SayRequest());
+    ASSERT_TRUE(reply.ok()) << reply.status();
+    EXPECT_EQ(reply->payload(), tenant);
+  }
+}
+
+TEST(ServerOptionsTenants, WithoutSecretsOrBesideCommonOnesAreRefused) {
+  ServerOptions options;
+  options.tenants = {{.name = "one"}};
+  EXPECT_EQ(options.Validate().code(), absl::StatusCode::kInvalidArgument);
+  options.tenants[0].authentication.secret_file = "/a/file";
+  EXPECT_TRUE(options.Validate().ok());
+  options.authentication.secret_file = "/another/file";
+  EXPECT_EQ(options.Validate().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(AuthenticationTest, SecretIsChangedWithoutARestart) {

@@ -40,7 +40,8 @@ TEST(GeneratedCodeTest, BoundHandlersReachTheService) {
   auto handlers = binder.TakeHandlers();
   ASSERT_EQ(handlers.size(), 2u);
   const std::string peer = "somebody";
-  const sluice::call::Incoming incoming{handlers[0].method, &peer, 0, 0};
+  const std::string tenant;
+  const sluice::call::Incoming incoming{handlers[0].method, &peer, &tenant, 0, 0};
   Order::Line line;
   line.set_count(3);
   ASSERT_TRUE(handlers[0].run(handlers[0].service, incoming, line, handlers[0].reply.get()).ok());
@@ -53,7 +54,8 @@ TEST(GeneratedCodeTest, MethodThatIsNotOverriddenIsUnimplemented) {
   shop.Bind(binder);
   auto handlers = binder.TakeHandlers();
   const std::string peer;
-  const sluice::call::Incoming incoming{handlers[1].method, &peer, 0, 0};
+  const std::string tenant;
+  const sluice::call::Incoming incoming{handlers[1].method, &peer, &tenant, 0, 0};
   const absl::Status status =
       handlers[1].run(handlers[1].service, incoming, *handlers[1].request, handlers[1].reply.get());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keyring: the secrets of all tenants of an endpoint, as they were when it was read. A peer's secret
+// says which tenant it belongs to.
+//
+// Who owns it   Whoever handles one handshake; it is read anew for the next.
+// Which thread  Read() blocks as its sources do, and belongs into Commands. Constant once made.
+#ifndef SLUICE_TRANSPORT_PEER_KEYRING_H_
+#define SLUICE_TRANSPORT_PEER_KEYRING_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/peer/secrets.h"
+
+namespace sluice::peer {
+
+class Keyring {
+ public:
+  struct Found {
+    Secret secret;
+    uint32_t tenant = 0;  // place of its source
+  };
+
+  // An empty source stands for no secret: whoever has none belongs to it.
+  static Keyring Read(const std::vector<SecretSource>& sources);
+
+  // nullopt: nobody's; or more than one tenant's, which leaves open whose peer it is.
+  std::optional<Found> Find(SecretId id) const;
+  // What own hellos are made with: the first tenant's first, or why it could not be read.
+  absl::StatusOr<Secret> own() const;
+  // A secret is demanded of peers.
+  bool demanded() const;
+  // What is wrong with any of it: a source that could not be read, a secret of two tenants.
+  absl::Status Check() const;
+
+ private:
+  std::vector<absl::StatusOr<Secrets>> of_tenant_;  // never empty
+};
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TRANSPORT_PEER_KEYRING_H_
