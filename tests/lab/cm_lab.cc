@@ -5,6 +5,7 @@
 // usage: cm_lab serve   --device D --address A --port P [--ece OPTIONS] [--silent]
 //        cm_lab connect --device D --address A --port P [--source A] [--count N] [--at_once N] [--ece OPTIONS]
 //                       [--deadline SECONDS] [--never_establish] [--keep]
+// With --secret both sides go through the handshake of clients and servers without DC, which ends with the response.
 // A server answers every request, and tells its counts when it is asked to end. A client makes `count` connections,
 // takes each down again as soon as it is up, and tells what became of them: words of the form name=value. With --keep
 // it stays connected until the other side ends them all, or it is asked to end.
@@ -27,6 +28,9 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/address.h"
 #include "transport/cm/connection_manager.h"
+#include "transport/peer/handshake.h"
+#include "transport/peer/refusal.h"
+#include "transport/peer/secrets.h"
 #include "transport/poller/commands.h"
 #include "transport/verbs/handles.h"
 #include "transport/verbs/verbs_api.h"
@@ -42,6 +46,8 @@ ABSL_FLAG(absl::Duration, deadline, absl::Seconds(60), "of each attempt");
 ABSL_FLAG(bool, silent, false, "server: requests are left unanswered");
 ABSL_FLAG(bool, never_establish, false, "client: the server's answer is not taken up");
 ABSL_FLAG(bool, keep, false, "client: connections stay up");
+ABSL_FLAG(std::string, secret, "",
+          "what both sides prove to each other; empty: there is no handshake");
 ABSL_FLAG(bool, drain, false, "wait until every number is free again");
 
 namespace sluice::cm {
@@ -154,15 +160,38 @@ struct Side : User {
   std::unique_ptr<QpnPool> numbers;
   std::unique_ptr<ConnectionManager> manager;
   ibv_ece last_ece = {};  // what the other side said
+
+  // ---- The handshake.
+  bool shakes() const { return secrets.demanded(); }
+  peer::Greeting Greet() {
+    return {.epoch = epoch, .secret_id = secrets.own().id, .nonce = peer::DrawNonce(random)};
+  }
+  const peer::Secrets secrets =
+      absl::GetFlag(FLAGS_secret).empty()
+          ? peer::Secrets()
+          : peer::Secrets::FromTexts({absl::GetFlag(FLAGS_secret)}).value();
+  const uint64_t epoch = random.Next64();
+  uint32_t proven = 0, refused = 0;  // others
 };
 
 struct Server : Side {
-  void OnRequest(ConnectionId id, std::span<const std::byte>, const PathInfo& path,
+  void OnRequest(ConnectionId id, std::span<const std::byte> data, const PathInfo& path,
                  const std::string&) override {
     ++requests;
     last_ece = path.remote_ece;
     if (absl::GetFlag(FLAGS_silent)) return;
-    manager->Accept(id, {}, ece == 0 ? ibv_ece{} : options.local_ece);
+    const ibv_ece own = ece == 0 ? ibv_ece{} : options.local_ece;
+    if (!shakes()) return manager->Accept(id, {}, own);
+    const auto hello = peer::DecodeHello(data);
+    const peer::Secret* secret = hello.ok() ? secrets.Find(hello->secret_id) : nullptr;
+    if (secret == nullptr || !peer::Proven(data, *secret)) {
+      ++refused;
+      return manager->Reject(id, peer::EncodeRefusal(peer::RefusalCode::kUnauthenticated,
+                                                     "not the secret of this lab"));
+    }
+    ++proven;
+    peer::SessionKeys unused;
+    manager->Accept(id, peer::EncodeWelcome(Greet(), {}, data, *secret, &unused), own);
   }
   void OnResponse(ConnectionId, std::span<const std::byte>, const PathInfo&) override {}
   void OnUp(ConnectionId) override { ++up; }
@@ -178,7 +207,8 @@ struct Server : Side {
     std::fflush(stdout);
     while (Turn()) {
     }
-    std::printf("server: requests=%u up=%u down=%u", requests, up, down);
+    std::printf("server: requests=%u up=%u down=%u proven=%u refused=%u", requests, up, down,
+                proven, refused);
     TellCounts();
     return 0;
   }
@@ -191,8 +221,12 @@ struct Client : Side {
                  const std::string&) override {
     manager->Reject(id, {});
   }
-  void OnResponse(ConnectionId id, std::span<const std::byte>, const PathInfo& path) override {
+  void OnResponse(ConnectionId id, std::span<const std::byte> data, const PathInfo& path) override {
     last_ece = path.remote_ece;
+    if (shakes()) {
+      peer::SessionKeys unused;
+      (peer::DecodeWelcome(data, hello, secrets.own(), &unused).ok() ? proven : refused) += 1;
+    }
     if (!absl::GetFlag(FLAGS_never_establish)) manager->Establish(id);
   }
   void OnUp(ConnectionId id) override {
@@ -201,7 +235,11 @@ struct Client : Side {
     manager->Close(id);
     ++over;
   }
-  void OnDown(ConnectionId, const absl::Status& why, std::span<const std::byte>) override {
+  void OnDown(ConnectionId, const absl::Status& cm_why,
+              std::span<const std::byte> refusal) override {
+    const absl::Status why =
+        refusal.empty() ? cm_why
+                        : peer::DecodeRefusal(refusal, absl::GetFlag(FLAGS_address), cm_why);
     ++over;
     ++down[absl::StatusCodeToString(why.code())];
     last_why = why;
@@ -209,14 +247,18 @@ struct Client : Side {
   }
 
   int Run() {
-    const uint32_t count = absl::GetFlag(FLAGS_count), at_once = absl::GetFlag(FLAGS_at_once);
+    const uint32_t count = absl::GetFlag(FLAGS_count);
+    const uint32_t at_once = shakes() ? 1 : absl::GetFlag(FLAGS_at_once);
     const int64_t patience_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_deadline));
     bool told = false;
     while (over < count && Turn()) {
       for (; started < count && started - over < at_once; ++started) {
         deadline_ns = clock.NowNs() + patience_ns;
-        const auto id = manager->Connect(absl::GetFlag(FLAGS_address), absl::GetFlag(FLAGS_port),
-                                         deadline_ns, {});
+        // One at a time with a handshake: the hello is part of what the answer is checked against.
+        hello = peer::EncodeHello(Greet(), secrets.own());
+        const auto id = manager->Connect(
+            absl::GetFlag(FLAGS_address), absl::GetFlag(FLAGS_port), deadline_ns,
+            shakes() ? std::span<const std::byte>(hello) : std::span<const std::byte>());
         if (!id.ok()) {
           std::fprintf(stderr, "cm_lab: %s\n", id.status().ToString().c_str());
           return 2;
@@ -232,7 +274,7 @@ struct Client : Side {
     }
     std::printf("client: up=%u", up);
     for (const auto& [code, times] : down) std::printf(" down_%s=%u", code.c_str(), times);
-    std::printf(" late=%u", late);
+    std::printf(" late=%u proven=%u refused=%u", late, proven, refused);
     TellCounts();
     if (!last_why.ok()) std::printf("last: %s\n", std::string(last_why.message()).c_str());
     return 0;
@@ -240,6 +282,7 @@ struct Client : Side {
 
   uint32_t started = 0, over = 0, up = 0, late = 0;
   int64_t deadline_ns = 0;
+  peer::HelloMessage hello = {};
   std::map<std::string, uint32_t> down;  // by status code
   absl::Status last_why;
 };

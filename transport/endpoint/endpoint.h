@@ -82,6 +82,7 @@ struct HandshakeCounts {
   uint64_t unfinished = 0;       // a recorded hello, or a client that went away: no proof came
   uint64_t too_often = 0;        // refused unread: too many of that address had failed
   uint64_t full = 0;             // no place, no buffers, or too many under way
+  uint64_t without_dc = 0;       // ended with the welcome: the client has no DC
   uint64_t no_secrets = 0;       // this side's own secrets could not be read
   uint32_t under_way = 0;        // now
 };

@@ -168,6 +168,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   peer::Terms OwnTerms(const Peer& peer) const;
   void Adopt(Peer* peer, const peer::Terms& remote);
   void Welcome(Peer* peer);
+  void WelcomeWithoutDc(const Request& request, const peer::Secret& secret);
   void SayTerms(Peer* peer);
   void SayUnsaid();
   void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);

@@ -143,6 +143,10 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     limiter_.Failed(request.from, clock_.NowNs());
     return Refuse(id, proven);
   }
+  if (request.greeting.without_dc()) {
+    ++handshakes_.without_dc;
+    return WelcomeWithoutDc(request, found->secret);
+  }
   if (handshakes_.under_way >= options_.max_half_open) {
     ++handshakes_.full;
     return connections_->Reject(
@@ -181,6 +185,18 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
     Refuse(id, welcome.status());
     return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->address));
   }
+  if (welcome->greeting.without_dc()) {
+    peer->has_connection = false;
+    connections_->Close(id);
+    return Fail(peer,
+                base::Error(absl::StatusCode::kFailedPrecondition,
+                            "connect to " + peer->address + ": the server has no DC transport",
+                            {.layer = "peer",
+                             .peer = peer->address,
+                             .operation = "handshake",
+                             .cause = "its device has none, so the handshake is all it can do",
+                             .remedy = "run it on a device with DC: sluice_info lists them"}));
+  }
   peer->epoch = welcome->greeting.epoch;
   peer->target.dctn[1] = welcome->greeting.control_dctn;
   peer->target.key[1] = welcome->access.key;
@@ -203,9 +219,20 @@ void EndpointImpl::Welcome(Peer* peer) {
                        peer->profile->accepted);
 }
 
+// It learns that this is a Sluice endpoint which holds the secret, and how the connection came about;
+// there is no record of it here, and the connection ends once it stands.
+void EndpointImpl::WelcomeWithoutDc(const Request& request, const peer::Secret& secret) {
+  const peer::Greeting greeting{
+      .epoch = epoch_, .secret_id = secret.id, .nonce = peer::DrawNonce(random_)};
+  peer::SessionKeys unused;
+  connections_->Accept(request.connection,
+                       peer::EncodeWelcome(greeting, {}, request.hello, secret, &unused), {});
+}
+
 void EndpointImpl::OnUp(cm::ConnectionId id) {
   Peer* peer = FindByConnection(id);
-  if (peer == nullptr || !peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) {
+  if (peer == nullptr) return connections_->Close(id);
+  if (!peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) {
     return;  // its proof came first
   }
   if (peer->inbound) return;

@@ -11,6 +11,7 @@ namespace sluice::peer {
 namespace {
 
 constexpr uint16_t kUnauthenticated = 1;
+constexpr uint16_t kWithoutDc = 2;
 constexpr size_t kClearBytes = 40;  // of both
 constexpr size_t kAccessBytes = 16;
 static_assert(kHelloBytes == kClearBytes + kMacBytes);
@@ -34,11 +35,16 @@ absl::Status Unproven(const char* cause) {
                                 "answers at that address"});
 }
 
+uint16_t FlagsOf(const Greeting& greeting) {
+  return (greeting.secret_id == 0 ? kUnauthenticated : 0) |
+         (greeting.without_dc() ? kWithoutDc : 0);
+}
+
 void EncodeClear(std::byte* out, const Greeting& greeting, HandshakeKind kind) {
   Store<uint32_t>(out, kMagic);
   Store<uint8_t>(out + 4, kProtocolVersion);
   Store<uint8_t>(out + 5, static_cast<uint8_t>(kind));
-  Store<uint16_t>(out + 6, greeting.secret_id == 0 ? kUnauthenticated : 0);
+  Store<uint16_t>(out + 6, FlagsOf(greeting));
   Store(out + 8, greeting.epoch);
   Store(out + 16, greeting.secret_id);
   Store(out + 20, greeting.control_dctn);
@@ -69,10 +75,10 @@ absl::StatusOr<Greeting> DecodeClear(Bytes bytes, HandshakeKind kind, size_t siz
   greeting.secret_id = Load<uint32_t>(in + 16);
   greeting.control_dctn = Load<uint32_t>(in + 20);
   std::copy_n(in + 24, kNonceBytes, greeting.nonce.begin());
-  if (Load<uint16_t>(in + 6) != (greeting.secret_id == 0 ? kUnauthenticated : 0)) {
-    return Garbage("its flags are unknown, or don't go with its secret id");
+  if (Load<uint16_t>(in + 6) != FlagsOf(greeting)) {
+    return Garbage("its flags are unknown, or don't go with its secret id and DCT number");
   }
-  if (greeting.control_dctn == 0 || greeting.control_dctn > kMaxQpn) {
+  if (greeting.control_dctn > kMaxQpn) {
     return Garbage("a DCT number is out of range");
   }
   return greeting;
@@ -147,7 +153,9 @@ absl::StatusOr<Welcome> DecodeWelcome(Bytes bytes, Bytes hello, const Secret& se
                   .access = {.key = Load<uint64_t>(plain.data()),
                              .peer_index = Load<uint32_t>(plain.data() + 8),
                              .token = Load<uint32_t>(plain.data() + 12)}};
-  if (welcome.access.token == 0) return Garbage("its token is zero");
+  if ((welcome.access.token == 0) != greeting->without_dc()) {
+    return Garbage("its token does not go with its DCT number");
+  }
   return welcome;
 }
 

@@ -7,16 +7,17 @@
 //     0  u32  magic "SLCE"
 //     4  u8   protocol version
 //     5  u8   kind: 1 hello (request), 2 welcome (response), 3 refusal (reject)
-//     6  u16  flags: 1 unauthenticated; the others zero
+//     6  u16  flags: 1 unauthenticated, 2 no DC: the handshake ends with the welcome; the others zero
 //     8  u64  epoch: drawn at random when the endpoint starts; names this incarnation
 //    16  u32  secret id; 0 exactly if unauthenticated
-//    20  u32  control DCTN (24 bit)
+//    20  u32  control DCTN (24 bit); 0 exactly if there is no DC
 //    24  16 B nonce
 //    40  16 B MAC of all that
 //
 //   Welcome, 72 bytes
 //     0  the same up to the nonce
-//    40  16 B sealed: control DC key u64, index u32 and token u32 of the reader at the sender
+//    40  16 B sealed: control DC key u64, index u32 and token u32 of the reader at the sender; zero
+//             if there is no DC
 //    56  16 B tag, over hello and welcome
 //
 // The first eight bytes keep their meaning in all versions, so that any version can refuse any
@@ -55,8 +56,11 @@ Nonce DrawNonce(base::Random& random);
 struct Greeting {
   uint64_t epoch = 0;
   SecretId secret_id = 0;
-  uint32_t control_dctn = 0;
+  uint32_t control_dctn = 0;  // 0: without DC
   Nonce nonce = {};
+
+  // What both sides can know of each other is in hello and welcome then: no messages follow.
+  bool without_dc() const { return control_dctn == 0; }
 
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
@@ -65,7 +69,7 @@ struct Greeting {
 struct ControlAccess {
   uint64_t key = 0;
   uint32_t peer_index = 0;
-  uint32_t token = 0;  // never 0
+  uint32_t token = 0;  // 0 exactly if there is no DC
 
   friend bool operator==(const ControlAccess&, const ControlAccess&) = default;
 };

@@ -56,6 +56,15 @@ TEST(EndpointConnect, AnotherProtocolVersionInTheAnswer) {
   EXPECT_NE(why.message().find("run the same release on both sides"), absl::string_view::npos);
 }
 
+TEST(EndpointConnect, ServerWithoutDcIsNamed) {
+  RawPeer raw(Shared());
+  raw.without_dc = true;
+  raw.change_welcome = [](std::vector<std::byte>&) {};
+  const absl::Status why = ConnectTo(raw, WithSecret());
+  EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
+  EXPECT_NE(why.message().find("the server has no DC transport"), absl::string_view::npos) << why;
+}
+
 TEST(EndpointConnect, ServerWithoutTheSecretIsNotTrusted) {
   RawPeer open;
   open.change_welcome = [](std::vector<std::byte>&) {};

@@ -132,6 +132,27 @@ struct HalfOpen {
   RawPeer raw;
 };
 
+TEST(EndpointListen, ClientWithoutDcGetsAWelcomeAndNothingElse) {
+  Node server(WithSecret());
+  const uint16_t port = ListenOn(server);
+  RawPeer client(Shared());
+  client.without_dc = true;
+  client.Connect(port, client.Hello());
+  Drive(server, client, [&] { return client.down; });
+  EXPECT_TRUE(client.welcomed) << client.why;  // and so the server is proven
+  EXPECT_TRUE(client.up);
+  EXPECT_EQ(server.endpoint->Handshakes().without_dc, 1u);
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
+  EXPECT_TRUE(server.recorder.ups.empty());
+  // The secret is asked for all the same.
+  RawPeer stranger(Shared(kOther));
+  stranger.without_dc = true;
+  stranger.Connect(port, stranger.Hello());
+  Drive(server, stranger, [&] { return stranger.down; });
+  EXPECT_FALSE(stranger.welcomed);
+  EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 1u);
+}
+
 TEST(EndpointListen, RightProofBringsThePeerUpAndTheAnswerGivesTerms) {
   Node server(WithSecret());
   HalfOpen client(server, ListenOn(server), Shared());

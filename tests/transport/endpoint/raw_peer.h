@@ -80,7 +80,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   peer::Greeting Greet() {
     return {.epoch = 1,
             .secret_id = secrets.own().id,
-            .control_dctn = control->dctn(),
+            .control_dctn = without_dc ? 0 : control->dctn(),
             .nonce = peer::DrawNonce(nonces)};
   }
   peer::HelloMessage Hello() { return peer::EncodeHello(Greet(), secrets.own()); }
@@ -161,7 +161,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
                   const cm::PathInfo& path) override {
     response.assign(data.begin(), data.end());
     auto welcome = peer::DecodeWelcome(data, hello, secrets.own(), &keys);
-    if (welcome.ok()) {
+    if (welcome.ok() && !without_dc) {
       Aim(path, welcome->greeting.control_dctn, welcome->access.key);
       remote_index = welcome->access.peer_index;
       remote_token = welcome->access.token;
@@ -175,8 +175,9 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     request.assign(data.begin(), data.end());
     request_path = path;
     if (!change_welcome) return manager->Accept(id, answer);
-    auto welcome = peer::EncodeWelcome(Greet(), {.key = kControlKey, .peer_index = 0, .token = 9},
-                                       data, secrets.own(), &keys);
+    peer::ControlAccess access;
+    if (!without_dc) access = {.key = kControlKey, .peer_index = 0, .token = 9};
+    auto welcome = peer::EncodeWelcome(Greet(), access, data, secrets.own(), &keys);
     answer.assign(welcome.begin(), welcome.end());
     change_welcome(answer);
     manager->Accept(id, answer);
@@ -207,6 +208,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   std::optional<path::AddressHandles> handles;
   std::unique_ptr<queue::DciPool> pool;
   queue::Target target;
+  bool without_dc = false;  // what its greetings say
   bool opened = false, failed = false, welcomed = false;
   int under_way = 0;
 

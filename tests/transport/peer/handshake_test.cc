@@ -57,6 +57,37 @@ TEST(DecodeHello, RoundTripAlsoWithZeroPadding) {
   }
 }
 
+TEST(DecodeHello, WithoutDcIsAFlagAndNoNumber) {
+  const Secrets secrets = SampleSecrets();
+  Greeting sent = SampleHello(secrets.own().id);
+  sent.control_dctn = 0;
+  HelloMessage bytes = EncodeHello(sent, secrets.own());
+  EXPECT_EQ(bytes[6], std::byte{2});
+  auto hello = DecodeHello(bytes);
+  ASSERT_TRUE(hello.ok()) << hello.status();
+  EXPECT_TRUE(hello->without_dc());
+  EXPECT_TRUE(Proven(bytes, secrets.own()));
+  bytes[6] = std::byte{0};  // and no number after all
+  EXPECT_FALSE(DecodeHello(bytes).ok());
+}
+
+TEST(DecodeWelcome, WithoutDcGivesNoAccess) {
+  const Secrets secrets = SampleSecrets();
+  Greeting greeting = SampleHello(secrets.own().id);
+  greeting.control_dctn = 0;
+  const HelloMessage hello = EncodeHello(greeting, secrets.own());
+  SessionKeys theirs, ours;
+  const WelcomeMessage bytes = EncodeWelcome(greeting, {}, hello, secrets.own(), &theirs);
+  const auto welcome = DecodeWelcome(bytes, hello, secrets.own(), &ours);
+  ASSERT_TRUE(welcome.ok()) << welcome.status();
+  EXPECT_TRUE(welcome->greeting.without_dc());
+  EXPECT_EQ(welcome->access, ControlAccess());
+  // Access to a DCT that there is not.
+  const WelcomeMessage strange =
+      EncodeWelcome(greeting, kSampleAccess, hello, secrets.own(), &theirs);
+  EXPECT_FALSE(DecodeWelcome(strange, hello, secrets.own(), &ours).ok());
+}
+
 TEST(DecodeHello, EveryTruncationIsRefused) {
   const Exchange exchange(SampleSecrets());
   for (size_t length = 0; length < kHelloBytes; ++length) {
@@ -90,9 +121,7 @@ TEST(DecodeHello, WrongKindFlagsAndNumbersAreRefused) {
   HelloMessage no_secret = EncodeHello(SampleHello(0), Secrets().own());
   no_secret[6] = std::byte{0};  // names no secret, and doesn't say so
   EXPECT_FALSE(DecodeHello(no_secret).ok());
-  Greeting no_dct = SampleHello(0);
-  no_dct.control_dctn = 0;
-  EXPECT_FALSE(DecodeHello(EncodeHello(no_dct, Secrets().own())).ok());
+  EXPECT_TRUE(refused(6, 2));  // says that there is no DC, and names a DCT
 }
 
 TEST(Proven, EveryWrongBitOfEachByteIsFound) {
