@@ -20,7 +20,7 @@ constexpr int kStale = 10;
 constexpr int kByConsumer = 28;
 constexpr int kByEce = 35;
 
-absl::Status Unavailable(const std::string& what, const std::string& peer, const char* cause,
+absl::Status Unavailable(const std::string& what, std::string_view peer, const char* cause,
                          const char* remedy, int code) {
   return base::Error(absl::StatusCode::kUnavailable, what,
                      {.layer = "cm",
@@ -45,7 +45,7 @@ bool HasWords(const rdma_cm_event& event) {
 
 }  // namespace
 
-absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool established) {
+absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool established) {
   switch (event.event) {
     case RDMA_CM_EVENT_ADDR_ERROR:
       return Unavailable(
@@ -158,11 +158,11 @@ absl::Status ConnectionManager::DeadlineError(const Connection& c) const {
       break;
   }
   std::string what = "connect timed out while " + std::string(Name(c.state));
-  if (c.attempt != nullptr && c.attempt->tries > 1) {
-    what += ", in try " + std::to_string(c.attempt->tries);
+  if (c.attempt() != nullptr && c.attempt()->tries > 1) {
+    what += ", in try " + std::to_string(c.attempt()->tries);
   }
-  if (c.attempt != nullptr && !c.attempt->last.ok()) {
-    cause += "; the try before it ended so: " + std::string(c.attempt->last.message());
+  if (c.attempt() != nullptr && !c.attempt()->last.ok()) {
+    cause += "; the try before it ended so: " + std::string(c.attempt()->last.message());
   }
   return base::Error(absl::StatusCode::kDeadlineExceeded, what,
                      {.layer = "cm",

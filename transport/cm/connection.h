@@ -9,8 +9,10 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "transport/base/shared_text.h"
 #include "transport/cm/connection_manager.h"
 
 namespace sluice::cm {
@@ -36,29 +38,36 @@ struct Attempt {
   std::vector<std::byte> incoming;  // the last private data that came
 };
 
-struct ConnectionManager::Connection {
+// What a connection needs on its way up and on its way out; there is none while it is up.
+struct ConnectionManager::Passage {
   ConnectionManager* manager = nullptr;
-  std::unique_ptr<Attempt> attempt;
+  base::Timer timer;
+  absl::Status why;                  // of the end
+  int64_t hold_until_ns = 0;         // the number, once goodbye is said; 0 before
+  std::unique_ptr<Attempt> attempt;  // on its way up
+};
+
+// Every idle peer has one: kept small.
+struct ConnectionManager::Connection {
   // The id's own members, the number and the attempt belong to a command while one is under way:
   // the polling thread then leaves them alone.
   rdma_cm_id* id = nullptr;
-  std::string peer;  // "host:port" as asked for, or the source address
-  absl::Status why;  // of the end
-  base::Timer timer;
-  int64_t hold_until_ns = 0;  // the number, once goodbye is said; 0 before
+  std::unique_ptr<Passage> passage;
+  base::SharedText peer;  // "host:port" as asked for, or the source address
   uint32_t index = 0;
   uint32_t generation = 0;
   uint32_t qpn = 0;
   uint16_t commands = 0;  // under way
   State state = State::kIdle;
-  bool active = false;
-  bool qpn_exposed = false;  // the other side may know the number
-  bool closed = false;       // by its user: no more calls to it
-  bool leaving = false;      // counted among those that keep their number for a closed connection
-  bool notified = false;
-  bool destroy_waits = false;  // for the commands under way
-  bool release_waits = false;  // likewise
+  bool active : 1 = false;
+  bool qpn_exposed : 1 = false;  // the other side may know the number
+  bool closed : 1 = false;       // by its user: no more calls to it
+  bool leaving : 1 = false;  // counted among those that keep their number for a closed connection
+  bool notified : 1 = false;
+  bool destroy_waits : 1 = false;  // for the commands under way
+  bool release_waits : 1 = false;  // likewise
 
+  Attempt* attempt() const { return passage == nullptr ? nullptr : passage->attempt.get(); }
   ConnectionId id_of() const { return {index, generation}; }
   void* context() const {
     return reinterpret_cast<void*>((uint64_t{generation} << 32) | (index + uint64_t{1}));
@@ -74,7 +83,7 @@ enum class Verdict : uint8_t {
 };
 
 // What a CM event that ends a connection (or an attempt) says about it.
-absl::Status EndError(const rdma_cm_event& event, const std::string& peer, bool established);
+absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool established);
 Verdict EndVerdict(const rdma_cm_event& event);
 
 }  // namespace sluice::cm

@@ -39,11 +39,11 @@ void ConnectionManager::Submit(Connection* c, std::function<int(Connection*)> wo
 void ConnectionManager::Settle(Connection* c) {
   if (c->destroy_waits) return DestroyNow(c);
   if (c->release_waits) return Release(c);
-  if (c->state == State::kEstablished) c->attempt.reset();
+  if (c->state == State::kEstablished) SettleDown(c);
 }
 
 void ConnectionManager::Wait(Connection* c) {
-  SetTimer(c, c->attempt->deadline_ns);
+  SetTimer(c, c->attempt()->deadline_ns);
   if (c->commands != 0) {
     c->release_waits = true;  // what is under way may still use the id
     return;
@@ -58,25 +58,25 @@ void ConnectionManager::Release(Connection* c) {
   const uint32_t qpn = std::exchange(c->qpn, 0);
   // Not before this attempt is over: were it stale, the device must not give it out for the next try.
   if (qpn != 0) {
-    Quarantine(qpn, std::max(clock_.NowNs() + options_.number_hold_ns, c->attempt->deadline_ns));
+    Quarantine(qpn, std::max(clock_.NowNs() + options_.number_hold_ns, c->attempt()->deadline_ns));
   }
   c->qpn_exposed = false;
   if (id != nullptr) {
     Submit(
         c, [this, id](Connection*) { return api_.cm_destroy_id(id); }, [](Connection*, int) {});
   }
-  c->attempt->has_turn = false;
-  if (c->attempt->pause_ns > 0) return SetStepTimer(c, c->attempt->pause_ns);
+  c->attempt()->has_turn = false;
+  if (c->attempt()->pause_ns > 0) return SetStepTimer(c, c->attempt()->pause_ns);
   TakeTurn(c);
 }
 
 void ConnectionManager::TakeTurn(Connection* c) {
-  Attempt* attempt = c->attempt.get();
+  Attempt* attempt = c->attempt();
   if (c->release_waits) return SetTimer(c, attempt->deadline_ns);
   if (!attempt->has_turn) {
     attempt->has_turn = true;
     const int64_t now_ns = clock_.NowNs();
-    const int64_t turn_ns = pacing_.TakeTurnNs(c->peer, now_ns);
+    const int64_t turn_ns = pacing_.TakeTurnNs(c->peer.str(), now_ns);
     if (turn_ns > now_ns) return SetStepTimer(c, turn_ns - now_ns);
   }
   SetTimer(c, attempt->deadline_ns);
@@ -88,7 +88,7 @@ void ConnectionManager::ResolveName(Connection* c) {
   Submit(
       c,
       [](Connection* own) {
-        Attempt* attempt = own->attempt.get();
+        Attempt* attempt = own->attempt();
         auto addresses = Resolve(attempt->host, attempt->port, /*passive=*/false);
         attempt->resolve_status = addresses.status();
         if (addresses.ok()) attempt->addresses = std::move(*addresses);
@@ -96,7 +96,7 @@ void ConnectionManager::ResolveName(Connection* c) {
         return 0;
       },
       [this](Connection* own, int) {
-        const absl::Status& status = own->attempt->resolve_status;
+        const absl::Status& status = own->attempt()->resolve_status;
         if (status.ok()) return Handle(own, Event::kNameResolved);
         EndTry(own, status, absl::IsUnavailable(status) ? Verdict::kAgain : Verdict::kFinal);
       });
@@ -119,7 +119,7 @@ void ConnectionManager::ResolveAddress(Connection* c) {
 }
 
 void ConnectionManager::StartResolving(Connection* c) {
-  const sockaddr_storage address = c->attempt->addresses[c->attempt->next_address++];
+  const sockaddr_storage address = c->attempt()->addresses[c->attempt()->next_address++];
   Submit(
       c,
       [this, address](Connection* own) {
@@ -148,7 +148,7 @@ void ConnectionManager::SendRequest(Connection* c) {
                                 .remedy = "start with --device=" + device}));
   }
   ++metrics_.tries;
-  const uint32_t doublings = std::min(c->attempt->tries++, kMaxDoublings);
+  const uint32_t doublings = std::min(c->attempt()->tries++, kMaxDoublings);
   SetStepTimer(c, options_.answer_timeout_ns << doublings);
   c->qpn_exposed = true;
   auto status = std::make_shared<absl::Status>();
@@ -166,8 +166,8 @@ void ConnectionManager::SendRequest(Connection* c) {
           api_.cm_set_local_ece(own->id, &ece);  // an offer: without it the peer sees none
         }
         rdma_conn_param param = {};
-        param.private_data = own->attempt->outgoing.data();
-        param.private_data_len = static_cast<uint8_t>(own->attempt->outgoing_bytes);
+        param.private_data = own->attempt()->outgoing.data();
+        param.private_data_len = static_cast<uint8_t>(own->attempt()->outgoing_bytes);
         param.responder_resources = param.initiator_depth = 1;
         param.retry_count = param.rnr_retry_count = 7;
         param.qp_num = own->qpn;
@@ -192,11 +192,11 @@ void ConnectionManager::SendResponse(Connection* c) {
           return EAGAIN;
         }
         own->qpn = *qpn;
-        if (own->attempt->answer_ece.vendor_id != 0)
-          api_.cm_set_local_ece(own->id, &own->attempt->answer_ece);
+        if (own->attempt()->answer_ece.vendor_id != 0)
+          api_.cm_set_local_ece(own->id, &own->attempt()->answer_ece);
         rdma_conn_param param = {};
-        param.private_data = own->attempt->outgoing.data();
-        param.private_data_len = static_cast<uint8_t>(own->attempt->outgoing_bytes);
+        param.private_data = own->attempt()->outgoing.data();
+        param.private_data_len = static_cast<uint8_t>(own->attempt()->outgoing_bytes);
         param.responder_resources = param.initiator_depth = 1;
         param.rnr_retry_count = 7;
         param.qp_num = own->qpn;
@@ -210,7 +210,7 @@ void ConnectionManager::SendResponse(Connection* c) {
 }
 
 void ConnectionManager::ReadPath(Connection* c) {
-  SetTimer(c, c->attempt->deadline_ns);
+  SetTimer(c, c->attempt()->deadline_ns);
   Submit(
       c,
       [this](Connection* own) {
@@ -220,11 +220,11 @@ void ConnectionManager::ReadPath(Connection* c) {
         errno = 0;
         const int result = ErrnoOf(api_.cm_init_qp_attr(own->id, &attr, &mask));
         if (result != 0) return result;
-        own->attempt->path.ah = attr.ah_attr;
-        own->attempt->path.mtu = attr.path_mtu;
-        if (own->id->verbs != nullptr) own->attempt->path.device = own->id->verbs->device->name;
-        if (api_.cm_get_remote_ece(own->id, &own->attempt->path.remote_ece) != 0)
-          own->attempt->path.remote_ece = {};
+        own->attempt()->path.ah = attr.ah_attr;
+        own->attempt()->path.mtu = attr.path_mtu;
+        if (own->id->verbs != nullptr) own->attempt()->path.device = own->id->verbs->device->name;
+        if (api_.cm_get_remote_ece(own->id, &own->attempt()->path.remote_ece) != 0)
+          own->attempt()->path.remote_ece = {};
         return 0;
       },
       [this](Connection* own, int error_number) {
@@ -267,7 +267,7 @@ void ConnectionManager::SendReady(Connection* c) {
   Call(
       c, "rdma_establish",
       [](const verbs::VerbsApi& api, rdma_cm_id* id) { return api.cm_establish(id); },
-      [](Connection* own) { own->manager->Handle(own, Event::kEstablishSent); });
+      [](Connection* own) { own->passage->manager->Handle(own, Event::kEstablishSent); });
 }
 
 void ConnectionManager::Disconnect(Connection* c) {
@@ -283,24 +283,24 @@ void ConnectionManager::AnswerAndKeep(Connection* c) {
     c->leaving = true;
     ++leaving_;
   }
-  c->hold_until_ns = clock_.NowNs() + options_.number_hold_ns;
-  SetTimer(c, c->hold_until_ns);
+  PassageOf(c).hold_until_ns = clock_.NowNs() + options_.number_hold_ns;
+  SetTimer(c, c->passage->hold_until_ns);
   Disconnect(c);
 }
 
 void ConnectionManager::RejectAndDestroy(Connection* c) {
-  timers_.Cancel(&c->timer);
+  CancelTimer(c);
   Submit(
       c,
       [this](Connection* own) {
-        return api_.cm_reject(own->id, own->attempt->outgoing.data(),
-                              static_cast<uint8_t>(own->attempt->outgoing_bytes));
+        return api_.cm_reject(own->id, own->attempt()->outgoing.data(),
+                              static_cast<uint8_t>(own->attempt()->outgoing_bytes));
       },
       [this](Connection* own, int) { Destroy(own); });
 }
 
 void ConnectionManager::Destroy(Connection* c) {
-  timers_.Cancel(&c->timer);
+  CancelTimer(c);
   if (c->commands != 0) {
     c->destroy_waits = true;  // what is under way may still use the id
     return;
@@ -312,12 +312,13 @@ void ConnectionManager::DestroyNow(Connection* c) {
   c->destroy_waits = c->release_waits = false;
   rdma_cm_id* id = std::exchange(c->id, nullptr);
   uint32_t qpn = std::exchange(c->qpn, 0);
-  if (std::exchange(c->leaving, false)) --leaving_;
+  if (c->leaving) --leaving_;
+  c->leaving = false;
   // TIMEWAIT_EXIT says when this side's timewait is over, not the other's: our DREP may have been
   // lost, and then theirs has not begun.
   const int64_t now_ns = clock_.NowNs();
-  const int64_t until_ns =
-      c->hold_until_ns != 0 ? c->hold_until_ns : now_ns + options_.number_hold_ns;
+  const int64_t held_ns = c->passage == nullptr ? 0 : c->passage->hold_until_ns;
+  const int64_t until_ns = held_ns != 0 ? held_ns : now_ns + options_.number_hold_ns;
   if (qpn != 0 && c->qpn_exposed && until_ns > now_ns) {
     Quarantine(qpn, until_ns);
     qpn = 0;

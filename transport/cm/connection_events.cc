@@ -52,7 +52,7 @@ void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context
     case RDMA_CM_EVENT_CONNECT_RESPONSE: {
       if (c->state == State::kConnecting) {
         const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
-        c->attempt->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+        c->attempt()->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
       }
       return Handle(c, Event::kResponse);
     }
@@ -91,9 +91,9 @@ void ConnectionManager::HandleRequest(const rdma_cm_event& event) {
   c->id->context = c->context();
   c->peer = ToString(reinterpret_cast<const sockaddr*>(&event.id->route.addr.dst_storage));
   const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
-  c->attempt->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
-  c->attempt->deadline_ns = clock_.NowNs() + options_.accept_timeout_ns;
-  SetTimer(c, c->attempt->deadline_ns);
+  c->attempt()->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+  c->attempt()->deadline_ns = clock_.NowNs() + options_.accept_timeout_ns;
+  SetTimer(c, c->attempt()->deadline_ns);
   Handle(c, Event::kRequest);
 }
 
@@ -101,16 +101,17 @@ void ConnectionManager::HandleEnd(Connection* c, const rdma_cm_event& event) {
   absl::Status why = EndError(event, c->peer, c->state == State::kEstablished);
   const Verdict verdict = EndVerdict(event);
   if (verdict == Verdict::kStale) ++metrics_.stale_rejects;
-  if (c->attempt != nullptr) {
-    c->attempt->incoming.clear();
+  if (c->attempt() != nullptr) {
+    c->attempt()->incoming.clear();
     if (event.event == RDMA_CM_EVENT_REJECTED && event.param.conn.private_data_len != 0) {
       const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
-      c->attempt->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+      c->attempt()->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
     }
   }
   if (event.event == RDMA_CM_EVENT_DISCONNECTED) {
     if (c->state == State::kClosing && event.status != 0) ++metrics_.unanswered_closes;
-    if (c->why.ok()) c->why = std::move(why);
+    Passage& passage = PassageOf(c);
+    if (passage.why.ok()) passage.why = std::move(why);
     return Handle(c, Event::kDisconnected);
   }
   EndTry(c, std::move(why), verdict);
@@ -118,7 +119,7 @@ void ConnectionManager::HandleEnd(Connection* c, const rdma_cm_event& event) {
 
 void ConnectionManager::Fail(Connection* c, absl::Status why) {
   const bool counts = Next(c->state, Event::kFailed).action != Action::kIgnore;
-  if (counts && c->why.ok()) c->why = std::move(why);
+  if (counts && PassageOf(c).why.ok()) PassageOf(c).why = std::move(why);
   Handle(c, Event::kFailed);
 }
 
@@ -126,7 +127,7 @@ void ConnectionManager::EndTry(Connection* c, absl::Status why, Verdict verdict)
   const bool can_retry = c->active && Next(c->state, Event::kRetryable).action != Action::kIgnore;
   if (!can_retry || !PlanNextTry(c, verdict)) return Fail(c, std::move(why));
   ++metrics_.retries;
-  c->attempt->last = std::move(why);
+  c->attempt()->last = std::move(why);
   Handle(c, Event::kRetryable);
 }
 
@@ -134,7 +135,7 @@ void ConnectionManager::EndTry(Connection* c, absl::Status why, Verdict verdict)
 // handed out again after its process died costs a recognised reject; silence may mean no more than a
 // lost message.
 bool ConnectionManager::PlanNextTry(Connection* c, Verdict verdict) {
-  Attempt* attempt = c->attempt.get();
+  Attempt* attempt = c->attempt();
   const bool more_addresses = attempt->next_address < attempt->addresses.size();
   attempt->pause_ns = 0;
   switch (verdict) {

@@ -54,16 +54,17 @@ ConnectionManager::ConnectionManager(const verbs::VerbsApi& api, Options options
 
 ConnectionManager::~ConnectionManager() {
   timers_.Cancel(&quarantine_timer_);
-  for (auto& connection : connections_) {
-    timers_.Cancel(&connection->timer);
-    if (connection->id != nullptr) api_.cm_destroy_id(connection->id);
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    Connection& connection = connections_[i];
+    CancelTimer(&connection);
+    if (connection.id != nullptr) api_.cm_destroy_id(connection.id);
   }
   listeners_.clear();
 }
 
 ConnectionManager::Connection* ConnectionManager::Find(ConnectionId id) const {
   if (id.index >= connections_.size()) return nullptr;
-  Connection* c = connections_[id.index].get();
+  Connection* c = &connections_[id.index];
   return c->generation == id.generation && c->state != State::kIdle ? c : nullptr;
 }
 
@@ -81,28 +82,20 @@ ConnectionManager::Connection* ConnectionManager::New() {
   } else {
     if (connections_.size() >= options_.max_connections) return nullptr;
     index = static_cast<uint32_t>(connections_.size());
-    connections_.push_back(std::make_unique<Connection>());
-    connections_.back()->manager = this;
-    connections_.back()->index = index;
-    connections_.back()->timer.fire = OnTimer;
-    connections_.back()->timer.context = connections_.back().get();
+    connections_.Add().index = index;
   }
-  Connection* c = connections_[index].get();
+  Connection* c = &connections_[index];
   if (++c->generation == 0) c->generation = 1;
-  c->attempt = std::make_unique<Attempt>();
+  PassageOf(c).attempt = std::make_unique<Attempt>();
   ++in_use_;
   return c;
 }
 
 void ConnectionManager::Free(Connection* c) {
-  // What stays for a connection that is up, its cm_id and a long peer's name apart.
-  static_assert(sizeof(Connection) <= 152);
-  timers_.Cancel(&c->timer);
+  CancelTimer(c);
   assert(c->id == nullptr && c->commands == 0 && !c->leaving);
-  c->attempt.reset();
-  c->peer.clear();
-  c->why = absl::OkStatus();
-  c->hold_until_ns = 0;
+  c->passage.reset();
+  c->peer = {};
   c->qpn = 0;
   c->active = c->qpn_exposed = c->closed = c->notified = false;
   free_.push_back(c->index);
@@ -119,7 +112,8 @@ void ConnectionManager::Handle(Connection* c, Event event) {
     ++metrics_.timeouts;
     if (c->state == State::kAccepting) ++metrics_.half_open_reaped;
     if (c->state == State::kClosing) ++metrics_.unanswered_closes;
-    if (c->why.ok()) c->why = DeadlineError(*c);
+    Passage& passage = PassageOf(c);
+    if (passage.why.ok()) passage.why = DeadlineError(*c);
   }
   c->state = transition.next;
   Do(c, transition.action);
@@ -142,9 +136,9 @@ void ConnectionManager::Do(Connection* c, Action action) {
     case Action::kReadPath:
       return ReadPath(c);
     case Action::kTellResponse:
-      return user_.OnResponse(c->id_of(), c->attempt->incoming, c->attempt->path);
+      return user_.OnResponse(c->id_of(), c->attempt()->incoming, c->attempt()->path);
     case Action::kTellRequest:
-      return user_.OnRequest(c->id_of(), c->attempt->incoming, c->attempt->path, c->peer);
+      return user_.OnRequest(c->id_of(), c->attempt()->incoming, c->attempt()->path, c->peer.str());
     case Action::kEstablish:
       return SendReady(c);
     case Action::kAccept:
@@ -174,36 +168,57 @@ void ConnectionManager::Do(Connection* c, Action action) {
 }
 
 void ConnectionManager::TellUp(Connection* c) {
-  timers_.Cancel(&c->timer);
+  CancelTimer(c);
   const ConnectionId id = c->id_of();
-  if (c->commands == 0) c->attempt.reset();
+  if (c->commands == 0) SettleDown(c);
   user_.OnUp(id);
+}
+
+// It is up, and nothing is under way.
+void ConnectionManager::SettleDown(Connection* c) {
+  CancelTimer(c);
+  c->passage.reset();
 }
 
 void ConnectionManager::TellDown(Connection* c) {
   if (c->closed) return;
   c->closed = true;
-  if (c->why.ok()) {
-    c->why = base::Error(absl::StatusCode::kUnavailable, "connection ended",
-                         {.layer = "cm", .peer = c->peer, .operation = "connect"});
+  absl::Status why = PassageOf(c).why;
+  if (why.ok()) {
+    why = base::Error(absl::StatusCode::kUnavailable, "connection ended",
+                      {.layer = "cm", .peer = c->peer, .operation = "connect"});
   }
   std::vector<std::byte> data;
-  if (c->attempt != nullptr) data.swap(c->attempt->incoming);
-  user_.OnDown(c->id_of(), c->why, data);
+  if (c->attempt() != nullptr) data.swap(c->attempt()->incoming);
+  user_.OnDown(c->id_of(), why, data);
+}
+
+ConnectionManager::Passage& ConnectionManager::PassageOf(Connection* c) {
+  if (c->passage == nullptr) {
+    c->passage = std::make_unique<Passage>();
+    c->passage->manager = this;
+    c->passage->timer.fire = OnTimer;
+    c->passage->timer.context = c;
+  }
+  return *c->passage;
 }
 
 void ConnectionManager::SetTimer(Connection* c, int64_t deadline_ns) {
-  timers_.Schedule(&c->timer, deadline_ns);
+  timers_.Schedule(&PassageOf(c).timer, deadline_ns);
+}
+
+void ConnectionManager::CancelTimer(Connection* c) {
+  if (c->passage != nullptr) timers_.Cancel(&c->passage->timer);
 }
 
 void ConnectionManager::SetStepTimer(Connection* c, int64_t step_ns) {
-  SetTimer(c, std::min(clock_.NowNs() + step_ns, c->attempt->deadline_ns));
+  SetTimer(c, std::min(clock_.NowNs() + step_ns, c->attempt()->deadline_ns));
 }
 
 void ConnectionManager::OnTimer(base::Timer*, void* context) {
   Connection* c = static_cast<Connection*>(context);
-  ConnectionManager* self = c->manager;
-  const bool early = c->attempt != nullptr && self->clock_.NowNs() < c->attempt->deadline_ns;
+  ConnectionManager* self = c->passage->manager;
+  const bool early = c->attempt() != nullptr && self->clock_.NowNs() < c->attempt()->deadline_ns;
   if (early && c->state == State::kBackingOff) return self->TakeTurn(c);
   if (early && Next(c->state, Event::kRetryable).action != Action::kIgnore) {
     ++self->metrics_.timeouts;
@@ -228,7 +243,7 @@ absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host,
   }
   c->active = true;
   c->peer = HostPort(host, port);
-  Attempt* attempt = c->attempt.get();
+  Attempt* attempt = c->attempt();
   attempt->host = host;
   attempt->port = port;
   attempt->deadline_ns = deadline_ns;
@@ -243,7 +258,7 @@ void ConnectionManager::Accept(ConnectionId id, std::span<const std::byte> priva
   Connection* c = Find(id);
   if (c == nullptr || c->state != State::kRequested) return;
   assert(private_data.size() <= kMaxResponseData);
-  Attempt* attempt = c->attempt.get();
+  Attempt* attempt = c->attempt();
   attempt->answer_ece = ece;
   std::copy(private_data.begin(), private_data.end(), attempt->outgoing.begin());
   attempt->outgoing_bytes = private_data.size();
@@ -257,7 +272,7 @@ void ConnectionManager::Establish(ConnectionId id) {
 void ConnectionManager::Reject(ConnectionId id, std::span<const std::byte> private_data) {
   Connection* c = Find(id);
   if (c == nullptr || Next(c->state, Event::kRejectCalled).action == Action::kIgnore) return;
-  Attempt* attempt = c->attempt.get();
+  Attempt* attempt = c->attempt();
   const size_t bytes = std::min(private_data.size(), kMaxRejectData);
   std::copy_n(private_data.begin(), bytes, attempt->outgoing.begin());
   attempt->outgoing_bytes = bytes;
@@ -284,7 +299,12 @@ void ConnectionManager::NoteTraffic(ConnectionId id) {
 
 std::string ConnectionManager::Describe(ConnectionId id) const {
   const Connection* c = Find(id);
-  return c == nullptr ? "no such connection" : c->peer + " " + std::string(Name(c->state));
+  return c == nullptr ? "no such connection" : c->peer.str() + " " + std::string(Name(c->state));
+}
+
+base::SharedText ConnectionManager::Peer(ConnectionId id) const {
+  const Connection* c = Find(id);
+  return c == nullptr ? base::SharedText() : c->peer;
 }
 
 uint32_t ConnectionManager::QpNumber(ConnectionId id) const {

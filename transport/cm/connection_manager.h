@@ -28,6 +28,8 @@
 #include "absl/status/statusor.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
+#include "transport/base/record_table.h"
+#include "transport/base/shared_text.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/pacing.h"
 #include "transport/cm/qpn_pool.h"
@@ -142,11 +144,14 @@ class ConnectionManager {
   size_t quarantined() const { return leaving_ + quarantine_.size(); }
   Metrics metrics() const;
   std::string Describe(ConnectionId id) const;
+  // "host:port" as asked for, or the source address.
+  base::SharedText Peer(ConnectionId id) const;
   // The number that stands for this side of the connection; 0: none yet. As of the last call.
   uint32_t QpNumber(ConnectionId id) const;
 
  private:
   struct Connection;
+  struct Passage;
   struct Quarantined {
     int64_t until_ns;
     uint32_t qpn;
@@ -199,7 +204,10 @@ class ConnectionManager {
 
   absl::Status DeadlineError(const Connection& c) const;
   absl::Status CommandError(const Connection& c, int error_number, const char* call) const;
+  Passage& PassageOf(Connection* c);
+  void SettleDown(Connection* c);
   void SetTimer(Connection* c, int64_t deadline_ns);
+  void CancelTimer(Connection* c);
   // At the attempt's deadline, or earlier when the step has used up its time.
   void SetStepTimer(Connection* c, int64_t step_ns);
   static void OnTimer(base::Timer* timer, void* context);
@@ -215,7 +223,7 @@ class ConnectionManager {
   User& user_;
   verbs::EventChannel channel_;
   std::vector<verbs::CmId> listeners_;
-  std::vector<std::unique_ptr<Connection>> connections_;
+  base::RecordTable<Connection> connections_;
   std::vector<uint32_t> free_;
   size_t in_use_ = 0;
   size_t leaving_ = 0;  // connections that are closed and keep their number

@@ -185,7 +185,7 @@ EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
   // What is under way uses the objects below; what it would have said is of no interest any more.
   commands_.Finish();
-  for (auto& peer : peers_) timers_.Cancel(&peer->timer);
+  for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
 }
 
 int EndpointImpl::Poll() {
@@ -270,8 +270,8 @@ void EndpointImpl::CheckDevice() {
 }
 
 void EndpointImpl::OnQueueDead(const absl::Status& why) {
-  for (auto& peer : peers_) {
-    if (peer->state != peer::State::kFree) Fail(peer.get(), why);
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].state != peer::State::kFree) Fail(&peers_[i], why);
   }
 }
 
@@ -280,14 +280,16 @@ void EndpointImpl::Close() {
   closed_ = true;
   look_at_fds_ = true;
   Poll();  // whoever has gone meanwhile needs no goodbye
-  for (auto& peer : peers_) {
-    if (peer->state != peer::State::kFree) Disconnect(peer->id());
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].state != peer::State::kFree) Disconnect(peers_[i].id());
   }
   downs_.clear();
   Flush();
   const auto someone_is_leaving = [this] {
-    return std::any_of(peers_.begin(), peers_.end(),
-                       [](const auto& peer) { return peer->state == peer::State::kLeaving; });
+    for (size_t i = 0; i < peers_.size(); ++i) {
+      if (peers_[i].state == peer::State::kLeaving) return true;
+    }
+    return false;
   };
   for (int look = 0; look < kCloseLooks && someone_is_leaving(); ++look) {
     look_at_fds_ = true;

@@ -15,19 +15,19 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/record_table.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
 #include "transport/endpoint/create.h"
+#include "transport/endpoint/peer.h"
 #include "transport/endpoint/reception.h"
 #include "transport/memory/slab.h"
 #include "transport/path/address_handles.h"
 #include "transport/path/congestion_profiles.h"
 #include "transport/peer/attempt_limiter.h"
-#include "transport/peer/credits.h"
 #include "transport/peer/handshake.h"
 #include "transport/peer/keyring.h"
 #include "transport/peer/prefix.h"
-#include "transport/peer/states.h"
 #include "transport/peer/terms.h"
 #include "transport/poller/poller.h"
 #include "transport/queue/dci_pool.h"
@@ -36,58 +36,6 @@
 namespace sluice::endpoint {
 
 inline constexpr int kReceiveBatch = 32;
-
-class EndpointImpl;
-
-// What a peer needs until it is up. Keys in it are overwritten when it goes.
-struct Handshake {
-  peer::Secret secret;
-  peer::HelloMessage hello = {};
-  peer::SessionKeys keys;
-  int64_t deadline_ns = 0;
-  bool proven = false;  // the other side's terms are taken; what is left is to answer
-  bool unsaid = false;  // its proof or answer waits for a control slot
-};
-
-struct Peer {
-  EndpointImpl* owner = nullptr;
-  uint32_t index = 0;
-  uint32_t generation = 0;
-  peer::State state = peer::State::kFree;
-  bool inbound = false;
-  bool told_up = false;
-  bool told_down = false;
-  bool has_connection = false;
-  bool has_path = false;      // address handle and keys of the handshake are there
-  bool in_queue = false;      // the target was opened
-  bool blocked = false;       // in the list of those who wait for a credit or a buffer
-  bool owes_credits = false;  // in the list of those who are due a report
-  uint32_t token = 0;         // what the other side must say in its prefixes
-  uint32_t remote_index = 0;
-  uint32_t remote_token = 0;
-  uint32_t remote_window = 0;
-  uint32_t max_message_bytes = 0;  // what both ends can do
-  bool authenticated = false;
-  uint8_t tenant = 0;  // its reception
-  uint8_t reads = 0;   // what both ends can do
-  uint8_t mtu = 0;     // the same, as enum ibv_mtu
-  uint8_t service_level = 0;
-  uint64_t epoch = 0;        // of the remote endpoint
-  ibv_ece offered_ece = {};  // by it
-  bool mapped = false;
-  bool first_on_handle = false;
-  const path::Profile* profile = nullptr;
-  int commands = 0;  // under way
-  peer::SendCredits send;
-  peer::ReceiveCredits receive;
-  cm::ConnectionId connection;
-  queue::Target target;
-  base::Timer timer;  // of the handshake, and of leaving
-  std::unique_ptr<Handshake> handshake;
-  std::string address;
-
-  PeerId id() const { return {index, generation}; }
-};
 
 struct Counters {
   uint64_t messages_sent = 0;
@@ -192,6 +140,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Part(Peer* peer);
   void SayGoodbye(Peer* peer);
   void CheckQuiet(Peer* peer);
+  void SetTimer(Peer* peer, int64_t deadline_ns);
+  void EndPassage(Peer* peer);
   static void OnPeerTimeout(base::Timer* timer, void* context);
 
   // messages.cc
@@ -238,7 +188,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::optional<cm::QpnPool> numbers_;
   std::unique_ptr<cm::ConnectionManager> connections_;
 
-  std::vector<std::unique_ptr<Peer>> peers_;
+  base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
   std::vector<uint32_t> peer_of_connection_;  // by the connection's index
   std::deque<Peer*> blocked_;

@@ -38,8 +38,8 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
   auto made = NewPeer(peer::Event::kConnect, /*tenant=*/0);
   if (!made.ok()) return made.status();
   Peer* peer = *made;
-  peer->address = cm::HostPort(host, port);
-  peer->handshake->deadline_ns = deadline_ns;
+  peer->target.name = cm::HostPort(host, port);
+  peer->handshake()->deadline_ns = deadline_ns;
   if (secret_sources_.empty()) {
     absl::Status status = Dial(peer, host, port, deadline_ns, peer::Keyring::Read({}));
     if (status.ok()) return peer->id();
@@ -47,12 +47,12 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
     Fail(peer, status);
     return status;
   }
-  timers_.Schedule(&peer->timer, deadline_ns);
+  SetTimer(peer, deadline_ns);
   ++peer->commands;
   WithSecrets([this, peer, host, port, deadline_ns](const peer::Keyring& secrets) {
     --peer->commands;
     if (peer->state != peer::State::kConnecting) return CheckQuiet(peer);
-    timers_.Cancel(&peer->timer);  // the connection keeps the deadline until it is there
+    timers_.Cancel(&peer->passage->timer);  // the connection keeps the deadline until it is there
     absl::Status status = Dial(peer, host, port, deadline_ns, secrets);
     if (!status.ok()) Fail(peer, status);
   });
@@ -62,8 +62,8 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
 absl::Status EndpointImpl::Dial(Peer* peer, const std::string& host, uint16_t port,
                                 int64_t deadline_ns, const peer::Keyring& secrets) {
   const auto secret = secrets.own();
-  if (!secret.ok()) return base::Prefix(secret.status(), "connect to " + peer->address);
-  Handshake& handshake = *peer->handshake;
+  if (!secret.ok()) return base::Prefix(secret.status(), "connect to " + peer->target.name.str());
+  Handshake& handshake = *peer->handshake();
   handshake.secret = *secret;
   handshake.hello =
       peer::EncodeHello(MakeGreeting(secret->id, ReceptionOf(*peer)), handshake.secret);
@@ -160,14 +160,13 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     return Refuse(id, made.status());
   }
   Peer* peer = *made;
-  peer->address = request.from;
+  peer->target.name = request.from;
   peer->epoch = request.greeting.epoch;
-  peer->handshake->secret = found->secret;
-  peer->handshake->hello = request.hello;
+  peer->handshake()->secret = found->secret;
+  peer->handshake()->hello = request.hello;
   peer->target.dctn[1] = request.greeting.control_dctn;
-  peer->target.name = peer->address;
   Bind(peer, id);
-  timers_.Schedule(&peer->timer, clock_.NowNs() + options_.accept_timeout_ns);
+  SetTimer(peer, clock_.NowNs() + options_.accept_timeout_ns);
   AcquirePath(peer, request.path);
 }
 
@@ -177,30 +176,30 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
                               const cm::PathInfo& path) {
   Peer* peer = FindByConnection(id);
   if (peer == nullptr || peer->state != peer::State::kConnecting) return connections_->Close(id);
-  Handshake& handshake = *peer->handshake;
+  Handshake& handshake = *peer->handshake();
   const auto welcome =
       peer::DecodeWelcome(private_data, handshake.hello, handshake.secret, &handshake.keys);
   if (!welcome.ok()) {
     peer->has_connection = false;
     Refuse(id, welcome.status());
-    return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->address));
+    return Fail(peer, base::Prefix(welcome.status(), "connect to " + peer->target.name.str()));
   }
   if (welcome->greeting.without_dc()) {
     peer->has_connection = false;
     connections_->Close(id);
-    return Fail(peer,
-                base::Error(absl::StatusCode::kFailedPrecondition,
-                            "connect to " + peer->address + ": the server has no DC transport",
-                            {.layer = "peer",
-                             .peer = peer->address,
-                             .operation = "handshake",
-                             .cause = "its device has none, so the handshake is all it can do",
-                             .remedy = "run it on a device with DC: sluice_info lists them"}));
+    return Fail(
+        peer,
+        base::Error(absl::StatusCode::kFailedPrecondition,
+                    "connect to " + peer->target.name.str() + ": the server has no DC transport",
+                    {.layer = "peer",
+                     .peer = peer->address(),
+                     .operation = "handshake",
+                     .cause = "its device has none, so the handshake is all it can do",
+                     .remedy = "run it on a device with DC: sluice_info lists them"}));
   }
   peer->epoch = welcome->greeting.epoch;
   peer->target.dctn[1] = welcome->greeting.control_dctn;
   peer->target.key[1] = welcome->access.key;
-  peer->target.name = peer->address;
   peer->remote_index = welcome->access.peer_index;
   peer->remote_token = welcome->access.token;
   AcquirePath(peer, path);
@@ -209,10 +208,10 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 // ---- Server: welcome
 
 void EndpointImpl::Welcome(Peer* peer) {
-  Handshake& handshake = *peer->handshake;
+  Handshake& handshake = *peer->handshake();
   const Reception& reception = ReceptionOf(*peer);
   const peer::ControlAccess access{
-      .key = reception.control->access_key(), .peer_index = peer->index, .token = peer->token};
+      .key = reception.control->access_key(), .peer_index = peer->index(), .token = peer->token};
   connections_->Accept(peer->connection,
                        peer::EncodeWelcome(MakeGreeting(handshake.secret.id, reception), access,
                                            handshake.hello, handshake.secret, &handshake.keys),
@@ -236,7 +235,7 @@ void EndpointImpl::OnUp(cm::ConnectionId id) {
     return;  // its proof came first
   }
   if (peer->inbound) return;
-  timers_.Schedule(&peer->timer, peer->handshake->deadline_ns);
+  SetTimer(peer, peer->handshake()->deadline_ns);
   SayTerms(peer);
 }
 
@@ -248,12 +247,12 @@ peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
           .max_message_bytes = options_.max_message_bytes,
           .data_key = reception.data->access_key(),
           .control_key = reception.control->access_key(),
-          .peer_index = peer.index,
+          .peer_index = peer.index(),
           .token = peer.token,
           .credits = peer.receive.window(),
           .reads = device_.path().max_rd_atomic,
           .mtu = static_cast<uint8_t>(device_.path().mtu),
-          .service_level = peer.service_level};
+          .service_level = static_cast<uint8_t>(peer.service_level)};
 }
 
 void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
@@ -268,13 +267,13 @@ void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
   peer->target.dctn[0] = remote.data_dctn;
   peer->target.key[0] = remote.data_key;
   peer->target.key[1] = remote.control_key;
-  peer->authenticated = peer->handshake->secret.id != 0;
-  peer->handshake->proven = true;
+  peer->authenticated = peer->handshake()->secret.id != 0;
+  peer->handshake()->proven = true;
 }
 
 // The client's proof, or the server's answer, after which it is up: data follows on the same stream.
 void EndpointImpl::SayTerms(Peer* peer) {
-  Handshake& handshake = *peer->handshake;
+  Handshake& handshake = *peer->handshake();
   const bool posted =
       peer->inbound
           ? PostTerms(peer, peer::Kind::kAnswer, OwnTerms(*peer), handshake.keys.answer, false)
@@ -291,7 +290,7 @@ void EndpointImpl::SayUnsaid() {
   std::vector<Peer*> now;
   now.swap(unsaid_);
   for (Peer* peer : now) {
-    peer->handshake->unsaid = false;
+    peer->handshake()->unsaid = false;
     SayTerms(peer);
   }
 }
@@ -300,7 +299,7 @@ void EndpointImpl::SayUnsaid() {
 void EndpointImpl::OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message) {
   const bool inbound_wants =
       peer->state == peer::State::kAccepting || peer->state == peer::State::kUnproven;
-  if (kind == peer::Kind::kProof && inbound_wants && peer->has_path && !peer->handshake->proven) {
+  if (kind == peer::Kind::kProof && inbound_wants && peer->has_path && !peer->handshake()->proven) {
     return OnProof(peer, message);
   }
   if (kind == peer::Kind::kAnswer && peer->state == peer::State::kProving) {
@@ -313,11 +312,11 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
   // It can overtake the word that the connection is established.
   if (peer->state == peer::State::kAccepting) connections_->NoteTraffic(peer->connection);
   const auto terms =
-      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake->keys.proof,
+      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake()->keys.proof,
                       message.first(peer::kPrefixBytes));
   if (!terms.ok()) {
     ++handshakes_.unauthenticated;
-    limiter_.Failed(peer->address, clock_.NowNs());
+    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
     return Fail(peer, terms.status());
   }
   Adopt(peer, *terms);
@@ -326,10 +325,10 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
     ++handshakes_.full;
     peer::Next(peer->state, peer::Event::kRefused, &peer->state);
     const bool posted = PostTerms(peer, peer::Kind::kAnswer, {.refusal = peer::RefusalCode::kFull},
-                                  peer->handshake->keys.answer, /*notify=*/true);
+                                  peer->handshake()->keys.answer, /*notify=*/true);
     EndHandshake(peer);
     if (posted) {
-      timers_.Schedule(&peer->timer, clock_.NowNs() + 2 * options_.dead_peer_ns);
+      SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
     } else {
       peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
       Part(peer);
@@ -342,13 +341,13 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
 
 void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
   const auto terms =
-      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake->keys.answer,
+      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake()->keys.answer,
                       message.first(peer::kPrefixBytes));
   if (!terms.ok()) {
-    return Fail(peer, base::Prefix(terms.status(), "connect to " + peer->address));
+    return Fail(peer, base::Prefix(terms.status(), "connect to " + peer->target.name.str()));
   }
   if (terms->refusal != peer::RefusalCode::kNone) {
-    return Fail(peer, peer::RefusalStatus(terms->refusal, peer->address,
+    return Fail(peer, peer::RefusalStatus(terms->refusal, peer->target.name.str(),
                                           "the server ran out of receive buffers meanwhile"));
   }
   Adopt(peer, *terms);
@@ -363,7 +362,7 @@ void EndpointImpl::GoUp(Peer* peer) {
   EndHandshake(peer);
   peer->told_up = true;
   if (closed_) return;
-  handler_->OnPeerUp(peer->id(), {.address = peer->address,
+  handler_->OnPeerUp(peer->id(), {.address = peer->target.name.str(),
                                   .inbound = peer->inbound,
                                   .max_message_bytes = peer->max_message_bytes,
                                   .tenant = ReceptionOf(*peer).tenant});
@@ -372,14 +371,14 @@ void EndpointImpl::GoUp(Peer* peer) {
 void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
   if (peer->inbound) {
     ++handshakes_.unfinished;
-    limiter_.Failed(peer->address, clock_.NowNs());
+    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
   }
   const char* cause = "the client has not proved the secret";
   if (peer->state == peer::State::kConnecting) cause = "this side's secrets were not read in time";
   if (peer->state == peer::State::kProving) cause = "the server has not answered the proof";
   Fail(peer, base::Error(absl::StatusCode::kDeadlineExceeded, "the handshake did not end in time",
                          {.layer = "peer",
-                          .peer = peer->address,
+                          .peer = peer->address(),
                           .operation = "connect",
                           .cause = cause,
                           .remedy = "look at the other side; allow more time if it is busy",
@@ -387,11 +386,10 @@ void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
 }
 
 void EndpointImpl::EndHandshake(Peer* peer) {
-  if (peer->handshake == nullptr) return;
-  if (peer->handshake->unsaid) std::erase(unsaid_, peer);
+  if (peer->handshake() == nullptr) return;
+  if (peer->handshake()->unsaid) std::erase(unsaid_, peer);
   if (peer->inbound) --handshakes_.under_way;
-  timers_.Cancel(&peer->timer);
-  peer->handshake.reset();
+  EndPassage(peer);
 }
 
 HandshakeCounts EndpointImpl::Handshakes() const { return handshakes_; }

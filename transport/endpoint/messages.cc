@@ -17,7 +17,7 @@ absl::Status NotUp(const Peer* peer) {
   return base::Error(
       absl::StatusCode::kUnavailable, peer == nullptr ? "no such peer" : "peer is not connected",
       {.layer = "endpoint",
-       .peer = peer == nullptr ? std::string_view() : peer->address,
+       .peer = peer == nullptr ? std::string_view() : peer->address(),
        .operation = "send",
        .cause = peer == nullptr ? "it went down earlier" : "it is still connecting, or going down",
        .remedy = "wait for OnPeerUp, or connect again",
@@ -38,7 +38,7 @@ absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit, 
                      "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
                          std::to_string(peer.max_message_bytes) + " bytes",
                      {.layer = "endpoint",
-                      .peer = peer.address,
+                      .peer = peer.address(),
                       .operation = "send",
                       .cause = cause,
                       .remedy = remedy,
@@ -121,7 +121,8 @@ bool EndpointImpl::PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& ter
 }
 
 void EndpointImpl::Block(Peer* peer) {
-  if (std::exchange(peer->blocked, true)) return;
+  if (peer->blocked) return;
+  peer->blocked = true;
   blocked_.push_back(peer);
 }
 
@@ -186,12 +187,12 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
   } else if (!peer::LoadPrefix(bytes, wc.byte_len, &prefix)) {
     ++counters_.dropped_malformed;
   } else if (prefix.peer_index >= peers_.size() ||
-             peers_[prefix.peer_index]->token != prefix.token ||
-             peers_[prefix.peer_index]->tenant != wc.wr_id >> 33 ||
-             peers_[prefix.peer_index]->state == peer::State::kFree) {
+             peers_[prefix.peer_index].token != prefix.token ||
+             peers_[prefix.peer_index].tenant != wc.wr_id >> 33 ||
+             peers_[prefix.peer_index].state == peer::State::kFree) {
     ++counters_.dropped_unknown;
   } else {
-    Peer* peer = peers_[prefix.peer_index].get();
+    Peer* peer = &peers_[prefix.peer_index];
     const bool data = &queue == ReceptionOf(*peer).data.get();
     if (peer->state == peer::State::kUp) {
       peer->send.Grant(prefix.granted, peer->remote_window);
@@ -225,7 +226,7 @@ void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_byte
 void EndpointImpl::OnGoodbye(Peer* peer) {
   Fail(peer, base::Error(absl::StatusCode::kUnavailable, "peer closed the connection",
                          {.layer = "endpoint",
-                          .peer = peer->address,
+                          .peer = peer->address(),
                           .operation = "receive",
                           .cause = "it said goodbye: it shut down, or no longer needs this side",
                           .remedy = "connect again when it is back"}));

@@ -21,7 +21,7 @@ constexpr uint32_t kMaxLastLooks = 64;
 
 Peer* EndpointImpl::Find(PeerId id) const {
   if (id.index >= peers_.size()) return nullptr;
-  Peer* peer = peers_[id.index].get();
+  Peer* peer = &peers_[id.index];
   return peer->generation == id.generation && peer->state != peer::State::kFree ? peer : nullptr;
 }
 
@@ -29,7 +29,7 @@ Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
   if (id.index >= peer_of_connection_.size()) return nullptr;
   const uint32_t index = peer_of_connection_[id.index];
   if (index >= peers_.size()) return nullptr;
-  Peer* peer = peers_[index].get();
+  Peer* peer = &peers_[index];
   return peer->has_connection && peer->connection == id ? peer : nullptr;
 }
 
@@ -51,31 +51,19 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
     free_peers_.pop_back();
   } else {
     index = static_cast<uint32_t>(peers_.size());
-    peers_.push_back(std::make_unique<Peer>());
-    peers_.back()->owner = this;
-    peers_.back()->index = index;
-    peers_.back()->timer.fire = OnPeerTimeout;
-    peers_.back()->timer.context = peers_.back().get();
+    peers_.Add();
   }
-  Peer* peer = peers_[index].get();
-  if (++peer->generation == 0) peer->generation = 1;
-  peer->told_up = peer->told_down = peer->has_connection = peer->has_path = false;
-  peer->in_queue = peer->blocked = peer->owes_credits = false;
+  Peer* peer = &peers_[index];
+  const uint32_t generation = peer->generation + 1;
+  *peer = Peer();  // nothing is left of who was here before
+  peer->generation = generation != 0 ? generation : 1;
   peer->inbound = event == peer::Event::kRequest;
   peer->tenant = static_cast<uint8_t>(tenant);
-  peer->epoch = 0;
-  peer->authenticated = false;
-  peer->max_message_bytes = 0;
-  peer->reads = peer->mtu = peer->service_level = 0;
-  peer->offered_ece = {};
-  peer->profile = nullptr;
-  peer->mapped = peer->first_on_handle = false;
   peer->token = random_.NonZero32();
-  peer->target = {};
   peer->target.cookie = index;
-  peer->receive.Start(0);
   if (!peer->inbound) Promise(peer, *window);
-  peer->handshake = std::make_unique<Handshake>();
+  peer->passage = std::make_unique<Passage>(OnPeerTimeout, this, peer);
+  peer->passage->handshake = std::make_unique<Handshake>();
   if (peer->inbound) ++handshakes_.under_way;
   ++reception.peers;
   ++peer_count_;
@@ -89,8 +77,10 @@ void EndpointImpl::Bind(Peer* peer, cm::ConnectionId connection) {
   if (connection.index >= peer_of_connection_.size()) {
     peer_of_connection_.resize(connection.index + 1, 0xffffffff);
   }
-  peer_of_connection_[connection.index] = peer->index;
+  peer_of_connection_[connection.index] = peer->index();
   peer->connection = connection;
+  const base::SharedText name = connections_->Peer(connection);
+  if (!name.empty()) peer->target.name = name;  // the same text, shared; none if it ended meanwhile
   peer->has_connection = true;
 }
 
@@ -104,7 +94,7 @@ void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
     absl::StatusOr<path::Route> route;
   };
   ++peer->commands;
-  peer->offered_ece = path.remote_ece;
+  peer->offered_ece = {path.remote_ece.vendor_id, path.remote_ece.options};
   peer->service_level = path.ah.sl;
   auto result = std::make_shared<Result>();
   commands_.Submit(
@@ -136,7 +126,7 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) 
           peer::EncodeRefusal(peer::RefusalCode::kInternal,
                               {route.status().message().data(), route.status().message().size()}));
     }
-    return Fail(peer, base::Prefix(route.status(), "path to " + peer->address));
+    return Fail(peer, base::Prefix(route.status(), "path to " + peer->target.name.str()));
   }
   queue_->Open(&peer->target);
   peer->in_queue = true;
@@ -157,15 +147,17 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
     }
     if (Find(peer_id) == nullptr) return;
   }
-  if (peer->inbound && peer->handshake != nullptr) {
+  if (peer->inbound && peer->handshake() != nullptr) {
     ++handshakes_.unfinished;
-    limiter_.Failed(peer->address, clock_.NowNs());
+    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
   }
-  Fail(peer, reject_data.empty() ? why : peer::DecodeRefusal(reject_data, peer->address, why));
+  Fail(peer,
+       reject_data.empty() ? why : peer::DecodeRefusal(reject_data, peer->target.name.str(), why));
 }
 
 void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
-  if (std::exchange(peer->told_down, true)) return;
+  if (peer->told_down) return;
+  peer->told_down = true;
   if (peer->inbound && !peer->told_up) return;  // nobody has heard of it; it was counted
   downs_.push_back({peer->id(), why});
 }
@@ -180,7 +172,7 @@ void EndpointImpl::Fail(Peer* peer, const absl::Status& why) {
 // Nothing goes out any more; the record is freed when nothing names it.
 void EndpointImpl::Part(Peer* peer) {
   EndHandshake(peer);
-  timers_.Cancel(&peer->timer);
+  EndPassage(peer);
   if (peer->blocked) {
     std::erase(blocked_, peer);
     peer->blocked = false;
@@ -208,7 +200,7 @@ void EndpointImpl::CheckQuiet(Peer* peer) {
   --ReceptionOf(*peer).peers;
   --peer_count_;
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
-  free_peers_.push_back(peer->index);
+  free_peers_.push_back(peer->index());
 }
 
 absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
@@ -219,7 +211,7 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   }
   const auto plain = [](const ibv_ece& ece) { return Ece{ece.vendor_id, ece.options}; };
   PeerReport report;
-  report.address = peer->address;
+  report.address = peer->address();
   report.inbound = peer->inbound;
   report.up = peer->state == peer::State::kUp;
   if (peer->has_connection) report.qp_number = connections_->QpNumber(peer->connection);
@@ -233,7 +225,7 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.reads_in_flight = peer->reads;
   report.service_level = peer->service_level;
   report.offered = plain(device_.ece());
-  report.received = plain(peer->offered_ece);
+  report.received = peer->offered_ece;
   if (peer->profile != nullptr) {
     report.accepted = plain(peer->profile->accepted);
     report.template_qp_number = peer->profile->template_qpn;
@@ -249,7 +241,7 @@ void EndpointImpl::Disconnect(PeerId id) {
   if (peer == nullptr || !peer::Next(peer->state, peer::Event::kDisconnect, &peer->state)) return;
   TellDown(peer,
            base::Error(absl::StatusCode::kCancelled, "disconnected by this side",
-                       {.layer = "endpoint", .peer = peer->address, .operation = "disconnect"}));
+                       {.layer = "endpoint", .peer = peer->address(), .operation = "disconnect"}));
   if (!closed_) poller_->Wake();  // the handler is told by the next Poll()
   if (peer->state == peer::State::kLeaving) return SayGoodbye(peer);
   Part(peer);
@@ -260,17 +252,31 @@ void EndpointImpl::SayGoodbye(Peer* peer) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
     return Part(peer);  // the connection's end says it as well, less kindly
   }
-  timers_.Schedule(&peer->timer, clock_.NowNs() + 2 * options_.dead_peer_ns);
+  SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
 }
 
 void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool) {
-  Peer* peer = peers_[target->cookie].get();
+  Peer* peer = &peers_[target->cookie];
   if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) Part(peer);
 }
 
+void EndpointImpl::SetTimer(Peer* peer, int64_t deadline_ns) {
+  if (peer->passage == nullptr) {
+    peer->passage = std::make_unique<Passage>(OnPeerTimeout, this, peer);
+  }
+  timers_.Schedule(&peer->passage->timer, deadline_ns);
+}
+
+void EndpointImpl::EndPassage(Peer* peer) {
+  if (peer->passage == nullptr) return;
+  timers_.Cancel(&peer->passage->timer);
+  peer->passage.reset();
+}
+
 void EndpointImpl::OnPeerTimeout(base::Timer*, void* context) {
-  Peer* peer = static_cast<Peer*>(context);
-  EndpointImpl* self = peer->owner;
+  const auto* passage = static_cast<const Passage*>(context);
+  Peer* peer = passage->peer;
+  EndpointImpl* self = passage->owner;
   if (peer->state == peer::State::kLeaving) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
     return self->Part(peer);
@@ -279,11 +285,9 @@ void EndpointImpl::OnPeerTimeout(base::Timer*, void* context) {
 }
 
 void EndpointImpl::OnTargetFailed(queue::Target* target, const absl::Status& why) {
-  Fail(peers_[target->cookie].get(), why);
+  Fail(&peers_[target->cookie], why);
 }
 
-void EndpointImpl::OnTargetQuiet(queue::Target* target) {
-  CheckQuiet(peers_[target->cookie].get());
-}
+void EndpointImpl::OnTargetQuiet(queue::Target* target) { CheckQuiet(&peers_[target->cookie]); }
 
 }  // namespace sluice::endpoint

@@ -141,7 +141,7 @@ DciPool::Dci* DciPool::Place(Target* target) {
       if (exclusive_) {
         target->stream = dci.free_streams.back();
         dci.free_streams.pop_back();
-        Stream& stream = dci.streams[static_cast<size_t>(target->stream)];
+        Stream& stream = dci.streams[target->stream];
         const bool bound = Next(stream.state, StreamEvent::kBind, &stream.state);
         assert(bound);
         (void)bound;
@@ -184,7 +184,7 @@ void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
   Slot& slot = slots_[index];
   slot.use = SlotUse::kPosted;
   slot.dci = dci.index;
-  slot.stream = static_cast<uint16_t>(target->stream);
+  slot.stream = target->stream;
   dci.fifo[dci.tail++ & Mask()] = index;
   ++target->posted;
   ++posted_;

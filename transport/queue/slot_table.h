@@ -92,30 +92,33 @@ class SlotTable {
   uint32_t free_count_[2] = {0, 0};
 };
 
-// A FIFO of slots, linked through Slot::next.
+// A FIFO of slots, linked through Slot::next in a ring: behind the last comes the first. Four bytes,
+// since each peer has three.
 class SlotList {
  public:
-  bool empty() const { return head_ == kNoSlot; }
-  uint32_t front() const { return head_; }
+  bool empty() const { return last_ == kNoSlot; }
   void PushBack(SlotTable& slots, uint32_t index) {
-    slots[index].next = kNoSlot;
-    if (head_ == kNoSlot) {
-      head_ = index;
+    if (empty()) {
+      slots[index].next = index;
     } else {
-      slots[tail_].next = index;
+      slots[index].next = slots[last_].next;
+      slots[last_].next = index;
     }
-    tail_ = index;
+    last_ = index;
   }
   uint32_t PopFront(SlotTable& slots) {
-    const uint32_t index = head_;
-    head_ = slots[index].next;
+    const uint32_t index = slots[last_].next;
+    if (index == last_) {
+      last_ = kNoSlot;
+    } else {
+      slots[last_].next = slots[index].next;
+    }
     slots[index].next = kNoSlot;
     return index;
   }
 
  private:
-  uint32_t head_ = kNoSlot;
-  uint32_t tail_ = kNoSlot;
+  uint32_t last_ = kNoSlot;
 };
 
 }  // namespace sluice::queue

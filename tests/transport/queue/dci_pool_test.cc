@@ -109,7 +109,7 @@ class DciPoolTest : public testing::Test, protected QueueUser {
   }
 
   void OnSent(Target* target, uint32_t, bool ok) override {
-    log_.push_back(target->name + (ok ? " sent" : " not sent"));
+    log_.push_back(target->name.str() + (ok ? " sent" : " not sent"));
   }
   void OnTargetFailed(Target* target, const absl::Status& why) override {
     ++failed_[target->cookie];

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RecordTable: records by index that never move. It grows by kBlock records at a time and never
+// shrinks, so a record costs its own size and no more: no pointer and no allocation of its own.
+//
+// Which thread  One.
+#ifndef SLUICE_TRANSPORT_BASE_RECORD_TABLE_H_
+#define SLUICE_TRANSPORT_BASE_RECORD_TABLE_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace sluice::base {
+
+template <typename T>
+class RecordTable {
+ public:
+  static constexpr size_t kBlock = 32;
+
+  // The records are behind the table, not of it: a constant table lets them be changed.
+  T& operator[](size_t index) const { return blocks_[index / kBlock][index % kBlock]; }
+  size_t size() const { return size_; }
+
+  // One more at the end.
+  T& Add() {
+    if (size_ % kBlock == 0) blocks_.push_back(std::make_unique<T[]>(kBlock));
+    return (*this)[size_++];
+  }
+
+ private:
+  std::vector<std::unique_ptr<T[]>> blocks_;
+  size_t size_ = 0;
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_RECORD_TABLE_H_

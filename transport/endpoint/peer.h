@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The record of one peer. Private to transport/endpoint.
+//
+// What it is    What an idle peer costs: this record, the connection's (transport/cm/connection.h),
+//               four bytes that lead from that one to this one, and the peer's name, which the
+//               records share. 256 bytes together at most (tests/transport/endpoint/idle_state_test).
+//               What is needed only on the way up or out is allocated apart, for that time.
+// Who owns it   The endpoint's table; it stays where it is, and is used again by later peers.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_PEER_H_
+#define SLUICE_TRANSPORT_ENDPOINT_PEER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "transport/base/timer_wheel.h"
+#include "transport/cm/connection_manager.h"
+#include "transport/endpoint/endpoint.h"
+#include "transport/path/congestion_profiles.h"
+#include "transport/peer/credits.h"
+#include "transport/peer/handshake.h"
+#include "transport/peer/secrets.h"
+#include "transport/peer/states.h"
+#include "transport/peer/terms.h"
+#include "transport/queue/target.h"
+
+namespace sluice::endpoint {
+
+class EndpointImpl;
+struct Peer;
+
+// What a peer needs until it is up. Keys in it are overwritten when it goes.
+struct Handshake {
+  peer::Secret secret;
+  peer::HelloMessage hello = {};
+  peer::SessionKeys keys;
+  int64_t deadline_ns = 0;
+  bool proven = false;  // the other side's terms are taken; what is left is to answer
+  bool unsaid = false;  // its proof or answer waits for a control slot
+};
+
+// What a peer has on its way up and on its way out; nothing while it is up.
+struct Passage {
+  Passage(base::Timer::Callback on_time, EndpointImpl* of, Peer* its)
+      : timer(on_time, this), owner(of), peer(its) {}
+
+  base::Timer timer;  // of the handshake, and of leaving
+  EndpointImpl* const owner;
+  Peer* const peer;
+  std::unique_ptr<Handshake> handshake;
+};
+
+struct Peer {
+  queue::Target target;  // its cookie is the peer's index, its name the peer's
+  std::unique_ptr<Passage> passage;
+  const path::Profile* profile = nullptr;
+  cm::ConnectionId connection;
+  uint64_t epoch = 0;  // of the remote endpoint
+  Ece offered_ece;     // by it
+  uint32_t generation = 0;
+  uint32_t token = 0;  // what the other side must say in its prefixes
+  uint32_t remote_index = 0;
+  uint32_t remote_token = 0;
+  peer::SendCredits send;
+  peer::ReceiveCredits receive;
+  uint32_t remote_window : 21 = 0;
+  uint32_t reads : 8 = 0;               // what both ends can do
+  uint32_t mtu : 3 = 0;                 // likewise, as enum ibv_mtu
+  uint32_t max_message_bytes : 21 = 0;  // likewise
+  uint32_t service_level : 4 = 0;
+  uint32_t commands : 3 = 0;  // under way
+  uint8_t tenant = 0;         // its reception
+  peer::State state = peer::State::kFree;
+  bool inbound : 1 = false;
+  bool told_up : 1 = false;
+  bool told_down : 1 = false;
+  bool has_connection : 1 = false;
+  bool has_path : 1 = false;      // address handle and keys of the handshake are there
+  bool in_queue : 1 = false;      // the target was opened
+  bool blocked : 1 = false;       // in the list of those who wait for a credit or a buffer
+  bool owes_credits : 1 = false;  // in the list of those who are due a report
+  bool authenticated : 1 = false;
+  bool mapped : 1 = false;
+  bool first_on_handle : 1 = false;
+
+  Handshake* handshake() const { return passage == nullptr ? nullptr : passage->handshake.get(); }
+  uint32_t index() const { return target.cookie; }
+  PeerId id() const { return {index(), generation}; }
+  std::string_view address() const { return target.name; }
+};
+static_assert(sizeof(Peer) == 152);
+static_assert(peer::kMaxCredits < 1u << 21);
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_PEER_H_
