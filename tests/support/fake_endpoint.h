@@ -98,6 +98,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   absl::StatusOr<endpoint::PeerReport> Report(endpoint::PeerId peer) const override;
   // The fake has no handshake: nothing to count.
   endpoint::HandshakeCounts Handshakes() const override { return {}; }
+  absl::Status Health() const override { return absl::OkStatus(); }
   void Disconnect(endpoint::PeerId peer) override;
   void Close() override;
 

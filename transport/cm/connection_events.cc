@@ -38,6 +38,7 @@ int ConnectionManager::ReadEvents() {
 
 void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context) {
   if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST) return HandleRequest(event);
+  if (event.event == RDMA_CM_EVENT_DEVICE_REMOVAL && EndListener(event)) return;
   Connection* c = Find(context);
   // A late event of an id that was replaced by another attempt, or of a listener.
   if (c == nullptr || c->id != event.id) {
@@ -71,6 +72,19 @@ void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context
     default:
       ++metrics_.ignored_events;
   }
+}
+
+// False: the event is not a listener's.
+bool ConnectionManager::EndListener(const rdma_cm_event& event) {
+  const auto listener = std::find_if(listeners_.begin(), listeners_.end(),
+                                     [&](const verbs::CmId& id) { return id.get() == event.id; });
+  if (listener == listeners_.end()) return false;
+  const std::string where =
+      ToString(reinterpret_cast<const sockaddr*>(&event.id->route.addr.src_storage));
+  commands_.Submit([id = std::move(*listener)]() mutable { id.reset(); }, [] {});
+  listeners_.erase(listener);
+  user_.OnListenerDown(EndError(event, where, /*established=*/false));
+  return true;
 }
 
 void ConnectionManager::HandleRequest(const rdma_cm_event& event) {

@@ -75,6 +75,9 @@ class User {
   // Reject() carried, zero padded; empty otherwise.
   virtual void OnDown(ConnectionId id, const absl::Status& why,
                       std::span<const std::byte> reject_data) = 0;
+  // Nobody is heard any more at an address that Listen() took: its device was removed. For those who
+  // listen.
+  virtual void OnListenerDown(const absl::Status& /*why*/) {}
 };
 
 // docs/decisions/0012 says why these and no others.
@@ -171,6 +174,7 @@ class ConnectionManager {
   void Do(Connection* c, Action action);
   void HandleCm(const rdma_cm_event& event, const void* context);
   void HandleRequest(const rdma_cm_event& event);
+  bool EndListener(const rdma_cm_event& event);
   void HandleEnd(Connection* c, const rdma_cm_event& event);
   void Fail(Connection* c, absl::Status why);
   void EndTry(Connection* c, absl::Status why, Verdict verdict);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/device/gids.h"
 
 namespace sluice::device {
 namespace {
@@ -60,35 +61,6 @@ DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw) {
   entry.usable = entry.active;
   entry.note = entry.active ? "port 1 is active" : "port 1 is not active";
   return entry;
-}
-
-bool IsZero(const ibv_gid& gid) {
-  return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
-}
-
-bool IsIpv4Mapped(const ibv_gid& gid) {
-  static constexpr uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
-}
-
-// The first IPv4-mapped GID, else the first there is. Drivers list an address once per RoCE
-// version, version 2 last, so among equal ones the last is taken.
-uint8_t PickGid(const verbs::VerbsApi& api, ibv_context* context, int table_length) {
-  int best = -1;
-  bool best_is_ipv4 = false;
-  ibv_gid best_gid = {};
-  for (int i = 0; i < std::min(table_length, 255); ++i) {
-    ibv_gid gid = {};
-    if (api.query_gid(context, kPort, i, &gid) != 0 || IsZero(gid)) continue;
-    const bool better = best < 0 || (IsIpv4Mapped(gid) && !best_is_ipv4);
-    const bool same = best >= 0 && std::memcmp(gid.raw, best_gid.raw, sizeof(gid.raw)) == 0;
-    if (better || same) {
-      best = i;
-      best_is_ipv4 = IsIpv4Mapped(gid);
-      best_gid = gid;
-    }
-  }
-  return static_cast<uint8_t>(std::max(best, 0));
 }
 
 }  // namespace
@@ -182,7 +154,9 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw) {
   limits_.port_mtu_bytes = 128u << port.active_mtu;  // IBV_MTU_256 is 1
   path_.port = kPort;
   path_.mtu = port.active_mtu;
-  path_.sgid_index = PickGid(api, context_.get(), port.gid_tbl_len);
+  const GidEntry own = PickGid(api, context_.get(), kPort, port.gid_tbl_len);
+  path_.sgid_index = static_cast<uint8_t>(std::max(own.index, 0));
+  gid_ = own.gid;
 
   const int flags = fcntl(async_fd(), F_GETFL);
   if (flags < 0 || fcntl(async_fd(), F_SETFL, flags | O_NONBLOCK) != 0) {
@@ -195,27 +169,6 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw) {
                        {.layer = "device", .operation = "probe", .cause = dc.why});
   }
   return absl::OkStatus();
-}
-
-int Device::ReadAsyncEvents() {
-  int count = 0;
-  ibv_async_event event = {};
-  while (api().get_async_event(context_.get(), &event) == 0) {
-    switch (event.event_type) {
-      case IBV_EVENT_DEVICE_FATAL:
-      case IBV_EVENT_CQ_ERR:
-      case IBV_EVENT_SRQ_ERR:
-        broken_.store(true, std::memory_order_relaxed);
-        break;
-      default:
-        break;  // QP errors show as completions; port and GID events change nothing that is held
-                // here
-    }
-    api().ack_async_event(&event);
-    ++count;
-  }
-  async_events_.fetch_add(static_cast<uint64_t>(count), std::memory_order_relaxed);
-  return count;
 }
 
 }  // namespace sluice::device

@@ -4,8 +4,9 @@
 //
 // What it is    A table, an open context, a protection domain, and what the device can do. "auto" takes an
 //               active mlx5 device with DC if there is one, else the software NIC, and says why.
-// Who owns it   Its creator; everything made from it goes first.
-// Which thread  Open() any (it blocks). Afterwards constant, ReadAsyncEvents() apart: one thread at a time.
+// Who owns it   Its creator; everything made from it goes first. One endpoint has it: it reads the events.
+// Which thread  Open() any (it blocks). Afterwards constant, but for what events change: ReadAsyncEvents() one
+//               thread at a time, RefreshAddress() inside Commands.
 #ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_H_
 #define SLUICE_TRANSPORT_DEVICE_DEVICE_H_
 
@@ -16,7 +17,10 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transport/device/device_events.h"
 #include "transport/verbs/capabilities.h"
 #include "transport/verbs/handles.h"
 
@@ -69,11 +73,23 @@ class Device {
   const ibv_ece& ece() const { return ece_; }
 
   int async_fd() const { return context_->async_fd; }
-  // Reads and acknowledges what has happened; never blocks. Returns how many events.
-  int ReadAsyncEvents();
-  // The device is gone, or one of its queues overran: nothing made from it can be trusted any more.
-  bool broken() const { return broken_.load(std::memory_order_relaxed); }
+  // Reads and acknowledges what has happened, and tells of each; never blocks. Events of other ports
+  // are counted only. Returns how many events.
+  int ReadAsyncEvents(absl::FunctionRef<void(const DeviceEvent&)> tell = [](const DeviceEvent&) {});
+  // OK, or UNAVAILABLE: the device is gone or one of its queues overran, so that nothing made from it
+  // can be trusted any more; or its port is down, for now.
+  absl::Status Usable() const;
+  bool broken() const { return broken_by_.load(std::memory_order_relaxed) != nullptr; }
+  bool port_up() const { return port_up_.load(std::memory_order_relaxed); }
   uint64_t async_events() const { return async_events_.load(std::memory_order_relaxed); }
+  // Of those: events that nothing was done about.
+  uint64_t counted_events() const { return counted_events_.load(std::memory_order_relaxed); }
+
+  // After an event about addresses; blocks, so inside Commands. kMoved: path() names another entry of
+  // the GID table, or another GID; what was made with the old one has to be made anew. kNone: the
+  // table is empty for now, and nothing was changed.
+  enum class Address : uint8_t { kSame, kMoved, kNone };
+  Address RefreshAddress();
 
  private:
   Device() = default;
@@ -92,8 +108,11 @@ class Device {
   verbs::PathOptions path_;
   ibv_ece ece_ = {};
   verbs::CapabilityReport capabilities_;
-  std::atomic<bool> broken_{false};
+  ibv_gid gid_ = {};  // at path_.sgid_index
+  std::atomic<const EventRule*> broken_by_{nullptr};
+  std::atomic<bool> port_up_{true};
   std::atomic<uint64_t> async_events_{0};
+  std::atomic<uint64_t> counted_events_{0};
   verbs::Context context_;
   verbs::Pd pd_;
 };

@@ -146,6 +146,9 @@ class Endpoint {
   // UNAVAILABLE: no such peer.
   virtual absl::StatusOr<PeerReport> Report(PeerId peer) const = 0;
   virtual HandshakeCounts Handshakes() const = 0;
+  // OK, or the UNAVAILABLE that Connect() would answer: the device's port is down, for now; or the
+  // device has failed or was removed, for good: close this endpoint and make another.
+  virtual absl::Status Health() const = 0;
 
   virtual void Disconnect(PeerId peer) = 0;
   // Goodbye to all peers; no handler calls afterwards.

@@ -257,24 +257,6 @@ void EndpointImpl::DrainCqEvents() {
   while (api_.get_cq_event(completions_.get(), &cq, &context) == 0) api_.ack_cq_events(cq, 1);
 }
 
-void EndpointImpl::CheckDevice() {
-  device_.ReadAsyncEvents();
-  if (!device_.broken()) return;
-  const absl::Status why =
-      base::Error(absl::StatusCode::kUnavailable, "device " + device_.name() + " has failed",
-                  {.layer = "device",
-                   .operation = "poll",
-                   .cause = "it raised a fatal event: the card, its driver or a queue of it",
-                   .remedy = "look at the kernel's log, then restart this process"});
-  OnQueueDead(why);
-}
-
-void EndpointImpl::OnQueueDead(const absl::Status& why) {
-  for (size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i].state != peer::State::kFree) Fail(&peers_[i], why);
-  }
-}
-
 void EndpointImpl::Close() {
   if (closed_) return;
   closed_ = true;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
-// handshakes.cc lets peers in, peers.cc connects and parts, messages.cc sends and receives.
+// handshakes.cc lets peers in, peers.cc connects and parts, messages.cc sends and receives,
+// device_life.cc hears of the device.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -68,6 +69,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Wake() override { poller_->Wake(); }
   absl::StatusOr<PeerReport> Report(PeerId peer) const override;
   HandshakeCounts Handshakes() const override;
+  absl::Status Health() const override;
   void Disconnect(PeerId peer) override;
   void Close() override;
 
@@ -90,13 +92,24 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OnUp(cm::ConnectionId id) override;
   void OnDown(cm::ConnectionId id, const absl::Status& why,
               std::span<const std::byte> reject_data) override;
+  void OnListenerDown(const absl::Status& why) override;
+
+  // device_life.cc
+  void CheckDevice();
+  void RenewPaths();
+  void RenewTargets(const absl::Status& why);
+  struct Targets;
+  bool IsTarget(const void* object) const;
+  void MakeTargets(Targets* made) const;
+  void UseTargets(Targets* made, const absl::Status& why);
+  void Give(verbs::Qp target);
+  void FailAll(const absl::Status& why);
 
   // endpoint_impl.cc
   absl::Status MakeReceptions();
   int Progress();
   void TellDowns();
   void DrainCqEvents();
-  void CheckDevice();
 
   // handshakes.cc
   struct Request {
@@ -199,6 +212,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   peer::AttemptLimiter limiter_;
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;
+  absl::Status ended_;  // not OK: what this endpoint was made of has failed, and it is of no use
   bool closed_ = false;
   bool look_at_fds_ = true;  // after a sleep, and now and then
   bool receiving_ = false;

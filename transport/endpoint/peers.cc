@@ -42,6 +42,7 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   Reception& reception = receptions_[tenant];
   absl::Status place = reception.CheckPlace();
   if (!place.ok()) return place;
+  if (absl::Status health = Health(); !health.ok()) return health;
   // Whoever asks hears of missing buffers at once; he is promised some once he has proved who he is.
   const auto window = reception.WindowForOne(options_.credits_per_peer);
   if (!window.ok()) return window.status();

@@ -15,7 +15,7 @@ void Append(std::string* key, uint64_t value) {
 }
 
 // Field by field: the struct has padding.
-std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn) {
+std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn, uint64_t generation) {
   std::string key(reinterpret_cast<const char*>(attr.grh.dgid.raw), sizeof(attr.grh.dgid.raw));
   Append(&key, attr.grh.flow_label);
   Append(&key, (uint64_t{attr.grh.sgid_index} << 16) | (uint64_t{attr.grh.hop_limit} << 8) |
@@ -24,13 +24,14 @@ std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn) {
                    (uint64_t{attr.src_path_bits} << 16) | (uint64_t{attr.is_global} << 8) |
                    attr.port_num);
   Append(&key, (uint64_t{template_qpn} << 8) | attr.static_rate);
+  Append(&key, generation);
   return key;
 }
 
 }  // namespace
 
 absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& attr, uint32_t template_qpn) {
-  const std::string key = Key(attr, template_qpn);
+  const std::string key = Key(attr, template_qpn, generation_);
   auto found = by_destination_.find(key);
   const bool first = found == by_destination_.end();
   if (first) {

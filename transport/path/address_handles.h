@@ -40,6 +40,10 @@ class AddressHandles {
   // Frees the handle with its last user.
   void Release(ibv_ah* handle);
 
+  // An address of this host changed: who comes from now on shares no handle with those before, whose
+  // handles stay as they are.
+  void Renew() { ++generation_; }
+
   // Any thread.
   uint32_t mapped() const { return mapped_.load(std::memory_order_relaxed); }
   uint32_t unmapped() const { return unmapped_.load(std::memory_order_relaxed); }
@@ -54,6 +58,7 @@ class AddressHandles {
   const verbs::VerbsApi& api_;
   ibv_pd* const pd_;
   const bool map_;
+  uint64_t generation_ = 0;
   std::atomic<uint32_t> mapped_{0};  // since the start
   std::atomic<uint32_t> unmapped_{0};
   absl::flat_hash_map<std::string, Entry> by_destination_;

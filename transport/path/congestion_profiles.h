@@ -46,6 +46,9 @@ class CongestionProfiles {
   // Never null. `offered` is what the peer's request or response carried.
   const Profile* Of(const ibv_ece& offered);
 
+  // Templates made from now on stand at this entry of the GID table.
+  void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
+
   size_t templates() const { return templates_.size(); }
 
  private:
@@ -55,7 +58,7 @@ class CongestionProfiles {
   const verbs::VerbsApi& api_;
   ibv_context* const context_;
   ibv_pd* const pd_;
-  const verbs::PathOptions path_;
+  verbs::PathOptions path_;
   const bool negotiate_;
   const uint32_t default_qpn_;
 

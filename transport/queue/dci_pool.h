@@ -97,6 +97,9 @@ class DciPool {
   // is posted; else the target may go at once.
   void Close(Target* target);
 
+  // DCIs that are recovered from now on stand at this entry of the GID table. Inside Commands.
+  void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
+
   // Requests are posted: a completion may come.
   bool busy() const { return posted_ != 0; }
   // The template whose congestion control an address handle is mapped to.

@@ -18,6 +18,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   const verbs::VerbsApi& api = device.api();
   std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue());
   queue->options_ = options;
+  queue->cq_ = cq;
   queue->stride_bytes_ = (options.buffer_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   auto slab = memory::Slab::Create(api, device.pd(), options.depth * queue->stride_bytes_,
                                    IBV_ACCESS_LOCAL_WRITE);
@@ -26,11 +27,6 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   auto srq = verbs::CreateSrq(api, device.pd(), options.depth);
   if (!srq.ok()) return srq.status();
   queue->srq_ = std::move(*srq);
-  auto dct = verbs::CreateDct(api, device.context(), device.pd(), cq, queue->srq_.get(),
-                              options.access_key);
-  if (!dct.ok()) return dct.status();
-  queue->dct_ = std::move(*dct);
-
   queue->segments_.resize(options.depth);
   queue->work_.resize(options.depth);
   for (uint32_t i = options.depth; i-- > 0;) {
@@ -57,11 +53,22 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
                         .cause = "a limit of the device",
                         .remedy = "lower srq_size"});
   }
-  // No remote writes or reads in this queue: messages only. Open for traffic once the buffers are
-  // there.
-  absl::Status status = verbs::ActivateDct(api, queue->dct_.get(), device.path(), 0);
-  if (!status.ok()) return status;
+  auto dct = queue->MakeTarget(device);
+  if (!dct.ok()) return dct.status();
+  queue->dct_ = std::move(*dct);
   return queue;
+}
+
+// No remote writes or reads in this queue: messages only. Open for traffic once the buffers are
+// there.
+absl::StatusOr<verbs::Qp> ReceiveQueue::MakeTarget(device::Device& device) const {
+  const verbs::VerbsApi& api = device.api();
+  auto dct =
+      verbs::CreateDct(api, device.context(), device.pd(), cq_, srq_.get(), options_.access_key);
+  if (!dct.ok()) return dct.status();
+  absl::Status status = verbs::ActivateDct(api, dct->get(), device.path(), 0);
+  if (!status.ok()) return status;
+  return dct;
 }
 
 void ReceiveQueue::Refill() {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -37,6 +38,11 @@ class ReceiveQueue {
   ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
   uint32_t dctn() const { return dct_.number(); }
+  const ibv_qp* target() const { return dct_.get(); }
+  // Another DCT on the same buffers, open for traffic, with a number of its own; blocks.
+  absl::StatusOr<verbs::Qp> MakeTarget(device::Device& device) const;
+  // Takes it into use; the one before is the caller's to free, which blocks.
+  verbs::Qp Replace(verbs::Qp target) { return std::exchange(dct_, std::move(target)); }
   uint64_t access_key() const { return options_.access_key; }
   uint32_t depth() const { return options_.depth; }
   const std::byte* buffer(uint32_t index) const { return slab_.data() + index * stride_bytes_; }
@@ -55,6 +61,7 @@ class ReceiveQueue {
   ReceiveQueue() = default;
 
   ReceiveOptions options_;
+  ibv_cq* cq_ = nullptr;
   size_t stride_bytes_ = 0;
   memory::Slab slab_;
   verbs::Srq srq_;

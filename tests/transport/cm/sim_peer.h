@@ -68,12 +68,14 @@ struct SimUser : User {
     last = id;
     why = status;
   }
+  void OnListenerDown(const absl::Status& status) override { listener_downs.push_back(status); }
 
   ConnectionManager* manager = nullptr;
   bool accepts = true;
   int requests = 0, ups = 0, downs = 0;
   ConnectionId last;
   absl::Status why;
+  std::vector<absl::Status> listener_downs;
 };
 
 }  // namespace sluice::cm

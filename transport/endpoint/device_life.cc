@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens to the device, and what becomes of peers then: docs/decisions/0014.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "transport/base/error.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+
+// What peers send to, made by a command.
+struct EndpointImpl::Targets {
+  absl::Status status;
+  std::vector<verbs::Qp> of_queues;  // in the order of queues_by_tag_
+};
+
+absl::Status EndpointImpl::Health() const { return ended_.ok() ? device_.Usable() : ended_; }
+
+void EndpointImpl::CheckDevice() {
+  device_.ReadAsyncEvents([this](const device::DeviceEvent& event) {
+    switch (event.reaction) {
+      case device::Reaction::kBroken:
+        return OnQueueDead(device_.Usable());
+      case device::Reaction::kAddresses:
+        return RenewPaths();
+      case device::Reaction::kTarget:
+        // A DCI that has stopped flushes its requests, which the queue sees; it needs no event.
+        if (!IsTarget(event.object)) return;
+        return RenewTargets(
+            base::Error(absl::StatusCode::kUnavailable, "a receive queue of this side stopped",
+                        {.layer = "receive",
+                         .operation = "receive",
+                         .cause = "device " + device_.name() + " reported an error on it",
+                         .remedy = "connect again: it has been made anew",
+                         .retry_safe = false}));
+      case device::Reaction::kPortDown:  // Health() says so, and nothing else changes
+      case device::Reaction::kPortUp:
+      case device::Reaction::kCount:
+        return;
+    }
+  });
+}
+
+// Most changes are of somebody else's address, or bring one more. When our own has moved, peers send
+// to where nobody is, and answers would leave with an address that is not ours.
+void EndpointImpl::RenewPaths() {
+  auto made = std::make_shared<Targets>();
+  auto moved = std::make_shared<bool>(false);
+  commands_.Submit(
+      [this, made, moved] {
+        handles_->Renew();
+        *moved = device_.RefreshAddress() == device::Device::Address::kMoved;
+        if (!*moved) return;
+        queue_->UseAddress(device_.path().sgid_index);
+        profiles_->UseAddress(device_.path().sgid_index);
+        MakeTargets(made.get());
+      },
+      [this, made, moved] {
+        if (!*moved) return;
+        UseTargets(made.get(),
+                   base::Error(absl::StatusCode::kUnavailable, "the address of this host changed",
+                               {.layer = "device",
+                                .operation = "poll",
+                                .cause = "its GID left the table of " + device_.name() +
+                                         ", or has another place there",
+                                .remedy = "connect again"}));
+      });
+}
+
+void EndpointImpl::RenewTargets(const absl::Status& why) {
+  FailAll(why);  // whoever is there sends to the one that has stopped
+  auto made = std::make_shared<Targets>();
+  commands_.Submit([this, made] { MakeTargets(made.get()); },
+                   [this, made, why] { UseTargets(made.get(), why); });
+}
+
+bool EndpointImpl::IsTarget(const void* object) const {
+  return std::any_of(queues_by_tag_.begin(), queues_by_tag_.end(),
+                     [&](const receive::ReceiveQueue* queue) { return queue->target() == object; });
+}
+
+void EndpointImpl::MakeTargets(Targets* made) const {
+  for (const receive::ReceiveQueue* queue : queues_by_tag_) {
+    auto target = queue->MakeTarget(device_);
+    if (!target.ok()) {
+      made->status = target.status();
+      return;
+    }
+    made->of_queues.push_back(std::move(*target));
+  }
+}
+
+void EndpointImpl::UseTargets(Targets* made, const absl::Status& why) {
+  if (!made->status.ok()) {
+    return OnQueueDead(base::Prefix(made->status, "a receive queue can't be made anew"));
+  }
+  for (size_t i = 0; i < queues_by_tag_.size(); ++i) {
+    Give(queues_by_tag_[i]->Replace(std::move(made->of_queues[i])));
+  }
+  FailAll(why);  // also who came meanwhile, and knows the old ones
+}
+
+void EndpointImpl::Give(verbs::Qp target) {
+  commands_.Submit([target = std::move(target)]() mutable { target.qp.reset(); }, [] {});
+}
+
+void EndpointImpl::OnListenerDown(const absl::Status& why) { OnQueueDead(why); }
+
+void EndpointImpl::OnQueueDead(const absl::Status& why) {
+  if (ended_.ok()) ended_ = why;
+  FailAll(why);
+}
+
+void EndpointImpl::FailAll(const absl::Status& why) {
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (peers_[i].state != peer::State::kFree) Fail(&peers_[i], why);
+  }
+}
+
+}  // namespace sluice::endpoint
