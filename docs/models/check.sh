@@ -8,9 +8,10 @@
 #   srq_limit.pml     the limit of an SRQ
 #   cq_overrun.pml    the overrun of a CQ
 #   copy_counter.pml  deregistration, which waits for the copies of others
+#   stream_delivery.pml  resets of streams, sending again, credits: nothing built stands on it yet
 #
-# In each a process may die between any two of its steps. About a minute and 0.7 GB. `check.sh full` adds two deaths
-# to the first (a minute more).
+# In the first four a process may die between any two of its steps. Three minutes and 0.7 GB. `check.sh full` adds two
+# deaths to the first, and two errors to the last (three minutes more).
 # Needs spin and gcc; says so and does nothing when spin is not installed.
 set -eu
 models=$(cd "$(dirname "$0")" && pwd)
@@ -67,4 +68,19 @@ for name in srq_limit cq_overrun copy_counter; do
   must_hold
   mutants_must_fail ""
 done
+
+model=$models/stream_delivery.pml
+echo "stream_delivery:"
+one_error="-DERRORS=1 -DDEATHS=0 -DMESSAGES=3"
+# shellcheck disable=SC2086
+must_hold $one_error
+# shellcheck disable=SC2086
+must_hold $one_error -DBUFFERS=2
+dead_too="-DERRORS=1 -DDEATHS=1 -DMESSAGES=2"
+# shellcheck disable=SC2086
+must_hold $dead_too
+if [ "${1:-}" = full ]; then
+  must_hold -DERRORS=2 -DDEATHS=0 -DMESSAGES=3
+fi
+mutants_must_fail "$one_error" "$one_error -DBUFFERS=2" "$dead_too"
 echo "PASSED: the protocols hold, every mutant fails"
