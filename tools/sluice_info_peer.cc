@@ -39,9 +39,45 @@ void Sleep(endpoint::Endpoint& endpoint) {
   poll(&readable, 1, limit_ns < 0 ? -1 : static_cast<int>(limit_ns / 1'000'000) + 1);
 }
 
+std::string AddressHandleText(const endpoint::PeerReport& report) {
+  if (!report.mapped) return "not mapped: " + report.why_unmapped;
+  return absl::StrFormat("mapped to QP 0x%06x, a hint to the device%s", report.template_qp_number,
+                         report.first_on_handle ? ", first on this handle" : "");
+}
+
+void AddCounts(const endpoint::ConnectionCounts& counts, ConnectionInfo* info) {
+  const auto add = [info](const char* name, uint64_t value, const char* meaning) {
+    LimitInfo* count = info->add_counts();
+    count->set_name(name);
+    count->set_value(value);
+    count->set_meaning(meaning);
+  };
+  add("numbers_live", counts.numbers_live, "QP numbers of connections and attempts");
+  add("numbers_quarantined", counts.numbers_quarantined,
+      "of closed ones, until nobody can be in timewait");
+  add("numbers_exhausted", counts.numbers_exhausted, "attempts for which there was none");
+  add("stale_rejects", counts.stale_rejects, "numbers that the other host still knew");
+  add("retries", counts.retries, "of connects");
+  add("throttled", counts.throttled, "tries that waited for their turn");
+  add("handles_in_use", counts.handles_in_use, "address handles");
+  add("handles_idle", counts.handles_idle, "kept in case their peer comes back");
+  add("handles_made", counts.handles_made, "one for each destination and template");
+  add("handles_reused", counts.handles_reused, "by one more peer, or one that came back");
+  add("handles_evicted", counts.handles_evicted, "idle ones");
+  add("handle_failures", counts.handle_failures, "could not be made");
+  add("map_failures", counts.map_failures, "could not be mapped, and are used as they are");
+}
+
 std::string EceText(const EceInfo& ece) {
   if (ece.vendor_id() == 0) return "nothing";
   return absl::StrFormat("vendor 0x%04x, options 0x%x", ece.vendor_id(), ece.options());
+}
+
+// It receives from all peers, so what one of them agreed on is not there.
+std::string ReceivingText(const EceInfo& ece) {
+  if (ece.vendor_id() == 0) return "the device has no ECE";
+  if (ece.options() == 0) return "ECE as the device presets it, the same for all peers";
+  return EceText(ece) + ", the same for all peers";
 }
 
 }  // namespace
@@ -97,11 +133,12 @@ absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
   info.set_profile(report->why_default.empty()
                        ? absl::StrFormat("template DCI 0x%06x", report->template_qp_number)
                        : "the device's default: " + report->why_default);
-  info.set_address_handle(
-      report->mapped ? absl::StrFormat("mapped to QP 0x%06x, a hint to the device%s",
-                                       report->template_qp_number,
-                                       report->first_on_handle ? ", first on this handle" : "")
-                     : "not mapped");
+  info.set_address_handle(AddressHandleText(*report));
+  info.set_mapped(report->mapped);
+  info.set_first_on_handle(report->first_on_handle);
+  info.set_why_unmapped(report->why_unmapped);
+  FillEce(report->receiving, info.mutable_receiving());
+  AddCounts((*endpoint)->Connections(), &info);
   info.set_max_message_bytes(watcher.up->max_message_bytes);
   info.set_authenticated(report->authenticated);
   info.set_mtu_bytes(report->mtu_bytes);
@@ -129,11 +166,17 @@ std::string ConnectionText(const ConnectionInfo& info) {
   line("ECE of the peer", EceText(info.received()));
   line("ECE accepted", EceText(info.accepted()));
   line("congestion control", info.profile());
+  line("shared DCT", ReceivingText(info.receiving()));
   line("address handle", info.address_handle());
   line("largest message", absl::StrFormat("%u bytes", info.max_message_bytes()));
   line("agreed path",
        absl::StrFormat("MTU %u bytes, %u reads in flight, service level %u", info.mtu_bytes(),
                        info.reads_in_flight(), info.service_level()));
+  absl::StrAppend(&text, "QP numbers and address handles of this process\n");
+  for (const LimitInfo& count : info.counts()) {
+    absl::StrAppendFormat(&text, "  %-22s %-10u %s\n", count.name(), count.value(),
+                          count.meaning());
+  }
   return text;
 }
 

@@ -99,6 +99,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   // The fake has no handshake: nothing to count.
   endpoint::HandshakeCounts Handshakes() const override { return {}; }
   absl::Status Health() const override { return absl::OkStatus(); }
+  endpoint::ConnectionCounts Connections() const override { return {}; }
   void Disconnect(endpoint::PeerId peer) override;
   void Close() override;
 

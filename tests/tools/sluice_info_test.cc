@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "google/protobuf/util/json_util.h"
 #include "proto/device_info.pb.h"
@@ -66,9 +68,11 @@ TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
 
   const ProgramRun text = RunProgram({kInfo, "--peer", *address, "--device=softdc0"});
   EXPECT_EQ(text.exit_code, 0);
-  for (const char* part : {"connection to", "QP number", "ECE accepted", "template DCI",
-                           "address handle", "mapped to QP", "peer's epoch", "authentication",
-                           "whoever reaches the port", "reads in flight"}) {
+  for (const char* part :
+       {"connection to", "QP number", "ECE accepted", "template DCI", "address handle",
+        "mapped to QP", "peer's epoch", "authentication", "whoever reaches the port",
+        "reads in flight", "ECE offered", "first on this handle", "shared DCT",
+        "as the device presets it", "numbers_quarantined", "numbers_exhausted", "map_failures"}) {
     EXPECT_THAT(text.output, HasSubstr(part));
   }
 
@@ -84,6 +88,17 @@ TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
   EXPECT_NE(connection.own_epoch(), connection.peer_epoch());
   EXPECT_FALSE(connection.authenticated());
   EXPECT_GE(connection.mtu_bytes(), 256u);
+  EXPECT_TRUE(connection.mapped() && connection.first_on_handle());
+  EXPECT_EQ(connection.why_unmapped(), "");
+  EXPECT_NE(connection.receiving().vendor_id(), 0u);
+  EXPECT_EQ(connection.receiving().options(), 0u);
+  std::map<std::string, uint64_t> counts;
+  for (const LimitInfo& count : connection.counts()) counts[count.name()] = count.value();
+  EXPECT_EQ(counts.at("numbers_live"), 1u);
+  EXPECT_EQ(counts.at("numbers_quarantined"), 0u);
+  EXPECT_EQ(counts.at("numbers_exhausted"), 0u);
+  EXPECT_EQ(counts.at("handles_in_use"), 1u);
+  EXPECT_EQ(counts.at("handles_made"), 1u);
 }
 
 TEST(SluiceInfoTest, PeerThatCannotBeReachedOrNamed) {

@@ -68,10 +68,31 @@ struct PeerReport {
   Ece accepted;
   uint32_t template_qp_number = 0;  // the DCI that carries `accepted`
   std::string why_default;          // why no template was made; empty: one was
+  // What the shared DCT carries, to which all peers send: the same for all, whatever they agreed on.
+  // Options 0: what the device does by itself.
+  Ece receiving;
   // The address handle: whether it is mapped to the template, and whether this peer made it. That
   // is all that can be known: the mapping is a hint to the device.
   bool mapped = false;
   bool first_on_handle = false;
+  std::string why_unmapped;  // empty: it is mapped, or there is no handle yet
+};
+
+// QP numbers and address handles of an endpoint; since the start, but for those that are as of now.
+struct ConnectionCounts {
+  uint32_t numbers_live = 0;         // now: of connections and attempts
+  uint32_t numbers_quarantined = 0;  // now: of closed ones, until nobody can be in timewait
+  uint64_t numbers_exhausted = 0;    // attempts for which there was none
+  uint64_t stale_rejects = 0;        // numbers that the other host still knew
+  uint64_t retries = 0;
+  uint64_t throttled = 0;        // tries that waited because their peer had been asked too often
+  uint32_t handles_in_use = 0;   // now
+  uint32_t handles_idle = 0;     // now: kept in case their peer comes back
+  uint64_t handles_made = 0;     // one for each destination and template
+  uint64_t handles_reused = 0;   // by one more peer, or by one that came back
+  uint64_t handles_evicted = 0;  // idle ones
+  uint64_t handle_failures = 0;  // could not be made: no way to the peer
+  uint64_t map_failures = 0;     // could not be mapped: used as they are
 };
 
 // How handshakes of clients ended, since the start.
@@ -149,6 +170,7 @@ class Endpoint {
   // OK, or the UNAVAILABLE that Connect() would answer: the device's port is down, for now; or the
   // device has failed or was removed, for good: close this endpoint and make another.
   virtual absl::Status Health() const = 0;
+  virtual ConnectionCounts Connections() const = 0;
 
   virtual void Disconnect(PeerId peer) = 0;
   // Goodbye to all peers; no handler calls afterwards.

@@ -107,7 +107,7 @@ absl::Status EndpointImpl::Init() {
                  send_memory_.data() + data_bytes, kControlSlots, kControlBufferBytes);
 
   const verbs::CapabilityReport& can = device_.capabilities();
-  handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping));
+  handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping), clock_);
   auto queue = queue::DciPool::Create(device_, send_cq_.get(), *slots_, send_memory_.lkey(),
                                       {.dci_count = options_.dci_count,
                                        .send_depth = options_.dci_depth,
@@ -240,7 +240,7 @@ bool EndpointImpl::PrepareToSleep() {
   if (stashed_ == 0) {
     stashed_ = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, stash_.data()), 0);
   }
-  const int sent = queue_->Poll();
+  const int sent = queue_->Poll(/*thorough=*/true);
   return stashed_ == 0 && sent == 0 && downs_.empty() && owing_.empty() && unsaid_.empty() &&
          !SomeoneMayWrite();
 }

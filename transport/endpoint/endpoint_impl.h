@@ -2,7 +2,7 @@
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc lets peers in, peers.cc connects and parts, messages.cc sends and receives,
-// device_life.cc hears of the device.
+// device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -70,6 +70,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::StatusOr<PeerReport> Report(PeerId peer) const override;
   HandshakeCounts Handshakes() const override;
   absl::Status Health() const override;
+  ConnectionCounts Connections() const override;
   void Disconnect(PeerId peer) override;
   void Close() override;
 

@@ -83,6 +83,8 @@ struct Peer {
   bool authenticated : 1 = false;
   bool mapped : 1 = false;
   bool first_on_handle : 1 = false;
+  bool unanswered : 1 = false;  // requests to it were: its handle is nothing for others
+  bool map_failed : 1 = false;  // the device refused to map its handle
 
   Handshake* handshake() const { return passage == nullptr ? nullptr : passage->handshake.get(); }
   uint32_t index() const { return target.cookie; }

@@ -115,6 +115,7 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) 
     peer->target.ah = route->handle;
     peer->mapped = route->mapped;
     peer->first_on_handle = route->first;
+    peer->map_failed = route->map_error != 0;
   }
   const bool wanted =
       peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
@@ -194,7 +195,9 @@ void EndpointImpl::CheckQuiet(Peer* peer) {
   if (peer->state != peer::State::kDraining) return;
   if (peer->commands != 0 || peer->target.posted != 0) return;
   if (peer->target.ah != nullptr) {
-    commands_.Submit([this, ah = peer->target.ah] { handles_->Release(ah); }, [] {});
+    commands_.Submit([this, ah = peer->target.ah,
+                      suspect = peer->unanswered] { handles_->Release(ah, suspect); },
+                     [] {});
     peer->target.ah = nullptr;
   }
   ReceptionOf(*peer).promised -= peer->receive.window();
@@ -202,39 +205,6 @@ void EndpointImpl::CheckQuiet(Peer* peer) {
   --peer_count_;
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
   free_peers_.push_back(peer->index());
-}
-
-absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
-  const Peer* peer = Find(id);
-  if (peer == nullptr) {
-    return base::Error(absl::StatusCode::kUnavailable, "no such peer",
-                       {.layer = "endpoint", .operation = "report"});
-  }
-  const auto plain = [](const ibv_ece& ece) { return Ece{ece.vendor_id, ece.options}; };
-  PeerReport report;
-  report.address = peer->address();
-  report.inbound = peer->inbound;
-  report.up = peer->state == peer::State::kUp;
-  if (peer->has_connection) report.qp_number = connections_->QpNumber(peer->connection);
-  report.quarantined_numbers = static_cast<uint32_t>(connections_->quarantined());
-  report.own_epoch = epoch_;
-  report.peer_epoch = peer->epoch;
-  report.authenticated = peer->authenticated;
-  report.tenant = receptions_[peer->tenant].tenant;
-  report.max_message_bytes = peer->max_message_bytes;
-  report.mtu_bytes = peer->mtu == 0 ? 0 : 128u << peer->mtu;
-  report.reads_in_flight = peer->reads;
-  report.service_level = peer->service_level;
-  report.offered = plain(device_.ece());
-  report.received = peer->offered_ece;
-  if (peer->profile != nullptr) {
-    report.accepted = plain(peer->profile->accepted);
-    report.template_qp_number = peer->profile->template_qpn;
-    report.why_default = peer->profile->why_default;
-  }
-  report.mapped = peer->mapped;
-  report.first_on_handle = peer->first_on_handle;
-  return report;
 }
 
 void EndpointImpl::Disconnect(PeerId id) {
@@ -286,7 +256,9 @@ void EndpointImpl::OnPeerTimeout(base::Timer*, void* context) {
 }
 
 void EndpointImpl::OnTargetFailed(queue::Target* target, const absl::Status& why) {
-  Fail(&peers_[target->cookie], why);
+  Peer* peer = &peers_[target->cookie];
+  peer->unanswered = true;
+  Fail(peer, why);
 }
 
 void EndpointImpl::OnTargetQuiet(queue::Target* target) { CheckQuiet(&peers_[target->cookie]); }

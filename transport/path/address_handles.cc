@@ -15,7 +15,7 @@ void Append(std::string* key, uint64_t value) {
 }
 
 // Field by field: the struct has padding.
-std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn, uint64_t generation) {
+std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn) {
   std::string key(reinterpret_cast<const char*>(attr.grh.dgid.raw), sizeof(attr.grh.dgid.raw));
   Append(&key, attr.grh.flow_label);
   Append(&key, (uint64_t{attr.grh.sgid_index} << 16) | (uint64_t{attr.grh.hop_limit} << 8) |
@@ -24,44 +24,135 @@ std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn, uint64_t generat
                    (uint64_t{attr.src_path_bits} << 16) | (uint64_t{attr.is_global} << 8) |
                    attr.port_num);
   Append(&key, (uint64_t{template_qpn} << 8) | attr.static_rate);
-  Append(&key, generation);
   return key;
 }
 
 }  // namespace
 
 absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& attr, uint32_t template_qpn) {
-  const std::string key = Key(attr, template_qpn, generation_);
-  auto found = by_destination_.find(key);
+  Evict();
+  std::string destination = Key(attr, template_qpn);
+  const auto found = by_destination_.find(destination);
   const bool first = found == by_destination_.end();
+  Entry* entry = nullptr;
   if (first) {
-    ibv_ah_attr copy = attr;
-    errno = 0;
-    ibv_ah* raw = api_.create_ah(pd_, &copy);
-    if (raw == nullptr) {
-      return base::ErrnoError(errno != 0 ? errno : EINVAL, "ibv_create_ah",
-                              {.layer = "path",
-                               .operation = "connect",
-                               .cause = "the peer's address can't be reached from this port",
-                               .remedy = "check the route and the neighbour entry to the peer"});
-    }
-    const bool mapped = map_ && attr.is_global && api_.dv_map_ah_to_qp(raw, template_qpn) == 0;
-    (mapped ? mapped_ : unmapped_).fetch_add(1, std::memory_order_relaxed);
-    found = by_destination_.emplace(key, Entry{verbs::Ah(&api_, raw), mapped, 0}).first;
-    destination_of_[raw] = key;
+    auto made = Make(attr, template_qpn, std::move(destination));
+    if (!made.ok()) return made.status();
+    entry = *made;
+  } else {
+    entry = found->second;
+    Add(kReused);
   }
-  ++found->second.users;
-  return Route{
-      .handle = found->second.handle.get(), .mapped = found->second.mapped, .first = first};
+  if (entry->users++ == 0) {
+    if (!first) {
+      idle_.erase(entry->place);
+      Add(kIdle, -1);
+    }
+    Add(kInUse);
+  }
+  return Route{.handle = entry->handle.get(),
+               .mapped = entry->mapped,
+               .first = first,
+               .map_error = entry->map_error};
 }
 
-void AddressHandles::Release(ibv_ah* handle) {
-  const auto destination = destination_of_.find(handle);
-  assert(destination != destination_of_.end());
-  const auto found = by_destination_.find(destination->second);
-  if (--found->second.users != 0) return;
-  by_destination_.erase(found);
-  destination_of_.erase(destination);
+absl::StatusOr<AddressHandles::Entry*> AddressHandles::Make(const ibv_ah_attr& attr,
+                                                            uint32_t template_qpn,
+                                                            std::string destination) {
+  ibv_ah_attr copy = attr;
+  errno = 0;
+  ibv_ah* raw = api_.create_ah(pd_, &copy);
+  if (raw == nullptr) {
+    const int error_number = errno != 0 ? errno : EINVAL;
+    Add(kFailed);
+    return base::ErrnoError(error_number, "ibv_create_ah",
+                            {.layer = "path",
+                             .operation = "connect",
+                             .cause = "the peer's address can't be reached from this port",
+                             .remedy = "check the route and the neighbour entry to the peer"});
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->destination = std::move(destination);
+  entry->handle = verbs::Ah(&api_, raw);
+  if (map_ && attr.is_global) {
+    entry->map_error = api_.dv_map_ah_to_qp(raw, template_qpn);
+    entry->mapped = entry->map_error == 0;
+    if (!entry->mapped) {
+      Add(kMapFailed);
+      counts_[kMapError] = static_cast<uint64_t>(entry->map_error);
+    }
+  }
+  Add(entry->mapped ? kMapped : kUnmapped);
+  Add(kMade);
+  Entry* made = entry.get();
+  by_destination_[made->destination] = made;
+  entries_.emplace(raw, std::move(entry));
+  return made;
+}
+
+void AddressHandles::Release(ibv_ah* handle, bool suspect) {
+  const auto found = entries_.find(handle);
+  assert(found != entries_.end() && found->second->users != 0);
+  Entry* entry = found->second.get();
+  if (suspect) Retire(entry);
+  if (--entry->users != 0) return;
+  if (entry->current) {
+    entry->idle_since_ns = clock_.NowNs();
+    entry->place = idle_.insert(idle_.end(), entry);
+    Add(kIdle);
+  } else {
+    Free(entry);
+  }
+  Add(kInUse, -1);  // last: who sees it sees what became of the handle
+  Evict();
+}
+
+void AddressHandles::Retire(Entry* entry) {
+  if (!entry->current) return;
+  entry->current = false;
+  by_destination_.erase(entry->destination);
+}
+
+void AddressHandles::Free(Entry* entry) {
+  Retire(entry);
+  entries_.erase(entry->handle.get());
+}
+
+void AddressHandles::Renew() {
+  by_destination_.clear();
+  for (auto& [handle, entry] : entries_) entry->current = false;
+  while (!idle_.empty()) EvictOne();
+}
+
+// Only what is in the list of those without users.
+void AddressHandles::Evict() {
+  const int64_t oldest_ns = clock_.NowNs() - limits_.max_idle_ns;
+  while (!idle_.empty() &&
+         (idle_.size() > limits_.max_idle || idle_.front()->idle_since_ns < oldest_ns)) {
+    EvictOne();
+  }
+}
+
+void AddressHandles::EvictOne() {
+  Entry* entry = idle_.front();
+  idle_.pop_front();
+  Add(kIdle, -1);
+  Add(kEvicted);
+  Free(entry);
+}
+
+HandleCounts AddressHandles::counts() const {
+  const auto of = [this](Count which) { return counts_[which].load(); };
+  return {.in_use = static_cast<uint32_t>(of(kInUse)),
+          .idle = static_cast<uint32_t>(of(kIdle)),
+          .made = of(kMade),
+          .reused = of(kReused),
+          .evicted = of(kEvicted),
+          .mapped = of(kMapped),
+          .unmapped = of(kUnmapped),
+          .map_failures = of(kMapFailed),
+          .last_map_error = static_cast<int>(of(kMapError)),
+          .make_failures = of(kFailed)};
 }
 
 }  // namespace sluice::path

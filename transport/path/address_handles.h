@@ -4,18 +4,28 @@
 // template DCI so that its packets follow the congestion-control settings that were negotiated for
 // it.
 //
+// What it is    A cache keyed by everything in the address vector (address, port, class) and by the
+//               template: a second mapping of a handle would do nothing (man mlx5dv_map_ah_to_qp), so
+//               a peer that comes back with another outcome of ECE gets another handle.
 // Who owns it   Its creator; the protection domain outlives it.
-// Which thread  Inside Commands only (making one blocks), one at a time.
-// Bound         As many as there are peers; each handle is counted by its users.
+// Which thread  Inside Commands only (making one blocks), one at a time; the counts from anywhere.
+// Bound         Handles in use: as many as there are peers. Unused ones are kept for a while, so that
+//               a peer that comes back needs no new one, mapped anew: `max_idle` of them, the one
+//               unused longest goes first, and none is given out after `max_idle_ns`, since the host
+//               behind an address may be another one by then. One in use is never freed.
 #ifndef SLUICE_TRANSPORT_PATH_ADDRESS_HANDLES_H_
 #define SLUICE_TRANSPORT_PATH_ADDRESS_HANDLES_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "transport/base/clock.h"
 #include "transport/verbs/handles.h"
 
 namespace sluice::path {
@@ -25,44 +35,92 @@ struct Route {
   ibv_ah* handle = nullptr;
   bool mapped = false;  // to the template that was asked for
   bool first = false;   // this user made it
+  int map_error = 0;    // why it is not mapped; 0: it is, or there was nothing to try
+};
+
+struct HandleLimits {
+  size_t max_idle = 256;
+  int64_t max_idle_ns = 30'000'000'000;  // a neighbour entry of the kernel's is trusted as long
+};
+
+// Since the start, but for the first two, which are as of now.
+struct HandleCounts {
+  uint32_t in_use = 0;
+  uint32_t idle = 0;
+  uint64_t made = 0;
+  uint64_t reused = 0;  // given to one more user, or again
+  uint64_t evicted = 0;
+  uint64_t mapped = 0;
+  uint64_t unmapped = 0;      // made, and not mapped, for whatever reason
+  uint64_t map_failures = 0;  // of those: the device refused
+  int last_map_error = 0;     // errno
+  uint64_t make_failures = 0;
 };
 
 class AddressHandles {
  public:
   // `map`: the device can map handles (Feature::kAhMapping).
-  AddressHandles(const verbs::VerbsApi& api, ibv_pd* pd, bool map)
-      : api_(api), pd_(pd), map_(map) {}
+  AddressHandles(const verbs::VerbsApi& api, ibv_pd* pd, bool map, base::Clock& clock,
+                 HandleLimits limits = {})
+      : api_(api), pd_(pd), map_(map), clock_(clock), limits_(limits) {}
 
-  // The handle for this destination and template, mapped once, right after it is made: a second
-  // mapping of a handle would do nothing (man mlx5dv_map_ah_to_qp), so another template means
-  // another handle. One that can't be mapped is used unmapped and counted: mapping is a hint.
+  // The handle for this destination and template, mapped once, right after it is made. One that
+  // can't be mapped is used unmapped and counted: mapping is a hint.
   absl::StatusOr<Route> Acquire(const ibv_ah_attr& attr, uint32_t template_qpn);
-  // Frees the handle with its last user.
-  void Release(ibv_ah* handle);
+  // `suspect`: packets sent with it had no answer. Nobody gets it any more, and it is freed with its
+  // last user: the next peer's way is looked up anew.
+  void Release(ibv_ah* handle, bool suspect = false);
 
   // An address of this host changed: who comes from now on shares no handle with those before, whose
-  // handles stay as they are.
-  void Renew() { ++generation_; }
+  // handles stay as they are. Those without users go.
+  void Renew();
 
   // Any thread.
-  uint32_t mapped() const { return mapped_.load(std::memory_order_relaxed); }
-  uint32_t unmapped() const { return unmapped_.load(std::memory_order_relaxed); }
+  HandleCounts counts() const;
 
  private:
   struct Entry {
+    std::string destination;
     verbs::Ah handle;
     bool mapped = false;
+    int map_error = 0;
     uint32_t users = 0;
+    bool current = true;  // by_destination_ leads here
+    int64_t idle_since_ns = 0;
+    std::list<Entry*>::iterator place = {};  // in idle_, without users
   };
+  enum Count {
+    kInUse,
+    kIdle,
+    kMade,
+    kReused,
+    kEvicted,
+    kMapped,
+    kUnmapped,
+    kMapFailed,
+    kMapError,
+    kFailed
+  };
+
+  absl::StatusOr<Entry*> Make(const ibv_ah_attr& attr, uint32_t template_qpn,
+                              std::string destination);
+  void Retire(Entry* entry);
+  void Free(Entry* entry);
+  void Evict();
+  void EvictOne();
+  void Add(Count which, int64_t difference = 1) {
+    counts_[which].fetch_add(static_cast<uint64_t>(difference));
+  }
 
   const verbs::VerbsApi& api_;
   ibv_pd* const pd_;
   const bool map_;
-  uint64_t generation_ = 0;
-  std::atomic<uint32_t> mapped_{0};  // since the start
-  std::atomic<uint32_t> unmapped_{0};
-  absl::flat_hash_map<std::string, Entry> by_destination_;
-  absl::flat_hash_map<ibv_ah*, std::string> destination_of_;
+  base::Clock& clock_;
+  const HandleLimits limits_;
+  absl::flat_hash_map<ibv_ah*, std::unique_ptr<Entry>> entries_;
+  absl::flat_hash_map<std::string, Entry*> by_destination_;
+  std::list<Entry*> idle_;  // unused longest first
+  std::atomic<uint64_t> counts_[kFailed + 1] = {};
 };
 
 }  // namespace sluice::path

@@ -255,11 +255,11 @@ bool DciPool::ExpectsCompletion() const {
   return false;
 }
 
-int DciPool::Poll() {
+int DciPool::Poll(bool thorough) {
   int count = 0;
   const bool draining = posted_ == 0 && ExpectsCompletion();
   if (posted_ != 0 || draining) {
-    if (draining || ExpectsCompletion() || ++quiet_polls_ >= kQuietPollPeriod) {
+    if (thorough || draining || ExpectsCompletion() || ++quiet_polls_ >= kQuietPollPeriod) {
       quiet_polls_ = 0;
       ibv_wc completions[kMaxPollBatch];
       const int got = ibv_poll_cq(cq_, kMaxPollBatch, completions);

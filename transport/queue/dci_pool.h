@@ -91,8 +91,10 @@ class DciPool {
   void Post(Target* target, uint32_t slot);
   // Rings the doorbells of whatever has been posted.
   void Flush();
-  // Completions, then whoever waits. How many completions.
-  int Poll();
+  // Completions, then whoever waits. How many completions. While none is expected the queue is
+  // looked at now and then only, for errors of requests that are not signalled; `thorough`: in any
+  // case, as a last look before a sleep must.
+  int Poll(bool thorough = false);
   // Nothing more is sent to the target; what waits is freed. OnTargetQuiet() follows if something
   // is posted; else the target may go at once.
   void Close(Target* target);

@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   auto dct = queue->MakeTarget(device);
   if (!dct.ok()) return dct.status();
   queue->dct_ = std::move(*dct);
+  if (api.query_ece(queue->dct_.get(), &queue->ece_) != 0) queue->ece_ = {};
   return queue;
 }
 

@@ -45,6 +45,9 @@ class ReceiveQueue {
   verbs::Qp Replace(verbs::Qp target) { return std::exchange(dct_, std::move(target)); }
   uint64_t access_key() const { return options_.access_key; }
   uint32_t depth() const { return options_.depth; }
+  // What the device says that the DCT carries; vendor 0: it has no ECE. It is open for traffic before
+  // any peer is known, so nobody's options are set on it (docs/decisions/0015).
+  const ibv_ece& ece() const { return ece_; }
   const std::byte* buffer(uint32_t index) const { return slab_.data() + index * stride_bytes_; }
 
   void Recycle(uint32_t index) {
@@ -70,6 +73,7 @@ class ReceiveQueue {
   std::vector<ibv_recv_wr> work_;  // one per buffer; only `next` changes
   ibv_recv_wr* refill_ = nullptr;
   uint32_t refill_count_ = 0;
+  ibv_ece ece_ = {};
   uint64_t lost_buffers_ = 0;
 };
 

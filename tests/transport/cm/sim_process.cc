@@ -31,7 +31,7 @@ SimProcess::SimProcess(softdc::sim::Simulation& simulation, uint32_t node,
   numbers_.emplace(api, context_.get(), pd_.get(), /*reserve=*/true);
   profiles_.emplace(api, context_.get(), pd_.get(), verbs::PathOptions(), ece, first_dci_.number());
   // It tries to map also where the device can't, as one that was not probed would.
-  handles_.emplace(api, pd_.get(), /*map=*/true);
+  handles_.emplace(api, pd_.get(), /*map=*/true, clock_);
   if (ece) options.local_ece = kOffer;
   auto created =
       ConnectionManager::Create(api, options, *numbers_, commands_, clock_, timers_, random_, user);

@@ -338,8 +338,8 @@ StormResult Storm::Run() {
     }
     StormResult one;
     one.cm = m;
-    one.mapped = process.handles().mapped();
-    one.unmapped = process.handles().unmapped();
+    one.mapped = process.handles().counts().mapped;
+    one.unmapped = process.handles().counts().unmapped;
     Add(one, &result_);
   }
   result_.stale = watch_->stale();

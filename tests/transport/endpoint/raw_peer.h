@@ -60,7 +60,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     slots.emplace(memory.data(), 0, kSlotBytes, memory.data(), kSlots, kSlotBytes);
     pool = std::move(*queue::DciPool::Create(*device, send_cq.get(), *slots, memory.lkey(), {},
                                              inline_commands, *this));
-    handles.emplace(device->api(), device->pd(), /*map=*/false);
+    handles.emplace(device->api(), device->pd(), /*map=*/false, clock);
     target.name = "the endpoint under test";
   }
   ~RawPeer() override {

@@ -5,14 +5,18 @@
 
 #include <cerrno>
 #include <map>
+#include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/manual_clock.h"
+#include "transport/base/random.h"
 
 namespace sluice::path {
 namespace {
 
 struct FakeDevice {
   std::map<ibv_ah*, uint32_t> handles;  // and what each is mapped to
+  int maps = 0;                         // asked for
   int map_result = 0;
   bool refuse = false;
 } device;
@@ -35,6 +39,7 @@ verbs::VerbsApi FakeTable() {
     return 0;
   };
   api.dv_map_ah_to_qp = [](ibv_ah* handle, uint32_t qpn) {
+    ++device.maps;
     if (device.map_result == 0) device.handles[handle] = qpn;
     return device.map_result;
   };
@@ -49,59 +54,219 @@ ibv_ah_attr To(uint8_t host) {
   return attr;
 }
 
-TEST(AddressHandlesAcquire, OneHandlePerDestinationMappedOnce) {
-  const verbs::VerbsApi api = FakeTable();
-  AddressHandles handles(api, nullptr, /*map=*/true);
-  const auto a = handles.Acquire(To(1), 77);
-  const auto again = handles.Acquire(To(1), 77);
-  const auto b = handles.Acquire(To(2), 77);
-  ASSERT_TRUE(a.ok() && again.ok() && b.ok());
-  EXPECT_EQ(a->handle, again->handle);
-  EXPECT_NE(a->handle, b->handle);
-  EXPECT_TRUE(a->first && a->mapped);
-  EXPECT_TRUE(!again->first && again->mapped);
+class AddressHandlesTest : public ::testing::Test {
+ protected:
+  AddressHandlesTest() : api_(FakeTable()) {}
+  AddressHandles Make(const HandleLimits& limits = {}) {
+    return AddressHandles(api_, nullptr, /*map=*/true, clock_, limits);
+  }
+  static Route Take(AddressHandles& handles, uint8_t host, uint32_t template_qpn = 77) {
+    const auto route = handles.Acquire(To(host), template_qpn);
+    EXPECT_TRUE(route.ok()) << route.status();
+    return route.ok() ? *route : Route();
+  }
+
+  const verbs::VerbsApi api_;
+  testing_support::ManualClock clock_;
+};
+
+TEST_F(AddressHandlesTest, AcquireMakesOneHandlePerDestinationAndMapsItOnce) {
+  AddressHandles handles = Make();
+  const Route a = Take(handles, 1), again = Take(handles, 1), b = Take(handles, 2);
+  EXPECT_EQ(a.handle, again.handle);
+  EXPECT_NE(a.handle, b.handle);
+  EXPECT_TRUE(a.first && a.mapped);
+  EXPECT_TRUE(!again.first && again.mapped);
   EXPECT_EQ(device.handles.size(), 2u);
-  EXPECT_EQ(device.handles[a->handle], 77u);
-  EXPECT_EQ(handles.mapped(), 2u);
-  handles.Release(a->handle);
-  EXPECT_EQ(device.handles.size(), 2u);
-  handles.Release(a->handle);
+  EXPECT_EQ(device.handles[a.handle], 77u);
+  EXPECT_EQ(device.maps, 2);
+  EXPECT_EQ(handles.counts().mapped, 2u);
+  EXPECT_EQ(handles.counts().made, 2u);
+  EXPECT_EQ(handles.counts().reused, 1u);
+  EXPECT_EQ(handles.counts().in_use, 2u);
+}
+
+TEST_F(AddressHandlesTest, AcquireKnowsPortAndClassOfAnAddress) {
+  AddressHandles handles = Make();
+  ibv_ah_attr other_port = To(1), other_class = To(1), other_level = To(1);
+  other_port.port_num = 2;
+  other_class.grh.traffic_class = 106;
+  other_level.sl = 3;
+  std::vector<ibv_ah*> made = {Take(handles, 1).handle};
+  for (const ibv_ah_attr& attr : {other_port, other_class, other_level}) {
+    const auto route = handles.Acquire(attr, 77);
+    ASSERT_TRUE(route.ok());
+    EXPECT_TRUE(route->first);
+    made.push_back(route->handle);
+  }
+  EXPECT_EQ(device.handles.size(), made.size());
+}
+
+// It was negotiated anew, with another outcome: a second mapping of the handle would do nothing.
+TEST_F(AddressHandlesTest, AcquireForAnotherTemplateMakesAnotherHandleAndLeavesTheFirst) {
+  AddressHandles handles = Make();
+  const Route a = Take(handles, 1, 77);
+  const Route b = Take(handles, 1, 78);
+  EXPECT_NE(a.handle, b.handle);
+  EXPECT_TRUE(b.first && b.mapped);
+  EXPECT_EQ(device.handles[a.handle], 77u);
+  EXPECT_EQ(device.handles[b.handle], 78u);
+  // Also when the first has no user left.
+  handles.Release(a.handle);
+  const Route c = Take(handles, 1, 79);
+  EXPECT_TRUE(c.first);
+  EXPECT_EQ(device.handles[a.handle], 77u);
+  EXPECT_EQ(device.handles[c.handle], 79u);
+}
+
+TEST_F(AddressHandlesTest, ReleaseKeepsAHandleForThePeerThatComesBack) {
+  AddressHandles handles = Make();
+  const Route a = Take(handles, 1);
+  handles.Release(a.handle);
+  EXPECT_EQ(handles.counts().idle, 1u);
+  EXPECT_EQ(handles.counts().in_use, 0u);
+  const Route b = Take(handles, 1);
+  EXPECT_EQ(b.handle, a.handle);
+  EXPECT_TRUE(!b.first && b.mapped);
+  EXPECT_EQ(device.maps, 1);
+  EXPECT_EQ(handles.counts().idle, 0u);
+  EXPECT_EQ(handles.counts().reused, 1u);
+}
+
+TEST_F(AddressHandlesTest, ReleaseBeyondTheBoundFreesTheOneUnusedLongest) {
+  AddressHandles handles = Make({.max_idle = 2});
+  const Route a = Take(handles, 1), b = Take(handles, 2), c = Take(handles, 3),
+              d = Take(handles, 4);
+  handles.Release(b.handle);
+  handles.Release(a.handle);
+  handles.Release(c.handle);  // b goes
+  EXPECT_EQ(device.handles.count(b.handle), 0u);
+  EXPECT_EQ(device.handles.count(a.handle), 1u);
+  EXPECT_EQ(Take(handles, 1).handle, a.handle);  // no longer idle, so d makes none go
+  handles.Release(d.handle);
+  EXPECT_EQ(device.handles.size(), 3u);
+  EXPECT_EQ(handles.counts().evicted, 1u);
+  EXPECT_EQ(handles.counts().idle, 2u);
+}
+
+TEST_F(AddressHandlesTest, AcquireGivesOutNoneThatWasUnusedForTooLong) {
+  AddressHandles handles = Make({.max_idle_ns = 1000});
+  const Route a = Take(handles, 1), b = Take(handles, 2);
+  handles.Release(a.handle);
+  clock_.Advance(1000);
+  handles.Release(b.handle);
+  clock_.Advance(1);
+  EXPECT_TRUE(Take(handles, 1).first);
+  EXPECT_EQ(handles.counts().evicted, 1u);
+  EXPECT_FALSE(Take(handles, 2).first);
+  clock_.Advance(1'000'000);  // both are in use
+  EXPECT_FALSE(Take(handles, 2).first);
+}
+
+TEST_F(AddressHandlesTest, ReleaseOfASuspectHandleFreesItWithItsLastUser) {
+  AddressHandles handles = Make();
+  const Route a = Take(handles, 1), other = Take(handles, 1);
+  handles.Release(a.handle, /*suspect=*/true);
+  EXPECT_EQ(device.handles.count(a.handle), 1u);  // the other has it
+  const Route fresh = Take(handles, 1);
+  EXPECT_TRUE(fresh.first);
+  EXPECT_NE(fresh.handle, other.handle);
+  handles.Release(other.handle);
+  EXPECT_EQ(device.handles.count(other.handle), 0u);
+  EXPECT_EQ(handles.counts().idle, 0u);
+  handles.Release(fresh.handle);
+  EXPECT_EQ(Take(handles, 1).handle, fresh.handle);
+}
+
+TEST_F(AddressHandlesTest, RenewLeavesThoseInUseToTheirUsersAndFreesTheRest) {
+  AddressHandles handles = Make();
+  const Route a = Take(handles, 1), b = Take(handles, 2);
+  handles.Release(b.handle);
+  handles.Renew();
+  EXPECT_EQ(device.handles.count(b.handle), 0u);
+  EXPECT_EQ(device.handles.count(a.handle), 1u);
+  const Route fresh = Take(handles, 1);
+  EXPECT_TRUE(fresh.first);
+  EXPECT_NE(fresh.handle, a.handle);
+  handles.Release(a.handle);
   EXPECT_EQ(device.handles.size(), 1u);
-  handles.Release(b->handle);
-  EXPECT_TRUE(device.handles.empty());
+  EXPECT_EQ(Take(handles, 1).handle, fresh.handle);
 }
 
-TEST(AddressHandlesAcquire, AnotherTemplateIsAnotherHandle) {
-  const verbs::VerbsApi api = FakeTable();
-  AddressHandles handles(api, nullptr, /*map=*/true);
-  const auto a = handles.Acquire(To(1), 77);
-  const auto b = handles.Acquire(To(1), 78);
-  EXPECT_NE(a->handle, b->handle);
-  EXPECT_EQ(device.handles[b->handle], 78u);
-  handles.Release(a->handle);
-  handles.Release(b->handle);
+TEST_F(AddressHandlesTest, EvictionNeverTouchesOneInUse) {
+  AddressHandles handles = Make({.max_idle = 3, .max_idle_ns = 500});
+  base::SeededRandom random(11);
+  std::multimap<ibv_ah*, uint32_t> held;  // and the template asked for
+  for (int step = 0; step < 20'000; ++step) {
+    clock_.Advance(static_cast<int64_t>(random.Below(100)));
+    if (random.Below(2) == 0 && held.size() < 40) {
+      const auto template_qpn = static_cast<uint32_t>(77 + random.Below(2));
+      const Route route = Take(handles, static_cast<uint8_t>(random.Below(20)), template_qpn);
+      held.emplace(route.handle, template_qpn);
+    } else if (!held.empty()) {
+      const auto one = std::next(held.begin(), static_cast<int64_t>(random.Below(held.size())));
+      ibv_ah* handle = one->first;
+      held.erase(one);
+      handles.Release(handle, /*suspect=*/random.Below(8) == 0);
+    }
+    size_t in_use = 0;
+    for (auto it = held.begin(); it != held.end(); it = held.upper_bound(it->first), ++in_use) {
+      ASSERT_EQ(device.handles.count(it->first), 1u) << "in step " << step;
+      ASSERT_EQ(device.handles[it->first], it->second);
+    }
+    const HandleCounts counts = handles.counts();
+    ASSERT_EQ(counts.in_use, in_use);
+    ASSERT_EQ(device.handles.size(), in_use + counts.idle);
+    ASSERT_LE(counts.idle, 3u);
+  }
+  EXPECT_GT(handles.counts().evicted, 100u);
+  EXPECT_GT(handles.counts().reused, 100u);
 }
 
-TEST(AddressHandlesAcquire, MappingIsAHintAndItsFailureIsCounted) {
-  const verbs::VerbsApi api = FakeTable();
+TEST_F(AddressHandlesTest, MappingIsAHintAndItsFailureIsCountedAndShown) {
   device.map_result = EOPNOTSUPP;
-  AddressHandles handles(api, nullptr, /*map=*/true);
-  const auto a = handles.Acquire(To(1), 77);
-  ASSERT_TRUE(a.ok());
-  EXPECT_FALSE(a->mapped);
-  EXPECT_EQ(handles.unmapped(), 1u);
-  EXPECT_EQ(handles.mapped(), 0u);
-  handles.Release(a->handle);
+  AddressHandles handles = Make();
+  const Route a = Take(handles, 1), again = Take(handles, 1);
+  EXPECT_FALSE(a.mapped);
+  EXPECT_EQ(a.map_error, EOPNOTSUPP);
+  EXPECT_EQ(again.map_error, EOPNOTSUPP);  // not tried again on the same handle
+  EXPECT_EQ(device.maps, 1);
+  EXPECT_EQ(handles.counts().unmapped, 1u);
+  EXPECT_EQ(handles.counts().map_failures, 1u);
+  EXPECT_EQ(handles.counts().last_map_error, EOPNOTSUPP);
+  EXPECT_EQ(handles.counts().mapped, 0u);
 }
 
-TEST(AddressHandlesAcquire, RefusalSaysWhy) {
-  const verbs::VerbsApi api = FakeTable();
+TEST_F(AddressHandlesTest, DeviceThatCannotMapIsNotAsked) {
+  AddressHandles handles(api_, nullptr, /*map=*/false, clock_);
+  const Route a = Take(handles, 1);
+  EXPECT_FALSE(a.mapped);
+  EXPECT_EQ(a.map_error, 0);
+  EXPECT_EQ(device.maps, 0);
+  EXPECT_EQ(handles.counts().unmapped, 1u);
+  EXPECT_EQ(handles.counts().map_failures, 0u);
+}
+
+TEST_F(AddressHandlesTest, RefusalSaysWhyIsCountedAndNotRemembered) {
   device.refuse = true;
-  AddressHandles handles(api, nullptr, /*map=*/true);
+  AddressHandles handles = Make();
   const auto a = handles.Acquire(To(1), 77);
   EXPECT_EQ(a.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(a.status().message().find("ibv_create_ah failed with ETIMEDOUT"),
             absl::string_view::npos);
+  EXPECT_EQ(handles.counts().make_failures, 1u);
+  EXPECT_EQ(handles.counts().made, 0u);
+  device.refuse = false;
+  EXPECT_TRUE(Take(handles, 1).first);
+}
+
+TEST_F(AddressHandlesTest, EndFreesAllIdleOnesIncluded) {
+  {
+    AddressHandles handles = Make();
+    handles.Release(Take(handles, 1).handle);
+    Take(handles, 2);
+  }
+  EXPECT_TRUE(device.handles.empty());
 }
 
 }  // namespace

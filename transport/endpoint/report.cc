@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a peer's connection stands, and how all of them went, for people and tools.
+#include <cstring>
+#include <string>
+
+#include "transport/base/error.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+
+absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
+  const Peer* peer = Find(id);
+  if (peer == nullptr) {
+    return base::Error(absl::StatusCode::kUnavailable, "no such peer",
+                       {.layer = "endpoint", .operation = "report"});
+  }
+  const auto plain = [](const ibv_ece& ece) { return Ece{ece.vendor_id, ece.options}; };
+  PeerReport report;
+  report.address = peer->address();
+  report.inbound = peer->inbound;
+  report.up = peer->state == peer::State::kUp;
+  if (peer->has_connection) report.qp_number = connections_->QpNumber(peer->connection);
+  report.quarantined_numbers = static_cast<uint32_t>(connections_->quarantined());
+  report.own_epoch = epoch_;
+  report.peer_epoch = peer->epoch;
+  report.authenticated = peer->authenticated;
+  report.tenant = receptions_[peer->tenant].tenant;
+  report.max_message_bytes = peer->max_message_bytes;
+  report.mtu_bytes = peer->mtu == 0 ? 0 : 128u << peer->mtu;
+  report.reads_in_flight = peer->reads;
+  report.service_level = peer->service_level;
+  report.offered = plain(device_.ece());
+  report.received = peer->offered_ece;
+  if (peer->profile != nullptr) {
+    report.accepted = plain(peer->profile->accepted);
+    report.template_qp_number = peer->profile->template_qpn;
+    report.why_default = peer->profile->why_default;
+  }
+  report.receiving = plain(receptions_[peer->tenant].data->ece());
+  report.mapped = peer->mapped;
+  report.first_on_handle = peer->first_on_handle;
+  if (peer->map_failed) {
+    // A byte for each idle peer is too much for the errno.
+    const int error_number = handles_->counts().last_map_error;
+    const char* name = strerrorname_np(error_number);
+    report.why_unmapped = std::string("mlx5dv_map_ah_to_qp failed, the last time with ") +
+                          (name != nullptr ? name : std::to_string(error_number));
+  } else if (!peer->mapped && peer->target.ah != nullptr) {
+    report.why_unmapped = "this device maps no address handles, or not those without a GID";
+  }
+  return report;
+}
+
+ConnectionCounts EndpointImpl::Connections() const {
+  const cm::Metrics cm = connections_->metrics();
+  const path::HandleCounts handles = handles_->counts();
+  return {.numbers_live = static_cast<uint32_t>(cm.live),
+          .numbers_quarantined = static_cast<uint32_t>(cm.quarantined),
+          .numbers_exhausted = cm.exhausted,
+          .stale_rejects = cm.stale_rejects,
+          .retries = cm.retries,
+          .throttled = cm.throttled,
+          .handles_in_use = handles.in_use,
+          .handles_idle = handles.idle,
+          .handles_made = handles.made,
+          .handles_reused = handles.reused,
+          .handles_evicted = handles.evicted,
+          .handle_failures = handles.make_failures,
+          .map_failures = handles.map_failures};
+}
+
+}  // namespace sluice::endpoint
