@@ -47,7 +47,8 @@ struct Authentication {
 
 struct ChannelOptions {
   // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's
-  // name.
+  // name, with a port or without ("mlx5_0:2"), or an address of this host ("10.0.0.5"): the device
+  // and port that have it.
   std::string device = "auto";
   EndpointLimits limits;
   Authentication authentication;

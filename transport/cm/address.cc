@@ -69,4 +69,8 @@ absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, u
   return addresses;
 }
 
+std::string PlaceOf(const std::string& device, uint8_t port) {
+  return port == 0 ? device : device + ":" + std::to_string(port);
+}
+
 }  // namespace sluice::cm

@@ -17,6 +17,8 @@ namespace sluice::cm {
 // "host:port", IPv6 addresses in brackets.
 std::string HostPort(const std::string& host, uint16_t port);
 std::string ToString(const sockaddr* address);
+// "mlx5_0:2", as devices are asked for; without the port if that is 0.
+std::string PlaceOf(const std::string& device, uint8_t port);
 
 // All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server: inside Commands
 // only. `passive`: for listening; an empty host or "*" is every address then.

@@ -135,17 +135,16 @@ void ConnectionManager::StartResolving(Connection* c) {
 }
 
 void ConnectionManager::SendRequest(Connection* c) {
-  if (!options_.device.empty() && c->id->verbs != nullptr &&
-      options_.device != c->id->verbs->device->name) {
-    const std::string device = c->id->verbs->device->name;
+  if (!IsOurs(*c->id)) {
+    const std::string other = PlaceOf(c->id->verbs->device->name, c->id->port_num);
     return Fail(c, base::Error(absl::StatusCode::kFailedPrecondition,
-                               "the peer is reached over device " + device +
-                                   ", this process uses " + options_.device,
+                               "the peer is reached over " + other + ", this process uses " +
+                                   PlaceOf(options_.device, options_.port),
                                {.layer = "cm",
                                 .peer = c->peer,
                                 .operation = "connect",
-                                .cause = "the address belongs to the network of the other device",
-                                .remedy = "start with --device=" + device}));
+                                .cause = "the address belongs to the network of the other one",
+                                .remedy = "start with --device=" + other}));
   }
   ++metrics_.tries;
   const uint32_t doublings = std::min(c->attempt()->tries++, kMaxDoublings);

@@ -87,19 +87,34 @@ bool ConnectionManager::EndListener(const rdma_cm_event& event) {
   return true;
 }
 
+// Whether an id is on the device and port that this side's queues are on. One at the wildcard
+// address is on none yet.
+bool ConnectionManager::IsOurs(const rdma_cm_id& id) const {
+  if (id.verbs == nullptr) return true;
+  if (!options_.device.empty() && options_.device != id.verbs->device->name) return false;
+  return options_.port == 0 || id.port_num == 0 || options_.port == id.port_num;
+}
+
+// Without a record, and without words; off the polling thread.
+void ConnectionManager::RefuseUnheard(rdma_cm_id* id) {
+  ++refusals_;
+  commands_.Submit(
+      [this, id] {
+        api_.cm_reject(id, nullptr, 0);
+        api_.cm_destroy_id(id);
+      },
+      [this] { --refusals_; });
+}
+
 void ConnectionManager::HandleRequest(const rdma_cm_event& event) {
+  if (!IsOurs(*event.id)) {
+    ++metrics_.strange_requests;
+    return RefuseUnheard(event.id);
+  }
   Connection* c = New();
   if (c == nullptr) {
-    // No record for it: refused without words, off the polling thread.
     ++metrics_.refused_requests;
-    ++refusals_;
-    commands_.Submit(
-        [this, id = event.id] {
-          api_.cm_reject(id, nullptr, 0);
-          api_.cm_destroy_id(id);
-        },
-        [this] { --refusals_; });
-    return;
+    return RefuseUnheard(event.id);
   }
   c->id = event.id;
   c->id->context = c->context();

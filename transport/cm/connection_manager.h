@@ -95,6 +95,7 @@ struct Options {
   PacingOptions pacing;
   ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
   std::string device;      // connections over another device fail; empty: any
+  uint8_t port = 0;        // likewise; 0: any
 };
 
 struct Metrics {
@@ -109,6 +110,7 @@ struct Metrics {
   uint64_t timeouts = 0;           // steps that a deadline of ours ended
   uint64_t half_open_reaped = 0;   // accepted, and the client never established
   uint64_t refused_requests = 0;   // for want of a record
+  uint64_t strange_requests = 0;   // refused: they came over another device or port
   uint64_t unanswered_closes = 0;  // DREQs
   uint64_t ignored_events = 0;
 };
@@ -174,6 +176,8 @@ class ConnectionManager {
   void Do(Connection* c, Action action);
   void HandleCm(const rdma_cm_event& event, const void* context);
   void HandleRequest(const rdma_cm_event& event);
+  void RefuseUnheard(rdma_cm_id* id);
+  bool IsOurs(const rdma_cm_id& id) const;
   bool EndListener(const rdma_cm_event& event);
   void HandleEnd(Connection* c, const rdma_cm_event& event);
   void Fail(Connection* c, absl::Status why);

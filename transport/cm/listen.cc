@@ -61,6 +61,17 @@ absl::Status ListenError(int error_number, const char* call, const std::string& 
                            .remedy = "listen at one of its addresses, or at *"});
 }
 
+absl::Status PlaceError(const rdma_cm_id& id, const std::string& where) {
+  const std::string other = PlaceOf(id.verbs->device->name, id.port_num);
+  return base::Error(absl::StatusCode::kFailedPrecondition,
+                     "can't listen at " + where + ": it is an address of " + other,
+                     {.layer = "cm",
+                      .peer = where,
+                      .operation = "listen",
+                      .cause = "this process uses another device or port",
+                      .remedy = "start with --device=" + other + ", or listen at *"});
+}
+
 }  // namespace
 
 // At every address of the name. An IPv6 wildcard hears IPv4 too, so with "*" the IPv4 one is needed
@@ -82,6 +93,10 @@ absl::StatusOr<uint16_t> ConnectionManager::Listen(const std::string& host, uint
     if (error_number != 0) {
       if (first_error.ok()) first_error = ListenError(error_number, call, where);
       if (error_number == EADDRINUSE && bound == 0) break;  // not where nobody looks for it
+      continue;
+    }
+    if (!IsOurs(*id.get())) {
+      if (first_error.ok()) first_error = PlaceError(*id.get(), where);
       continue;
     }
     bound = ntohs(api_.cm_get_src_port(id.get()));

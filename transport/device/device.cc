@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/device/device_spec.h"
 #include "transport/device/gids.h"
 
 namespace sluice::device {
 namespace {
-
-constexpr uint8_t kPort = 1;  // multi-port cards show one device per port
 
 // A device list lives until free_device_list; opening one keeps that device alive (man
 // ibv_get_device_list).
@@ -38,7 +37,15 @@ class RawList {
   ibv_device** devices_;
 };
 
-DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw) {
+// Where on a device somebody can be served.
+struct Place {
+  uint8_t port = 0;  // 0: nowhere
+  GidEntry gid;
+};
+
+// The first active port that is asked for. Most multi-port cards show one device per port.
+DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw, const DeviceSpec& spec,
+                     Place* place) {
   DeviceEntry entry;
   entry.name = api.get_device_name(raw);
   entry.provider = api.name;
@@ -52,14 +59,43 @@ DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw) {
     entry.note = "can't be opened: " + std::string(context.status().message());
     return entry;
   }
-  ibv_port_attr port = {};
-  if (api.query_port(context->get(), kPort, &port) != 0) {
-    entry.note = "port 1 can't be queried";
+  ibv_device_attr attr = {};
+  if (api.query_device(context->get(), &attr) != 0) {
+    entry.note = "can't be queried";
     return entry;
   }
-  entry.active = port.state == IBV_PORT_ACTIVE;
-  entry.usable = entry.active;
-  entry.note = entry.active ? "port 1 is active" : "port 1 is not active";
+  if (spec.port > attr.phys_port_cnt) {
+    entry.note = "it has no port " + std::to_string(spec.port);
+    return entry;
+  }
+  for (int number = 1; number <= attr.phys_port_cnt && !entry.usable; ++number) {
+    if (spec.port != 0 && number != spec.port) continue;
+    const auto port_number = static_cast<uint8_t>(number);
+    const std::string name = (entry.note.empty() ? "port " : ", port ") + std::to_string(number);
+    ibv_port_attr port = {};
+    if (api.query_port(context->get(), port_number, &port) != 0) {
+      entry.note += name + " can't be queried";
+      continue;
+    }
+    GidEntry gid;
+    if (spec.gid.has_value()) {
+      gid = FindGid(api, context->get(), port_number, port.gid_tbl_len, *spec.gid);
+      if (gid.index < 0) {
+        entry.note += name + " does not have that address";
+        continue;
+      }
+      entry.matches = true;
+    } else {
+      gid = PickGid(api, context->get(), port_number, port.gid_tbl_len);
+    }
+    entry.usable = entry.active = port.state == IBV_PORT_ACTIVE;
+    if (!entry.active) {
+      entry.note += name + " is not active";
+      continue;
+    }
+    entry.note = "port " + std::to_string(number) + " is active";
+    *place = {.port = port_number, .gid = gid};
+  }
   return entry;
 }
 
@@ -68,13 +104,17 @@ DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw) {
 std::vector<DeviceEntry> ListDevices(const Tables& tables) {
   std::vector<DeviceEntry> entries;
   for (const verbs::VerbsApi* api : tables) {
-    for (ibv_device* raw : RawList(*api)) entries.push_back(Describe(*api, raw));
+    for (ibv_device* raw : RawList(*api)) {
+      Place place;
+      entries.push_back(Describe(*api, raw, ParseSpec("auto"), &place));
+    }
   }
   return entries;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, const Tables& tables) {
-  const bool automatic = spec == "auto";
+absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, const Tables& tables) {
+  const DeviceSpec spec = ParseSpec(text);
+  const bool automatic = spec.automatic;
   std::string seen;  // what was there and would not do
   std::string none;  // tables that list nothing
   for (const verbs::VerbsApi* api : tables) {
@@ -82,17 +122,21 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, cons
     if (devices.begin() == devices.end())
       none += (none.empty() ? "" : ", ") + std::string(api->name);
     for (ibv_device* raw : devices) {
-      const DeviceEntry entry = Describe(*api, raw);
-      if (!automatic && entry.name != spec) {
+      Place place;
+      const DeviceEntry entry = Describe(*api, raw, spec, &place);
+      if (!spec.Names(entry.name) || (spec.gid.has_value() && !entry.matches)) {
         seen += (seen.empty() ? "" : ", ") + entry.name;
         continue;
       }
       std::string problem = entry.note;
       if (entry.usable) {
         std::unique_ptr<Device> device(new Device());
-        absl::Status status = device->Init(*api, raw);
+        absl::Status status = device->Init(*api, raw, place.port, place.gid);
         if (status.ok()) {
-          if (!automatic) {
+          if (spec.gid.has_value()) {
+            device->choice_ = entry.name + ": its port " + std::to_string(place.port) +
+                              " has the address " + spec.text;
+          } else if (!automatic) {
             device->choice_ = entry.name + ": asked for by name";
           } else if (seen.empty()) {
             device->choice_ = entry.name + ": the first active device with DC";
@@ -115,9 +159,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, cons
       seen += (seen.empty() ? "" : ", ") + entry.name + ": " + problem;
     }
   }
+  const char* what = spec.gid.has_value() ? "no device has the address " : "no device named ";
   return base::Error(
-      absl::StatusCode::kNotFound,
-      automatic ? "no device with DC transport" : "no device named " + std::string(spec),
+      absl::StatusCode::kNotFound, automatic ? "no device with DC transport" : what + spec.text,
       {.layer = "device",
        .operation = "open",
        .cause = seen.empty() ? "this program sees no RDMA device at all" : "there are: " + seen,
@@ -125,7 +169,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view spec, cons
                            : "run sluice_info for the names, or use --device=auto"});
 }
 
-absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw) {
+absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t port_number,
+                          const GidEntry& gid) {
   name_ = api.get_device_name(raw);
   guid_ = be64toh(api.get_device_guid(raw));
   auto context = verbs::OpenContext(api, raw);
@@ -147,16 +192,15 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw) {
   limits_.max_mr_bytes = attr.max_mr_size;
 
   ibv_port_attr port = {};
-  error_number = api.query_port(context_.get(), kPort, &port);
+  error_number = api.query_port(context_.get(), port_number, &port);
   if (error_number != 0) {
     return base::ErrnoError(error_number, "ibv_query_port", {.layer = "device"});
   }
   limits_.port_mtu_bytes = 128u << port.active_mtu;  // IBV_MTU_256 is 1
-  path_.port = kPort;
+  path_.port = port_number;
   path_.mtu = port.active_mtu;
-  const GidEntry own = PickGid(api, context_.get(), kPort, port.gid_tbl_len);
-  path_.sgid_index = static_cast<uint8_t>(std::max(own.index, 0));
-  gid_ = own.gid;
+  path_.sgid_index = static_cast<uint8_t>(std::max(gid.index, 0));
+  gid_ = gid.gid;
 
   const int flags = fcntl(async_fd(), F_GETFL);
   if (flags < 0 || fcntl(async_fd(), F_SETFL, flags | O_NONBLOCK) != 0) {

@@ -26,14 +26,16 @@
 
 namespace sluice::device {
 
+struct GidEntry;
 using Tables = std::vector<const verbs::VerbsApi*>;
 
 struct DeviceEntry {
   std::string name;
   std::string provider;  // the table's name: "native" or "softdc"
   uint64_t guid = 0;     // node GUID, host byte order
-  bool active = false;   // port 1
+  bool active = false;   // one of its ports
   bool usable = false;   // DC on an active port
+  bool matches = false;  // one of its ports has the address that was asked for
   std::string note;      // why not, or what it is
 };
 
@@ -54,7 +56,9 @@ struct Limits {
 
 class Device {
  public:
-  // `spec` is "auto" or a device's name. NOT_FOUND lists what there is and why it will not do.
+  // `spec` is "auto", a device's name ("mlx5_0"), its name and a port ("mlx5_0:2"), or an address of
+  // this host ("10.0.0.5"): the device and port that have it. Without a port the first active one.
+  // NOT_FOUND lists what there is and why it will not do.
   static absl::StatusOr<std::unique_ptr<Device>> Open(std::string_view spec, const Tables& tables);
 
   const verbs::VerbsApi& api() const { return *context_.api(); }
@@ -93,7 +97,8 @@ class Device {
 
  private:
   Device() = default;
-  absl::Status Init(const verbs::VerbsApi& api, ibv_device* raw);
+  absl::Status Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t port_number,
+                    const GidEntry& gid);
   void Probe();  // probe.cc
   absl::Status ProbeDc();
   void ProbeStreams(ibv_cq* cq);

@@ -128,6 +128,7 @@ absl::Status EndpointImpl::Init() {
   cm_options.accept_timeout_ns = options_.accept_timeout_ns;
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
+  cm_options.port = device_.path().port;
   auto connections = cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_,
                                                    timers_, random_, *this);
   if (!connections.ok()) return connections.status();

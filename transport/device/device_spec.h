@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DeviceSpec: which device and port somebody asks for. Thread-safety: a value.
+#ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_SPEC_H_
+#define SLUICE_TRANSPORT_DEVICE_DEVICE_SPEC_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace sluice::device {
+
+struct DeviceSpec {
+  std::string text;  // as it was given
+  bool automatic = false;
+  std::string name;            // empty: any device
+  uint8_t port = 0;            // 0: the first that is active
+  std::optional<ibv_gid> gid;  // that the port must carry
+
+  bool Names(std::string_view device) const { return name.empty() || name == device; }
+};
+
+// "auto", "mlx5_0", "mlx5_0:2", or an address of this host, "10.0.0.5" or "fe80::1": anything that is
+// no address and ends in no port number is a name.
+DeviceSpec ParseSpec(std::string_view text);
+
+}  // namespace sluice::device
+
+#endif  // SLUICE_TRANSPORT_DEVICE_DEVICE_SPEC_H_
