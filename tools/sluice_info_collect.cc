@@ -147,6 +147,8 @@ void AddDefaults(SystemInfo* out) {
   add("receive_buffers", channel.limits.receive_buffers, "shared by all peers");
   add("dead_peer_timeout_ns", ns(channel.limits.dead_peer_timeout),
       "a silent peer is given up after it");
+  add("keepalive_ns", ns(channel.limits.keepalive),
+      "a peer that does not answer for this long is given up; 0: nobody is asked");
   add("connect_timeout_ns", ns(channel.connect_timeout), "of each attempt to connect");
   add("max_outstanding_calls", channel.max_outstanding_calls, "of one channel");
   add("max_reconnect_attempts", channel.max_reconnect_attempts, "in a row, then at the next call");

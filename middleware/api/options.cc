@@ -48,6 +48,7 @@ absl::Status Common(const std::string& device, const EndpointLimits& limits,
       InRange("credits_per_peer", limits.credits_per_peer, 4, 4096),
       InRange("receive_buffers", limits.receive_buffers,
               std::max<uint32_t>(16, limits.credits_per_peer), 32768),
+      InRange("keepalive", limits.keepalive, absl::ZeroDuration(), absl::Hours(1)),
       InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
               absl::Seconds(60)),
       InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));

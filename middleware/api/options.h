@@ -26,6 +26,9 @@ struct EndpointLimits {
   uint32_t receive_buffers = 1024;
   // A peer that does not react is given up after about this time. 10 ms to 60 s.
   absl::Duration dead_peer_timeout = absl::Seconds(1);
+  // A connected peer that is silent, and does not answer when asked, is given up after this time: it
+  // hangs, or has forgotten this side. Longer than any handler blocks its thread. 0: never; to 1 h.
+  absl::Duration keepalive = absl::Seconds(30);
 };
 
 // Who may talk to whom. Both sides prove that they hold the same secret before the other one gives

@@ -40,6 +40,7 @@ class ProductionStack final : public Stack {
     options.max_message_bytes = limits.max_message_bytes;
     options.srq_size = limits.receive_buffers;
     options.credits_per_peer = limits.credits_per_peer;
+    options.keepalive_ns = absl::ToInt64Nanoseconds(limits.keepalive);
     options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
     options.secrets = SourceOf(authentication);
     for (const Tenant& tenant : tenants) {

@@ -100,6 +100,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   endpoint::HandshakeCounts Handshakes() const override { return {}; }
   absl::Status Health() const override { return absl::OkStatus(); }
   endpoint::ConnectionCounts Connections() const override { return {}; }
+  endpoint::Counters Counts() const override { return {}; }
   void Disconnect(endpoint::PeerId peer) override;
   void Close() override;
 

@@ -45,6 +45,10 @@ struct Options {
   uint32_t dci_depth = 256;
   // How long a silent peer may hold up its stream before it counts as dead.
   int64_t dead_peer_ns = 1'000'000'000;
+  // A peer that does not answer for this long, or three times dead_peer_ns if that is longer, has
+  // gone; one that answers and has nothing else to say is asked twice in that time at most. 0: nobody is
+  // asked. See docs/decisions/0013.
+  int64_t keepalive_ns = 30'000'000'000;
   // How long a client may take from asking to being connected.
   int64_t accept_timeout_ns = 5'000'000'000;
   // Off: as on a device without DCI streams.

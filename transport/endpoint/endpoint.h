@@ -108,6 +108,20 @@ struct HandshakeCounts {
   uint32_t under_way = 0;        // now
 };
 
+// What came and went, since the start.
+struct Counters {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t credit_messages = 0;    // sent: credits, or a sign of life, and nothing else
+  uint64_t control_received = 0;   // from peers that are up
+  uint64_t dropped_unknown = 0;    // prefix of nobody we know, or of an older incarnation
+  uint64_t dropped_malformed = 0;  // no prefix at all
+  uint64_t dropped_unproven = 0;   // what is not a handshake's, before the handshake's end
+  uint64_t receive_errors = 0;
+  uint64_t probes = 0;        // sent: asks for a sign of life
+  uint64_t silent_peers = 0;  // that were ended for want of one
+};
+
 // Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
 class Handler {
  public:
@@ -171,7 +185,12 @@ class Endpoint {
   // device has failed or was removed, for good: close this endpoint and make another.
   virtual absl::Status Health() const = 0;
   virtual ConnectionCounts Connections() const = 0;
+  virtual Counters Counts() const = 0;
 
+  // OnPeerDown (CANCELLED) follows in the next Poll(). What was committed before is sent first, then
+  // a goodbye; the other side gets both in that order, and then its OnPeerDown (UNAVAILABLE). Not
+  // promised where the other side is lost, or this one is destroyed, before all that has been sent:
+  // an answer of the program above is the only proof that a message was read.
   virtual void Disconnect(PeerId peer) = 0;
   // Goodbye to all peers; no handler calls afterwards.
   virtual void Close() = 0;

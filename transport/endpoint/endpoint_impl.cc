@@ -14,9 +14,9 @@
 namespace sluice::endpoint {
 namespace {
 
-// A credit message per half window, at most two unread, and a goodbye; a proof or an answer comes
-// before those. It is the longest: prefix and sealed terms.
-constexpr uint32_t kControlBuffersPerPeer = 4;
+// A credit message per half window, at most two unread, a probe, an answer to one, and a goodbye; a
+// proof or an answer comes before those. It is the longest: prefix and sealed terms.
+constexpr uint32_t kControlBuffersPerPeer = 5;
 constexpr uint32_t kControlBufferBytes = 128;
 static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
 constexpr uint32_t kControlSlots = 256;
@@ -69,7 +69,9 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
                               .remedy = "wait for OnWritable, or raise send_buffers",
                               .retry_safe = true})),
       timers_(clock.NowNs()),
-      limiter_(options.failed_handshakes_per_second) {}
+      limiter_(options.failed_handshakes_per_second),
+      sweep_(RoundNs(options)),
+      sweep_timer_(OnSweepTime, this) {}
 
 absl::Status EndpointImpl::Init() {
   for (const Tenant& tenant : options_.tenants) secret_sources_.push_back(tenant.secrets);
@@ -186,6 +188,7 @@ EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
   // What is under way uses the objects below; what it would have said is of no interest any more.
   commands_.Finish();
+  timers_.Cancel(&sweep_timer_);
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
 }
 

@@ -29,6 +29,7 @@
 #include "transport/peer/handshake.h"
 #include "transport/peer/keyring.h"
 #include "transport/peer/prefix.h"
+#include "transport/peer/sweep.h"
 #include "transport/peer/terms.h"
 #include "transport/poller/poller.h"
 #include "transport/queue/dci_pool.h"
@@ -37,16 +38,6 @@
 namespace sluice::endpoint {
 
 inline constexpr int kReceiveBatch = 32;
-
-struct Counters {
-  uint64_t messages_sent = 0;
-  uint64_t messages_received = 0;
-  uint64_t credit_messages = 0;
-  uint64_t dropped_unknown = 0;    // prefix of nobody we know, or of an older incarnation
-  uint64_t dropped_malformed = 0;  // no prefix at all
-  uint64_t dropped_unproven = 0;   // what is not a handshake's, before the handshake's end
-  uint64_t receive_errors = 0;
-};
 
 class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm::User {
  public:
@@ -71,6 +62,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   HandshakeCounts Handshakes() const override;
   absl::Status Health() const override;
   ConnectionCounts Connections() const override;
+  Counters Counts() const override { return counters_; }
   void Disconnect(PeerId peer) override;
   void Close() override;
 
@@ -158,9 +150,19 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void EndPassage(Peer* peer);
   static void OnPeerTimeout(base::Timer* timer, void* context);
 
+  // keepalive.cc
+  static int64_t RoundNs(const Options& options);
+  static void OnSweepTime(base::Timer* timer, void* context);
+  void StartSweep();
+  void LookAtPeers();
+  void LookAt(Peer* peer, bool heard_all);
+  void OnProbe(Peer* peer);
+
   // messages.cc
   receive::ReceiveQueue& QueueOf(const ibv_wc& wc) const;
   int Receive();
+  // What has come so far. False: it does not end.
+  bool ReceiveAll();
   void OnReceived(const ibv_wc& wc);
   void OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes);
   void OnGoodbye(Peer* peer);
@@ -211,6 +213,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<Down> downs_;
   std::vector<peer::SecretSource> secret_sources_;  // of each reception; constant after Init()
   peer::AttemptLimiter limiter_;
+  peer::Sweep sweep_;
+  base::Timer sweep_timer_;  // armed while peers are up
+  bool someone_up_ = false;  // in this round
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;
   absl::Status ended_;  // not OK: what this endpoint was made of has failed, and it is of no use

@@ -361,6 +361,7 @@ void EndpointImpl::GoUp(Peer* peer) {
   if (peer->inbound) ++handshakes_.completed;
   EndHandshake(peer);
   peer->told_up = true;
+  StartSweep();
   if (closed_) return;
   handler_->OnPeerUp(peer->id(), {.address = peer->target.name.str(),
                                   .inbound = peer->inbound,

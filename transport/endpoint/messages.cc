@@ -12,6 +12,8 @@ namespace sluice::endpoint {
 namespace {
 
 constexpr size_t kLineBytes = 64;
+// Looks for what has come: as much as can be there from one peer, with others busy at the same time.
+constexpr uint32_t kMaxLastLooks = 64;
 
 absl::Status NotUp(const Peer* peer) {
   return base::Error(
@@ -102,6 +104,7 @@ bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
   WritePrefix(peer, slot, kind);
   (*slots_)[slot].length_bytes = peer::kPrefixBytes;
   (*slots_)[slot].notify = notify;
+  (*slots_)[slot].signal = kind == peer::Kind::kProbe;  // an idle peer holds no stream
   queue_->Post(&peer->target, slot);
   return true;
 }
@@ -116,6 +119,7 @@ bool EndpointImpl::PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& ter
   std::copy(sealed.begin(), sealed.end(), bytes + peer::kPrefixBytes);
   (*slots_)[slot].length_bytes = peer::kPrefixBytes + peer::kSealedTermsBytes;
   (*slots_)[slot].notify = notify;
+  (*slots_)[slot].signal = true;
   queue_->Post(&peer->target, slot);
   return true;
 }
@@ -177,6 +181,13 @@ int EndpointImpl::Receive() {
   return count;
 }
 
+bool EndpointImpl::ReceiveAll() {
+  for (uint32_t looks = 0; looks < kMaxLastLooks; ++looks) {
+    if (Receive() == 0) return true;
+  }
+  return false;
+}
+
 void EndpointImpl::OnReceived(const ibv_wc& wc) {
   receive::ReceiveQueue& queue = QueueOf(wc);
   const uint32_t index = static_cast<uint32_t>(wc.wr_id);
@@ -195,12 +206,16 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     Peer* peer = &peers_[prefix.peer_index];
     const bool data = &queue == ReceptionOf(*peer).data.get();
     if (peer->state == peer::State::kUp) {
+      peer->heard = true;
+      if (!data) ++counters_.control_received;
       peer->send.Grant(prefix.granted, peer->remote_window);
       if (prefix.kind == peer::Kind::kData && data) {
         OnData(peer, bytes + peer::kPrefixBytes,
                wc.byte_len - static_cast<uint32_t>(peer::kPrefixBytes));
       } else if (prefix.kind == peer::Kind::kGoodbye) {
         OnGoodbye(peer);
+      } else if (prefix.kind == peer::Kind::kProbe) {
+        OnProbe(peer);
       }
     } else if (!data) {
       OnHandshakeMessage(peer, prefix.kind, {bytes, wc.byte_len});
@@ -236,10 +251,10 @@ void EndpointImpl::SendCredits() {
   size_t kept = 0;
   for (Peer* peer : owing_) {
     // A message that went out meanwhile may have said it.
-    if (!peer->receive.ReportIsDue()) {
+    if (!peer->asked && !peer->receive.ReportIsDue()) {
       peer->owes_credits = false;
     } else if (PostControl(peer, peer::Kind::kCredits, /*notify=*/false)) {
-      peer->owes_credits = false;
+      peer->owes_credits = peer->asked = false;
       ++counters_.credit_messages;
     } else {
       owing_[kept++] = peer;  // no control slot now; they come back

@@ -71,6 +71,7 @@ absl::Status Options::Validate() const {
       {"dci_count", dci_count, 1, queue::DciPool::kMaxDcis},
       {"dci_depth", dci_depth, 64, 1 << 14},
       {"dead_peer_ns", dead_peer_ns, kMillisecond, 600'000 * kMillisecond},
+      {"keepalive_ns", keepalive_ns, 0, 3'600'000 * kMillisecond},
       {"accept_timeout_ns", accept_timeout_ns, kMillisecond, 600'000 * kMillisecond},
       {"max_half_open", max_half_open, 1, 1 << 16},
       {"failed_handshakes_per_second", failed_handshakes_per_second, 1, 1'000'000},

@@ -85,6 +85,9 @@ struct Peer {
   bool first_on_handle : 1 = false;
   bool unanswered : 1 = false;  // requests to it were: its handle is nothing for others
   bool map_failed : 1 = false;  // the device refused to map its handle
+  bool heard : 1 = false;       // since it was last looked at
+  bool probed : 1 = false;      // asked for a sign of life, and not heard since
+  bool asked : 1 = false;       // for one of ours, which it is owed
 
   Handshake* handshake() const { return passage == nullptr ? nullptr : passage->handshake.get(); }
   uint32_t index() const { return target.cookie; }

@@ -11,13 +11,6 @@
 #include "transport/peer/refusal.h"
 
 namespace sluice::endpoint {
-namespace {
-
-// When a connection ends, what came before it is received first: as much as can be there from one
-// peer, with others busy at the same time.
-constexpr uint32_t kMaxLastLooks = 64;
-
-}  // namespace
 
 Peer* EndpointImpl::Find(PeerId id) const {
   if (id.index >= peers_.size()) return nullptr;
@@ -145,8 +138,7 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
   // What it sent before it went is here already: delivered first.
   if (!receiving_) {
     const PeerId peer_id = peer->id();
-    for (uint32_t looks = 0; looks < kMaxLastLooks && Receive() != 0; ++looks) {
-    }
+    ReceiveAll();
     if (Find(peer_id) == nullptr) return;
   }
   if (peer->inbound && peer->handshake() != nullptr) {

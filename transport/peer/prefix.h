@@ -5,7 +5,8 @@
 //     0  u32  index of the sender in the receiver's peer table (from the receiver's hello)
 //     4  u32  the token that goes with it: a message for an older incarnation never matches
 //     8  u32  credits granted to the receiver since the start, modulo 2^32
-//    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms)
+//    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms),
+//             6 probe: say your credits
 //    13  u8   zero, 14 u16 zero
 //
 // Grants are cumulative, so a lost or repeated one does no harm. Adding a kind: Kind, PrefixOk, the
@@ -21,7 +22,14 @@
 
 namespace sluice::peer {
 
-enum class Kind : uint8_t { kData = 1, kCredits = 2, kGoodbye = 3, kProof = 4, kAnswer = 5 };
+enum class Kind : uint8_t {
+  kData = 1,
+  kCredits = 2,
+  kGoodbye = 3,
+  kProof = 4,
+  kAnswer = 5,
+  kProbe = 6
+};
 
 struct Prefix {
   uint32_t peer_index;
@@ -45,7 +53,7 @@ inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
   if (size_bytes < kPrefixBytes) return false;
   std::memcpy(prefix, at, sizeof(*prefix));
   const auto kind = static_cast<uint8_t>(prefix->kind);
-  return kind >= 1 && kind <= 5 && prefix->zero8 == 0 && prefix->zero16 == 0;
+  return kind >= 1 && kind <= 6 && prefix->zero8 == 0 && prefix->zero16 == 0;
 }
 
 }  // namespace sluice::peer

@@ -208,7 +208,8 @@ void DciPool::Ring(Dci& dci) {
     const uint32_t index = dci.fifo[at & Mask()];
     const Slot& slot = slots_[index];
     const Target& target = *slot.target;
-    const bool signal = ++dci.unsignalled >= options_.moderation || slot.notify || scarce;
+    const bool signal =
+        ++dci.unsignalled >= options_.moderation || slot.notify || slot.signal || scarce;
     if (signal) {
       dci.unsignalled = 0;
       dci.last_signalled = at;

@@ -39,6 +39,7 @@ struct Slot {
   SlotUse use = SlotUse::kFree;
   bool control = false;  // constant: goes to the peer's control DCT
   bool notify = false;   // its completion is signalled and reported
+  bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
 };
 
 class SlotTable {
@@ -63,7 +64,7 @@ class SlotTable {
     Slot& slot = slots_[index];
     slot.use = SlotUse::kFree;
     slot.target = nullptr;
-    slot.notify = false;
+    slot.notify = slot.signal = false;
     if (++slot.generation == 0) slot.generation = 1;
     slot.next = free_[slot.control];
     free_[slot.control] = index;

@@ -39,6 +39,9 @@ TEST(OptionsTest, ChannelValuesOutOfRange) {
   options.limits.receive_buffers = 63;
   ExpectRefused(options.Validate(), "receive_buffers", "63");
   options = ChannelOptions();
+  options.limits.keepalive = absl::Hours(2);
+  ExpectRefused(options.Validate(), "keepalive", "2h");
+  options.limits.keepalive = absl::ZeroDuration();
   options.limits.dead_peer_timeout = absl::Milliseconds(9);
   ExpectRefused(options.Validate(), "dead_peer_timeout", "9ms");
   options = ChannelOptions();

@@ -49,15 +49,17 @@ struct Recorder : Handler {
 
 // One endpoint with everything it takes.
 struct Node {
-  // `table` stands for another device; it outlives the node.
-  explicit Node(const Options& options = {}, const verbs::VerbsApi* table = &softdc::Verbs()) {
+  // `table` stands for another device, `time` for the clock of the endpoint; they outlive the node.
+  explicit Node(const Options& options = {}, const verbs::VerbsApi* table = &softdc::Verbs(),
+                base::Clock* time = nullptr) {
     auto opened = device::Device::Open("softdc0", {table});
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       return;
     }
     device = std::move(*opened);
-    auto created = CreateEndpoint(options, *device, clock, random, commands, &recorder);
+    auto created = CreateEndpoint(options, *device, time == nullptr ? clock : *time, random,
+                                  commands, &recorder);
     if (!created.ok()) {
       ADD_FAILURE() << created.status();
       return;

@@ -17,6 +17,13 @@ bool Readable(int fd, int timeout_ms) {
   return poll(&sleeper, 1, timeout_ms) == 1;
 }
 
+// Nobody asks whether the others live.
+Options Quiet() {
+  Options options;
+  options.keepalive_ns = 0;
+  return options;
+}
+
 // Until both may sleep: connections leave some work behind.
 void Settle(std::initializer_list<Node*> nodes) {
   bool quiet = false;
@@ -30,7 +37,7 @@ void Settle(std::initializer_list<Node*> nodes) {
 }
 
 TEST(EndpointSleep, IdleConnectedPairHasNoTimerAndNoEvent) {
-  Node server, client;
+  Node server(Quiet()), client(Quiet());
   const auto port = server.endpoint->Listen("127.0.0.1", 0);
   ASSERT_TRUE(port.ok());
   const PeerId peer = ConnectPair(client, server, *port);
@@ -86,7 +93,7 @@ TEST(EndpointWake, FromAnotherThread) {
 }
 
 TEST(EndpointSleep, ConnectHasATimerUntilItEnds) {
-  Node server, client;
+  Node server(Quiet()), client(Quiet());
   const auto port = server.endpoint->Listen("127.0.0.1", 0);
   ASSERT_TRUE(port.ok());
   auto peer = client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + 3'000'000'000);

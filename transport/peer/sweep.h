@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sweep: who is looked at when, so that every record of a table is looked at once a round, and only
+// a kSlices-th of them at once. No timer per record: one, for the next look.
+//
+//   slice 0: records 0, 64, 128 ...   slice 1: records 1, 65 ...   slice 63, then slice 0 again
+//
+// A table may grow meanwhile. Slices without records are passed over, so a table of one costs one
+// look a round.
+#ifndef SLUICE_TRANSPORT_PEER_SWEEP_H_
+#define SLUICE_TRANSPORT_PEER_SWEEP_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::peer {
+
+class Sweep {
+ public:
+  static constexpr uint32_t kSlices = 64;
+
+  explicit Sweep(int64_t round_ns) : step_ns_(std::max<int64_t>(round_ns / kSlices, 1)) {}
+
+  void Start(int64_t now_ns) {
+    slice_ = 0;
+    due_ns_ = now_ns + step_ns_;
+  }
+  // When the next look is due.
+  int64_t due_ns() const { return due_ns_; }
+
+  // The look that was taken last was a round's last.
+  bool round_done() const { return slice_ == 0; }
+
+  // The slice to look at now, of a table of `size` records; due_ns() is that of the next one. A record
+  // is not looked at again before a round less one step, however late the looks are.
+  uint32_t Take(size_t size, int64_t now_ns) {
+    const uint32_t slice = slice_;
+    const uint32_t next = slice + 1 < std::min<size_t>(size, kSlices) ? slice + 1 : kSlices;
+    if (now_ns - due_ns_ > step_ns_) due_ns_ = now_ns;
+    due_ns_ += static_cast<int64_t>(next - slice) * step_ns_;
+    slice_ = next % kSlices;
+    return slice;
+  }
+
+ private:
+  const int64_t step_ns_;
+  uint32_t slice_ = 0;
+  int64_t due_ns_ = 0;
+};
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TRANSPORT_PEER_SWEEP_H_
