@@ -174,9 +174,12 @@ struct Order {
   DcAddress victim;
 };
 
-// Sends to the receiver without end, and to the victim while there is one; ends with the pipe.
+// Says when it has begun. Sends to the receiver without end, and to the victim while there is one; ends
+// with the pipe.
 void Survive(const DcAddress& receiver, int down, int up) {
   DcNode node({.timeout = 14, .retry_count = 7}), to_victim;
+  const uint32_t ready = 0;
+  if (write(up, &ready, sizeof(ready)) < 0) return;
   fcntl(down, F_SETFL, O_NONBLOCK);
   DcAddress victim;
   uint32_t sent = 0, report_at = UINT32_MAX;
@@ -237,6 +240,10 @@ struct Outcome {
 
 class ContextKillTest : public ::testing::Test {
  protected:
+  // The survivor has its numbers before there is a victim: it must not get those of a dead one, which
+  // it may still be asked to send to.
+  void SetUp() override { EXPECT_EQ(survivor_.Get<uint32_t>(), 0u); }
+
   // A victim that dies by `sentence`, or after timer_us microseconds; then the others must go on.
   Outcome KillOnce(int point, int die_at_hit, int timer_us) {
     const uint32_t name = next_victim_++;
