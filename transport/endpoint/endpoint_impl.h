@@ -209,7 +209,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> peer_of_connection_;  // by the connection's index
   std::deque<Peer*> blocked_;
   std::vector<Peer*> owing_;
-  std::vector<Peer*> unsaid_;  // proofs and answers that found no control slot
+  std::deque<Peer*> unsaid_;  // proofs and answers that found no control slot
   std::vector<Down> downs_;
   std::vector<peer::SecretSource> secret_sources_;  // of each reception; constant after Init()
   peer::AttemptLimiter limiter_;

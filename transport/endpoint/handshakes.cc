@@ -286,10 +286,12 @@ void EndpointImpl::SayTerms(Peer* peer) {
   if (peer->inbound) GoUp(peer);
 }
 
+// As many as there are slots: in a crowd most have to wait, and looking at each in every pass would
+// cost more than letting them in.
 void EndpointImpl::SayUnsaid() {
-  std::vector<Peer*> now;
-  now.swap(unsaid_);
-  for (Peer* peer : now) {
+  while (!unsaid_.empty() && slots_->free_control() != 0) {
+    Peer* peer = unsaid_.front();
+    unsaid_.pop_front();
     peer->handshake()->unsaid = false;
     SayTerms(peer);
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Many queues of one context that meet their targets at the same time.
+// Many queues of one context that meet their targets at the same time, and much memory there.
+#include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <thread>
@@ -65,6 +68,50 @@ TEST(ManyQueues, AskAboutTheirTargetsAtOnceAndAllAreAnswered) {
   for (int i = 0; i < kQueues; ++i) ASSERT_EQ(a.PollSend().status, IBV_WC_SUCCESS) << i;
   for (ibv_qp* queue : senders) EXPECT_EQ(DestroyQp(queue), 0);
   for (ibv_qp* queue : targets) EXPECT_EQ(DestroyQp(queue), 0);
+}
+
+// A memory file each, as endpoints of one process have them.
+class Regions {
+ public:
+  Regions(PlainNode& node, int count) {
+    for (int i = 0; i < count; ++i) {
+      const int file =
+          files_.emplace_back(memfd_create("region", MFD_CLOEXEC | MFD_ALLOW_SEALING)).get();
+      EXPECT_EQ(ftruncate(file, kBytes), 0);
+      EXPECT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+      void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      EXPECT_NE(at, MAP_FAILED);
+      places_.push_back(at);
+      regions_.push_back(RegMr(node.pd, at, kBytes, kAccess));
+      EXPECT_NE(regions_.back(), nullptr);
+    }
+  }
+  ~Regions() {
+    for (ibv_mr* region : regions_) EXPECT_EQ(DeregMr(region), 0);
+    for (void* place : places_) EXPECT_EQ(munmap(place, kBytes), 0);
+  }
+  ibv_mr* last() const { return regions_.back(); }
+
+ private:
+  static constexpr size_t kBytes = 4096;
+  static constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  std::vector<UniqueFd> files_;
+  std::vector<void*> places_;
+  std::vector<ibv_mr*> regions_;
+};
+
+// More than the socket between the two holds: whoever asked for all at once lost some of the requests,
+// and then waited for their answers for ever.
+TEST(ManyRegions, AreAskedForWithoutLosingTheRequestThatFollows) {
+  PlainNode a, b;
+  const Regions regions(b, /*count=*/350);
+  a.ToReady(b.qp->qp_num);
+  b.ToReady(a.qp->qp_num);
+  ibv_send_wr write = a.Wr(IBV_WR_RDMA_WRITE, PlainNode::kSendArea, 8);
+  write.wr.rdma = {.remote_addr = reinterpret_cast<uint64_t>(regions.last()->addr),
+                   .rkey = regions.last()->rkey};
+  ASSERT_EQ(a.Post(write), 0);
+  EXPECT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
 }
 
 // Each answer about a target continues every queue that waits: one that stood in the list of those once

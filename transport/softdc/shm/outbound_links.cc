@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <span>
 #include <utility>
 
@@ -23,6 +24,19 @@ namespace sluice::softdc {
 using shm::ControlKind;
 using shm::ControlMessage;
 
+namespace {
+
+// Requests under way on one socket. Neither side waits for room in it: a request beyond would be
+// lost, and an answer too.
+constexpr uint32_t kMaxUnanswered = 32;
+
+struct Question {
+  ControlKind kind;
+  uint32_t number;
+};
+
+}  // namespace
+
 struct OutboundLinks::Channel {
   uint32_t block = 0;
   UniqueFd socket;  // moves into the link when the hello is answered
@@ -30,6 +44,8 @@ struct OutboundLinks::Channel {
   bool closed = false;
   uint32_t segments_asked = 0;  // ids 1 to this
   std::vector<Target*> asking;  // wait for the hello, or for their answer
+  std::deque<Question> asks;    // wait for their turn
+  uint32_t unanswered = 0;      // of those that had it
   int fd() const { return link != nullptr ? link->socket() : socket.get(); }
 };
 
@@ -87,7 +103,7 @@ void OutboundLinks::AskOnLoop(Target* target) {
     return;
   }
   channel->asking.push_back(target);
-  if (channel->link != nullptr) SendResolve(*channel, target->qp_number);
+  if (channel->link != nullptr) AskResolve(*channel, target->qp_number);
 }
 
 std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block) {
@@ -117,17 +133,27 @@ void OutboundLinks::SendRequest(Channel& channel, ControlKind kind, uint32_t num
   SendWithFds(channel.fd(), std::as_bytes(std::span(&request, 1)));
 }
 
-void OutboundLinks::SendResolve(Channel& channel, uint32_t qp_number) {
+void OutboundLinks::SendAsks(Channel& channel) {
+  while (!channel.asks.empty() && channel.unanswered < kMaxUnanswered) {
+    const Question ask = channel.asks.front();
+    channel.asks.pop_front();
+    ++channel.unanswered;
+    SendRequest(channel, ask.kind, ask.number);
+    if (ask.kind == ControlKind::kResolve) SOFTDC_KILL_POINT(kTargetAsked);
+  }
+}
+
+void OutboundLinks::AskResolve(Channel& channel, uint32_t qp_number) {
   // Segments first: their answers come before the target's, so that it starts with all memory at
   // hand.
   const auto* header = reinterpret_cast<const shm::ArenaHeader*>(
       channel.link->arena().At(0, sizeof(shm::ArenaHeader)));
   const uint32_t segments = std::min(header->segment_count.load(), shm::kMaxPeerSegments - 1);
   for (; channel.segments_asked < segments; ++channel.segments_asked) {
-    SendRequest(channel, ControlKind::kSegment, channel.segments_asked + 1);
+    channel.asks.push_back({ControlKind::kSegment, channel.segments_asked + 1});
   }
-  SendRequest(channel, ControlKind::kResolve, qp_number);
-  SOFTDC_KILL_POINT(kTargetAsked);
+  channel.asks.push_back({ControlKind::kResolve, qp_number});
+  SendAsks(channel);
 }
 
 void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
@@ -155,6 +181,9 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
       default:
         return Close(*channel);
     }
+    if (answer.kind == ControlKind::kHello || channel->unanswered == 0) continue;
+    --channel->unanswered;
+    SendAsks(*channel);
   }
 }
 
@@ -182,7 +211,7 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   channel.link = links_.back().get();
   SOFTDC_KILL_POINT(kLinkMade);
   for (const Target* target : channel.asking) {
-    SendResolve(channel, target->qp_number);
+    AskResolve(channel, target->qp_number);
   }
   return true;
 }
@@ -237,7 +266,9 @@ void OutboundLinks::AskSegment(shm::OutboundLink* link, uint32_t segment) {
   Loop::Get().Run([this, link, segment] {
     if (link->dead() || link->HasSegment(segment)) return on_change_();
     for (auto& [block, channel] : channels_) {
-      if (channel->link == link) return SendRequest(*channel, ControlKind::kSegment, segment);
+      if (channel->link != link) continue;
+      channel->asks.push_back({ControlKind::kSegment, segment});
+      return SendAsks(*channel);
     }
   });
 }

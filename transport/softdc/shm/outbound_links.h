@@ -77,7 +77,8 @@ class OutboundLinks {
   void OnResolve(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void OnSegment(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void Close(Channel& channel);
-  void SendResolve(Channel& channel, uint32_t qp_number);
+  void AskResolve(Channel& channel, uint32_t qp_number);
+  void SendAsks(Channel& channel);
   void SendRequest(Channel& channel, shm::ControlKind kind, uint32_t number, int32_t error = 0);
 
   const uint64_t context_id_;

@@ -7,8 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "transport/softdc/shm/address_map.h"
 
@@ -20,9 +22,14 @@ namespace {
 int OpenFile(dev_t device, ino_t inode, uint64_t* file_bytes) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), &closedir);
   if (dir == nullptr) return -1;
+  std::vector<std::string> names;
   while (const dirent* entry = readdir(dir.get())) {
-    if (entry->d_name[0] == '.') continue;
-    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  // Registered soon after it was made, as a rule: the last ones first.
+  std::reverse(names.begin(), names.end());
+  for (const std::string& name : names) {
+    const std::string path = "/proc/self/fd/" + name;
     struct stat info {};
     if (stat(path.c_str(), &info) != 0 || info.st_dev != device || info.st_ino != inode) continue;
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
