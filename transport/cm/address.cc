@@ -32,6 +32,15 @@ std::string ToString(const sockaddr* address) {
   return HostPort(text, port);
 }
 
+bool IsNumeric(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
+  freeaddrinfo(list);
+  return true;
+}
+
 absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,
                                                       bool passive) {
   addrinfo hints = {};

@@ -20,8 +20,10 @@ std::string ToString(const sockaddr* address);
 // "mlx5_0:2", as devices are asked for; without the port if that is 0.
 std::string PlaceOf(const std::string& device, uint8_t port);
 
-// All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server: inside Commands
-// only. `passive`: for listening; an empty host or "*" is every address then.
+// An address, not a name: Resolve() asks nobody.
+bool IsNumeric(const std::string& host);
+
+// All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server. `passive`: for listening; an empty host or "*" is every address then.
 absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,
                                                       bool passive);
 

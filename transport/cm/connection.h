@@ -17,6 +17,14 @@
 
 namespace sluice::cm {
 
+// A question to the name service. Its attempt owns it, and whoever is asking, while that lasts: who
+// asks may be held up for longer than the attempt lives.
+struct Lookup {
+  std::string host;
+  uint16_t port = 0;
+  absl::StatusOr<std::vector<sockaddr_storage>> addresses;  // of whoever asks, until it has ended
+};
+
 // What making a connection needs beyond what keeping it does; gone once it is up.
 struct Attempt {
   int64_t deadline_ns = 0;  // of all tries together
@@ -24,7 +32,7 @@ struct Attempt {
   uint16_t port = 0;
   std::vector<sockaddr_storage> addresses;
   size_t next_address = 0;
-  absl::Status resolve_status;
+  std::shared_ptr<Lookup> lookup;
   uint32_t tries = 0;
   uint32_t stale_rejects = 0;
   int64_t pause_ns = 0;  // before the next try

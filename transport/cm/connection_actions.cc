@@ -84,22 +84,32 @@ void ConnectionManager::TakeTurn(Connection* c) {
   Handle(c, more_addresses ? Event::kNextAddress : Event::kTryAgain);
 }
 
+// Not one of the commands that the id has to wait for: a name server that hangs keeps no record alive.
+// What was not asked yet when its attempt ends is not asked any more.
 void ConnectionManager::ResolveName(Connection* c) {
-  Submit(
-      c,
-      [](Connection* own) {
-        Attempt* attempt = own->attempt();
-        auto addresses = Resolve(attempt->host, attempt->port, /*passive=*/false);
-        attempt->resolve_status = addresses.status();
-        if (addresses.ok()) attempt->addresses = std::move(*addresses);
-        attempt->next_address = 0;
-        return 0;
-      },
-      [this](Connection* own, int) {
-        const absl::Status& status = own->attempt()->resolve_status;
-        if (status.ok()) return Handle(own, Event::kNameResolved);
-        EndTry(own, status, absl::IsUnavailable(status) ? Verdict::kAgain : Verdict::kFinal);
-      });
+  Attempt* attempt = c->attempt();
+  attempt->lookup = std::make_shared<Lookup>();
+  attempt->lookup->host = attempt->host;
+  attempt->lookup->port = attempt->port;
+  const std::weak_ptr<Lookup> lookup = attempt->lookup;
+  poller::Commands::Work work = [lookup, resolve = options_.resolve] {
+    const auto asked = lookup.lock();
+    if (asked != nullptr) asked->addresses = resolve(asked->host, asked->port, /*passive=*/false);
+  };
+  poller::Commands::Work done = [this, lookup, id = c->id_of()] {
+    const auto answered = lookup.lock();
+    Connection* own = Find(id);
+    if (answered == nullptr || own == nullptr || own->state != State::kResolvingName) return;
+    if (!answered->addresses.ok()) {
+      const absl::Status& why = answered->addresses.status();
+      return EndTry(own, why, absl::IsUnavailable(why) ? Verdict::kAgain : Verdict::kFinal);
+    }
+    own->attempt()->addresses = *std::move(answered->addresses);
+    own->attempt()->next_address = 0;
+    Handle(own, Event::kNameResolved);
+  };
+  if (IsNumeric(attempt->host)) return commands_.Submit(std::move(work), std::move(done));
+  commands_.SubmitSlow(std::move(work), std::move(done));
 }
 
 void ConnectionManager::ResolveAddress(Connection* c) {

@@ -31,6 +31,7 @@
 #include "transport/base/record_table.h"
 #include "transport/base/shared_text.h"
 #include "transport/base/timer_wheel.h"
+#include "transport/cm/address.h"
 #include "transport/cm/pacing.h"
 #include "transport/cm/qpn_pool.h"
 #include "transport/cm/states.h"
@@ -96,6 +97,8 @@ struct Options {
   ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
   std::string device;      // connections over another device fail; empty: any
   uint8_t port = 0;        // likewise; 0: any
+  // Whom to ask for the addresses of a name. Called on a thread that may outlive the manager.
+  std::function<decltype(Resolve)> resolve = Resolve;
 };
 
 struct Metrics {
@@ -124,7 +127,7 @@ class ConnectionManager {
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
 
-  // Port 0 takes a free one. Blocks for as long as a name takes to resolve.
+  // Port 0 takes a free one. Blocks its caller for as long as a name takes to resolve.
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port);
 
   // Ends in OnResponse() or OnDown(), by the deadline at the latest.

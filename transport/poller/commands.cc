@@ -34,9 +34,25 @@ void Clear(int fd) {
 
 }  // namespace
 
+struct ThreadCommands::SlowLane {
+  std::mutex mutex;  // taken before the owner's
+  std::condition_variable changed;
+  std::deque<Item> queued;
+  ThreadCommands* owner = nullptr;  // null: it has gone
+  uint64_t finished = 0;            // Finish() calls: nobody wants the result of what began before
+};
+
 ThreadCommands::ThreadCommands() : event_fd_(NewEventFd()), thread_([this] { Run(); }) {}
 
 ThreadCommands::~ThreadCommands() {
+  if (slow_ != nullptr) {
+    {
+      std::lock_guard lock(slow_->mutex);
+      slow_->owner = nullptr;
+      slow_->queued.clear();
+    }
+    slow_->changed.notify_all();
+  }
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -67,10 +83,47 @@ void ThreadCommands::Run() {
     item.work = nullptr;
     lock.lock();
     busy_ = false;
-    finished_.push_back(std::move(item.done));
-    has_finished_.store(true, std::memory_order_release);
-    Signal(event_fd_);
+    Ended(std::move(item.done));
     changed_.notify_all();
+  }
+}
+
+// Under the mutex.
+void ThreadCommands::Ended(Work done) {
+  finished_.push_back(std::move(done));
+  has_finished_.store(true, std::memory_order_release);
+  Signal(event_fd_);
+}
+
+void ThreadCommands::SubmitSlow(Work work, Work done) {
+  if (slow_ == nullptr) {
+    slow_ = std::make_shared<SlowLane>();
+    slow_->owner = this;
+    std::thread([lane = slow_] { RunSlow(lane); }).detach();
+  }
+  {
+    std::lock_guard lock(slow_->mutex);
+    slow_->queued.push_back({std::move(work), std::move(done)});
+  }
+  slow_->changed.notify_all();
+}
+
+void ThreadCommands::RunSlow(const std::shared_ptr<SlowLane>& lane) {
+  std::unique_lock lock(lane->mutex);
+  for (;;) {
+    lane->changed.wait(lock, [&] { return lane->owner == nullptr || !lane->queued.empty(); });
+    if (lane->owner == nullptr) return;
+    Item item = std::move(lane->queued.front());
+    lane->queued.pop_front();
+    const uint64_t finished = lane->finished;
+    lock.unlock();
+    item.work();
+    item.work = nullptr;
+    lock.lock();
+    if (lane->owner == nullptr) return;
+    if (lane->finished != finished) continue;
+    std::lock_guard owners(lane->owner->mutex_);
+    lane->owner->Ended(std::move(item.done));
   }
 }
 
@@ -89,6 +142,11 @@ int ThreadCommands::Drain() {
 }
 
 void ThreadCommands::Finish() {
+  if (slow_ != nullptr) {
+    std::lock_guard lock(slow_->mutex);
+    slow_->queued.clear();
+    ++slow_->finished;
+  }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queued_.empty() && !busy_; });
   finished_.clear();

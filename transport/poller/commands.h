@@ -2,10 +2,10 @@
 //
 // Commands: where calls go that may block in kernel, firmware or a name server, so that a poller never does.
 //
-// What it is    A queue of work, done in order, one at a time. When a piece of work has ended, its `done` waits
-//               until the polling thread calls Drain().
+// What it is    A queue of work, done in order, one at a time; and a second one for what may wait for another
+//               host. When a piece of work has ended, its `done` waits until the polling thread calls Drain().
 // Who owns it   Its creator. One Commands serves one poller, and outlives it.
-// Which thread  Submit(), Drain() and Finish(): the polling thread. Work runs wherever the implementation
+// Which thread  Submit(), SubmitSlow(), Drain() and Finish(): the polling thread. Work runs wherever the implementation
 //               says; it may touch only what nobody else touches until `done`.
 // Bound         Callers bound it: each peer has at most a few pieces of work under way.
 #ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_
@@ -14,8 +14,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -28,31 +30,40 @@ class Commands {
 
   virtual ~Commands() = default;
   virtual void Submit(Work work, Work done) = 0;
+  // For work that may wait for another host, a name server say: what was submitted with Submit() does
+  // not wait behind it. Nobody waits for its end, so it touches only what it owns.
+  virtual void SubmitSlow(Work work, Work done) { Submit(std::move(work), std::move(done)); }
   // Runs the `done` of all work that has ended; how many. Cheap when there is none.
   virtual int Drain() = 0;
-  // Waits until all submitted work has ended. What is left to say is dropped, not run.
+  // Waits until all work has ended, but for what is slow: that is dropped where it has not begun, and
+  // left alone where it has. What is left to say is dropped, not run.
   virtual void Finish() = 0;
   // Readable when Drain() has something to do; -1 if the implementation has none.
   virtual int fd() const = 0;
 };
 
-// Production: one helper thread, asleep when there is no work.
+// Production: one helper thread, asleep when there is no work, and another one from the first slow work
+// on. That one is left behind if it is at work when this object goes: it ends by itself.
 class ThreadCommands final : public Commands {
  public:
   ThreadCommands();
   ~ThreadCommands() override;
   void Submit(Work work, Work done) override;
+  void SubmitSlow(Work work, Work done) override;
   int Drain() override;
   void Finish() override;
   int fd() const override { return event_fd_; }
 
  private:
+  struct SlowLane;
   struct Item {
     Work work;
     Work done;
   };
 
   void Run();
+  static void RunSlow(const std::shared_ptr<SlowLane>& lane);
+  void Ended(Work done);
 
   const int event_fd_;
   std::atomic<bool> has_finished_{false};
@@ -63,7 +74,8 @@ class ThreadCommands final : public Commands {
   bool busy_ = false;           // mutex_
   bool stopping_ = false;       // mutex_
   std::vector<Work> draining_;  // the polling thread's
-  std::thread thread_;          // last: it uses everything above
+  std::shared_ptr<SlowLane> slow_;
+  std::thread thread_;  // last: it uses everything above
 };
 
 // Tests and single-threaded tools: the work runs inside Submit(), `done` at the next Drain().

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include <atomic>
+#include <memory>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -65,6 +67,79 @@ TYPED_TEST(CommandsTest, FinishWaitsForWorkAndDropsItsDone) {
   EXPECT_EQ(commands.Drain(), 0);
   EXPECT_FALSE(told);
   EXPECT_FALSE(Readable(commands.fd()));
+}
+
+// Work that waits until it is told to go on, and tells when it has.
+struct Gate {
+  std::atomic<bool> begun{false};
+  std::atomic<bool> open{false};
+  std::atomic<bool> passed{false};
+  void Pass() {
+    begun = true;
+    begun.notify_all();
+    open.wait(false);
+    passed = true;
+    passed.notify_all();
+  }
+  void Open() {
+    open = true;
+    open.notify_all();
+  }
+};
+
+TEST(ThreadCommandsSlow, OtherWorkDoesNotWaitBehindIt) {
+  const auto gate = std::make_shared<Gate>();
+  ThreadCommands commands;
+  std::string done;
+  commands.SubmitSlow([gate] { gate->Pass(); }, [&done] { done += 's'; });
+  gate->begun.wait(false);
+  commands.Submit([] {}, [&done] { done += 'f'; });
+  while (done != "f") {
+    WaitReadable(commands.fd());
+    commands.Drain();
+  }
+  gate->Open();
+  while (done != "fs") {
+    WaitReadable(commands.fd());
+    commands.Drain();
+  }
+}
+
+TEST(ThreadCommandsSlow, NobodyWaitsForItsEndNorHearsOfIt) {
+  const auto begun = std::make_shared<Gate>();
+  const auto queued = std::make_shared<Gate>();
+  queued->Open();
+  bool told = false;
+  {
+    ThreadCommands commands;
+    commands.SubmitSlow([begun] { begun->Pass(); }, [&told] { told = true; });
+    begun->begun.wait(false);
+    commands.SubmitSlow([queued] { queued->Pass(); }, [&told] { told = true; });
+    commands.Finish();
+    // Of use again afterwards: the next one has its turn when the first has ended.
+    begun->Open();
+    bool next = false;
+    commands.SubmitSlow([] {}, [&next] { next = true; });
+    while (!next) {
+      WaitReadable(commands.fd());
+      commands.Drain();
+    }
+  }
+  EXPECT_FALSE(told);
+  EXPECT_FALSE(queued->passed.load());
+}
+
+TEST(ThreadCommandsSlow, OneAtWorkOutlivesItsCommands) {
+  const auto gate = std::make_shared<Gate>();
+  bool told = false;
+  {
+    ThreadCommands commands;
+    commands.SubmitSlow([gate] { gate->Pass(); }, [&told] { told = true; });
+    gate->begun.wait(false);
+  }
+  gate->Open();
+  gate->passed.wait(false);
+  EXPECT_FALSE(told);
 }
 
 }  // namespace
