@@ -84,7 +84,10 @@ struct NumberWatch::Calls {
 };
 
 NumberWatch::NumberWatch(Simulation& simulation)
-    : simulation_(simulation), outstanding_(simulation.nodes()), used_(simulation.nodes()) {
+    : simulation_(simulation),
+      outstanding_(simulation.nodes()),
+      used_(simulation.nodes()),
+      dead_(simulation.nodes()) {
   current = this;
 }
 
@@ -136,6 +139,10 @@ void NumberWatch::OnTaken(uint32_t node, uint32_t number) {
   if (!outstanding_[node].insert(number).second)
     Violation(node, number, "the device gave it twice");
   if (!used_[node].insert(number).second) ++taken_again_;
+  if (dead_[node].erase(number) != 0) {
+    ++reissued_;
+    return;
+  }
   for (uint32_t where = 0; where < simulation_.nodes(); ++where) {
     for (const IdState& id : simulation_.CmEngine(where).Ids()) {
       if (!Knows(id.state)) continue;
@@ -159,10 +166,14 @@ void NumberWatch::OnTaken(uint32_t node, uint32_t number) {
 }
 
 void NumberWatch::OnGiven(uint32_t node, uint32_t number) {
-  if (outstanding_[node].erase(number) == 0) Violation(node, number, "given back twice");
+  if (outstanding_[node].erase(number) != 0 || dead_[node].contains(number)) return;
+  Violation(node, number, "given back twice");
 }
 
-void NumberWatch::Died(uint32_t node) { outstanding_[node].clear(); }
+void NumberWatch::Died(uint32_t node) {
+  dead_[node].merge(outstanding_[node]);
+  outstanding_[node].clear();
+}
 
 void NumberWatch::Forget(uint32_t node, const std::vector<IdState>& before) {
   std::set<uint64_t> left;

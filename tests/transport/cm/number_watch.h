@@ -31,7 +31,8 @@ class NumberWatch {
   // Calls through it must come from the node that the thread is.
   static const verbs::VerbsApi& Table();
 
-  // The node was killed: its device takes back all numbers, to hand them out again.
+  // The node was killed: its device takes back all numbers, to hand them out again. Each may be taken
+  // once whoever still knows it.
   void Died(uint32_t node);
 
   const std::vector<std::string>& violations() const { return violations_; }
@@ -39,6 +40,7 @@ class NumberWatch {
   uint64_t taken() const { return taken_; }
   uint64_t reserved() const { return reserved_; }        // of those taken
   uint64_t taken_again() const { return taken_again_; }  // a number that had been given back
+  uint64_t reissued() const { return reissued_; }        // a number of a dead program
   // REQs and REPs that some host refused because it knew the number.
   uint64_t stale() const;
   size_t ids(uint32_t node) const;
@@ -64,11 +66,13 @@ class NumberWatch {
   softdc::sim::Simulation& simulation_;
   std::vector<std::set<uint32_t>> outstanding_;
   std::vector<std::set<uint32_t>> used_;  // ever
+  std::vector<std::set<uint32_t>> dead_;  // of programs that were killed, and not taken since
   std::vector<Remembered> remembered_;
   std::vector<std::string> violations_;
   uint64_t taken_ = 0;
   uint64_t reserved_ = 0;
   uint64_t taken_again_ = 0;
+  uint64_t reissued_ = 0;
 };
 
 }  // namespace sluice::cm

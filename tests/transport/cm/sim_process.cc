@@ -67,9 +67,9 @@ void SimProcess::Wake() {
   simulation_.After(wake_ns_ - now_ns, [] {});
 }
 
-std::string SimProcess::address() const {
+std::string SimProcess::Address(uint32_t node) {
   char text[INET_ADDRSTRLEN];
-  const in_addr address = softdc::sim::Simulation::Address(node_);
+  const in_addr address = softdc::sim::Simulation::Address(node);
   return inet_ntop(AF_INET, &address, text, sizeof(text));
 }
 

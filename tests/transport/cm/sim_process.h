@@ -40,7 +40,7 @@ class SimProcess {
   path::AddressHandles& handles() { return *handles_; }
   path::CongestionProfiles& profiles() { return *profiles_; }
   uint32_t node() const { return node_; }
-  std::string address() const;
+  static std::string Address(uint32_t node);
 
  private:
   void Wake();

@@ -46,14 +46,17 @@ class Storm {
 
   class Host final : public User {
    public:
-    Host(Storm& storm, uint32_t node, uint64_t seed)
-        : storm_(storm),
-          process_(*storm.simulation_, node, NumberWatch::Table(),
-                   storm.options_.dials.features.ece, storm.options_.cm, seed, *this) {}
+    Host(Storm& storm, uint32_t node) : storm_(storm), node_(node) { Start(); }
 
+    void Start();
+    void Die();
+    void AddCounts();
     void Connect(const Host& server, uint64_t number, int64_t within_ns);
     void CheckDeadlines();
-    SimProcess& process() { return process_; }
+    SimProcess* process() { return process_.get(); }  // null: it was killed
+    void Poll() {
+      if (process_ != nullptr) process_->Poll();
+    }
     size_t open() const { return ends_.size(); }
 
     void OnRequest(ConnectionId id, std::span<const std::byte> data, const PathInfo& path,
@@ -67,12 +70,15 @@ class Storm {
     void Answer(ConnectionId id, const PathInfo& path, bool accept);
     void CloseAfter(ConnectionId id, int64_t delay_ns);
     void GiveUp(ConnectionId id);
+    void EndWithProgram() { ++storm_.result_.died, ++storm_.ended_; }
     End* Find(ConnectionId id, const char* what);
     uint64_t Chance(uint64_t bound) { return storm_.random_.Below(bound); }
 
     Storm& storm_;
+    const uint32_t node_;
     std::map<Key, End> ends_;
-    SimProcess process_;
+    uint32_t lives_ = 0;  // what one has left to do is not the next one's
+    std::unique_ptr<SimProcess> process_;
   };
 
   static softdc::sim::Options Network(const StormOptions& options, base::Random& random);
@@ -122,11 +128,43 @@ Storm::Storm(const StormOptions& options)
       simulation_(Simulation::Create(Network(options, random_)).value()),
       watch_(std::make_unique<NumberWatch>(*simulation_)) {
   for (uint32_t node = 0; node < options.hosts; ++node) {
-    hosts_.push_back(std::make_unique<Host>(*this, node, random_.Next64()));
-    const Simulation::As as(*simulation_, node);
-    const auto port = hosts_.back()->process().manager().Listen("0.0.0.0", kPort);
-    if (!port.ok()) Violation("listen: " + port.status().ToString());
+    hosts_.push_back(std::make_unique<Host>(*this, node));
   }
+}
+
+void Storm::Host::Start() {
+  ++lives_;
+  storm_.simulation_->Revive(node_);
+  process_ = std::make_unique<SimProcess>(*storm_.simulation_, node_, NumberWatch::Table(),
+                                          storm_.options_.dials.features.ece, storm_.options_.cm,
+                                          storm_.random_.Next64(), *this);
+  const Simulation::As as(*storm_.simulation_, node_);
+  const auto port = process_->manager().Listen("0.0.0.0", kPort);
+  if (!port.ok()) storm_.Violation("listen: " + port.status().ToString());
+}
+
+void Storm::Host::Die() {
+  if (process_ == nullptr) return;
+  AddCounts();
+  storm_.simulation_->Kill(node_);
+  storm_.watch_->Died(node_);
+  process_.reset();
+  ++storm_.result_.killed;
+  for (const auto& [key, end] : ends_) {
+    if (end.client && !end.up) EndWithProgram();
+  }
+  ends_.clear();
+  const auto down_ns = static_cast<int64_t>(Chance(3'000 * kMs));
+  storm_.simulation_->After(down_ns, [this] { Start(); });
+}
+
+void Storm::Host::AddCounts() {
+  if (process_ == nullptr) return;
+  StormResult one;
+  one.cm = process_->manager().metrics();
+  one.mapped = process_->handles().counts().mapped;
+  one.unmapped = process_->handles().counts().unmapped;
+  Add(one, &storm_.result_);
 }
 
 void Storm::Violation(const std::string& what) {
@@ -159,15 +197,22 @@ void Storm::Plan() {
     simulation_->After(cut_ns + static_cast<int64_t>(random_.Below(6'000 * kMs)),
                        [this, a, b] { simulation_->HealLink(a, b); });
   }
+  for (uint32_t i = 0; i < options_.kills; ++i) {
+    const auto node = static_cast<uint32_t>(random_.Below(options_.hosts));
+    const auto at = static_cast<int64_t>(random_.Below(static_cast<uint64_t>(at_ns) + 1));
+    simulation_->After(at, [this, node] { hosts_[node]->Die(); });
+  }
 }
 
 void Storm::Host::Connect(const Host& server, uint64_t number, int64_t within_ns) {
-  const Simulation::As as(*storm_.simulation_, process_.node());
+  ++storm_.result_.connects;
+  if (process_ == nullptr) return EndWithProgram();
+  const Simulation::As as(*storm_.simulation_, node_);
   const int64_t deadline_ns = storm_.simulation_->NowNs() + within_ns;
   std::byte data[sizeof(number)];
   std::memcpy(data, &number, sizeof(number));
-  const auto id = process_.manager().Connect(server.process_.address(), kPort, deadline_ns, data);
-  ++storm_.result_.connects;
+  const auto id =
+      process_->manager().Connect(SimProcess::Address(server.node_), kPort, deadline_ns, data);
   if (!id.ok()) {
     ++storm_.result_.refused[id.status().code()];
     ++storm_.ended_;
@@ -194,10 +239,10 @@ void Storm::Host::OnRequest(ConnectionId id, std::span<const std::byte> data, co
   if (mood < 88) return;  // never says a word
   if (mood < 92) {
     ends_.erase(KeyOf(id));
-    return process_.manager().Close(id);
+    return process_->manager().Close(id);
   }
   ends_.erase(KeyOf(id));
-  process_.manager().Reject(id, data);
+  process_->manager().Reject(id, data);
 }
 
 void Storm::Host::OnResponse(ConnectionId id, std::span<const std::byte> data,
@@ -211,8 +256,8 @@ void Storm::Host::OnResponse(ConnectionId id, std::span<const std::byte> data,
   if (mood < 92) return Answer(id, path, /*accept=*/false);
   if (mood < 95) return;
   GiveUp(id);
-  if (mood < 98) return process_.manager().Reject(id, data);
-  process_.manager().Close(id);
+  if (mood < 98) return process_->manager().Reject(id, data);
+  process_->manager().Close(id);
 }
 
 // With a congestion profile and an address handle, as an endpoint does it.
@@ -224,22 +269,23 @@ void Storm::Host::Answer(ConnectionId id, const PathInfo& path, bool accept) {
   auto result = std::make_shared<Result>();
   if (path.remote_ece.vendor_id != 0) ++storm_.result_.agreed_ece;
   const int64_t delay_ns = Chance(8) == 0 ? static_cast<int64_t>(Chance(4'000 * kMs)) : 0;
-  process_.commands().Submit(
+  process_->commands().Submit(
       [this, ah = path.ah, ece = path.remote_ece, result] {
-        result->profile = process_.profiles().Of(ece);
-        result->route = process_.handles().Acquire(ah, result->profile->template_qpn);
+        result->profile = process_->profiles().Of(ece);
+        result->route = process_->handles().Acquire(ah, result->profile->template_qpn);
       },
       [this, id, accept, delay_ns, result] {
         if (!result->route.ok()) storm_.Violation("route: " + result->route.status().ToString());
-        storm_.simulation_->After(delay_ns, [this, id, accept, ece = result->profile->accepted] {
-          const auto end = ends_.find(KeyOf(id));
-          if (end == ends_.end()) return;
-          const Simulation::As as(*storm_.simulation_, process_.node());
-          std::byte data[sizeof(uint64_t)];
-          std::memcpy(data, &end->second.connect, sizeof(data));
-          if (accept) return process_.manager().Accept(id, data, ece);
-          process_.manager().Establish(id);
-        });
+        storm_.simulation_->After(
+            delay_ns, [this, id, accept, life = lives_, ece = result->profile->accepted] {
+              const auto end = ends_.find(KeyOf(id));
+              if (life != lives_ || end == ends_.end()) return;
+              const Simulation::As as(*storm_.simulation_, node_);
+              std::byte data[sizeof(uint64_t)];
+              std::memcpy(data, &end->second.connect, sizeof(data));
+              if (accept) return process_->manager().Accept(id, data, ece);
+              process_->manager().Establish(id);
+            });
       });
 }
 
@@ -260,10 +306,10 @@ void Storm::Host::OnUp(ConnectionId id) {
 }
 
 void Storm::Host::CloseAfter(ConnectionId id, int64_t delay_ns) {
-  storm_.simulation_->After(delay_ns, [this, id] {
-    if (ends_.erase(KeyOf(id)) == 0) return;
-    const Simulation::As as(*storm_.simulation_, process_.node());
-    process_.manager().Close(id);
+  storm_.simulation_->After(delay_ns, [this, id, life = lives_] {
+    if (life != lives_ || ends_.erase(KeyOf(id)) == 0) return;
+    const Simulation::As as(*storm_.simulation_, node_);
+    process_->manager().Close(id);
   });
 }
 
@@ -293,7 +339,7 @@ void Storm::Host::CheckDeadlines() {
   for (const auto& [key, end] : ends_) {
     if (!end.client || end.up || now_ns <= end.deadline_ns + kSlackNs) continue;
     storm_.Violation("connect " + std::to_string(end.connect) + " is past its deadline: " +
-                     process_.manager().Describe({key.first, key.second}));
+                     process_->manager().Describe({key.first, key.second}));
   }
 }
 
@@ -308,8 +354,9 @@ void Storm::Check() {
 bool Storm::Quiet() {
   if (ended_ != static_cast<uint64_t>(options_.connects)) return false;
   for (auto& host : hosts_) {
-    if (host->open() != 0 || host->process().manager().size() != 0) return false;
-    if (host->process().numbers().in_use() != 0) return false;
+    SimProcess* process = host->process();
+    if (process == nullptr || host->open() != 0 || process->manager().size() != 0) return false;
+    if (process->numbers().in_use() != 0) return false;
   }
   return true;
 }
@@ -318,34 +365,25 @@ StormResult Storm::Run() {
   Plan();
   while (!Quiet() && result_.violations.empty()) {
     if (!simulation_->Step() || simulation_->NowNs() > last_connect_ns_ + kLimitNs) {
-      std::string left = "not at rest:";
-      for (auto& host : hosts_) {
-        left += " " + std::to_string(host->process().manager().size()) + " records, " +
-                std::to_string(host->process().numbers().in_use()) + " numbers;";
-      }
-      Violation(left + " " + std::to_string(ended_) + " connects have ended");
+      Violation("not at rest; " + std::to_string(ended_) + " connections have ended");
       break;
     }
-    for (auto& host : hosts_) host->process().Poll();
+    for (auto& host : hosts_) host->Poll();
     Check();
   }
   for (auto& host : hosts_) {
-    SimProcess& process = host->process();
-    const Metrics m = process.manager().metrics();
-    if (result_.violations.empty()) {
-      if (watch_->ids(process.node()) != 1) Violation("ids are left besides the listener");
-      if (m.live != 0 || m.quarantined != 0) Violation("metrics count numbers that are free");
-    }
-    StormResult one;
-    one.cm = m;
-    one.mapped = process.handles().counts().mapped;
-    one.unmapped = process.handles().counts().unmapped;
-    Add(one, &result_);
+    host->AddCounts();
+    SimProcess* process = host->process();
+    if (process == nullptr || !result_.violations.empty()) continue;
+    const Metrics m = process->manager().metrics();
+    if (watch_->ids(process->node()) != 1) Violation("ids are left besides the listener");
+    if (m.live != 0 || m.quarantined != 0) Violation("metrics count numbers that are free");
   }
   result_.stale = watch_->stale();
   result_.numbers_taken = watch_->taken();
   result_.numbers_reserved = watch_->reserved();
   result_.numbers_taken_again = watch_->taken_again();
+  result_.numbers_reissued = watch_->reissued();
   result_.virtual_ns = simulation_->NowNs();
   Note(simulation_->log().digest());
   Note(static_cast<uint64_t>(simulation_->NowNs()));

@@ -22,10 +22,13 @@ void Add(const StormResult& one, StormResult* sum) {
   sum->cm.refused_requests += one.cm.refused_requests;
   sum->cm.unanswered_closes += one.cm.unanswered_closes;
   sum->cm.ignored_events += one.cm.ignored_events;
+  sum->killed += one.killed;
+  sum->died += one.died;
   sum->stale += one.stale;
   sum->numbers_taken += one.numbers_taken;
   sum->numbers_reserved += one.numbers_reserved;
   sum->numbers_taken_again += one.numbers_taken_again;
+  sum->numbers_reissued += one.numbers_reissued;
   sum->mapped += one.mapped;
   sum->unmapped += one.unmapped;
   sum->agreed_ece += one.agreed_ece;
@@ -46,10 +49,13 @@ std::string ToString(const StormResult& r) {
       {"step deadlines", r.cm.timeouts},
       {"half-open reaped", r.cm.half_open_reaped},
       {"closes unanswered", r.cm.unanswered_closes},
+      {"programs killed", r.killed},
+      {"connects died", r.died},
       {"stale", r.stale},
       {"numbers", r.numbers_taken},
       {"of them reserved", r.numbers_reserved},
       {"taken again", r.numbers_taken_again},
+      {"reissued", r.numbers_reissued},
       {"handles mapped", r.mapped},
       {"not mapped", r.unmapped},
       {"with ECE", r.agreed_ece},

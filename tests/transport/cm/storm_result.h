@@ -22,10 +22,13 @@ struct StormResult {
   std::map<absl::StatusCode, uint64_t> refused;  // connects that ended in a status, by its code
   uint64_t accepted = 0;                         // up at the server
   Metrics cm;                                    // of all hosts together
+  uint64_t killed = 0;                           // programs
+  uint64_t died = 0;                             // connects that ended with the program that asked
   uint64_t stale = 0;                            // refused as stale by some host
   uint64_t numbers_taken = 0;
   uint64_t numbers_reserved = 0;  // of those
   uint64_t numbers_taken_again = 0;
+  uint64_t numbers_reissued = 0;  // of a killed program
   uint64_t mapped = 0;
   uint64_t unmapped = 0;
   uint64_t agreed_ece = 0;  // connections whose peer offered options

@@ -84,9 +84,31 @@ INSTANTIATE_TEST_SUITE_P(Dials, StormTest,
                                            Dialled{"NoMapping", {.ah_mapping = false}, 300}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// No quarantine of ours outlives its program, so what firmware hands out again may be refused as
+// stale; nothing else may.
+TEST(StormOfDeaths, NumbersComeBackTooEarlyOnlyWhereTheirProgramWasKilled) {
+  StormOptions options;
+  options.kills = 2;
+  options.connects = static_cast<int>(Environment("SLUICE_STORM_CONNECTS", 10));
+  const uint64_t seeds = Environment("SLUICE_STORM_SEEDS", 500);
+  const StormResult sum = RunSeeds(options, Environment("SLUICE_STORM_SEED", 1), seeds);
+  std::cout << seeds << " seeds: " << ToString(sum) << std::endl;
+  for (const std::string& violation : sum.violations) ADD_FAILURE() << violation;
+  EXPECT_EQ(sum.connects, seeds * static_cast<uint64_t>(options.connects));
+  if (seeds < 100) return;
+  EXPECT_GT(sum.up, sum.connects / 4);
+  EXPECT_GT(sum.killed, seeds);
+  EXPECT_GT(sum.died, 0u);
+  EXPECT_GT(sum.numbers_reissued, 0u);
+  EXPECT_GT(sum.stale, 0u);
+  EXPECT_LE(sum.cm.stale_rejects, sum.numbers_reissued);
+  EXPECT_GT(sum.refused.at(absl::StatusCode::kUnavailable), 0u);
+}
+
 TEST(StormRepeats, SameSeedIsTheSameStorm) {
   StormOptions options;
   options.connects = 30;
+  options.kills = 2;
   uint64_t last_digest = 0;
   for (options.seed = 1; options.seed <= 5; ++options.seed) {
     const StormResult first = RunStorm(options);
@@ -102,6 +124,7 @@ TEST(StormRepeats, SameSeedIsTheSameStorm) {
 TEST(StormSeesIt, NumberThatGoesBackWithItsConnection) {
   for (const bool reserved_qpns : {true, false}) {
     StormOptions options;
+    options.kills = reserved_qpns ? 2 : 0;
     options.dials.features.reserved_qpns = reserved_qpns;
     options.cm.number_hold_ns = 0;
     const StormResult sum = RunSeeds(options, 1, 20);
