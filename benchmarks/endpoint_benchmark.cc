@@ -34,7 +34,10 @@ struct Node : Handler {
   }
   void OnPeerUp(PeerId id, const PeerInfo&) override { peer = id; }
   void OnPeerDown(PeerId, const absl::Status& why) override { CheckOk(why); }
-  void OnMessage(PeerId, std::span<const std::byte>) override { ++messages; }
+  bool OnMessage(PeerId, std::span<const std::byte>) override {
+    ++messages;
+    return true;
+  }
   void OnWritable(PeerId) override {}
 
   base::RealClock clock;
@@ -71,7 +74,8 @@ void Send(Node& from) {
   auto buffer = from.endpoint->Reserve(from.peer, kMessageBytes);
   CheckOk(buffer.status());
   std::memset(buffer->data, 1, kMessageBytes);
-  from.endpoint->Commit(from.peer, *buffer, kMessageBytes);
+  from.endpoint->Commit(from.peer, *buffer, kMessageBytes, false);
+  from.endpoint->Release(buffer->slot);
   from.endpoint->Flush();
 }
 

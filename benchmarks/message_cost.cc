@@ -74,12 +74,12 @@ class CallWay final : public Way {
     for (call::MethodHandler& handler : binder.TakeHandlers()) {
       CheckOk(server_.Register(std::move(handler)));
     }
-    server_.Attach(server_end_.Open(&server_));
+    server_.Attach(server_end_.Open(server_.handler()));
     auto port = server_end_.endpoint->Listen("127.0.0.1", 0);
     CheckOk(port.status());
     client_ = std::make_unique<call::ClientEngine>(
         call::ClientEngineOptions{.host = "127.0.0.1", .port = *port}, &clock_, &random_);
-    client_->Attach(client_end_.Open(client_.get()));
+    client_->Attach(client_end_.Open(client_->handler()));
     client_->Dial();
     while (client_->state() != call::ConnectionState::kUp) {
       Check(client_->last_error().ok(), "connecting");

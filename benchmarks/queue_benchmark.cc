@@ -43,8 +43,8 @@ class Fixture : QueueUser {
     memory_ = *memory::Slab::Create(api, device_->pd(), (kSlots + 16) * kBufferBytes, 0);
     slots_ = std::make_unique<SlotTable>(memory_.data(), kSlots, kBufferBytes,
                                          memory_.data() + kSlots * kBufferBytes, 16, kBufferBytes);
-    auto pool =
-        DciPool::Create(*device_, send_cq_.get(), *slots_, memory_.lkey(), {}, commands_, *this);
+    auto pool = DciPool::Create(*device_, send_cq_.get(), *slots_, memory_.lkey(),
+                                {.dead_peer_ns = 30'000'000'000}, commands_, *this);
     CheckOk(pool.status());
     pool_ = *std::move(pool);
     ibv_ah_attr attr = {};
@@ -61,6 +61,12 @@ class Fixture : QueueUser {
     target_.key[0] = 42;
     target_.name = "benchmark";
     pool_->Open(&target_);
+    pool_->Acknowledged(&target_);  // no probation
+    // The way there is found with the first message, which may take a while.
+    Post();
+    do {
+      FlushAndPoll();
+    } while (Receive(nullptr) == 0);
   }
 
   void Post() {
@@ -68,6 +74,7 @@ class Fixture : QueueUser {
     Check(slot != kNoSlot, "taking a slot");
     (*slots_)[slot].length_bytes = kMessageBytes;
     pool_->Post(&target_, slot);
+    pool_->Release(slot);  // as if it were acknowledged by the time it is complete
   }
   void FlushAndPoll() {
     pool_->Flush();
@@ -91,6 +98,7 @@ class Fixture : QueueUser {
 
  private:
   void OnSent(Target*, uint32_t, bool) override {}
+  void OnTargetReset(Target*, const absl::Status&) override {}
   void OnTargetFailed(Target*, const absl::Status& why) override { CheckOk(why); }
   void OnTargetQuiet(Target*) override {}
   void OnQueueDead(const absl::Status& why) override { CheckOk(why); }

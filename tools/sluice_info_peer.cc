@@ -23,7 +23,7 @@ struct Watcher final : endpoint::Handler {
 
   void OnPeerUp(endpoint::PeerId, const endpoint::PeerInfo& info) override { up = info; }
   void OnPeerDown(endpoint::PeerId, const absl::Status& why) override { down = why; }
-  void OnMessage(endpoint::PeerId, std::span<const std::byte>) override {}
+  bool OnMessage(endpoint::PeerId, std::span<const std::byte>) override { return true; }
   void OnWritable(endpoint::PeerId) override {}
 };
 

@@ -73,13 +73,15 @@ struct Echo : endpoint::Handler {
     down = true;
   }
   void OnWritable(endpoint::PeerId) override {}
-  void OnMessage(endpoint::PeerId id, std::span<const std::byte> bytes) override {
+  bool OnMessage(endpoint::PeerId id, std::span<const std::byte> bytes) override {
     ++received;
-    if (!server) return;
+    if (!server) return true;
     auto buffer = endpoint->Reserve(id, static_cast<uint32_t>(bytes.size()));
     if (!buffer.ok()) std::abort();  // the client keeps within the window
     std::memcpy(buffer->data, bytes.data(), bytes.size());
-    endpoint->Commit(id, *buffer, static_cast<uint32_t>(bytes.size()));
+    endpoint->Commit(id, *buffer, static_cast<uint32_t>(bytes.size()), false);
+    endpoint->Release(buffer->slot);
+    return true;
   }
 };
 
@@ -148,7 +150,8 @@ int Drive(const Arguments& arguments, Shared* shared) {
     auto buffer = node.endpoint->Reserve(node.handler.peer, arguments.size_bytes);
     if (!buffer.ok()) return false;
     std::memset(buffer->data, 7, arguments.size_bytes);
-    node.endpoint->Commit(node.handler.peer, *buffer, arguments.size_bytes);
+    node.endpoint->Commit(node.handler.peer, *buffer, arguments.size_bytes, false);
+    node.endpoint->Release(buffer->slot);
     return true;
   };
 

@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
 
   std::shared_ptr<Channel> channel(new Channel(std::move(stack), engine));
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
-                                                  &channel->engine_);
+                                                  channel->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
   channel->endpoint_ = *std::move(endpoint);
   channel->engine_.Attach(channel->endpoint_.get());

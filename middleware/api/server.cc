@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> 
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   std::unique_ptr<Server> server(new Server(std::move(stack), options));
   auto endpoint = server->stack_->CreateEndpoint(options.limits, options.authentication,
-                                                 options.tenants, &server->engine_);
+                                                 options.tenants, server->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
   server->endpoint_ = *std::move(endpoint);
   server->engine_.Attach(server->endpoint_.get());

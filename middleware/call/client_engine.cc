@@ -82,7 +82,6 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   if (now_is_stale_) RefreshNow();
   limit_bytes_ =
       std::max(frame::kHeaderBytes, std::min(options_.max_message_bytes, info.max_message_bytes));
-  session_ = session::Session();
   up_since_ns_ = now_ns_;
   ++counters_.connections;
   SendWaiting();
@@ -207,15 +206,13 @@ absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& sp
   const size_t size = spec.request->ByteSizeLong();
   if (size > limit_bytes_ - frame::kHeaderBytes) return TooLarge(spec, size);
   *payload_bytes = static_cast<uint32_t>(size);
-  return endpoint_->Reserve(peer_, frame::kHeaderBytes + *payload_bytes);
+  return sessions_.Reserve(peer_, *payload_bytes);
 }
 
 // `payload_bytes` is from ReserveFor(), just now: the request has its sizes cached.
 void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payload_bytes) {
   frame::Header header;
   header.kind = frame::Kind::kRequest;
-  header.sequence = session_.TakeSequence();
-  header.acknowledgement = session_.acknowledgement();
   header.call_id = CallTable::WireId(*call);
   header.method_id = call->spec.method->id;
   if (call->deadline_ns != kNoDeadlineNs) {
@@ -224,10 +221,8 @@ void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payloa
                  frame::kMaxTimeoutNs);
   }
   header.payload_bytes = payload_bytes;
-  frame::Encode(header, buffer.data);
-  call->spec.request->SerializeWithCachedSizesToArray(
-      reinterpret_cast<uint8_t*>(buffer.data + frame::kHeaderBytes));
-  endpoint_->Commit(peer_, buffer, frame::kHeaderBytes + payload_bytes);
+  call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer.data));
+  sessions_.Commit(peer_, buffer, header);
 }
 
 void ClientEngine::SendWaiting() {
@@ -253,22 +248,17 @@ void ClientEngine::OnWritable(endpoint::PeerId peer) {
 
 // ---- Receiving and ending
 
-void ClientEngine::OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) {
+void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
+                             std::span<const std::byte> payload) {
   if (!(peer == peer_)) return;
-  frame::Header header;
-  const frame::Fault fault = frame::Decode(bytes, &header);
-  if (fault != frame::Fault::kNone) return Break("malformed message", frame::Explain(fault));
   if (header.kind != frame::Kind::kReply)
     return Break("unexpected message", "only replies go this way");
-  const session::Verdict verdict = session_.Receive(header.sequence, header.acknowledgement);
-  if (verdict == session::Verdict::kDuplicate) {
-    ++counters_.duplicates;
-    return;
-  }
-  if (verdict != session::Verdict::kDeliver) {
-    return Break("message out of order", session::Explain(verdict));
-  }
-  Deliver(header, bytes.subspan(frame::kHeaderBytes));
+  Deliver(header, payload);
+}
+
+void ClientEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
+                                   std::string_view explanation) {
+  if (peer == peer_) Break(what, explanation);
 }
 
 void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byte> payload) {

@@ -6,7 +6,7 @@
 //               each call exactly once (call_state.h), and keeps the connection up (connection_state.h) with
 //               jittered, bounded back-off.
 // Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at construction;
-//               the endpoint follows with Attach(), because it takes the engine as its handler.
+//               the endpoint follows with Attach(), because it takes handler().
 // Which thread  Any, but one at a time, with a happens-before edge between two; the lease in middleware/api is
 //               that edge. Callbacks run inside Poll() and Close() only.
 // What ends it  Close() ends what is left with CANCELLED. The endpoint must outlive the engine's last call to it.
@@ -24,7 +24,7 @@
 #include "middleware/call/call_table.h"
 #include "middleware/call/connection_state.h"
 #include "middleware/frame/frame.h"
-#include "middleware/session/session.h"
+#include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/base/timer_wheel.h"
@@ -50,18 +50,22 @@ struct ClientCounters {
   uint64_t calls_ok = 0;
   uint64_t calls_failed = 0;      // ended with another status
   uint64_t late_replies = 0;      // to calls that had ended
-  uint64_t duplicates = 0;        // messages seen before, dropped
   uint64_t protocol_errors = 0;   // connections closed because of what came over them
   uint64_t connections = 0;       // came up
   uint64_t connections_lost = 0;  // went down after having been up
 };
 
-class ClientEngine final : public endpoint::Handler {
+class ClientEngine final : public session::User {
  public:
   ClientEngine(const ClientEngineOptions& options, base::Clock* clock, base::Random* random);
   ~ClientEngine() override;
 
-  void Attach(endpoint::Endpoint* endpoint) { endpoint_ = endpoint; }
+  // What the endpoint is made with.
+  endpoint::Handler* handler() { return &sessions_; }
+  void Attach(endpoint::Endpoint* endpoint) {
+    endpoint_ = endpoint;
+    sessions_.Attach(endpoint);
+  }
 
   // Starts an attempt to connect now, unless one is under way or it is up.
   void Dial();
@@ -96,11 +100,15 @@ class ClientEngine final : public endpoint::Handler {
   const std::string& server() const { return server_; }
   uint32_t outstanding() const { return table_.active(); }
   const ClientCounters& counters() const { return counters_; }
+  const session::SessionCounters& session_counters() const { return sessions_.counters(); }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
-  void OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) override;
+  void OnMessage(endpoint::PeerId peer, const frame::Header& header,
+                 std::span<const std::byte> payload) override;
   void OnWritable(endpoint::PeerId peer) override;
+  void OnProtocolError(endpoint::PeerId peer, std::string_view what,
+                       std::string_view explanation) override;
 
  private:
   static constexpr uint32_t kIdlePassesPerClockRead = 16;
@@ -131,6 +139,7 @@ class ClientEngine final : public endpoint::Handler {
   base::Clock* const clock_;
   base::Random* const random_;
   endpoint::Endpoint* endpoint_ = nullptr;
+  session::Sessions sessions_{this};
 
   base::TimerWheel wheel_;
   CallTable table_;
@@ -139,7 +148,6 @@ class ClientEngine final : public endpoint::Handler {
   ConnectionState state_ = ConnectionState::kIdle;
   endpoint::PeerId peer_;
   uint32_t limit_bytes_ = 0;  // of a message, header included
-  session::Session session_;
   absl::Status last_error_;
   uint32_t failed_attempts_ = 0;  // in a row
   bool dial_wanted_ = false;      // by a call, at the next Poll()

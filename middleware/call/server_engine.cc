@@ -93,27 +93,21 @@ void ServerEngine::Break(endpoint::PeerId id, std::string_view what, std::string
 
 // ---- Requests
 
-void ServerEngine::OnMessage(endpoint::PeerId id, std::span<const std::byte> bytes) {
+void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
+                             std::span<const std::byte> payload) {
   Peer* peer = Find(id);
   if (peer == nullptr) return;  // disconnected by us a moment ago
-  frame::Header header;
-  const frame::Fault fault = frame::Decode(bytes, &header);
-  if (fault != frame::Fault::kNone || header.kind != frame::Kind::kRequest) {
-    ++counters_.protocol_errors;
-    return Break(
-        id, "malformed message",
-        fault != frame::Fault::kNone ? frame::Explain(fault) : "only requests go this way");
+  if (header.kind != frame::Kind::kRequest) {
+    return OnProtocolError(id, "malformed message", "only requests go this way");
   }
-  const session::Verdict verdict = peer->session.Receive(header.sequence, header.acknowledgement);
-  if (verdict == session::Verdict::kDuplicate) {
-    ++counters_.duplicates;
-    return;
-  }
-  if (verdict != session::Verdict::kDeliver) {
-    ++counters_.protocol_errors;
-    return Break(id, "message out of order", session::Explain(verdict));
-  }
-  Run(id, peer, header, bytes.subspan(frame::kHeaderBytes));
+  Run(id, peer, header, payload);
+}
+
+void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
+                                   std::string_view explanation) {
+  if (Find(id) == nullptr) return;
+  ++counters_.protocol_errors;
+  Break(id, what, explanation);
 }
 
 void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
@@ -193,18 +187,14 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                      .remedy = "answer with less, or raise max_message_bytes on both sides"}));
   }
   const auto size = static_cast<uint32_t>(payload_bytes);
-  const Outgoing outgoing = Reserve(id, peer, frame::kHeaderBytes + size);
+  const Outgoing outgoing = Reserve(id, peer, size);
   if (outgoing.data == nullptr) return;
   frame::Header header;
   header.kind = frame::Kind::kReply;
-  header.sequence = peer->session.TakeSequence();
-  header.acknowledgement = peer->session.acknowledgement();
   header.call_id = call_id;
   header.payload_bytes = size;
-  frame::Encode(header, outgoing.data);
-  handler->reply->SerializeWithCachedSizesToArray(
-      reinterpret_cast<uint8_t*>(outgoing.data + frame::kHeaderBytes));
-  Commit(id, outgoing, frame::kHeaderBytes + size);
+  handler->reply->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(outgoing.data));
+  Commit(id, outgoing, header);
   ++counters_.replies_ok;
 }
 
@@ -212,12 +202,10 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                               const absl::Status& status) {
   const std::string payload = frame::EncodeStatus(status, peer->limit_bytes - frame::kHeaderBytes);
   const auto size = static_cast<uint32_t>(payload.size());
-  const Outgoing outgoing = Reserve(id, peer, frame::kHeaderBytes + size);
+  const Outgoing outgoing = Reserve(id, peer, size);
   if (outgoing.data == nullptr) return;
   frame::Header header;
   header.kind = frame::Kind::kReply;
-  header.sequence = peer->session.TakeSequence();
-  header.acknowledgement = peer->session.acknowledgement();
   header.call_id = call_id;
   header.payload_bytes = size;
   // A code outside the canonical set is a handler's mistake; the wire carries the canonical ones.
@@ -225,16 +213,16 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.status_code = static_cast<uint16_t>(code > 0 && code <= frame::kMaxStatusCode
                                                  ? code
                                                  : static_cast<int>(absl::StatusCode::kUnknown));
-  frame::Encode(header, outgoing.data);
-  std::memcpy(outgoing.data + frame::kHeaderBytes, payload.data(), payload.size());
-  Commit(id, outgoing, frame::kHeaderBytes + size);
+  std::memcpy(outgoing.data, payload.data(), payload.size());
+  Commit(id, outgoing, header);
   ++counters_.replies_error;
 }
 
-ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer, uint32_t size_bytes) {
+ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer,
+                                             uint32_t payload_bytes) {
   Outgoing outgoing;
   if (peer->backlog.empty()) {  // nothing may pass what waits
-    auto buffer = endpoint_->Reserve(id, size_bytes);
+    auto buffer = sessions_.Reserve(id, payload_bytes);
     if (buffer.ok()) {
       outgoing.buffer = *buffer;
       outgoing.data = buffer->data;
@@ -245,8 +233,8 @@ ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer, ui
       return outgoing;
     }
   }
-  outgoing.data = peer->backlog.Push(size_bytes);
-  if (outgoing.data == nullptr) {
+  std::byte* const waiting = peer->backlog.Push(frame::kHeaderBytes + payload_bytes);
+  if (waiting == nullptr) {
     ++counters_.overflows;
     ++counters_.replies_lost;
     Break(id, "it takes no replies",
@@ -254,24 +242,31 @@ ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer, ui
                        " bytes wait for its credit already"));
     return outgoing;
   }
+  outgoing.data = waiting + frame::kHeaderBytes;
   outgoing.waits = true;
   ++waiting_replies_;
   ++counters_.replies_waited;
   return outgoing;
 }
 
-void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, uint32_t size_bytes) {
-  if (!outgoing.waits) endpoint_->Commit(id, outgoing.buffer, size_bytes);
+void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header) {
+  if (outgoing.waits) {
+    frame::Encode(header, outgoing.data - frame::kHeaderBytes);
+  } else {
+    sessions_.Commit(id, outgoing.buffer, header);
+  }
 }
 
 void ServerEngine::OnWritable(endpoint::PeerId id) {
   Peer* peer = Find(id);
   while (peer != nullptr && !peer->backlog.empty()) {
     const std::span<const std::byte> message = peer->backlog.Front();
-    const auto buffer = endpoint_->Reserve(id, static_cast<uint32_t>(message.size()));
+    frame::Header header;
+    std::memcpy(&header, message.data(), sizeof(header));
+    const auto buffer = sessions_.Reserve(id, header.payload_bytes);
     if (!buffer.ok()) return;  // OnWritable() or OnPeerDown() follows
-    std::memcpy(buffer->data, message.data(), message.size());
-    endpoint_->Commit(id, *buffer, static_cast<uint32_t>(message.size()));
+    std::memcpy(buffer->data, message.data() + frame::kHeaderBytes, header.payload_bytes);
+    sessions_.Commit(id, *buffer, header);
     peer->backlog.Pop();
     --waiting_replies_;
   }

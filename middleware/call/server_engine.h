@@ -26,7 +26,7 @@
 #include "middleware/call/method.h"
 #include "middleware/frame/frame.h"
 #include "middleware/session/backlog.h"
-#include "middleware/session/session.h"
+#include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
 #include "transport/endpoint/endpoint.h"
@@ -46,19 +46,23 @@ struct ServerCounters {
   uint64_t replies_lost = 0;    // the caller went away before
   uint64_t replies_waited = 0;  // for credit
   uint64_t unknown_methods = 0;
-  uint64_t duplicates = 0;
   uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
   uint64_t overflows = 0;        // peers disconnected because their backlog was full
   uint64_t peers_up = 0;
   uint64_t peers_down = 0;
 };
 
-class ServerEngine final : public endpoint::Handler {
+class ServerEngine final : public session::User {
  public:
   // `log` may be nullptr.
   ServerEngine(const ServerEngineOptions& options, base::Clock* clock, base::LogSink* log);
 
-  void Attach(endpoint::Endpoint* endpoint) { endpoint_ = endpoint; }
+  // What the endpoint is made with.
+  endpoint::Handler* handler() { return &sessions_; }
+  void Attach(endpoint::Endpoint* endpoint) {
+    endpoint_ = endpoint;
+    sessions_.Attach(endpoint);
+  }
 
   // ALREADY_EXISTS: a method of this name, or of the same number, is there.
   absl::Status Register(MethodHandler handler);
@@ -72,11 +76,15 @@ class ServerEngine final : public endpoint::Handler {
   void Close();
 
   const ServerCounters& counters() const { return counters_; }
+  const session::SessionCounters& session_counters() const { return sessions_.counters(); }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
-  void OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) override;
+  void OnMessage(endpoint::PeerId peer, const frame::Header& header,
+                 std::span<const std::byte> payload) override;
   void OnWritable(endpoint::PeerId peer) override;
+  void OnProtocolError(endpoint::PeerId peer, std::string_view what,
+                       std::string_view explanation) override;
 
  private:
   struct Peer {
@@ -87,7 +95,6 @@ class ServerEngine final : public endpoint::Handler {
     const std::string address;
     const std::string tenant;
     const uint32_t limit_bytes;  // of a message, header included
-    session::Session session;
     session::Backlog backlog;
   };
 
@@ -101,19 +108,20 @@ class ServerEngine final : public endpoint::Handler {
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status);
   absl::Status UnknownMethod(uint64_t method_id) const;
 
-  // Memory for a reply of this size, registered or the backlog's; nullptr: the peer is gone.
+  // Memory for the payload of a reply, registered or the backlog's; nullptr: the peer is gone.
   struct Outgoing {
     std::byte* data = nullptr;
     bool waits = false;
     endpoint::SendBuffer buffer;
   };
-  Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t size_bytes);
-  void Commit(endpoint::PeerId id, const Outgoing& outgoing, uint32_t size_bytes);
+  Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
+  void Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header);
 
   const ServerEngineOptions options_;
   base::Clock* const clock_;
   base::LogSink* const log_;
   endpoint::Endpoint* endpoint_ = nullptr;
+  session::Sessions sessions_{this};
   bool closed_ = false;
 
   absl::flat_hash_map<uint64_t, std::unique_ptr<MethodHandler>> methods_;

@@ -34,7 +34,7 @@ Fault Decode(std::span<const std::byte> bytes, Header* header) {
   std::memcpy(header, bytes.data(), sizeof(*header));
   if (header->version != kVersion) return Fault::kVersion;
   if (header->flags != 0 || header->reserved != 0) return Fault::kReserved;
-  if (header->flow_id != 0) return Fault::kFlow;
+  if (header->flow_id != 0 || header->flow_window != 0) return Fault::kFlow;
   if (header->payload_bytes != bytes.size() - kHeaderBytes) return Fault::kPayloadLength;
   switch (header->kind) {
     case Kind::kRequest:

@@ -6,7 +6,7 @@
 // A message, as endpoint::Endpoint carries it (whole, or not at all), all numbers little-endian:
 //
 //   message  := header payload
-//   header   := version:u8 kind:u8 flags:u16 flow_id:u32 sequence:u32 acknowledgement:u32
+//   header   := version:u8 kind:u8 flags:u16 flow_id:u32 sequence:u32 flow_window:u32
 //               call_id:u64 method_id:u64 timeout_ns:u64
 //               payload_bytes:u32 status_code:u16 reserved:u16                            (48
 //               bytes)
@@ -20,11 +20,11 @@
 //
 //   field            request                                 reply
 //   flow_id          0 (the only flow so far)                0
-//   sequence         of this message in its flow and direction, from 0, wraps; +1 for each message
-//   acknowledgement  sequence of the next message expected from the other side: all before it have
-//   arrived call_id          chosen by the caller; any value         the request's method_id
-//   frame::MethodId(), not 0                0 timeout_ns       what is left of the deadline when
-//   the   0
+//   sequence         of this message between the two sides, in this direction: from 0, +1 each, wraps
+//   flow_window      0                                       0
+//   call_id          chosen by the caller; any value         the request's
+//   method_id        frame::MethodId(), not 0                0
+//   timeout_ns       what is left of the deadline when the   0
 //                    message is sent; 0: no deadline
 //   status_code      0                                       absl::StatusCode, 0 to 16
 //   flags, reserved  0                                       0
@@ -49,7 +49,7 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 1;
+inline constexpr uint8_t kVersion = 2;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 
@@ -64,7 +64,7 @@ struct Header {
   uint16_t flags = 0;
   uint32_t flow_id = 0;
   uint32_t sequence = 0;
-  uint32_t acknowledgement = 0;
+  uint32_t flow_window = 0;
   uint64_t call_id = 0;
   uint64_t method_id = 0;
   uint64_t timeout_ns = 0;
@@ -84,7 +84,7 @@ static_assert(offsetof(Header, kind) == 1);
 static_assert(offsetof(Header, flags) == 2);
 static_assert(offsetof(Header, flow_id) == 4);
 static_assert(offsetof(Header, sequence) == 8);
-static_assert(offsetof(Header, acknowledgement) == 12);
+static_assert(offsetof(Header, flow_window) == 12);
 static_assert(offsetof(Header, call_id) == 16);
 static_assert(offsetof(Header, method_id) == 24);
 static_assert(offsetof(Header, timeout_ns) == 32);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Session: order and duplicates of one flow with one peer.
+// Session: order and duplicates of the messages between this side and one peer.
 //
-// What it is    Sequence numbers for what goes out, and a judgement on what comes in. The transport may send a
-//               message twice (a work request that failed may have been executed), never out of order and never
-//               not at all while the peer is up; a gap therefore means that the connection is broken.
-// Who owns it   Whoever talks to the peer: one Session per OnPeerUp, dropped at OnPeerDown.
+// What it is    Sequence numbers for what goes out, a judgement on what comes in, and the messages that the peer has
+//               not acknowledged, by send slot. The transport may carry a message twice, since a request that failed
+//               may have been executed and is sent again; it never skips one: a gap means that a side is broken.
+// Who owns it   Sessions, one for each peer that is up.
 // Which thread  The polling thread.
 //
 // Sequence numbers are 32 bits wide and wrap; comparisons are modulo 2^32 (as RFC 1982), which is unambiguous
@@ -15,6 +15,8 @@
 
 #include <cstdint>
 #include <string_view>
+
+#include "middleware/session/outbox.h"
 
 namespace sluice::session {
 
@@ -32,39 +34,42 @@ class Session {
   Session() = default;
   // For tests of the wrap-around.
   explicit Session(uint32_t first_sequence)
-      : next_to_send_(first_sequence),
-        acknowledged_(first_sequence),
-        next_expected_(first_sequence) {}
+      : next_to_send_(first_sequence), next_expected_(first_sequence) {}
 
-  // The sequence number of the message that is sent next. Call once per message, in the order of
-  // sending.
-  uint32_t TakeSequence() { return next_to_send_++; }
+  // The sequence number of the message in `slot`, which is sent next, and kept.
+  uint32_t Send(Links& links, uint32_t slot) {
+    outbox_.PushBack(links, slot);
+    return next_to_send_++;
+  }
 
-  // What to write as acknowledgement into an outgoing message.
-  uint32_t acknowledgement() const { return next_expected_; }
-
-  Verdict Receive(uint32_t sequence, uint32_t acknowledgement) {
+  // A message came in.
+  Verdict Receive(uint32_t sequence) {
     const auto ahead = static_cast<int32_t>(sequence - next_expected_);
-    if (ahead < 0) {
-      ++duplicates_;
-      return Verdict::kDuplicate;
-    }
+    if (ahead < 0) return Verdict::kDuplicate;
     if (ahead > 0) return Verdict::kGap;
-    if (next_to_send_ - acknowledgement > next_to_send_ - acknowledged_) return Verdict::kBogusAck;
     ++next_expected_;
-    acknowledged_ = acknowledgement;
     return Verdict::kDeliver;
   }
 
-  // Messages sent that the other side has not acknowledged yet.
-  uint32_t unacknowledged() const { return next_to_send_ - acknowledged_; }
-  uint64_t duplicates() const { return duplicates_; }
+  // The messages before `sequence` have been taken: release(slot) for each of which that is news.
+  template <typename ReleaseSlot>
+  Verdict Acknowledge(const Links& links, uint32_t sequence, ReleaseSlot release) {
+    const uint32_t taken = sequence - acknowledged();
+    if (taken > outbox_.size()) return Verdict::kBogusAck;
+    for (uint32_t i = 0; i < taken; ++i) release(outbox_.PopFront(links));
+    return Verdict::kDeliver;
+  }
+
+  // All messages before it have been taken by the peer.
+  uint32_t acknowledged() const { return next_to_send_ - outbox_.size(); }
+  uint32_t next_to_send() const { return next_to_send_; }
+  uint32_t next_expected() const { return next_expected_; }
+  Outbox& outbox() { return outbox_; }
 
  private:
   uint32_t next_to_send_ = 0;
-  uint32_t acknowledged_ = 0;  // all before it have arrived at the other side
   uint32_t next_expected_ = 0;
-  uint64_t duplicates_ = 0;
+  Outbox outbox_;
 };
 
 }  // namespace sluice::session

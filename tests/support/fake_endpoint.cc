@@ -72,7 +72,7 @@ void FakeEndpoint::set_withhold_credits(bool withhold) {
   withhold_ = withhold;
   if (withhold) return;
   for (const auto& [index, count] : std::exchange(withheld_, {})) {
-    ReturnCredits({index, peers_[index].generation}, count);
+    ReturnCredits({index, peers_[index].generation}, count, /*taken=*/true);
   }
 }
 
@@ -260,12 +260,44 @@ absl::StatusOr<SendBuffer> FakeEndpoint::Reserve(PeerId id, uint32_t size_bytes)
   return SendBuffer{send_memory_[slot].data(), size_bytes, slot};
 }
 
-void FakeEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes) {
+void FakeEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool) {
   std::lock_guard lock(network_->mutex_);
   assert(length_bytes <= buffer.capacity_bytes);
-  const auto begin = send_memory_[buffer.slot].begin();
-  batch_.push_back({id, {begin, begin + length_bytes}});
-  free_slots_.push_back(buffer.slot);
+  send_memory_[buffer.slot].resize(length_bytes);
+  const Peer* peer = Find(id);
+  if (peer == nullptr || !peer->broken) batch_.push_back({id, send_memory_[buffer.slot]});
+}
+
+void FakeEndpoint::Repost(PeerId id, uint32_t slot) {
+  std::lock_guard lock(network_->mutex_);
+  batch_.push_back({id, send_memory_[slot]});
+}
+
+void FakeEndpoint::Release(uint32_t slot) {
+  std::lock_guard lock(network_->mutex_);
+  free_slots_.push_back(slot);
+}
+
+size_t FakeEndpoint::slots_out() const {
+  std::lock_guard lock(network_->mutex_);
+  return send_memory_.size() - free_slots_.size();
+}
+
+void FakeEndpoint::FailRequests(PeerId id) {
+  std::lock_guard lock(network_->mutex_);
+  Peer* peer = Find(id);
+  if (peer == nullptr || peer->broken) return;
+  peer->broken = true;
+  std::erase_if(batch_, [&](const Pending& pending) { return pending.peer == id; });
+  if (peer->remote != nullptr) {
+    std::erase_if(peer->remote->inbox_, [&](const Event& event) {
+      return event.kind == Event::kMessage && event.peer == peer->remote_id;
+    });
+  }
+  Event event;
+  event.kind = Event::kResend;
+  event.peer = id;
+  Post(std::move(event));
 }
 
 void FakeEndpoint::Cancel(PeerId id, SendBuffer buffer) {
@@ -296,11 +328,12 @@ void FakeEndpoint::FlushLocked() {
 }
 
 // `from` has given us `count` messages that are done with.
-void FakeEndpoint::ReturnCredits(PeerId from, int count) {
+void FakeEndpoint::ReturnCredits(PeerId from, int count, bool taken) {
   Peer* peer = Find(from);
   if (peer == nullptr || peer->remote == nullptr) return;
   Peer* there = peer->remote->Find(peer->remote_id);
   if (there == nullptr) return;
+  if (taken) there->acknowledged += static_cast<uint32_t>(count);
   // A duplicated message gives no more than one credit.
   there->credits = std::min(there->credits + count, peer->remote->options_.credits);
   if (there->starved) peer->remote->MakeWritable(peer->remote_id);
@@ -353,7 +386,14 @@ int FakeEndpoint::Poll() {
     ++done;
     if (event.kind == Event::kUp) peer->state = Peer::kUp;
     if (event.kind == Event::kDown) peer->state = Peer::kFree;
+    if (event.kind == Event::kResend) peer->broken = false;
+    // Only what comes from the other side says how far it is.
+    const bool acknowledged = peer->acknowledged != peer->told && event.kind != Event::kResend;
+    const uint32_t total = peer->acknowledged;
+    if (acknowledged) peer->told = total;
+    bool taken = true;
     lock.unlock();
+    if (acknowledged && event.kind != Event::kDown) handler_->OnAcknowledged(event.peer, total);
     switch (event.kind) {
       case Event::kUp:
         handler_->OnPeerUp(event.peer, event.info);
@@ -364,11 +404,14 @@ int FakeEndpoint::Poll() {
       case Event::kMessage: {
         // A copy of just the right size, for address sanitizer.
         const std::vector<std::byte> exact(event.message.begin(), event.message.end());
-        handler_->OnMessage(event.peer, exact);
+        taken = handler_->OnMessage(event.peer, exact);
         break;
       }
       case Event::kWritable:
         handler_->OnWritable(event.peer);
+        break;
+      case Event::kResend:
+        handler_->OnResend(event.peer);
         break;
     }
     lock.lock();
@@ -376,7 +419,7 @@ int FakeEndpoint::Poll() {
     if (withhold_) {
       if (Find(event.peer) != nullptr) ++withheld_[event.peer.index];
     } else {
-      ReturnCredits(event.peer, 1);
+      ReturnCredits(event.peer, 1, taken);
     }
   }
   FlushLocked();

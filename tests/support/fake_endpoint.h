@@ -70,6 +70,9 @@ class FakeEndpoint final : public endpoint::Endpoint {
   // Looks at, and may change, each message that is committed. How often it is then delivered: 0, 1,
   // 2 …
   void set_tamper(std::function<int(std::vector<std::byte>& message)> tamper);
+  // What was committed and not delivered to the peer is lost, and OnResend() follows, as after a failed
+  // request.
+  void FailRequests(endpoint::PeerId peer);
   // The next `count` Reserve() calls say RESOURCE_EXHAUSTED; OnWritable follows.
   void set_fail_reserves(int count);
 
@@ -80,13 +83,18 @@ class FakeEndpoint final : public endpoint::Endpoint {
   bool PollsWithin(absl::Duration time);
   // Messages to other endpoints whose credit has not come back.
   int credits_out() const;
+  // Send slots that are neither free nor released.
+  size_t slots_out() const;
 
   // ---- endpoint::Endpoint
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) override;
   absl::StatusOr<endpoint::PeerId> Connect(const std::string& host, uint16_t port,
                                            int64_t deadline_ns) override;
   absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t size_bytes) override;
-  void Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, uint32_t length_bytes) override;
+  void Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, uint32_t length_bytes,
+              bool report_soon) override;
+  void Repost(endpoint::PeerId peer, uint32_t slot) override;
+  void Release(uint32_t slot) override;
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;
   void Flush() override;
   int Poll() override;
@@ -108,7 +116,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   friend class FakeNetwork;
 
   struct Event {
-    enum Kind { kUp, kDown, kMessage, kWritable } kind = kUp;
+    enum Kind { kUp, kDown, kMessage, kWritable, kResend } kind = kUp;
     endpoint::PeerId peer;
     endpoint::PeerInfo info;         // kUp
     absl::Status why;                // kDown
@@ -122,7 +130,10 @@ class FakeEndpoint final : public endpoint::Endpoint {
     std::string address;
     int64_t connect_deadline_ns = 0;
     int credits = 0;
-    bool starved = false;  // a Reserve() failed
+    bool starved = false;       // a Reserve() failed
+    bool broken = false;        // from FailRequests() to OnResend()
+    uint32_t acknowledged = 0;  // by the other side, which rides on whatever comes from it
+    uint32_t told = 0;          // of that, the handler
   };
   struct Pending {
     endpoint::PeerId peer;
@@ -139,7 +150,7 @@ class FakeEndpoint final : public endpoint::Endpoint {
   void Post(Event event);
   void Signal();
   void DropPeer(endpoint::PeerId id, const absl::Status* tell_remote);
-  void ReturnCredits(endpoint::PeerId from, int count);
+  void ReturnCredits(endpoint::PeerId from, int count, bool taken);
   void MakeWritable(endpoint::PeerId id);
   void FlushLocked();
   void Leave(const absl::Status& why);

@@ -2,7 +2,9 @@
 //
 // Endpoint: the façade of transport/. Peers, messages, one polling thread.
 //
-// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits, connections.
+// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits, connections. A message may be lost or
+//               doubled when a request fails; who must know keeps it until it is acknowledged, and posts it again when
+//               told to: middleware/session (docs/decisions/0019).
 // Who owns it   Its creator; the device, clock, random source, commands and handler outlive it.
 // Which thread  One: all calls but Wake() come from the thread that calls Poll(). The handler is called
 //               inside Poll() only.
@@ -118,8 +120,15 @@ struct Counters {
   uint64_t dropped_malformed = 0;  // no prefix at all
   uint64_t dropped_unproven = 0;   // what is not a handshake's, before the handshake's end
   uint64_t receive_errors = 0;
-  uint64_t probes = 0;        // sent: asks for a sign of life
-  uint64_t silent_peers = 0;  // that were ended for want of one
+  uint64_t probes = 0;   // sent: asks for a sign of life, or for credit that does not come
+  uint64_t resends = 0;  // peers that were told OnResend()
+  uint64_t reposts = 0;  // messages sent again
+  // Of the send queues.
+  uint64_t requests_failed = 0;   // by themselves
+  uint64_t requests_flushed = 0;  // because of another's error
+  uint64_t stream_resets = 0;
+  uint64_t queue_recoveries = 0;  // of whole DCIs
+  uint64_t silent_peers = 0;      // that were ended for want of one
 };
 
 // Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
@@ -130,8 +139,15 @@ class Handler {
   // The last call for this id, also when a peer that Connect() named never came up. Messages still
   // queued are gone.
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
-  // `bytes` are valid during the call only.
-  virtual void OnMessage(PeerId peer, std::span<const std::byte> bytes) = 0;
+  // `bytes` are valid during the call only. True: taken, which is acknowledged to the peer. False: it was
+  // taken before, and came again.
+  virtual bool OnMessage(PeerId peer, std::span<const std::byte> bytes) = 0;
+  // The peer has taken `total` of the messages committed since OnPeerUp, modulo 2^32: the first ones.
+  virtual void OnAcknowledged(PeerId /*peer*/, uint32_t /*total*/) {}
+  // Requests to the peer failed, or were flushed. Repost() what was kept and is not acknowledged, in its
+  // order, now: whatever was committed meanwhile is among it, and nothing else is sent before. False:
+  // nothing is ever kept; then messages may be lost, and the peer goes down.
+  virtual bool OnResend(PeerId /*peer*/) { return false; }
   // Follows a Reserve() that answered RESOURCE_EXHAUSTED, once a buffer and a credit are there.
   virtual void OnWritable(PeerId peer) = 0;
 };
@@ -161,8 +177,15 @@ class Endpoint {
   // succeeds.
   virtual absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) = 0;
   // Sends the first `length_bytes` of the buffer, in the order of Commit() calls per peer; the
-  // doorbell is rung by Flush() or at the end of Poll().
-  virtual void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes) = 0;
+  // doorbell is rung by Flush() or at the end of Poll(). Its slot stays the caller's until Release(),
+  // which is due when the message is acknowledged, or the peer is down. `report_soon`: the peer is asked
+  // to acknowledge at once; otherwise it does so with its next message, or when half of its window is taken.
+  virtual void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) = 0;
+  // Sends a committed message once more. In OnResend() only.
+  virtual void Repost(PeerId peer, uint32_t slot) = 0;
+  // The slot of a committed message goes back.
+  virtual void Release(uint32_t slot) = 0;
+  // The buffer was not committed, and goes back.
   virtual void Cancel(PeerId peer, SendBuffer buffer) = 0;
   virtual void Flush() = 0;
 

@@ -14,9 +14,10 @@
 namespace sluice::endpoint {
 namespace {
 
-// A credit message per half window, at most two unread, a probe, an answer to one, and a goodbye; a
-// proof or an answer comes before those. It is the longest: prefix and sealed terms.
-constexpr uint32_t kControlBuffersPerPeer = 5;
+// A credit message per half window, at most two unread, one that was asked for, a probe, an answer to
+// one, and a goodbye; a proof or an answer comes before those. It is the longest: prefix and sealed
+// terms.
+constexpr uint32_t kControlBuffersPerPeer = 6;
 constexpr uint32_t kControlBufferBytes = 128;
 static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
 constexpr uint32_t kControlSlots = 256;
@@ -71,7 +72,9 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       timers_(clock.NowNs()),
       limiter_(options.failed_handshakes_per_second),
       sweep_(RoundNs(options)),
-      sweep_timer_(OnSweepTime, this) {}
+      sweep_timer_(OnSweepTime, this),
+      ask_timer_(OnAskTime, this),
+      watch_timer_(OnWatchTime, this) {}
 
 absl::Status EndpointImpl::Init() {
   for (const Tenant& tenant : options_.tenants) secret_sources_.push_back(tenant.secrets);
@@ -93,7 +96,7 @@ absl::Status EndpointImpl::Init() {
 
   status = MakeReceptions();
   if (!status.ok()) return status;
-  auto cq = verbs::CreateCq(api_, device_.context(), options_.dci_count * options_.dci_depth,
+  auto cq = verbs::CreateCq(api_, device_.context(), (options_.dci_count + 1) * options_.dci_depth,
                             completions_.get());
   if (!cq.ok()) return cq.status();
   send_cq_ = std::move(*cq);
@@ -188,7 +191,7 @@ EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
   // What is under way uses the objects below; what it would have said is of no interest any more.
   commands_.Finish();
-  timers_.Cancel(&sweep_timer_);
+  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &watch_timer_}) timers_.Cancel(timer);
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
 }
 
@@ -201,8 +204,9 @@ int EndpointImpl::Poll() {
     count += poller_->Check();
     if (slept) count += timers_.Advance(clock_.NowNs());
   }
-  if (timers_.size() != 0 && passes_ % kTimerPeriod == 0) {
-    count += timers_.Advance(clock_.NowNs());
+  if (passes_ % kTimerPeriod == 0) {
+    StartWatch();
+    if (timers_.size() != 0) count += timers_.Advance(clock_.NowNs());
   }
   return count + Progress();
 }
@@ -212,8 +216,10 @@ int EndpointImpl::Progress() {
   int count = commands_.Drain();
   count += Receive();
   count += queue_->Poll();
+  if (!resends_.empty()) TellResends();
   count += TellWritable();
   if (!owing_.empty()) SendCredits();
+  if (!wanting_.empty()) AskAgain();
   if (!unsaid_.empty()) SayUnsaid();
   if (!downs_.empty()) {
     count += static_cast<int>(downs_.size());
@@ -245,8 +251,14 @@ bool EndpointImpl::PrepareToSleep() {
     stashed_ = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, stash_.data()), 0);
   }
   const int sent = queue_->Poll(/*thorough=*/true);
-  return stashed_ == 0 && sent == 0 && downs_.empty() && owing_.empty() && unsaid_.empty() &&
-         !SomeoneMayWrite();
+  if (queue_->owes()) {
+    StartWatch();
+  } else {
+    timers_.Cancel(&watch_timer_);
+  }
+  if (blocked_.empty()) timers_.Cancel(&ask_timer_);
+  return stashed_ == 0 && sent == 0 && downs_.empty() && resends_.empty() && owing_.empty() &&
+         wanting_.empty() && unsaid_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

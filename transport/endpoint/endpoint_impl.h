@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
-// handshakes.cc lets peers in, peers.cc connects and parts, messages.cc sends and receives,
-// device_life.cc hears of the device, report.cc tells how things stand.
+// handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
+// resend.cc goes on after errors, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -50,7 +50,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::StatusOr<PeerId> Connect(const std::string& host, uint16_t port,
                                  int64_t deadline_ns) override;
   absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) override;
-  void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes) override;
+  void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) override;
+  void Repost(PeerId peer, uint32_t slot) override;
+  void Release(uint32_t slot) override { queue_->Release(slot); }
   void Cancel(PeerId peer, SendBuffer buffer) override;
   void Flush() override;
   int Poll() override;
@@ -62,7 +64,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   HandshakeCounts Handshakes() const override;
   absl::Status Health() const override;
   ConnectionCounts Connections() const override;
-  Counters Counts() const override { return counters_; }
+  Counters Counts() const override;
   void Disconnect(PeerId peer) override;
   void Close() override;
 
@@ -74,6 +76,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // queue::QueueUser
   void OnSent(queue::Target* target, uint32_t slot, bool ok) override;
+  void OnTargetReset(queue::Target* target, const absl::Status& why) override;
   void OnTargetFailed(queue::Target* target, const absl::Status& why) override;
   void OnTargetQuiet(queue::Target* target) override;
   void OnQueueDead(const absl::Status& why) override;
@@ -124,6 +127,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Welcome(Peer* peer);
   void WelcomeWithoutDc(const Request& request, const peer::Secret& secret);
   void SayTerms(Peer* peer);
+  // False: no slot is free.
+  bool PostAnswer(Peer* peer);
   void SayUnsaid();
   void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);
   void OnProof(Peer* peer, peer::Bytes message);
@@ -166,6 +171,10 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OnReceived(const ibv_wc& wc);
   void OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes);
   void OnGoodbye(Peer* peer);
+  void OnReport(Peer* peer);
+  void AskAgain();
+  void TakeGrant(Peer* peer, uint32_t granted);
+  void OweReport(Peer* peer);
   void Block(Peer* peer);
   int TellWritable();
   bool SomeoneMayWrite() const;
@@ -174,7 +183,14 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool PostControl(Peer* peer, peer::Kind kind, bool notify);
   bool PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms, const peer::Key& key,
                  bool notify);
-  void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind);
+  void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon = false);
+
+  // resend.cc
+  void TellResends();
+  static void OnAskTime(base::Timer* timer, void* context);
+  void AskBlocked();
+  static void OnWatchTime(base::Timer* timer, void* context);
+  void StartWatch();
 
   // Constant after Init().
   const Options options_;
@@ -209,12 +225,16 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> peer_of_connection_;  // by the connection's index
   std::deque<Peer*> blocked_;
   std::vector<Peer*> owing_;
-  std::deque<Peer*> unsaid_;  // proofs and answers that found no control slot
+  std::vector<Peer*> wanting_;  // to be asked again for a report
+  std::deque<Peer*> unsaid_;    // proofs and answers that found no control slot
+  std::vector<Down> resends_;   // peers that OnResend() is due to, and after what
   std::vector<Down> downs_;
   std::vector<peer::SecretSource> secret_sources_;  // of each reception; constant after Init()
   peer::AttemptLimiter limiter_;
   peer::Sweep sweep_;
   base::Timer sweep_timer_;  // armed while peers are up
+  base::Timer ask_timer_;    // armed while peers wait for credit
+  base::Timer watch_timer_;  // armed while completions are owed
   bool someone_up_ = false;  // in this round
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;

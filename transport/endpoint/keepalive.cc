@@ -68,9 +68,7 @@ void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
 // The answer is what this side has granted so far, which does no harm however often it is said.
 void EndpointImpl::OnProbe(Peer* peer) {
   peer->asked = true;
-  if (peer->owes_credits) return;
-  peer->owes_credits = true;
-  owing_.push_back(peer);
+  OweReport(peer);
 }
 
 }  // namespace sluice::endpoint

@@ -70,15 +70,23 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
   return SendBuffer{(*slots_)[slot].data + peer::kPrefixBytes, peer->max_message_bytes, slot};
 }
 
-void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes) {
+void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool report_soon) {
   assert(length_bytes <= buffer.capacity_bytes);
+  queue::Slot& slot = (*slots_)[buffer.slot];
+  slot.length_bytes = length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
   Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) {
-    slots_->Give(buffer.slot);  // it went down meanwhile; OnPeerDown says so
+    slot.use = queue::SlotUse::kHeld;  // it went down meanwhile; OnPeerDown says so
     return;
   }
-  WritePrefix(peer, buffer.slot, peer::Kind::kData);
-  (*slots_)[buffer.slot].length_bytes = length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+  peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
+  report_soon = report_soon || peer->send.available() == 0 || queue_->scarce(peer->target);
+  if (report_soon) {
+    peer->wants = peer->asking;
+    report_soon = !peer->asking;
+    peer->asking = 1;
+  }
+  WritePrefix(peer, buffer.slot, peer::Kind::kData, report_soon);
   ++counters_.messages_sent;
   queue_->Post(&peer->target, buffer.slot);
 }
@@ -86,15 +94,18 @@ void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes) {
 void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
   slots_->Give(buffer.slot);
   Peer* peer = Find(id);
-  if (peer != nullptr && peer->state == peer::State::kUp) peer->send.Return();
+  if (peer == nullptr || peer->state != peer::State::kUp) return;
+  peer->send.Return();
+  peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
 }
 
-void EndpointImpl::WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind) {
+void EndpointImpl::WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon) {
+  peer->asked = false;  // this says it
   peer::StorePrefix((*slots_)[slot].data, {.peer_index = peer->remote_index,
                                            .token = peer->remote_token,
                                            .granted = peer->receive.Report(),
                                            .kind = kind,
-                                           .zero8 = 0,
+                                           .flags = report_soon ? peer::kReportSoon : uint8_t{0},
                                            .zero16 = 0});
 }
 
@@ -128,6 +139,7 @@ void EndpointImpl::Block(Peer* peer) {
   if (peer->blocked) return;
   peer->blocked = true;
   blocked_.push_back(peer);
+  if (!ask_timer_.armed()) OnAskTime(&ask_timer_, this);
 }
 
 bool EndpointImpl::SomeoneMayWrite() const {
@@ -208,10 +220,15 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     if (peer->state == peer::State::kUp) {
       peer->heard = true;
       if (!data) ++counters_.control_received;
-      peer->send.Grant(prefix.granted, peer->remote_window);
-      if (prefix.kind == peer::Kind::kData && data) {
+      if (prefix.flags & peer::kReportSoon) peer->asked = true;
+      TakeGrant(peer, prefix.granted);
+      if (peer->token != prefix.token || peer->state != peer::State::kUp) {
+        // It was given up on hearing that.
+      } else if (prefix.kind == peer::Kind::kData && data) {
         OnData(peer, bytes + peer::kPrefixBytes,
                wc.byte_len - static_cast<uint32_t>(peer::kPrefixBytes));
+      } else if (prefix.kind == peer::Kind::kCredits) {
+        OnReport(peer);
       } else if (prefix.kind == peer::Kind::kGoodbye) {
         OnGoodbye(peer);
       } else if (prefix.kind == peer::Kind::kProbe) {
@@ -226,16 +243,60 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
   queue.Recycle(index);
 }
 
+void EndpointImpl::TakeGrant(Peer* peer, uint32_t granted) {
+  if (!peer->send.Grant(granted, peer->remote_window)) return;
+  peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
+  OnReport(peer);
+  queue_->Acknowledged(&peer->target);
+  if (!closed_) {
+    handler_->OnAcknowledged(peer->id(), peer->send.acknowledged(peer->remote_window));
+  }
+}
+
+// It counts as taken before the handler has it, so that a reply from inside the handler acknowledges it.
 void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes) {
   ++counters_.messages_received;
   const PeerId id = peer->id();
-  if (!closed_) handler_->OnMessage(id, {bytes, size_bytes});
-  if (Find(id) == nullptr || peer->state != peer::State::kUp) return;
   peer->receive.Consumed();
-  if (!peer->owes_credits && peer->receive.ReportIsDue()) {
-    peer->owes_credits = true;
-    owing_.push_back(peer);
+  const bool taken = closed_ || handler_->OnMessage(id, {bytes, size_bytes});
+  if (Find(id) == nullptr || peer->state != peer::State::kUp) return;
+  if (!taken) {
+    peer->receive.Unconsumed();
+    peer->asked = true;  // the peer may not know that it was
   }
+  if (peer->asked || peer->receive.ReportIsDue()) OweReport(peer);
+}
+
+void EndpointImpl::OweReport(Peer* peer) {
+  if (peer->owes_credits) return;
+  peer->owes_credits = true;
+  owing_.push_back(peer);
+}
+
+// What it was asked for, most likely. Whoever has come to want one meanwhile asks at the end of this pass,
+// unless a message goes out before that asks as well.
+void EndpointImpl::OnReport(Peer* peer) {
+  peer->asking = 0;
+  if (!peer->wants || peer->wanting) return;
+  peer->wanting = 1;
+  wanting_.push_back(peer);
+}
+
+void EndpointImpl::AskAgain() {
+  size_t kept = 0;
+  for (Peer* peer : wanting_) {
+    const bool ask = peer->state == peer::State::kUp && peer->wants && !peer->asking &&
+                     peer->target.unacknowledged != 0;
+    if (ask && !PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) {
+      wanting_[kept++] = peer;  // no control slot now; they come back
+      continue;
+    }
+    peer->wanting = 0;
+    if (!ask) continue;
+    peer->asking = 1;
+    peer->wants = 0;
+  }
+  wanting_.resize(kept);
 }
 
 void EndpointImpl::OnGoodbye(Peer* peer) {
@@ -254,7 +315,7 @@ void EndpointImpl::SendCredits() {
     if (!peer->asked && !peer->receive.ReportIsDue()) {
       peer->owes_credits = false;
     } else if (PostControl(peer, peer::Kind::kCredits, /*notify=*/false)) {
-      peer->owes_credits = peer->asked = false;
+      peer->owes_credits = false;
       ++counters_.credit_messages;
     } else {
       owing_[kept++] = peer;  // no control slot now; they come back

@@ -30,7 +30,8 @@ namespace sluice::endpoint {
 class EndpointImpl;
 struct Peer;
 
-// What a peer needs until it is up. Keys in it are overwritten when it goes.
+// What a peer needs until it is up, and until the answer has arrived that ends the handshake. Keys in
+// it are overwritten when it goes.
 struct Handshake {
   peer::Secret secret;
   peer::HelloMessage hello = {};
@@ -70,6 +71,10 @@ struct Peer {
   uint32_t max_message_bytes : 21 = 0;  // likewise
   uint32_t service_level : 4 = 0;
   uint32_t commands : 3 = 0;  // under way
+  uint32_t asking : 1 = 0;    // it was asked to report, and has not yet
+  uint32_t wants : 1 = 0;     // when it has, it is to be asked again
+  uint32_t wanting : 1 = 0;   // in the list of those who are
+  uint32_t resend : 1 = 0;    // it is due to be told OnResend()
   uint8_t tenant = 0;         // its reception
   peer::State state = peer::State::kFree;
   bool inbound : 1 = false;

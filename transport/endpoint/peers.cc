@@ -141,7 +141,7 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
     ReceiveAll();
     if (Find(peer_id) == nullptr) return;
   }
-  if (peer->inbound && peer->handshake() != nullptr) {
+  if (peer->inbound && peer->handshake() != nullptr && !peer->told_up) {
     ++handshakes_.unfinished;
     limiter_.Failed(peer->target.name.str(), clock_.NowNs());
   }
@@ -174,6 +174,10 @@ void EndpointImpl::Part(Peer* peer) {
   if (peer->owes_credits) {
     std::erase(owing_, peer);
     peer->owes_credits = false;
+  }
+  if (peer->wanting) {
+    std::erase(wanting_, peer);
+    peer->wanting = 0;
   }
   if (peer->in_queue) queue_->Close(&peer->target);
   if (peer->has_connection) {
@@ -218,9 +222,10 @@ void EndpointImpl::SayGoodbye(Peer* peer) {
   SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
 }
 
-void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool) {
+void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool ok) {
   Peer* peer = &peers_[target->cookie];
-  if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) Part(peer);
+  if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) return Part(peer);
+  if (ok) EndHandshake(peer);  // the answer has arrived; else it is said again
 }
 
 void EndpointImpl::SetTimer(Peer* peer, int64_t deadline_ns) {

@@ -70,4 +70,14 @@ ConnectionCounts EndpointImpl::Connections() const {
           .map_failures = handles.map_failures};
 }
 
+Counters EndpointImpl::Counts() const {
+  Counters counters = counters_;
+  const queue::PoolCounters& queues = queue_->counters();
+  counters.requests_failed = queues.failed;
+  counters.requests_flushed = queues.flushed;
+  counters.stream_resets = queues.stream_resets;
+  counters.queue_recoveries = queues.dci_recoveries;
+  return counters;
+}
+
 }  // namespace sluice::endpoint

@@ -9,7 +9,8 @@
 
 namespace sluice::peer {
 
-// Right to send to a peer.
+// Right to send to a peer, and what it has acknowledged: a grant is the number of messages that it has
+// taken plus its window.
 class SendCredits {
  public:
   void Start(uint32_t window) {
@@ -21,11 +22,16 @@ class SendCredits {
   void Use() { ++used_; }
   void Return() { --used_; }
 
-  // A cumulative grant from the wire. False: it is behind what is known (an old message; harmless),
-  // or ahead by more than `max_window` (no honest peer sends that; ignored).
-  bool Grant(uint32_t granted, uint32_t max_window) {
+  // Messages that the peer has taken since the start, modulo 2^32; its window is that of Start().
+  uint32_t acknowledged(uint32_t window) const { return granted_ - window; }
+  // Messages used and not acknowledged.
+  uint32_t under_way(uint32_t window) const { return used_ - acknowledged(window); }
+
+  // A cumulative grant from the wire. False: it says nothing new (an old message; harmless), or
+  // acknowledges what was never sent (no honest peer does that; ignored).
+  bool Grant(uint32_t granted, uint32_t window) {
     const uint32_t ahead = granted - granted_;
-    if (ahead > max_window) return false;
+    if (ahead == 0 || ahead > under_way(window)) return false;
     granted_ = granted;
     return true;
   }
@@ -46,6 +52,8 @@ class ReceiveCredits {
   uint32_t window() const { return window_; }
   // A data message came, and its buffer goes back to the queue.
   void Consumed() { ++consumed_; }
+  // It had been counted before.
+  void Unconsumed() { --consumed_; }
   // What every outgoing message says; counts as reported.
   uint32_t Report() { return reported_ = consumed_ + window_; }
   // Half of the window has come back and the peer does not know: time for a message of its own.

@@ -7,9 +7,11 @@
 //     8  u32  credits granted to the receiver since the start, modulo 2^32
 //    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms),
 //             6 probe: say your credits
-//    13  u8   zero, 14 u16 zero
+//    13  u8   bit 0: say soon how far you are; others zero
+//    14  u16  zero
 //
-// Grants are cumulative, so a lost or repeated one does no harm. Adding a kind: Kind, PrefixOk, the
+// A grant is the number of data messages that the sender of the prefix has taken plus its window: an acknowledgement
+// as well. Grants are cumulative, so a lost or repeated one does no harm. Adding a kind: Kind, PrefixOk, the
 // endpoint's OnControl, tests.
 #ifndef SLUICE_TRANSPORT_PEER_PREFIX_H_
 #define SLUICE_TRANSPORT_PEER_PREFIX_H_
@@ -31,12 +33,14 @@ enum class Kind : uint8_t {
   kProbe = 6
 };
 
+inline constexpr uint8_t kReportSoon = 1;
+
 struct Prefix {
   uint32_t peer_index;
   uint32_t token;
   uint32_t granted;
   Kind kind;
-  uint8_t zero8;
+  uint8_t flags;
   uint16_t zero16;
 };
 inline constexpr size_t kPrefixBytes = 16;
@@ -53,7 +57,7 @@ inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
   if (size_bytes < kPrefixBytes) return false;
   std::memcpy(prefix, at, sizeof(*prefix));
   const auto kind = static_cast<uint8_t>(prefix->kind);
-  return kind >= 1 && kind <= 6 && prefix->zero8 == 0 && prefix->zero16 == 0;
+  return kind >= 1 && kind <= 6 && prefix->flags <= kReportSoon && prefix->zero16 == 0;
 }
 
 }  // namespace sluice::peer

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Posting and completing. What happens after an error is in dci_recovery.cc.
+// Posting and completing. Which DCI a request goes to is in placement.cc, what happens after an error in
+// errors.cc and dci_recovery.cc.
 #include "transport/queue/dci_pool.h"
 
 #include <algorithm>
@@ -17,15 +18,14 @@ namespace {
 
 // With nothing signalled under way a completion can only be an error: looked for now and then.
 constexpr uint32_t kQuietPollPeriod = 64;
-// How many requests a waiter may post in its turn.
-constexpr int kQuota = 16;
+constexpr uint32_t kMinQuantumBytes = 4096;
 
 }  // namespace
 
-void DeriveTimeout(int64_t dead_peer_ns, uint8_t* timeout, uint8_t* retry_count) {
+void DeriveTimeout(int64_t attempt_ns, uint8_t* timeout, uint8_t* retry_count) {
   *retry_count = 7;
   *timeout = 1;
-  while (*timeout < 31 && (int64_t{4096} << (*timeout + 1)) * 8 <= dead_peer_ns) ++*timeout;
+  while (*timeout < 31 && (int64_t{4096} << (*timeout + 1)) * 8 <= attempt_ns) ++*timeout;
 }
 
 absl::StatusOr<std::unique_ptr<DciPool>> DciPool::Create(device::Device& device, ibv_cq* cq,
@@ -50,7 +50,8 @@ DciPool::DciPool(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t 
       commands_(commands),
       user_(user),
       path_(device.path()) {
-  DeriveTimeout(options.dead_peer_ns, &path_.timeout, &path_.retry_count);
+  DeriveTimeout(options.dead_peer_ns / kMaxFailures, &path_.timeout, &path_.retry_count);
+  attempt_ns_ = (int64_t{4096} << path_.timeout) * (path_.retry_count + 1);
 }
 
 DciPool::~DciPool() = default;
@@ -59,17 +60,24 @@ absl::Status DciPool::Init() {
   const verbs::CapabilityReport& can = device_.capabilities();
   exclusive_ = options_.use_streams && can.Has(verbs::Feature::kStreams);
   can_reset_ = exclusive_ && can.Has(verbs::Feature::kStreamReset);
-  verbs::DciOptions dci_options;
-  dci_options.send_depth = options_.send_depth;
+  dci_options_.send_depth = options_.send_depth;
   if (exclusive_) {
-    dci_options.streams = true;
-    dci_options.log_concurrent = std::min(device_.limits().log_streams, options_.max_log_streams);
-    dci_options.log_errored =
-        std::min(device_.limits().log_errored_streams, dci_options.log_concurrent);
-    error_limit_ = 1u << dci_options.log_errored;
+    dci_options_.streams = true;
+    dci_options_.log_concurrent = std::min(device_.limits().log_streams, options_.max_log_streams);
+    dci_options_.log_errored =
+        std::min(device_.limits().log_errored_streams, dci_options_.log_concurrent);
+    error_limit_ = 1u << dci_options_.log_errored;
   }
   fifo_size_ = std::bit_ceil(options_.send_depth);
   low_water_ = slots_.free_data() / 4;
+  // One place stays free for the sentinel of a recovery. And a DCI whose completions are withheld withholds no more than a
+  // third of the buffers.
+  room_ = std::clamp(slots_.free_data() / 3, 1u, options_.send_depth - 1);
+  in_flight_cap_ = std::max(options_.send_depth / 4, 1u);
+  // Completions come before anybody is at the cap; and who is, has asked for one.
+  moderation_ = std::clamp(in_flight_cap_ / 2, 1u, options_.moderation);
+  // At least one message, and of small ones a batch.
+  quantum_bytes_ = std::max(slots_.max_bytes(), kMinQuantumBytes) + kRequestBytes;
 
   ibv_ah_attr attr = {};
   attr.is_global = 1;
@@ -88,96 +96,90 @@ absl::Status DciPool::Init() {
                             {.layer = "queue", .operation = "create queues"});
   }
 
-  for (uint32_t i = 0; i < options_.dci_count; ++i) {
-    auto qp = verbs::CreateDci(api_, device_.context(), device_.pd(), cq_, dci_options);
-    if (!qp.ok()) return qp.status();
-    absl::Status status = verbs::ActivateDci(api_, qp->get(), path_);
+  for (uint32_t i = 0; i <= options_.dci_count; ++i) {
+    absl::Status status = AddDci(/*probation=*/i == options_.dci_count);
     if (!status.ok()) return status;
-    auto dci = std::make_unique<Dci>();
-    dci->qp = std::move(*qp);
-    dci->index = static_cast<uint16_t>(i);
-    dci->fifo.assign(fifo_size_, kNoSlot);
-    if (exclusive_) {
-      const uint32_t streams = 1u << dci_options.log_concurrent;
-      dci->streams.resize(streams);
-      for (uint32_t s = streams; s-- > 0;) {
-        dci->free_streams.push_back(static_cast<uint16_t>(s));
-      }
-    }
-    dcis_.push_back(std::move(dci));
   }
+  template_qpn_ = dcis_.front()->qp.number();
   return absl::OkStatus();
 }
 
-uint32_t DciPool::template_qpn() const { return dcis_.front()->qp.number(); }
+absl::Status DciPool::AddDci(bool probation) {
+  auto qp = verbs::CreateDci(api_, device_.context(), device_.pd(), cq_, dci_options_);
+  if (!qp.ok()) return qp.status();
+  absl::Status status = verbs::ActivateDci(api_, qp->get(), path_);
+  if (!status.ok()) return status;
+  auto dci = std::make_unique<Dci>();
+  dci->qp = std::move(*qp);
+  dci->index = static_cast<uint16_t>(dcis_.size());
+  dci->probation = probation;
+  dci->fifo.assign(fifo_size_, kNoSlot);
+  if (exclusive_) {
+    const uint32_t streams = 1u << dci_options_.log_concurrent;
+    dci->streams.resize(streams);
+    for (uint32_t s = streams; s-- > 0;) dci->free_streams.push_back(static_cast<uint16_t>(s));
+  }
+  ++living_[probation];
+  dcis_.push_back(std::move(dci));
+  return absl::OkStatus();
+}
 
 void DciPool::Open(Target* target) {
-  target->dci = static_cast<uint16_t>(next_dci_++ % dcis_.size());
+  target->dci = 0;
   target->stream = kNoStream;
   target->posted = 0;
-  target->closed = false;
-  target->waiting = false;
+  target->failures = 0;
+  target->closed = target->waiting = target->broken = false;
+  target->probation = true;
 }
 
-// One place stays free for the sentinel of a recovery.
-bool DciPool::CanTake(const Dci& dci) const {
-  return dci.state == DciState::kReady && dci.tail - dci.head + 1 < options_.send_depth;
+void DciPool::Post(Target* target, uint32_t index) {
+  slots_[index].target = target;
+  if (target->closed || target->broken) return TakeBack(index);
+  if (!target->waiting && !waiting_.crowded(*target)) {
+    if (Dci* dci = Place(target)) return Append(*dci, target, index);
+  }
+  Enqueue(target, index);
 }
 
-DciPool::Dci* DciPool::Place(Target* target) {
-  if (target->stream != kNoStream) {
-    // Order: what is posted and what follows go through one stream of one DCI.
-    Dci& dci = *dcis_[target->dci];
-    return CanTake(dci) ? &dci : nullptr;
-  }
-  // A DCI that one more errored stream would stop is the second choice.
-  for (const bool cautious : {true, false}) {
-    for (size_t i = 0; i < dcis_.size(); ++i) {
-      Dci& dci = *dcis_[(target->dci + i) % dcis_.size()];
-      if (!CanTake(dci) || (exclusive_ && dci.free_streams.empty())) continue;
-      if (cautious && error_limit_ > 1 && dci.errored + 1 >= error_limit_) continue;
-      target->dci = dci.index;
-      target->stream = 0;
-      if (exclusive_) {
-        target->stream = dci.free_streams.back();
-        dci.free_streams.pop_back();
-        Stream& stream = dci.streams[target->stream];
-        const bool bound = Next(stream.state, StreamEvent::kBind, &stream.state);
-        assert(bound);
-        (void)bound;
-      }
-      return &dci;
-    }
-  }
-  return nullptr;
-}
-
-void DciPool::Post(Target* target, uint32_t slot) {
-  slots_[slot].target = target;
-  if (target->closed) {
-    if (slots_[slot].notify) user_.OnSent(target, slot, false);
-    slots_.Give(slot);
-    return;
-  }
-  if (!target->waiting) {
-    if (Dci* dci = Place(target)) return Append(*dci, target, slot);
-  }
-  Enqueue(target, slot);
-}
-
-void DciPool::Enqueue(Target* target, uint32_t slot) {
-  slots_[slot].use = SlotUse::kPending;
+void DciPool::Enqueue(Target* target, uint32_t index) {
+  slots_[index].use = SlotUse::kPending;
   // A request that is reported keeps its place behind the data: it is a goodbye.
-  const bool ahead = slots_[slot].control && !slots_[slot].notify;
-  (ahead ? target->control : target->data).PushBack(slots_, slot);
-  Wait(target);
+  const bool ahead = slots_[index].control && !slots_[index].notify;
+  (ahead ? target->control : target->data).PushBack(slots_, index);
+  if (target->waiting) return;
+  waiting_.Add({target, 0});
+  ++counters_.waits;
+  pump_ = true;  // it may leave: whether it may is known when its owner has counted this message
 }
 
-void DciPool::Wait(Target* target) {
-  if (target->waiting) return;
-  target->waiting = true;
-  waiting_.push_back(target);
-  ++counters_.waits;
+void DciPool::Release(uint32_t index) {
+  Slot& slot = slots_[index];
+  if (slot.use == SlotUse::kPosted || slot.use == SlotUse::kPending) {
+    slot.released = true;
+  } else {
+    slots_.Give(index);
+  }
+}
+
+void DciPool::Acknowledged(Target* target) {
+  target->failures = 0;
+  if (target->waiting) pump_ = true;  // it may leave
+  if (target->probation) EndProbation(target);
+}
+
+void DciPool::EndProbation(Target* target) {
+  const bool waiting = target->waiting;
+  waiting_.Remove(target);
+  target->probation = false;
+  if (waiting) waiting_.Add({target, 0});
+}
+
+bool DciPool::scarce(const Target& target) const {
+  if (target.probation || target.waiting || slots_.free_data() < low_water_) return true;
+  if (target.stream == kNoStream) return false;
+  const Dci& dci = *dcis_[target.dci];
+  return dci.tail - dci.head >= room_ / 4 * 3;
 }
 
 void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
@@ -202,14 +204,14 @@ void DciPool::Ring(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   mlx5dv_qp_ex* dv = dci.qp.dv;
   // Whoever may be waiting for a stream or a buffer must see this completion.
-  const bool scarce = (exclusive_ && dci.free_streams.empty()) || slots_.free_data() < low_water_;
+  const bool scarce =
+      dci.probation || (exclusive_ && dci.free_streams.empty()) || slots_.free_data() < low_water_;
   ibv_wr_start(ex);
   for (uint32_t at = dci.rung; at != dci.tail; ++at) {
     const uint32_t index = dci.fifo[at & Mask()];
     const Slot& slot = slots_[index];
     const Target& target = *slot.target;
-    const bool signal =
-        ++dci.unsignalled >= options_.moderation || slot.notify || slot.signal || scarce;
+    const bool signal = ++dci.unsignalled >= moderation_ || slot.notify || slot.signal || scarce;
     if (signal) {
       dci.unsignalled = 0;
       dci.last_signalled = at;
@@ -235,23 +237,14 @@ void DciPool::Ring(Dci& dci) {
   // The whole batch was discarded. The queue's depth is kept here, so it is the DCI that is broken.
   const uint32_t end = dci.tail;
   dci.tail = dci.rung;
-  for (uint32_t at = dci.rung; at != end; ++at) {
-    const uint32_t index = dci.fifo[at & Mask()];
-    if (slots_[index].target->closed) {
-      Finish(dci, index, false);
-    } else {
-      Keep(dci, index);
-    }
-  }
+  FailUnposted(dci, end);
   StartDrain(dci);
 }
 
 bool DciPool::ExpectsCompletion() const {
   for (const auto& dci : dcis_) {
     if (dci->state == DciState::kDraining) return true;
-    if (dci->rung != dci->head && static_cast<int32_t>(dci->last_signalled - dci->head) >= 0) {
-      return true;
-    }
+    if (dci->OwesCompletion()) return true;
   }
   return false;
 }
@@ -273,33 +266,6 @@ int DciPool::Poll(bool thorough) {
   return count;
 }
 
-void DciPool::Pump() {
-  for (size_t turns = waiting_.size(); turns > 0; --turns) {
-    Target* target = waiting_.front();
-    waiting_.pop_front();
-    target->waiting = false;
-    for (int posted = 0; posted < kQuota && target->has_pending(); ++posted) {
-      Dci* dci = Place(target);
-      if (dci == nullptr) break;
-      uint32_t slot;
-      if (!target->repost.empty()) {
-        slot = target->repost.PopFront(slots_);
-        ++counters_.reposted;
-      } else if (!target->control.empty()) {
-        slot = target->control.PopFront(slots_);
-      } else {
-        slot = target->data.PopFront(slots_);
-      }
-      Append(*dci, target, slot);
-    }
-    if (target->has_pending()) {
-      target->waiting = true;
-      waiting_.push_back(target);
-    }
-  }
-  Flush();
-}
-
 void DciPool::OnCompletion(const ibv_wc& wc) {
   if (IsSentinel(wc.wr_id)) {
     OnSentinel(*dcis_[SentinelDci(wc.wr_id) % dcis_.size()]);
@@ -311,6 +277,7 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
     return;
   }
   Dci& dci = *dcis_[slots_[*index].dci];
+  dci.late = false;
   // Whatever was posted before it on this DCI and said nothing has succeeded.
   while (dci.head != dci.rung) {
     const uint32_t oldest = dci.fifo[dci.head++ & Mask()];
@@ -318,6 +285,8 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
     Finish(dci, oldest, true);
   }
   if (wc.status == IBV_WC_SUCCESS) {
+    const Slot& slot = slots_[*index];
+    if (slot.target->probation || slot.target->failures != 0) OnSuccess(slot);
     Finish(dci, *index, true);
   } else {
     Fail(dci, *index, wc);
@@ -328,7 +297,15 @@ void DciPool::Finish(Dci& dci, uint32_t index, bool ok) {
   Slot& slot = slots_[index];
   if (slot.notify) user_.OnSent(slot.target, index, ok);
   Unpost(dci, index);
-  slots_.Give(index);
+  slots_.Complete(index);
+}
+
+// Its way works; and it takes data, if it was data.
+void DciPool::OnSuccess(const Slot& slot) {
+  Target* target = slot.target;
+  if (!IsCurrent(slot) || target->broken) return;  // of before the error
+  if (!slot.control) target->failures = 0;
+  if (target->probation) EndProbation(target);
 }
 
 void DciPool::Unpost(Dci& dci, uint32_t index) {
@@ -336,29 +313,47 @@ void DciPool::Unpost(Dci& dci, uint32_t index) {
   Target* target = slot.target;
   --posted_;
   pump_ = true;
-  if (exclusive_) --dci.streams[slot.stream].posted;
-  if (--target->posted != 0) return;
-  target->stream = kNoStream;
-  if (exclusive_) CheckStream(dci, slot.stream);
-  if (target->closed) user_.OnTargetQuiet(target);
+  --target->posted;
+  if (exclusive_) {
+    if (--dci.streams[slot.stream].posted == 0) OnStreamIdle(dci, slot.stream, target);
+  } else if (target->posted == 0) {
+    target->stream = kNoStream;
+  }
+  if (target->posted == 0 && target->closed) user_.OnTargetQuiet(target);
+}
+
+void DciPool::OnStreamIdle(Dci& dci, uint16_t id, Target* target) {
+  Stream& stream = dci.streams[id];
+  if (Next(stream.state, StreamEvent::kIdle, &stream.state)) {
+    dci.free_streams.push_back(id);
+    if (target->dci == dci.index && target->stream == id) target->stream = kNoStream;
+  } else if (stream.state == StreamState::kErrored && dci.state == DciState::kReady) {
+    ResetStream(dci, id);
+  }
+}
+
+// It was not posted, or nobody knows what became of it.
+void DciPool::TakeBack(uint32_t index) {
+  Slot& slot = slots_[index];
+  if (slot.notify) user_.OnSent(slot.target, index, false);
+  slots_.Complete(index);
+}
+
+void DciPool::TakeBackPending(Target* target) {
+  waiting_.Remove(target);
+  for (SlotList* list : {&target->control, &target->data}) {
+    while (!list->empty()) TakeBack(list->PopFront(slots_));
+  }
 }
 
 void DciPool::Close(Target* target) {
   if (target->closed) return;
   target->closed = true;
-  if (target->waiting) {
-    target->waiting = false;
-    std::erase(waiting_, target);
-  }
-  for (SlotList* list : {&target->repost, &target->control, &target->data}) {
-    while (!list->empty()) {
-      const uint32_t slot = list->PopFront(slots_);
-      if (slots_[slot].notify) user_.OnSent(target, slot, false);
-      slots_.Give(slot);
-    }
-  }
+  std::erase_if(broken_, [target](const Broken& broken) { return broken.target == target; });
+  target->broken = false;
+  TakeBackPending(target);
   // Its tail may be unsignalled: the next request of that DCI answers for it.
-  if (target->posted != 0) dcis_[target->dci]->unsignalled = options_.moderation;
+  if (target->posted != 0) dcis_[target->dci]->unsignalled = moderation_;
 }
 
 }  // namespace sluice::queue

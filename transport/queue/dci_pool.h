@@ -5,8 +5,14 @@
 // What it is    Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions. A peer holds a
 //               stream only while requests of its own are posted; who finds no stream or no room waits in a list
 //               and holds nothing. One failed peer stops one stream: it is reset once all its requests are
-//               flushed. Where the device can't, or a DCI dies, the DCI is recovered as a whole and what was
-//               merely flushed for healthy peers is posted again, in order.
+//               flushed, and its owner posts again what was not acknowledged. Where the device can't, or a DCI
+//               dies, the DCI is recovered as a whole, and the same holds for every peer that had requests on it.
+// Slots         A control slot is free when its request is complete. A data slot is free when its request is complete
+//               and its owner has said Release(), in whatever order: until then it may have to be sent again
+//               (docs/decisions/0016).
+// Silent peers  Completions of a DCI come in posting order over all streams, so a silent peer withholds those of its
+//               neighbours until its retries end. Whoever is new, or has failed since it was last heard of, has to do with
+//               the probation DCI; whoever has everything acknowledged may leave a DCI whose completions are withheld.
 // Who owns it   The endpoint. Device, commands, slots and user outlive it; targets until Close()d and quiet.
 // Which thread  The polling thread; Create() and the destructor block.
 // Order         Per target: the order of Post(), control ahead of data. Completions of one DCI come in posting
@@ -15,7 +21,6 @@
 #define SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -23,19 +28,27 @@
 #include "absl/status/statusor.h"
 #include "transport/device/device.h"
 #include "transport/poller/commands.h"
+#include "transport/queue/dci.h"
 #include "transport/queue/slot_table.h"
 #include "transport/queue/states.h"
 #include "transport/queue/target.h"
+#include "transport/queue/waiting_list.h"
+#include "transport/verbs/handles.h"
 
 namespace sluice::queue {
 
 class QueueUser {
  public:
   virtual ~QueueUser() = default;
-  // A slot posted with `notify` is done; its request succeeded, or will never be sent. Then it is
-  // freed.
+  // A control slot posted with `notify` is done; its request succeeded, or will never be sent. Then it
+  // is freed.
   virtual void OnSent(Target* target, uint32_t slot, bool ok) = 0;
-  // The target was closed: a request to it failed. Its pending slots are free again.
+  // The target can be used again after an error, its own or that of its DCI: Resume() it, now or later, and
+  // post again what must arrive. Nothing of it is pending or posted: its control slots are free, its data
+  // slots held. `why` is OK when nothing was wrong with its own requests.
+  virtual void OnTargetReset(Target* target, const absl::Status& why) = 0;
+  // The target was closed: kMaxFailures requests to it failed in a row. Its control slots that waited are
+  // free, its data slots that waited are held.
   virtual void OnTargetFailed(Target* target, const absl::Status& why) = 0;
   // A closed target has nothing posted any more, and may go.
   virtual void OnTargetQuiet(Target* target) = 0;
@@ -44,9 +57,10 @@ class QueueUser {
 };
 
 struct PoolOptions {
-  uint32_t dci_count = 2;
+  uint32_t dci_count = 2;  // and one for probation
   uint32_t send_depth = 256;
   uint32_t moderation = 16;  // every so many requests are signalled
+  // kMaxFailures attempts take no longer.
   int64_t dead_peer_ns = 1'000'000'000;
   // At most so many streams a DCI; the device's limits apply as well. 0 streams: none, as on a
   // device without.
@@ -59,22 +73,29 @@ struct PoolCounters {
   uint64_t doorbells = 0;
   uint64_t failed = 0;   // completions with an error of their own
   uint64_t flushed = 0;  // completions flushed by another's error
-  uint64_t reposted = 0;
-  uint64_t late = 0;  // completions of a slot that was used again: dropped
+  uint64_t late = 0;     // completions of a slot that was used again: dropped
   uint64_t stream_resets = 0;
   uint64_t dci_recoveries = 0;
-  uint64_t waits = 0;  // a target found no stream or no room
+  uint64_t stuck_dcis = 0;  // found by Watch()
+  uint64_t leaves = 0;      // a target left a stream whose completions were late
+  uint64_t waits = 0;       // a target found no stream or no room
 };
 
 // Timeout exponent and retry count such that 4.096 µs * 2^timeout * (retries + 1) is at most, and
-// more than half of, `dead_peer_ns` (within the field's range).
-void DeriveTimeout(int64_t dead_peer_ns, uint8_t* timeout, uint8_t* retry_count);
+// more than half of, `attempt_ns` (within the field's range).
+void DeriveTimeout(int64_t attempt_ns, uint8_t* timeout, uint8_t* retry_count);
 
 class DciPool {
  public:
   static constexpr uint32_t kMaxBatch = 16;      // requests per doorbell
   static constexpr uint32_t kMaxPollBatch = 32;  // completions per look
   static constexpr uint32_t kMaxDcis = 64;
+  // Failed requests to one target in a row, without an acknowledgement between, that close it.
+  static constexpr uint8_t kMaxFailures = 3;
+  // What a request costs in its turn, besides its bytes.
+  static constexpr uint32_t kRequestBytes = 64;
+  // Requests posted to one target on probation.
+  static constexpr uint32_t kProbationInFlight = 2;
 
   static absl::StatusOr<std::unique_ptr<DciPool>> Create(device::Device& device, ibv_cq* cq,
                                                          SlotTable& slots, uint32_t lkey,
@@ -85,73 +106,97 @@ class DciPool {
   DciPool(const DciPool&) = delete;
   DciPool& operator=(const DciPool&) = delete;
 
-  // A new target; it starts on the next DCI in turn.
+  // A new target; it starts on probation.
   void Open(Target* target);
-  // Takes over the slot (reserved, length set). A closed target's slot is freed at once.
+  // Puts a slot (reserved or held, length set) in line. While the target is broken or closed a data slot is
+  // held at once, and a control slot freed.
   void Post(Target* target, uint32_t slot);
+  // The owner of a data slot needs it no more; whatever of it is posted or waits to be is still sent.
+  void Release(uint32_t slot);
+  // The peer has acknowledged something: it lives. The owner has set `unacknowledged`.
+  void Acknowledged(Target* target);
+  // After OnTargetReset(): it takes messages again.
+  void Resume(Target* target) { target->broken = false; }
   // Rings the doorbells of whatever has been posted.
   void Flush();
   // Completions, then whoever waits. How many completions. While none is expected the queue is
   // looked at now and then only, for errors of requests that are not signalled; `thorough`: in any
   // case, as a last look before a sleep must.
   int Poll(bool thorough = false);
-  // Nothing more is sent to the target; what waits is freed. OnTargetQuiet() follows if something
+  // Nothing more is sent to the target; what waits is freed, or held. OnTargetQuiet() follows if something
   // is posted; else the target may go at once.
   void Close(Target* target);
+  // To be called about every WatchPeriodNs() while owes(): finds a DCI that says RTS and does nothing, four
+  // periods at most after its first completion was due.
+  // Whether there is still something to watch.
+  bool Watch(int64_t now_ns);
+  // A completion is due: Watch() has something to watch.
+  bool owes() const { return ExpectsCompletion(); }
+  int64_t WatchPeriodNs() const { return attempt_ns_; }
+  // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
+  bool scarce(const Target& target) const;
 
   // DCIs that are recovered from now on stand at this entry of the GID table. Inside Commands.
   void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
 
   // Requests are posted: a completion may come.
-  bool busy() const { return posted_ != 0; }
+  bool busy() const { return posted_ != 0 || ExpectsCompletion(); }
   // The template whose congestion control an address handle is mapped to.
-  uint32_t template_qpn() const;
+  uint32_t template_qpn() const { return template_qpn_; }
   const PoolCounters& counters() const { return counters_; }
   bool streams() const { return exclusive_; }
   uint32_t dci_count() const { return static_cast<uint32_t>(dcis_.size()); }
   const verbs::PathOptions& path() const { return path_; }
 
  private:
-  struct Stream {
-    StreamState state = StreamState::kFree;
-    uint32_t posted = 0;
-  };
-  struct Dci {
-    verbs::Qp qp;
-    uint16_t index = 0;
-    DciState state = DciState::kReady;
-    uint32_t errored = 0;                  // streams
-    uint32_t unsignalled = 0;              // requests behind the last signalled one
-    uint32_t last_signalled = 0xffffffff;  // its place in the fifo
-    // Posted slots in posting order; [head, rung) are with the device, [rung, tail) wait for the
-    // doorbell.
-    std::vector<uint32_t> fifo;
-    uint32_t head = 0;
-    uint32_t rung = 0;
-    uint32_t tail = 0;
-    std::vector<Stream> streams;
-    std::vector<uint16_t> free_streams;  // last in, first out
+  struct Broken {
+    Target* target;
+    absl::Status why;
   };
 
   DciPool(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t lkey,
           const PoolOptions& options, poller::Commands& commands, QueueUser& user);
   absl::Status Init();
 
-  bool CanTake(const Dci& dci) const;
+  absl::Status AddDci(bool probation);
+
+  bool CanTake(const Dci& dci) const {
+    return dci.state == DciState::kReady && dci.tail - dci.head < room_;
+  }
+  uint32_t InFlight(const Target& target, const Dci& dci) const {
+    return exclusive_ ? dci.streams[target.stream].posted : target.posted;
+  }
+  bool IsCurrent(const Slot& slot) const {
+    return slot.dci == slot.target->dci && slot.stream == slot.target->stream;
+  }
   // The DCI that the target's next request goes to, with a stream bound; null: none now.
   Dci* Place(Target* target);
+  Dci* Choose(const Target& target, const Dci* except);
+  void Bind(Target* target, Dci& dci);
+  void Leave(Target* target);
   void Append(Dci& dci, Target* target, uint32_t slot);
   void Enqueue(Target* target, uint32_t slot);
-  void Wait(Target* target);
   void Pump();
+  bool Serve(WaitingList::Entry entry);
+  void Refill(WaitingList::Entry& entry) const;
   void Ring(Dci& dci);
 
   void OnCompletion(const ibv_wc& wc);
   void Unpost(Dci& dci, uint32_t slot);
   void Finish(Dci& dci, uint32_t slot, bool ok);
+  void OnSuccess(const Slot& slot);
+  void EndProbation(Target* target);
+  bool MayLeave(const Target& target);
+  void TakeBack(uint32_t slot);
+  void TakeBackPending(Target* target);
+  void OnStreamIdle(Dci& dci, uint16_t stream, Target* target);
+
   void Fail(Dci& dci, uint32_t slot, const ibv_wc& wc);
-  void Keep(Dci& dci, uint32_t slot);
-  void CheckStream(Dci& dci, uint16_t stream);
+  void FailUnposted(Dci& dci, uint32_t end);
+  void FailRest(Dci& dci);
+  void Break(Target* target);
+  void Blame(Target* target, uint32_t slot, const ibv_wc& wc);
+  void ResetTargets(Dci& dci, uint16_t stream);
 
   void ResetStream(Dci& dci, uint16_t stream);
   void StartDrain(Dci& dci);
@@ -160,6 +205,7 @@ class DciPool {
   void OnRecovered(Dci& dci, const absl::Status& status);
   void OnSentinel(Dci& dci);
   void Bury(Dci& dci, const absl::Status& why);
+  void OnBuried(Dci& dci, const absl::Status& why);
   bool ExpectsCompletion() const;
   uint32_t Mask() const { return fifo_size_ - 1; }
 
@@ -175,14 +221,22 @@ class DciPool {
   bool exclusive_ = false;    // streams are there, one target each
   bool can_reset_ = false;    // single streams can be reset
   uint32_t error_limit_ = 1;  // distinct errored streams that stop a DCI
-  verbs::Ah self_;            // an address for requests that are only ever flushed
-  std::vector<std::unique_ptr<Dci>> dcis_;
-  std::deque<Target*> waiting_;
-  bool pump_ = false;  // something changed that a waiter may need
+  uint32_t template_qpn_ = 0;
+  verbs::Ah self_;  // an address for requests that are only ever flushed
+  verbs::DciOptions dci_options_;
+  int64_t attempt_ns_ = 0;      // until a request that nobody answers has failed
+  uint32_t room_ = 1;           // requests posted to a DCI
+  uint32_t in_flight_cap_ = 1;  // of a target that is not on probation
+  uint32_t moderation_ = 1;
+  uint32_t quantum_bytes_ = 0;
+  std::vector<std::unique_ptr<Dci>> dcis_;  // the last is for probation
+  uint32_t living_[2] = {0, 0};             // DCIs that are not dead; [1] for probation
+  WaitingList waiting_;
+  std::vector<Broken> broken_;  // until their stream is reset, or their DCI recovered
+  bool pump_ = false;           // something changed that a waiter may need
   uint32_t posted_ = 0;
   uint32_t fifo_size_ = 0;  // power of two
   uint32_t low_water_ = 0;  // free data slots, below which every request is signalled
-  uint32_t next_dci_ = 0;
   uint32_t quiet_polls_ = 0;
   PoolCounters counters_;
 };

@@ -1,95 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Error isolation: what becomes of a stream, a DCI and the requests on it after a completion with
-// an error.
+// A whole DCI: drained, taken through RESET, given up. And the watchdog that finds one which does nothing.
 #include <cassert>
-#include <cerrno>
 #include <memory>
 #include <utility>
 
 #include "transport/base/error.h"
-#include "transport/queue/completion_error.h"
 #include "transport/queue/dci_pool.h"
 #include "transport/queue/sentinel.h"
 
 namespace sluice::queue {
 
-void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
-  Slot& slot = slots_[index];
-  Target* target = slot.target;
-  if (wc.status == IBV_WC_WR_FLUSH_ERR) {
-    ++counters_.flushed;
-    if (target->closed) return Finish(dci, index, false);
-    // Nothing was wrong with it, so it is the DCI that has stopped.
-    Keep(dci, index);
-    return StartDrain(dci);
-  }
-  ++counters_.failed;
-  const absl::Status why =
-      CompletionError(wc, {.operation = slot.control ? "control message" : "send",
-                           .peer = target->name,
-                           .dctn = target->dctn[slot.control],
-                           .stream = slot.stream,
-                           .length_bytes = slot.length_bytes});
-  if (exclusive_) {
-    Stream& stream = dci.streams[slot.stream];
-    if (Next(stream.state, StreamEvent::kError, &stream.state)) ++dci.errored;
-  }
-  if (!can_reset_ || dci.errored >= error_limit_) StartDrain(dci);
-  const bool was_open = !target->closed;
-  Close(target);
-  if (was_open) user_.OnTargetFailed(target, why);
-  Finish(dci, index, false);
-}
-
-// Back in line, before anything newer; completions come in posting order, so the order is kept.
-void DciPool::Keep(Dci& dci, uint32_t index) {
-  Target* target = slots_[index].target;
-  Unpost(dci, index);
-  slots_[index].use = SlotUse::kPending;
-  target->repost.PushBack(slots_, index);
-  Wait(target);
-}
-
-void DciPool::CheckStream(Dci& dci, uint16_t id) {
-  Stream& stream = dci.streams[id];
-  if (stream.posted != 0) return;
-  if (Next(stream.state, StreamEvent::kIdle, &stream.state)) {
-    dci.free_streams.push_back(id);
-  } else if (stream.state == StreamState::kErrored && dci.state == DciState::kReady) {
-    ResetStream(dci, id);
-  }
-}
-
-// Only when flushed, and only while the DCI is in RTS; that it says so can be out of date, so a
-// reset that fails means that the whole DCI has to be recovered.
-void DciPool::ResetStream(Dci& dci, uint16_t id) {
-  Stream& stream = dci.streams[id];
-  const bool known = Next(stream.state, StreamEvent::kFlushed, &stream.state);
-  assert(known);
-  (void)known;
-  auto error_number = std::make_shared<int>(0);
-  commands_.Submit(
-      [this, qp = dci.qp.get(), id, error_number] {
-        const auto state = verbs::QueryState(api_, qp);
-        *error_number =
-            state.ok() && *state == IBV_QPS_RTS ? api_.dv_dci_stream_id_reset(qp, id) : EINVAL;
-      },
-      [this, dci = &dci, id, error_number] {
-        if (dci->state != DciState::kReady) return;  // the recovery clears it
-        if (*error_number != 0) return StartDrain(*dci);
-        Stream& stream = dci->streams[id];
-        if (!Next(stream.state, StreamEvent::kReset, &stream.state)) return;
-        dci->free_streams.push_back(id);
-        --dci->errored;
-        ++counters_.stream_resets;
-        pump_ = true;
-      });
-}
-
 void DciPool::StartDrain(Dci& dci) {
   if (!Next(dci.state, DciEvent::kFatal, &dci.state)) return;
   if (dci.rung != dci.tail) Ring(dci);  // they will be flushed, in order
+  dci.watched_head = dci.head - 1;      // the watchdog begins anew
   auto status = std::make_shared<absl::Status>();
   commands_.Submit(
       [this, qp = dci.qp.get(), status] {
@@ -108,6 +33,7 @@ void DciPool::StartDrain(Dci& dci) {
         }
       },
       [this, dci = &dci, status] {
+        if (dci->state != DciState::kDraining) return;  // it took too long
         if (status->ok()) return PostSentinel(*dci);
         Bury(*dci, *status);
       });
@@ -131,8 +57,9 @@ void DciPool::PostSentinel(Dci& dci) {
 }
 
 void DciPool::OnSentinel(Dci& dci) {
+  if (!Next(dci.state, DciEvent::kDrained, &dci.state)) return;
   while (dci.head != dci.rung) Finish(dci, dci.fifo[dci.head++ & Mask()], true);
-  if (Next(dci.state, DciEvent::kDrained, &dci.state)) Recover(dci);
+  Recover(dci);
 }
 
 void DciPool::Recover(Dci& dci) {
@@ -147,10 +74,13 @@ void DciPool::Recover(Dci& dci) {
 
 void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   if (!status.ok()) return Bury(dci, status);
+  FailRest(dci);
   dci.head = dci.rung = dci.tail = 0;
   dci.last_signalled = 0xffffffff;
   dci.unsignalled = 0;
   dci.errored = 0;
+  dci.late = false;
+  dci.watched_head = 0xffffffff;
   dci.free_streams.clear();
   for (size_t id = dci.streams.size(); id-- > 0;) {
     Stream& stream = dci.streams[id];
@@ -161,24 +91,55 @@ void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   Next(dci.state, DciEvent::kRecovered, &dci.state);
   ++counters_.dci_recoveries;
   pump_ = true;
+  ResetTargets(dci, kNoStream);
 }
 
-// Whatever was posted may or may not have been executed: its peers are told that it failed.
+// What is posted there would still run some day: it goes first.
 void DciPool::Bury(Dci& dci, const absl::Status& why) {
   if (!Next(dci.state, DciEvent::kRefused, &dci.state)) return;
-  while (dci.head != dci.rung) {
-    const uint32_t index = dci.fifo[dci.head++ & Mask()];
-    Target* target = slots_[index].target;
-    const bool was_open = !target->closed;
-    Close(target);
-    if (was_open) user_.OnTargetFailed(target, why);
-    Finish(dci, index, false);
-  }
+  --living_[dci.probation];
+  commands_.Submit([qp = &dci.qp] { *qp = {}; }, [this, dci = &dci, why] { OnBuried(*dci, why); });
+}
+
+void DciPool::OnBuried(Dci& dci, const absl::Status& why) {
+  FailRest(dci);
   pump_ = true;
-  for (const auto& other : dcis_) {
-    if (other->state != DciState::kDead) return;
+  if (living_[0] + living_[1] == 0) {
+    return user_.OnQueueDead(base::Prefix(why, "no send queue is left"));
   }
-  user_.OnQueueDead(base::Prefix(why, "no send queue is left"));
+  ResetTargets(dci, kNoStream);
+}
+
+// What never got a completion, and never will.
+void DciPool::FailRest(Dci& dci) {
+  if (dci.head == dci.tail) return;
+  const uint32_t end = dci.tail;
+  dci.rung = dci.head;
+  dci.head = dci.tail = dci.rung;
+  FailUnposted(dci, end);
+}
+
+// A DCI that owes a completion, asked for or due at the end of a drain, and says nothing for longer than any request
+// takes. RESET is all that is left then: who does nothing flushes nothing.
+bool DciPool::Watch(int64_t now_ns) {
+  for (const auto& dci : dcis_) {
+    bool owes = dci->state == DciState::kDraining;
+    if (dci->state == DciState::kReady) {
+      owes = dci->OwesCompletion();
+      if (!owes) dci->unsignalled = moderation_;  // the next request asks
+    }
+    if (!owes) continue;  // nobody looks while nothing is due: the clock starts when something is
+    if (dci->head != dci->watched_head) {
+      dci->watched_head = dci->head;
+      dci->watched_ns = now_ns;
+    } else if (now_ns - dci->watched_ns >= 2 * attempt_ns_) {
+      ++counters_.stuck_dcis;
+      Next(dci->state, DciEvent::kStuck, &dci->state);
+      if (dci->rung != dci->tail) Ring(*dci);  // nothing is to be rung while it is reset
+      Recover(*dci);
+    }
+  }
+  return owes();
 }
 
 }  // namespace sluice::queue

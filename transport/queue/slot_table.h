@@ -26,6 +26,7 @@ enum class SlotUse : uint8_t {
   kReserved,  // its buffer is being written
   kPending,   // waits for a stream or for room in a send queue
   kPosted,
+  kHeld,  // complete, or taken back, and not released by its owner: it may have to be sent again
 };
 
 struct Slot {
@@ -40,6 +41,8 @@ struct Slot {
   bool control = false;  // constant: goes to the peer's control DCT
   bool notify = false;   // its completion is signalled and reported
   bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
+  // Its owner needs it no more: free as soon as it is complete. A control slot always.
+  bool released = false;
 };
 
 class SlotTable {
@@ -59,16 +62,25 @@ class SlotTable {
     return index;
   }
 
-  // The next use of the slot has another generation.
   void Give(uint32_t index) {
     Slot& slot = slots_[index];
     slot.use = SlotUse::kFree;
     slot.target = nullptr;
     slot.notify = slot.signal = false;
-    if (++slot.generation == 0) slot.generation = 1;
+    slot.released = slot.control;
+    NextGeneration(slot);
     slot.next = free_[slot.control];
     free_[slot.control] = index;
     ++free_count_[slot.control];
+  }
+
+  // Its request is complete, or was taken back: free if it is released.
+  void Complete(uint32_t index) {
+    Slot& slot = slots_[index];
+    if (slot.released) return Give(index);
+    slot.use = SlotUse::kHeld;
+    slot.target = nullptr;
+    NextGeneration(slot);
   }
 
   Slot& operator[](uint32_t index) { return slots_[index]; }
@@ -83,21 +95,30 @@ class SlotTable {
     return index;
   }
 
+  // The longest message that a slot takes.
+  uint32_t max_bytes() const { return max_bytes_; }
   uint32_t free_data() const { return free_count_[0]; }
   uint32_t free_control() const { return free_count_[1]; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
 
  private:
+  // Completions of what was posted before are nobody's.
+  static void NextGeneration(Slot& slot) {
+    if (++slot.generation == 0) slot.generation = 1;
+  }
+
   std::vector<Slot> slots_;
+  uint32_t max_bytes_;
   uint32_t free_[2] = {kNoSlot, kNoSlot};  // last in, first out: the warmest buffer first
   uint32_t free_count_[2] = {0, 0};
 };
 
 // A FIFO of slots, linked through Slot::next in a ring: behind the last comes the first. Four bytes,
-// since each peer has three.
+// since each peer has two.
 class SlotList {
  public:
   bool empty() const { return last_ == kNoSlot; }
+  uint32_t Front(SlotTable& slots) const { return slots[last_].next; }
   void PushBack(SlotTable& slots, uint32_t index) {
     if (empty()) {
       slots[index].next = index;
@@ -106,6 +127,15 @@ class SlotList {
       slots[last_].next = index;
     }
     last_ = index;
+  }
+  // How many data slots are in it; no more than `limit` are counted.
+  uint32_t CountData(SlotTable& slots, uint32_t limit) const {
+    uint32_t count = 0;
+    if (empty()) return count;
+    for (uint32_t at = slots[last_].next;; at = slots[at].next) {
+      count += !slots[at].control;
+      if (at == last_ || count == limit) return count;
+    }
   }
   uint32_t PopFront(SlotTable& slots) {
     const uint32_t index = slots[last_].next;

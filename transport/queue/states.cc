@@ -14,8 +14,9 @@ struct Row {
 using D = DciState;
 using DE = DciEvent;
 constexpr Row<D, DE> kDciRows[] = {
-    {D::kReady, DE::kFatal, D::kDraining},   {D::kDraining, DE::kDrained, D::kResetting},
-    {D::kDraining, DE::kRefused, D::kDead},  {D::kResetting, DE::kRecovered, D::kReady},
+    {D::kReady, DE::kFatal, D::kDraining},       {D::kReady, DE::kStuck, D::kResetting},
+    {D::kDraining, DE::kDrained, D::kResetting}, {D::kDraining, DE::kStuck, D::kResetting},
+    {D::kDraining, DE::kRefused, D::kDead},      {D::kResetting, DE::kRecovered, D::kReady},
     {D::kResetting, DE::kRefused, D::kDead},
 };
 
@@ -24,18 +25,22 @@ using SE = StreamEvent;
 constexpr Row<S, SE> kStreamRows[] = {
     {S::kFree, SE::kBind, S::kBound},
     {S::kBound, SE::kIdle, S::kFree},
+    {S::kBound, SE::kLeave, S::kLeft},
+    {S::kLeft, SE::kIdle, S::kFree},
     {S::kBound, SE::kError, S::kErrored},
+    {S::kLeft, SE::kError, S::kErrored},
     {S::kErrored, SE::kFlushed, S::kResetting},
     {S::kResetting, SE::kReset, S::kFree},
     // Whole-DCI recovery clears whatever there was.
     {S::kErrored, SE::kReset, S::kFree},
     {S::kBound, SE::kReset, S::kFree},
+    {S::kLeft, SE::kReset, S::kFree},
 };
 
 constexpr std::string_view kDciStates[] = {"ready", "draining", "resetting", "dead"};
-constexpr std::string_view kDciEvents[] = {"fatal", "drained", "recovered", "refused"};
-constexpr std::string_view kStreamStates[] = {"free", "bound", "errored", "resetting"};
-constexpr std::string_view kStreamEvents[] = {"bind", "idle", "error", "flushed", "reset"};
+constexpr std::string_view kDciEvents[] = {"fatal", "stuck", "drained", "recovered", "refused"};
+constexpr std::string_view kStreamStates[] = {"free", "bound", "left", "errored", "resetting"};
+constexpr std::string_view kStreamEvents[] = {"bind", "idle", "leave", "error", "flushed", "reset"};
 
 template <typename Rows, typename St, typename Ev>
 bool Find(const Rows& rows, St state, Ev event, St* next) {

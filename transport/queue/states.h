@@ -20,6 +20,7 @@ enum class DciState : uint8_t {
 enum class DciEvent : uint8_t {
   kFatal,    // the errored streams reached the limit, a stream reset failed, a healthy request was
              // flushed
+  kStuck,    // it owes completions and gives none
   kDrained,  // nothing is in the send queue
   kRecovered,  // RTS again
   kRefused,    // a command of the recovery failed
@@ -28,6 +29,7 @@ enum class DciEvent : uint8_t {
 enum class StreamState : uint8_t {
   kFree,
   kBound,      // one target's requests are posted
+  kLeft,       // likewise, but that target goes another way now
   kErrored,    // its first request failed; the others are being flushed
   kResetting,  // all flushed; mlx5dv_dci_stream_id_reset is under way
 };
@@ -35,6 +37,7 @@ enum class StreamState : uint8_t {
 enum class StreamEvent : uint8_t {
   kBind,
   kIdle,     // its last request completed
+  kLeave,    // its target's next request went to another stream
   kError,    // a request failed by itself, not flushed
   kFlushed,  // its last request was flushed
   kReset,    // the reset worked, or the whole DCI was recovered

@@ -24,17 +24,23 @@ struct Target {
   base::SharedText name;      // "host:port", for errors
   uint32_t cookie = 0;        // the owner's
 
+  // Kept by the owner: data messages given to Post() that the peer has not acknowledged. While some of them
+  // are posted, what follows goes the same way, so that nothing passes them.
+  uint32_t unacknowledged = 0;
+
   // The pool's.
-  SlotList repost;   // flushed by somebody else's error: first in line
   SlotList control;  // ahead of data
   SlotList data;
-  uint16_t posted = 0;          // slots in the send queue, which is shorter than 2^16
+  uint16_t posted = 0;          // slots in the send queues, which are shorter than 2^16
   uint16_t dci = 0;             // last used
-  uint16_t stream = kNoStream;  // held only while something is posted
-  bool closed = false;          // nothing is posted any more
-  bool waiting = false;         // in the pool's list
+  uint16_t stream = kNoStream;  // of that DCI, while something of this target is posted there
+  uint8_t failures = 0;         // in a row, without an acknowledgement between
+  bool closed : 1 = false;      // nothing is posted any more
+  bool waiting : 1 = false;     // in the pool's list
+  bool broken : 1 = false;      // from an error until Resume(): takes nothing
+  bool probation : 1 = true;    // nothing was acknowledged yet, or not since the last error
 
-  bool has_pending() const { return !repost.empty() || !control.empty() || !data.empty(); }
+  bool has_pending() const { return !control.empty() || !data.empty(); }
 };
 static_assert(sizeof(Target) == 64);
 

@@ -46,7 +46,7 @@ class EngineTest : public ::testing::Test {
 
   void StartServer() {
     server_ = std::make_unique<ServerEngine>(server_options_, &clock_, nullptr);
-    server_end_ = network_.Create(server_.get(), &clock_, fake_options_);
+    server_end_ = network_.Create(server_->handler(), &clock_, fake_options_);
     server_->Attach(server_end_.get());
     MethodHandler handler;
     handler.method = &kEcho;
@@ -66,7 +66,7 @@ class EngineTest : public ::testing::Test {
 
   void StartClient() {
     client_ = std::make_unique<ClientEngine>(client_options_, &clock_, &random_);
-    client_end_ = network_.Create(client_.get(), &clock_, fake_options_);
+    client_end_ = network_.Create(client_->handler(), &clock_, fake_options_);
     client_->Attach(client_end_.get());
     client_->Dial();
   }
@@ -148,8 +148,8 @@ TEST_F(EngineTest, MessageThatComesTwiceIsHandledOnce) {
   Settle();
   EXPECT_EQ(handled_, 5);
   for (Outcome& outcome : outcomes) EXPECT_EQ(outcome.ended, 1);
-  EXPECT_EQ(server_->counters().duplicates, 5u);
-  EXPECT_EQ(client_->counters().duplicates, 5u);
+  EXPECT_EQ(server_->session_counters().duplicates, 5u);
+  EXPECT_EQ(client_->session_counters().duplicates, 5u);
   EXPECT_EQ(client_->counters().late_replies, 0u);
 }
 

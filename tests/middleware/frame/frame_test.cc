@@ -20,7 +20,6 @@ Header Request() {
   Header header;
   header.kind = Kind::kRequest;
   header.sequence = 0x11121314;
-  header.acknowledgement = 0x21222324;
   header.call_id = 0x3132333435363738;
   header.method_id = 0x4142434445464748;
   header.timeout_ns = 1'000'000'000;
@@ -32,7 +31,6 @@ Header Reply() {
   Header header;
   header.kind = Kind::kReply;
   header.sequence = 7;
-  header.acknowledgement = 9;
   header.call_id = 0x3132333435363738;
   header.status_code = 14;
   header.payload_bytes = 3;
@@ -53,8 +51,8 @@ std::string Hex(const std::vector<std::byte>& bytes) {
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0101000000000000"
-            "1413121124232221"
+            "0201000000000000"
+            "1413121100000000"
             "3837363534333231"
             "4847464544434241"
             "00ca9a3b00000000"
@@ -64,8 +62,8 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0102000000000000"
-            "0700000009000000"
+            "0202000000000000"
+            "0700000000000000"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
@@ -88,7 +86,7 @@ Fault FaultOf(const Header& header, const std::string& payload = "abc") {
 
 TEST(FrameTest, EachFaultIsFound) {
   Header header = Request();
-  header.version = 2;
+  header.version = 1;
   EXPECT_EQ(FaultOf(header), Fault::kVersion);
   header = Request();
   header.kind = static_cast<Kind>(0);
@@ -103,6 +101,9 @@ TEST(FrameTest, EachFaultIsFound) {
   EXPECT_EQ(FaultOf(header), Fault::kReserved);
   header = Request();
   header.flow_id = 1;
+  EXPECT_EQ(FaultOf(header), Fault::kFlow);
+  header = Request();
+  header.flow_window = 1;
   EXPECT_EQ(FaultOf(header), Fault::kFlow);
   EXPECT_EQ(FaultOf(Request(), "abcd"), Fault::kPayloadLength);
   EXPECT_EQ(FaultOf(Request(), "ab"), Fault::kPayloadLength);

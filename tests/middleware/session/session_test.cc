@@ -3,56 +3,76 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace sluice::session {
 namespace {
 
-TEST(SessionTest, TwoSidesTalkInOrder) {
+TEST(SessionTest, MessagesInOrderAreDelivered) {
+  Links links;
   Session a;
   Session b;
-  for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(b.Receive(a.TakeSequence(), a.acknowledgement()), Verdict::kDeliver);
-    EXPECT_EQ(a.Receive(b.TakeSequence(), b.acknowledgement()), Verdict::kDeliver);
+  for (uint32_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(b.Receive(a.Send(links, i)), Verdict::kDeliver);
   }
-  EXPECT_EQ(a.unacknowledged(), 0u);
-  EXPECT_EQ(b.unacknowledged(), 1u);  // of the last answer nobody has spoken yet
+  EXPECT_EQ(b.next_expected(), 5u);
+  EXPECT_EQ(a.next_to_send(), 5u);
+  EXPECT_EQ(a.acknowledged(), 0u);
 }
 
-TEST(SessionTest, DuplicateIsDroppedAndCounted) {
+TEST(SessionTest, DuplicateIsADuplicate) {
   Session session;
-  EXPECT_EQ(session.Receive(0, 0), Verdict::kDeliver);
-  EXPECT_EQ(session.Receive(0, 0), Verdict::kDuplicate);
-  EXPECT_EQ(session.Receive(1, 0), Verdict::kDeliver);
-  EXPECT_EQ(session.Receive(0, 0), Verdict::kDuplicate);
-  EXPECT_EQ(session.Receive(1, 0), Verdict::kDuplicate);
-  EXPECT_EQ(session.duplicates(), 3u);
-  EXPECT_EQ(session.acknowledgement(), 2u);
+  EXPECT_EQ(session.Receive(0), Verdict::kDeliver);
+  EXPECT_EQ(session.Receive(0), Verdict::kDuplicate);
+  EXPECT_EQ(session.Receive(1), Verdict::kDeliver);
+  EXPECT_EQ(session.Receive(0), Verdict::kDuplicate);
+  EXPECT_EQ(session.Receive(1), Verdict::kDuplicate);
+  EXPECT_EQ(session.next_expected(), 2u);
 }
 
-TEST(SessionTest, GapIsAGap) {
+TEST(SessionTest, GapIsAGapAndChangesNothing) {
   Session session;
-  EXPECT_EQ(session.Receive(1, 0), Verdict::kGap);
-  EXPECT_EQ(session.acknowledgement(), 0u);
+  EXPECT_EQ(session.Receive(1), Verdict::kGap);
+  EXPECT_EQ(session.next_expected(), 0u);
 }
 
-TEST(SessionTest, AcknowledgementOfWhatWasNeverSent) {
+TEST(SessionTest, AcknowledgedSlotsAreReleasedOldestFirst) {
+  Links links;
   Session session;
-  session.TakeSequence();
-  EXPECT_EQ(session.Receive(0, 2), Verdict::kBogusAck);
-  EXPECT_EQ(session.Receive(0, UINT32_MAX), Verdict::kBogusAck);
-  EXPECT_EQ(session.Receive(0, 1), Verdict::kDeliver);
-  EXPECT_EQ(session.Receive(1, 0), Verdict::kBogusAck) << "it was acknowledged before";
+  for (const uint32_t slot : {7u, 3u, 5u}) session.Send(links, slot);
+  std::vector<uint32_t> released;
+  const auto release = [&](uint32_t slot) { released.push_back(slot); };
+  EXPECT_EQ(session.Acknowledge(links, 2, release), Verdict::kDeliver);
+  EXPECT_EQ(released, (std::vector<uint32_t>{7, 3}));
+  EXPECT_EQ(session.Acknowledge(links, 2, release), Verdict::kDeliver);
+  EXPECT_EQ(released.size(), 2u);
+  EXPECT_EQ(session.outbox().size(), 1u);
+}
+
+TEST(SessionTest, AcknowledgementOfWhatWasNeverSentReleasesNothing) {
+  Links links;
+  Session session;
+  session.Send(links, 0);
+  const auto never = [](uint32_t) { ADD_FAILURE(); };
+  EXPECT_EQ(session.Acknowledge(links, 2, never), Verdict::kBogusAck);
+  EXPECT_EQ(session.Acknowledge(links, UINT32_MAX, never), Verdict::kBogusAck);
+  EXPECT_EQ(session.acknowledged(), 0u);
 }
 
 TEST(SessionTest, NumbersWrap) {
+  Links links;
   Session a(UINT32_MAX - 1);
   Session b(UINT32_MAX - 1);
-  for (int i = 0; i < 5; ++i) {
-    const uint32_t sequence = a.TakeSequence();
-    EXPECT_EQ(b.Receive(sequence, a.acknowledgement()), Verdict::kDeliver) << sequence;
-    EXPECT_EQ(b.Receive(sequence, a.acknowledgement()), Verdict::kDuplicate) << sequence;
-    EXPECT_EQ(a.Receive(b.TakeSequence(), b.acknowledgement()), Verdict::kDeliver);
+  for (uint32_t i = 0; i < 5; ++i) {
+    const uint32_t sequence = a.Send(links, i);
+    EXPECT_EQ(b.Receive(sequence), Verdict::kDeliver) << sequence;
+    EXPECT_EQ(b.Receive(sequence), Verdict::kDuplicate) << sequence;
+    int released = 0;
+    EXPECT_EQ(a.Acknowledge(links, b.next_expected(), [&](uint32_t) { ++released; }),
+              Verdict::kDeliver);
+    EXPECT_EQ(released, 1);
   }
-  EXPECT_EQ(b.acknowledgement(), 3u);
+  EXPECT_EQ(b.next_expected(), 3u);
 }
 
 TEST(SessionTest, EveryVerdictIsExplained) {

@@ -40,18 +40,23 @@ struct Recorder : Handler {
 
   void OnPeerUp(PeerId peer, const PeerInfo& info) override { ups.push_back({peer, info}); }
   void OnPeerDown(PeerId peer, const absl::Status& why) override { downs.push_back({peer, why}); }
-  void OnMessage(PeerId peer, std::span<const std::byte> bytes) override {
-    if (on_message) return on_message(peer, bytes);
-    messages.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  bool OnMessage(PeerId peer, std::span<const std::byte> bytes) override {
+    if (on_message) {
+      on_message(peer, bytes);
+    } else {
+      messages.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    return true;
   }
   void OnWritable(PeerId peer) override { writable.push_back(peer); }
 };
 
 // One endpoint with everything it takes.
 struct Node {
-  // `table` stands for another device, `time` for the clock of the endpoint; they outlive the node.
+  // `table` stands for another device, `time` for the clock of the endpoint, `handler` for the
+  // recorder; they outlive the node.
   explicit Node(const Options& options = {}, const verbs::VerbsApi* table = &softdc::Verbs(),
-                base::Clock* time = nullptr) {
+                base::Clock* time = nullptr, Handler* handler = nullptr) {
     auto opened = device::Device::Open("softdc0", {table});
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
@@ -59,7 +64,7 @@ struct Node {
     }
     device = std::move(*opened);
     auto created = CreateEndpoint(options, *device, time == nullptr ? clock : *time, random,
-                                  commands, &recorder);
+                                  commands, handler == nullptr ? &recorder : handler);
     if (!created.ok()) {
       ADD_FAILURE() << created.status();
       return;
@@ -71,7 +76,8 @@ struct Node {
     auto buffer = endpoint->Reserve(peer, static_cast<uint32_t>(text.size()));
     if (!buffer.ok()) return buffer.status();
     std::memcpy(buffer->data, text.data(), text.size());
-    endpoint->Commit(peer, *buffer, static_cast<uint32_t>(text.size()));
+    endpoint->Commit(peer, *buffer, static_cast<uint32_t>(text.size()), false);
+    endpoint->Release(buffer->slot);
     return absl::OkStatus();
   }
 

@@ -95,7 +95,10 @@ verbs::VerbsApi UncountedVerbs() {
 struct Counter : Handler {
   void OnPeerUp(PeerId, const PeerInfo&) override { ++ups; }
   void OnPeerDown(PeerId, const absl::Status& why) override { ADD_FAILURE() << why; }
-  void OnMessage(PeerId, std::span<const std::byte>) override { ++messages; }
+  bool OnMessage(PeerId, std::span<const std::byte>) override {
+    ++messages;
+    return true;
+  }
   void OnWritable(PeerId) override {}
 
   int ups = 0;
@@ -162,7 +165,8 @@ TEST(IdleState, Of512PeersIsNotAbove256BytesEach) {
         poll();
         buffer = client.endpoint->Reserve(peer, 1);
       }
-      client.endpoint->Commit(peer, *buffer, 1);
+      client.endpoint->Commit(peer, *buffer, 1, false);
+      client.endpoint->Release(buffer->slot);
       while (server.handler.messages < wanted) poll();
     }
   };

@@ -179,7 +179,8 @@ TEST(Keepalive, ProbeIsAnsweredAlsoWhereNobodyIsAsked) {
   ManualClock time;
   Node server(Keeping(0), &softdc::Verbs(), &time);
   UpRaw other(server, ListenOn(server));
-  while (server.endpoint->SleepLimitNs() != -1) Settle({&server});
+  do Settle({&server});
+  while (!server.endpoint->PrepareToSleep() || server.endpoint->SleepLimitNs() != -1);
   for (int i = 1; i <= 5; ++i) {
     other.raw.Send(other.raw.Prefix(peer::Kind::kProbe));
     Drive(server, other.raw, [&] { return CountOf(other.raw, peer::Kind::kCredits) == i; });

@@ -70,7 +70,8 @@ int RunServer(uint16_t port) {
     auto buffer = server.endpoint->Reserve(peer, static_cast<uint32_t>(bytes.size()));
     if (!buffer.ok()) return;
     std::memcpy(buffer->data, bytes.data(), bytes.size());
-    server.endpoint->Commit(peer, *buffer, static_cast<uint32_t>(bytes.size()));
+    server.endpoint->Commit(peer, *buffer, static_cast<uint32_t>(bytes.size()), false);
+    server.endpoint->Release(buffer->slot);
   };
   PollUntil({&server}, [] { return false; });
   return 0;

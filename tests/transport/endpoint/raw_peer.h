@@ -103,7 +103,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
                                      .token = remote_token,
                                      .granted = 16,
                                      .kind = kind,
-                                     .zero8 = 0,
+                                     .flags = 0,
                                      .zero16 = 0});
     return bytes;
   }
@@ -193,6 +193,10 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   }
   // ---- queue::QueueUser
   void OnSent(queue::Target*, uint32_t, bool) override { --under_way; }
+  void OnTargetReset(queue::Target* target, const absl::Status& why) override {
+    failed = failed || !why.ok();
+    pool->Resume(target);
+  }
   void OnTargetFailed(queue::Target*, const absl::Status&) override { failed = true; }
   void OnTargetQuiet(queue::Target*) override {}
   void OnQueueDead(const absl::Status& why) override { ADD_FAILURE() << why; }

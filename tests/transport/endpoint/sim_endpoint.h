@@ -41,8 +41,9 @@ class SimEndpoint {
  public:
   static constexpr uint16_t kPort = 7471;
 
+  // Without a handler of the test's own, the recorder is told.
   SimEndpoint(softdc::sim::Simulation& simulation, uint32_t node, uint64_t seed = 1,
-              const Options& options = SimEndpointOptions())
+              const Options& options = SimEndpointOptions(), Handler* handler = nullptr)
       : simulation_(simulation),
         node_(node),
         clock_(simulation),
@@ -55,7 +56,8 @@ class SimEndpoint {
       return;
     }
     device_ = std::move(*opened);
-    auto created = CreateEndpoint(options, *device_, clock_, random_, commands_, &recorder);
+    auto created = CreateEndpoint(options, *device_, clock_, random_, commands_,
+                                  handler != nullptr ? handler : &recorder);
     if (!created.ok()) {
       ADD_FAILURE() << created.status();
       return;
@@ -89,7 +91,8 @@ class SimEndpoint {
     auto buffer = endpoint_->Reserve(peer, static_cast<uint32_t>(text.size()));
     if (!buffer.ok()) return buffer.status();
     std::memcpy(buffer->data, text.data(), text.size());
-    endpoint_->Commit(peer, *buffer, static_cast<uint32_t>(text.size()));
+    endpoint_->Commit(peer, *buffer, static_cast<uint32_t>(text.size()), false);
+    endpoint_->Release(buffer->slot);
     return absl::OkStatus();
   }
   // As a thread that sleeps whenever there is nothing to do.

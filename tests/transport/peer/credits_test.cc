@@ -14,11 +14,14 @@ TEST(SendCredits, GrantsAreCumulativeAndIdempotent) {
   credits.Start(4);
   for (int i = 0; i < 4; ++i) credits.Use();
   EXPECT_EQ(credits.available(), 0u);
+  EXPECT_EQ(credits.under_way(4), 4u);
   EXPECT_TRUE(credits.Grant(6, 4));
-  EXPECT_TRUE(credits.Grant(6, 4));
+  EXPECT_FALSE(credits.Grant(6, 4));  // nothing new
   EXPECT_EQ(credits.available(), 2u);
-  EXPECT_FALSE(credits.Grant(5, 4));   // old
-  EXPECT_FALSE(credits.Grant(11, 4));  // absurd
+  EXPECT_EQ(credits.acknowledged(4), 2u);
+  EXPECT_EQ(credits.under_way(4), 2u);
+  EXPECT_FALSE(credits.Grant(5, 4));  // old
+  EXPECT_FALSE(credits.Grant(9, 4));  // five messages of four that were sent
   EXPECT_EQ(credits.available(), 2u);
   credits.Return();
   EXPECT_EQ(credits.available(), 3u);

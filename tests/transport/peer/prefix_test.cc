@@ -30,7 +30,7 @@ TEST(LoadPrefix, ShortUnknownKindAndStrayBitsAreRefused) {
     EXPECT_FALSE(LoadPrefix(bytes.data(), length, &prefix));
   }
   for (size_t at = 12; at < kPrefixBytes; ++at) {
-    for (int value = at == 12 ? 7 : 1; value < 256; ++value) {
+    for (int value = at == 12 ? 7 : at == 13 ? 2 : 1; value < 256; ++value) {
       auto changed = bytes;
       changed[at] = static_cast<std::byte>(value);
       EXPECT_FALSE(LoadPrefix(changed.data(), changed.size(), &prefix)) << at << " " << value;

@@ -25,7 +25,7 @@ std::array<std::byte, kPrefixBytes> ProofPrefix() {
                              .token = 0x80000001,
                              .granted = 64,
                              .kind = Kind::kProof,
-                             .zero8 = 0,
+                             .flags = 0,
                              .zero16 = 0});
   return bytes;
 }

@@ -1,298 +1,237 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pool on the software NIC, with receive queues of the same process as peers, and DCT numbers
-// that nobody has as dead ones.
+// that nobody has as dead ones. What needs virtual time is in dci_pool_sim_test.cc.
 #include "transport/queue/dci_pool.h"
 
-#include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/transport/queue/pool_harness.h"
 #include "transport/base/error.h"
 #include "transport/base/random.h"
-#include "transport/memory/slab.h"
-#include "transport/poller/commands.h"
-#include "transport/receive/receive_queue.h"
-#include "transport/softdc/verbs.h"
 
 namespace sluice::queue {
 namespace {
 
-constexpr uint32_t kSlots = 512;
-constexpr uint32_t kBufferBytes = 64;
-constexpr uint32_t kNobodysDctn = 0xfffff0;
+HarnessOptions With(PoolOptions pool) {
+  pool.dead_peer_ns = 30'000'000;
+  return {.pool = pool};
+}
 
-struct Message {
-  uint32_t target;
-  uint32_t sequence;
-};
+bool CanReset(PoolHarness& harness) {
+  return harness.device().capabilities().Has(verbs::Feature::kStreamReset);
+}
 
-class DciPoolTest : public testing::Test, protected QueueUser {
- protected:
-  void Start(PoolOptions options) {
-    auto opened = device::Device::Open("softdc0", {&softdc::Verbs()});
-    ASSERT_TRUE(opened.ok()) << opened.status();
-    device_ = std::move(*opened);
-    cq_ = std::move(*verbs::CreateCq(device_->api(), device_->context(), 4096, nullptr));
-    receive_cq_ = std::move(*verbs::CreateCq(device_->api(), device_->context(), 4096, nullptr));
-    receive_ = std::move(*receive::ReceiveQueue::Create(
-        *device_, receive_cq_.get(),
-        {.depth = 1024, .buffer_bytes = kBufferBytes, .access_key = 42}));
-    memory_ = std::move(
-        *memory::Slab::Create(device_->api(), device_->pd(), (kSlots + 16) * kBufferBytes, 0));
-    slots_ = std::make_unique<SlotTable>(memory_.data(), kSlots, kBufferBytes,
-                                         memory_.data() + kSlots * kBufferBytes, 16, kBufferBytes);
-    options.dead_peer_ns = 20'000'000;
-    auto pool =
-        DciPool::Create(*device_, cq_.get(), *slots_, memory_.lkey(), options, commands_, *this);
-    ASSERT_TRUE(pool.ok()) << pool.status();
-    pool_ = std::move(*pool);
-
-    ibv_ah_attr attr = {};
-    attr.is_global = 1;
-    attr.port_num = 1;
-    attr.grh.sgid_index = device_->path().sgid_index;
-    attr.grh.hop_limit = 64;
-    ASSERT_EQ(device_->api().query_gid(device_->context(), 1, attr.grh.sgid_index, &attr.grh.dgid),
-              0);
-    ah_ = {&device_->api(), device_->api().create_ah(device_->pd(), &attr)};
-    ASSERT_TRUE(ah_);
-  }
-
-  Target* NewTarget(bool alive) {
-    targets_.push_back(std::make_unique<Target>());
-    Target* target = targets_.back().get();
-    target->ah = ah_.get();
-    target->dctn[0] = alive ? receive_->dctn() : kNobodysDctn;
-    target->key[0] = 42;
-    target->cookie = static_cast<uint32_t>(targets_.size() - 1);
-    target->name = "target " + std::to_string(target->cookie);
-    pool_->Open(target);
-    return target;
-  }
-
-  // False when no slot is free.
-  bool Send(Target* target, bool notify = false) {
-    const uint32_t slot = slots_->Take(false);
-    if (slot == kNoSlot) return false;
-    const Message message{target->cookie, sent_[target->cookie]++};
-    std::memcpy((*slots_)[slot].data, &message, sizeof(message));
-    (*slots_)[slot].length_bytes = sizeof(message);
-    (*slots_)[slot].notify = notify;
-    pool_->Post(target, slot);
-    return true;
-  }
-
-  void Pass() {
-    pool_->Flush();
-    commands_.Drain();
-    pool_->Poll();
-    ibv_wc completions[32];
-    const int count = ibv_poll_cq(receive_cq_.get(), 32, completions);
-    for (int i = 0; i < count; ++i) {
-      ASSERT_EQ(completions[i].status, IBV_WC_SUCCESS);
-      const auto index = static_cast<uint32_t>(completions[i].wr_id);
-      Message message;
-      std::memcpy(&message, receive_->buffer(index), sizeof(message));
-      received_[message.target].push_back(message.sequence);
-      receive_->Recycle(index);
-    }
-  }
-
-  void ExpectAllInOrder(const Target* target, uint32_t count) {
-    const auto& got = received_[target->cookie];
-    ASSERT_EQ(got.size(), count) << target->name;
-    for (uint32_t i = 0; i < count; ++i) ASSERT_EQ(got[i], i) << target->name;
-  }
-
-  void OnSent(Target* target, uint32_t, bool ok) override {
-    log_.push_back(target->name.str() + (ok ? " sent" : " not sent"));
-  }
-  void OnTargetFailed(Target* target, const absl::Status& why) override {
-    ++failed_[target->cookie];
-    last_failure_ = why;
-  }
-  void OnTargetQuiet(Target* target) override { ++quiet_[target->cookie]; }
-  void OnQueueDead(const absl::Status& why) override { FAIL() << why; }
-
-  std::unique_ptr<device::Device> device_;
-  poller::InlineCommands commands_;
-  verbs::Cq cq_, receive_cq_;
-  std::unique_ptr<receive::ReceiveQueue> receive_;
-  memory::Slab memory_;
-  std::unique_ptr<SlotTable> slots_;
-  verbs::Ah ah_;
-  std::vector<std::unique_ptr<Target>> targets_;
-  std::unique_ptr<DciPool> pool_;
-  std::map<uint32_t, uint32_t> sent_;
-  std::map<uint32_t, std::vector<uint32_t>> received_;
-  std::map<uint32_t, int> failed_, quiet_;
-  std::vector<std::string> log_;
-  absl::Status last_failure_;
-};
-
-TEST_F(DciPoolTest, UnsignalledRequestsGiveTheirSlotsBackWithALaterOne) {
-  Start({.dci_count = 1});
-  Target* target = NewTarget(true);
+TEST(DciPool, UnsignalledRequestsGiveTheirSlotsBackWithALaterOne) {
+  PoolHarness harness(With({.dci_count = 1}));
+  const uint32_t peer = harness.AddKnown();
   for (int round = 0; round < 100; ++round) {
     for (int i = 0; i < 37; ++i) {
-      while (!Send(target)) Pass();
+      while (!harness.Send(peer)) harness.Pass();
     }
-    Pass();
+    harness.Pass();
   }
-  ASSERT_TRUE(Send(target, /*notify=*/true));
-  while (log_.empty()) Pass();
-  EXPECT_EQ(log_, std::vector<std::string>{"target 0 sent"});
-  while (received_[0].size() < 3'701) Pass();
-  ExpectAllInOrder(target, 3'701);
-  EXPECT_EQ(slots_->free_data(), kSlots);
-  EXPECT_LT(pool_->counters().doorbells, 3'701u / 8);
-  pool_->Close(target);
-  EXPECT_EQ(target->posted, 0u);
+  harness.SendControl(peer, /*notify=*/true);
+  while (harness.log.empty()) harness.Pass();
+  EXPECT_EQ(harness.log, std::vector<std::string>{"target 0 sent"});
+  while (harness.peer(peer).acknowledged < 3'700) harness.Pass();
+  EXPECT_EQ(harness.peer(peer).duplicates, 0u);
+  EXPECT_TRUE(harness.quiet());
+  EXPECT_LT(harness.pool().counters().doorbells, 3'701u / 8);
+  harness.pool().Close(&harness.target(peer));
+  EXPECT_EQ(harness.target(peer).posted, 0u);
 }
 
-TEST_F(DciPoolTest, DeadPeerStopsItsStreamOnlyAndTheStreamIsReset) {
-  Start({.dci_count = 1});
-  if (!device_->capabilities().Has(verbs::Feature::kStreamReset)) {
-    GTEST_SKIP() << device_->capabilities().Get(verbs::Feature::kStreamReset).why;
-  }
-  Target* healthy = NewTarget(true);
-  Target* dead = NewTarget(false);
+TEST(DciPool, SlotIsFreeWhenItIsCompleteAndReleasedInWhateverOrder) {
+  PoolHarness harness(With({.dci_count = 1}));
+  const uint32_t peer = harness.AddKnown();
+  SlotTable& slots = harness.slots();
+  // Complete first.
+  harness.deaf = true;
+  ASSERT_TRUE(harness.Send(peer));
+  const uint32_t first = harness.peer(peer).kept.front();
+  const uint64_t wr_id = slots.WrId(first);
+  harness.SendControl(peer, /*notify=*/true);
+  while (harness.log.empty()) harness.Pass();
+  EXPECT_EQ(slots[first].use, SlotUse::kHeld);
+  EXPECT_NE(slots.WrId(first), wr_id);  // a completion of what it was posted for is nobody's now
+  while (harness.peer(peer).arrived == 0) harness.Pass();
+  harness.Hear();
+  EXPECT_EQ(slots[first].use, SlotUse::kFree);
+  // Released first.
+  ASSERT_TRUE(harness.Send(peer));
+  const uint32_t second = harness.peer(peer).kept.front();
+  while (harness.peer(peer).arrived == 1) harness.Pass();
+  harness.Hear();
+  EXPECT_EQ(slots[second].use, SlotUse::kPosted);  // unsignalled
+  harness.SendControl(peer, /*notify=*/true);
+  while (harness.log.size() < 2) harness.Pass();
+  EXPECT_EQ(slots[second].use, SlotUse::kFree);
+  EXPECT_TRUE(harness.quiet());
+}
+
+TEST(DciPool, DeadPeerStopsItsStreamOnlyAndIsClosedAfterThreeAttempts) {
+  PoolHarness harness(With({.dci_count = 1}));
+  if (!CanReset(harness)) GTEST_SKIP();
+  const uint32_t healthy = harness.AddKnown();
+  const uint32_t dead = harness.Add(/*alive=*/false);
+  harness.pool().Acknowledged(&harness.target(dead));  // it lived once
   for (int i = 0; i < 200; ++i) {
-    ASSERT_TRUE(Send(healthy));
+    ASSERT_TRUE(harness.Send(healthy));
     if (i % 20 == 0) {
-      ASSERT_TRUE(Send(dead));
+      ASSERT_TRUE(harness.Send(dead));
     }
-    if (i % 7 == 0) Pass();
+    if (i % 7 == 0) harness.Pass();
   }
-  ASSERT_TRUE(Send(healthy, /*notify=*/true));
-  while (received_[0].size() < 201 || pool_->counters().stream_resets < 1) Pass();
-  ExpectAllInOrder(healthy, 201);
-  EXPECT_EQ(failed_[1], 1);
-  EXPECT_EQ(quiet_[1], 1);
-  EXPECT_EQ(failed_[0], 0);
-  EXPECT_EQ(pool_->counters().dci_recoveries, 0u);
-  EXPECT_EQ(pool_->counters().flushed, 9u);  // the dead peer's others
-  EXPECT_NE(last_failure_.message().find("IBV_WC_RETRY_EXC_ERR"), absl::string_view::npos);
-  EXPECT_EQ(base::DetailOf(last_failure_)->peer(), "target 1");
-  EXPECT_EQ(slots_->free_data(), kSlots);
+  while (harness.peer(healthy).acknowledged < 200 || harness.peer(dead).quiet == 0 ||
+         harness.pool().counters().stream_resets < 3) {
+    harness.Pass();
+  }
+  EXPECT_EQ(harness.peer(healthy).duplicates, 0u);
+  EXPECT_EQ(harness.peer(healthy).resets, 0);
+  EXPECT_EQ(harness.peer(dead).resets, DciPool::kMaxFailures - 1);
+  EXPECT_EQ(harness.peer(dead).failed, 1);
+  EXPECT_EQ(harness.peer(dead).quiet, 1);
+  EXPECT_EQ(harness.pool().counters().failed, uint64_t{DciPool::kMaxFailures});
+  EXPECT_EQ(harness.pool().counters().dci_recoveries, 0u);
+  // Of what was posted, the others: nine on its stream, and one each time on probation.
+  EXPECT_EQ(harness.pool().counters().flushed, 11u);
+  EXPECT_NE(harness.peer(dead).why.message().find("IBV_WC_RETRY_EXC_ERR"), absl::string_view::npos);
+  EXPECT_EQ(base::DetailOf(harness.peer(dead).why)->peer(), "target 1");
+  harness.SendControl(healthy, /*notify=*/true);
+  while (!harness.quiet()) harness.Pass();
 }
 
-TEST_F(DciPoolTest, WithoutStreamsTheDciIsRecoveredAndHealthyPeersLoseNothing) {
-  Start({.dci_count = 1, .use_streams = false});
-  Target* healthy = NewTarget(true);
-  Target* dead = NewTarget(false);
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(Send(healthy));
-    if (i == 10 || i == 50) {
-      ASSERT_TRUE(Send(dead));
+TEST(DciPool, WithoutStreamsTheDciIsRecoveredAndHealthyPeersLoseNothing) {
+  PoolHarness harness(With({.dci_count = 1, .use_streams = false}));
+  const uint32_t healthy = harness.AddKnown();
+  const uint32_t dead = harness.Add(/*alive=*/false);
+  harness.pool().Acknowledged(&harness.target(dead));
+  harness.deaf = true;  // else what has arrived is released, and not sent again
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(harness.Send(healthy));
+    if (i == 10 || i == 40) {
+      ASSERT_TRUE(harness.Send(dead));
     }
   }
-  ASSERT_TRUE(Send(healthy, /*notify=*/true));
-  while (log_.empty()) Pass();
-  while (received_[0].size() < 101) Pass();
-  ExpectAllInOrder(healthy, 101);
-  EXPECT_EQ(failed_[1], 1);
-  EXPECT_EQ(quiet_[1], 1);
-  EXPECT_EQ(pool_->counters().dci_recoveries, 1u);
-  EXPECT_EQ(pool_->counters().reposted, 90u);
-  EXPECT_EQ(slots_->free_data(), kSlots);
+  harness.SendControl(healthy, /*notify=*/true);
+  while (harness.log.empty()) harness.Pass();
+  EXPECT_EQ(harness.log, std::vector<std::string>{"target 0 not sent"});
+  harness.deaf = false;
+  while (harness.peer(healthy).acknowledged < 50 || harness.peer(dead).quiet == 0) harness.Pass();
+  EXPECT_EQ(harness.peer(healthy).resets, 1);  // flushed, and not to blame
+  EXPECT_FALSE(harness.target(healthy).probation);
+  EXPECT_EQ(harness.peer(healthy).failed, 0);
+  EXPECT_EQ(harness.peer(dead).failed, 1);
+  EXPECT_EQ(harness.pool().counters().failed, uint64_t{DciPool::kMaxFailures});
+  while (harness.pool().counters().dci_recoveries < 3) harness.Pass();
+  harness.SendControl(healthy, /*notify=*/true);
+  while (!harness.quiet()) harness.Pass();
 }
 
-TEST_F(DciPoolTest, MorePeersThanStreamsTakeTurns) {
-  Start({.dci_count = 1, .max_log_streams = 1});
-  std::vector<Target*> targets;
-  for (int i = 0; i < 10; ++i) targets.push_back(NewTarget(true));
+TEST(DciPool, BrokenTargetTakesNothingUntilItsStreamIsReset) {
+  PoolHarness harness(With({.dci_count = 1}));
+  const uint32_t dead = harness.Add(/*alive=*/false);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(harness.Send(dead));
+  harness.SendControl(dead, /*notify=*/true);
+  Target& target = harness.target(dead);
+  while (!target.broken) harness.Pass();
+  EXPECT_FALSE(target.has_pending());
+  EXPECT_EQ(harness.log, std::vector<std::string>{"target 0 not sent"});
+  harness.SendControl(dead, /*notify=*/true);
+  EXPECT_EQ(harness.log.size(), 2u);
+  ASSERT_TRUE(harness.Send(dead));
+  EXPECT_EQ(harness.slots()[harness.peer(dead).kept.back()].use, SlotUse::kHeld);
+  while (harness.peer(dead).resets == 0) harness.Pass();
+  EXPECT_FALSE(target.broken);
+  EXPECT_EQ(harness.peer(dead).kept.size(), 6u);
+  while (harness.peer(dead).quiet == 0) harness.Pass();
+  EXPECT_TRUE(harness.quiet());
+}
+
+TEST(DciPool, MorePeersThanStreamsTakeTurns) {
+  PoolHarness harness(With({.dci_count = 1, .max_log_streams = 1}));
+  for (int i = 0; i < 10; ++i) harness.AddKnown();
   for (int i = 0; i < 40; ++i) {
-    for (Target* target : targets) ASSERT_TRUE(Send(target, /*notify=*/i == 39));
+    for (uint32_t peer = 0; peer < 10; ++peer) ASSERT_TRUE(harness.Send(peer));
   }
-  while (log_.size() < targets.size()) Pass();
-  for (Target* target : targets) {
-    while (received_[target->cookie].size() < 40) Pass();
-    ExpectAllInOrder(target, 40);
+  for (uint32_t peer = 0; peer < 10; ++peer) {
+    while (harness.peer(peer).acknowledged < 40) harness.Pass();
+    EXPECT_EQ(harness.peer(peer).duplicates, 0u);
   }
-  EXPECT_EQ(slots_->free_data(), kSlots);
+  while (!harness.quiet()) harness.Pass();
 }
 
 // Random peers, some dead from the start, over every combination of streams: healthy ones get
 // everything in order once, dead ones fail once, and no slot is lost.
-TEST_F(DciPoolTest, HealthyPeersGetEverythingWhateverDies) {
+TEST(DciPool, HealthyPeersGetEverythingWhateverDies) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    pool_.reset();
-    targets_.clear();
-    sent_.clear();
-    received_.clear();
-    failed_.clear();
-    quiet_.clear();
-    log_.clear();
-    ah_.reset();
-    slots_.reset();
-    memory_ = {};
-    receive_.reset();
-    receive_cq_.reset();
-    cq_.reset();
-    device_.reset();
     base::SeededRandom random(seed);
-    Start({.dci_count = 1 + static_cast<uint32_t>(seed % 3),
-           .send_depth = 64,
-           .max_log_streams = static_cast<uint8_t>(1 + random.Below(4)),
-           .use_streams = random.Below(4) != 0});
-    std::vector<Target*> alive, all;
-    for (int i = 0; i < 12; ++i) {
+    PoolHarness harness(With({.dci_count = 1 + static_cast<uint32_t>(seed % 3),
+                              .send_depth = 64,
+                              .max_log_streams = static_cast<uint8_t>(1 + random.Below(4)),
+                              .use_streams = random.Below(4) != 0}));
+    std::vector<uint32_t> alive, dead;
+    for (uint32_t i = 0; i < 12; ++i) {
       const bool lives = random.Below(3) != 0 || i == 0;
-      all.push_back(NewTarget(lives));
-      if (lives) alive.push_back(all.back());
+      (lives ? alive : dead).push_back(harness.Add(lives));
     }
     for (int i = 0; i < 2'000; ++i) {
-      Target* target = all[random.Below(all.size())];
-      if (target->closed) continue;
-      while (!Send(target)) Pass();
-      if (random.Below(10) == 0) Pass();
+      const auto peer = static_cast<uint32_t>(random.Below(12));
+      if (harness.target(peer).closed) continue;
+      while (!harness.target(peer).closed && !harness.Send(peer)) harness.Pass();
+      if (random.Below(10) == 0) harness.Pass();
     }
-    for (Target* target : alive) {
-      while (!Send(target, /*notify=*/true)) Pass();
+    const auto done = [&] {
+      for (const uint32_t peer : alive) {
+        if (harness.peer(peer).acknowledged != harness.peer(peer).sent) return false;
+      }
+      for (const uint32_t peer : dead) {
+        if (harness.peer(peer).sent != 0 && harness.peer(peer).quiet == 0) return false;
+      }
+      return true;
+    };
+    while (!done()) {
+      harness.Pass();
+      ASSERT_FALSE(testing::Test::HasFailure());
     }
-    size_t dead_used = 0;
-    for (Target* target : all) {
-      if (target->dctn[0] == kNobodysDctn && sent_[target->cookie] != 0) ++dead_used;
+    // The tail is unsignalled.
+    for (const uint32_t peer : alive) harness.SendControl(peer, /*notify=*/true);
+    while (!harness.quiet()) harness.Pass();
+    for (const uint32_t peer : dead) {
+      EXPECT_EQ(harness.peer(peer).failed, harness.peer(peer).sent != 0);
     }
-    while (log_.size() < alive.size() || failed_.size() < dead_used ||
-           slots_->free_data() != kSlots) {
-      Pass();
-      ASSERT_FALSE(HasFatalFailure());
-    }
-    for (Target* target : alive) {
-      while (received_[target->cookie].size() < sent_[target->cookie]) Pass();
-      ExpectAllInOrder(target, sent_[target->cookie]);
-    }
-    for (const auto& [cookie, count] : failed_) EXPECT_EQ(count, 1) << cookie;
+    for (const uint32_t peer : alive) EXPECT_EQ(harness.peer(peer).failed, 0);
   }
 }
 
-TEST_F(DciPoolTest, ClosingFreesWhatWaits) {
-  Start({.dci_count = 1, .max_log_streams = 1});
-  Target* a = NewTarget(true);
-  Target* b = NewTarget(true);
-  Target* c = NewTarget(true);
-  for (Target* target : {a, b, c}) {
-    for (int i = 0; i < 5; ++i) ASSERT_TRUE(Send(target));
+TEST(DciPool, ClosingFreesOrHoldsWhatWaits) {
+  PoolHarness harness(With({.dci_count = 1, .max_log_streams = 1}));
+  for (int i = 0; i < 3; ++i) harness.AddKnown();
+  for (uint32_t peer = 0; peer < 3; ++peer) {
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(harness.Send(peer));
   }
-  EXPECT_TRUE(c->has_pending());  // two streams, both taken
-  EXPECT_EQ(c->posted, 0u);
-  pool_->Close(c);
-  EXPECT_FALSE(c->has_pending());
-  EXPECT_EQ(slots_->free_data(), kSlots - 10);
-  EXPECT_EQ(quiet_.count(2), 0u);  // it may go at once
+  Target& waits = harness.target(2);
+  EXPECT_TRUE(waits.has_pending());  // two streams, both taken
+  EXPECT_EQ(waits.posted, 0u);
+  harness.pool().Close(&waits);
+  EXPECT_FALSE(waits.has_pending());
+  for (const uint32_t slot : harness.peer(2).kept) {
+    EXPECT_EQ(harness.slots()[slot].use, SlotUse::kHeld);
+  }
+  harness.Forget(2);
+  EXPECT_EQ(harness.slots().free_data(), 512u - 10);
+  EXPECT_EQ(harness.peer(2).quiet, 0);  // it may go at once
   // A closed target takes nothing.
-  ASSERT_TRUE(Send(c, /*notify=*/true));
-  EXPECT_EQ(log_, std::vector<std::string>{"target 2 not sent"});
-  pool_->Close(a);
-  pool_->Close(b);
-  while (quiet_[0] == 0 || quiet_[1] == 0) Pass();
+  harness.SendControl(2, /*notify=*/true);
+  EXPECT_EQ(harness.log, std::vector<std::string>{"target 2 not sent"});
+  harness.pool().Close(&harness.target(0));
+  harness.pool().Close(&harness.target(1));
+  while (harness.peer(0).quiet == 0 || harness.peer(1).quiet == 0) harness.Pass();
 }
 
 TEST(DeriveTimeout, StaysWithinTheBoundAndAboveHalfOfIt) {

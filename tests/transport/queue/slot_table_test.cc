@@ -60,6 +60,24 @@ TEST(SlotTablePosted, OnlyThePostedSlotOfThisGeneration) {
   EXPECT_TRUE(area.slots.Posted(area.slots.WrId(slot)).has_value());
 }
 
+TEST(SlotTableComplete, HoldsWhatIsNotReleasedUnderAnotherGeneration) {
+  Area area;
+  const uint32_t slot = area.slots.Take(false);
+  const uint64_t wr_id = area.slots.WrId(slot);
+  area.slots[slot].use = SlotUse::kPosted;
+  area.slots.Complete(slot);
+  EXPECT_EQ(area.slots[slot].use, SlotUse::kHeld);
+  area.slots[slot].use = SlotUse::kPosted;  // again
+  EXPECT_FALSE(area.slots.Posted(wr_id).has_value());
+  area.slots[slot].released = true;
+  area.slots.Complete(slot);
+  EXPECT_EQ(area.slots[slot].use, SlotUse::kFree);
+  EXPECT_FALSE(area.slots[slot].released);
+  const uint32_t control = area.slots.Take(true);
+  area.slots.Complete(control);
+  EXPECT_EQ(area.slots[control].use, SlotUse::kFree);
+}
+
 TEST(SlotTableGive, GenerationSkipsZeroWhenItWraps) {
   Area area;
   const uint32_t slot = area.slots.Take(false);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Outbox: send slots of messages to one peer that it has not acknowledged, in the order of sending.
+//
+// What it is    A list through a table of links that all peers of an endpoint share, one link for each send slot: twelve
+//               bytes a peer, and nothing is allocated when a message is sent.
+// Bound         The endpoint's send buffers and the peer's credits.
+// Which thread  The polling thread.
+#ifndef SLUICE_MIDDLEWARE_SESSION_OUTBOX_H_
+#define SLUICE_MIDDLEWARE_SESSION_OUTBOX_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace sluice::session {
+
+// By slot: the one behind it.
+class Links {
+ public:
+  uint32_t& operator[](uint32_t slot) {
+    if (slot >= next_.size()) next_.resize(slot + 1);  // only until each slot was used once
+    return next_[slot];
+  }
+  uint32_t operator[](uint32_t slot) const { return next_[slot]; }
+
+ private:
+  std::vector<uint32_t> next_;
+};
+
+class Outbox {
+ public:
+  uint32_t size() const { return size_; }
+  void PushBack(Links& links, uint32_t slot) {
+    if (size_++ == 0) {
+      first_ = slot;
+    } else {
+      links[last_] = slot;
+    }
+    last_ = slot;
+    links[slot] = slot;
+  }
+  // Not when empty.
+  uint32_t PopFront(const Links& links) {
+    const uint32_t slot = first_;
+    first_ = links[slot];
+    --size_;
+    return slot;
+  }
+  template <typename Visit>
+  void ForEach(const Links& links, Visit visit) const {
+    uint32_t slot = first_;
+    for (uint32_t i = 0; i < size_; ++i, slot = links[slot]) visit(slot);
+  }
+
+ private:
+  uint32_t first_ = 0;
+  uint32_t last_ = 0;
+  uint32_t size_ = 0;
+};
+
+}  // namespace sluice::session
+
+#endif  // SLUICE_MIDDLEWARE_SESSION_OUTBOX_H_

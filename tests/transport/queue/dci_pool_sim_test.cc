@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The pool in virtual time: silent peers, late completions, queues that do nothing, and whose turn it is.
+#include "gtest/gtest.h"
+#include "tests/transport/queue/pool_world.h"
+
+namespace sluice::queue {
+namespace {
+
+TEST(DciPoolProbation, WhoIsNewAndSilentWithholdsNobodysCompletions) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t known = harness.AddKnown(1);
+  const uint32_t silent = harness.Add(true, 2);
+  world.simulation->Kill(2);
+  const int64_t start_ns = world.simulation->NowNs();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(harness.Send(silent));
+  EXPECT_EQ(harness.target(silent).posted, DciPool::kProbationInFlight);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(harness.Send(known));
+    ASSERT_TRUE(
+        world.Run([&] { return harness.peer(known).acknowledged == harness.peer(known).sent; }));
+  }
+  harness.SendControl(known, /*notify=*/true);
+  ASSERT_TRUE(world.Run([&] { return !harness.log.empty(); }));
+  EXPECT_LT(world.simulation->NowNs() - start_ns, kMs);
+  ASSERT_TRUE(world.Run([&] { return harness.peer(silent).quiet != 0; }));
+  EXPECT_LT(world.simulation->NowNs() - start_ns, kDeadPeerNs + kMs);  // three attempts
+  EXPECT_GT(world.simulation->NowNs() - start_ns, kDeadPeerNs / 2);
+  EXPECT_TRUE(harness.quiet());
+}
+
+TEST(DciPoolProbation, EndsWithAnAnswerAndBeginsWithAnError) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.Add(true, 1);
+  Target& target = harness.target(peer);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(harness.Send(peer));
+  EXPECT_EQ(target.dci, 1);
+  EXPECT_TRUE(harness.pool().scarce(target));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 20; }));
+  EXPECT_FALSE(target.probation);
+  EXPECT_EQ(target.dci, 0);
+  EXPECT_EQ(harness.peer(peer).duplicates, 0u);
+  world.simulation->FailNext({.node = 0, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  ASSERT_TRUE(harness.Send(peer));
+  ASSERT_TRUE(world.Run([&] { return target.probation; }));
+  EXPECT_EQ(target.failures, 1);
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 21; }));
+  EXPECT_EQ(target.dci, 1);
+  EXPECT_EQ(target.failures, 0);
+  EXPECT_FALSE(target.probation);
+}
+
+TEST(DciPoolLeave, WhoIsAcknowledgedGoesOnWhereCompletionsAreNotWithheld) {
+  World world({.dci_count = 2, .send_depth = 64});
+  PoolHarness& harness = *world.harness;
+  const uint32_t healthy = harness.AddKnown(1);
+  const uint32_t silent = harness.AddKnown(2);
+  world.simulation->Kill(2);
+  ASSERT_TRUE(harness.Send(silent));
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(harness.Send(healthy));
+    ASSERT_TRUE(world.Run(
+        [&] { return harness.peer(healthy).acknowledged == harness.peer(healthy).sent; }, kMs))
+        << i;
+  }
+  EXPECT_EQ(harness.pool().counters().leaves, 1u);
+  EXPECT_EQ(harness.target(healthy).dci, 1);
+  EXPECT_EQ(harness.pool().counters().failed, 0u);  // all before the first attempt had ended
+  ASSERT_TRUE(world.Run([&] { return harness.peer(silent).quiet != 0; }));
+  EXPECT_EQ(harness.peer(healthy).resets, 0);
+  EXPECT_EQ(harness.peer(healthy).duplicates, 0u);
+  // The next request answers for what was not signalled.
+  harness.SendControl(healthy, /*notify=*/true);
+  const uint32_t another = harness.AddKnown(1);
+  harness.SendControl(another, /*notify=*/true);
+  EXPECT_EQ(harness.target(another).dci, 0);
+  ASSERT_TRUE(world.Run([&] { return harness.quiet(); }));
+  EXPECT_EQ(harness.pool().counters().dci_recoveries, 0u);
+}
+
+TEST(DciPoolLeave, BuffersAreLeftForTheOtherDci) {
+  World world({.dci_count = 2, .send_depth = 64}, /*data_slots=*/64);
+  PoolHarness& harness = *world.harness;
+  for (int i = 0; i < 8; ++i) harness.AddKnown(1);
+  const uint32_t silent = harness.AddKnown(2);
+  world.simulation->Kill(2);
+  ASSERT_TRUE(harness.Send(silent));
+  for (uint32_t i = 0; i < 20; ++i) {
+    for (uint32_t peer = 0; peer < 8; ++peer) ASSERT_TRUE(harness.Send(peer)) << i;
+    ASSERT_TRUE(world.Run(
+        [&] {
+          for (uint32_t peer = 0; peer < 8; ++peer) {
+            if (harness.peer(peer).acknowledged != i + 1) return false;
+          }
+          return true;
+        },
+        kMs));
+  }
+}
+
+TEST(DciPoolLeave, NotWhileSomethingPostedIsUnacknowledged) {
+  World world({.dci_count = 2, .send_depth = 64});
+  PoolHarness& harness = *world.harness;
+  const uint32_t healthy = harness.AddKnown(1);
+  const uint32_t silent = harness.AddKnown(2);
+  world.simulation->Kill(2);
+  ASSERT_TRUE(harness.Send(silent));
+  harness.deaf = true;
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(harness.Send(healthy));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(healthy).arrived == 16; }));
+  EXPECT_FALSE(world.Run([&] { return harness.peer(healthy).arrived != 16; }, kMs));
+  EXPECT_EQ(harness.target(healthy).posted, 16);  // the cap
+  EXPECT_EQ(harness.target(healthy).dci, 0);
+  harness.deaf = false;
+  EXPECT_TRUE(world.Run([&] { return harness.peer(healthy).acknowledged == 40; }, kMs));
+  EXPECT_EQ(harness.target(healthy).dci, 1);
+  // An error of the stream that was left is nobody's.
+  EXPECT_EQ(harness.pool().counters().failed, 0u);
+}
+
+TEST(DciPoolLeave, ErrorOnAStreamThatWasLeftResetsThatStreamAndNothingElse) {
+  World world({.dci_count = 2, .send_depth = 64});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  const uint32_t silent = harness.AddKnown(2);
+  world.simulation->Kill(2);
+  ASSERT_TRUE(harness.Send(silent));
+  for (int i = 0; i < 15; ++i) ASSERT_TRUE(harness.Send(peer));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 15; }));
+  // The last that fits there is a control message, and fails.
+  world.simulation->FailNext({.node = 0, .peer = 1, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  harness.SendControl(peer);
+  ASSERT_TRUE(harness.Send(peer));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 16; }));
+  EXPECT_EQ(harness.target(peer).dci, 1);
+  ASSERT_TRUE(world.Run([&] { return harness.pool().counters().stream_resets == 2; }));
+  EXPECT_EQ(harness.peer(peer).resets, 0);
+  EXPECT_EQ(harness.target(peer).failures, 0);
+  EXPECT_FALSE(harness.target(peer).probation);
+}
+
+TEST(DciPoolReset, OneFlushAndOneResetAndNoTimer) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  const uint32_t neighbour = harness.AddKnown(2);
+  world.simulation->FailNext({.node = 0, .peer = 1, .skip = 3, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(harness.Send(peer));
+    ASSERT_TRUE(harness.Send(neighbour));
+  }
+  ASSERT_TRUE(world.Run([&] { return harness.target(peer).broken; }));
+  const int64_t error_ns = world.simulation->NowNs();
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).resets == 1; }));
+  EXPECT_LT(world.simulation->NowNs() - error_ns, 50'000);  // a command takes up to 41 µs here
+  ASSERT_TRUE(world.Run([&] {
+    return harness.peer(peer).acknowledged == 10 && harness.peer(neighbour).acknowledged == 10;
+  }));
+  EXPECT_EQ(harness.pool().counters().failed, 1u);
+  EXPECT_EQ(harness.pool().counters().stream_resets, 1u);
+  EXPECT_EQ(harness.pool().counters().dci_recoveries, 0u);
+  EXPECT_EQ(harness.peer(neighbour).resets, 0);
+  EXPECT_EQ(harness.peer(neighbour).duplicates, 0u);
+}
+
+void DeadInRts(bool streams) {
+  World world({.dci_count = 1, .use_streams = streams});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  ASSERT_TRUE(harness.Send(peer));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 1; }));
+  world.simulation->MakeDciDeadInRts(world.dcis[0]);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(harness.Send(peer));
+  const int64_t start_ns = world.simulation->NowNs();
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 41; }, 10'000 * kMs,
+                        world.AttemptNs(),
+                        [&] { harness.pool().Watch(world.simulation->NowNs()); }));
+  EXPECT_EQ(harness.pool().counters().stuck_dcis, 1u);
+  EXPECT_EQ(harness.pool().counters().dci_recoveries, 1u);
+  EXPECT_EQ(harness.peer(peer).resets, 1);
+  EXPECT_EQ(harness.target(peer).failures, 0);  // not to blame
+  EXPECT_GE(world.simulation->NowNs() - start_ns, 2 * world.AttemptNs());
+  EXPECT_LE(world.simulation->NowNs() - start_ns, 4 * world.AttemptNs() + kMs);
+  harness.SendControl(peer, /*notify=*/true);
+  ASSERT_TRUE(world.Run([&] { return harness.quiet(); }));
+}
+
+TEST(DciPoolWatch, DciThatIsDeadInRtsIsTakenThroughReset) { DeadInRts(true); }
+TEST(DciPoolWatch, LikewiseWithoutStreams) { DeadInRts(false); }
+
+TEST(DciPoolWatch, SilentPeerIsNoDeadDci) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t silent = harness.AddKnown(2);
+  world.simulation->Kill(2);
+  ASSERT_TRUE(harness.Send(silent));
+  harness.SendControl(silent, /*notify=*/true);
+  ASSERT_TRUE(world.Run([&] { return harness.peer(silent).quiet != 0; }, 10'000 * kMs,
+                        world.AttemptNs() / 8,
+                        [&] { harness.pool().Watch(world.simulation->NowNs()); }));
+  EXPECT_EQ(harness.pool().counters().stuck_dcis, 0u);
+  EXPECT_FALSE(harness.pool().owes());
+}
+
+TEST(DciPoolWatch, LongRestIsNoDeath) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  for (int i = 0; i < 3; ++i) {
+    harness.SendControl(peer, /*notify=*/true);
+    harness.pool().Flush();
+    EXPECT_TRUE(harness.pool().Watch(world.simulation->NowNs()));
+    ASSERT_TRUE(world.Run([&] { return harness.log.size() == i + 1u; }));
+    EXPECT_FALSE(harness.pool().Watch(world.simulation->NowNs()));
+    world.simulation->RunFor(10 * world.AttemptNs());
+  }
+  EXPECT_EQ(harness.pool().counters().stuck_dcis, 0u);
+}
+
+// The device refuses to bring it back: whoever was there goes on with another.
+TEST(DciPoolBury, TargetsOfADciThatCannotBeRecoveredMoveToAnother) {
+  World world({.dci_count = 2, .use_streams = false});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  refuse_reset = true;
+  world.simulation->FailNext({.node = 0, .skip = 3, .status = IBV_WC_GENERAL_ERR});
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(harness.Send(peer));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 10; }));
+  EXPECT_EQ(harness.peer(peer).resets, 1);
+  EXPECT_NE(harness.target(peer).dci, 0);
+  EXPECT_TRUE(harness.queue_dead.empty());
+  // The next two as well: then there is none left.
+  for (int i = 0; i < 2; ++i) {
+    world.simulation->FailNext({.node = 0, .status = IBV_WC_GENERAL_ERR});
+    ASSERT_TRUE(harness.Send(peer));
+    ASSERT_TRUE(world.Run(
+        [&] { return harness.peer(peer).resets == 2 + i || !harness.queue_dead.empty(); }));
+    if (i == 0) {
+      ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == 11; }));
+    }
+  }
+  EXPECT_EQ(harness.queue_dead.size(), 1u);
+}
+
+TEST(DciPoolTurns, WhoSendsWithoutEndGivesItsStreamUpToOthers) {
+  World world({.dci_count = 1, .max_log_streams = 0});
+  PoolHarness& harness = *world.harness;
+  const uint32_t greedy = harness.AddKnown(1);
+  const uint32_t other = harness.AddKnown(2);
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(harness.Send(greedy));
+  ASSERT_TRUE(harness.Send(other));
+  EXPECT_EQ(harness.target(other).posted, 0);
+  ASSERT_TRUE(world.Run(
+      [&] {
+        while (harness.peer(greedy).kept.size() < 200) {
+          if (!harness.Send(greedy)) break;
+        }
+        return harness.peer(other).acknowledged == 1;
+      },
+      kMs));
+  EXPECT_LT(harness.peer(greedy).acknowledged, 300u);
+}
+
+}  // namespace
+}  // namespace sluice::queue

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The second half of a handshake, over the control DCTs: the client's proof and the server's answer, each with
+// the terms of its sender (docs/decisions/0011).
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/endpoint/endpoint_impl.h"
+#include "transport/peer/refusal.h"
+
+namespace sluice::endpoint {
+
+peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
+  const Reception& reception = receptions_[peer.tenant];
+  return {.data_dctn = reception.data->dctn(),
+          .max_message_bytes = options_.max_message_bytes,
+          .data_key = reception.data->access_key(),
+          .control_key = reception.control->access_key(),
+          .peer_index = peer.index(),
+          .token = peer.token,
+          .credits = peer.receive.window(),
+          .reads = device_.path().max_rd_atomic,
+          .mtu = static_cast<uint8_t>(device_.path().mtu),
+          .service_level = static_cast<uint8_t>(peer.service_level)};
+}
+
+void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
+  const peer::Agreement agreed = peer::Agree(OwnTerms(*peer), remote, peer::kPrefixBytes);
+  peer->max_message_bytes = agreed.max_message_bytes;
+  peer->reads = agreed.reads;
+  peer->mtu = agreed.mtu;
+  peer->remote_index = remote.peer_index;
+  peer->remote_token = remote.token;
+  peer->remote_window = remote.credits;
+  peer->send.Start(remote.credits);
+  peer->target.dctn[0] = remote.data_dctn;
+  peer->target.key[0] = remote.data_key;
+  peer->target.key[1] = remote.control_key;
+  peer->authenticated = peer->handshake()->secret.id != 0;
+  peer->handshake()->proven = true;
+}
+
+// The client's proof, or the server's answer, after which it is up: data follows on the same stream.
+void EndpointImpl::SayTerms(Peer* peer) {
+  Handshake& handshake = *peer->handshake();
+  const bool posted = peer->inbound ? PostAnswer(peer)
+                                    : PostTerms(peer, peer::Kind::kProof, OwnTerms(*peer),
+                                                handshake.keys.proof, false);
+  if (!posted) {
+    handshake.unsaid = true;
+    unsaid_.push_back(peer);  // control slots come back
+    return;
+  }
+  if (peer->inbound) GoUp(peer);
+}
+
+bool EndpointImpl::PostAnswer(Peer* peer) {
+  return PostTerms(peer, peer::Kind::kAnswer, OwnTerms(*peer), peer->handshake()->keys.answer,
+                   /*notify=*/true);
+}
+
+// As many as there are slots: in a crowd most have to wait, and looking at each in every pass would
+// cost more than letting them in.
+void EndpointImpl::SayUnsaid() {
+  while (!unsaid_.empty() && slots_->free_control() != 0) {
+    Peer* peer = unsaid_.front();
+    unsaid_.pop_front();
+    peer->handshake()->unsaid = false;
+    SayTerms(peer);
+  }
+}
+
+// `message` begins with its prefix, whose index and token were found good.
+void EndpointImpl::OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message) {
+  const bool inbound_wants =
+      peer->state == peer::State::kAccepting || peer->state == peer::State::kUnproven;
+  if (kind == peer::Kind::kProof && inbound_wants && peer->has_path && !peer->handshake()->proven) {
+    return OnProof(peer, message);
+  }
+  if (kind == peer::Kind::kAnswer && peer->state == peer::State::kProving) {
+    return OnAnswer(peer, message);
+  }
+  ++counters_.dropped_unproven;
+}
+
+void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
+  // It can overtake the word that the connection is established.
+  if (peer->state == peer::State::kAccepting) connections_->NoteTraffic(peer->connection);
+  const auto terms =
+      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake()->keys.proof,
+                      message.first(peer::kPrefixBytes));
+  if (!terms.ok()) {
+    ++handshakes_.unauthenticated;
+    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
+    return Fail(peer, terms.status());
+  }
+  Adopt(peer, *terms);
+  const auto window = ReceptionOf(*peer).WindowForOne(options_.credits_per_peer);
+  if (!window.ok()) {
+    ++handshakes_.full;
+    peer::Next(peer->state, peer::Event::kRefused, &peer->state);
+    const bool posted = PostTerms(peer, peer::Kind::kAnswer, {.refusal = peer::RefusalCode::kFull},
+                                  peer->handshake()->keys.answer, /*notify=*/true);
+    EndHandshake(peer);
+    if (posted) {
+      SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
+    } else {
+      peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
+      Part(peer);
+    }
+    return;
+  }
+  Promise(peer, *window);
+  SayTerms(peer);
+}
+
+void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
+  const auto terms =
+      peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake()->keys.answer,
+                      message.first(peer::kPrefixBytes));
+  if (!terms.ok()) {
+    return Fail(peer, base::Prefix(terms.status(), "connect to " + peer->target.name.str()));
+  }
+  if (terms->refusal != peer::RefusalCode::kNone) {
+    return Fail(peer, peer::RefusalStatus(terms->refusal, peer->target.name.str(),
+                                          "the server ran out of receive buffers meanwhile"));
+  }
+  Adopt(peer, *terms);
+  GoUp(peer);
+}
+
+}  // namespace sluice::endpoint

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Going on after errors: peers are told to post again, are asked for credit that does not come, and
+// send queues are watched that might have died without a word (docs/decisions/0016, 0017, 0019).
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+namespace {
+
+// A grant that was lost is asked for after this long.
+constexpr int64_t kAskNs = 2'000'000;
+// Peers that are asked at one time.
+constexpr size_t kMaxAsks = 64;
+
+absl::Status Lost(const Peer& peer) {
+  return base::Error(absl::StatusCode::kUnavailable, "messages to the peer may be lost",
+                     {.layer = "endpoint",
+                      .peer = peer.address(),
+                      .operation = "send",
+                      .cause = "the send queue had to be recovered, and nobody had kept them",
+                      .remedy = "connect again"});
+}
+
+}  // namespace
+
+// Called from inside the queue: the handler hears of it later in the same Poll().
+void EndpointImpl::OnTargetReset(queue::Target* target, const absl::Status& why) {
+  Peer* peer = &peers_[target->cookie];
+  if (peer->resend) return;
+  peer->resend = 1;
+  resends_.push_back({peer->id(), why});
+}
+
+void EndpointImpl::TellResends() {
+  std::vector<Down> now;
+  now.swap(resends_);
+  for (const auto& [id, why] : now) {
+    Peer* peer = Find(id);
+    if (peer == nullptr || !peer->resend) continue;
+    peer->resend = 0;
+    queue_->Resume(&peer->target);
+    if (peer->state == peer::State::kProving && !peer->handshake()->unsaid) SayTerms(peer);
+    if (peer->state != peer::State::kUp) continue;
+    // Without the answer the client takes nothing, so it goes first.
+    if (peer->handshake() != nullptr && !PostAnswer(peer)) {
+      peer->target.broken = true;
+      OnTargetReset(&peer->target, why);  // control slots come back
+      continue;
+    }
+    peer->asking = peer->wants = 0;
+    ++counters_.resends;
+    const bool kept = closed_ || handler_->OnResend(id);
+    if (Find(id) == nullptr || peer->state != peer::State::kUp) continue;
+    if (!kept && peer->target.unacknowledged != 0) {
+      peer->unanswered = !why.ok();
+      Fail(peer, why.ok() ? Lost(*peer) : why);
+      continue;
+    }
+    // What this side had granted may have been lost as well.
+    peer->asked = true;
+    OweReport(peer);
+  }
+}
+
+void EndpointImpl::Repost(PeerId id, uint32_t slot) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) return;
+  ++counters_.reposts;
+  const bool report_soon = !peer->asking;
+  peer->asking = 1;
+  WritePrefix(peer, slot, peer::Kind::kData, report_soon);
+  queue_->Post(&peer->target, slot);
+}
+
+void EndpointImpl::OnAskTime(base::Timer*, void* context) {
+  static_cast<EndpointImpl*>(context)->AskBlocked();
+}
+
+// One question each: a peer that does not read is not asked twice.
+void EndpointImpl::AskBlocked() {
+  if (closed_ || blocked_.empty()) return;
+  for (size_t i = 0; i < std::min(blocked_.size(), kMaxAsks); ++i) {
+    Peer* peer = blocked_[i];
+    if (peer->state != peer::State::kUp || peer->asking || peer->send.available() != 0) continue;
+    if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) break;
+    peer->asking = 1;
+    ++counters_.probes;
+  }
+  timers_.Schedule(&ask_timer_, clock_.NowNs() + kAskNs);
+}
+
+void EndpointImpl::OnWatchTime(base::Timer*, void* context) {
+  auto* self = static_cast<EndpointImpl*>(context);
+  const int64_t now_ns = self->clock_.NowNs();
+  if (self->queue_->Watch(now_ns)) {
+    self->timers_.Schedule(&self->watch_timer_, now_ns + self->queue_->WatchPeriodNs());
+  }
+}
+
+void EndpointImpl::StartWatch() {
+  if (watch_timer_.armed() || !queue_->owes()) return;
+  timers_.Schedule(&watch_timer_, clock_.NowNs() + queue_->WatchPeriodNs());
+}
+
+}  // namespace sluice::endpoint

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dci: one send queue of the pool, and its streams.
+#ifndef SLUICE_TRANSPORT_QUEUE_DCI_H_
+#define SLUICE_TRANSPORT_QUEUE_DCI_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/queue/states.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::queue {
+
+struct Stream {
+  StreamState state = StreamState::kFree;
+  uint32_t posted = 0;
+};
+
+// The pool's: it alone touches it, on the polling thread.
+struct Dci {
+  verbs::Qp qp;
+  uint16_t index = 0;
+  bool probation = false;  // for targets of which nothing good is known
+  DciState state = DciState::kReady;
+  uint32_t errored = 0;                  // streams
+  uint32_t unsignalled = 0;              // requests behind the last signalled one
+  uint32_t last_signalled = 0xffffffff;  // its place in the fifo
+  // Posted slots in posting order; [head, rung) are with the device, [rung, tail) wait for the
+  // doorbell.
+  std::vector<uint32_t> fifo;
+  uint32_t head = 0;
+  uint32_t rung = 0;
+  uint32_t tail = 0;
+  std::vector<Stream> streams;
+  std::vector<uint16_t> free_streams;  // last in, first out
+  bool late = false;                   // a target has left it, and no completion came since
+  // Where the watchdog saw it owe a completion, and since when.
+  uint32_t watched_head = 0xffffffff;
+  int64_t watched_ns = 0;
+
+  // With the device is a request whose completion was asked for.
+  bool OwesCompletion() const {
+    return rung != head && static_cast<int32_t>(last_signalled - head) >= 0;
+  }
+};
+
+}  // namespace sluice::queue
+
+#endif  // SLUICE_TRANSPORT_QUEUE_DCI_H_

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Error isolation: what becomes of a stream, its target and the requests on it after a completion with an error.
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <memory>
+
+#include "transport/queue/completion_error.h"
+#include "transport/queue/dci_pool.h"
+
+namespace sluice::queue {
+
+// The request may have run, may not have, or may run late: the target's owner sends again what its peer does not
+// acknowledge.
+void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
+  const Slot& slot = slots_[index];
+  Target* target = slot.target;
+  const bool flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
+  ++(flushed ? counters_.flushed : counters_.failed);
+  // Flushed, and there was nothing wrong with it: so it is the DCI that has stopped.
+  bool fatal = true;
+  if (exclusive_) {
+    Stream& stream = dci.streams[slot.stream];
+    if (!flushed && Next(stream.state, StreamEvent::kError, &stream.state)) ++dci.errored;
+    fatal = !can_reset_ || dci.errored >= error_limit_ || stream.state != StreamState::kErrored;
+  }
+  if (fatal) StartDrain(dci);
+  if (IsCurrent(slot) && !target->closed && !target->broken) {
+    Break(target);
+    if (!flushed && !target->closed) Blame(target, index, wc);
+  }
+  Finish(dci, index, false);
+}
+
+// Places [rung, end) of the fifo, which the device has refused.
+void DciPool::FailUnposted(Dci& dci, uint32_t end) {
+  for (uint32_t at = dci.rung; at != end; ++at) {
+    const uint32_t index = dci.fifo[at & Mask()];
+    Target* target = slots_[index].target;
+    if (IsCurrent(slots_[index]) && !target->closed && !target->broken) Break(target);
+    Finish(dci, index, false);
+  }
+}
+
+// Nothing more is posted until the stream is reset, or the DCI recovered, and the owner says so.
+void DciPool::Break(Target* target) {
+  target->broken = true;
+  broken_.push_back({target, absl::OkStatus()});
+  TakeBackPending(target);
+}
+
+void DciPool::Blame(Target* target, uint32_t index, const ibv_wc& wc) {
+  const Slot& slot = slots_[index];
+  const absl::Status why =
+      CompletionError(wc, {.operation = slot.control ? "control message" : "send",
+                           .peer = target->name,
+                           .dctn = target->dctn[slot.control],
+                           .stream = slot.stream,
+                           .length_bytes = slot.length_bytes});
+  broken_.back().why = why;
+  target->probation = true;
+  if (++target->failures < kMaxFailures) return;
+  Close(target);
+  user_.OnTargetFailed(target, why);
+}
+
+// Those that waited for this stream, or, with kNoStream, for this DCI.
+void DciPool::ResetTargets(Dci& dci, uint16_t stream) {
+  // What they post may break it, and them, again.
+  while (dci.state == DciState::kReady || dci.state == DciState::kDead) {
+    const auto it = std::find_if(broken_.begin(), broken_.end(), [&](const Broken& broken) {
+      const Target* target = broken.target;
+      return target->dci == dci.index && (stream == kNoStream || target->stream == stream);
+    });
+    if (it == broken_.end()) return;
+    const Broken broken = *it;
+    broken_.erase(it);
+    broken.target->stream = kNoStream;
+    user_.OnTargetReset(broken.target, broken.why);
+  }
+}
+
+// Only when flushed, and only while the DCI is in RTS; that it says so can be out of date, so a
+// reset that fails means that the whole DCI has to be recovered.
+void DciPool::ResetStream(Dci& dci, uint16_t id) {
+  Stream& stream = dci.streams[id];
+  const bool known = Next(stream.state, StreamEvent::kFlushed, &stream.state);
+  assert(known);
+  (void)known;
+  auto error_number = std::make_shared<int>(0);
+  commands_.Submit(
+      [this, qp = dci.qp.get(), id, error_number] {
+        const auto state = verbs::QueryState(api_, qp);
+        *error_number =
+            state.ok() && *state == IBV_QPS_RTS ? api_.dv_dci_stream_id_reset(qp, id) : EINVAL;
+      },
+      [this, dci = &dci, id, error_number] {
+        if (dci->state != DciState::kReady) return;  // the recovery clears it
+        if (*error_number != 0) return StartDrain(*dci);
+        Stream& stream = dci->streams[id];
+        if (!Next(stream.state, StreamEvent::kReset, &stream.state)) return;
+        dci->free_streams.push_back(id);
+        --dci->errored;
+        ++counters_.stream_resets;
+        pump_ = true;
+        ResetTargets(*dci, id);
+      });
+}
+
+}  // namespace sluice::queue

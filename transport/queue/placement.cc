@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which DCI and stream a request goes to, and whose turn it is (docs/decisions/0017).
+#include <algorithm>
+#include <cassert>
+
+#include "transport/queue/dci_pool.h"
+
+namespace sluice::queue {
+
+Dci* DciPool::Place(Target* target) {
+  Dci* current = nullptr;
+  if (target->stream != kNoStream) {
+    current = dcis_[target->dci].get();
+    const uint32_t cap = target->probation ? kProbationInFlight : in_flight_cap_;
+    const bool outgrown = current->probation && !target->probation && living_[0] != 0;
+    if (!outgrown && CanTake(*current) && InFlight(*target, *current) < cap) return current;
+    // Order: what is on its way and what follows go through one stream of one DCI.
+    if (!MayLeave(*target)) return nullptr;
+  }
+  Dci* dci = Choose(*target, current);
+  if (dci == nullptr) return nullptr;
+  if (current != nullptr) Leave(target);
+  Bind(target, *dci);
+  return dci;
+}
+
+// All its data that is posted is acknowledged.
+bool DciPool::MayLeave(const Target& target) {
+  return target.data.CountData(slots_, target.unacknowledged) >= target.unacknowledged;
+}
+
+// The first that will do: few queues that are used much make long batches, and leave others for bad times.
+Dci* DciPool::Choose(const Target& target, const Dci* except) {
+  // Without a DCI of its class left it takes what there is.
+  const bool any = living_[target.probation] == 0;
+  Dci* second = nullptr;
+  for (const auto& dci : dcis_) {
+    if (!any && dci->probation != target.probation) continue;
+    if (except != nullptr && (dci.get() == except || dci->late)) continue;
+    if (!CanTake(*dci) || (exclusive_ && dci->free_streams.empty())) continue;
+    // One that others have left, or that one more errored stream would stop, is the second choice.
+    const bool risky = error_limit_ > 1 && dci->errored + 1 >= error_limit_;
+    if (!dci->late && !risky) return dci.get();
+    if (second == nullptr) second = dci.get();
+  }
+  return second;
+}
+
+void DciPool::Bind(Target* target, Dci& dci) {
+  target->dci = dci.index;
+  target->stream = 0;
+  if (!exclusive_) return;
+  target->stream = dci.free_streams.back();
+  dci.free_streams.pop_back();
+  Stream& stream = dci.streams[target->stream];
+  const bool bound = Next(stream.state, StreamEvent::kBind, &stream.state);
+  assert(bound);
+  (void)bound;
+}
+
+// All data posted there is acknowledged, but its completions are late. It becomes free when they have come.
+void DciPool::Leave(Target* target) {
+  Dci& dci = *dcis_[target->dci];
+  if (exclusive_) {
+    Stream& stream = dci.streams[target->stream];
+    Next(stream.state, StreamEvent::kLeave, &stream.state);
+  }
+  target->stream = kNoStream;
+  dci.unsignalled = moderation_;  // its tail may be: the next request of that DCI answers for it
+  dci.late = true;
+  ++counters_.leaves;
+}
+
+// Deficit round robin. A stream is lent for one turn while others wait for one, and as long as it is used otherwise.
+void DciPool::Pump() {
+  WaitingList::Line& bound = waiting_.bound();
+  for (size_t left = bound.size(); left > 0; --left) {
+    const WaitingList::Entry entry = bound.front();
+    bound.pop_front();
+    waiting_.Add(
+        {entry.target, entry.deficit_bytes});  // to those without, if it has lost its stream
+  }
+  for (const bool probation : {false, true}) {
+    WaitingList::Line& line = waiting_.unbound(probation);
+    while (!line.empty() && Place(line.front().target) != nullptr) {
+      WaitingList::Entry entry = line.front();
+      line.pop_front();
+      Refill(entry);
+      Serve(entry);
+    }
+  }
+  // In turn, as long as anybody can go on.
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (size_t turns = bound.size(); turns > 0 && !bound.empty(); --turns) {
+      WaitingList::Entry entry = bound.front();
+      bound.pop_front();
+      if (!waiting_.crowded(*entry.target)) Refill(entry);
+      moves |= Serve(entry);
+    }
+  }
+  Flush();
+}
+
+void DciPool::Refill(WaitingList::Entry& entry) const {
+  entry.deficit_bytes = std::min(entry.deficit_bytes, quantum_bytes_) + quantum_bytes_;
+}
+
+// A turn: posts what the deficit allows; who has more waits again. Whether it posted anything.
+bool DciPool::Serve(WaitingList::Entry entry) {
+  Target* target = entry.target;
+  bool posted = false;
+  while (target->has_pending()) {
+    SlotList& list = target->control.empty() ? target->data : target->control;
+    const uint32_t cost_bytes = slots_[list.Front(slots_)].length_bytes + kRequestBytes;
+    if (cost_bytes > entry.deficit_bytes) break;
+    Dci* dci = Place(target);
+    if (dci == nullptr) break;
+    entry.deficit_bytes -= cost_bytes;
+    Append(*dci, target, list.PopFront(slots_));
+    posted = true;
+  }
+  target->waiting = false;
+  if (target->has_pending()) waiting_.Add(entry);
+  return posted;
+}
+
+}  // namespace sluice::queue

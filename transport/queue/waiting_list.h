@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// WaitingList: the targets that have something to send and no room for it, and what each of them may send in its turn.
+//
+// What it is    Two kinds: those that have a stream wait for room in their send queue; those that have none wait for a
+//               stream too, one line for each class of DCIs. Nobody here holds anything but requests already posted.
+// Who owns it   The DciPool. Targets leave it by Remove() before they go.
+// Bound         Each target is in it once at most.
+#ifndef SLUICE_TRANSPORT_QUEUE_WAITING_LIST_H_
+#define SLUICE_TRANSPORT_QUEUE_WAITING_LIST_H_
+
+#include <cstdint>
+#include <deque>
+
+#include "transport/queue/target.h"
+
+namespace sluice::queue {
+
+class WaitingList {
+ public:
+  struct Entry {
+    Target* target;
+    uint32_t deficit_bytes;  // what it may send before the next in line
+  };
+  using Line = std::deque<Entry>;
+
+  bool empty() const { return bound_.empty() && unbound_[0].empty() && unbound_[1].empty(); }
+  // Somebody of its class waits for a stream: who has one gives it up when its deficit is spent.
+  bool crowded(const Target& target) const { return !unbound_[target.probation].empty(); }
+
+  void Add(const Entry& entry) {
+    entry.target->waiting = true;
+    (entry.target->stream != kNoStream ? bound_ : unbound_[entry.target->probation])
+        .push_back(entry);
+  }
+  void Remove(Target* target) {
+    if (!target->waiting) return;
+    target->waiting = false;
+    for (Line* line : {&bound_, &unbound_[0], &unbound_[1]}) {
+      std::erase_if(*line, [target](const Entry& entry) { return entry.target == target; });
+    }
+  }
+  Line& bound() { return bound_; }
+  Line& unbound(bool probation) { return unbound_[probation]; }
+
+ private:
+  Line bound_;
+  Line unbound_[2];
+};
+
+}  // namespace sluice::queue
+
+#endif  // SLUICE_TRANSPORT_QUEUE_WAITING_LIST_H_
