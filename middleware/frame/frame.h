@@ -12,14 +12,18 @@
 //               bytes)
 //   payload  := request or reply, serialised protobuf              kind = kRequest, or kReply with
 //   status 0
-//             | text_bytes:u16 text detail                         kind = kReply with status 1 to
-//             16
+//             | text_bytes:u16 text detail                         kind = kReply or kFlowClose with
+//             status 1 to 16
+//             | priority:u8 name                                   kind = kFlowOpen
+//             | what the sender wants                              kind = kFlowData
+//             | nothing                                            everything else
+//   name     := 1 to kMaxEndNameBytes bytes, of the end that is wanted
 //   text     := UTF-8, at most kMaxStatusTextBytes
 //   detail   := serialised sluice.ErrorDetail, to the end of the payload, at most
 //   kMaxStatusDetailBytes; may be empty
 //
 //   field            request                                 reply
-//   flow_id          0 (the only flow so far)                0
+//   flow_id          0                                       0
 //   sequence         of this message between the two sides, in this direction: from 0, +1 each, wraps
 //   flow_window      0                                       0
 //   call_id          chosen by the caller; any value         the request's
@@ -29,10 +33,19 @@
 //   status_code      0                                       absl::StatusCode, 0 to 16
 //   flags, reserved  0                                       0
 //
+//   field        kFlowOpen         kFlowAccept       kFlowData, kFlowWindow   kFlowClose
+//   flow_id      0                 the receiver's index of the flow, in all of these
+//   flow_window  messages that the receiver may send in the flow in total     0
+//                (cumulative, wraps)
+//   call_id      the sender's index of the flow      0                        0
+//   status_code  0                 0                 0                        0, or why
+//   method_id, timeout_ns, flags, reserved           0 in all of them
+//
 // With the 16-byte prefix that transport/ puts in front, the payload begins on a cache line.
 //
 // To add a kind: (1) a number below, never one used before; (2) its line in the table above and in
-// Decode()'s checks; (3) the receivers' switch: ClientEngine and ServerEngine in middleware/call;
+// Decode()'s checks; (3) the receivers' switch: ClientEngine and ServerEngine in middleware/call,
+// FlowEngine in middleware/flow;
 // (4) golden bytes and the fuzz test's generator in tests/middleware/frame; (5) if old receivers
 // can't ignore it, raise kVersion.
 //
@@ -52,10 +65,16 @@ namespace sluice::frame {
 inline constexpr uint8_t kVersion = 2;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
+inline constexpr uint32_t kMaxEndNameBytes = 255;
 
 enum class Kind : uint8_t {
   kRequest = 1,
   kReply = 2,
+  kFlowOpen = 3,
+  kFlowAccept = 4,
+  kFlowData = 5,
+  kFlowWindow = 6,
+  kFlowClose = 7,
 };
 
 struct Header {
@@ -100,11 +119,13 @@ enum class Fault : uint8_t {
   kVersion,        // not kVersion
   kKind,           // unknown kind
   kReserved,       // flags or reserved not 0
-  kFlow,           // a flow that is not open
+  kFlow,           // flow_id or flow_window where none belongs
   kPayloadLength,  // payload_bytes is not what follows the header
   kMethod,         // request without, reply with a method
   kTimeout,        // over kMaxTimeoutNs, or in a reply
-  kStatus,         // over kMaxStatusCode, or in a request
+  kStatus,         // over kMaxStatusCode, or where none belongs
+  kCall,           // call_id over 32 bits in a flow's opening, or one in another message of a flow
+  kPayload,        // one where none belongs, or a flow's opening without a name or with a long one
 };
 
 // "payload length does not match the message", for error texts.

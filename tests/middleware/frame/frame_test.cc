@@ -37,6 +37,22 @@ Header Reply() {
   return header;
 }
 
+// A message of a flow, as its grammar wants it.
+Header OfFlow(Kind kind) {
+  Header header;
+  header.kind = kind;
+  header.sequence = 9;
+  header.payload_bytes = kind == Kind::kFlowAccept || kind == Kind::kFlowWindow ? 0 : 3;
+  if (kind != Kind::kFlowOpen) header.flow_id = 0x21222324;
+  if (kind != Kind::kFlowClose) header.flow_window = 0x51525354;
+  if (kind == Kind::kFlowOpen || kind == Kind::kFlowAccept) header.call_id = 0x61626364;
+  if (kind == Kind::kFlowClose) header.status_code = 8;
+  return header;
+}
+
+constexpr Kind kFlowKinds[] = {Kind::kFlowOpen, Kind::kFlowAccept, Kind::kFlowData,
+                               Kind::kFlowWindow, Kind::kFlowClose};
+
 std::vector<std::byte> Message(const Header& header, const std::string& payload) {
   std::vector<std::byte> bytes(kHeaderBytes + payload.size());
   Encode(header, bytes.data());
@@ -71,7 +87,54 @@ TEST(FrameTest, GoldenReply) {
             "616263");
 }
 
+TEST(FrameTest, GoldenMessagesOfAFlow) {
+  EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
+            "0203000000000000"
+            "0900000054535251"
+            "6463626100000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0300000000000000"
+            "027879");
+  EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
+            "0204000024232221"
+            "0900000054535251"
+            "6463626100000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+  EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
+            "0205000024232221"
+            "0900000054535251"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0300000000000000"
+            "616263");
+  EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
+            "0206000024232221"
+            "0900000054535251"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+  EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
+            "0207000024232221"
+            "0900000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000"
+            "0300000008000000"
+            "616263");
+}
+
 TEST(FrameTest, DecodeWhatWasEncoded) {
+  for (Kind kind : kFlowKinds) {
+    Header got;
+    const Header sent = OfFlow(kind);
+    EXPECT_EQ(Decode(Message(sent, std::string(sent.payload_bytes, 'a')), &got), Fault::kNone);
+    EXPECT_EQ(got, sent);
+  }
   for (const Header& sent : {Request(), Reply()}) {
     Header got;
     EXPECT_EQ(Decode(Message(sent, "abc"), &got), Fault::kNone);
@@ -91,7 +154,7 @@ TEST(FrameTest, EachFaultIsFound) {
   header = Request();
   header.kind = static_cast<Kind>(0);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
-  header.kind = static_cast<Kind>(3);
+  header.kind = static_cast<Kind>(8);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
   header = Request();
   header.flags = 1;
@@ -134,6 +197,46 @@ TEST(FrameTest, EachFaultIsFound) {
   EXPECT_EQ(FaultOf(header), Fault::kStatus);
 }
 
+// The fault of a flow's message after one change.
+template <typename Change>
+Fault FlowFault(Kind kind, Change change) {
+  Header header = OfFlow(kind);
+  change(header);
+  return FaultOf(header, std::string(header.payload_bytes, 'a'));
+}
+
+TEST(FrameTest, EachFaultOfAFlowIsFound) {
+  for (Kind kind : kFlowKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const bool introduces = kind == Kind::kFlowOpen || kind == Kind::kFlowAccept;
+    const bool close = kind == Kind::kFlowClose;
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.flags = 1; }), Fault::kReserved);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.flow_id = 1; }),
+              kind == Kind::kFlowOpen ? Fault::kFlow : Fault::kNone);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.flow_window = 1; }),
+              close ? Fault::kFlow : Fault::kNone);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.call_id = 1; }),
+              introduces ? Fault::kNone : Fault::kCall);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.call_id = uint64_t{1} << 32; }), Fault::kCall);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.method_id = 1; }), Fault::kMethod);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.timeout_ns = 1; }), Fault::kTimeout);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.status_code = 1; }),
+              close ? Fault::kNone : Fault::kStatus);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.status_code = kMaxStatusCode + 1; }),
+              Fault::kStatus);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.payload_bytes = 1; }),
+              kind == Kind::kFlowData || close ? Fault::kNone : Fault::kPayload);
+    EXPECT_EQ(FlowFault(kind, [](Header& h) { h.payload_bytes = 0; }),
+              kind == Kind::kFlowOpen ? Fault::kPayload : Fault::kNone);
+  }
+  EXPECT_EQ(FlowFault(Kind::kFlowOpen, [](Header& h) { h.payload_bytes = 1 + kMaxEndNameBytes; }),
+            Fault::kNone);
+  EXPECT_EQ(FlowFault(Kind::kFlowOpen, [](Header& h) { h.payload_bytes = 2 + kMaxEndNameBytes; }),
+            Fault::kPayload);
+  EXPECT_EQ(FlowFault(Kind::kFlowClose, [](Header& h) { h.status_code = 0; }), Fault::kPayload)
+      << "a payload belongs to an error only";
+}
+
 TEST(FrameTest, EveryLengthBelowAHeaderIsTooShort) {
   const std::vector<std::byte> bytes = Message(Request(), "");
   Header got;
@@ -146,7 +249,7 @@ TEST(FrameTest, EveryLengthBelowAHeaderIsTooShort) {
 
 TEST(FrameTest, EveryFaultHasItsOwnText) {
   std::vector<std::string_view> texts;
-  for (int fault = 0; fault <= static_cast<int>(Fault::kStatus); ++fault) {
+  for (int fault = 0; fault <= static_cast<int>(Fault::kPayload); ++fault) {
     const std::string_view text = Explain(static_cast<Fault>(fault));
     EXPECT_EQ(std::count(texts.begin(), texts.end(), text), 0) << text;
     texts.push_back(text);
@@ -160,8 +263,10 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
   for (uint32_t seed = 1; seed <= 20000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    std::vector<std::byte> bytes =
-        Message(seed % 2 ? Request() : Reply(), std::string(random() % 5, 'p'));
+    std::vector<std::byte> bytes = Message(seed % 2       ? OfFlow(kFlowKinds[random() % 5])
+                                           : random() % 2 ? Request()
+                                                          : Reply(),
+                                           std::string(random() % 5, 'p'));
     const uint32_t actual = static_cast<uint32_t>(bytes.size() - kHeaderBytes);
     if (random() % 4 != 0) std::memcpy(bytes.data() + offsetof(Header, payload_bytes), &actual, 4);
     for (uint32_t damage = random() % 4; damage > 0; --damage) {
@@ -173,13 +278,24 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     ASSERT_GE(bytes.size(), kHeaderBytes);
     ASSERT_EQ(header.payload_bytes, bytes.size() - kHeaderBytes);
     ASSERT_EQ(header.version, kVersion);
-    ASSERT_EQ(header.flags | header.reserved | header.flow_id, 0u);
-    if (header.kind == Kind::kRequest) {
+    ASSERT_EQ(header.flags | header.reserved, 0u);
+    if (header.kind >= Kind::kFlowOpen && header.kind <= Kind::kFlowClose) {
+      ASSERT_EQ(header.method_id | header.timeout_ns, 0u);
+      ASSERT_LE(header.status_code, header.kind == Kind::kFlowClose ? kMaxStatusCode : 0);
+      if (header.kind == Kind::kFlowOpen) {
+        ASSERT_EQ(header.flow_id, 0u);
+        ASSERT_GE(header.payload_bytes, 2u);
+      } else if (header.kind != Kind::kFlowData && header.status_code == 0) {
+        ASSERT_EQ(header.payload_bytes, 0u);
+      }
+    } else if (header.kind == Kind::kRequest) {
+      ASSERT_EQ(header.flow_id, 0u);
       ASSERT_NE(header.method_id, 0u);
       ASSERT_LE(header.timeout_ns, kMaxTimeoutNs);
       ASSERT_EQ(header.status_code, 0);
     } else {
       ASSERT_EQ(header.kind, Kind::kReply);
+      ASSERT_EQ(header.flow_id, 0u);
       ASSERT_EQ(header.method_id, 0u);
       ASSERT_EQ(header.timeout_ns, 0u);
       ASSERT_LE(header.status_code, kMaxStatusCode);
