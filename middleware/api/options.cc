@@ -102,4 +102,11 @@ absl::Status ServerOptions::Validate() const {
                      limits.max_message_bytes, uint64_t{1} << 40));
 }
 
+absl::Status MessengerOptions::Validate() const {
+  return All(Common(device, limits, authentication, spin),
+             CheckTenants(tenants, authentication, limits),
+             InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),
+             InRange("max_flows", max_flows, 1, 1u << 24));
+}
+
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be set at a Channel and at a Server. Values are checked when the object is made; the
+// What can be set at a Channel, a Server and a Messenger. Values are checked when the object is made; the
 // error says which value, why not, and what is allowed.
 #ifndef SLUICE_MIDDLEWARE_API_OPTIONS_H_
 #define SLUICE_MIDDLEWARE_API_OPTIONS_H_
@@ -92,6 +92,20 @@ struct ServerOptions {
   uint32_t max_waiting_replies_per_peer = 4096;     // 1 to 1048576
   uint64_t max_waiting_bytes_per_peer = 16u << 20;  // at least limits.max_message_bytes
   absl::Duration spin = absl::Microseconds(50);     // as above
+
+  absl::Status Validate() const;
+};
+
+struct MessengerOptions {
+  std::string device = "auto";  // as above
+  EndpointLimits limits;
+  Authentication authentication;
+  std::vector<Tenant> tenants;  // of those who connect, as above
+  // Of the connection that the first flow to an address needs. 1 ms to 1 h.
+  absl::Duration connect_timeout = absl::Seconds(5);
+  // Open at the same time; 80 bytes each. More are refused. 1 to 16777216.
+  uint32_t max_flows = 1u << 20;
+  absl::Duration spin = absl::Microseconds(50);  // of Drive(), as above
 
   absl::Status Validate() const;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The production stack, and the two functions that open one. Apart from the rest of api/, so that a
+// The production stack, and the three functions that open one. Apart from the rest of api/, so that a
 // program that brings its own stack (a test over a fake endpoint) links no verbs provider.
 #include "middleware/api/runtime.h"
 
@@ -8,6 +8,7 @@
 
 #include "middleware/api/address.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/messenger.h"
 #include "middleware/api/server.h"
 #include "transport/device/device.h"
 #include "transport/device/tables.h"
@@ -82,6 +83,13 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& add
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  auto stack = OpenStack(options.device);
+  if (!stack.ok()) return stack.status();
+  return CreateOn(*std::move(stack), options);
+}
+
+absl::StatusOr<std::unique_ptr<Messenger>> Messenger::Create(const MessengerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   auto stack = OpenStack(options.device);
   if (!stack.ok()) return stack.status();

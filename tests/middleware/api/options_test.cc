@@ -70,6 +70,19 @@ TEST(OptionsTest, ServerValuesOutOfRange) {
   ExpectRefused(options.Validate(), "spin", "2s");
 }
 
+TEST(OptionsTest, MessengerValuesOutOfRange) {
+  MessengerOptions options;
+  EXPECT_TRUE(options.Validate().ok());
+  options.max_flows = (1u << 24) + 1;
+  ExpectRefused(options.Validate(), "max_flows", "16777217");
+  options = MessengerOptions();
+  options.connect_timeout = absl::ZeroDuration();
+  ExpectRefused(options.Validate(), "connect_timeout", "0");
+  options = MessengerOptions();
+  options.limits.credits_per_peer = 3;
+  ExpectRefused(options.Validate(), "credits_per_peer", "3");
+}
+
 TEST(OptionsTest, SecretsComeFromOnePlace) {
   ServerOptions server;
   server.authentication.secret_file = "/etc/sluice/secrets";

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/messenger.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "middleware/api/address.h"
+#include "middleware/api/stack.h"
+
+namespace sluice {
+namespace {
+
+flow::FlowEngineOptions EngineOptions(const MessengerOptions& options) {
+  flow::FlowEngineOptions engine;
+  engine.max_flows = options.max_flows;
+  engine.connect_timeout_ns = absl::ToInt64Nanoseconds(options.connect_timeout);
+  return engine;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Messenger>> Messenger::CreateOn(std::unique_ptr<Stack> stack,
+                                                               const MessengerOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  std::unique_ptr<Messenger> messenger(new Messenger(std::move(stack), options));
+  auto endpoint = messenger->stack_->CreateEndpoint(options.limits, options.authentication,
+                                                    options.tenants, messenger->engine_.handler());
+  if (!endpoint.ok()) return endpoint.status();
+  messenger->endpoint_ = *std::move(endpoint);
+  messenger->engine_.Attach(messenger->endpoint_.get());
+  return messenger;
+}
+
+Messenger::Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& options)
+    : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
+      stack_(std::move(stack)),
+      engine_(EngineOptions(options), stack_->clock(), stack_->log()) {}
+
+Messenger::~Messenger() {
+  if (endpoint_ != nullptr) engine_.Close();
+}
+
+absl::StatusOr<uint16_t> Messenger::Listen(const std::string& address) {
+  const auto parsed = ParseAddress(address, /*allow_port_0=*/true);
+  if (!parsed.ok()) return parsed.status();
+  return endpoint_->Listen(parsed->host, parsed->port);
+}
+
+absl::Status Messenger::Accept(const std::string& end, const FlowOptions& options,
+                               Acceptor acceptor) {
+  return engine_.Accept(end, options, std::move(acceptor));
+}
+
+absl::StatusOr<Flow> Messenger::Open(const std::string& address, const std::string& end,
+                                     const FlowOptions& options, FlowHandler* handler) {
+  const auto parsed = ParseAddress(address, /*allow_port_0=*/false);
+  if (!parsed.ok()) return parsed.status();
+  return engine_.Open(parsed->host, parsed->port, end, options, handler);
+}
+
+int Messenger::Poll() { return engine_.Poll(); }
+
+bool Messenger::PrepareToSleep() {
+  endpoint_->Flush();
+  return !engine_.HasWork() && endpoint_->PrepareToSleep();
+}
+
+absl::Duration Messenger::SleepLimit() const {
+  const int64_t limit_ns = endpoint_->SleepLimitNs();
+  return limit_ns < 0 ? absl::InfiniteDuration() : absl::Nanoseconds(limit_ns);
+}
+
+bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
+  base::Clock* const clock = stack_->clock();
+  const absl::Duration most = absl::Hours(24 * 365);  // "for ever" must not overflow
+  int64_t now_ns = clock->NowNs();
+  const int64_t end_ns = now_ns + absl::ToInt64Nanoseconds(std::min(timeout, most));
+  int64_t idle_since_ns = now_ns;
+  while (true) {
+    const int done = Poll();
+    if (until()) return true;
+    now_ns = clock->NowNs();
+    if (now_ns >= end_ns) return false;
+    if (done > 0) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < spin_ns_ || !PrepareToSleep()) continue;
+    const timespec limit =
+        absl::ToTimespec(std::min(SleepLimit(), absl::Nanoseconds(end_ns - now_ns)));
+    pollfd readable{fd(), POLLIN, 0};
+    ppoll(&readable, 1, &limit, nullptr);
+    idle_since_ns = clock->NowNs();
+  }
+}
+
+void Messenger::Close() { engine_.Close(); }
+
+const std::string& Messenger::device_choice() const { return stack_->device_choice(); }
+const verbs::CapabilityReport& Messenger::capabilities() const { return stack_->capabilities(); }
+
+}  // namespace sluice

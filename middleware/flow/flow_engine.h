@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FlowEngine: the flows between this endpoint and all its peers.
+//
+// What it is    Opens and accepts flows, and gives those that want to write their turns. One connection for each address, made
+//               by the first Open(), and kept. Order and delivery are the session's, which has one sequence for each
+//               peer: a flow adds its own identity, window and priority (docs/decisions/0018).
+// Bounds        Flows: max_flows, 80 bytes each. Messages: none waits here; a message that was sent is in a send slot of
+//               the endpoint. What a flow owes the other side is a bit of it, said when the peer can be written to.
+// Who owns it   Messenger (middleware/api), or a test. Handlers outlive their flows, and acceptors this.
+// Which thread  The polling thread. Handlers and acceptors are called inside Poll() and Close() only.
+// What ends it  Close(): every flow that is left ends with CANCELLED.
+#ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_ENGINE_H_
+#define SLUICE_MIDDLEWARE_FLOW_FLOW_ENGINE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "middleware/flow/connection.h"
+#include "middleware/flow/flow.h"
+#include "middleware/flow/flow_table.h"
+#include "middleware/frame/frame.h"
+#include "middleware/session/sessions.h"
+#include "transport/base/clock.h"
+#include "transport/base/log.h"
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::flow {
+
+struct FlowEngineOptions {
+  uint32_t max_flows = 1u << 20;
+  int64_t connect_timeout_ns = 5'000'000'000;
+};
+
+struct FlowCounters {
+  uint64_t opened = 0;    // here
+  uint64_t accepted = 0;  // of the other side's
+  uint64_t refused = 0;   // likewise
+  uint64_t ended = 0;     // of opened and accepted: OnClosed() was called
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t control_sent = 0;     // messages about flows
+  uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
+};
+
+class FlowEngine final : public session::User {
+ public:
+  // `log` may be nullptr.
+  FlowEngine(const FlowEngineOptions& options, base::Clock* clock, base::LogSink* log);
+  ~FlowEngine() override;
+
+  // What the endpoint is made with.
+  endpoint::Handler* handler() { return &sessions_; }
+  void Attach(endpoint::Endpoint* endpoint) {
+    endpoint_ = endpoint;
+    sessions_.Attach(endpoint);
+  }
+
+  // Flows to the end `name` of this process are the acceptor's from now on. ALREADY_EXISTS: it has one.
+  absl::Status Accept(const std::string& name, const FlowOptions& options, Acceptor acceptor);
+  // The handler hears OnOpen() or OnClosed(). Never waits. RESOURCE_EXHAUSTED: max_flows.
+  absl::StatusOr<Flow> Open(const std::string& host, uint16_t port, const std::string& name,
+                            const FlowOptions& options, FlowHandler* handler);
+
+  // One pass; never blocks. The number of things done.
+  int Poll();
+  // True: Poll() has something to do, whatever the endpoint says.
+  bool HasWork() const { return !active_.empty(); }
+  void Close();
+
+  // That are not over: some may wait for a last word.
+  uint32_t flows() const { return table_.used(); }
+  size_t memory_bytes() const { return table_.memory_bytes(); }
+  // With 0 for a peer that is not up.
+  uint32_t unacknowledged(endpoint::PeerId peer) { return sessions_.unacknowledged(peer); }
+  const FlowCounters& counters() const { return counters_; }
+  const session::SessionCounters& session_counters() const { return sessions_.counters(); }
+
+  // session::User
+  void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
+  void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
+  void OnMessage(endpoint::PeerId peer, const frame::Header& header,
+                 std::span<const std::byte> payload) override;
+  void OnWritable(endpoint::PeerId peer) override;
+  void OnDelivered(endpoint::PeerId peer, uint32_t sequence) override;
+  void OnProtocolError(endpoint::PeerId peer, std::string_view what,
+                       std::string_view explanation) override;
+
+ private:
+  friend class Flow;
+  struct End {
+    FlowOptions options;
+    Acceptor acceptor;
+  };
+
+  // ---- flow_engine.cc: what this side does
+  Record* Find(const Flow& flow) { return table_.Find(flow.index_, flow.generation_); }
+  Flow NameOf(uint32_t index) { return {this, index, table_[index].generation}; }
+  Connection& ConnectionOf(const Record& record) { return *connections_[record.connection]; }
+  Connection* Find(endpoint::PeerId peer);
+  absl::StatusOr<Connection*> Dial(const std::string& host, uint16_t port);
+
+  absl::StatusOr<FlowBuffer> Reserve(const Flow& flow, uint32_t bytes);
+  void Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t bytes);
+  void Cancel(const Flow& flow, const FlowBuffer& buffer);
+  void Consume(const Flow& flow, uint32_t messages);
+  void CloseFlow(const Flow& flow, const absl::Status& why);
+  // In line, for OnWritable().
+  void WaitForTurn(Connection& connection, uint32_t index);
+
+  // A fresh flow of this connection, in `state`; kNone: the table is full.
+  uint32_t NewFlow(Connection& connection, FlowEvent event, const FlowOptions& options,
+                   Priority priority);
+  void Move(Record& record, FlowEvent event);
+  // It is free: tells the handler, if that has not heard, and gives the place back.
+  void Finish(uint32_t index, const absl::Status& why);
+  void Tell(uint32_t index, const absl::Status& why);
+  void Forget(uint32_t index);
+  uint32_t live_flows() const { return table_.used() - refusals_; }
+  void Owe(uint32_t index, uint8_t owed);
+  void Link(Connection& connection, uint32_t index);
+  void Unlink(Connection& connection, uint32_t index);
+  void Activate(Connection& connection);
+  // One turn for each that stands in line, until the credits are used up.
+  int Serve(Connection& connection);
+  // Says all that the flow owes. False: no credit for it.
+  bool Say(Connection& connection, uint32_t index);
+
+  // ---- flow_reception.cc: what the other side does
+  // Each says what is wrong, which ends the connection; nullptr: nothing.
+  const char* Take(Record& record, const frame::Header& header, std::span<const std::byte> payload);
+  const char* TakeOpen(Connection& connection, const frame::Header& header,
+                       std::span<const std::byte> payload);
+  const char* TakeAccept(Record& record, uint32_t index, const frame::Header& header);
+  const char* TakeData(Record& record, uint32_t index, std::span<const std::byte> payload);
+  const char* TakeClose(Record& record, uint32_t index, const frame::Header& header,
+                        std::span<const std::byte> payload);
+  bool TakeWindow(uint32_t index, uint32_t window);
+  void Refuse(Connection& connection, uint32_t remote, const absl::Status& why);
+  void Drop(endpoint::PeerId peer, const absl::Status& why);
+
+  const FlowEngineOptions options_;
+  base::Clock* const clock_;
+  base::LogSink* const log_;
+  endpoint::Endpoint* endpoint_ = nullptr;
+  session::Sessions sessions_{this};
+  bool closed_ = false;
+  // Made once: refusing allocates nothing.
+  const absl::Status not_open_;
+  const absl::Status no_window_;
+  const absl::Status not_its_turn_;
+
+  FlowTable table_;
+  std::vector<std::unique_ptr<Connection>> connections_;         // by PeerId::index
+  absl::flat_hash_map<std::string, endpoint::PeerId> outbound_;  // by address
+  absl::flat_hash_map<std::string, std::unique_ptr<End>> ends_;
+  // Of flows whose opening, or whose close with an error, is not said yet.
+  absl::flat_hash_map<uint32_t, std::string> names_;
+  absl::flat_hash_map<uint32_t, absl::Status> reasons_;
+  uint32_t refusals_ = 0;         // that are not said yet
+  std::vector<uint32_t> active_;  // connections with somebody in line
+  std::vector<uint32_t> serving_now_;
+  std::vector<UnderWay::Entry> touched_;
+
+  // The flow whose OnWritable() runs, and what it may send before the next one's turn.
+  uint32_t served_ = kNone;
+  uint32_t turn_left_ = 0;
+  FlowCounters counters_;
+};
+
+}  // namespace sluice::flow
+
+#endif  // SLUICE_MIDDLEWARE_FLOW_FLOW_ENGINE_H_

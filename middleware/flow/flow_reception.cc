@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FlowEngine: what comes from peers. Whatever does not fit the state of a flow is a fault of the peer, and ends its
+// connection: messages arrive in order and once, so a peer that is right can't say it.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/flow/flow_engine.h"
+#include "middleware/frame/status_payload.h"
+#include "transport/base/error.h"
+
+namespace sluice::flow {
+namespace {
+
+constexpr uint32_t kMaxRefusals = 1024;
+
+bool SeesMessages(FlowState state) {
+  return state == FlowState::kOpen || state == FlowState::kClosing ||
+         state == FlowState::kLingering;
+}
+
+}  // namespace
+
+// ---- Peers
+
+void FlowEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
+  if (closed_) return;
+  Connection* connection = Find(peer);
+  if (connection == nullptr) {
+    if (!info.inbound) return;  // dropped by us a moment ago
+    if (peer.index >= connections_.size()) connections_.resize(peer.index + 1);
+    connections_[peer.index] = std::make_unique<Connection>();
+    connection = connections_[peer.index].get();
+    connection->peer = peer;
+    connection->address = info.address;
+    connection->inbound = true;
+  }
+  connection->tenant = info.tenant;
+  connection->limit_bytes = info.max_message_bytes - frame::kHeaderBytes;
+  connection->up = true;
+  if (!connection->turns.empty()) Activate(*connection);
+}
+
+void FlowEngine::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) { Drop(peer, why); }
+
+void FlowEngine::OnWritable(endpoint::PeerId peer) {
+  Connection* connection = Find(peer);
+  if (connection == nullptr) return;
+  connection->blocked = false;
+  if (!connection->turns.empty()) Activate(*connection);
+}
+
+void FlowEngine::OnDelivered(endpoint::PeerId peer, uint32_t sequence) {
+  Connection* connection = Find(peer);
+  if (connection == nullptr) return;
+  for (; connection->acknowledged != sequence; ++connection->acknowledged) {
+    const UnderWay::Entry entry = connection->under_way.Pop();
+    Record* record = entry.index == kNone ? nullptr : table_.Find(entry.index, entry.generation);
+    if (record == nullptr) continue;
+    ++record->delivered;
+    if (!record->touched) touched_.push_back(entry);
+    record->touched = true;
+  }
+  for (const UnderWay::Entry& entry : touched_) {
+    Record* record = table_.Find(entry.index, entry.generation);
+    if (record == nullptr) continue;
+    record->touched = false;
+    if (record->handler != nullptr) {
+      record->handler->OnDelivered(NameOf(entry.index), record->delivered);
+    }
+  }
+  touched_.clear();
+}
+
+void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
+                                 std::string_view explanation) {
+  const Connection* connection = Find(peer);
+  if (connection == nullptr) return;
+  ++counters_.protocol_errors;
+  const std::string cause = absl::StrCat(std::string(what), ": ", std::string(explanation));
+  const absl::Status why = base::Error(
+      absl::StatusCode::kInternal, "connection closed",
+      {.layer = "flow",
+       .peer = connection->address,
+       .operation = "receive",
+       .cause = cause,
+       .remedy = "run the same version of Sluice on both sides, Messenger to Messenger"});
+  if (log_ != nullptr) log_->Write(base::Severity::kWarning, "flow", std::string(why.message()));
+  Drop(peer, why);
+  endpoint_->Disconnect(peer);
+}
+
+void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
+  if (Find(peer) == nullptr) return;
+  const std::unique_ptr<Connection> gone = std::move(connections_[peer.index]);
+  if (!gone->inbound) outbound_.erase(gone->address);
+  // All at first, so that no handler finds one that is about to end.
+  for (uint32_t i = gone->flows.first(); i != kNone; i = table_[i].of_connection.next) {
+    Record& record = table_[i];
+    Move(record, FlowEvent::kPeerDown);
+    record.linked = false;
+    record.connection = kNone;
+  }
+  while (!gone->flows.empty()) {
+    const uint32_t index = gone->flows.first();
+    const Record& record = table_[index];
+    gone->flows.Remove(table_, index);
+    if (record.handler != nullptr) {
+      const auto detail = base::DetailOf(why);
+      const std::string cause = detail.has_value() && !detail->cause().empty()
+                                    ? detail->cause()
+                                    : std::string(why.message());
+      Tell(index,
+           base::Error(why.code(),
+                       absl::StrCat("flow ended, ", record.delivered, " of ", record.sent,
+                                    " messages are known to be delivered"),
+                       {.layer = "flow",
+                        .peer = gone->address,
+                        .operation = "flow",
+                        .cause = cause,
+                        .remedy = "open it again, and agree with the other end where to go on",
+                        .retry_safe = record.sent == record.delivered}));
+    }
+    Forget(index);
+  }
+}
+
+void FlowEngine::Close() {
+  if (closed_) return;
+  closed_ = true;
+  const absl::Status why = absl::CancelledError("this side was closed");
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    if (connections_[i] != nullptr) Drop(connections_[i]->peer, why);
+  }
+  endpoint_->Close();
+}
+
+// ---- Messages
+
+void FlowEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
+                           std::span<const std::byte> payload) {
+  Connection* connection = Find(peer);
+  if (connection == nullptr) return;  // disconnected by us a moment ago
+  const char* fault = nullptr;
+  if (header.kind == frame::Kind::kFlowOpen) {
+    fault = TakeOpen(*connection, header, payload);
+  } else if (header.kind < frame::Kind::kFlowOpen) {
+    fault = "calls go to a Server, not to a Messenger";
+  } else {
+    Record* record = table_.Find(header.flow_id);
+    // What it has not been told of yet, it can't know.
+    if (record == nullptr || record->connection != peer.index || record->refused ||
+        (record->owed & (kOweOpen | kOweAccept)) != 0) {
+      fault = "a flow that it does not have";
+    } else {
+      fault = Take(*record, header, payload);
+    }
+  }
+  if (fault != nullptr) OnProtocolError(peer, "wrong message", fault);
+}
+
+const char* FlowEngine::Take(Record& record, const frame::Header& header,
+                             std::span<const std::byte> payload) {
+  const uint32_t index = header.flow_id;
+  switch (header.kind) {
+    case frame::Kind::kFlowAccept:
+      return TakeAccept(record, index, header);
+    case frame::Kind::kFlowClose:
+      return TakeClose(record, index, header, payload);
+    default:
+      if (!SeesMessages(record.state)) return "a flow that it has not accepted, or has closed";
+      if (!TakeWindow(index, header.flow_window)) return "window out of range";
+      return header.kind == frame::Kind::kFlowData ? TakeData(record, index, payload) : nullptr;
+  }
+}
+
+const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& header,
+                                 std::span<const std::byte> payload) {
+  const auto priority = static_cast<uint8_t>(payload[0]);
+  if (priority >= kPriorities) return "unknown priority";
+  if (header.flow_window > kMaxWindow) return "window out of range";
+  if (refusals_ >= kMaxRefusals) return "it opens more flows than it lets us answer";
+  const std::string name(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
+  const auto remote = static_cast<uint32_t>(header.call_id);
+  const auto refuse = [&](absl::StatusCode code, const char* cause, const char* remedy) {
+    ++counters_.refused;
+    return base::Error(code, absl::StrCat("flow to \"", name, "\" refused"),
+                       {.layer = "flow",
+                        .operation = "open",
+                        .cause = cause,
+                        .remedy = remedy,
+                        .retry_safe = true});
+  };
+  const auto end = ends_.find(name);
+  if (end == ends_.end()) {
+    Refuse(connection, remote,
+           refuse(absl::StatusCode::kNotFound, "the other side has no such end",
+                  "compare the names; accept ends before listening"));
+    return nullptr;
+  }
+  if (live_flows() >= options_.max_flows) {
+    Refuse(connection, remote,
+           refuse(absl::StatusCode::kResourceExhausted, "the other side has max_flows open",
+                  "raise it there"));
+    return nullptr;
+  }
+  const End& accepting = *end->second;
+  const uint32_t index =
+      NewFlow(connection, FlowEvent::kOffer, accepting.options, static_cast<Priority>(priority));
+  Record& record = table_[index];
+  record.remote = remote;
+  record.send_limit = header.flow_window;
+  Owe(index, kOweAccept);
+  FlowHandler* const handler = accepting.acceptor(
+      NameOf(index), {name, connection.address, connection.tenant, record.priority});
+  if (handler == nullptr) {
+    CloseFlow(NameOf(index), refuse(absl::StatusCode::kPermissionDenied,
+                                    "the other side's acceptor wants none", "ask its operator"));
+    return nullptr;
+  }
+  record.handler = handler;
+  ++counters_.accepted;
+  return nullptr;
+}
+
+void FlowEngine::Refuse(Connection& connection, uint32_t remote, const absl::Status& why) {
+  const uint32_t index = NewFlow(connection, FlowEvent::kRefuse, {}, Priority::kNormal);
+  Record& record = table_[index];
+  record.remote = remote;
+  record.refused = true;
+  ++refusals_;
+  reasons_[index] = why;
+  Owe(index, kOweClose);
+}
+
+const char* FlowEngine::TakeAccept(Record& record, uint32_t index, const frame::Header& header) {
+  if (!NextFlowState(record.state, FlowEvent::kAccepted, &record.state)) {
+    return "a flow is accepted that is not being opened";
+  }
+  record.remote = static_cast<uint32_t>(header.call_id);
+  if (!TakeWindow(index, header.flow_window)) return "window out of range";
+  if (record.state == FlowState::kOpen) {
+    record.handler->OnOpen(NameOf(index));
+  } else {
+    Owe(index, kOweClose);
+  }
+  return nullptr;
+}
+
+const char* FlowEngine::TakeData(Record& record, uint32_t index,
+                                 std::span<const std::byte> payload) {
+  if (record.told == static_cast<uint32_t>(record.received)) return "more than the flow's window";
+  if (record.state != FlowState::kOpen) {  // nobody wants it any more
+    --record.told;
+    return nullptr;
+  }
+  ++record.received;
+  ++counters_.messages_received;
+  const Flow flow = NameOf(index);
+  const bool consumed = !record.manual_consume;
+  record.handler->OnMessage(flow, payload);
+  if (consumed) Consume(flow, 1);
+  return nullptr;
+}
+
+const char* FlowEngine::TakeClose(Record& record, uint32_t index, const frame::Header& header,
+                                  std::span<const std::byte> payload) {
+  if (!NextFlowState(record.state, FlowEvent::kCloseReceived, &record.state)) {
+    return "a flow that it has closed";
+  }
+  const absl::Status why =
+      header.status_code == 0 ? absl::OkStatus() : frame::DecodeStatus(header.status_code, payload);
+  if (record.state == FlowState::kFree) {
+    Finish(index, why);
+    return nullptr;
+  }
+  record.owed = 0;
+  Owe(index, kOweClose);
+  Tell(index, why);
+  return nullptr;
+}
+
+bool FlowEngine::TakeWindow(uint32_t index, uint32_t window) {
+  Record& record = table_[index];
+  if (window - record.send_limit > kMaxWindow) return false;  // less than before, or too much more
+  if (window - static_cast<uint32_t>(record.sent) > kMaxWindow) return false;
+  record.send_limit = window;
+  if (record.waits_for_window && record.has_window()) {
+    record.waits_for_window = false;
+    WaitForTurn(ConnectionOf(record), index);
+  }
+  return true;
+}
+
+}  // namespace sluice::flow
