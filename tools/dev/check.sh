@@ -35,6 +35,7 @@ for sanitizer in asan tsan; do
   run "$sanitizer" ./dev "$sanitizer"
 done
 run models docs/models/check.sh
+run simulation tools/dev/simulate.sh --seed 1 --seeds 30 --messages 5000
 run benchmarks tools/dev/bench.sh --short
 
 [[ ${#failures[@]} -eq 0 ]] || die "failed: ${failures[*]}"

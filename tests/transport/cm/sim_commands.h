@@ -6,6 +6,7 @@
 #define SLUICE_TESTS_TRANSPORT_CM_SIM_COMMANDS_H_
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -28,8 +29,10 @@ class SimClock final : public base::Clock {
 
 class SimCommands final : public poller::Commands {
  public:
-  SimCommands(softdc::sim::Simulation& simulation, uint32_t node, base::Random& random)
-      : simulation_(simulation), node_(node), random_(random) {}
+  // `finished`, if any, is called when Drain() has something to do.
+  SimCommands(softdc::sim::Simulation& simulation, uint32_t node, base::Random& random,
+              std::function<void()> finished = nullptr)
+      : simulation_(simulation), node_(node), random_(random), on_finished_(std::move(finished)) {}
   ~SimCommands() override { *alive_ = false; }
 
   void Submit(Work work, Work done) override {
@@ -42,6 +45,7 @@ class SimCommands final : public poller::Commands {
       const softdc::sim::Simulation::As as(simulation_, node_);
       item->first();
       finished_.push_back(std::move(item->second));
+      if (on_finished_) on_finished_();
     });
   }
   int Drain() override {
@@ -62,6 +66,7 @@ class SimCommands final : public poller::Commands {
   softdc::sim::Simulation& simulation_;
   const uint32_t node_;
   base::Random& random_;
+  const std::function<void()> on_finished_;
   int64_t free_ns_ = 0;
   bool stopped_ = false;
   std::vector<Work> finished_;

@@ -193,6 +193,8 @@ inline void SendQueue::Emit(const Wqe& wqe, uint64_t sequence) {
   if (!failed && (!signalled || wqe.quiet)) return;
   // A CQE that leaves before its turn frees no slot above one that has left before.
   latest_emitted_ = std::max(latest_emitted_, sequence);
+  ++completions_;
+  failures_ += failed;
   cq().PushSend(RequesterCompletion(wqe, number()), (wqe.flags & IBV_SEND_SOLICITED) != 0,
                 &released_, latest_emitted_);
 }

@@ -105,6 +105,9 @@ class SendQueue {
   int Cancel(uint64_t wr_id);
 
   // --- For the Requester, under lock() ---
+  // CQEs that have left; of them, with an error.
+  uint64_t completions() const { return completions_; }
+  uint64_t failures() const { return failures_; }
   uint64_t emitted() const { return emitted_; }  // WQEs below have sent their CQE
   uint64_t posted() const { return posted_; }    // WQEs below were handed over
   uint32_t capacity() const { return static_cast<uint32_t>(slot_mask_) + 1; }
@@ -229,6 +232,8 @@ class SendQueue {
   uint32_t errored_streams_ = 0;
   uint64_t latest_emitted_ = 0;  // the highest sequence whose CQE has left
   uint64_t emit_pass_ = 0;
+  uint64_t completions_ = 0;
+  uint64_t failures_ = 0;
   uint64_t resets_ = 0;
   bool stopping_ = false;  // the budget is spent, ERR follows
   int batch_error_ = 0;

@@ -161,6 +161,7 @@ void Arrivals::Refuse(Message* message, const Target& target, Verdict verdict) {
     Qp::OnBadRequest(target.responder->life(), verdict == Verdict::kAccessDenied
                                                    ? IBV_EVENT_QP_ACCESS_ERR
                                                    : IBV_EVENT_QP_REQ_ERR);
+    world_.Tell(NodeOfId(message->wqe.node), Activity::kEvent);
   }
   const CompletionStatus status = StatusOf(verdict);
   RefuseWith(message, status.status, status.vendor_error);
@@ -191,7 +192,7 @@ void Arrivals::NotReady(Message* message, const Target& target) {
 
 // The target has said what it has to say.
 void Arrivals::Answered(Message* message, uint32_t wire_bytes) {
-  if (!message->acknowledged) return Release(world_, message);
+  if (!message->acknowledged || message->unanswered) return Release(world_, message);
   Channel& channel = *message->channel;
   int64_t when_ns =
       std::max(world_.now_ns(), channel.landed_ns) + world_.options.latency_ns + world_.JitterNs();

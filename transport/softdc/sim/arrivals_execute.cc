@@ -277,6 +277,7 @@ void Arrivals::PushReceive(const Message& message, const Target& target, ibv_wc_
   if (datagram && message.operands.datagram.has_grh) cqe.wc_flags |= IBV_WC_GRH;
   if ((wqe.flags & IBV_SEND_SOLICITED) != 0) cqe.flags = shm::kCqeSolicited;
   target.responder->cq().PushReceive(cqe);
+  world_.Tell(NodeOfId(wqe.node), Activity::kCompletion);
 }
 
 void Arrivals::GiveBackReceive(const Message& message, const Target& target) {

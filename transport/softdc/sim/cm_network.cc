@@ -117,6 +117,7 @@ void CmNetwork::TellNow(cm::Handle handle) {
   // What it leaves is told again. An end that was taken closes its handle.
   const size_t left_before = Waiting(handle);
   owner->events_.OnReady(handle);
+  world_.Tell(owner->node_.index, Activity::kEvent);
   if (Waiting(handle) != 0 && Waiting(handle) != left_before) Tell(handle);
 }
 
@@ -130,7 +131,9 @@ size_t CmNetwork::Waiting(cm::Handle handle) const {
 
 uint64_t SimTimers::After(int64_t delay_ns, std::function<void()> task) {
   return world_.clock.ScheduleAt(world_.now_ns() + delay_ns, [this, task = std::move(task)] {
-    if (node_.life == life_) task();
+    if (node_.life != life_) return;
+    task();
+    world_.Tell(node_.index, Activity::kEvent);
   });
 }
 

@@ -78,6 +78,8 @@ struct RequestRule {
   uint32_t count = 1;  // matches after that which fail
   // The completion. A WRITE or an atomic that fails so has not been carried out, unless:
   ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
+  // A SEND that fails so has been carried out nevertheless: its answer is what was lost.
+  bool carried_out = false;
   // A WRITE's bytes land this long after its failure was reported; what the place was given to in
   // between does not matter to them. 0: they never land.
   int64_t lands_late_ns = 0;

@@ -23,6 +23,12 @@ std::optional<RequestRule> FaultState::Match(const Request& request) {
   return std::nullopt;
 }
 
+bool FaultState::HasRule(uint32_t node, uint32_t peer) const {
+  return std::any_of(rules_.begin(), rules_.end(), [&](const RequestRule& rule) {
+    return rule.node == node && rule.peer == peer;
+  });
+}
+
 void FaultState::SetLink(uint32_t a, uint32_t b, bool up) {
   const std::pair<uint32_t, uint32_t> link = std::minmax(a, b);
   if (up) {

@@ -25,6 +25,7 @@ class FaultState {
   CmFaults& cm() { return cm_; }
 
   void AddRule(const RequestRule& rule) { rules_.push_back(rule); }
+  bool HasRule(uint32_t node, uint32_t peer) const;
   bool HasRules() const { return !rules_.empty(); }
   struct Request {
     uint32_t node;

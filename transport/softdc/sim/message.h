@@ -51,7 +51,8 @@ struct Message {
   int64_t wire_end_ns = 0;    // when its last bit leaves
   int64_t lands_late_ns = 0;  // a WRITE that fails by plan: its bytes come this long after that
 
-  bool planned = false;  // fails by plan: nothing on the way matters
+  bool planned = false;     // fails by plan: nothing on the way matters
+  bool unanswered = false;  // carried out, but its failure is reported by another
 
   // Filled in at the target.
   bool has_receive = false;

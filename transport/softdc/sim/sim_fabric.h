@@ -77,6 +77,7 @@ class SimPort final : public FabricPort {
   void Add(SimRequester* requester) { requesters_.push_back(requester); }
   void Remove(SimRequester* requester) { std::erase(requesters_, requester); }
   SimRequester* FindRequester(uint32_t number);
+  const std::vector<SimRequester*>& requesters() const { return requesters_; }
 
  private:
   const std::shared_ptr<SimFabric> fabric_;  // what is left open keeps it alive

@@ -81,13 +81,13 @@ void SimRequester::RunPosted(uint64_t first) {
     channel.queue.push_back(sequence);
     Pump(channel, UINT32_MAX);
   }
-  if (!Halted()) queue_.Settle();
+  if (!Halted()) Settle();
 }
 
 void SimRequester::RunWaiting() {
   if (Halted()) return;
   PumpAll();
-  queue_.Settle();
+  Settle();
 }
 
 void SimRequester::PumpAll() {
@@ -189,6 +189,7 @@ Message* SimRequester::Pack(Channel& channel, uint64_t sequence) {
   message->original = state.original;
   message->lands_late_ns = 0;
   message->planned = false;
+  message->unanswered = false;
   if (IsAtomic(wqe.opcode) || message->meant_for == shm::TargetType::kUd) {
     message->operands = queue_.operands(sequence);
   }
@@ -269,6 +270,17 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   message->vendor_error = VendorErrorOf(rule->status);
   message->lands_late_ns = rule->lands_late_ns;
   message->planned = true;
+  if (rule->carried_out && IsSend(message->wqe.opcode)) {
+    Message* twin = Pack(channel, sequence);
+    twin->unanswered = true;
+    // Behind those before it; its failure is told when they have been answered.
+    channel.last_arrival_ns =
+        std::max(channel.last_arrival_ns, world_.now_ns() + world_.options.latency_ns);
+    channel.last_answer_ns =
+        std::max(channel.last_answer_ns,
+                 channel.last_arrival_ns + world_.options.latency_ns + world_.options.jitter_ns);
+    port_.fabric().arrivals().SendOff(twin, channel.last_arrival_ns);
+  }
   const ibv_qp_attr& attr = queue_.attr();
   int64_t after_ns = 2 * world_.options.latency_ns;
   if (rule->status == IBV_WC_RETRY_EXC_ERR && attr.timeout != 0) {
@@ -292,12 +304,21 @@ void SimRequester::ArmTimer(Channel& channel) {
   channel.timer = world_.clock.ScheduleAt(DeadlineNs(channel), &FireTimer, &channel, 0);
 }
 
-void SimRequester::EndPass() {
+void SimRequester::Settle() {
   queue_.Settle();
+  if (completions_ == queue_.completions()) return;
+  world_.Tell(port_.node().index,
+              failures_ == queue_.failures() ? Activity::kCompletion : Activity::kFailure);
+  completions_ = queue_.completions();
+  failures_ = queue_.failures();
+}
+
+void SimRequester::EndPass() {
+  Settle();
   if (!fenced_) return;
   fenced_ = false;
   PumpAll();
-  queue_.Settle();
+  Settle();
 }
 
 }  // namespace sluice::softdc::sim

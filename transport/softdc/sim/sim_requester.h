@@ -99,6 +99,7 @@ class SimRequester final : public Requester {
   void OnNotReady(Channel& channel, const Message& message);
   bool TakeResult(Message& message);
   void EndPass();
+  void Settle();
 
   World& world_;
   SimPort& port_;
@@ -107,6 +108,8 @@ class SimRequester final : public Requester {
   std::vector<Flight> flights_;              // by slot
   std::map<uint64_t, RequestRule> planned_;  // failures not yet reported, by sequence
   bool stuck_ = false;
+  uint64_t completions_ = 0;  // of the queue, that the observer knows of
+  uint64_t failures_ = 0;
   bool fenced_ = false;  // some channel waits for others to end something
 };
 

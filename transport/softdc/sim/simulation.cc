@@ -19,7 +19,8 @@ namespace {
 
 constexpr uint8_t kPort = 1;
 
-void PostToAll(Node& node, ibv_event_type type) {
+void PostToAll(World& world, Node& node, ibv_event_type type) {
+  world.Tell(node.index, Activity::kEvent);
   for (SimPort* port : node.ports) {
     if (port->dead()) continue;
     ibv_async_event event{};
@@ -203,7 +204,7 @@ void Simulation::PortDown(uint32_t index) {
   if (!node.port_up) return;
   fabric_->world().Log(LogKind::kPort, index, 0);
   node.port_up = false;
-  PostToAll(node, IBV_EVENT_PORT_ERR);
+  PostToAll(fabric_->world(), node, IBV_EVENT_PORT_ERR);
 }
 
 void Simulation::PortUp(uint32_t index) {
@@ -211,14 +212,14 @@ void Simulation::PortUp(uint32_t index) {
   if (node.port_up) return;
   fabric_->world().Log(LogKind::kPort, index, 1);
   node.port_up = true;
-  PostToAll(node, IBV_EVENT_PORT_ACTIVE);
+  PostToAll(fabric_->world(), node, IBV_EVENT_PORT_ACTIVE);
 }
 
 void Simulation::DeviceFatal(uint32_t index) {
   World& world = fabric_->world();
   Node& node = world.nodes.at(index);
   world.Log(LogKind::kFatal, index);
-  PostToAll(node, IBV_EVENT_DEVICE_FATAL);
+  PostToAll(fabric_->world(), node, IBV_EVENT_DEVICE_FATAL);
   EndLife(index);
 }
 
@@ -227,7 +228,7 @@ void Simulation::Unplug(uint32_t index) {
   Node& node = world.nodes.at(index);
   if (!node.plugged) return;
   world.Log(LogKind::kPlug, index, 0);
-  PostToAll(node, IBV_EVENT_DEVICE_FATAL);
+  PostToAll(fabric_->world(), node, IBV_EVENT_DEVICE_FATAL);
   node.plugged = node.port_up = false;
   KillDevice(index);
   if (cm_[index] != nullptr) cm_[index]->RemoveDevice();
@@ -245,7 +246,7 @@ bool Simulation::IsPlugged(uint32_t node) const { return fabric_->world().nodes.
 void Simulation::ChangeAddress(uint32_t index) {
   Node& node = fabric_->world().nodes.at(index);
   fabric_->world().Log(LogKind::kAddress, index);
-  PostToAll(node, IBV_EVENT_GID_CHANGE);
+  PostToAll(fabric_->world(), node, IBV_EVENT_GID_CHANGE);
   if (cm_[index] != nullptr) cm_[index]->engine().ChangeAddress();
 }
 
@@ -255,7 +256,7 @@ void Simulation::SetGid(uint32_t index, uint32_t gid_index, const ibv_gid& gid) 
   node.gids[gid_index] = gid;
   fabric_->world().Log(LogKind::kGid, index, gid_index, gid.global.subnet_prefix,
                        gid.global.interface_id);
-  PostToAll(node, IBV_EVENT_GID_CHANGE);
+  PostToAll(fabric_->world(), node, IBV_EVENT_GID_CHANGE);
 }
 
 void Simulation::MakeDciDeadInRts(const ibv_qp* qp) {
@@ -270,6 +271,20 @@ void Simulation::MakeDciDeadInRts(const ibv_qp* qp) {
   }
 }
 
+bool Simulation::MakeDciDeadInRts(uint32_t index, uint32_t which) {
+  for (SimPort* port : fabric_->world().nodes.at(index).ports) {
+    for (SimRequester* requester : port->requesters()) {
+      SendQueue& queue = requester->queue();
+      if (queue.traits().target != shm::TargetType::kDct || queue.state() != IBV_QPS_RTS) continue;
+      if (which-- != 0) continue;
+      fabric_->world().Log(LogKind::kStuck, index, queue.number());
+      requester->Stick();
+      return true;
+    }
+  }
+  return false;
+}
+
 void Simulation::FailNext(const RequestRule& rule) {
   FaultPlan plan;
   plan.requests = {rule};
@@ -282,6 +297,10 @@ void Simulation::FailNext(const RequestRule& rule) {
 
 MessageFaults& Simulation::message_faults() { return fabric_->world().faults.messages(); }
 CmFaults& Simulation::cm_faults() { return fabric_->world().faults.cm(); }
+void Simulation::SetObserver(Observer* observer) { fabric_->world().observer = observer; }
+bool Simulation::HasRule(uint32_t node, uint32_t peer) const {
+  return fabric_->world().faults.HasRule(node, peer);
+}
 const EventLog& Simulation::log() const { return fabric_->world().log; }
 const Counters& Simulation::counters() const { return fabric_->world().counters; }
 uint64_t Simulation::events() const { return fabric_->world().clock.executed(); }

@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "transport/softdc/sim/activity.h"
 #include "transport/softdc/sim/counters.h"
 #include "transport/softdc/sim/event_log.h"
 #include "transport/softdc/sim/options.h"
@@ -94,6 +95,9 @@ class Simulation {
   uint64_t After(int64_t delay_ns, std::function<void()> task);
   bool Cancel(uint64_t timer);
 
+  // Told from now on; null: nobody.
+  void SetObserver(Observer* observer);
+
   // --- Faults, besides those of the plan ---
   void Kill(uint32_t node);
   void Revive(uint32_t node);
@@ -112,8 +116,12 @@ class Simulation {
   void SetGid(uint32_t node, uint32_t index, const ibv_gid& gid);
   // The queue says RTS for ever and does nothing, until it is reset.
   void MakeDciDeadInRts(const ibv_qp* qp);
+  // That DCI of those that the node has, counted from the eldest. False: it has fewer.
+  bool MakeDciDeadInRts(uint32_t node, uint32_t which);
   // One more rule, as in FaultPlan::requests. Not checked but by an assertion.
   void FailNext(const RequestRule& rule);
+  // Whether a rule that names both is not used up.
+  bool HasRule(uint32_t node, uint32_t peer) const;
   MessageFaults& message_faults();
   CmFaults& cm_faults();
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 
+#include "transport/softdc/sim/activity.h"
 #include "transport/softdc/sim/counters.h"
 #include "transport/softdc/sim/event_log.h"
 #include "transport/softdc/sim/event_queue.h"
@@ -42,8 +43,12 @@ struct World {
   ChannelPool channels;
   Counters counters;
   std::deque<Node> nodes;  // they do not move
+  Observer* observer = nullptr;
 
   int64_t now_ns() const { return clock.now_ns(); }
+  void Tell(uint32_t node, Activity what) {
+    if (observer != nullptr) observer->OnActivity(node, what);
+  }
   void Log(LogKind kind, uint32_t node, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
     log.Add(clock.now_ns(), kind, node, a, b, c);
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/transport/softdc/sim/sim_nodes_test.h"
@@ -223,6 +224,59 @@ TEST_F(FaultsTest, RequestRulePicksByPeerStreamAndOpcode) {
 
 // The one that spoils slots: a WRITE fails, its place is consumed and granted to another write,
 // and then its bytes come.
+TEST_F(FaultsTest, SendThatIsCarriedOutAndReportedAsFailed_HasArrivedOnce) {
+  Build({});
+  RequestRule rule;
+  rule.status = IBV_WC_REM_OP_ERR;
+  rule.carried_out = true;
+  simulation_->FailNext(rule);
+  EXPECT_FALSE(simulation_->HasRule(0, 1));  // it names neither
+  ASSERT_EQ(node(0).Send(node(1), "there", 1), 0);
+  EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_REM_OP_ERR);
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive()), "there");
+  EXPECT_EQ(node(1).AwaitReceive(10'000'000).status, -1);
+}
+
+TEST_F(FaultsTest, RuleForTwoNodes_IsThereUntilItIsUsed) {
+  Build({});
+  RequestRule rule;
+  rule.node = 0;
+  rule.peer = 1;
+  simulation_->FailNext(rule);
+  EXPECT_TRUE(simulation_->HasRule(0, 1));
+  ASSERT_EQ(node(0).Send(node(1), "fails", 1), 0);
+  EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_FALSE(simulation_->HasRule(0, 1));
+}
+
+TEST_F(FaultsTest, Observer_HearsOfCompletionsFailuresAndEvents) {
+  struct Ears final : Observer {
+    void OnActivity(uint32_t node, Activity what) override { heard.emplace_back(node, what); }
+    std::vector<std::pair<uint32_t, Activity>> heard;
+  } ears;
+  Build({});
+  simulation_->SetObserver(&ears);
+  using Heard = std::vector<std::pair<uint32_t, Activity>>;
+  ASSERT_TRUE(Works());
+  EXPECT_EQ(ears.heard, (Heard{{1, Activity::kCompletion}, {0, Activity::kCompletion}}));
+  ears.heard.clear();
+  simulation_->FailNext({});
+  EXPECT_FALSE(Works());
+  EXPECT_EQ(ears.heard, (Heard{{0, Activity::kFailure}}));
+  ears.heard.clear();
+  simulation_->PortDown(1);
+  EXPECT_EQ(ears.heard, (Heard{{1, Activity::kEvent}}));
+  simulation_->SetObserver(nullptr);
+}
+
+TEST_F(FaultsTest, DciDeadInRts_IsFoundByItsPlaceAmongTheNodesDcis) {
+  Build({});
+  EXPECT_FALSE(simulation_->MakeDciDeadInRts(0, 7));
+  ASSERT_TRUE(simulation_->MakeDciDeadInRts(0, 0));
+  ASSERT_EQ(node(0).Send(node(1), "nothing", 1), 0);
+  EXPECT_EQ(node(0).AwaitSend(1'000'000'000).status, -1);
+}
+
 TEST_F(FaultsTest, WriteReportedAsFailedLandsLateOverWhatCameAfter) {
   Build({.log = LogMode::kText});
   constexpr int64_t kLateNs = 5'000'000;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/fault_driver.h"
+
+#include <algorithm>
+
+namespace sluice::simulation {
+namespace {
+
+using softdc::sim::CmFaults;
+using softdc::sim::MessageFaults;
+using softdc::sim::RequestRule;
+
+constexpr int64_t kMs = 1'000'000;
+
+bool IsRate(FaultKind kind) {
+  return kind == FaultKind::kDelay || kind == FaultKind::kLoss || kind == FaultKind::kAnswerLoss ||
+         kind == FaultKind::kCmTrouble;
+}
+
+// Concerns all peers of the host.
+bool IsOfHost(FaultKind kind) {
+  return kind == FaultKind::kKill || kind == FaultKind::kUnplug || kind == FaultKind::kFatal ||
+         kind == FaultKind::kPause || kind == FaultKind::kPortDown;
+}
+
+}  // namespace
+
+FaultDriver::FaultDriver(Scene& scene, std::vector<std::unique_ptr<Node>>& nodes)
+    : scene_(scene), nodes_(nodes), busy_(nodes.size()), settled_(nodes.size() * nodes.size()) {}
+
+void FaultDriver::Begin(const Fault& fault) {
+  if (IsOfHost(fault.kind) && busy_[fault.node]) return;
+  if (!nodes_[fault.node]->running()) return;
+  if (!Do(fault)) return;
+  ++happened_;
+  scene_.trail.Add(scene_.now_ns(), fault.node, fault.peer, Step::kFault,
+                   static_cast<uint64_t>(fault.kind), fault.amount);
+  if (fault.length_ns == 0) return;
+  ++under_way_;
+  if (IsOfHost(fault.kind)) busy_[fault.node] = true;
+  Trouble(fault, /*begins=*/true);
+  scene_.simulation->After(fault.length_ns, [this, fault] {
+    --under_way_;
+    if (IsOfHost(fault.kind)) busy_[fault.node] = false;
+    scene_.trail.Add(scene_.now_ns(), fault.node, fault.peer, Step::kHealed,
+                     static_cast<uint64_t>(fault.kind), 0);
+    Undo(fault);
+    Trouble(fault, /*begins=*/false);
+  });
+}
+
+void FaultDriver::Trouble(const Fault& fault, bool begins) {
+  if (!MayEndPeers(fault, scene_.plan.endpoint.dead_peer_ns)) return;
+  const auto tell = [&](uint32_t peer) {
+    if (begins) return scene_.ledger.BeginTrouble(fault.node, peer);
+    scene_.ledger.EndTrouble(fault.node, peer);
+  };
+  if (!IsOfHost(fault.kind)) return tell(fault.peer);
+  for (uint32_t peer = 0; peer < nodes_.size(); ++peer) {
+    if (peer != fault.node) tell(peer);
+  }
+}
+
+// Two failures in a row at most, then the peers must have heard of each other again: more would be
+// reason enough to give the peer up.
+bool FaultDriver::BeginRequestError(const Fault& fault) {
+  if (scene_.simulation->HasRule(fault.node, fault.peer)) return false;
+  const uint32_t progress = scene_.ledger.acknowledged_between(fault.node, fault.peer);
+  uint32_t& settled = settled_[fault.node * nodes_.size() + fault.peer];
+  if (progress <= settled + 8) return false;
+  settled = progress;
+  constexpr ibv_wc_status kStatuses[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR,
+                                         IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_REM_ACCESS_ERR,
+                                         IBV_WC_REM_OP_ERR};
+  const uint64_t draw = fault.at_message * 0x9e3779b97f4a7c15u >> 32;
+  RequestRule rule;
+  rule.node = fault.node;
+  rule.peer = fault.peer;
+  rule.count = 1 + draw % 2;
+  rule.skip = draw / 2 % 4;
+  rule.status = kStatuses[draw / 8 % 5];
+  rule.carried_out = draw / 40 % 2 == 0;
+  scene_.simulation->FailNext(rule);
+  return true;
+}
+
+bool FaultDriver::Do(const Fault& fault) {
+  softdc::sim::Simulation& simulation = *scene_.simulation;
+  Node& node = *nodes_[fault.node];
+  if (IsRate(fault.kind)) {
+    rates_.push_back(fault);
+    SetRates();
+    return true;
+  }
+  switch (fault.kind) {
+    case FaultKind::kPause:
+      simulation.Pause(fault.node);
+      return true;
+    case FaultKind::kStall:
+      node.Stall(scene_.now_ns() + fault.length_ns);
+      return true;
+    case FaultKind::kKill:
+      simulation.Kill(fault.node);
+      node.Bury();
+      return true;
+    case FaultKind::kRequestError:
+      return BeginRequestError(fault);
+    case FaultKind::kDeadDci:
+      return simulation.MakeDciDeadInRts(fault.node,
+                                         fault.amount % (scene_.plan.endpoint.dci_count + 1));
+    case FaultKind::kCutLink:
+      simulation.CutLink(fault.node, fault.peer);
+      return true;
+    case FaultKind::kPortDown:
+      simulation.PortDown(fault.node);
+      return true;
+    case FaultKind::kUnplug:
+      simulation.Unplug(fault.node);
+      return true;
+    case FaultKind::kFatal:
+      simulation.DeviceFatal(fault.node);
+      return true;
+    default:
+      return false;
+  }
+}
+
+void FaultDriver::Undo(const Fault& fault) {
+  softdc::sim::Simulation& simulation = *scene_.simulation;
+  Node& node = *nodes_[fault.node];
+  if (IsRate(fault.kind)) {
+    rates_.erase(std::find(rates_.begin(), rates_.end(), fault));
+    return SetRates();
+  }
+  switch (fault.kind) {
+    case FaultKind::kPause:
+      return simulation.Resume(fault.node);
+    case FaultKind::kKill:
+      simulation.Revive(fault.node);
+      return node.Start();
+    case FaultKind::kCutLink:
+      return simulation.HealLink(fault.node, fault.peer);
+    case FaultKind::kPortDown:
+      return simulation.PortUp(fault.node);
+    case FaultKind::kUnplug:
+      node.Bury();
+      simulation.Plug(fault.node);
+      return node.StartAgain();
+    case FaultKind::kFatal:
+      node.Bury();
+      return node.Start();
+    default:
+      return;
+  }
+}
+
+void FaultDriver::SetRates() {
+  MessageFaults messages;
+  CmFaults cm;
+  for (const Fault& fault : rates_) {
+    switch (fault.kind) {
+      case FaultKind::kDelay:
+        messages.delay_ppm = fault.amount;
+        messages.delay_ns = std::min<int64_t>(fault.length_ns, kMs / 10);
+        break;
+      case FaultKind::kLoss:
+        messages.loss_ppm = fault.amount;
+        break;
+      case FaultKind::kAnswerLoss:
+        messages.ack_loss_ppm = fault.amount;
+        break;
+      default:
+        cm.loss_ppm = fault.amount;
+        cm.duplicate_ppm = fault.amount;
+        cm.delay_ppm = fault.amount;
+        cm.delay_ns = 2 * kMs;
+        cm.reject_ppm = fault.amount / 2;
+    }
+  }
+  scene_.simulation->message_faults() = messages;
+  scene_.simulation->cm_faults() = cm;
+}
+
+}  // namespace sluice::simulation

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FaultDriver: makes the faults of a plan happen, ends them, and tells the ledger whom they may cost what.
+#ifndef SLUICE_TESTS_SIMULATION_FAULT_DRIVER_H_
+#define SLUICE_TESTS_SIMULATION_FAULT_DRIVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tests/simulation/node.h"
+#include "tests/simulation/scene.h"
+
+namespace sluice::simulation {
+
+class FaultDriver {
+ public:
+  // Both outlive it.
+  FaultDriver(Scene& scene, std::vector<std::unique_ptr<Node>>& nodes);
+
+  // Begins those whose time has come.
+  void Advance() {
+    while (next_ < scene_.plan.faults.size() &&
+           scene_.plan.faults[next_].at_message <= scene_.ledger.sent()) {
+      Begin(scene_.plan.faults[next_++]);
+    }
+  }
+  void Stop() { next_ = scene_.plan.faults.size(); }
+  // Nothing is going on.
+  bool idle() const { return under_way_ == 0; }
+  uint64_t happened() const { return happened_; }
+
+ private:
+  void Begin(const Fault& fault);
+  bool BeginRequestError(const Fault& fault);
+  // False: it can't be now.
+  bool Do(const Fault& fault);
+  void Undo(const Fault& fault);
+  void SetRates();
+  void Trouble(const Fault& fault, bool begins);
+
+  Scene& scene_;
+  std::vector<std::unique_ptr<Node>>& nodes_;
+  size_t next_ = 0;
+  uint32_t under_way_ = 0;
+  uint64_t happened_ = 0;
+  std::vector<Fault> rates_;       // those under way that are rates
+  std::vector<bool> busy_;         // by host: something is wrong with it as a whole
+  std::vector<uint32_t> settled_;  // by pair: messages acknowledged when the last rule was made
+};
+
+}  // namespace sluice::simulation
+
+#endif  // SLUICE_TESTS_SIMULATION_FAULT_DRIVER_H_

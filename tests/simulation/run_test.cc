@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A few short runs of whole nodes; ./dev simulate makes long ones of the same kind.
+#include "tests/simulation/run.h"
+
+#include <dirent.h>
+
+#include "gtest/gtest.h"
+
+namespace sluice::simulation {
+namespace {
+
+constexpr uint64_t kSeeds = 12;
+constexpr uint64_t kMessages = 4'000;
+
+std::string Explain(const Plan& plan, const Result& result) {
+  std::string text = ToString(plan);
+  for (const Violation& one : result.violations) text += one.invariant + ": " + one.what + "\n";
+  return text + result.trail;
+}
+
+int OpenDescriptors() {
+  DIR* directory = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
+  return count;
+}
+
+class RunTest : public ::testing::TestWithParam<FaultSet> {};
+
+TEST_P(RunTest, SeedsOfAKind_KeepAllInvariantsAndEndAtRest) {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Plan plan = MakePlan({.seed = seed, .messages = kMessages, .faults = GetParam()});
+    const Result result = RunPlan(plan);
+    EXPECT_TRUE(result.ok()) << Explain(plan, result);
+    EXPECT_GE(result.messages, kMessages);
+  }
+}
+
+TEST_P(RunTest, SameSeedTwice_IsTheSameRunAndKeepsNothingOpen) {
+  for (uint64_t seed = 5; seed <= 7; ++seed) {
+    const Plan plan = MakePlan({.seed = seed, .messages = 1'000, .faults = GetParam()});
+    const Result once = RunPlan(plan);
+    const int open_before = OpenDescriptors();
+    const Result twice = RunPlan(plan);
+    // Commands that a killed process had not carried out keep theirs.
+    if (GetParam() == FaultSet::kNone) {
+      EXPECT_EQ(OpenDescriptors(), open_before);
+    }
+    EXPECT_EQ(once.digest, twice.digest);
+    EXPECT_EQ(once.events, twice.events);
+    EXPECT_EQ(once.virtual_ns, twice.virtual_ns);
+  }
+}
+
+TEST(RunPlanTest, OtherSeed_IsAnotherRun) {
+  const PlanOptions options{.seed = 5, .messages = 1'000};
+  const PlanOptions other{.seed = 6, .messages = 1'000};
+  EXPECT_NE(RunPlan(MakePlan(options)).digest, RunPlan(MakePlan(other)).digest);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, RunTest,
+                         ::testing::Values(FaultSet::kNone, FaultSet::kHarmless, FaultSet::kAll));
+
+}  // namespace
+}  // namespace sluice::simulation

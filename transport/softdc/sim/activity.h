@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Activity: that a program on a node has something to look at. Whoever runs programs by it needs not look at all of them
+// after each step. Thread-safety: one thread.
+#ifndef SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_
+#define SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_
+
+#include <cstdint>
+
+namespace sluice::softdc::sim {
+
+enum class Activity : uint8_t {
+  kCompletion,  // a completion queue has one more
+  kFailure,     // likewise, with an error: it may be one that nobody asked for
+  kEvent,       // a descriptor may be readable
+};
+
+// Told inside Simulation::Step and calls of verbs, so it only takes note.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void OnActivity(uint32_t node, Activity what) = 0;
+};
+
+}  // namespace sluice::softdc::sim
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_
