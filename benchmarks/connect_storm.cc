@@ -81,7 +81,7 @@ class Node final : public Handler {
 
   void OnPeerUp(PeerId, const PeerInfo&) override { ++*ups_; }
   void OnPeerDown(PeerId, const absl::Status& why) override { Die(why.ToString()); }
-  void OnMessage(PeerId, std::span<const std::byte>) override {}
+  bool OnMessage(PeerId, std::span<const std::byte>) override { return true; }
   void OnWritable(PeerId) override {}
 
  private:

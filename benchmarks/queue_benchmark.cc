@@ -99,6 +99,7 @@ class Fixture : QueueUser {
  private:
   void OnSent(Target*, uint32_t, bool) override {}
   void OnTargetReset(Target*, const absl::Status&) override {}
+  void OnUnanswered(Target*) override {}
   void OnTargetFailed(Target*, const absl::Status& why) override { CheckOk(why); }
   void OnTargetQuiet(Target*) override {}
   void OnQueueDead(const absl::Status& why) override { CheckOk(why); }

@@ -61,13 +61,13 @@ void FaultDriver::Trouble(const Fault& fault, bool begins) {
   }
 }
 
-// Two failures in a row at most, then the peers must have heard of each other again: more would be
-// reason enough to give the peer up.
+// Two failures in a row at most, then all that was under way must have been acknowledged, the messages that
+// failed included: more would be reason enough to give the peer up.
 bool FaultDriver::BeginRequestError(const Fault& fault) {
   if (scene_.simulation->HasRule(fault.node, fault.peer)) return false;
   const uint32_t progress = scene_.ledger.acknowledged_between(fault.node, fault.peer);
   uint32_t& settled = settled_[fault.node * nodes_.size() + fault.peer];
-  if (progress <= settled + 8) return false;
+  if (progress <= settled + scene_.plan.endpoint.credits_per_peer + 8) return false;
   settled = progress;
   constexpr ibv_wc_status kStatuses[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR,
                                          IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_REM_ACCESS_ERR,

@@ -154,10 +154,15 @@ void Node::LookDeeper() {
 }
 
 void Node::ScheduleNap(int64_t delay_ns) {
-  if (nap_due_) return;
+  // The earliest counts: what has happened meanwhile may have set a timer.
+  const int64_t when_ns = scene_.now_ns() + delay_ns;
+  if (nap_due_ && nap_at_ns_ <= when_ns) return;
   nap_due_ = true;
+  nap_at_ns_ = when_ns;
   looks_at_nap_ = looks_;
-  scene_.simulation->After(delay_ns, [this] { Nap(); });
+  scene_.simulation->After(delay_ns, [this, nap = ++naps_] {
+    if (nap == naps_) Nap();
+  });
 }
 
 void Node::Nap() {

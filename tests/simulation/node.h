@@ -92,6 +92,8 @@ class Node {
   bool looking_ = false;
   bool deeper_ = false;  // descriptors and errors too
   bool nap_due_ = false;
+  int64_t nap_at_ns_ = 0;
+  uint64_t naps_ = 0;  // scheduled so far; only the last one counts
   uint64_t looks_ = 0;
   uint64_t looks_at_nap_ = 0;
   Totals totals_;

@@ -78,6 +78,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OnSent(queue::Target* target, uint32_t slot, bool ok) override;
   void OnTargetReset(queue::Target* target, const absl::Status& why) override;
   void OnTargetFailed(queue::Target* target, const absl::Status& why) override;
+  void OnUnanswered(queue::Target* target) override;
   void OnTargetQuiet(queue::Target* target) override;
   void OnQueueDead(const absl::Status& why) override;
   // cm::User

@@ -85,6 +85,7 @@ void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, b
     peer->wants = peer->asking;
     report_soon = !peer->asking;
     peer->asking = 1;
+    slot.signal = slot.signal || report_soon;  // a queue that is dead must be seen to owe something
   }
   WritePrefix(peer, buffer.slot, peer::Kind::kData, report_soon);
   ++counters_.messages_sent;
@@ -115,7 +116,7 @@ bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
   WritePrefix(peer, slot, kind);
   (*slots_)[slot].length_bytes = peer::kPrefixBytes;
   (*slots_)[slot].notify = notify;
-  (*slots_)[slot].signal = kind == peer::Kind::kProbe;  // an idle peer holds no stream
+  (*slots_)[slot].signal = true;  // it may be the last for long: an idle peer holds no stream
   queue_->Post(&peer->target, slot);
   return true;
 }

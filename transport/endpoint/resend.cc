@@ -60,7 +60,8 @@ void EndpointImpl::TellResends() {
       Fail(peer, why.ok() ? Lost(*peer) : why);
       continue;
     }
-    // What this side had granted may have been lost as well.
+    // What this side had granted may have been lost as well; and if it waits for a sign of life, the question.
+    if (peer->probed && PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) continue;
     peer->asked = true;
     OweReport(peer);
   }
@@ -70,8 +71,11 @@ void EndpointImpl::Repost(PeerId id, uint32_t slot) {
   Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return;
   ++counters_.reposts;
+  // The first asks; what it does not cover is asked for when the answer is there.
   const bool report_soon = !peer->asking;
+  peer->wants = peer->asking;
   peer->asking = 1;
+  if (report_soon) (*slots_)[slot].signal = true;
   WritePrefix(peer, slot, peer::Kind::kData, report_soon);
   queue_->Post(&peer->target, slot);
 }
@@ -99,6 +103,14 @@ void EndpointImpl::OnWatchTime(base::Timer*, void* context) {
   if (self->queue_->Watch(now_ns)) {
     self->timers_.Schedule(&self->watch_timer_, now_ns + self->queue_->WatchPeriodNs());
   }
+}
+
+// A report does no harm, however often it is said.
+void EndpointImpl::OnUnanswered(queue::Target* target) {
+  Peer* peer = &peers_[target->cookie];
+  if (peer->state != peer::State::kUp) return;  // others have deadlines of their own
+  peer->asked = true;
+  OweReport(peer);
 }
 
 void EndpointImpl::StartWatch() {

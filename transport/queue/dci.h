@@ -38,6 +38,8 @@ struct Dci {
   // Where the watchdog saw it owe a completion, and since when.
   uint32_t watched_head = 0xffffffff;
   int64_t watched_ns = 0;
+  // Where the watchdog saw requests that nobody has asked a completion for.
+  uint32_t unasked_head = 0xffffffff;
 
   // With the device is a request whose completion was asked for.
   bool OwesCompletion() const {

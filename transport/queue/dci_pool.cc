@@ -249,6 +249,15 @@ bool DciPool::ExpectsCompletion() const {
   return false;
 }
 
+bool DciPool::owes() const {
+  if (posted_ == 0) return ExpectsCompletion();
+  for (const auto& dci : dcis_) {
+    if (dci->state == DciState::kDraining || dci->OwesCompletion()) return true;
+    if (dci->state == DciState::kReady && HasUnasked(*dci)) return true;
+  }
+  return false;
+}
+
 int DciPool::Poll(bool thorough) {
   int count = 0;
   const bool draining = posted_ == 0 && ExpectsCompletion();

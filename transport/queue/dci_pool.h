@@ -50,6 +50,8 @@ class QueueUser {
   // The target was closed: kMaxFailures requests to it failed in a row. Its control slots that waited are
   // free, its data slots that waited are held.
   virtual void OnTargetFailed(Target* target, const absl::Status& why) = 0;
+  // It was sent something a while ago, and no completion was asked for: send it anything more. In Watch().
+  virtual void OnUnanswered(Target* target) = 0;
   // A closed target has nothing posted any more, and may go.
   virtual void OnTargetQuiet(Target* target) = 0;
   // No DCI is left: nothing can be sent any more.
@@ -130,8 +132,8 @@ class DciPool {
   // periods at most after its first completion was due.
   // Whether there is still something to watch.
   bool Watch(int64_t now_ns);
-  // A completion is due: Watch() has something to watch.
-  bool owes() const { return ExpectsCompletion(); }
+  // A completion is due, or has to be asked for: Watch() has something to watch.
+  bool owes() const;
   int64_t WatchPeriodNs() const { return attempt_ns_; }
   // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
   bool scarce(const Target& target) const;
@@ -207,6 +209,12 @@ class DciPool {
   void Bury(Dci& dci, const absl::Status& why);
   void OnBuried(Dci& dci, const absl::Status& why);
   bool ExpectsCompletion() const;
+  void AskFor(Dci& dci);
+  Target* LastTarget(const Dci& dci) { return slots_[dci.fifo[(dci.rung - 1) & Mask()]].target; }
+  // With the device is something that its owner can still ask about.
+  bool HasUnasked(const Dci& dci) const {
+    return dci.head != dci.rung && !slots_[dci.fifo[(dci.rung - 1) & Mask()]].target->closed;
+  }
   uint32_t Mask() const { return fifo_size_ - 1; }
 
   device::Device& device_;

@@ -126,7 +126,7 @@ bool DciPool::Watch(int64_t now_ns) {
     bool owes = dci->state == DciState::kDraining;
     if (dci->state == DciState::kReady) {
       owes = dci->OwesCompletion();
-      if (!owes) dci->unsignalled = moderation_;  // the next request asks
+      if (!owes) AskFor(*dci);
     }
     if (!owes) continue;  // nobody looks while nothing is due: the clock starts when something is
     if (dci->head != dci->watched_head) {
@@ -140,6 +140,15 @@ bool DciPool::Watch(int64_t now_ns) {
     }
   }
   return owes();
+}
+
+// Requests whose completion nobody asked for, and none behind them: whether they ran is not known, nor whether
+// the DCI lives. The next request asks; when none has come in a period, somebody is to send one.
+void DciPool::AskFor(Dci& dci) {
+  dci.unsignalled = moderation_;
+  if (!HasUnasked(dci)) return;
+  if (dci.head == dci.unasked_head) user_.OnUnanswered(LastTarget(dci));
+  dci.unasked_head = dci.head;
 }
 
 }  // namespace sluice::queue

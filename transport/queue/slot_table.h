@@ -84,6 +84,7 @@ class SlotTable {
   }
 
   Slot& operator[](uint32_t index) { return slots_[index]; }
+  const Slot& operator[](uint32_t index) const { return slots_[index]; }
   uint64_t WrId(uint32_t index) const { return (uint64_t{slots_[index].generation} << 32) | index; }
   // The slot of a completion; nothing if it is none of ours or of an earlier generation.
   std::optional<uint32_t> Posted(uint64_t wr_id) const {

@@ -131,6 +131,14 @@ TEST_F(DeliveryTest, FailedRequestIsSentAgainAfterOneFlushAndOneReset) {
   EXPECT_TRUE(hosts_[0]->downs.empty());
 }
 
+// Fewer than half of the window, on probation in twos: each report speaks of some of them only.
+TEST_F(DeliveryTest, LastMessagesAreAcknowledgedAfterAnError) {
+  Start();
+  simulation_->FailNext({.node = 0, .status = IBV_WC_RETRY_EXC_ERR});
+  SendToAll(3);
+  EXPECT_EQ(hosts_[0]->counts().requests_failed, 1u);
+}
+
 TEST_F(DeliveryTest, EveryTenthRequestFails) {
   Start();
   for (uint32_t i = 0; i < 100; ++i) {

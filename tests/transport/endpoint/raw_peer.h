@@ -198,6 +198,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     pool->Resume(target);
   }
   void OnTargetFailed(queue::Target*, const absl::Status&) override { failed = true; }
+  void OnUnanswered(queue::Target*) override {}
   void OnTargetQuiet(queue::Target*) override {}
   void OnQueueDead(const absl::Status& why) override { ADD_FAILURE() << why; }
 

@@ -200,6 +200,7 @@ class PoolHarness : public QueueUser {
     peers_[target->cookie]->why = why;
     Forget(target->cookie);
   }
+  void OnUnanswered(Target* target) override { SendControl(target->cookie); }
   void OnTargetQuiet(Target* target) override { ++peers_[target->cookie]->quiet; }
   void OnQueueDead(const absl::Status& why) override { queue_dead.push_back(why); }
 

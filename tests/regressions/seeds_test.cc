@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Seeds of the simulation that failed once, with what had been wrong.
+#include "gtest/gtest.h"
+#include "tests/simulation/plan.h"
+#include "tests/simulation/run.h"
+
+namespace sluice::simulation {
+namespace {
+
+void ExpectOk(uint64_t seed, uint64_t messages) {
+  const Plan plan = MakePlan({.seed = seed, .messages = messages, .faults = FaultSet::kAll});
+  const Result result = RunPlan(plan);
+  for (const Violation& one : result.violations) {
+    ADD_FAILURE() << ToString(plan) << one.invariant << ": " << one.what << "\n" << result.trail;
+  }
+}
+
+// The message that used the last credit stood unsignalled in a DCI that was dead in RTS: nothing was owed,
+// so nobody watched.
+TEST(Seed, DeadDciThatOwesNothing) { ExpectOk(147, 20'000); }
+
+// The same, with the peers waiting for each other: only a request that nobody had asked about stood there.
+TEST(Seed, DeadDciWhosePeersWaitForEachOther) { ExpectOk(11, 4'000); }
+
+// The request that failed was keepalive's question.
+TEST(Seed, QuestionForASignOfLifeIsLost) { ExpectOk(33, 20'000); }
+
+}  // namespace
+}  // namespace sluice::simulation
