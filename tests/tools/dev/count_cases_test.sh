@@ -11,12 +11,12 @@ add_target() {
   printf '{"id":{"targetConfigured":{"label":"//t:%s"}},"children":[{"targetCompleted":{"label":"//t:%s"}}],"configured":{"targetKind":"cc_test rule","testSize":"SMALL"}}\n' \
     "$1" "$1" >>"$events"
 }
-# add_result NAME STATUS: its result; the XML comes from stdin, the log from NAME.log where a test writes one.
+# add_result NAME STATUS [ATTEMPT]: its result; the XML comes from stdin, the log from NAME.log where a test writes one.
 add_result() {
   local base=$TEST_TMPDIR/$1
   cat >"$base.xml"
-  printf '{"id":{"testResult":{"label":"//t:%s","run":1,"shard":1,"attempt":1}},"testResult":{"testActionOutput":[{"name":"test.log","uri":"file://%s.log"},{"name":"test.xml","uri":"file://%s.xml"}],"testAttemptDurationMillis":"54","status":"%s","executionInfo":{"strategy":"local"}}}\n' \
-    "$1" "$base" "$base" "$2" >>"$events"
+  printf '{"id":{"testResult":{"label":"//t:%s","run":1,"shard":1,"attempt":%s}},"testResult":{"testActionOutput":[{"name":"test.log","uri":"file://%s.log"},{"name":"test.xml","uri":"file://%s.xml"}],"testAttemptDurationMillis":"54","status":"%s","executionInfo":{"strategy":"local"}}}\n' \
+    "$1" "${3:-1}" "$base" "$base" "$2" >>"$events"
 }
 start() {
   rm -f "$TEST_TMPDIR"/*.{xml,log}
@@ -106,3 +106,14 @@ add_target hollow && add_result hollow PASSED <<<'<testsuites tests="0" name="Al
 expect 1 '^0 passed, 1 failed$' count 0
 start
 expect 1 '^0 passed, 0 failed$' count 0
+
+# The last attempt counts; that there was another one is said.
+start
+add_target script && add_result script FAILED 1 <<<"${died_xml//died/script}"
+add_result script PASSED 2 <<<"$script_xml"
+expect 0 '^1 passed, 0 failed$' count 0
+expect 0 '^FLAKY: //t:script failed and was tried again' count 0
+start
+add_target script && add_result script FAILED 1 <<<"${died_xml//died/script}"
+add_result script FAILED 2 <<<"${died_xml//died/script}"
+expect 1 '^0 passed, 1 failed$' count 3
