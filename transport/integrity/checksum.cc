@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/integrity/checksum.h"
+
+#include <isa-l/crc.h>
+
+#include <cstring>
+
+namespace sluice::integrity {
+namespace {
+
+// ISA-L reads only, whatever its prototypes say.
+unsigned char* Data(std::span<const std::byte> bytes) {
+  return const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
+}
+
+}  // namespace
+
+uint16_t Crc16T10Dif(std::span<const std::byte> bytes) {
+  return crc16_t10dif(0, Data(bytes), bytes.size());
+}
+
+// One's complement sums do not mind the order of bytes in a word, so they are added as they stand and
+// turned round at the end (RFC 1071).
+uint16_t IpChecksum(std::span<const std::byte> bytes) {
+  uint64_t sum = 0;
+  for (size_t at = 0; at + 2 <= bytes.size(); at += 2) {
+    uint16_t word;
+    std::memcpy(&word, &bytes[at], sizeof(word));
+    sum += word;
+  }
+  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
+  const auto word = static_cast<uint16_t>(~sum);
+  return static_cast<uint16_t>(word << 8 | word >> 8);
+}
+
+// Takes and gives the complement of the register.
+uint32_t Crc32(std::span<const std::byte> bytes) {
+  return crc32_gzip_refl(0, Data(bytes), bytes.size());
+}
+
+uint32_t Crc32c(std::span<const std::byte> bytes) {
+  return ~crc32_iscsi(Data(bytes), static_cast<int>(bytes.size()), UINT32_MAX);
+}
+
+}  // namespace sluice::integrity
