@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/lane/reader.h"
+
+#include <cassert>
+#include <cstring>
+
+#include "transport/lane/writer.h"
+
+namespace sluice::lane {
+namespace {
+
+uint64_t* LastWord(std::byte* end) { return reinterpret_cast<uint64_t*>(end - kStampBytes); }
+
+uint64_t LoadStamp(std::byte* block_end) {
+  return std::atomic_ref(*LastWord(block_end)).load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+Reader::Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, bool in_order)
+    : geometry_(geometry),
+      memory_(memory),
+      stamp_(LastWord(memory + geometry.slot_bytes)),
+      value_(secret) {
+  assert(reinterpret_cast<uintptr_t>(memory) % kBlockBytes == 0 && IsSlotSize(geometry.slot_bytes));
+  if (!in_order) announced_.resize(geometry.slots);
+}
+
+Reader::Found Reader::Look(std::byte* to, uint32_t* length_bytes) const {
+  const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
+  if (StampValue(stamp) != value_ || stamp == kScrubbed) return Found::kNothing;
+  if (!announced_.empty() && !announced_[slot_]) return Found::kNothing;
+  // Any length at all can stand there: whoever sends may be broken.
+  const uint32_t bytes = StampLength(stamp);
+  if (bytes == 0 || bytes > geometry_.slot_bytes ||
+      EncodedBytes(geometry_.layout, bytes) > geometry_.slot_bytes) {
+    return Found::kGarbage;
+  }
+  *length_bytes = bytes;
+  if (geometry_.layout == Layout::kBlocks) return LookAtBlocks(stamp, to);
+  std::memcpy(to, slot_end() - kStampBytes - WordsUp(bytes), bytes);
+  return Found::kMessage;
+}
+
+// Each block stands for itself, whichever came first.
+Reader::Found Reader::LookAtBlocks(uint64_t stamp, std::byte* to) const {
+  const uint32_t padded_bytes = WordsUp(StampLength(stamp));
+  std::byte* end = slot_end();
+  uint32_t left = padded_bytes;
+  while (left != 0) {
+    if (LoadStamp(end) != stamp) return Found::kNothing;
+    const uint32_t here = left < kBlockPayloadBytes ? left : kBlockPayloadBytes;
+    left -= here;
+    std::memcpy(to + left, end - kStampBytes - here, here);
+    end -= kBlockBytes;
+  }
+  return Found::kMessage;
+}
+
+void Reader::Take() {
+  // No later lap finds what this one left, not even once values come round again.
+  std::byte* const begin = slot_end() - geometry_.slot_bytes;
+  for (std::byte* end = slot_end(); end != begin; end -= kBlockBytes) {
+    std::atomic_ref(*LastWord(end)).store(kScrubbed, std::memory_order_relaxed);
+    if (geometry_.layout == Layout::kWhole) break;
+  }
+  if (!announced_.empty()) announced_[slot_] = false;
+  ++value_;
+  ++taken_;
+  if (++slot_ == geometry_.slots) slot_ = 0;
+  stamp_ = LastWord(memory_ + (size_t{slot_} + 1) * geometry_.slot_bytes);
+}
+
+bool Reader::Announce(uint32_t low_bits) {
+  constexpr uint32_t kMask = (1u << (32 - kLaneBits)) - 1;
+  const uint32_t ahead = (low_bits - value_) & kMask;
+  if (ahead >= geometry_.slots) return false;
+  if (!announced_.empty()) announced_[(slot_ + ahead) % geometry_.slots] = true;
+  return true;
+}
+
+}  // namespace sluice::lane

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reader: the receiver's end of a lane. Watches the bytes of the slot that is next.
+//
+// What it is    A ring of slots in registered memory into which one peer writes, and the stamp that is expected there.
+//               What it says is whole, it has copied: the peer may write into its lane whenever it likes, and only what no
+//               longer can change is looked at by others. Each slot is scrubbed before it is free for the next lap.
+// Who owns it   The receiving endpoint, with the memory, which outlives it.
+// Which thread  The polling thread; a device, or another process, writes into the memory meanwhile.
+#ifndef SLUICE_TRANSPORT_LANE_READER_H_
+#define SLUICE_TRANSPORT_LANE_READER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/lane/layout.h"
+
+namespace sluice::lane {
+
+struct Geometry {
+  Layout layout = Layout::kWhole;
+  uint32_t slots = 0;
+  uint32_t slot_bytes = 0;
+
+  constexpr size_t size_bytes() const { return size_t{slots} * slot_bytes; }
+};
+
+class Reader {
+ public:
+  enum class Found : uint8_t {
+    kNothing,  // or not all of it yet
+    kMessage,
+    kGarbage,  // the stamp is right, what it says can't be: the peer is broken
+  };
+
+  // `memory`: zeros, aligned to blocks. `order`: whether the memory may be watched; else each message must be Announce()d.
+  Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, bool in_order);
+
+  // Cheap: one load of one word, mostly a cache hit.
+  bool Ready() const {
+    const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
+    return StampValue(stamp) == value_ && stamp != kScrubbed;
+  }
+  // Copies the message that is next, without taking it; `to` has room for a slot.
+  Found Look(std::byte* to, uint32_t* length_bytes) const;
+  // After kMessage: its slot is free, and the next one is looked at.
+  void Take();
+
+  // A completion says that all of a message is there; `low_bits` of its immediate data. False: no message in any slot
+  // can have them.
+  bool Announce(uint32_t low_bits);
+
+  // Messages taken, modulo 2^32.
+  uint32_t taken() const { return taken_; }
+  uint32_t slot_bytes() const { return geometry_.slot_bytes; }
+
+ private:
+  std::byte* slot_end() const { return reinterpret_cast<std::byte*>(stamp_) + kStampBytes; }
+  Found LookAtBlocks(uint64_t stamp, std::byte* to) const;
+
+  Geometry geometry_;
+  std::byte* memory_;
+  uint64_t* stamp_;  // the last word of the slot that is next
+  uint32_t value_;   // expected there
+  uint32_t slot_ = 0;
+  uint32_t taken_ = 0;
+  std::vector<bool> announced_;  // by slot; empty where the memory may be watched
+};
+
+}  // namespace sluice::lane
+
+#endif  // SLUICE_TRANSPORT_LANE_READER_H_

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Words: what the two ends of a lane say to each other, behind the prefix of a control message. Little endian.
+//
+//   Ask, receiver to sender, 40 bytes             Answer, sender to receiver, 16 bytes
+//     0  u32  generation of the lane                0  u32  generation
+//     4  u32  turn: which question this is          4  u32  turn that is answered
+//     8  u8   what is wanted, see Mode              8  u8   what holds now, see Mode
+//     9  u8   layout                                9  zero
+//    10  u16  number of the lane                   12  u32  messages written under the rules before
+//    12  u32  slots
+//    16  u32  bytes of a slot
+//    20  u32  value of the first stamp
+//    24  u32  key of the memory
+//    28  u32  zero
+//    32  u64  address of slot 0
+//
+// An Ask says all there is to say of the lane, each time, so it may be lost or come twice. The first one with a new
+// generation grants it.
+#ifndef SLUICE_TRANSPORT_LANE_WORDS_H_
+#define SLUICE_TRANSPORT_LANE_WORDS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/lane/writer.h"
+
+namespace sluice::lane {
+
+enum class Mode : uint8_t {
+  kLost =
+      0,  // answers only: requests have failed, nothing is written there any more; some of it may be missing
+  kSilent = 1,     // written without a word
+  kAnnounced = 2,  // each message with immediate data
+  kClosed = 3,     // nothing is written any more; all that was, arrives
+};
+
+struct Ask {
+  uint32_t turn = 0;
+  Mode mode = Mode::kSilent;
+  Grant grant;
+};
+struct Answer {
+  uint32_t generation = 0;
+  uint32_t turn = 0;
+  Mode mode = Mode::kLost;
+  uint32_t written = 0;
+};
+
+inline constexpr size_t kAskBytes = 40;
+inline constexpr size_t kAnswerBytes = 16;
+
+void Store(const Ask& ask, std::byte* to);
+void Store(const Answer& answer, std::byte* to);
+// Nothing: not what a Sluice says.
+std::optional<Ask> LoadAsk(std::span<const std::byte> bytes);
+std::optional<Answer> LoadAnswer(std::span<const std::byte> bytes);
+
+}  // namespace sluice::lane
+
+#endif  // SLUICE_TRANSPORT_LANE_WORDS_H_
