@@ -8,6 +8,7 @@
 
 #include "transport/base/error.h"
 #include "transport/device/device.h"
+#include "transport/verbs/rc.h"
 
 namespace sluice::device {
 namespace {
@@ -17,6 +18,45 @@ using verbs::Feature;
 std::string Reason(const char* call, int error_number) {
   const char* name = strerrorname_np(error_number);
   return std::string(call) + " says " + (name != nullptr ? name : "an unknown errno");
+}
+
+// A trial key, and a trial queue pair that would stop at a wrong signature.
+void ProbeSignature(const Device& device, bool offered, verbs::CapabilityReport* report) {
+  const verbs::VerbsApi& api = device.api();
+  if (!offered) {
+    report->Set(Feature::kSignature, false, "the device offers no signature mkeys");
+    report->Set(Feature::kSigPipelining, false, "needs signature mkeys");
+    return;
+  }
+  mlx5dv_mkey_init_attr attr = {};
+  attr.pd = device.pd();
+  attr.create_flags =
+      MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT | MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE;
+  attr.max_entries = 1;
+  errno = 0;
+  mlx5dv_mkey* key = api.dv_create_mkey(&attr);
+  if (key == nullptr) {
+    report->Set(Feature::kSignature, false,
+                Reason("mlx5dv_create_mkey", errno != 0 ? errno : EINVAL));
+    report->Set(Feature::kSigPipelining, false, "needs signature mkeys");
+    return;
+  }
+  api.dv_destroy_mkey(key);
+  report->Set(Feature::kSignature, true, "a trial signature mkey was made");
+  auto cq = verbs::CreateCq(api, device.context(), 16, nullptr);
+  absl::Status status = cq.status();
+  if (status.ok()) {
+    status = verbs::CreateRc(api, device.context(), device.pd(), cq->get(), cq->get(),
+                             {.send_depth = 16,
+                              .receive_depth = 1,
+                              .max_inline_bytes = 64,
+                              .mkeys = true,
+                              .pipelining = true})
+                 .status();
+  }
+  report->Set(Feature::kSigPipelining, status.ok(),
+              status.ok() ? "a trial queue pair would stop at a wrong signature"
+                          : std::string(status.message()));
 }
 
 }  // namespace
@@ -38,10 +78,7 @@ void Device::Probe() {
   const bool asked = api().dv_query_device(context_.get(), &dv) == 0 &&
                      (dv.comp_mask & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0;
   const bool offered = asked && dv.sig_caps.block_prot != 0;
-  const char* why = offered ? "offered by the device, not used by this version of Sluice"
-                            : "the device offers no signature mkeys";
-  capabilities_.Set(Feature::kSignature, false, why);
-  capabilities_.Set(Feature::kSigPipelining, false, why);
+  ProbeSignature(*this, offered, &capabilities_);
 }
 
 absl::Status Device::ProbeDc() {

@@ -160,7 +160,7 @@ QP fatal: target; receive, queue: a DCT: peers end, a new one is made; a DCI: it
 QP request error: target; receive, queue: as with QP fatal
 QP access error: target; receive, queue: as with QP fatal
 communication established: counted; nobody: not for DC
-SQ drained: counted; nobody: no queue is ever put into SQD
+SQ drained: counted; integrity: a wrong signature stopped a signed queue, whose owner tells it so
 path migrated: counted; nobody: no alternate paths
 path migration error: counted; nobody: no alternate paths
 last WQE reached: counted; nobody: comes of ending a queue pair ourselves

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SignatureKeys: memory keys through which the device checks, inserts and strips signatures while it moves data (man
+// mlx5dv_create_mkey, mlx5dv_wr_set_mkey_sig_block).
+//
+// What it is    A fixed number of keys. Each transfer configures its key anew, which also arms it again after a mismatch.
+// Who owns it   A signed queue, whose queue pair goes first.
+// Which thread  Create() and the end: any (they block). The rest: the polling thread.
+#ifndef SLUICE_TRANSPORT_INTEGRITY_SIGNATURE_KEYS_H_
+#define SLUICE_TRANSPORT_INTEGRITY_SIGNATURE_KEYS_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/device/device.h"
+#include "transport/integrity/mismatch.h"
+#include "transport/integrity/protection.h"
+
+namespace sluice::integrity {
+
+// Of a queue pair that configures keys: room for a list of one piece and two signatures.
+inline constexpr uint32_t kConfigureInlineBytes = 256;
+// At most so many places in the send queue for a configuration: one, and one for each domain.
+inline constexpr uint32_t kConfigureSlots = 3;
+
+class SignatureKeys {
+ public:
+  static absl::StatusOr<SignatureKeys> Create(device::Device& device, uint32_t count);
+  SignatureKeys(SignatureKeys&& other) noexcept;
+  SignatureKeys& operator=(SignatureKeys&&) = delete;
+  ~SignatureKeys();
+
+  // UNIMPLEMENTED: this device does not know that signature, or blocks of that size.
+  absl::Status Supports(const Protection& protection) const;
+  // Between ibv_wr_start and ibv_wr_complete of a queue pair made for it: `index` stands for the memory of a
+  // transfer of so many bytes of data, from offset 0 on; `from` is the domain that is checked. Not completed by itself: it is
+  // unsignalled. `protection` has a signature in one domain at least.
+  void Configure(ibv_qp_ex* ex, mlx5dv_qp_ex* dv, uint64_t wr_id, uint32_t index,
+                 const Protection& protection, Guard from, std::byte* memory, uint32_t lkey,
+                 uint64_t data_bytes) const;
+  uint32_t lkey(uint32_t index) const { return keys_[index]->lkey; }
+  // What the device found, of polled completions; afterwards it is forgotten. Blocks are counted in
+  // the domain that the data came from.
+  absl::StatusOr<std::optional<Mismatch>> Check(uint32_t index, const Protection& protection,
+                                                Guard from) const;
+
+ private:
+  SignatureKeys(const verbs::VerbsApi& api, const mlx5dv_sig_caps& caps) : api_(api), caps_(caps) {}
+
+  const verbs::VerbsApi& api_;
+  const mlx5dv_sig_caps caps_;
+  std::vector<mlx5dv_mkey*> keys_;
+};
+
+}  // namespace sluice::integrity
+
+#endif  // SLUICE_TRANSPORT_INTEGRITY_SIGNATURE_KEYS_H_

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transfers from Post() to OnEnd(), as long as nothing stops.
+#include "transport/integrity/signed_queue.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/integrity/convert.h"
+#include "transport/queue/completion_error.h"
+
+namespace sluice::integrity {
+namespace {
+
+constexpr uint32_t kBatch = 32;
+// In the send queue: a configuration, the data, the OK and, if that was cancelled, the error.
+constexpr uint32_t kSlotsOfATransfer = kConfigureSlots + 3;
+constexpr uint32_t kMaxOpen = 1u << 14;  // wr_ids have room for as many
+
+absl::Status Refused(absl::StatusCode code, const std::string& what, std::string_view peer,
+                     std::string_view remedy) {
+  return base::Error(
+      code, what,
+      {.layer = "integrity", .peer = peer, .operation = "protected transfer", .remedy = remedy});
+}
+
+}  // namespace
+
+std::string_view Name(Mode mode) {
+  switch (mode) {
+    case Mode::kPipelined:
+      return "pipelined";
+    case Mode::kSerial:
+      return "serial";
+    case Mode::kSoftware:
+      return "software";
+  }
+  return "";
+}
+
+absl::StatusOr<std::unique_ptr<SignedQueue>> SignedQueue::Create(
+    device::Device& device, poller::Commands& commands, SignedQueueUser& user,
+    const SignedQueueOptions& options) {
+  if (options.max_open == 0 || options.max_open > kMaxOpen || options.max_replies == 0) {
+    return Refused(absl::StatusCode::kInvalidArgument,
+                   std::to_string(options.max_open) + " open transfers and " +
+                       std::to_string(options.max_replies) + " replies can't be",
+                   options.peer, "take 1 to 16384 of each");
+  }
+  std::unique_ptr<SignedQueue> queue(new SignedQueue(device, commands, user, options));
+  absl::Status status = queue->Init();
+  if (!status.ok()) return status;
+  return queue;
+}
+
+absl::Status SignedQueue::Init() {
+  const verbs::VerbsApi& api = device_.api();
+  const verbs::CapabilityReport& can = device_.capabilities();
+  if (options_.offload && can.Has(verbs::Feature::kSignature)) {
+    const bool stops = options_.pipelining && can.Has(verbs::Feature::kSigPipelining);
+    mode_ = stops ? Mode::kPipelined : Mode::kSerial;
+    auto keys = SignatureKeys::Create(device_, options_.max_open);
+    if (!keys.ok()) return keys.status();
+    keys_.emplace(std::move(*keys));
+  } else {
+    // The most that a transfer can take on the wire.
+    staging_bytes_ = DomainBytes(Guard::kT10DifCrc, 512, options_.max_transfer_bytes);
+    auto staging = memory::Slab::Create(api, device_.pd(), staging_bytes_ * options_.max_open,
+                                        IBV_ACCESS_LOCAL_WRITE);
+    if (!staging.ok()) return staging.status();
+    staging_ = std::move(*staging);
+  }
+  auto replies = memory::Slab::Create(
+      api, device_.pd(), size_t{options_.max_open + options_.max_replies} * kMaxReplyBytes,
+      IBV_ACCESS_LOCAL_WRITE);
+  if (!replies.ok()) return replies.status();
+  replies_ = std::move(*replies);
+
+  const uint32_t send_depth = options_.max_open * kSlotsOfATransfer + 1;
+  auto send_cq = verbs::CreateCq(api, device_.context(), send_depth, nullptr);
+  if (!send_cq.ok()) return send_cq.status();
+  send_cq_ = std::move(*send_cq);
+  auto receive_cq = verbs::CreateCq(api, device_.context(), options_.max_replies, nullptr);
+  if (!receive_cq.ok()) return receive_cq.status();
+  receive_cq_ = std::move(*receive_cq);
+  auto qp = verbs::CreateRc(api, device_.context(), device_.pd(), send_cq_.get(), receive_cq_.get(),
+                            {.send_depth = send_depth,
+                             .receive_depth = options_.max_replies,
+                             .max_inline_bytes = keys_ ? kConfigureInlineBytes : 0,
+                             .mkeys = keys_.has_value(),
+                             .pipelining = mode_ == Mode::kPipelined});
+  if (!qp.ok()) return qp.status();
+  qp_ = std::move(*qp);
+  address_.number = qp_.number();
+  const int error_number = api.query_gid(device_.context(), device_.path().port,
+                                         device_.path().sgid_index, &address_.gid);
+  if (error_number != 0) {
+    return Refused(absl::StatusCode::kUnavailable, "the port has no GID", options_.peer,
+                   "bring the port up");
+  }
+  slots_.resize(options_.max_open);
+  for (uint32_t i = options_.max_open; i-- > 0;) free_.push_back(i);
+  waiting_.reserve(options_.max_open);
+  landed_.reserve(options_.max_open);
+  return absl::OkStatus();
+}
+
+SignedQueue::~SignedQueue() = default;
+
+absl::Status SignedQueue::Connect(const verbs::RcPeer& peer, int access) {
+  absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), device_.path(), peer, access);
+  if (!status.ok()) return status;
+  for (uint32_t i = 0; i < options_.max_replies; ++i) PostReceive(i);
+  connected_ = true;
+  return absl::OkStatus();
+}
+
+void SignedQueue::PostReceive(uint32_t index) {
+  ibv_sge piece = {.addr = reinterpret_cast<uint64_t>(ReplyMemory(options_.max_open + index)),
+                   .length = kMaxReplyBytes,
+                   .lkey = replies_.lkey()};
+  ibv_recv_wr work = {.wr_id = index, .next = nullptr, .sg_list = &piece, .num_sge = 1};
+  ibv_recv_wr* bad = nullptr;
+  const int error_number = ibv_post_recv(qp_.get(), &work, &bad);
+  if (error_number != 0) {
+    Fail(base::ErrnoError(error_number, "ibv_post_recv", {.layer = "integrity"}));
+  }
+}
+
+Guard SignedQueue::From(const Slot& slot) const {
+  const bool write = slot.transfer.kind == Transfer::Kind::kWrite;
+  return write ? slot.transfer.protection.memory : slot.transfer.protection.wire;
+}
+
+bool SignedQueue::UsesKey(const Slot& slot) const {
+  const Protection& protection = slot.transfer.protection;
+  return keys_ && (protection.memory != Guard::kNone || protection.wire != Guard::kNone);
+}
+
+// Data that look the same on the wire go straight to and from their memory.
+bool SignedQueue::Stages(const Slot& slot) const {
+  return !keys_ && slot.transfer.protection.memory != slot.transfer.protection.wire;
+}
+
+absl::Status SignedQueue::Post(const Transfer& transfer) {
+  absl::Status status = Validate(transfer.protection, transfer.data_bytes);
+  if (!status.ok()) return status;
+  if (keys_) {
+    status = keys_->Supports(transfer.protection);
+    if (!status.ok()) return status;
+  }
+  if (transfer.data_bytes > options_.max_transfer_bytes) {
+    return Refused(absl::StatusCode::kInvalidArgument,
+                   std::to_string(transfer.data_bytes) + " bytes of data are more than " +
+                       std::to_string(options_.max_transfer_bytes),
+                   options_.peer, "split the transfer, or raise max_transfer_bytes");
+  }
+  if (transfer.reply.size() > kMaxReplyBytes) {
+    return Refused(absl::StatusCode::kInvalidArgument,
+                   "a reply of " + std::to_string(transfer.reply.size()) + " bytes is too long",
+                   options_.peer, std::to_string(kMaxReplyBytes) + " bytes are the limit");
+  }
+  if (!connected_ || state_ == QueueState::kFailing || state_ == QueueState::kEnding ||
+      state_ == QueueState::kDown) {
+    return Refused(absl::StatusCode::kUnavailable,
+                   connected_ ? "the signed queue has failed" : "the signed queue is not connected",
+                   options_.peer, "make another");
+  }
+  if (free_.empty()) {
+    return Refused(absl::StatusCode::kResourceExhausted,
+                   std::to_string(options_.max_open) + " protected transfers are open",
+                   options_.peer, "wait until one has ended, or raise max_open");
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  Slot& slot = slots_[index];
+  slot = {.stage = Stage::kWaiting,
+          .number = next_number_++,
+          .transfer = transfer,
+          .reply_bytes = static_cast<uint32_t>(transfer.reply.size())};
+  slot.transfer.reply = {};
+  if (!transfer.reply.empty()) {
+    std::memcpy(ReplyMemory(index), transfer.reply.data(), transfer.reply.size());
+  }
+  if (!keys_ && transfer.kind == Transfer::Kind::kWrite) Convert(index);
+  waiting_.push_back(index);
+  ++open_;
+  ++counters_.posted;
+  return absl::OkStatus();
+}
+
+// The CPU's part of a transfer.
+void SignedQueue::Convert(uint32_t index) {
+  Slot& slot = slots_[index];
+  const Transfer& transfer = slot.transfer;
+  const bool write = transfer.kind == Transfer::Kind::kWrite;
+  const Direction direction = write ? Direction::kToWire : Direction::kFromWire;
+  const std::span memory(transfer.memory, MemoryBytes(transfer.protection, transfer.data_bytes));
+  if (!Stages(slot)) {
+    slot.mismatch = Check(transfer.protection, direction, memory);
+    return;
+  }
+  const std::span wire(Staging(index), WireBytes(transfer.protection, transfer.data_bytes));
+  slot.mismatch = write ? integrity::Convert(transfer.protection, direction, memory, wire)
+                        : integrity::Convert(transfer.protection, direction, wire, memory);
+}
+
+void SignedQueue::PostData(uint32_t index) {
+  const Slot& slot = slots_[index];
+  const Transfer& transfer = slot.transfer;
+  uint64_t address = reinterpret_cast<uint64_t>(transfer.memory);
+  uint32_t lkey = transfer.lkey;
+  if (UsesKey(slot)) {
+    keys_->Configure(qp_.ex, qp_.dv, WrId(index, Role::kConfigure), index, transfer.protection,
+                     From(slot), transfer.memory, transfer.lkey, transfer.data_bytes);
+    address = 0;
+    lkey = keys_->lkey(index);
+  } else if (Stages(slot)) {
+    address = reinterpret_cast<uint64_t>(Staging(index));
+    lkey = staging_.lkey();
+  }
+  qp_.ex->wr_id = WrId(index, Role::kData);
+  qp_.ex->wr_flags = mode_ == Mode::kPipelined ? 0 : IBV_SEND_SIGNALED;
+  if (transfer.kind == Transfer::Kind::kWrite) {
+    ibv_wr_rdma_write(qp_.ex, transfer.rkey, transfer.remote_address);
+  } else {
+    ibv_wr_rdma_read(qp_.ex, transfer.rkey, transfer.remote_address);
+  }
+  const auto length = static_cast<uint32_t>(WireBytes(transfer.protection, transfer.data_bytes));
+  ibv_wr_set_sge(qp_.ex, lkey, address, length);
+}
+
+void SignedQueue::PostReply(uint32_t index, Role role) {
+  qp_.ex->wr_id = WrId(index, role);
+  qp_.ex->wr_flags = IBV_SEND_SIGNALED;
+  if (role == Role::kOk && mode_ == Mode::kPipelined) qp_.ex->wr_flags |= IBV_SEND_FENCE;
+  ibv_wr_send(qp_.ex);
+  ibv_wr_set_sge(qp_.ex, replies_.lkey(), reinterpret_cast<uint64_t>(ReplyMemory(index)),
+                 slots_[index].reply_bytes);
+}
+
+void SignedQueue::Complete() {
+  const int error_number = ibv_wr_complete(qp_.ex);
+  if (error_number == 0) return;
+  Fail(base::ErrnoError(error_number, "ibv_wr_complete",
+                        {.layer = "integrity", .peer = options_.peer, .operation = "post"}));
+}
+
+// The OK has not been sent, or was cancelled: its memory takes the error reply.
+void SignedQueue::Mismatched(uint32_t index) {
+  Slot& slot = slots_[index];
+  ++counters_.mismatches;
+  const uint32_t length =
+      user_.OnMismatch(slot.transfer.cookie, *slot.mismatch, {ReplyMemory(index), kMaxReplyBytes});
+  slot.reply_bytes = std::min(length, kMaxReplyBytes);
+  slot.stage = Stage::kMismatched;
+}
+
+void SignedQueue::Flush() {
+  if (waiting_.empty() || state_ != QueueState::kRunning) return;
+  // Before the send queue is taken: the user is asked for error replies.
+  for (const uint32_t index : waiting_) {
+    if (slots_[index].mismatch) Mismatched(index);
+  }
+  Begin();
+  for (const uint32_t index : waiting_) {
+    if (slots_[index].stage == Stage::kMismatched) continue;
+    PostData(index);
+    slots_[index].stage = Stage::kUnderWay;
+  }
+  for (const uint32_t index : waiting_) {
+    if (slots_[index].stage == Stage::kMismatched) {
+      PostReply(index, Role::kError);
+    } else if (mode_ == Mode::kPipelined) {
+      PostReply(index, Role::kOk);
+    }
+  }
+  waiting_.clear();
+  Complete();
+}
+
+int SignedQueue::Poll() {
+  commands_.Drain();
+  if (state_ == QueueState::kEnding || state_ == QueueState::kDown) return 0;
+  const int sends = PollSends();
+  if (!landed_.empty()) {
+    PollUntilEmpty();
+    Look();
+  }
+  Flush();
+  return sends + PollReplies();
+}
+
+int SignedQueue::PollSends() {
+  ibv_wc completions[kBatch];
+  int all = 0;
+  for (;;) {
+    const int count = ibv_poll_cq(send_cq_.get(), kBatch, completions);
+    for (int i = 0; i < count; ++i) OnCompletion(completions[i]);
+    if (count <= 0) return all;
+    all += count;
+  }
+}
+
+// A poll that meets the news of a wrong signature may answer 0 though there is more, so it takes as many
+// empty ones in a row as there may be news.
+int SignedQueue::PollUntilEmpty() {
+  int all = 0;
+  for (uint32_t empty = 0; empty <= open_;) {
+    const int count = PollSends();
+    all += count;
+    empty = count == 0 ? empty + 1 : 0;
+  }
+  return all;
+}
+
+void SignedQueue::OnCompletion(const ibv_wc& completion) {
+  ++completions_;
+  const auto index = static_cast<uint32_t>(completion.wr_id >> 2 & (kMaxOpen - 1));
+  const auto role = static_cast<Role>(completion.wr_id & 3);
+  if (completion.status != IBV_WC_SUCCESS) {
+    if (completion.status == IBV_WC_WR_FLUSH_ERR && state_ != QueueState::kRunning) return;
+    return Fail(
+        base::Error(absl::StatusCode::kUnavailable,
+                    "a request of a signed queue failed with " +
+                        std::string(queue::StatusName(completion.status)),
+                    {.layer = "integrity",
+                     .peer = options_.peer,
+                     .operation = role == Role::kConfigure ? "configure key" : "protected transfer",
+                     .cause = "the peer is gone, has revoked its memory, or takes no replies",
+                     .remedy = "connect again",
+                     .syndrome = static_cast<uint32_t>(completion.status),
+                     .vendor_code = completion.vendor_err}));
+  }
+  if (index >= slots_.size() || slots_[index].number != completion.wr_id >> 16) return;
+  Slot& slot = slots_[index];
+  switch (role) {
+    case Role::kConfigure:
+      return;
+    case Role::kData:
+      if (slot.stage != Stage::kUnderWay || mode_ == Mode::kPipelined) return;
+      slot.stage = Stage::kLanded;
+      landed_.push_back(index);
+      return;
+    case Role::kOk:
+      // A cancelled one completes as well.
+      if (slot.stage == Stage::kMismatched) return;
+      ++counters_.good;
+      return End(index, absl::OkStatus(), true);
+    case Role::kError:
+      return End(index, MismatchError(*slot.mismatch, options_.peer), true);
+  }
+}
+
+void SignedQueue::Look() {
+  if (state_ != QueueState::kRunning && state_ != QueueState::kAsking) return;
+  for (const uint32_t index : landed_) {
+    Slot& slot = slots_[index];
+    if (!keys_) {
+      if (slot.transfer.kind == Transfer::Kind::kRead) Convert(index);
+    } else if (UsesKey(slot)) {
+      auto found = keys_->Check(index, slot.transfer.protection, From(slot));
+      if (!found.ok()) return Fail(found.status());
+      slot.mismatch = *found;
+    }
+    if (slot.mismatch) Mismatched(index);
+  }
+  Begin();
+  for (const uint32_t index : landed_) {
+    const bool wrong = slots_[index].stage == Stage::kMismatched;
+    if (!wrong) slots_[index].stage = Stage::kAnswered;
+    PostReply(index, wrong ? Role::kError : Role::kOk);
+  }
+  landed_.clear();
+  Complete();
+}
+
+void SignedQueue::End(uint32_t index, const absl::Status& status, bool replied) {
+  Slot& slot = slots_[index];
+  const uint64_t cookie = slot.transfer.cookie;
+  slot.stage = Stage::kFree;
+  slot.number = 0;
+  free_.push_back(index);
+  --open_;
+  user_.OnEnd(cookie, status, replied);
+}
+
+int SignedQueue::PollReplies() {
+  ibv_wc completions[kBatch];
+  const int count = ibv_poll_cq(receive_cq_.get(), kBatch, completions);
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc& completion = completions[i];
+    if (completion.status != IBV_WC_SUCCESS) {
+      Fail(base::Error(absl::StatusCode::kUnavailable,
+                       "the receive queue of a signed queue failed with " +
+                           std::string(queue::StatusName(completion.status)),
+                       {.layer = "integrity",
+                        .peer = options_.peer,
+                        .operation = "receive reply",
+                        .remedy = "connect again",
+                        .syndrome = static_cast<uint32_t>(completion.status),
+                        .vendor_code = completion.vendor_err}));
+      return i;
+    }
+    const auto index = static_cast<uint32_t>(completion.wr_id);
+    ++counters_.replies;
+    user_.OnReply({ReplyMemory(options_.max_open + index), completion.byte_len});
+    PostReceive(index);
+  }
+  return std::max(count, 0);
+}
+
+}  // namespace sluice::integrity

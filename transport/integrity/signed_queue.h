@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SignedQueue: protected transfers to one peer, each with its reply, over an RC queue pair of its own.
+//
+// What it is    A transfer moves whole protected blocks between memory here and memory of the peer, and then tells the peer that
+//               it is done: data and reply are one call, and the peer never gets the OK of data whose signature is wrong.
+//
+//               kPipelined   Data and OK are posted together, the OK behind a fence. At a wrong signature the device stops in
+//                            front of the next fence; each wrong transfer's OK is cancelled, its error reply is posted, and
+//                            the queue goes on (states.h). No round trip is spent on waiting.
+//               kSerial      The OK, or the error reply, is posted once the data has moved and its key was looked at.
+//               kSoftware    Likewise, and the CPU checks and converts: before the data leave, or after they came.
+//
+//               Which of these it is shows in nothing but time: results and bytes are the same.
+// Who owns it   Its creator. Device, commands and user outlive it. The destructor blocks, and wants a Commands that has
+//               finished.
+// Which thread  The polling thread; Create(), Connect() and the destructor block, so from a poller they go through Commands.
+// What ends it  Fail(), a failed request, or a stop that can't be explained: open transfers end, then OnDown(). By then the
+//               queue pair is gone, and with it every way of the device to their memory.
+// Bounds        options.max_open transfers; the next one is RESOURCE_EXHAUSTED. Replies that the peer sends here find
+//               options.max_replies buffers: it may have as many transfers open, no more.
+// Order         Replies arrive in the order of Post(), but for error replies, which may come later: what is carried in a reply
+//               says of which request it is.
+#ifndef SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_
+#define SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/device/device.h"
+#include "transport/integrity/mismatch.h"
+#include "transport/integrity/protection.h"
+#include "transport/integrity/signature_keys.h"
+#include "transport/integrity/states.h"
+#include "transport/memory/slab.h"
+#include "transport/poller/commands.h"
+#include "transport/verbs/handles.h"
+#include "transport/verbs/rc.h"
+
+namespace sluice::integrity {
+
+inline constexpr uint32_t kMaxReplyBytes = 256;
+
+enum class Mode : uint8_t { kPipelined, kSerial, kSoftware };
+std::string_view Name(Mode mode);
+
+struct Transfer {
+  enum class Kind : uint8_t { kWrite, kRead };  // to the peer, from the peer
+  Kind kind = Kind::kWrite;
+  Protection protection;
+  // Here: MemoryBytes(protection, data_bytes) of registered memory, left alone until OnEnd().
+  std::byte* memory = nullptr;
+  uint32_t lkey = 0;
+  // There: WireBytes(protection, data_bytes).
+  uint64_t remote_address = 0;
+  uint32_t rkey = 0;
+  uint64_t data_bytes = 0;
+  std::span<const std::byte> reply;  // the OK; at most kMaxReplyBytes, copied
+  uint64_t cookie = 0;               // the user's own
+};
+
+class SignedQueueUser {
+ public:
+  virtual ~SignedQueueUser() = default;
+  // The signature is wrong, the OK was not sent and will not be. Writes what the peer is told instead, and
+  // says how long that is: `room.size()` at most. Must not call the queue.
+  virtual uint32_t OnMismatch(uint64_t cookie, const Mismatch& mismatch,
+                              std::span<std::byte> room) = 0;
+  // The last call for a transfer; its memory is the user's again. OK, or DATA_LOSS (MismatchOf()), or
+  // UNAVAILABLE: the queue failed. `replied`: the peer has the reply. Otherwise it may or may not have the OK, if the
+  // status is UNAVAILABLE, and has nothing, if it is DATA_LOSS.
+  virtual void OnEnd(uint64_t cookie, const absl::Status& status, bool replied) = 0;
+  // What the peer sent here as a reply; valid during the call.
+  virtual void OnReply(std::span<const std::byte> bytes) = 0;
+  // The last call of all.
+  virtual void OnDown(const absl::Status& why) = 0;
+};
+
+struct SignedQueueOptions {
+  uint32_t max_open = 16;
+  uint32_t max_replies = 16;
+  uint64_t max_transfer_bytes = uint64_t{1} << 20;  // of data
+  std::string peer;                                 // for errors
+  // False: as if the device had none.
+  bool offload = true;
+  bool pipelining = true;
+};
+
+struct SignedQueueCounters {
+  uint64_t posted = 0;
+  uint64_t good = 0;
+  uint64_t mismatches = 0;
+  uint64_t stops = 0;      // in SQD, with their wrong transfers
+  uint64_t cancelled = 0;  // replies
+  uint64_t asked = 0;      // what state the queue is in
+  uint64_t replies = 0;    // of the peer
+};
+
+class SignedQueue {
+ public:
+  static absl::StatusOr<std::unique_ptr<SignedQueue>> Create(device::Device& device,
+                                                             poller::Commands& commands,
+                                                             SignedQueueUser& user,
+                                                             const SignedQueueOptions& options);
+  ~SignedQueue();
+  SignedQueue(const SignedQueue&) = delete;
+  SignedQueue& operator=(const SignedQueue&) = delete;
+
+  // For the other end's Connect().
+  verbs::RcPeer address() const { return address_; }
+  // The rights are the peer's in memory here: what its keys allow, and this queue pair does not forbid.
+  absl::Status Connect(const verbs::RcPeer& peer,
+                       int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+
+  // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not know that signature), RESOURCE_EXHAUSTED (max_open),
+  // UNAVAILABLE (the queue has failed). Nothing happens before Flush(). With kSoftware a kWrite is checked and converted
+  // here.
+  absl::Status Post(const Transfer& transfer);
+  // Data first, then the replies of all of it. What can't go now goes as soon as it can.
+  void Flush();
+  // Completions and replies; how many. May call the user.
+  int Poll();
+  // Whatever is told of a queue pair of this device.
+  void OnDeviceEvent(const device::DeviceEvent& event);
+  // To be called now and then, less often than a transfer takes: finds a stop whose event was lost.
+  void Watch();
+  void Fail(const absl::Status& why);
+
+  Mode mode() const { return mode_; }
+  QueueState state() const { return state_; }
+  uint32_t open() const { return open_; }
+  const SignedQueueCounters& counters() const { return counters_; }
+
+ private:
+  enum class Stage : uint8_t {
+    kFree,
+    kWaiting,     // for Flush()
+    kUnderWay,    // data posted; pipelined: its OK as well
+    kLanded,      // data moved; its signature is to be looked at
+    kAnswered,    // its OK is posted, after the data
+    kMismatched,  // its error reply is posted
+  };
+  enum class Role : uint64_t { kConfigure, kData, kOk, kError };
+
+  struct Slot {
+    Stage stage = Stage::kFree;
+    uint64_t number = 0;  // of the transfer; names it in wr_ids
+    Transfer transfer;
+    uint32_t reply_bytes = 0;
+    std::optional<Mismatch> mismatch;
+  };
+
+  SignedQueue(device::Device& device, poller::Commands& commands, SignedQueueUser& user,
+              const SignedQueueOptions& options)
+      : device_(device), commands_(commands), user_(user), options_(options) {}
+  absl::Status Init();
+
+  uint64_t WrId(uint32_t index, Role role) const {
+    return slots_[index].number << 16 | uint64_t{index} << 2 | static_cast<uint64_t>(role);
+  }
+  std::byte* ReplyMemory(uint32_t index) const {
+    return replies_.data() + size_t{index} * kMaxReplyBytes;
+  }
+  std::byte* Staging(uint32_t index) const { return staging_.data() + index * staging_bytes_; }
+  Guard From(const Slot& slot) const;
+  bool UsesKey(const Slot& slot) const;
+  bool Stages(const Slot& slot) const;
+
+  void Convert(uint32_t index);
+  void PostData(uint32_t index);
+  void PostReply(uint32_t index, Role role);
+  void Begin() { ibv_wr_start(qp_.ex); }
+  void Complete();
+  void Mismatched(uint32_t index);
+  void End(uint32_t index, const absl::Status& status, bool replied);
+
+  int PollSends();
+  int PollReplies();
+  int PollUntilEmpty();
+  void OnCompletion(const ibv_wc& completion);
+  void Look();  // at what has landed
+  void PostReceive(uint32_t index);
+
+  // stop.cc
+  void AskIfTold();
+  void Ask(QueueEvent event);
+  void OnState(const absl::StatusOr<ibv_qp_state>& state);
+  void OnStop();
+  void OnCancelled(const std::vector<uint32_t>& wrong, const std::vector<int>& taken);
+  void OnErr();
+  void OnGone();
+  absl::Status Unexplained(const std::string& what) const;
+
+  device::Device& device_;
+  poller::Commands& commands_;
+  SignedQueueUser& user_;
+  const SignedQueueOptions options_;
+  Mode mode_ = Mode::kSoftware;
+  QueueState state_ = QueueState::kRunning;
+  absl::Status why_;
+  verbs::RcPeer address_;
+  memory::Slab replies_;  // to the peer, then from it
+  memory::Slab staging_;
+  size_t staging_bytes_ = 0;  // of one transfer
+  std::optional<SignatureKeys> keys_;
+  verbs::Cq send_cq_;
+  verbs::Cq receive_cq_;
+  verbs::Qp qp_;  // goes first
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> waiting_;  // for Flush(), in their order
+  std::vector<uint32_t> landed_;
+  uint32_t open_ = 0;
+  uint64_t next_number_ = 1;
+  uint64_t completions_ = 0;
+  uint64_t watched_completions_ = 0;
+  bool connected_ = false;
+  bool told_ = false;  // of an event that was not looked into yet
+  SignedQueueCounters counters_;
+};
+
+}  // namespace sluice::integrity
+
+#endif  // SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_

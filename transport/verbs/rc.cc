@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/verbs/rc.h"
+
+#include <cerrno>
+#include <string_view>
+
+#include "transport/base/error.h"
+
+namespace sluice::verbs {
+namespace {
+
+absl::Status Failed(int error_number, std::string_view call) {
+  return base::ErrnoError(
+      error_number, call,
+      {.layer = "verbs",
+       .operation = call,
+       .cause = "the device or its driver refused the request",
+       .remedy = "compare the request with the limits that sluice_info prints"});
+}
+
+absl::Status Modify(const VerbsApi& api, ibv_qp* qp, ibv_qp_attr* attr, int mask,
+                    std::string_view call) {
+  const int error_number = api.modify_qp(qp, attr, mask);
+  return error_number == 0 ? absl::OkStatus() : Failed(error_number, call);
+}
+
+}  // namespace
+
+absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* send_cq,
+                            ibv_cq* receive_cq, const RcOptions& options) {
+  ibv_qp_init_attr_ex attr = {};
+  attr.qp_type = IBV_QPT_RC;
+  attr.send_cq = send_cq;
+  attr.recv_cq = receive_cq;
+  attr.pd = pd;
+  attr.cap = {.max_send_wr = options.send_depth,
+              .max_recv_wr = options.receive_depth,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = options.max_inline_bytes};
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
+  mlx5dv_qp_init_attr dv = {};
+  // Inline data in a completion would leave the data behind that a signature is of.
+  dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  dv.create_flags = MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE;
+  if (options.pipelining) dv.create_flags |= MLX5DV_QP_CREATE_SIG_PIPELINING;
+  if (options.mkeys) {
+    dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
+    dv.send_ops_flags = MLX5DV_QP_EX_WITH_MKEY_CONFIGURE;
+  }
+  errno = 0;
+  ibv_qp* raw = api.dv_create_qp(context, &attr, &dv);
+  if (raw == nullptr) return Failed(errno != 0 ? errno : EINVAL, "mlx5dv_create_qp (RC)");
+  Qp result;
+  result.qp = {&api, raw};
+  result.ex = api.qp_to_qp_ex(raw);
+  if (result.ex == nullptr) return Failed(EOPNOTSUPP, "ibv_qp_to_qp_ex (RC)");
+  result.dv = api.dv_qp_ex_from_ibv_qp_ex(result.ex);
+  return result;
+}
+
+absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
+                        const RcPeer& peer, int access) {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = path.port;
+  attr.qp_access_flags = static_cast<unsigned>(access);
+  absl::Status status =
+      Modify(api, qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+             "ibv_modify_qp (RC, INIT)");
+  if (!status.ok()) return status;
+
+  attr = {};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = path.mtu;
+  attr.dest_qp_num = peer.number;
+  attr.max_dest_rd_atomic = path.max_rd_atomic;
+  attr.min_rnr_timer = path.min_rnr_timer;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = path.port;
+  attr.ah_attr.grh.dgid = peer.gid;
+  attr.ah_attr.grh.sgid_index = path.sgid_index;
+  attr.ah_attr.grh.hop_limit = 64;
+  status = Modify(api, qp, &attr,
+                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                  "ibv_modify_qp (RC, RTR)");
+  if (!status.ok()) return status;
+
+  attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = path.timeout;
+  attr.retry_cnt = path.retry_count;
+  attr.rnr_retry = path.rnr_retry;
+  attr.max_rd_atomic = path.max_rd_atomic;
+  return Modify(api, qp, &attr,
+                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+                "ibv_modify_qp (RC, RTS)");
+}
+
+absl::Status ResumeRc(const VerbsApi& api, ibv_qp* qp) {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.cur_qp_state = IBV_QPS_SQD;
+  return Modify(api, qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE, "ibv_modify_qp (RC, SQD to RTS)");
+}
+
+absl::Status StopRc(const VerbsApi& api, ibv_qp* qp) {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_ERR;
+  return Modify(api, qp, &attr, IBV_QP_STATE, "ibv_modify_qp (RC, ERR)");
+}
+
+}  // namespace sluice::verbs

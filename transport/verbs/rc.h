@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RC queue pairs: for what DCIs refuse, the configuration of memory keys and the stop at a wrong signature.
+//
+// Which thread  Any, one at a time. All of these may block in kernel or firmware: from a poller they go through Commands.
+// Errors        A status that names the call and the errno.
+#ifndef SLUICE_TRANSPORT_VERBS_RC_H_
+#define SLUICE_TRANSPORT_VERBS_RC_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::verbs {
+
+struct RcOptions {
+  uint32_t send_depth = 64;
+  uint32_t receive_depth = 64;
+  uint32_t max_inline_bytes = 0;
+  bool mkeys = false;       // MLX5DV_QP_EX_WITH_MKEY_CONFIGURE
+  bool pipelining = false;  // MLX5DV_QP_CREATE_SIG_PIPELINING
+};
+// man mlx5dv_create_qp, ibv_wr_post. SEND, WRITE and READ builders; state RESET, the number is valid.
+absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* pd, ibv_cq* send_cq,
+                            ibv_cq* receive_cq, const RcOptions& options);
+
+// Where the other queue pair is.
+struct RcPeer {
+  uint32_t number = 0;
+  ibv_gid gid = {};
+};
+// RESET→INIT→RTR→RTS. `access` are the peer's rights.
+absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
+                        const RcPeer& peer, int access);
+// SQD→RTS (man mlx5dv_qp_cancel_posted_send_wrs). The kernel may still believe in RTS, so it is told.
+absl::Status ResumeRc(const VerbsApi& api, ibv_qp* qp);
+// Whatever is posted is flushed.
+absl::Status StopRc(const VerbsApi& api, ibv_qp* qp);
+
+}  // namespace sluice::verbs
+
+#endif  // SLUICE_TRANSPORT_VERBS_RC_H_
