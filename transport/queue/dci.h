@@ -24,6 +24,7 @@ struct Dci {
   bool probation = false;  // for targets of which nothing good is known
   DciState state = DciState::kReady;
   uint32_t errored = 0;                  // streams
+  uint32_t drains = 0;                   // begun so far
   uint32_t unsignalled = 0;              // requests behind the last signalled one
   uint32_t last_signalled = 0xffffffff;  // its place in the fifo
   // Posted slots in posting order; [head, rung) are with the device, [rung, tail) wait for the

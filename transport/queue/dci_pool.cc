@@ -277,8 +277,12 @@ int DciPool::Poll(bool thorough) {
 
 void DciPool::OnCompletion(const ibv_wc& wc) {
   if (IsSentinel(wc.wr_id)) {
-    OnSentinel(*dcis_[SentinelDci(wc.wr_id) % dcis_.size()]);
-    return;
+    Dci& dci = *dcis_[SentinelDci(wc.wr_id) % dcis_.size()];
+    if (dci.state != DciState::kDraining || SentinelDrain(wc.wr_id) != dci.drains) {
+      ++counters_.late;
+      return;
+    }
+    return OnSentinel(dci);
   }
   const auto index = slots_.Posted(wc.wr_id);
   if (!index.has_value()) {

@@ -13,6 +13,7 @@ namespace sluice::queue {
 
 void DciPool::StartDrain(Dci& dci) {
   if (!Next(dci.state, DciEvent::kFatal, &dci.state)) return;
+  ++dci.drains;
   if (dci.rung != dci.tail) Ring(dci);  // they will be flushed, in order
   dci.watched_head = dci.head - 1;      // the watchdog begins anew
   auto status = std::make_shared<absl::Status>();
@@ -44,7 +45,7 @@ void DciPool::StartDrain(Dci& dci) {
 void DciPool::PostSentinel(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   ibv_wr_start(ex);
-  ex->wr_id = SentinelId(dci.index);
+  ex->wr_id = SentinelId(dci.index, dci.drains);
   ex->wr_flags = IBV_SEND_SIGNALED;
   ibv_wr_send(ex);
   ibv_wr_set_sge(ex, lkey_, reinterpret_cast<uint64_t>(slots_[0].data), 0);
