@@ -34,6 +34,7 @@ constexpr std::array<Kind, static_cast<size_t>(FaultKind::kCount)> kKinds = {{
     {"port_down", 1, false, 10, 2'500},
     {"unplug", 1, false, 100, 1'000},
     {"fatal", 1, false, 100, 1'000},
+    {"old_completions", 0, false, 0, 0},
 }};
 
 const Kind& Of(FaultKind kind) { return kKinds[static_cast<size_t>(kind)]; }
@@ -71,6 +72,15 @@ Fault DrawFault(FaultSet set, uint32_t nodes, uint64_t messages, int64_t dead_pe
       dead_peer_ns / 1'000 * (kind.least_permille + static_cast<int64_t>(random.Below(span)));
   constexpr uint32_t kRates[] = {1'000, 10'000, 50'000, 200'000};
   fault.amount = kRates[random.Below(4)];
+  return fault;
+}
+
+Fault DrawLateFault(uint32_t nodes, uint64_t messages, softdc::sim::Random& random) {
+  Fault fault;
+  fault.kind = FaultKind::kOldCompletions;
+  fault.node = fault.peer = static_cast<uint32_t>(random.Below(nodes));
+  fault.at_message = random.Below(messages);
+  fault.amount = 1 + static_cast<uint32_t>(random.Below(32));
   return fault;
 }
 

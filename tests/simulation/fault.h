@@ -23,8 +23,9 @@ enum class FaultKind : uint8_t {
   kDeadDci,       // a send queue does nothing, and says that it is well
   kCutLink,       // between two hosts
   kPortDown,
-  kUnplug,  // a device is pulled out and put back
-  kFatal,   // a device fails; its process makes a new start
+  kUnplug,          // a device is pulled out and put back
+  kFatal,           // a device fails; its process makes a new start
+  kOldCompletions,  // completions come a second time, when their slots have been used again
   kCount,
 };
 
@@ -49,6 +50,8 @@ const char* Name(FaultKind kind);
 std::string ToString(const Fault& fault);
 Fault DrawFault(FaultSet set, uint32_t nodes, uint64_t messages, int64_t dead_peer_ns,
                 softdc::sim::Random& random);
+// Of a kind that DrawFault() does not draw: what comes late.
+Fault DrawLateFault(uint32_t nodes, uint64_t messages, softdc::sim::Random& random);
 // Peers of the node, or the one that it names, may be lost by it.
 bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns);
 

@@ -80,6 +80,10 @@ bool FaultDriver::BeginRequestError(const Fault& fault) {
   rule.skip = draw / 2 % 4;
   rule.status = kStatuses[draw / 8 % 5];
   rule.carried_out = draw / 40 % 2 == 0;
+  if (rule.carried_out && scene_.plan.options.late && draw / 80 % 2 == 0) {
+    rule.lands_late_ns =
+        static_cast<int64_t>(draw / 160 % static_cast<uint64_t>(scene_.plan.endpoint.dead_peer_ns));
+  }
   scene_.simulation->FailNext(rule);
   return true;
 }
@@ -105,6 +109,8 @@ bool FaultDriver::Do(const Fault& fault) {
       return true;
     case FaultKind::kRequestError:
       return BeginRequestError(fault);
+    case FaultKind::kOldCompletions:
+      return scene_.witness.RepeatCompletions(fault.node, fault.amount);
     case FaultKind::kDeadDci:
       return simulation.MakeDciDeadInRts(fault.node,
                                          fault.amount % (scene_.plan.endpoint.dci_count + 1));

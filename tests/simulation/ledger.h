@@ -10,6 +10,7 @@
 #ifndef SLUICE_TESTS_SIMULATION_LEDGER_H_
 #define SLUICE_TESTS_SIMULATION_LEDGER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -64,6 +65,11 @@ class Ledger {
   uint64_t sent() const { return total_sent_; }
   uint64_t delivered() const { return delivered_; }
   uint64_t downs() const { return downs_; }
+  // Some connection of the node has gone down.
+  bool lost_peers(uint32_t node) const {
+    return std::any_of(ends_.begin(), ends_.end(),
+                       [node](const End& end) { return end.node == node && !end.up; });
+  }
   // Messages from the one to the other, of all times.
   uint32_t acknowledged_between(uint32_t node, uint32_t peer) const {
     return Pair(node, peer).acknowledged;

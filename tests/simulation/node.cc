@@ -2,6 +2,7 @@
 #include "tests/simulation/node.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace sluice::simulation {
@@ -41,7 +42,9 @@ void Node::Start() {
   scene_.trail.Add(scene_.now_ns(), index_, index_, Step::kStart, life_, 0);
   const Simulation::As as(*scene_.simulation, index_);
   auto process = std::make_unique<Process>(scene_, *this, life_);
-  auto device = device::Device::Open("softdc0", {&Simulation::Verbs()});
+  scene_.witness.SetTrial(true);
+  auto device = device::Device::Open("softdc0", {&Witness::Verbs()});
+  scene_.witness.SetTrial(false);
   if (!device.ok()) return scene_.ledger.Break("open", device.status().ToString(), index_, index_);
   process->device = std::move(*device);
   auto endpoint = endpoint::CreateEndpoint(scene_.plan.endpoint, *process->device, process->clock,
@@ -144,7 +147,21 @@ void Node::Look() {
     scene_.ledger.Break("poll", "an endpoint always has more to do", index_, index_);
     return;
   }
+  CheckAttribution();
   ScheduleNap(scene_.plan.nap_ns);
+}
+
+// Completions that were told a second time are nobody's.
+void Node::CheckAttribution() {
+  const uint64_t repeated = scene_.witness.repeated(index_);
+  if (repeated == judged_) return;
+  judged_ = repeated;
+  const uint64_t dropped = process_->endpoint->Counts().late_completions;
+  if (dropped >= repeated) return;
+  scene_.ledger.Break("5 Attribution",
+                      std::to_string(repeated - dropped) +
+                          " completions of earlier uses of a slot were taken for those of now",
+                      index_, index_);
 }
 
 // What a sleeper's last look finds: descriptors, timers, errors that nobody asked for.

@@ -77,6 +77,7 @@ class Node {
   void Schedule(int64_t when_ns);
   void Look();
   void LookDeeper();
+  void CheckAttribution();
   void ScheduleNap(int64_t delay_ns);
   void Nap();
   void RunAs(uint32_t life, int64_t delay_ns, std::function<void()> task);
@@ -95,6 +96,7 @@ class Node {
   int64_t nap_at_ns_ = 0;
   uint64_t naps_ = 0;  // scheduled so far; only the last one counts
   uint64_t looks_ = 0;
+  uint64_t judged_ = 0;  // completions that were told again, of which it is known what became
   uint64_t looks_at_nap_ = 0;
   Totals totals_;
 };

@@ -107,6 +107,13 @@ Plan MakePlan(const PlanOptions& options) {
       plan.faults.push_back(
           DrawFault(options.faults, nodes, options.messages, plan.endpoint.dead_peer_ns, random));
     }
+    // Drawn apart: the others of a seed are the same with and without them.
+    if (options.faults == FaultSet::kAll && options.late) {
+      Random late(options.seed * 0x9e3779b97f4a7c15u + 0x1a7e);
+      for (uint64_t i = late.Below(2 + count / 4); i > 0; --i) {
+        plan.faults.push_back(DrawLateFault(nodes, options.messages, late));
+      }
+    }
     std::stable_sort(plan.faults.begin(), plan.faults.end(),
                      [](const Fault& a, const Fault& b) { return a.at_message < b.at_message; });
   }

@@ -21,6 +21,8 @@ struct PlanOptions {
   uint64_t seed = 1;
   uint64_t messages = 100'000;  // in the whole run
   FaultSet faults = FaultSet::kAll;
+  // With all faults: completions that come twice, and requests that run after they have failed.
+  bool late = true;
 };
 
 struct Plan {

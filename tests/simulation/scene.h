@@ -10,6 +10,7 @@
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/plan.h"
 #include "tests/simulation/trail.h"
+#include "tests/simulation/witness.h"
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::simulation {
@@ -18,11 +19,13 @@ struct Scene {
   explicit Scene(const Plan& its)
       : plan(its),
         simulation(softdc::sim::Simulation::Create(its.network).value()),
-        ledger(its.network.nodes) {}
+        ledger(its.network.nodes),
+        witness(*simulation, ledger, 4 * its.endpoint.dead_peer_ns) {}
 
   const Plan plan;
   const std::unique_ptr<softdc::sim::Simulation> simulation;
   Ledger ledger;
+  Witness witness;
   Trail trail;
   bool quiet = false;  // enough was sent
   uint64_t digest = 0;

@@ -126,6 +126,7 @@ struct Counters {
   // Of the send queues.
   uint64_t requests_failed = 0;   // by themselves
   uint64_t requests_flushed = 0;  // because of another's error
+  uint64_t late_completions = 0;  // of a request whose slot was used again: dropped
   uint64_t stream_resets = 0;
   uint64_t queue_recoveries = 0;  // of whole DCIs
   uint64_t silent_peers = 0;      // that were ended for want of one

@@ -75,6 +75,7 @@ Counters EndpointImpl::Counts() const {
   const queue::PoolCounters& queues = queue_->counters();
   counters.requests_failed = queues.failed;
   counters.requests_flushed = queues.flushed;
+  counters.late_completions = queues.late;
   counters.stream_resets = queues.stream_resets;
   counters.queue_recoveries = queues.dci_recoveries;
   return counters;

@@ -38,8 +38,11 @@ absl::Status CheckRule(const RequestRule& rule, uint32_t nodes) {
                                static_cast<int>(rule.status)));
   }
   if (rule.lands_late_ns < 0) return Refuse("request rule: lands_late_ns is negative");
-  if (rule.lands_late_ns != 0 && rule.opcode != IBV_WR_RDMA_WRITE) {
-    return Refuse("request rule: only an RDMA WRITE can land late; set opcode to say so");
+  if (rule.lands_late_ns != 0 && rule.opcode != IBV_WR_RDMA_WRITE && !rule.carried_out) {
+    return Refuse(
+        "request rule: only an RDMA WRITE, or a SEND that is carried out, can land late; set "
+        "opcode or "
+        "carried_out to say so");
   }
   return absl::OkStatus();
 }

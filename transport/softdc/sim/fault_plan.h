@@ -81,7 +81,8 @@ struct RequestRule {
   // A SEND that fails so has been carried out nevertheless: its answer is what was lost.
   bool carried_out = false;
   // A WRITE's bytes land this long after its failure was reported; what the place was given to in
-  // between does not matter to them. 0: they never land.
+  // between does not matter to them. 0: they never land. A SEND that is carried out reaches its target
+  // this long after it was sent: before or after its failure was reported.
   int64_t lands_late_ns = 0;
 };
 

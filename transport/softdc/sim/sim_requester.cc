@@ -268,7 +268,7 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   message->answer = Answer::kRefused;
   message->status = rule->status;
   message->vendor_error = VendorErrorOf(rule->status);
-  message->lands_late_ns = rule->lands_late_ns;
+  message->lands_late_ns = IsSend(message->wqe.opcode) ? 0 : rule->lands_late_ns;
   message->planned = true;
   if (rule->carried_out && IsSend(message->wqe.opcode)) {
     Message* twin = Pack(channel, sequence);
@@ -279,7 +279,13 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
     channel.last_answer_ns =
         std::max(channel.last_answer_ns,
                  channel.last_arrival_ns + world_.options.latency_ns + world_.options.jitter_ns);
-    port_.fabric().arrivals().SendOff(twin, channel.last_arrival_ns);
+    int64_t arrival_ns = channel.last_arrival_ns;
+    // None before it is under way, which it might pass if that one is sent again.
+    if (rule->lands_late_ns != 0 && channel.in_flight == 0) {
+      arrival_ns += rule->lands_late_ns;
+      twin->acknowledged = false;  // what is sent meanwhile does not make it a late copy
+    }
+    port_.fabric().arrivals().SendOff(twin, arrival_ns);
   }
   const ibv_qp_attr& attr = queue_.attr();
   int64_t after_ns = 2 * world_.options.latency_ns;

@@ -298,6 +298,19 @@ TEST_F(FaultsTest, WriteReportedAsFailedLandsLateOverWhatCameAfter) {
   EXPECT_NE(simulation_->log().Text().find(" ghost "), std::string::npos);
 }
 
+TEST_F(FaultsTest, SendReportedAsFailedRunsLateBehindWhatCameAfter) {
+  Build({});
+  constexpr int64_t kLateNs = 5'000'000;
+  simulation_->FailNext(
+      {.node = 0, .status = IBV_WC_REM_OP_ERR, .carried_out = true, .lands_late_ns = kLateNs});
+  ASSERT_EQ(node(0).Send(node(1), "late", 1, /*stream=*/1), 0);
+  EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_REM_OP_ERR);
+  ASSERT_EQ(node(0).Send(node(1), "after", 2, /*stream=*/2), 0);
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive()), "after");
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive()), "late");
+  EXPECT_GE(simulation_->NowNs(), kLateNs);
+}
+
 TEST_F(FaultsTest, LateWriteIntoMemoryThatIsGoneTouchesNothing) {
   Build({.log = LogMode::kText});
   simulation_->FailNext({.opcode = IBV_WR_RDMA_WRITE, .lands_late_ns = 1'000});
