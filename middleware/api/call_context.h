@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CallContext: how long a call may take, and what it waits for.
+// CallContext: how long a call may take, what it waits for, who may stop it, and what goes with it.
 //
 //   sluice::CallContext context(absl::Milliseconds(100));
 //   absl::StatusOr<SayReply> reply = client.Say(context, request);
 //
 // One context may serve many calls, one after another: each has the whole timeout, counted from its
-// own start. Thread-safety: none; one thread, or const use.
+// own start. It outlives each call that was started with it, and has the reply's metadata of the last one. Thread-safety: none; to end a call from another thread give it
+// a std::stop_token, whose source may be asked by any:
+//
+//   std::stop_source stop;
+//   context.set_stop_token(stop.get_token());
+//   …
+//   stop.request_stop();   // the call ends with CANCELLED, the server hears of it, and so do those whom it calls
 #ifndef SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 
 #include <cstdint>
+#include <stop_token>
+#include <string_view>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "middleware/api/metadata.h"
 #include "middleware/api/server_context.h"
 #include "middleware/call/method.h"
 
@@ -29,28 +40,49 @@ class CallContext {
   // The call may take for ever. It still ends when the server goes away.
   static CallContext NoDeadline() { return CallContext(absl::InfiniteDuration()); }
 
-  // For a call made by a handler: no later than the call it serves. `timeout` may shorten it
-  // further.
-  static CallContext FromServer(const ServerContext& server,
+  // For a call made by a handler: no later than the call it serves, and stopped when nobody waits for that any more.
+  // `timeout` may shorten it further. (A call that is to outlive it has a context of its own instead.)
+  static CallContext FromServer(ServerContext& server,
                                 absl::Duration timeout = absl::InfiniteDuration()) {
     CallContext context(timeout);
     context.deadline_ns_ = server.deadline_ns();
+    context.stop_token_ = server.stop_token();
     return context;
   }
 
   // Not connected: wait for a connection until the deadline, instead of failing with UNAVAILABLE.
   void set_wait_for_ready(bool wait) { wait_for_ready_ = wait; }
+  // Ends the call with CANCELLED when a stop is requested; before its start it does not start.
+  void set_stop_token(std::stop_token token) { stop_token_ = std::move(token); }
+  // Goes with the request: metadata.h says which errors there are.
+  absl::Status AddMetadata(std::string_view key, std::string_view value) {
+    return metadata_.Add(key, value);
+  }
+
+  // What the server sent with the reply, or with the error, of the last call.
+  Metadata reply_metadata() const { return Metadata::FromWire(reply_metadata_); }
 
   int64_t timeout_ns() const { return timeout_ns_; }
   int64_t deadline_ns() const {
     return deadline_ns_;
   }  // CLOCK_MONOTONIC; call::kNoDeadlineNs: none
   bool wait_for_ready() const { return wait_for_ready_; }
+  const std::stop_token& stop_token() const { return stop_token_; }
+  const Metadata& metadata() const { return metadata_; }
+
+  // Where the next call's goes; for those who start it.
+  std::string* ReplyMetadata() {
+    if (!reply_metadata_.empty()) reply_metadata_.clear();
+    return &reply_metadata_;
+  }
 
  private:
   int64_t timeout_ns_;
   int64_t deadline_ns_ = call::kNoDeadlineNs;
   bool wait_for_ready_ = false;
+  std::stop_token stop_token_;
+  Metadata metadata_;
+  std::string reply_metadata_;  // as it came
 };
 
 }  // namespace sluice

@@ -3,29 +3,42 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "middleware/api/address.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
 #include "middleware/api/stack.h"
+#include "middleware/api/stop_call.h"
 #include "transport/base/error.h"
 
 namespace sluice {
 namespace {
 
-call::CallSpec Spec(const Method& method, const CallContext& context,
-                    const google::protobuf::MessageLite& request,
-                    google::protobuf::MessageLite* reply) {
+// A stop was requested before the call began.
+absl::Status Stopped(const Method& method, const std::string& server) {
+  return base::Error(absl::StatusCode::kCancelled, absl::StrCat(method.full_name, " cancelled"),
+                     {.layer = "api",
+                      .peer = server,
+                      .operation = method.full_name,
+                      .cause = "a stop was requested before it began",
+                      .retry_safe = true});
+}
+
+}  // namespace
+
+call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
+                             const google::protobuf::MessageLite* request,
+                             google::protobuf::MessageLite* reply) {
   call::CallSpec spec;
   spec.method = &method;
-  spec.request = &request;
+  spec.request = request;
   spec.reply = reply;
   spec.timeout_ns = context.timeout_ns();
   spec.deadline_ns = context.deadline_ns();
   spec.wait_for_ready = context.wait_for_ready();
+  spec.metadata = context.metadata().wire();
   return spec;
 }
-
-}  // namespace
 
 absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stack> stack,
                                                             const std::string& address,
@@ -87,18 +100,31 @@ Channel::~Channel() {
 absl::Status Channel::Call(const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply) {
-  return lease_->Call(Spec(method, context, request, reply));
+  call::CallSpec spec = Spec(method, context, &request, reply);
+  spec.reply_metadata = context.ReplyMetadata();
+  if (!context.stop_token().stop_possible()) return lease_->Call(spec);
+  if (context.stop_token().stop_requested()) return Stopped(method, server());
+  call::CallControl control;
+  spec.control = &control;
+  const internal::StopCall stop(context.stop_token(), this, &control);
+  return lease_->Call(spec);
 }
 
 absl::Status Channel::StartCall(const Method& method, const CallContext& context,
                                 const google::protobuf::MessageLite& request,
-                                google::protobuf::MessageLite* reply, CallDone done,
-                                void* argument) {
-  call::CallSpec spec = Spec(method, context, request, reply);
+                                google::protobuf::MessageLite* reply, CallDone done, void* argument,
+                                call::CallControl* control, std::string* reply_metadata) {
+  call::CallSpec spec = Spec(method, context, &request, reply);
   spec.done = done;
   spec.argument = argument;
+  spec.control = control;
+  spec.reply_metadata = reply_metadata;
+  if (context.stop_token().stop_requested()) return Stopped(method, server());
   return lease_->Start(spec);
 }
+
+void Channel::Cancel(uint64_t call_id) { lease_->Cancel(call_id); }
+void Channel::CancelAndWait(uint64_t call_id) { lease_->CancelAndWait(call_id); }
 
 bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
   return lease_->Drive(until, timeout == absl::InfiniteDuration()

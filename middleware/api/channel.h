@@ -40,6 +40,9 @@ class Endpoint;
 namespace verbs {
 class CapabilityReport;
 }
+namespace internal {
+class StreamCore;
+}
 
 // Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must
 // not block. It may start calls; a synchronous call on the same channel answers FAILED_PRECONDITION
@@ -72,9 +75,17 @@ class Channel {
   // Starts a call. OK: `done(argument, status)` will run exactly once; request, reply and argument
   // stay until then. Anything else: it never will. Calls of one thread are sent in the order of
   // their start.
+  // `control`, if given, outlives the call: when it has the call's number, Cancel() ends it. `reply_metadata` the same: it is
+  // filled with what Metadata::FromWire() reads.
   absl::Status StartCall(const Method& method, const CallContext& context,
                          const google::protobuf::MessageLite& request,
-                         google::protobuf::MessageLite* reply, CallDone done, void* argument);
+                         google::protobuf::MessageLite* reply, CallDone done, void* argument,
+                         call::CallControl* control = nullptr,
+                         std::string* reply_metadata = nullptr);
+  // Ends it with CANCELLED, soon; any thread, inside callbacks too.
+  void Cancel(uint64_t call_id);
+  // The same; when it returns the call's callback has run.
+  void CancelAndWait(uint64_t call_id);
 
   // Works for the channel on this thread, callbacks included, until `until` (asked after each pass)
   // says true or the time is over; returns what `until` says last. For one thread with many
@@ -92,6 +103,12 @@ class Channel {
 
  private:
   Channel(std::unique_ptr<Stack> stack, const call::ClientEngineOptions& engine_options);
+
+  friend class internal::StreamCore;
+
+  static call::CallSpec Spec(const Method& method, const CallContext& context,
+                             const google::protobuf::MessageLite* request,
+                             google::protobuf::MessageLite* reply);
 
   const std::unique_ptr<Stack> stack_;
   call::ClientEngine engine_;

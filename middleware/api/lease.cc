@@ -55,7 +55,9 @@ struct Lease::Waiter {
   Lease* lease = nullptr;
   const call::CallSpec* spec = nullptr;             // to start
   bool asynchronous = false;                        // wants no more than a start
-  const absl::FunctionRef<void()>* work = nullptr;  // to run; with neither it wants the lease
+  const absl::FunctionRef<void()>* work = nullptr;  // to run; with none of them it wants the lease
+  const absl::FunctionRef<bool(Event*)>* begin = nullptr;  // to run; false: it waits for the event
+  Event event;
 
   // The holder's while `queued` is false: then the waiter is the holder.
   bool done = false;
@@ -68,6 +70,8 @@ struct Lease::Waiter {
   Waiter* previous = nullptr;
   Waiter* next_submitted = nullptr;
   std::optional<std::condition_variable> changed;
+
+  void End(const absl::Status& how);
 };
 
 void Lease::WaiterList::PushBack(Waiter* waiter) {
@@ -135,8 +139,13 @@ void Lease::Release() {
 void Lease::ReleaseSlow() {
   bool poke = false;
   {
-    std::lock_guard lock(mutex_);
-    StartSubmittedLocked();
+    std::unique_lock lock(mutex_);
+    while (submitted_ != nullptr || !cancellations_.empty()) {
+      StartSubmittedLocked();
+      holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
+      RunCancellations(lock);
+      holder_.store(nullptr, std::memory_order_relaxed);
+    }
     if (Waiter* next = waiters_.front(); next != nullptr) {
       Forget(next);
       next->granted = true;
@@ -158,7 +167,8 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   const auto give_up = Clock::now() + std::chrono::nanoseconds(timed ? timeout_ns : 0);
 
   std::unique_lock lock(mutex_);
-  const bool submits = waiter->spec != nullptr || waiter->work != nullptr;
+  const bool submits =
+      waiter->spec != nullptr || waiter->work != nullptr || waiter->begin != nullptr;
   const uint32_t bits = submits ? uint32_t{kWaiters | kSubmitted} : uint32_t{kWaiters};
   uint32_t seen = word_.load();
   for (;;) {
@@ -191,7 +201,9 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
         for (; *link != waiter; link = &before->next_submitted) before = *link;
         *link = waiter->next_submitted;
         if (last_submitted_ == waiter) last_submitted_ = before;
-        if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
+        if (submitted_ == nullptr && cancellations_.empty()) {
+          word_.fetch_and(~uint32_t{kSubmitted});
+        }
       }
       Forget(waiter);
       return false;
@@ -209,22 +221,27 @@ void Lease::Forget(Waiter* waiter) {
 }
 
 void Lease::StartSubmitted() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   StartSubmittedLocked();
+  RunCancellations(lock);
 }
 
 void Lease::StartSubmittedLocked() {
-  if (submitted_ == nullptr) return;
+  if (submitted_ == nullptr && cancellations_.empty()) return;
   while (submitted_ != nullptr) {
     Waiter* waiter = submitted_;
     submitted_ = waiter->next_submitted;
     waiter->started = true;
+    bool waits = false;
     if (waiter->work != nullptr) {
       (*waiter->work)();
+    } else if (waiter->begin != nullptr) {
+      waits = !(*waiter->begin)(&waiter->event);
     } else {
       waiter->status = engine_->Start(*waiter->spec);
+      waits = !waiter->asynchronous && waiter->status.ok();
     }
-    if (waiter->spec == nullptr || waiter->asynchronous || !waiter->status.ok()) {
+    if (!waits) {
       Forget(waiter);
       waiter->done = true;
     }
@@ -236,20 +253,89 @@ void Lease::StartSubmittedLocked() {
   engine_->Flush();
 }
 
+// ---- Cancelling
+
+bool Lease::CancelHere(uint64_t call_id) {
+  if (HeldByMe()) {
+    engine_->Cancel(call_id);
+    return true;
+  }
+  if (!TryAcquire()) return false;
+  engine_->Cancel(call_id);
+  engine_->Flush();
+  Release();
+  return true;
+}
+
+// Marks the word first: whoever holds the lease then looks at the list before it gives it up.
+void Lease::Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock) {
+  uint32_t seen = word_.load();
+  for (;;) {
+    if (!(seen & kHeld)) {
+      lock.unlock();
+      const bool ended = CancelHere(cancellation.call_id);
+      lock.lock();
+      if (ended) {
+        if (cancellation.done != nullptr) *cancellation.done = true;
+        return;
+      }
+      seen = word_.load();
+    } else if (word_.compare_exchange_weak(seen, seen | kSubmitted)) {
+      break;
+    }
+  }
+  cancellations_.push_back(cancellation);
+  if (seen & kAsleep) endpoint_->Wake();
+}
+
+// With the lease, and `lock` on mutex_, which callbacks must not find taken.
+void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
+  while (!cancellations_.empty()) {
+    const std::vector<Cancellation> taken = std::exchange(cancellations_, {});
+    lock.unlock();
+    for (const Cancellation& cancellation : taken) engine_->Cancel(cancellation.call_id);
+    engine_->Flush();
+    lock.lock();
+    for (const Cancellation& cancellation : taken) {
+      if (cancellation.done != nullptr) *cancellation.done = true;
+    }
+    cancelled_.notify_all();
+  }
+}
+
+void Lease::Cancel(uint64_t call_id) {
+  if (CancelHere(call_id)) return;
+  std::unique_lock lock(mutex_);
+  Submit({call_id, nullptr}, lock);
+}
+
+void Lease::CancelAndWait(uint64_t call_id) {
+  if (CancelHere(call_id)) return;
+  bool done = false;
+  std::unique_lock lock(mutex_);
+  Submit({call_id, &done}, lock);
+  cancelled_.wait(lock, [&done] { return done; });
+}
+
 // ---- Calls
 
 void Lease::OnDone(void* argument, const absl::Status& status) {
-  auto* waiter = static_cast<Waiter*>(argument);
-  if (!waiter->queued) {  // it is the holder, this thread
-    waiter->status = status;
-    waiter->done = true;
+  static_cast<Waiter*>(argument)->End(status);
+}
+
+void Lease::Event::Set() { waiter_->End(absl::OkStatus()); }
+
+void Lease::Waiter::End(const absl::Status& how) {
+  if (!queued) {  // it is the holder, this thread
+    status = how;
+    done = true;
     return;
   }
-  std::lock_guard lock(waiter->lease->mutex_);
-  waiter->lease->Forget(waiter);
-  waiter->status = OwnCopy(status);
-  waiter->done = true;
-  waiter->changed->notify_one();
+  std::lock_guard lock(lease->mutex_);
+  lease->Forget(this);
+  status = OwnCopy(how);
+  done = true;
+  changed->notify_one();
 }
 
 absl::Status Lease::Call(call::CallSpec spec) {
@@ -323,6 +409,19 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   const bool result = until();
   Release();
   return result;
+}
+
+void Lease::Await(absl::FunctionRef<bool(Event*)> begin) {
+  assert(!HeldByMe());
+  Waiter waiter;
+  waiter.lease = this;
+  waiter.event.waiter_ = &waiter;
+  waiter.begin = &begin;
+  if (!Acquire(&waiter, kForeverNs)) return;
+  const bool waits = waiter.started ? !waiter.done : !begin(&waiter.event);
+  engine_->Flush();
+  if (waits) DriveHeld([&waiter] { return waiter.done; }, kForeverNs);
+  Release();
 }
 
 void Lease::Run(absl::FunctionRef<void()> work) {

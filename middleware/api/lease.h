@@ -32,7 +32,7 @@
 //   held          a watch period, one holder all the time   held+parked: the background thread sleeps until poked
 //
 // Invariants, each one the reason for a line of code:
-//   - not held means that submitted_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
+//   - not held means that submitted_, cancellations_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
 //   - submitted and asleep are set by read-modify-writes of one word: either the sleeper sees the submission, or the
 //     submitter sees the sleeper and wakes it;
 //   - word 0 means that the background thread is in a timed wait, or is about to be: whoever clears parked pokes it.
@@ -48,6 +48,7 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -57,6 +58,8 @@
 namespace sluice {
 
 class Lease {
+  struct Waiter;
+
  public:
   static constexpr int64_t kWatchNs = 5'000'000;
   static constexpr int64_t kForeverNs = INT64_MAX;
@@ -78,15 +81,35 @@ class Lease {
   // says last. While another thread drives it waits for the lease first.
   bool Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns);
 
+  // Something that one thread waits for, and whoever drives says.
+  class Event {
+   public:
+    void Set();  // once, by the thread that drives
+
+   private:
+    friend class Lease;
+    Waiter* waiter_ = nullptr;
+  };
+  // Runs `begin(&event)` with the lease, as Run() does. True: that was all. False: waits until the event is set, and
+  // works for the channel meanwhile, if nobody else does. Not inside a callback.
+  void Await(absl::FunctionRef<bool(Event*)> begin);
+
   // Runs `work` with the lease, here or on the thread that drives; short, and no calls from it.
   void Run(absl::FunctionRef<void()> work);
+
+  // Ends a call, from any thread and inside any callback: at once if nobody drives, else by the thread that does, in its
+  // next pass. Nothing happens to one that has ended.
+  void Cancel(uint64_t call_id);
+  // The same, and returns when it has ended: its callback has run, or runs on this thread's stack below.
+  void CancelAndWait(uint64_t call_id);
+  // This thread drives: it is in a callback.
+  bool HeldByMe() const;
 
   // Ends the background thread. The caller then is the only user of the engine.
   void Stop();
 
  private:
   enum : uint32_t { kHeld = 1, kSubmitted = 2, kWaiters = 4, kAsleep = 8, kParked = 16 };
-  struct Waiter;
   class WaiterList {
    public:
     void PushBack(Waiter* waiter);
@@ -100,7 +123,14 @@ class Lease {
 
   static void OnDone(void* argument, const absl::Status& status);
 
-  bool HeldByMe() const;
+  struct Cancellation {
+    uint64_t call_id;
+    bool* done;  // nullptr: nobody waits
+  };
+
+  bool CancelHere(uint64_t call_id);
+  void Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock);
+  void RunCancellations(std::unique_lock<std::mutex>& lock);
   bool TryAcquire();
   void Release();
   void ReleaseSlow();
@@ -138,6 +168,8 @@ class Lease {
   WaiterList waiters_;           // mutex_
   Waiter* submitted_ = nullptr;  // mutex_; first in, first out
   Waiter* last_submitted_ = nullptr;
+  std::vector<Cancellation> cancellations_;  // mutex_; with kSubmitted, like submitted_
+  std::condition_variable cancelled_;
 
   std::thread background_;  // last: it uses everything above
 };

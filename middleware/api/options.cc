@@ -99,7 +99,8 @@ absl::Status ServerOptions::Validate() const {
              CheckTenants(tenants, authentication, limits),
              InRange("max_waiting_replies_per_peer", max_waiting_replies_per_peer, 1, 1u << 20),
              InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
-                     limits.max_message_bytes, uint64_t{1} << 40));
+                     limits.max_message_bytes, uint64_t{1} << 40),
+             InRange("max_concurrent_calls", max_concurrent_calls, 1, 1u << 24));
 }
 
 absl::Status MessengerOptions::Validate() const {

@@ -91,7 +91,10 @@ struct ServerOptions {
   // disconnected.
   uint32_t max_waiting_replies_per_peer = 4096;     // 1 to 1048576
   uint64_t max_waiting_bytes_per_peer = 16u << 20;  // at least limits.max_message_bytes
-  absl::Duration spin = absl::Microseconds(50);     // as above
+  // Calls whose handlers are coroutines or run on an executor, at the same time; more are refused with
+  // RESOURCE_EXHAUSTED. 1 to 16777216.
+  uint32_t max_concurrent_calls = 65536;
+  absl::Duration spin = absl::Microseconds(50);  // as above
 
   absl::Status Validate() const;
 };

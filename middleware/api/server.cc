@@ -27,6 +27,7 @@ call::ServerEngineOptions EngineOptions(const ServerOptions& options) {
   engine.max_message_bytes = options.limits.max_message_bytes;
   engine.max_waiting_replies_per_peer = options.max_waiting_replies_per_peer;
   engine.max_waiting_bytes_per_peer = options.max_waiting_bytes_per_peer;
+  engine.max_concurrent_calls = options.max_concurrent_calls;
   return engine;
 }
 
@@ -62,12 +63,12 @@ Server::~Server() {
   thread_.join();
 }
 
-absl::Status Server::Register(Service* service) {
+absl::Status Server::Register(Service* service, const RegisterOptions& options) {
   if (thread_.joinable()) {
     return TooLate("registration", "the server listens already",
                    "register services before Listen()");
   }
-  MethodBinder binder;
+  MethodBinder binder(options.executor);
   service->Bind(binder);
   for (call::MethodHandler& handler : binder.TakeHandlers()) {
     if (absl::Status status = engine_.Register(std::move(handler)); !status.ok()) return status;
@@ -134,10 +135,15 @@ void Server::Serve() {
     idle_passes = 0;
   }
   // stop_by_ns_ is 0 when the destructor ends the server.
-  while (engine_.HasWaitingReplies() && stack_->clock()->NowNs() < stop_by_ns_.load()) {
-    engine_.Poll();
+  while ((engine_.HasWaitingReplies() || engine_.calls_under_way() > 0) &&
+         stack_->clock()->NowNs() < stop_by_ns_.load()) {
+    if (engine_.Poll() == 0) sched_yield();
   }
   engine_.Close();
+  // Nobody waits for what is still under way, and it has been told so; but it uses the engine until it is done.
+  while (engine_.calls_under_way() > 0) {
+    if (engine_.RunMail() == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
   Publish();
   std::lock_guard lock(mutex_);
   ended_ = true;
@@ -146,8 +152,8 @@ void Server::Serve() {
 
 void Server::Sleep() {
   Publish();
-  if (!endpoint_->PrepareToSleep()) return;
-  const int64_t limit_ns = endpoint_->SleepLimitNs();
+  if (!engine_.PrepareToSleep()) return;
+  const int64_t limit_ns = engine_.SleepLimitNs();
   timespec limit{};
   limit.tv_sec = static_cast<time_t>(limit_ns / 1'000'000'000);
   limit.tv_nsec = static_cast<long>(limit_ns % 1'000'000'000);

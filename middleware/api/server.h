@@ -9,10 +9,11 @@
 //   …
 //   (*server)->Shutdown(absl::Seconds(1));
 //
-// Threads       One polls and runs the handlers inline, from Listen() on: it spins while there is work, then sleeps.
-//               One more runs what may block in the kernel.
+// Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps. Those of a
+//               service that was registered with an executor run there (service.h). One more runs what may block in
+//               the kernel.
 // Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services outlive the server.
-// What ends it  Shutdown(), or the destructor, which waits for a handler that runs.
+// What ends it  Shutdown(), or the destructor, which waits for handlers that run.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
@@ -39,6 +40,12 @@ namespace verbs {
 class CapabilityReport;
 }
 
+struct RegisterOptions {
+  // Runs the service's plain functions, several at a time; nullptr: they run on the polling thread, one after another.
+  // Coroutines always run there. Outlives the server.
+  Executor* executor = nullptr;
+};
+
 class Server {
  public:
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options = {});
@@ -50,14 +57,15 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // Before Listen(). ALREADY_EXISTS: a method of it is registered.
-  absl::Status Register(Service* service);
+  absl::Status Register(Service* service, const RegisterOptions& options = {});
 
   // "host:port"; port 0 takes a free one. Returns the port. Once.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
 
   // Sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
-  // `timeout` bounds both the sending and the waiting for a handler that runs: DEADLINE_EXCEEDED if
-  // that handler goes on (then only the destructor waits for it, or another Shutdown()); a tenth of
+  // Coroutines and handlers on an executor may end before, and are told to stop (ServerContext::stop_token()) after that.
+  // `timeout` bounds the sending and the waiting for handlers: DEADLINE_EXCEEDED if
+  // one goes on (then only the destructor waits for it, or another Shutdown()); a tenth of
   // a second may come on top. Calls that have not been answered end with UNAVAILABLE at their
   // callers.
   absl::Status Shutdown(absl::Duration timeout);

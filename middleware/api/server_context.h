@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerContext: what a handler may know about the call it serves. Valid while the handler runs.
+// ServerContext: what a handler may know about the call it serves. Valid while the handler runs; for a coroutine until
+// it is done.
+//
+// Thread-safety None: the thread that runs the handler. A stop_token that was taken from it may be used by any.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
+#include <stop_token>
 #include <string>
+#include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "middleware/api/metadata.h"
 #include "middleware/call/method.h"
 
 namespace sluice {
@@ -24,7 +33,6 @@ class ServerContext {
   const std::string& tenant() const { return *incoming_.tenant; }
   // "/package.Service/Method".
   const char* method() const { return incoming_.method->full_name; }
-
   // When the caller stops waiting, on CLOCK_MONOTONIC of this host, the way here not counted;
   // call::kNoDeadlineNs if it never does.
   int64_t deadline_ns() const { return incoming_.deadline_ns; }
@@ -35,8 +43,44 @@ class ServerContext {
                : absl::Nanoseconds(incoming_.deadline_ns - incoming_.received_ns);
   }
 
+  // A stop is requested when nobody waits for the answer any more: the caller cancelled, has gone away, or its deadline
+  // has passed. Never for a handler that runs inline on the polling thread: nothing is heard while it does.
+  std::stop_token stop_token() {
+    if (!can_stop_) return {};
+    if (!stop_.has_value()) {
+      stop_.emplace();
+      if (cancelled()) stop_->request_stop();
+    }
+    return stop_->get_token();
+  }
+  bool cancelled() const { return stopped_.load(std::memory_order_relaxed); }
+
+  // What the caller sent beside the request.
+  Metadata metadata() const { return Metadata::FromWire(incoming_.metadata); }
+  // Goes with the reply, or with the error.
+  absl::Status AddReplyMetadata(std::string_view key, std::string_view value) {
+    absl::Status added = reply_metadata_.Add(key, value);
+    if (added.ok()) *incoming_.reply_metadata = reply_metadata_.wire();
+    return added;
+  }
+
+ protected:
+  // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().
+  ServerContext(const call::Incoming& incoming, bool elsewhere)
+      : incoming_(incoming), can_stop_(true) {
+    if (elsewhere) stop_.emplace();
+  }
+  void RequestStop() {
+    stopped_.store(true, std::memory_order_relaxed);
+    if (stop_.has_value()) stop_->request_stop();
+  }
+
  private:
   const call::Incoming& incoming_;
+  const bool can_stop_ = false;
+  std::atomic<bool> stopped_{false};
+  std::optional<std::stop_source> stop_;
+  Metadata reply_metadata_;
 };
 
 }  // namespace sluice

@@ -16,4 +16,6 @@ absl::Status NotOverridden(const Method& method) {
                       .retry_safe = true});
 }
 
+Task<absl::Status> NotOverriddenTask(const Method& method) { co_return NotOverridden(method); }
+
 }  // namespace sluice

@@ -9,8 +9,10 @@
 //     }
 //   };
 //
-// Handlers run one after another on the server's polling thread: one that blocks, blocks all callers. Request and
-// reply are valid while the handler runs. An exception that leaves a handler ends the process.
+// Plain functions run one after another on the server's polling thread: one that blocks, blocks all callers. With
+// RegisterOptions::executor they run on the user's threads instead, several at a time. EchoCoServiceBase has coroutines
+// (task.h): they run on the polling thread too, and others run while one waits. Methods that stream are coroutines in both.
+// Request and reply are valid until the handler is done. An exception that leaves a handler ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_SERVICE_H_
 #define SLUICE_MIDDLEWARE_API_SERVICE_H_
 
@@ -20,23 +22,28 @@
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
+#include "middleware/api/deferred.h"
+#include "middleware/api/executor.h"
 #include "middleware/api/server_context.h"
+#include "middleware/api/task.h"
 #include "middleware/call/method.h"
+#include "middleware/call/server_call.h"
 
 namespace sluice {
 
 using call::Method;
+using call::Streams;
 
-// Collects the methods of a service; used by generated code.
+// Collects the methods of a service; used by generated code. `method` and `service` outlive the server.
 class MethodBinder {
  public:
-  // `method` and `service` outlive the server.
+  explicit MethodBinder(Executor* executor = nullptr) : executor_(executor) {}
+
+  // A plain function.
   template <typename Service, typename Request, typename Reply,
             absl::Status (Service::*kFunction)(ServerContext&, const Request&, Reply*)>
   void Bind(const Method& method, Service* service) {
-    call::MethodHandler handler;
-    handler.method = &method;
-    handler.service = service;
+    call::MethodHandler& handler = Add<Request, Reply>(method, service);
     handler.run = [](void* self, const call::Incoming& incoming,
                      const google::protobuf::MessageLite& request,
                      google::protobuf::MessageLite* reply) {
@@ -44,14 +51,79 @@ class MethodBinder {
       return (static_cast<Service*>(self)->*kFunction)(
           context, static_cast<const Request&>(request), static_cast<Reply*>(reply));
     };
-    handler.request = std::make_unique<Request>();
-    handler.reply = std::make_unique<Reply>();
-    handlers_.push_back(std::move(handler));
+    if (executor_ == nullptr) return;
+    handler.start = [service, executor = executor_](call::ServerCall* call) {
+      const auto work = [service, call](ServerContext& context) {
+        return (service->*kFunction)(context, static_cast<const Request&>(call->request()),
+                                     static_cast<Reply*>(call->reply()));
+      };
+      internal::ExecutorCall<decltype(work)>::Start(call, executor, work);
+    };
+  }
+
+  // Coroutines: nobody streams, the client, the server, both.
+  template <typename Service, typename Request, typename Reply,
+            Task<absl::Status> (Service::*kFunction)(ServerContext&, const Request&, Reply*)>
+  void BindTask(const Method& method, Service* service) {
+    AddTask<Request, Reply>(method, service, [service](internal::TaskContext& context) {
+      return (service->*kFunction)(context, RequestOf<Request>(context), ReplyOf<Reply>(context));
+    });
+  }
+  template <typename Service, typename Request, typename Reply,
+            Task<absl::Status> (Service::*kFunction)(ServerContext&, ServerReader<Request>, Reply*)>
+  void BindTask(const Method& method, Service* service) {
+    AddTask<Request, Reply>(method, service, [service](internal::TaskContext& context) {
+      return (service->*kFunction)(context, ServerReader<Request>(&context),
+                                   ReplyOf<Reply>(context));
+    });
+  }
+  template <typename Service, typename Request, typename Reply,
+            Task<absl::Status> (Service::*kFunction)(ServerContext&, const Request&,
+                                                     ServerWriter<Reply>)>
+  void BindTask(const Method& method, Service* service) {
+    AddTask<Request, Reply>(method, service, [service](internal::TaskContext& context) {
+      return (service->*kFunction)(context, RequestOf<Request>(context),
+                                   ServerWriter<Reply>(&context));
+    });
+  }
+  template <typename Service, typename Request, typename Reply,
+            Task<absl::Status> (Service::*kFunction)(ServerContext&, ServerReader<Request>,
+                                                     ServerWriter<Reply>)>
+  void BindTask(const Method& method, Service* service) {
+    AddTask<Request, Reply>(method, service, [service](internal::TaskContext& context) {
+      return (service->*kFunction)(context, ServerReader<Request>(&context),
+                                   ServerWriter<Reply>(&context));
+    });
   }
 
   std::vector<call::MethodHandler> TakeHandlers() { return std::move(handlers_); }
 
  private:
+  template <typename Request, typename Reply>
+  call::MethodHandler& Add(const Method& method, void* service) {
+    call::MethodHandler& handler = handlers_.emplace_back();
+    handler.method = &method;
+    handler.service = service;
+    handler.request = std::make_unique<Request>();
+    handler.reply = std::make_unique<Reply>();
+    return handler;
+  }
+  template <typename Request, typename Reply, typename Run>
+  void AddTask(const Method& method, void* service, Run run) {
+    Add<Request, Reply>(method, service).start = [run](call::ServerCall* call) {
+      internal::StartHandler(call, run);
+    };
+  }
+  template <typename Request>
+  static const Request& RequestOf(internal::TaskContext& context) {
+    return static_cast<const Request&>(context.call()->request());
+  }
+  template <typename Reply>
+  static Reply* ReplyOf(internal::TaskContext& context) {
+    return static_cast<Reply*>(context.call()->reply());
+  }
+
+  Executor* const executor_;
   std::vector<call::MethodHandler> handlers_;
 };
 
@@ -65,6 +137,7 @@ class Service {
 
 // What a method that is not overridden answers.
 absl::Status NotOverridden(const Method& method);
+Task<absl::Status> NotOverriddenTask(const Method& method);
 
 }  // namespace sluice
 

@@ -95,6 +95,10 @@ void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   assert(call->state == CallState::kFree);
   const Done done = call->spec.done;
   void* const argument = call->spec.argument;
+  if (call->spec.stream != nullptr) {  // what came in before may still be read
+    call->spec.stream->call_id = 0;
+    call->spec.stream->end.SetEnd();
+  }
   Release(call);
   done(argument, status);
 }

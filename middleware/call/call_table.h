@@ -13,13 +13,17 @@
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
 #include "middleware/call/call_state.h"
+#include "middleware/call/client_stream.h"
 #include "middleware/call/method.h"
 #include "transport/base/timer_wheel.h"
 
@@ -28,15 +32,31 @@ namespace sluice::call {
 // Runs exactly once per call that was started, on the thread that polls. May start other calls.
 using Done = void (*)(void* argument, const absl::Status& status);
 
+// For who may want to end a call from another thread. Outlives the call.
+struct CallControl {
+  std::atomic<uint64_t> call_id{0};  // set when it starts; for ClientEngine::Cancel()
+  std::atomic<bool> cancelled{false};
+  // True: it has a number by which it can be cancelled. False: it was not started, and won't be.
+  bool Cancel(uint64_t* id) {
+    cancelled.store(true, std::memory_order_seq_cst);
+    *id = call_id.load(std::memory_order_seq_cst);
+    return *id != 0;
+  }
+};
+
 struct CallSpec {
   const Method* method = nullptr;
   const google::protobuf::MessageLite* request = nullptr;
   google::protobuf::MessageLite* reply = nullptr;  // filled before `done` runs with OK
   Done done = nullptr;
   void* argument = nullptr;
-  int64_t timeout_ns = 0;               // from the start of the call; kNoDeadlineNs: none
-  int64_t deadline_ns = kNoDeadlineNs;  // of the channel's clock; the earlier of the two counts
-  bool wait_for_ready = false;          // no connection: wait for one instead of failing
+  int64_t timeout_ns = 0;                 // from the start of the call; kNoDeadlineNs: none
+  int64_t deadline_ns = kNoDeadlineNs;    // of the channel's clock; the earlier of the two counts
+  bool wait_for_ready = false;            // no connection: wait for one instead of failing
+  std::string_view metadata;              // serialised; goes with the request
+  std::string* reply_metadata = nullptr;  // where the reply's goes
+  CallControl* control = nullptr;         // nullptr: nobody else cancels it
+  ClientStream* stream = nullptr;         // of a method that streams
 };
 
 class CallTable;

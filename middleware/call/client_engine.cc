@@ -20,6 +20,11 @@ namespace {
 constexpr int64_t kStableNs = 1'000'000'000;
 constexpr uint32_t kMaxBackoffDoublings = 20;
 
+size_t PayloadBytes(const CallSpec& spec) {
+  const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
+  return message + frame::MetadataBytes(spec.metadata.size());
+}
+
 bool IsUnknownMethod(const absl::Status& status) {
   const auto detail = base::DetailOf(status);
   return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
@@ -96,6 +101,8 @@ void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
   if (state_ == ConnectionState::kClosed) return;
   if (now_is_stale_) RefreshNow();
   peer_ = endpoint::PeerId();
+  cancels_owed_.clear();
+  blocked_.clear();
   if (state_ == ConnectionState::kUp) {
     ++counters_.connections_lost;
     if (now_ns_ - up_since_ns_ >= kStableNs) failed_attempts_ = 0;
@@ -161,6 +168,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     deadline_ns = std::min(deadline_ns, now_ns_ + spec.timeout_ns);
   }
   if (deadline_ns <= now_ns_) return DeadlineExceeded(spec, CallState::kFree);
+  const size_t largest = limit_bytes_ - frame::kHeaderBytes;
 
   // The way of nearly all calls: connected, nobody waiting in front.
   if (state_ == ConnectionState::kUp && table_.waiting() == 0 &&
@@ -169,14 +177,13 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     const auto buffer = ReserveFor(spec, &payload_bytes);
     if (buffer.ok()) {
       Call* call = table_.StartSent(spec, deadline_ns);
-      ++counters_.calls_started;
-      if (call_id != nullptr) *call_id = CallTable::WireId(*call);
+      Number(*call, call_id);
       Send(call, *buffer, payload_bytes);
       return absl::OkStatus();
     }
     if (absl::IsInvalidArgument(buffer.status())) return buffer.status();
-  } else if (spec.request->ByteSizeLong() > limit_bytes_ - frame::kHeaderBytes) {
-    return TooLarge(spec, spec.request->ByteSizeLong());
+  } else if (const size_t size = PayloadBytes(spec); size > largest) {
+    return TooLarge(spec, size);
   }
 
   if (state_ == ConnectionState::kClosed ||
@@ -194,16 +201,26 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
          .remedy = "wait for calls to end, or raise max_outstanding_calls",
          .retry_safe = true});
   }
-  ++counters_.calls_started;
-  if (call_id != nullptr) *call_id = CallTable::WireId(*call);
+  Number(*call, call_id);
   // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
   if (state_ == ConnectionState::kIdle) dial_wanted_ = true;
   return absl::OkStatus();
 }
 
+void ClientEngine::Number(const Call& call, uint64_t* call_id) {
+  ++counters_.calls_started;
+  const uint64_t id = CallTable::WireId(call);
+  if (call_id != nullptr) *call_id = id;
+  if (call.spec.stream != nullptr) call.spec.stream->call_id = id;
+  CallControl* const control = call.spec.control;
+  if (control == nullptr) return;
+  control->call_id.store(id, std::memory_order_seq_cst);
+  if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
+}
+
 absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& spec,
                                                               uint32_t* payload_bytes) {
-  const size_t size = spec.request->ByteSizeLong();
+  const size_t size = PayloadBytes(spec);
   if (size > limit_bytes_ - frame::kHeaderBytes) return TooLarge(spec, size);
   *payload_bytes = static_cast<uint32_t>(size);
   return sessions_.Reserve(peer_, *payload_bytes);
@@ -221,7 +238,11 @@ void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payloa
                  frame::kMaxTimeoutNs);
   }
   header.payload_bytes = payload_bytes;
-  call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer.data));
+  header.flags = static_cast<uint16_t>(call->spec.method->streams);
+  std::byte* const message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
+  if (!call->spec.method->client_streams()) {
+    call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
+  }
   sessions_.Commit(peer_, buffer, header);
 }
 
@@ -234,6 +255,8 @@ void ClientEngine::SendWaiting() {
     if (buffer.ok()) {
       table_.MarkSent(call);
       Send(call, *buffer, payload_bytes);
+      ClientStream* const stream = call->spec.stream;
+      if (stream != nullptr && (stream->wants_to_write || stream->end_owed)) Block(stream);
     } else if (absl::IsInvalidArgument(buffer.status())) {
       End(call, CallEvent::kFail, buffer.status());
     } else {
@@ -243,7 +266,9 @@ void ClientEngine::SendWaiting() {
 }
 
 void ClientEngine::OnWritable(endpoint::PeerId peer) {
-  if (peer == peer_) SendWaiting();
+  if (!(peer == peer_)) return;
+  SendOwed();
+  SendWaiting();
 }
 
 // ---- Receiving and ending
@@ -251,9 +276,11 @@ void ClientEngine::OnWritable(endpoint::PeerId peer) {
 void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
                              std::span<const std::byte> payload) {
   if (!(peer == peer_)) return;
-  if (header.kind != frame::Kind::kReply)
-    return Break("unexpected message", "only replies go this way");
-  Deliver(header, payload);
+  if (header.kind == frame::Kind::kReply) return Deliver(header, payload);
+  if (header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamWindow) {
+    return OnStream(header, payload);
+  }
+  Break("unexpected message", "only replies and messages of streams go this way");
 }
 
 void ClientEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
@@ -267,6 +294,12 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
     ++counters_.late_replies;
     return;
   }
+  const frame::Parts parts = frame::Split(header, payload);
+  if (!parts.metadata.empty() && call->spec.reply_metadata != nullptr) {
+    call->spec.reply_metadata->assign(reinterpret_cast<const char*>(parts.metadata.data()),
+                                      parts.metadata.size());
+  }
+  payload = parts.message;
   if (header.status_code != 0) {
     absl::Status status = frame::DecodeStatus(header.status_code, payload);
     // The server knows the number only.
@@ -276,7 +309,9 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
     }
     return End(call, CallEvent::kReply, status);
   }
-  if (!call->spec.reply->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
+  const bool has_message = !call->spec.method->server_streams();
+  if (has_message &&
+      !call->spec.reply->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
     return End(
         call, CallEvent::kReply,
         base::Error(absl::StatusCode::kInternal,
@@ -293,6 +328,11 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
 
 void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
   ++(status.ok() ? counters_.calls_ok : counters_.calls_failed);
+  // Who waits no longer says so; a deadline the server knows itself.
+  if (event == CallEvent::kCancel && call->state == CallState::kSent) {
+    const uint64_t id = CallTable::WireId(*call);
+    if (!SendControl(frame::Kind::kCancel, id, 0)) cancels_owed_.push_back(id);
+  }
   table_.End(call, event, status);
 }
 
@@ -320,6 +360,10 @@ bool ClientEngine::Cancel(uint64_t call_id) {
 int ClientEngine::Poll() {
   now_is_stale_ = true;
   if (dial_wanted_) Dial();
+  if (!cancel_soon_.empty()) {
+    const std::vector<uint64_t> ids = std::exchange(cancel_soon_, {});
+    for (const uint64_t id : ids) Cancel(id);
+  }
   const int done = endpoint_->Poll();
   const bool due = done == 0 ? ++idle_passes_ % kIdlePassesPerClockRead == 0
                              : ++busy_passes_ % kBusyPassesPerClockRead == 0;

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -75,9 +76,17 @@ class ClientEngine final : public session::User {
   // Cancel().
   absl::Status Start(const CallSpec& spec, uint64_t* call_id = nullptr);
 
-  // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The
-  // server is not told: a handler that runs, runs to its end.
+  // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The server
+  // is told, as soon as there is credit.
   bool Cancel(uint64_t call_id);
+
+  // Streaming calls. What comes in:
+  ReadResult Read(ClientStream* stream, google::protobuf::MessageLite* message);
+  // What goes out. RESOURCE_EXHAUSTED: no room now, OnWritable() follows, or the end of the call.
+  // FAILED_PRECONDITION: the call is over, or EndWrites() was said. INVALID_ARGUMENT: over the limit.
+  absl::Status Write(ClientStream* stream, const google::protobuf::MessageLite& message);
+  // The caller sends no more.
+  void EndWrites(ClientStream* stream);
 
   void Flush() { endpoint_->Flush(); }
   // One pass; never blocks. The number of things done.
@@ -125,9 +134,14 @@ class ClientEngine final : public session::User {
   void Break(std::string_view what, std::string_view explanation);
   void Deliver(const frame::Header& header, std::span<const std::byte> payload);
 
+  void Number(const Call& call, uint64_t* call_id);
   absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, uint32_t* payload_bytes);
   void Send(Call* call, endpoint::SendBuffer buffer, uint32_t payload_bytes);
   void SendWaiting();
+  bool SendControl(frame::Kind kind, uint64_t call_id, uint32_t window);
+  void SendOwed();
+  void Block(ClientStream* stream);
+  void OnStream(const frame::Header& header, std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);
 
   absl::Status TooLarge(const CallSpec& spec, uint64_t payload_bytes) const;
@@ -149,8 +163,11 @@ class ClientEngine final : public session::User {
   endpoint::PeerId peer_;
   uint32_t limit_bytes_ = 0;  // of a message, header included
   absl::Status last_error_;
-  uint32_t failed_attempts_ = 0;  // in a row
-  bool dial_wanted_ = false;      // by a call, at the next Poll()
+  uint32_t failed_attempts_ = 0;        // in a row
+  bool dial_wanted_ = false;            // by a call, at the next Poll()
+  std::vector<uint64_t> cancel_soon_;   // cancelled while they were started, at the next Poll()
+  std::vector<uint64_t> cancels_owed_;  // the server is to hear of them when there is credit
+  std::vector<uint64_t> blocked_;       // streams that wait for credit, by call
   int64_t up_since_ns_ = 0;
 
   int64_t now_ns_ = 0;

@@ -1,43 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Method: a method's name and number; Incoming and MethodHandler: what a server needs to run one.
+// Method: a method's name, number and shape; Incoming and MethodHandler: what a server needs to run one.
 // Generated code fills all three; see middleware/codegen.
 #ifndef SLUICE_MIDDLEWARE_CALL_METHOD_H_
 #define SLUICE_MIDDLEWARE_CALL_METHOD_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
+#include "middleware/frame/frame.h"
 #include "middleware/frame/method_id.h"
 
 namespace sluice::call {
+
+class ServerCall;
 
 inline constexpr int64_t kNoDeadlineNs = INT64_MAX;
 
 // ErrorDetail::operation of "there is no such method", which the client completes with the name.
 inline constexpr char kDispatch[] = "dispatch";
 
+// Who sends more than one message. The values are the flags of a request.
+enum class Streams : uint16_t {
+  kNobody = 0,
+  kClient = frame::kFlagClientStreams,
+  kServer = frame::kFlagServerStreams,
+  kBoth = frame::kFlagClientStreams | frame::kFlagServerStreams,
+};
+
 struct Method {
-  constexpr explicit Method(const char* name) : full_name(name), id(frame::MethodId(name)) {}
+  constexpr explicit Method(const char* name, Streams streams = Streams::kNobody)
+      : full_name(name), id(frame::MethodId(name)), streams(streams) {}
+
+  bool client_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagClientStreams; }
+  bool server_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagServerStreams; }
 
   const char* full_name;  // "/package.Service/Method", of static lifetime
   uint64_t id;
+  Streams streams;
 };
 
 // A request on its way through a server. Valid while the handler runs.
 struct Incoming {
   const Method* method;
-  const std::string* peer;    // address of the caller
-  const std::string* tenant;  // whose it is; empty: there are none
-  int64_t deadline_ns;        // of the server's clock; kNoDeadlineNs: none
-  int64_t received_ns;        // when this poll pass began; the same clock
+  const std::string* peer;                // address of the caller
+  const std::string* tenant;              // whose it is; empty: there are none
+  int64_t deadline_ns;                    // of the server's clock; kNoDeadlineNs: none
+  int64_t received_ns;                    // when this poll pass began; the same clock
+  std::string_view metadata;              // serialised; most calls have none
+  std::string* reply_metadata = nullptr;  // serialised; what stands here goes with the reply
 };
 
-// One method of one registered service. The messages are reused from call to call, so that their
-// memory is allocated once: handlers run one after another, on the polling thread.
+// One method of one registered service: `run` for one that is answered before it returns, `start` for all others.
 struct MethodHandler {
   using Run = absl::Status (*)(void* service, const Incoming& incoming,
                                const google::protobuf::MessageLite& request,
@@ -46,6 +65,10 @@ struct MethodHandler {
   const Method* method = nullptr;
   void* service = nullptr;  // outlives the server
   Run run = nullptr;
+  // The call is the callee's until it says Finish().
+  std::function<void(ServerCall* call)> start;
+  // With `run`: reused from call to call, so that their memory is allocated once: handlers run one after another, on
+  // the polling thread. With `start`: what messages are made from.
   std::unique_ptr<google::protobuf::MessageLite> request;
   std::unique_ptr<google::protobuf::MessageLite> reply;
 };

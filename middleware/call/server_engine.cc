@@ -12,6 +12,11 @@
 #include "transport/base/error.h"
 
 namespace sluice::call {
+namespace {
+
+constexpr uint32_t kIdlePassesPerClockRead = 16;
+
+}  // namespace
 
 ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_generation,
                          const endpoint::PeerInfo& info)
@@ -25,11 +30,14 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
 
 ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* clock,
                            base::LogSink* log)
-    : options_(options), clock_(clock), log_(log) {}
+    : options_(options), clock_(clock), log_(log), wheel_(clock->NowNs()) {}
+
+ServerEngine::~ServerEngine() { assert(under_way_.empty()); }
 
 absl::Status ServerEngine::Register(MethodHandler handler) {
   const Method& method = *handler.method;
-  auto owned = std::make_unique<MethodHandler>(std::move(handler));
+  auto owned = std::make_unique<Entry>();
+  owned->handler = std::move(handler);
   const auto [at, inserted] = methods_.try_emplace(method.id, std::move(owned));
   if (inserted) return absl::OkStatus();
   return base::Error(
@@ -37,14 +45,50 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
       absl::StrCat("method ", method.full_name, " not registered"),
       {.layer = "call",
        .operation = "register",
-       .cause = absl::StrCat("it has the same number as ", at->second->method->full_name,
+       .cause = absl::StrCat("it has the same number as ", at->second->handler.method->full_name,
                              ", which is registered"),
        .remedy = "register each service once; if the names differ, rename one method"});
 }
 
+void ServerEngine::RefreshNow() {
+  if (!now_is_stale_) return;
+  now_ns_ = clock_->NowNs();
+  now_is_stale_ = false;
+}
+
 int ServerEngine::Poll() {
   now_is_stale_ = true;
-  return endpoint_->Poll();
+  if (asleep_.load(std::memory_order_relaxed)) asleep_.store(false, std::memory_order_relaxed);
+  int done = mail_.Run();
+  if (done > 0) endpoint_->Flush();
+  done += endpoint_->Poll();
+  // Only calls under way have timers.
+  if (under_way_.empty() || (done == 0 && ++idle_passes_ % kIdlePassesPerClockRead != 0))
+    return done;
+  RefreshNow();
+  const int fired = wheel_.Advance(now_ns_);
+  if (fired > 0) endpoint_->Flush();
+  return done + fired;
+}
+
+void ServerEngine::Post(base::MailNode* node) {
+  mail_.Post(node);
+  if (asleep_.load(std::memory_order_seq_cst)) endpoint_->Wake();
+}
+
+bool ServerEngine::PrepareToSleep() {
+  asleep_.store(true, std::memory_order_seq_cst);
+  if (mail_.empty() && endpoint_->PrepareToSleep()) return true;
+  asleep_.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+int64_t ServerEngine::SleepLimitNs() {
+  const int64_t below = endpoint_->SleepLimitNs();
+  const int64_t wake_ns = under_way_.empty() ? -1 : wheel_.NextWakeNs();
+  if (wake_ns < 0) return below;
+  const int64_t own = std::max<int64_t>(wake_ns - clock_->NowNs(), 0);
+  return below < 0 ? own : std::min(below, own);
 }
 
 void ServerEngine::Close() {
@@ -53,6 +97,12 @@ void ServerEngine::Close() {
   endpoint_->Close();
   peers_.clear();
   waiting_replies_ = 0;
+  // An observer may finish its call, and others.
+  const std::vector<ServerCall*> calls(under_way_.begin(), under_way_.end());
+  for (ServerCall* call : calls) {
+    if (under_way_.contains(call))
+      CancelCall(call, absl::CancelledError("the server is shut down"));
+  }
 }
 
 // ---- Peers
@@ -69,7 +119,8 @@ void ServerEngine::Drop(endpoint::PeerId id) {
   counters_.replies_lost += peer->backlog.size();
   waiting_replies_ -= peer->backlog.size();
   ++counters_.peers_down;
-  peers_[id.index].reset();
+  const std::unique_ptr<Peer> gone = std::move(peers_[id.index]);
+  CancelAll(gone.get(), absl::CancelledError(absl::StrCat("caller ", gone->address, " is gone")));
 }
 
 void ServerEngine::OnPeerUp(endpoint::PeerId id, const endpoint::PeerInfo& info) {
@@ -97,10 +148,11 @@ void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
                              std::span<const std::byte> payload) {
   Peer* peer = Find(id);
   if (peer == nullptr) return;  // disconnected by us a moment ago
-  if (header.kind != frame::Kind::kRequest) {
-    return OnProtocolError(id, "malformed message", "only requests go this way");
-  }
-  Run(id, peer, header, payload);
+  if (header.kind == frame::Kind::kRequest) return Run(id, peer, header, payload);
+  const bool of_a_call =
+      header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
+  if (of_a_call) return OnStream(id, peer, header, payload);
+  OnProtocolError(id, "malformed message", "only requests and what belongs to them go this way");
 }
 
 void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
@@ -117,41 +169,73 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
     ++counters_.unknown_methods;
     return ReplyError(id, peer, request.call_id, UnknownMethod(request.method_id));
   }
-  MethodHandler* handler = found->second.get();
-  if (!handler->request->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
-    return ReplyError(
-        id, peer, request.call_id,
-        base::Error(absl::StatusCode::kInvalidArgument,
-                    absl::StrCat("request of ", handler->method->full_name, " can't be parsed"),
-                    {.layer = "call",
-                     .peer = peer->address,
-                     .operation = handler->method->full_name,
-                     .cause = absl::StrCat(payload.size(), " bytes are not a ",
-                                           handler->request->GetTypeName()),
-                     .remedy = "build client and server from the same .proto",
-                     .retry_safe = true}));
+  MethodHandler* handler = &found->second->handler;
+  const auto streams = static_cast<uint16_t>(request.flags & ~frame::kFlagMetadata);
+  if (streams != static_cast<uint16_t>(handler->method->streams)) {
+    return ReplyError(id, peer, request.call_id, OtherShape(*peer, *handler->method));
   }
-  if (now_is_stale_) {
-    now_ns_ = clock_->NowNs();
-    now_is_stale_ = false;
-  }
-  Incoming incoming{handler->method, &peer->address, &peer->tenant, kNoDeadlineNs, now_ns_};
+  const frame::Parts parts = frame::Split(request, payload);
+  RefreshNow();
+  Incoming incoming{handler->method, &peer->address, &peer->tenant, kNoDeadlineNs, now_ns_, {}};
+  incoming.metadata =
+      std::string_view(reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size());
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
+  if (handler->start) {
+    return StartCall(id, peer, request, found->second.get(), incoming, parts.message);
+  }
+  if (!handler->request->ParseFromArray(parts.message.data(),
+                                        static_cast<int>(parts.message.size()))) {
+    return ReplyError(id, peer, request.call_id,
+                      Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
+  }
+  RunInline(id, peer, request, handler, incoming);
+}
+
+void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                             MethodHandler* handler, Incoming& incoming) {
   handler->reply->Clear();
+  if (!reply_metadata_.empty()) reply_metadata_.clear();
+  incoming.reply_metadata = &reply_metadata_;
   ++counters_.requests;
   const absl::Status status =
       handler->run(handler->service, incoming, *handler->request, handler->reply.get());
   if (status.ok()) {
-    ReplyOk(id, peer, request.call_id, handler);
+    ReplyOk(id, peer, request.call_id, *handler->method, handler->reply.get(), reply_metadata_);
   } else {
-    ReplyError(id, peer, request.call_id, status);
+    ReplyError(id, peer, request.call_id, status, reply_metadata_);
   }
+}
+
+absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,
+                                     const google::protobuf::MessageLite& message) const {
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("request of ", method.full_name, " can't be parsed"),
+                     {.layer = "call",
+                      .peer = peer.address,
+                      .operation = method.full_name,
+                      .cause = absl::StrCat(bytes, " bytes are not a ", message.GetTypeName()),
+                      .remedy = "build client and server from the same .proto",
+                      .retry_safe = true});
+}
+
+absl::Status ServerEngine::OtherShape(const Peer& peer, const Method& method) const {
+  return base::Error(
+      absl::StatusCode::kUnimplemented,
+      absl::StrCat(method.full_name, " is not called as it is declared"),
+      {.layer = "call",
+       .peer = peer.address,
+       .operation = method.full_name,
+       .cause = absl::StrCat("here the client ",
+                             method.client_streams() ? "streams" : "sends one message",
+                             " and the server ", method.server_streams() ? "streams" : "sends one"),
+       .remedy = "build client and server from the same .proto",
+       .retry_safe = true});
 }
 
 absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
   std::vector<std::string> names;
-  for (const auto& [number, handler] : methods_) names.push_back(handler->method->full_name);
+  for (const auto& [number, entry] : methods_) names.push_back(entry->handler.method->full_name);
   std::sort(names.begin(), names.end());
   std::string known = names.empty() ? "none" : "";
   constexpr size_t kMaxNamed = 8;
@@ -171,17 +255,18 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
 
 // ---- Replies
 
-void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
-                           MethodHandler* handler) {
-  const size_t payload_bytes = handler->reply->ByteSizeLong();
+void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Method& method,
+                           const google::protobuf::MessageLite* reply, std::string_view metadata) {
+  const size_t message_bytes = reply == nullptr ? 0 : reply->ByteSizeLong();
+  const size_t payload_bytes = message_bytes + frame::MetadataBytes(metadata.size());
   if (payload_bytes > peer->limit_bytes - frame::kHeaderBytes) {
     return ReplyError(
         id, peer, call_id,
         base::Error(absl::StatusCode::kResourceExhausted,
-                    absl::StrCat("reply of ", handler->method->full_name, " too large"),
+                    absl::StrCat("reply of ", method.full_name, " too large"),
                     {.layer = "call",
                      .peer = peer->address,
-                     .operation = handler->method->full_name,
+                     .operation = method.full_name,
                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
                                            peer->limit_bytes - frame::kHeaderBytes),
                      .remedy = "answer with less, or raise max_message_bytes on both sides"}));
@@ -193,15 +278,22 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.kind = frame::Kind::kReply;
   header.call_id = call_id;
   header.payload_bytes = size;
-  handler->reply->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(outgoing.data));
+  std::byte* const message = frame::PutMetadata(metadata, header, outgoing.data);
+  if (message_bytes > 0) {
+    reply->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
+  }
   Commit(id, outgoing, header);
   ++counters_.replies_ok;
 }
 
 void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
-                              const absl::Status& status) {
-  const std::string payload = frame::EncodeStatus(status, peer->limit_bytes - frame::kHeaderBytes);
-  const auto size = static_cast<uint32_t>(payload.size());
+                              const absl::Status& status, std::string_view metadata) {
+  const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
+  // The error comes first: metadata that leaves no room for it is left out.
+  if (frame::MetadataBytes(metadata.size()) > limit / 2) metadata = {};
+  const uint32_t metadata_bytes = frame::MetadataBytes(metadata.size());
+  const std::string payload = frame::EncodeStatus(status, limit - metadata_bytes);
+  const auto size = static_cast<uint32_t>(payload.size()) + metadata_bytes;
   const Outgoing outgoing = Reserve(id, peer, size);
   if (outgoing.data == nullptr) return;
   frame::Header header;
@@ -213,7 +305,7 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.status_code = static_cast<uint16_t>(code > 0 && code <= frame::kMaxStatusCode
                                                  ? code
                                                  : static_cast<int>(absl::StatusCode::kUnknown));
-  std::memcpy(outgoing.data, payload.data(), payload.size());
+  std::memcpy(frame::PutMetadata(metadata, header, outgoing.data), payload.data(), payload.size());
   Commit(id, outgoing, header);
   ++counters_.replies_error;
 }
@@ -269,6 +361,13 @@ void ServerEngine::OnWritable(endpoint::PeerId id) {
     sessions_.Commit(id, *buffer, header);
     peer->backlog.Pop();
     --waiting_replies_;
+  }
+  if (peer == nullptr || peer->blocked.empty()) return;
+  const std::vector<ServerCall*> blocked = std::exchange(peer->blocked, {});
+  for (ServerCall* call : blocked) {
+    call->blocked_ = false;
+    // One of those before may have ended it, or the peer.
+    if (under_way_.contains(call) && call->wants_to_write_) WriterMayGoOn(call);
   }
 }
 

@@ -2,17 +2,20 @@
 //
 // ServerEngine: runs the methods of registered services for the peers of one endpoint.
 //
-// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the reply.
+// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the reply. A method whose
+//               handler is not done when it returns gets a ServerCall, and answers when it likes.
 // Bounds        Replies that find no credit wait in the peer's backlog; a peer whose backlog is full takes more
-//               than it grants and is disconnected (counted, logged).
+//               than it grants and is disconnected (counted, logged). Calls under way are counted, and refused with
+//               RESOURCE_EXHAUSTED above max_concurrent_calls.
 // Who owns it   Server (middleware/api), or a test. Services outlive it.
-// Which thread  The polling thread; registration before the first Poll().
-// What ends it  Close().
+// Which thread  The polling thread; registration before the first Poll(). Post() any.
+// What ends it  Close(), which cancels the calls under way; the engine outlives their Finish().
 //
 // A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the process.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,13 +25,17 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "middleware/call/method.h"
+#include "middleware/call/server_call.h"
 #include "middleware/frame/frame.h"
 #include "middleware/session/backlog.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
+#include "transport/base/mailbox.h"
+#include "transport/base/timer_wheel.h"
 #include "transport/endpoint/endpoint.h"
 
 namespace sluice::call {
@@ -37,6 +44,7 @@ struct ServerEngineOptions {
   uint32_t max_message_bytes = 16384;  // with the header; a client may allow less
   uint32_t max_waiting_replies_per_peer = 4096;
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
+  uint32_t max_concurrent_calls = 65536;  // that have a ServerCall
 };
 
 struct ServerCounters {
@@ -46,6 +54,9 @@ struct ServerCounters {
   uint64_t replies_lost = 0;    // the caller went away before
   uint64_t replies_waited = 0;  // for credit
   uint64_t unknown_methods = 0;
+  uint64_t refused = 0;    // too many calls were under way
+  uint64_t cancelled = 0;  // while they were under way: by the caller, its death or the deadline
+  uint64_t calls_under_way = 0;  // now: those that have a ServerCall
   uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
   uint64_t overflows = 0;        // peers disconnected because their backlog was full
   uint64_t peers_up = 0;
@@ -56,6 +67,7 @@ class ServerEngine final : public session::User {
  public:
   // `log` may be nullptr.
   ServerEngine(const ServerEngineOptions& options, base::Clock* clock, base::LogSink* log);
+  ~ServerEngine() override;
 
   // What the endpoint is made with.
   endpoint::Handler* handler() { return &sessions_; }
@@ -72,8 +84,18 @@ class ServerEngine final : public session::User {
 
   // Replies that have not been handed to the endpoint yet.
   bool HasWaitingReplies() const { return waiting_replies_ != 0; }
-  // Goodbye to all peers. No handler runs afterwards.
+  // Calls whose handlers have not said Finish().
+  size_t calls_under_way() const { return under_way_.size(); }
+  // See endpoint.h; with this engine's timers and mail.
+  bool PrepareToSleep();
+  int64_t SleepLimitNs();
+  // Goodbye to all peers. No handler is started afterwards; those under way are told that nobody waits for them.
   void Close();
+  // Runs what has been posted, and nothing else: for those who are still under way after Close().
+  int RunMail() { return mail_.Run(); }
+
+  // Any thread. `node` is run by the polling thread, in its next pass.
+  void Post(base::MailNode* node);
 
   const ServerCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
@@ -87,6 +109,13 @@ class ServerEngine final : public session::User {
                        std::string_view explanation) override;
 
  private:
+  friend class ServerCall;
+
+  // A method and the ServerCalls that were made for it and are free.
+  struct Entry {
+    MethodHandler handler;
+    std::vector<std::unique_ptr<ServerCall>> free;
+  };
   struct Peer {
     Peer(const ServerEngineOptions& options, uint32_t the_generation,
          const endpoint::PeerInfo& info);
@@ -96,17 +125,41 @@ class ServerEngine final : public session::User {
     const std::string tenant;
     const uint32_t limit_bytes;  // of a message, header included
     session::Backlog backlog;
+    absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the caller's number
+    std::vector<ServerCall*> blocked;                  // their Write() was refused
   };
 
   Peer* Find(endpoint::PeerId id);
   void Drop(endpoint::PeerId id);
   void Break(endpoint::PeerId id, std::string_view what, std::string_view explanation);
 
+  void RefreshNow();
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
            std::span<const std::byte> payload);
-  void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, MethodHandler* handler);
-  void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status);
+  void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                 MethodHandler* handler, Incoming& incoming);
+  void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Method& method,
+               const google::protobuf::MessageLite* reply, std::string_view metadata);
+  void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status,
+                  std::string_view metadata = {});
   absl::Status UnknownMethod(uint64_t method_id) const;
+  absl::Status OtherShape(const Peer& peer, const Method& method) const;
+  absl::Status Malformed(const Peer& peer, const Method& method, size_t bytes,
+                         const google::protobuf::MessageLite& message) const;
+
+  // Calls with a ServerCall (server_call.cc).
+  void StartCall(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
+                 const Incoming& incoming, std::span<const std::byte> message);
+  void OnStream(endpoint::PeerId id, Peer* peer, const frame::Header& header,
+                std::span<const std::byte> payload);
+  void CancelCall(ServerCall* call, const absl::Status& why);
+  void CancelAll(Peer* peer, const absl::Status& why);
+  void SayWindow(ServerCall* call);
+  static void WriterMayGoOn(ServerCall* call);
+  absl::Status Write(ServerCall* call, const google::protobuf::MessageLite& message);
+  void Finish(ServerCall* call, const absl::Status& status);
+  static void OnCallDeadline(base::Timer* timer, void* context);
+  static void OnFinishMail(base::MailNode* node);
 
   // Memory for the payload of a reply, registered or the backlog's; nullptr: the peer is gone.
   struct Outgoing {
@@ -124,9 +177,16 @@ class ServerEngine final : public session::User {
   session::Sessions sessions_{this};
   bool closed_ = false;
 
-  absl::flat_hash_map<uint64_t, std::unique_ptr<MethodHandler>> methods_;
+  base::TimerWheel wheel_;
+  base::Mailbox mail_;
+  std::atomic<bool> asleep_{false};  // Post() has to wake the polling thread
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
   uint64_t waiting_replies_ = 0;              // in all backlogs
+  absl::flat_hash_set<ServerCall*> under_way_;
+  uint64_t next_serial_ = 1;
+  std::string reply_metadata_;  // of the inline handler that runs
+  uint32_t idle_passes_ = 0;
 
   int64_t now_ns_ = 0;
   bool now_is_stale_ = true;

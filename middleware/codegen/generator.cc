@@ -83,38 +83,127 @@ Variables Of(const MethodDescriptor* method) {
           {"comment", CommentOf(method, "  ")}};
 }
 
+// The parameters of a handler, without their names, as they follow "(::sluice::ServerContext&".
+std::string HandlerParameters(const MethodDescriptor* method) {
+  const std::string request = ClassOf(method->input_type());
+  const std::string reply = ClassOf(method->output_type());
+  return (method->client_streaming() ? ", ::sluice::ServerReader<" + request + ">"
+                                     : ", const " + request + "&") +
+         (method->server_streaming() ? ", ::sluice::ServerWriter<" + reply + ">"
+                                     : ", " + reply + "*");
+}
+
+bool Streams(const MethodDescriptor* method) {
+  return method->client_streaming() || method->server_streaming();
+}
+
+const char* StreamsOf(const MethodDescriptor* method) {
+  if (method->client_streaming()) return method->server_streaming() ? "Both" : "Client";
+  return method->server_streaming() ? "Server" : "Nobody";
+}
+
 // Literal text goes through variables: '$' in a comment must not look like one.
-void PrintServiceHeader(const ServiceDescriptor* service, Printer* out) {
-  const Variables of_service = Of(service);
+void PrintServerMethod(const MethodDescriptor* method, bool task, Printer* out) {
+  Variables of_method = Of(method);
+  of_method["result"] = task ? "::sluice::Task<::absl::Status>" : "::absl::Status";
+  of_method["request_parameter"] =
+      method->client_streaming() ? "::sluice::ServerReader<" + of_method["request"] + "> reader"
+                                 : "const " + of_method["request"] + "& request";
+  of_method["reply_parameter"] = method->server_streaming()
+                                     ? "::sluice::ServerWriter<" + of_method["reply"] + "> writer"
+                                     : of_method["reply"] + "* reply";
+  out->Print(of_method,
+             "\n$comment$"
+             "  // Override it: as it is, it answers UNIMPLEMENTED.\n"
+             "  virtual $result$ $method$(::sluice::ServerContext& context,\n"
+             "      $request_parameter$, $reply_parameter$);\n");
+}
+
+// `co`: all methods are coroutines, not only those that stream.
+void PrintServerClass(const ServiceDescriptor* service, bool co, Printer* out) {
+  Variables of_service = Of(service);
+  of_service["co"] = co ? "Co" : "";
+  if (co)
+    of_service["comment"] = "// " + service->name() + " with coroutines (middleware/api/task.h).\n";
   out->Print(of_service,
              "$comment$"
-             "class $service$ServiceBase : public ::sluice::Service {\n"
+             "class $service$$co$ServiceBase : public ::sluice::Service {\n"
              " public:\n"
              "  const char* name() const override { return \"$full_service$\"; }\n"
              "  void Bind(::sluice::MethodBinder& binder) override;\n");
   for (int i = 0; i < service->method_count(); ++i) {
-    out->Print(Of(service->method(i)),
-               "\n$comment$"
-               "  // Override it: as it is, it answers UNIMPLEMENTED. `reply` comes empty.\n"
-               "  virtual ::absl::Status $method$(::sluice::ServerContext& context,\n"
-               "      const $request$& request, $reply$* reply);\n");
+    PrintServerMethod(service->method(i), co || Streams(service->method(i)), out);
   }
+  out->Print("};\n\n");
+}
+
+void PrintUnaryClientMethod(const MethodDescriptor* method, Printer* out) {
+  out->Print(Of(method),
+             "\n$comment$"
+             "  ::absl::StatusOr<$reply$> $method$(\n"
+             "      ::sluice::CallContext& context, const $request$& request) const;\n"
+             "  // The same, into a message that may be used again: its memory is kept.\n"
+             "  ::absl::Status $method$(::sluice::CallContext& context,\n"
+             "      const $request$& request, $reply$* reply) const;\n"
+             "  // The same without waiting: `done` runs on the thread that drives the channel. "
+             "What it is given stays\n"
+             "  // until then. Not OK: it was not started, and `done` never runs.\n"
+             "  ::absl::Status Start$method$(::sluice::CallContext& context,\n"
+             "      const $request$& request, $reply$* reply, ::sluice::CallCallback done) const;\n"
+             "  // The same for co_await, which gives an absl::StatusOr<$reply$>.\n"
+             "  ::sluice::CallAwaiter<$reply$> Co$method$(\n"
+             "      ::sluice::CallContext& context, const $request$& request) const;\n"
+             "  // For Channel::StartCall().\n"
+             "  static const ::sluice::Method& $method$Method();\n");
+}
+
+// The class of the client's side of a stream, and what follows the context.
+std::string StreamClass(const MethodDescriptor* method) {
+  const std::string request = ClassOf(method->input_type());
+  const std::string reply = ClassOf(method->output_type());
+  if (!method->client_streaming()) return "::sluice::ClientReader<" + reply + ">";
+  if (!method->server_streaming()) return "::sluice::ClientWriter<" + request + ">";
+  return "::sluice::ClientReaderWriter<" + request + ", " + reply + ">";
+}
+
+Variables OfStream(const MethodDescriptor* method) {
+  Variables variables = Of(method);
+  variables["stream"] = StreamClass(method);
+  if (!method->client_streaming()) {
+    variables["parameter"] = ", const " + variables["request"] + "& request";
+    variables["argument"] = ", request";
+  } else if (!method->server_streaming()) {
+    variables["parameter"] = ", " + variables["reply"] + "* reply";
+    variables["argument"] = ", reply";
+  } else {
+    variables["parameter"] = variables["argument"] = "";
+  }
+  return variables;
+}
+
+void PrintServiceHeader(const ServiceDescriptor* service, Printer* out) {
+  const Variables of_service = Of(service);
+  PrintServerClass(service, /*co=*/false, out);
+  PrintServerClass(service, /*co=*/true, out);
   out->Print(of_service,
-             "};\n\n"
-             "// Calls $full_service$ over a channel. Cheap to copy; any thread may use it.\n"
+             "// Calls $full_service$ over a channel. Cheap to copy; any thread may use it. It, or "
+             "another reference to\n"
+             "// the channel, outlives its calls.\n"
              "class $service$Client {\n"
              " public:\n"
              "  explicit $service$Client(::std::shared_ptr<::sluice::Channel> channel)\n"
              "      : channel_(::std::move(channel)) {}\n");
   for (int i = 0; i < service->method_count(); ++i) {
-    out->Print(Of(service->method(i)),
+    const MethodDescriptor* method = service->method(i);
+    if (!Streams(method)) {
+      PrintUnaryClientMethod(method, out);
+      continue;
+    }
+    out->Print(OfStream(method),
                "\n$comment$"
-               "  ::absl::StatusOr<$reply$> $method$(\n"
-               "      ::sluice::CallContext& context, const $request$& request) const;\n"
-               "  // The same, into a message that may be used again: its memory is kept.\n"
-               "  ::absl::Status $method$(::sluice::CallContext& context,\n"
-               "      const $request$& request, $reply$* reply) const;\n"
-               "  // For Channel::StartCall().\n"
+               "  // Starts at once; errors come with Finish(). What it is given outlives it.\n"
+               "  $stream$ $method$(\n"
+               "      ::sluice::CallContext& context$parameter$) const;\n"
                "  static const ::sluice::Method& $method$Method();\n");
   }
   out->Print(of_service,
@@ -124,44 +213,92 @@ void PrintServiceHeader(const ServiceDescriptor* service, Printer* out) {
              "};\n\n");
 }
 
-void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
-  const Variables of_service = Of(service);
-  out->Print("namespace {\n\n");
+void PrintBind(const ServiceDescriptor* service, bool co, Printer* out) {
+  Variables of_service = Of(service);
+  of_service["co"] = co ? "Co" : "";
+  out->Print(of_service, "void $service$$co$ServiceBase::Bind(::sluice::MethodBinder& binder) {\n");
   for (int i = 0; i < service->method_count(); ++i) {
-    out->Print(Of(service->method(i)),
-               "constexpr ::sluice::Method k$service$_$method$(\"$path$\");\n");
-  }
-  out->Print("\n}  // namespace\n\n");
-  out->Print(of_service, "void $service$ServiceBase::Bind(::sluice::MethodBinder& binder) {\n");
-  for (int i = 0; i < service->method_count(); ++i) {
-    out->Print(Of(service->method(i)),
-               "  binder.Bind<$service$ServiceBase, $request$, $reply$,\n"
-               "      &$service$ServiceBase::$method$>(k$service$_$method$, this);\n");
+    Variables of_method = Of(service->method(i));
+    of_method["co"] = of_service["co"];
+    of_method["bind"] = co || Streams(service->method(i)) ? "BindTask" : "Bind";
+    out->Print(of_method,
+               "  binder.$bind$<$service$$co$ServiceBase, $request$, $reply$,\n"
+               "      &$service$$co$ServiceBase::$method$>(k$service$_$method$, this);\n");
   }
   if (service->method_count() == 0) out->Print("  (void)binder;\n");
   out->Print("}\n\n");
-  for (int i = 0; i < service->method_count(); ++i) {
-    out->Print(Of(service->method(i)),
-               "::absl::Status $service$ServiceBase::$method$(::sluice::ServerContext&,\n"
-               "    const $request$&, $reply$*) {\n"
-               "  return ::sluice::NotOverridden(k$service$_$method$);\n"
-               "}\n\n"
-               "::absl::StatusOr<$reply$> $service$Client::$method$(\n"
-               "    ::sluice::CallContext& context, const $request$& request) const {\n"
-               "  ::absl::StatusOr<$reply$> reply{::absl::in_place};\n"
-               "  ::absl::Status status =\n"
-               "      channel_->Call(k$service$_$method$, context, request, &*reply);\n"
-               "  if (!status.ok()) reply = ::std::move(status);\n"
-               "  return reply;\n"
-               "}\n\n"
-               "::absl::Status $service$Client::$method$(::sluice::CallContext& context,\n"
-               "    const $request$& request, $reply$* reply) const {\n"
-               "  return channel_->Call(k$service$_$method$, context, request, reply);\n"
-               "}\n\n"
-               "const ::sluice::Method& $service$Client::$method$Method() {\n"
-               "  return k$service$_$method$;\n"
+}
+
+void PrintDefault(const MethodDescriptor* method, bool co, Printer* out) {
+  Variables of_method = Of(method);
+  const bool task = co || Streams(method);
+  of_method["co"] = co ? "Co" : "";
+  of_method["result"] = task ? "::sluice::Task<::absl::Status>" : "::absl::Status";
+  of_method["not_overridden"] = task ? "NotOverriddenTask" : "NotOverridden";
+  of_method["parameters"] = HandlerParameters(method);
+  out->Print(of_method,
+             "$result$ $service$$co$ServiceBase::$method$(::sluice::ServerContext&\n"
+             "    $parameters$) {\n"
+             "  return ::sluice::$not_overridden$(k$service$_$method$);\n"
+             "}\n\n");
+}
+
+void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
+  if (Streams(method)) {
+    out->Print(OfStream(method),
+               "$stream$ $service$Client::$method$(\n"
+               "    ::sluice::CallContext& context$parameter$) const {\n"
+               "  return $stream$(channel_.get(), k$service$_$method$, context$argument$);\n"
                "}\n\n");
+  } else {
+    out->Print(
+        Of(method),
+        "::absl::StatusOr<$reply$> $service$Client::$method$(\n"
+        "    ::sluice::CallContext& context, const $request$& request) const {\n"
+        "  ::absl::StatusOr<$reply$> reply{::absl::in_place};\n"
+        "  ::absl::Status status =\n"
+        "      channel_->Call(k$service$_$method$, context, request, &*reply);\n"
+        "  if (!status.ok()) reply = ::std::move(status);\n"
+        "  return reply;\n"
+        "}\n\n"
+        "::absl::Status $service$Client::$method$(::sluice::CallContext& context,\n"
+        "    const $request$& request, $reply$* reply) const {\n"
+        "  return channel_->Call(k$service$_$method$, context, request, reply);\n"
+        "}\n\n"
+        "::absl::Status $service$Client::Start$method$(::sluice::CallContext& context,\n"
+        "    const $request$& request, $reply$* reply, ::sluice::CallCallback done) const {\n"
+        "  return ::sluice::StartCall(channel_.get(), k$service$_$method$, context, request, "
+        "reply,\n"
+        "      ::std::move(done));\n"
+        "}\n\n"
+        "::sluice::CallAwaiter<$reply$> $service$Client::Co$method$(\n"
+        "    ::sluice::CallContext& context, const $request$& request) const {\n"
+        "  return ::sluice::CallAwaiter<$reply$>(channel_.get(), k$service$_$method$, context,\n"
+        "      request);\n"
+        "}\n\n");
   }
+  out->Print(Of(method),
+             "const ::sluice::Method& $service$Client::$method$Method() {\n"
+             "  return k$service$_$method$;\n"
+             "}\n\n");
+}
+
+void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
+  out->Print("namespace {\n\n");
+  for (int i = 0; i < service->method_count(); ++i) {
+    Variables of_method = Of(service->method(i));
+    of_method["streams"] = StreamsOf(service->method(i));
+    out->Print(of_method, Streams(service->method(i))
+                              ? "constexpr ::sluice::Method k$service$_$method$(\"$path$\",\n"
+                                "    ::sluice::Streams::k$streams$);\n"
+                              : "constexpr ::sluice::Method k$service$_$method$(\"$path$\");\n");
+  }
+  out->Print("\n}  // namespace\n\n");
+  for (const bool co : {false, true}) {
+    PrintBind(service, co, out);
+    for (int i = 0; i < service->method_count(); ++i) PrintDefault(service->method(i), co, out);
+  }
+  for (int i = 0; i < service->method_count(); ++i) PrintClientMethod(service->method(i), out);
 }
 
 void PrintHeader(const FileDescriptor* file, Printer* out) {
@@ -180,7 +317,10 @@ void PrintHeader(const FileDescriptor* file, Printer* out) {
              "#include \"$stem$.pb.h\"\n"
              "#include \"middleware/api/call_context.h\"\n"
              "#include \"middleware/api/channel.h\"\n"
-             "#include \"middleware/api/service.h\"\n\n");
+             "#include \"middleware/api/client_call.h\"\n"
+             "#include \"middleware/api/service.h\"\n"
+             "#include \"middleware/api/stream.h\"\n"
+             "#include \"middleware/api/task.h\"\n\n");
   if (!file->package().empty()) out->Print(of_file, "namespace $namespace$ {\n\n");
   for (int i = 0; i < file->service_count(); ++i) PrintServiceHeader(file->service(i), out);
   if (!file->package().empty()) out->Print(of_file, "}  // namespace $namespace$\n\n");
@@ -200,22 +340,6 @@ void PrintSource(const FileDescriptor* file, Printer* out) {
   if (!file->package().empty()) out->Print(of_file, "}  // namespace $namespace$\n");
 }
 
-// Empty: all methods can be generated.
-std::string Unsupported(const FileDescriptor* file) {
-  for (int i = 0; i < file->service_count(); ++i) {
-    for (int j = 0; j < file->service(i)->method_count(); ++j) {
-      const MethodDescriptor* method = file->service(i)->method(j);
-      if (method->client_streaming() || method->server_streaming()) {
-        return method->full_name() +
-               " streams: Sluice has unary methods only so far; take `stream` out of its "
-               "declaration, or move it "
-               "to a .proto that protoc-gen-sluice does not see";
-      }
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 bool Generator::Generate(const FileDescriptor* file, const std::string& parameter,
@@ -225,8 +349,6 @@ bool Generator::Generate(const FileDescriptor* file, const std::string& paramete
     *error = "unknown parameter \"" + parameter + "\": protoc-gen-sluice has none";
     return false;
   }
-  *error = Unsupported(file);
-  if (!error->empty()) return false;
   const auto print = [&](const std::string& name, void (*what)(const FileDescriptor*, Printer*)) {
     const std::unique_ptr<google::protobuf::io::ZeroCopyOutputStream> stream(context->Open(name));
     Printer out(stream.get(), '$');

@@ -14,7 +14,7 @@ std::string_view Explain(Fault fault) {
     case Fault::kKind:
       return "unknown kind of message";
     case Fault::kReserved:
-      return "reserved bits are set";
+      return "reserved bits are set, or flags where they do not belong";
     case Fault::kFlow:
       return "flow number or window where none belongs";
     case Fault::kPayloadLength:
@@ -29,6 +29,8 @@ std::string_view Explain(Fault fault) {
       return "number of a call or flow out of range, or where none belongs";
     case Fault::kPayload:
       return "payload where none belongs, or a flow without a name";
+    case Fault::kMetadata:
+      return "metadata longer than its message, or than the limit";
   }
   return "unknown fault";
 }
@@ -51,16 +53,66 @@ Fault CheckFlow(const Header& header) {
   return fits ? Fault::kNone : Fault::kPayload;
 }
 
+// Cancel, and what belongs to a stream.
+Fault CheckOfCall(const Header& header) {
+  const bool window = header.kind == Kind::kStreamData || header.kind == Kind::kStreamWindow;
+  if (header.flow_id != 0 || (header.flow_window != 0 && !window)) return Fault::kFlow;
+  if (header.method_id != 0) return Fault::kMethod;
+  if (header.timeout_ns != 0) return Fault::kTimeout;
+  if (header.status_code != 0) return Fault::kStatus;
+  if (header.payload_bytes != 0 && header.kind != Kind::kStreamData) return Fault::kPayload;
+  return Fault::kNone;
+}
+
+Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
+  uint16_t known = 0;
+  if (header.kind == Kind::kRequest) {
+    known = kFlagMetadata | kFlagClientStreams | kFlagServerStreams;
+  } else if (header.kind == Kind::kReply) {
+    known = kFlagMetadata;
+  }
+  if ((header.flags & ~known) != 0) return Fault::kReserved;
+  if (!(header.flags & kFlagMetadata)) return Fault::kNone;
+  uint16_t size = 0;
+  if (payload.size() < sizeof(size)) return Fault::kMetadata;
+  std::memcpy(&size, payload.data(), sizeof(size));
+  const bool fits = size <= kMaxMetadataBytes && size <= payload.size() - sizeof(size);
+  return fits ? Fault::kNone : Fault::kMetadata;
+}
+
 }  // namespace
+
+Parts Split(const Header& header, std::span<const std::byte> payload) {
+  if (!(header.flags & kFlagMetadata)) return {{}, payload};
+  uint16_t size = 0;
+  std::memcpy(&size, payload.data(), sizeof(size));
+  return {payload.subspan(sizeof(size), size), payload.subspan(sizeof(size) + size)};
+}
+
+std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload) {
+  if (metadata.empty()) return payload;
+  header.flags |= kFlagMetadata;
+  const auto size = static_cast<uint16_t>(metadata.size());
+  std::memcpy(payload, &size, sizeof(size));
+  std::memcpy(payload + sizeof(size), metadata.data(), size);
+  return payload + sizeof(size) + size;
+}
 
 Fault Decode(std::span<const std::byte> bytes, Header* header) {
   if (bytes.size() < kHeaderBytes) return Fault::kTooShort;
   std::memcpy(header, bytes.data(), sizeof(*header));
   if (header->version != kVersion) return Fault::kVersion;
-  if (header->flags != 0 || header->reserved != 0) return Fault::kReserved;
+  if (header->reserved != 0) return Fault::kReserved;
   if (header->payload_bytes != bytes.size() - kHeaderBytes) return Fault::kPayloadLength;
+  if (header->flags != 0) {
+    const Fault fault = CheckFlags(*header, bytes.subspan(kHeaderBytes));
+    if (fault != Fault::kNone) return fault;
+  }
   if (header->kind >= Kind::kFlowOpen && header->kind <= Kind::kFlowClose) {
     return CheckFlow(*header);
+  }
+  if (header->kind >= Kind::kCancel && header->kind <= Kind::kStreamEnd) {
+    return CheckOfCall(*header);
   }
   if (header->flow_id != 0 || header->flow_window != 0) return Fault::kFlow;
   switch (header->kind) {

@@ -10,13 +10,13 @@
 //               call_id:u64 method_id:u64 timeout_ns:u64
 //               payload_bytes:u32 status_code:u16 reserved:u16                            (48
 //               bytes)
-//   payload  := request or reply, serialised protobuf              kind = kRequest, or kReply with
-//   status 0
-//             | text_bytes:u16 text detail                         kind = kReply or kFlowClose with
-//             status 1 to 16
-//             | priority:u8 name                                   kind = kFlowOpen
-//             | what the sender wants                              kind = kFlowData
-//             | nothing                                            everything else
+//   payload  := metadata? message
+//   metadata := bytes:u16 serialised sluice.Metadata, `bytes` of it      with kFlagMetadata
+//   message  := request or reply, serialised protobuf      kind = kRequest, kStreamData, or kReply with status 0
+//             | text_bytes:u16 text detail                 kind = kReply or kFlowClose with status 1 to 16
+//             | priority:u8 name                           kind = kFlowOpen
+//             | what the sender wants                      kind = kFlowData
+//             | nothing                                    everything else
 //   name     := 1 to kMaxEndNameBytes bytes, of the end that is wanted
 //   text     := UTF-8, at most kMaxStatusTextBytes
 //   detail   := serialised sluice.ErrorDetail, to the end of the payload, at most
@@ -31,7 +31,19 @@
 //   timeout_ns       what is left of the deadline when the   0
 //                    message is sent; 0: no deadline
 //   status_code      0                                       absl::StatusCode, 0 to 16
-//   flags, reserved  0                                       0
+//   flags            kFlagMetadata, and what the method is:  kFlagMetadata
+//                    kFlagClientStreams, kFlagServerStreams
+//   reserved         0                                       0
+//
+//   field        kCancel           kStreamData, kStreamWindow           kStreamEnd
+//                caller to server  either way, in streaming calls       caller to server: it sends no more
+//   call_id      the request's, in all of these
+//   flow_window  0                 messages that the receiver may       0
+//                                  send in this call in total
+//                                  (cumulative, wraps)
+//   everything else, but sequence and payload_bytes: 0
+//   In a streaming call the request has no message if the caller streams, the reply none if the server does, and
+//   each side may send kInitialStreamWindow messages before it has seen a window.
 //
 //   field        kFlowOpen         kFlowAccept       kFlowData, kFlowWindow   kFlowClose
 //   flow_id      0                 the receiver's index of the flow, in all of these
@@ -62,10 +74,16 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 2;
+inline constexpr uint8_t kVersion = 3;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 inline constexpr uint32_t kMaxEndNameBytes = 255;
+inline constexpr uint32_t kInitialStreamWindow = 16;
+inline constexpr uint32_t kMaxMetadataBytes = 8192;
+
+inline constexpr uint16_t kFlagMetadata = 1;
+inline constexpr uint16_t kFlagClientStreams = 2;
+inline constexpr uint16_t kFlagServerStreams = 4;
 
 enum class Kind : uint8_t {
   kRequest = 1,
@@ -75,6 +93,10 @@ enum class Kind : uint8_t {
   kFlowData = 5,
   kFlowWindow = 6,
   kFlowClose = 7,
+  kCancel = 8,
+  kStreamData = 9,
+  kStreamWindow = 10,
+  kStreamEnd = 11,
 };
 
 struct Header {
@@ -118,7 +140,7 @@ enum class Fault : uint8_t {
   kTooShort,       // fewer bytes than a header
   kVersion,        // not kVersion
   kKind,           // unknown kind
-  kReserved,       // flags or reserved not 0
+  kReserved,       // reserved not 0, or a flag that is unknown or does not belong there
   kFlow,           // flow_id or flow_window where none belongs
   kPayloadLength,  // payload_bytes is not what follows the header
   kMethod,         // request without, reply with a method
@@ -126,6 +148,7 @@ enum class Fault : uint8_t {
   kStatus,         // over kMaxStatusCode, or where none belongs
   kCall,           // call_id over 32 bits in a flow's opening, or one in another message of a flow
   kPayload,        // one where none belongs, or a flow's opening without a name or with a long one
+  kMetadata,       // longer than the payload, or than kMaxMetadataBytes
 };
 
 // "payload length does not match the message", for error texts.
@@ -139,6 +162,20 @@ inline void Encode(const Header& header, std::byte* destination) {
 // Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
 // the payload.
 Fault Decode(std::span<const std::byte> bytes, Header* header);
+
+// The serialised metadata at the beginning of a payload that Decode() has let through, and what follows it.
+struct Parts {
+  std::span<const std::byte> metadata;
+  std::span<const std::byte> message;
+};
+Parts Split(const Header& header, std::span<const std::byte> payload);
+// What metadata of this size takes in a payload.
+inline uint32_t MetadataBytes(size_t size) {
+  return size == 0 ? 0 : static_cast<uint32_t>(size) + uint32_t{sizeof(uint16_t)};
+}
+// Writes it; returns where the message begins. `metadata` has kMaxMetadataBytes at most; empty: nothing is
+// written, and the flag stays as it is.
+std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload);
 
 }  // namespace sluice::frame
 

@@ -41,7 +41,7 @@ TEST(GeneratedCodeTest, BoundHandlersReachTheService) {
   ASSERT_EQ(handlers.size(), 2u);
   const std::string peer = "somebody";
   const std::string tenant;
-  const sluice::call::Incoming incoming{handlers[0].method, &peer, &tenant, 0, 0};
+  const sluice::call::Incoming incoming{handlers[0].method, &peer, &tenant, 0, 0, {}};
   Order::Line line;
   line.set_count(3);
   ASSERT_TRUE(handlers[0].run(handlers[0].service, incoming, line, handlers[0].reply.get()).ok());
@@ -55,7 +55,7 @@ TEST(GeneratedCodeTest, MethodThatIsNotOverriddenIsUnimplemented) {
   auto handlers = binder.TakeHandlers();
   const std::string peer;
   const std::string tenant;
-  const sluice::call::Incoming incoming{handlers[1].method, &peer, &tenant, 0, 0};
+  const sluice::call::Incoming incoming{handlers[1].method, &peer, &tenant, 0, 0, {}};
   const absl::Status status =
       handlers[1].run(handlers[1].service, incoming, *handlers[1].request, handlers[1].reply.get());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);

@@ -9,7 +9,7 @@ out=$(mktemp -d)
 trap 'rm -r "$out"' EXIT
 folder=tests/middleware/codegen/testdata
 protoc -I. --plugin=protoc-gen-sluice=bazel-bin/middleware/codegen/protoc-gen-sluice --sluice_out="$out" \
-  $folder/shop.proto $folder/no_package.proto
+  $folder/shop.proto $folder/no_package.proto $folder/streaming.proto
 for file in "$out"/$folder/*; do
   cp "$file" "$folder/$(basename "$file").golden"
 done

@@ -53,6 +53,20 @@ Header OfFlow(Kind kind) {
 constexpr Kind kFlowKinds[] = {Kind::kFlowOpen, Kind::kFlowAccept, Kind::kFlowData,
                                Kind::kFlowWindow, Kind::kFlowClose};
 
+// What belongs to a call that is under way.
+Header OfCall(Kind kind) {
+  Header header;
+  header.kind = kind;
+  header.sequence = 9;
+  header.call_id = 0x3132333435363738;
+  if (kind == Kind::kStreamData) header.payload_bytes = 3;
+  if (kind == Kind::kStreamData || kind == Kind::kStreamWindow) header.flow_window = 0x51525354;
+  return header;
+}
+
+constexpr Kind kCallKinds[] = {Kind::kCancel, Kind::kStreamData, Kind::kStreamWindow,
+                               Kind::kStreamEnd};
+
 std::vector<std::byte> Message(const Header& header, const std::string& payload) {
   std::vector<std::byte> bytes(kHeaderBytes + payload.size());
   Encode(header, bytes.data());
@@ -67,7 +81,7 @@ std::string Hex(const std::vector<std::byte>& bytes) {
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0201000000000000"
+            "0301000000000000"
             "1413121100000000"
             "3837363534333231"
             "4847464544434241"
@@ -78,7 +92,7 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0202000000000000"
+            "0302000000000000"
             "0700000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -89,7 +103,7 @@ TEST(FrameTest, GoldenReply) {
 
 TEST(FrameTest, GoldenMessagesOfAFlow) {
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
-            "0203000000000000"
+            "0303000000000000"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
@@ -97,14 +111,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "027879");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
-            "0204000024232221"
+            "0304000024232221"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
-            "0205000024232221"
+            "0305000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
@@ -112,14 +126,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
-            "0206000024232221"
+            "0306000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
-            "0207000024232221"
+            "0307000024232221"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -128,7 +142,70 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "616263");
 }
 
+TEST(FrameTest, GoldenMessagesOfACall) {
+  EXPECT_EQ(Hex(Message(OfCall(Kind::kCancel), "")),
+            "0308000000000000"
+            "0900000000000000"
+            "3837363534333231"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+  EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamData), "abc")),
+            "0309000000000000"
+            "0900000054535251"
+            "3837363534333231"
+            "0000000000000000"
+            "0000000000000000"
+            "0300000000000000"
+            "616263");
+  EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamWindow), "")),
+            "030a000000000000"
+            "0900000054535251"
+            "3837363534333231"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+  EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamEnd), "")),
+            "030b000000000000"
+            "0900000000000000"
+            "3837363534333231"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+}
+
+TEST(FrameTest, GoldenMetadata) {
+  Header header = Request();
+  std::vector<std::byte> payload(MetadataBytes(2) + 1);
+  std::byte* const message = PutMetadata("mm", header, payload.data());
+  ASSERT_EQ(message, payload.data() + 4);
+  *message = std::byte{'x'};
+  header.payload_bytes = 5;
+  const std::vector<std::byte> bytes =
+      Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+  EXPECT_EQ(Hex(bytes).substr(0, 16), "0301010000000000");
+  EXPECT_EQ(Hex(bytes).substr(96), "02006d6d78");
+  Header got;
+  ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
+  const Parts parts = Split(got, std::span(bytes).subspan(kHeaderBytes));
+  EXPECT_EQ(parts.metadata.size(), 2u);
+  ASSERT_EQ(parts.message.size(), 1u);
+  EXPECT_EQ(parts.message[0], std::byte{'x'});
+
+  EXPECT_EQ(MetadataBytes(0), 0u);
+  header = Request();
+  EXPECT_EQ(PutMetadata("", header, payload.data()), payload.data());
+  EXPECT_EQ(header.flags, 0);
+  EXPECT_EQ(Split(header, payload).message.size(), payload.size());
+}
+
 TEST(FrameTest, DecodeWhatWasEncoded) {
+  for (Kind kind : kCallKinds) {
+    Header got;
+    const Header sent = OfCall(kind);
+    EXPECT_EQ(Decode(Message(sent, std::string(sent.payload_bytes, 'a')), &got), Fault::kNone);
+    EXPECT_EQ(got, sent);
+  }
   for (Kind kind : kFlowKinds) {
     Header got;
     const Header sent = OfFlow(kind);
@@ -154,10 +231,13 @@ TEST(FrameTest, EachFaultIsFound) {
   header = Request();
   header.kind = static_cast<Kind>(0);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
-  header.kind = static_cast<Kind>(8);
+  header.kind = static_cast<Kind>(12);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
   header = Request();
-  header.flags = 1;
+  header.flags = 8;
+  EXPECT_EQ(FaultOf(header), Fault::kReserved);
+  header = Reply();
+  header.flags = kFlagServerStreams;
   EXPECT_EQ(FaultOf(header), Fault::kReserved);
   header = Request();
   header.reserved = 0x8000;
@@ -237,6 +317,41 @@ TEST(FrameTest, EachFaultOfAFlowIsFound) {
       << "a payload belongs to an error only";
 }
 
+TEST(FrameTest, EachFaultOfAMessageOfACallIsFound) {
+  for (Kind kind : kCallKinds) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    const auto fault = [kind](auto change) {
+      Header header = OfCall(kind);
+      change(header);
+      return FaultOf(header, std::string(header.payload_bytes, 'a'));
+    };
+    const bool window = kind == Kind::kStreamData || kind == Kind::kStreamWindow;
+    EXPECT_EQ(fault([](Header& h) { h.flags = 1; }), Fault::kReserved);
+    EXPECT_EQ(fault([](Header& h) { h.flow_id = 1; }), Fault::kFlow);
+    EXPECT_EQ(fault([](Header& h) { h.flow_window = 1; }), window ? Fault::kNone : Fault::kFlow);
+    EXPECT_EQ(fault([](Header& h) { h.method_id = 1; }), Fault::kMethod);
+    EXPECT_EQ(fault([](Header& h) { h.timeout_ns = 1; }), Fault::kTimeout);
+    EXPECT_EQ(fault([](Header& h) { h.status_code = 1; }), Fault::kStatus);
+    EXPECT_EQ(fault([](Header& h) { h.payload_bytes = 1; }),
+              kind == Kind::kStreamData ? Fault::kNone : Fault::kPayload);
+  }
+}
+
+TEST(FrameTest, MetadataThatDoesNotFitIsAFault) {
+  const auto fault = [](const std::string& payload) {
+    Header header = Reply();
+    header.flags = kFlagMetadata;
+    header.payload_bytes = static_cast<uint32_t>(payload.size());
+    return FaultOf(header, payload);
+  };
+  EXPECT_EQ(fault(""), Fault::kMetadata);
+  EXPECT_EQ(fault(std::string(1, 0)), Fault::kMetadata);
+  EXPECT_EQ(fault(std::string(2, 0)), Fault::kNone);
+  EXPECT_EQ(fault(std::string("\x01\x00", 2)), Fault::kMetadata);
+  EXPECT_EQ(fault(std::string("\x01\x00m", 3)), Fault::kNone);
+  EXPECT_EQ(fault(std::string("\xff\xff", 2) + std::string(65535, 'm')), Fault::kMetadata);
+}
+
 TEST(FrameTest, EveryLengthBelowAHeaderIsTooShort) {
   const std::vector<std::byte> bytes = Message(Request(), "");
   Header got;
@@ -249,7 +364,7 @@ TEST(FrameTest, EveryLengthBelowAHeaderIsTooShort) {
 
 TEST(FrameTest, EveryFaultHasItsOwnText) {
   std::vector<std::string_view> texts;
-  for (int fault = 0; fault <= static_cast<int>(Fault::kPayload); ++fault) {
+  for (int fault = 0; fault <= static_cast<int>(Fault::kMetadata); ++fault) {
     const std::string_view text = Explain(static_cast<Fault>(fault));
     EXPECT_EQ(std::count(texts.begin(), texts.end(), text), 0) << text;
     texts.push_back(text);
@@ -263,9 +378,10 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
   for (uint32_t seed = 1; seed <= 20000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    std::vector<std::byte> bytes = Message(seed % 2       ? OfFlow(kFlowKinds[random() % 5])
-                                           : random() % 2 ? Request()
-                                                          : Reply(),
+    std::vector<std::byte> bytes = Message(seed % 3 == 0   ? OfFlow(kFlowKinds[random() % 5])
+                                           : seed % 3 == 1 ? OfCall(kCallKinds[random() % 4])
+                                           : random() % 2  ? Request()
+                                                           : Reply(),
                                            std::string(random() % 5, 'p'));
     const uint32_t actual = static_cast<uint32_t>(bytes.size() - kHeaderBytes);
     if (random() % 4 != 0) std::memcpy(bytes.data() + offsetof(Header, payload_bytes), &actual, 4);
@@ -278,7 +394,14 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     ASSERT_GE(bytes.size(), kHeaderBytes);
     ASSERT_EQ(header.payload_bytes, bytes.size() - kHeaderBytes);
     ASSERT_EQ(header.version, kVersion);
-    ASSERT_EQ(header.flags | header.reserved, 0u);
+    ASSERT_EQ(header.reserved, 0u);
+    ASSERT_LE(header.flags, header.kind == Kind::kRequest ? 7u
+                            : header.kind == Kind::kReply ? 1u
+                                                          : 0u);
+    const Parts parts = Split(header, std::span(bytes).subspan(kHeaderBytes));
+    ASSERT_EQ(MetadataBytes(parts.metadata.size()) + parts.message.size() +
+                  (header.flags & kFlagMetadata && parts.metadata.empty() ? 2 : 0),
+              header.payload_bytes);
     if (header.kind >= Kind::kFlowOpen && header.kind <= Kind::kFlowClose) {
       ASSERT_EQ(header.method_id | header.timeout_ns, 0u);
       ASSERT_LE(header.status_code, header.kind == Kind::kFlowClose ? kMaxStatusCode : 0);
@@ -286,6 +409,12 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
         ASSERT_EQ(header.flow_id, 0u);
         ASSERT_GE(header.payload_bytes, 2u);
       } else if (header.kind != Kind::kFlowData && header.status_code == 0) {
+        ASSERT_EQ(header.payload_bytes, 0u);
+      }
+    } else if (header.kind >= Kind::kCancel && header.kind <= Kind::kStreamEnd) {
+      ASSERT_EQ(header.flow_id, 0u);
+      ASSERT_EQ(header.method_id | header.timeout_ns | header.status_code, 0u);
+      if (header.kind != Kind::kStreamData) {
         ASSERT_EQ(header.payload_bytes, 0u);
       }
     } else if (header.kind == Kind::kRequest) {

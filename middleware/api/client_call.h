@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What generated code uses for calls that nobody waits for on a thread: with a callback, and co_await.
+#ifndef SLUICE_MIDDLEWARE_API_CLIENT_CALL_H_
+#define SLUICE_MIDDLEWARE_API_CLIENT_CALL_H_
+
+#include <atomic>
+#include <coroutine>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "google/protobuf/message_lite.h"
+#include "middleware/api/call_context.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/own_copy.h"
+#include "middleware/api/stop_call.h"
+#include "middleware/api/task.h"
+
+namespace sluice {
+
+// Runs once when the call has ended, on whichever thread drives the channel: it must not block (channel.h).
+using CallCallback = absl::AnyInvocable<void(const absl::Status& status) &&>;
+
+// OK: `done` will run, once; request, reply and context stay until then. Anything else: it never will.
+absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
+                       const google::protobuf::MessageLite& request,
+                       google::protobuf::MessageLite* reply, CallCallback done);
+
+// co_await it once, soon: the context and the request stay until it has ended. Destroying the coroutine that waits cancels the
+// call, and takes until the thread that drives the channel has looked up, one pass.
+template <typename Reply>
+class [[nodiscard]] CallAwaiter {
+ public:
+  CallAwaiter(Channel* channel, const Method& method, CallContext& context,
+              const google::protobuf::MessageLite& request)
+      : channel_(channel), method_(method), context_(context), request_(request) {}
+  CallAwaiter(const CallAwaiter&) = delete;
+  CallAwaiter& operator=(const CallAwaiter&) = delete;
+  ~CallAwaiter() {
+    if (!under_way_.load()) return;
+    given_up_.store(true);
+    channel_->CancelAndWait(control_.call_id.load());
+  }
+
+  bool await_ready() { return false; }
+  template <typename Promise>
+  bool await_suspend(std::coroutine_handle<Promise> handle) {
+    resumption_.Set(handle);
+    stop_.Set(context_.stop_token(), channel_, &control_);
+    under_way_ = true;
+    // When it is started it may have ended, and this be gone, before StartCall() returns.
+    absl::Status started = channel_->StartCall(method_, context_, request_, &*reply_, &OnDone, this,
+                                               &control_, context_.ReplyMetadata());
+    if (started.ok()) return true;
+    under_way_ = false;
+    status_ = std::move(started);
+    return false;
+  }
+  absl::StatusOr<Reply> await_resume() {
+    if (!status_.ok()) return std::move(status_);
+    return std::move(reply_);
+  }
+
+ private:
+  static void OnDone(void* argument, const absl::Status& status) {
+    auto* self = static_cast<CallAwaiter*>(argument);
+    self->status_ = OwnCopy(status);
+    self->under_way_ = false;
+    if (!self->given_up_.load()) self->resumption_.Resume();
+  }
+
+  Channel* const channel_;  // outlives its calls
+  const Method& method_;
+  CallContext& context_;
+  const google::protobuf::MessageLite& request_;
+  absl::StatusOr<Reply> reply_{absl::in_place};
+  absl::Status status_;
+  call::CallControl control_;
+  Resumption resumption_;
+  std::atomic<bool> under_way_{false};
+  std::atomic<bool> given_up_{false};  // nobody is there to go on
+  internal::StopCall stop_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_CLIENT_CALL_H_

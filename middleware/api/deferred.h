@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How handlers run that are not done when they return: coroutines on the polling thread, plain functions on an executor.
+// Used by MethodBinder (service.h).
+//
+// Who owns what A call's context lives in the frame of the coroutine that runs it, or beside the function that the
+//               executor was given, and hears from its ServerCall until the answer is given.
+// Which thread  The polling thread, but for the function on the executor.
+#ifndef SLUICE_MIDDLEWARE_API_DEFERRED_H_
+#define SLUICE_MIDDLEWARE_API_DEFERRED_H_
+
+#include <coroutine>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "google/protobuf/message_lite.h"
+#include "middleware/api/executor.h"
+#include "middleware/api/server_context.h"
+#include "middleware/api/task.h"
+#include "middleware/call/server_call.h"
+
+namespace sluice {
+namespace internal {
+
+// The context of a coroutine, and its home.
+class TaskContext final : public ServerContext, public Home, private call::ServerCall::Observer {
+ public:
+  // Part of a coroutine that waits for its stream. Look() has it go on if it can.
+  class Waiting {
+   public:
+    virtual void Look() = 0;
+
+   protected:
+    ~Waiting() = default;
+  };
+
+  explicit TaskContext(call::ServerCall* call)
+      : ServerContext(call->incoming(), /*elsewhere=*/false), call_(call) {
+    call->set_observer(this);
+  }
+
+  void Post(base::MailNode* node) override { call_->Post(node); }
+  call::ServerCall* call() { return call_; }
+
+  // The first thing that is wrong with the stream; it becomes the answer of a handler that found nothing wrong.
+  void set_fault(absl::Status fault) {
+    if (fault_.ok()) fault_ = std::move(fault);
+  }
+  void Finish(const absl::Status& status) {
+    call_->set_observer(nullptr);
+    call_->Finish(status.ok() ? fault_ : status);
+  }
+
+  // One of each at a time.
+  Waiting* reader = nullptr;
+  Waiting* writer = nullptr;
+
+ private:
+  // Those who wait go on in the next pass: nothing here ends while it runs.
+  void OnCancelled() override {
+    RequestStop();
+    OnReadable();
+    OnWritable();
+  }
+  void OnReadable() override {
+    if (reader != nullptr) reader->Look();
+  }
+  void OnWritable() override {
+    if (writer != nullptr) writer->Look();
+  }
+
+  call::ServerCall* const call_;
+  absl::Status fault_;
+};
+
+// Runs `handler(context)`, a Task<absl::Status>, and answers.
+template <typename Handler>
+Detached RunHandler(Home* /*lives as long as this*/, TaskContext* context, Handler handler) {
+  const absl::Status status = co_await handler(*context);
+  context->Finish(status);
+  delete context;
+}
+template <typename Handler>
+void StartHandler(call::ServerCall* call, Handler handler) {
+  auto* context = new TaskContext(call);
+  RunHandler(context, context, std::move(handler));
+}
+
+// A plain function on an executor.
+template <typename Handler>
+class ExecutorCall final : public ServerContext,
+                           private call::ServerCall::Observer,
+                           private base::MailNode {
+ public:
+  static void Start(call::ServerCall* call, Executor* executor, Handler handler) {
+    auto* self = new ExecutorCall(call, std::move(handler));  // until Answer()
+    executor->Run([self] { self->Work(); });
+  }
+
+ private:
+  ExecutorCall(call::ServerCall* call, Handler handler)
+      : ServerContext(call->incoming(), /*elsewhere=*/true),
+        call_(call),
+        handler_(std::move(handler)) {
+    run = &ExecutorCall::Answer;
+    call->set_observer(this);
+  }
+  void Work() {
+    // Nobody waits for it any more: it need not begin.
+    status_ = cancelled() ? absl::CancelledError("the caller did not wait") : handler_(*this);
+    call_->Post(this);
+  }
+  static void Answer(base::MailNode* node) {
+    auto* self = static_cast<ExecutorCall*>(node);
+    self->call_->set_observer(nullptr);
+    self->call_->Finish(self->status_);
+    delete self;
+  }
+  void OnCancelled() override { RequestStop(); }
+
+  call::ServerCall* const call_;
+  Handler handler_;
+  absl::Status status_;
+};
+
+}  // namespace internal
+
+// What the client of a streaming call sends: its handler's, on the polling thread.
+template <typename Request>
+class ServerReader {
+ public:
+  explicit ServerReader(internal::TaskContext* context) : context_(context) {}
+
+  // co_await reader.Read(&message): true, and there is a message; false: nothing follows, since the client has ended its
+  // stream, or nobody waits for an answer (ServerContext::cancelled()).
+  auto Read(Request* message) { return Awaiter{context_, message}; }
+
+ private:
+  struct Awaiter final : internal::TaskContext::Waiting {
+    Awaiter(internal::TaskContext* the_context, Request* the_message)
+        : context(the_context), message(the_message) {}
+
+    bool await_ready() { return Try(); }
+    template <typename Promise>
+    void await_suspend(std::coroutine_handle<Promise> handle) {
+      resumption.Set(handle);
+      context->reader = this;
+    }
+    bool await_resume() { return result == call::ReadResult::kMessage; }
+    void Look() override {
+      if (!Try()) return;
+      context->reader = nullptr;
+      resumption.Resume();
+    }
+    bool Try() {
+      result = context->call()->Read(message);
+      if (result == call::ReadResult::kMalformed) {
+        context->set_fault(
+            absl::InvalidArgumentError("a message of the stream can't be parsed: build client and "
+                                       "server from the same .proto"));
+      }
+      return result != call::ReadResult::kNothing;
+    }
+
+    internal::TaskContext* const context;
+    Request* const message;
+    call::ReadResult result = call::ReadResult::kNothing;
+    Resumption resumption;
+  };
+
+  internal::TaskContext* const context_;
+};
+
+// What the server of a streaming call sends: its handler's, on the polling thread.
+template <typename Reply>
+class ServerWriter {
+ public:
+  explicit ServerWriter(internal::TaskContext* context) : context_(context) {}
+
+  // co_await writer.Write(message): waits until there is room for it. True: it is on its way. False: nobody reads it
+  // (ServerContext::cancelled()), or it is over the limit, which then is the call's error.
+  auto Write(const Reply& message) { return Awaiter{context_, &message}; }
+
+ private:
+  struct Awaiter final : internal::TaskContext::Waiting {
+    Awaiter(internal::TaskContext* the_context, const Reply* the_message)
+        : context(the_context), message(the_message) {}
+
+    bool await_ready() { return Try(); }
+    template <typename Promise>
+    void await_suspend(std::coroutine_handle<Promise> handle) {
+      resumption.Set(handle);
+      context->writer = this;
+    }
+    bool await_resume() { return sent; }
+    void Look() override {
+      if (!Try()) return;
+      context->writer = nullptr;
+      resumption.Resume();
+    }
+    bool Try() {
+      const absl::Status status = context->call()->Write(*message);
+      if (absl::IsResourceExhausted(status)) return false;
+      sent = status.ok();
+      if (!sent) context->set_fault(status);
+      return true;
+    }
+
+    internal::TaskContext* const context;
+    const Reply* const message;
+    bool sent = false;
+    Resumption resumption;
+  };
+
+  internal::TaskContext* const context_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_DEFERRED_H_

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Executor: threads of the user's on which handlers may run that take long or block.
+//
+//   server->Register(&reports, {.executor = &pool});
+//
+// Thread-safety Run() is called by the server's polling thread; what it is given runs on any other.
+// What ends it  The executor outlives the server, and runs everything that it was given.
+#ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_H_
+#define SLUICE_MIDDLEWARE_API_EXECUTOR_H_
+
+#include "absl/functional/any_invocable.h"
+
+namespace sluice {
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  // Must not block.
+  virtual void Run(absl::AnyInvocable<void() &&> work) = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_EXECUTOR_H_

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/stream.h"
+
+#include <cassert>
+
+#include "middleware/api/lease.h"
+#include "middleware/api/own_copy.h"
+#include "transport/base/error.h"
+
+namespace sluice::internal {
+namespace {
+
+absl::Status InsideACallback() {
+  return base::Error(
+      absl::StatusCode::kFailedPrecondition, "a stream was not waited for",
+      {.layer = "api",
+       .operation = "stream",
+       .cause = "a callback of a channel can't wait on that channel",
+       .remedy =
+           "use StartRead(), StartWrite(), StartFinish() or co_await there, or another thread"});
+}
+
+}  // namespace
+
+// Wakes the thread that waits.
+struct StreamCore::Blocking final : StreamWaiter {
+  explicit Blocking(Lease::Event* the_event) : event(the_event) {}
+  void Done(bool result) override {
+    ok = result;
+    event->Set();
+  }
+  Lease::Event* const event;
+  bool ok = false;
+};
+
+StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& context,
+                       const google::protobuf::MessageLite* request,
+                       google::protobuf::MessageLite* reply)
+    : channel_(channel), request_(request == nullptr ? nullptr : request->New()) {
+  if (request_ != nullptr) request_->CheckTypeAndMergeFrom(*request);
+  stream_.observer = this;
+  stop_.Set(context.stop_token(), channel, &control_);
+  call::CallSpec spec = Channel::Spec(method, context, request_.get(), reply);
+  spec.reply_metadata = context.ReplyMetadata();
+  spec.stream = &stream_;
+  spec.done = &StreamCore::OnDone;
+  spec.argument = this;
+  spec.control = &control_;
+  const absl::Status started = context.stop_token().stop_requested()
+                                   ? absl::CancelledError("a stop was requested before it began")
+                                   : channel_->lease_->Start(spec);
+  if (started.ok()) return;
+  over_ = true;
+  status_ = started;
+  stream_.end.SetEnd();
+}
+
+StreamCore::~StreamCore() {
+  bool over = false;
+  channel_->lease_->Run([this, &over] { over = over_; });
+  if (!over) channel_->CancelAndWait(control_.call_id.load());
+  assert(reader_ == nullptr && writer_ == nullptr && finisher_ == nullptr);
+}
+
+// ---- With the lease
+
+void StreamCore::OnDone(void* argument, const absl::Status& status) {
+  auto* self = static_cast<StreamCore*>(argument);
+  self->over_ = true;
+  self->status_ = self->fault_.ok() ? OwnCopy(status) : self->fault_;
+  // Each of them may have this destroyed when it is the last.
+  StreamWaiter* const reader = self->reader_;
+  StreamWaiter* const writer = std::exchange(self->writer_, nullptr);
+  StreamWaiter* const finisher = std::exchange(self->finisher_, nullptr);
+  std::optional<bool> read;
+  if (reader != nullptr) {
+    self->reader_ = nullptr;
+    read = self->TryRead(self->read_into_);
+  }
+  if (writer != nullptr) writer->Done(false);
+  if (reader != nullptr) reader->Done(read.value_or(false));
+  if (finisher != nullptr) finisher->Done(true);
+}
+
+std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) {
+  switch (channel_->engine_.Read(&stream_, message)) {
+    case call::ReadResult::kMessage:
+      return true;
+    case call::ReadResult::kNothing:
+      return std::nullopt;
+    case call::ReadResult::kEnd:
+      // After the last message the end of the call follows; who asks Finish() then gets its status.
+      return false;
+    case call::ReadResult::kMalformed:
+      break;
+  }
+  if (fault_.ok()) {
+    fault_ = base::Error(absl::StatusCode::kInternal, "a message of the stream can't be parsed",
+                         {.layer = "api",
+                          .operation = "read",
+                          .cause = "it is no message of this type",
+                          .remedy = "build client and server from the same .proto"});
+    if (over_) status_ = fault_;
+  }
+  return false;
+}
+
+std::optional<bool> StreamCore::TryWrite(const google::protobuf::MessageLite& message) {
+  if (over_) return false;
+  absl::Status status = channel_->engine_.Write(&stream_, message);
+  if (absl::IsResourceExhausted(status)) return std::nullopt;
+  if (!status.ok() && fault_.ok()) fault_ = std::move(status);
+  return status.ok();
+}
+
+void StreamCore::OnReadable() {
+  if (reader_ == nullptr) return;
+  const std::optional<bool> result = TryRead(read_into_);
+  if (result.has_value()) std::exchange(reader_, nullptr)->Done(*result);
+}
+
+void StreamCore::OnWritable() {
+  if (writer_ == nullptr) return;
+  const std::optional<bool> result = TryWrite(*to_write_);
+  if (result.has_value()) std::exchange(writer_, nullptr)->Done(*result);
+}
+
+std::optional<bool> StreamCore::BeginRead(google::protobuf::MessageLite* message,
+                                          StreamWaiter* waiter) {
+  const std::optional<bool> result = TryRead(message);
+  if (result.has_value()) return result;
+  read_into_ = message;
+  reader_ = waiter;
+  return result;
+}
+
+std::optional<bool> StreamCore::BeginWrite(const google::protobuf::MessageLite& message,
+                                           StreamWaiter* waiter) {
+  const std::optional<bool> result = TryWrite(message);
+  if (result.has_value()) return result;
+  to_write_ = &message;
+  writer_ = waiter;
+  return result;
+}
+
+std::optional<bool> StreamCore::BeginEnd(StreamWaiter* waiter) {
+  if (over_) return true;
+  finisher_ = waiter;
+  return std::nullopt;
+}
+
+// ---- Any thread
+
+std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, StreamWaiter* waiter) {
+  std::optional<bool> result;
+  channel_->lease_->Run([&] { result = BeginRead(message, waiter); });
+  return result;
+}
+
+std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& message,
+                                      StreamWaiter* waiter) {
+  std::optional<bool> result;
+  channel_->lease_->Run([&] {
+    result = BeginWrite(message, waiter);
+    channel_->engine_.Flush();
+  });
+  return result;
+}
+
+std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
+  std::optional<bool> result;
+  channel_->lease_->Run([&] { result = BeginEnd(waiter); });
+  return result;
+}
+
+void StreamCore::EndWrites() {
+  channel_->lease_->Run([this] {
+    channel_->engine_.EndWrites(&stream_);
+    channel_->engine_.Flush();
+  });
+}
+
+void StreamCore::Cancel() {
+  uint64_t id = 0;
+  if (control_.Cancel(&id)) channel_->Cancel(id);
+}
+
+// Begins, and works for the channel until it is done. A call has an end, so this has.
+template <typename Begin>
+bool StreamCore::Wait(Begin begin) {
+  bool ok = false;
+  std::optional<Blocking> blocking;
+  channel_->lease_->Await([&](Lease::Event* event) {
+    blocking.emplace(event);
+    const std::optional<bool> result = begin(&*blocking);
+    ok = result.value_or(false);
+    return result.has_value();
+  });
+  return ok || blocking->ok;
+}
+
+bool StreamCore::WaitRead(google::protobuf::MessageLite* message) {
+  if (channel_->lease_->HeldByMe()) return false;
+  return Wait([&](StreamWaiter* waiter) { return BeginRead(message, waiter); });
+}
+
+bool StreamCore::WaitWrite(const google::protobuf::MessageLite& message) {
+  if (channel_->lease_->HeldByMe()) return false;
+  return Wait([&](StreamWaiter* waiter) { return BeginWrite(message, waiter); });
+}
+
+absl::Status StreamCore::WaitEnd() {
+  if (channel_->lease_->HeldByMe()) return InsideACallback();
+  Wait([&](StreamWaiter* waiter) { return BeginEnd(waiter); });
+  absl::Status status;
+  channel_->lease_->Run([&] { status = OwnCopy(status_); });
+  return status;
+}
+
+}  // namespace sluice::internal

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientReader, ClientWriter, ClientReaderWriter: the caller's side of calls in which the server, the client, or both
+// send more than one message.
+//
+//   auto lines = client.Tail(context, request);              // ClientReader<Line>
+//   Line line;
+//   while (lines.Read(&line)) …                               // or co_await lines.CoRead(&line)
+//   absl::Status status = lines.Finish();                     // or co_await lines.CoFinish()
+//
+// What it is    Messages in order, with a window both ways: a reader that does not read stops its writer. Errors come
+//               with Finish(), whatever failed: Read() and Write() say false only.
+// Three styles  Read(), Write(), Finish() wait on this thread, and work for the channel meanwhile; inside a callback of the channel
+//               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
+//               the thread that drives the channel.
+// Bounds        One Read and one Write at a time, from any thread; one Finish. The context and the channel outlive the
+//               stream.
+// What ends it  Finish(), after which it may go; or its destructor, which cancels the call.
+#ifndef SLUICE_MIDDLEWARE_API_STREAM_H_
+#define SLUICE_MIDDLEWARE_API_STREAM_H_
+
+#include <atomic>
+#include <coroutine>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "google/protobuf/message_lite.h"
+#include "middleware/api/call_context.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/stop_call.h"
+#include "middleware/api/task.h"
+#include "middleware/call/client_stream.h"
+
+namespace sluice {
+namespace internal {
+
+// Something that waits for a stream: done(ok) is called once, on the thread that drives, and may destroy it.
+class StreamWaiter {
+ public:
+  virtual void Done(bool ok) = 0;
+
+ protected:
+  ~StreamWaiter() = default;
+};
+
+class StreamCore final : private call::ClientStream::Observer {
+ public:
+  // `request` may be nullptr where the client streams, `reply` where the server does; the request is copied.
+  StreamCore(Channel* channel, const Method& method, CallContext& context,
+             const google::protobuf::MessageLite* request, google::protobuf::MessageLite* reply);
+  ~StreamCore();
+  StreamCore(const StreamCore&) = delete;
+  StreamCore& operator=(const StreamCore&) = delete;
+
+  // A result; or nothing, and `waiter` will get it.
+  std::optional<bool> Read(google::protobuf::MessageLite* message, StreamWaiter* waiter);
+  std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
+  std::optional<bool> AwaitEnd(StreamWaiter* waiter);
+  void EndWrites();
+  // Ends the call with CANCELLED.
+  void Cancel();
+  // After AwaitEnd().
+  absl::Status status() const { return status_; }
+
+  bool WaitRead(google::protobuf::MessageLite* message);
+  bool WaitWrite(const google::protobuf::MessageLite& message);
+  absl::Status WaitEnd();
+
+ private:
+  struct Blocking;
+
+  static void OnDone(void* argument, const absl::Status& status);
+  void OnReadable() override;
+  void OnWritable() override;
+  template <typename Begin>
+  bool Wait(Begin begin);
+  // With the lease.
+  std::optional<bool> TryRead(google::protobuf::MessageLite* message);
+  std::optional<bool> TryWrite(const google::protobuf::MessageLite& message);
+  std::optional<bool> BeginRead(google::protobuf::MessageLite* message, StreamWaiter* waiter);
+  std::optional<bool> BeginWrite(const google::protobuf::MessageLite& message,
+                                 StreamWaiter* waiter);
+  std::optional<bool> BeginEnd(StreamWaiter* waiter);
+
+  Channel* const channel_;
+  const std::unique_ptr<google::protobuf::MessageLite> request_;
+  call::ClientStream stream_;
+  call::CallControl control_;
+  StopCall stop_;
+  // The rest with the lease.
+  bool over_ = false;
+  absl::Status status_;
+  absl::Status fault_;  // what this side found wrong with a message
+  StreamWaiter* reader_ = nullptr;
+  google::protobuf::MessageLite* read_into_ = nullptr;
+  StreamWaiter* writer_ = nullptr;
+  const google::protobuf::MessageLite* to_write_ = nullptr;
+  StreamWaiter* finisher_ = nullptr;
+};
+
+template <typename Begin>
+class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
+ public:
+  explicit StreamAwaiter(Begin begin) : begin_(std::move(begin)) {}
+  bool await_ready() { return false; }
+  template <typename Promise>
+  bool await_suspend(std::coroutine_handle<Promise> handle) {
+    resumption_.Set(handle);
+    // When it waits it may have been told, and be gone, before this returns.
+    const std::optional<bool> result = begin_(static_cast<StreamWaiter*>(this));
+    if (!result.has_value()) return true;
+    ok_ = *result;
+    return false;
+  }
+  bool await_resume() { return ok_; }
+
+ private:
+  void Done(bool ok) override {
+    ok_ = ok;
+    resumption_.Resume();
+  }
+
+  Begin begin_;
+  bool ok_ = false;
+  Resumption resumption_;
+};
+
+// Calls back; owns itself.
+class StreamCallback final : public StreamWaiter {
+ public:
+  using Function = absl::AnyInvocable<void(bool ok) &&>;
+  explicit StreamCallback(Function done) : done_(std::move(done)) {}
+  void Done(bool ok) override {
+    const std::unique_ptr<StreamCallback> self(this);
+    std::move(done_)(ok);
+  }
+  // `begin(waiter)` as in StreamAwaiter. The callback may run before this returns.
+  template <typename Begin>
+  static void Start(Function done, Begin begin) {
+    auto* callback = new StreamCallback(std::move(done));
+    const std::optional<bool> result = begin(static_cast<StreamWaiter*>(callback));
+    if (result.has_value()) callback->Done(*result);
+  }
+
+ private:
+  Function done_;
+};
+
+// What all three have in common.
+class ClientStreamBase {
+ public:
+  using Callback = StreamCallback::Function;
+
+  // Waits for the end of the call: OK, or why not. What has not been read is given up.
+  absl::Status Finish() { return core_->WaitEnd(); }
+  Task<absl::Status> CoFinish() {
+    StreamCore* const core = core_.get();
+    co_await StreamAwaiter([core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
+    co_return core->status();
+  }
+  void StartFinish(absl::AnyInvocable<void(const absl::Status&) &&> done) {
+    StreamCore* const core = core_.get();
+    StreamCallback::Start(
+        [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
+        [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
+  }
+  // Ends the call with CANCELLED, soon.
+  void Cancel() { core_->Cancel(); }
+
+ protected:
+  explicit ClientStreamBase(std::unique_ptr<StreamCore> core) : core_(std::move(core)) {}
+
+  auto AwaitRead(google::protobuf::MessageLite* message) {
+    return StreamAwaiter([core = core_.get(), message](StreamWaiter* waiter) {
+      return core->Read(message, waiter);
+    });
+  }
+  auto AwaitWrite(const google::protobuf::MessageLite& message) {
+    return StreamAwaiter([core = core_.get(), &message](StreamWaiter* waiter) {
+      return core->Write(message, waiter);
+    });
+  }
+  void CallBackRead(google::protobuf::MessageLite* message, Callback done) {
+    StreamCallback::Start(std::move(done), [core = core_.get(), message](StreamWaiter* waiter) {
+      return core->Read(message, waiter);
+    });
+  }
+  void CallBackWrite(const google::protobuf::MessageLite& message, Callback done) {
+    StreamCallback::Start(std::move(done), [core = core_.get(), &message](StreamWaiter* waiter) {
+      return core->Write(message, waiter);
+    });
+  }
+
+  std::unique_ptr<StreamCore> core_;
+};
+
+}  // namespace internal
+
+// The server sends many.
+template <typename Reply>
+class ClientReader : public internal::ClientStreamBase {
+ public:
+  ClientReader(Channel* channel, const Method& method, CallContext& context,
+               const google::protobuf::MessageLite& request)
+      : ClientStreamBase(
+            std::make_unique<internal::StreamCore>(channel, method, context, &request, nullptr)) {}
+  // False: there are no more; Finish() says why.
+  bool Read(Reply* message) { return core_->WaitRead(message); }
+  auto CoRead(Reply* message) { return AwaitRead(message); }
+  void StartRead(Reply* message, Callback done) { CallBackRead(message, std::move(done)); }
+};
+
+// The client sends many; `reply` is filled when Finish() says OK.
+template <typename Request>
+class ClientWriter : public internal::ClientStreamBase {
+ public:
+  ClientWriter(Channel* channel, const Method& method, CallContext& context,
+               google::protobuf::MessageLite* reply)
+      : ClientStreamBase(
+            std::make_unique<internal::StreamCore>(channel, method, context, nullptr, reply)) {}
+  // Waits until there is room for it. False: the call is over; Finish() says why.
+  bool Write(const Request& message) { return core_->WaitWrite(message); }
+  auto CoWrite(const Request& message) { return AwaitWrite(message); }
+  void StartWrite(const Request& message, Callback done) {
+    CallBackWrite(message, std::move(done));
+  }
+  // Nothing follows.
+  void WritesDone() { core_->EndWrites(); }
+};
+
+// Both send many.
+template <typename Request, typename Reply>
+class ClientReaderWriter : public internal::ClientStreamBase {
+ public:
+  ClientReaderWriter(Channel* channel, const Method& method, CallContext& context)
+      : ClientStreamBase(
+            std::make_unique<internal::StreamCore>(channel, method, context, nullptr, nullptr)) {}
+  bool Read(Reply* message) { return core_->WaitRead(message); }
+  auto CoRead(Reply* message) { return AwaitRead(message); }
+  void StartRead(Reply* message, Callback done) { CallBackRead(message, std::move(done)); }
+  bool Write(const Request& message) { return core_->WaitWrite(message); }
+  auto CoWrite(const Request& message) { return AwaitWrite(message); }
+  void StartWrite(const Request& message, Callback done) {
+    CallBackWrite(message, std::move(done));
+  }
+  void WritesDone() { core_->EndWrites(); }
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_STREAM_H_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientStream: the caller's end of a streaming call.
+//
+// Who owns it   The caller: from Start() of a call that names it (CallSpec::stream) until the call's `done`; what came
+//               in before may be read after it.
+// Which thread  The one that drives the ClientEngine, whose Read(), Write() and EndWrites() take it.
+#ifndef SLUICE_MIDDLEWARE_CALL_CLIENT_STREAM_H_
+#define SLUICE_MIDDLEWARE_CALL_CLIENT_STREAM_H_
+
+#include <cstdint>
+
+#include "middleware/call/stream_end.h"
+
+namespace sluice::call {
+
+struct ClientStream {
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void OnReadable() {}  // after a Read() that found nothing
+    virtual void OnWritable() {}  // after a Write() that was refused
+  };
+
+  Observer* observer = nullptr;
+  // The rest is the engine's.
+  StreamEnd end;
+  uint64_t call_id = 0;  // 0: not started, or over
+  bool wants_to_read = false;
+  bool wants_to_write = false;
+  bool blocked = false;       // in the engine's list of those that wait for credit
+  bool window_owed = false;   // to be said when there is credit
+  bool end_owed = false;      // the same
+  bool writes_ended = false;  // by EndWrites()
+};
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_CLIENT_STREAM_H_

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/call/server_call.h"
+
+#include <cassert>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/call/server_engine.h"
+#include "transport/base/error.h"
+
+namespace sluice::call {
+
+ServerCall::ServerCall(ServerEngine* engine, const MethodHandler* handler)
+    : engine_(engine),
+      handler_(handler),
+      request_(handler->request->New()),
+      reply_(handler->reply->New()),
+      stream_(handler->method->streams == Streams::kNobody ? nullptr
+                                                           : std::make_unique<StreamEnd>()) {
+  finish_.call = this;
+  finish_.run = &ServerEngine::OnFinishMail;
+  timer_.fire = &ServerEngine::OnCallDeadline;
+  timer_.context = this;
+}
+
+ReadResult ServerCall::Read(google::protobuf::MessageLite* message) {
+  if (cancelled_) return ReadResult::kEnd;
+  const ReadResult result = stream_->Read(message);
+  wants_to_read_ = result == ReadResult::kNothing;
+  if (stream_->WindowIsDue()) engine_->SayWindow(this);
+  return result;
+}
+
+absl::Status ServerCall::Write(const google::protobuf::MessageLite& message) {
+  return engine_->Write(this, message);
+}
+
+void ServerCall::Finish(const absl::Status& status) { engine_->Finish(this, status); }
+
+void ServerCall::FinishAnywhere(absl::Status status) {
+  result_ = std::move(status);
+  engine_->Post(&finish_);
+}
+
+void ServerCall::Post(base::MailNode* node) { engine_->Post(node); }
+
+// ---- The engine's part
+
+void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                             Entry* entry, const Incoming& incoming,
+                             std::span<const std::byte> message) {
+  if (under_way_.size() >= options_.max_concurrent_calls) {
+    ++counters_.refused;
+    return ReplyError(
+        id, peer, request.call_id,
+        base::Error(absl::StatusCode::kResourceExhausted,
+                    absl::StrCat(incoming.method->full_name, " refused"),
+                    {.layer = "call",
+                     .operation = incoming.method->full_name,
+                     .cause = absl::StrCat("the server has ", under_way_.size(),
+                                           " calls under way, which is its limit"),
+                     .remedy = "try again later, call less often, or raise max_concurrent_calls",
+                     .retry_safe = true}));
+  }
+  if (peer->calls.contains(request.call_id)) {
+    return OnProtocolError(id, "malformed message", "a call's number is given a second time");
+  }
+  std::unique_ptr<ServerCall> made;
+  if (entry->free.empty()) {
+    made = std::make_unique<ServerCall>(this, &entry->handler);
+  } else {
+    made = std::move(entry->free.back());
+    entry->free.pop_back();
+  }
+  if (incoming.method->client_streams()) {
+    made->request_->Clear();
+  } else if (!made->request_->ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    const absl::Status malformed =
+        Malformed(*peer, *incoming.method, message.size(), *made->request_);
+    entry->free.push_back(std::move(made));
+    return ReplyError(id, peer, request.call_id, malformed);
+  }
+  ServerCall* call = made.release();
+  call->reply_->Clear();
+  call->peer_address_ = *incoming.peer;
+  call->tenant_ = *incoming.tenant;
+  call->metadata_.assign(incoming.metadata);
+  call->reply_metadata_.clear();
+  call->incoming_ = incoming;
+  call->incoming_.peer = &call->peer_address_;
+  call->incoming_.tenant = &call->tenant_;
+  call->incoming_.metadata = call->metadata_;
+  call->incoming_.reply_metadata = &call->reply_metadata_;
+  call->peer_ = id;
+  call->call_id_ = request.call_id;
+  call->serial_ = next_serial_++;
+  call->observer_ = nullptr;
+  call->cancelled_ = call->wants_to_read_ = call->wants_to_write_ = call->blocked_ = false;
+  call->why_cancelled_ = absl::OkStatus();
+  if (call->stream_ != nullptr) {
+    call->stream_->Reset();
+    if (!incoming.method->client_streams()) call->stream_->SetEnd();
+  }
+  if (incoming.deadline_ns != kNoDeadlineNs) wheel_.Schedule(&call->timer_, incoming.deadline_ns);
+  peer->calls.emplace(request.call_id, call);
+  under_way_.insert(call);
+  counters_.calls_under_way = under_way_.size();
+  ++counters_.requests;
+  entry->handler.start(call);
+}
+
+void ServerEngine::OnStream(endpoint::PeerId id, Peer* peer, const frame::Header& header,
+                            std::span<const std::byte> payload) {
+  const auto found = peer->calls.find(header.call_id);
+  if (found == peer->calls.end()) return;  // answered meanwhile
+  ServerCall* call = found->second;
+  if (header.kind == frame::Kind::kCancel) {
+    return CancelCall(call,
+                      base::Error(absl::StatusCode::kCancelled,
+                                  absl::StrCat(call->incoming_.method->full_name, " cancelled"),
+                                  {.layer = "call",
+                                   .peer = peer->address,
+                                   .operation = call->incoming_.method->full_name,
+                                   .cause = "the caller asked for it"}));
+  }
+  StreamEnd* stream = call->stream_.get();
+  const bool of_the_client =
+      header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamEnd;
+  if (stream == nullptr || (of_the_client && stream->end())) {
+    return OnProtocolError(id, "malformed message",
+                           "a stream where there is none, or after its end");
+  }
+  if (header.kind != frame::Kind::kStreamEnd && !stream->Grant(header.flow_window)) {
+    return OnProtocolError(id, "malformed message", "a window of a stream that can't be");
+  }
+  if (header.kind == frame::Kind::kStreamData && !stream->Receive(payload)) {
+    return OnProtocolError(id, "malformed message", "more messages of a stream than its window");
+  }
+  if (header.kind == frame::Kind::kStreamEnd) stream->SetEnd();
+  const uint64_t serial = call->serial_;
+  if (of_the_client && call->wants_to_read_) {
+    call->wants_to_read_ = false;
+    if (call->observer_ != nullptr) call->observer_->OnReadable();
+  }
+  if (call->serial_ == serial && call->wants_to_write_ && stream->HasRoom()) WriterMayGoOn(call);
+}
+
+void ServerEngine::WriterMayGoOn(ServerCall* call) {
+  call->wants_to_write_ = false;
+  if (call->observer_ != nullptr) call->observer_->OnWritable();
+}
+
+void ServerEngine::CancelCall(ServerCall* call, const absl::Status& why) {
+  if (call->cancelled_) return;
+  ++counters_.cancelled;
+  call->cancelled_ = true;
+  call->why_cancelled_ = why;
+  wheel_.Cancel(&call->timer_);
+  if (call->observer_ != nullptr) call->observer_->OnCancelled();
+}
+
+void ServerEngine::CancelAll(Peer* peer, const absl::Status& why) {
+  std::vector<std::pair<ServerCall*, uint64_t>> calls;
+  for (const auto& [number, call] : peer->calls) calls.emplace_back(call, call->serial_);
+  for (const auto& [call, serial] : calls) {
+    // An observer may have finished it, and may have been given another.
+    if (call->serial_ == serial) CancelCall(call, why);
+  }
+}
+
+void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
+  auto* call = static_cast<ServerCall*>(context);
+  call->engine_->CancelCall(
+      call,
+      base::Error(absl::StatusCode::kDeadlineExceeded,
+                  absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
+                  {.layer = "call",
+                   .peer = call->peer_address_,
+                   .operation = call->incoming_.method->full_name,
+                   .cause = "the handler took longer than its caller waits"}));
+}
+
+void ServerEngine::SayWindow(ServerCall* call) {
+  Peer* peer = Find(call->peer_);
+  if (peer == nullptr) return;
+  const Outgoing outgoing = Reserve(call->peer_, peer, 0);
+  if (outgoing.data == nullptr) return;
+  frame::Header header;
+  header.kind = frame::Kind::kStreamWindow;
+  header.call_id = call->call_id_;
+  header.flow_window = call->stream_->SayWindow();
+  Commit(call->peer_, outgoing, header);
+}
+
+absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::MessageLite& message) {
+  if (call->cancelled_) return call->why_cancelled_;
+  Peer* peer = Find(call->peer_);
+  if (peer == nullptr) return absl::CancelledError("the caller is gone");
+  const size_t bytes = message.ByteSizeLong();
+  if (bytes > peer->limit_bytes - frame::kHeaderBytes) {
+    return base::Error(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("message of ", call->incoming_.method->full_name, " too large"),
+                       {.layer = "call",
+                        .peer = peer->address,
+                        .operation = call->incoming_.method->full_name,
+                        .cause = absl::StrCat("it takes ", bytes, " bytes, the limit is ",
+                                              peer->limit_bytes - frame::kHeaderBytes),
+                        .remedy = "send less at a time, or raise max_message_bytes on both sides"});
+  }
+  const absl::Status later =
+      absl::ResourceExhaustedError("no room in the stream's window, or no credit");
+  if (!call->stream_->HasRoom()) {
+    call->wants_to_write_ = true;  // a window follows
+    return later;
+  }
+  absl::StatusOr<endpoint::SendBuffer> buffer = later;
+  if (peer->backlog.empty()) {
+    buffer = sessions_.Reserve(call->peer_, static_cast<uint32_t>(bytes));
+    if (!buffer.ok() && !absl::IsResourceExhausted(buffer.status())) return buffer.status();
+  }
+  if (!buffer.ok()) {
+    call->wants_to_write_ = true;
+    if (!std::exchange(call->blocked_, true)) peer->blocked.push_back(call);
+    return later;
+  }
+  frame::Header header;
+  header.kind = frame::Kind::kStreamData;
+  header.call_id = call->call_id_;
+  header.flow_window = call->stream_->SayWindow();
+  header.payload_bytes = static_cast<uint32_t>(bytes);
+  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
+  sessions_.Commit(call->peer_, *buffer, header);
+  call->stream_->CountSent();
+  return absl::OkStatus();
+}
+
+void ServerEngine::OnFinishMail(base::MailNode* node) {
+  ServerCall* call = static_cast<ServerCall::Mail*>(node)->call;
+  call->Finish(std::exchange(call->result_, absl::OkStatus()));
+}
+
+void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
+  assert(call->serial_ != 0);
+  wheel_.Cancel(&call->timer_);
+  Peer* peer = Find(call->peer_);
+  if (peer != nullptr) {
+    peer->calls.erase(call->call_id_);
+    std::erase(peer->blocked, call);
+    const Method& method = *call->incoming_.method;
+    if (status.ok()) {
+      ReplyOk(call->peer_, peer, call->call_id_, method,
+              method.server_streams() ? nullptr : call->reply_.get(), call->reply_metadata_);
+    } else {
+      ReplyError(call->peer_, peer, call->call_id_, status, call->reply_metadata_);
+    }
+  } else {
+    ++counters_.replies_lost;
+  }
+  under_way_.erase(call);
+  counters_.calls_under_way = under_way_.size();
+  call->serial_ = 0;
+  call->observer_ = nullptr;
+  const auto entry = methods_.find(call->handler_->method->id);
+  entry->second->free.emplace_back(call);
+}
+
+}  // namespace sluice::call

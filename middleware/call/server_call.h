@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ServerCall: a call that a server has taken and has not answered yet: one whose handler is a coroutine, runs
+// elsewhere, or streams.
+//
+// What it is    Request, reply, what is known of the caller, and for streaming calls what has come in. Its handler
+//               says Finish() once, whatever happens: a caller that has gone away, its cancel and its deadline are
+//               told to the observer, and the answer then goes nowhere.
+// Who owns it   ServerEngine, which uses it again; from start to Finish() it is the handler's.
+// Which thread  The polling thread; FinishAnywhere() and Post() any.
+#ifndef SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
+#define SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "google/protobuf/message_lite.h"
+#include "middleware/call/method.h"
+#include "middleware/call/stream_end.h"
+#include "transport/base/mailbox.h"
+#include "transport/base/timer_wheel.h"
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::call {
+
+class ServerEngine;
+
+class ServerCall {
+ public:
+  // Called on the polling thread. May finish the call.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    // Nobody waits for the answer any more: the caller cancelled or is gone, or its time is over. Once.
+    virtual void OnCancelled() = 0;
+    virtual void OnReadable() {}  // after a Read() that found nothing
+    virtual void OnWritable() {}  // after a Write() that was refused
+  };
+
+  ServerCall(ServerEngine* engine, const MethodHandler* handler);
+  ServerCall(const ServerCall&) = delete;
+  ServerCall& operator=(const ServerCall&) = delete;
+
+  const MethodHandler& handler() const { return *handler_; }
+  const Incoming& incoming() const { return incoming_; }
+  // Of a method whose client streams it is empty.
+  const google::protobuf::MessageLite& request() const { return *request_; }
+  // Of a method whose server streams it is not sent.
+  google::protobuf::MessageLite* reply() { return reply_.get(); }
+
+  // nullptr: nobody listens. It outlives the call, or is taken back.
+  void set_observer(Observer* observer) { observer_ = observer; }
+  bool cancelled() const { return cancelled_; }
+  // CANCELLED or DEADLINE_EXCEEDED, with who and why; OK before.
+  const absl::Status& why_cancelled() const { return why_cancelled_; }
+
+  // The client's stream.
+  ReadResult Read(google::protobuf::MessageLite* message);
+  // The server's stream. RESOURCE_EXHAUSTED: no room, OnWritable() follows. INVALID_ARGUMENT: over the limit.
+  // CANCELLED: nobody reads it.
+  absl::Status Write(const google::protobuf::MessageLite& message);
+
+  // Answers; the call is gone then.
+  void Finish(const absl::Status& status);
+  // The same from any thread: the polling thread does it.
+  void FinishAnywhere(absl::Status status);
+  // Has the polling thread run it.
+  void Post(base::MailNode* node);
+
+ private:
+  friend class ServerEngine;
+
+  struct Mail : base::MailNode {
+    ServerCall* call = nullptr;
+  };
+
+  ServerEngine* const engine_;
+  const MethodHandler* const handler_;
+  const std::unique_ptr<google::protobuf::MessageLite> request_;
+  const std::unique_ptr<google::protobuf::MessageLite> reply_;
+  const std::unique_ptr<StreamEnd> stream_;  // of a method that streams
+  Observer* observer_ = nullptr;
+  Incoming incoming_{};
+  std::string peer_address_;
+  std::string tenant_;
+  std::string metadata_;
+  std::string reply_metadata_;
+  endpoint::PeerId peer_;
+  uint64_t call_id_ = 0;
+  uint64_t serial_ = 0;  // of the engine's calls; 0: not in use
+  base::Timer timer_;
+  bool cancelled_ = false;
+  bool wants_to_read_ = false;
+  bool wants_to_write_ = false;
+  bool blocked_ = false;  // in its peer's list
+  absl::Status why_cancelled_;
+  absl::Status result_;  // of FinishAnywhere()
+  Mail finish_;
+};
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
