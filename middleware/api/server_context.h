@@ -59,8 +59,9 @@ class ServerContext {
   Metadata metadata() const { return Metadata::FromWire(incoming_.metadata); }
   // Goes with the reply, or with the error.
   absl::Status AddReplyMetadata(std::string_view key, std::string_view value) {
-    absl::Status added = reply_metadata_.Add(key, value);
-    if (added.ok()) *incoming_.reply_metadata = reply_metadata_.wire();
+    if (!reply_metadata_.has_value()) reply_metadata_.emplace();
+    absl::Status added = reply_metadata_->Add(key, value);
+    if (added.ok()) *incoming_.reply_metadata = reply_metadata_->wire();
     return added;
   }
 
@@ -80,7 +81,7 @@ class ServerContext {
   const bool can_stop_ = false;
   std::atomic<bool> stopped_{false};
   std::optional<std::stop_source> stop_;
-  Metadata reply_metadata_;
+  std::optional<Metadata> reply_metadata_;  // few have any
 };
 
 }  // namespace sluice
