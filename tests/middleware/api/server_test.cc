@@ -150,7 +150,7 @@ TEST_F(ServerTest, HandlerSeesItsCaller) {
   CallContext context(absl::Seconds(60));
   const auto reply = EchoClient(*channel).Say(context, SayRequest());
   ASSERT_TRUE(reply.ok()) << reply.status();
-  EXPECT_EQ(reply->payload(), "fake-client /sluice.examples.echo.Echo/Say inherits");
+  EXPECT_EQ(reply->payload(), "local-client /sluice.examples.echo.Echo/Say inherits");
 }
 
 }  // namespace

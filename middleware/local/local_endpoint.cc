@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/fake_endpoint.h"
+#include "middleware/local/local_endpoint.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,24 +12,24 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace sluice::testing_support {
+namespace sluice::local {
 
 using endpoint::PeerId;
 using endpoint::PeerInfo;
 using endpoint::SendBuffer;
 
-std::unique_ptr<FakeEndpoint> FakeNetwork::Create(endpoint::Handler* handler, base::Clock* clock,
-                                                  Options options) {
-  return std::unique_ptr<FakeEndpoint>(new FakeEndpoint(this, handler, clock, options));
+std::unique_ptr<LocalEndpoint> LocalNetwork::Create(endpoint::Handler* handler, base::Clock* clock,
+                                                    Options options) {
+  return std::unique_ptr<LocalEndpoint>(new LocalEndpoint(this, handler, clock, options));
 }
 
-void FakeNetwork::set_silent(bool silent) {
+void LocalNetwork::set_silent(bool silent) {
   std::lock_guard lock(mutex_);
   silent_ = silent;
 }
 
-FakeEndpoint::FakeEndpoint(FakeNetwork* network, endpoint::Handler* handler, base::Clock* clock,
-                           FakeNetwork::Options options)
+LocalEndpoint::LocalEndpoint(LocalNetwork* network, endpoint::Handler* handler, base::Clock* clock,
+                             LocalNetwork::Options options)
     : network_(network),
       handler_(handler),
       clock_(clock),
@@ -38,22 +38,22 @@ FakeEndpoint::FakeEndpoint(FakeNetwork* network, endpoint::Handler* handler, bas
   if (event_fd_ < 0) abort();
 }
 
-FakeEndpoint::~FakeEndpoint() {
+LocalEndpoint::~LocalEndpoint() {
   {
     std::lock_guard lock(network_->mutex_);
-    Leave(absl::UnavailableError("the fake endpoint went away"));
+    Leave(absl::UnavailableError("the other end is gone"));
   }
   close(event_fd_);
 }
 
 // ---- Faults
 
-void FakeEndpoint::Kill() {
+void LocalEndpoint::Kill() {
   std::lock_guard lock(network_->mutex_);
-  Leave(absl::UnavailableError("the fake peer was killed"));
+  Leave(absl::UnavailableError("the other end was killed"));
 }
 
-void FakeEndpoint::Leave(const absl::Status& why) {
+void LocalEndpoint::Leave(const absl::Status& why) {
   if (dead_) return;
   for (uint32_t i = 0; i < peers_.size(); ++i) DropPeer({i, peers_[i].generation}, &why);
   for (const std::string& address : listening_) network_->listeners_.erase(address);
@@ -62,12 +62,12 @@ void FakeEndpoint::Leave(const absl::Status& why) {
   dead_ = true;
 }
 
-void FakeEndpoint::set_drop(bool drop) {
+void LocalEndpoint::set_drop(bool drop) {
   std::lock_guard lock(network_->mutex_);
   drop_ = drop;
 }
 
-void FakeEndpoint::set_withhold_credits(bool withhold) {
+void LocalEndpoint::set_withhold_credits(bool withhold) {
   std::lock_guard lock(network_->mutex_);
   withhold_ = withhold;
   if (withhold) return;
@@ -76,29 +76,29 @@ void FakeEndpoint::set_withhold_credits(bool withhold) {
   }
 }
 
-void FakeEndpoint::set_tamper(std::function<int(std::vector<std::byte>&)> tamper) {
+void LocalEndpoint::set_tamper(std::function<int(std::vector<std::byte>&)> tamper) {
   std::lock_guard lock(network_->mutex_);
   tamper_ = std::move(tamper);
 }
 
-void FakeEndpoint::set_fail_reserves(int count) {
+void LocalEndpoint::set_fail_reserves(int count) {
   std::lock_guard lock(network_->mutex_);
   fail_reserves_ = count;
 }
 
-void FakeEndpoint::WaitUntilArmed() {
+void LocalEndpoint::WaitUntilArmed() {
   std::unique_lock lock(network_->mutex_);
   changed_.wait(lock, [this] { return armed_; });
 }
 
-bool FakeEndpoint::PollsWithin(absl::Duration time) {
+bool LocalEndpoint::PollsWithin(absl::Duration time) {
   std::unique_lock lock(network_->mutex_);
   const uint64_t before = polls_;
   return changed_.wait_for(lock, std::chrono::nanoseconds(absl::ToInt64Nanoseconds(time)),
                            [&] { return polls_ != before; });
 }
 
-int FakeEndpoint::credits_out() const {
+int LocalEndpoint::credits_out() const {
   std::lock_guard lock(network_->mutex_);
   int out = 0;
   for (const Peer& peer : peers_) {
@@ -109,7 +109,7 @@ int FakeEndpoint::credits_out() const {
 
 // ---- Peers
 
-PeerId FakeEndpoint::NewPeer(const std::string& address) {
+PeerId LocalEndpoint::NewPeer(const std::string& address) {
   uint32_t index = 0;
   while (index < peers_.size() && peers_[index].state != Peer::kFree) ++index;
   if (index == peers_.size()) peers_.emplace_back();
@@ -122,7 +122,7 @@ PeerId FakeEndpoint::NewPeer(const std::string& address) {
   return {index, generation};
 }
 
-FakeEndpoint::Peer* FakeEndpoint::Find(PeerId id) {
+LocalEndpoint::Peer* LocalEndpoint::Find(PeerId id) {
   if (id.index >= peers_.size() || peers_[id.index].generation != id.generation ||
       peers_[id.index].state == Peer::kFree) {
     return nullptr;
@@ -130,20 +130,20 @@ FakeEndpoint::Peer* FakeEndpoint::Find(PeerId id) {
   return &peers_[id.index];
 }
 
-void FakeEndpoint::Signal() {
+void LocalEndpoint::Signal() {
   if (signalled_) return;
   signalled_ = true;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
 }
 
-void FakeEndpoint::Post(Event event) {
+void LocalEndpoint::Post(Event event) {
   if (dead_) return;
   inbox_.push_back(std::move(event));
   if (armed_) Signal();
 }
 
-void FakeEndpoint::DropPeer(PeerId id, const absl::Status* tell_remote) {
+void LocalEndpoint::DropPeer(PeerId id, const absl::Status* tell_remote) {
   Peer* peer = Find(id);
   if (peer == nullptr) return;
   peer->state = Peer::kFree;
@@ -157,7 +157,7 @@ void FakeEndpoint::DropPeer(PeerId id, const absl::Status* tell_remote) {
   if (Peer* there = peer->remote->Find(peer->remote_id)) there->remote = nullptr;
 }
 
-absl::StatusOr<uint16_t> FakeEndpoint::Listen(const std::string& host, uint16_t port) {
+absl::StatusOr<uint16_t> LocalEndpoint::Listen(const std::string& host, uint16_t port) {
   std::lock_guard lock(network_->mutex_);
   if (port == 0) port = network_->next_port_++;
   const std::string address = absl::StrCat(host, ":", port);
@@ -168,8 +168,8 @@ absl::StatusOr<uint16_t> FakeEndpoint::Listen(const std::string& host, uint16_t 
   return port;
 }
 
-absl::StatusOr<PeerId> FakeEndpoint::Connect(const std::string& host, uint16_t port,
-                                             int64_t deadline_ns) {
+absl::StatusOr<PeerId> LocalEndpoint::Connect(const std::string& host, uint16_t port,
+                                              int64_t deadline_ns) {
   std::lock_guard lock(network_->mutex_);
   const std::string address = absl::StrCat(host, ":", port);
   const PeerId id = NewPeer(address);
@@ -185,11 +185,11 @@ absl::StatusOr<PeerId> FakeEndpoint::Connect(const std::string& host, uint16_t p
     Post(std::move(down));
     return id;
   }
-  FakeEndpoint* remote = listener->second;
-  const PeerId remote_id = remote->NewPeer("fake-client");
+  LocalEndpoint* remote = listener->second;
+  const PeerId remote_id = remote->NewPeer("local-client");
   Peer& there = remote->peers_[remote_id.index];
   const uint32_t limit = std::min(options_.max_message_bytes, remote->options_.max_message_bytes);
-  const auto join = [limit](FakeEndpoint* self, PeerId self_id, FakeEndpoint* other,
+  const auto join = [limit](LocalEndpoint* self, PeerId self_id, LocalEndpoint* other,
                             PeerId other_id, bool inbound) {
     Peer& at = self->peers_[self_id.index];
     at.remote = other;
@@ -207,7 +207,7 @@ absl::StatusOr<PeerId> FakeEndpoint::Connect(const std::string& host, uint16_t p
   return id;
 }
 
-absl::StatusOr<endpoint::PeerReport> FakeEndpoint::Report(PeerId id) const {
+absl::StatusOr<endpoint::PeerReport> LocalEndpoint::Report(PeerId id) const {
   std::lock_guard lock(network_->mutex_);
   const Peer* peer = Find(id);
   if (peer == nullptr) return absl::UnavailableError("no such peer");
@@ -217,22 +217,22 @@ absl::StatusOr<endpoint::PeerReport> FakeEndpoint::Report(PeerId id) const {
   return report;
 }
 
-void FakeEndpoint::Disconnect(PeerId id) {
+void LocalEndpoint::Disconnect(PeerId id) {
   std::lock_guard lock(network_->mutex_);
   FlushLocked();
-  const absl::Status why = absl::UnavailableError("the fake peer disconnected");
+  const absl::Status why = absl::UnavailableError("the other end disconnected");
   DropPeer(id, &why);
 }
 
-void FakeEndpoint::Close() {
+void LocalEndpoint::Close() {
   std::lock_guard lock(network_->mutex_);
   FlushLocked();
-  Leave(absl::UnavailableError("the fake peer said goodbye"));
+  Leave(absl::UnavailableError("the other end said goodbye"));
 }
 
 // ---- Sending
 
-absl::StatusOr<SendBuffer> FakeEndpoint::Reserve(PeerId id, uint32_t size_bytes) {
+absl::StatusOr<SendBuffer> LocalEndpoint::Reserve(PeerId id, uint32_t size_bytes) {
   std::lock_guard lock(network_->mutex_);
   Peer* peer = Find(id);
   if (dead_ || peer == nullptr || peer->state != Peer::kUp)
@@ -260,7 +260,7 @@ absl::StatusOr<SendBuffer> FakeEndpoint::Reserve(PeerId id, uint32_t size_bytes)
   return SendBuffer{send_memory_[slot].data(), size_bytes, slot};
 }
 
-void FakeEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool) {
+void LocalEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool) {
   std::lock_guard lock(network_->mutex_);
   assert(length_bytes <= buffer.capacity_bytes);
   send_memory_[buffer.slot].resize(length_bytes);
@@ -268,22 +268,22 @@ void FakeEndpoint::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, b
   if (peer == nullptr || !peer->broken) batch_.push_back({id, send_memory_[buffer.slot]});
 }
 
-void FakeEndpoint::Repost(PeerId id, uint32_t slot) {
+void LocalEndpoint::Repost(PeerId id, uint32_t slot) {
   std::lock_guard lock(network_->mutex_);
   batch_.push_back({id, send_memory_[slot]});
 }
 
-void FakeEndpoint::Release(uint32_t slot) {
+void LocalEndpoint::Release(uint32_t slot) {
   std::lock_guard lock(network_->mutex_);
   free_slots_.push_back(slot);
 }
 
-size_t FakeEndpoint::slots_out() const {
+size_t LocalEndpoint::slots_out() const {
   std::lock_guard lock(network_->mutex_);
   return send_memory_.size() - free_slots_.size();
 }
 
-void FakeEndpoint::FailRequests(PeerId id) {
+void LocalEndpoint::FailRequests(PeerId id) {
   std::lock_guard lock(network_->mutex_);
   Peer* peer = Find(id);
   if (peer == nullptr || peer->broken) return;
@@ -300,18 +300,18 @@ void FakeEndpoint::FailRequests(PeerId id) {
   Post(std::move(event));
 }
 
-void FakeEndpoint::Cancel(PeerId id, SendBuffer buffer) {
+void LocalEndpoint::Cancel(PeerId id, SendBuffer buffer) {
   std::lock_guard lock(network_->mutex_);
   free_slots_.push_back(buffer.slot);
   if (Peer* peer = Find(id)) ++peer->credits;
 }
 
-void FakeEndpoint::Flush() {
+void LocalEndpoint::Flush() {
   std::lock_guard lock(network_->mutex_);
   FlushLocked();
 }
 
-void FakeEndpoint::FlushLocked() {
+void LocalEndpoint::FlushLocked() {
   for (Pending& pending : std::exchange(batch_, {})) {
     Peer* peer = Find(pending.peer);
     if (dead_ || drop_ || peer == nullptr || peer->remote == nullptr) continue;
@@ -328,7 +328,7 @@ void FakeEndpoint::FlushLocked() {
 }
 
 // `from` has given us `count` messages that are done with.
-void FakeEndpoint::ReturnCredits(PeerId from, int count, bool taken) {
+void LocalEndpoint::ReturnCredits(PeerId from, int count, bool taken) {
   Peer* peer = Find(from);
   if (peer == nullptr || peer->remote == nullptr) return;
   Peer* there = peer->remote->Find(peer->remote_id);
@@ -339,7 +339,7 @@ void FakeEndpoint::ReturnCredits(PeerId from, int count, bool taken) {
   if (there->starved) peer->remote->MakeWritable(peer->remote_id);
 }
 
-void FakeEndpoint::MakeWritable(PeerId id) {
+void LocalEndpoint::MakeWritable(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr || !peer->starved) return;
   peer->starved = false;
@@ -351,7 +351,7 @@ void FakeEndpoint::MakeWritable(PeerId id) {
 
 // ---- Polling
 
-int FakeEndpoint::Poll() {
+int LocalEndpoint::Poll() {
   std::unique_lock lock(network_->mutex_);
   ++polls_;
   armed_ = false;
@@ -426,7 +426,7 @@ int FakeEndpoint::Poll() {
   return done;
 }
 
-bool FakeEndpoint::PrepareToSleep() {
+bool LocalEndpoint::PrepareToSleep() {
   std::lock_guard lock(network_->mutex_);
   if (!inbox_.empty()) return false;
   armed_ = true;
@@ -434,7 +434,7 @@ bool FakeEndpoint::PrepareToSleep() {
   return true;
 }
 
-int64_t FakeEndpoint::SleepLimitNs() const {
+int64_t LocalEndpoint::SleepLimitNs() const {
   std::lock_guard lock(network_->mutex_);
   int64_t limit = -1;
   for (const Peer& peer : peers_) {
@@ -446,9 +446,9 @@ int64_t FakeEndpoint::SleepLimitNs() const {
   return limit;
 }
 
-void FakeEndpoint::Wake() {
+void LocalEndpoint::Wake() {
   std::lock_guard lock(network_->mutex_);
   Signal();
 }
 
-}  // namespace sluice::testing_support
+}  // namespace sluice::local

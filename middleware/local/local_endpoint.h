@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LocalNetwork, LocalEndpoint: an endpoint::Endpoint in memory, within one process, with faults that tests switch.
+//
+// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract of endpoint.h:
+//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on. No device, no
+//               shared memory: what InProcess (middleware/api) and our own tests stand on. Each message is copied, and allocates.
+// Who owns it   Whoever made the network owns it; endpoints go before it.
+// Which thread  As the contract says; fault switches: any thread. Everything is behind one lock.
+#ifndef SLUICE_MIDDLEWARE_LOCAL_LOCAL_ENDPOINT_H_
+#define SLUICE_MIDDLEWARE_LOCAL_LOCAL_ENDPOINT_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "transport/base/clock.h"
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::local {
+
+class LocalEndpoint;
+
+class LocalNetwork {
+ public:
+  struct Options {
+    uint32_t max_message_bytes = 4096;
+    int credits = 64;  // messages one side may have under way to the other
+  };
+
+  std::unique_ptr<LocalEndpoint> Create(endpoint::Handler* handler, base::Clock* clock,
+                                        Options options);
+  std::unique_ptr<LocalEndpoint> Create(endpoint::Handler* handler, base::Clock* clock) {
+    return Create(handler, clock, Options());
+  }
+
+  // Connects are not answered at all from now on: they end at their deadline.
+  void set_silent(bool silent);
+
+ private:
+  friend class LocalEndpoint;
+
+  std::mutex mutex_;
+  std::map<std::string, LocalEndpoint*> listeners_;
+  uint16_t next_port_ = 10000;
+  bool silent_ = false;
+};
+
+class LocalEndpoint final : public endpoint::Endpoint {
+ public:
+  ~LocalEndpoint() override;
+
+  // ---- Faults
+  // The process dies: its peers see it go down, nothing of it moves any more.
+  void Kill();
+  // Messages that are committed from now on vanish.
+  void set_drop(bool drop);
+  // Messages that arrive from now on give no credit back; the credits held back come with the
+  // switch to false.
+  void set_withhold_credits(bool withhold);
+  // Looks at, and may change, each message that is committed. How often it is then delivered: 0, 1,
+  // 2 …
+  void set_tamper(std::function<int(std::vector<std::byte>& message)> tamper);
+  // What was committed and not delivered to the peer is lost, and OnResend() follows, as after a failed
+  // request.
+  void FailRequests(endpoint::PeerId peer);
+  // The next `count` Reserve() calls say RESOURCE_EXHAUSTED; OnWritable follows.
+  void set_fail_reserves(int count);
+
+  // ---- For assertions
+  // Returns when PrepareToSleep() has said true, and no Poll() has come since.
+  void WaitUntilArmed();
+  // False: there was no Poll() for so long.
+  bool PollsWithin(absl::Duration time);
+  // Messages to other endpoints whose credit has not come back.
+  int credits_out() const;
+  // Send slots that are neither free nor released.
+  size_t slots_out() const;
+
+  // ---- endpoint::Endpoint
+  absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) override;
+  absl::StatusOr<endpoint::PeerId> Connect(const std::string& host, uint16_t port,
+                                           int64_t deadline_ns) override;
+  absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t size_bytes) override;
+  void Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, uint32_t length_bytes,
+              bool report_soon) override;
+  void Repost(endpoint::PeerId peer, uint32_t slot) override;
+  void Release(uint32_t slot) override;
+  void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;
+  void Flush() override;
+  int Poll() override;
+  bool PrepareToSleep() override;
+  int fd() const override { return event_fd_; }
+  int64_t SleepLimitNs() const override;
+  void Wake() override;
+  // Of what it tells, it knows the address and whether the peer is up.
+  absl::StatusOr<endpoint::PeerReport> Report(endpoint::PeerId peer) const override;
+  // There is no handshake: nothing to count.
+  endpoint::HandshakeCounts Handshakes() const override { return {}; }
+  absl::Status Health() const override { return absl::OkStatus(); }
+  endpoint::ConnectionCounts Connections() const override { return {}; }
+  endpoint::Counters Counts() const override { return {}; }
+  void Disconnect(endpoint::PeerId peer) override;
+  void Close() override;
+
+ private:
+  friend class LocalNetwork;
+
+  struct Event {
+    enum Kind { kUp, kDown, kMessage, kWritable, kResend } kind = kUp;
+    endpoint::PeerId peer;
+    endpoint::PeerInfo info;         // kUp
+    absl::Status why;                // kDown
+    std::vector<std::byte> message;  // kMessage
+  };
+  struct Peer {
+    uint32_t generation = 0;
+    enum { kFree, kConnecting, kUp } state = kFree;
+    LocalEndpoint* remote = nullptr;
+    endpoint::PeerId remote_id;
+    std::string address;
+    int64_t connect_deadline_ns = 0;
+    int credits = 0;
+    bool starved = false;       // a Reserve() failed
+    bool broken = false;        // from FailRequests() to OnResend()
+    uint32_t acknowledged = 0;  // by the other side, which rides on whatever comes from it
+    uint32_t told = 0;          // of that, the handler
+  };
+  struct Pending {
+    endpoint::PeerId peer;
+    std::vector<std::byte> message;
+  };
+
+  LocalEndpoint(LocalNetwork* network, endpoint::Handler* handler, base::Clock* clock,
+                LocalNetwork::Options options);
+
+  // All with network_->mutex_.
+  endpoint::PeerId NewPeer(const std::string& address);
+  Peer* Find(endpoint::PeerId id);
+  const Peer* Find(endpoint::PeerId id) const { return const_cast<LocalEndpoint*>(this)->Find(id); }
+  void Post(Event event);
+  void Signal();
+  void DropPeer(endpoint::PeerId id, const absl::Status* tell_remote);
+  void ReturnCredits(endpoint::PeerId from, int count, bool taken);
+  void MakeWritable(endpoint::PeerId id);
+  void FlushLocked();
+  void Leave(const absl::Status& why);
+
+  LocalNetwork* const network_;
+  endpoint::Handler* const handler_;
+  base::Clock* const clock_;
+  const LocalNetwork::Options options_;
+  const int event_fd_;
+
+  std::vector<Peer> peers_;
+  std::deque<Event> inbox_;
+  std::vector<Pending> batch_;                       // committed, not flushed
+  std::vector<std::vector<std::byte>> send_memory_;  // by SendBuffer::slot
+  std::vector<uint32_t> free_slots_;
+  std::vector<std::string> listening_;
+  std::map<uint32_t, int> withheld_;  // credits by peer index
+  bool armed_ = false;
+  bool signalled_ = false;
+  bool dead_ = false;
+  bool drop_ = false;
+  bool withhold_ = false;
+  int fail_reserves_ = 0;
+  std::function<int(std::vector<std::byte>&)> tamper_;
+  uint64_t polls_ = 0;
+  std::condition_variable changed_;  // armed_ or polls_
+};
+
+}  // namespace sluice::local
+
+#endif  // SLUICE_MIDDLEWARE_LOCAL_LOCAL_ENDPOINT_H_
