@@ -44,13 +44,11 @@ CapabilityUse CongestionControl(const CapabilityReport& report) {
           .fallback = "address handles stay unmapped; the port's congestion control applies"};
 }
 
-// The device may well offer these two; nothing above it asks for them yet.
 CapabilityUse PayloadPolling(const CapabilityReport& report) {
   return {.name = "payload polling",
           .call = "ibv_query_qp_data_in_order",
-          .in_use = false,
-          .why = absl::StrCat("Sluice has no payload-polled lanes yet; device: ",
-                              Said(report, Feature::kDataInOrder)),
+          .in_use = report.Has(Feature::kDataInOrder),
+          .why = Said(report, Feature::kDataInOrder),
           .fallback = "the completion queue is polled"};
 }
 

@@ -8,6 +8,7 @@
 #   srq_limit.pml     the limit of an SRQ
 #   cq_overrun.pml    the overrun of a CQ
 #   copy_counter.pml  deregistration, which waits for the copies of others
+#   lane_sleep.pml    no sleep over a message in a lane
 #   stream_delivery.pml  resets of streams, sending again, credits: nothing built stands on it yet
 #
 # In the first four a process may die between any two of its steps. Three minutes and 0.7 GB. `check.sh full` adds two
@@ -62,7 +63,7 @@ fi
 
 mutants_must_fail "$batched" "$overtaken"
 
-for name in srq_limit cq_overrun copy_counter; do
+for name in srq_limit cq_overrun copy_counter lane_sleep; do
   model=$models/$name.pml
   echo "$name:"
   must_hold

@@ -121,7 +121,8 @@ void Node::Stall(int64_t until_ns) { stalled_until_ns_ = std::max(stalled_until_
 
 void Node::OnActivity(Activity what) {
   if (process_ == nullptr) return;
-  deeper_ = deeper_ || what != Activity::kCompletion;
+  if (what == Activity::kWritten && asleep_) return;
+  deeper_ = deeper_ || (what != Activity::kCompletion && what != Activity::kWritten);
   if (look_due_) return;
   Schedule(scene_.now_ns() + scene_.plan.poll_delay_ns);
 }
@@ -137,6 +138,7 @@ void Node::Look() {
   if (process_ == nullptr) return;
   if (stalled_until_ns_ > scene_.now_ns()) return Schedule(stalled_until_ns_);
   ++looks_;
+  asleep_ = false;
   const Simulation::As as(*scene_.simulation, index_);
   if (deeper_) {
     deeper_ = false;
@@ -200,6 +202,7 @@ void Node::Nap() {
     return;
   }
   endpoint.PrepareToSleep();
+  asleep_ = true;
   const int64_t limit_ns = endpoint.SleepLimitNs();
   if (limit_ns >= 0) ScheduleNap(std::max<int64_t>(limit_ns, 1));
 }

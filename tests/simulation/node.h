@@ -4,7 +4,7 @@
 // has come. Nobody polls in vain: the simulation says which hosts have something to look at.
 //
 //   awake: a completion -> a look, poll_delay later   nothing for nap_ns -> asleep, as PrepareToSleep() says it
-//   asleep: a completion, an event, a timer -> awake
+//   asleep: a completion, an event, a timer -> awake; bytes that are written into memory are not seen
 #ifndef SLUICE_TESTS_SIMULATION_NODE_H_
 #define SLUICE_TESTS_SIMULATION_NODE_H_
 
@@ -89,6 +89,7 @@ class Node {
   std::unique_ptr<Process> process_;
   std::vector<std::unique_ptr<Process>> remains_;
   int64_t stalled_until_ns_ = 0;
+  bool asleep_ = false;
   bool look_due_ = false;
   bool looking_ = false;
   bool deeper_ = false;  // descriptors and errors too

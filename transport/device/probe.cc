@@ -185,21 +185,12 @@ void Device::ProbeOnDci(ibv_qp* dci) {
   }
 }
 
+// Lanes ask again, each the DCT that its data lands through; this says what they will hear.
 void Device::ProbeOnDct(ibv_qp* dct) {
-  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46): same
-  // call, and an older library answers 0 to any flag, so it is asked again without.
-  constexpr uint32_t kReturnCaps = 1u << 0;
-  constexpr int kWholeMessage = 1 << 0;
-  constexpr int kAligned128 = 1 << 1;
-  const int caps = api().query_qp_data_in_order(dct, IBV_WR_RDMA_WRITE, kReturnCaps);
-  if ((caps & kWholeMessage) != 0 ||
-      (caps == 0 && api().query_qp_data_in_order(dct, IBV_WR_RDMA_WRITE, 0) == 1)) {
-    capabilities_.Set(Feature::kDataInOrder, true, "whole messages land in order");
-  } else if ((caps & kAligned128) != 0) {
-    capabilities_.Set(Feature::kDataInOrder, true, "aligned 128-byte blocks land in order");
-  } else {
-    capabilities_.Set(Feature::kDataInOrder, false, "the trial DCT promises no order");
-  }
+  const verbs::DataOrder order = verbs::QueryDataOrder(api(), dct, IBV_WR_RDMA_WRITE);
+  capabilities_.Set(Feature::kDataInOrder, order != verbs::DataOrder::kNone,
+                    "the trial DCT in RTR promises " + std::string(verbs::Name(order)) +
+                        " (no relaxed ordering, no out-of-order placement)");
 }
 
 void Device::ProbeReservedQpn() {

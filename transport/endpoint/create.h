@@ -51,6 +51,17 @@ struct Options {
   int64_t keepalive_ns = 30'000'000'000;
   // How long a client may take from asking to being connected.
   int64_t accept_timeout_ns = 5'000'000'000;
+  // Memory for lanes: rings into which busy peers write, so that this side may watch their payload instead of
+  // completions, where the device promises the order that takes. 0: none. See docs/decisions/0024.
+  uint32_t lane_memory_bytes = 2 << 20;
+  // What one lane is at most: fewer slots do for a peer with fewer credits. Longer messages are sent.
+  uint32_t lane_slots = 128;
+  uint32_t lane_slot_bytes =
+      256;  // in blocks of 128; also how long a message is that this side writes into others' lanes
+  // So many messages of a peer, in a time in which this process did not sleep, make a lane worth its while.
+  uint32_t lane_after_messages = 64;
+  // Lanes also where no order is promised; each message is announced by a completion then, so nothing is gained.
+  bool lanes_without_order = false;
   // Off: as on a device without DCI streams.
   bool use_streams = true;
 

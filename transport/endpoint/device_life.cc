@@ -14,7 +14,7 @@ namespace sluice::endpoint {
 // What peers send to, made by a command.
 struct EndpointImpl::Targets {
   absl::Status status;
-  std::vector<verbs::Qp> of_queues;  // in the order of queues_by_tag_
+  std::vector<receive::Target> of_queues;  // in the order of queues_by_tag_
 };
 
 absl::Status EndpointImpl::Health() const { return ended_.ok() ? device_.Usable() : ended_; }

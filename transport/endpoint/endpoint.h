@@ -123,6 +123,20 @@ struct Counters {
   uint64_t probes = 0;   // sent: asks for a sign of life, or for credit that does not come
   uint64_t resends = 0;  // peers that were told OnResend()
   uint64_t reposts = 0;  // messages sent again
+  // Of lanes that this side has granted.
+  uint32_t lanes = 0;          // now
+  uint32_t lanes_watched = 0;  // now: of those
+  uint64_t lane_bytes = 0;     // now: their memory, and of those that are being freed
+  uint64_t lanes_granted = 0;
+  uint64_t lanes_lost = 0;      // after errors of their senders, or with their peer
+  uint64_t lanes_closed = 0;    // in favour of busier peers
+  uint64_t lanes_refused = 0;   // memory for them could not be had
+  uint64_t lane_received = 0;   // messages; also in messages_received
+  uint64_t lane_announced = 0;  // of those: with a completion
+  uint64_t lane_hushes = 0;     // asked to announce, before a sleep or because they were idle
+  uint64_t lane_wakes = 0;      // told not to announce any more
+  uint64_t lane_held = 0;       // messages that came by a completion before others from a lane
+  uint64_t lane_sent = 0;       // messages into lanes of others; also in messages_sent
   // Of the send queues.
   uint64_t requests_failed = 0;   // by themselves
   uint64_t requests_flushed = 0;  // because of another's error

@@ -20,6 +20,8 @@ namespace {
 constexpr uint32_t kControlBuffersPerPeer = 6;
 constexpr uint32_t kControlBufferBytes = 128;
 static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
+// Words about lanes, in either direction: few peers have one, and who finds no buffer tries again.
+constexpr uint32_t kControlBuffersForLanes = 256;
 constexpr uint32_t kControlSlots = 256;
 // While polling without a sleep, descriptors are looked at, and time read, every so many passes.
 constexpr uint32_t kDescriptorPeriod = 1024;
@@ -96,13 +98,15 @@ absl::Status EndpointImpl::Init() {
 
   status = MakeReceptions();
   if (!status.ok()) return status;
+  lanes_wanted_ = options_.lane_memory_bytes != 0;
   auto cq = verbs::CreateCq(api_, device_.context(), (options_.dci_count + 1) * options_.dci_depth,
                             completions_.get());
   if (!cq.ok()) return cq.status();
   send_cq_ = std::move(*cq);
 
   const uint32_t buffer_bytes = BufferBytes(options_);
-  const size_t stride_bytes = (size_t{buffer_bytes} + 63) / 64 * 64;
+  // Behind a message is room for its stamp, or for its form in blocks.
+  const size_t stride_bytes = (size_t{buffer_bytes} + 8 + options_.lane_slot_bytes + 63) / 64 * 64;
   const size_t data_bytes = stride_bytes * options_.send_buffers;
   auto slab = memory::Slab::Create(api_, device_.pd(),
                                    data_bytes + size_t{kControlSlots} * kControlBufferBytes, 0);
@@ -160,26 +164,28 @@ absl::Status EndpointImpl::MakeReceptions() {
     return reception.srq_size + receive::ReceiveQueue::kRefillBatch;
   };
   const auto control_depth = [](const Reception& reception) {
-    return reception.max_peers * kControlBuffersPerPeer;
+    return reception.max_peers * kControlBuffersPerPeer + kControlBuffersForLanes;
   };
   uint32_t depth = 0;
   for (const Reception& one : receptions_) depth += data_depth(one) + control_depth(one);
   auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
   if (!cq.ok()) return cq.status();
   receive_cq_ = std::move(*cq);
-  const auto make = [this](uint32_t depth, uint32_t buffer_bytes) {
+  const auto make = [this](uint32_t depth, uint32_t buffer_bytes, int remote_access) {
     return receive::ReceiveQueue::Create(device_, receive_cq_.get(),
                                          {.depth = depth,
                                           .buffer_bytes = buffer_bytes,
                                           .tag = static_cast<uint32_t>(queues_by_tag_.size()),
-                                          .access_key = random_.Next64()});
+                                          .access_key = random_.Next64(),
+                                          .remote_access = remote_access});
   };
   for (Reception& reception : receptions_) {
-    auto queue = make(data_depth(reception), BufferBytes(options_));
+    auto queue = make(data_depth(reception), BufferBytes(options_),
+                      options_.lane_memory_bytes != 0 ? IBV_ACCESS_REMOTE_WRITE : 0);
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
-    queue = make(control_depth(reception), kControlBufferBytes);
+    queue = make(control_depth(reception), kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());
@@ -215,12 +221,14 @@ int EndpointImpl::Poll() {
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
   count += Receive();
+  if (!watched_.empty()) count += LookAtLanes();
   count += queue_->Poll();
   if (!resends_.empty()) TellResends();
   count += TellWritable();
   if (!owing_.empty()) SendCredits();
   if (!wanting_.empty()) AskAgain();
   if (!unsaid_.empty()) SayUnsaid();
+  if (!lane_words_.empty()) SayLaneWords();
   if (!downs_.empty()) {
     count += static_cast<int>(downs_.size());
     TellDowns();
@@ -241,6 +249,7 @@ void EndpointImpl::Flush() { queue_->Flush(); }
 
 bool EndpointImpl::PrepareToSleep() {
   for (receive::ReceiveQueue* queue : queues_by_tag_) queue->Refill();
+  HushAll();
   queue_->Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
   if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
@@ -262,9 +271,11 @@ bool EndpointImpl::PrepareToSleep() {
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {
+  const int64_t nap_ns = NapNs();
   const int64_t wake_ns = timers_.NextWakeNs();
-  if (wake_ns < 0) return -1;
-  return std::max<int64_t>(wake_ns - clock_.NowNs(), 0);
+  if (wake_ns < 0) return nap_ns;
+  const int64_t left_ns = std::max<int64_t>(wake_ns - clock_.NowNs(), 0);
+  return nap_ns < 0 ? left_ns : std::min(left_ns, nap_ns);
 }
 
 void EndpointImpl::DrainCqEvents() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The data path: reserve, commit, receive, credits.
+#include <endian.h>
+
 #include <algorithm>
 #include <cassert>
 #include <utility>
@@ -87,7 +89,8 @@ void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, b
     peer->asking = 1;
     slot.signal = slot.signal || report_soon;  // a queue that is dead must be seen to owe something
   }
-  WritePrefix(peer, buffer.slot, peer::Kind::kData, report_soon);
+  WritePrefix(peer, buffer.slot, peer::Kind::kData, report_soon, peer->committed++);
+  if (peer->lanes != 0) WriteIntoLane(peer, &slot);
   ++counters_.messages_sent;
   queue_->Post(&peer->target, buffer.slot);
 }
@@ -100,23 +103,36 @@ void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
   peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
 }
 
-void EndpointImpl::WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon) {
+void EndpointImpl::WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon,
+                               uint16_t number) {
   peer->asked = false;  // this says it
   peer::StorePrefix((*slots_)[slot].data, {.peer_index = peer->remote_index,
                                            .token = peer->remote_token,
                                            .granted = peer->receive.Report(),
                                            .kind = kind,
                                            .flags = report_soon ? peer::kReportSoon : uint8_t{0},
-                                           .zero16 = 0});
+                                           .number = number});
 }
 
 bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
   const uint32_t slot = slots_->Take(/*control=*/true);
   if (slot == queue::kNoSlot) return false;
-  WritePrefix(peer, slot, kind);
+  WritePrefix(peer, slot, kind, false,
+              kind == peer::Kind::kGoodbye ? peer->committed : uint16_t{0});
   (*slots_)[slot].length_bytes = peer::kPrefixBytes;
   (*slots_)[slot].notify = notify;
   (*slots_)[slot].signal = true;  // it may be the last for long: an idle peer holds no stream
+  queue_->Post(&peer->target, slot);
+  return true;
+}
+
+bool EndpointImpl::PostBody(Peer* peer, peer::Kind kind, peer::Bytes body) {
+  const uint32_t slot = slots_->Take(/*control=*/true);
+  if (slot == queue::kNoSlot) return false;
+  WritePrefix(peer, slot, kind);
+  std::copy(body.begin(), body.end(), (*slots_)[slot].data + peer::kPrefixBytes);
+  (*slots_)[slot].length_bytes = static_cast<uint32_t>(peer::kPrefixBytes + body.size());
+  (*slots_)[slot].signal = true;
   queue_->Post(&peer->target, slot);
   return true;
 }
@@ -196,7 +212,7 @@ int EndpointImpl::Receive() {
 
 bool EndpointImpl::ReceiveAll() {
   for (uint32_t looks = 0; looks < kMaxLastLooks; ++looks) {
-    if (Receive() == 0) return true;
+    if (Receive() == 0 && LookAtLanes() == 0) return true;
   }
   return false;
 }
@@ -208,6 +224,8 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
   peer::Prefix prefix;
   if (wc.status != IBV_WC_SUCCESS) {
     ++counters_.receive_errors;
+  } else if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    OnAnnounced(be32toh(wc.imm_data), static_cast<uint32_t>(wc.wr_id >> 33));
   } else if (!peer::LoadPrefix(bytes, wc.byte_len, &prefix)) {
     ++counters_.dropped_malformed;
   } else if (prefix.peer_index >= peers_.size() ||
@@ -219,21 +237,24 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     Peer* peer = &peers_[prefix.peer_index];
     const bool data = &queue == ReceptionOf(*peer).data.get();
     if (peer->state == peer::State::kUp) {
-      peer->heard = true;
       if (!data) ++counters_.control_received;
-      if (prefix.flags & peer::kReportSoon) peer->asked = true;
-      TakeGrant(peer, prefix.granted);
-      if (peer->token != prefix.token || peer->state != peer::State::kUp) {
+      const peer::Bytes body(bytes + peer::kPrefixBytes, wc.byte_len - peer::kPrefixBytes);
+      if (!Hear(peer, prefix)) {
         // It was given up on hearing that.
       } else if (prefix.kind == peer::Kind::kData && data) {
-        OnData(peer, bytes + peer::kPrefixBytes,
-               wc.byte_len - static_cast<uint32_t>(peer::kPrefixBytes));
+        if (peer->lanes != 0) return OnSentData(peer, prefix.number, wc);
+        OnData(peer, body.data(), static_cast<uint32_t>(body.size()));
+        if (lanes_wanted_) CountForLane(peer, prefix.token);
       } else if (prefix.kind == peer::Kind::kCredits) {
         OnReport(peer);
       } else if (prefix.kind == peer::Kind::kGoodbye) {
-        OnGoodbye(peer);
+        if (AfterLane(peer, prefix.number)) OnGoodbye(peer);
       } else if (prefix.kind == peer::Kind::kProbe) {
         OnProbe(peer);
+      } else if (prefix.kind == peer::Kind::kLaneAsk) {
+        OnLaneAsk(peer, body);
+      } else if (prefix.kind == peer::Kind::kLaneAnswer) {
+        OnLaneAnswer(peer, body);
       }
     } else if (!data) {
       OnHandshakeMessage(peer, prefix.kind, {bytes, wc.byte_len});
@@ -242,6 +263,14 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     }
   }
   queue.Recycle(index);
+}
+
+// What every message says, whichever way it came. False: the peer was given up on hearing it.
+bool EndpointImpl::Hear(Peer* peer, const peer::Prefix& prefix) {
+  peer->heard = true;
+  if (prefix.flags & peer::kReportSoon) peer->asked = true;
+  TakeGrant(peer, prefix.granted);
+  return peer->token == prefix.token && peer->state == peer::State::kUp;
 }
 
 void EndpointImpl::TakeGrant(Peer* peer, uint32_t granted) {

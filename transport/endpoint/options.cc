@@ -4,6 +4,7 @@
 
 #include "transport/base/error.h"
 #include "transport/endpoint/create.h"
+#include "transport/lane/layout.h"
 #include "transport/queue/dci_pool.h"
 
 namespace sluice::endpoint {
@@ -73,12 +74,24 @@ absl::Status Options::Validate() const {
       {"dead_peer_ns", dead_peer_ns, kMillisecond, 600'000 * kMillisecond},
       {"keepalive_ns", keepalive_ns, 0, 3'600'000 * kMillisecond},
       {"accept_timeout_ns", accept_timeout_ns, kMillisecond, 600'000 * kMillisecond},
+      {"lane_memory_bytes", lane_memory_bytes, 0, 1 << 30},
+      {"lane_slots", lane_slots, lane::kMinSlots, lane::kMaxSlots},
+      {"lane_slot_bytes", lane_slot_bytes, lane::kMinSlotBytes, lane::kMaxSlotBytes},
+      {"lane_after_messages", lane_after_messages, 1, 1 << 15},
       {"max_half_open", max_half_open, 1, 1 << 16},
       {"failed_handshakes_per_second", failed_handshakes_per_second, 1, 1'000'000},
   };
   for (const auto& check : checks) {
     absl::Status status = InRange(check.name, check.value, check.least, check.most);
     if (!status.ok()) return status;
+  }
+  if (!lane::IsSlotSize(lane_slot_bytes)) {
+    return base::Error(absl::StatusCode::kInvalidArgument,
+                       "option lane_slot_bytes is " + std::to_string(lane_slot_bytes),
+                       {.layer = "endpoint",
+                        .operation = "create",
+                        .cause = "a slot is made of whole blocks of 128 bytes",
+                        .remedy = "choose a multiple of 128"});
   }
   return CheckTenants(*this);
 }

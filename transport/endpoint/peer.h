@@ -17,6 +17,7 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
 #include "transport/endpoint/endpoint.h"
+#include "transport/lane/heat.h"
 #include "transport/path/congestion_profiles.h"
 #include "transport/peer/credits.h"
 #include "transport/peer/handshake.h"
@@ -75,6 +76,9 @@ struct Peer {
   uint32_t wants : 1 = 0;     // when it has, it is to be asked again
   uint32_t wanting : 1 = 0;   // in the list of those who are
   uint32_t resend : 1 = 0;    // it is due to be told OnResend()
+  uint16_t lanes = 0;         // its record of lanes, once one was granted by either side; 0: none
+  uint16_t committed = 0;     // data messages so far: the number of the next one
+  lane::Heat heat;            // of what it sends
   uint8_t tenant = 0;         // its reception
   peer::State state = peer::State::kFree;
   bool inbound : 1 = false;
@@ -99,7 +103,7 @@ struct Peer {
   PeerId id() const { return {index(), generation}; }
   std::string_view address() const { return target.name; }
 };
-static_assert(sizeof(Peer) == 152);
+static_assert(sizeof(Peer) == 160);
 static_assert(peer::kMaxCredits < 1u << 21);
 
 }  // namespace sluice::endpoint

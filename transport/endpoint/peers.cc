@@ -140,6 +140,8 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
     const PeerId peer_id = peer->id();
     ReceiveAll();
     if (Find(peer_id) == nullptr) return;
+    if (peer->lanes != 0 && LanesOf(peer).in != nullptr) Drain(peer, LanesOf(peer).in);
+    if (Find(peer_id) == nullptr) return;
   }
   if (peer->inbound && peer->handshake() != nullptr && !peer->told_up) {
     ++handshakes_.unfinished;
@@ -179,6 +181,7 @@ void EndpointImpl::Part(Peer* peer) {
     std::erase(wanting_, peer);
     peer->wanting = 0;
   }
+  if (peer->lanes != 0) EndLanes(peer);
   if (peer->in_queue) queue_->Close(&peer->target);
   if (peer->has_connection) {
     peer->has_connection = false;

@@ -3,6 +3,7 @@
 // Going on after errors: peers are told to post again, are asked for credit that does not come, and
 // send queues are watched that might have died without a word (docs/decisions/0016, 0017, 0019).
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -52,6 +53,7 @@ void EndpointImpl::TellResends() {
       continue;
     }
     peer->asking = peer->wants = 0;
+    if (peer->lanes != 0) RenewLaneWords(peer);
     ++counters_.resends;
     const bool kept = closed_ || handler_->OnResend(id);
     if (Find(id) == nullptr || peer->state != peer::State::kUp) continue;
@@ -76,7 +78,11 @@ void EndpointImpl::Repost(PeerId id, uint32_t slot) {
   peer->wants = peer->asking;
   peer->asking = 1;
   if (report_soon) (*slots_)[slot].signal = true;
-  WritePrefix(peer, slot, peer::Kind::kData, report_soon);
+  // By itself, whichever way it went before: lanes don't outlive an error of their sender.
+  (*slots_)[slot].operation = queue::Operation::kSend;
+  peer::Prefix before;
+  std::memcpy(&before, (*slots_)[slot].data, sizeof(before));
+  WritePrefix(peer, slot, peer::Kind::kData, report_soon, before.number);
   queue_->Post(&peer->target, slot);
 }
 

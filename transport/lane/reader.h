@@ -39,10 +39,15 @@ class Reader {
   Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, bool in_order);
 
   // Cheap: one load of one word, mostly a cache hit.
-  bool Ready() const {
-    const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
-    return StampValue(stamp) == value_ && stamp != kScrubbed;
+  bool Ready() const { return Ready(stamp_, value_); }
+  static bool Ready(const uint64_t* at, uint32_t value) {
+    const uint64_t stamp =
+        std::atomic_ref(*const_cast<uint64_t*>(at)).load(std::memory_order_acquire);
+    return StampValue(stamp) == value && stamp != kScrubbed;
   }
+  // For who looks at many lanes: until the next Take().
+  const uint64_t* stamp() const { return stamp_; }
+  uint32_t value() const { return value_; }
   // Copies the message that is next, without taking it; `to` has room for a slot.
   Found Look(std::byte* to, uint32_t* length_bytes) const;
   // After kMessage: its slot is free, and the next one is looked at.

@@ -50,6 +50,8 @@ class ReceiveCredits {
     reported_ = window;
   }
   uint32_t window() const { return window_; }
+  // Data messages taken so far, modulo 2^32: the number of the next one.
+  uint32_t consumed() const { return consumed_; }
   // A data message came, and its buffer goes back to the queue.
   void Consumed() { ++consumed_; }
   // It had been counted before.

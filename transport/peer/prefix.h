@@ -6,9 +6,9 @@
 //     4  u32  the token that goes with it: a message for an older incarnation never matches
 //     8  u32  credits granted to the receiver since the start, modulo 2^32
 //    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms),
-//             6 probe: say your credits
+//             6 probe: say your credits, 7 and 8 lane ask and answer (followed by what transport/lane/words.h says)
 //    13  u8   bit 0: say soon how far you are; others zero
-//    14  u16  zero
+//    14  u16  data and goodbye: how many data messages to this peer came before it, modulo 2^16; others zero
 //
 // A grant is the number of data messages that the sender of the prefix has taken plus its window: an acknowledgement
 // as well. Grants are cumulative, so a lost or repeated one does no harm. Adding a kind: Kind, PrefixOk, the
@@ -30,7 +30,9 @@ enum class Kind : uint8_t {
   kGoodbye = 3,
   kProof = 4,
   kAnswer = 5,
-  kProbe = 6
+  kProbe = 6,
+  kLaneAsk = 7,
+  kLaneAnswer = 8,
 };
 
 inline constexpr uint8_t kReportSoon = 1;
@@ -41,11 +43,11 @@ struct Prefix {
   uint32_t granted;
   Kind kind;
   uint8_t flags;
-  uint16_t zero16;
+  uint16_t number;
 };
 inline constexpr size_t kPrefixBytes = 16;
 static_assert(sizeof(Prefix) == kPrefixBytes && offsetof(Prefix, granted) == 8 &&
-              offsetof(Prefix, kind) == 12 && offsetof(Prefix, zero16) == 14);
+              offsetof(Prefix, kind) == 12 && offsetof(Prefix, number) == 14);
 
 inline void StorePrefix(std::byte* at, const Prefix& prefix) {
   std::memcpy(at, &prefix, sizeof(prefix));
@@ -57,7 +59,8 @@ inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
   if (size_bytes < kPrefixBytes) return false;
   std::memcpy(prefix, at, sizeof(*prefix));
   const auto kind = static_cast<uint8_t>(prefix->kind);
-  return kind >= 1 && kind <= 6 && prefix->flags <= kReportSoon && prefix->zero16 == 0;
+  return kind >= 1 && kind <= 8 && prefix->flags <= kReportSoon &&
+         (prefix->number == 0 || prefix->kind == Kind::kData || prefix->kind == Kind::kGoodbye);
 }
 
 }  // namespace sluice::peer

@@ -4,6 +4,8 @@
 // errors.cc and dci_recovery.cc.
 #include "transport/queue/dci_pool.h"
 
+#include <endian.h>
+
 #include <algorithm>
 #include <bit>
 #include <cassert>
@@ -200,6 +202,23 @@ void DciPool::Flush() {
   }
 }
 
+void DciPool::Start(ibv_qp_ex* ex, const Slot& slot) const {
+  const auto data = reinterpret_cast<uint64_t>(slot.data);
+  const RemoteWrite& write = slot.write;
+  switch (slot.operation) {
+    case Operation::kSend:
+      ibv_wr_send(ex);
+      return ibv_wr_set_sge(ex, lkey_, data, slot.length_bytes);
+    case Operation::kWrite:
+      ibv_wr_rdma_write(ex, write.rkey, write.address);
+      break;
+    case Operation::kWriteAnnounced:
+      ibv_wr_rdma_write_imm(ex, write.rkey, write.address, htobe32(write.immediate));
+      break;
+  }
+  ibv_wr_set_sge(ex, lkey_, data + write.offset_bytes, write.length_bytes);
+}
+
 void DciPool::Ring(Dci& dci) {
   ibv_qp_ex* ex = dci.qp.ex;
   mlx5dv_qp_ex* dv = dci.qp.dv;
@@ -218,8 +237,7 @@ void DciPool::Ring(Dci& dci) {
     }
     ex->wr_id = slots_.WrId(index);
     ex->wr_flags = signal ? IBV_SEND_SIGNALED : 0;
-    ibv_wr_send(ex);
-    ibv_wr_set_sge(ex, lkey_, reinterpret_cast<uint64_t>(slot.data), slot.length_bytes);
+    Start(ex, slot);
     if (exclusive_) {
       mlx5dv_wr_set_dc_addr_stream(dv, target.ah, target.dctn[slot.control],
                                    target.key[slot.control], slot.stream);

@@ -182,6 +182,8 @@ class DciPool {
   bool Serve(WaitingList::Entry entry);
   void Refill(WaitingList::Entry& entry) const;
   void Ring(Dci& dci);
+  // The operation and what it carries; its destination follows.
+  void Start(ibv_qp_ex* ex, const Slot& slot) const;
 
   void OnCompletion(const ibv_wc& wc);
   void Unpost(Dci& dci, uint32_t slot);

@@ -5,11 +5,20 @@
 #include <cassert>
 #include <cerrno>
 #include <memory>
+#include <string_view>
 
 #include "transport/queue/completion_error.h"
 #include "transport/queue/dci_pool.h"
 
 namespace sluice::queue {
+namespace {
+
+std::string_view OperationName(const Slot& slot) {
+  if (slot.control) return "control message";
+  return slot.operation == Operation::kSend ? "send" : "write into a lane";
+}
+
+}  // namespace
 
 // The request may have run, may not have, or may run late: the target's owner sends again what its peer does not
 // acknowledge.
@@ -52,12 +61,11 @@ void DciPool::Break(Target* target) {
 
 void DciPool::Blame(Target* target, uint32_t index, const ibv_wc& wc) {
   const Slot& slot = slots_[index];
-  const absl::Status why =
-      CompletionError(wc, {.operation = slot.control ? "control message" : "send",
-                           .peer = target->name,
-                           .dctn = target->dctn[slot.control],
-                           .stream = slot.stream,
-                           .length_bytes = slot.length_bytes});
+  const absl::Status why = CompletionError(wc, {.operation = OperationName(slot),
+                                                .peer = target->name,
+                                                .dctn = target->dctn[slot.control],
+                                                .stream = slot.stream,
+                                                .length_bytes = slot.length_bytes});
   broken_.back().why = why;
   target->probation = true;
   if (++target->failures < kMaxFailures) return;

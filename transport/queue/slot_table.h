@@ -29,6 +29,19 @@ enum class SlotUse : uint8_t {
   kHeld,  // complete, or taken back, and not released by its owner: it may have to be sent again
 };
 
+// What a request does with its message: into a receive buffer, or into memory that the peer has granted, there with or
+// without a word to the peer.
+enum class Operation : uint8_t { kSend, kWrite, kWriteAnnounced };
+
+// What is written, and where to, when it is not sent.
+struct RemoteWrite {
+  uint64_t address = 0;
+  uint32_t rkey = 0;
+  uint32_t immediate = 0;
+  uint32_t offset_bytes = 0;  // from the slot's first byte
+  uint32_t length_bytes = 0;
+};
+
 struct Slot {
   std::byte* data = nullptr;  // constant
   Target* target = nullptr;
@@ -43,6 +56,8 @@ struct Slot {
   bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
   // Its owner needs it no more: free as soon as it is complete. A control slot always.
   bool released = false;
+  Operation operation = Operation::kSend;
+  RemoteWrite write;  // unless it is sent
 };
 
 class SlotTable {
@@ -68,6 +83,7 @@ class SlotTable {
     slot.target = nullptr;
     slot.notify = slot.signal = false;
     slot.released = slot.control;
+    slot.operation = Operation::kSend;
     NextGeneration(slot);
     slot.next = free_[slot.control];
     free_[slot.control] = index;

@@ -53,23 +53,26 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
                         .cause = "a limit of the device",
                         .remedy = "lower srq_size"});
   }
-  auto dct = queue->MakeTarget(device);
-  if (!dct.ok()) return dct.status();
-  queue->dct_ = std::move(*dct);
-  if (api.query_ece(queue->dct_.get(), &queue->ece_) != 0) queue->ece_ = {};
+  auto target = queue->MakeTarget(device);
+  if (!target.ok()) return target.status();
+  queue->target_ = std::move(*target);
+  if (api.query_ece(queue->target_.qp.get(), &queue->ece_) != 0) queue->ece_ = {};
   return queue;
 }
 
-// No remote writes or reads in this queue: messages only. Open for traffic once the buffers are
-// there.
-absl::StatusOr<verbs::Qp> ReceiveQueue::MakeTarget(device::Device& device) const {
+// Open for traffic once the buffers are there.
+absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device) const {
   const verbs::VerbsApi& api = device.api();
   auto dct =
       verbs::CreateDct(api, device.context(), device.pd(), cq_, srq_.get(), options_.access_key);
   if (!dct.ok()) return dct.status();
-  absl::Status status = verbs::ActivateDct(api, dct->get(), device.path(), 0);
+  absl::Status status = verbs::ActivateDct(api, dct->get(), device.path(), options_.remote_access);
   if (!status.ok()) return status;
-  return dct;
+  Target target{.qp = std::move(*dct)};
+  if (options_.remote_access != 0) {
+    target.order = verbs::QueryDataOrder(api, target.qp.get(), IBV_WR_RDMA_WRITE);
+  }
+  return target;
 }
 
 void ReceiveQueue::Refill() {

@@ -26,6 +26,13 @@ struct ReceiveOptions {
   uint32_t buffer_bytes = 16384;  // prefix included
   uint32_t tag = 0;               // upper half of the wr_id of its completions
   uint64_t access_key = 0;
+  int remote_access = 0;  // of those who send here: IBV_ACCESS_REMOTE_WRITE, or nothing
+};
+
+// A DCT in RTR, and what was promised when it was asked.
+struct Target {
+  verbs::Qp qp;
+  verbs::DataOrder order = verbs::DataOrder::kNone;
 };
 
 class ReceiveQueue {
@@ -37,12 +44,14 @@ class ReceiveQueue {
   ReceiveQueue(const ReceiveQueue&) = delete;
   ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
-  uint32_t dctn() const { return dct_.number(); }
-  const ibv_qp* target() const { return dct_.get(); }
+  uint32_t dctn() const { return target_.qp.number(); }
+  const ibv_qp* target() const { return target_.qp.get(); }
+  // Of what peers WRITE through it.
+  verbs::DataOrder write_order() const { return target_.order; }
   // Another DCT on the same buffers, open for traffic, with a number of its own; blocks.
-  absl::StatusOr<verbs::Qp> MakeTarget(device::Device& device) const;
+  absl::StatusOr<Target> MakeTarget(device::Device& device) const;
   // Takes it into use; the one before is the caller's to free, which blocks.
-  verbs::Qp Replace(verbs::Qp target) { return std::exchange(dct_, std::move(target)); }
+  verbs::Qp Replace(Target target) { return std::exchange(target_, std::move(target)).qp; }
   uint64_t access_key() const { return options_.access_key; }
   uint32_t depth() const { return options_.depth; }
   // What the device says that the DCT carries; vendor 0: it has no ECE. It is open for traffic before
@@ -68,7 +77,7 @@ class ReceiveQueue {
   size_t stride_bytes_ = 0;
   memory::Slab slab_;
   verbs::Srq srq_;
-  verbs::Qp dct_;                  // after what it refers to
+  Target target_;                  // after what it refers to
   std::vector<ibv_sge> segments_;  // one per buffer, constant
   std::vector<ibv_recv_wr> work_;  // one per buffer; only `next` changes
   ibv_recv_wr* refill_ = nullptr;

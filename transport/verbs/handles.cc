@@ -227,4 +227,29 @@ absl::StatusOr<ibv_qp_state> QueryState(const VerbsApi& api, ibv_qp* qp) {
   return attr.qp_state;
 }
 
+std::string_view Name(DataOrder order) {
+  switch (order) {
+    case DataOrder::kNone:
+      return "no order";
+    case DataOrder::kBlocks128:
+      return "aligned 128-byte blocks in order";
+    case DataOrder::kWholeMessage:
+      return "whole messages in order";
+  }
+  return "unknown";
+}
+
+DataOrder QueryDataOrder(const VerbsApi& api, ibv_qp* qp, ibv_wr_opcode opcode) {
+  // IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS and _WHOLE_MSG, _ALIGNED_128_BYTES (rdma-core 46): the same
+  // call, and an older library answers 0 to any flag, so it is asked again without.
+  constexpr uint32_t kReturnCaps = 1u << 0;
+  constexpr int kWholeMessage = 1 << 0;
+  constexpr int kAligned128 = 1 << 1;
+  const int caps = api.query_qp_data_in_order(qp, opcode, kReturnCaps);
+  if (caps > 0 && (caps & kWholeMessage) != 0) return DataOrder::kWholeMessage;
+  if (caps > 0 && (caps & kAligned128) != 0) return DataOrder::kBlocks128;
+  if (caps == 0 && api.query_qp_data_in_order(qp, opcode, 0) == 1) return DataOrder::kWholeMessage;
+  return DataOrder::kNone;
+}
+
 }  // namespace sluice::verbs

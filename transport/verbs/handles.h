@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -125,6 +126,17 @@ absl::Status ResetDci(const VerbsApi& api, ibv_qp* dci);
 absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& path, int access);
 // Asks the hardware (man ibv_query_qp).
 absl::StatusOr<ibv_qp_state> QueryState(const VerbsApi& api, ibv_qp* qp);
+
+// What the device promises about the bytes of one request as they land through `qp`, as far as a CPU sees them, in memory that
+// is not registered with relaxed ordering. It says nothing about two requests.
+enum class DataOrder : uint8_t {
+  kNone,
+  kBlocks128,     // bytes of each aligned block of 128
+  kWholeMessage,  // all bytes
+};
+std::string_view Name(DataOrder order);
+// Asks the queue into which the data lands: a DCT in RTR for `opcode` of others, a DCI in RTS for its own READs.
+DataOrder QueryDataOrder(const VerbsApi& api, ibv_qp* qp, ibv_wr_opcode opcode);
 
 }  // namespace sluice::verbs
 

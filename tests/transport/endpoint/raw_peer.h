@@ -104,7 +104,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
                                      .granted = 16,
                                      .kind = kind,
                                      .flags = 0,
-                                     .zero16 = 0});
+                                     .number = 0});
     return bytes;
   }
   std::vector<std::byte> Sealed(peer::Kind kind, const peer::Terms& terms, const peer::Key& key) {

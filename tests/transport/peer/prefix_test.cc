@@ -11,8 +11,11 @@ namespace {
 
 TEST(LoadPrefix, RoundTrip) {
   std::array<std::byte, kPrefixBytes> bytes;
-  StorePrefix(bytes.data(),
-              {.peer_index = 3, .token = 0xfffffffe, .granted = 9, .kind = Kind::kGoodbye});
+  StorePrefix(bytes.data(), {.peer_index = 3,
+                             .token = 0xfffffffe,
+                             .granted = 9,
+                             .kind = Kind::kGoodbye,
+                             .number = 0xfffd});
   EXPECT_EQ(static_cast<int>(bytes[12]), 3);
   Prefix prefix;
   ASSERT_TRUE(LoadPrefix(bytes.data(), bytes.size(), &prefix));
@@ -20,6 +23,7 @@ TEST(LoadPrefix, RoundTrip) {
   EXPECT_EQ(prefix.token, 0xfffffffeu);
   EXPECT_EQ(prefix.granted, 9u);
   EXPECT_EQ(prefix.kind, Kind::kGoodbye);
+  EXPECT_EQ(prefix.number, 0xfffdu);
 }
 
 TEST(LoadPrefix, ShortUnknownKindAndStrayBitsAreRefused) {
@@ -30,7 +34,8 @@ TEST(LoadPrefix, ShortUnknownKindAndStrayBitsAreRefused) {
     EXPECT_FALSE(LoadPrefix(bytes.data(), length, &prefix));
   }
   for (size_t at = 12; at < kPrefixBytes; ++at) {
-    for (int value = at == 12 ? 7 : at == 13 ? 2 : 1; value < 256; ++value) {
+    if (at >= 14) bytes[12] = static_cast<std::byte>(Kind::kCredits);  // data has a number
+    for (int value = at == 12 ? 9 : at == 13 ? 2 : 1; value < 256; ++value) {
       auto changed = bytes;
       changed[at] = static_cast<std::byte>(value);
       EXPECT_FALSE(LoadPrefix(changed.data(), changed.size(), &prefix)) << at << " " << value;

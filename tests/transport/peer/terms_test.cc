@@ -26,7 +26,7 @@ std::array<std::byte, kPrefixBytes> ProofPrefix() {
                              .granted = 64,
                              .kind = Kind::kProof,
                              .flags = 0,
-                             .zero16 = 0});
+                             .number = 0});
   return bytes;
 }
 

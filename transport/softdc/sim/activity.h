@@ -13,6 +13,7 @@ enum class Activity : uint8_t {
   kCompletion,  // a completion queue has one more
   kFailure,     // likewise, with an error: it may be one that nobody asked for
   kEvent,       // a descriptor may be readable
+  kWritten,  // bytes of a WRITE have landed: whoever polls memory sees them, whoever sleeps does not
 };
 
 // Told inside Simulation::Step and calls of verbs, so it only takes note.

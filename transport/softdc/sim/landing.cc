@@ -63,6 +63,7 @@ int64_t Landings::Land(Message& message, const Ground& ground, InOrder promise,
       from += size;
       left -= size;
     }
+    if (ground.rkey != 0) world_.Tell(ground.node, Activity::kWritten);
     return world_.now_ns();
   }
   if (free_.empty()) {
@@ -123,6 +124,7 @@ void Landings::OnBlock(Landing* landing) {
                block.offset);
     ++landing->next;
   }
+  if (landing->ground.rkey != 0) world_.Tell(landing->ground.node, Activity::kWritten);
   free_.push_back(landing);
 }
 

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Records of lanes. Private to transport/endpoint: lanes_in.cc is about those that this side reads, lanes_out.cc about
+// those that it writes.
+//
+// What it is    One lane a peer and direction at most. Messages to a peer may go either way, sent or written, and each says
+//               how many came before it: the receiver takes them in that order, and holds back a sent one that is ahead.
+// Who owns it   The endpoint: lanes that it reads; the peer's record: the rest. Nothing of it for peers without lanes.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_LANES_H_
+#define SLUICE_TRANSPORT_ENDPOINT_LANES_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "transport/endpoint/peer.h"
+#include "transport/lane/reader.h"
+#include "transport/lane/states.h"
+#include "transport/lane/words.h"
+#include "transport/lane/writer.h"
+#include "transport/memory/slab.h"
+
+namespace sluice::endpoint {
+
+inline constexpr uint32_t kNotWatched = 0xffffffff;
+
+struct InLane {
+  uint32_t number = 0;
+  Peer* peer = nullptr;  // null: it is being freed
+  lane::State state = lane::State::kMaking;
+  uint64_t size_bytes = 0;
+  memory::Slab memory;
+  std::optional<lane::Reader> reader;  // when the memory is there
+  lane::Ask ask;                       // the last one
+  std::optional<uint32_t> written;     // what was answered to it, if that is waited for
+  uint32_t watched_at = kNotWatched;
+  uint32_t marked = 0;       // messages taken, when memory was last short
+  uint32_t seen = 0;         // messages taken, at the last sweep
+  uint32_t idle_sweeps = 0;  // without any
+};
+
+// What a pass looks at, side by side.
+struct Watched {
+  const uint64_t* stamp = nullptr;
+  uint32_t value = 0;
+  InLane* lane = nullptr;  // null: free
+};
+
+struct OutLane {
+  explicit OutLane(const lane::Grant& grant) : writer(grant) {}
+
+  lane::Writer writer;
+  lane::Mode mode = lane::Mode::kClosed;
+  uint32_t turn = 0;
+};
+
+struct PeerLanes {
+  // In a receive buffer, ahead of what has yet to come from the lane.
+  struct Held {
+    ibv_wc wc;
+    uint16_t number;
+  };
+
+  InLane* in = nullptr;
+  std::vector<Held> held;
+  std::optional<uint16_t> goodbye;  // the peer has gone, after so many messages
+  std::optional<OutLane> out;
+  bool owes_ask = false;
+  bool owes_answer = false;
+  bool listed = false;  // among those who are owed words
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_LANES_H_

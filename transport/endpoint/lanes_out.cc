@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lanes that this side writes, and what both sides say about lanes.
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+
+using lane::Mode;
+
+// A message that was stamped with its number. Where it can't be written, it is sent.
+void EndpointImpl::WriteIntoLane(Peer* peer, queue::Slot* slot) {
+  if (!LanesOf(peer).out.has_value()) return;
+  OutLane& out = *LanesOf(peer).out;
+  if (out.mode != Mode::kSilent && out.mode != Mode::kAnnounced) return;
+  // The message that was in the slot before is acknowledged, and so is one after it.
+  const uint32_t under_way = peer->send.under_way(peer->remote_window);
+  if (under_way + 1 >= out.writer.grant().slots) return;
+  if (!out.writer.Fits(slot->length_bytes, options_.lane_slot_bytes)) return;
+  const lane::Write write = out.writer.Put(slot->data, slot->length_bytes);
+  slot->operation =
+      out.mode == Mode::kSilent ? queue::Operation::kWrite : queue::Operation::kWriteAnnounced;
+  slot->write = {.address = write.address,
+                 .rkey = write.rkey,
+                 .immediate = write.immediate,
+                 .offset_bytes = write.offset_bytes,
+                 .length_bytes = write.length_bytes};
+  ++counters_.lane_sent;
+}
+
+void EndpointImpl::NeedLanes(Peer* peer) {
+  if (peer->lanes != 0) return;
+  if (free_peer_lanes_.empty()) {
+    peer_lanes_.emplace_back();
+    free_peer_lanes_.push_back(static_cast<uint16_t>(peer_lanes_.size()));
+  }
+  peer->lanes = free_peer_lanes_.back();
+  free_peer_lanes_.pop_back();
+  peer_lanes_[peer->lanes - 1] = std::make_unique<PeerLanes>();
+}
+
+void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
+  const auto ask = lane::LoadAsk(body);
+  if (!ask.has_value()) {
+    ++counters_.dropped_malformed;
+    return;
+  }
+  if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) return;
+  NeedLanes(peer);
+  std::optional<OutLane>& out = LanesOf(peer).out;
+  if (!out.has_value() || out->writer.grant().generation != ask->grant.generation) {
+    out.emplace(ask->grant);
+    out->mode = ask->mode;
+  } else if (out->mode == Mode::kSilent || out->mode == Mode::kAnnounced) {
+    out->mode = ask->mode;  // a lane that was lost or left is not entered again
+  }
+  out->turn = ask->turn;
+  LanesOf(peer).owes_answer = true;
+  OweLaneWords(peer);
+}
+
+void EndpointImpl::OweLaneWords(Peer* peer) {
+  if (LanesOf(peer).listed) return;
+  LanesOf(peer).listed = true;
+  lane_words_.push_back(peer->id());
+}
+
+void EndpointImpl::SayLaneWords() {
+  size_t kept = 0;
+  for (const PeerId id : lane_words_) {
+    Peer* peer = Find(id);
+    if (peer == nullptr || peer->lanes == 0) continue;
+    if (!SayLaneWords(peer)) {
+      lane_words_[kept++] = id;  // no control slot now; they come back
+    } else {
+      LanesOf(peer).listed = false;
+    }
+  }
+  lane_words_.resize(kept);
+}
+
+bool EndpointImpl::SayLaneWords(Peer* peer) {
+  if (peer->state != peer::State::kUp) return true;
+  PeerLanes& lanes = LanesOf(peer);
+  if (lanes.owes_answer && lanes.out.has_value()) {
+    std::array<std::byte, lane::kAnswerBytes> body;
+    lane::Store(lane::Answer{.generation = lanes.out->writer.grant().generation,
+                             .turn = lanes.out->turn,
+                             .mode = lanes.out->mode,
+                             .written = lanes.out->writer.written()},
+                body.data());
+    if (!PostBody(peer, peer::Kind::kLaneAnswer, body)) return false;
+  }
+  lanes.owes_answer = false;
+  if (lanes.owes_ask && lanes.in != nullptr) {
+    std::array<std::byte, lane::kAskBytes> body;
+    lane::Store(lanes.in->ask, body.data());
+    if (!PostBody(peer, peer::Kind::kLaneAsk, body)) return false;
+  }
+  lanes.owes_ask = false;
+  return true;
+}
+
+// After an error of its requests: what it has written may not have arrived, or arrive late, so that lane is never
+// written again (docs/decisions/0024); and what was asked of the peer may not have been heard.
+void EndpointImpl::RenewLaneWords(Peer* peer) {
+  PeerLanes& lanes = LanesOf(peer);
+  if (lanes.out.has_value()) {
+    lanes.out->mode = Mode::kLost;
+    lanes.owes_answer = true;
+  }
+  if (lanes.in != nullptr && lanes.in->reader.has_value()) lanes.owes_ask = true;
+  OweLaneWords(peer);
+}
+
+}  // namespace sluice::endpoint
