@@ -53,12 +53,13 @@ CapabilityUse PayloadPolling(const CapabilityReport& report) {
 }
 
 CapabilityUse SignedTransfers(const CapabilityReport& report) {
-  return {.name = "signed transfers",
-          .call = "MLX5DV_QP_CREATE_SIG_PIPELINING",
-          .in_use = false,
-          .why = absl::StrCat("Sluice has no bulk transfers yet; device: ",
-                              Said(report, Feature::kSignature)),
-          .fallback = "messages carry no signature"};
+  return {
+      .name = "signed transfers",
+      .call = "MLX5DV_QP_CREATE_SIG_PIPELINING",
+      .in_use = report.Has(Feature::kSignature) && report.Has(Feature::kSigPipelining),
+      .why = absl::StrCat("of protected bulk transfers: ", Said(report, Feature::kSignature), "; ",
+                          Said(report, Feature::kSigPipelining)),
+      .fallback = "signatures are checked, by the device or the CPU, before the reply is posted"};
 }
 
 }  // namespace

@@ -26,8 +26,7 @@ TEST(CapabilitiesInUseTest, DeviceThatCanDoEverything) {
   EXPECT_TRUE(uses[1].in_use);
   EXPECT_TRUE(uses[2].in_use);
   EXPECT_TRUE(uses[3].in_use);
-  // What the device can do is not what is made of it.
-  EXPECT_FALSE(uses[4].in_use);
+  EXPECT_TRUE(uses[4].in_use);
 }
 
 TEST(CapabilitiesInUseTest, DeviceThatCanDoNothing) {
@@ -48,8 +47,9 @@ TEST(CapabilitiesInUseTest, StreamsThatCannotBeResetDoNotIsolate) {
 
 TEST(CapabilityTextTest, SaysHowManyAndWhatInstead) {
   const std::string text = CapabilityText(All(true));
-  EXPECT_THAT(text, HasSubstr("4 of 5 in use"));
-  EXPECT_THAT(text, HasSubstr("instead: messages carry no signature"));
+  EXPECT_THAT(text, HasSubstr("5 of 5 in use"));
+  EXPECT_THAT(CapabilityText(All(false)),
+              HasSubstr("instead: signatures are checked, by the device or the CPU"));
 }
 
 }  // namespace

@@ -59,6 +59,11 @@ absl::Status Validate(const Protection& protection, uint64_t data_bytes) {
   absl::Status status = Validate(protection);
   if (!status.ok()) return status;
   const uint64_t block_bytes = protection.block_bytes;
+  if (IsPlain(protection)) {
+    if (data_bytes != 0 && data_bytes <= kMaxPlainBytes) return absl::OkStatus();
+    return Refused(std::to_string(data_bytes) + " bytes are no transfer",
+                   "move 1 byte to " + std::to_string(kMaxPlainBytes));
+  }
   if (data_bytes == 0 || data_bytes % block_bytes != 0) {
     return Refused(std::to_string(data_bytes) + " bytes are not whole blocks of " +
                        std::to_string(block_bytes),

@@ -32,6 +32,9 @@
 
 namespace sluice::integrity {
 
+// What the end that does it does with the other's memory.
+enum class TransferKind : uint8_t { kWrite, kRead };
+
 enum class Guard : uint8_t { kNone, kT10DifCrc, kT10DifIpChecksum, kCrc32, kCrc32c };
 
 // Bits of Protection::checks; CRCs know the guard only.
@@ -42,6 +45,7 @@ inline constexpr uint8_t kCheckAll = 7;
 
 inline constexpr uint32_t kMaxSignatureBytes = 8;
 inline constexpr uint32_t kMaxBlocks = 1u << 18;  // of one transfer: 1 GiB in blocks of 4096
+inline constexpr uint64_t kMaxPlainBytes = uint64_t{1} << 30;
 
 struct Protection {
   Guard memory = Guard::kNone;
@@ -64,9 +68,14 @@ constexpr uint32_t SignatureBytes(Guard guard) {
   return IsT10Dif(guard) ? 8 : 4;
 }
 
+// Neither domain has signatures.
+constexpr bool IsPlain(const Protection& protection) {
+  return protection.memory == Guard::kNone && protection.wire == Guard::kNone;
+}
+
 // INVALID_ARGUMENT: no such guard, block size or check.
 absl::Status Validate(const Protection& protection);
-// Likewise, and for the data of one transfer: whole blocks, at least one, kMaxBlocks at most.
+// Likewise, and for the data of one transfer: whole blocks, at least one, kMaxBlocks at most; any bytes, if it is plain.
 absl::Status Validate(const Protection& protection, uint64_t data_bytes);
 
 // How much memory `data_bytes` take in a domain, signatures included.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transfers from Post() to OnEnd(), as long as nothing stops.
+// Transfers on their way out: from Post() to the send queue. What comes back is in completions.cc.
 #include "transport/integrity/signed_queue.h"
 
 #include <algorithm>
@@ -9,15 +9,12 @@
 
 #include "transport/base/error.h"
 #include "transport/integrity/convert.h"
-#include "transport/queue/completion_error.h"
 
 namespace sluice::integrity {
 namespace {
 
-constexpr uint32_t kBatch = 32;
 // In the send queue: a configuration, the data, the OK and, if that was cancelled, the error.
 constexpr uint32_t kSlotsOfATransfer = kConfigureSlots + 3;
-constexpr uint32_t kMaxOpen = 1u << 14;  // wr_ids have room for as many
 
 absl::Status Refused(absl::StatusCode code, const std::string& what, std::string_view peer,
                      std::string_view remedy) {
@@ -94,12 +91,14 @@ absl::Status SignedQueue::Init() {
   if (!qp.ok()) return qp.status();
   qp_ = std::move(*qp);
   address_.number = qp_.number();
-  const int error_number = api.query_gid(device_.context(), device_.path().port,
-                                         device_.path().sgid_index, &address_.gid);
+  ibv_gid gid = {};
+  const int error_number =
+      api.query_gid(device_.context(), device_.path().port, device_.path().sgid_index, &gid);
   if (error_number != 0) {
     return Refused(absl::StatusCode::kUnavailable, "the port has no GID", options_.peer,
                    "bring the port up");
   }
+  std::memcpy(address_.gid.data(), gid.raw, address_.gid.size());
   slots_.resize(options_.max_open);
   for (uint32_t i = options_.max_open; i-- > 0;) free_.push_back(i);
   waiting_.reserve(options_.max_open);
@@ -109,8 +108,11 @@ absl::Status SignedQueue::Init() {
 
 SignedQueue::~SignedQueue() = default;
 
-absl::Status SignedQueue::Connect(const verbs::RcPeer& peer, int access) {
-  absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), device_.path(), peer, access);
+absl::Status SignedQueue::Connect(const QueueAddress& peer) {
+  verbs::RcPeer address{.number = peer.number};
+  std::memcpy(address.gid.raw, peer.gid.data(), peer.gid.size());
+  absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), device_.path(), address,
+                                          IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
   if (!status.ok()) return status;
   for (uint32_t i = 0; i < options_.max_replies; ++i) PostReceive(i);
   connected_ = true;
@@ -144,19 +146,32 @@ bool SignedQueue::Stages(const Slot& slot) const {
   return !keys_ && slot.transfer.protection.memory != slot.transfer.protection.wire;
 }
 
+absl::Status SignedQueue::Supports(const Protection& protection) const {
+  return keys_ ? keys_->Supports(protection) : absl::OkStatus();
+}
+
 absl::Status SignedQueue::Post(const Transfer& transfer) {
   absl::Status status = Validate(transfer.protection, transfer.data_bytes);
+  if (status.ok()) status = Supports(transfer.protection);
   if (!status.ok()) return status;
-  if (keys_) {
-    status = keys_->Supports(transfer.protection);
-    if (!status.ok()) return status;
-  }
   if (transfer.data_bytes > options_.max_transfer_bytes) {
     return Refused(absl::StatusCode::kInvalidArgument,
                    std::to_string(transfer.data_bytes) + " bytes of data are more than " +
                        std::to_string(options_.max_transfer_bytes),
                    options_.peer, "split the transfer, or raise max_transfer_bytes");
   }
+  return Take(transfer);
+}
+
+absl::Status SignedQueue::Tell(std::span<const std::byte> reply, uint64_t cookie) {
+  Transfer nothing;
+  nothing.reply = reply;
+  nothing.cookie = cookie;
+  return Take(nothing);
+}
+
+// A place for it, until its end.
+absl::Status SignedQueue::Take(const Transfer& transfer) {
   if (transfer.reply.size() > kMaxReplyBytes) {
     return Refused(absl::StatusCode::kInvalidArgument,
                    "a reply of " + std::to_string(transfer.reply.size()) + " bytes is too long",
@@ -184,7 +199,8 @@ absl::Status SignedQueue::Post(const Transfer& transfer) {
   if (!transfer.reply.empty()) {
     std::memcpy(ReplyMemory(index), transfer.reply.data(), transfer.reply.size());
   }
-  if (!keys_ && transfer.kind == Transfer::Kind::kWrite) Convert(index);
+  const bool has_data = transfer.data_bytes != 0;
+  if (!keys_ && has_data && transfer.kind == Transfer::Kind::kWrite) Convert(index);
   waiting_.push_back(index);
   ++open_;
   ++counters_.posted;
@@ -266,150 +282,21 @@ void SignedQueue::Flush() {
   }
   Begin();
   for (const uint32_t index : waiting_) {
-    if (slots_[index].stage == Stage::kMismatched) continue;
-    PostData(index);
-    slots_[index].stage = Stage::kUnderWay;
+    Slot& slot = slots_[index];
+    if (slot.stage == Stage::kMismatched) continue;
+    slot.stage = slot.transfer.data_bytes == 0 ? Stage::kAnswered : Stage::kUnderWay;
+    if (slot.stage == Stage::kUnderWay) PostData(index);
   }
   for (const uint32_t index : waiting_) {
-    if (slots_[index].stage == Stage::kMismatched) {
+    const Stage stage = slots_[index].stage;
+    if (stage == Stage::kMismatched) {
       PostReply(index, Role::kError);
-    } else if (mode_ == Mode::kPipelined) {
+    } else if (mode_ == Mode::kPipelined || stage == Stage::kAnswered) {
       PostReply(index, Role::kOk);
     }
   }
   waiting_.clear();
   Complete();
-}
-
-int SignedQueue::Poll() {
-  commands_.Drain();
-  if (state_ == QueueState::kEnding || state_ == QueueState::kDown) return 0;
-  const int sends = PollSends();
-  if (!landed_.empty()) {
-    PollUntilEmpty();
-    Look();
-  }
-  Flush();
-  return sends + PollReplies();
-}
-
-int SignedQueue::PollSends() {
-  ibv_wc completions[kBatch];
-  int all = 0;
-  for (;;) {
-    const int count = ibv_poll_cq(send_cq_.get(), kBatch, completions);
-    for (int i = 0; i < count; ++i) OnCompletion(completions[i]);
-    if (count <= 0) return all;
-    all += count;
-  }
-}
-
-// A poll that meets the news of a wrong signature may answer 0 though there is more, so it takes as many
-// empty ones in a row as there may be news.
-int SignedQueue::PollUntilEmpty() {
-  int all = 0;
-  for (uint32_t empty = 0; empty <= open_;) {
-    const int count = PollSends();
-    all += count;
-    empty = count == 0 ? empty + 1 : 0;
-  }
-  return all;
-}
-
-void SignedQueue::OnCompletion(const ibv_wc& completion) {
-  ++completions_;
-  const auto index = static_cast<uint32_t>(completion.wr_id >> 2 & (kMaxOpen - 1));
-  const auto role = static_cast<Role>(completion.wr_id & 3);
-  if (completion.status != IBV_WC_SUCCESS) {
-    if (completion.status == IBV_WC_WR_FLUSH_ERR && state_ != QueueState::kRunning) return;
-    return Fail(
-        base::Error(absl::StatusCode::kUnavailable,
-                    "a request of a signed queue failed with " +
-                        std::string(queue::StatusName(completion.status)),
-                    {.layer = "integrity",
-                     .peer = options_.peer,
-                     .operation = role == Role::kConfigure ? "configure key" : "protected transfer",
-                     .cause = "the peer is gone, has revoked its memory, or takes no replies",
-                     .remedy = "connect again",
-                     .syndrome = static_cast<uint32_t>(completion.status),
-                     .vendor_code = completion.vendor_err}));
-  }
-  if (index >= slots_.size() || slots_[index].number != completion.wr_id >> 16) return;
-  Slot& slot = slots_[index];
-  switch (role) {
-    case Role::kConfigure:
-      return;
-    case Role::kData:
-      if (slot.stage != Stage::kUnderWay || mode_ == Mode::kPipelined) return;
-      slot.stage = Stage::kLanded;
-      landed_.push_back(index);
-      return;
-    case Role::kOk:
-      // A cancelled one completes as well.
-      if (slot.stage == Stage::kMismatched) return;
-      ++counters_.good;
-      return End(index, absl::OkStatus(), true);
-    case Role::kError:
-      return End(index, MismatchError(*slot.mismatch, options_.peer), true);
-  }
-}
-
-void SignedQueue::Look() {
-  if (state_ != QueueState::kRunning && state_ != QueueState::kAsking) return;
-  for (const uint32_t index : landed_) {
-    Slot& slot = slots_[index];
-    if (!keys_) {
-      if (slot.transfer.kind == Transfer::Kind::kRead) Convert(index);
-    } else if (UsesKey(slot)) {
-      auto found = keys_->Check(index, slot.transfer.protection, From(slot));
-      if (!found.ok()) return Fail(found.status());
-      slot.mismatch = *found;
-    }
-    if (slot.mismatch) Mismatched(index);
-  }
-  Begin();
-  for (const uint32_t index : landed_) {
-    const bool wrong = slots_[index].stage == Stage::kMismatched;
-    if (!wrong) slots_[index].stage = Stage::kAnswered;
-    PostReply(index, wrong ? Role::kError : Role::kOk);
-  }
-  landed_.clear();
-  Complete();
-}
-
-void SignedQueue::End(uint32_t index, const absl::Status& status, bool replied) {
-  Slot& slot = slots_[index];
-  const uint64_t cookie = slot.transfer.cookie;
-  slot.stage = Stage::kFree;
-  slot.number = 0;
-  free_.push_back(index);
-  --open_;
-  user_.OnEnd(cookie, status, replied);
-}
-
-int SignedQueue::PollReplies() {
-  ibv_wc completions[kBatch];
-  const int count = ibv_poll_cq(receive_cq_.get(), kBatch, completions);
-  for (int i = 0; i < count; ++i) {
-    const ibv_wc& completion = completions[i];
-    if (completion.status != IBV_WC_SUCCESS) {
-      Fail(base::Error(absl::StatusCode::kUnavailable,
-                       "the receive queue of a signed queue failed with " +
-                           std::string(queue::StatusName(completion.status)),
-                       {.layer = "integrity",
-                        .peer = options_.peer,
-                        .operation = "receive reply",
-                        .remedy = "connect again",
-                        .syndrome = static_cast<uint32_t>(completion.status),
-                        .vendor_code = completion.vendor_err}));
-      return i;
-    }
-    const auto index = static_cast<uint32_t>(completion.wr_id);
-    ++counters_.replies;
-    user_.OnReply({ReplyMemory(options_.max_open + index), completion.byte_len});
-    PostReceive(index);
-  }
-  return std::max(count, 0);
 }
 
 }  // namespace sluice::integrity

@@ -24,6 +24,7 @@
 #ifndef SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_
 #define SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -47,12 +48,13 @@
 namespace sluice::integrity {
 
 inline constexpr uint32_t kMaxReplyBytes = 256;
+inline constexpr uint32_t kMaxOpen = 1u << 14;  // transfers of one queue
 
 enum class Mode : uint8_t { kPipelined, kSerial, kSoftware };
 std::string_view Name(Mode mode);
 
 struct Transfer {
-  enum class Kind : uint8_t { kWrite, kRead };  // to the peer, from the peer
+  using Kind = TransferKind;
   Kind kind = Kind::kWrite;
   Protection protection;
   // Here: MemoryBytes(protection, data_bytes) of registered memory, left alone until OnEnd().
@@ -66,6 +68,12 @@ struct Transfer {
   uint64_t cookie = 0;               // the user's own
 };
 
+// Where a signed queue is, for the other end's.
+struct QueueAddress {
+  uint32_t number = 0;
+  std::array<std::byte, 16> gid = {};
+};
+
 class SignedQueueUser {
  public:
   virtual ~SignedQueueUser() = default;
@@ -74,8 +82,8 @@ class SignedQueueUser {
   virtual uint32_t OnMismatch(uint64_t cookie, const Mismatch& mismatch,
                               std::span<std::byte> room) = 0;
   // The last call for a transfer; its memory is the user's again. OK, or DATA_LOSS (MismatchOf()), or
-  // UNAVAILABLE: the queue failed. `replied`: the peer has the reply. Otherwise it may or may not have the OK, if the
-  // status is UNAVAILABLE, and has nothing, if it is DATA_LOSS.
+  // UNAVAILABLE: the queue failed; PERMISSION_DENIED: it failed because the peer's keys do not allow a transfer. `replied`: the peer has the reply. Otherwise it may or may not have the OK, if the
+  // status is one of these two, and has nothing, if it is DATA_LOSS.
   virtual void OnEnd(uint64_t cookie, const absl::Status& status, bool replied) = 0;
   // What the peer sent here as a reply; valid during the call.
   virtual void OnReply(std::span<const std::byte> bytes) = 0;
@@ -114,15 +122,18 @@ class SignedQueue {
   SignedQueue& operator=(const SignedQueue&) = delete;
 
   // For the other end's Connect().
-  verbs::RcPeer address() const { return address_; }
-  // The rights are the peer's in memory here: what its keys allow, and this queue pair does not forbid.
-  absl::Status Connect(const verbs::RcPeer& peer,
-                       int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+  QueueAddress address() const { return address_; }
+  // The peer may do in memory here whatever the keys that it has allow.
+  absl::Status Connect(const QueueAddress& peer);
 
   // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not know that signature), RESOURCE_EXHAUSTED (max_open),
   // UNAVAILABLE (the queue has failed). Nothing happens before Flush(). With kSoftware a kWrite is checked and converted
   // here.
   absl::Status Post(const Transfer& transfer);
+  // A reply alone, of no transfer; it has an OnEnd() all the same.
+  absl::Status Tell(std::span<const std::byte> reply, uint64_t cookie);
+  // UNIMPLEMENTED: this device does not know that signature.
+  absl::Status Supports(const Protection& protection) const;
   // Data first, then the replies of all of it. What can't go now goes as soon as it can.
   void Flush();
   // Completions and replies; how many. May call the user.
@@ -173,6 +184,7 @@ class SignedQueue {
   bool UsesKey(const Slot& slot) const;
   bool Stages(const Slot& slot) const;
 
+  absl::Status Take(const Transfer& transfer);
   void Convert(uint32_t index);
   void PostData(uint32_t index);
   void PostReply(uint32_t index, Role role);
@@ -205,7 +217,7 @@ class SignedQueue {
   Mode mode_ = Mode::kSoftware;
   QueueState state_ = QueueState::kRunning;
   absl::Status why_;
-  verbs::RcPeer address_;
+  QueueAddress address_;
   memory::Slab replies_;  // to the peer, then from it
   memory::Slab staging_;
   size_t staging_bytes_ = 0;  // of one transfer
@@ -222,6 +234,7 @@ class SignedQueue {
   uint64_t completions_ = 0;
   uint64_t watched_completions_ = 0;
   bool connected_ = false;
+  bool err_seen_ = false;
   bool told_ = false;  // of an event that was not looked into yet
   SignedQueueCounters counters_;
 };

@@ -15,18 +15,19 @@ struct Row {
 using S = QueueState;
 using E = QueueEvent;
 constexpr Row kRows[] = {
-    {S::kRunning, E::kDrained, S::kAsking},        {S::kRunning, E::kQuiet, S::kAsking},
-    {S::kAsking, E::kIsRts, S::kRunning},          {S::kAsking, E::kIsSqd, S::kCancelling},
-    {S::kCancelling, E::kCancelled, S::kResuming}, {S::kResuming, E::kResumed, S::kRunning},
-    {S::kRunning, E::kFailed, S::kFailing},        {S::kAsking, E::kFailed, S::kFailing},
-    {S::kCancelling, E::kFailed, S::kFailing},     {S::kResuming, E::kFailed, S::kFailing},
-    {S::kFailing, E::kStopped, S::kEnding},        {S::kEnding, E::kGone, S::kDown},
+    {S::kRunning, E::kDrained, S::kAsking},   {S::kRunning, E::kQuiet, S::kAsking},
+    {S::kAsking, E::kIsRts, S::kRunning},     {S::kAsking, E::kIsSqd, S::kCancelling},
+    {S::kAsking, E::kIsErr, S::kRunning},     {S::kCancelling, E::kCancelled, S::kResuming},
+    {S::kResuming, E::kResumed, S::kRunning}, {S::kRunning, E::kFailed, S::kFailing},
+    {S::kAsking, E::kFailed, S::kFailing},    {S::kCancelling, E::kFailed, S::kFailing},
+    {S::kResuming, E::kFailed, S::kFailing},  {S::kFailing, E::kStopped, S::kEnding},
+    {S::kEnding, E::kGone, S::kDown},
 };
 
 constexpr std::string_view kStates[] = {"running", "asking", "cancelling", "resuming",
                                         "failing", "ending", "down"};
-constexpr std::string_view kEvents[] = {"drained", "quiet",  "is RTS",  "is SQD", "cancelled",
-                                        "resumed", "failed", "stopped", "gone"};
+constexpr std::string_view kEvents[] = {"drained",   "quiet",   "is RTS", "is SQD",  "is ERR",
+                                        "cancelled", "resumed", "failed", "stopped", "gone"};
 
 }  // namespace
 

@@ -24,9 +24,10 @@ enum class QueueEvent : uint8_t {
   kQuiet,    // transfers are open and nothing has completed for a while: the event may be lost
   kIsRts,    // the device's answer
   kIsSqd,
+  kIsErr,      // for the first time: the request that failed will say why
   kCancelled,  // each wrong transfer's reply, and nothing else
   kResumed,
-  kFailed,  // a request failed, the device says ERR, a cancellation took nothing, a command was refused
+  kFailed,  // a request failed, the device says ERR and nothing else does, a cancellation took nothing, a command was refused
   kStopped,  // in ERR
   kGone,     // destroyed
 };

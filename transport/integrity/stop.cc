@@ -53,6 +53,12 @@ void SignedQueue::OnState(const absl::StatusOr<ibv_qp_state>& state) {
       Next(state_, QueueEvent::kIsSqd, &state_);
       return OnStop();
     default:
+      // What has failed says why, if something is under way: in ERR all of it completes.
+      if (open_ > waiting_.size() && !err_seen_) {
+        err_seen_ = true;
+        Next(state_, QueueEvent::kIsErr, &state_);
+        return;
+      }
       return Fail(Unexplained("it is in the error state"));
   }
 }

@@ -70,6 +70,13 @@ TEST(Validate, DataIsWholeBlocks) {
   EXPECT_FALSE(Validate(wrong, 512).ok()) << "and no division";
 }
 
+TEST(Validate, PlainDataAreAnyBytes) {
+  EXPECT_TRUE(Validate({}, 1).ok());
+  EXPECT_TRUE(Validate({}, kMaxPlainBytes).ok());
+  EXPECT_THAT(Message(Validate({}, 0)), HasSubstr("0 bytes are no transfer"));
+  EXPECT_FALSE(Validate({}, kMaxPlainBytes + 1).ok());
+}
+
 TEST(DomainBytes, BlocksWithTheirSignatures) {
   EXPECT_EQ(MemoryBytes(kDif, 1024), 2 * 520u);
   EXPECT_EQ(WireBytes(kDif, 1024), 2 * 516u);

@@ -239,6 +239,22 @@ TEST_P(SignedQueueTest, BothEndsAreInitiators) {
   EXPECT_THAT(store().replies, ElementsAre("")) << "a reply may be empty";
 }
 
+TEST_P(SignedQueueTest, ReplyAloneAndPlainDataOfAnyLength) {
+  Fill(pair_->random(), store().at(0, kStride));
+  const Transfer plain = pair_->Plan(Kind::kWrite, {}, 0, 777, 1);
+  ASSERT_TRUE(pair_->Post(plain).ok());
+  {
+    const auto as = pair_->As(0);
+    const std::string text = "alone";
+    ASSERT_TRUE(store().queue->Tell(std::as_bytes(std::span(text)), 2).ok());
+  }
+  ASSERT_TRUE(pair_->RunUntilEnded(2));
+  EXPECT_THAT(client().replies, UnorderedElementsAre("ok 1", "alone"));
+  EXPECT_TRUE(store().ended[2].status.ok());
+  EXPECT_TRUE(std::ranges::equal(store().at(0, 777), client().at(0, 777)));
+  EXPECT_EQ(client().at(777, 1)[0], std::byte{0});
+}
+
 TEST_P(SignedQueueTest, WrongOptionsOfATransferAreRefused) {
   const auto post = [&](const Transfer& transfer) {
     return std::string(pair_->Post(transfer).message());
@@ -275,7 +291,8 @@ TEST_P(SignedQueueTest, RevokedMemoryOfThePeerEndsTheQueue) {
   Prepare(Kind::kWrite, protection, kStride);
   Post(Kind::kWrite, protection, kStride, 2);
   ASSERT_TRUE(pair_->Run([&] { return !store().downs.empty(); }));
-  EXPECT_EQ(store().ended[1].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(store().ended[1].status.code(), absl::StatusCode::kPermissionDenied)
+      << store().ended[1].status;
   EXPECT_FALSE(store().ended[1].replied);
   EXPECT_EQ(store().ended[2].times, 1);
   EXPECT_THAT(std::string(store().downs[0].message()), HasSubstr("(peer client)"));

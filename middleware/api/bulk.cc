@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A port belongs to one thread; calls of others are tasks that it runs between its passes.
+#include "middleware/api/bulk.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "middleware/bulk/port.h"
+#include "transport/base/clock.h"
+#include "transport/base/error.h"
+#include "transport/base/random.h"
+#include "transport/device/device.h"
+#include "transport/device/tables.h"
+#include "transport/poller/commands.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kSpinPasses = 2000;  // without work, before the first nap
+constexpr std::chrono::microseconds kNap{100};
+
+absl::Status Gone(std::string_view what) {
+  return base::Error(absl::StatusCode::kUnavailable, what,
+                     {.layer = "bulk", .operation = "await", .remedy = "join the two sides again"});
+}
+
+}  // namespace
+
+class Bulk::Impl final : public bulk::PortUser {
+ public:
+  using Done = absl::AnyInvocable<void(const absl::Status&)>;
+
+  explicit Impl(std::unique_ptr<device::Device> device) : device_(std::move(device)) {}
+  ~Impl() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    commands_.Finish();
+    port_.reset();
+  }
+
+  absl::Status Init(const bulk::PortOptions& options) {
+    auto port = bulk::Port::Create(*device_, clock_, random_, commands_, *this, options);
+    if (!port.ok()) return port.status();
+    port_ = *std::move(port);
+    thread_ = std::thread([this] { Run(); });
+    return absl::OkStatus();
+  }
+
+  // What `task` says, on the port's thread.
+  template <typename T>
+  T Do(std::function<T(bulk::Port&)> task) {
+    std::promise<T> promise;
+    auto answer = promise.get_future();
+    Submit([&] { promise.set_value(task(*port_)); });
+    return answer.get();
+  }
+
+  absl::StatusOr<Lent> Lend(std::span<std::byte> memory, uint8_t rights, absl::Duration time) {
+    std::promise<absl::StatusOr<Lent>> promise;
+    auto answer = promise.get_future();
+    Submit([&] {
+      const int64_t end_ns =
+          time == absl::InfiniteDuration() ? 0 : clock_.NowNs() + absl::ToInt64Nanoseconds(time);
+      const auto lease = port_->leases().Lend(memory, rights, end_ns);
+      if (!lease.ok()) return promise.set_value(lease.status());
+      lending_.emplace_back(*lease, std::move(promise));
+    });
+    return answer.get();
+  }
+
+  absl::Status Return(bulk::LeaseId lease) {
+    std::promise<absl::Status> promise;
+    auto answer = promise.get_future();
+    Submit([&] {
+      const absl::Status status = port_->leases().Return(lease);
+      // Its time may just be over: then this waits as well.
+      if (!status.ok() && !port_->leases().IsEnding(lease)) return promise.set_value(status);
+      returning_.emplace_back(lease, std::move(promise));
+    });
+    return answer.get();
+  }
+
+  absl::StatusOr<bulk::TransferId> Start(bulk::PeerId peer, const bulk::TransferRequest& request,
+                                         Done done) {
+    return Do<absl::StatusOr<bulk::TransferId>>([&](bulk::Port& port) {
+      auto transfer = port.Start(peer, request);
+      if (transfer.ok()) transfers_.emplace(*transfer, std::move(done));
+      return transfer;
+    });
+  }
+
+  absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout) {
+    // As a clock can count it.
+    const absl::Duration counted = std::min(timeout, absl::Hours(24 * 365));
+    const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(counted);
+    std::unique_lock lock(mutex_);
+    ++awaiting_;
+    changed_.notify_all();
+    absl::StatusOr<bulk::Arrival> result = base::Error(
+        absl::StatusCode::kDeadlineExceeded, "no transfer with that tag came in time",
+        {.layer = "bulk", .operation = "await", .cause = "the other side is slow, or began none"});
+    arrived_.wait_until(lock, until, [&] {
+      for (auto it = arrivals_.begin(); it != arrivals_.end(); ++it) {
+        if (it->first != peer || it->second.tag != tag) continue;
+        result = std::move(it->second);
+        arrivals_.erase(it);
+        return true;
+      }
+      for (const bulk::PeerId& gone : gone_) {
+        if (gone != peer) continue;
+        result = Gone("the peer is down");
+        return true;
+      }
+      return false;
+    });
+    --awaiting_;
+    return result;
+  }
+
+  const std::string& device_choice() const { return device_->choice(); }
+
+  void OnLent(bulk::LeaseId lease, const absl::StatusOr<bulk::Capability>& capability) override {
+    for (auto it = lending_.begin(); it != lending_.end(); ++it) {
+      if (it->first != lease) continue;
+      if (capability.ok()) {
+        it->second.set_value(Lent{lease, ToBytes(*capability)});
+      } else {
+        it->second.set_value(capability.status());
+      }
+      lending_.erase(it);
+      return;
+    }
+  }
+  void OnReturned(bulk::LeaseId lease) override {
+    for (auto it = returning_.begin(); it != returning_.end();) {
+      if (it->first != lease) {
+        ++it;
+        continue;
+      }
+      it->second.set_value(absl::OkStatus());
+      it = returning_.erase(it);
+    }
+  }
+  void OnTransferred(bulk::TransferId transfer, const absl::Status& status) override {
+    auto node = transfers_.extract(transfer);
+    if (!node.empty()) node.mapped()(status);
+  }
+  void OnArrival(bulk::PeerId peer, const bulk::Arrival& arrival) override {
+    const std::lock_guard lock(mutex_);
+    arrivals_.emplace_back(peer, arrival);
+    if (arrivals_.size() > kMaxKeptArrivals) arrivals_.pop_front();
+    arrived_.notify_all();
+  }
+  void OnPeerDown(bulk::PeerId peer, const absl::Status&) override {
+    const std::lock_guard lock(mutex_);
+    gone_.push_back(peer);
+    if (gone_.size() > kMaxKeptArrivals) gone_.pop_front();
+    arrived_.notify_all();
+  }
+
+ private:
+  void Submit(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+  }
+
+  void Run() {
+    int quiet = 0;
+    std::vector<std::function<void()>> now;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        const auto called = [this] { return stopping_ || !tasks_.empty(); };
+        if (port_->idle()) {
+          changed_.wait(lock, [&] { return called() || awaiting_ != 0; });
+        }
+        if (quiet >= kSpinPasses) changed_.wait_for(lock, kNap, called);
+        if (stopping_) return;
+        now.swap(tasks_);
+      }
+      for (const auto& task : now) task();
+      quiet = now.empty() && port_->Poll() == 0 ? quiet + 1 : 0;
+      now.clear();
+    }
+  }
+
+  const std::unique_ptr<device::Device> device_;
+  base::RealClock clock_;
+  base::SystemRandom random_;
+  poller::ThreadCommands commands_;
+  std::unique_ptr<bulk::Port> port_;  // the thread's, as what follows
+  std::list<std::pair<bulk::LeaseId, std::promise<absl::StatusOr<Lent>>>> lending_;
+  std::list<std::pair<bulk::LeaseId, std::promise<absl::Status>>> returning_;
+  absl::flat_hash_map<bulk::TransferId, Done> transfers_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;                              // for the thread
+  std::condition_variable arrived_;                              // for who awaits
+  std::vector<std::function<void()>> tasks_;                     // mutex_
+  std::deque<std::pair<bulk::PeerId, bulk::Arrival>> arrivals_;  // mutex_
+  std::deque<bulk::PeerId> gone_;                                // mutex_
+  int awaiting_ = 0;                                             // mutex_
+  bool stopping_ = false;                                        // mutex_
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<Bulk>> Bulk::Create(const BulkOptions& options) {
+  auto device = device::Device::Open(options.device, device::AllTables());
+  if (!device.ok()) return device.status();
+  auto impl = std::make_unique<Impl>(*std::move(device));
+  absl::Status status = impl->Init(options.port);
+  if (!status.ok()) return status;
+  return std::unique_ptr<Bulk>(new Bulk(std::move(impl)));
+}
+
+Bulk::Bulk(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Bulk::~Bulk() = default;
+
+absl::StatusOr<bulk::PeerId> Bulk::Offer(std::string* ticket) {
+  return impl_->Do<absl::StatusOr<bulk::PeerId>>(
+      [&](bulk::Port& port) { return port.Offer(ticket); });
+}
+
+absl::StatusOr<bulk::PeerId> Bulk::Accept(std::string_view ticket, std::string* answer) {
+  return impl_->Do<absl::StatusOr<bulk::PeerId>>(
+      [&](bulk::Port& port) { return port.Accept(ticket, answer); });
+}
+
+absl::Status Bulk::Complete(bulk::PeerId peer, std::string_view ticket) {
+  return impl_->Do<absl::Status>([&](bulk::Port& port) { return port.Complete(peer, ticket); });
+}
+
+absl::StatusOr<Bulk::Lent> Bulk::Lend(std::span<std::byte> memory, uint8_t rights,
+                                      absl::Duration time) {
+  return impl_->Lend(memory, rights, time);
+}
+
+absl::Status Bulk::Return(bulk::LeaseId lease) { return impl_->Return(lease); }
+
+absl::StatusOr<bulk::TransferId> Bulk::Start(bulk::PeerId peer,
+                                             const bulk::TransferRequest& request,
+                                             absl::AnyInvocable<void(const absl::Status&)> done) {
+  return impl_->Start(peer, request, std::move(done));
+}
+
+absl::Status Bulk::Cancel(bulk::TransferId transfer) {
+  return impl_->Do<absl::Status>([&](bulk::Port& port) { return port.Cancel(transfer); });
+}
+
+absl::Status Bulk::Move(bulk::PeerId peer, const bulk::TransferRequest& request) {
+  std::promise<absl::Status> promise;
+  auto answer = promise.get_future();
+  auto transfer = impl_->Start(
+      peer, request, [&promise](const absl::Status& status) { promise.set_value(status); });
+  if (!transfer.ok()) return transfer.status();
+  return answer.get();
+}
+
+absl::StatusOr<bulk::Arrival> Bulk::Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout) {
+  return impl_->Await(peer, tag, timeout);
+}
+
+const std::string& Bulk::device_choice() const { return impl_->device_choice(); }
+
+}  // namespace sluice

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What others do with memory that was lent to them: each of their transfers is told of once, whole, in the order in which they
+// were begun, whichever of its notices came first.
+#include <utility>
+
+#include "middleware/bulk/peer.h"
+#include "middleware/bulk/port.h"
+#include "transport/base/error.h"
+#include "transport/integrity/convert.h"
+
+namespace sluice::bulk {
+namespace {
+
+using integrity::Guard;
+using integrity::MismatchError;
+using integrity::MismatchOf;
+using Kind = integrity::Transfer::Kind;
+
+// Transfers of which a notice has come, and those before them. Far more than a peer of this version has.
+constexpr uint64_t kMaxIncoming = 4096;
+
+absl::Status Broken(std::string_view cause) {
+  return base::Error(absl::StatusCode::kUnavailable, "a peer's notice can't be",
+                     {.layer = "bulk",
+                      .operation = "arrival",
+                      .cause = cause,
+                      .remedy = "run the same release of Sluice on both sides"});
+}
+
+// The first wrong block counts, whatever else went wrong.
+void Blame(Arrival* arrival, const absl::Status& status) {
+  const auto mismatch = MismatchOf(status);
+  const auto known = MismatchOf(arrival->status);
+  const bool worse = mismatch && (!known || mismatch->block < known->block);
+  if (arrival->status.ok() || worse) arrival->status = status;
+}
+
+}  // namespace
+
+void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
+  const auto notice = LoadNotice(bytes);
+  if (!notice) return peer.queue->Fail(Broken("it is none"));
+  const uint64_t ahead = notice->number - peer.next_arrival;
+  if (ahead >= kMaxIncoming)
+    return peer.queue->Fail(Broken("its transfer has ended, or is far ahead"));
+  while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
+  Incoming& in = peer.incoming[ahead];
+  if (in.pieces == 0) {
+    in.pieces = in.missing = notice->pieces;
+    in.seen.resize(notice->pieces);
+    in.arrival = {
+        .kind = notice->kind, .lease = {notice->lease, notice->epoch}, .tag = notice->tag};
+  }
+  const Arrival& arrival = in.arrival;
+  if (in.pieces != notice->pieces || arrival.kind != notice->kind || arrival.tag != notice->tag ||
+      arrival.lease != LeaseId{notice->lease, notice->epoch}) {
+    return peer.queue->Fail(Broken("it contradicts another one of its transfer"));
+  }
+  const uint32_t end = notice->outcome == Outcome::kCancelled ? in.pieces : notice->piece + 1;
+  for (uint32_t piece = notice->piece; piece < end; ++piece) {
+    if (in.seen[piece]) return peer.queue->Fail(Broken("its piece came before"));
+    in.seen[piece] = true;
+    --in.missing;
+  }
+  switch (notice->outcome) {
+    case Outcome::kGood:
+      CheckLanded(*notice, &in.arrival);
+      break;
+    case Outcome::kMismatch: {
+      integrity::Mismatch mismatch = notice->mismatch;
+      mismatch.block += notice->first_block;
+      Blame(&in.arrival, MismatchError(mismatch, ""));
+      break;
+    }
+    case Outcome::kCancelled:
+      Blame(&in.arrival,
+            base::Error(absl::StatusCode::kCancelled, "the other side has stopped the transfer",
+                        {.layer = "bulk", .operation = "arrival"}));
+      break;
+  }
+  Arrive(peer);
+}
+
+// Whoever wrote it found it good; that says nothing about what has happened to it since.
+void Port::CheckLanded(const Notice& notice, Arrival* arrival) {
+  if (notice.kind == Kind::kWrite && notice.protection.wire != Guard::kNone) {
+    const auto landed = leases_.Find({notice.lease, notice.epoch}, notice.offset,
+                                     WireBytes(notice.protection, notice.data_bytes));
+    if (landed.empty()) {
+      return Blame(
+          arrival,
+          base::Error(
+              absl::StatusCode::kNotFound, "the lease ended before its data could be looked at",
+              {.layer = "bulk", .operation = "arrival", .remedy = "lend the memory for longer"}));
+    }
+    auto mismatch = Check(notice.protection, integrity::Direction::kFromWire, landed);
+    if (mismatch) {
+      ++counters_.found_here;
+      mismatch->end = integrity::End::kTarget;
+      mismatch->block += notice.first_block;
+      return Blame(arrival, MismatchError(*mismatch, ""));
+    }
+  }
+  arrival->data_bytes += notice.data_bytes;
+}
+
+void Port::Arrive(Peer& peer) {
+  while (!peer.incoming.empty() && peer.incoming.front().pieces != 0 &&
+         peer.incoming.front().missing == 0) {
+    const Arrival arrival = std::move(peer.incoming.front().arrival);
+    peer.incoming.pop_front();
+    ++peer.next_arrival;
+    ++counters_.arrivals;
+    user_.OnArrival(peer.id, arrival);
+  }
+}
+
+}  // namespace sluice::bulk

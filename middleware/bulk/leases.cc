@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/bulk/leases.h"
+
+#include <string>
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::bulk {
+namespace {
+
+absl::Status Refused(absl::StatusCode code, const std::string& what, std::string_view cause,
+                     std::string_view remedy) {
+  return base::Error(code, what,
+                     {.layer = "bulk", .operation = "lease", .cause = cause, .remedy = remedy});
+}
+
+absl::Status NoLease() {
+  return Refused(absl::StatusCode::kNotFound, "no such lease",
+                 "it was returned, its time is over, or it was never lent",
+                 "lend the memory again");
+}
+
+}  // namespace
+
+Leases::Leases(device::Device& device, poller::Commands& commands, LeaseUser& user, uint64_t port,
+               uint32_t max_leases)
+    : device_(device), commands_(commands), user_(user), port_(port), leases_(max_leases) {
+  for (uint32_t i = max_leases; i-- > 0;) free_.push_back(i);
+}
+
+const Leases::Lease* Leases::Named(LeaseId id) const {
+  if (id.index >= leases_.size() || id.epoch == 0) return nullptr;
+  const Lease& lease = leases_[id.index];
+  return lease.epoch == id.epoch && lease.state != State::kFree ? &lease : nullptr;
+}
+
+Leases::Lease* Leases::Named(LeaseId id) {
+  return const_cast<Lease*>(std::as_const(*this).Named(id));
+}
+
+absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns) {
+  if (memory.empty()) {
+    return Refused(absl::StatusCode::kInvalidArgument, "no memory to lend", "its length is 0",
+                   "lend a byte or more");
+  }
+  if (rights > (kMayRead | kMayWrite)) {
+    return Refused(absl::StatusCode::kInvalidArgument,
+                   "there are no rights " + std::to_string(rights), "", "take kMayRead, kMayWrite");
+  }
+  if (free_.empty()) {
+    return Refused(absl::StatusCode::kResourceExhausted,
+                   "all " + std::to_string(leases_.size()) + " leases are lent", "",
+                   "return some, or raise max_leases");
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  Lease& lease = leases_[index];
+  ++active_;
+  if (++lease.epoch == 0) ++lease.epoch;
+  lease.state = State::kLending;
+  lease.memory = memory;
+  lease.rights = rights;
+  lease.end_ns = end_ns;
+  lease.uses = 0;
+  lease.return_asked = false;
+  const LeaseId id{index, lease.epoch};
+  auto region = std::make_shared<absl::StatusOr<memory::Region>>(memory::Region());
+  commands_.Submit(
+      [this, region, memory, rights] {
+        *region = memory::Region::Register(
+            device_.api(), device_.pd(), memory,
+            {.read = (rights & kMayRead) != 0, .write = (rights & kMayWrite) != 0});
+      },
+      [this, region, id] { OnRegistered(id, std::move(*region)); });
+  return id;
+}
+
+void Leases::OnRegistered(LeaseId id, absl::StatusOr<memory::Region> region) {
+  Lease& lease = *Named(id);
+  if (!region.ok()) {
+    Free(id);
+    return user_.OnLent(id, base::Prefix(region.status(), "memory can't be lent"));
+  }
+  lease.region = *std::move(region);
+  lease.state = State::kLent;
+  if (lease.return_asked) return Revoke(id);
+  user_.OnLent(id, Capability{.port = port_,
+                              .address = reinterpret_cast<uint64_t>(lease.memory.data()),
+                              .length_bytes = lease.memory.size(),
+                              .key = lease.region.rkey(),
+                              .lease = id.index,
+                              .epoch = id.epoch,
+                              .rights = lease.rights});
+}
+
+absl::Status Leases::Return(LeaseId id) {
+  Lease* lease = Named(id);
+  if (lease == nullptr || lease->return_asked) return NoLease();
+  lease->return_asked = true;
+  if (lease->state == State::kLending) return absl::OkStatus();
+  lease->state = State::kReturning;
+  if (lease->uses == 0) Revoke(id);
+  return absl::OkStatus();
+}
+
+bool Leases::IsEnding(LeaseId id) const {
+  const Lease* lease = Named(id);
+  return lease != nullptr && lease->return_asked;
+}
+
+void Leases::Revoke(LeaseId id) {
+  Lease& lease = leases_[id.index];
+  lease.state = State::kRevoking;
+  // Nobody else touches it until then; when it returns, no copy of a peer can land any more.
+  commands_.Submit([region = &lease.region] { region->reset(); },
+                   [this, id] {
+                     Free(id);
+                     user_.OnReturned(id);
+                   });
+}
+
+void Leases::Free(LeaseId id) {
+  leases_[id.index].state = State::kFree;
+  leases_[id.index].memory = {};
+  free_.push_back(id.index);
+  --active_;
+}
+
+void Leases::Poll(int64_t now_ns) {
+  if (active_ == 0) return;
+  for (uint32_t i = 0; i < leases_.size(); ++i) {
+    const Lease& lease = leases_[i];
+    if (lease.state != State::kLent || lease.end_ns == 0 || now_ns < lease.end_ns) continue;
+    (void)Return({i, lease.epoch});
+  }
+}
+
+absl::StatusOr<Leases::Memory> Leases::Use(LeaseId id, uint64_t offset, uint64_t size_bytes) {
+  Lease* lease = Named(id);
+  if (lease == nullptr || lease->state != State::kLent) return NoLease();
+  if (offset > lease->memory.size() || size_bytes > lease->memory.size() - offset) {
+    return Refused(absl::StatusCode::kOutOfRange,
+                   std::to_string(size_bytes) + " bytes from " + std::to_string(offset) +
+                       " on are not all in a lease of " + std::to_string(lease->memory.size()),
+                   "protected blocks take their signatures' room as well",
+                   "lend more, or move less");
+  }
+  ++lease->uses;
+  return Memory{lease->memory.data() + offset, lease->region.lkey()};
+}
+
+void Leases::Unuse(LeaseId id) {
+  Lease* lease = Named(id);
+  if (lease == nullptr || lease->uses == 0) return;
+  if (--lease->uses == 0 && lease->state == State::kReturning) Revoke(id);
+}
+
+std::span<std::byte> Leases::Find(LeaseId id, uint64_t offset, uint64_t size_bytes) const {
+  const Lease* lease = Named(id);
+  if (lease == nullptr || lease->state != State::kLent || lease->rights == 0) return {};
+  if (offset > lease->memory.size() || size_bytes > lease->memory.size() - offset) return {};
+  return lease->memory.subspan(offset, size_bytes);
+}
+
+}  // namespace sluice::bulk

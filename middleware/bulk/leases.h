@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Leases: memory that is lent to others, or to transfers of one's own. One memory region of the device for each lease, exactly as
+// long as it and with its rights only: when it is gone, nobody reaches the memory.
+//
+// What it is    A table. Memory goes back to its user, OnReturned(), once the device has let go of it: after Return(), or
+//               when the time of the lease is over; and after the last transfer of one's own that uses it.
+// Who owns it   A port. Device, clock and commands outlive it, the memory until OnReturned(). The destructor wants a Commands
+//               that has finished; whatever is lent then is taken back without a word.
+// Which thread  The polling thread.
+// Bounds        max_leases; the next one is RESOURCE_EXHAUSTED.
+#ifndef SLUICE_MIDDLEWARE_BULK_LEASES_H_
+#define SLUICE_MIDDLEWARE_BULK_LEASES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "middleware/bulk/capability.h"
+#include "transport/device/device.h"
+#include "transport/memory/region.h"
+#include "transport/poller/commands.h"
+
+namespace sluice::bulk {
+
+class LeaseUser {
+ public:
+  virtual ~LeaseUser() = default;
+  // The lease holds, and this is what to give away (nothing that anybody could use, if it has no rights); or why it
+  // does not, which is the last call for it.
+  virtual void OnLent(LeaseId lease, const absl::StatusOr<Capability>& capability) = 0;
+  // Nobody reaches the memory any more. The last call for it.
+  virtual void OnReturned(LeaseId lease) = 0;
+};
+
+class Leases {
+ public:
+  Leases(device::Device& device, poller::Commands& commands, LeaseUser& user, uint64_t port,
+         uint32_t max_leases);
+
+  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED; else OnLent() follows, in a later Poll() of the commands. `end_ns`: on the
+  // clock of Poll(); 0: no end.
+  absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns);
+  // NOT_FOUND: no such lease, or it is being returned. Else OnReturned() follows.
+  absl::Status Return(LeaseId lease);
+  // It is being returned: OnReturned() has still to come.
+  bool IsEnding(LeaseId lease) const;
+  // Takes back those whose time is over.
+  void Poll(int64_t now_ns);
+
+  // For a transfer of one's own. NOT_FOUND: no such lease, or not for long; OUT_OF_RANGE: not all of it is lent.
+  struct Memory {
+    std::byte* data = nullptr;
+    uint32_t lkey = 0;
+  };
+  absl::StatusOr<Memory> Use(LeaseId lease, uint64_t offset, uint64_t size_bytes);
+  void Unuse(LeaseId lease);
+  // Of a lease that was lent to others; empty: it has ended, or the range is not all in it.
+  std::span<std::byte> Find(LeaseId lease, uint64_t offset, uint64_t size_bytes) const;
+
+  uint32_t active() const { return active_; }
+
+ private:
+  enum class State : uint8_t { kFree, kLending, kLent, kReturning, kRevoking };
+  struct Lease {
+    State state = State::kFree;
+    uint32_t epoch = 0;
+    std::span<std::byte> memory;
+    uint8_t rights = 0;
+    int64_t end_ns = 0;
+    uint32_t uses = 0;
+    bool return_asked = false;  // while it was being lent
+    memory::Region region;
+  };
+
+  Lease* Named(LeaseId id);
+  const Lease* Named(LeaseId id) const;
+  void OnRegistered(LeaseId id, absl::StatusOr<memory::Region> region);
+  void Revoke(LeaseId id);
+  void Free(LeaseId id);
+
+  device::Device& device_;
+  poller::Commands& commands_;
+  LeaseUser& user_;
+  const uint64_t port_;
+  std::vector<Lease> leases_;
+  std::vector<uint32_t> free_;
+  uint32_t active_ = 0;
+};
+
+}  // namespace sluice::bulk
+
+#endif  // SLUICE_MIDDLEWARE_BULK_LEASES_H_

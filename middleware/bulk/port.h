@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Port: moves data between memory here and memory that others have lent, one-sided, in pieces, with protection or without.
+//
+// What it is    The owner of leases and of the ways to other ports. Who holds a capability reads or writes the memory behind it;
+//               the lender's CPU does nothing, but hears of each transfer once it has ended, in the order in which they were
+//               begun, with the same verdict as who made it. Tickets and capabilities are bytes that travel in any message: an
+//               RPC, a flow.
+//
+//               Joining two ports:    one   Offer() -> ticket ------->  other   Accept(ticket) -> ticket
+//                                     one   Complete(ticket) <--------
+//               The side that accepted begins no transfer before it knows that the other has completed.
+// Protected     Transfer::protection with a guard: signatures in memory and on the wire are checked, inserted, stripped, converted
+//               block by block (integrity/protection.h). The lender never hears that a transfer was good when its data are not;
+//               data that were written with signatures on the wire are looked at once more where they landed.
+// Who owns it   Its creator. Device, clock, commands and user outlive it. The destructor wants a Commands that has finished;
+//               then no memory is reached any more, and nothing is told.
+// Which thread  One, all calls. The user is called inside Poll() only. Offer(), Accept(), Complete() make queues and block.
+// Bounds        PortOptions. Beyond them: RESOURCE_EXHAUSTED. When all ways to peers are taken, the one that was not used for
+//               the longest time and has nothing open is given up.
+#ifndef SLUICE_MIDDLEWARE_BULK_PORT_H_
+#define SLUICE_MIDDLEWARE_BULK_PORT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "middleware/bulk/capability.h"
+#include "middleware/bulk/leases.h"
+#include "middleware/bulk/notice.h"
+#include "middleware/bulk/transfer.h"
+#include "transport/base/clock.h"
+#include "transport/base/random.h"
+#include "transport/device/device.h"
+#include "transport/integrity/signed_queue.h"
+#include "transport/poller/commands.h"
+
+namespace sluice::bulk {
+
+class PortUser : public LeaseUser {
+ public:
+  // The last call for a transfer of one's own: OK, DATA_LOSS (MismatchOf(), whose block counts from the start of the
+  // transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability holds no more), UNAVAILABLE.
+  virtual void OnTransferred(TransferId transfer, const absl::Status& status) = 0;
+  virtual void OnArrival(PeerId peer, const Arrival& arrival) = 0;
+  // The last call for a peer. Transfers with it have ended.
+  virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
+};
+
+class Port {
+ public:
+  // INVALID_ARGUMENT: an option can't be.
+  static absl::StatusOr<std::unique_ptr<Port>> Create(device::Device& device, base::Clock& clock,
+                                                      base::Random& random,
+                                                      poller::Commands& commands, PortUser& user,
+                                                      const PortOptions& options);
+  ~Port();
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  absl::StatusOr<PeerId> Offer(std::string* ticket);
+  absl::StatusOr<PeerId> Accept(std::string_view ticket, std::string* answer);
+  absl::Status Complete(PeerId peer, std::string_view ticket);
+  // OnPeerDown() follows; transfers end as UNAVAILABLE.
+  absl::Status Disconnect(PeerId peer);
+
+  Leases& leases() { return leases_; }
+
+  // INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED (the capability's rights, or it is of another peer), NOT_FOUND (no such
+  // peer or lease), RESOURCE_EXHAUSTED, UNIMPLEMENTED (the device does not know that signature); else OnTransferred() follows.
+  absl::StatusOr<TransferId> Start(PeerId peer, const TransferRequest& request);
+  // Pieces that have not begun never will; it ends once those under way have. NOT_FOUND: it has ended.
+  absl::Status Cancel(TransferId transfer);
+  // Data that have been moved so far; 0 once it has ended.
+  uint64_t Progress(TransferId transfer) const;
+
+  int Poll();
+
+  // Nothing is under way and nobody can begin anything: no need to poll.
+  bool idle() const;
+  integrity::Mode mode(PeerId peer) const;
+  const PortCounters& counters() const { return counters_; }
+
+ private:
+  struct Outgoing {
+    TransferId id = 0;
+    TransferRequest request;
+    Leases::Memory memory;
+    uint64_t number = 0;  // between these two ports
+    uint32_t pieces = 0;
+    uint32_t posted = 0;
+    uint32_t under_way = 0;
+    bool told = false;  // that the rest will not come
+    uint64_t moved_bytes = 0;
+    int64_t patience_end_ns = 0;  // once the rest will not
+    absl::Status status;
+  };
+  struct Incoming;
+  struct Peer;
+
+  Port(device::Device& device, base::Clock& clock, poller::Commands& commands, PortUser& user,
+       const PortOptions& options, uint64_t number);
+
+  Peer* Find(PeerId peer) const;
+  absl::StatusOr<Peer*> NewPeer();
+  absl::Status Connect(Peer& peer, const Ticket& ticket);
+  absl::Status CheckRequest(const Peer& peer, const TransferRequest& request) const;
+
+  void PollEvents(int64_t now_ns);
+  void CheckTime(Peer& peer, int64_t now_ns);
+  void Pump(Peer& peer);
+  absl::Status PostPiece(Peer& peer, Outgoing& out);
+  absl::Status TellRest(Peer& peer, Outgoing& out);
+  Notice NoticeOf(const Outgoing& out, uint32_t piece) const;
+  uint64_t PieceBytes(const Outgoing& out, uint32_t piece) const;
+  void Sweep(Peer& peer);
+  void Bury(Peer& peer);
+
+  // What the peer's queue says.
+  uint32_t OnMismatch(uint64_t cookie, const integrity::Mismatch& mismatch,
+                      std::span<std::byte> room);
+  void OnPieceEnd(uint64_t cookie, const absl::Status& status);
+  void OnNotice(Peer& peer, std::span<const std::byte> bytes);  // arrivals.cc, as those below
+  void Arrive(Peer& peer);
+  void CheckLanded(const Notice& notice, Arrival* arrival);
+
+  device::Device& device_;
+  base::Clock& clock_;
+  poller::Commands& commands_;
+  PortUser& user_;
+  const PortOptions options_;
+  const uint64_t number_;
+  Leases leases_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  absl::flat_hash_map<TransferId, std::unique_ptr<Outgoing>> transfers_;
+  TransferId next_transfer_ = 1;
+  uint64_t uses_ = 0;
+  uint64_t passes_ = 0;
+  int64_t watch_at_ns_ = 0;
+  PortCounters counters_;
+};
+
+}  // namespace sluice::bulk
+
+#endif  // SLUICE_MIDDLEWARE_BULK_PORT_H_

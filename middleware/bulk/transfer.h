@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is asked of a port, and what it tells: values, without anything of a device.
+#ifndef SLUICE_MIDDLEWARE_BULK_TRANSFER_H_
+#define SLUICE_MIDDLEWARE_BULK_TRANSFER_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "middleware/bulk/capability.h"
+#include "transport/integrity/protection.h"
+
+namespace sluice::bulk {
+
+struct PeerId {
+  uint32_t index = 0;
+  uint32_t generation = 0;  // 0 never names a peer
+
+  friend bool operator==(const PeerId&, const PeerId&) = default;
+};
+
+using TransferId = uint64_t;  // never used again; 0 names none
+
+struct TransferRequest {
+  integrity::TransferKind kind = integrity::TransferKind::kWrite;
+  // Memory of one's own, lent to this port (with any rights, or none).
+  LeaseId local;
+  uint64_t local_offset = 0;
+  Capability remote;
+  uint64_t remote_offset = 0;
+  // Of data, signatures not counted. With protection whole blocks, both offsets at a block.
+  uint64_t data_bytes = 0;
+  integrity::Protection protection;  // none in both domains: plain
+  int64_t deadline_ns = 0;           // of the port's clock; 0: none
+  uint64_t tag = 0;                  // goes to the lender with the verdict
+};
+
+// What a lender hears of a transfer that has ended.
+struct Arrival {
+  integrity::TransferKind kind = integrity::TransferKind::kWrite;
+  LeaseId lease;
+  uint64_t tag = 0;
+  uint64_t data_bytes = 0;  // that were moved well
+  // OK; DATA_LOSS, with MismatchOf(); CANCELLED, by the other side; NOT_FOUND: the lease had ended before its data
+  // could be looked at.
+  absl::Status status;
+};
+
+struct PortOptions {
+  uint32_t max_peers = 64;
+  uint32_t max_leases = 256;
+  uint32_t max_transfers = 256;        // open, of one's own
+  uint32_t max_pieces_in_flight = 16;  // of a peer
+  uint32_t piece_bytes = 64 << 10;     // of data; whole blocks of 4096
+  // How long pieces under way may take after their transfer was cancelled, before their peer is given up.
+  int64_t patience_ns = 1'000'000'000;
+  int64_t watch_ns = 10'000'000;  // for stops whose event was lost
+  // False: as if the device had none (integrity::SignedQueueOptions).
+  bool offload = true;
+  bool pipelining = true;
+};
+
+struct PortCounters {
+  uint64_t transfers = 0;
+  uint64_t pieces = 0;
+  uint64_t mismatches = 0;
+  uint64_t arrivals = 0;
+  uint64_t found_here = 0;  // wrong data that the other side had sent as good
+  uint64_t evicted = 0;     // peers
+};
+
+}  // namespace sluice::bulk
+
+#endif  // SLUICE_MIDDLEWARE_BULK_TRANSFER_H_

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Region: memory of somebody else, registered as long as this lives, with exactly these rights. When it is gone, no device and
+// no peer reaches the memory through it.
+//
+// Which thread  Any; making and freeing block: from a poller they go through Commands. Device and memory outlive it.
+#ifndef SLUICE_TRANSPORT_MEMORY_REGION_H_
+#define SLUICE_TRANSPORT_MEMORY_REGION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::memory {
+
+// What peers may do; local transfers may do everything.
+struct RemoteRights {
+  bool read = false;
+  bool write = false;
+};
+
+class Region {
+ public:
+  static absl::StatusOr<Region> Register(const verbs::VerbsApi& api, ibv_pd* pd,
+                                         std::span<std::byte> memory, RemoteRights rights);
+  Region() = default;
+
+  uint32_t lkey() const { return mr_->lkey; }
+  uint32_t rkey() const { return mr_->rkey; }
+  void reset() { mr_.reset(); }
+
+ private:
+  verbs::Mr mr_;
+};
+
+}  // namespace sluice::memory
+
+#endif  // SLUICE_TRANSPORT_MEMORY_REGION_H_
