@@ -246,32 +246,35 @@ void EndpointImpl::SweepLanes() {
   rearrange_ = true;
 }
 
-// Whatever is next, from the lane or held back.
+// Whatever is next, from the lane or held back. Nonsense in the lane, and each handler, may end the peer; its lane is without
+// a peer then, and still there.
 int EndpointImpl::Drain(Peer* peer, InLane* lane) {
   if (draining_) return 0;
   draining_ = true;
-  const PeerId id = peer->id();
-  const auto stands = [&] {
-    return Find(id) == peer && peer->state == peer::State::kUp && peer->lanes != 0 &&
-           LanesOf(peer).in == lane;
-  };
+  PeerLanes& lanes = LanesOf(peer);
+  const auto stands = [=] { return lane->peer == peer && peer->state == peer::State::kUp; };
   int count = 0;
-  // Nonsense in the lane, and each handler, may end the peer.
   while (count < kMaxTurn && stands()) {
-    if (!TakeNext(peer, lane) && !(stands() && TakeHeld(peer))) break;
-    ++count;
+    const bool ready = lane->reader.has_value() && lane->reader->Ready();
+    if (ready && TakeNext(peer, lane)) {
+      ++count;
+    } else if (stands() && !lanes.held.empty() && TakeHeld(peer)) {
+      ++count;
+    } else {
+      break;
+    }
   }
   draining_ = false;
-  if (stands()) CheckEmpty(lane);
-  if (Find(id) == peer && peer->state == peer::State::kUp && peer->lanes != 0 &&
-      LanesOf(peer).goodbye.has_value() && InTurn(*peer, *LanesOf(peer).goodbye)) {
+  if (!stands()) return count;
+  if (lanes.goodbye.has_value() && InTurn(*peer, *lanes.goodbye)) {
     OnGoodbye(peer);
+  } else if (lane->written.has_value()) {
+    CheckEmpty(lane);
   }
   return count;
 }
 
 bool EndpointImpl::TakeNext(Peer* peer, InLane* lane) {
-  if (!lane->reader.has_value()) return false;
   uint32_t size_bytes = 0;
   switch (lane->reader->Look(lane_message_.data(), &size_bytes)) {
     case lane::Reader::Found::kNothing:
@@ -321,12 +324,11 @@ bool EndpointImpl::TakeHeld(Peer* peer) {
 
 // A message that was sent, from a peer that has lanes.
 void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
-  const PeerId id = peer->id();
   const uint32_t token = peer->token;
   const auto index = static_cast<uint32_t>(wc.wr_id);
   receive::ReceiveQueue& queue = QueueOf(wc);
   const auto ahead = [&] {
-    return Find(id) == peer && peer->state == peer::State::kUp && peer->lanes != 0 &&
+    return peer->token == token && peer->state == peer::State::kUp && peer->lanes != 0 &&
            LanesOf(peer).in != nullptr && !InTurn(*peer, number);
   };
   if (ahead()) Drain(peer, LanesOf(peer).in);
@@ -339,7 +341,7 @@ void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
     }
     Fail(peer, LaneGarbage(*peer, "messages that others should have come before"));
   }
-  if (Find(id) == peer && peer->state == peer::State::kUp) {
+  if (peer->token == token && peer->state == peer::State::kUp) {
     OnData(peer, queue.buffer(index) + peer::kPrefixBytes,
            wc.byte_len - static_cast<uint32_t>(peer::kPrefixBytes));
   }

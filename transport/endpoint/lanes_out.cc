@@ -51,6 +51,12 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
   if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) return;
   NeedLanes(peer);
   std::optional<OutLane>& out = LanesOf(peer).out;
+  if (out.has_value()) {
+    // A request that its sender was told has failed may run late: what it says is out of date.
+    const uint32_t generation = out->writer.grant().generation;
+    const auto newer = static_cast<int32_t>(ask->grant.generation - generation);
+    if (newer < 0 || (newer == 0 && static_cast<int32_t>(ask->turn - out->turn) < 0)) return;
+  }
   if (!out.has_value() || out->writer.grant().generation != ask->grant.generation) {
     out.emplace(ask->grant);
     out->mode = ask->mode;

@@ -289,7 +289,7 @@ void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_byte
   const PeerId id = peer->id();
   peer->receive.Consumed();
   const bool taken = closed_ || handler_->OnMessage(id, {bytes, size_bytes});
-  if (Find(id) == nullptr || peer->state != peer::State::kUp) return;
+  if (peer->generation != id.generation || peer->state != peer::State::kUp) return;
   if (!taken) {
     peer->receive.Unconsumed();
     peer->asked = true;  // the peer may not know that it was

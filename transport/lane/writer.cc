@@ -10,7 +10,9 @@ Write Writer::Put(std::byte* message, uint32_t message_bytes) {
   const uint32_t value = grant_.secret + written_;
   const uint64_t stamp = Stamp(value, message_bytes);
   const uint32_t padded_bytes = WordsUp(message_bytes);
-  std::memset(message + message_bytes, 0, padded_bytes - message_bytes);
+  if (padded_bytes != message_bytes) {
+    std::memset(message + message_bytes, 0, padded_bytes - message_bytes);
+  }
   Write write{.immediate = Immediate(grant_.lane, value),
               .length_bytes = EncodedBytes(grant_.layout, message_bytes)};
   if (grant_.layout == Layout::kWhole) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/transport/endpoint/lane_soak.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "tests/transport/endpoint/lane_world.h"
 
@@ -44,6 +46,9 @@ Options EndpointOptions(const SoakPlan& plan, base::Random& random) {
   return options;
 }
 
+// Of virtual time, in which no message comes.
+constexpr int64_t kMostStillNs = 5'000'000'000;
+
 }  // namespace
 
 SoakResult RunLaneSoak(const SoakPlan& plan) {
@@ -73,6 +78,8 @@ SoakResult RunLaneSoak(const SoakPlan& plan) {
            world.hosts[1]->program.received == plan.messages;
   };
   int still = 0;
+  uint64_t received = 0;
+  int64_t moved_ns = world.simulation->NowNs();
   while (!done()) {
     const bool bad = world.hosts[0]->program.gaps + world.hosts[1]->program.gaps +
                          world.hosts[0]->program.downs + world.hosts[1]->program.downs !=
@@ -115,8 +122,26 @@ SoakResult RunLaneSoak(const SoakPlan& plan) {
       world.hosts[i]->WakeUp();
       woken = true;
     }
-    if (!woken && ++still == 4) {
-      result.wrong = "nothing moves any more";
+    // Nothing but time passes: timers of those who are awake.
+    const uint64_t now_received =
+        world.hosts[0]->program.received + world.hosts[1]->program.received;
+    if (std::exchange(received, now_received) != now_received) {
+      moved_ns = world.simulation->NowNs();
+    }
+    ++still;
+    if (!woken && still < 1000 && world.simulation->NowNs() - moved_ns < kMostStillNs) {
+      for (auto& host : world.hosts) host->LetTimePass();
+    } else if (!woken) {
+      result.wrong = "nothing moves any more:";
+      for (uint32_t i = 0; i < 2; ++i) {
+        LaneHost& host = *world.hosts[i];
+        const Counters counts = host.Counts();
+        absl::StrAppend(&result.wrong, " host ", i, " has ", left[i], " to send, ",
+                        host.program.received, " received, ",
+                        host.program.Of(host.program.ups[0]).kept.size(),
+                        " not acknowledged, sleeps for ", host.asleep() ? host.sleep_limit_ns : 0,
+                        ", watches ", counts.lanes_watched, " of ", counts.lanes, " lanes;");
+      }
       break;
     }
   }

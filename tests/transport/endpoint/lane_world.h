@@ -196,6 +196,10 @@ class LaneHost {
     asleep_ = true;
     return true;
   }
+  void LetTimePass() {
+    const int64_t limit_ns = endpoint_->SleepLimitNs();
+    if (!asleep_ && limit_ns >= 0) simulation_.After(std::max<int64_t>(limit_ns, 1), [] {});
+  }
   void WakeUp() { asleep_ = false; }
   bool asleep() {
     if (!asleep_) return false;
