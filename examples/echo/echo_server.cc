@@ -13,6 +13,8 @@
 #include "absl/flags/usage.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/server.h"
+#include "middleware/services/health_service.h"
+#include "middleware/services/reflection_service.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7471", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
@@ -47,8 +49,14 @@ int main(int argc, char** argv) {
   auto server = sluice::Server::Create(options);
   if (!server.ok()) return Fail("can't start", server.status());
   sluice::examples::echo::EchoService service;
-  if (absl::Status status = (*server)->Register(&service); !status.ok())
-    return Fail("can't start", status);
+  sluice::HealthService health;
+  sluice::ReflectionService reflection(server->get());  // for sluice_call
+  for (sluice::Service* one :
+       {static_cast<sluice::Service*>(&service), static_cast<sluice::Service*>(&health),
+        static_cast<sluice::Service*>(&reflection)}) {
+    if (absl::Status status = (*server)->Register(one); !status.ok())
+      return Fail("can't start", status);
+  }
   const std::string address = absl::GetFlag(FLAGS_listen);
   auto port = (*server)->Listen(address);
   if (!port.ok()) return Fail("can't listen", port.status());

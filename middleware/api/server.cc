@@ -73,6 +73,8 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
   for (call::MethodHandler& handler : binder.TakeHandlers()) {
     if (absl::Status status = engine_.Register(std::move(handler)); !status.ok()) return status;
   }
+  services_.insert(std::upper_bound(services_.begin(), services_.end(), service->name()),
+                   service->name());
   return absl::OkStatus();
 }
 

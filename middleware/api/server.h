@@ -24,6 +24,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -59,6 +60,8 @@ class Server {
   // Before Listen(). ALREADY_EXISTS: a method of it is registered.
   absl::Status Register(Service* service, const RegisterOptions& options = {});
 
+  // The names of those that are registered, in order. Does not change after Listen().
+  const std::vector<std::string>& services() const { return services_; }
   // "host:port"; port 0 takes a free one. Returns the port. Once.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
 
@@ -86,6 +89,7 @@ class Server {
   void Publish();
 
   const int64_t spin_ns_;
+  std::vector<std::string> services_;
   const std::unique_ptr<Stack> stack_;
   call::ServerEngine engine_;  // the polling thread's, once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;

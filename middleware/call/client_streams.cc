@@ -109,7 +109,9 @@ absl::Status ClientEngine::Write(ClientStream* stream,
 
 void ClientEngine::EndWrites(ClientStream* stream) {
   if (std::exchange(stream->writes_ended, true) || stream->call_id == 0) return;
-  const Call* call = table_.FindSent(stream->call_id);
+  const Call* call = table_.Find(stream->call_id);
+  if (call == nullptr || !call->spec.method->client_streams()) return;  // there is nothing to end
+  call = table_.FindSent(stream->call_id);
   if (call != nullptr && SendControl(frame::Kind::kStreamEnd, stream->call_id, 0)) return;
   stream->end_owed = true;
   if (call != nullptr) Block(stream);  // else when the request is sent
