@@ -162,8 +162,9 @@ class DciPool {
 
   absl::Status AddDci(bool probation);
 
+  static uint32_t Posted(const Dci& dci) { return dci.tail - dci.head; }
   bool CanTake(const Dci& dci) const {
-    return dci.state == DciState::kReady && dci.tail - dci.head < room_;
+    return dci.state == DciState::kReady && Posted(dci) < room_;
   }
   uint32_t InFlight(const Target& target, const Dci& dci) const {
     return exclusive_ ? dci.streams[target.stream].posted : target.posted;

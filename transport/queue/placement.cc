@@ -30,10 +30,12 @@ bool DciPool::MayLeave(const Target& target) {
   return target.data.CountData(slots_, target.unacknowledged) >= target.unacknowledged;
 }
 
-// The first that will do: few queues that are used much make long batches, and leave others for bad times.
+// The first that will do: few queues that are used much make long batches, and leave others for bad times. Without streams
+// the one with the least to do: what is posted there goes to one target after the other.
 Dci* DciPool::Choose(const Target& target, const Dci* except) {
   // Without a DCI of its class left it takes what there is.
   const bool any = living_[target.probation] == 0;
+  Dci* first = nullptr;
   Dci* second = nullptr;
   for (const auto& dci : dcis_) {
     if (!any && dci->probation != target.probation) continue;
@@ -41,10 +43,11 @@ Dci* DciPool::Choose(const Target& target, const Dci* except) {
     if (!CanTake(*dci) || (exclusive_ && dci->free_streams.empty())) continue;
     // One that others have left, or that one more errored stream would stop, is the second choice.
     const bool risky = error_limit_ > 1 && dci->errored + 1 >= error_limit_;
-    if (!dci->late && !risky) return dci.get();
-    if (second == nullptr) second = dci.get();
+    Dci*& choice = dci->late || risky ? second : first;
+    if (choice == nullptr || (!exclusive_ && Posted(*dci) < Posted(*choice))) choice = dci.get();
+    if (exclusive_ && first != nullptr) break;
   }
-  return second;
+  return first != nullptr ? first : second;
 }
 
 void DciPool::Bind(Target* target, Dci& dci) {
