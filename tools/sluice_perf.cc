@@ -5,17 +5,22 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "examples/echo/echo_service.h"
+#include "middleware/api/messenger.h"
 #include "middleware/api/server.h"
 #include "tools/child_process.h"
 #include "tools/command_line.h"
 #include "tools/json_output.h"
+#include "tools/sluice_perf_flow.h"
 #include "tools/sluice_perf_options.h"
 #include "tools/sluice_perf_rpc.h"
 
@@ -25,6 +30,8 @@ namespace {
 constexpr char kUsage[] =
     "usage: sluice_perf rpc [options]      calls in a closed loop: rate and latency\n"
     "       sluice_perf serve [options]    what rpc calls, for --server on another host\n"
+    "       sluice_perf flow [options]     messages in flows: rate and latency\n"
+    "       sluice_perf sink [options]     what flow sends to, for --server on another host\n"
     "       sluice_perf WORD --help        the options\n";
 
 int Complain(const absl::Status& status, int exit_code) {
@@ -32,23 +39,23 @@ int Complain(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
-// Starts this program again, as the server.
-absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const PerfOptions& options) {
-  std::vector<std::string> arguments = {"/proc/self/exe", "serve", "--listen=127.0.0.1:0",
+// Starts this program again, as the server: "serve", or "sink".
+absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const std::string& word,
+                                                          const PerfOptions& options) {
+  std::vector<std::string> arguments = {"/proc/self/exe", word, "--listen=127.0.0.1:0",
                                         "--device=" + options.device,
                                         absl::StrCat("--size=", options.size_bytes)};
   if (!options.secret_file.empty()) arguments.push_back("--secret_file=" + options.secret_file);
+  if (word == "sink") arguments.push_back(absl::StrCat("--window=", options.window));
   if (options.cpu_list.size() == 2)
     arguments.push_back(absl::StrCat("--cpu=", options.cpu_list[1]));
   return ChildProcess::Start(arguments);
 }
 
-int Rpc(const std::vector<std::string>& arguments) {
-  PerfOptions options;
-  CommandLine line("usage: sluice_perf rpc [options]\nCalls in a closed loop: rate and latency.\n");
-  options.AddTo(&line);
-  options.arguments = arguments;
-  absl::Status status = line.Parse(arguments);
+// Measures against a server that is there, or one of our own.
+int Measure(PerfOptions& options, CommandLine& line, const std::string& server_word,
+            absl::StatusOr<BenchResult> (*measure)(const PerfOptions&, const std::string&)) {
+  absl::Status status = line.Parse(options.arguments);
   if (status.ok()) status = options.Finish();
   if (!status.ok()) return Complain(status, kExitUsage);
   if (line.help()) {
@@ -58,7 +65,7 @@ int Rpc(const std::vector<std::string>& arguments) {
   std::unique_ptr<ChildProcess> own_server;
   std::string address = options.server;
   if (address.empty()) {
-    auto started = StartServer(options);
+    auto started = StartServer(server_word, options);
     if (!started.ok()) return Complain(started.status(), kExitFailed);
     own_server = *std::move(started);
     auto listening = ListeningAddress(*own_server, absl::Seconds(30));
@@ -68,7 +75,7 @@ int Rpc(const std::vector<std::string>& arguments) {
   if (!options.cpu_list.empty()) {
     if (status = PinToCpu(options.cpu_list[0]); !status.ok()) return Complain(status, kExitFailed);
   }
-  auto result = MeasureRpc(options, address);
+  auto result = measure(options, address);
   if (!result.ok()) return Complain(result.status(), kExitFailed);
   if (own_server != nullptr) {
     own_server->Signal(SIGTERM);
@@ -83,50 +90,127 @@ int Rpc(const std::vector<std::string>& arguments) {
   return result->counts().failed() == 0 && result->counts().ok() > 0 ? kExitOk : kExitFailed;
 }
 
-int Serve(const std::vector<std::string>& arguments) {
-  constexpr uint32_t kNoCpu = 0xffff;
+int Rpc(const std::vector<std::string>& arguments) {
+  PerfOptions options;
+  options.arguments = arguments;
+  CommandLine line("usage: sluice_perf rpc [options]\nCalls in a closed loop: rate and latency.\n");
+  options.AddRpcTo(&line);
+  return Measure(options, line, "serve", &MeasureRpc);
+}
+
+int FlowWord(const std::vector<std::string>& arguments) {
+  PerfOptions options;
+  options.arguments = arguments;
+  options.window = 32;
+  CommandLine line(
+      "usage: sluice_perf flow [options]\nMessages in flows, each as fast as its window allows.\n");
+  options.AddFlowTo(&line);
+  return Measure(options, line, "sink", &MeasureFlows);
+}
+
+struct ServeOptions {
+  static constexpr uint32_t kNoCpu = 0xffff;
   std::string listen = "127.0.0.1:7471";
-  ServerOptions options;
+  std::string device = "auto";
+  std::string secret_file;
   uint32_t size_bytes = 0;
+  uint32_t window = 1'024;
   uint32_t cpu = kNoCpu;
-  CommandLine line("usage: sluice_perf serve [options]\nAnswers what sluice_perf rpc asks.\n");
-  line.Add("listen", &listen, "host:port; port 0 takes a free one");
-  line.Add("device", &options.device, "auto, or a name that sluice_info shows");
-  line.Add("secret_file", &options.authentication.secret_file,
-           "file of the secrets of which clients must prove one, mode 600; none: nobody is asked");
-  line.Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
-  line.Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
+
+  void AddTo(CommandLine* line) {
+    line->Add("listen", &listen, "host:port; port 0 takes a free one");
+    line->Add("device", &device, "auto, or a name that sluice_info shows");
+    line->Add(
+        "secret_file", &secret_file,
+        "file of the secrets of which clients must prove one, mode 600; none: nobody is asked");
+    line->Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
+    line->Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
+  }
+  uint32_t MaxMessageBytes(uint32_t usual_bytes) const {
+    constexpr uint32_t kMessageOverheadBytes = 256;
+    return std::clamp(size_bytes + kMessageOverheadBytes, usual_bytes, 1u << 20);
+  }
+};
+
+// What every server does first. The exit code, if that was all.
+std::optional<int> Prepare(const ServeOptions& options, CommandLine& line,
+                           const std::vector<std::string>& arguments, sigset_t* end_signals) {
   if (absl::Status status = line.Parse(arguments); !status.ok())
     return Complain(status, kExitUsage);
   if (line.help()) {
     std::fputs(line.HelpText().c_str(), stdout);
     return kExitOk;
   }
-  sigset_t end_signals;
-  sigemptyset(&end_signals);
-  sigaddset(&end_signals, SIGINT);
-  sigaddset(&end_signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &end_signals, nullptr);  // sigwait() below gets them
-  if (cpu != kNoCpu) {
-    if (absl::Status status = PinToCpu(static_cast<int>(cpu)); !status.ok())
+  sigemptyset(end_signals);
+  sigaddset(end_signals, SIGINT);
+  sigaddset(end_signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, end_signals, nullptr);  // sigwait() gets them
+  if (options.cpu != ServeOptions::kNoCpu) {
+    if (absl::Status status = PinToCpu(static_cast<int>(options.cpu)); !status.ok())
       return Complain(status, kExitFailed);
   }
-  constexpr uint32_t kMessageOverheadBytes = 256;
-  options.limits.max_message_bytes =
-      std::clamp(size_bytes + kMessageOverheadBytes, options.limits.max_message_bytes, 1u << 20);
+  return std::nullopt;
+}
+
+// For programs: it says which port it is.
+void SayWhere(const std::string& listen, uint16_t port) {
+  std::printf("listening on %s:%u\n", listen.substr(0, listen.rfind(':')).c_str(), port);
+  std::fflush(stdout);
+}
+
+int Serve(const std::vector<std::string>& arguments) {
+  ServeOptions serve;
+  CommandLine line("usage: sluice_perf serve [options]\nAnswers what sluice_perf rpc asks.\n");
+  serve.AddTo(&line);
+  sigset_t end_signals;
+  if (const auto done = Prepare(serve, line, arguments, &end_signals)) return *done;
+  ServerOptions options;
+  options.device = serve.device;
+  options.authentication.secret_file = serve.secret_file;
+  options.limits.max_message_bytes = serve.MaxMessageBytes(options.limits.max_message_bytes);
   auto server = Server::Create(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
   examples::echo::EchoService echo;
   if (absl::Status status = (*server)->Register(&echo); !status.ok())
     return Complain(status, kExitFailed);
-  auto port = (*server)->Listen(listen);
+  auto port = (*server)->Listen(serve.listen);
   if (!port.ok()) return Complain(port.status(), kExitFailed);
-  std::printf("listening on %s:%u\n", listen.substr(0, listen.rfind(':')).c_str(), *port);
-  std::fflush(stdout);
+  SayWhere(serve.listen, *port);
   int number = 0;
   sigwait(&end_signals, &number);
   const absl::Status status = (*server)->Shutdown(absl::Seconds(2));
   return status.ok() ? kExitOk : Complain(status, kExitFailed);
+}
+
+int Sink(const std::vector<std::string>& arguments) {
+  ServeOptions serve;
+  CommandLine line("usage: sluice_perf sink [options]\nTakes what sluice_perf flow sends.\n");
+  serve.AddTo(&line);
+  line.Add("window", &serve.window, 1, 1u << 16, "messages of each flow that may be on their way");
+  sigset_t end_signals;
+  if (const auto done = Prepare(serve, line, arguments, &end_signals)) return *done;
+  MessengerOptions options;
+  options.device = serve.device;
+  options.authentication.secret_file = serve.secret_file;
+  options.limits.max_message_bytes = serve.MaxMessageBytes(options.limits.max_message_bytes);
+  auto messenger = Messenger::Create(options);
+  if (!messenger.ok()) return Complain(messenger.status(), kExitFailed);
+  FlowSink sink;
+  if (absl::Status status = sink.AcceptOn(**messenger, serve.window); !status.ok())
+    return Complain(status, kExitFailed);
+  auto port = (*messenger)->Listen(serve.listen);
+  if (!port.ok()) return Complain(port.status(), kExitFailed);
+  SayWhere(serve.listen, *port);
+  std::atomic<bool> over = false;
+  std::thread waiter([&] {
+    int number = 0;
+    sigwait(&end_signals, &number);
+    over = true;
+    (*messenger)->Wake();
+  });
+  (*messenger)->Drive([&] { return over.load(); }, absl::InfiniteDuration());
+  waiter.join();
+  return kExitOk;
 }
 
 int Main(const std::vector<std::string>& words) {
@@ -134,6 +218,8 @@ int Main(const std::vector<std::string>& words) {
   const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (word == "rpc") return Rpc(rest);
   if (word == "serve") return Serve(rest);
+  if (word == "flow") return FlowWord(rest);
+  if (word == "sink") return Sink(rest);
   if (word == "--help" || word == "-h" || word == "help") {
     std::fputs(kUsage, stdout);
     return kExitOk;

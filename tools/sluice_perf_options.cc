@@ -18,8 +18,9 @@ namespace sluice::tools {
 namespace {
 
 constexpr uint32_t kMaxMessageBytes = 1u << 20;  // options.h of the API: EndpointLimits
-constexpr uint32_t kProtobufBytes = 16;          // tag and length of the one field
-constexpr uint32_t kHeaderBytes = 48;            // as above
+constexpr uint64_t kMaxUnderWay = 1u << 24;
+constexpr uint32_t kProtobufBytes = 16;  // tag and length of the one field
+constexpr uint32_t kHeaderBytes = 48;    // as above
 
 std::string CpuModel() {
   std::ifstream file("/proc/cpuinfo");
@@ -31,23 +32,38 @@ std::string CpuModel() {
   return "";
 }
 
+void AddCommonTo(PerfOptions* options, CommandLine* line) {
+  line->Add("device", &options->device, "auto, or a name that sluice_info shows");
+  line->Add("secret_file", &options->secret_file,
+            "file of the secret that the server demands, mode 600; none: no authentication");
+  line->Add("size", &options->size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
+            "bytes of payload, each way");
+  line->Add("duration", &options->duration, absl::Milliseconds(1), absl::Hours(24),
+            "how long to measure");
+  line->Add("warmup", &options->warmup, absl::ZeroDuration(), absl::Hours(1),
+            "how long to run before that");
+  line->Add("cpus", &options->cpus, "CPU of the client, or CLIENT,SERVER, to pin to");
+  line->Add("json", &options->json,
+            "print JSON (sluice.BenchResult) to this file, - for standard output");
+}
+
 }  // namespace
 
-void PerfOptions::AddTo(CommandLine* line) {
+void PerfOptions::AddRpcTo(CommandLine* line) {
   line->Add("server", &server,
             "host:port of a sluice_perf serve or echo_server; none: one is started");
-  line->Add("device", &device, "auto, or a name that sluice_info shows");
-  line->Add("secret_file", &secret_file,
-            "file of the secret that the server demands, mode 600; none: no authentication");
   line->Add("window", &window, 1, 1u << 16, "calls outstanding");
-  line->Add("size", &size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
-            "bytes of payload in request and reply");
-  line->Add("duration", &duration, absl::Milliseconds(1), absl::Hours(24), "how long to measure");
-  line->Add("warmup", &warmup, absl::ZeroDuration(), absl::Hours(1),
-            "how long to call before that");
   line->Add("deadline", &deadline, absl::Milliseconds(1), absl::Hours(1), "of each call");
-  line->Add("cpus", &cpus, "CPU of the client, or CLIENT,SERVER, to pin to");
-  line->Add("json", &json, "print JSON (sluice.BenchResult) to this file, - for standard output");
+  AddCommonTo(this, line);
+}
+
+void PerfOptions::AddFlowTo(CommandLine* line) {
+  line->Add("server", &server, "host:port of a sluice_perf sink; none: one is started");
+  line->Add("flows", &flows, 1, 1u << 20, "how many, all over one connection");
+  line->Add("window", &window, 1, 1u << 16, "messages of each flow under way");
+  line->Add("replies", &replies, 0, 1,
+            "1: each message comes back; 0: only the report of its delivery");
+  AddCommonTo(this, line);
 }
 
 absl::Status PerfOptions::Finish() {
@@ -70,6 +86,15 @@ absl::Status PerfOptions::Finish() {
                         .operation = "command line",
                         .cause = "the second one is for a server that sluice_perf starts",
                         .remedy = "give one CPU, and pin the server where it is started"});
+  }
+  if (uint64_t{flows} * window > kMaxUnderWay) {
+    return base::Error(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("--flows=", flows, " with --window=", window, " refused"),
+                       {.layer = "tools",
+                        .operation = "command line",
+                        .cause = absl::StrCat("more than ", kMaxUnderWay,
+                                              " messages under way are not kept account of"),
+                        .remedy = "lower one of the two"});
   }
   return absl::OkStatus();
 }

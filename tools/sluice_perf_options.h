@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `sluice_perf rpc` is asked for, and its way into the result.
+// What `sluice_perf rpc` and `sluice_perf flow` are asked for, and its way into the result.
 #ifndef SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_
 #define SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_
 
@@ -27,8 +27,12 @@ struct PerfOptions {
   std::string cpus;  // "CLIENT" or "CLIENT,SERVER"; empty: not pinned
   std::string json;
   std::vector<std::string> arguments;
+  // Flows only.
+  uint32_t flows = 1;
+  uint32_t replies = 1;  // 0: nothing comes back but the report of delivery
 
-  void AddTo(CommandLine* line);
+  void AddRpcTo(CommandLine* line);
+  void AddFlowTo(CommandLine* line);
   // Checks what goes together, and `cpus`.
   absl::Status Finish();
   // Parsed `cpus`: client first.

@@ -206,17 +206,26 @@ absl::StatusOr<BenchResult> MeasureRpc(const PerfOptions& options, const std::st
 
 std::string ResultText(const BenchResult& result) {
   const LatencySummary& latency = result.latency();
-  std::string text = absl::StrFormat(
-      "rpc to %s over %s\n%u outstanding (closed loop), %u-byte payload, %.2f s measured\n",
-      result.config().server(), result.host().device_reason(), result.config().window(),
-      result.config().payload_bytes(), result.duration_seconds());
-  absl::StrAppendFormat(&text, "  %12u calls, %u failed\n", result.counts().started(),
+  const bool flows = result.test() == "flow";
+  const char* what = flows ? "messages" : "calls";
+  std::string text = absl::StrFormat("%s to %s over %s\n", result.test(), result.config().server(),
+                                     result.host().device_reason());
+  if (flows) {
+    absl::StrAppendFormat(&text, "%u flows, ", result.config().flows());
+  }
+  absl::StrAppendFormat(&text, "%u outstanding (closed loop), %u-byte payload, %.2f s measured%s\n",
+                        result.config().window(), result.config().payload_bytes(),
+                        result.duration_seconds(),
+                        !flows                      ? ""
+                        : result.config().one_way() ? ", one way: until known to be delivered"
+                                                    : ", there and back");
+  absl::StrAppendFormat(&text, "  %12u %s, %u failed\n", result.counts().started(), what,
                         result.counts().failed());
   if (result.counts().failed() > 0) {
     absl::StrAppendFormat(&text, "  the first: %s\n", result.counts().first_failure());
   }
-  absl::StrAppendFormat(&text, "  %12.0f calls a second, %.1f MB/s of payload\n",
-                        result.calls_per_second(), result.payload_bytes_per_second() / 1e6);
+  absl::StrAppendFormat(&text, "  %12.0f %s a second, %.1f MB/s of payload\n",
+                        result.calls_per_second(), what, result.payload_bytes_per_second() / 1e6);
   const std::pair<const char*, double> rows[] = {
       {"min", latency.min_ns()}, {"p50", latency.p50_ns()},    {"p90", latency.p90_ns()},
       {"p99", latency.p99_ns()}, {"p99.9", latency.p999_ns()}, {"p99.99", latency.p9999_ns()},

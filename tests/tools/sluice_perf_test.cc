@@ -104,6 +104,60 @@ TEST(SluicePerfTest, TableForPeople) {
   }
 }
 
+BenchResult MeasureFlow(std::vector<std::string> options) {
+  options.insert(options.begin(), {kPerf, "flow", "--duration=200ms", "--warmup=20ms",
+                                   "--device=softdc0", "--json", "-"});
+  const ProgramRun run = RunProgram(options);
+  EXPECT_EQ(run.exit_code, 0);
+  BenchResult result;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(run.output, &result);
+  EXPECT_TRUE(parsed.ok()) << parsed.ToString() << "\n" << run.output;
+  EXPECT_EQ(result.test(), "flow");
+  EXPECT_GT(result.counts().ok(), 0u);
+  EXPECT_EQ(result.counts().failed(), 0u) << result.counts().first_failure();
+  EXPECT_EQ(result.latency().count(), result.counts().ok());
+  EXPECT_GT(result.latency().min_ns(), 0);
+  EXPECT_NEAR(result.calls_per_second() * result.duration_seconds(),
+              static_cast<double>(result.counts().ok()), 1);
+  return result;
+}
+
+TEST(SluicePerfTest, FlowsThereAndBackAsJson) {
+  const BenchResult result = MeasureFlow({"--flows=10", "--window=4", "--size=1000"});
+  EXPECT_EQ(result.config().flows(), 10u);
+  EXPECT_EQ(result.config().window(), 4u);
+  EXPECT_EQ(result.config().payload_bytes(), 1'000u);
+  EXPECT_FALSE(result.config().one_way());
+}
+
+TEST(SluicePerfTest, EmptyMessagesOneWay) {
+  const BenchResult result = MeasureFlow({"--replies=0", "--size=0"});
+  EXPECT_EQ(result.config().flows(), 1u);
+  EXPECT_TRUE(result.config().one_way());
+}
+
+TEST(SluicePerfTest, OneMessageAtATimeForPeople) {
+  const ProgramRun run = RunProgram(
+      {kPerf, "flow", "--window=1", "--duration=100ms", "--warmup=0", "--device=softdc0"});
+  EXPECT_EQ(run.exit_code, 0);
+  for (const char* part :
+       {"1 flows, 1 outstanding", "there and back", "messages a second", "p99"}) {
+    EXPECT_THAT(run.output, HasSubstr(part));
+  }
+}
+
+TEST(SluicePerfTest, FlowsToWhoTakesNone) {
+  setenv("SOFTDC_DOMAIN", absl::StrCat("test-none-", getpid()).c_str(), 1);
+  auto server = ChildProcess::Start({kPerf, "serve", "--listen=127.0.0.1:0", "--device=softdc0"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto address = ListeningAddress(**server, absl::Seconds(30));
+  ASSERT_TRUE(address.ok()) << address.status();
+  const ProgramRun run =
+      RunProgram({kPerf, "flow", "--server=" + *address, "--device=softdc0", "--json", "-"});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(run.output, "");
+}
+
 TEST(SluicePerfTest, NoServerIsAFailureWithNothingOnStandardOutput) {
   const ProgramRun run =
       RunProgram({kPerf, "rpc", "--server=127.0.0.1:1", "--device=softdc0", "--json", "-"});
@@ -122,6 +176,10 @@ TEST(SluicePerfTest, WrongUsageIsExitCode2) {
       {kPerf, "rpc", "--cpus=0,1,2"},
       {kPerf, "rpc", "--server=127.0.0.1:1", "--cpus=0,1"},
       {kPerf, "serve", "--window=3"},
+      {kPerf, "flow", "--replies=2"},
+      {kPerf, "flow", "--flows=1000000", "--window=100"},
+      {kPerf, "flow", "--deadline=1s"},
+      {kPerf, "sink", "--window=0"},
   };
   for (const auto& arguments : wrong) {
     const ProgramRun run = RunProgram(arguments);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `sluice_perf flow` and the other end of it.
+#ifndef SLUICE_TOOLS_SLUICE_PERF_FLOW_H_
+#define SLUICE_TOOLS_SLUICE_PERF_FLOW_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "middleware/api/messenger.h"
+#include "proto/bench_result.pb.h"
+#include "tools/sluice_perf_options.h"
+
+namespace sluice::tools {
+
+// Messages that failed are counted in the result; an error is what kept it from measuring at all.
+absl::StatusOr<BenchResult> MeasureFlows(const PerfOptions& options, const std::string& server);
+
+// Takes messages, and sends them back if the end's name says so.
+class FlowSink final : public FlowHandler {
+ public:
+  static constexpr char kEchoEnd[] = "perf.echo";
+  static constexpr char kTakeEnd[] = "perf.take";
+
+  absl::Status AcceptOn(Messenger& messenger, uint32_t window);
+
+  void OnMessage(Flow flow, std::span<const std::byte> message) override;
+  void OnWritable(Flow flow) override;
+  void OnClosed(Flow flow, const absl::Status& why, const FlowTotals& totals) override;
+
+ private:
+  // Of each flow that echoes: sizes of what was not taken back yet. All bytes of a run are alike.
+  std::map<uint64_t, std::deque<uint32_t>> owed_;
+};
+
+}  // namespace sluice::tools
+
+#endif  // SLUICE_TOOLS_SLUICE_PERF_FLOW_H_
