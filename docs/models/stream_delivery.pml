@@ -12,9 +12,12 @@
  *            is not acknowledged.
  * Receiver   takes what comes next, drops what it has had; says how far it is, and what may be sent: both cumulative.
  *
- * Checked: no message is missing, doubled or out of order; a stream is reset only when it has failed and is flushed; a
- * completion never speaks for a later use of its slot; without an error nobody finds the receive queue empty; and at
- * the end (no step left) everything is delivered.
+ * Checked, by the names of the design's invariants, which stand in each assertion:
+ *   delivery                  no message is missing, doubled or out of order; at the end (no step left) all are delivered
+ *   isolation                 the healthy stream is never reset, nor has it an error, unless the whole DCI dies
+ *   attribution               a completion never speaks for a later use of its slot
+ *   reset_only_when_flushed   nothing of a stream is in the send queue when it is reset
+ *   credits                   without an error nobody finds the receive queue empty
  *
  * Run: docs/models/check.sh. Each -DMUTANT_... breaks one rule, and must fail.
  */
@@ -34,6 +37,9 @@
 #ifndef DEATHS
 #define DEATHS 1
 #endif
+
+/* Names for assertions, and nothing else. */
+hidden byte delivery = 1, isolation = 1, attribution = 1, reset_only_when_flushed = 1, credits = 1;
 
 mtype = { pending, good, failed, flushed };
 
@@ -71,7 +77,7 @@ inline Oldest(p, i) {
 }
 
 inline Land(p, s) {
-  assert(!QUIET || nfull(arrived[p])); /* RNR, and nothing had gone wrong */
+  assert(credits && (!QUIET || nfull(arrived[p]))); /* RNR, and nothing had gone wrong */
   arrived[p]!s
 }
 
@@ -117,9 +123,9 @@ end:
   do
   :: atomic {
        arrived[p]?s ->
-       assert(s <= expected[p]); /* else one is missing */
+       assert(delivery && s <= expected[p]); /* else one is missing */
 #ifdef MUTANT_NO_DUPLICATE_CHECK
-       assert(s == expected[p]);
+       assert(delivery && s == expected[p]);
 #endif
        if
        :: s == expected[p] -> expected[p]++
@@ -142,6 +148,19 @@ inline GoBack(p) {
   next[p] = acknowledged[p];
 #endif
   seen_error[p] = false
+}
+
+/* What the device finds. */
+inline Reset(p) {
+  assert(isolation && stream_failed[p]);
+  slot = 0;
+  do
+  :: slot < count -> assert(reset_only_when_flushed && queue_peer[AT(slot)] != p); slot++
+  :: else -> break
+  od;
+  slot = 0;
+  stream_failed[p] = false;
+  GoBack(p)
 }
 
 inline Post(p) {
@@ -191,12 +210,14 @@ end:
        :: else ->
 #else
        :: true ->
-         assert(generation[slot] == uses);
 #endif
+         assert(attribution && generation[slot] == uses);
          complete[slot] = true;
          posted[p]--;
          if
-         :: status != good -> seen_error[p] = true
+         :: status != good ->
+           assert(isolation && (p == 0 || deaths != DEATHS));
+           seen_error[p] = true
          :: else
          fi
        fi;
@@ -204,19 +225,14 @@ end:
      }
   /* The stream's requests are all complete: it is reset. */
 #ifdef MUTANT_RESET_BEFORE_FLUSHED
-  :: atomic { !dead && seen_error[0] -> stream_failed[0] = false; GoBack(0) }
+  :: atomic { !dead && seen_error[0] -> Reset(0) }
 #else
-  :: atomic {
-       !dead && seen_error[0] && posted[0] == 0 ->
-       assert(stream_failed[0]);
-       stream_failed[0] = false;
-       GoBack(0)
-     }
+  :: atomic { !dead && seen_error[0] && posted[0] == 0 -> Reset(0) }
 #endif
 #ifdef MUTANT_NEIGHBOUR_RESET
-  :: atomic { !dead && seen_error[0] && posted[1] == 0 -> assert(stream_failed[1]); GoBack(1) }
+  :: atomic { !dead && seen_error[0] && posted[1] == 0 -> Reset(1) }
 #else
-  :: atomic { !dead && seen_error[1] && posted[1] == 0 -> assert(stream_failed[1]); GoBack(1) }
+  :: atomic { !dead && seen_error[1] && posted[1] == 0 -> Reset(1) }
 #endif
   /* The DCI is dead: taken through RESET. Its completions stay in the CQ, whatever was posted may have run. */
   :: atomic {
@@ -236,6 +252,6 @@ end:
 active proctype End() {
   atomic {
     timeout ->
-    assert(expected[0] == TO(0) && expected[1] == TO(1))
+    assert(delivery && expected[0] == TO(0) && expected[1] == TO(1))
   }
 }
