@@ -77,7 +77,7 @@ inline Oldest(p, i) {
 }
 
 inline Land(p, s) {
-  assert(credits && (!QUIET || nfull(arrived[p]))); /* RNR, and nothing had gone wrong */
+  assert(credits && (errors != ERRORS || deaths != DEATHS || nfull(arrived[p]))); /* RNR, and nothing had gone wrong */
   arrived[p]!s
 }
 
