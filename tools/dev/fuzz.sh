@@ -22,7 +22,7 @@ status=0
 for target in "${targets[@]}"; do
   step "$target: $seconds s"
   found=$(mktemp -d)
-  if ! "$root/$folder/${target}_fuzz" -max_len=256 -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 \
+  if ! "$root/$folder/${target}_fuzz" -max_len=1024 -max_total_time="$seconds" -print_final_stats=1 -verbosity=0 \
     -artifact_prefix="$found/crash-" "$found" "$folder/corpus/$target"; then
     status=1
     echo "fuzz: the input is in $found" >&2

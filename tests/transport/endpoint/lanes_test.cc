@@ -285,6 +285,61 @@ TEST_F(LanesTest, MessageThatWasSentWaitsForTheOneThatWasWrittenBefore) {
   world_->ExpectClean();
 }
 
+// The stamp of the message that was written last and not taken yet: without it, it has not come.
+uint64_t* LastStamp() {
+  auto* const words = reinterpret_cast<uint64_t*>(g_lane.data);
+  uint64_t* last = nullptr;
+  for (size_t at = 31; at < g_lane.size_bytes / 8; at += 32) {
+    if (words[at] == 0) continue;
+    const auto newer = [&] {
+      return static_cast<int32_t>(lane::StampValue(words[at]) - lane::StampValue(*last)) > 0;
+    };
+    if (last == nullptr || newer()) last = &words[at];
+  }
+  return last;
+}
+
+TEST_F(LanesTest, AnswerThatPassesWhatWasWrittenBeforeIsNoLeaveToSleep) {
+  g_lane = {};
+  Make({}, LaneOptions(), SpyingTable());
+  ASSERT_TRUE(MakeLane());
+  const uint64_t before = receiver().program.received;
+  ASSERT_TRUE(sender().Send(peer_, 64));
+  for (int i = 0; i < 100; ++i) world_->simulation->Step();
+  uint64_t* const stamp = LastStamp();
+  ASSERT_NE(stamp, nullptr);
+  const uint64_t kept = std::exchange(*stamp, 0);
+  ASSERT_TRUE(receiver().Sleep());
+  // The answer has come long since.
+  EXPECT_FALSE(world_->RunUntil([&] { return receiver().Counts().lanes_watched == 0; }, 300'000));
+  ASSERT_TRUE(receiver().Sleep());
+  EXPECT_EQ(receiver().sleep_limit_ns, 50'000);
+  *stamp = kept;
+  receiver().WakeUp();
+  EXPECT_TRUE(world_->RunUntil([&] { return receiver().Counts().lanes_watched == 0; }, 300'000));
+  EXPECT_EQ(receiver().program.received, before + 1);
+}
+
+TEST_F(LanesTest, GoodbyeThatPassesWhatWasWrittenBeforeWaitsForIt) {
+  g_lane = {};
+  Make({}, LaneOptions(), SpyingTable());
+  ASSERT_TRUE(MakeLane());
+  const uint64_t before = receiver().program.received;
+  ASSERT_TRUE(sender().Send(peer_, 64));
+  sender().Disconnect(peer_);
+  sender().Look();
+  for (int i = 0; i < 30; ++i) world_->simulation->Step();
+  uint64_t* const stamp = LastStamp();
+  ASSERT_NE(stamp, nullptr);
+  const uint64_t kept = std::exchange(*stamp, 0);
+  for (int i = 0; i < 40; ++i) receiver().Look();
+  EXPECT_EQ(receiver().program.downs, 0u);
+  *stamp = kept;
+  for (int i = 0; i < 40; ++i) receiver().Look();
+  EXPECT_EQ(receiver().program.received, before + 1);
+  EXPECT_EQ(receiver().program.downs, 1u);
+}
+
 // Random words, some of them stamps that are right, all over one peer's lane.
 TEST_F(LanesTest, NonsenseInALaneHarmsItsOwnPeerOnly) {
   base::SeededRandom random(5);
