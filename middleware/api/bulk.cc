@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "middleware/api/own_copy.h"
 #include "middleware/bulk/port.h"
 #include "transport/base/clock.h"
 #include "transport/base/error.h"
@@ -141,7 +142,7 @@ class Bulk::Impl final : public bulk::PortUser {
       if (capability.ok()) {
         it->second.set_value(Lent{lease, ToBytes(*capability)});
       } else {
-        it->second.set_value(capability.status());
+        it->second.set_value(OwnCopy(capability.status()));
       }
       lending_.erase(it);
       return;
@@ -164,6 +165,7 @@ class Bulk::Impl final : public bulk::PortUser {
   void OnArrival(bulk::PeerId peer, const bulk::Arrival& arrival) override {
     const std::lock_guard lock(mutex_);
     arrivals_.emplace_back(peer, arrival);
+    arrivals_.back().second.status = OwnCopy(arrival.status);
     if (arrivals_.size() > kMaxKeptArrivals) arrivals_.pop_front();
     arrived_.notify_all();
   }
@@ -269,8 +271,9 @@ absl::Status Bulk::Cancel(bulk::TransferId transfer) {
 absl::Status Bulk::Move(bulk::PeerId peer, const bulk::TransferRequest& request) {
   std::promise<absl::Status> promise;
   auto answer = promise.get_future();
-  auto transfer = impl_->Start(
-      peer, request, [&promise](const absl::Status& status) { promise.set_value(status); });
+  auto transfer = impl_->Start(peer, request, [&promise](const absl::Status& status) {
+    promise.set_value(OwnCopy(status));
+  });
   if (!transfer.ok()) return transfer.status();
   return answer.get();
 }
