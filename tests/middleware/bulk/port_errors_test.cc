@@ -257,6 +257,8 @@ TEST_F(PortErrorsTest, PeerThatHangsIsGivenUp) {
   ASSERT_TRUE(RunUntilEnded(transfer));
   EXPECT_EQ(here().ended[transfer].code(), absl::StatusCode::kDeadlineExceeded);
   ASSERT_TRUE(nodes_->Run([&] { return !here().downs.empty(); }));
+  // Long before the device would have given up: half a second.
+  EXPECT_LT(nodes_->simulation->NowNs(), request.deadline_ns + 150 * kMs);
   ASSERT_TRUE(Return(0, own_).ok());
   EXPECT_TRUE(nodes_->Run([&] { return !here().returned.empty(); }));
   EXPECT_EQ(Refusal(Request(10)).code(), absl::StatusCode::kNotFound);
