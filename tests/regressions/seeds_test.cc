@@ -28,5 +28,9 @@ TEST(Seed, DeadDciWhosePeersWaitForEachOther) { ExpectOk(11, 4'000); }
 // The request that failed was keepalive's question.
 TEST(Seed, QuestionForASignOfLifeIsLost) { ExpectOk(33, 20'000); }
 
+// A peer had left a DCI with its last messages unsignalled; it was asked for a report, which went the way that it goes
+// now, and nobody else used that DCI: two send buffers were never free again.
+TEST(Seed, TailOfAPeerThatWentAnotherWay) { ExpectOk(189, 20'000); }
+
 }  // namespace
 }  // namespace sluice::simulation

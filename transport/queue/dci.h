@@ -41,6 +41,7 @@ struct Dci {
   int64_t watched_ns = 0;
   // Where the watchdog saw requests that nobody has asked a completion for.
   uint32_t unasked_head = 0xffffffff;
+  bool unasked = false;  // they stood there for a period: what is sent next goes there, and asks
 
   // With the device is a request whose completion was asked for.
   bool OwesCompletion() const {

@@ -308,7 +308,7 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
     return;
   }
   Dci& dci = *dcis_[slots_[*index].dci];
-  dci.late = false;
+  dci.late = dci.unasked = false;
   // Whatever was posted before it on this DCI and said nothing has succeeded.
   while (dci.head != dci.rung) {
     const uint32_t oldest = dci.fifo[dci.head++ & Mask()];

@@ -244,6 +244,7 @@ class DciPool {
   uint32_t living_[2] = {0, 0};             // DCIs that are not dead; [1] for probation
   WaitingList waiting_;
   std::vector<Broken> broken_;  // until their stream is reset, or their DCI recovered
+  bool some_unasked_ = false;   // a DCI is
   bool pump_ = false;           // something changed that a waiter may need
   uint32_t posted_ = 0;
   uint32_t fifo_size_ = 0;  // power of two

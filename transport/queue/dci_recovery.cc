@@ -80,7 +80,7 @@ void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   dci.last_signalled = 0xffffffff;
   dci.unsignalled = 0;
   dci.errored = 0;
-  dci.late = false;
+  dci.late = dci.unasked = false;
   dci.watched_head = 0xffffffff;
   dci.free_streams.clear();
   for (size_t id = dci.streams.size(); id-- > 0;) {
@@ -148,7 +148,10 @@ bool DciPool::Watch(int64_t now_ns) {
 void DciPool::AskFor(Dci& dci) {
   dci.unsignalled = moderation_;
   if (!HasUnasked(dci)) return;
-  if (dci.head == dci.unasked_head) user_.OnUnanswered(LastTarget(dci));
+  if (dci.head == dci.unasked_head) {
+    dci.unasked = some_unasked_ = true;  // the target itself may go another way by now
+    user_.OnUnanswered(LastTarget(dci));
+  }
   dci.unasked_head = dci.head;
 }
 

@@ -43,16 +43,19 @@ Dci* DciPool::Choose(const Target& target, const Dci* except) {
     if (!CanTake(*dci) || (exclusive_ && dci->free_streams.empty())) continue;
     // One that others have left, or that one more errored stream would stop, is the second choice.
     const bool risky = error_limit_ > 1 && dci->errored + 1 >= error_limit_;
+    if (dci->unasked) return dci.get();
     Dci*& choice = dci->late || risky ? second : first;
     if (choice == nullptr || (!exclusive_ && Posted(*dci) < Posted(*choice))) choice = dci.get();
-    if (exclusive_ && first != nullptr) break;
+    if (exclusive_ && first != nullptr && !some_unasked_) break;
   }
+  some_unasked_ = false;  // Watch() says so again while it is so
   return first != nullptr ? first : second;
 }
 
 void DciPool::Bind(Target* target, Dci& dci) {
   target->dci = dci.index;
   target->stream = 0;
+  if (dci.unasked) dci.unasked = some_unasked_ = false;
   if (!exclusive_) return;
   target->stream = dci.free_streams.back();
   dci.free_streams.pop_back();
