@@ -138,6 +138,31 @@ TEST_F(EngineTest, CallsAreAnswered) {
   EXPECT_EQ(client_->outstanding(), 0u);
 }
 
+TEST_F(EngineTest, CallThatWasCancelledWhileItStartedEndsInTheNextPass) {
+  Connect();
+  Outcome outcome;
+  CallControl control;
+  uint64_t id = 0;
+  EXPECT_FALSE(control.Cancel(&id)) << "it has no number so far";
+  CallSpec spec;
+  spec.method = &kEcho;
+  spec.request = &outcome.request;
+  spec.reply = &outcome.reply;
+  spec.timeout_ns = 1000 * kMs;
+  spec.argument = &outcome;
+  spec.done = [](void* argument, const absl::Status& status) {
+    auto* ended = static_cast<Outcome*>(argument);
+    ++ended->ended;
+    ended->status = status;
+  };
+  spec.control = &control;
+  ASSERT_TRUE(client_->Start(spec).ok());
+  EXPECT_EQ(outcome.ended, 0) << "callbacks run in Poll() only";
+  client_->Poll();
+  EXPECT_EQ(outcome.ended, 1);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kCancelled);
+}
+
 TEST_F(EngineTest, MessageThatComesTwiceIsHandledOnce) {
   Connect();
   const auto twice = [](std::vector<std::byte>&) { return 2; };

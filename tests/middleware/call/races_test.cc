@@ -18,6 +18,7 @@
 #include "proto/error_detail.pb.h"  // any message will do as request and reply
 #include "tests/support/fake_endpoint.h"
 #include "tests/support/manual_clock.h"
+#include "transport/base/error.h"
 
 namespace sluice::call {
 namespace {
@@ -46,8 +47,18 @@ struct Caller : ClientStream::Observer {
 
 // A call at the server.
 struct Served : ServerCall::Observer {
-  void OnCancelled() override { ++cancels; }
+  void OnCancelled() override {
+    ++cancels;
+    // That of another call must not end this one.
+    const auto detail = base::DetailOf(call->why_cancelled());
+    const bool asked = detail.has_value() && detail->cause() == "the caller asked for it";
+    if (asked && caller != nullptr) {
+      EXPECT_TRUE(caller->cancelled);
+    }
+  }
   ServerCall* call = nullptr;
+  const Caller* caller = nullptr;  // nullptr: one that streams
+  bool answered = false;
   int cancels = 0;
 };
 
@@ -73,9 +84,10 @@ class World {
   }
 
   void Run() {
-    std::vector<std::unique_ptr<Caller>> callers;
+    std::vector<std::unique_ptr<Caller>>& callers = callers_;
     for (int i = 0; i < kCalls; ++i) {
       callers.push_back(std::make_unique<Caller>());
+      callers.back()->request.set_cause(std::to_string(i));
       Start(*callers.back());
       for (uint32_t step = random_() % 4; step > 0; --step) Step(callers);
     }
@@ -93,10 +105,10 @@ class World {
     ASSERT_EQ(client_->outstanding(), 0u);
     // All have been told, and answer.
     for (const auto& served : served_) {
-      if (served->call == nullptr) continue;
+      if (served->answered) continue;
       ASSERT_EQ(served->cancels, 1);
       served->call->Finish(absl::OkStatus());
-      served->call = nullptr;
+      served->answered = true;
     }
     ASSERT_EQ(server_->calls_under_way(), 0u);
     ok_ += ok;
@@ -114,6 +126,8 @@ class World {
       handler.start = [this](ServerCall* call) {
         served_.push_back(std::make_unique<Served>());
         served_.back()->call = call;
+        const auto& number = static_cast<const Text&>(call->request()).cause();
+        if (!number.empty()) served_.back()->caller = callers_[std::stoul(number)].get();
         call->set_observer(served_.back().get());
       };
       handler.request = std::make_unique<Text>();
@@ -126,7 +140,7 @@ class World {
     server_->Close();
     server_->RunMail();
     for (const auto& served : served_) {
-      if (served->call != nullptr) served->call->Finish(absl::OkStatus());
+      if (!served->answered) served->call->Finish(absl::OkStatus());
     }
     served_.clear();
     ASSERT_EQ(server_->calls_under_way(), 0u);
@@ -201,7 +215,7 @@ class World {
   void Answer() {
     if (served_.empty()) return;
     Served& served = *served_[random_() % served_.size()];
-    if (served.call == nullptr) return;
+    if (served.answered) return;
     Text text;
     if (served.call->handler().method == &kBoth && random_() % 2 == 0) {
       if (random_() % 2 == 0) {
@@ -211,7 +225,8 @@ class World {
       }
       return;
     }
-    ServerCall* const call = std::exchange(served.call, nullptr);
+    ServerCall* const call = served.call;
+    served.answered = true;
     if (random_() % 2 == 0) {
       call->FinishAnywhere(absl::OkStatus());
     } else {
@@ -233,6 +248,7 @@ class World {
   std::unique_ptr<FakeEndpoint> server_end_;
   std::unique_ptr<ClientEngine> client_;
   std::unique_ptr<FakeEndpoint> client_end_;
+  std::vector<std::unique_ptr<Caller>> callers_;
   std::vector<std::unique_ptr<Served>> served_;
   int ok_ = 0;
 };
