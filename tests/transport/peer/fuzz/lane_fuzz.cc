@@ -18,7 +18,7 @@ struct alignas(sluice::lane::kBlockBytes) Memory {
 void ReadAsLane(sluice::lane::Layout layout, bool in_order, sluice::peer::Bytes input) {
   using sluice::lane::Reader;
   Memory memory = {};
-  std::memcpy(memory.bytes, input.data(), std::min(input.size(), sizeof(memory.bytes)));
+  std::copy_n(input.begin(), std::min(input.size(), sizeof(memory.bytes)), memory.bytes);
   // The value that stands at the end of the first slot is the one expected there, as a peer knows it.
   uint64_t stamp = 0;
   std::memcpy(&stamp, memory.bytes + 248, sizeof(stamp));
