@@ -32,5 +32,18 @@ TEST(Seed, QuestionForASignOfLifeIsLost) { ExpectOk(33, 20'000); }
 // now, and nobody else used that DCI: two send buffers were never free again.
 TEST(Seed, TailOfAPeerThatWentAnotherWay) { ExpectOk(189, 20'000); }
 
+// Without streams a peer had gone from one DCI to the next, and left so many messages behind on those before, none of which
+// anybody had asked for, that they alone were its cap: it could neither post nor leave, and nobody asked for them.
+TEST(Seed, TailsOnDcisThatItLeftAreNotItsCap) {
+  Plan plan = MakePlan({.seed = 600'044, .messages = 100'000, .faults = FaultSet::kAll});
+  ASSERT_GT(plan.faults.size(), 57u);
+  plan.stop_after = 70'313;
+  plan.faults = {plan.faults[37], plan.faults[57]};
+  const Result result = RunPlan(plan);
+  for (const Violation& one : result.violations) {
+    ADD_FAILURE() << ToString(plan) << one.invariant << ": " << one.what << "\n" << result.trail;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::simulation

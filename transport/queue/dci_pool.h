@@ -166,9 +166,7 @@ class DciPool {
   bool CanTake(const Dci& dci) const {
     return dci.state == DciState::kReady && Posted(dci) < room_;
   }
-  uint32_t InFlight(const Target& target, const Dci& dci) const {
-    return exclusive_ ? dci.streams[target.stream].posted : target.posted;
-  }
+  bool AtCap(const Target& target, const Dci& dci) const;
   bool IsCurrent(const Slot& slot) const {
     return slot.dci == slot.target->dci && slot.stream == slot.target->stream;
   }
