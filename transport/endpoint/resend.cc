@@ -63,7 +63,10 @@ void EndpointImpl::TellResends() {
       continue;
     }
     // What this side had granted may have been lost as well; and if it waits for a sign of life, the question.
-    if (peer->probed && PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) continue;
+    // It is only now that it can be heard: there is a whole round for the answer, from the next look on.
+    const bool ask = peer->probed;
+    peer->probed = false;
+    if (ask && PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) continue;
     peer->asked = true;
     OweReport(peer);
   }
