@@ -248,11 +248,14 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
     peer->calls.erase(call->call_id_);
     std::erase(peer->blocked, call);
     const Method& method = *call->incoming_.method;
-    if (status.ok()) {
+    // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it.
+    const absl::Status& answer =
+        status.ok() || call->why_cancelled_.ok() ? status : call->why_cancelled_;
+    if (answer.ok()) {
       ReplyOk(call->peer_, peer, call->call_id_, method,
               method.server_streams() ? nullptr : call->reply_.get(), call->reply_metadata_);
     } else {
-      ReplyError(call->peer_, peer, call->call_id_, status, call->reply_metadata_);
+      ReplyError(call->peer_, peer, call->call_id_, answer, call->reply_metadata_);
     }
   } else {
     ++counters_.replies_lost;

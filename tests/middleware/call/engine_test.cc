@@ -138,6 +138,46 @@ TEST_F(EngineTest, CallsAreAnswered) {
   EXPECT_EQ(client_->outstanding(), 0u);
 }
 
+// The server's clock may be the first to say so; its handler then says what it likes.
+TEST_F(EngineTest, DeadlineThatTheServerNoticesFirstIsADeadline) {
+  struct Late : ServerCall::Observer {
+    void OnCancelled() override { call->Finish(absl::CancelledError("the handler's word")); }
+    ServerCall* call = nullptr;
+  };
+  static constexpr Method kLate("/test.Service/Late");
+  Connect();
+  Late late;
+  MethodHandler handler;
+  handler.method = &kLate;
+  handler.start = [&late](ServerCall* call) {
+    late.call = call;
+    call->set_observer(&late);
+  };
+  handler.request = std::make_unique<Text>();
+  handler.reply = std::make_unique<Text>();
+  ASSERT_TRUE(server_->Register(std::move(handler)).ok());
+  Outcome outcome;
+  CallSpec spec;
+  spec.method = &kLate;
+  spec.request = &outcome.request;
+  spec.reply = &outcome.reply;
+  spec.timeout_ns = 10 * kMs;
+  spec.argument = &outcome;
+  spec.done = [](void* argument, const absl::Status& status) {
+    auto* ended = static_cast<Outcome*>(argument);
+    ++ended->ended;
+    ended->status = status;
+  };
+  ASSERT_TRUE(client_->Start(spec).ok());
+  Settle();
+  clock_.Advance(11 * kMs);
+  for (int pass = 0; pass < 40; ++pass) server_->Poll();
+  EXPECT_EQ(server_->calls_under_way(), 0u);
+  client_->Poll();
+  EXPECT_EQ(outcome.ended, 1);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome.status;
+}
+
 TEST_F(EngineTest, CallThatWasCancelledWhileItStartedEndsInTheNextPass) {
   Connect();
   Outcome outcome;
