@@ -18,8 +18,6 @@ ServerCall::ServerCall(ServerEngine* engine, const MethodHandler* handler)
       reply_(handler->reply->New()),
       stream_(handler->method->streams == Streams::kNobody ? nullptr
                                                            : std::make_unique<StreamEnd>()) {
-  finish_.call = this;
-  finish_.run = &ServerEngine::OnFinishMail;
   timer_.fire = &ServerEngine::OnCallDeadline;
   timer_.context = this;
 }
@@ -37,11 +35,6 @@ absl::Status ServerCall::Write(const google::protobuf::MessageLite& message) {
 }
 
 void ServerCall::Finish(const absl::Status& status) { engine_->Finish(this, status); }
-
-void ServerCall::FinishAnywhere(absl::Status status) {
-  result_ = std::move(status);
-  engine_->Post(&finish_);
-}
 
 void ServerCall::Post(base::MailNode* node) { engine_->Post(node); }
 
@@ -233,11 +226,6 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   sessions_.Commit(call->peer_, *buffer, header);
   call->stream_->CountSent();
   return absl::OkStatus();
-}
-
-void ServerEngine::OnFinishMail(base::MailNode* node) {
-  ServerCall* call = static_cast<ServerCall::Mail*>(node)->call;
-  call->Finish(std::exchange(call->result_, absl::OkStatus()));
 }
 
 void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {

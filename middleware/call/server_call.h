@@ -7,7 +7,7 @@
 //               says Finish() once, whatever happens: a caller that has gone away, its cancel and its deadline are
 //               told to the observer, and the answer then goes nowhere.
 // Who owns it   ServerEngine, which uses it again; from start to Finish() it is the handler's.
-// Which thread  The polling thread; FinishAnywhere() and Post() any.
+// Which thread  The polling thread; Post() any.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
 
@@ -64,17 +64,11 @@ class ServerCall {
 
   // Answers; the call is gone then.
   void Finish(const absl::Status& status);
-  // The same from any thread: the polling thread does it.
-  void FinishAnywhere(absl::Status status);
-  // Has the polling thread run it.
+  // From any thread: has the polling thread run it, which then may say Finish().
   void Post(base::MailNode* node);
 
  private:
   friend class ServerEngine;
-
-  struct Mail : base::MailNode {
-    ServerCall* call = nullptr;
-  };
 
   ServerEngine* const engine_;
   const MethodHandler* const handler_;
@@ -96,8 +90,6 @@ class ServerCall {
   bool wants_to_write_ = false;
   bool blocked_ = false;  // in its peer's list
   absl::Status why_cancelled_;
-  absl::Status result_;  // of FinishAnywhere()
-  Mail finish_;
 };
 
 }  // namespace sluice::call

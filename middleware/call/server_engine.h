@@ -159,7 +159,6 @@ class ServerEngine final : public session::User {
   absl::Status Write(ServerCall* call, const google::protobuf::MessageLite& message);
   void Finish(ServerCall* call, const absl::Status& status);
   static void OnCallDeadline(base::Timer* timer, void* context);
-  static void OnFinishMail(base::MailNode* node);
 
   // Memory for the payload of a reply, registered or the backlog's; nullptr: the peer is gone.
   struct Outgoing {

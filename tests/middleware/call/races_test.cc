@@ -46,7 +46,10 @@ struct Caller : ClientStream::Observer {
 };
 
 // A call at the server.
-struct Served : ServerCall::Observer {
+struct Served : ServerCall::Observer, base::MailNode {
+  Served() {
+    run = [](base::MailNode* node) { static_cast<Served*>(node)->call->Finish(absl::OkStatus()); };
+  }
   void OnCancelled() override {
     ++cancels;
     // That of another call must not end this one.
@@ -228,7 +231,7 @@ class World {
     ServerCall* const call = served.call;
     served.answered = true;
     if (random_() % 2 == 0) {
-      call->FinishAnywhere(absl::OkStatus());
+      call->Post(&served);
     } else {
       call->Finish(random_() % 4 == 0 ? absl::NotFoundError("no") : absl::OkStatus());
     }
