@@ -23,7 +23,7 @@ def _generate_impl(ctx):
 
     args = ctx.actions.args()
     args.add("--plugin=protoc-gen-sluice=" + ctx.executable._plugin.path)
-    args.add("--sluice_out=" + ctx.bin_dir.path)
+    args.add("--sluice_out=" + "/".join([ctx.bin_dir.path] + ([ctx.label.workspace_root] if ctx.label.workspace_root else [])))
     args.add_all(info.transitive_proto_path, format_each = "-I%s")
     args.add_all(info.direct_sources)
     ctx.actions.run(
@@ -93,7 +93,7 @@ def sluice_proto_library(name, proto, cc_proto, **kwargs):
         hdrs = [name + "_headers"],
         deps = [
             cc_proto,
-            "//middleware/api:core",
+            str(Label("//middleware/api:core")),  # in Sluice, whoever calls this
             "@com_google_absl//absl/status",
             "@com_google_absl//absl/status:statusor",
             "@com_google_absl//absl/utility",

@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tools/dev/common.sh
 
 packages=(
-  g++ pkg-config
+  g++ pkg-config cmake make
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
   libabsl-dev libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev libbenchmark-dev

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: embedding_test.sh cmake|pkg_config
+# Installs the staged prefix, and builds and runs examples/embedding against it outside of the tree.
+set -euo pipefail
+
+prefix=$TEST_TMPDIR/prefix
+tools/install/copy.sh tools/install/prefix "$prefix"
+cp -RL examples/embedding "$TEST_TMPDIR/hello"
+cd "$TEST_TMPDIR/hello"
+# Nothing may come from anywhere else.
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+# greets PROGRAM: it says what it should, and a refused call is told as one.
+greets() {
+  local said
+  said=$("$1" Ada) || fail "$1 failed"
+  [[ $said == 'hello, Ada' ]] || fail "$1 said '$said'"
+  said=$("$1" '' 2>&1) && fail "$1 greeted nobody"
+  [[ $said == *'INVALID_ARGUMENT: whom shall I greet?'* ]] || fail "$1 said '$said'"
+}
+
+case $1 in
+  cmake)
+    cmake -S . -B built -DCMAKE_PREFIX_PATH="$prefix"
+    cmake --build built
+    greets built/hello
+    greets built/hello_static
+    # The archive is enough for the second, and the first finds the library by its run path.
+    ldd built/hello | grep -q "libsluice.so.0 => $prefix/lib/" || fail 'hello does not use the library'
+    ! ldd built/hello_static | grep libsluice || fail 'hello_static needs the library'
+    # An interface that may differ is refused.
+    sed -i 's/find_package(Sluice 0.1/find_package(Sluice 0.2/' CMakeLists.txt
+    ! cmake -S . -B other -DCMAKE_PREFIX_PATH="$prefix" >other.log 2>&1 || fail 'version 0.2 was found'
+    grep -q 'requested version "0.2"' other.log || fail "$(<other.log)"
+    ;;
+  pkg_config)
+    make OUT=built
+    export LD_LIBRARY_PATH=$prefix/lib
+    greets built/hello
+    # The programs stand alone.
+    env -u LD_LIBRARY_PATH "$prefix/bin/sluice_info" --help | grep -q sluice_info || fail 'no sluice_info'
+    env -u LD_LIBRARY_PATH "$prefix/bin/softdc_run" true || fail 'softdc_run does not find its library'
+    # Nothing but our names leaves the library.
+    strangers=$(nm -DC --defined-only "$prefix/lib/libsluice.so.0" | cut -c20- |
+      grep -vE '^(sluice::|std::|descriptor_table_proto_2f|SLUICE_0$|(typeinfo|typeinfo name|vtable|VTT|guard variable) for )') || true
+    [[ -z $strangers ]] || fail "exported: $strangers"
+    # A header that a public one includes is there too: each compiles alone.
+    for header in "$prefix"/include/sluice/middleware/{api,services}/*.h; do
+      echo "#include \"${header#"$prefix"/include/sluice/}\""
+    done >all.cc
+    # shellcheck disable=SC2046  # words.
+    g++ -std=c++20 -fsyntax-only $(pkg-config --cflags sluice) all.cc
+    ;;
+  *) fail "usage: $0 cmake|pkg_config" ;;
+esac

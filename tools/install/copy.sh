@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: copy.sh STAGED_FOLDER PREFIX
+# Copies a staged installation into a prefix. Of what is there, only Sluice's own header folder is replaced as a whole.
+set -euo pipefail
+staged=$1
+prefix=$2
+
+rm -rf "$prefix/include/sluice"
+while IFS= read -r -d '' place; do
+  mode=644
+  case $place in
+    bin/* | lib/*.so*) mode=755 ;;
+  esac
+  install -D -m "$mode" "$staged/$place" "$prefix/$place"
+done < <(cd "$staged" && find -L . -type f -printf '%P\0')
+# Found by its plain name when linking, by its soname when running.
+ln -sfn libsluice.so.0 "$prefix/lib/libsluice.so"

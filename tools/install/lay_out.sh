@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: lay_out MANIFEST FOLDER
+# Copies what the manifest names (kind, file, place; see stage.bzl) to its place below FOLDER. Of the headers only the
+# public ones are copied and those that they include, directly or not.
+set -euo pipefail
+manifest=$1
+folder=$2
+
+declare -A file_of=()
+todo=()
+while IFS=$'\t' read -r kind file place; do
+  case $kind in
+    public) todo+=("$place") ;;
+    header) file_of[$place]=$file ;;
+    file) install -D -m 644 "$file" "$folder/$place" ;;
+    binary)
+      install -D -m 755 "$file" "$folder/$place"
+      strip --strip-debug "$folder/$place"
+      ;;
+  esac
+done <"$manifest"
+
+while [[ ${#todo[@]} -gt 0 ]]; do
+  included=()
+  for place in "${todo[@]}"; do
+    file=${file_of[$place]:-}
+    # A name that is not ours is one of the compiler's or of another library.
+    [[ -n $file && ! -e $folder/include/sluice/$place ]] || continue
+    install -D -m 644 "$file" "$folder/include/sluice/$place"
+    mapfile -t -O "${#included[@]}" included < <(sed -nE 's/^#include "([^"]+)".*/\1/p' "$file")
+  done
+  todo=("${included[@]}")
+done
