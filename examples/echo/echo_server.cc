@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
 
   int number = 0;
   sigwait(&end_signals, &number);
-  if (absl::Status status = (*server)->Shutdown(absl::Seconds(2)); !status.ok())
+  if (absl::Status status = (*server)->Drain(absl::Seconds(2)); !status.ok())
     return Fail("can't stop", status);
   return 0;
 }

@@ -31,6 +31,10 @@ call::ServerEngineOptions EngineOptions(const ServerOptions& options) {
   return engine;
 }
 
+int64_t Nanoseconds(absl::Duration timeout) {
+  return std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, INT64_MAX / 4);
+}
+
 absl::Status TooLate(std::string_view operation, std::string_view cause, std::string_view remedy) {
   return base::Error(absl::StatusCode::kFailedPrecondition,
                      absl::StrCat(std::string(operation), " refused"),
@@ -75,6 +79,7 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
   }
   services_.insert(std::upper_bound(services_.begin(), services_.end(), service->name()),
                    service->name());
+  registered_.push_back(service);
   return absl::OkStatus();
 }
 
@@ -96,22 +101,43 @@ absl::Status Server::Shutdown(absl::Duration timeout) {
     stopping_.store(true);
     return absl::OkStatus();
   }
-  const int64_t timeout_ns =
-      std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, INT64_MAX / 4);
+  const int64_t timeout_ns = Nanoseconds(timeout);
   stop_by_ns_.store(stack_->clock()->NowNs() + timeout_ns);
   stopping_.store(true);
   endpoint_->Wake();
+  return WaitForEnd("shutdown", timeout_ns);
+}
+
+absl::Status Server::Drain(absl::Duration timeout) {
+  if (!thread_.joinable()) return Shutdown(timeout);
+  for (Service* service : registered_) service->OnDrain();
+  const int64_t timeout_ns = Nanoseconds(timeout);
+  const int64_t now_ns = stack_->clock()->NowNs();
+  cancel_at_ns_ = now_ns + timeout_ns / 4 * 3;
+  stop_by_ns_.store(now_ns + timeout_ns);
+  draining_.store(true);
+  endpoint_->Wake();
+  if (absl::Status status = WaitForEnd("drain", timeout_ns); !status.ok()) return status;
+  if (drain_phase() != call::DrainPhase::kOverdue) return absl::OkStatus();
+  return base::Error(absl::StatusCode::kDeadlineExceeded, "drain did not end in time",
+                     {.layer = "api",
+                      .operation = "drain",
+                      .cause = "calls, or replies that wait for credit, were left (drain_phase())",
+                      .remedy = "give it more time; let handlers look at their stop token"});
+}
+
+absl::Status Server::WaitForEnd(std::string_view operation, int64_t timeout_ns) {
   {
     std::unique_lock lock(mutex_);
     const bool ended = ended_changed_.wait_for(
         lock, std::chrono::nanoseconds(timeout_ns + kGraceNs), [this] { return ended_; });
     if (!ended) {
-      return base::Error(
-          absl::StatusCode::kDeadlineExceeded, "shutdown did not end in time",
-          {.layer = "api",
-           .operation = "shutdown",
-           .cause = "a handler is still running",
-           .remedy = "let handlers return in bounded time, or give the shutdown more time"});
+      return base::Error(absl::StatusCode::kDeadlineExceeded,
+                         absl::StrCat(std::string(operation), " did not end in time"),
+                         {.layer = "api",
+                          .operation = operation,
+                          .cause = "a handler is still running",
+                          .remedy = "let handlers return in bounded time, or give it more time"});
     }
   }
   thread_.join();
@@ -119,22 +145,15 @@ absl::Status Server::Shutdown(absl::Duration timeout) {
 }
 
 void Server::Serve() {
-  uint32_t idle_passes = 0;
-  int64_t idle_since_ns = 0;
-  while (!stopping_.load(std::memory_order_relaxed)) {
-    if (engine_.Poll() > 0) {
-      idle_passes = 0;
-      continue;
-    }
-    if (++idle_passes % kIdlePassesPerClockRead != 0) continue;
-    const int64_t now_ns = stack_->clock()->NowNs();
-    if (idle_passes == kIdlePassesPerClockRead) idle_since_ns = now_ns;
-    if (now_ns - idle_since_ns < spin_ns_) {
-      if (now_ns - idle_since_ns > kYieldAfterNs) sched_yield();
-      continue;
-    }
-    Sleep();
-    idle_passes = 0;
+  ServeUntil([this] {
+    return stopping_.load(std::memory_order_relaxed) || draining_.load(std::memory_order_relaxed);
+  });
+  if (draining_.load()) {
+    engine_.StartDrain(cancel_at_ns_, stop_by_ns_.load());
+    ServeUntil([this] {
+      drain_phase_.store(engine_.drain().phase());
+      return engine_.drain().over() || stopping_.load();
+    });
   }
   // stop_by_ns_ is 0 when the destructor ends the server.
   while ((engine_.HasWaitingReplies() || engine_.calls_under_way() > 0) &&
@@ -152,16 +171,35 @@ void Server::Serve() {
   ended_changed_.notify_all();
 }
 
-void Server::Sleep() {
+void Server::ServeUntil(absl::FunctionRef<bool()> until) {
+  uint32_t idle_passes = 0;
+  int64_t idle_since_ns = 0;
+  while (!until()) {
+    if (engine_.Poll() > 0) {
+      idle_passes = 0;
+      continue;
+    }
+    if (++idle_passes % kIdlePassesPerClockRead != 0) continue;
+    const int64_t now_ns = stack_->clock()->NowNs();
+    if (idle_passes == kIdlePassesPerClockRead) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < spin_ns_) {
+      if (now_ns - idle_since_ns > kYieldAfterNs) sched_yield();
+      continue;
+    }
+    Sleep(until);
+    idle_passes = 0;
+  }
+}
+
+void Server::Sleep(absl::FunctionRef<bool()> until) {
   Publish();
   if (!engine_.PrepareToSleep()) return;
   const int64_t limit_ns = engine_.SleepLimitNs();
   timespec limit{};
   limit.tv_sec = static_cast<time_t>(limit_ns / 1'000'000'000);
   limit.tv_nsec = static_cast<long>(limit_ns % 1'000'000'000);
-  // A Wake() before this is not lost: only Poll() takes it back, and stopping_ is looked at after
-  // each Poll().
-  if (stopping_.load()) return;
+  // A Wake() before this is not lost: only Poll() takes it back, and what it was about is looked at after each Poll().
+  if (until()) return;
   pollfd fd{endpoint_->fd(), POLLIN, 0};
   ppoll(&fd, 1, limit_ns < 0 ? nullptr : &limit, nullptr);
 }

@@ -7,13 +7,13 @@
 //   (*server)->Register(&echo);
 //   absl::StatusOr<uint16_t> port = (*server)->Listen("127.0.0.1:7471");
 //   …
-//   (*server)->Shutdown(absl::Seconds(1));
+//   (*server)->Drain(absl::Seconds(10));
 //
 // Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps. Those of a
 //               service that was registered with an executor run there (service.h). One more runs what may block in
 //               the kernel.
-// Thread-safety Create, Register, Listen and Shutdown from one thread, or one at a time. Services outlive the server.
-// What ends it  Shutdown(), or the destructor, which waits for handlers that run.
+// Thread-safety Create, Register, Listen, Drain and Shutdown from one thread, or one at a time. Services outlive the server.
+// What ends it  Drain(), Shutdown(), or the destructor, which waits for handlers that run.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
@@ -23,9 +23,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -65,7 +67,15 @@ class Server {
   // "host:port"; port 0 takes a free one. Returns the port. Once.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
 
-  // Sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
+  // The end that costs callers nothing, in phases (call/drain.h): services hear OnDrain(), so that health says
+  // NOT_SERVING; peers are told, and new calls end UNAVAILABLE, known not to have run; those under way have three
+  // quarters of `timeout` to end by themselves, then are cancelled (UNAVAILABLE at their callers), and have the rest.
+  // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). Once.
+  absl::Status Drain(absl::Duration timeout);
+  // Any thread.
+  call::DrainPhase drain_phase() const { return drain_phase_.load(); }
+
+  // At once, for those who have no time to drain: sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
   // Coroutines and handlers on an executor may end before, and are told to stop (ServerContext::stop_token()) after that.
   // `timeout` bounds the sending and the waiting for handlers: DEADLINE_EXCEEDED if
   // one goes on (then only the destructor waits for it, or another Shutdown()); a tenth of
@@ -84,18 +94,24 @@ class Server {
   Server(std::unique_ptr<Stack> stack, const ServerOptions& options);
 
   void Serve();
+  void ServeUntil(absl::FunctionRef<bool()> until);
   // Nothing happened for a while: sleeps until something does.
-  void Sleep();
+  void Sleep(absl::FunctionRef<bool()> until);
+  absl::Status WaitForEnd(std::string_view operation, int64_t timeout_ns);
   void Publish();
 
   const int64_t spin_ns_;
   std::vector<std::string> services_;
+  std::vector<Service*> registered_;
   const std::unique_ptr<Stack> stack_;
   call::ServerEngine engine_;  // the polling thread's, once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;
 
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> stop_by_ns_{0};
+  std::atomic<bool> draining_{false};
+  int64_t cancel_at_ns_ = 0;  // written before draining_
+  std::atomic<call::DrainPhase> drain_phase_{call::DrainPhase::kServing};
   mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
   bool ended_ = false;                              // mutex_

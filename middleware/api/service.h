@@ -133,6 +133,9 @@ class Service {
   // "package.Service".
   virtual const char* name() const = 0;
   virtual void Bind(MethodBinder& binder) = 0;
+  // The server that runs it begins to drain: called once, by the thread that calls Server::Drain(), before calls are
+  // refused.
+  virtual void OnDrain() {}
 };
 
 // What a method that is not overridden answers.

@@ -103,7 +103,7 @@ void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
   peer_ = endpoint::PeerId();
   cancels_owed_.clear();
   blocked_.clear();
-  if (state_ == ConnectionState::kUp) {
+  if (state_ == ConnectionState::kUp || state_ == ConnectionState::kDraining) {
     ++counters_.connections_lost;
     if (now_ns_ - up_since_ns_ >= kStableNs) failed_attempts_ = 0;
   }
@@ -139,6 +139,14 @@ void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
   if (state_ == ConnectionState::kIdle && table_.waiting() > 0) {
     wheel_.Schedule(&backoff_timer_, now_ns_ + options_.backoff_max_ns);
   }
+}
+
+void ClientEngine::OnDrain() {
+  if (state_ != ConnectionState::kUp) return;
+  Move(ConnectionEvent::kDrain);
+  counters_.calls_failed +=
+      table_.EndAll(CallState::kWaiting, CallEvent::kFail, Draining("call"),
+                    [](const Call& call) { return !call.spec.wait_for_ready; });
 }
 
 void ClientEngine::OnBackoffOver(base::Timer*, void* context) {
@@ -189,6 +197,9 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (state_ == ConnectionState::kClosed ||
       (state_ == ConnectionState::kBackoff && !spec.wait_for_ready)) {
     return NotConnected(spec.method->full_name);
+  }
+  if (state_ == ConnectionState::kDraining && !spec.wait_for_ready) {
+    return Draining(spec.method->full_name);
   }
   Call* call = table_.Start(spec, deadline_ns);
   if (call == nullptr) {
@@ -280,6 +291,7 @@ void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
   if (header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamWindow) {
     return OnStream(header, payload);
   }
+  if (header.kind == frame::Kind::kDrain) return OnDrain();
   Break("unexpected message", "only replies and messages of streams go this way");
 }
 
@@ -423,6 +435,16 @@ absl::Status ClientEngine::NotConnected(std::string_view operation) const {
                       .operation = operation,
                       .cause = CauseOf(last_error_),
                       .remedy = "it is tried again by itself; set wait_for_ready to wait for that",
+                      .retry_safe = true});
+}
+
+absl::Status ClientEngine::Draining(std::string_view operation) const {
+  return base::Error(absl::StatusCode::kUnavailable, "server is draining",
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = operation,
+                      .cause = "it ends, and takes no new calls",
+                      .remedy = "call another server; set wait_for_ready to wait for its successor",
                       .retry_safe = true});
 }
 

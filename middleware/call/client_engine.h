@@ -132,6 +132,8 @@ class ClientEngine final : public session::User {
   void Lose(const absl::Status& why, absl::StatusCode sent_code);
   // Closes it because of what came over it.
   void Break(std::string_view what, std::string_view explanation);
+  // The server takes no new calls.
+  void OnDrain();
   void Deliver(const frame::Header& header, std::span<const std::byte> payload);
 
   void Number(const Call& call, uint64_t* call_id);
@@ -146,6 +148,7 @@ class ClientEngine final : public session::User {
 
   absl::Status TooLarge(const CallSpec& spec, uint64_t payload_bytes) const;
   absl::Status NotConnected(std::string_view operation) const;
+  absl::Status Draining(std::string_view operation) const;
   absl::Status DeadlineExceeded(const CallSpec& spec, CallState state) const;
 
   const ClientEngineOptions options_;

@@ -12,7 +12,7 @@ namespace sluice::call {
 
 // False: no credit, or nobody there.
 bool ClientEngine::SendControl(frame::Kind kind, uint64_t call_id, uint32_t window) {
-  if (state_ != ConnectionState::kUp) return false;
+  if (state_ != ConnectionState::kUp && state_ != ConnectionState::kDraining) return false;
   const auto buffer = sessions_.Reserve(peer_, 0);
   if (!buffer.ok()) return false;
   frame::Header header;

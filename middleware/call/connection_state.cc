@@ -20,9 +20,13 @@ constexpr Transition kTransitions[] = {
     {S::kConnecting, E::kLost, S::kBackoff},  //
     {S::kConnecting, E::kGiveUp, S::kIdle},   //
     {S::kConnecting, E::kClose, S::kClosed},  //
+    {S::kUp, E::kDrain, S::kDraining},        //
     {S::kUp, E::kLost, S::kBackoff},          //
     {S::kUp, E::kGiveUp, S::kIdle},           //
     {S::kUp, E::kClose, S::kClosed},          //
+    {S::kDraining, E::kLost, S::kBackoff},    //
+    {S::kDraining, E::kGiveUp, S::kIdle},     //
+    {S::kDraining, E::kClose, S::kClosed},    //
     {S::kBackoff, E::kDial, S::kConnecting},  //
     {S::kBackoff, E::kClose, S::kClosed},     //
 };
@@ -47,6 +51,8 @@ const char* Name(ConnectionState state) {
       return "connecting";
     case S::kUp:
       return "up";
+    case S::kDraining:
+      return "draining";
     case S::kBackoff:
       return "backoff";
     case S::kClosed:
@@ -61,6 +67,8 @@ const char* Name(ConnectionEvent event) {
       return "dial";
     case E::kPeerUp:
       return "peer up";
+    case E::kDrain:
+      return "drain";
     case E::kLost:
       return "lost";
     case E::kGiveUp:

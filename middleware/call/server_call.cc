@@ -45,7 +45,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
                              std::span<const std::byte> message) {
   if (under_way_.size() >= options_.max_concurrent_calls) {
     ++counters_.refused;
-    return ReplyError(
+    return Refuse(
         id, peer, request.call_id,
         base::Error(absl::StatusCode::kResourceExhausted,
                     absl::StrCat(incoming.method->full_name, " refused"),
@@ -72,7 +72,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
     const absl::Status malformed =
         Malformed(*peer, *incoming.method, message.size(), *made->request_);
     entry->free.push_back(std::move(made));
-    return ReplyError(id, peer, request.call_id, malformed);
+    return Refuse(id, peer, request.call_id, malformed);
   }
   ServerCall* call = made.release();
   call->reply_->Clear();

@@ -62,6 +62,7 @@ int ServerEngine::Poll() {
   int done = mail_.Run();
   if (done > 0) endpoint_->Flush();
   done += endpoint_->Poll();
+  if (drain_.started()) StepDrain();
   // Only calls under way have timers.
   if (under_way_.empty() || (done == 0 && ++idle_passes_ % kIdlePassesPerClockRead != 0))
     return done;
@@ -85,7 +86,10 @@ bool ServerEngine::PrepareToSleep() {
 
 int64_t ServerEngine::SleepLimitNs() {
   const int64_t below = endpoint_->SleepLimitNs();
-  const int64_t wake_ns = under_way_.empty() ? -1 : wheel_.NextWakeNs();
+  int64_t wake_ns = under_way_.empty() ? -1 : wheel_.NextWakeNs();
+  if (drain_.started() && !drain_.over()) {
+    wake_ns = wake_ns < 0 ? drain_.next_ns() : std::min(wake_ns, drain_.next_ns());
+  }
   if (wake_ns < 0) return below;
   const int64_t own = std::max<int64_t>(wake_ns - clock_->NowNs(), 0);
   return below < 0 ? own : std::min(below, own);
@@ -97,11 +101,54 @@ void ServerEngine::Close() {
   endpoint_->Close();
   peers_.clear();
   waiting_replies_ = 0;
+  CancelUnderWay(absl::CancelledError("the server is shut down"));
+}
+
+void ServerEngine::CancelUnderWay(const absl::Status& why) {
   // An observer may finish its call, and others.
   const std::vector<ServerCall*> calls(under_way_.begin(), under_way_.end());
   for (ServerCall* call : calls) {
-    if (under_way_.contains(call))
-      CancelCall(call, absl::CancelledError("the server is shut down"));
+    if (under_way_.contains(call)) CancelCall(call, why);
+  }
+}
+
+// ---- Draining
+
+void ServerEngine::StartDrain(int64_t cancel_at_ns, int64_t end_by_ns) {
+  if (drain_.started()) return;
+  drain_.Start(cancel_at_ns, end_by_ns);
+  for (uint32_t index = 0; index < peers_.size(); ++index) {
+    if (peers_[index] != nullptr)
+      TellDrain({index, peers_[index]->generation}, peers_[index].get());
+  }
+  endpoint_->Flush();
+  StepDrain();
+}
+
+void ServerEngine::TellDrain(endpoint::PeerId id, Peer* peer) {
+  const Outgoing outgoing = Reserve(id, peer, 0);
+  if (outgoing.data == nullptr) return;
+  frame::Header header;
+  header.kind = frame::Kind::kDrain;
+  Commit(id, outgoing, header);
+}
+
+void ServerEngine::StepDrain() {
+  if (drain_.over()) return;
+  RefreshNow();
+  while (drain_.Step(now_ns_, waiting_replies_, under_way_.size())) {
+    if (log_ != nullptr) {
+      log_->Write(base::Severity::kInfo, "call",
+                  absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
+                               " calls under way, ", waiting_replies_, " replies wait"));
+    }
+    if (drain_.phase() != DrainPhase::kCancelling) continue;
+    CancelUnderWay(base::Error(absl::StatusCode::kUnavailable, "call ended by its server",
+                               {.layer = "call",
+                                .operation = "drain",
+                                .cause = "the server ends, and the call took too long for that",
+                                .remedy = "repeat it at another server if that does no harm"}));
+    endpoint_->Flush();
   }
 }
 
@@ -127,6 +174,7 @@ void ServerEngine::OnPeerUp(endpoint::PeerId id, const endpoint::PeerInfo& info)
   if (id.index >= peers_.size()) peers_.resize(id.index + 1);
   peers_[id.index] = std::make_unique<Peer>(options_, id.generation, info);
   ++counters_.peers_up;
+  if (drain_.started()) TellDrain(id, peers_[id.index].get());
 }
 
 void ServerEngine::OnPeerDown(endpoint::PeerId id, const absl::Status&) { Drop(id); }
@@ -164,15 +212,25 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
 
 void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                        std::span<const std::byte> payload) {
+  if (drain_.started()) {
+    ++counters_.refused_draining;
+    return Refuse(id, peer, request.call_id,
+                  base::Error(absl::StatusCode::kUnavailable, "server is draining",
+                              {.layer = "call",
+                               .operation = "dispatch",
+                               .cause = "it ends, and takes no new calls",
+                               .remedy = "call another server",
+                               .retry_safe = true}));
+  }
   const auto found = methods_.find(request.method_id);
   if (found == methods_.end()) {
     ++counters_.unknown_methods;
-    return ReplyError(id, peer, request.call_id, UnknownMethod(request.method_id));
+    return Refuse(id, peer, request.call_id, UnknownMethod(request.method_id));
   }
   MethodHandler* handler = &found->second->handler;
   const auto streams = static_cast<uint16_t>(request.flags & ~frame::kFlagMetadata);
   if (streams != static_cast<uint16_t>(handler->method->streams)) {
-    return ReplyError(id, peer, request.call_id, OtherShape(*peer, *handler->method));
+    return Refuse(id, peer, request.call_id, OtherShape(*peer, *handler->method));
   }
   const frame::Parts parts = frame::Split(request, payload);
   RefreshNow();
@@ -186,8 +244,8 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
   }
   if (!handler->request->ParseFromArray(parts.message.data(),
                                         static_cast<int>(parts.message.size()))) {
-    return ReplyError(id, peer, request.call_id,
-                      Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
+    return Refuse(id, peer, request.call_id,
+                  Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
   }
   RunInline(id, peer, request, handler, incoming);
 }
@@ -269,7 +327,8 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, co
                      .operation = method.full_name,
                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
                                            peer->limit_bytes - frame::kHeaderBytes),
-                     .remedy = "answer with less, or raise max_message_bytes on both sides"}));
+                     .remedy = "answer with less, or raise max_message_bytes on both sides"}),
+        {});
   }
   const auto size = static_cast<uint32_t>(payload_bytes);
   const Outgoing outgoing = Reserve(id, peer, size);
@@ -287,7 +346,8 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, co
 }
 
 void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
-                              const absl::Status& status, std::string_view metadata) {
+                              const absl::Status& status, std::string_view metadata,
+                              uint16_t flags) {
   const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
   // The error comes first: metadata that leaves no room for it is left out.
   if (frame::MetadataBytes(metadata.size()) > limit / 2) metadata = {};
@@ -300,6 +360,7 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.kind = frame::Kind::kReply;
   header.call_id = call_id;
   header.payload_bytes = size;
+  header.flags = flags;
   // A code outside the canonical set is a handler's mistake; the wire carries the canonical ones.
   const int code = static_cast<int>(status.code());
   header.status_code = static_cast<uint16_t>(code > 0 && code <= frame::kMaxStatusCode

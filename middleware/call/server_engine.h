@@ -9,6 +9,7 @@
 //               RESOURCE_EXHAUSTED above max_concurrent_calls.
 // Who owns it   Server (middleware/api), or a test. Services outlive it.
 // Which thread  The polling thread; registration before the first Poll(). Post() any.
+// Draining      StartDrain(): drain.h says how it goes. Calls that come are refused with UNAVAILABLE, known not to have run.
 // What ends it  Close(), which cancels the calls under way; the engine outlives their Finish().
 //
 // A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the process.
@@ -27,6 +28,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "middleware/call/drain.h"
 #include "middleware/call/method.h"
 #include "middleware/call/server_call.h"
 #include "middleware/frame/frame.h"
@@ -54,7 +56,8 @@ struct ServerCounters {
   uint64_t replies_lost = 0;    // the caller went away before
   uint64_t replies_waited = 0;  // for credit
   uint64_t unknown_methods = 0;
-  uint64_t refused = 0;    // too many calls were under way
+  uint64_t refused = 0;  // too many calls were under way
+  uint64_t refused_draining = 0;
   uint64_t cancelled = 0;  // while they were under way: by the caller, its death or the deadline
   uint64_t calls_under_way = 0;  // now: those that have a ServerCall
   uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
@@ -93,6 +96,11 @@ class ServerEngine final : public session::User {
   void Close();
   // Runs what has been posted, and nothing else: for those who are still under way after Close().
   int RunMail() { return mail_.Run(); }
+
+  // Takes no new calls from now on, and tells the peers; cancels what is under way at `cancel_at_ns`. Then poll until
+  // drain().over(). Once.
+  void StartDrain(int64_t cancel_at_ns, int64_t end_by_ns);
+  const Drain& drain() const { return drain_; }
 
   // Any thread. `node` is run by the polling thread, in its next pass.
   void Post(base::MailNode* node);
@@ -134,14 +142,21 @@ class ServerEngine final : public session::User {
   void Break(endpoint::PeerId id, std::string_view what, std::string_view explanation);
 
   void RefreshNow();
+  void StepDrain();
+  void TellDrain(endpoint::PeerId id, Peer* peer);
+  void CancelUnderWay(const absl::Status& why);
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
            std::span<const std::byte> payload);
   void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                  MethodHandler* handler, Incoming& incoming);
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Method& method,
                const google::protobuf::MessageLite* reply, std::string_view metadata);
+  // `flags`: kFlagNotRun if no handler has seen the request.
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status,
-                  std::string_view metadata = {});
+                  std::string_view metadata, uint16_t flags = 0);
+  void Refuse(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status) {
+    ReplyError(id, peer, call_id, status, {}, frame::kFlagNotRun);
+  }
   absl::Status UnknownMethod(uint64_t method_id) const;
   absl::Status OtherShape(const Peer& peer, const Method& method) const;
   absl::Status Malformed(const Peer& peer, const Method& method, size_t bytes,
@@ -175,6 +190,7 @@ class ServerEngine final : public session::User {
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
   bool closed_ = false;
+  Drain drain_;
 
   base::TimerWheel wheel_;
   base::Mailbox mail_;

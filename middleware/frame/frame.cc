@@ -53,8 +53,9 @@ Fault CheckFlow(const Header& header) {
   return fits ? Fault::kNone : Fault::kPayload;
 }
 
-// Cancel, and what belongs to a stream.
+// Cancel, what belongs to a stream, and the end of a server's calls.
 Fault CheckOfCall(const Header& header) {
+  if (header.kind == Kind::kDrain && header.call_id != 0) return Fault::kCall;
   const bool window = header.kind == Kind::kStreamData || header.kind == Kind::kStreamWindow;
   if (header.flow_id != 0 || (header.flow_window != 0 && !window)) return Fault::kFlow;
   if (header.method_id != 0) return Fault::kMethod;
@@ -70,6 +71,7 @@ Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
     known = kFlagMetadata | kFlagClientStreams | kFlagServerStreams;
   } else if (header.kind == Kind::kReply) {
     known = kFlagMetadata;
+    if (header.status_code != 0) known |= kFlagNotRun;
   }
   if ((header.flags & ~known) != 0) return Fault::kReserved;
   if (!(header.flags & kFlagMetadata)) return Fault::kNone;
@@ -111,7 +113,7 @@ Fault Decode(std::span<const std::byte> bytes, Header* header) {
   if (header->kind >= Kind::kFlowOpen && header->kind <= Kind::kFlowClose) {
     return CheckFlow(*header);
   }
-  if (header->kind >= Kind::kCancel && header->kind <= Kind::kStreamEnd) {
+  if (header->kind >= Kind::kCancel && header->kind <= Kind::kDrain) {
     return CheckOfCall(*header);
   }
   if (header->flow_id != 0 || header->flow_window != 0) return Fault::kFlow;

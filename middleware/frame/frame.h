@@ -31,8 +31,8 @@
 //   timeout_ns       what is left of the deadline when the   0
 //                    message is sent; 0: no deadline
 //   status_code      0                                       absl::StatusCode, 0 to 16
-//   flags            kFlagMetadata, and what the method is:  kFlagMetadata
-//                    kFlagClientStreams, kFlagServerStreams
+//   flags            kFlagMetadata, and what the method is:  kFlagMetadata; kFlagNotRun with an error: no
+//                    kFlagClientStreams, kFlagServerStreams  handler has seen the request
 //   reserved         0                                       0
 //
 //   field        kCancel           kStreamData, kStreamWindow           kStreamEnd
@@ -42,6 +42,7 @@
 //                                  send in this call in total
 //                                  (cumulative, wraps)
 //   everything else, but sequence and payload_bytes: 0
+//   kDrain, server to caller: it takes no new calls on this connection. All but sequence is 0.
 //   In a streaming call the request has no message if the caller streams, the reply none if the server does, and
 //   each side may send kInitialStreamWindow messages before it has seen a window.
 //
@@ -74,7 +75,7 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 3;
+inline constexpr uint8_t kVersion = 4;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 inline constexpr uint32_t kMaxEndNameBytes = 255;
@@ -84,6 +85,7 @@ inline constexpr uint32_t kMaxMetadataBytes = 8192;
 inline constexpr uint16_t kFlagMetadata = 1;
 inline constexpr uint16_t kFlagClientStreams = 2;
 inline constexpr uint16_t kFlagServerStreams = 4;
+inline constexpr uint16_t kFlagNotRun = 8;
 
 enum class Kind : uint8_t {
   kRequest = 1,
@@ -97,6 +99,7 @@ enum class Kind : uint8_t {
   kStreamData = 9,
   kStreamWindow = 10,
   kStreamEnd = 11,
+  kDrain = 12,
 };
 
 struct Header {

@@ -23,7 +23,7 @@ class HealthService::Change {
     resumption_.Set(handle);
     on_stop_.emplace(stop_, Stop{this});
     std::lock_guard lock(health_->mutex_);
-    if (stop_.stop_requested() || health_->StatusLocked(service_) != seen_) return false;
+    if (stop_.stop_requested() || health_->IsNewsLocked(service_, seen_)) return false;
     place_ = health_->watching_.insert(health_->watching_.end(), this);
     return true;
   }
@@ -63,7 +63,7 @@ HealthService::Status HealthService::StatusLocked(const std::string& service) co
 void HealthService::TellLocked() {
   for (auto next = watching_.begin(); next != watching_.end();) {
     Change* const change = *next++;
-    if (StatusLocked(change->service_) != change->seen_) change->GoOnLocked();
+    if (IsNewsLocked(change->service_, change->seen_)) change->GoOnLocked();
   }
 }
 
@@ -76,6 +76,13 @@ void HealthService::Set(const std::string& service, Status status) {
 void HealthService::SetAll(Status status) {
   std::lock_guard lock(mutex_);
   for (auto& [service, current] : statuses_) current = status;
+  TellLocked();
+}
+
+void HealthService::OnDrain() {
+  std::lock_guard lock(mutex_);
+  draining_ = true;
+  for (auto& [service, current] : statuses_) current = NOT_SERVING;
   TellLocked();
 }
 
@@ -101,11 +108,14 @@ Task<absl::Status> HealthService::Watch(ServerContext& context, const HealthChec
   const std::stop_token stop = context.stop_token();
   HealthCheckResponse response;
   while (!stop.stop_requested()) {
+    bool last = false;
     {
       std::lock_guard lock(mutex_);
       response.set_status(StatusLocked(request.service()));
+      last = draining_;
     }
     if (!co_await writer.Write(response)) break;
+    if (last) co_return absl::UnavailableError("the server drains: nothing follows");
     co_await Change(this, request.service(), response.status(), stop);
   }
   co_return absl::CancelledError("nobody watches");

@@ -7,6 +7,7 @@
 //   server->Register(&health);
 //
 // Thread-safety Set() from any thread. Who watches gets the last status, not each of those between.
+// Draining      The server says NOT_SERVING of everything; who watches hears that, and then the end of the call.
 // What ends it  It outlives the server.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_HEALTH_SERVICE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_HEALTH_SERVICE_H_
@@ -34,6 +35,7 @@ class HealthService final : public health::v1::HealthServiceBase {
   void Set(const std::string& service, Status status);
   // All of them: before a shutdown, so that callers go elsewhere.
   void SetAll(Status status);
+  void OnDrain() override;
 
   absl::Status Check(ServerContext& context, const health::v1::HealthCheckRequest& request,
                      health::v1::HealthCheckResponse* reply) override;
@@ -45,9 +47,14 @@ class HealthService final : public health::v1::HealthServiceBase {
 
   // SERVICE_UNKNOWN: nothing was said of it.
   Status StatusLocked(const std::string& service) const;
+  // Something else than `seen` is to be said.
+  bool IsNewsLocked(const std::string& service, Status seen) const {
+    return draining_ || StatusLocked(service) != seen;
+  }
   void TellLocked();
 
   std::mutex mutex_;
+  bool draining_ = false;  // mutex_
   std::map<std::string, Status> statuses_;
   std::list<Change*> watching_;  // suspended
 };

@@ -130,6 +130,45 @@ TEST_F(ServerTest, ShutdownReturnsThoughAHandlerIsStuck) {
   EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;
 }
 
+TEST_F(ServerTest, DrainBeforeListenAndAfterwards) {
+  auto server = MakeServer();
+  EXPECT_TRUE(server->Drain(absl::ZeroDuration()).ok());
+  EXPECT_EQ(server->Listen("h:0").status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(ServerTest, IdleServerDrainsWhileItSleeps) {
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Listen("h:7000").ok());
+  auto channel =
+      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  EXPECT_EQ(server->drain_phase(), call::DrainPhase::kServing);
+  EXPECT_TRUE(server->Drain(absl::Hours(1)).ok());
+  EXPECT_EQ(server->drain_phase(), call::DrainPhase::kDrained);
+  EXPECT_TRUE(server->Drain(absl::ZeroDuration()).ok()) << "it has ended";
+}
+
+TEST_F(ServerTest, DrainReturnsThoughAHandlerIsStuck) {
+  StuckEcho stuck;
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Register(&stuck).ok());
+  ASSERT_TRUE(server->Listen("h:7000").ok());
+  auto channel =
+      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  absl::Status ended;
+  std::thread caller([&] {
+    CallContext context = CallContext::NoDeadline();
+    ended = EchoClient(*channel).Say(context, SayRequest()).status();
+  });
+  stuck.WaitUntilRunning();
+  EXPECT_EQ(server->Drain(absl::Milliseconds(1)).code(), absl::StatusCode::kDeadlineExceeded);
+  stuck.Release();
+  EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
+  caller.join();
+  EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;
+}
+
 TEST_F(ServerTest, HandlerSeesItsCaller) {
   class Curious final : public EchoServiceBase {
    public:

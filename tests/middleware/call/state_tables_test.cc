@@ -6,6 +6,7 @@
 
 #include "middleware/call/call_state.h"
 #include "middleware/call/connection_state.h"
+#include "middleware/call/drain.h"
 
 namespace sluice::call {
 namespace {
@@ -39,11 +40,26 @@ TEST(ConnectionStateTest, Snapshot) {
             "connecting --lost--> backoff\n"
             "connecting --give up--> idle\n"
             "connecting --close--> closed\n"
+            "up --drain--> draining\n"
             "up --lost--> backoff\n"
             "up --give up--> idle\n"
             "up --close--> closed\n"
+            "draining --lost--> backoff\n"
+            "draining --give up--> idle\n"
+            "draining --close--> closed\n"
             "backoff --dial--> connecting\n"
             "backoff --close--> closed\n");
+}
+
+TEST(DrainTest, Snapshot) {
+  EXPECT_EQ(PrintDrainPhases(),
+            "serving --start--> telling\n"
+            "telling --told--> waiting\n"
+            "telling --time to cancel--> cancelling\n"
+            "waiting --idle--> drained\n"
+            "waiting --time to cancel--> cancelling\n"
+            "cancelling --idle--> drained\n"
+            "cancelling --deadline--> overdue\n");
 }
 
 TEST(ConnectionStateTest, ClosedIsTheEnd) {

@@ -61,11 +61,12 @@ Header OfCall(Kind kind) {
   header.call_id = 0x3132333435363738;
   if (kind == Kind::kStreamData) header.payload_bytes = 3;
   if (kind == Kind::kStreamData || kind == Kind::kStreamWindow) header.flow_window = 0x51525354;
+  if (kind == Kind::kDrain) header.call_id = 0;  // it is about all calls
   return header;
 }
 
 constexpr Kind kCallKinds[] = {Kind::kCancel, Kind::kStreamData, Kind::kStreamWindow,
-                               Kind::kStreamEnd};
+                               Kind::kStreamEnd, Kind::kDrain};
 
 std::vector<std::byte> Message(const Header& header, const std::string& payload) {
   std::vector<std::byte> bytes(kHeaderBytes + payload.size());
@@ -81,7 +82,7 @@ std::string Hex(const std::vector<std::byte>& bytes) {
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0301000000000000"
+            "0401000000000000"
             "1413121100000000"
             "3837363534333231"
             "4847464544434241"
@@ -92,7 +93,7 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0302000000000000"
+            "0402000000000000"
             "0700000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -103,7 +104,7 @@ TEST(FrameTest, GoldenReply) {
 
 TEST(FrameTest, GoldenMessagesOfAFlow) {
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
-            "0303000000000000"
+            "0403000000000000"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
@@ -111,14 +112,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "027879");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
-            "0304000024232221"
+            "0404000024232221"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
-            "0305000024232221"
+            "0405000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
@@ -126,14 +127,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
-            "0306000024232221"
+            "0406000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
-            "0307000024232221"
+            "0407000024232221"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -144,14 +145,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
 
 TEST(FrameTest, GoldenMessagesOfACall) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kCancel), "")),
-            "0308000000000000"
+            "0408000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamData), "abc")),
-            "0309000000000000"
+            "0409000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
@@ -159,16 +160,26 @@ TEST(FrameTest, GoldenMessagesOfACall) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamWindow), "")),
-            "030a000000000000"
+            "040a000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamEnd), "")),
-            "030b000000000000"
+            "040b000000000000"
             "0900000000000000"
             "3837363534333231"
+            "0000000000000000"
+            "0000000000000000"
+            "0000000000000000");
+}
+
+TEST(FrameTest, GoldenDrain) {
+  EXPECT_EQ(Hex(Message(OfCall(Kind::kDrain), "")),
+            "040c000000000000"
+            "0900000000000000"
+            "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
@@ -183,7 +194,7 @@ TEST(FrameTest, GoldenMetadata) {
   header.payload_bytes = 5;
   const std::vector<std::byte> bytes =
       Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-  EXPECT_EQ(Hex(bytes).substr(0, 16), "0301010000000000");
+  EXPECT_EQ(Hex(bytes).substr(0, 16), "0401010000000000");
   EXPECT_EQ(Hex(bytes).substr(96), "02006d6d78");
   Header got;
   ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
@@ -231,11 +242,20 @@ TEST(FrameTest, EachFaultIsFound) {
   header = Request();
   header.kind = static_cast<Kind>(0);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
-  header.kind = static_cast<Kind>(12);
+  header.kind = static_cast<Kind>(13);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
   header = Request();
   header.flags = 8;
   EXPECT_EQ(FaultOf(header), Fault::kReserved);
+  header = Reply();
+  header.flags = kFlagNotRun;
+  EXPECT_EQ(FaultOf(header), Fault::kNone);
+  header.status_code = 0;
+  EXPECT_EQ(FaultOf(header), Fault::kReserved) << "a call that succeeded has run";
+  header = OfCall(Kind::kDrain);
+  EXPECT_EQ(FaultOf(header, ""), Fault::kNone);
+  header.call_id = 1;
+  EXPECT_EQ(FaultOf(header, ""), Fault::kCall);
   header = Reply();
   header.flags = kFlagServerStreams;
   EXPECT_EQ(FaultOf(header), Fault::kReserved);
@@ -379,7 +399,7 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     std::vector<std::byte> bytes = Message(seed % 3 == 0   ? OfFlow(kFlowKinds[random() % 5])
-                                           : seed % 3 == 1 ? OfCall(kCallKinds[random() % 4])
+                                           : seed % 3 == 1 ? OfCall(kCallKinds[random() % 5])
                                            : random() % 2  ? Request()
                                                            : Reply(),
                                            std::string(random() % 5, 'p'));
@@ -396,7 +416,7 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     ASSERT_EQ(header.version, kVersion);
     ASSERT_EQ(header.reserved, 0u);
     ASSERT_LE(header.flags, header.kind == Kind::kRequest ? 7u
-                            : header.kind == Kind::kReply ? 1u
+                            : header.kind == Kind::kReply ? 9u
                                                           : 0u);
     const Parts parts = Split(header, std::span(bytes).subspan(kHeaderBytes));
     ASSERT_EQ(MetadataBytes(parts.metadata.size()) + parts.message.size() +
@@ -411,7 +431,7 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
       } else if (header.kind != Kind::kFlowData && header.status_code == 0) {
         ASSERT_EQ(header.payload_bytes, 0u);
       }
-    } else if (header.kind >= Kind::kCancel && header.kind <= Kind::kStreamEnd) {
+    } else if (header.kind >= Kind::kCancel && header.kind <= Kind::kDrain) {
       ASSERT_EQ(header.flow_id, 0u);
       ASSERT_EQ(header.method_id | header.timeout_ns | header.status_code, 0u);
       if (header.kind != Kind::kStreamData) {

@@ -64,6 +64,25 @@ TEST_F(HealthServiceTest, WatchSaysEachChange) {
   EXPECT_EQ(watch.Finish().code(), absl::StatusCode::kCancelled);
 }
 
+TEST_F(HealthServiceTest, DrainTellsWhoWatchesAndEndsTheWatch) {
+  health_.Set("down", HealthService::NOT_SERVING);
+  CallContext context(absl::Seconds(60));
+  auto watch = client().Watch(context, Of(""));
+  auto of_one_that_is_down = client().Watch(context, Of("down"));
+  HealthCheckResponse response;
+  ASSERT_TRUE(watch.Read(&response));
+  EXPECT_EQ(response.status(), HealthService::SERVING);
+  ASSERT_TRUE(of_one_that_is_down.Read(&response));
+  // Watches don't hold it up: it returns long before its time is over, or this test with it.
+  EXPECT_TRUE(world_->server().Drain(absl::Hours(1)).ok());
+  EXPECT_EQ(world_->server().drain_phase(), call::DrainPhase::kDrained);
+  ASSERT_TRUE(watch.Read(&response));
+  EXPECT_EQ(response.status(), HealthService::NOT_SERVING);
+  EXPECT_FALSE(watch.Read(&response));
+  EXPECT_EQ(watch.Finish().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(of_one_that_is_down.Read(&response)) << "it may have been said again";
+}
+
 TEST_F(HealthServiceTest, WatchersAreToldFromAnyThreadAndMayLeave) {
   std::atomic<bool> over{false};
   std::thread setter([&] {
