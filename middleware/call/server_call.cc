@@ -171,7 +171,8 @@ void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
                   {.layer = "call",
                    .peer = call->peer_address_,
                    .operation = call->incoming_.method->full_name,
-                   .cause = "the handler took longer than its caller waits"}));
+                   .cause = "the handler took longer than its caller waits",
+                   .remedy = "give it more time, or look for what keeps the server busy"}));
 }
 
 void ServerEngine::SayWindow(ServerCall* call) {

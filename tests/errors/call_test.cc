@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// docs/errors.md, "Calls" and what of "Connecting" a call sees: over the network in memory.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "tests/errors/catalogue.h"
+#include "tests/middleware/api/chat_service.h"
+
+namespace sluice {
+namespace {
+
+using testing_support::ChatClient;
+using testing_support::ChatServiceBase;
+using testing_support::ChatWorld;
+using testing_support::ExpectCatalogued;
+using testing_support::FakeStack;
+using testing_support::Gate;
+using testing_support::Line;
+
+class CallErrors : public ChatWorld {
+ protected:
+  static absl::Status Say(const std::shared_ptr<Channel>& channel, const std::string& text,
+                          CallContext context = CallContext(absl::Seconds(60))) {
+    return ChatClient(channel).Say(context, Text(text)).status();
+  }
+};
+
+TEST_F(CallErrors, HandlerThatTakesTooLong) {
+  ExpectCatalogued("deadline", Say(channel_, "wait", CallContext(absl::Milliseconds(1))));
+}
+
+TEST_F(CallErrors, StopThatIsRequested) {
+  std::stop_source stop;
+  std::thread stopper([&] {
+    chat_.waiting.Wait();
+    stop.request_stop();
+  });
+  CallContext context(absl::Seconds(60));
+  context.set_stop_token(stop.get_token());
+  ExpectCatalogued("cancelled", Say(channel_, "wait", std::move(context)));
+  stopper.join();
+}
+
+TEST_F(CallErrors, ChannelThatIsDestroyed) {
+  CallContext context(absl::Seconds(60));
+  const Line request = Text("wait");
+  Line reply;
+  std::optional<absl::Status> ended;
+  ASSERT_TRUE(
+      client()
+          .StartSay(context, request, &reply, [&](const absl::Status& status) { ended = status; })
+          .ok());
+  channel_.reset();
+  ASSERT_TRUE(ended.has_value());
+  ExpectCatalogued("channel-closed", *ended);
+}
+
+TEST_F(CallErrors, ServerThatDies) {
+  absl::Status ended;
+  std::thread caller([&] { ended = Say(channel_, "wait"); });
+  chat_.waiting.Wait();
+  server_end_->Kill();
+  caller.join();
+  ExpectCatalogued("lost", ended);
+  ExpectCatalogued("not-connected", Say(channel_, "again"));
+}
+
+TEST_F(CallErrors, PlacesForCallsAreTaken) {
+  ChannelOptions options;
+  options.max_outstanding_calls = 1;
+  auto channel = Channel::ConnectOn(
+      std::make_unique<FakeStack>(&network_, testing_support::FakeNetwork::Options(), nullptr),
+      kAddress, options);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  CallContext context(absl::Seconds(60));
+  const Line request = Text("wait");
+  Line reply;
+  ASSERT_TRUE(
+      ChatClient(*channel).StartSay(context, request, &reply, [](const absl::Status&) {}).ok());
+  ExpectCatalogued("outstanding", Say(*channel, "more"));
+  channel->reset();  // before what its call names
+}
+
+TEST_F(CallErrors, ServerThatHasEnoughCalls) {
+  server_options_.max_concurrent_calls = 1;
+  Start(&chat_);
+  std::stop_source stop;
+  std::thread caller([&] {
+    CallContext context(absl::Seconds(60));
+    context.set_stop_token(stop.get_token());
+    (void)Say(channel_, "wait", std::move(context));
+  });
+  chat_.waiting.Wait();
+  ExpectCatalogued("overloaded", Say(channel_, "more"));
+  stop.request_stop();
+  caller.join();
+}
+
+TEST_F(CallErrors, MessagesThatAreTooLarge) {
+  ExpectCatalogued("request-size", Say(channel_, std::string(1 << 20, 'x')));
+  class Talkative final : public ChatServiceBase {
+    absl::Status Say(ServerContext&, const Line&, Line* reply) override {
+      reply->set_text(std::string(1 << 20, 'x'));
+      return absl::OkStatus();
+    }
+  };
+  Talkative talkative;
+  Start(&talkative);
+  ExpectCatalogued("reply-size", Say(channel_, "short"));
+  TearDown();
+}
+
+TEST_F(CallErrors, MethodsThatAreNotThere) {
+  ChatServiceBase nothing;
+  Start(&nothing);
+  ExpectCatalogued("not-overridden", Say(channel_, "hello"));
+  TearDown();
+  auto server = Server::CreateOn(
+      std::make_unique<FakeStack>(&network_, testing_support::FakeNetwork::Options(), nullptr), {});
+  ASSERT_TRUE(server.ok());
+  ASSERT_TRUE((*server)->Listen("other:1").ok());
+  auto channel = Channel::ConnectOn(
+      std::make_unique<FakeStack>(&network_, testing_support::FakeNetwork::Options(), nullptr),
+      "other:1");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  ExpectCatalogued("no-method", Say(*channel, "hello"));
+}
+
+TEST_F(CallErrors, Metadata) {
+  CallContext context(absl::Seconds(1));
+  ExpectCatalogued("metadata-key", context.AddMetadata("Two Words", "x"));
+  ExpectCatalogued("metadata-size", context.AddMetadata("key", std::string(1 << 20, 'x')));
+}
+
+TEST_F(CallErrors, CallbackThatWaitsForItsOwnChannel) {
+  CallContext context(absl::Seconds(60));
+  auto lines = client().Tail(context, Text("x", 3));
+  const Line request = Text("hello");
+  Line reply;
+  std::optional<absl::Status> inside;
+  ASSERT_TRUE(
+      client()
+          .StartSay(context, request, &reply, [&](const absl::Status&) { inside = lines.Finish(); })
+          .ok());
+  DriveUntil([&] { return inside.has_value(); });
+  ExpectCatalogued("waits-in-callback", *inside);
+}
+
+TEST_F(CallErrors, HandlerThatOutlivesAShutdown) {
+  class Stuck final : public ChatServiceBase {
+   public:
+    absl::Status Say(ServerContext&, const Line&, Line*) override {
+      running.Open();
+      released.Wait();
+      return absl::OkStatus();
+    }
+    Gate running;
+    Gate released;
+  };
+  Stuck stuck;
+  Start(&stuck);
+  std::thread caller([&] { (void)Say(channel_, "hello"); });
+  stuck.running.Wait();
+  ExpectCatalogued("shutdown", server_->Shutdown(absl::Milliseconds(1)));
+  stuck.released.Open();
+  caller.join();
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(60)).ok());
+  TearDown();
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// docs/errors.md, "Setting up" and "Connecting": on the software NIC.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "middleware/api/channel.h"
+#include "middleware/api/messenger.h"
+#include "middleware/api/server.h"
+#include "tests/errors/catalogue.h"
+#include "tests/middleware/api/chat.sluice.h"
+
+namespace sluice {
+namespace {
+
+using testing_support::ExpectCatalogued;
+
+template <typename Options>
+Options OnSoftdc() {
+  Options options;
+  options.device = "softdc0";
+  return options;
+}
+
+std::unique_ptr<Server> MakeServer(const ServerOptions& options = OnSoftdc<ServerOptions>()) {
+  auto server = Server::Create(options);
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+Authentication Secret(const std::string& secret) {
+  Authentication authentication;
+  authentication.secret_source = [secret] { return std::vector<std::string>{secret}; };
+  return authentication;
+}
+
+TEST(SetupErrors, AddressThatIsNone) {
+  ExpectCatalogued("address", Channel::Connect("7471").status());
+}
+
+TEST(SetupErrors, OptionOutOfItsRange) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.limits.credits_per_peer = 0;
+  ExpectCatalogued("option", Server::Create(options).status());
+}
+
+TEST(SetupErrors, DeviceThatIsNotThere) {
+  ServerOptions options;
+  options.device = "mlx5_99";
+  ExpectCatalogued("device-name", Server::Create(options).status());
+}
+
+TEST(SetupErrors, FilesOfSecrets) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.authentication.secret_file = testing::TempDir() + "/readable_secret";
+  std::ofstream(options.authentication.secret_file) << "0123456789abcdef0123456789abcdef\n";
+  ASSERT_EQ(chmod(options.authentication.secret_file.c_str(), 0644), 0);
+  ExpectCatalogued("secret-rights", Server::Create(options).status());
+  options.authentication.secret_file = "/no/such/file";
+  ExpectCatalogued("secret-missing", Server::Create(options).status());
+}
+
+TEST(SetupErrors, PortThatIsTaken) {
+  auto first = MakeServer();
+  auto second = MakeServer();
+  const auto port = first->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  ExpectCatalogued("port-in-use", second->Listen("127.0.0.1:" + std::to_string(*port)).status());
+}
+
+TEST(SetupErrors, ServiceRegisteredTwiceAndLate) {
+  tests::chat::ChatServiceBase chat;
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Register(&chat).ok());
+  ExpectCatalogued("registered-twice", server->Register(&chat));
+  ASSERT_TRUE(server->Listen("127.0.0.1:0").ok());
+  ExpectCatalogued("registered-late", server->Register(&chat));
+}
+
+TEST(ConnectErrors, NobodyListens) {
+  ExpectCatalogued("nobody-listens",
+                   Channel::Connect("127.0.0.1:9", OnSoftdc<ChannelOptions>()).status());
+}
+
+TEST(ConnectErrors, ServerThatDoesNotReact) {
+  MessengerOptions options;
+  options.device = "softdc0";
+  auto nobody_polls = Messenger::Create(options);
+  ASSERT_TRUE(nobody_polls.ok()) << nobody_polls.status();
+  const auto port = (*nobody_polls)->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  auto client = OnSoftdc<ChannelOptions>();
+  client.connect_timeout = absl::Milliseconds(20);
+  ExpectCatalogued("connect-timeout",
+                   Channel::Connect("127.0.0.1:" + std::to_string(*port), client).status());
+}
+
+TEST(ConnectErrors, SecretsThatDiffer) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.authentication = Secret("the server's secret");
+  auto server = MakeServer(options);
+  const auto port = server->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  auto client = OnSoftdc<ChannelOptions>();
+  client.authentication = Secret("not the server's secret");
+  ExpectCatalogued("unauthenticated",
+                   Channel::Connect("127.0.0.1:" + std::to_string(*port), client).status());
+}
+
+TEST(ConnectErrors, ReceiveBuffersArePromisedToOthers) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.limits.credits_per_peer = 16;
+  options.limits.receive_buffers = 16;
+  auto server = MakeServer(options);
+  const auto port = server->Listen("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  std::vector<std::shared_ptr<Channel>> channels;
+  absl::Status last;
+  while (last.ok() && channels.size() < 16) {
+    auto channel =
+        Channel::Connect("127.0.0.1:" + std::to_string(*port), OnSoftdc<ChannelOptions>());
+    last = channel.status();
+    if (channel.ok()) channels.push_back(*std::move(channel));
+  }
+  ExpectCatalogued("full", last);
+}
+
+}  // namespace
+}  // namespace sluice
