@@ -27,5 +27,8 @@ run "symbols: ${#objects[@]} objects" tools/dev/check_symbols tools/dev/symbols_
 run "rooms: ${#sources[@]} sources" tools/dev/check_rooms tools/dev/rooms.txt "${sources[@]}"
 mapfile -t tests < <(find tests -name '*_test.cc' | sort)
 run "facts: ${#tests[@]} test sources" tools/dev/check_facts docs/facts.md "${tests[@]}"
+# (The conformance page is written out of this one.)
+mapfile -t pages < <(git ls-files '*.md' ':!tools/dev/conformance_head.md')
+run "docs: ${#pages[@]} pages" tools/dev/check_docs "${pages[@]}"
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
 exit $status
