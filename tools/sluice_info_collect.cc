@@ -149,6 +149,12 @@ void AddDefaults(SystemInfo* out) {
       "a silent peer is given up after it");
   add("keepalive_ns", ns(channel.limits.keepalive),
       "a peer that does not answer for this long is given up; 0: nobody is asked");
+  add("lane_memory_bytes", channel.limits.lane_memory_bytes,
+      "that busy peers may write into, so that their payload is watched; 0: none");
+  add("lane_slots", channel.limits.lane_slots, "of one lane at most");
+  add("lane_slot_bytes", channel.limits.lane_slot_bytes, "of one message; longer ones are sent");
+  add("lane_after_messages", channel.limits.lane_after_messages,
+      "of one peer, while this side does not sleep, make a lane worth its while");
   add("connect_timeout_ns", ns(channel.connect_timeout), "of each attempt to connect");
   add("max_outstanding_calls", channel.max_outstanding_calls, "of one channel");
   add("max_reconnect_attempts", channel.max_reconnect_attempts, "in a row, then at the next call");

@@ -42,9 +42,10 @@ int Complain(const absl::Status& status, int exit_code) {
 // Starts this program again, as the server: "serve", or "sink".
 absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const std::string& word,
                                                           const PerfOptions& options) {
-  std::vector<std::string> arguments = {"/proc/self/exe", word, "--listen=127.0.0.1:0",
-                                        "--device=" + options.device,
-                                        absl::StrCat("--size=", options.size_bytes)};
+  std::vector<std::string> arguments = {
+      "/proc/self/exe",           word,
+      "--listen=127.0.0.1:0",     "--device=" + options.device,
+      "--lanes=" + options.lanes, absl::StrCat("--size=", options.size_bytes)};
   if (!options.secret_file.empty()) arguments.push_back("--secret_file=" + options.secret_file);
   if (word == "sink") arguments.push_back(absl::StrCat("--window=", options.window));
   if (options.cpu_list.size() == 2)
@@ -113,6 +114,7 @@ struct ServeOptions {
   std::string listen = "127.0.0.1:7471";
   std::string device = "auto";
   std::string secret_file;
+  std::string lanes = "auto";
   uint32_t size_bytes = 0;
   uint32_t window = 1'024;
   uint32_t cpu = kNoCpu;
@@ -123,12 +125,17 @@ struct ServeOptions {
     line->Add(
         "secret_file", &secret_file,
         "file of the secrets of which clients must prove one, mode 600; none: nobody is asked");
+    line->Add("lanes", &lanes, "auto, off or on: whether busy clients get memory to write into");
     line->Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
     line->Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
   }
-  uint32_t MaxMessageBytes(uint32_t usual_bytes) const {
+  absl::Status ApplyTo(EndpointLimits* limits) const {
     constexpr uint32_t kMessageOverheadBytes = 256;
-    return std::clamp(size_bytes + kMessageOverheadBytes, usual_bytes, 1u << 20);
+    limits->max_message_bytes =
+        std::clamp(size_bytes + kMessageOverheadBytes, limits->max_message_bytes, 1u << 20);
+    auto use = LanesFrom(lanes);
+    if (use.ok()) limits->lanes = *use;
+    return use.status();
   }
 };
 
@@ -167,7 +174,8 @@ int Serve(const std::vector<std::string>& arguments) {
   ServerOptions options;
   options.device = serve.device;
   options.authentication.secret_file = serve.secret_file;
-  options.limits.max_message_bytes = serve.MaxMessageBytes(options.limits.max_message_bytes);
+  if (absl::Status status = serve.ApplyTo(&options.limits); !status.ok())
+    return Complain(status, kExitUsage);
   auto server = Server::Create(options);
   if (!server.ok()) return Complain(server.status(), kExitFailed);
   examples::echo::EchoService echo;
@@ -192,7 +200,8 @@ int Sink(const std::vector<std::string>& arguments) {
   MessengerOptions options;
   options.device = serve.device;
   options.authentication.secret_file = serve.secret_file;
-  options.limits.max_message_bytes = serve.MaxMessageBytes(options.limits.max_message_bytes);
+  if (absl::Status status = serve.ApplyTo(&options.limits); !status.ok())
+    return Complain(status, kExitUsage);
   auto messenger = Messenger::Create(options);
   if (!messenger.ok()) return Complain(messenger.status(), kExitFailed);
   FlowSink sink;

@@ -160,6 +160,7 @@ MessengerOptions OptionsOf(const PerfOptions& options) {
   messenger.authentication.secret_file = options.secret_file;
   messenger.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
                                                   messenger.limits.max_message_bytes, 1u << 20);
+  messenger.limits.lanes = options.use_lanes;
   return messenger;
 }
 
@@ -190,6 +191,7 @@ absl::StatusOr<BenchResult> MeasureFlows(const PerfOptions& options, const std::
   flows.Run(options.duration);
 
   *result.mutable_counts() = flows.counts();
+  result.mutable_counts()->set_through_lanes((*messenger)->endpoint_counters().lane_received);
   *result.mutable_latency() = Summarise(flows.latencies_ns());
   result.set_duration_seconds(flows.seconds());
   if (flows.seconds() > 0) {

@@ -36,6 +36,8 @@ void AddCommonTo(PerfOptions* options, CommandLine* line) {
   line->Add("device", &options->device, "auto, or a name that sluice_info shows");
   line->Add("secret_file", &options->secret_file,
             "file of the secret that the server demands, mode 600; none: no authentication");
+  line->Add("lanes", &options->lanes,
+            "auto, off or on: whether busy peers write into memory that is watched");
   line->Add("size", &options->size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
             "bytes of payload, each way");
   line->Add("duration", &options->duration, absl::Milliseconds(1), absl::Hours(24),
@@ -66,7 +68,21 @@ void PerfOptions::AddFlowTo(CommandLine* line) {
   AddCommonTo(this, line);
 }
 
+absl::StatusOr<Lanes> LanesFrom(const std::string& text) {
+  if (text == "auto") return Lanes::kAuto;
+  if (text == "off") return Lanes::kOff;
+  if (text == "on") return Lanes::kOn;
+  return base::Error(absl::StatusCode::kInvalidArgument, absl::StrCat("--lanes=", text, " refused"),
+                     {.layer = "tools",
+                      .operation = "command line",
+                      .cause = "allowed are auto, off and on",
+                      .remedy = "write --lanes=off to have each message sent"});
+}
+
 absl::Status PerfOptions::Finish() {
+  auto parsed = LanesFrom(lanes);
+  if (!parsed.ok()) return parsed.status();
+  use_lanes = *parsed;
   cpu_list.clear();
   for (const auto& text : absl::StrSplit(cpus, ',', absl::SkipEmpty())) {
     int cpu = -1;
@@ -102,6 +118,7 @@ absl::Status PerfOptions::Finish() {
 BenchConfig ConfigOf(const PerfOptions& options, const std::string& server) {
   BenchConfig config;
   config.set_device(options.device);
+  config.set_lanes(options.lanes);
   config.set_server(server);
   config.set_payload_bytes(options.size_bytes);
   config.set_window(options.window);

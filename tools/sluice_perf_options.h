@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/options.h"
 #include "proto/bench_result.pb.h"
 #include "tools/command_line.h"
 
@@ -19,6 +21,7 @@ struct PerfOptions {
   std::string server;  // empty: a process of our own
   std::string device = "auto";
   std::string secret_file;  // empty: no authentication
+  std::string lanes = "auto";
   uint32_t window = 1;
   uint32_t size_bytes = 64;
   absl::Duration duration = absl::Seconds(5);
@@ -37,10 +40,15 @@ struct PerfOptions {
   absl::Status Finish();
   // Parsed `cpus`: client first.
   std::vector<int> cpu_list;
+  // Parsed `lanes`.
+  Lanes use_lanes = Lanes::kAuto;
 };
 
 BenchConfig ConfigOf(const PerfOptions& options, const std::string& server);
 BenchHost ThisHost();
+
+// "auto", "off" or "on"; INVALID_ARGUMENT for anything else.
+absl::StatusOr<Lanes> LanesFrom(const std::string& text);
 
 // Ties the calling thread, and those it starts later, to one CPU.
 absl::Status PinToCpu(int cpu);

@@ -169,6 +169,7 @@ ChannelOptions OptionsOf(const PerfOptions& options) {
   channel.max_outstanding_calls = std::max(channel.max_outstanding_calls, options.window);
   channel.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
                                                 channel.limits.max_message_bytes, 1u << 20);
+  channel.limits.lanes = options.use_lanes;
   return channel;
 }
 
@@ -195,6 +196,7 @@ absl::StatusOr<BenchResult> MeasureRpc(const PerfOptions& options, const std::st
   loop.Run(options.duration);
 
   *result.mutable_counts() = loop.counts();
+  result.mutable_counts()->set_through_lanes((*channel)->endpoint_counters().lane_received);
   *result.mutable_latency() = Summarise(loop.latencies_ns());
   result.set_duration_seconds(loop.seconds());
   if (loop.seconds() > 0) {
@@ -221,6 +223,10 @@ std::string ResultText(const BenchResult& result) {
                                                     : ", there and back");
   absl::StrAppendFormat(&text, "  %12u %s, %u failed\n", result.counts().started(), what,
                         result.counts().failed());
+  if (result.counts().through_lanes() > 0) {
+    absl::StrAppendFormat(&text, "  %12u came through a lane, warm-up included\n",
+                          result.counts().through_lanes());
+  }
   if (result.counts().failed() > 0) {
     absl::StrAppendFormat(&text, "  the first: %s\n", result.counts().first_failure());
   }

@@ -142,6 +142,12 @@ call::ClientCounters Channel::counters() {
   return counters;
 }
 
+endpoint::Counters Channel::endpoint_counters() {
+  endpoint::Counters counters;
+  lease_->Run([&] { counters = endpoint_->Counts(); });
+  return counters;
+}
+
 call::ConnectionState Channel::connection_state() {
   call::ConnectionState state = call::ConnectionState::kIdle;
   lease_->Run([&] { state = engine_.state(); });

@@ -99,6 +99,7 @@ class Channel {
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
   call::ClientCounters counters();
+  endpoint::Counters endpoint_counters();
   call::ConnectionState connection_state();
 
  private:

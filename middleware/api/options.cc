@@ -39,6 +39,17 @@ absl::Status All(const Statuses&... statuses) {
   return first;
 }
 
+absl::Status CheckLanes(const EndpointLimits& limits) {
+  return All(InRange("lanes", static_cast<uint64_t>(limits.lanes), 0, 2),
+             InRange("lane_memory_bytes", limits.lane_memory_bytes, 0, 1u << 30),
+             InRange("lane_slots", limits.lane_slots, 4, 4096),
+             limits.lane_slot_bytes % 128 == 0
+                 ? InRange("lane_slot_bytes", limits.lane_slot_bytes, 128, 4096)
+                 : Bad("lane_slot_bytes", absl::StrCat(limits.lane_slot_bytes),
+                       "a multiple of 128, to 4096"),
+             InRange("lane_after_messages", limits.lane_after_messages, 1, 1u << 15));
+}
+
 absl::Status Common(const std::string& device, const EndpointLimits& limits,
                     const Authentication& authentication, absl::Duration spin) {
   return All(
@@ -51,7 +62,7 @@ absl::Status Common(const std::string& device, const EndpointLimits& limits,
       InRange("keepalive", limits.keepalive, absl::ZeroDuration(), absl::Hours(1)),
       InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
               absl::Seconds(60)),
-      InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
+      CheckLanes(limits), InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
 }
 
 bool HasSecrets(const Authentication& authentication) {

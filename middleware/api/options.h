@@ -16,6 +16,14 @@
 
 namespace sluice {
 
+// Lanes: memory of this side into which busy peers write their messages, so that their payload is watched and no
+// completion is needed (docs/decisions/0024). Messages that don't fit are sent; nothing else differs.
+enum class Lanes : uint8_t {
+  kOff,   // none is granted; into those that a peer grants, this side writes all the same
+  kAuto,  // where the device promises the order in which bytes land
+  kOn,    // also where it does not: a completion announces each message then, so nothing is gained
+};
+
 // Common to both. The process with the lower limit decides for a connection.
 struct EndpointLimits {
   // Largest message, request or reply, with the 48 bytes of its header. 1024 to 1 MiB.
@@ -29,6 +37,15 @@ struct EndpointLimits {
   // A connected peer that is silent, and does not answer when asked, is given up after this time: it
   // hangs, or has forgotten this side. Longer than any handler blocks its thread. 0: never; to 1 h.
   absl::Duration keepalive = absl::Seconds(30);
+  Lanes lanes = Lanes::kAuto;
+  // Memory for lanes, those that are being made and freed included; the busiest peers get them. 0: none; to 1 GiB.
+  uint32_t lane_memory_bytes = 2u << 20;
+  // One lane has so many slots at most, and fewer for a peer with fewer credits. 4 to 4096.
+  uint32_t lane_slots = 128;
+  // Of one message with its headers and stamps; longer ones are sent. A multiple of 128, to 4096.
+  uint32_t lane_slot_bytes = 256;
+  // A peer that sends so many messages while this side does not sleep is worth a lane. 1 to 32768.
+  uint32_t lane_after_messages = 64;
 };
 
 // Who may talk to whom. Both sides prove that they hold the same secret before the other one gives

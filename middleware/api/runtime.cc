@@ -43,6 +43,11 @@ class ProductionStack final : public Stack {
     options.credits_per_peer = limits.credits_per_peer;
     options.keepalive_ns = absl::ToInt64Nanoseconds(limits.keepalive);
     options.dead_peer_ns = absl::ToInt64Nanoseconds(limits.dead_peer_timeout);
+    options.lane_memory_bytes = limits.lanes == Lanes::kOff ? 0 : limits.lane_memory_bytes;
+    options.lanes_without_order = limits.lanes == Lanes::kOn;
+    options.lane_slots = limits.lane_slots;
+    options.lane_slot_bytes = limits.lane_slot_bytes;
+    options.lane_after_messages = limits.lane_after_messages;
     options.secrets = SourceOf(authentication);
     for (const Tenant& tenant : tenants) {
       options.tenants.push_back({.name = tenant.name,

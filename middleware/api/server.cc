@@ -207,6 +207,7 @@ void Server::Sleep(absl::FunctionRef<bool()> until) {
 void Server::Publish() {
   std::lock_guard lock(mutex_);
   published_ = engine_.counters();
+  published_endpoint_ = endpoint_->Counts();
   published_handshakes_ = endpoint_->Handshakes();
 }
 
@@ -216,6 +217,11 @@ const verbs::CapabilityReport& Server::capabilities() const { return stack_->cap
 call::ServerCounters Server::counters() const {
   std::lock_guard lock(mutex_);
   return published_;
+}
+
+endpoint::Counters Server::endpoint_counters() const {
+  std::lock_guard lock(mutex_);
+  return published_endpoint_;
 }
 
 endpoint::HandshakeCounts Server::handshakes() const {

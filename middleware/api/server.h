@@ -87,6 +87,8 @@ class Server {
   const verbs::CapabilityReport& capabilities() const;
   // As of the last time the server had nothing to do, or of its end.
   call::ServerCounters counters() const;
+  // Likewise.
+  endpoint::Counters endpoint_counters() const;
   // How the handshakes of clients ended; likewise.
   endpoint::HandshakeCounts handshakes() const;
 
@@ -116,6 +118,7 @@ class Server {
   std::condition_variable ended_changed_;
   bool ended_ = false;                              // mutex_
   call::ServerCounters published_;                  // mutex_
+  endpoint::Counters published_endpoint_;           // mutex_
   endpoint::HandshakeCounts published_handshakes_;  // mutex_
   std::thread thread_;
 };

@@ -58,6 +58,20 @@ TEST(SluicePerfTest, OneCallAtATimeAsJson) {
   EXPECT_EQ(result.config().duration_seconds(), 0.2);
 }
 
+TEST(SluicePerfTest, NothingComesThroughLanesThatAreOff) {
+  const BenchResult result = Measure({"--lanes=off"});
+  ExpectConsistent(result);
+  EXPECT_EQ(result.config().lanes(), "off");
+  EXPECT_EQ(result.counts().through_lanes(), 0u);
+}
+
+TEST(SluicePerfTest, LanesAreAutoOffOrOn) {
+  for (const char* word : {"rpc", "flow", "serve", "sink"}) {
+    const ProgramRun run = RunProgram({kPerf, word, "--lanes=sometimes"});
+    EXPECT_EQ(run.exit_code, 2) << word;
+  }
+}
+
 TEST(SluicePerfTest, WindowOfLargeCallsAsJson) {
   const BenchResult result = Measure({"--window=16", "--size=100000"});
   ExpectConsistent(result);

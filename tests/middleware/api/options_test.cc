@@ -58,6 +58,35 @@ TEST(OptionsTest, ChannelValuesOutOfRange) {
   ExpectRefused(options.Validate(), "backoff_max", "19.999999ms");
 }
 
+TEST(OptionsTest, LanesOutOfRange) {
+  ChannelOptions options;
+  options.limits.lanes = static_cast<Lanes>(3);
+  ExpectRefused(options.Validate(), "lanes", "3");
+  options = ChannelOptions();
+  options.limits.lane_memory_bytes = (1u << 30) + 1;
+  ExpectRefused(options.Validate(), "lane_memory_bytes", "1073741825");
+  options.limits.lane_memory_bytes = 0;
+  EXPECT_TRUE(options.Validate().ok());
+  options.limits.lane_slots = 3;
+  ExpectRefused(options.Validate(), "lane_slots", "3");
+  options = ChannelOptions();
+  options.limits.lane_slot_bytes = 200;
+  ExpectRefused(options.Validate(), "lane_slot_bytes", "200");
+  options.limits.lane_slot_bytes = 0;
+  ExpectRefused(options.Validate(), "lane_slot_bytes", "0");
+  options.limits.lane_slot_bytes = 4224;
+  ExpectRefused(options.Validate(), "lane_slot_bytes", "4224");
+  options = ChannelOptions();
+  options.limits.lane_after_messages = 0;
+  ExpectRefused(options.Validate(), "lane_after_messages", "0");
+  ServerOptions server;
+  server.limits.lane_slots = 4097;
+  ExpectRefused(server.Validate(), "lane_slots", "4097");
+  MessengerOptions messenger;
+  messenger.limits.lane_slots = 4097;
+  ExpectRefused(messenger.Validate(), "lane_slots", "4097");
+}
+
 TEST(OptionsTest, ServerValuesOutOfRange) {
   ServerOptions options;
   options.max_waiting_replies_per_peer = 0;

@@ -109,7 +109,7 @@ void DcNode::CreateDct() {
   ibv_qp_attr modify{};
   modify.qp_state = IBV_QPS_INIT;
   modify.port_num = 1;
-  modify.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  modify.qp_access_flags = options_.dct_access;
   ASSERT_EQ(
       ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
       0);

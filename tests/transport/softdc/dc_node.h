@@ -32,6 +32,7 @@ struct DcNodeOptions {
   bool channel = false;
   uint64_t wc_flags = 0;  // of the receive CQ; not 0: an extended one
   bool one_cq = false;    // sends complete there too
+  unsigned dct_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 };
 
 // What a peer has to know, exchanged by whatever means.

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "transport/softdc/loop/loop.h"
+#include "transport/softdc/model/arrival.h"
 #include "transport/softdc/model/grh.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/send_queue.h"
@@ -68,6 +69,8 @@ class ReceiveDelivery {
   void PublishImmediate(const Wqe& wqe, const shm::ClaimedWqe& claimed);
   // WRITE, READ or atomic on the range that the WQE names.
   DeliveryStatus OneSided(const Wqe& wqe, const MessageSource& source);
+  // The common WRITE, as DeliverPlain. False: nothing was done, OneSided has to.
+  bool WritePlain(const Wqe& wqe, const std::byte* from);
 
  private:
   enum class Direction { kToRemote, kFromRemote };
@@ -171,6 +174,22 @@ inline bool ReceiveDelivery::DeliverPlain(const Wqe& wqe, const std::byte* from,
   if (to == nullptr) return false;
   CopyTo(mapped_.relaxed, to, from, wqe.length_bytes);
   PublishInline</*kPlain=*/true>(wqe, claimed.wqe_index, IBV_WC_RECV, IBV_WC_SUCCESS, 0);
+  return true;
+}
+
+inline bool ReceiveDelivery::WritePlain(const Wqe& wqe, const std::byte* from) {
+  // An indirect key is in no such table.
+  const shm::MemoryRegionEntry* region =
+      JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
+                 IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor);
+  if (region == nullptr) return false;
+  const shm::Sge place{.offset = wqe.remote_address - region->address,
+                       .key = region->key.load(std::memory_order_relaxed),
+                       .length = wqe.length_bytes};
+  if (place.key != mapped_.key) mapped_ = reach_.link->Mapped(place.key);
+  std::byte* const to = mapped_.At(place);
+  if (to == nullptr) return false;
+  CopyTo(mapped_.relaxed, to, from, wqe.length_bytes);
   return true;
 }
 

@@ -17,6 +17,14 @@ constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a los
 constexpr int64_t kAskingMaxNs =
     10'000'000'000;  // a context that lives but does not answer for this long is dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
+// Longer WRITEs gain nothing from running together, and would keep the link from others.
+constexpr uint32_t kMaxJoinedWriteBytes = 4096;
+
+// WRITEs that may run together. One without bytes needs no right of the target's, so it is judged alone.
+bool IsShortWrite(const Wqe& wqe) {
+  return wqe.opcode == IBV_WR_RDMA_WRITE && wqe.length_bytes != 0 &&
+         wqe.length_bytes <= kMaxJoinedWriteBytes;
+}
 
 }  // namespace
 
@@ -76,6 +84,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
   SOFTDC_KILL_POINT(kTargetJudged);
   wqe.asking = false;
   if (IsSend(wqe.opcode)) return RunSends(sequence, *reach);
+  if (IsShortWrite(wqe)) return RunWrites(sequence, *reach);
   if (wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
     RunWriteWithImm(wqe, sequence, *reach);
   } else {
@@ -119,10 +128,34 @@ ReceiveDelivery SendExecution::Deliver(Target::Reach& reach) {
 
 bool SendExecution::Joins(uint64_t sequence, const Wqe& first) {
   const Wqe& next = queue_.slot(sequence);
-  return next.state == WqeState::kPosted && IsSend(next.opcode) && !next.cancelled &&
+  return next.state == WqeState::kPosted && !next.cancelled &&
+         (IsSend(first.opcode) ? IsSend(next.opcode) : IsShortWrite(next)) &&
          next.target_number == first.target_number && next.key == first.key &&
          next.node != kNoNode && next.next_try_ns == 0 &&
          queue_.TurnOf(sequence) == SendQueue::Turn::kRun && queue_.CheckLocalSide(sequence);
+}
+
+uint32_t SendExecution::RunLength(uint64_t sequence) {
+  uint32_t length = 1;
+  const Wqe& first = queue_.slot(sequence);
+  while (length < shm::kClaimBatchMax && sequence + length != queue_.posted() &&
+         Joins(sequence + length, first)) {
+    ++length;
+  }
+  return length;
+}
+
+// What goes wrong with one of a run leaves the streams of the others alone.
+bool SendExecution::Spoiled(Wqe& wqe) {
+  const StreamState& stream = queue_.stream(wqe);
+  if (stream.waiting != 0) {
+    WaitBehind(wqe);
+  } else if (queue_.state() == IBV_QPS_ERR || stream.errored) {
+    queue_.Flush(wqe);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 // Where all of the message stands, if that is one place; null otherwise.
@@ -134,14 +167,7 @@ const std::byte* SendExecution::PlainSource(const Wqe& wqe, uint64_t sequence) {
 }
 
 uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
-  // As many as one claim can serve: consecutive SENDs to the same target whose streams are free to
-  // run.
-  uint32_t want = 1;
-  const Wqe& first = queue_.slot(sequence);
-  while (want < shm::kClaimBatchMax && sequence + want != queue_.posted() &&
-         Joins(sequence + want, first)) {
-    ++want;
-  }
+  const uint32_t want = RunLength(sequence);
   SpinLockHolder hold(reach.link->lock);
   ReceiveDelivery delivery = Deliver(reach);
   if (const auto why_not = NotNow(reach)) {
@@ -154,17 +180,10 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
     Settle(queue_.slot(sequence), OutcomeOf(claim.why_not), &reach);
     return 1;
   }
-  // What goes wrong with one of them leaves the streams of the others alone.
   for (uint32_t i = 0; i < claim.count; ++i) {
     Wqe& wqe = queue_.slot(sequence + i);
-    const StreamState& stream = queue_.stream(wqe);
-    if (queue_.state() == IBV_QPS_ERR || stream.errored || stream.waiting != 0) {
+    if (Spoiled(wqe)) {
       delivery.GiveBack(claimed[i]);
-      if (stream.waiting != 0) {
-        WaitBehind(wqe);
-      } else {
-        queue_.Flush(wqe);
-      }
       continue;
     }
     const std::byte* from = PlainSource(wqe, sequence + i);
@@ -246,6 +265,27 @@ std::optional<SendExecution::Outcome> SendExecution::NotNow(Target::Reach& reach
     return Outcome::kNoResponse;
   }
   return std::nullopt;
+}
+
+uint32_t SendExecution::RunWrites(uint64_t sequence, Target::Reach& reach) {
+  const uint32_t count = RunLength(sequence);
+  SpinLockHolder hold(reach.link->lock);
+  ReceiveDelivery delivery = Deliver(reach);
+  if (const auto why_not = NotNow(reach)) {
+    Settle(queue_.slot(sequence), *why_not, &reach);
+    return 1;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    Wqe& wqe = queue_.slot(sequence + i);
+    if (Spoiled(wqe)) continue;
+    const std::byte* from = PlainSource(wqe, sequence + i);
+    if (from != nullptr && delivery.WritePlain(wqe, from)) {
+      queue_.FinishPlain(wqe);
+      continue;
+    }
+    FinishDelivery(wqe, delivery.OneSided(wqe, SourceOf(wqe, sequence + i)), reach);
+  }
+  return count;
 }
 
 void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {

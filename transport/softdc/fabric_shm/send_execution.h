@@ -43,14 +43,20 @@ class SendExecution {
   // Runs the WQE at `sequence` and maybe followers of the same kind; the number of WQEs dealt with.
   uint32_t RunFrom(uint64_t sequence);
   uint32_t RunSends(uint64_t sequence, Target::Reach& reach);
+  uint32_t RunWrites(uint64_t sequence, Target::Reach& reach);
   void RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
   void RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
   // Under the link's lock, with copies begun: why it cannot be used, if so.
   static std::optional<Outcome> NotNow(Target::Reach& reach);
   // Null: see *why_not.
   Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);
-  // Whether the next WQE can share a claim with the first of a run of SENDs.
+  // Whether the next WQE can run in one go with the first of a run of SENDs, or of WRITEs.
   bool Joins(uint64_t sequence, const Wqe& first);
+  // WQEs that can: consecutive ones of a kind to the same target whose streams are free to run, as many
+  // as one claim can serve.
+  uint32_t RunLength(uint64_t sequence);
+  // Whether an earlier one of its run has made it wait, or flushed it.
+  bool Spoiled(Wqe& wqe);
   ReceiveDelivery Deliver(Target::Reach& reach);
   const std::byte* PlainSource(const Wqe& wqe, uint64_t sequence);
   MessageSource SourceOf(const Wqe& wqe, uint64_t sequence);

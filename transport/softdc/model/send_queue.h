@@ -156,7 +156,7 @@ class SendQueue {
   // False: the WQE was finished with its error.
   bool CheckLocalSide(uint64_t sequence) {
     const Wqe& wqe = slot(sequence);
-    if (wqe.num_sge == 1 && IsSend(wqe.opcode) && !wqe.inlined && !wqe.staged &&
+    if (wqe.num_sge == 1 && !ReturnsData(wqe.opcode) && !wqe.inlined && !wqe.staged &&
         wqe.length_bytes <= max_plain_bytes_ &&
         FindLocalRegion(context_, first_sge(sequence), pd_, /*access=*/0) != nullptr) {
       return true;
