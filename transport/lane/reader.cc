@@ -26,6 +26,17 @@ Reader::Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, boo
   if (!in_order) announced_.resize(geometry.slots);
 }
 
+uint32_t Reader::ReadyAhead(uint32_t most) const {
+  uint32_t count = 0;
+  uint32_t slot = slot_;
+  for (; count < most && count < geometry_.slots; ++count) {
+    const std::byte* end = memory_ + (size_t{slot} + 1) * geometry_.slot_bytes;
+    if (!Ready(reinterpret_cast<const uint64_t*>(end - kStampBytes), value_ + count)) break;
+    if (++slot == geometry_.slots) slot = 0;
+  }
+  return count;
+}
+
 Reader::Found Reader::Look(std::byte* to, uint32_t* length_bytes) const {
   const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
   if (StampValue(stamp) != value_ || stamp == kScrubbed) return Found::kNothing;

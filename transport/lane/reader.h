@@ -45,6 +45,8 @@ class Reader {
         std::atomic_ref(*const_cast<uint64_t*>(at)).load(std::memory_order_acquire);
     return StampValue(stamp) == value && stamp != kScrubbed;
   }
+  // How many messages have their stamps, from the next one on; `most` at most, and fewer than there are slots.
+  uint32_t ReadyAhead(uint32_t most) const;
   // For who looks at many lanes: until the next Take().
   const uint64_t* stamp() const { return stamp_; }
   uint32_t value() const { return value_; }

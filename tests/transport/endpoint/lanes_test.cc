@@ -299,6 +299,28 @@ uint64_t* LastStamp() {
   return last;
 }
 
+// Both sides work at the same time only if answers leave before more is looked at.
+TEST_F(LanesTest, WhatComesWhileAMessageIsHandledWaitsForTheNextPass) {
+  g_lane = {};
+  Make({}, LaneOptions(), SpyingTable());
+  ASSERT_TRUE(MakeLane());
+  const uint64_t before = receiver().program.received;
+  ASSERT_TRUE(sender().Send(peer_, 64));
+  ASSERT_TRUE(sender().Send(peer_, 64));
+  ASSERT_TRUE(sender().Send(peer_, 64));
+  for (int i = 0; i < 200; ++i) world_->simulation->Step();
+  uint64_t* const stamp = LastStamp();
+  ASSERT_NE(stamp, nullptr);
+  const uint64_t kept = std::exchange(*stamp, 0);
+  receiver().program.on_message = [&](PeerId) { *stamp = kept; };
+  receiver().Look();
+  EXPECT_EQ(receiver().program.received, before + 2);
+  receiver().program.on_message = nullptr;
+  receiver().Look();
+  EXPECT_EQ(receiver().program.received, before + 3);
+  world_->ExpectClean();
+}
+
 TEST_F(LanesTest, AnswerThatPassesWhatWasWrittenBeforeIsNoLeaveToSleep) {
   g_lane = {};
   Make({}, LaneOptions(), SpyingTable());

@@ -227,6 +227,34 @@ TEST(Reader, SlotIsScrubbedBeforeItsNextLap) {
   }
 }
 
+TEST(Reader, ReadyAheadCountsToTheFirstThatIsMissingRoundTheRing) {
+  for (const Layout layout : {Layout::kWhole, Layout::kBlocks}) {
+    Ring ring(layout, 4, 256, 0xfffffffe);
+    const auto put = [&](uint32_t number, bool lands) {
+      auto message = MessageOf(number, 100);
+      const Write write = ring.writer.Put(message.data(), 100);
+      if (!lands) return;
+      for (const Unit& unit : Units(write, message.data(), 8)) Copy(unit);
+    };
+    EXPECT_EQ(ring.reader.ReadyAhead(8), 0u);
+    put(0, true);
+    put(1, true);
+    put(2, true);
+    EXPECT_EQ(ring.reader.ReadyAhead(8), 3u);
+    EXPECT_EQ(ring.reader.ReadyAhead(2), 2u);
+    ring.reader.Take();
+    ring.reader.Take();
+    ring.reader.Take();
+    EXPECT_EQ(ring.reader.ReadyAhead(8), 0u);
+    put(3, true);
+    put(4, true);
+    put(5, false);
+    put(6, true);
+    EXPECT_EQ(ring.reader.ReadyAhead(8), 2u) << "one is missing";
+    EXPECT_EQ(ring.reader.taken(), 3u) << "nothing is taken by it";
+  }
+}
+
 TEST(Reader, AnotherLanesStampsMeanNothing) {
   Ring old_lane(Layout::kWhole, 4, 256, 1000);
   auto message = MessageOf(1, 100);
