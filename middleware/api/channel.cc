@@ -2,11 +2,15 @@
 #include "middleware/api/channel.h"
 
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "middleware/api/address.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
+#include "middleware/api/resolver.h"
 #include "middleware/api/stack.h"
 #include "middleware/api/stop_call.h"
 #include "transport/base/error.h"
@@ -24,7 +28,26 @@ absl::Status Stopped(const Method& method, const std::string& server) {
                       .retry_safe = true});
 }
 
+// "a:1,b:2" taken apart.
+absl::StatusOr<std::vector<call::ServerAddress>> ParseAll(const std::vector<std::string>& texts) {
+  std::vector<call::ServerAddress> servers;
+  for (const std::string& text : texts) {
+    auto parsed = ParseAddress(text, /*allow_port_0=*/false);
+    if (!parsed.ok()) return parsed.status();
+    servers.push_back({parsed->host, parsed->port});
+  }
+  return servers;
+}
+
+constexpr absl::string_view kFile = "file:";
+
 }  // namespace
+
+absl::Status Channel::Validate(const std::string& address, const ChannelOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  if (options.resolver != nullptr || absl::StartsWith(address, kFile)) return absl::OkStatus();
+  return ParseAll(absl::StrSplit(address, ',')).status();
+}
 
 call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
@@ -43,13 +66,15 @@ call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
 absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stack> stack,
                                                             const std::string& address,
                                                             const ChannelOptions& options) {
-  if (absl::Status status = options.Validate(); !status.ok()) return status;
-  auto parsed = ParseAddress(address, /*allow_port_0=*/false);
-  if (!parsed.ok()) return parsed.status();
+  if (absl::Status status = Validate(address, options); !status.ok()) return status;
 
   call::ClientEngineOptions engine;
-  engine.host = parsed->host;
-  engine.port = parsed->port;
+  engine.balancing = options.balancing;
+  engine.retry.max_attempts = options.retry.max_attempts;
+  engine.retry.pause_min_ns = absl::ToInt64Nanoseconds(options.retry.pause_min);
+  engine.retry.pause_max_ns = absl::ToInt64Nanoseconds(options.retry.pause_max);
+  engine.retry.budget = options.retry.budget;
+  engine.retry.budget_per_thousand_ok = static_cast<uint32_t>(options.retry.refill * 1000);
   engine.max_outstanding_calls = options.max_outstanding_calls;
   engine.max_message_bytes = options.limits.max_message_bytes;
   engine.connect_timeout_ns = absl::ToInt64Nanoseconds(options.connect_timeout);
@@ -57,7 +82,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
   engine.max_reconnect_attempts = options.max_reconnect_attempts;
 
-  std::shared_ptr<Channel> channel(new Channel(std::move(stack), engine));
+  std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, engine));
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
                                                   channel->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
@@ -65,6 +90,8 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   channel->engine_.Attach(channel->endpoint_.get());
   channel->lease_ = std::make_unique<Lease>(&channel->engine_, channel->endpoint_.get(),
                                             absl::ToInt64Nanoseconds(options.spin));
+
+  if (absl::Status status = channel->Resolve(options.resolver); !status.ok()) return status;
 
   const call::ClientEngine& state = channel->engine_;
   channel->lease_->Run([&] { channel->engine_.Dial(); });
@@ -89,12 +116,34 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   return channel;
 }
 
-Channel::Channel(std::unique_ptr<Stack> stack, const call::ClientEngineOptions& engine_options)
-    : stack_(std::move(stack)), engine_(engine_options, stack_->clock(), stack_->random()) {}
+Channel::Channel(std::unique_ptr<Stack> stack, std::string address,
+                 const call::ClientEngineOptions& engine_options)
+    : stack_(std::move(stack)),
+      address_(std::move(address)),
+      engine_(engine_options, stack_->clock(), stack_->random()) {}
 
 Channel::~Channel() {
+  if (resolver_ != nullptr) resolver_->Stop();
   if (lease_ != nullptr) lease_->Stop();
   if (endpoint_ != nullptr) engine_.Close();
+}
+
+absl::Status Channel::Resolve(std::shared_ptr<Resolver> resolver) {
+  if (resolver == nullptr && absl::StartsWith(address_, kFile)) {
+    resolver = std::make_shared<FileResolver>(address_.substr(kFile.size()));
+  }
+  if (resolver == nullptr) return SetServers(absl::StrSplit(address_, ','));
+  absl::Status started = resolver->Start(
+      [this](const std::vector<std::string>& servers) { return SetServers(servers); });
+  if (started.ok()) resolver_ = std::move(resolver);
+  return started;
+}
+
+absl::Status Channel::SetServers(const std::vector<std::string>& addresses) {
+  auto servers = ParseAll(addresses);
+  if (!servers.ok()) return servers.status();
+  lease_->Run([&] { engine_.SetServers(*servers); });
+  return absl::OkStatus();
 }
 
 absl::Status Channel::Call(const Method& method, CallContext& context,
@@ -132,7 +181,6 @@ bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
                                   : absl::ToInt64Nanoseconds(timeout));
 }
 
-const std::string& Channel::server() const { return engine_.server(); }
 const std::string& Channel::device_choice() const { return stack_->device_choice(); }
 const verbs::CapabilityReport& Channel::capabilities() const { return stack_->capabilities(); }
 

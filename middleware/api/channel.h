@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Channel: calls to one server.
+// Channel: calls to a server, or to one of several.
 //
 //   auto channel = sluice::Channel::Connect("127.0.0.1:7471");
 //   if (!channel.ok()) …
 //   EchoClient client(*channel);
 //
-// What it is    One connection with its own queues, kept up by itself: when it is lost, calls under way end with
-//               UNAVAILABLE, and it is made again (options.h). Several channels of a process share nothing so far.
+// What it is    A connection to each of its servers, over queues that they share, kept up by itself: when one is lost, calls
+//               under way there end with UNAVAILABLE or are tried elsewhere (RetryOptions), and it is made again
+//               (options.h). ChannelOptions::balancing says who gets which call. Several channels of a process share
+//               nothing so far.
 // Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last reference goes.
 // Threads       A calling thread does the work itself while it waits (lease.h). One thread in the background takes
 //               over when nobody waits, and sleeps when nothing happens; one more runs what may block in the kernel.
@@ -17,6 +19,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -51,7 +54,9 @@ using CallDone = void (*)(void* argument, const absl::Status& status);
 
 class Channel {
  public:
-  // Returns when the connection is up, or has failed: one attempt, options.connect_timeout at most.
+  // `address`: "host:port"; several, "a:7471,b:7471"; or "file:/path" of a list that is watched (resolver.h).
+  // With options.resolver it says nothing, and may be empty. Returns when a connection is up, or all have failed:
+  // one attempt each, options.connect_timeout at most; at once if there are no servers so far.
   static absl::StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address,
                                                           const ChannelOptions& options = {});
   // The same over a given stack.
@@ -93,8 +98,12 @@ class Channel {
   // waits for it first.
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
-  // "host:port", as given.
-  const std::string& server() const;
+  // The servers from now on: calls under way at others end there, and are not cancelled. Any thread; what resolvers call.
+  // INVALID_ARGUMENT: one of them is no address; then nothing changes.
+  absl::Status SetServers(const std::vector<std::string>& addresses);
+
+  // As given to Connect().
+  const std::string& server() const { return address_; }
   // "softdc0, because …".
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
@@ -103,18 +112,24 @@ class Channel {
   call::ConnectionState connection_state();
 
  private:
-  Channel(std::unique_ptr<Stack> stack, const call::ClientEngineOptions& engine_options);
+  Channel(std::unique_ptr<Stack> stack, std::string address,
+          const call::ClientEngineOptions& engine_options);
 
   friend class internal::StreamCore;
+
+  static absl::Status Validate(const std::string& address, const ChannelOptions& options);
+  absl::Status Resolve(std::shared_ptr<Resolver> resolver);
 
   static call::CallSpec Spec(const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply);
 
   const std::unique_ptr<Stack> stack_;
+  const std::string address_;
   call::ClientEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   std::unique_ptr<Lease> lease_;
+  std::shared_ptr<Resolver> resolver_;  // nullptr: the servers are those that were given
 };
 
 }  // namespace sluice

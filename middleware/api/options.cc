@@ -102,7 +102,14 @@ absl::Status ChannelOptions::Validate() const {
              InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),
              InRange("max_outstanding_calls", max_outstanding_calls, 1, 1u << 20),
              InRange("backoff_min", backoff_min, absl::Milliseconds(1), absl::Hours(1)),
-             InRange("backoff_max", backoff_max, backoff_min, absl::Hours(1)));
+             InRange("backoff_max", backoff_max, backoff_min, absl::Hours(1)),
+             InRange("retry.max_attempts", retry.max_attempts, 1, call::RetryPolicy::kMaxAttempts),
+             InRange("retry.pause_min", retry.pause_min, absl::Milliseconds(1), absl::Minutes(1)),
+             InRange("retry.pause_max", retry.pause_max, retry.pause_min, absl::Minutes(1)),
+             InRange("retry.budget", retry.budget, 0, 1'000'000),
+             retry.refill >= 0 && retry.refill <= 1
+                 ? absl::OkStatus()
+                 : Bad("retry.refill", absl::StrCat(retry.refill), "0 to 1"));
 }
 
 absl::Status ServerOptions::Validate() const {

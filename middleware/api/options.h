@@ -7,14 +7,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/call/client_engine.h"
 
 namespace sluice {
+
+class Resolver;
 
 // Lanes: memory of this side into which busy peers write their messages, so that their payload is watched and no
 // completion is needed (docs/decisions/0024). Messages that don't fit are sent; nothing else differs.
@@ -65,6 +69,24 @@ struct Authentication {
   absl::Status Validate() const;
 };
 
+// Which of a channel's servers that are up gets the next call.
+using call::Balancing;
+
+// When a call that ended UNAVAILABLE is tried once more, by the channel: if its request provably did not run, or its method is
+// declared idempotent (option idempotency_level in the .proto). Streaming calls: only before anything of them was sent
+// or delivered. The deadline is that of all attempts; ServerContext::attempt() says which one a handler sees.
+struct RetryOptions {
+  uint32_t max_attempts = 3;  // the first one included. 1 (none is tried again) to 16
+  // Between two attempts: from half of this to all of it, doubled each time up to pause_max. The first retry of a
+  // request that did not run follows at once. 1 ms to 1 min.
+  absl::Duration pause_min = absl::Milliseconds(5);
+  absl::Duration pause_max = absl::Milliseconds(500);
+  // Retries that a channel may have in stock; each takes one, a success gives refill back. So that an outage does not
+  // get a multiple of its load. 0 to 1000000; 0 to 1.
+  uint32_t budget = 10;
+  double refill = 0.1;
+};
+
 struct ChannelOptions {
   // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's
   // name, with a port or without ("mlx5_0:2"), or an address of this host ("10.0.0.5"): the device
@@ -82,6 +104,11 @@ struct ChannelOptions {
   absl::Duration backoff_min = absl::Milliseconds(20);
   absl::Duration backoff_max = absl::Seconds(2);
   uint32_t max_reconnect_attempts = 20;
+  // Of a channel with several servers (channel.h).
+  Balancing balancing = Balancing::kPickFirst;
+  RetryOptions retry;
+  // Where the servers' addresses come from, if not from the address that Connect() is given (resolver.h).
+  std::shared_ptr<Resolver> resolver;
   // How long a waiting thread polls before it sleeps. Longer: lower latency, more CPU. 0 to 1 s.
   absl::Duration spin = absl::Microseconds(50);
 

@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "middleware/api/address.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/messenger.h"
 #include "middleware/api/server.h"
@@ -79,9 +78,7 @@ absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device) {
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& address,
                                                           const ChannelOptions& options) {
   // Before a device is opened for nothing.
-  if (absl::Status status = options.Validate(); !status.ok()) return status;
-  if (auto parsed = ParseAddress(address, /*allow_port_0=*/false); !parsed.ok())
-    return parsed.status();
+  if (absl::Status status = Validate(address, options); !status.ok()) return status;
   auto stack = OpenStack(options.device);
   if (!stack.ok()) return stack.status();
   return ConnectOn(*std::move(stack), address, options);

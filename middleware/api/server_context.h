@@ -55,6 +55,9 @@ class ServerContext {
   }
   bool cancelled() const { return stopped_.load(std::memory_order_relaxed); }
 
+  // 1, or more if the caller's channel tries it again (RetryOptions).
+  uint32_t attempt() const;
+
   // What the caller sent beside the request.
   Metadata metadata() const { return Metadata::FromWire(incoming_.metadata); }
   // Goes with the reply, or with the error.

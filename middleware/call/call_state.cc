@@ -17,6 +17,8 @@ const char* Name(CallState state) {
       return "waiting";
     case S::kSent:
       return "sent";
+    case S::kPausing:
+      return "pausing";
   }
   return "?";
 }
@@ -37,6 +39,10 @@ const char* Name(CallEvent event) {
       return "cancel";
     case E::kPeerDown:
       return "peer down";
+    case E::kRetry:
+      return "retry";
+    case E::kAgain:
+      return "again";
   }
   return "?";
 }

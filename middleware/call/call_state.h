@@ -16,6 +16,7 @@ enum class CallState : uint8_t {
   kFree,     // no call in this place
   kWaiting,  // for a connection, a credit or its turn; nothing of it has been sent
   kSent,     // the peer may run it, or have run it
+  kPausing,  // an attempt has failed; there will be another one
 };
 
 enum class CallEvent : uint8_t {
@@ -26,10 +27,12 @@ enum class CallEvent : uint8_t {
   kDeadline,
   kCancel,
   kPeerDown,
+  kRetry,  // this attempt has failed
+  kAgain,  // the pause is over
 };
 
-inline constexpr int kCallStates = 3;
-inline constexpr int kCallEvents = 7;
+inline constexpr int kCallStates = 4;
+inline constexpr int kCallEvents = 9;
 
 struct CallTransition {
   CallState from;
@@ -47,6 +50,11 @@ inline constexpr CallTransition kCallTransitions[] = {
     {CallState::kSent, CallEvent::kDeadline, CallState::kFree},     //
     {CallState::kSent, CallEvent::kCancel, CallState::kFree},       //
     {CallState::kSent, CallEvent::kPeerDown, CallState::kFree},     //
+    {CallState::kSent, CallEvent::kRetry, CallState::kPausing},     //
+    {CallState::kPausing, CallEvent::kAgain, CallState::kWaiting},  //
+    {CallState::kPausing, CallEvent::kFail, CallState::kFree},      //
+    {CallState::kPausing, CallEvent::kDeadline, CallState::kFree},  //
+    {CallState::kPausing, CallEvent::kCancel, CallState::kFree},    //
 };
 
 // The same, by state and event: looked up several times per call.

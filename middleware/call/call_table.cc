@@ -48,6 +48,7 @@ Call* CallTable::Take(const CallSpec& spec, int64_t deadline_ns) {
   free_ = call->next;
   call->spec = spec;
   call->deadline_ns = deadline_ns;
+  call->attempt = 1;
   ++active_;
   if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
   return call;
@@ -62,11 +63,7 @@ Call* CallTable::StartSent(const CallSpec& spec, int64_t deadline_ns) {
 Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {
   Call* call = Take(spec, deadline_ns);
   if (call == nullptr) return nullptr;
-  call->next = kNil;
-  call->previous = last_;
-  (last_ == kNil ? first_ : calls_[last_].next) = call->place;
-  last_ = call->place;
-  ++waiting_;
+  Enqueue(call);
   return call;
 }
 
@@ -78,7 +75,7 @@ void CallTable::MarkSent(Call* call) {
 }
 
 Call* CallTable::Find(uint64_t wire_id) {
-  const auto place = static_cast<uint32_t>(wire_id);
+  const auto place = static_cast<uint32_t>(wire_id) & ((1u << kPlaceBits) - 1);
   if (place >= capacity_) return nullptr;
   Call* call = &calls_[place];
   return call->generation == wire_id >> 32 && call->state != CallState::kFree ? call : nullptr;
@@ -86,7 +83,8 @@ Call* CallTable::Find(uint64_t wire_id) {
 
 Call* CallTable::FindSent(uint64_t wire_id) {
   Call* call = Find(wire_id);
-  return call != nullptr && call->state == CallState::kSent ? call : nullptr;
+  return call != nullptr && call->state == CallState::kSent && WireId(*call) == wire_id ? call
+                                                                                        : nullptr;
 }
 
 void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
@@ -101,6 +99,24 @@ void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   }
   Release(call);
   done(argument, status);
+}
+
+void CallTable::Pause(Call* call) {
+  Move(call, CallEvent::kRetry);
+  --std::exchange(call->connection, nullptr)->outstanding;
+  ++call->attempt;
+}
+
+void CallTable::Again(Call* call) {
+  Move(call, CallEvent::kAgain);
+  wheel_->Cancel(&call->pause);
+  Enqueue(call);
+}
+
+void CallTable::ForEachSent(absl::FunctionRef<void(Call*)> visit) {
+  for (uint32_t place = 0; place < capacity_; ++place) {
+    if (calls_[place].state == CallState::kSent) visit(&calls_[place]);
+  }
 }
 
 uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status& status,
@@ -121,6 +137,14 @@ uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status&
   return ended;
 }
 
+void CallTable::Enqueue(Call* call) {
+  call->next = kNil;
+  call->previous = last_;
+  (last_ == kNil ? first_ : calls_[last_].next) = call->place;
+  last_ = call->place;
+  ++waiting_;
+}
+
 void CallTable::Unqueue(Call* call) {
   (call->previous == kNil ? first_ : calls_[call->previous].next) = call->next;
   (call->next == kNil ? last_ : calls_[call->next].previous) = call->previous;
@@ -129,6 +153,8 @@ void CallTable::Unqueue(Call* call) {
 
 void CallTable::Release(Call* call) {
   wheel_->Cancel(&call->timer);
+  if (call->attempt > 1) wheel_->Cancel(&call->pause);
+  if (call->connection != nullptr) --std::exchange(call->connection, nullptr)->outstanding;
   if (++call->generation == 0) call->generation = 1;
   call->next = free_;
   free_ = call->place;

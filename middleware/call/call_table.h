@@ -3,7 +3,7 @@
 // CallTable: the calls of one channel that have not ended.
 //
 // What it is    A fixed array of places. A call is named on the wire by its place and the place's generation, so a
-//               late reply to a call that has ended finds nobody. Calls that wait to be sent form a queue, first
+//               late reply to a call that has ended, or to an attempt that was given up, finds nobody. Calls that wait to be sent form a queue, first
 //               in first out, through the same places. Nothing is allocated after construction.
 // Bound         `capacity`; Start() answers nullptr when all places are taken.
 // Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and stay until the
@@ -24,6 +24,7 @@
 #include "google/protobuf/message_lite.h"
 #include "middleware/call/call_state.h"
 #include "middleware/call/client_stream.h"
+#include "middleware/call/connection.h"
 #include "middleware/call/method.h"
 #include "transport/base/timer_wheel.h"
 
@@ -66,6 +67,11 @@ struct Call {
   CallTable* table = nullptr;
   int64_t deadline_ns = 0;
   base::Timer timer;
+  base::Timer pause;                 // between two attempts
+  Connection* connection = nullptr;  // over which it was sent
+  uint32_t attempt = 1;
+  std::string_view first_metadata;  // the caller's
+  std::string metadata;             // of this attempt, if it is not the first
   CallState state = CallState::kFree;
   uint32_t place = 0;
   uint32_t generation = 1;
@@ -94,13 +100,15 @@ class CallTable {
   // Takes it out of the queue; from now on replies find it.
   void MarkSent(Call* call);
 
+  // Of this attempt. The number of the first one names the call for Find() as long as it lives.
   static uint64_t WireId(const Call& call) {
-    return static_cast<uint64_t>(call.generation) << 32 | call.place;
+    return static_cast<uint64_t>(call.generation) << 32 | (call.attempt - 1) << kPlaceBits |
+           call.place;
   }
-  // A call that has been sent and has not ended; nullptr for anything else, whatever the number is.
+  // An attempt that has been sent and has not ended; nullptr for anything else, whatever the number is.
   Call* FindSent(uint64_t wire_id);
 
-  // A call that has not ended, sent or not.
+  // A call that has not ended, sent or not, by the number of any of its attempts.
   Call* Find(uint64_t wire_id);
 
   // Frees the place, then runs the callback, which may reuse the place.
@@ -111,15 +119,26 @@ class CallTable {
   uint32_t EndAll(CallState state, CallEvent event, const absl::Status& status,
                   absl::FunctionRef<bool(const Call&)> which);
 
+  // An attempt has failed: its number finds nobody any more. Again() puts the call at the end of the queue.
+  void Pause(Call* call);
+  void Again(Call* call);
+
+  // `visit` may pause a call, and end none.
+  void ForEachSent(absl::FunctionRef<void(Call*)> visit);
+
+  void* owner() const { return owner_; }
   uint32_t active() const { return active_; }
   uint32_t waiting() const { return waiting_; }
   uint32_t capacity() const { return capacity_; }
 
  private:
   static constexpr uint32_t kNil = UINT32_MAX;
+  static constexpr uint32_t kPlaceBits = 20;
+  static_assert(kMaxCapacity <= 1u << kPlaceBits);
 
   static void OnTimer(base::Timer* timer, void* context);
   Call* Take(const CallSpec& spec, int64_t deadline_ns);
+  void Enqueue(Call* call);
   void Unqueue(Call* call);
   void Release(Call* call);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Over 400 lines: a sixth of them the texts of errors, which stand next to what they need to know.
 #include "middleware/call/client_engine.h"
 
 #include <algorithm>
@@ -10,15 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "middleware/call/method.h"
 #include "middleware/frame/status_payload.h"
+#include "proto/metadata.pb.h"
 #include "transport/base/error.h"
 
 namespace sluice::call {
 namespace {
-
-// A connection that held this long was a good one: the next loss starts the back-off from its
-// beginning.
-constexpr int64_t kStableNs = 1'000'000'000;
-constexpr uint32_t kMaxBackoffDoublings = 20;
 
 size_t PayloadBytes(const CallSpec& spec) {
   const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
@@ -30,11 +25,13 @@ bool IsUnknownMethod(const absl::Status& status) {
   return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
 }
 
-// Why, without the rest of its sentence: it becomes part of another one.
-std::string CauseOf(const absl::Status& status) {
-  const auto detail = base::DetailOf(status);
-  if (detail.has_value() && !detail->cause().empty()) return detail->cause();
-  return std::string(status.message());
+// As Metadata (middleware/api) writes it: entries stand one behind another.
+std::string AttemptEntry(uint32_t attempt) {
+  MetadataEntries one;
+  MetadataEntries::Entry* entry = one.add_entries();
+  entry->set_key(kAttemptKey);
+  entry->set_value(std::to_string(attempt));
+  return one.SerializeAsString();
 }
 
 }  // namespace
@@ -42,129 +39,25 @@ std::string CauseOf(const absl::Status& status) {
 ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* clock,
                            base::Random* random)
     : options_(options),
-      server_(absl::StrCat(options.host, ":", options.port)),
       clock_(clock),
       random_(random),
       wheel_(clock->NowNs()),
       table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this),
-      backoff_timer_(&ClientEngine::OnBackoffOver, this),
+      budget_(options.retry),
       limit_bytes_(options.max_message_bytes) {
   RefreshNow();
+  if (!options.host.empty()) SetServers({{options.host, options.port}});
 }
 
-ClientEngine::~ClientEngine() { wheel_.Cancel(&backoff_timer_); }
+ClientEngine::~ClientEngine() {
+  for (auto* list : {&connections_, &leaving_}) {
+    for (const auto& connection : *list) wheel_.Cancel(&connection->backoff);
+  }
+}
 
 void ClientEngine::RefreshNow() {
   now_ns_ = clock_->NowNs();
   now_is_stale_ = false;
-}
-
-void ClientEngine::Move(ConnectionEvent event) {
-  [[maybe_unused]] const bool legal = NextConnectionState(state_, event, &state_);
-  assert(legal);
-}
-
-// ---- Connection
-
-void ClientEngine::Dial() {
-  dial_wanted_ = false;
-  if (state_ != ConnectionState::kIdle && state_ != ConnectionState::kBackoff) return;
-  RefreshNow();
-  wheel_.Cancel(&backoff_timer_);
-  Move(ConnectionEvent::kDial);
-  const auto peer =
-      endpoint_->Connect(options_.host, options_.port, now_ns_ + options_.connect_timeout_ns);
-  if (peer.ok()) {
-    peer_ = *peer;
-  } else {
-    Lose(peer.status(), absl::StatusCode::kUnavailable);
-  }
-}
-
-void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
-  if (!(peer == peer_) || state_ != ConnectionState::kConnecting) return;
-  Move(ConnectionEvent::kPeerUp);
-  if (now_is_stale_) RefreshNow();
-  limit_bytes_ =
-      std::max(frame::kHeaderBytes, std::min(options_.max_message_bytes, info.max_message_bytes));
-  up_since_ns_ = now_ns_;
-  ++counters_.connections;
-  SendWaiting();
-}
-
-void ClientEngine::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
-  if (!(peer == peer_)) return;  // one that Break() gave up
-  Lose(why, absl::StatusCode::kUnavailable);
-}
-
-void ClientEngine::Lose(const absl::Status& why, absl::StatusCode sent_code) {
-  if (state_ == ConnectionState::kClosed) return;
-  if (now_is_stale_) RefreshNow();
-  peer_ = endpoint::PeerId();
-  cancels_owed_.clear();
-  blocked_.clear();
-  if (state_ == ConnectionState::kUp || state_ == ConnectionState::kDraining) {
-    ++counters_.connections_lost;
-    if (now_ns_ - up_since_ns_ >= kStableNs) failed_attempts_ = 0;
-  }
-  last_error_ = why;
-  if (++failed_attempts_ > options_.max_reconnect_attempts) {
-    Move(ConnectionEvent::kGiveUp);
-    failed_attempts_ = 0;
-  } else {
-    Move(ConnectionEvent::kLost);
-    const uint32_t doublings = std::min(failed_attempts_ - 1, kMaxBackoffDoublings);
-    const int64_t wait = std::min(options_.backoff_max_ns, options_.backoff_min_ns << doublings);
-    // Between 3/4 and 5/4 of it, so that the clients of a server that died do not come back in one
-    // wave.
-    const int64_t jittered =
-        wait - wait / 4 + static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait / 2) + 1));
-    wheel_.Schedule(&backoff_timer_, now_ns_ + jittered);
-  }
-
-  if (table_.active() == 0) return;
-  counters_.calls_failed += table_.EndAll(
-      CallState::kSent, CallEvent::kPeerDown,
-      base::Error(sent_code, "connection lost while the call was under way",
-                  {.layer = "call",
-                   .peer = server_,
-                   .operation = "call",
-                   .cause = CauseOf(why),
-                   .remedy = "the call may have run; repeat it only if that does no harm"}),
-      [](const Call&) { return true; });
-  counters_.calls_failed +=
-      table_.EndAll(CallState::kWaiting, CallEvent::kFail, NotConnected("call"),
-                    [](const Call& call) { return !call.spec.wait_for_ready; });
-  // Those that were told to wait must not wait for an attempt that nobody makes.
-  if (state_ == ConnectionState::kIdle && table_.waiting() > 0) {
-    wheel_.Schedule(&backoff_timer_, now_ns_ + options_.backoff_max_ns);
-  }
-}
-
-void ClientEngine::OnDrain() {
-  if (state_ != ConnectionState::kUp) return;
-  Move(ConnectionEvent::kDrain);
-  counters_.calls_failed +=
-      table_.EndAll(CallState::kWaiting, CallEvent::kFail, Draining("call"),
-                    [](const Call& call) { return !call.spec.wait_for_ready; });
-}
-
-void ClientEngine::OnBackoffOver(base::Timer*, void* context) {
-  static_cast<ClientEngine*>(context)->Dial();
-}
-
-void ClientEngine::Break(std::string_view what, std::string_view explanation) {
-  ++counters_.protocol_errors;
-  const endpoint::PeerId peer = peer_;
-  const absl::Status why = base::Error(
-      absl::StatusCode::kInternal, absl::StrCat(std::string(what), " from the server"),
-      {.layer = "call",
-       .peer = server_,
-       .operation = "receive",
-       .cause = explanation,
-       .remedy = "check that both sides run releases of Sluice that understand each other"});
-  Lose(why, absl::StatusCode::kInternal);
-  endpoint_->Disconnect(peer);
 }
 
 // ---- Starting and sending
@@ -176,31 +69,24 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     deadline_ns = std::min(deadline_ns, now_ns_ + spec.timeout_ns);
   }
   if (deadline_ns <= now_ns_) return DeadlineExceeded(spec, CallState::kFree);
-  const size_t largest = limit_bytes_ - frame::kHeaderBytes;
 
   // The way of nearly all calls: connected, nobody waiting in front.
-  if (state_ == ConnectionState::kUp && table_.waiting() == 0 &&
-      table_.active() < table_.capacity()) {
+  if (table_.waiting() == 0 && table_.active() < table_.capacity()) {
     uint32_t payload_bytes = 0;
-    const auto buffer = ReserveFor(spec, &payload_bytes);
+    Connection* connection = nullptr;
+    const auto buffer = ReserveFor(spec, &connection, &payload_bytes);
     if (buffer.ok()) {
       Call* call = table_.StartSent(spec, deadline_ns);
       Number(*call, call_id);
-      Send(call, *buffer, payload_bytes);
+      Send(call, connection, *buffer, payload_bytes);
       return absl::OkStatus();
     }
     if (absl::IsInvalidArgument(buffer.status())) return buffer.status();
-  } else if (const size_t size = PayloadBytes(spec); size > largest) {
-    return TooLarge(spec, size);
   }
-
-  if (state_ == ConnectionState::kClosed ||
-      (state_ == ConnectionState::kBackoff && !spec.wait_for_ready)) {
-    return NotConnected(spec.method->full_name);
+  if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
+    return TooLarge(spec, size, limit_bytes_);
   }
-  if (state_ == ConnectionState::kDraining && !spec.wait_for_ready) {
-    return Draining(spec.method->full_name);
-  }
+  if (closed_ || (!spec.wait_for_ready && !HasHope())) return NotConnected(spec.method->full_name);
   Call* call = table_.Start(spec, deadline_ns);
   if (call == nullptr) {
     return base::Error(
@@ -214,7 +100,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   }
   Number(*call, call_id);
   // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
-  if (state_ == ConnectionState::kIdle) dial_wanted_ = true;
+  dial_wanted_ = true;
   return absl::OkStatus();
 }
 
@@ -229,16 +115,54 @@ void ClientEngine::Number(const Call& call, uint64_t* call_id) {
   if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
 }
 
+size_t ClientEngine::FirstChoice() {
+  if (connections_.size() < 2 || options_.balancing == Balancing::kPickFirst) return 0;
+  const size_t start = next_choice_++ % connections_.size();
+  if (options_.balancing == Balancing::kRoundRobin) return start;
+  size_t best = start;  // of equals each gets its turn
+  uint32_t fewest = UINT32_MAX;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const size_t at = (start + i) % connections_.size();
+    const Connection& connection = *connections_[at];
+    if (connection.state != ConnectionState::kUp || connection.outstanding >= fewest) continue;
+    fewest = connection.outstanding;
+    best = at;
+  }
+  return best;
+}
+
 absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& spec,
+                                                              Connection** connection,
                                                               uint32_t* payload_bytes) {
   const size_t size = PayloadBytes(spec);
-  if (size > limit_bytes_ - frame::kHeaderBytes) return TooLarge(spec, size);
   *payload_bytes = static_cast<uint32_t>(size);
-  return sessions_.Reserve(peer_, *payload_bytes);
+  const size_t first = FirstChoice();
+  bool starved = false;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const size_t at = first + i;
+    Connection* const one =
+        connections_[at < connections_.size() ? at : at - connections_.size()].get();
+    if (one->state != ConnectionState::kUp) continue;
+    if (size > one->limit_bytes - frame::kHeaderBytes) {
+      return TooLarge(spec, size, one->limit_bytes);
+    }
+    auto buffer = sessions_.Reserve(one->peer, *payload_bytes);
+    if (buffer.ok()) {
+      *connection = one;
+      return buffer;
+    }
+    starved = true;
+    if (options_.balancing == Balancing::kPickFirst) break;
+  }
+  // OnWritable() or OnPeerDown() follows the first, OnPeerUp() the second.
+  return starved ? absl::ResourceExhaustedError("") : absl::UnavailableError("");
 }
 
 // `payload_bytes` is from ReserveFor(), just now: the request has its sizes cached.
-void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payload_bytes) {
+void ClientEngine::Send(Call* call, Connection* connection, endpoint::SendBuffer buffer,
+                        uint32_t payload_bytes) {
+  call->connection = connection;
+  ++connection->outstanding;
   frame::Header header;
   header.kind = frame::Kind::kRequest;
   header.call_id = CallTable::WireId(*call);
@@ -254,55 +178,115 @@ void ClientEngine::Send(Call* call, endpoint::SendBuffer buffer, uint32_t payloa
   if (!call->spec.method->client_streams()) {
     call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
   }
-  sessions_.Commit(peer_, buffer, header);
+  sessions_.Commit(connection->peer, buffer, header);
 }
 
 void ClientEngine::SendWaiting() {
-  while (state_ == ConnectionState::kUp) {
-    Call* call = table_.FirstWaiting();
-    if (call == nullptr) return;
+  while (Call* call = table_.FirstWaiting()) {
     uint32_t payload_bytes = 0;
-    const auto buffer = ReserveFor(call->spec, &payload_bytes);
+    Connection* connection = nullptr;
+    const auto buffer = ReserveFor(call->spec, &connection, &payload_bytes);
     if (buffer.ok()) {
       table_.MarkSent(call);
-      Send(call, *buffer, payload_bytes);
+      Send(call, connection, *buffer, payload_bytes);
       ClientStream* const stream = call->spec.stream;
-      if (stream != nullptr && (stream->wants_to_write || stream->end_owed)) Block(stream);
+      if (stream != nullptr) {
+        stream->call_id = CallTable::WireId(*call);
+        if (stream->wants_to_write || stream->end_owed) Block(call);
+      }
     } else if (absl::IsInvalidArgument(buffer.status())) {
       End(call, CallEvent::kFail, buffer.status());
     } else {
-      return;  // OnWritable() or OnPeerDown() follows
+      return;
     }
   }
 }
 
-void ClientEngine::OnWritable(endpoint::PeerId peer) {
-  if (!(peer == peer_)) return;
-  SendOwed();
+// ---- Another attempt
+
+bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
+  const CallSpec& spec = call->spec;
+  if (call->attempt >= options_.retry.max_attempts || !absl::IsUnavailable(status)) return false;
+  if (!not_run && !spec.method->idempotent) return false;
+  // What has been read or written of a stream can't be taken back.
+  if (spec.stream != nullptr && (!not_run || spec.method->client_streams())) return false;
+  if (now_is_stale_) RefreshNow();
+  // The first time elsewhere at once, if it has not run: nothing was overloaded by it.
+  const bool at_once = not_run && call->attempt == 1;
+  const int64_t pause_ns = at_once ? 0 : options_.retry.Pause(call->attempt, random_);
+  if (pause_ns >= call->deadline_ns - now_ns_) return false;
+  if (!budget_.Take()) {
+    ++counters_.retries_denied;
+    return false;
+  }
+  ++counters_.retries;
+  if (call->attempt == 1) call->first_metadata = spec.metadata;
+  table_.Pause(call);
+  if (ClientStream* const stream = spec.stream; stream != nullptr) {
+    stream->blocked = stream->window_owed = false;
+  }
+  const std::string entry = AttemptEntry(call->attempt);
+  call->metadata = absl::StrCat(std::string(call->first_metadata), entry);
+  // A request that fills its message to the brim goes without.
+  const bool fits = call->metadata.size() <= frame::kMaxMetadataBytes &&
+                    PayloadBytes(spec) + entry.size() + 2 <= limit_bytes_ - frame::kHeaderBytes;
+  call->spec.metadata = fits ? std::string_view(call->metadata) : call->first_metadata;
+  if (at_once) {
+    Again(call);
+  } else {
+    call->pause.fire = &ClientEngine::OnPauseOver;
+    call->pause.context = call;
+    wheel_.Schedule(&call->pause, now_ns_ + pause_ns);
+  }
+  return true;
+}
+
+void ClientEngine::OnPauseOver(base::Timer*, void* context) {
+  auto* call = static_cast<Call*>(context);
+  static_cast<ClientEngine*>(call->table->owner())->Again(call);
+}
+
+void ClientEngine::Again(Call* call) {
+  if (!call->spec.wait_for_ready && !HasHope()) {
+    return End(call, CallEvent::kFail, NotConnected(call->spec.method->full_name));
+  }
+  table_.Again(call);
+  dial_wanted_ = true;
   SendWaiting();
+}
+
+void ClientEngine::OnWritable(endpoint::PeerId peer) {
+  if (Connection* connection = Find(peer); connection != nullptr) {
+    SendOwed(connection);
+    SendWaiting();
+  }
 }
 
 // ---- Receiving and ending
 
 void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
                              std::span<const std::byte> payload) {
-  if (!(peer == peer_)) return;
-  if (header.kind == frame::Kind::kReply) return Deliver(header, payload);
+  Connection* const connection = Find(peer);
+  if (connection == nullptr) return;
+  if (header.kind == frame::Kind::kReply) return Deliver(connection, header, payload);
   if (header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamWindow) {
-    return OnStream(header, payload);
+    return OnStream(connection, header, payload);
   }
-  if (header.kind == frame::Kind::kDrain) return OnDrain();
-  Break("unexpected message", "only replies and messages of streams go this way");
+  if (header.kind == frame::Kind::kDrain) return OnDrain(connection);
+  Break(connection, "unexpected message", "only replies and messages of streams go this way");
 }
 
 void ClientEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
                                    std::string_view explanation) {
-  if (peer == peer_) Break(what, explanation);
+  if (Connection* connection = Find(peer); connection != nullptr) {
+    Break(connection, what, explanation);
+  }
 }
 
-void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byte> payload) {
+void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
+                           std::span<const std::byte> payload) {
   Call* call = table_.FindSent(header.call_id);
-  if (call == nullptr) {
+  if (call == nullptr || call->connection != connection) {
     ++counters_.late_replies;
     return;
   }
@@ -317,8 +301,9 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
     // The server knows the number only.
     if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
       status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
-                                                 " (peer ", server_, ")"));
+                                                 " (peer ", connection->server, ")"));
     }
+    if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
     return End(call, CallEvent::kReply, status);
   }
   const bool has_message = !call->spec.method->server_streams();
@@ -329,7 +314,7 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
         base::Error(absl::StatusCode::kInternal,
                     absl::StrCat("reply of ", call->spec.method->full_name, " can't be parsed"),
                     {.layer = "call",
-                     .peer = server_,
+                     .peer = connection->server,
                      .operation = call->spec.method->full_name,
                      .cause = absl::StrCat(payload.size(), " bytes are not a ",
                                            call->spec.reply->GetTypeName()),
@@ -340,17 +325,21 @@ void ClientEngine::Deliver(const frame::Header& header, std::span<const std::byt
 
 void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
   ++(status.ok() ? counters_.calls_ok : counters_.calls_failed);
+  if (status.ok()) budget_.Succeeded();
   // Who waits no longer says so; a deadline the server knows itself.
   if (event == CallEvent::kCancel && call->state == CallState::kSent) {
     const uint64_t id = CallTable::WireId(*call);
-    if (!SendControl(frame::Kind::kCancel, id, 0)) cancels_owed_.push_back(id);
+    if (!SendControl(call->connection, frame::Kind::kCancel, id, 0)) {
+      call->connection->cancels_owed.push_back(id);
+    }
   }
   table_.End(call, event, status);
 }
 
 void ClientEngine::OnDeadline(void* owner, Call* call) {
   auto* engine = static_cast<ClientEngine*>(owner);
-  engine->End(call, CallEvent::kDeadline, engine->DeadlineExceeded(call->spec, call->state));
+  engine->End(call, CallEvent::kDeadline,
+              engine->DeadlineExceeded(call->spec, call->state, call->attempt));
 }
 
 bool ClientEngine::Cancel(uint64_t call_id) {
@@ -363,7 +352,7 @@ bool ClientEngine::Cancel(uint64_t call_id) {
                    .peer = server_,
                    .operation = call->spec.method->full_name,
                    .cause = "the caller asked for it",
-                   .retry_safe = call->state == CallState::kWaiting}));
+                   .retry_safe = call->state == CallState::kWaiting && call->attempt == 1}));
   return true;
 }
 
@@ -371,7 +360,12 @@ bool ClientEngine::Cancel(uint64_t call_id) {
 
 int ClientEngine::Poll() {
   now_is_stale_ = true;
-  if (dial_wanted_) Dial();
+  if (std::exchange(dial_wanted_, false)) {
+    for (const auto& connection : connections_) {
+      if (connection->state == ConnectionState::kIdle) Dial(connection.get());
+    }
+  }
+  if (!leaving_.empty()) DropLeft();
   if (!cancel_soon_.empty()) {
     const std::vector<uint64_t> ids = std::exchange(cancel_soon_, {});
     for (const uint64_t id : ids) Cancel(id);
@@ -401,10 +395,15 @@ void ClientEngine::AfterSleep() {
 }
 
 void ClientEngine::Close() {
-  if (state_ == ConnectionState::kClosed) return;
-  Move(ConnectionEvent::kClose);
-  peer_ = endpoint::PeerId();
-  wheel_.Cancel(&backoff_timer_);
+  if (closed_) return;
+  closed_ = true;
+  for (auto* list : {&connections_, &leaving_}) {
+    for (const auto& connection : *list) {
+      Move(connection.get(), ConnectionEvent::kClose);
+      wheel_.Cancel(&connection->backoff);
+    }
+  }
+  by_peer_.clear();
   last_error_ = base::Error(absl::StatusCode::kCancelled, "channel closed",
                             {.layer = "call", .peer = server_, .operation = "close"});
   if (endpoint_ != nullptr) endpoint_->Close();
@@ -412,50 +411,65 @@ void ClientEngine::Close() {
   counters_.calls_failed += table_.EndAll(CallState::kSent, CallEvent::kCancel, last_error_, all);
   counters_.calls_failed +=
       table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
+  counters_.calls_failed +=
+      table_.EndAll(CallState::kPausing, CallEvent::kCancel, last_error_, all);
 }
 
 // ---- Errors
 
-absl::Status ClientEngine::TooLarge(const CallSpec& spec, uint64_t payload_bytes) const {
+std::string ClientEngine::CauseOf(const absl::Status& status) {
+  const auto detail = base::DetailOf(status);
+  if (detail.has_value() && !detail->cause().empty()) return detail->cause();
+  return std::string(status.message());
+}
+
+absl::Status ClientEngine::TooLarge(const CallSpec& spec, uint64_t payload_bytes,
+                                    uint32_t limit_bytes) const {
   return base::Error(absl::StatusCode::kInvalidArgument,
                      absl::StrCat("request of ", spec.method->full_name, " too large"),
                      {.layer = "call",
                       .peer = server_,
                       .operation = spec.method->full_name,
                       .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
-                                            limit_bytes_ - frame::kHeaderBytes),
+                                            limit_bytes - frame::kHeaderBytes),
                       .remedy = "send less, or raise max_message_bytes on both sides",
                       .retry_safe = true});
 }
 
 absl::Status ClientEngine::NotConnected(std::string_view operation) const {
+  for (const auto& connection : connections_) {
+    if (connection->state != ConnectionState::kDraining) continue;
+    return base::Error(
+        absl::StatusCode::kUnavailable, "server is draining",
+        {.layer = "call",
+         .peer = server_,
+         .operation = operation,
+         .cause = "it ends, and takes no new calls",
+         .remedy = "call another server; set wait_for_ready to wait for its successor",
+         .retry_safe = true});
+  }
+  const std::string cause =
+      connections_.empty() ? "it has no servers so far" : CauseOf(last_error_);
   return base::Error(absl::StatusCode::kUnavailable, "not connected",
                      {.layer = "call",
                       .peer = server_,
                       .operation = operation,
-                      .cause = CauseOf(last_error_),
+                      .cause = cause,
                       .remedy = "it is tried again by itself; set wait_for_ready to wait for that",
                       .retry_safe = true});
 }
 
-absl::Status ClientEngine::Draining(std::string_view operation) const {
-  return base::Error(absl::StatusCode::kUnavailable, "server is draining",
-                     {.layer = "call",
-                      .peer = server_,
-                      .operation = operation,
-                      .cause = "it ends, and takes no new calls",
-                      .remedy = "call another server; set wait_for_ready to wait for its successor",
-                      .retry_safe = true});
-}
-
-absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state) const {
+absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state,
+                                            uint32_t attempt) const {
   std::string cause = "the reply did not come in time";
   if (state == CallState::kFree) cause = "the deadline had passed when the call was started";
   if (state == CallState::kWaiting) {
-    cause = state_ == ConnectionState::kUp
+    cause = this->state() == ConnectionState::kUp
                 ? "the server gave no credit to send it in time"
-                : absl::StrCat("there was no connection (", Name(state_), ")");
+                : absl::StrCat("there was no connection (", Name(this->state()), ")");
   }
+  if (state == CallState::kPausing) cause = "it came before another attempt";
+  if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
   return base::Error(absl::StatusCode::kDeadlineExceeded,
                      absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
                      {.layer = "call",
@@ -463,7 +477,7 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
                       .operation = spec.method->full_name,
                       .cause = cause,
                       .remedy = "give it more time, or look for what keeps the server busy",
-                      .retry_safe = state != CallState::kSent});
+                      .retry_safe = state != CallState::kSent && attempt == 1});
 }
 
 }  // namespace sluice::call

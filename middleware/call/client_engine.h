@@ -2,9 +2,10 @@
 //
 // ClientEngine: the calls of one channel, over one endpoint, on one thread at a time.
 //
-// What it is    Starts calls, sends them in order when there is a connection and a credit, matches replies, ends
-//               each call exactly once (call_state.h), and keeps the connection up (connection_state.h) with
-//               jittered, bounded back-off.
+// What it is    Starts calls, sends each to one of its servers when there is a connection and a credit, matches replies, ends
+//               each call exactly once (call_state.h), after one attempt or several (retry.h), and keeps the connections
+//               to all its servers up (connection_state.h) with jittered, bounded back-off. All of them share the
+//               endpoint's queues: a server more costs what a peer costs.
 // Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at construction;
 //               the endpoint follows with Attach(), because it takes handler().
 // Which thread  Any, but one at a time, with a happens-before edge between two; the lease in middleware/api is
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +25,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "middleware/call/call_table.h"
+#include "middleware/call/connection.h"
 #include "middleware/call/connection_state.h"
+#include "middleware/call/retry.h"
 #include "middleware/frame/frame.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
@@ -33,9 +37,18 @@
 
 namespace sluice::call {
 
+// Which of the servers that are up gets the next call.
+enum class Balancing : uint8_t {
+  kPickFirst,         // the first in the list; the others only while it is not up
+  kRoundRobin,        // one after another; one without credit is passed over
+  kLeastOutstanding,  // the one with the fewest calls of this engine that have not ended
+};
+
 struct ClientEngineOptions {
-  std::string host;
+  std::string host;  // of the first server; SetServers() names others. Empty: none so far
   uint16_t port = 0;
+  Balancing balancing = Balancing::kPickFirst;
+  RetryPolicy retry;
   uint32_t max_outstanding_calls =
       1024;                            // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
   uint32_t max_message_bytes = 16384;  // with the header; the server may allow less
@@ -54,6 +67,9 @@ struct ClientCounters {
   uint64_t protocol_errors = 0;   // connections closed because of what came over them
   uint64_t connections = 0;       // came up
   uint64_t connections_lost = 0;  // went down after having been up
+  uint64_t dials = 0;             // attempts to connect
+  uint64_t retries = 0;           // attempts of calls beyond their first
+  uint64_t retries_denied = 0;    // that the budget did not have
 };
 
 class ClientEngine final : public session::User {
@@ -68,7 +84,11 @@ class ClientEngine final : public session::User {
     sessions_.Attach(endpoint);
   }
 
-  // Starts an attempt to connect now, unless one is under way or it is up.
+  // These and no others, in this order. Calls that were sent to one that is not named any more go on, and then its
+  // connection ends; new ones are dialled.
+  void SetServers(const std::vector<ServerAddress>& servers);
+
+  // Starts an attempt to connect to each server now, unless one is under way or it is up.
   void Dial();
 
   // OK: `spec.done` will run exactly once, from Poll() or Close(). Anything else: it never will.
@@ -103,8 +123,10 @@ class ClientEngine final : public session::User {
   // The time as of the last reading: at most one per pass when there is work, one in sixteen when
   // there is none.
   int64_t now_ns() const { return now_ns_; }
-  ConnectionState state() const { return state_; }
-  // Why it is not up; OK while it never failed.
+  // Of the connection that is nearest to being up.
+  ConnectionState state() const;
+  const std::vector<std::unique_ptr<Connection>>& connections() const { return connections_; }
+  // Why the last one that was lost was lost; OK while none was.
   const absl::Status& last_error() const { return last_error_; }
   const std::string& server() const { return server_; }
   uint32_t outstanding() const { return table_.active(); }
@@ -125,34 +147,60 @@ class ClientEngine final : public session::User {
 
   static void OnDeadline(void* owner, Call* call);
   static void OnBackoffOver(base::Timer* timer, void* context);
+  static void OnPauseOver(base::Timer* timer, void* context);
 
   void RefreshNow();
-  void Move(ConnectionEvent event);
-  // The connection is gone, or never came up: back-off, and the calls that can't go on end.
-  void Lose(const absl::Status& why, absl::StatusCode sent_code);
+  static void Move(Connection* connection, ConnectionEvent event);
+  // The servers' connections (client_connections.cc).
+  Connection* Find(endpoint::PeerId peer) {
+    if (peer.index >= by_peer_.size()) return nullptr;
+    Connection* found = by_peer_[peer.index];
+    return found != nullptr && found->peer == peer ? found : nullptr;
+  }
+  void Dial(Connection* connection);
+  // It is gone, or never came up: back-off, and the calls that can't go on end.
+  void Lose(Connection* connection, const absl::Status& why, absl::StatusCode sent_code);
   // Closes it because of what came over it.
-  void Break(std::string_view what, std::string_view explanation);
+  void Break(Connection* connection, std::string_view what, std::string_view explanation);
   // The server takes no new calls.
-  void OnDrain();
-  void Deliver(const frame::Header& header, std::span<const std::byte> payload);
+  void OnDrain(Connection* connection);
+  // Those that are no servers any more, and have no calls.
+  void DropLeft();
+  // A call that waits may be sent some day without anybody's doing.
+  bool HasHope() const;
+  // There is none: those that were not told to wait for ready end.
+  void EndHopeless();
+
+  void Deliver(Connection* connection, const frame::Header& header,
+               std::span<const std::byte> payload);
 
   void Number(const Call& call, uint64_t* call_id);
-  absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, uint32_t* payload_bytes);
-  void Send(Call* call, endpoint::SendBuffer buffer, uint32_t payload_bytes);
+  size_t FirstChoice();
+  // Memory for the request, and the server it is for. UNAVAILABLE: none is up.
+  absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, Connection** connection,
+                                                  uint32_t* payload_bytes);
+  void Send(Call* call, Connection* connection, endpoint::SendBuffer buffer,
+            uint32_t payload_bytes);
   void SendWaiting();
-  bool SendControl(frame::Kind kind, uint64_t call_id, uint32_t window);
-  void SendOwed();
-  void Block(ClientStream* stream);
-  void OnStream(const frame::Header& header, std::span<const std::byte> payload);
+  // True: there will be another attempt.
+  bool Retry(Call* call, const absl::Status& status, bool not_run);
+  void Again(Call* call);
+  bool SendControl(Connection* connection, frame::Kind kind, uint64_t call_id, uint32_t window);
+  void SendOwed(Connection* connection);
+  static void Block(Call* call);
+  void OnStream(Connection* connection, const frame::Header& header,
+                std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);
 
-  absl::Status TooLarge(const CallSpec& spec, uint64_t payload_bytes) const;
+  // Why, without the rest of its sentence: it becomes part of another one.
+  static std::string CauseOf(const absl::Status& status);
+  absl::Status TooLarge(const CallSpec& spec, uint64_t payload_bytes, uint32_t limit_bytes) const;
+  // No server is there for it.
   absl::Status NotConnected(std::string_view operation) const;
-  absl::Status Draining(std::string_view operation) const;
-  absl::Status DeadlineExceeded(const CallSpec& spec, CallState state) const;
+  absl::Status DeadlineExceeded(const CallSpec& spec, CallState state, uint32_t attempt = 1) const;
 
   const ClientEngineOptions options_;
-  const std::string server_;  // "host:port"
+  std::string server_;  // "host:port", or all of them
   base::Clock* const clock_;
   base::Random* const random_;
   endpoint::Endpoint* endpoint_ = nullptr;
@@ -160,18 +208,17 @@ class ClientEngine final : public session::User {
 
   base::TimerWheel wheel_;
   CallTable table_;
-  base::Timer backoff_timer_;
 
-  ConnectionState state_ = ConnectionState::kIdle;
-  endpoint::PeerId peer_;
-  uint32_t limit_bytes_ = 0;  // of a message, header included
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> leaving_;  // no servers any more
+  std::vector<Connection*> by_peer_;                  // by PeerId::index
+  size_t next_choice_ = 0;
+  RetryBudget budget_;
+  uint32_t limit_bytes_;  // of a message, header included: the largest of the connections'
+  bool closed_ = false;
   absl::Status last_error_;
-  uint32_t failed_attempts_ = 0;        // in a row
-  bool dial_wanted_ = false;            // by a call, at the next Poll()
-  std::vector<uint64_t> cancel_soon_;   // cancelled while they were started, at the next Poll()
-  std::vector<uint64_t> cancels_owed_;  // the server is to hear of them when there is credit
-  std::vector<uint64_t> blocked_;       // streams that wait for credit, by call
-  int64_t up_since_ns_ = 0;
+  bool dial_wanted_ = false;           // by a call, at the next Poll()
+  std::vector<uint64_t> cancel_soon_;  // cancelled while they were started, at the next Poll()
 
   int64_t now_ns_ = 0;
   bool now_is_stale_ = true;

@@ -4,7 +4,7 @@
 //
 //   phase       new calls   what it waits for
 //   serving     are run
-//   telling     refused     what tells the peers of it, and the replies in front of that, to find credit
+//   telling     refused     peers to answer that no more requests follow: after that none can be lost with the goodbye
 //   waiting     refused     calls under way to end by themselves, and their replies to find credit
 //   cancelling  refused     the same; the handlers have been told that nobody waits
 //   drained     refused     nothing: all of it has ended
@@ -39,7 +39,8 @@ class Drain {
 
   void Start(int64_t cancel_at_ns, int64_t end_by_ns);
   // True: it is in the next phase now; ask again.
-  bool Step(int64_t now_ns, uint64_t waiting_replies, size_t calls_under_way);
+  // `untold`: peers that have not answered.
+  bool Step(int64_t now_ns, uint64_t untold, uint64_t waiting_replies, size_t calls_under_way);
 
  private:
   bool Move(DrainEvent event);

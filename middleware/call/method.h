@@ -34,8 +34,9 @@ enum class Streams : uint16_t {
 };
 
 struct Method {
-  constexpr explicit Method(const char* name, Streams streams = Streams::kNobody)
-      : full_name(name), id(frame::MethodId(name)), streams(streams) {}
+  constexpr explicit Method(const char* name, Streams streams = Streams::kNobody,
+                            bool idempotent = false)
+      : full_name(name), id(frame::MethodId(name)), streams(streams), idempotent(idempotent) {}
 
   bool client_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagClientStreams; }
   bool server_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagServerStreams; }
@@ -43,6 +44,8 @@ struct Method {
   const char* full_name;  // "/package.Service/Method", of static lifetime
   uint64_t id;
   Streams streams;
+  bool
+      idempotent;  // running it twice does what running it once does: it may be tried again (retry.h)
 };
 
 // A request on its way through a server. Valid while the handler runs.

@@ -101,6 +101,7 @@ void ServerEngine::Close() {
   endpoint_->Close();
   peers_.clear();
   waiting_replies_ = 0;
+  untold_ = 0;
   CancelUnderWay(absl::CancelledError("the server is shut down"));
 }
 
@@ -126,6 +127,8 @@ void ServerEngine::StartDrain(int64_t cancel_at_ns, int64_t end_by_ns) {
 }
 
 void ServerEngine::TellDrain(endpoint::PeerId id, Peer* peer) {
+  peer->untold = true;
+  ++untold_;
   const Outgoing outgoing = Reserve(id, peer, 0);
   if (outgoing.data == nullptr) return;
   frame::Header header;
@@ -133,10 +136,17 @@ void ServerEngine::TellDrain(endpoint::PeerId id, Peer* peer) {
   Commit(id, outgoing, header);
 }
 
+void ServerEngine::OnDrainAnswer(endpoint::PeerId id, Peer* peer) {
+  if (!std::exchange(peer->untold, false)) {
+    return OnProtocolError(id, "malformed message", "it answers what it was not told");
+  }
+  --untold_;
+}
+
 void ServerEngine::StepDrain() {
   if (drain_.over()) return;
   RefreshNow();
-  while (drain_.Step(now_ns_, waiting_replies_, under_way_.size())) {
+  while (drain_.Step(now_ns_, untold_, waiting_replies_, under_way_.size())) {
     if (log_ != nullptr) {
       log_->Write(base::Severity::kInfo, "call",
                   absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
@@ -165,6 +175,7 @@ void ServerEngine::Drop(endpoint::PeerId id) {
   if (peer == nullptr) return;
   counters_.replies_lost += peer->backlog.size();
   waiting_replies_ -= peer->backlog.size();
+  if (peer->untold) --untold_;
   ++counters_.peers_down;
   const std::unique_ptr<Peer> gone = std::move(peers_[id.index]);
   CancelAll(gone.get(), absl::CancelledError(absl::StrCat("caller ", gone->address, " is gone")));
@@ -197,6 +208,7 @@ void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
   Peer* peer = Find(id);
   if (peer == nullptr) return;  // disconnected by us a moment ago
   if (header.kind == frame::Kind::kRequest) return Run(id, peer, header, payload);
+  if (header.kind == frame::Kind::kDrain) return OnDrainAnswer(id, peer);
   const bool of_a_call =
       header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
   if (of_a_call) return OnStream(id, peer, header, payload);

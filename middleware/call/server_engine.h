@@ -135,6 +135,7 @@ class ServerEngine final : public session::User {
     session::Backlog backlog;
     absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the caller's number
     std::vector<ServerCall*> blocked;                  // their Write() was refused
+    bool untold = false;  // it has not answered that it knows of the drain
   };
 
   Peer* Find(endpoint::PeerId id);
@@ -143,6 +144,7 @@ class ServerEngine final : public session::User {
 
   void RefreshNow();
   void StepDrain();
+  void OnDrainAnswer(endpoint::PeerId id, Peer* peer);
   void TellDrain(endpoint::PeerId id, Peer* peer);
   void CancelUnderWay(const absl::Status& why);
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
@@ -191,6 +193,7 @@ class ServerEngine final : public session::User {
   session::Sessions sessions_{this};
   bool closed_ = false;
   Drain drain_;
+  uint64_t untold_ = 0;  // peers
 
   base::TimerWheel wheel_;
   base::Mailbox mail_;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/io/printer.h"
 #include "google/protobuf/io/zero_copy_stream.h"
 
@@ -100,6 +101,12 @@ bool Streams(const MethodDescriptor* method) {
 const char* StreamsOf(const MethodDescriptor* method) {
   if (method->client_streaming()) return method->server_streaming() ? "Both" : "Client";
   return method->server_streaming() ? "Server" : "Nobody";
+}
+
+// "option idempotency_level = IDEMPOTENT;", or NO_SIDE_EFFECTS, which is more.
+bool IsIdempotent(const MethodDescriptor* method) {
+  return method->options().idempotency_level() !=
+         google::protobuf::MethodOptions::IDEMPOTENCY_UNKNOWN;
 }
 
 // Literal text goes through variables: '$' in a comment must not look like one.
@@ -288,9 +295,11 @@ void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
   for (int i = 0; i < service->method_count(); ++i) {
     Variables of_method = Of(service->method(i));
     of_method["streams"] = StreamsOf(service->method(i));
-    out->Print(of_method, Streams(service->method(i))
+    const bool idempotent = IsIdempotent(service->method(i));
+    of_method["idempotent"] = idempotent ? ", /*idempotent=*/true" : "";
+    out->Print(of_method, idempotent || Streams(service->method(i))
                               ? "constexpr ::sluice::Method k$service$_$method$(\"$path$\",\n"
-                                "    ::sluice::Streams::k$streams$);\n"
+                                "    ::sluice::Streams::k$streams$$idempotent$);\n"
                               : "constexpr ::sluice::Method k$service$_$method$(\"$path$\");\n");
   }
   out->Print("\n}  // namespace\n\n");

@@ -42,7 +42,8 @@
 //                                  send in this call in total
 //                                  (cumulative, wraps)
 //   everything else, but sequence and payload_bytes: 0
-//   kDrain, server to caller: it takes no new calls on this connection. All but sequence is 0.
+//   kDrain, server to caller: it takes no new calls on this connection; caller to server, in answer: no more requests
+//   follow. All but sequence is 0.
 //   In a streaming call the request has no message if the caller streams, the reply none if the server does, and
 //   each side may send kInitialStreamWindow messages before it has seen a window.
 //

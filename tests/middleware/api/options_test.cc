@@ -56,6 +56,15 @@ TEST(OptionsTest, ChannelValuesOutOfRange) {
   options = ChannelOptions();
   options.backoff_max = options.backoff_min - absl::Nanoseconds(1);
   ExpectRefused(options.Validate(), "backoff_max", "19.999999ms");
+  options = ChannelOptions();
+  options.retry.max_attempts = 17;
+  ExpectRefused(options.Validate(), "retry.max_attempts", "17");
+  options = ChannelOptions();
+  options.retry.pause_max = absl::Milliseconds(4);
+  ExpectRefused(options.Validate(), "retry.pause_max", "4ms");
+  options = ChannelOptions();
+  options.retry.refill = 1.5;
+  ExpectRefused(options.Validate(), "retry.refill", "1.5");
 }
 
 TEST(OptionsTest, LanesOutOfRange) {

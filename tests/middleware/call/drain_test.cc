@@ -136,8 +136,48 @@ class DrainTest : public ::testing::Test {
   bool obedient_ = true;
 };
 
-TEST_F(DrainTest, WithNothingUnderWayItIsOverAtOnce) {
+TEST_F(DrainTest, WithNothingUnderWayItIsOverWhenItsPeersHaveAnswered) {
   StartDrain();
+  EXPECT_EQ(phase(), DrainPhase::kTelling);
+  Settle();
+  EXPECT_EQ(phase(), DrainPhase::kDrained);
+}
+
+// A goodbye before the peer's answer would lose it, and its caller could not know whether it ran.
+TEST_F(DrainTest, CallThatCrossesTheNewsOfAnIdleServerIsAnswered) {
+  StartDrain();
+  Outcome& crossing = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&crossing).ok());
+  client_->Flush();
+  while (!server_->drain().over()) {
+    server_->Poll();
+    client_->Poll();
+  }
+  server_->Close();
+  Settle();
+  EXPECT_EQ(crossing.status.code(), absl::StatusCode::kUnavailable) << crossing.status;
+  EXPECT_TRUE(base::DetailOf(crossing.status)->retry_safe()) << crossing.status;
+}
+
+TEST_F(DrainTest, AnswerWaitsForCredit) {
+  client_end_->set_fail_reserves(1);
+  StartDrain();
+  Settle();
+  EXPECT_EQ(phase(), DrainPhase::kDrained);
+}
+
+TEST_F(DrainTest, SilentPeerIsNotWaitedForWhenCallsAreCancelled) {
+  StartDrain();
+  const auto serve = [this] {
+    for (int pass = 0; pass < 100; ++pass) server_->Poll();
+  };
+  serve();
+  EXPECT_EQ(phase(), DrainPhase::kTelling) << "the client does not poll";
+  clock_.Advance(74 * kMs);
+  serve();
+  EXPECT_EQ(phase(), DrainPhase::kTelling);
+  clock_.Advance(1 * kMs);
+  serve();
   EXPECT_EQ(phase(), DrainPhase::kDrained);
 }
 

@@ -21,7 +21,12 @@ TEST(CallStateTest, Snapshot) {
             "sent --reply--> free\n"
             "sent --deadline--> free\n"
             "sent --cancel--> free\n"
-            "sent --peer down--> free\n");
+            "sent --peer down--> free\n"
+            "sent --retry--> pausing\n"
+            "pausing --again--> waiting\n"
+            "pausing --fail--> free\n"
+            "pausing --deadline--> free\n"
+            "pausing --cancel--> free\n");
 }
 
 TEST(CallStateTest, WhatIsNotInTheTableIsRefused) {

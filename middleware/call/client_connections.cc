@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientEngine's part in connections: which servers there are, and the way to each of them.
+#include <algorithm>
+#include <cassert>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "middleware/call/client_engine.h"
+#include "transport/base/error.h"
+
+namespace sluice::call {
+namespace {
+
+// A connection that held this long was a good one: the next loss starts the back-off from its
+// beginning.
+constexpr int64_t kStableNs = 1'000'000'000;
+constexpr uint32_t kMaxBackoffDoublings = 20;
+
+}  // namespace
+
+void ClientEngine::Move(Connection* connection, ConnectionEvent event) {
+  [[maybe_unused]] const bool legal =
+      NextConnectionState(connection->state, event, &connection->state);
+  assert(legal);
+}
+
+void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
+  if (closed_) return;
+  std::vector<std::unique_ptr<Connection>> before = std::exchange(connections_, {});
+  for (const ServerAddress& address : servers) {
+    const auto same = [&address](const auto& one) {
+      return one != nullptr && one->address == address;
+    };
+    // Named twice, it is there once.
+    if (std::any_of(connections_.begin(), connections_.end(), same)) continue;
+    const auto found = std::find_if(before.begin(), before.end(), same);
+    if (found != before.end()) {
+      connections_.push_back(std::move(*found));
+      continue;
+    }
+    auto& made = connections_.emplace_back(
+        std::make_unique<Connection>(this, address, options_.max_message_bytes));
+    made->backoff.fire = &ClientEngine::OnBackoffOver;
+    made->backoff.context = made.get();
+    dial_wanted_ = true;
+  }
+  for (auto& one : before) {
+    if (one == nullptr) continue;
+    wheel_.Cancel(&one->backoff);
+    leaving_.push_back(std::move(one));
+  }
+  server_ = absl::StrJoin(connections_, ",", [](std::string* out, const auto& one) {
+    absl::StrAppend(out, one->server);
+  });
+}
+
+void ClientEngine::DropLeft() {
+  std::erase_if(leaving_, [this](const auto& connection) {
+    if (connection->outstanding != 0) return false;
+    wheel_.Cancel(&connection->backoff);
+    if (Find(connection->peer) == connection.get()) {
+      by_peer_[connection->peer.index] = nullptr;
+      endpoint_->Disconnect(connection->peer);
+    }
+    return true;
+  });
+  if (!HasHope()) EndHopeless();
+}
+
+ConnectionState ClientEngine::state() const {
+  if (closed_) return ConnectionState::kClosed;
+  constexpr ConnectionState kBestFirst[] = {ConnectionState::kUp, ConnectionState::kConnecting,
+                                            ConnectionState::kDraining, ConnectionState::kBackoff};
+  for (const ConnectionState state : kBestFirst) {
+    for (const auto& connection : connections_) {
+      if (connection->state == state) return state;
+    }
+  }
+  return ConnectionState::kIdle;
+}
+
+bool ClientEngine::HasHope() const {
+  return std::any_of(connections_.begin(), connections_.end(), [](const auto& connection) {
+    return connection->state == ConnectionState::kUp ||
+           connection->state == ConnectionState::kConnecting ||
+           connection->state == ConnectionState::kIdle;  // the next Poll() dials
+  });
+}
+
+void ClientEngine::EndHopeless() {
+  if (table_.waiting() == 0) return;
+  counters_.calls_failed +=
+      table_.EndAll(CallState::kWaiting, CallEvent::kFail, NotConnected("call"),
+                    [](const Call& call) { return !call.spec.wait_for_ready; });
+}
+
+void ClientEngine::Dial() {
+  dial_wanted_ = false;
+  for (size_t i = 0; i < connections_.size(); ++i) Dial(connections_[i].get());
+}
+
+void ClientEngine::Dial(Connection* connection) {
+  if (connection->state != ConnectionState::kIdle &&
+      connection->state != ConnectionState::kBackoff) {
+    return;
+  }
+  RefreshNow();
+  wheel_.Cancel(&connection->backoff);
+  Move(connection, ConnectionEvent::kDial);
+  ++counters_.dials;
+  const auto peer = endpoint_->Connect(connection->address.host, connection->address.port,
+                                       now_ns_ + options_.connect_timeout_ns);
+  if (!peer.ok()) return Lose(connection, peer.status(), absl::StatusCode::kUnavailable);
+  connection->peer = *peer;
+  if (peer->index >= by_peer_.size()) by_peer_.resize(peer->index + 1);
+  by_peer_[peer->index] = connection;
+}
+
+void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
+  Connection* const connection = Find(peer);
+  if (connection == nullptr || connection->state != ConnectionState::kConnecting) return;
+  Move(connection, ConnectionEvent::kPeerUp);
+  if (now_is_stale_) RefreshNow();
+  connection->limit_bytes =
+      std::max(frame::kHeaderBytes, std::min(options_.max_message_bytes, info.max_message_bytes));
+  limit_bytes_ = 0;
+  for (const auto& one : connections_) limit_bytes_ = std::max(limit_bytes_, one->limit_bytes);
+  if (limit_bytes_ == 0) limit_bytes_ = options_.max_message_bytes;
+  connection->up_since_ns = now_ns_;
+  ++counters_.connections;
+  SendWaiting();
+}
+
+void ClientEngine::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
+  // nullptr: one that Break() gave up.
+  if (Connection* connection = Find(peer); connection != nullptr) {
+    Lose(connection, why, absl::StatusCode::kUnavailable);
+  }
+}
+
+void ClientEngine::Lose(Connection* connection, const absl::Status& why,
+                        absl::StatusCode sent_code) {
+  if (closed_) return;
+  if (now_is_stale_) RefreshNow();
+  if (Find(connection->peer) == connection) by_peer_[connection->peer.index] = nullptr;
+  connection->peer = endpoint::PeerId();
+  connection->cancels_owed.clear();
+  connection->blocked.clear();
+  connection->drain_owed = false;
+  if (connection->state == ConnectionState::kUp ||
+      connection->state == ConnectionState::kDraining) {
+    ++counters_.connections_lost;
+    if (now_ns_ - connection->up_since_ns >= kStableNs) connection->failed_attempts = 0;
+  }
+  last_error_ = why;
+  const bool leaving = std::any_of(leaving_.begin(), leaving_.end(),
+                                   [&](const auto& one) { return one.get() == connection; });
+  if (leaving || ++connection->failed_attempts > options_.max_reconnect_attempts) {
+    Move(connection, ConnectionEvent::kGiveUp);
+    connection->failed_attempts = 0;
+  } else {
+    Move(connection, ConnectionEvent::kLost);
+    const uint32_t doublings = std::min(connection->failed_attempts - 1, kMaxBackoffDoublings);
+    const int64_t wait = std::min(options_.backoff_max_ns, options_.backoff_min_ns << doublings);
+    // Between 3/4 and 5/4 of it, so that the clients of a server that died do not come back in one
+    // wave.
+    const int64_t jittered =
+        wait - wait / 4 + static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait / 2) + 1));
+    wheel_.Schedule(&connection->backoff, now_ns_ + jittered);
+  }
+
+  if (table_.active() == 0) return;
+  const absl::Status lost =
+      base::Error(sent_code, "connection lost while the call was under way",
+                  {.layer = "call",
+                   .peer = connection->server,
+                   .operation = "call",
+                   .cause = CauseOf(why),
+                   .remedy = "the call may have run; repeat it only if that does no harm"});
+  if (options_.retry.max_attempts > 1) {
+    table_.ForEachSent([&](Call* call) {
+      if (call->connection == connection) Retry(call, lost, /*not_run=*/false);
+    });
+  }
+  counters_.calls_failed +=
+      table_.EndAll(CallState::kSent, CallEvent::kPeerDown, lost,
+                    [&](const Call& call) { return call.connection == connection; });
+  // One that gave up is dialled when somebody calls, and not for those who wait already.
+  const bool others = std::any_of(connections_.begin(), connections_.end(), [&](const auto& one) {
+    return one.get() != connection &&
+           (one->state == ConnectionState::kUp || one->state == ConnectionState::kConnecting ||
+            (one->state == ConnectionState::kIdle && dial_wanted_));
+  });
+  if (!others) EndHopeless();
+  // Those that were told to wait must not wait for an attempt that nobody makes.
+  if (!leaving && connection->state == ConnectionState::kIdle && table_.waiting() > 0) {
+    wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
+  }
+}
+
+void ClientEngine::OnDrain(Connection* connection) {
+  if (connection->state != ConnectionState::kUp) return;
+  Move(connection, ConnectionEvent::kDrain);
+  connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
+  if (!HasHope()) EndHopeless();
+}
+
+void ClientEngine::OnBackoffOver(base::Timer*, void* context) {
+  auto* connection = static_cast<Connection*>(context);
+  connection->engine->Dial(connection);
+}
+
+void ClientEngine::Break(Connection* connection, std::string_view what,
+                         std::string_view explanation) {
+  ++counters_.protocol_errors;
+  const endpoint::PeerId peer = connection->peer;
+  const absl::Status why = base::Error(
+      absl::StatusCode::kInternal, absl::StrCat(std::string(what), " from the server"),
+      {.layer = "call",
+       .peer = connection->server,
+       .operation = "receive",
+       .cause = explanation,
+       .remedy = "check that both sides run releases of Sluice that understand each other"});
+  Lose(connection, why, absl::StatusCode::kInternal);
+  endpoint_->Disconnect(peer);
+}
+
+}  // namespace sluice::call

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Connection: one server of a ClientEngine, and the way to it.
+//
+// What it is    The state of its connection (connection_state.h), the back-off between attempts, and what is owed to it. All
+//               connections of an engine share its endpoint: one more costs what a peer costs, and no queue.
+// Who owns it   ClientEngine. Calls that were sent over it name it until they end.
+// Which thread  The engine's.
+// What ends it  The engine; or SetServers() without it, once its calls have ended.
+#ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_H_
+#define SLUICE_MIDDLEWARE_CALL_CONNECTION_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "middleware/call/connection_state.h"
+#include "transport/base/timer_wheel.h"
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::call {
+
+class ClientEngine;
+
+struct ServerAddress {
+  std::string host;
+  uint16_t port = 0;
+  friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
+};
+
+struct Connection {
+  Connection(ClientEngine* the_engine, ServerAddress the_address, uint32_t limit)
+      : engine(the_engine),
+        address(std::move(the_address)),
+        server(absl::StrCat(address.host, ":", address.port)),
+        limit_bytes(limit) {}
+
+  ClientEngine* const engine;
+  const ServerAddress address;
+  const std::string server;  // "host:port"
+  ConnectionState state = ConnectionState::kIdle;
+  endpoint::PeerId peer;
+  uint32_t limit_bytes;          // of a message, header included
+  uint32_t outstanding = 0;      // calls that were sent over it and have not ended
+  uint32_t failed_attempts = 0;  // in a row
+  int64_t up_since_ns = 0;
+  base::Timer backoff;
+  std::vector<uint64_t> cancels_owed;  // it is to hear of them when there is credit
+  std::vector<uint64_t> blocked;       // streams that wait for credit, by call
+  bool drain_owed = false;             // it is to hear that no more requests follow
+};
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_CONNECTION_H_

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client engine with several servers: who gets which call, and what the loss of one costs.
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "tests/middleware/call/cluster.h"
+
+namespace sluice::call {
+namespace {
+
+class ClientConnectionsTest : public Cluster {
+ protected:
+  std::vector<int> Calls(int count) {
+    std::vector<int> who;
+    for (int i = 0; i < count; ++i) who.push_back(Call());
+    return who;
+  }
+};
+
+TEST_F(ClientConnectionsTest, PickFirstUsesTheFirstThatIsUp) {
+  Connect(3);
+  EXPECT_EQ(Calls(3), (std::vector<int>{0, 0, 0}));
+  KillServer(0);
+  Settle();
+  EXPECT_EQ(Calls(3), (std::vector<int>{1, 1, 1}));
+  StartServer(0);
+  Advance(500 * kMs);
+  EXPECT_EQ(Calls(2), (std::vector<int>{0, 0})) << "it is back";
+}
+
+TEST_F(ClientConnectionsTest, RoundRobinTakesTurns) {
+  options_.balancing = Balancing::kRoundRobin;
+  Connect(3);
+  EXPECT_EQ(Calls(6), (std::vector<int>{0, 1, 2, 0, 1, 2}));
+}
+
+TEST_F(ClientConnectionsTest, OneDeadServerOfThreeCostsNoCall) {
+  options_.balancing = Balancing::kRoundRobin;
+  Connect(3);
+  KillServer(1);
+  Settle();
+  std::map<int, int> answered;
+  for (const int who : Calls(300)) ++answered[who];
+  EXPECT_EQ(answered[-1], 0);
+  EXPECT_EQ(answered[1], 0);
+  EXPECT_EQ(answered[0] + answered[2], 300);
+  EXPECT_GE(std::min(answered[0], answered[2]), 100);
+}
+
+TEST_F(ClientConnectionsTest, CallsUnderWayElsewhereOutliveADeadServer) {
+  options_.balancing = Balancing::kRoundRobin;
+  options_.retry.max_attempts = 1;
+  Connect(2);
+  Outcome& dies = outcomes_.emplace_back();
+  Outcome& lives = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&dies, kHold).ok());
+  ASSERT_TRUE(Start(&lives, kHold).ok());
+  Settle();
+  KillServer(0);
+  Settle();
+  EXPECT_EQ(dies.status.code(), absl::StatusCode::kUnavailable) << dies.status;
+  EXPECT_NE(dies.status.message().find("s0:1"), std::string::npos) << dies.status;
+  EXPECT_EQ(lives.ended, 0);
+  FinishHeld(1);
+  EXPECT_TRUE(lives.status.ok()) << lives.status;
+}
+
+TEST_F(ClientConnectionsTest, LeastOutstandingAvoidsWhoIsBusy) {
+  options_.balancing = Balancing::kLeastOutstanding;
+  Connect(3);
+  std::map<int, int> held;
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_TRUE(Start(&outcomes_.emplace_back(), kHold).ok());
+    Settle();
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(nodes_[i]->held.size(), 3u) << i;
+  FinishHeld(1);
+  EXPECT_EQ(Calls(4), (std::vector<int>{1, 1, 1, 1}));
+  for (auto& connection : client_->connections()) {
+    EXPECT_EQ(connection->outstanding, connection->server == "s1:1" ? 0u : 3u);
+  }
+}
+
+TEST_F(ClientConnectionsTest, ServerWithoutCreditIsPassedOver) {
+  options_.balancing = Balancing::kRoundRobin;
+  fake_options_.credits = 2;
+  Connect(2);
+  nodes_[0]->end->set_withhold_credits(true);
+  int ended = 0;
+  for (int i = 0; i < 20; ++i) ended += Call() >= 0;
+  EXPECT_EQ(ended, 20);
+  EXPECT_EQ(nodes_[0]->attempts.size(), 2u) << "as many as its credit was";
+}
+
+TEST_F(ClientConnectionsTest, DrainingServerGetsNoMoreCallsAndNoneFails) {
+  options_.balancing = Balancing::kRoundRobin;
+  Connect(3);
+  Outcome& held = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&held, kHold).ok());
+  Settle();
+  ASSERT_EQ(nodes_[0]->held.size(), 1u);
+  const int64_t now_ns = clock_.NowNs();
+  nodes_[0]->engine->StartDrain(now_ns + 1000 * kMs, now_ns + 2000 * kMs);
+  // These cross the news: round robin sends one of them there.
+  std::vector<Outcome*> crossing;
+  for (int i = 0; i < 3; ++i) {
+    crossing.push_back(&outcomes_.emplace_back());
+    ASSERT_TRUE(Start(crossing.back()).ok());
+  }
+  client_->Flush();
+  Settle();
+  for (Outcome* one : crossing) EXPECT_TRUE(one->status.ok()) << one->status;
+  EXPECT_EQ(nodes_[0]->engine->counters().refused_draining, 1u);
+  EXPECT_EQ(client_->counters().retries, 1u);
+  for (const int who : Calls(10)) EXPECT_GT(who, 0);
+  FinishHeld(0);
+  EXPECT_TRUE(held.status.ok()) << held.status;
+  EXPECT_EQ(nodes_[0]->engine->drain().phase(), DrainPhase::kDrained);
+}
+
+TEST_F(ClientConnectionsTest, ServersComeAndGo) {
+  options_.balancing = Balancing::kRoundRobin;
+  Connect(2);
+  Outcome& held = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&held, kHold).ok());
+  Settle();
+  ASSERT_EQ(nodes_[0]->held.size(), 1u);
+  StartServer(2);
+  client_->SetServers({AddressOf(1), AddressOf(2), AddressOf(2)});
+  EXPECT_EQ(client_->server(), "s1:1,s2:1") << "one that is named twice is there once";
+  Settle();
+  for (const int who : Calls(6)) EXPECT_GT(who, 0);
+  EXPECT_EQ(nodes_[0]->engine->counters().peers_down, 0u) << "its call goes on";
+  FinishHeld(0);
+  EXPECT_TRUE(held.status.ok()) << held.status;
+  Settle();
+  EXPECT_EQ(nodes_[0]->engine->counters().peers_down, 1u);
+  EXPECT_EQ(client_->counters().connections, 3u) << "the one that stayed was not made again";
+}
+
+TEST_F(ClientConnectionsTest, ServerThatWasTakenAwayIsNotDialledAgain) {
+  Connect(2);
+  KillServer(0);
+  Settle();
+  client_->SetServers({AddressOf(1)});
+  Settle();
+  const uint64_t dials = client_->counters().dials;
+  for (int i = 0; i < 100; ++i) Advance(10 * kMs);
+  EXPECT_EQ(client_->counters().dials, dials);
+  EXPECT_EQ(Call(), 1);
+}
+
+TEST_F(ClientConnectionsTest, WithoutServersCallsFailOrWait) {
+  Connect(1);
+  client_->SetServers({});
+  Settle();
+  Outcome& hasty = outcomes_.emplace_back();
+  const absl::Status refused = Start(&hasty);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(refused.message().find("no servers"), std::string::npos) << refused;
+  Outcome& patient = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&patient, kOnce, 60'000 * kMs, /*wait_for_ready=*/true).ok());
+  Settle();
+  EXPECT_EQ(patient.ended, 0);
+  client_->SetServers({AddressOf(0)});
+  Settle();
+  EXPECT_TRUE(patient.status.ok()) << patient.status;
+}
+
+TEST_F(ClientConnectionsTest, AllDeadIsToldAtOnce) {
+  Connect(2);
+  KillServer(0);
+  KillServer(1);
+  Settle();
+  const absl::Status refused = Start(&outcomes_.emplace_back());
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable) << refused;
+}
+
+// A server that takes every connection and loses it at once, for a minute: no storm.
+TEST_F(ClientConnectionsTest, AttemptsToConnectAreBoundedPerSecond) {
+  options_.backoff_min_ns = 20 * kMs;
+  options_.backoff_max_ns = 2000 * kMs;
+  options_.max_reconnect_attempts = 1'000'000;
+  Connect(1);
+  const uint64_t before = client_->counters().dials;
+  for (int i = 0; i < 6000; ++i) {
+    if (client_->state() == ConnectionState::kUp) {
+      KillServer(0);
+      StartServer(0);
+    }
+    Advance(10 * kMs);
+  }
+  const uint64_t dials = client_->counters().dials - before;
+  EXPECT_LE(dials, 60u) << "in 60 seconds: seven while the wait doubles, then one in 1.5 s or more";
+  EXPECT_GE(dials, 24u) << "and not given up";
+}
+
+}  // namespace
+}  // namespace sluice::call
