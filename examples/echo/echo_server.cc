@@ -3,15 +3,15 @@
 // echo_server: answers until it gets SIGINT or SIGTERM.
 //
 //   echo_server --listen=127.0.0.1:7471 --device=auto
-#include <signal.h>
-
 #include <cstdio>
+#include <initializer_list>
 #include <string>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "examples/echo/echo_service.h"
+#include "middleware/api/end_signals.h"
 #include "middleware/api/server.h"
 #include "middleware/services/health_service.h"
 #include "middleware/services/reflection_service.h"
@@ -23,10 +23,31 @@ ABSL_FLAG(std::string, secret_file, "",
 
 namespace {
 
-int Fail(const char* doing, const absl::Status& status) {
-  std::fprintf(stderr, "echo_server: %s: %s\n", doing,
-               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
-  return 1;
+absl::Status Run() {
+  sluice::EndSignals end;
+  sluice::ServerOptions options;
+  options.device = absl::GetFlag(FLAGS_device);
+  options.authentication.secret_file = absl::GetFlag(FLAGS_secret_file);
+  auto server = sluice::Server::Create(options);
+  if (!server.ok()) return server.status();
+  sluice::examples::echo::EchoService service;
+  sluice::HealthService health;
+  sluice::ReflectionService reflection(server->get());  // for sluice_call
+  for (sluice::Service* one :
+       std::initializer_list<sluice::Service*>{&service, &health, &reflection}) {
+    if (absl::Status status = (*server)->Register(one); !status.ok()) return status;
+  }
+  const std::string address = absl::GetFlag(FLAGS_listen);
+  auto port = (*server)->Listen(address);
+  if (!port.ok()) return port.status();
+
+  // The second line is for programs: it says which port it is.
+  std::printf("device %s\n", (*server)->device_choice().c_str());
+  std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
+  std::fflush(stdout);
+
+  end.Wait();
+  return (*server)->Drain(absl::Seconds(2));
 }
 
 }  // namespace
@@ -35,40 +56,9 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "answers every call of sluice.examples.echo.Echo with what it was given");
   absl::ParseCommandLine(argc, argv);
-
-  // Blocked before any thread starts, so that only sigwait() below gets them.
-  sigset_t end_signals;
-  sigemptyset(&end_signals);
-  sigaddset(&end_signals, SIGINT);
-  sigaddset(&end_signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &end_signals, nullptr);
-
-  sluice::ServerOptions options;
-  options.device = absl::GetFlag(FLAGS_device);
-  options.authentication.secret_file = absl::GetFlag(FLAGS_secret_file);
-  auto server = sluice::Server::Create(options);
-  if (!server.ok()) return Fail("can't start", server.status());
-  sluice::examples::echo::EchoService service;
-  sluice::HealthService health;
-  sluice::ReflectionService reflection(server->get());  // for sluice_call
-  for (sluice::Service* one :
-       {static_cast<sluice::Service*>(&service), static_cast<sluice::Service*>(&health),
-        static_cast<sluice::Service*>(&reflection)}) {
-    if (absl::Status status = (*server)->Register(one); !status.ok())
-      return Fail("can't start", status);
-  }
-  const std::string address = absl::GetFlag(FLAGS_listen);
-  auto port = (*server)->Listen(address);
-  if (!port.ok()) return Fail("can't listen", port.status());
-
-  // The second line is for programs: it says which port it is.
-  std::printf("device %s\n", (*server)->device_choice().c_str());
-  std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
-  std::fflush(stdout);
-
-  int number = 0;
-  sigwait(&end_signals, &number);
-  if (absl::Status status = (*server)->Drain(absl::Seconds(2)); !status.ok())
-    return Fail("can't stop", status);
-  return 0;
+  const absl::Status status = Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "echo_server: %s\n",
+               status.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
+  return 1;
 }

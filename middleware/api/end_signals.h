@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EndSignals: a program that serves until it gets SIGINT or SIGTERM.
+//
+//   int main() {
+//     sluice::EndSignals end;      // first of all, so that threads that start later leave the signals alone
+//     auto server = sluice::Server::Create();
+//     …
+//     end.Wait();
+//     return (*server)->Drain(absl::Seconds(10)).ok() ? 0 : 1;
+//   }
+//
+// Thread-safety: the thread that made it waits. The signals stay blocked, also in programs that are started from here.
+#ifndef SLUICE_MIDDLEWARE_API_END_SIGNALS_H_
+#define SLUICE_MIDDLEWARE_API_END_SIGNALS_H_
+
+#include <signal.h>
+
+namespace sluice {
+
+class EndSignals {
+ public:
+  EndSignals() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+  EndSignals(const EndSignals&) = delete;
+  EndSignals& operator=(const EndSignals&) = delete;
+
+  // Returns the signal that came.
+  int Wait() {
+    int number = 0;
+    sigwait(&signals_, &number);
+    return number;
+  }
+
+ private:
+  sigset_t signals_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_END_SIGNALS_H_
