@@ -221,7 +221,7 @@ int EndpointImpl::Poll() {
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
   count += Receive();
-  if (!watched_.empty()) count += LookAtLanes();
+  if (!watch_.empty()) count += LookAtLanes();
   count += queue_->Poll();
   if (!resends_.empty()) TellResends();
   count += TellWritable();

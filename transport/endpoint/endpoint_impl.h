@@ -2,8 +2,8 @@
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
-// resend.cc goes on after errors, lanes_in.cc and
-// lanes_out.cc do without completions, device_life.cc hears of the device, report.cc tells how things stand.
+// resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc and lanes_out.cc do without completions,
+// device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -192,35 +192,35 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
                    uint16_t number = 0);
   bool Hear(Peer* peer, const peer::Prefix& prefix);
 
-  // lanes_in.cc
-  static bool InTurn(const Peer& peer, uint16_t number);
+  // lane_grants.cc
   void CountForLane(Peer* peer, uint32_t token);
   void WantLane(Peer* peer);
   void MakeLane(Peer* peer, uint32_t slots, uint64_t size_bytes);
   void OnLaneMade(InLane* lane, const absl::Status& status);
   void CloseIdleLane();
-  void Watch(InLane* lane);
-  void Unwatch(InLane* lane);
+  void LoseLane(InLane* lane);
+  void FreeLane(InLane* lane, bool made = true);
+  void ReleaseLane(InLane* lane);
+  void EndLanes(Peer* peer);
+
+  // lanes_in.cc
+  static bool InTurn(const Peer& peer, uint16_t number);
   int LookAtLanes();
-  void SweepLanes();
   int Drain(Peer* peer, InLane* lane);
   bool TakeNext(Peer* peer, InLane* lane);
   bool TakeHeld(Peer* peer);
-  void AskOf(InLane* lane, lane::Mode mode);
-  void RearrangeLanes();
   void OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc);
   bool AfterLane(Peer* peer, uint16_t number);
   void OnAnnounced(uint32_t immediate, uint32_t tenant);
+  static absl::Status LaneGarbage(const Peer& peer, const char* what);
+
+  // lane_sleep.cc
+  void AskOf(InLane* lane, lane::Mode mode);
   void OnLaneAnswer(Peer* peer, peer::Bytes body);
-  void CheckEmpty(InLane* lane);
   void Hush(InLane* lane);
   void HushAll();
   int64_t NapNs() const;
-  void FreeLane(InLane* lane, bool made = true);
-  void ReleaseLane(InLane* lane);
-  void LoseLane(InLane* lane);
-  void EndLanes(Peer* peer);
-  static absl::Status LaneGarbage(const Peer& peer, const char* what);
+  void CheckEmpty(InLane* lane);
 
   // lanes_out.cc
   PeerLanes& LanesOf(const Peer* peer) { return *peer_lanes_[peer->lanes - 1]; }
@@ -271,12 +271,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> free_lanes_;
   std::vector<std::unique_ptr<PeerLanes>> peer_lanes_;  // by Peer::lanes, less 1
   std::vector<uint16_t> free_peer_lanes_;               // as Peer::lanes
-  std::vector<Watched> watched_;  // [0, often_) in each pass, the others now and then
-  uint32_t often_ = 0;
-  uint32_t lane_passes_ = 0;
-  bool looking_ = false;    // at watched_: places stay where they are
-  bool rearrange_ = false;  // some are free, or busier, or idler than where they stand
-  bool draining_ = false;   // lane_message_ is being handled
+  lane::Watch watch_;
+  bool draining_ = false;  // lane_message_ is being handled
   uint64_t lane_bytes_ = 0;
   bool lanes_wanted_ = false;
   uint16_t period_ = 0;  // of heat

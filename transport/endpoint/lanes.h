@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records of lanes. Private to transport/endpoint: lanes_in.cc is about those that this side reads, lanes_out.cc about
-// those that it writes.
+// Records of lanes. Private to transport/endpoint: lane_grants.cc is about who gets one to write into and when that ends,
+// lanes_in.cc about messages in those that this side reads, lane_sleep.cc about sleep beside them, lanes_out.cc about those
+// that it writes.
 //
 // What it is    One lane a peer and direction at most. Messages to a peer may go either way, sent or written, and each says
 //               how many came before it: the receiver takes them in that order, and holds back a sent one that is ahead.
@@ -16,15 +17,15 @@
 #include "transport/endpoint/peer.h"
 #include "transport/lane/reader.h"
 #include "transport/lane/states.h"
+#include "transport/lane/watch.h"
 #include "transport/lane/words.h"
 #include "transport/lane/writer.h"
 #include "transport/memory/slab.h"
 
 namespace sluice::endpoint {
 
-inline constexpr uint32_t kNotWatched = 0xffffffff;
-
-struct InLane {
+// Its seat: as long as something may be written of which no completion tells.
+struct InLane : lane::Watch::Seat {
   uint32_t number = 0;
   Peer* peer = nullptr;  // null: it is being freed
   lane::State state = lane::State::kMaking;
@@ -33,17 +34,7 @@ struct InLane {
   std::optional<lane::Reader> reader;  // when the memory is there
   lane::Ask ask;                       // the last one
   std::optional<uint32_t> written;     // what was answered to it, if that is waited for
-  uint32_t watched_at = kNotWatched;
-  uint32_t marked = 0;       // messages taken, when memory was last short
-  uint32_t seen = 0;         // messages taken, at the last sweep
-  uint32_t idle_sweeps = 0;  // without any
-};
-
-// What a pass looks at, side by side.
-struct Watched {
-  const uint64_t* stamp = nullptr;
-  uint32_t value = 0;
-  InLane* lane = nullptr;  // null: free
+  uint32_t marked = 0;                 // messages taken, when memory was last short
 };
 
 struct OutLane {

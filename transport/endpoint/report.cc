@@ -73,7 +73,7 @@ ConnectionCounts EndpointImpl::Connections() const {
 Counters EndpointImpl::Counts() const {
   Counters counters = counters_;
   counters.lanes = static_cast<uint32_t>(lanes_.size() - free_lanes_.size());
-  counters.lanes_watched = static_cast<uint32_t>(watched_.size());
+  counters.lanes_watched = static_cast<uint32_t>(watch_.size());
   counters.lane_bytes = lane_bytes_;
   const queue::PoolCounters& queues = queue_->counters();
   counters.requests_failed = queues.failed;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Watch: the readers that are looked at, pass after pass, the busy ones first.
+//
+// What it is    Stamp and expected value of each reader side by side, so that one in which nothing has come costs one load
+//               of a line that nobody has written. One that was idle for a thousand passes is looked at in one of 16, and
+//               one that was idle for 64 times that is reported, to be hushed (docs/decisions/0025).
+// Who owns it   The receiving endpoint. A Seat stands in the record of each lane, and leaves before that ends.
+// Which thread  The polling thread. Who is visited may join and leave seats, its own too; a pass inside a pass does nothing.
+// Bounds        As many seats as there are lanes. No allocation once there were as many.
+#ifndef SLUICE_TRANSPORT_LANE_WATCH_H_
+#define SLUICE_TRANSPORT_LANE_WATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "transport/lane/reader.h"
+
+namespace sluice::lane {
+
+class Watch {
+ public:
+  static constexpr uint32_t kSweepPasses = 1024;  // between two looks at who was idle
+  static constexpr uint32_t kSeldomPasses = 16;   // of which the idle are looked at in one
+  static constexpr uint32_t kIdleSweeps = 64;     // until an idle one is reported
+
+  struct Seat {
+    static constexpr uint32_t kNowhere = 0xffffffff;
+
+    const Reader* reader = nullptr;  // while watched
+    uint32_t at = kNowhere;
+    uint32_t seen = 0;         // messages taken, at the last sweep
+    uint32_t idle_sweeps = 0;  // without any
+
+    bool watched() const { return at != kNowhere; }
+  };
+
+  // No effect on one that is watched.
+  void Join(Seat* seat, const Reader& reader);
+  // No effect on one that is not.
+  void Leave(Seat* seat);
+  // After each Take() of its reader.
+  void Moved(const Seat& seat) {
+    if (seat.watched()) places_[seat.at] = Place(seat.reader, places_[seat.at].seat);
+  }
+
+  // One pass. int visit(Seat*): the next message of that reader has its stamp; the sum is returned. void idle(Seat*):
+  // nothing has come for long.
+  template <typename Visit, typename Idle>
+  int Look(Visit visit, Idle idle) {
+    if (looking_) return 0;
+    if (++passes_ % kSweepPasses == 0) Sweep(idle);
+    if (rearrange_) Rearrange();
+    const size_t end = passes_ % kSeldomPasses == 0 ? places_.size() : often_;
+    int count = 0;
+    looking_ = true;
+    for (size_t i = 0; i < end; ++i) {
+      if (!Reader::Ready(places_[i].stamp, places_[i].value)) continue;
+      Seat* seat = places_[i].seat;
+      rearrange_ = rearrange_ || seat->idle_sweeps != 0;
+      seat->idle_sweeps = 0;
+      count += visit(seat);
+    }
+    looking_ = false;
+    return count;
+  }
+
+  template <typename Each>
+  void ForEach(Each each) {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      if (places_[i].seat != nullptr) each(places_[i].seat);
+    }
+  }
+
+  bool empty() const { return places_.empty(); }
+  size_t size() const { return places_.size(); }
+  // Looked at in each pass, as of the last one.
+  size_t often() const { return often_; }
+
+ private:
+  struct Place {
+    Place(const Reader* reader, Seat* who)
+        : stamp(reader->stamp()), value(reader->value()), seat(who) {}
+    Place() = default;
+
+    static constexpr uint64_t kNothingThere = kScrubbed;
+    const uint64_t* stamp = &kNothingThere;
+    uint32_t value = 0;
+    Seat* seat = nullptr;  // null: free
+  };
+
+  template <typename Idle>
+  void Sweep(Idle idle) {
+    ForEach([&](Seat* seat) {
+      const uint32_t taken = seat->reader->taken();
+      if (std::exchange(seat->seen, taken) != taken) {
+        seat->idle_sweeps = 0;
+      } else if (++seat->idle_sweeps >= kIdleSweeps) {
+        idle(seat);
+      }
+    });
+    rearrange_ = true;
+  }
+  void Rearrange();
+
+  std::vector<Place> places_;  // [0, often_) in each pass, the others now and then
+  uint32_t often_ = 0;
+  uint32_t passes_ = 0;
+  bool looking_ = false;    // places stay where they are
+  bool rearrange_ = false;  // some are free, or busier, or idler than where they stand
+};
+
+}  // namespace sluice::lane
+
+#endif  // SLUICE_TRANSPORT_LANE_WATCH_H_
