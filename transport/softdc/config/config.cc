@@ -108,7 +108,7 @@ absl::Status CheckSettings(const Settings& settings) {
       {"limits", "max_recv_wr", 1, 32768},
       {"limits", "max_sge", 1, 16},
       {"limits", "max_inline_bytes", 0, 512},
-      {"limits", "max_cqe", 1, 1 << 16},
+      {"limits", "max_cqe", 1, 1 << 18},
       {"limits", "max_srq_wr", 16, 1 << 16},
       {"limits", "max_rd_atomic", 1, 128},
       {"limits", "max_message_bytes", 4096, 1 << 30},
