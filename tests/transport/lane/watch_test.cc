@@ -139,6 +139,18 @@ TEST_F(WatchTest, WhoIsVisitedMayLeaveAndTakeOthersAlong) {
   EXPECT_EQ(Pass(), 1) << "places moved, seats know theirs";
 }
 
+TEST_F(WatchTest, WhoStaysKnowsItsPlaceAfterOthersHaveLeft) {
+  Lane& a = Add();
+  Lane& b = Add();
+  Lane& c = Add();
+  watch_.Leave(&a);
+  for (int i = 0; i < 5; ++i) {
+    b.Arrive();
+    c.Arrive();
+    EXPECT_EQ(Pass(), 2);
+  }
+}
+
 TEST_F(WatchTest, WhoIsVisitedMayBringOthers) {
   Lane& a = Add();
   a.Arrive();
