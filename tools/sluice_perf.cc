@@ -28,7 +28,7 @@ namespace sluice::tools {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: sluice_perf rpc [options]      calls in a closed loop: rate and latency\n"
+    "usage: sluice_perf rpc [options]      calls, one after the other or by a schedule\n"
     "       sluice_perf serve [options]    what rpc calls, for --server on another host\n"
     "       sluice_perf flow [options]     messages in flows: rate and latency\n"
     "       sluice_perf sink [options]     what flow sends to, for --server on another host\n"
@@ -94,7 +94,7 @@ int Measure(PerfOptions& options, CommandLine& line, const std::string& server_w
 int Rpc(const std::vector<std::string>& arguments) {
   PerfOptions options;
   options.arguments = arguments;
-  CommandLine line("usage: sluice_perf rpc [options]\nCalls in a closed loop: rate and latency.\n");
+  CommandLine line("usage: sluice_perf rpc [options]\nCalls: rate and latency.\n");
   options.AddRpcTo(&line);
   return Measure(options, line, "serve", &MeasureRpc);
 }

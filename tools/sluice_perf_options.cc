@@ -54,7 +54,12 @@ void AddCommonTo(PerfOptions* options, CommandLine* line) {
 void PerfOptions::AddRpcTo(CommandLine* line) {
   line->Add("server", &server,
             "host:port of a sluice_perf serve or echo_server; none: one is started");
-  line->Add("window", &window, 1, 1u << 16, "calls outstanding");
+  line->Add("window", &window, 1, 1u << 16,
+            "calls outstanding; with --rate: at most. Not given: 1, and 1024 with --rate");
+  line->Add(
+      "rate", &rate, 0, 10'000'000,
+      "calls a second, started by a schedule whatever has been answered; latency counts from the "
+      "intended start. 0: the end of each starts the next (closed loop)");
   line->Add("deadline", &deadline, absl::Milliseconds(1), absl::Hours(1), "of each call");
   AddCommonTo(this, line);
 }
@@ -83,6 +88,7 @@ absl::Status PerfOptions::Finish() {
   auto parsed = LanesFrom(lanes);
   if (!parsed.ok()) return parsed.status();
   use_lanes = *parsed;
+  if (window == 0) window = rate != 0 ? kOpenWindow : 1;
   cpu_list.clear();
   for (const auto& text : absl::StrSplit(cpus, ',', absl::SkipEmpty())) {
     int cpu = -1;
@@ -124,7 +130,8 @@ BenchConfig ConfigOf(const PerfOptions& options, const std::string& server) {
   config.set_window(options.window);
   config.set_duration_seconds(absl::ToDoubleSeconds(options.duration));
   config.set_warmup_seconds(absl::ToDoubleSeconds(options.warmup));
-  config.set_loop("closed");
+  config.set_loop(options.rate != 0 ? "open" : "closed");
+  config.set_rate_per_second(options.rate);
   config.set_deadline_ns(absl::ToInt64Nanoseconds(options.deadline));
   for (const int cpu : options.cpu_list) config.add_cpus(cpu);
   for (const std::string& argument : options.arguments) config.add_arguments(argument);

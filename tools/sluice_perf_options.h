@@ -18,11 +18,14 @@
 namespace sluice::tools {
 
 struct PerfOptions {
+  static constexpr uint32_t kOpenWindow = 1'024;
+
   std::string server;  // empty: a process of our own
   std::string device = "auto";
   std::string secret_file;  // empty: no authentication
   std::string lanes = "auto";
-  uint32_t window = 1;
+  uint32_t window = 0;  // 0: 1, or kOpenWindow with a rate
+  uint32_t rate = 0;    // calls a second by a schedule; 0: a closed loop
   uint32_t size_bytes = 64;
   absl::Duration duration = absl::Seconds(5);
   absl::Duration warmup = absl::Milliseconds(500);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/channel.h"
 #include "tools/latency_report.h"
+#include "tools/open_loop.h"
 #include "transport/base/clock.h"
 #include "transport/base/histogram.h"
 
@@ -162,6 +164,111 @@ class ClosedLoop {
   std::map<absl::StatusCode, uint64_t> failed_;
 };
 
+// Calls by a schedule.
+class ScheduledCalls {
+ public:
+  ScheduledCalls(Channel* channel, const PerfOptions& options)
+      : channel_(channel), options_(options), context_(options.deadline), places_(options.window) {
+    for (Place& place : places_) {
+      place.calls = this;
+      place.request.set_payload(std::string(options.size_bytes, 'x'));
+      free_.push_back(&place);
+    }
+  }
+
+  // Until the last one has ended; each has a deadline.
+  void Run(absl::Duration duration) {
+    start_ns_ = end_ns_ = clock_.NowNs();
+    loop_.emplace(OpenLoop::Plan{.per_second = static_cast<double>(options_.rate),
+                                 .start_ns = start_ns_,
+                                 .duration_ns = absl::ToInt64Nanoseconds(duration),
+                                 .most_outstanding = options_.window});
+    counts_.Clear();
+    failed_.clear();
+    const auto step = [this] {
+      loop_->StartDue(clock_.NowNs(), [this](int64_t intended_ns) { Start(intended_ns); });
+      return loop_->done() || (counts_.failed() >= kMaxFailures && loop_->outstanding() == 0);
+    };
+    for (bool done = false; !done;) {
+      const int64_t next_ns = loop_->NextNs();
+      done = channel_->Drive(step, next_ns == INT64_MAX ? absl::Seconds(1)
+                                                        : absl::Nanoseconds(std::max<int64_t>(
+                                                              next_ns - clock_.NowNs(), 1'000)));
+    }
+    counts_.set_started(loop_->started());
+  }
+
+  // What was counted so far was the warm-up.
+  void Forget() { loop_.reset(); }
+
+  const base::Histogram& latencies_ns() const { return loop_->latencies_ns(); }
+  double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
+  BenchCounts counts() const {
+    BenchCounts counts = counts_;
+    counts.set_ok(counts_.started() - counts_.failed());
+    for (const auto& [code, times] : failed_) {
+      (*counts.mutable_failed_by_code())[absl::StatusCodeToString(code)] = times;
+    }
+    return counts;
+  }
+
+ private:
+  struct Place {
+    ScheduledCalls* calls = nullptr;
+    SayRequest request;
+    SayReply reply;
+    int64_t intended_ns = 0;
+  };
+
+  void Start(int64_t intended_ns) {
+    Place* place = free_.back();
+    free_.pop_back();
+    place->intended_ns = intended_ns;
+    const absl::Status status =
+        channel_->StartCall(EchoClient::SayMethod(), context_, place->request, &place->reply,
+                            &ScheduledCalls::OnDone, place);
+    if (!status.ok()) End(place, status);
+  }
+  static void OnDone(void* argument, const absl::Status& status) {
+    auto* place = static_cast<Place*>(argument);
+    place->calls->End(place, status);
+  }
+  void End(Place* place, const absl::Status& status) {
+    end_ns_ = clock_.NowNs();
+    loop_->End(place->intended_ns, end_ns_, status.ok());
+    free_.push_back(place);
+    if (status.ok()) return;
+    if (counts_.failed() == 0)
+      counts_.set_first_failure(status.ToString(absl::StatusToStringMode::kWithNoExtraData));
+    counts_.set_failed(counts_.failed() + 1);
+    ++failed_[status.code()];
+  }
+
+  Channel* const channel_;
+  const PerfOptions& options_;
+  CallContext context_;
+  base::RealClock clock_;
+  std::vector<Place> places_;
+  std::vector<Place*> free_;
+  std::optional<OpenLoop> loop_;
+  int64_t start_ns_ = 0;
+  int64_t end_ns_ = 0;
+  BenchCounts counts_;
+  std::map<absl::StatusCode, uint64_t> failed_;
+};
+
+// The warm-up, the measurement, and what it says.
+template <typename Load>
+void Measure(Load& load, const PerfOptions& options, BenchResult* result) {
+  if (options.warmup > absl::ZeroDuration()) load.Run(options.warmup);
+  load.Forget();
+  result->set_started_at(absl::FormatTime(absl::RFC3339_full, absl::Now(), absl::UTCTimeZone()));
+  load.Run(options.duration);
+  *result->mutable_counts() = load.counts();
+  *result->mutable_latency() = Summarise(load.latencies_ns());
+  result->set_duration_seconds(load.seconds());
+}
+
 ChannelOptions OptionsOf(const PerfOptions& options) {
   ChannelOptions channel;
   channel.device = options.device;
@@ -170,6 +277,8 @@ ChannelOptions OptionsOf(const PerfOptions& options) {
   channel.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
                                                 channel.limits.max_message_bytes, 1u << 20);
   channel.limits.lanes = options.use_lanes;
+  // Calls that are due must not wait until this thread has slept.
+  if (options.rate != 0) channel.spin = absl::Seconds(1);
   return channel;
 }
 
@@ -189,18 +298,17 @@ absl::StatusOr<BenchResult> MeasureRpc(const PerfOptions& options, const std::st
   result.mutable_host()->set_device(choice.substr(0, choice.find(':')));
   result.mutable_host()->set_device_reason(choice);
 
-  ClosedLoop loop(channel->get(), options);
-  if (options.warmup > absl::ZeroDuration()) loop.Run(options.warmup);
-  loop.Forget();
-  result.set_started_at(absl::FormatTime(absl::RFC3339_full, absl::Now(), absl::UTCTimeZone()));
-  loop.Run(options.duration);
-
-  *result.mutable_counts() = loop.counts();
+  if (options.rate != 0) {
+    ScheduledCalls load(channel->get(), options);
+    Measure(load, options, &result);
+  } else {
+    ClosedLoop load(channel->get(), options);
+    Measure(load, options, &result);
+  }
   result.mutable_counts()->set_through_lanes((*channel)->endpoint_counters().lane_received);
-  *result.mutable_latency() = Summarise(loop.latencies_ns());
-  result.set_duration_seconds(loop.seconds());
-  if (loop.seconds() > 0) {
-    result.set_calls_per_second(static_cast<double>(result.counts().ok()) / loop.seconds());
+  if (result.duration_seconds() > 0) {
+    result.set_calls_per_second(static_cast<double>(result.counts().ok()) /
+                                result.duration_seconds());
     result.set_payload_bytes_per_second(result.calls_per_second() * options.size_bytes);
   }
   return result;
@@ -215,9 +323,15 @@ std::string ResultText(const BenchResult& result) {
   if (flows) {
     absl::StrAppendFormat(&text, "%u flows, ", result.config().flows());
   }
-  absl::StrAppendFormat(&text, "%u outstanding (closed loop), %u-byte payload, %.2f s measured%s\n",
-                        result.config().window(), result.config().payload_bytes(),
-                        result.duration_seconds(),
+  const bool open = result.config().loop() == "open";
+  if (open) {
+    absl::StrAppendFormat(&text,
+                          "%.0f calls a second by a schedule, latency from the intended start, ",
+                          result.config().rate_per_second());
+  }
+  absl::StrAppendFormat(&text, "%u outstanding%s (%s loop), %u-byte payload, %.2f s measured%s\n",
+                        result.config().window(), open ? " at most" : "", result.config().loop(),
+                        result.config().payload_bytes(), result.duration_seconds(),
                         !flows                      ? ""
                         : result.config().one_way() ? ", one way: until known to be delivered"
                                                     : ", there and back");

@@ -72,6 +72,20 @@ TEST(SluicePerfTest, LanesAreAutoOffOrOn) {
   }
 }
 
+TEST(SluicePerfTest, OpenLoopStartsAsManyAsTheScheduleHas) {
+  const BenchResult result = Measure({"--rate=1000", "--deadline=30s"});
+  EXPECT_EQ(result.config().loop(), "open");
+  EXPECT_EQ(result.config().rate_per_second(), 1000);
+  EXPECT_EQ(result.config().window(), 1024u);
+  EXPECT_EQ(result.counts().started(), 200u);
+  EXPECT_EQ(result.counts().failed(), 0u) << result.counts().first_failure();
+  EXPECT_EQ(result.latency().count(), 200u);
+  const ProgramRun people = RunProgram({kPerf, "rpc", "--rate=1000", "--duration=20ms",
+                                        "--deadline=30s", "--warmup=0", "--device=softdc0"});
+  EXPECT_THAT(people.output, HasSubstr("1000 calls a second by a schedule"));
+  EXPECT_THAT(people.output, HasSubstr("(open loop)"));
+}
+
 TEST(SluicePerfTest, WindowOfLargeCallsAsJson) {
   const BenchResult result = Measure({"--window=16", "--size=100000"});
   ExpectConsistent(result);
