@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
   engine.max_reconnect_attempts = options.max_reconnect_attempts;
 
-  std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, engine));
+  std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine));
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
                                                   channel->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
@@ -116,10 +116,11 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   return channel;
 }
 
-Channel::Channel(std::unique_ptr<Stack> stack, std::string address,
+Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const ChannelOptions& options,
                  const call::ClientEngineOptions& engine_options)
     : stack_(std::move(stack)),
       address_(std::move(address)),
+      interceptors_(options.interceptors, stack_->clock()),
       engine_(engine_options, stack_->clock(), stack_->random()) {}
 
 Channel::~Channel() {
@@ -151,12 +152,16 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
                            google::protobuf::MessageLite* reply) {
   call::CallSpec spec = Spec(method, context, &request, reply);
   spec.reply_metadata = context.ReplyMetadata();
-  if (!context.stop_token().stop_possible()) return lease_->Call(spec);
+  const auto run = [this](const call::CallSpec& one) { return lease_->Call(one); };
+  const auto call = [&] {
+    return interceptors_.empty() ? lease_->Call(spec) : interceptors_.Run(spec, address_, run);
+  };
+  if (!context.stop_token().stop_possible()) return call();
   if (context.stop_token().stop_requested()) return Stopped(method, server());
   call::CallControl control;
   spec.control = &control;
   const internal::StopCall stop(context.stop_token(), this, &control);
-  return lease_->Call(spec);
+  return call();
 }
 
 absl::Status Channel::StartCall(const Method& method, const CallContext& context,
@@ -169,7 +174,13 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
   spec.control = control;
   spec.reply_metadata = reply_metadata;
   if (context.stop_token().stop_requested()) return Stopped(method, server());
-  return lease_->Start(spec);
+  return Start(spec);
+}
+
+absl::Status Channel::Start(const call::CallSpec& spec) {
+  if (interceptors_.empty()) return lease_->Start(spec);
+  return interceptors_.Start(spec, address_,
+                             [this](const call::CallSpec& one) { return lease_->Start(one); });
 }
 
 void Channel::Cancel(uint64_t call_id) { lease_->Cancel(call_id); }

@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/call_context.h"
+#include "middleware/api/client_chain.h"
 #include "middleware/api/options.h"
 #include "middleware/call/client_engine.h"
 #include "middleware/call/method.h"
@@ -112,7 +113,7 @@ class Channel {
   call::ConnectionState connection_state();
 
  private:
-  Channel(std::unique_ptr<Stack> stack, std::string address,
+  Channel(std::unique_ptr<Stack> stack, std::string address, const ChannelOptions& options,
           const call::ClientEngineOptions& engine_options);
 
   friend class internal::StreamCore;
@@ -120,12 +121,14 @@ class Channel {
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
   absl::Status Resolve(std::shared_ptr<Resolver> resolver);
 
+  absl::Status Start(const call::CallSpec& spec);
   static call::CallSpec Spec(const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply);
 
   const std::unique_ptr<Stack> stack_;
   const std::string address_;
+  ClientChain interceptors_;
   call::ClientEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   std::unique_ptr<Lease> lease_;

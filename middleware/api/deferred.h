@@ -10,14 +10,16 @@
 #define SLUICE_MIDDLEWARE_API_DEFERRED_H_
 
 #include <coroutine>
+#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
-#include "middleware/api/executor.h"
+#include "middleware/api/executor_queue.h"
 #include "middleware/api/server_context.h"
 #include "middleware/api/task.h"
 #include "middleware/call/server_call.h"
+#include "transport/base/clock.h"
 
 namespace sluice {
 namespace internal {
@@ -92,35 +94,47 @@ class ExecutorCall final : public ServerContext,
                            private call::ServerCall::Observer,
                            private base::MailNode {
  public:
-  static void Start(call::ServerCall* call, Executor* executor, Handler handler) {
-    auto* self = new ExecutorCall(call, std::move(handler));  // until Answer()
-    executor->Run([self] { self->Work(); });
+  static void Start(call::ServerCall* call, const std::shared_ptr<ExecutorQueue>& queue,
+                    Handler handler) {
+    if (absl::Status full = queue->Enter(call->incoming()); !full.ok()) return call->Refuse(full);
+    auto* self = new ExecutorCall(call, queue, std::move(handler));  // until Answer()
+    queue->executor()->Run([self] { self->Work(); });
   }
 
  private:
-  ExecutorCall(call::ServerCall* call, Handler handler)
+  ExecutorCall(call::ServerCall* call, std::shared_ptr<ExecutorQueue> queue, Handler handler)
       : ServerContext(call->incoming(), /*elsewhere=*/true),
         call_(call),
+        queue_(std::move(queue)),
         handler_(std::move(handler)) {
     run = &ExecutorCall::Answer;
     call->set_observer(this);
   }
   void Work() {
+    status_ = queue_->Begin(call_->incoming(), base::RealClock().NowNs());
     // Nobody waits for it any more: it need not begin.
-    status_ = cancelled() ? absl::CancelledError("the caller did not wait") : handler_(*this);
+    if (cancelled()) status_ = absl::CancelledError("the caller did not wait");
+    refused_ = !status_.ok();
+    if (!refused_) status_ = handler_(*this);
     call_->Post(this);
   }
   static void Answer(base::MailNode* node) {
     auto* self = static_cast<ExecutorCall*>(node);
     self->call_->set_observer(nullptr);
-    self->call_->Finish(self->status_);
+    if (self->refused_) {
+      self->call_->Refuse(self->status_);
+    } else {
+      self->call_->Finish(self->status_);
+    }
     delete self;
   }
   void OnCancelled() override { RequestStop(); }
 
   call::ServerCall* const call_;
+  const std::shared_ptr<ExecutorQueue> queue_;
   Handler handler_;
   absl::Status status_;
+  bool refused_ = false;  // its handler has not run
 };
 
 }  // namespace internal

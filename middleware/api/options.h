@@ -18,7 +18,10 @@
 
 namespace sluice {
 
+class ClientInterceptor;
 class Resolver;
+class ServerContext;
+class ServerInterceptor;
 
 // Lanes: memory of this side into which busy peers write their messages, so that their payload is watched and no
 // completion is needed (docs/decisions/0024). Messages that don't fit are sent; nothing else differs.
@@ -109,6 +112,8 @@ struct ChannelOptions {
   RetryOptions retry;
   // Where the servers' addresses come from, if not from the address that Connect() is given (resolver.h).
   std::shared_ptr<Resolver> resolver;
+  // What sees each call on its way (interceptor.h).
+  std::vector<std::shared_ptr<ClientInterceptor>> interceptors;
   // How long a waiting thread polls before it sleeps. Longer: lower latency, more CPU. 0 to 1 s.
   absl::Duration spin = absl::Microseconds(50);
 
@@ -138,6 +143,12 @@ struct ServerOptions {
   // Calls whose handlers are coroutines or run on an executor, at the same time; more are refused with
   // RESOURCE_EXHAUSTED. 1 to 16777216.
   uint32_t max_concurrent_calls = 65536;
+  // Says who may call what, before interceptors and handlers see the call, by its method, metadata (a token), peer or
+  // tenant. What is not OK is the answer: UNAUTHENTICATED (who are you?) or PERMISSION_DENIED (not you). On the polling
+  // thread: it must not block. None: everybody may.
+  std::function<absl::Status(const ServerContext& context)> authorize;
+  // What sees each call on its way (interceptor.h).
+  std::vector<std::shared_ptr<ServerInterceptor>> interceptors;
   absl::Duration spin = absl::Microseconds(50);  // as above
 
   absl::Status Validate() const;

@@ -22,12 +22,13 @@ constexpr int64_t kYieldAfterNs = 4'000;  // as in lease.cc
 // For saying goodbye, after the time of a Shutdown() is over.
 constexpr int64_t kGraceNs = 100'000'000;
 
-call::ServerEngineOptions EngineOptions(const ServerOptions& options) {
+call::ServerEngineOptions EngineOptions(const ServerOptions& options, ServerChain* chain) {
   call::ServerEngineOptions engine;
   engine.max_message_bytes = options.limits.max_message_bytes;
   engine.max_waiting_replies_per_peer = options.max_waiting_replies_per_peer;
   engine.max_waiting_bytes_per_peer = options.max_waiting_bytes_per_peer;
   engine.max_concurrent_calls = options.max_concurrent_calls;
+  if (!chain->empty()) engine.gate = chain;
   return engine;
 }
 
@@ -58,7 +59,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> 
 Server::Server(std::unique_ptr<Stack> stack, const ServerOptions& options)
     : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
       stack_(std::move(stack)),
-      engine_(EngineOptions(options), stack_->clock(), stack_->log()) {}
+      chain_(options),
+      engine_(EngineOptions(options, &chain_), stack_->clock(), stack_->log()) {}
 
 Server::~Server() {
   stopping_.store(true);
@@ -72,7 +74,14 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
     return TooLate("registration", "the server listens already",
                    "register services before Listen()");
   }
-  MethodBinder binder(options.executor);
+  std::shared_ptr<ExecutorQueue> queue;
+  if (options.executor != nullptr) {
+    queue = std::make_shared<ExecutorQueue>(
+        options.executor, std::max(options.max_waiting_calls, 1u),
+        options.max_wait == absl::InfiniteDuration() ? INT64_MAX
+                                                     : absl::ToInt64Nanoseconds(options.max_wait));
+  }
+  MethodBinder binder(std::move(queue));
   service->Bind(binder);
   for (call::MethodHandler& handler : binder.TakeHandlers()) {
     if (absl::Status status = engine_.Register(std::move(handler)); !status.ok()) return status;

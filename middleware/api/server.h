@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "middleware/api/options.h"
+#include "middleware/api/server_chain.h"
 #include "middleware/api/service.h"
 #include "middleware/call/server_engine.h"
 #include "transport/endpoint/endpoint.h"
@@ -47,6 +48,10 @@ struct RegisterOptions {
   // Runs the service's plain functions, several at a time; nullptr: they run on the polling thread, one after another.
   // Coroutines always run there. Outlives the server.
   Executor* executor = nullptr;
+  // Calls that wait for a thread of it; more are refused with RESOURCE_EXHAUSTED at once. At least 1.
+  uint32_t max_waiting_calls = 4096;
+  // One that has waited longer, or whose deadline has passed, is refused when its turn comes; its handler does not run.
+  absl::Duration max_wait = absl::InfiniteDuration();
 };
 
 class Server {
@@ -106,6 +111,7 @@ class Server {
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
   const std::unique_ptr<Stack> stack_;
+  ServerChain chain_;
   call::ServerEngine engine_;  // the polling thread's, once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;
 

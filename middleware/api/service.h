@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/deferred.h"
-#include "middleware/api/executor.h"
+#include "middleware/api/executor_queue.h"
 #include "middleware/api/server_context.h"
 #include "middleware/api/task.h"
 #include "middleware/call/method.h"
@@ -37,7 +37,9 @@ using call::Streams;
 // Collects the methods of a service; used by generated code. `method` and `service` outlive the server.
 class MethodBinder {
  public:
-  explicit MethodBinder(Executor* executor = nullptr) : executor_(executor) {}
+  // `queue`: of the executor on which plain functions run; nullptr: they run on the polling thread.
+  explicit MethodBinder(std::shared_ptr<ExecutorQueue> queue = nullptr)
+      : queue_(std::move(queue)) {}
 
   // A plain function.
   template <typename Service, typename Request, typename Reply,
@@ -51,13 +53,13 @@ class MethodBinder {
       return (static_cast<Service*>(self)->*kFunction)(
           context, static_cast<const Request&>(request), static_cast<Reply*>(reply));
     };
-    if (executor_ == nullptr) return;
-    handler.start = [service, executor = executor_](call::ServerCall* call) {
+    if (queue_ == nullptr) return;
+    handler.start = [service, queue = queue_](call::ServerCall* call) {
       const auto work = [service, call](ServerContext& context) {
         return (service->*kFunction)(context, static_cast<const Request&>(call->request()),
                                      static_cast<Reply*>(call->reply()));
       };
-      internal::ExecutorCall<decltype(work)>::Start(call, executor, work);
+      internal::ExecutorCall<decltype(work)>::Start(call, queue, work);
     };
   }
 
@@ -123,7 +125,7 @@ class MethodBinder {
     return static_cast<Reply*>(context.call()->reply());
   }
 
-  Executor* const executor_;
+  const std::shared_ptr<ExecutorQueue> queue_;
   std::vector<call::MethodHandler> handlers_;
 };
 

@@ -48,7 +48,7 @@ StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& cont
   spec.control = &control_;
   const absl::Status started = context.stop_token().stop_requested()
                                    ? absl::CancelledError("a stop was requested before it began")
-                                   : channel_->lease_->Start(spec);
+                                   : channel_->Start(spec);
   if (started.ok()) return;
   over_ = true;
   status_ = started;

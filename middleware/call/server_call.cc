@@ -36,6 +36,11 @@ absl::Status ServerCall::Write(const google::protobuf::MessageLite& message) {
 
 void ServerCall::Finish(const absl::Status& status) { engine_->Finish(this, status); }
 
+void ServerCall::Refuse(const absl::Status& status) {
+  not_run_ = true;
+  engine_->Finish(this, status);
+}
+
 void ServerCall::Post(base::MailNode* node) { engine_->Post(node); }
 
 // ---- The engine's part
@@ -45,8 +50,8 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
                              std::span<const std::byte> message) {
   if (under_way_.size() >= options_.max_concurrent_calls) {
     ++counters_.refused;
-    return Refuse(
-        id, peer, request.call_id,
+    return RefuseLetIn(
+        id, peer, request.call_id, incoming,
         base::Error(absl::StatusCode::kResourceExhausted,
                     absl::StrCat(incoming.method->full_name, " refused"),
                     {.layer = "call",
@@ -72,7 +77,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
     const absl::Status malformed =
         Malformed(*peer, *incoming.method, message.size(), *made->request_);
     entry->free.push_back(std::move(made));
-    return Refuse(id, peer, request.call_id, malformed);
+    return RefuseLetIn(id, peer, request.call_id, incoming, malformed);
   }
   ServerCall* call = made.release();
   call->reply_->Clear();
@@ -89,7 +94,8 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   call->call_id_ = request.call_id;
   call->serial_ = next_serial_++;
   call->observer_ = nullptr;
-  call->cancelled_ = call->wants_to_read_ = call->wants_to_write_ = call->blocked_ = false;
+  call->cancelled_ = call->wants_to_read_ = call->wants_to_write_ = call->blocked_ =
+      call->not_run_ = false;
   call->why_cancelled_ = absl::OkStatus();
   if (call->stream_ != nullptr) {
     call->stream_->Reset();
@@ -232,23 +238,25 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
 void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   assert(call->serial_ != 0);
   wheel_.Cancel(&call->timer_);
+  // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it.
+  const absl::Status& answer =
+      status.ok() || call->why_cancelled_.ok() ? status : call->why_cancelled_;
   Peer* peer = Find(call->peer_);
   if (peer != nullptr) {
     peer->calls.erase(call->call_id_);
     std::erase(peer->blocked, call);
     const Method& method = *call->incoming_.method;
-    // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it.
-    const absl::Status& answer =
-        status.ok() || call->why_cancelled_.ok() ? status : call->why_cancelled_;
     if (answer.ok()) {
       ReplyOk(call->peer_, peer, call->call_id_, method,
               method.server_streams() ? nullptr : call->reply_.get(), call->reply_metadata_);
     } else {
-      ReplyError(call->peer_, peer, call->call_id_, answer, call->reply_metadata_);
+      ReplyError(call->peer_, peer, call->call_id_, answer, call->reply_metadata_,
+                 call->not_run_ ? frame::kFlagNotRun : uint16_t{0});
     }
   } else {
     ++counters_.replies_lost;
   }
+  if (options_.gate != nullptr) EndAtGate(call->incoming_, answer);
   under_way_.erase(call);
   counters_.calls_under_way = under_way_.size();
   call->serial_ = 0;

@@ -64,6 +64,8 @@ class ServerCall {
 
   // Answers; the call is gone then.
   void Finish(const absl::Status& status);
+  // The same for a call that no handler has seen, or will see: its caller is told so.
+  void Refuse(const absl::Status& status);
   // From any thread: has the polling thread run it, which then may say Finish().
   void Post(base::MailNode* node);
 
@@ -89,6 +91,7 @@ class ServerCall {
   bool wants_to_read_ = false;
   bool wants_to_write_ = false;
   bool blocked_ = false;  // in its peer's list
+  bool not_run_ = false;
   absl::Status why_cancelled_;
 };
 

@@ -251,13 +251,19 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
       std::string_view(reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size());
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
+  if (options_.gate != nullptr) {
+    if (const absl::Status status = options_.gate->OnCall(incoming); !status.ok()) {
+      ++counters_.refused_at_gate;
+      return Refuse(id, peer, request.call_id, status);
+    }
+  }
   if (handler->start) {
     return StartCall(id, peer, request, found->second.get(), incoming, parts.message);
   }
   if (!handler->request->ParseFromArray(parts.message.data(),
                                         static_cast<int>(parts.message.size()))) {
-    return Refuse(id, peer, request.call_id,
-                  Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
+    return RefuseLetIn(id, peer, request.call_id, incoming,
+                       Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
   }
   RunInline(id, peer, request, handler, incoming);
 }
@@ -275,6 +281,11 @@ void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Heade
   } else {
     ReplyError(id, peer, request.call_id, status, reply_metadata_);
   }
+  if (options_.gate != nullptr) EndAtGate(incoming, status);
+}
+
+void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& status) {
+  options_.gate->OnEnd(incoming, status, clock_->NowNs());
 }
 
 absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,

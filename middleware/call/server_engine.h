@@ -29,6 +29,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "middleware/call/drain.h"
+#include "middleware/call/gate.h"
 #include "middleware/call/method.h"
 #include "middleware/call/server_call.h"
 #include "middleware/frame/frame.h"
@@ -47,6 +48,7 @@ struct ServerEngineOptions {
   uint32_t max_waiting_replies_per_peer = 4096;
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
   uint32_t max_concurrent_calls = 65536;  // that have a ServerCall
+  Gate* gate = nullptr;                   // nobody looks
 };
 
 struct ServerCounters {
@@ -58,6 +60,7 @@ struct ServerCounters {
   uint64_t unknown_methods = 0;
   uint64_t refused = 0;  // too many calls were under way
   uint64_t refused_draining = 0;
+  uint64_t refused_at_gate = 0;
   uint64_t cancelled = 0;  // while they were under way: by the caller, its death or the deadline
   uint64_t calls_under_way = 0;  // now: those that have a ServerCall
   uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
@@ -156,6 +159,13 @@ class ServerEngine final : public session::User {
   // `flags`: kFlagNotRun if no handler has seen the request.
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status,
                   std::string_view metadata, uint16_t flags = 0);
+  // After the gate has let it in.
+  void RefuseLetIn(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Incoming& incoming,
+                   const absl::Status& status) {
+    Refuse(id, peer, call_id, status);
+    if (options_.gate != nullptr) EndAtGate(incoming, status);
+  }
+  void EndAtGate(const Incoming& incoming, const absl::Status& status);
   void Refuse(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status) {
     ReplyError(id, peer, call_id, status, {}, frame::kFlagNotRun);
   }

@@ -55,7 +55,7 @@ class Cluster : public ::testing::Test {
     options_.backoff_max_ns = 80 * kMs;
     options_.retry.max_attempts = 3;
   }
-  ~Cluster() override {
+  void TearDown() override {
     if (client_ != nullptr) client_->Close();
     for (auto& node : nodes_) {
       if (node->engine == nullptr) continue;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// search_server: the front: asks all shards, and answers with what comes in time.
+//
+//   search_server --listen=127.0.0.1:7480 --shards=127.0.0.1:7481,127.0.0.1:7482 --patience=200ms
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/time/time.h"
+#include "examples/fan_out/search_service.h"
+#include "examples/fan_out/serve.h"
+#include "middleware/api/channel.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:7480", "host:port to listen at; port 0 takes a free one");
+ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
+ABSL_FLAG(std::vector<std::string>, shards, {}, "host:port of each shard");
+ABSL_FLAG(absl::Duration, patience, absl::Milliseconds(200), "how long shards are waited for");
+
+namespace sluice::examples::fan_out {
+namespace {
+
+absl::Status Run() {
+  EndSignals end;  // before any thread starts
+  ChannelOptions options;
+  options.device = absl::GetFlag(FLAGS_device);
+  std::vector<std::shared_ptr<Channel>> shards;
+  for (const std::string& address : absl::GetFlag(FLAGS_shards)) {
+    auto channel = Channel::Connect(address, options);
+    if (!channel.ok()) return channel.status();
+    shards.push_back(*std::move(channel));
+  }
+  SearchService service(std::move(shards), absl::GetFlag(FLAGS_patience));
+  return Serve(&service, absl::GetFlag(FLAGS_listen), options.device, end);
+}
+
+}  // namespace
+}  // namespace sluice::examples::fan_out
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("answers searches with what its shards find in time");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = sluice::examples::fan_out::Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "search_server: %s\n", std::string(status.message()).c_str());
+  return 1;
+}

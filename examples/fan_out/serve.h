@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Serve(): runs one service, with health and reflection beside it, until the program is to end; then drains.
+#ifndef SLUICE_EXAMPLES_FAN_OUT_SERVE_H_
+#define SLUICE_EXAMPLES_FAN_OUT_SERVE_H_
+
+#include <cstdio>
+#include <string>
+
+#include "middleware/api/end_signals.h"
+#include "middleware/api/server.h"
+#include "middleware/services/health_service.h"
+#include "middleware/services/reflection_service.h"
+
+namespace sluice::examples::fan_out {
+
+inline absl::Status Serve(Service* service, const std::string& address, const std::string& device,
+                          EndSignals& end) {
+  ServerOptions options;
+  options.device = device;
+  auto server = Server::Create(options);
+  if (!server.ok()) return server.status();
+  HealthService health;
+  ReflectionService reflection(server->get());  // for sluice_call
+  for (Service* one :
+       {service, static_cast<Service*>(&health), static_cast<Service*>(&reflection)}) {
+    if (absl::Status status = (*server)->Register(one); !status.ok()) return status;
+  }
+  auto port = (*server)->Listen(address);
+  if (!port.ok()) return port.status();
+  std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
+  std::fflush(stdout);
+  end.Wait();
+  return (*server)->Drain(absl::Seconds(2));
+}
+
+}  // namespace sluice::examples::fan_out
+
+#endif  // SLUICE_EXAMPLES_FAN_OUT_SERVE_H_

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientChain: a channel's interceptors, around the calls of that channel.
+//
+// Who owns it   The channel.
+// Which thread  Any, several at a time.
+#ifndef SLUICE_MIDDLEWARE_API_CLIENT_CHAIN_H_
+#define SLUICE_MIDDLEWARE_API_CLIENT_CHAIN_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "middleware/api/interceptor.h"
+#include "middleware/call/call_table.h"
+#include "transport/base/clock.h"
+
+namespace sluice {
+
+class ClientChain {
+ public:
+  ClientChain(std::vector<std::shared_ptr<ClientInterceptor>> interceptors, base::Clock* clock)
+      : interceptors_(std::move(interceptors)), clock_(clock) {}
+  bool empty() const { return interceptors_.empty(); }
+
+  // `start` starts the call it is given: OK, and its `done` runs once; else it never does. The interceptors have heard
+  // of the end when the caller's own `done` runs, or this returns an error.
+  absl::Status Start(call::CallSpec spec, const std::string& server,
+                     absl::FunctionRef<absl::Status(const call::CallSpec&)> start);
+  // `run` returns when the call has ended.
+  absl::Status Run(call::CallSpec spec, const std::string& server,
+                   absl::FunctionRef<absl::Status(const call::CallSpec&)> run);
+
+ private:
+  struct Seen;
+
+  absl::Status Begin(Seen* seen, call::CallSpec* spec);
+  void End(const Seen& seen, size_t count, const absl::Status& status) const;
+  static void OnDone(void* argument, const absl::Status& status);
+
+  const std::vector<std::shared_ptr<ClientInterceptor>> interceptors_;
+  base::Clock* const clock_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_CLIENT_CHAIN_H_

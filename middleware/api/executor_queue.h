@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ExecutorQueue: admission to an executor: how many calls may wait for one of its threads, and for how long.
+//
+// What it is    A count and two bounds. A call over the first is refused when it comes; one that has waited too long, or for
+//               which nobody waits any more, when its turn comes: its handler does not run. So a server whose handlers
+//               are too slow answers at once what it can't do, and does what it can in time.
+// Who owns it   The handlers of a service that was registered with an executor.
+// Which thread  Enter(): the polling thread. Begin(): the executor's.
+#ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
+#define SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "middleware/api/executor.h"
+#include "middleware/call/method.h"
+
+namespace sluice {
+
+class ExecutorQueue {
+ public:
+  ExecutorQueue(Executor* executor, uint32_t max_waiting, int64_t max_wait_ns)
+      : executor_(executor), max_waiting_(max_waiting), max_wait_ns_(max_wait_ns) {}
+  Executor* executor() const { return executor_; }
+
+  // OK: it waits, and will Begin(). RESOURCE_EXHAUSTED: as many wait as may.
+  absl::Status Enter(const call::Incoming& incoming);
+  // OK: its handler may run. Else why not: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED.
+  absl::Status Begin(const call::Incoming& incoming, int64_t now_ns);
+
+ private:
+  Executor* const executor_;
+  const uint32_t max_waiting_;
+  const int64_t max_wait_ns_;
+  std::atomic<uint32_t> waiting_{0};
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/executor_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "middleware/api/client_call.h"
+#include "middleware/api/in_process.h"
+#include "tests/middleware/api/chat.sluice.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+using tests::chat::ChatClient;
+using tests::chat::ChatServiceBase;
+using tests::chat::Line;
+
+// Runs what it was given when the test says so.
+class ManualExecutor final : public Executor {
+ public:
+  void Run(absl::AnyInvocable<void() &&> work) override {
+    std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  // On this thread; waits until there is one.
+  void RunOne() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !work_.empty(); });
+    auto work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    std::move(work)();
+  }
+  size_t waiting() {
+    std::lock_guard lock(mutex_);
+    return work_.size();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<absl::AnyInvocable<void() &&>> work_;
+};
+
+class Chat final : public ChatServiceBase {
+ public:
+  absl::Status Say(ServerContext&, const Line&, Line*) override {
+    ++calls;
+    return absl::OkStatus();
+  }
+  int calls = 0;
+};
+
+class Ended {
+ public:
+  void Set(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    status_ = status;
+    ended_ = true;
+    changed_.notify_all();
+  }
+  absl::Status Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ended_; });
+    return status_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  absl::Status status_;
+};
+
+class ExecutorQueueTest : public ::testing::Test {
+ protected:
+  void Start(RegisterOptions options) {
+    options.executor = &executor_;
+    auto world = InProcess::Start({&chat_}, {}, options);
+    ASSERT_TRUE(world.ok()) << world.status();
+    world_ = *std::move(world);
+    auto channel = world_->NewChannel();
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    channel_ = *channel;
+  }
+  void Say(Ended* ended, absl::Duration timeout = absl::Seconds(60)) {
+    contexts_.push_back(std::make_unique<CallContext>(timeout));
+    replies_.push_back(std::make_unique<Line>());
+    ASSERT_TRUE(ChatClient(channel_)
+                    .StartSay(*contexts_.back(), request_, replies_.back().get(),
+                              [ended](const absl::Status& status) { ended->Set(status); })
+                    .ok());
+  }
+
+  Chat chat_;
+  ManualExecutor executor_;
+  Line request_;
+  std::unique_ptr<InProcess> world_;
+  std::deque<std::unique_ptr<CallContext>> contexts_;
+  std::deque<std::unique_ptr<Line>> replies_;
+  std::shared_ptr<Channel> channel_;
+};
+
+TEST_F(ExecutorQueueTest, MoreThanMayWaitAreRefusedAtOnce) {
+  Start({.max_waiting_calls = 2});
+  Ended ended[5];
+  for (Ended& one : ended) Say(&one);
+  // Nothing runs so far: those that are refused wait for nobody.
+  for (int i = 2; i < 5; ++i) {
+    const absl::Status refused = ended[i].Wait();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_TRUE(base::DetailOf(refused)->retry_safe());
+  }
+  EXPECT_EQ(executor_.waiting(), 2u);
+  executor_.RunOne();
+  EXPECT_TRUE(ended[0].Wait().ok());
+  Ended next;
+  Say(&next);  // there is room again
+  executor_.RunOne();
+  executor_.RunOne();
+  EXPECT_TRUE(ended[1].Wait().ok());
+  EXPECT_TRUE(next.Wait().ok());
+  EXPECT_EQ(chat_.calls, 3);
+}
+
+TEST_F(ExecutorQueueTest, OneThatHasWaitedTooLongDoesNotRun) {
+  Start({.max_wait = absl::Nanoseconds(1)});
+  Ended ended;
+  Say(&ended);
+  executor_.RunOne();
+  const absl::Status refused = ended.Wait();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_NE(refused.message().find("waited"), std::string::npos) << refused;
+  EXPECT_EQ(chat_.calls, 0);
+}
+
+TEST_F(ExecutorQueueTest, BoundsAreThoseOfTheQueue) {
+  constexpr call::Method kMethod("/a.B/C");
+  const std::string peer = "h:1";
+  call::Incoming incoming{&kMethod, &peer, &peer, /*deadline_ns=*/1000, /*received_ns=*/100, {}};
+  ExecutorQueue queue(nullptr, 1, /*max_wait_ns=*/500);
+  EXPECT_TRUE(queue.Enter(incoming).ok());
+  EXPECT_EQ(queue.Enter(incoming).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(queue.Begin(incoming, 600).ok());
+  EXPECT_TRUE(queue.Enter(incoming).ok()) << "the place is free";
+  EXPECT_EQ(queue.Begin(incoming, 601).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(queue.Enter(incoming).ok());
+  EXPECT_EQ(queue.Begin(incoming, 1000).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(queue.Enter(incoming).ok());
+}
+
+}  // namespace
+}  // namespace sluice
