@@ -41,5 +41,9 @@ while [[ $# -ge 2 ]]; do
     sort -rn >"$work/functions"
   printf '%s, %s at a time: instructions a message\n' "$1" "$2"
   head -n "$((top + 1))" "$work/functions"
+  # What the server's side takes, where it can be told apart (style_ways.cc).
+  callgrind_annotate --auto=no --threshold=100 --inclusive=yes "$work/profile" |
+    awk -v messages="$messages" '/:PollServer/ { gsub(",", "", $1); if ($1 > most) most = $1 }
+      END { if (most > 0) printf "%8.1f  (of these, the server'"'"'s side)\n", most / messages }'
   shift 2
 done

@@ -10,6 +10,8 @@
 //   call     protobuf calls over two endpoints, BATCH outstanding: request and reply are one message; through lanes
 //            (docs/decisions/0024), as calls of busy programs go where the device promises order
 //   sent     the same with lanes switched off: each message is sent, and a completion tells of it
+//   raw      messages between two endpoints, there and back
+//   sync, callback, coroutine   calls through a Channel, in each style (style_ways.h)
 // Method     RunMessages is what is counted (callgrind --toggle-collect); the warm-up has another
 //            name.
 #include <cstdio>
@@ -20,29 +22,19 @@
 
 #include "absl/strings/numbers.h"
 #include "benchmarks/dc_side.h"
+#include "benchmarks/endpoint_end.h"
+#include "benchmarks/style_ways.h"
+#include "benchmarks/way.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/call/client_engine.h"
 #include "middleware/call/server_engine.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
-#include "transport/endpoint/create.h"
-#include "transport/poller/commands.h"
-#include "transport/softdc/verbs.h"
 
 namespace sluice::benchmarks {
 namespace {
 
-constexpr uint32_t kMessageBytes = 64;
-constexpr uint32_t kMaxBatch = 64;
 constexpr uint32_t kWarmUpMessages = 4096;  // each buffer and each ring entry once at least
-
-class Way {
- public:
-  virtual ~Way() = default;
-  virtual void Run(uint32_t batch) = 0;
-  // Runs as it will when it is counted.
-  virtual bool Ready() { return true; }
-};
 
 class VerbsWay : public Way {
  public:
@@ -117,30 +109,11 @@ class CallWay final : public Way {
 
   // Their memory is registered on another thread.
   bool Ready() override {
-    const auto watches = [](End& end) { return end.endpoint->Counts().lanes_watched == 1; };
+    const auto watches = [](EndpointEnd& end) { return end.endpoint->Counts().lanes_watched == 1; };
     return !lanes_ || (watches(server_end_) && watches(client_end_));
   }
 
  private:
-  struct End {
-    endpoint::Endpoint* Open(endpoint::Handler* handler, bool lanes) {
-      auto opened = device::Device::Open("softdc0", {&softdc::Verbs()});
-      CheckOk(opened.status());
-      device = *std::move(opened);
-      endpoint::Options options;
-      if (!lanes) options.lane_memory_bytes = 0;
-      auto created = endpoint::CreateEndpoint(options, *device, clock, random, commands, handler);
-      CheckOk(created.status());
-      endpoint = *std::move(created);
-      return endpoint.get();
-    }
-    base::RealClock clock;
-    base::SystemRandom random;
-    poller::ThreadCommands commands;
-    std::unique_ptr<device::Device> device;
-    std::unique_ptr<endpoint::Endpoint> endpoint;
-  };
-
   void PollBoth() {
     server_.Poll();
     client_->Poll();
@@ -154,8 +127,8 @@ class CallWay final : public Way {
   examples::echo::EchoService echo_;
   call::ServerEngine server_{{}, &clock_, nullptr};
   std::unique_ptr<call::ClientEngine> client_;
-  End server_end_;
-  End client_end_;
+  EndpointEnd server_end_;
+  EndpointEnd client_end_;
   examples::echo::SayRequest request_;
   examples::echo::SayReply replies_[kMaxBatch];
   uint32_t outstanding_ = 0;
@@ -175,12 +148,14 @@ int Main(const std::string& name, const std::string& batch_text, const std::stri
     if (name == "poll") way = std::make_unique<PollWay>();
     if (name == "call") way = std::make_unique<CallWay>(/*lanes=*/true);
     if (name == "sent") way = std::make_unique<CallWay>(/*lanes=*/false);
+    if (way == nullptr) way = MakeStyleWay(name);
   }
   if (way == nullptr) {
-    std::fprintf(stderr,
-                 "usage: message_cost verbs|poll|call|sent BATCH MESSAGES\n"
-                 "BATCH: 1 to %u; MESSAGES: a multiple of it\n",
-                 kMaxBatch);
+    std::fprintf(
+        stderr,
+        "usage: message_cost verbs|poll|call|sent|raw|sync|callback|coroutine BATCH MESSAGES\n"
+        "BATCH: 1 to %u; MESSAGES: a multiple of it\n",
+        kMaxBatch);
     return 2;
   }
   for (uint32_t done = 0; done < kWarmUpMessages || !way->Ready(); done += batch) way->Run(batch);
