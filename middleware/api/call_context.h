@@ -40,13 +40,22 @@ class CallContext {
   // The call may take for ever. It still ends when the server goes away.
   static CallContext NoDeadline() { return CallContext(absl::InfiniteDuration()); }
 
-  // For a call made by a handler: no later than the call it serves, and stopped when nobody waits for that any more.
+  // For a call made by a handler: no later than the call it serves, stopped when nobody waits for that any more, and part
+  // of the same trace, if there is one.
   // `timeout` may shorten it further. (A call that is to outlive it has a context of its own instead.)
   static CallContext FromServer(ServerContext& server,
                                 absl::Duration timeout = absl::InfiniteDuration()) {
     CallContext context(timeout);
     context.deadline_ns_ = server.deadline_ns();
     context.stop_token_ = server.stop_token();
+    if (const auto trace = server.trace(); trace.has_value()) {
+      context.set_trace(*trace);
+      const Metadata sent = server.metadata();
+      const auto state = sent.Find(kTraceState);
+      if (state.has_value() && state->size() <= kMaxTraceStateBytes) {
+        (void)context.AddMetadata(kTraceState, *state);  // what does not fit may be left out
+      }
+    }
     return context;
   }
 
@@ -58,6 +67,9 @@ class CallContext {
   absl::Status AddMetadata(std::string_view key, std::string_view value) {
     return metadata_.Add(key, value);
   }
+
+  // Which trace it is part of; goes with the request as metadata. Once.
+  void set_trace(const TraceContext& trace) { (void)AddMetadata(kTraceParent, trace.ToString()); }
 
   // What the server sent with the reply, or with the error, of the last call.
   Metadata reply_metadata() const { return Metadata::FromWire(reply_metadata_); }

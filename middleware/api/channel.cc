@@ -81,6 +81,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.backoff_min_ns = absl::ToInt64Nanoseconds(options.backoff_min);
   engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
   engine.max_reconnect_attempts = options.max_reconnect_attempts;
+  engine.trace_records = options.trace_records;
 
   std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine));
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},

@@ -29,6 +29,7 @@
 #include "middleware/api/call_context.h"
 #include "middleware/api/client_chain.h"
 #include "middleware/api/options.h"
+#include "middleware/api/snapshot.h"
 #include "middleware/call/client_engine.h"
 #include "middleware/call/method.h"
 
@@ -108,6 +109,11 @@ class Channel {
   // "softdc0, because …".
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
+  // Everything that is counted. Waits until the thread that drives looks up, one pass; not inside a callback of another
+  // channel that this one waits for.
+  ChannelSnapshot Snapshot();
+  // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
+  std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
   call::ClientCounters counters();
   endpoint::Counters endpoint_counters();
   call::ConnectionState connection_state();

@@ -103,6 +103,7 @@ absl::Status ChannelOptions::Validate() const {
              InRange("max_outstanding_calls", max_outstanding_calls, 1, 1u << 20),
              InRange("backoff_min", backoff_min, absl::Milliseconds(1), absl::Hours(1)),
              InRange("backoff_max", backoff_max, backoff_min, absl::Hours(1)),
+             InRange("trace_records", trace_records, 0, 1u << 20),
              InRange("retry.max_attempts", retry.max_attempts, 1, call::RetryPolicy::kMaxAttempts),
              InRange("retry.pause_min", retry.pause_min, absl::Milliseconds(1), absl::Minutes(1)),
              InRange("retry.pause_max", retry.pause_max, retry.pause_min, absl::Minutes(1)),
@@ -118,7 +119,9 @@ absl::Status ServerOptions::Validate() const {
              InRange("max_waiting_replies_per_peer", max_waiting_replies_per_peer, 1, 1u << 20),
              InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
                      limits.max_message_bytes, uint64_t{1} << 40),
-             InRange("max_concurrent_calls", max_concurrent_calls, 1, 1u << 24));
+             InRange("max_concurrent_calls", max_concurrent_calls, 1, 1u << 24),
+             InRange("slow_call", slow_call, absl::Microseconds(1), absl::Hours(1)),
+             InRange("trace_records", trace_records, 0, 1u << 20));
 }
 
 absl::Status MessengerOptions::Validate() const {

@@ -114,6 +114,8 @@ struct ChannelOptions {
   std::shared_ptr<Resolver> resolver;
   // What sees each call on its way (interceptor.h).
   std::vector<std::shared_ptr<ClientInterceptor>> interceptors;
+  // What happened last, kept in memory: 32 bytes each. 0 to 1048576, rounded up to a power of two.
+  uint32_t trace_records = 4096;
   // How long a waiting thread polls before it sleeps. Longer: lower latency, more CPU. 0 to 1 s.
   absl::Duration spin = absl::Microseconds(50);
 
@@ -149,6 +151,10 @@ struct ServerOptions {
   std::function<absl::Status(const ServerContext& context)> authorize;
   // What sees each call on its way (interceptor.h).
   std::vector<std::shared_ptr<ServerInterceptor>> interceptors;
+  // Calls that take longer are kept for people, the last 32 of them (snapshot.h). 1 us to 1 h.
+  absl::Duration slow_call = absl::Milliseconds(100);
+  // What happened last, kept in memory: 32 bytes each. 0 to 1048576, rounded up to a power of two.
+  uint32_t trace_records = 4096;
   absl::Duration spin = absl::Microseconds(50);  // as above
 
   absl::Status Validate() const;

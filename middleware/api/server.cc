@@ -22,13 +22,17 @@ constexpr int64_t kYieldAfterNs = 4'000;  // as in lease.cc
 // For saying goodbye, after the time of a Shutdown() is over.
 constexpr int64_t kGraceNs = 100'000'000;
 
-call::ServerEngineOptions EngineOptions(const ServerOptions& options, ServerChain* chain) {
+call::ServerEngineOptions EngineOptions(const ServerOptions& options, ServerChain* chain,
+                                        base::Random* random) {
   call::ServerEngineOptions engine;
   engine.max_message_bytes = options.limits.max_message_bytes;
   engine.max_waiting_replies_per_peer = options.max_waiting_replies_per_peer;
   engine.max_waiting_bytes_per_peer = options.max_waiting_bytes_per_peer;
   engine.max_concurrent_calls = options.max_concurrent_calls;
   if (!chain->empty()) engine.gate = chain;
+  engine.slow_call_ns = absl::ToInt64Nanoseconds(options.slow_call);
+  engine.trace_records = options.trace_records;
+  engine.span_seed = random->Next64();
   return engine;
 }
 
@@ -60,7 +64,10 @@ Server::Server(std::unique_ptr<Stack> stack, const ServerOptions& options)
     : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
       stack_(std::move(stack)),
       chain_(options),
-      engine_(EngineOptions(options, &chain_), stack_->clock(), stack_->log()) {}
+      engine_(EngineOptions(options, &chain_, stack_->random()), stack_->clock(), stack_->log()) {
+  asking_.run = &Server::OnAsked;
+  asking_.server = this;
+}
 
 Server::~Server() {
   stopping_.store(true);
@@ -154,6 +161,7 @@ absl::Status Server::WaitForEnd(std::string_view operation, int64_t timeout_ns) 
 }
 
 void Server::Serve() {
+  polls_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   ServeUntil([this] {
     return stopping_.load(std::memory_order_relaxed) || draining_.load(std::memory_order_relaxed);
   });
@@ -178,6 +186,7 @@ void Server::Serve() {
   std::lock_guard lock(mutex_);
   ended_ = true;
   ended_changed_.notify_all();
+  answered_.notify_all();
 }
 
 void Server::ServeUntil(absl::FunctionRef<bool()> until) {
@@ -215,27 +224,26 @@ void Server::Sleep(absl::FunctionRef<bool()> until) {
 
 void Server::Publish() {
   std::lock_guard lock(mutex_);
-  published_ = engine_.counters();
-  published_endpoint_ = endpoint_->Counts();
-  published_handshakes_ = endpoint_->Handshakes();
+  Look(0, &published_);
 }
 
+int64_t Server::now_ns() const { return stack_->clock()->NowNs(); }
 const std::string& Server::device_choice() const { return stack_->device_choice(); }
 const verbs::CapabilityReport& Server::capabilities() const { return stack_->capabilities(); }
 
 call::ServerCounters Server::counters() const {
   std::lock_guard lock(mutex_);
-  return published_;
+  return published_.calls;
 }
 
 endpoint::Counters Server::endpoint_counters() const {
   std::lock_guard lock(mutex_);
-  return published_endpoint_;
+  return published_.transport;
 }
 
 endpoint::HandshakeCounts Server::handshakes() const {
   std::lock_guard lock(mutex_);
-  return published_handshakes_;
+  return published_.handshakes;
 }
 
 }  // namespace sluice

@@ -34,6 +34,7 @@
 #include "middleware/api/options.h"
 #include "middleware/api/server_chain.h"
 #include "middleware/api/service.h"
+#include "middleware/api/snapshot.h"
 #include "middleware/call/server_engine.h"
 #include "transport/endpoint/endpoint.h"
 
@@ -88,8 +89,16 @@ class Server {
   // callers.
   absl::Status Shutdown(absl::Duration timeout);
 
+  // Of the clock by which the server goes.
+  int64_t now_ns() const;
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
+  // Everything that is counted, from any thread, handlers included. The polling thread is asked for its part, and waited
+  // for `patience` at most. `details`: peers (so many at most, 0: no details at all), queues, slow calls.
+  ServerSnapshot Snapshot(size_t details = 0,
+                          absl::Duration patience = absl::Milliseconds(200)) const;
+  // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
+  std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
   // As of the last time the server had nothing to do, or of its end.
   call::ServerCounters counters() const;
   // Likewise.
@@ -106,13 +115,19 @@ class Server {
   void Sleep(absl::FunctionRef<bool()> until);
   absl::Status WaitForEnd(std::string_view operation, int64_t timeout_ns);
   void Publish();
+  // Has the polling thread publish, with details.
+  struct Asking : base::MailNode {
+    Server* server = nullptr;
+  };
+  static void OnAsked(base::MailNode* node);
+  void Look(size_t details, ServerSnapshot* snapshot) const;
 
   const int64_t spin_ns_;
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
   const std::unique_ptr<Stack> stack_;
   ServerChain chain_;
-  call::ServerEngine engine_;  // the polling thread's, once that runs
+  mutable call::ServerEngine engine_;  // the polling thread's, once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;
 
   std::atomic<bool> stopping_{false};
@@ -122,10 +137,14 @@ class Server {
   std::atomic<call::DrainPhase> drain_phase_{call::DrainPhase::kServing};
   mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
-  bool ended_ = false;                              // mutex_
-  call::ServerCounters published_;                  // mutex_
-  endpoint::Counters published_endpoint_;           // mutex_
-  endpoint::HandshakeCounts published_handshakes_;  // mutex_
+  bool ended_ = false;  // mutex_
+  mutable Asking asking_;
+  mutable bool asked_ = false;  // mutex_; asking_ is with the polling thread
+  mutable size_t details_ = 0;  // mutex_; that it is asked for
+  uint64_t answers_ = 0;        // mutex_
+  mutable std::condition_variable answered_;
+  ServerSnapshot published_;  // mutex_; without methods
+  std::atomic<std::thread::id> polls_{};
   std::thread thread_;
 };
 

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "middleware/api/metadata.h"
+#include "middleware/api/trace_context.h"
 #include "middleware/call/method.h"
 
 namespace sluice {
@@ -60,6 +61,15 @@ class ServerContext {
 
   // What the caller sent beside the request.
   Metadata metadata() const { return Metadata::FromWire(incoming_.metadata); }
+  // The trace that the caller says this call is part of, with this call as the span: what goes with calls that it makes
+  // (CallContext::FromServer()). Empty: none.
+  std::optional<TraceContext> trace() const {
+    if (incoming_.metadata.empty()) return std::nullopt;
+    const Metadata sent = metadata();
+    const auto value = sent.Find(kTraceParent);
+    const auto parent = value.has_value() ? TraceContext::Parse(*value) : std::nullopt;
+    return parent.has_value() ? std::optional(parent->Child(incoming_.span)) : std::nullopt;
+  }
   // Goes with the reply, or with the error.
   absl::Status AddReplyMetadata(std::string_view key, std::string_view value) {
     if (!reply_metadata_.has_value()) reply_metadata_.emplace();

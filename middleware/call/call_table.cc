@@ -91,6 +91,7 @@ void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   if (call->state == CallState::kWaiting) Unqueue(call);
   Move(call, event);
   assert(call->state == CallState::kFree);
+  if (call->stats != nullptr) call->stats->CountEnd(status);
   const Done done = call->spec.done;
   void* const argument = call->spec.argument;
   if (call->spec.stream != nullptr) {  // what came in before may still be read

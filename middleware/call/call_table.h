@@ -26,6 +26,7 @@
 #include "middleware/call/client_stream.h"
 #include "middleware/call/connection.h"
 #include "middleware/call/method.h"
+#include "middleware/observe/call_stats.h"
 #include "transport/base/timer_wheel.h"
 
 namespace sluice::call {
@@ -66,6 +67,8 @@ struct Call {
   CallSpec spec;
   CallTable* table = nullptr;
   int64_t deadline_ns = 0;
+  int64_t started_ns = 0;                 // these two are the engine's
+  observe::MethodStats* stats = nullptr;  // where End() counts it; nullptr: nowhere
   base::Timer timer;
   base::Timer pause;                 // between two attempts
   Connection* connection = nullptr;  // over which it was sent

@@ -132,6 +132,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   if (limit_bytes_ == 0) limit_bytes_ = options_.max_message_bytes;
   connection->up_since_ns = now_ns_;
   ++counters_.connections;
+  Trace(observe::TraceEvent::kPeerUp, 0, 0, peer.index);
   SendWaiting();
 }
 
@@ -146,6 +147,7 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
                         absl::StatusCode sent_code) {
   if (closed_) return;
   if (now_is_stale_) RefreshNow();
+  Trace(observe::TraceEvent::kPeerDown, 0, 0, connection->peer.index, why);
   if (Find(connection->peer) == connection) by_peer_[connection->peer.index] = nullptr;
   connection->peer = endpoint::PeerId();
   connection->cancels_owed.clear();

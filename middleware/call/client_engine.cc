@@ -44,7 +44,9 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
       wheel_(clock->NowNs()),
       table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this),
       budget_(options.retry),
-      limit_bytes_(options.max_message_bytes) {
+      limit_bytes_(options.max_message_bytes),
+      sampler_(options.timed_every),
+      trace_(options.trace_records) {
   RefreshNow();
   if (!options.host.empty()) SetServers({{options.host, options.port}});
 }
@@ -77,7 +79,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     const auto buffer = ReserveFor(spec, &connection, &payload_bytes);
     if (buffer.ok()) {
       Call* call = table_.StartSent(spec, deadline_ns);
-      Number(*call, call_id);
+      Begin(call, call_id);
       Send(call, connection, *buffer, payload_bytes);
       return absl::OkStatus();
     }
@@ -98,18 +100,23 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
          .remedy = "wait for calls to end, or raise max_outstanding_calls",
          .retry_safe = true});
   }
-  Number(*call, call_id);
+  Begin(call, call_id);
   // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
   dial_wanted_ = true;
+  Trace(observe::TraceEvent::kCallWaits, CallTable::WireId(*call), spec.method->id, 0);
   return absl::OkStatus();
 }
 
-void ClientEngine::Number(const Call& call, uint64_t* call_id) {
+void ClientEngine::Begin(Call* call, uint64_t* call_id) {
   ++counters_.calls_started;
-  const uint64_t id = CallTable::WireId(call);
+  const Method& method = *call->spec.method;
+  const uint64_t id = CallTable::WireId(*call);
+  call->started_ns = now_ns_;
+  call->stats = stats_.Of(method.id, method.full_name);
+  call->stats->CountStart();
   if (call_id != nullptr) *call_id = id;
-  if (call.spec.stream != nullptr) call.spec.stream->call_id = id;
-  CallControl* const control = call.spec.control;
+  if (call->spec.stream != nullptr) call->spec.stream->call_id = id;
+  CallControl* const control = call->spec.control;
   if (control == nullptr) return;
   control->call_id.store(id, std::memory_order_seq_cst);
   if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
@@ -179,6 +186,7 @@ void ClientEngine::Send(Call* call, Connection* connection, endpoint::SendBuffer
     call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
   }
   sessions_.Commit(connection->peer, buffer, header);
+  call->stats->CountRequestBytes(payload_bytes);
 }
 
 void ClientEngine::SendWaiting() {
@@ -189,6 +197,8 @@ void ClientEngine::SendWaiting() {
     if (buffer.ok()) {
       table_.MarkSent(call);
       Send(call, connection, *buffer, payload_bytes);
+      Trace(observe::TraceEvent::kCallSent, CallTable::WireId(*call), call->spec.method->id,
+            (now_ns_ - call->started_ns) >> 10);
       ClientStream* const stream = call->spec.stream;
       if (stream != nullptr) {
         stream->call_id = CallTable::WireId(*call);
@@ -290,6 +300,7 @@ void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
     ++counters_.late_replies;
     return;
   }
+  call->stats->CountReplyBytes(payload.size());
   const frame::Parts parts = frame::Split(header, payload);
   if (!parts.metadata.empty() && call->spec.reply_metadata != nullptr) {
     call->spec.reply_metadata->assign(reinterpret_cast<const char*>(parts.metadata.data()),
@@ -326,6 +337,9 @@ void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
 void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
   ++(status.ok() ? counters_.calls_ok : counters_.calls_failed);
   if (status.ok()) budget_.Succeeded();
+  if (!now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit()) RecordLatency(*call);
+  Trace(observe::TraceEvent::kCallEnded, CallTable::WireId(*call), call->spec.method->id,
+        (now_ns_ - call->started_ns) >> 10, status);
   // Who waits no longer says so; a deadline the server knows itself.
   if (event == CallEvent::kCancel && call->state == CallState::kSent) {
     const uint64_t id = CallTable::WireId(*call);
@@ -334,6 +348,15 @@ void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) 
     }
   }
   table_.End(call, event, status);
+}
+
+void ClientEngine::RecordLatency(const Call& call) {
+  uint32_t times = 1;
+  if (now_is_stale_) {
+    if (quiet_passes_ < kQuietPasses) times = sampler_.every();
+    RefreshNow();
+  }
+  call.stats->RecordLatency(now_ns_ - call.started_ns, times);
 }
 
 void ClientEngine::OnDeadline(void* owner, Call* call) {
@@ -371,6 +394,7 @@ int ClientEngine::Poll() {
     for (const uint64_t id : ids) Cancel(id);
   }
   const int done = endpoint_->Poll();
+  quiet_passes_ = done == 0 ? quiet_passes_ + 1 : 0;
   const bool due = done == 0 ? ++idle_passes_ % kIdlePassesPerClockRead == 0
                              : ++busy_passes_ % kBusyPassesPerClockRead == 0;
   if (!due) return done;
@@ -382,6 +406,8 @@ int ClientEngine::Poll() {
 
 int64_t ClientEngine::SleepLimitNs() {
   RefreshNow();
+  now_is_stale_ =
+      true;  // a sleep follows, and a call may be started before anybody says that it is over
   const int64_t below = endpoint_->SleepLimitNs();
   const int64_t wake_ns = wheel_.NextWakeNs();
   if (wake_ns < 0) return below;

@@ -29,10 +29,14 @@
 #include "middleware/call/connection_state.h"
 #include "middleware/call/retry.h"
 #include "middleware/frame/frame.h"
+#include "middleware/observe/call_stats.h"
+#include "middleware/observe/trace_events.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
+#include "transport/base/sampler.h"
 #include "transport/base/timer_wheel.h"
+#include "transport/base/trace_ring.h"
 #include "transport/endpoint/endpoint.h"
 
 namespace sluice::call {
@@ -57,6 +61,8 @@ struct ClientEngineOptions {
   int64_t backoff_max_ns =
       2'000'000'000;  // each wait doubles up to this; each is jittered by a quarter
   uint32_t max_reconnect_attempts = 20;  // in a row; then it rests until the next call
+  uint32_t trace_records = 4096;         // kept of what happened last; 32 bytes each
+  uint32_t timed_every = 8;  // one of how many calls is timed while they come one upon the other
 };
 
 struct ClientCounters {
@@ -132,6 +138,9 @@ class ClientEngine final : public session::User {
   uint32_t outstanding() const { return table_.active(); }
   const ClientCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
+  // May be read by any thread meanwhile.
+  const observe::CallStats& stats() const { return stats_; }
+  const base::TraceRing& trace() const { return trace_; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -144,6 +153,8 @@ class ClientEngine final : public session::User {
  private:
   static constexpr uint32_t kIdlePassesPerClockRead = 16;
   static constexpr uint32_t kBusyPassesPerClockRead = 64;
+  // After so many passes without anything a look at the clock costs nothing in comparison.
+  static constexpr uint32_t kQuietPasses = 64;
 
   static void OnDeadline(void* owner, Call* call);
   static void OnBackoffOver(base::Timer* timer, void* context);
@@ -174,7 +185,7 @@ class ClientEngine final : public session::User {
   void Deliver(Connection* connection, const frame::Header& header,
                std::span<const std::byte> payload);
 
-  void Number(const Call& call, uint64_t* call_id);
+  void Begin(Call* call, uint64_t* call_id);
   size_t FirstChoice();
   // Memory for the request, and the server it is for. UNAVAILABLE: none is up.
   absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, Connection** connection,
@@ -191,6 +202,12 @@ class ClientEngine final : public session::User {
   void OnStream(Connection* connection, const frame::Header& header,
                 std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);
+  void RecordLatency(const Call& call);
+  void Trace(observe::TraceEvent event, uint64_t id, uint64_t detail, int64_t number,
+             const absl::Status& status = absl::OkStatus()) {
+    trace_.Add({now_ns_, id, detail, static_cast<uint32_t>(number), static_cast<uint16_t>(event),
+                static_cast<uint16_t>(status.ok() ? absl::StatusCode::kOk : status.code())});
+  }
 
   // Why, without the rest of its sentence: it becomes part of another one.
   static std::string CauseOf(const absl::Status& status);
@@ -224,7 +241,11 @@ class ClientEngine final : public session::User {
   bool now_is_stale_ = true;
   uint32_t idle_passes_ = 0;
   uint32_t busy_passes_ = 0;
+  uint32_t quiet_passes_ = 0;  // in a row
   ClientCounters counters_;
+  observe::CallStats stats_;
+  base::Sampler sampler_;
+  base::TraceRing trace_;
 };
 
 }  // namespace sluice::call

@@ -120,6 +120,7 @@ absl::Status ClientEngine::Write(ClientStream* stream,
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
   sessions_.Commit(call->connection->peer, *buffer, header);
   stream->end.CountSent();
+  call->stats->CountStreamSent();
   return absl::OkStatus();
 }
 
@@ -153,6 +154,7 @@ void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
     if (!stream->end.Receive(payload)) {
       return Break(connection, "malformed message", "more messages of a stream than its window");
     }
+    call->stats->CountStreamReceived();
     if (std::exchange(stream->wants_to_read, false) && stream->observer != nullptr) {
       stream->observer->OnReadable();
     }

@@ -57,6 +57,7 @@ struct Incoming {
   int64_t received_ns;                    // when this poll pass began; the same clock
   std::string_view metadata;              // serialised; most calls have none
   std::string* reply_metadata = nullptr;  // serialised; what stands here goes with the reply
+  uint64_t span = 0;                      // of a call with metadata: names it among all calls
 };
 
 // One method of one registered service: `run` for one that is answered before it returns, `start` for all others.

@@ -51,7 +51,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   if (under_way_.size() >= options_.max_concurrent_calls) {
     ++counters_.refused;
     return RefuseLetIn(
-        id, peer, request.call_id, incoming,
+        id, peer, request.call_id, entry->stats, incoming,
         base::Error(absl::StatusCode::kResourceExhausted,
                     absl::StrCat(incoming.method->full_name, " refused"),
                     {.layer = "call",
@@ -62,6 +62,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
                      .retry_safe = true}));
   }
   if (peer->calls.contains(request.call_id)) {
+    entry->stats->CountError(absl::StatusCode::kInvalidArgument);
     return OnProtocolError(id, "malformed message", "a call's number is given a second time");
   }
   std::unique_ptr<ServerCall> made;
@@ -77,7 +78,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
     const absl::Status malformed =
         Malformed(*peer, *incoming.method, message.size(), *made->request_);
     entry->free.push_back(std::move(made));
-    return RefuseLetIn(id, peer, request.call_id, incoming, malformed);
+    return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, malformed);
   }
   ServerCall* call = made.release();
   call->reply_->Clear();
@@ -93,6 +94,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   call->peer_ = id;
   call->call_id_ = request.call_id;
   call->serial_ = next_serial_++;
+  call->stats_ = entry->stats;
   call->observer_ = nullptr;
   call->cancelled_ = call->wants_to_read_ = call->wants_to_write_ = call->blocked_ =
       call->not_run_ = false;
@@ -136,6 +138,7 @@ void ServerEngine::OnStream(endpoint::PeerId id, Peer* peer, const frame::Header
   if (header.kind == frame::Kind::kStreamData && !stream->Receive(payload)) {
     return OnProtocolError(id, "malformed message", "more messages of a stream than its window");
   }
+  if (header.kind == frame::Kind::kStreamData) call->stats_->CountStreamReceived();
   if (header.kind == frame::Kind::kStreamEnd) stream->SetEnd();
   const uint64_t serial = call->serial_;
   if (of_the_client && call->wants_to_read_) {
@@ -232,31 +235,38 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
   sessions_.Commit(call->peer_, *buffer, header);
   call->stream_->CountSent();
+  call->stats_->CountStreamSent();
   return absl::OkStatus();
 }
 
 void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   assert(call->serial_ != 0);
   wheel_.Cancel(&call->timer_);
+  RefreshNow();
   // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it.
   const absl::Status& answer =
       status.ok() || call->why_cancelled_.ok() ? status : call->why_cancelled_;
   Peer* peer = Find(call->peer_);
+  absl::StatusCode code = absl::StatusCode::kCancelled;
   if (peer != nullptr) {
     peer->calls.erase(call->call_id_);
     std::erase(peer->blocked, call);
     const Method& method = *call->incoming_.method;
+    code = answer.code();
     if (answer.ok()) {
-      ReplyOk(call->peer_, peer, call->call_id_, method,
+      ReplyOk(call->peer_, peer, call->call_id_, call->stats_,
               method.server_streams() ? nullptr : call->reply_.get(), call->reply_metadata_);
     } else {
-      ReplyError(call->peer_, peer, call->call_id_, answer, call->reply_metadata_,
+      ReplyError(call->peer_, peer, call->call_id_, call->stats_, answer, call->reply_metadata_,
                  call->not_run_ ? frame::kFlagNotRun : uint16_t{0});
     }
   } else {
     ++counters_.replies_lost;
+    call->stats_->CountError(code);
   }
   if (options_.gate != nullptr) EndAtGate(call->incoming_, answer);
+  call->stats_->RecordLatency(now_ns_ - call->incoming_.received_ns, 1);
+  CheckSlow(call->peer_, *call->stats_, call->incoming_.received_ns, code);
   under_way_.erase(call);
   counters_.calls_under_way = under_way_.size();
   call->serial_ = 0;

@@ -19,6 +19,7 @@
 #include "google/protobuf/message_lite.h"
 #include "middleware/call/method.h"
 #include "middleware/call/stream_end.h"
+#include "middleware/observe/call_stats.h"
 #include "transport/base/mailbox.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/endpoint/endpoint.h"
@@ -79,6 +80,7 @@ class ServerCall {
   const std::unique_ptr<StreamEnd> stream_;  // of a method that streams
   Observer* observer_ = nullptr;
   Incoming incoming_{};
+  observe::MethodStats* stats_ = nullptr;  // of its method
   std::string peer_address_;
   std::string tenant_;
   std::string metadata_;

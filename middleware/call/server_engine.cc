@@ -30,7 +30,13 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
 
 ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* clock,
                            base::LogSink* log)
-    : options_(options), clock_(clock), log_(log), wheel_(clock->NowNs()) {}
+    : options_(options),
+      clock_(clock),
+      log_(log),
+      wheel_(clock->NowNs()),
+      spans_(options.span_seed),
+      sampler_(options.timed_every),
+      trace_(options.trace_records) {}
 
 ServerEngine::~ServerEngine() { assert(under_way_.empty()); }
 
@@ -38,6 +44,7 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
   const Method& method = *handler.method;
   auto owned = std::make_unique<Entry>();
   owned->handler = std::move(handler);
+  owned->stats = stats_.Of(method.id, method.full_name);
   const auto [at, inserted] = methods_.try_emplace(method.id, std::move(owned));
   if (inserted) return absl::OkStatus();
   return base::Error(
@@ -50,10 +57,12 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
        .remedy = "register each service once; if the names differ, rename one method"});
 }
 
-void ServerEngine::RefreshNow() {
-  if (!now_is_stale_) return;
+void ServerEngine::ReadClock() {
   now_ns_ = clock_->NowNs();
   now_is_stale_ = false;
+  if (ran_count_ == 0) return;
+  if (now_ns_ - ran_since_ns_ >= options_.slow_call_ns) SettleInline(0);
+  ran_count_ = 0;
 }
 
 int ServerEngine::Poll() {
@@ -63,6 +72,8 @@ int ServerEngine::Poll() {
   if (done > 0) endpoint_->Flush();
   done += endpoint_->Poll();
   if (drain_.started()) StepDrain();
+  if (ran_count_ > 0) TimeInline();
+  quiet_passes_ = done == 0 ? quiet_passes_ + 1 : 0;
   // Only calls under way have timers.
   if (under_way_.empty() || (done == 0 && ++idle_passes_ % kIdlePassesPerClockRead != 0))
     return done;
@@ -78,6 +89,7 @@ void ServerEngine::Post(base::MailNode* node) {
 }
 
 bool ServerEngine::PrepareToSleep() {
+  if (ran_count_ > 0) ReadClock();
   asleep_.store(true, std::memory_order_seq_cst);
   if (mail_.empty() && endpoint_->PrepareToSleep()) return true;
   asleep_.store(false, std::memory_order_relaxed);
@@ -186,9 +198,36 @@ void ServerEngine::OnPeerUp(endpoint::PeerId id, const endpoint::PeerInfo& info)
   peers_[id.index] = std::make_unique<Peer>(options_, id.generation, info);
   ++counters_.peers_up;
   if (drain_.started()) TellDrain(id, peers_[id.index].get());
+  RefreshNow();
+  Trace(observe::TraceEvent::kPeerUp, id, 0, 0);
 }
 
-void ServerEngine::OnPeerDown(endpoint::PeerId id, const absl::Status&) { Drop(id); }
+void ServerEngine::OnPeerDown(endpoint::PeerId id, const absl::Status& why) {
+  RefreshNow();
+  Trace(observe::TraceEvent::kPeerDown, id, 0, 0, why);
+  Drop(id);
+}
+
+void ServerEngine::VisitPeers(absl::FunctionRef<bool(const PeerView&)> visit) const {
+  for (uint32_t index = 0; index < peers_.size(); ++index) {
+    const Peer* peer = peers_[index].get();
+    if (peer == nullptr) continue;
+    if (!visit({{index, peer->generation},
+                peer->address,
+                peer->tenant,
+                peer->calls.size(),
+                peer->backlog.size(),
+                peer->backlog.size_bytes()})) {
+      return;
+    }
+  }
+}
+
+void ServerEngine::VisitCalls(absl::FunctionRef<bool(const Incoming&)> visit) const {
+  for (const ServerCall* call : under_way_) {
+    if (!visit(call->incoming())) return;
+  }
+}
 
 void ServerEngine::Break(endpoint::PeerId id, std::string_view what, std::string_view explanation) {
   const Peer* peer = Find(id);
@@ -226,7 +265,7 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
                        std::span<const std::byte> payload) {
   if (drain_.started()) {
     ++counters_.refused_draining;
-    return Refuse(id, peer, request.call_id,
+    return Refuse(id, peer, request.call_id, nullptr,
                   base::Error(absl::StatusCode::kUnavailable, "server is draining",
                               {.layer = "call",
                                .operation = "dispatch",
@@ -237,39 +276,45 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
   const auto found = methods_.find(request.method_id);
   if (found == methods_.end()) {
     ++counters_.unknown_methods;
-    return Refuse(id, peer, request.call_id, UnknownMethod(request.method_id));
+    return Refuse(id, peer, request.call_id, nullptr, UnknownMethod(request.method_id));
   }
-  MethodHandler* handler = &found->second->handler;
+  Entry* const entry = found->second.get();
+  MethodHandler* handler = &entry->handler;
+  RefreshNow();
+  entry->stats->CountStart();
+  entry->stats->CountRequestBytes(payload.size());
   const auto streams = static_cast<uint16_t>(request.flags & ~frame::kFlagMetadata);
   if (streams != static_cast<uint16_t>(handler->method->streams)) {
-    return Refuse(id, peer, request.call_id, OtherShape(*peer, *handler->method));
+    return Refuse(id, peer, request.call_id, entry->stats, OtherShape(*peer, *handler->method));
   }
   const frame::Parts parts = frame::Split(request, payload);
-  RefreshNow();
   Incoming incoming{handler->method, &peer->address, &peer->tenant, kNoDeadlineNs, now_ns_, {}};
   incoming.metadata =
       std::string_view(reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size());
+  if (!incoming.metadata.empty()) incoming.span = spans_.Next64();
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
   if (options_.gate != nullptr) {
     if (const absl::Status status = options_.gate->OnCall(incoming); !status.ok()) {
       ++counters_.refused_at_gate;
-      return Refuse(id, peer, request.call_id, status);
+      return Refuse(id, peer, request.call_id, entry->stats, status);
     }
   }
   if (handler->start) {
-    return StartCall(id, peer, request, found->second.get(), incoming, parts.message);
+    Trace(observe::TraceEvent::kRequest, id, request.call_id, request.method_id);
+    return StartCall(id, peer, request, entry, incoming, parts.message);
   }
   if (!handler->request->ParseFromArray(parts.message.data(),
                                         static_cast<int>(parts.message.size()))) {
-    return RefuseLetIn(id, peer, request.call_id, incoming,
+    return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming,
                        Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
   }
-  RunInline(id, peer, request, handler, incoming);
+  RunInline(id, peer, request, entry, incoming);
 }
 
 void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
-                             MethodHandler* handler, Incoming& incoming) {
+                             Entry* entry, Incoming& incoming) {
+  MethodHandler* const handler = &entry->handler;
   handler->reply->Clear();
   if (!reply_metadata_.empty()) reply_metadata_.clear();
   incoming.reply_metadata = &reply_metadata_;
@@ -277,15 +322,46 @@ void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Heade
   const absl::Status status =
       handler->run(handler->service, incoming, *handler->request, handler->reply.get());
   if (status.ok()) {
-    ReplyOk(id, peer, request.call_id, *handler->method, handler->reply.get(), reply_metadata_);
+    ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_metadata_);
   } else {
-    ReplyError(id, peer, request.call_id, status, reply_metadata_);
+    ReplyError(id, peer, request.call_id, entry->stats, status, reply_metadata_);
   }
+  NoteInline(id, entry->stats, status);
   if (options_.gate != nullptr) EndAtGate(incoming, status);
 }
 
 void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& status) {
   options_.gate->OnEnd(incoming, status, clock_->NowNs());
+}
+
+// After a pass. Settled by a later one are those of passes that are not timed.
+void ServerEngine::TimeInline() {
+  const bool ran_now = !now_is_stale_;
+  if (ran_now) {
+    const bool quiet = quiet_passes_ >= kQuietPasses;
+    if (!quiet && !sampler_.Hit()) return;
+    now_ns_ = clock_->NowNs();
+    SettleInline(quiet ? 1 : sampler_.every());
+  } else if (quiet_passes_ % kIdlePassesPerClockRead == kIdlePassesPerClockRead - 1) {
+    ReadClock();
+  }
+}
+
+// The clock has just been read. `times`: how often each counts in the histogram.
+void ServerEngine::SettleInline(uint32_t times) {
+  for (uint32_t i = 0; i < ran_count_; ++i) {
+    if (times != 0) ran_[i].stats->RecordLatency(now_ns_ - ran_since_ns_, times);
+    CheckSlow(ran_[i].peer, *ran_[i].stats, ran_since_ns_, ran_[i].code);
+  }
+  ran_count_ = 0;
+}
+
+void ServerEngine::CheckSlow(endpoint::PeerId id, const observe::MethodStats& stats,
+                             int64_t received_ns, absl::StatusCode code) {
+  if (now_ns_ - received_ns < options_.slow_call_ns) return;
+  const Peer* peer = Find(id);
+  slow_calls_.Add({stats.name(), peer == nullptr ? "" : peer->address, received_ns,
+                   now_ns_ - received_ns, code});
 }
 
 absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,
@@ -336,23 +412,27 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
 
 // ---- Replies
 
-void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Method& method,
-                           const google::protobuf::MessageLite* reply, std::string_view metadata) {
+void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
+                           observe::MethodStats* stats, const google::protobuf::MessageLite* reply,
+                           std::string_view metadata) {
   const size_t message_bytes = reply == nullptr ? 0 : reply->ByteSizeLong();
   const size_t payload_bytes = message_bytes + frame::MetadataBytes(metadata.size());
   if (payload_bytes > peer->limit_bytes - frame::kHeaderBytes) {
     return ReplyError(
-        id, peer, call_id,
+        id, peer, call_id, stats,
         base::Error(absl::StatusCode::kResourceExhausted,
-                    absl::StrCat("reply of ", method.full_name, " too large"),
+                    absl::StrCat("reply of ", stats->name(), " too large"),
                     {.layer = "call",
                      .peer = peer->address,
-                     .operation = method.full_name,
+                     .operation = stats->name(),
                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
                                            peer->limit_bytes - frame::kHeaderBytes),
                      .remedy = "answer with less, or raise max_message_bytes on both sides"}),
         {});
   }
+  stats->CountEnd(absl::OkStatus());
+  stats->CountReplyBytes(payload_bytes);
+  Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
   const auto size = static_cast<uint32_t>(payload_bytes);
   const Outgoing outgoing = Reserve(id, peer, size);
   if (outgoing.data == nullptr) return;
@@ -369,14 +449,19 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, co
 }
 
 void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
-                              const absl::Status& status, std::string_view metadata,
-                              uint16_t flags) {
+                              observe::MethodStats* stats, const absl::Status& status,
+                              std::string_view metadata, uint16_t flags) {
   const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
   // The error comes first: metadata that leaves no room for it is left out.
   if (frame::MetadataBytes(metadata.size()) > limit / 2) metadata = {};
   const uint32_t metadata_bytes = frame::MetadataBytes(metadata.size());
   const std::string payload = frame::EncodeStatus(status, limit - metadata_bytes);
   const auto size = static_cast<uint32_t>(payload.size()) + metadata_bytes;
+  if (stats != nullptr) {
+    stats->CountEnd(status);
+    stats->CountReplyBytes(size);
+  }
+  Trace(observe::TraceEvent::kReply, id, call_id, stats == nullptr ? 0 : stats->id(), status);
   const Outgoing outgoing = Reserve(id, peer, size);
   if (outgoing.data == nullptr) return;
   frame::Header header;

@@ -16,6 +16,7 @@
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,18 +28,25 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "middleware/call/drain.h"
 #include "middleware/call/gate.h"
 #include "middleware/call/method.h"
 #include "middleware/call/server_call.h"
 #include "middleware/frame/frame.h"
+#include "middleware/observe/call_stats.h"
+#include "middleware/observe/slow_calls.h"
+#include "middleware/observe/trace_events.h"
 #include "middleware/session/backlog.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
 #include "transport/base/log.h"
 #include "transport/base/mailbox.h"
+#include "transport/base/random.h"
+#include "transport/base/sampler.h"
 #include "transport/base/timer_wheel.h"
+#include "transport/base/trace_ring.h"
 #include "transport/endpoint/endpoint.h"
 
 namespace sluice::call {
@@ -49,6 +57,10 @@ struct ServerEngineOptions {
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
   uint32_t max_concurrent_calls = 65536;  // that have a ServerCall
   Gate* gate = nullptr;                   // nobody looks
+  int64_t slow_call_ns = 100'000'000;     // calls that take longer are kept for people (SlowCalls)
+  uint32_t trace_records = 4096;          // kept of what happened last; 32 bytes each
+  uint64_t span_seed = 0;                 // random: what Incoming::span is made from
+  uint32_t timed_every = 8;               // one of how many passes is timed while they are busy
 };
 
 struct ServerCounters {
@@ -110,6 +122,21 @@ class ServerEngine final : public session::User {
 
   const ServerCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
+  // These two may be read by any thread meanwhile.
+  const observe::CallStats& stats() const { return stats_; }
+  const base::TraceRing& trace() const { return trace_; }
+  const observe::SlowCalls& slow_calls() const { return slow_calls_; }
+  // For people: each peer that is up, and each call that has a ServerCall, until `visit` says false.
+  struct PeerView {
+    endpoint::PeerId id;
+    const std::string& address;
+    const std::string& tenant;
+    size_t calls_under_way;
+    size_t waiting_replies;
+    size_t waiting_bytes;
+  };
+  void VisitPeers(absl::FunctionRef<bool(const PeerView&)> visit) const;
+  void VisitCalls(absl::FunctionRef<bool(const Incoming&)> visit) const;
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -125,6 +152,7 @@ class ServerEngine final : public session::User {
   // A method and the ServerCalls that were made for it and are free.
   struct Entry {
     MethodHandler handler;
+    observe::MethodStats* stats = nullptr;
     std::vector<std::unique_ptr<ServerCall>> free;
   };
   struct Peer {
@@ -145,29 +173,51 @@ class ServerEngine final : public session::User {
   void Drop(endpoint::PeerId id);
   void Break(endpoint::PeerId id, std::string_view what, std::string_view explanation);
 
-  void RefreshNow();
+  void RefreshNow() {
+    if (now_is_stale_) ReadClock();
+  }
+  void ReadClock();
   void StepDrain();
   void OnDrainAnswer(endpoint::PeerId id, Peer* peer);
   void TellDrain(endpoint::PeerId id, Peer* peer);
   void CancelUnderWay(const absl::Status& why);
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
            std::span<const std::byte> payload);
-  void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
-                 MethodHandler* handler, Incoming& incoming);
-  void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Method& method,
+  void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
+                 Incoming& incoming);
+  // Both count the call's end in `stats`, if there is such a method.
+  void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                const google::protobuf::MessageLite* reply, std::string_view metadata);
   // `flags`: kFlagNotRun if no handler has seen the request.
-  void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status,
-                  std::string_view metadata, uint16_t flags = 0);
+  void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
+                  const absl::Status& status, std::string_view metadata, uint16_t flags = 0);
+  void Refuse(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
+              const absl::Status& status) {
+    ReplyError(id, peer, call_id, stats, status, {}, frame::kFlagNotRun);
+  }
   // After the gate has let it in.
-  void RefuseLetIn(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Incoming& incoming,
-                   const absl::Status& status) {
-    Refuse(id, peer, call_id, status);
+  void RefuseLetIn(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
+                   const Incoming& incoming, const absl::Status& status) {
+    Refuse(id, peer, call_id, stats, status);
     if (options_.gate != nullptr) EndAtGate(incoming, status);
   }
   void EndAtGate(const Incoming& incoming, const absl::Status& status);
-  void Refuse(endpoint::PeerId id, Peer* peer, uint64_t call_id, const absl::Status& status) {
-    ReplyError(id, peer, call_id, status, {}, frame::kFlagNotRun);
+  // Calls that were answered before their handler returned: how long they took is looked up once for all of a pass, after
+  // its doorbell, and in a busy pass only if it is in the sample. Those of the others are known when the clock is read
+  // next, about: well enough to tell slow ones.
+  void NoteInline(endpoint::PeerId id, observe::MethodStats* stats, const absl::Status& status) {
+    if (ran_count_ == kMaxRan) ReadClock();
+    if (ran_count_ == 0) ran_since_ns_ = now_ns_;
+    ran_[ran_count_++] = {id, stats, status.ok() ? absl::StatusCode::kOk : status.code()};
+  }
+  void TimeInline();
+  void SettleInline(uint32_t times);
+  void CheckSlow(endpoint::PeerId id, const observe::MethodStats& stats, int64_t received_ns,
+                 absl::StatusCode code);
+  void Trace(observe::TraceEvent event, endpoint::PeerId peer, uint64_t call_id, uint64_t detail,
+             const absl::Status& status = absl::OkStatus()) {
+    trace_.Add({now_ns_, call_id, detail, peer.index, static_cast<uint16_t>(event),
+                static_cast<uint16_t>(status.ok() ? absl::StatusCode::kOk : status.code())});
   }
   absl::Status UnknownMethod(uint64_t method_id) const;
   absl::Status OtherShape(const Peer& peer, const Method& method) const;
@@ -213,12 +263,28 @@ class ServerEngine final : public session::User {
   uint64_t waiting_replies_ = 0;              // in all backlogs
   absl::flat_hash_set<ServerCall*> under_way_;
   uint64_t next_serial_ = 1;
+  base::SeededRandom spans_;
   std::string reply_metadata_;  // of the inline handler that runs
   uint32_t idle_passes_ = 0;
 
   int64_t now_ns_ = 0;
   bool now_is_stale_ = true;
   ServerCounters counters_;
+  observe::CallStats stats_;
+  observe::SlowCalls slow_calls_;
+  base::Sampler sampler_;
+  base::TraceRing trace_;
+  struct Ran {
+    endpoint::PeerId peer;
+    observe::MethodStats* stats;
+    absl::StatusCode code;
+  };
+  static constexpr uint32_t kMaxRan = 32;
+  static constexpr uint32_t kQuietPasses = 64;  // as in client_engine.h
+  std::array<Ran, kMaxRan> ran_;                // [0, ran_count_): answered inline, not settled yet
+  uint32_t ran_count_ = 0;
+  int64_t ran_since_ns_ = 0;   // when the pass of the first of them began
+  uint32_t quiet_passes_ = 0;  // in a row
 };
 
 }  // namespace sluice::call

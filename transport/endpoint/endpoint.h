@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -108,6 +109,18 @@ struct HandshakeCounts {
   uint64_t without_dc = 0;       // ended with the welcome: the client has no DC
   uint64_t no_secrets = 0;       // this side's own secrets could not be read
   uint32_t under_way = 0;        // now
+};
+
+// A send queue as it stands, for people and tools.
+struct QueueReport {
+  uint32_t qp_number = 0;
+  std::string state;       // "ready", "draining", …
+  bool probation = false;  // for peers of which nothing good is known
+  uint32_t posted = 0;     // requests that have not completed
+  uint32_t streams = 0;    // 0: the device has none
+  uint32_t streams_busy = 0;
+  uint32_t streams_errored = 0;  // or being reset
+  uint32_t drains = 0;           // recoveries begun so far
 };
 
 // What came and went, since the start.
@@ -224,6 +237,7 @@ class Endpoint {
   virtual absl::Status Health() const = 0;
   virtual ConnectionCounts Connections() const = 0;
   virtual Counters Counts() const = 0;
+  virtual std::vector<QueueReport> Queues() const { return {}; }
 
   // OnPeerDown (CANCELLED) follows in the next Poll(). What was committed before is sent first, then
   // a goodbye; the other side gets both in that order, and then its OnPeerDown (UNAVAILABLE). Not

@@ -67,6 +67,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::Status Health() const override;
   ConnectionCounts Connections() const override;
   Counters Counts() const override;
+  std::vector<QueueReport> Queues() const override;
   void Disconnect(PeerId peer) override;
   void Close() override;
 

@@ -84,4 +84,27 @@ Counters EndpointImpl::Counts() const {
   return counters;
 }
 
+std::vector<QueueReport> EndpointImpl::Queues() const {
+  std::vector<QueueReport> reports;
+  for (uint32_t i = 0; i < queue_->dci_count(); ++i) {
+    const queue::Dci& dci = queue_->dci(i);
+    QueueReport report;
+    report.qp_number = dci.qp.number();
+    report.state = std::string(queue::Name(dci.state));
+    report.probation = dci.probation;
+    report.posted = dci.tail - dci.head;
+    report.streams = static_cast<uint32_t>(dci.streams.size());
+    for (const queue::Stream& stream : dci.streams) {
+      using queue::StreamState;
+      report.streams_busy +=
+          stream.state == StreamState::kBound || stream.state == StreamState::kLeft;
+      report.streams_errored +=
+          stream.state == StreamState::kErrored || stream.state == StreamState::kResetting;
+    }
+    report.drains = dci.drains;
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
 }  // namespace sluice::endpoint

@@ -148,6 +148,7 @@ class DciPool {
   const PoolCounters& counters() const { return counters_; }
   bool streams() const { return exclusive_; }
   uint32_t dci_count() const { return static_cast<uint32_t>(dcis_.size()); }
+  const Dci& dci(uint32_t index) const { return *dcis_[index]; }
   const verbs::PathOptions& path() const { return path_; }
 
  private:

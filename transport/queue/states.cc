@@ -73,6 +73,8 @@ bool Next(StreamState state, StreamEvent event, StreamState* next) {
   return Find(kStreamRows, state, event, next);
 }
 
+std::string_view Name(DciState state) { return kDciStates[static_cast<size_t>(state)]; }
+
 std::string PrintTables() {
   std::string text;
   Print("dci", kDciRows, kDciStates, kDciEvents, &text);

@@ -47,6 +47,8 @@ enum class StreamEvent : uint8_t {
 bool Next(DciState state, DciEvent event, DciState* next);
 bool Next(StreamState state, StreamEvent event, StreamState* next);
 
+std::string_view Name(DciState state);
+
 // Both tables, one line per transition.
 std::string PrintTables();
 

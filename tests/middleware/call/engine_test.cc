@@ -55,6 +55,7 @@ class EngineTest : public ::testing::Test {
                      google::protobuf::MessageLite* reply) {
       auto* test = static_cast<EngineTest*>(self);
       ++test->handled_;
+      test->clock_.Advance(test->blocks_ns_);
       static_cast<Text*>(reply)->set_cause(static_cast<const Text&>(request).cause());
       return test->answer_;
     };
@@ -119,6 +120,7 @@ class EngineTest : public ::testing::Test {
   std::unique_ptr<FakeEndpoint> client_end_;
   absl::Status answer_;
   int handled_ = 0;
+  int64_t blocks_ns_ = 0;  // a handler
 };
 
 TEST_F(EngineTest, CallsAreAnswered) {
@@ -416,6 +418,74 @@ TEST_F(EngineTest, ErrorCodeOutsideTheCanonicalSetBecomesUnknown) {
   ASSERT_TRUE(Start(&outcome).ok());
   Settle();
   EXPECT_EQ(outcome.status, absl::UnknownError("odd"));
+}
+
+TEST_F(EngineTest, CallAfterALongSleepHasItsWholeTime) {
+  Connect();
+  client_->SleepLimitNs();  // somebody goes to sleep, and is not the one who starts the call
+  clock_.Advance(1000 * kMs);
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, 100 * kMs).ok());
+  Settle();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+}
+
+TEST_F(EngineTest, BothSidesCountCallsByMethodCodeAndTime) {
+  client_options_.timed_every = server_options_.timed_every = 1;
+  Connect();
+  Outcome good, bad, late;
+  good.request.set_cause("x");
+  ASSERT_TRUE(Start(&good).ok());
+  Settle();
+  answer_ = absl::NotFoundError("no");
+  ASSERT_TRUE(Start(&bad).ok());
+  client_->Flush();
+  clock_.Advance(3 * kMs);
+  Settle();
+  server_end_->set_drop(true);
+  ASSERT_TRUE(Start(&late, 10 * kMs).ok());
+  Advance(11 * kMs);
+  EXPECT_EQ(late.status.code(), absl::StatusCode::kDeadlineExceeded);
+
+  const auto client = client_->stats().Snapshot();
+  const auto server = server_->stats().Snapshot();
+  ASSERT_EQ(client.size(), 1u);
+  ASSERT_EQ(server.size(), 1u);
+  EXPECT_EQ(client[0].method, kEcho.full_name);
+  EXPECT_EQ(client[0].started, 3u);
+  EXPECT_EQ(client[0].ended[static_cast<int>(absl::StatusCode::kOk)], 1u);
+  EXPECT_EQ(client[0].ended[static_cast<int>(absl::StatusCode::kNotFound)], 1u);
+  EXPECT_EQ(client[0].ended[static_cast<int>(absl::StatusCode::kDeadlineExceeded)], 1u);
+  EXPECT_EQ(client[0].in_flight(), 0u);
+  EXPECT_EQ(client[0].latency_ns.count(), 3u);
+  EXPECT_EQ(client[0].latency_ns.sum(), static_cast<uint64_t>(14 * kMs));
+  EXPECT_EQ(server[0].ended[static_cast<int>(absl::StatusCode::kNotFound)], 2u);
+  EXPECT_EQ(server[0].request_bytes, client[0].request_bytes);
+  EXPECT_GT(server[0].reply_bytes, client[0].reply_bytes) << "one was dropped";
+}
+
+TEST_F(EngineTest, HandlerThatTakesLongIsASlowCallInATimedPassOrNot) {
+  server_options_.timed_every = 1'000'000;
+  Connect();
+  Outcome first;
+  ASSERT_TRUE(Start(&first).ok());
+  Settle();
+  blocks_ns_ = 99 * kMs;
+  Outcome quick;
+  ASSERT_TRUE(Start(&quick).ok());
+  Settle();
+  EXPECT_EQ(server_->slow_calls().seen(), 0u);
+  blocks_ns_ = 100 * kMs;
+  Outcome slow;
+  ASSERT_TRUE(Start(&slow).ok());
+  client_->Flush();
+  while (handled_ < 3) server_->Poll();
+  server_->PrepareToSleep();
+  clock_.Advance(5000 * kMs);  // asleep: not the handler's time
+  Settle();
+  ASSERT_EQ(server_->slow_calls().seen(), 1u);
+  EXPECT_EQ(server_->slow_calls().kept()[0].method, kEcho.full_name);
+  EXPECT_EQ(server_->slow_calls().kept()[0].took_ns, 100 * kMs);
 }
 
 TEST_F(EngineTest, SameMethodTwiceIsRefused) {

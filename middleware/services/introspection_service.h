@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// IntrospectionService: tells what a server is doing (proto/introspection.proto): its peers, send queues and streams,
+// methods and their latencies, slow calls, limits and capabilities. For sluice_stat and sluice_trace.
+//
+//   sluice::IntrospectionService introspection(server.get(), options);
+//   server->Register(&introspection);
+//
+// Who may connect may know it, addresses and tenants of other callers included: leave it out where that is too much.
+//
+// Which thread  The polling thread, which it holds up for some microseconds, and for about one per peer that it tells of.
+// Bounds        kMaxPeers, kMaxRecords; the answer has to fit max_message_bytes: peers that don't are left out.
+// What ends it  It outlives the server's calls; the server outlives it, or is destroyed first.
+#ifndef SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
+#define SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
+
+#include "middleware/api/options.h"
+#include "middleware/api/server.h"
+#include "proto/introspection.sluice.h"
+
+namespace sluice {
+
+class IntrospectionService final : public introspection::v1::IntrospectionServiceBase {
+ public:
+  static constexpr uint32_t kMaxPeers = 1024;
+  static constexpr uint32_t kMaxRecords = 4096;
+
+  // `options` are those the server was made with.
+  IntrospectionService(const Server* server, const ServerOptions& options)
+      : server_(server), options_(options) {}
+
+  absl::Status Look(ServerContext& context, const introspection::v1::LookRequest& request,
+                    introspection::v1::LookReply* reply) override;
+  absl::Status Trace(ServerContext& context, const introspection::v1::TraceRequest& request,
+                     introspection::v1::TraceReply* reply) override;
+
+ private:
+  const Server* const server_;
+  const ServerOptions options_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LiveHistogram: counts of non-negative integers in log-linear buckets, counted by one thread while others read.
+// HistogramCopy is what they read. histogram.h is the finer one, for measurements that end.
+//
+// Precision     Values below 8 are exact; above, a bucket is at most 1/8 of its lower bound wide, so a quantile is at most
+//               12.5 % above the true one and never below it. Values of 2^40 and more share the last bucket. 2.4 KB.
+// Which thread  Record(): as Tally::Add(). Copy(): any; a copy may miss what is counted while it is made.
+#ifndef SLUICE_TRANSPORT_BASE_LIVE_HISTOGRAM_H_
+#define SLUICE_TRANSPORT_BASE_LIVE_HISTOGRAM_H_
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/tally.h"
+
+namespace sluice::base {
+
+class LiveHistogram;
+
+class HistogramCopy {
+ public:
+  HistogramCopy();
+
+  void Merge(const HistogramCopy& other);
+  uint64_t count() const { return count_; }
+  uint64_t sum() const { return sum_; }
+  // The smallest value v that is the last of a bucket, such that at least `quantile` (0 to 1) of all are <= v. 0 when
+  // empty.
+  int64_t Quantile(double quantile) const;
+  // How many are surely <= `value`: those in buckets that end there or before.
+  uint64_t CountUpTo(int64_t value) const;
+
+  struct Bucket {
+    int64_t first;  // lowest and highest value that falls into it
+    int64_t last;
+    uint64_t count;
+  };
+  // The non-empty buckets, ascending.
+  std::vector<Bucket> Buckets() const;
+  // One of Buckets() of another copy, for those who send them somewhere. Ignored if there is no such bucket.
+  void Add(int64_t first, uint64_t count);
+
+ private:
+  friend class LiveHistogram;
+  std::vector<uint64_t> counts_;
+  uint64_t count_ = 0;
+  uint64_t sum_ = 0;  // of copies; of buckets that were added, about
+};
+
+class LiveHistogram {
+ public:
+  static constexpr int kPrecisionBits = 3;
+  static constexpr int kTopPower = 40;
+  static constexpr size_t kPerPower = size_t{1} << kPrecisionBits;
+  static constexpr size_t kBuckets = (kTopPower - kPrecisionBits + 1) * kPerPower + 1;
+
+  // Negative values count as 0.
+  void Record(int64_t value, uint32_t times = 1) {
+    if (value < 0) value = 0;
+    counts_[IndexOf(static_cast<uint64_t>(value))].Add(times);
+    sum_.Add(static_cast<uint64_t>(value) * times);
+  }
+  HistogramCopy Copy() const;
+
+  static size_t IndexOf(uint64_t value) {
+    if (value < kPerPower) return value;
+    if (value >> kTopPower != 0) return kBuckets - 1;
+    const int shift = static_cast<int>(std::bit_width(value)) - 1 - kPrecisionBits;
+    return (static_cast<size_t>(shift) + 1) * kPerPower + ((value >> shift) - kPerPower);
+  }
+  static int64_t FirstOf(size_t index);
+  static int64_t LastOf(size_t index);
+
+ private:
+  std::array<Tally, kBuckets> counts_;
+  Tally sum_;
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_LIVE_HISTOGRAM_H_

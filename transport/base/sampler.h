@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sampler: picks one of `every` at random, for what is too dear to be done each time; the same picks in each run, so that
+// a run can be repeated. Its randomness keeps it out of step with what it looks at.
+//
+// Which thread  One.
+#ifndef SLUICE_TRANSPORT_BASE_SAMPLER_H_
+#define SLUICE_TRANSPORT_BASE_SAMPLER_H_
+
+#include <cstdint>
+
+namespace sluice::base {
+
+class Sampler {
+ public:
+  // 1: all of them.
+  explicit Sampler(uint32_t every) : every_(every) {}
+
+  bool Hit() {
+    if (--left_ != 0) return false;
+    Draw();
+    return true;
+  }
+  // For how many each that was picked stands.
+  uint32_t every() const { return every_; }
+
+ private:
+  // 1 to 2 * every - 1, each as likely: `every` in the mean.
+  void Draw() {
+    state_ = state_ * 1664525u + 1013904223u;
+    left_ = 1 + static_cast<uint32_t>((static_cast<uint64_t>(state_) * (2 * every_ - 1)) >> 32);
+  }
+
+  const uint32_t every_;
+  uint32_t left_ = 1;
+  uint32_t state_ = 0;
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_SAMPLER_H_

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tally: a number that one thread counts and any may read.
+//
+// Cost          A load, an addition and a store: no locked instruction, no fence.
+// Which thread  Add() and Set(): one at a time, with a happens-before edge between two. value(): any; it is as old as the
+//               reader's view of that memory is.
+#ifndef SLUICE_TRANSPORT_BASE_TALLY_H_
+#define SLUICE_TRANSPORT_BASE_TALLY_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace sluice::base {
+
+class Tally {
+ public:
+  void Add(uint64_t more = 1) { Set(value() + more); }
+  void Set(uint64_t value) { value_.store(value, std::memory_order_relaxed); }
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> value_{0};
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_TALLY_H_
