@@ -19,6 +19,7 @@ _INSTALLED = {
     "com_google_protobuf": "protobuf",
     "isa_l": "isa_l",
     "libsodium": "libsodium",
+    "prometheus_cpp": "prometheus_cpp",
     "rdma_core": "rdma_core",
 }
 

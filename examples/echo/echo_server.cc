@@ -5,6 +5,7 @@
 //   echo_server --listen=127.0.0.1:7471 --device=auto
 #include <cstdio>
 #include <initializer_list>
+#include <memory>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -14,12 +15,16 @@
 #include "middleware/api/end_signals.h"
 #include "middleware/api/server.h"
 #include "middleware/services/health_service.h"
+#include "middleware/services/introspection_service.h"
+#include "middleware/services/prometheus_metrics.h"
 #include "middleware/services/reflection_service.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7471", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
 ABSL_FLAG(std::string, secret_file, "",
           "file of the secrets of which clients must prove one, mode 600; empty: nobody is asked");
+ABSL_FLAG(std::string, metrics, "",
+          "port for Prometheus, which this host alone reaches, or host:port; empty: none");
 
 namespace {
 
@@ -32,14 +37,24 @@ absl::Status Run() {
   if (!server.ok()) return server.status();
   sluice::examples::echo::EchoService service;
   sluice::HealthService health;
-  sluice::ReflectionService reflection(server->get());  // for sluice_call
+  sluice::ReflectionService reflection(server->get());                 // for sluice_call
+  sluice::IntrospectionService introspection(server->get(), options);  // for sluice_stat
   for (sluice::Service* one :
-       std::initializer_list<sluice::Service*>{&service, &health, &reflection}) {
+       std::initializer_list<sluice::Service*>{&service, &health, &reflection, &introspection}) {
     if (absl::Status status = (*server)->Register(one); !status.ok()) return status;
   }
   const std::string address = absl::GetFlag(FLAGS_listen);
   auto port = (*server)->Listen(address);
   if (!port.ok()) return port.status();
+
+  auto metrics = std::make_shared<sluice::PrometheusMetrics>();
+  std::unique_ptr<sluice::MetricsExposer> exposer;
+  if (const std::string at = absl::GetFlag(FLAGS_metrics); !at.empty()) {
+    metrics->Add(server->get(), "echo");
+    auto started = sluice::MetricsExposer::Start(at, metrics);
+    if (!started.ok()) return started.status();
+    exposer = *std::move(started);
+  }
 
   // The second line is for programs: it says which port it is.
   std::printf("device %s\n", (*server)->device_choice().c_str());

@@ -34,13 +34,22 @@ TEST(TraceContextTest, WhatIsNoneIsNone) {
     changed[at] = c;
     return changed;
   };
-  const std::string none[] = {
-      "", "00", valid.substr(0, 54), valid + "-", valid + "-00", with(0, 'g'), with(3, 'A'),
-      with(2, '_'), with(35, ' '), with(52, '0'), with(54, 'z'), with(40, '\0'),
-      "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-      "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-      "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-      "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.more"};
+  const std::string none[] = {"",
+                              "00",
+                              valid.substr(0, 54),
+                              valid + "-",
+                              valid + "-00",
+                              with(0, 'g'),
+                              with(3, 'A'),
+                              with(2, '_'),
+                              with(35, ' '),
+                              with(52, '0'),
+                              with(54, 'z'),
+                              with(40, '\0'),
+                              "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+                              "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+                              "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                              "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.more"};
   for (const std::string& text : none) EXPECT_FALSE(TraceContext::Parse(text).has_value()) << text;
 }
 

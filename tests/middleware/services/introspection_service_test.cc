@@ -10,6 +10,7 @@
 #include "examples/echo/echo_service.h"
 #include "middleware/api/in_process.h"
 #include "middleware/services/counter_table.h"
+#include "transport/verbs/capabilities.h"
 
 namespace sluice {
 namespace {

@@ -80,7 +80,8 @@ TEST(LiveHistogramTest, BucketsBuildACopyElsewhere) {
   for (int64_t value = 1; value < 100000; value = value * 3 / 2 + 1) histogram.Record(value);
   const HistogramCopy copy = histogram.Copy();
   HistogramCopy rebuilt;
-  for (const HistogramCopy::Bucket& bucket : copy.Buckets()) rebuilt.Add(bucket.first, bucket.count);
+  for (const HistogramCopy::Bucket& bucket : copy.Buckets())
+    rebuilt.Add(bucket.first, bucket.count);
   rebuilt.Add(9'999, 1);  // no bucket begins there
   rebuilt.Add(-1, 1);
   EXPECT_EQ(rebuilt.count(), copy.count());

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PrometheusMetrics: what servers and channels have counted, for Prometheus, through prometheus-cpp.
+//
+//   auto metrics = std::make_shared<sluice::PrometheusMetrics>();
+//   metrics->Add(server.get(), "orders");
+//   auto exposer = sluice::MetricsExposer::Start("9464", metrics);   // http://127.0.0.1:9464/metrics
+//
+// What it is    A prometheus::Collectable: families are built from Snapshot() when somebody scrapes, and nothing is done
+//               otherwise. Whoever has an exposer, or a registry with collectables, of their own hands it this instead.
+// Names         sluice_server_…, sluice_channel_…; seconds and bytes; counters end in _total. docs/decisions/0034.
+// Labels        server, or channel: the names given here. method: 64 a server or channel, and "other". code: 17. Nothing that a
+//               caller chooses.
+// Who owns it   Whoever made it; what was added outlives it, or is taken out again.
+// Thread-safety Any thread. A scrape waits a fifth of a second at most for a server whose handler hangs, and tells of that by
+//               sluice_server_fresh 0.
+#ifndef SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
+#define SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/server.h"
+#include "prometheus/collectable.h"
+#include "prometheus/metric_family.h"
+
+namespace prometheus {
+class Exposer;
+}
+
+namespace sluice {
+
+class PrometheusMetrics final : public prometheus::Collectable {
+ public:
+  // `name` is the label's value; a name that is there is replaced.
+  void Add(const Server* server, const std::string& name);
+  void Add(std::shared_ptr<Channel> channel, const std::string& name);
+  void Remove(const std::string& name);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, const Server*> servers_;              // mutex_
+  std::map<std::string, std::shared_ptr<Channel>> channels_;  // mutex_
+};
+
+// An HTTP server for it, with a thread of its own. Off unless somebody starts it, and it hears this host only unless it is
+// told an address: what it tells is not for everybody.
+class MetricsExposer {
+ public:
+  // "9464", or "10.0.0.5:9464"; port 0 takes a free one. INVALID_ARGUMENT: no address. UNAVAILABLE: it is in use, or not
+  // this host's.
+  static absl::StatusOr<std::unique_ptr<MetricsExposer>> Start(
+      const std::string& address, std::shared_ptr<PrometheusMetrics> metrics);
+  ~MetricsExposer();
+  MetricsExposer(const MetricsExposer&) = delete;
+  MetricsExposer& operator=(const MetricsExposer&) = delete;
+
+  uint16_t port() const { return port_; }
+
+ private:
+  MetricsExposer(std::unique_ptr<prometheus::Exposer> exposer,
+                 std::shared_ptr<PrometheusMetrics> metrics);
+
+  const std::shared_ptr<PrometheusMetrics> metrics_;
+  const std::unique_ptr<prometheus::Exposer> exposer_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/stat_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "google/protobuf/text_format.h"
+
+namespace sluice::tools {
+namespace {
+
+using introspection::v1::LookReply;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+LookReply Read(const std::string& text) {
+  LookReply reply;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &reply));
+  return reply;
+}
+
+constexpr char kBefore[] = R"(
+  device: "softdc0" time_ns: 1000000000
+  counts { name: "requests" value: 100 } counts { name: "peers" value: 1 now: true }
+  counts { name: "stream_resets" value: 2 meaning: "streams reset" }
+  methods {
+    name: "/a.B/Say" started: 100 ended { code: "OK" count: 90 } ended { code: "NOT_FOUND" count: 10 }
+    request_bytes: 1000 reply_bytes: 1000
+    latencies { first_ns: 1024 last_ns: 1151 count: 100 }
+  })";
+constexpr char kAfter[] = R"(
+  device: "softdc0" time_ns: 3000000000
+  counts { name: "requests" value: 300 } counts { name: "peers" value: 2 now: true }
+  counts { name: "stream_resets" value: 2 meaning: "streams reset" }
+  methods {
+    name: "/a.B/Say" started: 300 in_flight: 7 ended { code: "OK" count: 280 } ended { code: "NOT_FOUND" count: 13 }
+    request_bytes: 3000 reply_bytes: 2000
+    latencies { first_ns: 1024 last_ns: 1151 count: 100 } latencies { first_ns: 2048 last_ns: 2303 count: 200 }
+  }
+  methods { name: "/a.B/New" started: 1 }
+  peers { address: "10.0.0.5:4242" tenant: "red" authenticated: true waiting_replies: 3 } peers_in_all: 2
+  queues { qp_number: 66 state: "ready" streams: 64 streams_busy: 1 posted: 5 }
+  slow_calls { method: "/a.B/Say" peer: "10.0.0.5:4242" took_ns: 250000000 ago_ns: 1000000 code: "OK" }
+  slow_calls_in_all: 9
+  calls_under_way { method: "/a.B/New" peer: "10.0.0.5:4242" age_ns: 2000000000 time_left_ns: -1 })";
+
+TEST(StatTableTest, ShowsWhatCameBetween) {
+  const LookReply difference = Between(Read(kBefore), Read(kAfter));
+  EXPECT_EQ(difference.methods(0).started(), 200u);
+  EXPECT_EQ(difference.methods(0).ended(1).count(), 3u);
+  EXPECT_EQ(difference.methods(0).latencies(0).count(), 0u);
+  EXPECT_EQ(difference.methods(1).started(), 1u);
+  EXPECT_EQ(difference.counts(0).value(), 200u);
+  EXPECT_EQ(difference.counts(1).value(), 2u);
+  const std::string table = StatTable(difference, 2.0);
+  EXPECT_THAT(table, HasSubstr("in the last 2.0 s"));
+  // 100 calls a second, 3 errors, 7 in flight, all latencies in the second bucket, 1500 bytes a second.
+  EXPECT_THAT(table,
+              HasSubstr("/a.B/Say                                            100.0          3"
+                        "         7    2303 ns    2303 ns    2303 ns       1500.0\n"));
+  EXPECT_THAT(table, HasSubstr("peers: 2"));
+  EXPECT_THAT(table, HasSubstr("10.0.0.5:4242                red          yes"));
+  EXPECT_THAT(table, HasSubstr("DCI 0x000042 ready      posted 5, streams 1 of 64 busy"));
+  EXPECT_THAT(table, HasSubstr("slow calls, the last of 9"));
+  EXPECT_THAT(table, HasSubstr("took 250.0 ms, OK, 1000.0 us ago"));
+  EXPECT_THAT(table, HasSubstr("for 2000.0 ms, no deadline"));
+  EXPECT_THAT(table, Not(HasSubstr("trouble"))) << "the reset came before";
+}
+
+TEST(StatTableTest, FirstTableIsOfTheWholeLifeAndShowsTrouble) {
+  const LookReply difference = Between(LookReply(), Read(kAfter));
+  const std::string table = StatTable(difference, 0);
+  EXPECT_THAT(table, HasSubstr("since the server's start"));
+  EXPECT_THAT(table, HasSubstr("300"));
+  EXPECT_THAT(table, HasSubstr("stream_resets"));
+}
+
+TEST(StatTableTest, ServerThatWasStartedAnewCountsFromItsStart) {
+  const LookReply difference = Between(Read(kAfter), Read(kBefore));
+  EXPECT_EQ(difference.methods(0).started(), 100u);
+  EXPECT_EQ(difference.counts(0).value(), 100u);
+}
+
+}  // namespace
+}  // namespace sluice::tools
