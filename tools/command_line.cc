@@ -52,6 +52,15 @@ void CommandLine::Add(std::string name, std::string* value, std::string meaning)
        }});
 }
 
+void CommandLine::Add(std::string name, bool* value, std::string meaning) {
+  options_.push_back({std::move(name), *value ? "true" : "false", std::move(meaning),
+                      [value](const std::string& text) -> std::string {
+                        *value = text == "true";
+                        return *value || text == "false" ? "" : "allowed are true and false";
+                      },
+                      /*alone=*/true});
+}
+
 void CommandLine::Add(std::string name, uint32_t* value, uint32_t low, uint32_t high,
                       std::string meaning) {
   options_.push_back({std::move(name), absl::StrCat(*value), std::move(meaning),
@@ -99,6 +108,8 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& arguments) {
     std::string value;
     if (equals != std::string::npos) {
       value = argument.substr(equals + 1);
+    } else if (option->alone) {
+      value = "true";
     } else if (i + 1 < arguments.size()) {
       value = arguments[++i];
     } else {

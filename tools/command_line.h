@@ -28,6 +28,8 @@ class CommandLine {
   // The variable holds the default. Sizes in [low, high].
   void Add(std::string name, std::string* value, std::string meaning);
   void Add(std::string name, uint32_t* value, uint32_t low, uint32_t high, std::string meaning);
+  // A switch: alone, or with =true or =false.
+  void Add(std::string name, bool* value, std::string meaning);
   // "5", "5s", "300ms"; a bare number is seconds. In [low, high].
   void Add(std::string name, absl::Duration* value, absl::Duration low, absl::Duration high,
            std::string meaning);
@@ -43,6 +45,7 @@ class CommandLine {
     std::string default_text;
     std::string meaning;
     std::function<std::string(const std::string&)> set;  // what is wrong with the value, or empty
+    bool alone = false;                                  // it needs no value
   };
 
   absl::Status Unknown(const std::string& argument, const std::string& name) const;

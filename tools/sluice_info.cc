@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sluice_info: what Sluice finds on this machine, and what it makes of it; with --peer, how a
-// connection to another process stands. Exit codes: 0, 1 if there is no device that Sluice can use
-// or the peer can't be reached, 2 usage.
+// sluice_info: what Sluice finds on this machine, and what it makes of it; with --check, what is wrong with that and what to
+// do; with --peer, how a connection to another process stands. Exit codes: 0, 1 if there is no device that Sluice can use,
+// something keeps it from working, or the peer can't be reached, 2 usage.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "middleware/api/address.h"
 #include "tools/command_line.h"
+#include "tools/doctor.h"
 #include "tools/json_output.h"
 #include "tools/sluice_info_collect.h"
 #include "tools/sluice_info_peer.h"
@@ -99,12 +100,15 @@ int PrintPeer(const std::string& peer, const std::string& device, absl::Duration
 int Main(const std::vector<std::string>& arguments) {
   std::string json, peer, secret_file, device = "auto";
   absl::Duration timeout = absl::Seconds(5);
+  bool check = false;
   CommandLine line(
       "usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of "
       "it; with --peer, how a connection to another process stands.\n");
   line.Add("json", &json,
-           "print JSON (sluice.SystemInfo, or sluice.ConnectionInfo with --peer) to this file, - "
-           "for standard output");
+           "print JSON (sluice.SystemInfo, sluice.CheckReport with --check, sluice.ConnectionInfo "
+           "with --peer) to this file, - for standard output");
+  line.Add("check", &check,
+           "look for what keeps Sluice from working well here, and say what to do");
   line.Add("peer", &peer, "host:port of a Sluice server: connect, and describe the connection");
   line.Add("device", &device, "with --peer: the device to connect over");
   line.Add("secret_file", &secret_file,
@@ -121,6 +125,11 @@ int Main(const std::vector<std::string>& arguments) {
   }
   if (!peer.empty()) return PrintPeer(peer, device, timeout, secret_file, json);
   const SystemInfo system = CollectSystemInfo(device::AllTables());
+  if (check) {
+    const CheckReport report = Examine("", system);
+    const int printed = Print(report, CheckText(report), json);
+    return report.blocked() ? kExitFailed : printed;
+  }
   const int code = Print(system, Text(system), json);
   return system.auto_choice().empty() ? kExitFailed : code;
 }

@@ -337,9 +337,12 @@ void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
 void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
   ++(status.ok() ? counters_.calls_ok : counters_.calls_failed);
   if (status.ok()) budget_.Succeeded();
-  if (!now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit()) RecordLatency(*call);
-  Trace(observe::TraceEvent::kCallEnded, CallTable::WireId(*call), call->spec.method->id,
-        (now_ns_ - call->started_ns) >> 10, status);
+  const bool sampled = !now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit();
+  if (sampled) RecordLatency(*call);
+  if (sampled || !status.ok()) {
+    Trace(observe::TraceEvent::kCallEnded, CallTable::WireId(*call), call->spec.method->id,
+          (now_ns_ - call->started_ns) >> 10, status);
+  }
   // Who waits no longer says so; a deadline the server knows itself.
   if (event == CallEvent::kCancel && call->state == CallState::kSent) {
     const uint64_t id = CallTable::WireId(*call);

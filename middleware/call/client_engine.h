@@ -62,7 +62,7 @@ struct ClientEngineOptions {
       2'000'000'000;  // each wait doubles up to this; each is jittered by a quarter
   uint32_t max_reconnect_attempts = 20;  // in a row; then it rests until the next call
   uint32_t trace_records = 4096;         // kept of what happened last; 32 bytes each
-  uint32_t timed_every = 8;  // one of how many calls is timed while they come one upon the other
+  uint32_t timed_every = 16;  // one of how many calls is timed while they come one upon the other
 };
 
 struct ClientCounters {

@@ -36,6 +36,7 @@ ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* cloc
       wheel_(clock->NowNs()),
       spans_(options.span_seed),
       sampler_(options.timed_every),
+      traced_(options.timed_every),
       trace_(options.trace_records) {}
 
 ServerEngine::~ServerEngine() { assert(under_way_.empty()); }
@@ -432,7 +433,9 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   }
   stats->CountEnd(absl::OkStatus());
   stats->CountReplyBytes(payload_bytes);
-  Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
+  if (quiet_passes_ >= kQuietPasses || traced_.Hit()) {
+    Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
+  }
   const auto size = static_cast<uint32_t>(payload_bytes);
   const Outgoing outgoing = Reserve(id, peer, size);
   if (outgoing.data == nullptr) return;

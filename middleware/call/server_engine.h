@@ -60,7 +60,7 @@ struct ServerEngineOptions {
   int64_t slow_call_ns = 100'000'000;     // calls that take longer are kept for people (SlowCalls)
   uint32_t trace_records = 4096;          // kept of what happened last; 32 bytes each
   uint64_t span_seed = 0;                 // random: what Incoming::span is made from
-  uint32_t timed_every = 8;               // one of how many passes is timed while they are busy
+  uint32_t timed_every = 16;              // one of how many passes is timed while they are busy
 };
 
 struct ServerCounters {
@@ -273,6 +273,7 @@ class ServerEngine final : public session::User {
   observe::CallStats stats_;
   observe::SlowCalls slow_calls_;
   base::Sampler sampler_;
+  base::Sampler traced_;
   base::TraceRing trace_;
   struct Ran {
     endpoint::PeerId peer;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // TraceEvent: what an engine writes into its trace ring, as a table. A record's `id` is the call's number, `code` an
-// absl::StatusCode. A call that is answered at once has one record on each side.
+// absl::StatusCode. A call that is answered at once has one record on each side, if it failed, came when little was going on,
+// or is in the sample of those that were timed.
 #ifndef SLUICE_MIDDLEWARE_OBSERVE_TRACE_EVENTS_H_
 #define SLUICE_MIDDLEWARE_OBSERVE_TRACE_EVENTS_H_
 

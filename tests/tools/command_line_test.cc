@@ -13,6 +13,7 @@ struct Parsed {
   std::string device = "auto";
   uint32_t window = 1;
   absl::Duration duration = absl::Seconds(5);
+  bool check = false;
   absl::Status status;
   bool help = false;
 };
@@ -23,6 +24,7 @@ Parsed Parse(const std::vector<std::string>& arguments) {
   line.Add("device", &parsed.device, "a device");
   line.Add("window", &parsed.window, 1, 100, "a window");
   line.Add("duration", &parsed.duration, absl::Milliseconds(1), absl::Hours(1), "a time");
+  line.Add("check", &parsed.check, "a switch");
   parsed.status = line.Parse(arguments);
   parsed.help = line.help();
   return parsed;
@@ -40,6 +42,16 @@ TEST(CommandLineTest, ValuesWithEqualsAndWithSpace) {
   EXPECT_EQ(parsed.device, "mlx5_0");
   EXPECT_EQ(parsed.window, 32u);
   EXPECT_EQ(parsed.duration, absl::Milliseconds(300));
+}
+
+TEST(CommandLineTest, SwitchNeedsNoValue) {
+  const Parsed parsed = Parse({"--check", "--device=mlx5_0"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  EXPECT_TRUE(parsed.check);
+  EXPECT_EQ(parsed.device, "mlx5_0");
+  EXPECT_TRUE(Parse({"--check=true"}).check);
+  EXPECT_FALSE(Parse({"--check", "--check=false"}).check);
+  EXPECT_THAT(MessageOf({"--check=maybe"}), HasSubstr("true and false"));
 }
 
 TEST(CommandLineTest, DefaultsStayWithoutArguments) {

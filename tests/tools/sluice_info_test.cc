@@ -121,6 +121,15 @@ TEST(SluiceInfoTest, FileThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(RunProgram({kInfo, "--json=/no/such/folder/info.json"}).exit_code, 1);
 }
 
+TEST(SluiceInfoTest, CheckSaysByItsExitCodeWhetherSomethingBlocks) {
+  const ProgramRun run = RunProgram({kInfo, "--check", "--json=-"});
+  CheckReport report;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(run.output, &report);
+  ASSERT_TRUE(parsed.ok()) << parsed.ToString() << "\n" << run.output;
+  EXPECT_EQ(run.exit_code, report.blocked() ? 1 : 0);
+  EXPECT_GE(report.findings_size(), 5);
+}
+
 TEST(SluiceInfoTest, WrongUsageIsExitCode2) {
   EXPECT_EQ(RunProgram({kInfo, "--jsn=-"}).exit_code, 2);
   EXPECT_EQ(RunProgram({kInfo, "softdc0"}).exit_code, 2);
