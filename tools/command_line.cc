@@ -8,11 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "transport/base/error.h"
+#include "transport/base/nearest.h"
 
 namespace sluice::tools {
 namespace {
-
-constexpr size_t kFarthestHint = 3;  // edits
 
 absl::Status Wrong(const std::string& what, const std::string& cause, const std::string& remedy) {
   return base::Error(
@@ -31,19 +30,6 @@ bool ParseDuration(const std::string& text, absl::Duration* value) {
 
 }  // namespace
 
-size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row.back();
-}
-
 void CommandLine::Add(std::string name, std::string* value, std::string meaning) {
   options_.push_back(
       {std::move(name), *value, std::move(meaning), [value](const std::string& text) {
@@ -59,6 +45,16 @@ void CommandLine::Add(std::string name, bool* value, std::string meaning) {
                         return *value || text == "false" ? "" : "allowed are true and false";
                       },
                       /*alone=*/true});
+}
+
+void CommandLine::Add(std::string name, std::optional<std::string>* value, std::string meaning) {
+  options_.push_back({std::move(name), "", std::move(meaning),
+                      [value](const std::string& text) -> std::string {
+                        *value = text;
+                        return "";
+                      },
+                      /*alone=*/true,
+                      /*alone_value=*/""});
 }
 
 void CommandLine::Add(std::string name, uint32_t* value, uint32_t low, uint32_t high,
@@ -109,7 +105,7 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& arguments) {
     if (equals != std::string::npos) {
       value = argument.substr(equals + 1);
     } else if (option->alone) {
-      value = "true";
+      value = option->alone_value;
     } else if (i + 1 < arguments.size()) {
       value = arguments[++i];
     } else {
@@ -124,19 +120,13 @@ absl::Status CommandLine::Parse(const std::vector<std::string>& arguments) {
 }
 
 absl::Status CommandLine::Unknown(const std::string& argument, const std::string& name) const {
-  const Option* nearest = nullptr;
-  size_t distance = kFarthestHint + 1;
-  for (const Option& option : options_) {
-    const size_t edits = EditDistance(name, option.name);
-    if (edits < distance) {
-      distance = edits;
-      nearest = &option;
-    }
-  }
-  return Wrong(absl::StrCat("unknown option \"", argument, "\""),
-               nearest == nullptr ? "there is nothing like it"
-                                  : absl::StrCat("did you mean --", nearest->name, "?"),
-               "--help lists all options");
+  std::vector<std::string> names;
+  for (const Option& option : options_) names.push_back(option.name);
+  const std::string nearest = base::Nearest(name, names);
+  return Wrong(
+      absl::StrCat("unknown option \"", argument, "\""),
+      nearest.empty() ? "there is nothing like it" : absl::StrCat("did you mean --", nearest, "?"),
+      "--help lists all options");
 }
 
 std::string CommandLine::HelpText() const {

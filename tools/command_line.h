@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class CommandLine {
   void Add(std::string name, uint32_t* value, uint32_t low, uint32_t high, std::string meaning);
   // A switch: alone, or with =true or =false.
   void Add(std::string name, bool* value, std::string meaning);
+  // Alone (then it is empty), or with a value behind =.
+  void Add(std::string name, std::optional<std::string>* value, std::string meaning);
   // "5", "5s", "300ms"; a bare number is seconds. In [low, high].
   void Add(std::string name, absl::Duration* value, absl::Duration low, absl::Duration high,
            std::string meaning);
@@ -45,7 +48,8 @@ class CommandLine {
     std::string default_text;
     std::string meaning;
     std::function<std::string(const std::string&)> set;  // what is wrong with the value, or empty
-    bool alone = false;                                  // it needs no value
+    bool alone = false;  // it needs no value, and then has this one:
+    std::string alone_value = "true";
   };
 
   absl::Status Unknown(const std::string& argument, const std::string& name) const;
@@ -54,9 +58,6 @@ class CommandLine {
   std::vector<Option> options_;
   bool help_ = false;
 };
-
-// How many single-character edits lead from one to the other.
-size_t EditDistance(const std::string& a, const std::string& b);
 
 }  // namespace sluice::tools
 

@@ -37,6 +37,9 @@ class Host {
     absl::StripAsciiWhitespace(&all);
     return all;
   }
+  std::vector<std::string> Lines(const std::string& path) const {
+    return absl::StrSplit(Read(path), '\n');
+  }
   bool Exists(const std::string& path) const {
     std::error_code error;
     return fs::exists(root_ + path, error);
@@ -91,7 +94,7 @@ class Examination {
 
   // The soft limit of this process; nothing: it can't be read.
   std::optional<uint64_t> LimitOf(const std::string& name) const {
-    for (const std::string line : absl::StrSplit(host_.Read("/proc/self/limits"), '\n')) {
+    for (const std::string& line : host_.Lines("/proc/self/limits")) {
       if (line.rfind(name, 0) != 0) continue;
       const std::vector<std::string> words =
           absl::StrSplit(line.substr(name.size()), ' ', absl::SkipEmpty());
@@ -258,7 +261,7 @@ class Examination {
           "sysctl kernel.yama.ptrace_scope=1, which takes a reboot after 3");
     }
     uint64_t free_kb = 0;
-    for (const std::string line : absl::StrSplit(host_.Read("/proc/meminfo"), '\n')) {
+    for (const std::string& line : host_.Lines("/proc/meminfo")) {
       const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
       if (words.size() >= 2 && words[0] == "MemAvailable:")
         (void)absl::SimpleAtoi(words[1], &free_kb);

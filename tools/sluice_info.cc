@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // sluice_info: what Sluice finds on this machine, and what it makes of it; with --check, what is wrong with that and what to
-// do; with --peer, how a connection to another process stands. Exit codes: 0, 1 if there is no device that Sluice can use,
+// do; with --config, all options; with --peer, how a connection to another process stands. Exit codes: 0, 1 if there is no device that Sluice can use,
 // something keeps it from working, or the peer can't be reached, 2 usage.
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "middleware/api/address.h"
+#include "middleware/api/config.h"
 #include "tools/command_line.h"
 #include "tools/doctor.h"
 #include "tools/json_output.h"
@@ -97,10 +99,38 @@ int PrintPeer(const std::string& peer, const std::string& device, absl::Duration
   return Print(*connection, ConnectionText(*connection), json);
 }
 
+// All options as `file`, if any, and the environment, if asked, make them.
+int PrintConfig(const std::string& file, bool environment) {
+  Config config;
+  absl::Status status = environment ? config.ReadEnvironment() : absl::OkStatus();
+  if (status.ok() && !file.empty()) status = config.ReadFile(file);
+  for (const absl::Status& one :
+       {status, config.channel.Validate(), config.server.Validate(), config.messenger.Validate()}) {
+    if (one.ok()) continue;
+    std::fprintf(stderr, "sluice_info: %s\n", std::string(one.message()).c_str());
+    return kExitFailed;
+  }
+  for (const std::string& warning : config.warnings()) {
+    std::fprintf(stderr, "sluice_info: warning: %s\n", warning.c_str());
+  }
+  std::string text = absl::StrFormat("%-40s %-16s %-12s %-16s %-32s %s\n", "option", "value",
+                                     "source", "default", "allowed", "meaning");
+  for (const Config::Setting& setting : config.Settings()) {
+    absl::StrAppendFormat(&text, "%-40s %-16s %-12s %-16s %-32s %s\n", setting.name,
+                          setting.value.empty() ? "-" : setting.value, Name(setting.source),
+                          setting.default_value.empty() ? "-" : setting.default_value,
+                          setting.allowed, setting.meaning);
+  }
+  std::fputs(text.c_str(), stdout);
+  return kExitOk;
+}
+
 int Main(const std::vector<std::string>& arguments) {
   std::string json, peer, secret_file, device = "auto";
   absl::Duration timeout = absl::Seconds(5);
   bool check = false;
+  bool environment = false;
+  std::optional<std::string> config;
   CommandLine line(
       "usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of "
       "it; with --peer, how a connection to another process stands.\n");
@@ -109,6 +139,10 @@ int Main(const std::vector<std::string>& arguments) {
            "with --peer) to this file, - for standard output");
   line.Add("check", &check,
            "look for what keeps Sluice from working well here, and say what to do");
+  line.Add("config", &config,
+           "list all options: value, source, default, what is allowed, meaning; with =FILE as "
+           "that file (a sluice.ConfigFile in text format) makes them");
+  line.Add("env", &environment, "with --config: as variables SLUICE_… make them, too");
   line.Add("peer", &peer, "host:port of a Sluice server: connect, and describe the connection");
   line.Add("device", &device, "with --peer: the device to connect over");
   line.Add("secret_file", &secret_file,
@@ -123,6 +157,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs(line.HelpText().c_str(), stdout);
     return kExitOk;
   }
+  if (config.has_value()) return PrintConfig(*config, environment);
   if (!peer.empty()) return PrintPeer(peer, device, timeout, secret_file, json);
   const SystemInfo system = CollectSystemInfo(device::AllTables());
   if (check) {

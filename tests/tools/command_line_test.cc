@@ -90,12 +90,5 @@ TEST(CommandLineTest, HelpWinsOverWhatFollows) {
   EXPECT_TRUE(parsed.help);
 }
 
-TEST(EditDistanceTest, KnownPairs) {
-  EXPECT_EQ(EditDistance("", ""), 0u);
-  EXPECT_EQ(EditDistance("abc", ""), 3u);
-  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
-  EXPECT_EQ(EditDistance("window", "windw"), 1u);
-}
-
 }  // namespace
 }  // namespace sluice::tools

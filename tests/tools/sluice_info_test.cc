@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -128,6 +129,25 @@ TEST(SluiceInfoTest, CheckSaysByItsExitCodeWhetherSomethingBlocks) {
   ASSERT_TRUE(parsed.ok()) << parsed.ToString() << "\n" << run.output;
   EXPECT_EQ(run.exit_code, report.blocked() ? 1 : 0);
   EXPECT_GE(report.findings_size(), 5);
+}
+
+TEST(SluiceInfoTest, ConfigListsOptionsAndWhereTheyComeFrom) {
+  EXPECT_THAT(RunProgram({kInfo, "--config"}).output,
+              HasSubstr("server.slow_call                         100ms            default      "
+                        "100ms            1us to 1h"));
+  const std::string path = absl::StrCat(::testing::TempDir(), "/info.textproto");
+  std::ofstream(path) << "server { slow_call: '20ms' trace_recrods: 1 }";
+  setenv("SLUICE_SERVER_TRACE_RECORDS", "64", 1);
+  const ProgramRun run = RunProgram({kInfo, "--config=" + path, "--env"});
+  unsetenv("SLUICE_SERVER_TRACE_RECORDS");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_THAT(run.output,
+              HasSubstr("server.slow_call                         20ms             file"));
+  EXPECT_THAT(run.output,
+              HasSubstr("server.trace_records                     64               environment"));
+  std::ofstream(path) << "server { slow_call: '0' }";
+  EXPECT_EQ(RunProgram({kInfo, "--config=" + path}).exit_code, 1);
+  EXPECT_EQ(RunProgram({kInfo, "--config=/no/such/file"}).exit_code, 1);
 }
 
 TEST(SluiceInfoTest, WrongUsageIsExitCode2) {

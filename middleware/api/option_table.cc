@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/option_table.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace sluice {
+namespace {
+
+constexpr double kMs = 1e-3;
+constexpr double kUs = 1e-6;
+
+constexpr const char* kLanes[] = {"off", "auto", "on"};
+constexpr const char* kBalancing[] = {"pick_first", "round_robin", "least_outstanding"};
+
+template <typename T, size_t n>
+std::string SetName(const char* const (&names)[n], std::string_view text, T* value) {
+  const auto found = std::find(std::begin(names), std::end(names), text);
+  if (found == std::end(names)) return absl::StrCat("allowed are ", absl::StrJoin(names, ", "));
+  *value = static_cast<T>(found - std::begin(names));
+  return "";
+}
+
+std::string Seconds(double seconds) { return absl::FormatDuration(absl::Seconds(seconds)); }
+
+// A number or a time, in a range.
+template <typename T>
+Option In(const char* name, T* value, double low, double high, const char* meaning) {
+  std::string allowed;
+  if constexpr (std::is_same_v<T, absl::Duration>) {
+    allowed = absl::StrCat(Seconds(low), " to ", Seconds(high));
+  } else {
+    allowed = absl::StrCat(low == static_cast<double>(static_cast<int64_t>(low))
+                               ? absl::StrCat(static_cast<int64_t>(low))
+                               : absl::StrCat(low),
+                           " to ", absl::StrCat(static_cast<int64_t>(high)));
+  }
+  return {name, value, low, high, std::move(allowed), meaning};
+}
+
+void AddCommon(std::string* device, EndpointLimits* limits, Authentication* authentication,
+               absl::Duration* spin, std::vector<Option>* out) {
+  const Option common[] = {
+      {"device", device, 0, 0, "auto, a device, an address", "the RDMA device to use"},
+      In("limits.max_message_bytes", &limits->max_message_bytes, 1024, 1 << 20,
+         "largest message, with its 48 bytes of header"),
+      In("limits.credits_per_peer", &limits->credits_per_peer, 4, 4096,
+         "messages that a peer may have under way to us"),
+      In("limits.receive_buffers", &limits->receive_buffers, 64, 32768,
+         "shared by all peers; at least credits_per_peer, and 16"),
+      In("limits.dead_peer_timeout", &limits->dead_peer_timeout, 10 * kMs, 60,
+         "after which a peer that does not react is given up"),
+      In("limits.keepalive", &limits->keepalive, 0, 3600,
+         "after which a silent peer is given up; 0: never"),
+      {"limits.lanes", &limits->lanes, 0, 0, absl::StrJoin(kLanes, ", "),
+       "whether busy peers get memory to write into"},
+      In("limits.lane_memory_bytes", &limits->lane_memory_bytes, 0, 1 << 30,
+         "for lanes; the busiest peers get them"),
+      In("limits.lane_slots", &limits->lane_slots, 4, 4096, "of one lane at most"),
+      In("limits.lane_slot_bytes", &limits->lane_slot_bytes, 128, 4096,
+         "a multiple of 128; longer messages are sent"),
+      In("limits.lane_after_messages", &limits->lane_after_messages, 1, 32768,
+         "that a peer sends before it is worth a lane"),
+      {"authentication.secret_file", &authentication->secret_file, 0, 0, "a file, mode 600",
+       "of secrets, one a line; empty: nobody is asked"},
+      In("spin", spin, 0, 1, "polling before sleeping: lower latency, more CPU"),
+  };
+  out->insert(out->end(), std::begin(common), std::end(common));
+}
+
+}  // namespace
+
+std::string Option::Text() const {
+  struct Print {
+    std::string operator()(uint32_t* v) const { return absl::StrCat(*v); }
+    std::string operator()(uint64_t* v) const { return absl::StrCat(*v); }
+    std::string operator()(double* v) const { return absl::StrCat(*v); }
+    std::string operator()(absl::Duration* v) const { return absl::FormatDuration(*v); }
+    std::string operator()(std::string* v) const { return *v; }
+    std::string operator()(Lanes* v) const { return kLanes[static_cast<int>(*v)]; }
+    std::string operator()(Balancing* v) const { return kBalancing[static_cast<int>(*v)]; }
+  };
+  return std::visit(Print(), value);
+}
+
+std::string Option::Set(std::string_view text) const {
+  struct Read {
+    std::string operator()(uint32_t* v) const {
+      return absl::SimpleAtoi(text, v) ? "" : "it is no number from 0 to 4294967295";
+    }
+    std::string operator()(uint64_t* v) const {
+      return absl::SimpleAtoi(text, v) ? "" : "it is no whole number";
+    }
+    std::string operator()(double* v) const {
+      return absl::SimpleAtod(text, v) ? "" : "it is no number";
+    }
+    std::string operator()(absl::Duration* v) const {
+      return absl::ParseDuration(text, v) ? "" : "it is no time such as 50us or 1.5s";
+    }
+    std::string operator()(std::string* v) const {
+      v->assign(text);
+      return "";
+    }
+    std::string operator()(Lanes* v) const { return SetName(kLanes, text, v); }
+    std::string operator()(Balancing* v) const { return SetName(kBalancing, text, v); }
+    std::string_view text;
+  };
+  return std::visit(Read{text}, value);
+}
+
+std::vector<Option> OptionsOf(ChannelOptions* o) {
+  std::vector<Option> options;
+  AddCommon(&o->device, &o->limits, &o->authentication, &o->spin, &options);
+  const Option own[] = {
+      In("connect_timeout", &o->connect_timeout, 1 * kMs, 3600, "of each attempt to connect"),
+      In("max_outstanding_calls", &o->max_outstanding_calls, 1, 1 << 20,
+         "that have not ended; more are refused"),
+      In("backoff_min", &o->backoff_min, 1 * kMs, 2,
+         "before a lost connection is made again, at first; not above backoff_max"),
+      In("backoff_max", &o->backoff_max, 20 * kMs, 3600, "and at most; not below backoff_min"),
+      In("max_reconnect_attempts", &o->max_reconnect_attempts, 0, UINT32_MAX,
+         "in a row, then at the next call"),
+      {"balancing", &o->balancing, 0, 0, absl::StrJoin(kBalancing, ", "),
+       "which of several servers gets the next call"},
+      In("retry.max_attempts", &o->retry.max_attempts, 1, 16,
+         "of a call that may be repeated, the first included"),
+      In("retry.pause_min", &o->retry.pause_min, 1 * kMs, 0.5,
+         "between two attempts, at first; not above pause_max"),
+      In("retry.pause_max", &o->retry.pause_max, 5 * kMs, 60, "and at most; not below pause_min"),
+      In("retry.budget", &o->retry.budget, 0, 1000000, "retries in stock"),
+      In("retry.refill", &o->retry.refill, 0, 1, "of a retry, given back by a success"),
+      In("trace_records", &o->trace_records, 0, 1 << 20, "of 32 bytes each, of what happened last"),
+  };
+  options.insert(options.end(), std::begin(own), std::end(own));
+  return options;
+}
+
+std::vector<Option> OptionsOf(ServerOptions* o) {
+  std::vector<Option> options;
+  AddCommon(&o->device, &o->limits, &o->authentication, &o->spin, &options);
+  const Option own[] = {
+      In("max_waiting_replies_per_peer", &o->max_waiting_replies_per_peer, 1, 1 << 20,
+         "for its credit; then it is disconnected"),
+      In("max_waiting_bytes_per_peer", &o->max_waiting_bytes_per_peer, 16384, 1099511627776.0,
+         "likewise; at least limits.max_message_bytes"),
+      In("max_concurrent_calls", &o->max_concurrent_calls, 1, 1 << 24,
+         "that are answered later; more are refused"),
+      In("slow_call", &o->slow_call, 1 * kUs, 3600, "calls that take longer are kept for people"),
+      In("trace_records", &o->trace_records, 0, 1 << 20, "of 32 bytes each, of what happened last"),
+  };
+  options.insert(options.end(), std::begin(own), std::end(own));
+  return options;
+}
+
+std::vector<Option> OptionsOf(MessengerOptions* o) {
+  std::vector<Option> options;
+  AddCommon(&o->device, &o->limits, &o->authentication, &o->spin, &options);
+  const Option own[] = {
+      In("connect_timeout", &o->connect_timeout, 1 * kMs, 3600,
+         "of the connection that a first flow needs"),
+      In("max_flows", &o->max_flows, 1, 1 << 24, "open at once; more are refused"),
+  };
+  options.insert(options.end(), std::begin(own), std::end(own));
+  return options;
+}
+
+}  // namespace sluice

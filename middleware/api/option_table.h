@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Option: one thing that can be set, by its name: what the file, the environment, `sluice_info --config` and the docs go by.
+// options.h says what each means at length; Validate() there has the last word on values.
+//
+// Who owns it   An Option points into the struct that it was made from.
+// Thread-safety None.
+#ifndef SLUICE_MIDDLEWARE_API_OPTION_TABLE_H_
+#define SLUICE_MIDDLEWARE_API_OPTION_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "middleware/api/options.h"
+
+namespace sluice {
+
+struct Option {
+  using Value = std::variant<uint32_t*, uint64_t*, double*, absl::Duration*, std::string*, Lanes*,
+                             Balancing*>;
+  std::string name;  // "limits.max_message_bytes"
+  Value value;
+  // Numbers, and seconds of times; both 0: see `allowed`.
+  double low = 0;
+  double high = 0;
+  std::string allowed;  // for people: "1024 to 1048576", "off, auto, on"
+  std::string meaning;
+
+  std::string Text() const;
+  // What is wrong with it, or empty. Only the form is looked at, not the range.
+  std::string Set(std::string_view text) const;
+};
+
+std::vector<Option> OptionsOf(ChannelOptions* options);
+std::vector<Option> OptionsOf(ServerOptions* options);
+std::vector<Option> OptionsOf(MessengerOptions* options);
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_OPTION_TABLE_H_

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nearest(): which name was probably meant.
+//
+// Thread-safety: pure functions.
+#ifndef SLUICE_TRANSPORT_BASE_NEAREST_H_
+#define SLUICE_TRANSPORT_BASE_NEAREST_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::base {
+
+// How many single-character edits lead from one to the other.
+size_t EditDistance(std::string_view a, std::string_view b);
+
+// The candidate that takes the fewest edits, three at most; empty: there is nothing like it.
+std::string Nearest(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_NEAREST_H_
