@@ -91,16 +91,16 @@ std::string Option::Text() const {
 std::string Option::Set(std::string_view text) const {
   struct Read {
     std::string operator()(uint32_t* v) const {
-      return absl::SimpleAtoi(text, v) ? "" : "it is no number from 0 to 4294967295";
+      return absl::SimpleAtoi(Text(), v) ? "" : "it is no number from 0 to 4294967295";
     }
     std::string operator()(uint64_t* v) const {
-      return absl::SimpleAtoi(text, v) ? "" : "it is no whole number";
+      return absl::SimpleAtoi(Text(), v) ? "" : "it is no whole number";
     }
     std::string operator()(double* v) const {
-      return absl::SimpleAtod(text, v) ? "" : "it is no number";
+      return absl::SimpleAtod(Text(), v) ? "" : "it is no number";
     }
     std::string operator()(absl::Duration* v) const {
-      return absl::ParseDuration(text, v) ? "" : "it is no time such as 50us or 1.5s";
+      return absl::ParseDuration(Text(), v) ? "" : "it is no time such as 50us or 1.5s";
     }
     std::string operator()(std::string* v) const {
       v->assign(text);
@@ -108,6 +108,7 @@ std::string Option::Set(std::string_view text) const {
     }
     std::string operator()(Lanes* v) const { return SetName(kLanes, text, v); }
     std::string operator()(Balancing* v) const { return SetName(kBalancing, text, v); }
+    absl::string_view Text() const { return {text.data(), text.size()}; }
     std::string_view text;
   };
   return std::visit(Read{text}, value);

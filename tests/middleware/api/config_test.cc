@@ -35,8 +35,8 @@ TEST(ConfigTest, FileIsReadByNames) {
   Config config;
   const absl::Status status = config.ReadText(
       "# what this process needs\n"
-      "channel { limits { max_message_bytes: 65536 lanes: 'off' } balancing: 'round_robin' }\n"
-      "channel { retry { refill: 0.5 } }\n"
+      "channel { limits { max_message_bytes: 65536 lanes: 'off' } balancing: 'round_robin'\n"
+      "          retry { refill: 0.5 } }\n"
       "server { slow_call: '20ms' max_waiting_bytes_per_peer: 8589934592 }\n"
       "messenger { max_flows: 7 authentication { secret_file: '/etc/secret' } }\n",
       "it");
@@ -70,7 +70,9 @@ TEST(ConfigTest, OrderOfSourcesNotOfReading) {
         EXPECT_TRUE(
             config.ReadText("server { max_concurrent_calls: 2 slow_call: '2s' }", "it").ok());
       }
-      if (step == 2) EXPECT_TRUE(config.Set(name, "3", Source::kFlag).ok());
+      if (step == 2) {
+        EXPECT_TRUE(config.Set(name, "3", Source::kFlag).ok());
+      }
     }
     EXPECT_EQ(config.server.max_concurrent_calls, 3u);
     EXPECT_EQ(config.server.slow_call, absl::Seconds(2));
@@ -180,6 +182,8 @@ void CheckRanges() {
     const auto holds = [&](double value) {
       Options options;
       const Option option = OptionsOf(&options)[i];
+      // Credits are promised out of the buffers.
+      if (option.name != "limits.receive_buffers") options.limits.receive_buffers = 32768;
       std::string text = absl::StrCat(value);
       if (std::holds_alternative<absl::Duration*>(option.value)) {
         text = absl::FormatDuration(absl::Seconds(value));
