@@ -6,9 +6,10 @@
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 
-#include <array>
 #include <cstdint>
 #include <string>
+
+#include "transport/base/state_table.h"
 
 namespace sluice::call {
 
@@ -31,53 +32,32 @@ enum class CallEvent : uint8_t {
   kAgain,  // the pause is over
 };
 
-inline constexpr int kCallStates = 4;
-inline constexpr int kCallEvents = 9;
-
-struct CallTransition {
-  CallState from;
-  CallEvent event;
-  CallState to;
+inline constexpr base::Transition<CallState, CallEvent> kCallTransitions[] = {
+    {CallState::kFree, CallEvent::kStart, CallState::kWaiting},
+    {CallState::kWaiting, CallEvent::kSend, CallState::kSent},
+    {CallState::kWaiting, CallEvent::kFail, CallState::kFree},
+    {CallState::kWaiting, CallEvent::kDeadline, CallState::kFree},
+    {CallState::kWaiting, CallEvent::kCancel, CallState::kFree},
+    {CallState::kSent, CallEvent::kReply, CallState::kFree},
+    {CallState::kSent, CallEvent::kDeadline, CallState::kFree},
+    {CallState::kSent, CallEvent::kCancel, CallState::kFree},
+    {CallState::kSent, CallEvent::kPeerDown, CallState::kFree},
+    {CallState::kSent, CallEvent::kRetry, CallState::kPausing},
+    {CallState::kPausing, CallEvent::kAgain, CallState::kWaiting},
+    {CallState::kPausing, CallEvent::kFail, CallState::kFree},
+    {CallState::kPausing, CallEvent::kDeadline, CallState::kFree},
+    {CallState::kPausing, CallEvent::kCancel, CallState::kFree},
 };
 
-inline constexpr CallTransition kCallTransitions[] = {
-    {CallState::kFree, CallEvent::kStart, CallState::kWaiting},     //
-    {CallState::kWaiting, CallEvent::kSend, CallState::kSent},      //
-    {CallState::kWaiting, CallEvent::kFail, CallState::kFree},      //
-    {CallState::kWaiting, CallEvent::kDeadline, CallState::kFree},  //
-    {CallState::kWaiting, CallEvent::kCancel, CallState::kFree},    //
-    {CallState::kSent, CallEvent::kReply, CallState::kFree},        //
-    {CallState::kSent, CallEvent::kDeadline, CallState::kFree},     //
-    {CallState::kSent, CallEvent::kCancel, CallState::kFree},       //
-    {CallState::kSent, CallEvent::kPeerDown, CallState::kFree},     //
-    {CallState::kSent, CallEvent::kRetry, CallState::kPausing},     //
-    {CallState::kPausing, CallEvent::kAgain, CallState::kWaiting},  //
-    {CallState::kPausing, CallEvent::kFail, CallState::kFree},      //
-    {CallState::kPausing, CallEvent::kDeadline, CallState::kFree},  //
-    {CallState::kPausing, CallEvent::kCancel, CallState::kFree},    //
-};
-
-// The same, by state and event: looked up several times per call.
-inline constexpr uint8_t kNoTransition = 0xff;
-using CallMatrix = std::array<std::array<uint8_t, kCallEvents>, kCallStates>;
-
-constexpr CallMatrix MakeCallMatrix() {
-  CallMatrix matrix{};
-  for (auto& row : matrix) row.fill(kNoTransition);
-  for (const CallTransition& t : kCallTransitions) {
-    matrix[static_cast<int>(t.from)][static_cast<int>(t.event)] = static_cast<uint8_t>(t.to);
-  }
-  return matrix;
-}
-
-inline constexpr CallMatrix kCallMatrix = MakeCallMatrix();
+// Looked up several times per call, so it is here.
+inline constexpr base::StateTable kCallTable(kCallTransitions,
+                                             {"free", "waiting", "sent", "pausing"},
+                                             {"start", "send", "reply", "fail", "deadline",
+                                              "cancel", "peer down", "retry", "again"});
 
 // True: `*to` is the next state. False: this event can't happen in this state.
 inline bool NextCallState(CallState from, CallEvent event, CallState* to) {
-  const uint8_t next = kCallMatrix[static_cast<int>(from)][static_cast<int>(event)];
-  if (next == kNoTransition) return false;
-  *to = static_cast<CallState>(next);
-  return true;
+  return kCallTable.Next(from, event, to);
 }
 
 const char* Name(CallState state);

@@ -1,90 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/call/connection_state.h"
 
+#include "transport/base/state_table.h"
+
 namespace sluice::call {
 namespace {
-
-struct Transition {
-  ConnectionState from;
-  ConnectionEvent event;
-  ConnectionState to;
-};
 
 using S = ConnectionState;
 using E = ConnectionEvent;
 
-constexpr Transition kTransitions[] = {
-    {S::kIdle, E::kDial, S::kConnecting},     //
-    {S::kIdle, E::kClose, S::kClosed},        //
-    {S::kConnecting, E::kPeerUp, S::kUp},     //
-    {S::kConnecting, E::kLost, S::kBackoff},  //
-    {S::kConnecting, E::kGiveUp, S::kIdle},   //
-    {S::kConnecting, E::kClose, S::kClosed},  //
-    {S::kUp, E::kDrain, S::kDraining},        //
-    {S::kUp, E::kLost, S::kBackoff},          //
-    {S::kUp, E::kGiveUp, S::kIdle},           //
-    {S::kUp, E::kClose, S::kClosed},          //
-    {S::kDraining, E::kLost, S::kBackoff},    //
-    {S::kDraining, E::kGiveUp, S::kIdle},     //
-    {S::kDraining, E::kClose, S::kClosed},    //
-    {S::kBackoff, E::kDial, S::kConnecting},  //
-    {S::kBackoff, E::kClose, S::kClosed},     //
+constexpr base::Transition<S, E> kTransitions[] = {
+    {S::kIdle, E::kDial, S::kConnecting},   {S::kIdle, E::kClose, S::kClosed},
+    {S::kConnecting, E::kPeerUp, S::kUp},   {S::kConnecting, E::kLost, S::kBackoff},
+    {S::kConnecting, E::kGiveUp, S::kIdle}, {S::kConnecting, E::kClose, S::kClosed},
+    {S::kUp, E::kDrain, S::kDraining},      {S::kUp, E::kLost, S::kBackoff},
+    {S::kUp, E::kGiveUp, S::kIdle},         {S::kUp, E::kClose, S::kClosed},
+    {S::kDraining, E::kLost, S::kBackoff},  {S::kDraining, E::kGiveUp, S::kIdle},
+    {S::kDraining, E::kClose, S::kClosed},  {S::kBackoff, E::kDial, S::kConnecting},
+    {S::kBackoff, E::kClose, S::kClosed},
 };
+
+constexpr base::StateTable kTable(kTransitions,
+                                  {"idle", "connecting", "up", "draining", "backoff", "closed"},
+                                  {"dial", "peer up", "drain", "lost", "give up", "close"});
 
 }  // namespace
 
 bool NextConnectionState(ConnectionState from, ConnectionEvent event, ConnectionState* to) {
-  for (const Transition& t : kTransitions) {
-    if (t.from == from && t.event == event) {
-      *to = t.to;
-      return true;
-    }
-  }
-  return false;
+  return kTable.Next(from, event, to);
 }
 
-const char* Name(ConnectionState state) {
-  switch (state) {
-    case S::kIdle:
-      return "idle";
-    case S::kConnecting:
-      return "connecting";
-    case S::kUp:
-      return "up";
-    case S::kDraining:
-      return "draining";
-    case S::kBackoff:
-      return "backoff";
-    case S::kClosed:
-      return "closed";
-  }
-  return "?";
-}
-
-const char* Name(ConnectionEvent event) {
-  switch (event) {
-    case E::kDial:
-      return "dial";
-    case E::kPeerUp:
-      return "peer up";
-    case E::kDrain:
-      return "drain";
-    case E::kLost:
-      return "lost";
-    case E::kGiveUp:
-      return "give up";
-    case E::kClose:
-      return "close";
-  }
-  return "?";
-}
-
-std::string PrintConnectionStates() {
-  std::string text;
-  for (const Transition& t : kTransitions) {
-    text += std::string(Name(t.from)) + " --" + Name(t.event) + "--> " + Name(t.to) + "\n";
-  }
-  return text;
-}
+const char* Name(ConnectionState state) { return kTable.NameOf(state); }
+const char* Name(ConnectionEvent event) { return kTable.NameOf(event); }
+std::string PrintConnectionStates() { return kTable.Print(); }
 
 }  // namespace sluice::call

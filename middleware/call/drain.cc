@@ -1,80 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/call/drain.h"
 
+#include "transport/base/state_table.h"
+
 namespace sluice::call {
 namespace {
 
 using P = DrainPhase;
 using E = DrainEvent;
 
-struct Transition {
-  DrainPhase from;
-  DrainEvent event;
-  DrainPhase to;
+constexpr base::Transition<P, E> kTransitions[] = {
+    {P::kServing, E::kStart, P::kTelling},         {P::kTelling, E::kTold, P::kWaiting},
+    {P::kTelling, E::kCancelTime, P::kCancelling}, {P::kWaiting, E::kIdle, P::kDrained},
+    {P::kWaiting, E::kCancelTime, P::kCancelling}, {P::kCancelling, E::kIdle, P::kDrained},
+    {P::kCancelling, E::kDeadline, P::kOverdue},
 };
 
-constexpr Transition kTransitions[] = {
-    {P::kServing, E::kStart, P::kTelling},          //
-    {P::kTelling, E::kTold, P::kWaiting},           //
-    {P::kTelling, E::kCancelTime, P::kCancelling},  //
-    {P::kWaiting, E::kIdle, P::kDrained},           //
-    {P::kWaiting, E::kCancelTime, P::kCancelling},  //
-    {P::kCancelling, E::kIdle, P::kDrained},        //
-    {P::kCancelling, E::kDeadline, P::kOverdue},    //
-};
+constexpr base::StateTable kTable(kTransitions,
+                                  {"serving", "telling", "waiting", "cancelling", "drained",
+                                   "overdue"},
+                                  {"start", "told", "idle", "time to cancel", "deadline"});
 
 }  // namespace
 
-const char* Name(DrainPhase phase) {
-  switch (phase) {
-    case P::kServing:
-      return "serving";
-    case P::kTelling:
-      return "telling";
-    case P::kWaiting:
-      return "waiting";
-    case P::kCancelling:
-      return "cancelling";
-    case P::kDrained:
-      return "drained";
-    case P::kOverdue:
-      return "overdue";
-  }
-  return "?";
-}
+const char* Name(DrainPhase phase) { return kTable.NameOf(phase); }
+const char* Name(DrainEvent event) { return kTable.NameOf(event); }
+std::string PrintDrainPhases() { return kTable.Print(); }
 
-const char* Name(DrainEvent event) {
-  switch (event) {
-    case E::kStart:
-      return "start";
-    case E::kTold:
-      return "told";
-    case E::kIdle:
-      return "idle";
-    case E::kCancelTime:
-      return "time to cancel";
-    case E::kDeadline:
-      return "deadline";
-  }
-  return "?";
-}
-
-std::string PrintDrainPhases() {
-  std::string text;
-  for (const Transition& t : kTransitions) {
-    text += std::string(Name(t.from)) + " --" + Name(t.event) + "--> " + Name(t.to) + "\n";
-  }
-  return text;
-}
-
-bool Drain::Move(DrainEvent event) {
-  for (const Transition& t : kTransitions) {
-    if (t.from != phase_ || t.event != event) continue;
-    phase_ = t.to;
-    return true;
-  }
-  return false;
-}
+bool Drain::Move(DrainEvent event) { return kTable.Next(phase_, event, &phase_); }
 
 void Drain::Start(int64_t cancel_at_ns, int64_t end_by_ns) {
   cancel_at_ns_ = cancel_at_ns;

@@ -31,8 +31,6 @@ enum class FlowEvent : uint8_t {
   kPeerDown,
 };
 
-inline constexpr int kFlowEvents = 8;
-
 // True: `*to` is the next state. False: this event can't happen in this state; from the peer it is a fault.
 bool NextFlowState(FlowState from, FlowEvent event, FlowState* to);
 

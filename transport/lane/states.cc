@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/lane/states.h"
 
+#include "transport/base/state_table.h"
+
 namespace sluice::lane {
 namespace {
 
 using S = State;
 using E = Event;
 
-struct Row {
-  State from;
-  Event event;
-  State next;
-};
-
-constexpr Row kRows[] = {
+constexpr base::Transition<S, E> kRows[] = {
     {S::kMaking, E::kMade, S::kOffered},     {S::kMaking, E::kLost, S::kFreeing},
     {S::kOffered, E::kAnswered, S::kPolled}, {S::kOffered, E::kHush, S::kHushing},
     {S::kOffered, E::kLost, S::kFreeing},    {S::kPolled, E::kHush, S::kHushing},
@@ -26,38 +22,17 @@ constexpr Row kRows[] = {
     {S::kFreeing, E::kFreed, S::kGone},
 };
 
+constexpr base::StateTable kTable(kRows,
+                                  {"making", "offered", "polled", "hushing", "announced", "waking",
+                                   "closing", "freeing", "gone"},
+                                  {"made", "answered", "hush", "wake", "close", "empty", "lost",
+                                   "freed"});
+
 }  // namespace
 
-bool Next(State state, Event event, State* next) {
-  for (const Row& row : kRows) {
-    if (row.from == state && row.event == event) {
-      *next = row.next;
-      return true;
-    }
-  }
-  return false;
-}
-
-std::string_view Name(State state) {
-  static constexpr std::string_view kNames[kStateCount] = {"making",  "offered",   "polled",
-                                                           "hushing", "announced", "waking",
-                                                           "closing", "freeing",   "gone"};
-  return kNames[static_cast<size_t>(state)];
-}
-
-std::string_view Name(Event event) {
-  static constexpr std::string_view kNames[kEventCount] = {"made",  "answered", "hush", "wake",
-                                                           "close", "empty",    "lost", "freed"};
-  return kNames[static_cast<size_t>(event)];
-}
-
-std::string PrintTable() {
-  std::string text;
-  for (const Row& row : kRows) {
-    text += std::string(Name(row.from)) + ": " + std::string(Name(row.event)) + " -> " +
-            std::string(Name(row.next)) + "\n";
-  }
-  return text;
-}
+bool Next(State state, Event event, State* next) { return kTable.Next(state, event, next); }
+std::string_view Name(State state) { return kTable.NameOf(state); }
+std::string_view Name(Event event) { return kTable.NameOf(event); }
+std::string PrintTable() { return kTable.Print(); }
 
 }  // namespace sluice::lane

@@ -32,7 +32,6 @@ enum class State : uint8_t {
   kFreeing,
   kGone,
 };
-inline constexpr int kStateCount = 9;
 
 enum class Event : uint8_t {
   kMade,
@@ -44,7 +43,6 @@ enum class Event : uint8_t {
   kLost,      // the sender's requests failed, or its peer went down
   kFreed,
 };
-inline constexpr int kEventCount = 8;
 
 // False: not in the table; nothing changes.
 bool Next(State state, Event event, State* next);

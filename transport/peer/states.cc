@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/peer/states.h"
 
+#include "transport/base/state_table.h"
+
 namespace sluice::peer {
 namespace {
 
 using S = State;
 using E = Event;
 
-struct Row {
-  State from;
-  Event event;
-  State next;
-};
-
-constexpr Row kRows[] = {
+constexpr base::Transition<S, E> kRows[] = {
     {S::kFree, E::kConnect, S::kConnecting},        {S::kFree, E::kRequest, S::kAccepting},
     {S::kConnecting, E::kEstablished, S::kProving}, {S::kConnecting, E::kFailed, S::kDraining},
     {S::kConnecting, E::kDisconnect, S::kDraining}, {S::kProving, E::kProven, S::kUp},
@@ -27,38 +23,17 @@ constexpr Row kRows[] = {
     {S::kLeaving, E::kGoodbyeSent, S::kDraining},   {S::kDraining, E::kQuiet, S::kFree},
 };
 
+constexpr base::StateTable kTable(kRows,
+                                  {"free", "connecting", "proving", "accepting", "unproven", "up",
+                                   "leaving", "draining"},
+                                  {"connect", "request", "established", "proven", "refused",
+                                   "failed", "disconnect", "goodbye sent", "quiet"});
+
 }  // namespace
 
-bool Next(State state, Event event, State* next) {
-  for (const Row& row : kRows) {
-    if (row.from == state && row.event == event) {
-      *next = row.next;
-      return true;
-    }
-  }
-  return false;
-}
-
-std::string_view Name(State state) {
-  static constexpr std::string_view kNames[kStateCount] = {
-      "free", "connecting", "proving", "accepting", "unproven", "up", "leaving", "draining"};
-  return kNames[static_cast<size_t>(state)];
-}
-
-std::string_view Name(Event event) {
-  static constexpr std::string_view kNames[kEventCount] = {
-      "connect", "request",    "established",  "proven", "refused",
-      "failed",  "disconnect", "goodbye sent", "quiet"};
-  return kNames[static_cast<size_t>(event)];
-}
-
-std::string PrintTable() {
-  std::string text;
-  for (const Row& row : kRows) {
-    text += std::string(Name(row.from)) + ": " + std::string(Name(row.event)) + " -> " +
-            std::string(Name(row.next)) + "\n";
-  }
-  return text;
-}
+bool Next(State state, Event event, State* next) { return kTable.Next(state, event, next); }
+std::string_view Name(State state) { return kTable.NameOf(state); }
+std::string_view Name(Event event) { return kTable.NameOf(event); }
+std::string PrintTable() { return kTable.Print(); }
 
 }  // namespace sluice::peer

@@ -20,7 +20,6 @@ enum class State : uint8_t {
   kLeaving,   // told the handler; goodbye or refusal under way, then the connection is closed
   kDraining,  // no more sends; work requests and commands that name it are still under way
 };
-inline constexpr int kStateCount = 8;
 
 enum class Event : uint8_t {
   kConnect,
@@ -33,7 +32,6 @@ enum class Event : uint8_t {
   kGoodbyeSent,  // completed, or will never be
   kQuiet,        // nothing names the peer any more
 };
-inline constexpr int kEventCount = 9;
 
 // False: the event means nothing in this state.
 bool Next(State state, Event event, State* next);

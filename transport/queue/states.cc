@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/queue/states.h"
 
+#include "transport/base/state_table.h"
+
 namespace sluice::queue {
 namespace {
 
-template <typename S, typename E>
-struct Row {
-  S from;
-  E event;
-  S next;
-};
-
 using D = DciState;
 using DE = DciEvent;
-constexpr Row<D, DE> kDciRows[] = {
+constexpr base::Transition<D, DE> kDciRows[] = {
     {D::kReady, DE::kFatal, D::kDraining},       {D::kReady, DE::kStuck, D::kResetting},
     {D::kDraining, DE::kDrained, D::kResetting}, {D::kDraining, DE::kStuck, D::kResetting},
     {D::kDraining, DE::kRefused, D::kDead},      {D::kResetting, DE::kRecovered, D::kReady},
@@ -22,7 +17,7 @@ constexpr Row<D, DE> kDciRows[] = {
 
 using S = StreamState;
 using SE = StreamEvent;
-constexpr Row<S, SE> kStreamRows[] = {
+constexpr base::Transition<S, SE> kStreamRows[] = {
     {S::kFree, SE::kBind, S::kBound},
     {S::kBound, SE::kIdle, S::kFree},
     {S::kBound, SE::kLeave, S::kLeft},
@@ -37,49 +32,21 @@ constexpr Row<S, SE> kStreamRows[] = {
     {S::kLeft, SE::kReset, S::kFree},
 };
 
-constexpr std::string_view kDciStates[] = {"ready", "draining", "resetting", "dead"};
-constexpr std::string_view kDciEvents[] = {"fatal", "stuck", "drained", "recovered", "refused"};
-constexpr std::string_view kStreamStates[] = {"free", "bound", "left", "errored", "resetting"};
-constexpr std::string_view kStreamEvents[] = {"bind", "idle", "leave", "error", "flushed", "reset"};
-
-template <typename Rows, typename St, typename Ev>
-bool Find(const Rows& rows, St state, Ev event, St* next) {
-  for (const auto& row : rows) {
-    if (row.from == state && row.event == event) {
-      *next = row.next;
-      return true;
-    }
-  }
-  return false;
-}
-
-template <typename Rows>
-void Print(const char* who, const Rows& rows, const std::string_view* states,
-           const std::string_view* events, std::string* text) {
-  for (const auto& row : rows) {
-    *text += std::string(who) + " " + std::string(states[static_cast<size_t>(row.from)]) + ": " +
-             std::string(events[static_cast<size_t>(row.event)]) + " -> " +
-             std::string(states[static_cast<size_t>(row.next)]) + "\n";
-  }
-}
+constexpr base::StateTable kDcis(kDciRows, {"ready", "draining", "resetting", "dead"},
+                                 {"fatal", "stuck", "drained", "recovered", "refused"});
+constexpr base::StateTable kStreams(kStreamRows, {"free", "bound", "left", "errored", "resetting"},
+                                    {"bind", "idle", "leave", "error", "flushed", "reset"});
 
 }  // namespace
 
-bool Next(DciState state, DciEvent event, DciState* next) {
-  return Find(kDciRows, state, event, next);
-}
+bool Next(DciState state, DciEvent event, DciState* next) { return kDcis.Next(state, event, next); }
 
 bool Next(StreamState state, StreamEvent event, StreamState* next) {
-  return Find(kStreamRows, state, event, next);
+  return kStreams.Next(state, event, next);
 }
 
-std::string_view Name(DciState state) { return kDciStates[static_cast<size_t>(state)]; }
+std::string_view Name(DciState state) { return kDcis.NameOf(state); }
 
-std::string PrintTables() {
-  std::string text;
-  Print("dci", kDciRows, kDciStates, kDciEvents, &text);
-  Print("stream", kStreamRows, kStreamStates, kStreamEvents, &text);
-  return text;
-}
+std::string PrintTables() { return kDcis.Print("dci ") + kStreams.Print("stream "); }
 
 }  // namespace sluice::queue

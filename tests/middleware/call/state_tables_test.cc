@@ -13,20 +13,20 @@ namespace {
 
 TEST(CallStateTest, Snapshot) {
   EXPECT_EQ(PrintCallStates(),
-            "free --start--> waiting\n"
-            "waiting --send--> sent\n"
-            "waiting --fail--> free\n"
-            "waiting --deadline--> free\n"
-            "waiting --cancel--> free\n"
-            "sent --reply--> free\n"
-            "sent --deadline--> free\n"
-            "sent --cancel--> free\n"
-            "sent --peer down--> free\n"
-            "sent --retry--> pausing\n"
-            "pausing --again--> waiting\n"
-            "pausing --fail--> free\n"
-            "pausing --deadline--> free\n"
-            "pausing --cancel--> free\n");
+            "free: start -> waiting\n"
+            "waiting: send -> sent\n"
+            "waiting: fail -> free\n"
+            "waiting: deadline -> free\n"
+            "waiting: cancel -> free\n"
+            "sent: reply -> free\n"
+            "sent: deadline -> free\n"
+            "sent: cancel -> free\n"
+            "sent: peer down -> free\n"
+            "sent: retry -> pausing\n"
+            "pausing: again -> waiting\n"
+            "pausing: fail -> free\n"
+            "pausing: deadline -> free\n"
+            "pausing: cancel -> free\n");
 }
 
 TEST(CallStateTest, WhatIsNotInTheTableIsRefused) {
@@ -39,32 +39,32 @@ TEST(CallStateTest, WhatIsNotInTheTableIsRefused) {
 
 TEST(ConnectionStateTest, Snapshot) {
   EXPECT_EQ(PrintConnectionStates(),
-            "idle --dial--> connecting\n"
-            "idle --close--> closed\n"
-            "connecting --peer up--> up\n"
-            "connecting --lost--> backoff\n"
-            "connecting --give up--> idle\n"
-            "connecting --close--> closed\n"
-            "up --drain--> draining\n"
-            "up --lost--> backoff\n"
-            "up --give up--> idle\n"
-            "up --close--> closed\n"
-            "draining --lost--> backoff\n"
-            "draining --give up--> idle\n"
-            "draining --close--> closed\n"
-            "backoff --dial--> connecting\n"
-            "backoff --close--> closed\n");
+            "idle: dial -> connecting\n"
+            "idle: close -> closed\n"
+            "connecting: peer up -> up\n"
+            "connecting: lost -> backoff\n"
+            "connecting: give up -> idle\n"
+            "connecting: close -> closed\n"
+            "up: drain -> draining\n"
+            "up: lost -> backoff\n"
+            "up: give up -> idle\n"
+            "up: close -> closed\n"
+            "draining: lost -> backoff\n"
+            "draining: give up -> idle\n"
+            "draining: close -> closed\n"
+            "backoff: dial -> connecting\n"
+            "backoff: close -> closed\n");
 }
 
 TEST(DrainTest, Snapshot) {
   EXPECT_EQ(PrintDrainPhases(),
-            "serving --start--> telling\n"
-            "telling --told--> waiting\n"
-            "telling --time to cancel--> cancelling\n"
-            "waiting --idle--> drained\n"
-            "waiting --time to cancel--> cancelling\n"
-            "cancelling --idle--> drained\n"
-            "cancelling --deadline--> overdue\n");
+            "serving: start -> telling\n"
+            "telling: told -> waiting\n"
+            "telling: time to cancel -> cancelling\n"
+            "waiting: idle -> drained\n"
+            "waiting: time to cancel -> cancelling\n"
+            "cancelling: idle -> drained\n"
+            "cancelling: deadline -> overdue\n");
 }
 
 TEST(ConnectionStateTest, ClosedIsTheEnd) {

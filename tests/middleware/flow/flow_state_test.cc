@@ -10,27 +10,27 @@ namespace {
 
 TEST(FlowStateTest, Snapshot) {
   EXPECT_EQ(PrintFlowStates(),
-            "free --open--> opening\n"
-            "free --offer--> open\n"
-            "free --refuse--> ending\n"
-            "opening --accepted--> open\n"
-            "opening --close--> abandoned\n"
-            "opening --close received--> free\n"
-            "opening --peer down--> free\n"
-            "abandoned --accepted--> closing\n"
-            "abandoned --close received--> free\n"
-            "abandoned --peer down--> free\n"
-            "open --refuse--> ending\n"
-            "open --close--> closing\n"
-            "open --close received--> ending\n"
-            "open --peer down--> free\n"
-            "closing --close sent--> lingering\n"
-            "closing --close received--> ending\n"
-            "closing --peer down--> free\n"
-            "lingering --close received--> free\n"
-            "lingering --peer down--> free\n"
-            "ending --close sent--> free\n"
-            "ending --peer down--> free\n");
+            "free: open -> opening\n"
+            "free: offer -> open\n"
+            "free: refuse -> ending\n"
+            "opening: accepted -> open\n"
+            "opening: close -> abandoned\n"
+            "opening: close received -> free\n"
+            "opening: peer down -> free\n"
+            "abandoned: accepted -> closing\n"
+            "abandoned: close received -> free\n"
+            "abandoned: peer down -> free\n"
+            "open: refuse -> ending\n"
+            "open: close -> closing\n"
+            "open: close received -> ending\n"
+            "open: peer down -> free\n"
+            "closing: close sent -> lingering\n"
+            "closing: close received -> ending\n"
+            "closing: peer down -> free\n"
+            "lingering: close received -> free\n"
+            "lingering: peer down -> free\n"
+            "ending: close sent -> free\n"
+            "ending: peer down -> free\n");
 }
 
 TEST(FlowStateTest, EveryFlowEndsWithItsPeer) {
