@@ -257,6 +257,8 @@ void ClientEngine::OnPauseOver(base::Timer*, void* context) {
 }
 
 void ClientEngine::Again(Call* call) {
+  // Both timers may be due in one pass: an attempt that nobody waits for is not made.
+  if (call->deadline_ns <= now_ns_) return OnDeadline(this, call);
   if (!call->spec.wait_for_ready && !HasHope()) {
     return End(call, CallEvent::kFail, NotConnected(call->spec.method->full_name));
   }
