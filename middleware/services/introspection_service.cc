@@ -142,7 +142,7 @@ absl::Status IntrospectionService::Look(ServerContext&,
                                         const introspection::v1::LookRequest& request,
                                         LookReply* reply) {
   const uint32_t wanted = request.max_peers() == 0 ? kDefaultPeers : request.max_peers();
-  const ServerSnapshot snapshot = server_->Snapshot(std::min(wanted, kMaxPeers));
+  const ServerSnapshot snapshot = server_->Snapshot(std::min(wanted, kMaxPeers), patience_);
   const int64_t now_ns = server_->now_ns();
   reply->set_device(server_->device_choice());
   reply->set_time_ns(now_ns);

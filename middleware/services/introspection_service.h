@@ -25,9 +25,11 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
   static constexpr uint32_t kMaxPeers = 1024;
   static constexpr uint32_t kMaxRecords = 4096;
 
-  // `options` are those the server was made with.
-  IntrospectionService(const Server* server, const ServerOptions& options)
-      : server_(server), options_(options) {}
+  // `options` are those the server was made with. `patience`: for the polling thread of a server that is not the one that
+  // is asked.
+  IntrospectionService(const Server* server, const ServerOptions& options,
+                       absl::Duration patience = absl::Milliseconds(200))
+      : server_(server), options_(options), patience_(patience) {}
 
   absl::Status Look(ServerContext& context, const introspection::v1::LookRequest& request,
                     introspection::v1::LookReply* reply) override;
@@ -37,6 +39,7 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
  private:
   const Server* const server_;
   const ServerOptions options_;
+  const absl::Duration patience_;
 };
 
 }  // namespace sluice

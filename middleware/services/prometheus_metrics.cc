@@ -126,7 +126,7 @@ std::vector<MetricFamily> PrometheusMetrics::Collect() const {
   Families families;
   std::lock_guard lock(mutex_);  // what Remove() took out is not looked at any more when it returns
   for (const auto& [name, server] : servers_) {
-    const ServerSnapshot snapshot = server->Snapshot();
+    const ServerSnapshot snapshot = server->Snapshot(0, patience_);
     const Labels labels = {{"server", name}};
     families.Gauge("sluice_server_fresh", "0: a handler hangs, and all but calls is from before",
                    labels, snapshot.fresh ? 1 : 0);

@@ -12,7 +12,7 @@
 // Labels        server, or channel: the names given here. method: 64 a server or channel, and "other". code: 17. Nothing that a
 //               caller chooses.
 // Who owns it   Whoever made it; what was added outlives it, or is taken out again.
-// Thread-safety Any thread. A scrape waits a fifth of a second at most for a server whose handler hangs, and tells of that by
+// Thread-safety Any thread. A scrape waits `patience` at most for a server whose handler hangs, and tells of that by
 //               sluice_server_fresh 0.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
 #define SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/server.h"
 #include "prometheus/collectable.h"
@@ -38,6 +39,9 @@ namespace sluice {
 
 class PrometheusMetrics final : public prometheus::Collectable {
  public:
+  explicit PrometheusMetrics(absl::Duration patience = absl::Milliseconds(200))
+      : patience_(patience) {}
+
   // `name` is the label's value; a name that is there is replaced.
   void Add(const Server* server, const std::string& name);
   void Add(std::shared_ptr<Channel> channel, const std::string& name);
@@ -46,6 +50,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
+  const absl::Duration patience_;
   mutable std::mutex mutex_;
   std::map<std::string, const Server*> servers_;              // mutex_
   std::map<std::string, std::shared_ptr<Channel>> channels_;  // mutex_

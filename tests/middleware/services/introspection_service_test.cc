@@ -27,7 +27,8 @@ class IntrospectionServiceTest : public ::testing::Test {
     auto looked_at = InProcess::Start({&echo_}, options);
     ASSERT_TRUE(looked_at.ok()) << looked_at.status();
     looked_at_ = *std::move(looked_at);
-    service_ = std::make_unique<IntrospectionService>(&looked_at_->server(), options);
+    service_ =
+        std::make_unique<IntrospectionService>(&looked_at_->server(), options, absl::Seconds(60));
     auto world = InProcess::Start({service_.get()}, options);
     ASSERT_TRUE(world.ok()) << world.status();
     world_ = *std::move(world);

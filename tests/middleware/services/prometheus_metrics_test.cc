@@ -78,7 +78,7 @@ class PrometheusMetricsTest : public ::testing::Test {
     ASSERT_TRUE(world.ok()) << world.status();
     world_ = *std::move(world);
     channel_ = *world_->NewChannel();
-    metrics_ = std::make_shared<PrometheusMetrics>();
+    metrics_ = std::make_shared<PrometheusMetrics>(absl::Seconds(60));
     metrics_->Add(&world_->server(), "orders");
     metrics_->Add(channel_, "to_orders");
     for (int i = 0; i < 3; ++i) {
