@@ -115,7 +115,7 @@ TEST(ConfigTest, WhatCannotBeReadIsAnErrorAndNothingOfItIsTaken) {
     const char* says;
   } kCases[] = {
       {"server { trace_records: 8\n slow_call '1s' }", "it:2"},
-      {"server { trace_records: 8 slow_call: 'soon' }", "no time such as 50us"},
+      {"server { device: 'x' slow_call: 'soon' }", "no time such as 50us"},
       {"server { trace_records: 8 slow_call: 5 }", "it:1"},
       {"server { trace_records: -1 }", "it:1"},
       {"server { trace_records: 8 limits { lanes: 'maybe' } }", "off, auto, on"},
@@ -128,6 +128,7 @@ TEST(ConfigTest, WhatCannotBeReadIsAnErrorAndNothingOfItIsTaken) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << test.text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(test.says)) << test.text;
     EXPECT_EQ(config.server.trace_records, ServerOptions().trace_records) << test.text;
+    EXPECT_EQ(config.server.device, "auto") << test.text;
   }
   Config config;
   EXPECT_EQ(config.ReadFile("/no/such/file").code(), absl::StatusCode::kNotFound);
