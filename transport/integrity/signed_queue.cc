@@ -111,7 +111,11 @@ SignedQueue::~SignedQueue() = default;
 absl::Status SignedQueue::Connect(const QueueAddress& peer) {
   verbs::RcPeer address{.number = peer.number};
   std::memcpy(address.gid.raw, peer.gid.data(), peer.gid.size());
-  absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), device_.path(), address,
+  // For ever: a peer that is kept from its CPU posts its reply buffers late, and is not gone for that. One that is gone does
+  // not answer at all; one that hangs is given up by its user's deadline.
+  verbs::PathOptions path = device_.path();
+  path.rnr_retry = 7;
+  absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), path, address,
                                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
   if (!status.ok()) return status;
   for (uint32_t i = 0; i < options_.max_replies; ++i) PostReceive(i);

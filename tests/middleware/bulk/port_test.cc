@@ -187,6 +187,23 @@ TEST_P(PortTest, ManyTransfersArriveInTheirOrderWhicheverAreWrong) {
   }
 }
 
+// Each piece takes one of the lender's reply buffers, of which there are fewer than that.
+TEST_P(PortTest, LenderThatIsKeptFromItsCpuIsNotTakenForDead) {
+  if (!GetParam().simulated) GTEST_SKIP() << "needs a virtual clock";
+  constexpr uint64_t kTransfers = 60;
+  nodes_->dead = {false, true};
+  for (uint64_t i = 0; i < kTransfers; ++i) {
+    ASSERT_TRUE(nodes_->Start(0, joined_.at_one, Request(Kind::kWrite, 512)).ok());
+  }
+  const int64_t until_ns = nodes_->simulation->NowNs() + 50'000'000;
+  ASSERT_TRUE(nodes_->Run([&] { return nodes_->simulation->NowNs() > until_ns; }));
+  EXPECT_LT(here().ended.size(), kTransfers);
+  nodes_->dead.clear();
+  ASSERT_TRUE(nodes_->Run(
+      [&] { return here().ended.size() == kTransfers && there().arrivals.size() == kTransfers; }));
+  for (const auto& [id, status] : here().ended) EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST_P(PortTest, ProgressCountsWhatHasMoved) {
   TransferRequest request = Request(Kind::kWrite, 600'000);
   auto transfer = nodes_->Start(0, joined_.at_one, request);
