@@ -120,6 +120,31 @@ TEST_F(StreamTest, DestroyedStreamIsCancelled) {
   chat_.stopped.Wait();
 }
 
+// As a handler that has nothing else to do would write it; the local variable is for GCC 12 (docs/threads.md).
+class Endless final : public testing_support::ChatCoServiceBase {
+ public:
+  Task<absl::Status> Tail(ServerContext&, const Line& request, ServerWriter<Line> writer) override {
+    bool more = true;
+    while (more) more = co_await writer.Write(request);
+    ended.Open();
+    co_return absl::CancelledError("nobody reads");
+  }
+  testing_support::Gate ended;
+};
+
+TEST_F(StreamTest, HandlerThatOnlyWritesEndsWithItsReader) {
+  Endless endless;
+  Start(&endless);
+  CallContext context(absl::Seconds(600));
+  {
+    auto lines = client().Tail(context, Text("x"));
+    Line line;
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(lines.Read(&line));
+  }
+  endless.ended.Wait();
+  TearDown();
+}
+
 TEST_F(StreamTest, DeadlineEndsAStream) {
   CallContext context(absl::Milliseconds(50));
   Line reply;
