@@ -113,9 +113,12 @@ class Bulk::Impl final : public bulk::PortUser {
     std::unique_lock lock(mutex_);
     ++awaiting_;
     changed_.notify_all();
-    absl::StatusOr<bulk::Arrival> result = base::Error(
-        absl::StatusCode::kDeadlineExceeded, "no transfer with that tag came in time",
-        {.layer = "bulk", .operation = "await", .cause = "the other side is slow, or began none"});
+    absl::StatusOr<bulk::Arrival> result =
+        base::Error(absl::StatusCode::kDeadlineExceeded, "no transfer with that tag came in time",
+                    {.layer = "bulk",
+                     .operation = "await",
+                     .cause = "the other side is slow, or began none",
+                     .remedy = "look at how it ended there, or wait longer"});
     arrived_.wait_until(lock, until, [&] {
       for (auto it = arrivals_.begin(); it != arrivals_.end(); ++it) {
         if (it->first != peer || it->second.tag != tag) continue;
