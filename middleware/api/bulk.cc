@@ -3,6 +3,8 @@
 // A port belongs to one thread; calls of others are tasks that it runs between its passes.
 #include "middleware/api/bulk.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -29,8 +31,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kSpinPasses = 2000;  // without work, before the first nap
-constexpr std::chrono::microseconds kNap{100};
+constexpr int kSpinPasses = 2000;  // without work, before a sleep
 
 absl::Status Gone(std::string_view what) {
   return base::Error(absl::StatusCode::kUnavailable, what,
@@ -49,7 +50,7 @@ class Bulk::Impl final : public bulk::PortUser {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    changed_.notify_all();
+    if (port_ != nullptr) port_->Wake();
     if (thread_.joinable()) thread_.join();
     commands_.Finish();
     port_.reset();
@@ -111,8 +112,6 @@ class Bulk::Impl final : public bulk::PortUser {
     const absl::Duration counted = std::min(timeout, absl::Hours(24 * 365));
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(counted);
     std::unique_lock lock(mutex_);
-    ++awaiting_;
-    changed_.notify_all();
     absl::StatusOr<bulk::Arrival> result =
         base::Error(absl::StatusCode::kDeadlineExceeded, "no transfer with that tag came in time",
                     {.layer = "bulk",
@@ -133,7 +132,6 @@ class Bulk::Impl final : public bulk::PortUser {
       }
       return false;
     });
-    --awaiting_;
     return result;
   }
 
@@ -185,26 +183,33 @@ class Bulk::Impl final : public bulk::PortUser {
       const std::lock_guard lock(mutex_);
       tasks_.push_back(std::move(task));
     }
-    changed_.notify_all();
+    port_->Wake();
   }
 
+  // Spins while there is work, then sleeps on the port's descriptor. A task is queued before the port is woken, and looked
+  // for after the port was asked to sleep: one of the two sees the other.
   void Run() {
     int quiet = 0;
     std::vector<std::function<void()>> now;
     for (;;) {
       {
-        std::unique_lock lock(mutex_);
-        const auto called = [this] { return stopping_ || !tasks_.empty(); };
-        if (port_->idle()) {
-          changed_.wait(lock, [&] { return called() || awaiting_ != 0; });
-        }
-        if (quiet >= kSpinPasses) changed_.wait_for(lock, kNap, called);
+        const std::lock_guard lock(mutex_);
         if (stopping_) return;
         now.swap(tasks_);
       }
       for (const auto& task : now) task();
       quiet = now.empty() && port_->Poll() == 0 ? quiet + 1 : 0;
       now.clear();
+      if (quiet < kSpinPasses || !port_->PrepareToSleep()) continue;
+      {
+        const std::lock_guard lock(mutex_);
+        if (stopping_ || !tasks_.empty()) continue;
+      }
+      const int64_t limit_ns = port_->SleepLimitNs();
+      pollfd sleeper = {port_->fd(), POLLIN, 0};
+      const timespec limit = {limit_ns / 1'000'000'000, limit_ns % 1'000'000'000};
+      ppoll(&sleeper, 1, limit_ns < 0 ? nullptr : &limit, nullptr);
+      quiet = 0;
     }
   }
 
@@ -218,12 +223,10 @@ class Bulk::Impl final : public bulk::PortUser {
   absl::flat_hash_map<bulk::TransferId, Done> transfers_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;                              // for the thread
   std::condition_variable arrived_;                              // for who awaits
   std::vector<std::function<void()>> tasks_;                     // mutex_
   std::deque<std::pair<bulk::PeerId, bulk::Arrival>> arrivals_;  // mutex_
   std::deque<bulk::PeerId> gone_;                                // mutex_
-  int awaiting_ = 0;                                             // mutex_
   bool stopping_ = false;                                        // mutex_
   std::thread thread_;
 };

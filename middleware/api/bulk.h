@@ -16,8 +16,8 @@
 // What it is    A port (bulk/port.h) with a device and a thread of its own.
 // Errors        Statuses that teach; of damaged data DATA_LOSS, of which integrity::MismatchOf() tells block, field, expected and
 //               actual value, and the end that found it. Both sides hear the same.
-// Threads       One polls while something is lent, awaited or under way: it spins while there is work, then naps, a tenth of a
-//               millisecond at a time; else it sleeps. One more runs what may block in the kernel.
+// Threads       One polls: it spins while there is work and for a moment after, then sleeps until the device, or a call, wakes it.
+//               One more runs what may block in the kernel.
 // Thread-safety All calls from any thread, but not from `done`. Create, Offer, Accept, Complete, Lend, Return and Move wait for
 //               what they do. Memory outlives its lease.
 // What ends it  The destructor, with nobody waiting in a call: all memory is out of reach then.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/bulk/leases.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -134,6 +135,16 @@ void Leases::Poll(int64_t now_ns) {
     if (lease.state != State::kLent || lease.end_ns == 0 || now_ns < lease.end_ns) continue;
     (void)Return({i, lease.epoch});
   }
+}
+
+int64_t Leases::NextEndNs() const {
+  int64_t next_ns = 0;
+  if (active_ == 0) return next_ns;
+  for (const Lease& lease : leases_) {
+    if (lease.state != State::kLent || lease.end_ns == 0) continue;
+    next_ns = next_ns == 0 ? lease.end_ns : std::min(next_ns, lease.end_ns);
+  }
+  return next_ns;
 }
 
 absl::StatusOr<Leases::Memory> Leases::Use(LeaseId id, uint64_t offset, uint64_t size_bytes) {

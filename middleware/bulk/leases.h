@@ -62,6 +62,8 @@ class Leases {
   // Of a lease that was lent to others; empty: it has ended, or the range is not all in it.
   std::span<std::byte> Find(LeaseId lease, uint64_t offset, uint64_t size_bytes) const;
 
+  // When the next of them ends by itself; 0: none does.
+  int64_t NextEndNs() const;
   uint32_t active() const { return active_; }
 
  private:

@@ -3,7 +3,10 @@
 // Peers and transfers of one's own. What the other sides do is in arrivals.cc.
 #include "middleware/bulk/port.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "middleware/bulk/peer.h"
@@ -54,7 +57,10 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
                                " bytes are not whole blocks of 4096");
   }
   const uint64_t number = random.Next64() | 1;  // not 0
-  return std::unique_ptr<Port>(new Port(device, clock, commands, user, options, number));
+  std::unique_ptr<Port> port(new Port(device, clock, commands, user, options, number));
+  absl::Status status = port->Init();
+  if (!status.ok()) return status;
+  return port;
 }
 
 Port::Port(device::Device& device, base::Clock& clock, poller::Commands& commands, PortUser& user,
@@ -69,6 +75,24 @@ Port::Port(device::Device& device, base::Clock& clock, poller::Commands& command
       peers_(options.max_peers) {
   for (auto& peer : peers_) peer = std::make_unique<Peer>(*this);
   for (uint32_t i = 0; i < peers_.size(); ++i) peers_[i]->id.index = i;
+}
+
+absl::Status Port::Init() {
+  auto poller = poller::Poller::Create();
+  if (!poller.ok()) return poller.status();
+  poller_ = *std::move(poller);
+  auto channel = verbs::CreateCompChannel(device_.api(), device_.context());
+  if (!channel.ok()) return channel.status();
+  completions_ = std::move(*channel);
+  const int flags = fcntl(completions_->fd, F_GETFL);
+  if (flags < 0 || fcntl(completions_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return base::ErrnoError(errno, "fcntl(completion channel)", {.layer = "bulk"});
+  }
+  // The pass that follows looks at everything; these are here to wake it.
+  absl::Status status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
+  if (status.ok()) status = poller_->Watch(device_.async_fd(), [] {});
+  if (status.ok() && commands_.fd() >= 0) status = poller_->Watch(commands_.fd(), [] {});
+  return status;
 }
 
 Port::~Port() = default;
@@ -108,7 +132,8 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
                                                .max_transfer_bytes = options_.piece_bytes,
                                                .peer = "port " + std::to_string(free->id.index),
                                                .offload = options_.offload,
-                                               .pipelining = options_.pipelining});
+                                               .pipelining = options_.pipelining,
+                                               .channel = completions_.get()});
   if (!queue.ok()) return queue.status();
   free->queue = *std::move(queue);
   if (++free->id.generation == 0) ++free->id.generation;
@@ -437,7 +462,7 @@ void Port::Bury(Peer& peer) {
 void Port::PollEvents(int64_t now_ns) {
   const bool watch = now_ns >= watch_at_ns_;
   if (watch) watch_at_ns_ = now_ns + options_.watch_ns;
-  if (!watch && ++passes_ % kEventPasses != 0) return;
+  if (!watch && !look_at_fds_ && ++passes_ % kEventPasses != 0) return;
   device_.ReadAsyncEvents([this](const device::DeviceEvent& event) {
     for (const auto& peer : peers_) {
       if (peer->state == Peer::State::kUp) peer->queue->OnDeviceEvent(event);
@@ -449,11 +474,47 @@ void Port::PollEvents(int64_t now_ns) {
   }
 }
 
+void Port::DrainCqEvents() {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  while (device_.api().get_cq_event(completions_.get(), &cq, &context) == 0) {
+    device_.api().ack_cq_events(cq, 1);
+  }
+}
+
+// Armed first: what comes after the pass below raises an event, what came before it is seen by it.
+bool Port::PrepareToSleep() {
+  for (const auto& peer : peers_) {
+    if (peer->queue != nullptr && peer->state == Peer::State::kUp) peer->queue->Arm();
+  }
+  look_at_fds_ = true;
+  const bool nothing = Poll() == 0;
+  look_at_fds_ = true;
+  return nothing;
+}
+
+int64_t Port::SleepLimitNs() const {
+  int64_t wake_ns = leases_.NextEndNs();
+  const auto sooner = [&wake_ns](int64_t ns) {
+    if (ns != 0 && (wake_ns == 0 || ns < wake_ns)) wake_ns = ns;
+  };
+  for (const auto& peer : peers_) {
+    if (peer->state != Peer::State::kUp) continue;
+    if (peer->queue->open() != 0) sooner(watch_at_ns_);
+    for (const Outgoing* out : peer->outgoing) {
+      sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
+    }
+  }
+  return wake_ns == 0 ? -1 : std::max<int64_t>(wake_ns - clock_.NowNs(), 0);
+}
+
 int Port::Poll() {
+  if (look_at_fds_) poller_->Check();
   int done = commands_.Drain();
   const int64_t now_ns = clock_.NowNs();
   leases_.Poll(now_ns);
   PollEvents(now_ns);
+  look_at_fds_ = false;
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kFree || peer->state == Peer::State::kBuried) continue;
     if (peer->state != Peer::State::kDown) {

@@ -15,7 +15,7 @@
 //               data that were written with signatures on the wire are looked at once more where they landed.
 // Who owns it   Its creator. Device, clock, commands and user outlive it. The destructor wants a Commands that has finished;
 //               then no memory is reached any more, and nothing is told.
-// Which thread  One, all calls. The user is called inside Poll() only. Offer(), Accept(), Complete() make queues and block.
+// Which thread  One, all calls but Wake(). The user is called inside Poll() and PrepareToSleep() only. Offer(), Accept(), Complete() make queues and block.
 // Bounds        PortOptions. Beyond them: RESOURCE_EXHAUSTED. When all ways to peers are taken, the one that was not used for
 //               the longest time and has nothing open is given up.
 #ifndef SLUICE_MIDDLEWARE_BULK_PORT_H_
@@ -40,6 +40,8 @@
 #include "transport/device/device.h"
 #include "transport/integrity/signed_queue.h"
 #include "transport/poller/commands.h"
+#include "transport/poller/poller.h"
+#include "transport/verbs/handles.h"
 
 namespace sluice::bulk {
 
@@ -82,6 +84,15 @@ class Port {
 
   int Poll();
 
+  // Arms everything that could give Poll() something to do. False: there is work, poll again instead of sleeping. After
+  // true, fd() becomes readable when there is.
+  bool PrepareToSleep();
+  int fd() const { return poller_->fd(); }
+  // How long a sleep may last at most: nanoseconds until the next time that counts, or -1 for none.
+  int64_t SleepLimitNs() const;
+  // Makes fd() readable. Any thread.
+  void Wake() { poller_->Wake(); }
+
   // Nothing is under way and nobody can begin anything: no need to poll.
   bool idle() const;
   integrity::Mode mode(PeerId peer) const;
@@ -106,12 +117,14 @@ class Port {
 
   Port(device::Device& device, base::Clock& clock, poller::Commands& commands, PortUser& user,
        const PortOptions& options, uint64_t number);
+  absl::Status Init();
 
   Peer* Find(PeerId peer) const;
   absl::StatusOr<Peer*> NewPeer();
   absl::Status Connect(Peer& peer, const Ticket& ticket);
   absl::Status CheckRequest(const Peer& peer, const TransferRequest& request) const;
 
+  void DrainCqEvents();
   void PollEvents(int64_t now_ns);
   void CheckTime(Peer& peer, int64_t now_ns);
   void Pump(Peer& peer);
@@ -136,12 +149,15 @@ class Port {
   PortUser& user_;
   const PortOptions options_;
   const uint64_t number_;
+  std::unique_ptr<poller::Poller> poller_;
+  verbs::CompChannel completions_;
   Leases leases_;
   std::vector<std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<TransferId, std::unique_ptr<Outgoing>> transfers_;
   TransferId next_transfer_ = 1;
   uint64_t uses_ = 0;
   uint64_t passes_ = 0;
+  bool look_at_fds_ = false;  // after a sleep
   int64_t watch_at_ns_ = 0;
   PortCounters counters_;
 };

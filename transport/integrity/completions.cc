@@ -16,15 +16,21 @@ constexpr uint32_t kBatch = 32;
 }  // namespace
 
 int SignedQueue::Poll() {
-  commands_.Drain();
-  if (state_ == QueueState::kEnding || state_ == QueueState::kDown) return 0;
-  const int sends = PollSends();
+  const int commands = commands_.Drain();
+  if (state_ == QueueState::kEnding || state_ == QueueState::kDown) return commands;
+  const int sends = commands + PollSends();
   if (!landed_.empty()) {
     PollUntilEmpty();
     Look();
   }
   Flush();
   return sends + PollReplies();
+}
+
+void SignedQueue::Arm() {
+  if (state_ == QueueState::kEnding || state_ == QueueState::kDown) return;
+  ibv_req_notify_cq(send_cq_.get(), 0);
+  ibv_req_notify_cq(receive_cq_.get(), 0);
 }
 
 int SignedQueue::PollSends() {

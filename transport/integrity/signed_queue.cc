@@ -76,10 +76,10 @@ absl::Status SignedQueue::Init() {
   replies_ = std::move(*replies);
 
   const uint32_t send_depth = options_.max_open * kSlotsOfATransfer + 1;
-  auto send_cq = verbs::CreateCq(api, device_.context(), send_depth, nullptr);
+  auto send_cq = verbs::CreateCq(api, device_.context(), send_depth, options_.channel);
   if (!send_cq.ok()) return send_cq.status();
   send_cq_ = std::move(*send_cq);
-  auto receive_cq = verbs::CreateCq(api, device_.context(), options_.max_replies, nullptr);
+  auto receive_cq = verbs::CreateCq(api, device_.context(), options_.max_replies, options_.channel);
   if (!receive_cq.ok()) return receive_cq.status();
   receive_cq_ = std::move(*receive_cq);
   auto qp = verbs::CreateRc(api, device_.context(), device_.pd(), send_cq_.get(), receive_cq_.get(),

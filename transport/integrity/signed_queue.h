@@ -99,6 +99,8 @@ struct SignedQueueOptions {
   // False: as if the device had none.
   bool offload = true;
   bool pipelining = true;
+  // Not null: completions are announced there after Arm(). It outlives the queue.
+  ibv_comp_channel* channel = nullptr;
 };
 
 struct SignedQueueCounters {
@@ -138,6 +140,9 @@ class SignedQueue {
   void Flush();
   // Completions and replies; how many. May call the user.
   int Poll();
+  // The next completion, or the peer's next reply, raises an event at the channel. Poll() once more after it: what came
+  // before raises none.
+  void Arm();
   // Whatever is told of a queue pair of this device.
   void OnDeviceEvent(const device::DeviceEvent& event);
   // To be called now and then, less often than a transfer takes: finds a stop whose event was lost.
