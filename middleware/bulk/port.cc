@@ -3,10 +3,7 @@
 // Peers and transfers of one's own. What the other sides do is in arrivals.cc.
 #include "middleware/bulk/port.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "middleware/bulk/peer.h"
@@ -81,15 +78,11 @@ absl::Status Port::Init() {
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = *std::move(poller);
-  auto channel = verbs::CreateCompChannel(device_.api(), device_.context());
-  if (!channel.ok()) return channel.status();
-  completions_ = std::move(*channel);
-  const int flags = fcntl(completions_->fd, F_GETFL);
-  if (flags < 0 || fcntl(completions_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
-    return base::ErrnoError(errno, "fcntl(completion channel)", {.layer = "bulk"});
-  }
+  auto announcements = integrity::Announcements::Create(device_);
+  if (!announcements.ok()) return announcements.status();
+  announcements_ = *std::move(announcements);
   // The pass that follows looks at everything; these are here to wake it.
-  absl::Status status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
+  absl::Status status = poller_->Watch(announcements_->fd(), [this] { announcements_->Drain(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [] {});
   if (status.ok() && commands_.fd() >= 0) status = poller_->Watch(commands_.fd(), [] {});
   return status;
@@ -133,7 +126,7 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
                                                .peer = "port " + std::to_string(free->id.index),
                                                .offload = options_.offload,
                                                .pipelining = options_.pipelining,
-                                               .channel = completions_.get()});
+                                               .channel = announcements_->channel()});
   if (!queue.ok()) return queue.status();
   free->queue = *std::move(queue);
   if (++free->id.generation == 0) ++free->id.generation;
@@ -471,14 +464,6 @@ void Port::PollEvents(int64_t now_ns) {
   if (!watch) return;
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kUp) peer->queue->Watch();
-  }
-}
-
-void Port::DrainCqEvents() {
-  ibv_cq* cq = nullptr;
-  void* context = nullptr;
-  while (device_.api().get_cq_event(completions_.get(), &cq, &context) == 0) {
-    device_.api().ack_cq_events(cq, 1);
   }
 }
 

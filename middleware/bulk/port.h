@@ -38,10 +38,10 @@
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
+#include "transport/integrity/announcements.h"
 #include "transport/integrity/signed_queue.h"
 #include "transport/poller/commands.h"
 #include "transport/poller/poller.h"
-#include "transport/verbs/handles.h"
 
 namespace sluice::bulk {
 
@@ -124,7 +124,6 @@ class Port {
   absl::Status Connect(Peer& peer, const Ticket& ticket);
   absl::Status CheckRequest(const Peer& peer, const TransferRequest& request) const;
 
-  void DrainCqEvents();
   void PollEvents(int64_t now_ns);
   void CheckTime(Peer& peer, int64_t now_ns);
   void Pump(Peer& peer);
@@ -150,7 +149,7 @@ class Port {
   const PortOptions options_;
   const uint64_t number_;
   std::unique_ptr<poller::Poller> poller_;
-  verbs::CompChannel completions_;
+  std::unique_ptr<integrity::Announcements> announcements_;  // outlives the peers' queues
   Leases leases_;
   std::vector<std::unique_ptr<Peer>> peers_;
   absl::flat_hash_map<TransferId, std::unique_ptr<Outgoing>> transfers_;

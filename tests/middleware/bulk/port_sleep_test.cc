@@ -114,7 +114,7 @@ TEST_P(PortSleepTest, BothSleepThroughATransfer) {
 
 TEST_P(PortSleepTest, LeasesAndDeadlinesBoundTheSleep) {
   const int64_t end_ns = (*nodes_)[1].clock->NowNs() + 3600'000'000'000;
-  const auto lent = nodes_->Lend(1, kMayRead, 0, 4096, end_ns);
+  nodes_->Lend(1, kMayRead, 0, 4096, end_ns);
   PutToSleep(1);
   EXPECT_GT(port(1).SleepLimitNs(), 0);
   EXPECT_LE(port(1).SleepLimitNs(), 3600'000'000'000);
