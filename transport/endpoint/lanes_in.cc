@@ -110,10 +110,16 @@ void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
   receive::ReceiveQueue& queue = QueueOf(wc);
   const auto ahead = [&] {
     return peer->token == token && peer->state == peer::State::kUp && peer->lanes != 0 &&
-           LanesOf(peer).in != nullptr && !InTurn(*peer, number);
+           !InTurn(*peer, number);
   };
-  if (ahead()) Drain(peer, LanesOf(peer).in);
+  if (ahead() && LanesOf(peer).in != nullptr) Drain(peer, LanesOf(peer).in);
   if (ahead()) {
+    // What comes before it was in a lane that was lost with its sender's requests: it, and this, are sent again.
+    if (LanesOf(peer).in == nullptr) {
+      ++counters_.dropped_unknown;
+      queue.Recycle(index);
+      return;
+    }
     // No more than it has credits.
     if (LanesOf(peer).held.size() < peer->receive.window()) {
       LanesOf(peer).held.push_back({wc, number});
