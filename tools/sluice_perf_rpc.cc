@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -164,7 +165,8 @@ class ClosedLoop {
   std::map<absl::StatusCode, uint64_t> failed_;
 };
 
-// Calls by a schedule.
+// Calls by a schedule. Between two turns of this thread a thread of the channel may end calls; `mutex_` keeps the two apart,
+// and is not held while a call is started.
 class ScheduledCalls {
  public:
   ScheduledCalls(Channel* channel, const PerfOptions& options)
@@ -185,15 +187,12 @@ class ScheduledCalls {
                                  .most_outstanding = options_.window});
     counts_.Clear();
     failed_.clear();
-    const auto step = [this] {
-      loop_->StartDue(clock_.NowNs(), [this](int64_t intended_ns) { Start(intended_ns); });
-      return loop_->done() || (counts_.failed() >= kMaxFailures && loop_->outstanding() == 0);
-    };
     for (bool done = false; !done;) {
-      const int64_t next_ns = loop_->NextNs();
-      done = channel_->Drive(step, next_ns == INT64_MAX ? absl::Seconds(1)
-                                                        : absl::Nanoseconds(std::max<int64_t>(
-                                                              next_ns - clock_.NowNs(), 1'000)));
+      const int64_t next_ns = loop_->NextNs();  // which only this thread changes
+      done = channel_->Drive([this] { return Step(); },
+                             next_ns == INT64_MAX ? absl::Seconds(1)
+                                                  : absl::Nanoseconds(std::max<int64_t>(
+                                                        next_ns - clock_.NowNs(), 1'000)));
     }
     counts_.set_started(loop_->started());
   }
@@ -220,20 +219,33 @@ class ScheduledCalls {
     int64_t intended_ns = 0;
   };
 
-  void Start(int64_t intended_ns) {
-    Place* place = free_.back();
-    free_.pop_back();
-    place->intended_ns = intended_ns;
-    const absl::Status status =
-        channel_->StartCall(EchoClient::SayMethod(), context_, place->request, &place->reply,
-                            &ScheduledCalls::OnDone, place);
-    if (!status.ok()) End(place, status);
+  // Starts what is due. True: all have ended.
+  bool Step() {
+    due_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      loop_->StartDue(clock_.NowNs(), [this](int64_t intended_ns) {
+        Place* place = free_.back();
+        free_.pop_back();
+        place->intended_ns = intended_ns;
+        due_.push_back(place);
+      });
+    }
+    for (Place* place : due_) {
+      const absl::Status status =
+          channel_->StartCall(EchoClient::SayMethod(), context_, place->request, &place->reply,
+                              &ScheduledCalls::OnDone, place);
+      if (!status.ok()) End(place, status);
+    }
+    const std::lock_guard lock(mutex_);
+    return loop_->done() || (counts_.failed() >= kMaxFailures && loop_->outstanding() == 0);
   }
   static void OnDone(void* argument, const absl::Status& status) {
     auto* place = static_cast<Place*>(argument);
     place->calls->End(place, status);
   }
   void End(Place* place, const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
     end_ns_ = clock_.NowNs();
     loop_->End(place->intended_ns, end_ns_, status.ok());
     free_.push_back(place);
@@ -249,6 +261,8 @@ class ScheduledCalls {
   CallContext context_;
   base::RealClock clock_;
   std::vector<Place> places_;
+  std::vector<Place*> due_;
+  std::mutex mutex_;
   std::vector<Place*> free_;
   std::optional<OpenLoop> loop_;
   int64_t start_ns_ = 0;
