@@ -10,8 +10,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "examples/blockstore/block_store.h"
-#include "middleware/api/end_signals.h"
-#include "middleware/api/server.h"
+#include "examples/serving/serve.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7472", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
@@ -20,23 +19,12 @@ ABSL_FLAG(uint64_t, blocks, 1024, "how many blocks of 4096 bytes there are");
 namespace {
 
 absl::Status Run() {
-  sluice::EndSignals end;
-  sluice::ServerOptions options;
-  options.device = absl::GetFlag(FLAGS_device);
+  sluice::EndSignals end;  // before any thread starts
+  const std::string device = absl::GetFlag(FLAGS_device);
   auto store = sluice::examples::blockstore::BlockStore::Create(absl::GetFlag(FLAGS_blocks),
-                                                                {.device = options.device});
+                                                                {.device = device});
   if (!store.ok()) return store.status();
-  auto server = sluice::Server::Create(options);
-  if (!server.ok()) return server.status();
-  if (absl::Status status = (*server)->Register(store->get()); !status.ok()) return status;
-  const std::string address = absl::GetFlag(FLAGS_listen);
-  auto port = (*server)->Listen(address);
-  if (!port.ok()) return port.status();
-  std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
-  std::fflush(stdout);
-
-  end.Wait();
-  return (*server)->Drain(absl::Seconds(2));
+  return sluice::examples::Serve(store->get(), absl::GetFlag(FLAGS_listen), device, end);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "absl/flags/usage.h"
 #include "absl/time/time.h"
 #include "examples/fan_out/search_service.h"
-#include "examples/fan_out/serve.h"
+#include "examples/serving/serve.h"
 #include "middleware/api/channel.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7480", "host:port to listen at; port 0 takes a free one");

@@ -13,7 +13,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/match.h"
 #include "examples/fan_out/search.sluice.h"
-#include "examples/fan_out/serve.h"
+#include "examples/serving/serve.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7481", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Serve(): runs one service, with health and reflection beside it, until the program is to end; then drains.
-#ifndef SLUICE_EXAMPLES_FAN_OUT_SERVE_H_
-#define SLUICE_EXAMPLES_FAN_OUT_SERVE_H_
+// Serve(): what the example servers have in common: one service, with health and reflection beside it, until the program is to
+// end; then drains. (echo_server writes it out.)
+#ifndef SLUICE_EXAMPLES_SERVING_SERVE_H_
+#define SLUICE_EXAMPLES_SERVING_SERVE_H_
 
 #include <cstdio>
 #include <string>
 
+#include "absl/time/time.h"
 #include "middleware/api/end_signals.h"
 #include "middleware/api/server.h"
 #include "middleware/services/health_service.h"
 #include "middleware/services/reflection_service.h"
 
-namespace sluice::examples::fan_out {
+namespace sluice::examples {
 
 inline absl::Status Serve(Service* service, const std::string& address, const std::string& device,
-                          EndSignals& end) {
+                          EndSignals& end, absl::Duration drain = absl::Seconds(2)) {
   ServerOptions options;
   options.device = device;
   auto server = Server::Create(options);
@@ -31,9 +33,9 @@ inline absl::Status Serve(Service* service, const std::string& address, const st
   std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
   std::fflush(stdout);
   end.Wait();
-  return (*server)->Drain(absl::Seconds(2));
+  return (*server)->Drain(drain);
 }
 
-}  // namespace sluice::examples::fan_out
+}  // namespace sluice::examples
 
-#endif  // SLUICE_EXAMPLES_FAN_OUT_SERVE_H_
+#endif  // SLUICE_EXAMPLES_SERVING_SERVE_H_
