@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,8 +24,41 @@ using examples::echo::SayReply;
 using examples::echo::SayRequest;
 
 constexpr uint32_t kSchemaVersion = 1;
-constexpr uint64_t kMaxFailures = 1000;  // calls on a broken connection fail fast: enough is enough
 constexpr uint32_t kMessageOverheadBytes = 256;  // header and protobuf around the payload
+
+// What became of a run's calls. Of whoever drives.
+class CallCounts {
+ public:
+  void Clear() {
+    counts_.Clear();
+    by_code_.clear();
+  }
+  void Start() { counts_.set_started(counts_.started() + 1); }
+  void Fail(const absl::Status& status) {
+    if (failed() == 0)
+      counts_.set_first_failure(status.ToString(absl::StatusToStringMode::kWithNoExtraData));
+    counts_.set_failed(failed() + 1);
+    ++by_code_[status.code()];
+  }
+  uint64_t failed() const { return counts_.failed(); }
+  // Enough is enough: calls on a broken connection fail fast.
+  bool enough() const { return failed() >= kMaxFailures; }
+
+  BenchCounts Result() const {
+    BenchCounts result = counts_;
+    result.set_ok(result.started() - result.failed());
+    for (const auto& [code, times] : by_code_) {
+      (*result.mutable_failed_by_code())[absl::StatusCodeToString(code)] = times;
+    }
+    return result;
+  }
+
+ private:
+  static constexpr uint64_t kMaxFailures = 1000;
+
+  BenchCounts counts_;
+  std::map<absl::StatusCode, uint64_t> by_code_;
+};
 
 // `window` calls that each start again when they end, until the time is over. The end of a call is
 // the start of the next one in its place, so the clock is read once per call.
@@ -55,19 +87,11 @@ class ClosedLoop {
   void Forget() {
     latencies_ns_.Reset();
     counts_.Clear();
-    failed_.clear();
   }
 
   const base::Histogram& latencies_ns() const { return latencies_ns_; }
   double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
-  BenchCounts counts() const {
-    BenchCounts counts = counts_;
-    counts.set_ok(counts_.started() - counts_.failed());
-    for (const auto& [code, times] : failed_) {
-      (*counts.mutable_failed_by_code())[absl::StatusCodeToString(code)] = times;
-    }
-    return counts;
-  }
+  BenchCounts counts() const { return counts_.Result(); }
 
  private:
   struct Place {
@@ -78,7 +102,7 @@ class ClosedLoop {
     bool running = false;
   };
 
-  bool Over(int64_t now_ns) const { return now_ns >= stop_ns_ || counts_.failed() >= kMaxFailures; }
+  bool Over(int64_t now_ns) const { return now_ns >= stop_ns_ || counts_.enough(); }
 
   void OneByOne() {
     const EchoClient client(std::shared_ptr<Channel>(std::shared_ptr<void>(), channel_));
@@ -86,7 +110,7 @@ class ClosedLoop {
     int64_t now_ns = start_ns_;
     while (!Over(now_ns)) {
       place.started_ns = now_ns;
-      counts_.set_started(counts_.started() + 1);
+      counts_.Start();
       const absl::Status status = client.Say(context_, place.request, &place.reply);
       now_ns = clock_.NowNs();
       Count(place, status, now_ns);
@@ -113,7 +137,7 @@ class ClosedLoop {
 
   void Start(Place& place, int64_t now_ns) {
     place.started_ns = now_ns;
-    counts_.set_started(counts_.started() + 1);
+    counts_.Start();
     const absl::Status status =
         channel_->StartCall(EchoClient::SayMethod(), context_, place.request, &place.reply,
                             &ClosedLoop::OnDone, &place);
@@ -143,12 +167,8 @@ class ClosedLoop {
       latencies_ns_.Record(now_ns - place.started_ns);
       return;
     }
-    const absl::Status failure =
-        status.ok() ? absl::DataLossError("the reply is not as long as the request") : status;
-    if (counts_.failed() == 0)
-      counts_.set_first_failure(failure.ToString(absl::StatusToStringMode::kWithNoExtraData));
-    counts_.set_failed(counts_.failed() + 1);
-    ++failed_[failure.code()];
+    counts_.Fail(status.ok() ? absl::DataLossError("the reply is not as long as the request")
+                             : status);
   }
 
   Channel* const channel_;
@@ -161,12 +181,10 @@ class ClosedLoop {
   int64_t stop_ns_ = 0;
   int64_t end_ns_ = 0;
   base::Histogram latencies_ns_;
-  BenchCounts counts_;
-  std::map<absl::StatusCode, uint64_t> failed_;
+  CallCounts counts_;
 };
 
-// Calls by a schedule. Between two turns of this thread a thread of the channel may end calls; `mutex_` keeps the two apart,
-// and is not held while a call is started.
+// Calls by a schedule.
 class ScheduledCalls {
  public:
   ScheduledCalls(Channel* channel, const PerfOptions& options)
@@ -186,15 +204,16 @@ class ScheduledCalls {
                                  .duration_ns = absl::ToInt64Nanoseconds(duration),
                                  .most_outstanding = options_.window});
     counts_.Clear();
-    failed_.clear();
+    const auto step = [this] {
+      loop_->StartDue(clock_.NowNs(), [this](int64_t intended_ns) { Start(intended_ns); });
+      return loop_->done() || (counts_.enough() && loop_->outstanding() == 0);
+    };
     for (bool done = false; !done;) {
-      const int64_t next_ns = loop_->NextNs();  // which only this thread changes
-      done = channel_->Drive([this] { return Step(); },
-                             next_ns == INT64_MAX ? absl::Seconds(1)
-                                                  : absl::Nanoseconds(std::max<int64_t>(
-                                                        next_ns - clock_.NowNs(), 1'000)));
+      const int64_t next_ns = loop_->NextNs();
+      done = channel_->Drive(step, next_ns == INT64_MAX ? absl::Seconds(1)
+                                                        : absl::Nanoseconds(std::max<int64_t>(
+                                                              next_ns - clock_.NowNs(), 1'000)));
     }
-    counts_.set_started(loop_->started());
   }
 
   // What was counted so far was the warm-up.
@@ -202,14 +221,7 @@ class ScheduledCalls {
 
   const base::Histogram& latencies_ns() const { return loop_->latencies_ns(); }
   double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
-  BenchCounts counts() const {
-    BenchCounts counts = counts_;
-    counts.set_ok(counts_.started() - counts_.failed());
-    for (const auto& [code, times] : failed_) {
-      (*counts.mutable_failed_by_code())[absl::StatusCodeToString(code)] = times;
-    }
-    return counts;
-  }
+  BenchCounts counts() const { return counts_.Result(); }
 
  private:
   struct Place {
@@ -219,41 +231,25 @@ class ScheduledCalls {
     int64_t intended_ns = 0;
   };
 
-  // Starts what is due. True: all have ended.
-  bool Step() {
-    due_.clear();
-    {
-      const std::lock_guard lock(mutex_);
-      loop_->StartDue(clock_.NowNs(), [this](int64_t intended_ns) {
-        Place* place = free_.back();
-        free_.pop_back();
-        place->intended_ns = intended_ns;
-        due_.push_back(place);
-      });
-    }
-    for (Place* place : due_) {
-      const absl::Status status =
-          channel_->StartCall(EchoClient::SayMethod(), context_, place->request, &place->reply,
-                              &ScheduledCalls::OnDone, place);
-      if (!status.ok()) End(place, status);
-    }
-    const std::lock_guard lock(mutex_);
-    return loop_->done() || (counts_.failed() >= kMaxFailures && loop_->outstanding() == 0);
+  void Start(int64_t intended_ns) {
+    Place* place = free_.back();
+    free_.pop_back();
+    place->intended_ns = intended_ns;
+    counts_.Start();
+    const absl::Status status =
+        channel_->StartCall(EchoClient::SayMethod(), context_, place->request, &place->reply,
+                            &ScheduledCalls::OnDone, place);
+    if (!status.ok()) End(place, status);
   }
   static void OnDone(void* argument, const absl::Status& status) {
     auto* place = static_cast<Place*>(argument);
     place->calls->End(place, status);
   }
   void End(Place* place, const absl::Status& status) {
-    const std::lock_guard lock(mutex_);
     end_ns_ = clock_.NowNs();
     loop_->End(place->intended_ns, end_ns_, status.ok());
     free_.push_back(place);
-    if (status.ok()) return;
-    if (counts_.failed() == 0)
-      counts_.set_first_failure(status.ToString(absl::StatusToStringMode::kWithNoExtraData));
-    counts_.set_failed(counts_.failed() + 1);
-    ++failed_[status.code()];
+    if (!status.ok()) counts_.Fail(status);
   }
 
   Channel* const channel_;
@@ -261,14 +257,11 @@ class ScheduledCalls {
   CallContext context_;
   base::RealClock clock_;
   std::vector<Place> places_;
-  std::vector<Place*> due_;
-  std::mutex mutex_;
   std::vector<Place*> free_;
   std::optional<OpenLoop> loop_;
   int64_t start_ns_ = 0;
   int64_t end_ns_ = 0;
-  BenchCounts counts_;
-  std::map<absl::StatusCode, uint64_t> failed_;
+  CallCounts counts_;
 };
 
 // The warm-up, the measurement, and what it says.

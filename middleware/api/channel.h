@@ -97,7 +97,8 @@ class Channel {
   // Works for the channel on this thread, callbacks included, until `until` (asked after each pass)
   // says true or the time is over; returns what `until` says last. For one thread with many
   // asynchronous calls. One thread drives at a time; while another one waits in a call, this one
-  // waits for it first.
+  // waits for it first. `until` and callbacks never run at the same time; if the time is over before
+  // this thread's turn, `until` is not asked, and the answer is false.
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // The servers from now on: calls under way at others end there, and are not cancelled. Any thread; what resolvers call.

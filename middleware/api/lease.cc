@@ -400,7 +400,7 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   const auto begin = std::chrono::steady_clock::now();
   Waiter waiter;
   waiter.lease = this;
-  if (!Acquire(&waiter, timeout_ns)) return until();
+  if (!Acquire(&waiter, timeout_ns)) return false;
   engine_->AfterSleep();  // it may be a while since somebody looked at the clock
   const int64_t waited_ns =
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();

@@ -78,7 +78,8 @@ class Lease {
   absl::Status Start(const call::CallSpec& spec);
 
   // Drives until `until` says so, asked after each pass, or the time is over; returns what `until`
-  // says last. While another thread drives it waits for the lease first.
+  // says last. While another thread drives it waits for the lease first; false, and `until` is not asked, if it does not
+  // get it in time: `until` is asked with the lease only.
   bool Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns);
 
   // Something that one thread waits for, and whoever drives says.

@@ -14,6 +14,7 @@
 //
 // Who owns it   The Task object owns the coroutine, with all that is in its frame. Destroying one that waits is allowed:
 //               what it waits for is given up. It must not be destroyed by another thread than the one it runs on.
+// GCC 12        compiles a coroutine that awaits in a loop and has no local variable to nothing: give it one (docs/threads.md).
 // Exceptions    One that leaves the coroutine leaves the co_await that waits for it; from Spawn() it ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_TASK_H_
 #define SLUICE_MIDDLEWARE_API_TASK_H_

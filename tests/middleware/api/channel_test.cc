@@ -413,6 +413,43 @@ TEST_F(ChannelTest, SynchronousAsynchronousAndDrivingThreadsAtOnce) {
   EXPECT_EQ(channel->counters().calls_ok, 700u);
 }
 
+TEST_F(ChannelTest, DriveThatNeverGetsTheChannelDoesNotAsk) {
+  StartServer();
+  auto channel = MustConnect();
+  // A callback that keeps the background thread, and with it the channel.
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool reached = false;
+    bool open = false;
+  } gate;
+  SayRequest request;
+  SayReply reply;
+  CallContext context(absl::Seconds(60));
+  ASSERT_TRUE(channel
+                  ->StartCall(
+                      EchoClient::SayMethod(), context, request, &reply,
+                      [](void* argument, const absl::Status&) {
+                        auto* gate = static_cast<Gate*>(argument);
+                        std::unique_lock lock(gate->mutex);
+                        gate->reached = true;
+                        gate->changed.notify_all();
+                        gate->changed.wait(lock, [&] { return gate->open; });
+                      },
+                      &gate)
+                  .ok());
+  std::unique_lock lock(gate.mutex);
+  gate.changed.wait(lock, [&] { return gate.reached; });
+  bool asked = false;
+  const auto until = [&] { return asked = true; };
+  EXPECT_FALSE(channel->Drive(until, absl::Milliseconds(1)));
+  EXPECT_FALSE(asked);
+  gate.open = true;
+  gate.changed.notify_all();
+  lock.unlock();
+  EXPECT_TRUE(channel->Drive(until, absl::Seconds(60)));
+}
+
 TEST_F(ChannelTest, SynchronousCallFromACallbackIsRefused) {
   StartServer();
   auto channel = MustConnect();
