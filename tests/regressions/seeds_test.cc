@@ -65,5 +65,11 @@ TEST(Seed, QuestionForASignOfLifeGoesOutLate) {
 // wait for it passed for next.
 TEST(Seed, SentBehindALaneThatIsLost) { ExpectOk(701'471, 100'000, /*late=*/true); }
 
+// The oracle's own: a process had been killed with a connection's last event unread, and when its remains were cleared away that
+// connection was counted as one that lives.
+TEST(Seed, ConnectionOfAProcessThatIsDead) {
+  ExpectOk(800'531, 75'000, {0, 1, 2, 3, 5, 6, 7, 8, 11, 13, 15, 17, 18, 20, 23, 25, 28, 30, 31});
+}
+
 }  // namespace
 }  // namespace sluice::simulation
