@@ -65,7 +65,8 @@ App::Link* App::Find(endpoint::PeerId peer) {
 }
 
 void App::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
-  if (dead_) return;  // the event had come before the end, and is found when the remains are cleared away
+  if (dead_)
+    return;  // the event had come before the end, and is found when the remains are cleared away
   if (peer.index >= links_.size()) links_.resize(peer.index + 1);
   Link& link = links_[peer.index];
   link = {};
