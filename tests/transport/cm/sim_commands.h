@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // SimCommands: Commands on a simulated host. Work is done in order, a random moment after it was
-// submitted, as the node that submitted it; what is left when the process dies is never done.
+// submitted, as the node that submitted it; Finish() does at once what is left.
 #ifndef SLUICE_TESTS_TRANSPORT_CM_SIM_COMMANDS_H_
 #define SLUICE_TESTS_TRANSPORT_CM_SIM_COMMANDS_H_
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -38,13 +39,10 @@ class SimCommands final : public poller::Commands {
   void Submit(Work work, Work done) override {
     const int64_t now_ns = simulation_.NowNs();
     free_ns_ = std::max(free_ns_, now_ns) + 1'000 + static_cast<int64_t>(random_.Below(kMaxNs));
-    // std::function wants what can be copied.
-    auto item = std::make_shared<std::pair<Work, Work>>(std::move(work), std::move(done));
-    simulation_.After(free_ns_ - now_ns, [this, item, alive = alive_] {
-      if (!*alive || stopped_) return;
-      const softdc::sim::Simulation::As as(simulation_, node_);
-      item->first();
-      finished_.push_back(std::move(item->second));
+    queued_.emplace_back(std::move(work), std::move(done));
+    simulation_.After(free_ns_ - now_ns, [this, alive = alive_] {
+      if (!*alive || queued_.empty()) return;
+      DoNext();
       if (on_finished_) on_finished_();
     });
   }
@@ -55,7 +53,7 @@ class SimCommands final : public poller::Commands {
     return static_cast<int>(now.size());
   }
   void Finish() override {
-    stopped_ = true;
+    while (!queued_.empty()) DoNext();
     finished_.clear();
   }
   int fd() const override { return -1; }
@@ -63,12 +61,20 @@ class SimCommands final : public poller::Commands {
  private:
   static constexpr uint64_t kMaxNs = 40'000;
 
+  void DoNext() {
+    const softdc::sim::Simulation::As as(simulation_, node_);
+    auto [work, done] = std::move(queued_.front());
+    queued_.pop_front();
+    work();
+    finished_.push_back(std::move(done));
+  }
+
   softdc::sim::Simulation& simulation_;
   const uint32_t node_;
   base::Random& random_;
   const std::function<void()> on_finished_;
   int64_t free_ns_ = 0;
-  bool stopped_ = false;
+  std::deque<std::pair<Work, Work>> queued_;
   std::vector<Work> finished_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
