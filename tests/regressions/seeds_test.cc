@@ -71,5 +71,10 @@ TEST(Seed, ConnectionOfAProcessThatIsDead) {
   ExpectOk(800'531, 75'000, {0, 1, 2, 3, 5, 6, 7, 8, 11, 13, 15, 17, 18, 20, 23, 25, 28, 30, 31});
 }
 
+// The plan's own: a failure that is told milliseconds later, and two more before it, are three in a row.
+TEST(Seed, FailureThatIsToldLateAndTwoMore) {
+  ExpectOk(900'059, 10'255, {1, 2, 3, 5, 6, 7, 8, 9, 10, 12});
+}
+
 }  // namespace
 }  // namespace sluice::simulation

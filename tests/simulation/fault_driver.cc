@@ -66,9 +66,9 @@ void FaultDriver::Trouble(const Fault& fault, bool begins) {
 bool FaultDriver::BeginRequestError(const Fault& fault) {
   if (scene_.simulation->HasRule(fault.node, fault.peer)) return false;
   const uint32_t progress = scene_.ledger.acknowledged_between(fault.node, fault.peer);
-  uint32_t& settled = settled_[fault.node * nodes_.size() + fault.peer];
+  const uint32_t settled = settled_[fault.node * nodes_.size() + fault.peer];
   if (progress <= settled + scene_.plan.endpoint.credits_per_peer + 8) return false;
-  settled = progress;
+  failing_.emplace_back(fault.node, fault.peer);
   constexpr ibv_wc_status kStatuses[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR,
                                          IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_REM_ACCESS_ERR,
                                          IBV_WC_REM_OP_ERR};
@@ -86,6 +86,15 @@ bool FaultDriver::BeginRequestError(const Fault& fault) {
   }
   scene_.simulation->FailNext(rule);
   return true;
+}
+
+void FaultDriver::Settle() {
+  std::erase_if(failing_, [this](const auto& pair) {
+    const auto [node, peer] = pair;
+    if (scene_.simulation->HasRule(node, peer)) return false;
+    settled_[node * nodes_.size() + peer] = scene_.ledger.acknowledged_between(node, peer);
+    return true;
+  });
 }
 
 bool FaultDriver::Do(const Fault& fault) {

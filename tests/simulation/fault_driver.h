@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "tests/simulation/node.h"
@@ -21,6 +22,7 @@ class FaultDriver {
 
   // Begins those whose time has come.
   void Advance() {
+    if (!failing_.empty()) Settle();
     while (next_ < scene_.plan.faults.size() &&
            scene_.plan.faults[next_].at_message <= scene_.ledger.sent()) {
       Begin(scene_.plan.faults[next_++]);
@@ -34,6 +36,7 @@ class FaultDriver {
  private:
   void Begin(const Fault& fault);
   bool BeginRequestError(const Fault& fault);
+  void Settle();
   // False: it can't be now.
   bool Do(const Fault& fault);
   void Undo(const Fault& fault);
@@ -45,9 +48,11 @@ class FaultDriver {
   size_t next_ = 0;
   uint32_t under_way_ = 0;
   uint64_t happened_ = 0;
-  std::vector<Fault> rates_;       // those under way that are rates
-  std::vector<bool> busy_;         // by host: something is wrong with it as a whole
-  std::vector<uint32_t> settled_;  // by pair: messages acknowledged when the last rule was made
+  std::vector<Fault> rates_;  // those under way that are rates
+  std::vector<bool> busy_;    // by host: something is wrong with it as a whole
+  // Pairs some of whose requests are to fail, or have failed and their host has not been told.
+  std::vector<std::pair<uint32_t, uint32_t>> failing_;
+  std::vector<uint32_t> settled_;  // by pair: messages acknowledged when the last failure was told
 };
 
 }  // namespace sluice::simulation

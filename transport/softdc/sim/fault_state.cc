@@ -23,7 +23,14 @@ std::optional<RequestRule> FaultState::Match(const Request& request) {
   return std::nullopt;
 }
 
-bool FaultState::HasRule(uint32_t node, uint32_t peer) const {
+void FaultState::ToldAt(uint32_t node, uint32_t peer, int64_t when_ns) {
+  int64_t& told_ns = told_ns_[{node, peer}];
+  told_ns = std::max(told_ns, when_ns);
+}
+
+bool FaultState::HasRule(uint32_t node, uint32_t peer, int64_t now_ns) const {
+  const auto told = told_ns_.find({node, peer});
+  if (told != told_ns_.end() && told->second > now_ns) return true;
   return std::any_of(rules_.begin(), rules_.end(), [&](const RequestRule& rule) {
     return rule.node == node && rule.peer == peer;
   });

@@ -6,6 +6,7 @@
 #define SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_STATE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -25,7 +26,10 @@ class FaultState {
   CmFaults& cm() { return cm_; }
 
   void AddRule(const RequestRule& rule) { rules_.push_back(rule); }
-  bool HasRule(uint32_t node, uint32_t peer) const;
+  // Names both, and is not used up; or used, and the failure has not been told yet.
+  bool HasRule(uint32_t node, uint32_t peer, int64_t now_ns) const;
+  // When the failure that a rule made is told.
+  void ToldAt(uint32_t node, uint32_t peer, int64_t when_ns);
   bool HasRules() const { return !rules_.empty(); }
   struct Request {
     uint32_t node;
@@ -45,6 +49,7 @@ class FaultState {
   MessageFaults messages_;
   CmFaults cm_;
   std::vector<RequestRule> rules_;
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> told_ns_;  // by node and peer: the last failure
   std::set<std::pair<uint32_t, uint32_t>> cut_;
 };
 

@@ -295,6 +295,8 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   channel.resting = true;
   channel.last_answer_ns = std::max(channel.last_answer_ns, world_.now_ns() + after_ns);
   world_.Log(LogKind::kInjected, port_.node().index, message->from_number, sequence, rule->status);
+  world_.faults.ToldAt(port_.node().index, NodeOfId(queue_.slot(sequence).node),
+                       channel.last_answer_ns);
   port_.fabric().arrivals().AnswerAt(message, channel.last_answer_ns);
   return true;
 }

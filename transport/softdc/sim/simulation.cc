@@ -299,7 +299,7 @@ MessageFaults& Simulation::message_faults() { return fabric_->world().faults.mes
 CmFaults& Simulation::cm_faults() { return fabric_->world().faults.cm(); }
 void Simulation::SetObserver(Observer* observer) { fabric_->world().observer = observer; }
 bool Simulation::HasRule(uint32_t node, uint32_t peer) const {
-  return fabric_->world().faults.HasRule(node, peer);
+  return fabric_->world().faults.HasRule(node, peer, NowNs());
 }
 const EventLog& Simulation::log() const { return fabric_->world().log; }
 const Counters& Simulation::counters() const { return fabric_->world().counters; }

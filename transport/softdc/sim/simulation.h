@@ -120,7 +120,7 @@ class Simulation {
   bool MakeDciDeadInRts(uint32_t node, uint32_t which);
   // One more rule, as in FaultPlan::requests. Not checked but by an assertion.
   void FailNext(const RequestRule& rule);
-  // Whether a rule that names both is not used up.
+  // Whether a rule that names both is not used up, or its failure has not been told yet.
   bool HasRule(uint32_t node, uint32_t peer) const;
   MessageFaults& message_faults();
   CmFaults& cm_faults();

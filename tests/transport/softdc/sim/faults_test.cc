@@ -237,14 +237,18 @@ TEST_F(FaultsTest, SendThatIsCarriedOutAndReportedAsFailed_HasArrivedOnce) {
   EXPECT_EQ(node(1).AwaitReceive(10'000'000).status, -1);
 }
 
-TEST_F(FaultsTest, RuleForTwoNodes_IsThereUntilItIsUsed) {
-  Build({});
+TEST_F(FaultsTest, RuleForTwoNodes_IsThereUntilItsFailureIsTold) {
+  Build({.log = LogMode::kText});
   RequestRule rule;
   rule.node = 0;
   rule.peer = 1;
   simulation_->FailNext(rule);
   EXPECT_TRUE(simulation_->HasRule(0, 1));
   ASSERT_EQ(node(0).Send(node(1), "fails", 1), 0);
+  while (simulation_->log().Text().find(" injected ") == std::string::npos) {
+    ASSERT_TRUE(simulation_->Step());
+  }
+  EXPECT_TRUE(simulation_->HasRule(0, 1));  // used, and nobody knows
   EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_FALSE(simulation_->HasRule(0, 1));
 }
