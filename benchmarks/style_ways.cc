@@ -152,6 +152,7 @@ class StackBeside final : public Stack {
   absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const EndpointLimits&,
                                                            const Authentication&,
                                                            const std::vector<Tenant>&,
+                                                           base::LogSink*,
                                                            endpoint::Handler* handler) override {
     return std::make_unique<PolledBeside>(end_.Make(handler, true), other_);
   }

@@ -85,7 +85,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
 
   std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine));
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
-                                                  channel->engine_.handler());
+                                                  &channel->log_, channel->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
   channel->endpoint_ = *std::move(endpoint);
   channel->engine_.Attach(channel->endpoint_.get());
@@ -121,8 +121,9 @@ Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const Channe
                  const call::ClientEngineOptions& engine_options)
     : stack_(std::move(stack)),
       address_(std::move(address)),
+      log_(options.log, stack_->log(), options.log_level),
       interceptors_(options.interceptors, stack_->clock()),
-      engine_(engine_options, stack_->clock(), stack_->random()) {}
+      engine_(engine_options, stack_->clock(), stack_->random(), &log_) {}
 
 Channel::~Channel() {
   if (resolver_ != nullptr) resolver_->Stop();

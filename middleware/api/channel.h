@@ -28,6 +28,7 @@
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/call_context.h"
 #include "middleware/api/client_chain.h"
+#include "middleware/api/level_log.h"
 #include "middleware/api/options.h"
 #include "middleware/api/snapshot.h"
 #include "middleware/call/client_engine.h"
@@ -135,6 +136,7 @@ class Channel {
 
   const std::unique_ptr<Stack> stack_;
   const std::string address_;
+  LevelLog log_;
   ClientChain interceptors_;
   call::ClientEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;

@@ -25,7 +25,7 @@ class LocalStack final : public Stack {
   base::LogSink* log() override { return nullptr; }
   absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication&, const std::vector<Tenant>&,
-      endpoint::Handler* handler) override {
+      base::LogSink*, endpoint::Handler* handler) override {
     options_.max_message_bytes = limits.max_message_bytes;
     auto made = network_->Create(handler, &clock_, options_);
     if (endpoint_ != nullptr) *endpoint_ = made.get();

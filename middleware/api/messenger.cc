@@ -26,8 +26,9 @@ absl::StatusOr<std::unique_ptr<Messenger>> Messenger::CreateOn(std::unique_ptr<S
                                                                const MessengerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   std::unique_ptr<Messenger> messenger(new Messenger(std::move(stack), options));
-  auto endpoint = messenger->stack_->CreateEndpoint(options.limits, options.authentication,
-                                                    options.tenants, messenger->engine_.handler());
+  auto endpoint =
+      messenger->stack_->CreateEndpoint(options.limits, options.authentication, options.tenants,
+                                        &messenger->log_, messenger->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
   messenger->endpoint_ = *std::move(endpoint);
   messenger->engine_.Attach(messenger->endpoint_.get());
@@ -37,7 +38,8 @@ absl::StatusOr<std::unique_ptr<Messenger>> Messenger::CreateOn(std::unique_ptr<S
 Messenger::Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& options)
     : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
       stack_(std::move(stack)),
-      engine_(EngineOptions(options), stack_->clock(), stack_->log()) {}
+      log_(options.log, stack_->log(), options.log_level),
+      engine_(EngineOptions(options), stack_->clock(), &log_) {}
 
 Messenger::~Messenger() {
   if (endpoint_ != nullptr) engine_.Close();

@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/level_log.h"
 #include "middleware/api/options.h"
 #include "middleware/flow/flow.h"
 #include "middleware/flow/flow_engine.h"
@@ -94,6 +95,7 @@ class Messenger {
 
   const int64_t spin_ns_;
   const std::unique_ptr<Stack> stack_;
+  LevelLog log_;
   flow::FlowEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
 };

@@ -16,6 +16,7 @@ constexpr double kMs = 1e-3;
 constexpr double kUs = 1e-6;
 
 constexpr const char* kLanes[] = {"off", "auto", "on"};
+constexpr const char* kLogLevels[] = {"off", "error", "warning", "info"};
 constexpr const char* kBalancing[] = {"pick_first", "round_robin", "least_outstanding"};
 
 template <typename T, size_t n>
@@ -44,7 +45,7 @@ Option In(const char* name, T* value, double low, double high, const char* meani
 }
 
 void AddCommon(std::string* device, EndpointLimits* limits, Authentication* authentication,
-               absl::Duration* spin, std::vector<Option>* out) {
+               LogLevel* log_level, absl::Duration* spin, std::vector<Option>* out) {
   const Option common[] = {
       {"device", device, 0, 0, "auto, a device, an address", "the RDMA device to use"},
       In("limits.max_message_bytes", &limits->max_message_bytes, 1024, 1 << 20,
@@ -68,6 +69,8 @@ void AddCommon(std::string* device, EndpointLimits* limits, Authentication* auth
          "that a peer sends before it is worth a lane"),
       {"authentication.secret_file", &authentication->secret_file, 0, 0, "a file, mode 600",
        "of secrets, one a line; empty: nobody is asked"},
+      {"log_level", log_level, 0, 0, absl::StrJoin(kLogLevels, ", "),
+       "what it says without being asked"},
       In("spin", spin, 0, 1, "polling before sleeping: lower latency, more CPU"),
   };
   out->insert(out->end(), std::begin(common), std::end(common));
@@ -84,6 +87,7 @@ std::string Option::Text() const {
     std::string operator()(std::string* v) const { return *v; }
     std::string operator()(Lanes* v) const { return kLanes[static_cast<int>(*v)]; }
     std::string operator()(Balancing* v) const { return kBalancing[static_cast<int>(*v)]; }
+    std::string operator()(LogLevel* v) const { return kLogLevels[static_cast<int>(*v)]; }
   };
   return std::visit(Print(), value);
 }
@@ -108,6 +112,7 @@ std::string Option::Set(std::string_view text) const {
     }
     std::string operator()(Lanes* v) const { return SetName(kLanes, text, v); }
     std::string operator()(Balancing* v) const { return SetName(kBalancing, text, v); }
+    std::string operator()(LogLevel* v) const { return SetName(kLogLevels, text, v); }
     absl::string_view Text() const { return {text.data(), text.size()}; }
     std::string_view text;
   };
@@ -116,7 +121,7 @@ std::string Option::Set(std::string_view text) const {
 
 std::vector<Option> OptionsOf(ChannelOptions* o) {
   std::vector<Option> options;
-  AddCommon(&o->device, &o->limits, &o->authentication, &o->spin, &options);
+  AddCommon(&o->device, &o->limits, &o->authentication, &o->log_level, &o->spin, &options);
   const Option own[] = {
       In("connect_timeout", &o->connect_timeout, 1 * kMs, 3600, "of each attempt to connect"),
       In("max_outstanding_calls", &o->max_outstanding_calls, 1, 1 << 20,
@@ -143,7 +148,7 @@ std::vector<Option> OptionsOf(ChannelOptions* o) {
 
 std::vector<Option> OptionsOf(ServerOptions* o) {
   std::vector<Option> options;
-  AddCommon(&o->device, &o->limits, &o->authentication, &o->spin, &options);
+  AddCommon(&o->device, &o->limits, &o->authentication, &o->log_level, &o->spin, &options);
   const Option own[] = {
       In("max_waiting_replies_per_peer", &o->max_waiting_replies_per_peer, 1, 1 << 20,
          "for its credit; then it is disconnected"),
@@ -160,7 +165,7 @@ std::vector<Option> OptionsOf(ServerOptions* o) {
 
 std::vector<Option> OptionsOf(MessengerOptions* o) {
   std::vector<Option> options;
-  AddCommon(&o->device, &o->limits, &o->authentication, &o->spin, &options);
+  AddCommon(&o->device, &o->limits, &o->authentication, &o->log_level, &o->spin, &options);
   const Option own[] = {
       In("connect_timeout", &o->connect_timeout, 1 * kMs, 3600,
          "of the connection that a first flow needs"),

@@ -21,7 +21,7 @@ namespace sluice {
 
 struct Option {
   using Value = std::variant<uint32_t*, uint64_t*, double*, absl::Duration*, std::string*, Lanes*,
-                             Balancing*>;
+                             Balancing*, LogLevel*>;
   std::string name;  // "limits.max_message_bytes"
   Value value;
   // Numbers, and seconds of times; both 0: see `allowed`.

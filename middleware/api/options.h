@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/log.h"
 #include "middleware/call/client_engine.h"
 
 namespace sluice {
@@ -116,6 +117,9 @@ struct ChannelOptions {
   std::vector<std::shared_ptr<ClientInterceptor>> interceptors;
   // What happened last, kept in memory: 32 bytes each. 0 to 1048576, rounded up to a power of two.
   uint32_t trace_records = 4096;
+  // Where it says what nobody would hear of otherwise (log.h); none: standard error. And how much of it.
+  std::shared_ptr<LogSink> log;
+  LogLevel log_level = LogLevel::kWarning;
   // How long a waiting thread polls before it sleeps. Longer: lower latency, more CPU. 0 to 1 s.
   absl::Duration spin = absl::Microseconds(50);
 
@@ -155,6 +159,8 @@ struct ServerOptions {
   absl::Duration slow_call = absl::Milliseconds(100);
   // What happened last, kept in memory: 32 bytes each. 0 to 1048576, rounded up to a power of two.
   uint32_t trace_records = 4096;
+  std::shared_ptr<LogSink> log;  // as above
+  LogLevel log_level = LogLevel::kWarning;
   absl::Duration spin = absl::Microseconds(50);  // as above
 
   absl::Status Validate() const;
@@ -169,6 +175,8 @@ struct MessengerOptions {
   absl::Duration connect_timeout = absl::Seconds(5);
   // Open at the same time; 80 bytes each. More are refused. 1 to 16777216.
   uint32_t max_flows = 1u << 20;
+  std::shared_ptr<LogSink> log;  // as above
+  LogLevel log_level = LogLevel::kWarning;
   absl::Duration spin = absl::Microseconds(50);  // of Drive(), as above
 
   absl::Status Validate() const;

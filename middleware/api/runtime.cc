@@ -35,7 +35,7 @@ class ProductionStack final : public Stack {
 
   absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication& authentication,
-      const std::vector<Tenant>& tenants, endpoint::Handler* handler) override {
+      const std::vector<Tenant>& tenants, base::LogSink* log, endpoint::Handler* handler) override {
     endpoint::Options options;
     options.max_message_bytes = limits.max_message_bytes;
     options.srq_size = limits.receive_buffers;
@@ -47,6 +47,7 @@ class ProductionStack final : public Stack {
     options.lane_slots = limits.lane_slots;
     options.lane_slot_bytes = limits.lane_slot_bytes;
     options.lane_after_messages = limits.lane_after_messages;
+    options.log = log;
     options.secrets = SourceOf(authentication);
     for (const Tenant& tenant : tenants) {
       options.tenants.push_back({.name = tenant.name,

@@ -52,8 +52,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> 
                                                          const ServerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   std::unique_ptr<Server> server(new Server(std::move(stack), options));
-  auto endpoint = server->stack_->CreateEndpoint(options.limits, options.authentication,
-                                                 options.tenants, server->engine_.handler());
+  auto endpoint =
+      server->stack_->CreateEndpoint(options.limits, options.authentication, options.tenants,
+                                     &server->log_, server->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
   server->endpoint_ = *std::move(endpoint);
   server->engine_.Attach(server->endpoint_.get());
@@ -63,8 +64,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> 
 Server::Server(std::unique_ptr<Stack> stack, const ServerOptions& options)
     : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
       stack_(std::move(stack)),
+      log_(options.log, stack_->log(), options.log_level),
       chain_(options),
-      engine_(EngineOptions(options, &chain_, stack_->random()), stack_->clock(), stack_->log()) {
+      engine_(EngineOptions(options, &chain_, stack_->random()), stack_->clock(), &log_) {
   asking_.run = &Server::OnAsked;
   asking_.server = this;
 }

@@ -31,6 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/level_log.h"
 #include "middleware/api/options.h"
 #include "middleware/api/server_chain.h"
 #include "middleware/api/service.h"
@@ -126,6 +127,7 @@ class Server {
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
   const std::unique_ptr<Stack> stack_;
+  LevelLog log_;
   ServerChain chain_;
   mutable call::ServerEngine engine_;  // the polling thread's, once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;

@@ -26,11 +26,12 @@ class Stack {
   virtual ~Stack() = default;
   virtual base::Clock* clock() = 0;
   virtual base::Random* random() = 0;
+  // Where those say something who are not told where. May be nullptr: nowhere.
   virtual base::LogSink* log() = 0;
-  // Once. `handler` outlives the endpoint. `tenants`: a server's, or empty.
+  // Once. `log` and `handler` outlive the endpoint. `tenants`: a server's, or empty.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication& authentication,
-      const std::vector<Tenant>& tenants, endpoint::Handler* handler) = 0;
+      const std::vector<Tenant>& tenants, base::LogSink* log, endpoint::Handler* handler) = 0;
   // "softdc0, because …".
   virtual const std::string& device_choice() const = 0;
   virtual const verbs::CapabilityReport& capabilities() const = 0;

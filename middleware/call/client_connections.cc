@@ -133,6 +133,10 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   connection->up_since_ns = now_ns_;
   ++counters_.connections;
   Trace(observe::TraceEvent::kPeerUp, 0, 0, peer.index);
+  if (std::exchange(connection->said, absl::StatusCode::kOk) != absl::StatusCode::kOk) {
+    log_.Say(base::Severity::kInfo, "connected again", connection->server,
+             absl::StrCat("connected to ", connection->server, " again"));
+  }
   SendWaiting();
 }
 
@@ -153,6 +157,7 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   connection->cancels_owed.clear();
   connection->blocked.clear();
   connection->drain_owed = false;
+  LogLoss(connection, why);
   if (connection->state == ConnectionState::kUp ||
       connection->state == ConnectionState::kDraining) {
     ++counters_.connections_lost;
@@ -164,6 +169,12 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   if (leaving || ++connection->failed_attempts > options_.max_reconnect_attempts) {
     Move(connection, ConnectionEvent::kGiveUp);
     connection->failed_attempts = 0;
+    if (!leaving) {
+      log_.Say(base::Severity::kWarning, "connection given up", connection->server,
+               absl::StrCat("no more attempts to connect to ", connection->server,
+                            " until somebody calls: ", options_.max_reconnect_attempts + 1,
+                            " in a row have failed"));
+    }
   } else {
     Move(connection, ConnectionEvent::kLost);
     const uint32_t doublings = std::min(connection->failed_attempts - 1, kMaxBackoffDoublings);
@@ -204,9 +215,27 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   }
 }
 
+// A warning once for each reason, and not for what Connect() is about to return.
+void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
+  if (!log_.listens()) return;
+  const bool was_up = connection->state != ConnectionState::kConnecting;
+  const bool expected = connection->state == ConnectionState::kDraining ||
+                        (counters_.connections == 0 && connections_.size() == 1);
+  const bool news = std::exchange(connection->said, why.code()) != why.code() || was_up;
+  base::Severity severity = base::Severity::kInfo;
+  if (news && !expected) {
+    severity = absl::IsUnauthenticated(why) ? base::Severity::kError : base::Severity::kWarning;
+  }
+  log_.Say(severity, was_up ? "connection lost" : "connect failed", connection->server,
+           absl::StrCat(was_up ? "connection to " : "can't connect to ", connection->server,
+                        was_up ? " lost: " : ": ", why.message()));
+}
+
 void ClientEngine::OnDrain(Connection* connection) {
   if (connection->state != ConnectionState::kUp) return;
   Move(connection, ConnectionEvent::kDrain);
+  log_.Say(base::Severity::kInfo, "server drains", connection->server,
+           absl::StrCat(connection->server, " takes no new calls: it is about to end"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
   if (!HasHope()) EndHopeless();
 }

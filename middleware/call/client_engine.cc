@@ -37,10 +37,11 @@ std::string AttemptEntry(uint32_t attempt) {
 }  // namespace
 
 ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* clock,
-                           base::Random* random)
+                           base::Random* random, base::LogSink* log)
     : options_(options),
       clock_(clock),
       random_(random),
+      log_("call", log, clock),
       wheel_(clock->NowNs()),
       table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this),
       budget_(options.retry),
@@ -60,6 +61,8 @@ ClientEngine::~ClientEngine() {
 void ClientEngine::RefreshNow() {
   now_ns_ = clock_->NowNs();
   now_is_stale_ = false;
+  if (overload_.going_on()) overload_.Look(now_ns_, &log_);
+  if (outage_.going_on()) outage_.Look(now_ns_, &log_);
 }
 
 // ---- Starting and sending
@@ -91,7 +94,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (closed_ || (!spec.wait_for_ready && !HasHope())) return NotConnected(spec.method->full_name);
   Call* call = table_.Start(spec, deadline_ns);
   if (call == nullptr) {
-    return base::Error(
+    const absl::Status why = base::Error(
         absl::StatusCode::kResourceExhausted, absl::StrCat(spec.method->full_name, " not started"),
         {.layer = "call",
          .peer = server_,
@@ -99,6 +102,8 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
          .cause = absl::StrCat("all ", table_.capacity(), " places for calls are taken"),
          .remedy = "wait for calls to end, or raise max_outstanding_calls",
          .retry_safe = true});
+    overload_.Refused(now_ns_, why, &log_);
+    return why;
   }
   Begin(call, call_id);
   // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
@@ -227,6 +232,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   if (pause_ns >= call->deadline_ns - now_ns_) return false;
   if (!budget_.Take()) {
     ++counters_.retries_denied;
+    outage_.Refused(now_ns_, status, &log_);
     return false;
   }
   ++counters_.retries;

@@ -30,9 +30,12 @@
 #include "middleware/call/retry.h"
 #include "middleware/frame/frame.h"
 #include "middleware/observe/call_stats.h"
+#include "middleware/observe/overload.h"
 #include "middleware/observe/trace_events.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
+#include "transport/base/event_log.h"
+#include "transport/base/log.h"
 #include "transport/base/random.h"
 #include "transport/base/sampler.h"
 #include "transport/base/timer_wheel.h"
@@ -80,7 +83,9 @@ struct ClientCounters {
 
 class ClientEngine final : public session::User {
  public:
-  ClientEngine(const ClientEngineOptions& options, base::Clock* clock, base::Random* random);
+  // `log` may be nullptr.
+  ClientEngine(const ClientEngineOptions& options, base::Clock* clock, base::Random* random,
+               base::LogSink* log = nullptr);
   ~ClientEngine() override;
 
   // What the endpoint is made with.
@@ -171,6 +176,7 @@ class ClientEngine final : public session::User {
   void Dial(Connection* connection);
   // It is gone, or never came up: back-off, and the calls that can't go on end.
   void Lose(Connection* connection, const absl::Status& why, absl::StatusCode sent_code);
+  void LogLoss(Connection* connection, const absl::Status& why);
   // Closes it because of what came over it.
   void Break(Connection* connection, std::string_view what, std::string_view explanation);
   // The server takes no new calls.
@@ -220,6 +226,9 @@ class ClientEngine final : public session::User {
   std::string server_;  // "host:port", or all of them
   base::Clock* const clock_;
   base::Random* const random_;
+  base::EventLog log_;
+  observe::Overload overload_{"calls are refused"};
+  observe::Overload outage_{"calls are not tried again, for want of budget"};
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
 

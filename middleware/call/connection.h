@@ -47,6 +47,7 @@ struct Connection {
   uint32_t outstanding = 0;      // calls that were sent over it and have not ended
   uint32_t failed_attempts = 0;  // in a row
   int64_t up_since_ns = 0;
+  absl::StatusCode said = absl::StatusCode::kOk;  // why it is down, as the log was told last
   base::Timer backoff;
   std::vector<uint64_t> cancels_owed;  // it is to hear of them when there is credit
   std::vector<uint64_t> blocked;       // streams that wait for credit, by call

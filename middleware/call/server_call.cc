@@ -50,16 +50,16 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
                              std::span<const std::byte> message) {
   if (under_way_.size() >= options_.max_concurrent_calls) {
     ++counters_.refused;
-    return RefuseLetIn(
-        id, peer, request.call_id, entry->stats, incoming,
-        base::Error(absl::StatusCode::kResourceExhausted,
-                    absl::StrCat(incoming.method->full_name, " refused"),
-                    {.layer = "call",
-                     .operation = incoming.method->full_name,
-                     .cause = absl::StrCat("the server has ", under_way_.size(),
-                                           " calls under way, which is its limit"),
-                     .remedy = "try again later, call less often, or raise max_concurrent_calls",
-                     .retry_safe = true}));
+    const absl::Status why = base::Error(
+        absl::StatusCode::kResourceExhausted, absl::StrCat(incoming.method->full_name, " refused"),
+        {.layer = "call",
+         .operation = incoming.method->full_name,
+         .cause = absl::StrCat("the server has ", under_way_.size(),
+                               " calls under way, which is its limit"),
+         .remedy = "try again later, call less often, or raise max_concurrent_calls",
+         .retry_safe = true});
+    overload_.Refused(now_ns_, why, &log_);
+    return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, why);
   }
   if (peer->calls.contains(request.call_id)) {
     entry->stats->CountError(absl::StatusCode::kInvalidArgument);
@@ -246,6 +246,9 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it.
   const absl::Status& answer =
       status.ok() || call->why_cancelled_.ok() ? status : call->why_cancelled_;
+  if (call->not_run_ && absl::IsResourceExhausted(answer)) {
+    overload_.Refused(now_ns_, answer, &log_);
+  }
   Peer* peer = Find(call->peer_);
   absl::StatusCode code = absl::StatusCode::kCancelled;
   if (peer != nullptr) {

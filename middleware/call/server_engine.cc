@@ -32,7 +32,7 @@ ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* cloc
                            base::LogSink* log)
     : options_(options),
       clock_(clock),
-      log_(log),
+      log_("call", log, clock),
       wheel_(clock->NowNs()),
       spans_(options.span_seed),
       sampler_(options.timed_every),
@@ -61,6 +61,7 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
 void ServerEngine::ReadClock() {
   now_ns_ = clock_->NowNs();
   now_is_stale_ = false;
+  if (overload_.going_on()) overload_.Look(now_ns_, &log_);
   if (ran_count_ == 0) return;
   if (now_ns_ - ran_since_ns_ >= options_.slow_call_ns) SettleInline(0);
   ran_count_ = 0;
@@ -160,11 +161,9 @@ void ServerEngine::StepDrain() {
   if (drain_.over()) return;
   RefreshNow();
   while (drain_.Step(now_ns_, untold_, waiting_replies_, under_way_.size())) {
-    if (log_ != nullptr) {
-      log_->Write(base::Severity::kInfo, "call",
-                  absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
-                               " calls under way, ", waiting_replies_, " replies wait"));
-    }
+    log_.Say(base::Severity::kInfo, "drain", "",
+             absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
+                          " calls under way, ", waiting_replies_, " replies wait"));
     if (drain_.phase() != DrainPhase::kCancelling) continue;
     CancelUnderWay(base::Error(absl::StatusCode::kUnavailable, "call ended by its server",
                                {.layer = "call",
@@ -206,7 +205,18 @@ void ServerEngine::OnPeerUp(endpoint::PeerId id, const endpoint::PeerInfo& info)
 void ServerEngine::OnPeerDown(endpoint::PeerId id, const absl::Status& why) {
   RefreshNow();
   Trace(observe::TraceEvent::kPeerDown, id, 0, 0, why);
+  if (const Peer* peer = Find(id); peer != nullptr) LogLoss(*peer, why);
   Drop(id);
+}
+
+// Callers come and go; one that was given up, and did not go, is another matter.
+void ServerEngine::LogLoss(const Peer& peer, const absl::Status& why) {
+  if (!log_.listens()) return;
+  const auto detail = base::DetailOf(why);
+  const bool given_up =
+      detail.has_value() && (detail->syndrome() != 0 || detail->operation() == "keepalive");
+  log_.Say(given_up ? base::Severity::kWarning : base::Severity::kInfo, "caller lost", peer.address,
+           absl::StrCat("caller lost: ", why.message()));
 }
 
 void ServerEngine::VisitPeers(absl::FunctionRef<bool(const PeerView&)> visit) const {
@@ -232,11 +242,9 @@ void ServerEngine::VisitCalls(absl::FunctionRef<bool(const Incoming&)> visit) co
 
 void ServerEngine::Break(endpoint::PeerId id, std::string_view what, std::string_view explanation) {
   const Peer* peer = Find(id);
-  if (log_ != nullptr) {
-    log_->Write(base::Severity::kWarning, "call",
-                absl::StrCat("disconnecting ", peer->address, ": ", std::string(what), ": ",
-                             std::string(explanation)));
-  }
+  log_.Say(base::Severity::kWarning, "peer disconnected", peer->address,
+           absl::StrCat("disconnecting ", peer->address, ": ", std::string(what), ": ",
+                        std::string(explanation)));
   Drop(id);
   endpoint_->Disconnect(id);
 }

@@ -36,11 +36,13 @@
 #include "middleware/call/server_call.h"
 #include "middleware/frame/frame.h"
 #include "middleware/observe/call_stats.h"
+#include "middleware/observe/overload.h"
 #include "middleware/observe/slow_calls.h"
 #include "middleware/observe/trace_events.h"
 #include "middleware/session/backlog.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
+#include "transport/base/event_log.h"
 #include "transport/base/log.h"
 #include "transport/base/mailbox.h"
 #include "transport/base/random.h"
@@ -170,6 +172,7 @@ class ServerEngine final : public session::User {
   };
 
   Peer* Find(endpoint::PeerId id);
+  void LogLoss(const Peer& peer, const absl::Status& why);
   void Drop(endpoint::PeerId id);
   void Break(endpoint::PeerId id, std::string_view what, std::string_view explanation);
 
@@ -248,7 +251,8 @@ class ServerEngine final : public session::User {
 
   const ServerEngineOptions options_;
   base::Clock* const clock_;
-  base::LogSink* const log_;
+  base::EventLog log_;
+  observe::Overload overload_{"calls are refused"};
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
   bool closed_ = false;

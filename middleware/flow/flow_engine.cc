@@ -50,7 +50,7 @@ absl::Status Check(const char* operation, const std::string& name, const FlowOpt
 FlowEngine::FlowEngine(const FlowEngineOptions& options, base::Clock* clock, base::LogSink* log)
     : options_(options),
       clock_(clock),
-      log_(log),
+      log_("flow", log, clock),
       not_open_(base::Error(absl::StatusCode::kFailedPrecondition, "the flow is closed",
                             {.layer = "flow",
                              .operation = "send",

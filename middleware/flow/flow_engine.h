@@ -30,6 +30,7 @@
 #include "middleware/frame/frame.h"
 #include "middleware/session/sessions.h"
 #include "transport/base/clock.h"
+#include "transport/base/event_log.h"
 #include "transport/base/log.h"
 #include "transport/endpoint/endpoint.h"
 
@@ -149,7 +150,7 @@ class FlowEngine final : public session::User {
 
   const FlowEngineOptions options_;
   base::Clock* const clock_;
-  base::LogSink* const log_;
+  base::EventLog log_;
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
   bool closed_ = false;

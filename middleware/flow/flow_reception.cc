@@ -85,7 +85,8 @@ void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
        .operation = "receive",
        .cause = cause,
        .remedy = "run the same version of Sluice on both sides, Messenger to Messenger"});
-  if (log_ != nullptr) log_->Write(base::Severity::kWarning, "flow", std::string(why.message()));
+  log_.Say(base::Severity::kWarning, "protocol error", connection->address,
+           std::string(why.message()));
   Drop(peer, why);
   endpoint_->Disconnect(peer);
 }

@@ -3,13 +3,18 @@
 // docs/errors.md, "Calls" and what of "Connecting" a call sees: over the network in memory.
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/errors/catalogue.h"
 #include "tests/middleware/api/chat_service.h"
+#include "transport/base/error.h"
 
 namespace sluice {
 namespace {
@@ -101,6 +106,59 @@ TEST_F(CallErrors, ServerThatHasEnoughCalls) {
   caller.join();
 }
 
+// Keeps what it was given until the test says so.
+class LaterExecutor final : public Executor {
+ public:
+  void Run(absl::AnyInvocable<void() &&> work) override {
+    std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  void RunOne() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !work_.empty(); });
+    auto work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
+    std::move(work)();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<absl::AnyInvocable<void() &&>> work_;
+};
+
+TEST_F(CallErrors, ExecutorThatHasEnough) {
+  LaterExecutor executor;
+  Start(&chat_, {.executor = &executor, .max_waiting_calls = 1, .max_wait = absl::Nanoseconds(1)});
+  CallContext context(absl::Seconds(60));
+  const Line request = Text("first");
+  Line reply;
+  std::optional<absl::Status> first;
+  ASSERT_TRUE(
+      client()
+          .StartSay(context, request, &reply, [&](const absl::Status& status) { first = status; })
+          .ok());
+  ExpectCatalogued("executor-full", Say(channel_, "second"));
+  executor.RunOne();  // a thread that comes late: more than a nanosecond has passed
+  DriveUntil([&] { return first.has_value(); });
+  ExpectCatalogued("executor-late", *first);
+  TearDown();
+}
+
+TEST_F(CallErrors, CallerWhoMayNot) {
+  server_options_.authorize = [](const ServerContext&) {
+    return base::Error(absl::StatusCode::kPermissionDenied, "not for you",
+                       {.layer = "test", .cause = "because", .remedy = "ask somebody"});
+  };
+  Start(&chat_);
+  const absl::Status status = Say(channel_, "hello");
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied)
+      << "as the server's program gave it";
+  EXPECT_EQ(status.message(), "not for you: because; ask somebody");
+}
+
 TEST_F(CallErrors, MessagesThatAreTooLarge) {
   ExpectCatalogued("request-size", Say(channel_, std::string(1 << 20, 'x')));
   class Talkative final : public ChatServiceBase {
@@ -166,6 +224,7 @@ TEST_F(CallErrors, HandlerThatOutlivesAShutdown) {
   Start(&stuck);
   std::thread caller([&] { (void)Say(channel_, "hello"); });
   stuck.running.Wait();
+  ExpectCatalogued("drain", server_->Drain(absl::Milliseconds(1)));
   ExpectCatalogued("shutdown", server_->Shutdown(absl::Milliseconds(1)));
   stuck.released.Open();
   caller.join();

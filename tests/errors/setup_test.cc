@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "middleware/api/channel.h"
+#include "middleware/api/config.h"
 #include "middleware/api/messenger.h"
 #include "middleware/api/server.h"
 #include "tests/errors/catalogue.h"
@@ -80,6 +81,15 @@ TEST(SetupErrors, ServiceRegisteredTwiceAndLate) {
   ExpectCatalogued("registered-twice", server->Register(&chat));
   ASSERT_TRUE(server->Listen("127.0.0.1:0").ok());
   ExpectCatalogued("registered-late", server->Register(&chat));
+}
+
+TEST(SetupErrors, FilesThatSayNothing) {
+  ExpectCatalogued("servers-file",
+                   Channel::Connect("file:/no/such/file", OnSoftdc<ChannelOptions>()).status());
+  Config config;
+  ExpectCatalogued("config-value", config.Set("server.slow_call", "soon", Config::Source::kFlag));
+  ExpectCatalogued("config-name", config.Set("server.slow_cal", "1s", Config::Source::kFlag));
+  ExpectCatalogued("config-file", config.ReadText("server {", "sluice.textproto"));
 }
 
 TEST(ConnectErrors, NobodyListens) {

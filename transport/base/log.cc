@@ -2,16 +2,20 @@
 #include "transport/base/log.h"
 
 #include <cstdio>
+#include <string>
 
 namespace sluice::base {
 
-void StderrLog::Write(Severity severity, std::string_view room, std::string_view message) {
-  if (severity < least_) return;
+void StderrLog::Write(const LogRecord& record) {
   static constexpr const char* kNames[] = {"info", "warning", "error"};
+  std::string line = "sluice: ";
+  line.append(kNames[static_cast<int>(record.severity)]).append(": ").append(record.room);
+  line.append(": ").append(record.message);
+  if (record.left_out != 0) {
+    line.append(" (and ").append(std::to_string(record.left_out)).append(" like it before)");
+  }
   // One call, so that lines of several threads and processes don't mix.
-  std::fprintf(stderr, "sluice: %s: %.*s: %.*s\n", kNames[static_cast<int>(severity)],
-               static_cast<int>(room.size()), room.data(), static_cast<int>(message.size()),
-               message.data());
+  std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 }  // namespace sluice::base

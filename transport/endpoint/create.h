@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/base/clock.h"
+#include "transport/base/log.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
 #include "transport/endpoint/endpoint.h"
@@ -76,6 +77,10 @@ struct Options {
   uint32_t max_half_open = 512;
   // Of one address, before its requests are refused without being looked at.
   uint32_t failed_handshakes_per_second = 32;
+
+  // Hears of what the endpoint deals with by itself: whom it refused, requests that failed, the device's
+  // events. nullptr: nobody does. It outlives the endpoint.
+  base::LogSink* log = nullptr;
 
   // INVALID_ARGUMENT names the option, its value and its range.
   absl::Status Validate() const;

@@ -37,7 +37,11 @@ void EndpointImpl::CheckDevice() {
                          .remedy = "connect again: it has been made anew",
                          .retry_safe = false}));
       case device::Reaction::kPortDown:  // Health() says so, and nothing else changes
+        return log_.Say(base::Severity::kWarning, "port down", "",
+                        "the port of " + device_.name() + " is down");
       case device::Reaction::kPortUp:
+        return log_.Say(base::Severity::kInfo, "port up", "",
+                        "the port of " + device_.name() + " is up");
       case device::Reaction::kCount:
         return;
     }
@@ -71,6 +75,7 @@ void EndpointImpl::RenewPaths() {
 }
 
 void EndpointImpl::RenewTargets(const absl::Status& why) {
+  log_.Say(base::Severity::kWarning, "receive queue stopped", "", std::string(why.message()));
   FailAll(why);  // whoever is there sends to the one that has stopped
   auto made = std::make_shared<Targets>();
   commands_.Submit([this, made] { MakeTargets(made.get()); },
@@ -110,7 +115,10 @@ void EndpointImpl::Give(verbs::Qp target) {
 void EndpointImpl::OnListenerDown(const absl::Status& why) { OnQueueDead(why); }
 
 void EndpointImpl::OnQueueDead(const absl::Status& why) {
-  if (ended_.ok()) ended_ = why;
+  if (ended_.ok()) {
+    ended_ = why;
+    log_.Say(base::Severity::kError, "device failed", "", std::string(why.message()));
+  }
   FailAll(why);
 }
 

@@ -58,6 +58,7 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       random_(random),
       commands_(commands),
       handler_(handler),
+      log_("endpoint", options.log, &clock),
       epoch_(random.Next64()),
       no_credit_(base::Error(absl::StatusCode::kResourceExhausted, "no credit to send to this peer",
                              {.layer = "endpoint",

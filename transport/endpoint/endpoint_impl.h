@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/event_log.h"
 #include "transport/base/record_table.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
@@ -124,6 +125,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
                     const peer::Keyring& secrets);
   void Admit(const Request& request, const peer::Keyring& secrets);
   static absl::Status CheckSecret(const Request& request, const peer::Keyring& secrets);
+  void LogRefused(const std::string& from, const absl::Status& why);
   void Refuse(cm::ConnectionId id, const absl::Status& why);
   peer::Greeting MakeGreeting(peer::SecretId secret, const Reception& reception);
   peer::Terms OwnTerms(const Peer& peer) const;
@@ -248,6 +250,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   base::Random& random_;
   poller::Commands& commands_;
   Handler* handler_;
+  base::EventLog log_;
   const uint64_t epoch_;
   absl::Status no_credit_;  // made once: Reserve() says them often
   absl::Status no_buffer_;

@@ -90,6 +90,7 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
   }
   if (!limiter_.Allowed(from, clock_.NowNs())) {
     ++handshakes_.too_often;
+    LogRefused(from, absl::UnavailableError("too many handshakes from there have failed lately"));
     return connections_->Reject(
         id, peer::EncodeRefusal(peer::RefusalCode::kTooOften,
                                 "too many handshakes from this address have failed lately"));
@@ -98,6 +99,7 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
   if (!greeting.ok()) {
     ++handshakes_.garbage;
     limiter_.Failed(from, clock_.NowNs());
+    LogRefused(from, greeting.status());
     return Refuse(id, greeting.status());
   }
   Request request{.connection = id, .greeting = *greeting, .hello = {}, .path = path, .from = from};
@@ -105,6 +107,12 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
   WithSecrets([this, request = std::move(request)](const peer::Keyring& secrets) {
     Admit(request, secrets);
   });
+}
+
+void EndpointImpl::LogRefused(const std::string& from, const absl::Status& why) {
+  if (!log_.listens()) return;
+  log_.Say(base::Severity::kWarning, "caller refused", from,
+           "caller " + from + " refused: " + std::string(why.message()));
 }
 
 void EndpointImpl::Refuse(cm::ConnectionId id, const absl::Status& why) {
@@ -134,6 +142,10 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     // What is wrong with them is not the client's business. A tenant whose secrets are in order is
     // served all the same.
     ++handshakes_.no_secrets;
+    const absl::Status why = secrets.Check();
+    log_.Say(
+        base::Severity::kError, "no secrets", request.from,
+        "caller refused, since this side's secrets can't be read: " + std::string(why.message()));
     return connections_->Reject(
         id, peer::EncodeRefusal(peer::RefusalCode::kInternal, "the server can't read its secrets"));
   }
@@ -141,6 +153,7 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   if (!proven.ok()) {
     ++handshakes_.unauthenticated;
     limiter_.Failed(request.from, clock_.NowNs());
+    LogRefused(request.from, proven);
     return Refuse(id, proven);
   }
   if (request.greeting.without_dc()) {
@@ -149,14 +162,15 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   }
   if (handshakes_.under_way >= options_.max_half_open) {
     ++handshakes_.full;
-    return connections_->Reject(
-        id, peer::EncodeRefusal(peer::RefusalCode::kFull,
-                                std::to_string(handshakes_.under_way) +
-                                    " handshakes are under way already (max_half_open)"));
+    const std::string why =
+        std::to_string(handshakes_.under_way) + " handshakes are under way already (max_half_open)";
+    LogRefused(request.from, absl::ResourceExhaustedError(why));
+    return connections_->Reject(id, peer::EncodeRefusal(peer::RefusalCode::kFull, why));
   }
   auto made = NewPeer(peer::Event::kRequest, found->tenant);
   if (!made.ok()) {
     ++handshakes_.full;
+    LogRefused(request.from, made.status());
     return Refuse(id, made.status());
   }
   Peer* peer = *made;
@@ -263,6 +277,7 @@ void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
   if (peer->inbound) {
     ++handshakes_.unfinished;
     limiter_.Failed(peer->target.name.str(), clock_.NowNs());
+    LogRefused(peer->target.name.str(), absl::DeadlineExceededError("no proof came in time"));
   }
   const char* cause = "the client has not proved the secret";
   if (peer->state == peer::State::kConnecting) cause = "this side's secrets were not read in time";

@@ -92,12 +92,14 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
   if (!terms.ok()) {
     ++handshakes_.unauthenticated;
     limiter_.Failed(peer->target.name.str(), clock_.NowNs());
+    LogRefused(peer->target.name.str(), terms.status());
     return Fail(peer, terms.status());
   }
   Adopt(peer, *terms);
   const auto window = ReceptionOf(*peer).WindowForOne(options_.credits_per_peer);
   if (!window.ok()) {
     ++handshakes_.full;
+    LogRefused(peer->target.name.str(), window.status());
     peer::Next(peer->state, peer::Event::kRefused, &peer->state);
     const bool posted = PostTerms(peer, peer::Kind::kAnswer, {.refusal = peer::RefusalCode::kFull},
                                   peer->handshake()->keys.answer, /*notify=*/true);

@@ -43,6 +43,11 @@ void EndpointImpl::TellResends() {
     Peer* peer = Find(id);
     if (peer == nullptr || !peer->resend) continue;
     peer->resend = 0;
+    if (!why.ok()) {
+      log_.Say(base::Severity::kWarning, "request failed", peer->address(),
+               "a request failed; what was not acknowledged is sent again: " +
+                   std::string(why.message()));
+    }
     queue_->Resume(&peer->target);
     if (peer->state == peer::State::kProving && !peer->handshake()->unsaid) SayTerms(peer);
     if (peer->state != peer::State::kUp) continue;

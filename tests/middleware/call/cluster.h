@@ -18,6 +18,7 @@
 #include "proto/error_detail.pb.h"  // any message will do as request and reply
 #include "proto/metadata.pb.h"
 #include "tests/support/fake_endpoint.h"
+#include "tests/support/kept_log.h"
 #include "tests/support/manual_clock.h"
 #include "transport/base/error.h"
 
@@ -72,7 +73,7 @@ class Cluster : public ::testing::Test {
       nodes_.back()->index = static_cast<int>(nodes_.size()) - 1;
     }
     Node* node = nodes_[index].get();
-    node->engine = std::make_unique<ServerEngine>(server_options_, &clock_, nullptr);
+    node->engine = std::make_unique<ServerEngine>(server_options_, &clock_, &server_log_);
     node->end = network_.Create(node->engine->handler(), &clock_, fake_options_);
     node->engine->Attach(node->end.get());
     for (const Method* method : {&kOnce, &kAnyTimes, &kHold}) {
@@ -112,7 +113,7 @@ class Cluster : public ::testing::Test {
 
   void Connect(int servers) {
     for (int i = 0; i < servers; ++i) StartServer(i);
-    client_ = std::make_unique<ClientEngine>(options_, &clock_, &random_);
+    client_ = std::make_unique<ClientEngine>(options_, &clock_, &random_, &client_log_);
     client_end_ = network_.Create(client_->handler(), &clock_, fake_options_);
     client_->Attach(client_end_.get());
     std::vector<ServerAddress> addresses;
@@ -183,6 +184,8 @@ class Cluster : public ::testing::Test {
 
   testing_support::ManualClock clock_;
   base::SeededRandom random_{7};
+  testing_support::KeptLog client_log_;
+  testing_support::KeptLog server_log_;
   testing_support::FakeNetwork network_;
   testing_support::FakeNetwork::Options fake_options_;
   ServerEngineOptions server_options_;

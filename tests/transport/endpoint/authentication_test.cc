@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/kept_log.h"
 #include "tests/transport/endpoint/endpoint_pair.h"
 #include "transport/base/error.h"
 #include "transport/peer/secrets.h"
@@ -107,6 +108,28 @@ TEST(EndpointAuthentication, EachMismatchIsUnauthenticatedWithATextThatTeaches) 
   EXPECT_NE(useless.message().find("the server has none"), absl::string_view::npos);
   EXPECT_TRUE(server.recorder.ups.empty() && server.recorder.downs.empty());
   EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 2u);
+}
+
+TEST(EndpointAuthentication, ServerLogsWhomItRefusedAndWhy) {
+  Changing old_only({kOld}), new_only({kNew});
+  testing_support::KeptLog log;
+  Options options = old_only.With();
+  options.log = &log;
+  Node server(options), stranger(new_only.With());
+  const uint16_t port = ListenOn(server);
+  EXPECT_EQ(TryOnce(stranger, server, port).code(), absl::StatusCode::kUnauthenticated);
+  ASSERT_EQ(log.size(), 1u) << log.Lines();
+  EXPECT_EQ(log[0].event, "caller refused");
+  EXPECT_EQ(log[0].severity, base::Severity::kWarning);
+  EXPECT_NE(log[0].message.find("does not know the client's secret"), std::string::npos)
+      << log[0].message;
+  log.Clear();
+  old_only.why = absl::UnavailableError("the vault is closed");
+  EXPECT_FALSE(TryOnce(stranger, server, port).ok());
+  ASSERT_EQ(log.size(), 1u) << log.Lines();
+  EXPECT_EQ(log[0].event, "no secrets");
+  EXPECT_EQ(log[0].severity, base::Severity::kError) << "the server's own fault";
+  EXPECT_NE(log[0].message.find("the vault is closed"), std::string::npos) << log[0].message;
 }
 
 TEST(EndpointAuthentication, RotationInThreeStepsNeverRefusesAndThenTheOldOneIsGone) {

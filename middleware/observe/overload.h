@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Overload: refusals come in crowds, and are said in two lines: why the first one, and how many they were, when none has come for
+// a while.
+//
+// Who owns it   An engine.
+// Which thread  The engine's.
+#ifndef SLUICE_MIDDLEWARE_OBSERVE_OVERLOAD_H_
+#define SLUICE_MIDDLEWARE_OBSERVE_OVERLOAD_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "transport/base/event_log.h"
+
+namespace sluice::observe {
+
+class Overload {
+ public:
+  static constexpr int64_t kQuietNs = 1'000'000'000;
+
+  // `what`: a literal, "calls are refused".
+  explicit Overload(std::string_view what) : what_(what) {}
+
+  // `why`: the status of whoever was refused.
+  void Refused(int64_t now_ns, const absl::Status& why, base::EventLog* log) {
+    last_ns_ = now_ns;
+    if (refused_++ != 0) return;
+    since_ns_ = now_ns;
+    log->Say(base::Severity::kWarning, "overload begins", "",
+             std::string(what_) + ": " + std::string(why.message()));
+  }
+  bool going_on() const { return refused_ != 0; }
+  // To be asked while it is going on.
+  void Look(int64_t now_ns, base::EventLog* log) {
+    if (refused_ == 0 || now_ns - last_ns_ < kQuietNs) return;
+    log->Say(base::Severity::kWarning, "overload ends", "",
+             std::string(what_) + " no more: there were " + std::to_string(refused_) + " in " +
+                 std::to_string((last_ns_ - since_ns_) / 1'000'000) + " ms");
+    refused_ = 0;
+  }
+
+ private:
+  const std::string_view what_;
+  uint64_t refused_ = 0;
+  int64_t since_ns_ = 0;
+  int64_t last_ns_ = 0;
+};
+
+}  // namespace sluice::observe
+
+#endif  // SLUICE_MIDDLEWARE_OBSERVE_OVERLOAD_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// docs/errors.md, "Calls": what needs a moment that only virtual time can hold still.
+#include <gtest/gtest.h>
+
+#include "google/protobuf/wrappers.pb.h"
+#include "tests/errors/catalogue.h"
+#include "tests/middleware/call/cluster.h"
+
+namespace sluice::call {
+namespace {
+
+using testing_support::ExpectCatalogued;
+
+class EngineErrors : public Cluster {
+ protected:
+  EngineErrors() { options_.retry.max_attempts = 1; }
+
+  absl::Status EndOf(const Outcome& outcome) {
+    EXPECT_EQ(outcome.ended, 1);
+    return outcome.status;
+  }
+};
+
+TEST_F(EngineErrors, CallThatCrossesTheNewsOfADrain) {
+  Connect(1);
+  const int64_t now_ns = clock_.NowNs();
+  nodes_[0]->engine->StartDrain(now_ns + 100 * kMs, now_ns + 200 * kMs);
+  Outcome& late = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&late).ok());
+  Settle();
+  ExpectCatalogued("draining", EndOf(late));
+}
+
+TEST_F(EngineErrors, CallThatIsTooLongForADrain) {
+  Connect(1);
+  Outcome& held = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&held, kHold).ok());
+  Settle();
+  const int64_t now_ns = clock_.NowNs();
+  nodes_[0]->engine->StartDrain(now_ns + 100 * kMs, now_ns + 200 * kMs);
+  Advance(100 * kMs);
+  FinishHeld(0);
+  ExpectCatalogued("ended-by-drain", EndOf(held));
+}
+
+TEST_F(EngineErrors, CallsOfAnotherProto) {
+  Connect(1);
+  Outcome outcome;
+  google::protobuf::UInt64Value unlike;  // a number where a text should be
+  google::protobuf::BytesValue bytes;
+  bytes.set_value("\xff\xfe is no UTF-8");
+  CallSpec spec;
+  spec.method = &kOnce;
+  spec.request = &bytes;
+  spec.reply = &outcome.reply;
+  spec.timeout_ns = 1000 * kMs;
+  spec.argument = &outcome;
+  spec.done = [](void* argument, const absl::Status& status) {
+    auto* of = static_cast<Outcome*>(argument);
+    ++of->ended;
+    of->status = status;
+  };
+  ASSERT_TRUE(client_->Start(spec).ok());
+  Settle();
+  ExpectCatalogued("request-garbled", EndOf(outcome));
+  outcome = {};
+  const Method streams("/test.Service/Once", Streams::kServer);
+  spec.method = &streams;
+  spec.request = &unlike;
+  ASSERT_TRUE(client_->Start(spec).ok());
+  Settle();
+  ExpectCatalogued("other-shape", EndOf(outcome));
+}
+
+}  // namespace
+}  // namespace sluice::call

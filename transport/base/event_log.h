@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EventLog: what one object says to a LogSink, and not too much of it: of each event eight at once, then one a second.
+//
+// Who owns it   The object that speaks. Sink and clock outlive it; without a sink it says nothing.
+// Which thread  The owner's.
+// Bounds        As many events as there are names in the code: names are literals.
+#ifndef SLUICE_TRANSPORT_BASE_EVENT_LOG_H_
+#define SLUICE_TRANSPORT_BASE_EVENT_LOG_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/clock.h"
+#include "transport/base/log.h"
+
+namespace sluice::base {
+
+class EventLog {
+ public:
+  static constexpr int64_t kAtOnce = 8;
+  static constexpr int64_t kPeriodNs = 1'000'000'000;
+
+  EventLog(std::string_view room, LogSink* sink, Clock* clock)
+      : room_(room), sink_(sink), clock_(clock) {}
+
+  // Whether it is worth while to write a message.
+  bool listens() const { return sink_ != nullptr; }
+  void Say(Severity severity, std::string_view event, std::string_view peer,
+           std::string_view message);
+
+ private:
+  struct Event {
+    std::string_view name;
+    int64_t full_at_ns;  // when there will be room for kAtOnce again
+    uint64_t left_out = 0;
+  };
+
+  const std::string_view room_;
+  LogSink* const sink_;
+  Clock* const clock_;
+  std::vector<Event> events_;
+};
+
+}  // namespace sluice::base
+
+#endif  // SLUICE_TRANSPORT_BASE_EVENT_LOG_H_
