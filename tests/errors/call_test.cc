@@ -130,8 +130,12 @@ class LaterExecutor final : public Executor {
 };
 
 TEST_F(CallErrors, ExecutorThatHasEnough) {
+  class Plain final : public ChatServiceBase {
+    absl::Status Say(ServerContext&, const Line&, Line*) override { return absl::OkStatus(); }
+  };
+  Plain plain;
   LaterExecutor executor;
-  Start(&chat_, {.executor = &executor, .max_waiting_calls = 1, .max_wait = absl::Nanoseconds(1)});
+  Start(&plain, {.executor = &executor, .max_waiting_calls = 1, .max_wait = absl::Nanoseconds(1)});
   CallContext context(absl::Seconds(60));
   const Line request = Text("first");
   Line reply;
