@@ -40,7 +40,7 @@ TEST_F(EngineErrors, CallThatIsTooLongForADrain) {
   const int64_t now_ns = clock_.NowNs();
   nodes_[0]->engine->StartDrain(now_ns + 100 * kMs, now_ns + 200 * kMs);
   Advance(100 * kMs);
-  FinishHeld(0);
+  FinishHeld(0, absl::CancelledError("the handler has heard of it"));
   ExpectCatalogued("ended-by-drain", EndOf(held));
 }
 

@@ -85,7 +85,9 @@ TEST(SetupErrors, ServiceRegisteredTwiceAndLate) {
 
 TEST(SetupErrors, FilesThatSayNothing) {
   ExpectCatalogued("servers-file",
-                   Channel::Connect("file:/no/such/file", OnSoftdc<ChannelOptions>()).status());
+                   Channel::Connect("file:" + testing::TempDir() + "/no_such_servers",
+                                    OnSoftdc<ChannelOptions>())
+                       .status());
   Config config;
   ExpectCatalogued("config-value", config.Set("server.slow_call", "soon", Config::Source::kFlag));
   ExpectCatalogued("config-name", config.Set("server.slow_cal", "1s", Config::Source::kFlag));
