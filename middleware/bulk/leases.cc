@@ -63,6 +63,7 @@ absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights
   lease.memory = memory;
   lease.rights = rights;
   lease.end_ns = end_ns;
+  if (end_ns != 0) look_ns_ = std::min(look_ns_, end_ns);
   lease.uses = 0;
   lease.return_asked = false;
   const LeaseId id{index, lease.epoch};
@@ -129,11 +130,18 @@ void Leases::Free(LeaseId id) {
 }
 
 void Leases::Poll(int64_t now_ns) {
-  if (active_ == 0) return;
+  if (now_ns < look_ns_) return;
+  look_ns_ = INT64_MAX;
   for (uint32_t i = 0; i < leases_.size(); ++i) {
     const Lease& lease = leases_[i];
-    if (lease.state != State::kLent || lease.end_ns == 0 || now_ns < lease.end_ns) continue;
-    (void)Return({i, lease.epoch});
+    if (lease.end_ns == 0 || (lease.state != State::kLending && lease.state != State::kLent)) {
+      continue;
+    }
+    if (lease.state == State::kLent && now_ns >= lease.end_ns) {
+      (void)Return({i, lease.epoch});
+    } else {
+      look_ns_ = std::min(look_ns_, lease.end_ns);
+    }
   }
 }
 

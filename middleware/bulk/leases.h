@@ -92,6 +92,7 @@ class Leases {
   std::vector<Lease> leases_;
   std::vector<uint32_t> free_;
   uint32_t active_ = 0;
+  int64_t look_ns_ = INT64_MAX;  // no lease ends by itself before
 };
 
 }  // namespace sluice::bulk

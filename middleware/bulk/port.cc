@@ -24,6 +24,12 @@ static_assert(kMaxPieces == 1u << kPieceBits);
 // The event descriptor costs a system call: it is looked at now and then.
 constexpr uint64_t kEventPasses = 16;
 
+// Buffers for notices. More than the peer may have under way: it goes on while this side looks at what came.
+uint32_t NoticeBuffers(const PortOptions& options) {
+  constexpr uint32_t kMost = 1024;
+  return std::max(options.max_pieces_in_flight, std::min(16 * options.max_pieces_in_flight, kMost));
+}
+
 absl::Status Refused(absl::StatusCode code, const std::string& what, std::string_view cause = "",
                      std::string_view remedy = "") {
   return base::Error(code, what,
@@ -121,7 +127,7 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   }
   auto queue = integrity::SignedQueue::Create(device_, commands_, *free,
                                               {.max_open = options_.max_pieces_in_flight,
-                                               .max_replies = options_.max_pieces_in_flight,
+                                               .max_replies = NoticeBuffers(options_),
                                                .max_transfer_bytes = options_.piece_bytes,
                                                .peer = "port " + std::to_string(free->id.index),
                                                .offload = options_.offload,
@@ -348,10 +354,13 @@ absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
   return peer.queue->Tell(reply, out.id << kPieceBits | out.posted);
 }
 
-// As many pieces as the peer takes notices, the eldest transfers first.
+// As many pieces as the peer takes notices, the eldest transfers first. Writes by halves of that, because the queue may wait
+// at the end of what is posted together (SignedQueue::Flush()): one piece at a time would cost a round trip each.
 void Port::Pump(Peer& peer) {
   const uint32_t limit = std::min(options_.max_pieces_in_flight, peer.notices);
+  const bool half = peer.queue->open() > limit / 2;
   for (Outgoing* out : peer.outgoing) {
+    if (half && out->request.kind == Kind::kWrite) return;
     while (out->posted < out->pieces && !out->told) {
       if (peer.queue->open() >= limit) return;
       const bool stopped = !out->status.ok();

@@ -187,12 +187,13 @@ class SignedQueue {
   std::byte* Staging(uint32_t index) const { return staging_.data() + index * staging_bytes_; }
   Guard From(const Slot& slot) const;
   bool UsesKey(const Slot& slot) const;
+  bool Fences(const Slot& slot) const;
   bool Stages(const Slot& slot) const;
 
   absl::Status Take(const Transfer& transfer);
   void Convert(uint32_t index);
   void PostData(uint32_t index);
-  void PostReply(uint32_t index, Role role);
+  void PostReply(uint32_t index, Role role, bool fence = false);
   void Begin() { ibv_wr_start(qp_.ex); }
   void Complete();
   void Mismatched(uint32_t index);

@@ -229,7 +229,8 @@ TEST_F(PortErrorsTest, CancelledTransferEndsAtBothEnds) {
   const TransferId second = Begin(Request(4096));
   Cancel(second);
   const TransferId third = Begin(Request(4096));
-  ASSERT_TRUE(nodes_->Run([&] { return there().arrivals.size() == 3; }));
+  ASSERT_TRUE(
+      nodes_->Run([&] { return there().arrivals.size() == 3 && here().ended.contains(second); }));
   EXPECT_EQ(here().ended[second].code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(there().arrivals[1].data_bytes, 0u);
   EXPECT_TRUE(there().arrivals[2].status.ok());

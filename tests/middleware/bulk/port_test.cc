@@ -193,7 +193,7 @@ TEST_P(PortTest, LenderThatIsKeptFromItsCpuIsNotTakenForDead) {
   constexpr uint64_t kTransfers = 60;
   nodes_->dead = {false, true};
   for (uint64_t i = 0; i < kTransfers; ++i) {
-    ASSERT_TRUE(nodes_->Start(0, joined_.at_one, Request(Kind::kWrite, 512)).ok());
+    ASSERT_TRUE(nodes_->Start(0, joined_.at_one, Request(Kind::kWrite, 20 * 4096)).ok());
   }
   const int64_t until_ns = nodes_->simulation->NowNs() + 50'000'000;
   ASSERT_TRUE(nodes_->Run([&] { return nodes_->simulation->NowNs() > until_ns; }));
@@ -202,6 +202,19 @@ TEST_P(PortTest, LenderThatIsKeptFromItsCpuIsNotTakenForDead) {
   ASSERT_TRUE(nodes_->Run(
       [&] { return here().ended.size() == kTransfers && there().arrivals.size() == kTransfers; }));
   for (const auto& [id, status] : here().ended) EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(PortTest, PiecesOfAWriteDoNotCostARoundTripEach) {
+  if (!GetParam().simulated) GTEST_SKIP() << "needs a virtual clock";
+  constexpr int64_t kPieces = 200;
+  constexpr int64_t kRoundTripNs = 2'000;
+  for (const Protection& protection : {Protection(), kDif}) {
+    std::ranges::copy(Blocks(protection, kPieces * 4096), here().memory.begin());
+    const int64_t start_ns = nodes_->simulation->NowNs();
+    ASSERT_TRUE(Move(Request(Kind::kWrite, kPieces * 4096, protection)).ok());
+    EXPECT_LT(nodes_->simulation->NowNs() - start_ns, kPieces * kRoundTripNs)
+        << ToString(protection);
+  }
 }
 
 TEST_P(PortTest, ProgressCountsWhatHasMoved) {

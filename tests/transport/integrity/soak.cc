@@ -130,6 +130,8 @@ class Soaker {
     for (size_t i = 0; i < count; ++i) Judge(first + i, planned_[i], replies);
     counts_.transfers += count;
     counts_.wrong += wrong;
+    counts_.rounds_with_none_wrong += wrong == 0;
+    counts_.rounds_with_one_wrong += wrong == 1;
     counts_.rounds_with_many_wrong += wrong > 1;
   }
 

@@ -12,6 +12,8 @@ namespace sluice::integrity {
 struct SoakCounts {
   uint64_t transfers = 0;
   uint64_t wrong = 0;
+  uint64_t rounds_with_none_wrong = 0;
+  uint64_t rounds_with_one_wrong = 0;
   uint64_t rounds_with_many_wrong = 0;
   uint64_t stops = 0;
   uint64_t lost_events = 0;
@@ -20,6 +22,8 @@ struct SoakCounts {
   SoakCounts& operator+=(const SoakCounts& other) {
     transfers += other.transfers;
     wrong += other.wrong;
+    rounds_with_none_wrong += other.rounds_with_none_wrong;
+    rounds_with_one_wrong += other.rounds_with_one_wrong;
     rounds_with_many_wrong += other.rounds_with_many_wrong;
     stops += other.stops;
     lost_events += other.lost_events;
