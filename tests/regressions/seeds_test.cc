@@ -76,5 +76,10 @@ TEST(Seed, FailureThatIsToldLateAndTwoMore) {
   ExpectOk(900'059, 10'255, {1, 2, 3, 5, 6, 7, 8, 9, 10, 12});
 }
 
+// The same of an answer to keepalive that stood in a dead DCI, failed, and stood in a second dead DCI.
+TEST(Seed, AnswerInTwoDeadDcis) {
+  ExpectOk(910'639, 75'000, {41, 42, 43, 45, 46, 48, 49, 50, 51, 52, 54, 57, 60, 72, 85});
+}
+
 }  // namespace
 }  // namespace sluice::simulation

@@ -26,7 +26,11 @@ bool IsOfHost(FaultKind kind) {
 }  // namespace
 
 FaultDriver::FaultDriver(Scene& scene, std::vector<std::unique_ptr<Node>>& nodes)
-    : scene_(scene), nodes_(nodes), busy_(nodes.size()), settled_(nodes.size() * nodes.size()) {}
+    : scene_(scene),
+      nodes_(nodes),
+      busy_(nodes.size()),
+      settled_(nodes.size() * nodes.size()),
+      trials_(nodes.size()) {}
 
 void FaultDriver::Begin(const Fault& fault) {
   if (IsOfHost(fault.kind) && busy_[fault.node]) return;
@@ -88,9 +92,21 @@ bool FaultDriver::BeginRequestError(const Fault& fault) {
   return true;
 }
 
+// A host needs a while to find one. An answer that stood in one, then failed, then stood in a second one comes after its time.
+bool FaultDriver::BeginDeadDci(const Fault& fault) {
+  Trials& trials = trials_[fault.node];
+  const int64_t now_ns = scene_.now_ns();
+  const int64_t since_ns = now_ns - 2 * scene_.plan.endpoint.dead_peer_ns;
+  if (trials.dead_dci_ns > since_ns && trials.failing_ns > since_ns) return false;
+  trials.dead_dci_ns = now_ns;
+  return scene_.simulation->MakeDciDeadInRts(fault.node,
+                                             fault.amount % (scene_.plan.endpoint.dci_count + 1));
+}
+
 void FaultDriver::Settle() {
   std::erase_if(failing_, [this](const auto& pair) {
     const auto [node, peer] = pair;
+    trials_[node].failing_ns = scene_.now_ns();
     if (scene_.simulation->HasRule(node, peer)) return false;
     settled_[node * nodes_.size() + peer] = scene_.ledger.acknowledged_between(node, peer);
     return true;
@@ -121,8 +137,7 @@ bool FaultDriver::Do(const Fault& fault) {
     case FaultKind::kOldCompletions:
       return scene_.witness.RepeatCompletions(fault.node, fault.amount);
     case FaultKind::kDeadDci:
-      return simulation.MakeDciDeadInRts(fault.node,
-                                         fault.amount % (scene_.plan.endpoint.dci_count + 1));
+      return BeginDeadDci(fault);
     case FaultKind::kCutLink:
       simulation.CutLink(fault.node, fault.peer);
       return true;

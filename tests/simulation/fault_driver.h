@@ -36,6 +36,7 @@ class FaultDriver {
  private:
   void Begin(const Fault& fault);
   bool BeginRequestError(const Fault& fault);
+  bool BeginDeadDci(const Fault& fault);
   void Settle();
   // False: it can't be now.
   bool Do(const Fault& fault);
@@ -53,6 +54,12 @@ class FaultDriver {
   // Pairs some of whose requests are to fail, or have failed and their host has not been told.
   std::vector<std::pair<uint32_t, uint32_t>> failing_;
   std::vector<uint32_t> settled_;  // by pair: messages acknowledged when the last failure was told
+  // When a host was last put to it.
+  struct Trials {
+    int64_t dead_dci_ns = INT64_MIN / 2;
+    int64_t failing_ns = INT64_MIN / 2;
+  };
+  std::vector<Trials> trials_;  // by host
 };
 
 }  // namespace sluice::simulation
