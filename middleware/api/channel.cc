@@ -89,8 +89,15 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   if (!endpoint.ok()) return endpoint.status();
   channel->endpoint_ = *std::move(endpoint);
   channel->engine_.Attach(channel->endpoint_.get());
-  channel->lease_ = std::make_unique<Lease>(&channel->engine_, channel->endpoint_.get(),
-                                            absl::ToInt64Nanoseconds(options.spin));
+  std::unique_ptr<LoopDescriptor> loop;
+  if (options.driving == Driving::kCaller) {
+    auto made = LoopDescriptor::Create(channel->endpoint_->fd());
+    if (!made.ok()) return made.status();
+    loop = *std::move(made);
+  }
+  channel->lease_ =
+      std::make_unique<Lease>(&channel->engine_, channel->endpoint_.get(),
+                              absl::ToInt64Nanoseconds(options.spin), std::move(loop));
 
   if (absl::Status status = channel->Resolve(options.resolver); !status.ok()) return status;
 
@@ -126,6 +133,7 @@ Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const Channe
       engine_(engine_options, stack_->clock(), stack_->random(), &log_) {}
 
 Channel::~Channel() {
+  if (lease_ != nullptr) lease_->EndLoop();  // or the resolver's thread waits for it
   if (resolver_ != nullptr) resolver_->Stop();
   if (lease_ != nullptr) lease_->Stop();
   if (endpoint_ != nullptr) engine_.Close();
@@ -193,6 +201,11 @@ bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
                                   ? Lease::kForeverNs
                                   : absl::ToInt64Nanoseconds(timeout));
 }
+
+int Channel::Poll() { return lease_->Poll(); }
+bool Channel::PrepareToSleep() { return lease_->PrepareToSleep(); }
+int Channel::fd() const { return lease_->fd(); }
+void Channel::Wake() { endpoint_->Wake(); }
 
 const std::string& Channel::device_choice() const { return stack_->device_choice(); }
 const verbs::CapabilityReport& Channel::capabilities() const { return stack_->capabilities(); }

@@ -13,6 +13,8 @@
 // Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last reference goes.
 // Threads       A calling thread does the work itself while it waits (lease.h). One thread in the background takes
 //               over when nobody waits, and sleeps when nothing happens; one more runs what may block in the kernel.
+//               Or the user's own loop polls (ChannelOptions::driving): callbacks run there only, and calls of other threads
+//               wait for it.
 // What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
@@ -101,6 +103,19 @@ class Channel {
   // waits for it first. `until` and callbacks never run at the same time; if the time is over before
   // this thread's turn, `until` is not asked, and the answer is false.
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
+
+  // The user's own loop: Driving::kCaller. docs/threads.md has the loop. All of these, Drive() and the last reference's end
+  // belong to one thread at a time, the loop's; until the first Poll() that is who called Connect(). Its synchronous
+  // calls poll until they end.
+  // One pass; never blocks; callbacks run in it. The number of things done.
+  int Poll();
+  // True: sleep until fd() is readable, then Poll(). False: Poll() again.
+  bool PrepareToSleep();
+  // For poll() or epoll, level-triggered; becomes readable when there is something to do, when a time is over, and when
+  // other threads want something. The channel's; the same always. -1: no loop of the user's.
+  int fd() const;
+  // Makes fd() readable. Any thread.
+  void Wake();
 
   // The servers from now on: calls under way at others end there, and are not cancelled. Any thread; what resolvers call.
   // INVALID_ARGUMENT: one of them is no address; then nothing changes.

@@ -31,6 +31,15 @@
 //   held (bg)     a thread submits or waits                 as any other holder: starts it, hands the lease over
 //   held          a watch period, one holder all the time   held+parked: the background thread sleeps until poked
 //
+// In a loop of the user's own (Driving::kCaller) there is no background thread, and the word is held for ever, by the
+// thread that polls: whoever called Poll() last, until then the one that made the lease. Its calls outside of Poll() drive
+// as above, and keep the lease. The others' are submitted, and start and end in Poll(): callbacks run on that thread only.
+//   held          PrepareToSleep() says true                held+asleep, armed_: the descriptor becomes readable
+//   held+asleep   another thread submits                    Endpoint::Wake(), as above
+//   held+asleep   the loop's thread uses the engine         Endpoint::Wake() too: what was armed is not right any more
+//   held+asleep   Poll()                                    held
+//   held          EndLoop()                                 0: whoever comes takes the lease itself
+//
 // Invariants, each one the reason for a line of code:
 //   - not held means that submitted_, cancellations_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
 //   - submitted and asleep are set by read-modify-writes of one word: either the sleeper sees the submission, or the
@@ -46,12 +55,14 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "middleware/api/loop_descriptor.h"
 #include "middleware/call/client_engine.h"
 #include "transport/endpoint/endpoint.h"
 
@@ -64,8 +75,9 @@ class Lease {
   static constexpr int64_t kWatchNs = 5'000'000;
   static constexpr int64_t kForeverNs = INT64_MAX;
 
-  // Both outlive the lease. Starts the background thread.
-  Lease(call::ClientEngine* engine, endpoint::Endpoint* endpoint, int64_t spin_ns);
+  // Both outlive the lease. Starts the background thread; with `loop` there is none: the user polls.
+  Lease(call::ClientEngine* engine, endpoint::Endpoint* endpoint, int64_t spin_ns,
+        std::unique_ptr<LoopDescriptor> loop = nullptr);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
@@ -105,6 +117,13 @@ class Lease {
   void CancelAndWait(uint64_t call_id);
   // This thread drives: it is in a callback.
   bool HeldByMe() const;
+
+  // The user's own loop: channel.h says how. Without one: 0, false, -1.
+  int Poll();
+  bool PrepareToSleep();
+  int fd() const { return loop_ == nullptr ? -1 : loop_->fd(); }
+  // It polls no more: threads that wait for it do without. The thread that polls.
+  void EndLoop();
 
   // Ends the background thread. The caller then is the only user of the engine.
   void Stop();
@@ -156,11 +175,17 @@ class Lease {
   call::ClientEngine* const engine_;
   endpoint::Endpoint* const endpoint_;
   const int64_t spin_ns_;
-  const int poke_fd_;  // an eventfd that only the background thread reads
+  const int poke_fd_;                           // an eventfd that only the background thread reads
+  const std::unique_ptr<LoopDescriptor> loop_;  // nullptr: no loop of the user's
+  bool armed_ =
+      false;  // these two are the loop's: PrepareToSleep() has said true since the last Poll(),
+  bool touched_ = false;  // the engine was used since the last Poll()
 
   alignas(64) std::atomic<uint32_t> word_{0};
   std::atomic<const void*> holder_{nullptr};  // names a thread; for HeldByMe()
-  std::atomic<uint64_t> uses_{0};             // releases; written by the holder
+  std::atomic<const void*> poller_{
+      nullptr};                    // names the thread of the user's loop; nullptr: there is none
+  std::atomic<uint64_t> uses_{0};  // releases; written by the holder
 
   alignas(64) std::atomic<bool> drive_now_{false};  // there are calls that nobody waits for
   std::atomic<bool> stopping_{false};

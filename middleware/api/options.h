@@ -32,6 +32,12 @@ enum class Lanes : uint8_t {
   kOn,    // also where it does not: a completion announces each message then, so nothing is gained
 };
 
+// Who polls (docs/threads.md).
+enum class Driving : uint8_t {
+  kThreads,  // Sluice: threads of its own, and those that wait for calls
+  kCaller,  // the user's own loop: Poll(), PrepareToSleep() and fd(). Nothing runs, and no callback, outside of it
+};
+
 // Common to both. The process with the lower limit decides for a connection.
 struct EndpointLimits {
   // Largest message, request or reply, with the 48 bytes of its header. 1024 to 1 MiB.
@@ -120,6 +126,7 @@ struct ChannelOptions {
   // Where it says what nobody would hear of otherwise (log.h); none: standard error. And how much of it.
   std::shared_ptr<LogSink> log;
   LogLevel log_level = LogLevel::kWarning;
+  Driving driving = Driving::kThreads;
   // How long a waiting thread polls before it sleeps. Longer: lower latency, more CPU. 0 to 1 s.
   absl::Duration spin = absl::Microseconds(50);
 
@@ -161,6 +168,7 @@ struct ServerOptions {
   uint32_t trace_records = 4096;
   std::shared_ptr<LogSink> log;  // as above
   LogLevel log_level = LogLevel::kWarning;
+  Driving driving = Driving::kThreads;           // kCaller: from Listen() on the caller polls
   absl::Duration spin = absl::Microseconds(50);  // as above
 
   absl::Status Validate() const;

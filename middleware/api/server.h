@@ -9,29 +9,25 @@
 //   …
 //   (*server)->Drain(absl::Seconds(10));
 //
-// Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps. Those of a
-//               service that was registered with an executor run there (service.h). One more runs what may block in
-//               the kernel.
-// Thread-safety Create, Register, Listen, Drain and Shutdown from one thread, or one at a time. Services outlive the server.
+// Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps; or the user's
+//               own loop does (ServerOptions::driving). Those of a service that was registered with an executor run there
+//               (service.h). One more runs what may block in the kernel.
+// Thread-safety Create, Register, Listen, Drain and Shutdown from one thread, or one at a time; with a loop of the user's
+//               from that. Services outlive the server.
 // What ends it  Drain(), Shutdown(), or the destructor, which waits for handlers that run.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
-#include <atomic>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "middleware/api/level_log.h"
 #include "middleware/api/options.h"
 #include "middleware/api/server_chain.h"
 #include "middleware/api/service.h"
@@ -41,6 +37,7 @@
 
 namespace sluice {
 
+class ServerPoller;
 class Stack;
 namespace verbs {
 class CapabilityReport;
@@ -74,13 +71,25 @@ class Server {
   // "host:port"; port 0 takes a free one. Returns the port. Once.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
 
+  // The user's own loop: Driving::kCaller, from Listen() on. docs/threads.md has the loop.
+  // One pass; never blocks; handlers run in it. The number of things done.
+  int Poll();
+  // True: sleep until fd() is readable, then Poll(). False: Poll() again.
+  bool PrepareToSleep();
+  // For poll() or epoll, level-triggered; becomes readable when there is something to do, and when a time is over. The
+  // server's; the same always. -1: no loop of the user's.
+  int fd() const;
+  // Makes fd() readable. Any thread.
+  void Wake();
+
   // The end that costs callers nothing, in phases (call/drain.h): services hear OnDrain(), so that health says
   // NOT_SERVING; peers are told, and new calls end UNAVAILABLE, known not to have run; those under way have three
   // quarters of `timeout` to end by themselves, then are cancelled (UNAVAILABLE at their callers), and have the rest.
   // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). Once.
+  // With a loop of the user's this polls to the end itself; FAILED_PRECONDITION inside a handler.
   absl::Status Drain(absl::Duration timeout);
   // Any thread.
-  call::DrainPhase drain_phase() const { return drain_phase_.load(); }
+  call::DrainPhase drain_phase() const;
 
   // At once, for those who have no time to drain: sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
   // Coroutines and handlers on an executor may end before, and are told to stop (ServerContext::stop_token()) after that.
@@ -99,7 +108,7 @@ class Server {
   ServerSnapshot Snapshot(size_t details = 0,
                           absl::Duration patience = absl::Milliseconds(200)) const;
   // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
-  std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
+  std::vector<base::TraceRecord> Trace() const;
   // As of the last time the server had nothing to do, or of its end.
   call::ServerCounters counters() const;
   // Likewise.
@@ -108,46 +117,15 @@ class Server {
   endpoint::HandshakeCounts handshakes() const;
 
  private:
-  Server(std::unique_ptr<Stack> stack, const ServerOptions& options);
+  explicit Server(const ServerOptions& options);
 
-  void Serve();
-  void ServeUntil(absl::FunctionRef<bool()> until);
-  // Nothing happened for a while: sleeps until something does.
-  void Sleep(absl::FunctionRef<bool()> until);
   absl::Status WaitForEnd(std::string_view operation, int64_t timeout_ns);
-  void Publish();
-  // Has the polling thread publish, with details.
-  struct Asking : base::MailNode {
-    Server* server = nullptr;
-  };
-  static void OnAsked(base::MailNode* node);
-  void Look(size_t details, ServerSnapshot* snapshot) const;
 
-  const int64_t spin_ns_;
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
-  const std::unique_ptr<Stack> stack_;
-  LevelLog log_;
   ServerChain chain_;
-  mutable call::ServerEngine engine_;  // the polling thread's, once that runs
-  std::unique_ptr<endpoint::Endpoint> endpoint_;
-
-  std::atomic<bool> stopping_{false};
-  std::atomic<int64_t> stop_by_ns_{0};
-  std::atomic<bool> draining_{false};
-  int64_t cancel_at_ns_ = 0;  // written before draining_
-  std::atomic<call::DrainPhase> drain_phase_{call::DrainPhase::kServing};
-  mutable std::mutex mutex_;
-  std::condition_variable ended_changed_;
-  bool ended_ = false;  // mutex_
-  mutable Asking asking_;
-  mutable bool asked_ = false;  // mutex_; asking_ is with the polling thread
-  mutable size_t details_ = 0;  // mutex_; that it is asked for
-  uint64_t answers_ = 0;        // mutex_
-  mutable std::condition_variable answered_;
-  ServerSnapshot published_;  // mutex_; without methods
-  std::atomic<std::thread::id> polls_{};
-  std::thread thread_;
+  bool over_ = false;  // Shutdown() was said
+  std::unique_ptr<ServerPoller> poller_;
 };
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 
 #include "middleware/api/channel.h"
 #include "middleware/api/lease.h"
-#include "middleware/api/server.h"
+#include "middleware/api/server_poller.h"
 #include "middleware/api/stack.h"
 
 namespace sluice {
@@ -20,7 +20,7 @@ constexpr size_t kMaxCallsUnderWay = 32;  // that are told of
 }  // namespace
 
 // On the polling thread, or when there is none.
-void Server::Look(size_t details, ServerSnapshot* snapshot) const {
+void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
   snapshot->calls = engine_.counters();
   snapshot->sessions = engine_.session_counters();
   snapshot->transport = endpoint_->Counts();
@@ -66,8 +66,8 @@ void Server::Look(size_t details, ServerSnapshot* snapshot) const {
   }
 }
 
-void Server::OnAsked(base::MailNode* node) {
-  Server* const self = static_cast<Asking*>(node)->server;
+void ServerPoller::OnAsked(base::MailNode* node) {
+  ServerPoller* const self = static_cast<Asking*>(node)->poller;
   std::lock_guard lock(self->mutex_);
   self->Look(self->details_, &self->published_);
   self->asked_ = false;
@@ -76,26 +76,29 @@ void Server::OnAsked(base::MailNode* node) {
   self->answered_.notify_all();
 }
 
-ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience) const {
+ServerSnapshot ServerPoller::Published() const {
+  std::lock_guard lock(mutex_);
+  return published_;
+}
+
+ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience) const {
   ServerSnapshot snapshot;
-  // A handler that runs inline is the polling thread.
-  if (polls_.load(std::memory_order_relaxed) == std::this_thread::get_id()) {
+  if (PolledHere()) {  // a handler that runs inline, or the user's loop
     Look(details, &snapshot);
     snapshot.fresh = true;
-  } else {
-    std::unique_lock lock(mutex_);
-    const uint64_t seen = answers_;
-    const bool polling = thread_.joinable() && !ended_;
-    if (polling) {
-      details_ = std::max(details_, details);
-      if (!std::exchange(asked_, true)) engine_.Post(&asking_);
-      answered_.wait_for(lock, absl::ToChronoNanoseconds(patience),
-                         [&] { return answers_ != seen || ended_; });
-    }
-    snapshot = published_;
-    snapshot.fresh = !polling || answers_ != seen || ended_;
+    return snapshot;
   }
-  snapshot.methods = engine_.stats().Snapshot();
+  std::unique_lock lock(mutex_);
+  const uint64_t seen = answers_;
+  const bool polling = started_ && !ended_;
+  if (polling) {
+    details_ = std::max(details_, details);
+    if (!std::exchange(asked_, true)) engine_.Post(&asking_);
+    answered_.wait_for(lock, absl::ToChronoNanoseconds(patience),
+                       [&] { return answers_ != seen || ended_; });
+  }
+  snapshot = published_;
+  snapshot.fresh = !polling || answers_ != seen || ended_;
   return snapshot;
 }
 

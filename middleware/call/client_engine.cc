@@ -426,9 +426,11 @@ int64_t ClientEngine::SleepLimitNs() {
   return below < 0 ? own : std::min(below, own);
 }
 
-void ClientEngine::AfterSleep() {
+int ClientEngine::AfterSleep() {
   RefreshNow();
-  if (wheel_.Advance(now_ns_) > 0) endpoint_->Flush();
+  const int fired = wheel_.Advance(now_ns_);
+  if (fired > 0) endpoint_->Flush();
+  return fired;
 }
 
 void ClientEngine::Close() {

@@ -125,8 +125,8 @@ class ClientEngine final : public session::User {
   // See endpoint.h; includes this engine's timers.
   bool PrepareToSleep() { return endpoint_->PrepareToSleep(); }
   int64_t SleepLimitNs();
-  // After a sleep, so that timers see the time that has passed.
-  void AfterSleep();
+  // After a sleep, so that timers see the time that has passed. How many were due.
+  int AfterSleep();
 
   // Says goodbye and ends all calls with CANCELLED. No callbacks afterwards.
   void Close();

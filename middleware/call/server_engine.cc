@@ -93,7 +93,10 @@ void ServerEngine::Post(base::MailNode* node) {
 bool ServerEngine::PrepareToSleep() {
   if (ran_count_ > 0) ReadClock();
   asleep_.store(true, std::memory_order_seq_cst);
-  if (mail_.empty() && endpoint_->PrepareToSleep()) return true;
+  if (mail_.empty() && endpoint_->PrepareToSleep()) {
+    idle_passes_ = kIdlePassesPerClockRead - 1;  // time has passed when Poll() is called next
+    return true;
+  }
   asleep_.store(false, std::memory_order_relaxed);
   return false;
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The thread that drives when nobody waits and nobody drives.
+#include <unistd.h>
+
+#include "middleware/api/lease.h"
+#include "middleware/api/lease_waiter.h"
+
+namespace sluice {
+
+using internal::kIdlePassesPerLook;
+using internal::this_thread;
+using internal::WaitReadable;
+
+void Lease::Poke() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(poke_fd_, &one, sizeof(one));
+}
+
+// True: poked. False: the time is over, or `extra_fd` (-1: none) is readable.
+bool Lease::WaitForPoke(int64_t timeout_ns, int extra_fd) {
+  pollfd fds[2] = {{poke_fd_, POLLIN, 0}, {extra_fd, POLLIN, 0}};
+  WaitReadable(fds, 2, timeout_ns);
+  uint64_t pokes = 0;
+  return read(poke_fd_, &pokes, sizeof(pokes)) == sizeof(pokes);
+}
+
+void Lease::Background() {
+  bool at_once = false;
+  while (!stopping_.load()) {
+    if (!at_once && !drive_now_.load()) {
+      const uint64_t seen = uses_.load(std::memory_order_relaxed);
+      const bool poked = WaitForPoke(kWatchNs, -1);
+      if (poked || uses_.load(std::memory_order_relaxed) != seen) continue;
+    }
+    at_once = false;
+    if (TryAcquire()) {
+      DriveInBackground();
+    } else {
+      at_once = HoldOff();
+    }
+  }
+}
+
+// Somebody holds the lease for longer than a watch period, or has taken it just now. Sleeps until
+// it is released; true: that had happened already.
+bool Lease::HoldOff() {
+  const bool held = word_.fetch_or(kParked) & kHeld;
+  if (held) WaitForPoke(-1, -1);
+  word_.fetch_and(~uint32_t{kParked});
+  return !held;
+}
+
+void Lease::DriveInBackground() {
+  uint32_t idle_passes = 0;
+  int64_t idle_since_ns = 0;
+  drive_now_.store(false);  // only holders write it
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (word_.load(std::memory_order_relaxed) & kSubmitted) StartSubmitted();
+    if (word_.load(std::memory_order_relaxed) & kWaiters) break;  // somebody wants to drive
+    if (engine_->Poll() > 0) {
+      idle_passes = 0;
+      continue;
+    }
+    if (idle_passes++ == 0) idle_since_ns = engine_->now_ns();
+    if (idle_passes % kIdlePassesPerLook != 0 || engine_->now_ns() - idle_since_ns < spin_ns_) {
+      continue;
+    }
+    if (!engine_->PrepareToSleep()) continue;
+    if (!Park()) return;
+    idle_passes = 0;
+  }
+  Release();
+}
+
+// With the lease, armed. True: has it again, because there is something to do. False: has not.
+bool Lease::Park() {
+  const int64_t limit_ns = engine_->SleepLimitNs();
+  holder_.store(nullptr, std::memory_order_relaxed);
+  uint32_t expected = kHeld;
+  if (!word_.compare_exchange_strong(expected, kParked)) {  // somebody came meanwhile
+    holder_.store(&this_thread, std::memory_order_relaxed);
+    return true;
+  }
+  const bool poked = WaitForPoke(limit_ns, endpoint_->fd());
+  word_.fetch_and(~uint32_t{kParked});
+  if (stopping_.load() || (poked && !drive_now_.load()) || !TryAcquire()) return false;
+  drive_now_.store(false);
+  engine_->AfterSleep();
+  return true;
+}
+
+}  // namespace sluice

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a thread does under the lease: calls, and whatever else it wants to run.
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/api/lease.h"
+#include "middleware/api/lease_waiter.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+
+absl::Status Lease::Call(call::CallSpec spec) {
+  if (HeldByMe()) {
+    return base::Error(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat(spec.method->full_name, " not started"),
+                       {.layer = "api",
+                        .peer = engine_->server(),
+                        .operation = spec.method->full_name,
+                        .cause = "a callback of a channel can't wait on that channel",
+                        .remedy = "start the call with StartCall(), or make it on another thread",
+                        .retry_safe = true});
+  }
+  Waiter waiter;
+  waiter.lease = this;
+  spec.done = &Lease::OnDone;
+  spec.argument = &waiter;
+  waiter.spec = &spec;
+  if (!Acquire(&waiter, spec.timeout_ns)) {
+    if (waiter.done) return std::move(waiter.status);
+    return base::Error(absl::StatusCode::kDeadlineExceeded,
+                       absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
+                       {.layer = "api",
+                        .peer = engine_->server(),
+                        .operation = spec.method->full_name,
+                        .cause = "the thread that drives the channel did not start it in time",
+                        .remedy = "look for a callback that blocks, or give it more time",
+                        .retry_safe = true});
+  }
+  if (!waiter.started) {
+    absl::Status status = engine_->Start(spec);
+    if (!status.ok()) {
+      engine_->Poll();  // a loop of calls that fail at once must not keep the connection from
+                        // coming back
+      Release();
+      return status;
+    }
+    engine_->Flush();
+  }
+  DriveHeld([&waiter] { return waiter.done; }, kForeverNs);
+  Release();
+  return std::move(waiter.status);
+}
+
+absl::Status Lease::Start(const call::CallSpec& spec) {
+  if (HeldByMe()) return engine_->Start(spec);
+  Waiter waiter;
+  waiter.lease = this;
+  waiter.spec = &spec;
+  waiter.asynchronous = true;
+  if (!Acquire(&waiter, kForeverNs)) return std::move(waiter.status);
+  if (!waiter.started) {
+    waiter.status = engine_->Start(spec);
+    engine_->Flush();
+  }
+  Release();
+  return std::move(waiter.status);
+}
+
+bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
+  assert(!HeldByMe());
+  const auto begin = std::chrono::steady_clock::now();
+  Waiter waiter;
+  waiter.lease = this;
+  if (!Acquire(&waiter, timeout_ns)) return false;
+  engine_->AfterSleep();  // it may be a while since somebody looked at the clock
+  const int64_t waited_ns =
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  DriveHeld(until,
+            timeout_ns == kForeverNs ? kForeverNs : std::max<int64_t>(timeout_ns - waited_ns, 0));
+  const bool result = until();
+  Release();
+  return result;
+}
+
+void Lease::Await(absl::FunctionRef<bool(Event*)> begin) {
+  assert(!HeldByMe());
+  Waiter waiter;
+  waiter.lease = this;
+  waiter.event.waiter_ = &waiter;
+  waiter.begin = &begin;
+  if (!Acquire(&waiter, kForeverNs)) return;
+  const bool waits = waiter.started ? !waiter.done : !begin(&waiter.event);
+  engine_->Flush();
+  if (waits) DriveHeld([&waiter] { return waiter.done; }, kForeverNs);
+  Release();
+}
+
+void Lease::Run(absl::FunctionRef<void()> work) {
+  if (HeldByMe()) return work();
+  Waiter waiter;
+  waiter.lease = this;
+  waiter.work = &work;
+  if (!Acquire(&waiter, kForeverNs)) return;  // the holder has run it
+  if (!waiter.started) work();
+  Release();
+}
+
+}  // namespace sluice

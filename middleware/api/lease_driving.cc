@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Polling with the lease, and sleeping when there is nothing to do: in a call, and in the user's own loop.
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "middleware/api/lease.h"
+#include "middleware/api/lease_waiter.h"
+
+namespace sluice {
+
+using internal::kIdlePassesPerLook;
+using internal::this_thread;
+using internal::WaitReadable;
+
+namespace {
+
+// A reply that takes this long may wait for the very CPU that polls for it: from then on it is offered. Costs nothing
+// where every thread has a CPU of its own; where not, a call costs two switches instead of two spins.
+constexpr int64_t kYieldAfterNs = 4'000;
+
+int64_t Least(int64_t a, int64_t b) {  // -1: no limit
+  if (a < 0) return b;
+  if (b < 0) return a;
+  return std::min(a, b);
+}
+
+}  // namespace
+
+void Lease::DriveHeld(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
+  const int64_t end_ns =
+      timeout_ns >= kForeverNs - engine_->now_ns() ? kForeverNs : engine_->now_ns() + timeout_ns;
+  uint32_t idle_passes = 0;
+  int64_t idle_since_ns = 0;
+  while (!until()) {
+    if (word_.load(std::memory_order_relaxed) & kSubmitted) StartSubmitted();
+    const bool worked = engine_->Poll() > 0;
+    const int64_t now_ns = engine_->now_ns();
+    if (now_ns >= end_ns) return;
+    if (worked) {
+      idle_passes = 0;
+      continue;
+    }
+    if (idle_passes++ == 0) idle_since_ns = now_ns;
+    if (idle_passes % kIdlePassesPerLook != 0) continue;
+    if (now_ns - idle_since_ns < spin_ns_) {
+      if (now_ns - idle_since_ns > kYieldAfterNs) sched_yield();
+      continue;
+    }
+    Sleep(end_ns == kForeverNs ? -1 : end_ns - now_ns);
+    idle_passes = 0;
+  }
+}
+
+void Lease::Sleep(int64_t limit_ns) {
+  if (!engine_->PrepareToSleep()) return;
+  limit_ns = Least(limit_ns, engine_->SleepLimitNs());
+  if (!(word_.fetch_or(kAsleep) & kSubmitted)) {
+    pollfd fd{endpoint_->fd(), POLLIN, 0};
+    WaitReadable(&fd, 1, limit_ns);
+  }
+  word_.fetch_and(~uint32_t{kAsleep});
+  engine_->AfterSleep();
+}
+
+int Lease::Poll() {
+  if (loop_ == nullptr || HeldByMe()) return 0;
+  poller_.store(&this_thread, std::memory_order_relaxed);
+  holder_.store(&this_thread, std::memory_order_relaxed);
+  touched_ = false;
+  int done = 0;
+  if (std::exchange(armed_, false)) {
+    word_.fetch_and(~uint32_t{kAsleep});
+    done += engine_->AfterSleep();
+  }
+  if (word_.load(std::memory_order_relaxed) & kSubmitted) {
+    StartSubmitted();
+    ++done;
+  }
+  done += engine_->Poll();
+  holder_.store(nullptr, std::memory_order_relaxed);
+  return done;
+}
+
+bool Lease::PrepareToSleep() {
+  if (loop_ == nullptr || HeldByMe() || touched_) return false;
+  if (word_.load(std::memory_order_relaxed) & kSubmitted) return false;
+  if (!engine_->PrepareToSleep()) return false;
+  loop_->WakeAfter(engine_->SleepLimitNs());
+  armed_ = true;
+  return !(word_.fetch_or(kAsleep) & kSubmitted);
+}
+
+void Lease::EndLoop() {
+  if (poller_.exchange(nullptr) == nullptr) return;
+  holder_.store(nullptr, std::memory_order_relaxed);
+  word_.fetch_and(~uint32_t{kAsleep});
+  ReleaseSlow();
+}
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LoopDescriptor: the one descriptor that a loop of the user's own sleeps on: whatever an endpoint sleeps on, and a timer.
+//
+// Who owns it   What is polled. The endpoint's descriptor outlives it.
+// Which thread  The one that polls.
+#ifndef SLUICE_MIDDLEWARE_API_LOOP_DESCRIPTOR_H_
+#define SLUICE_MIDDLEWARE_API_LOOP_DESCRIPTOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+namespace sluice {
+
+class LoopDescriptor {
+ public:
+  // UNAVAILABLE or the like: the process is out of descriptors. Takes two.
+  static absl::StatusOr<std::unique_ptr<LoopDescriptor>> Create(int endpoint_fd);
+  ~LoopDescriptor();
+  LoopDescriptor(const LoopDescriptor&) = delete;
+  LoopDescriptor& operator=(const LoopDescriptor&) = delete;
+
+  // Readable while the endpoint's is, and once the time is over.
+  int fd() const { return epoll_fd_; }
+  // From now on; what was said before does not count any more. Negative: no timer.
+  void WakeAfter(int64_t limit_ns);
+
+ private:
+  LoopDescriptor(int epoll_fd, int timer_fd) : epoll_fd_(epoll_fd), timer_fd_(timer_fd) {}
+
+  const int epoll_fd_;
+  const int timer_fd_;
+  bool has_timer_ = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_LOOP_DESCRIPTOR_H_

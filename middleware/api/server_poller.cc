@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/server_poller.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+namespace sluice {
+namespace {
+
+constexpr uint32_t kIdlePassesPerClockRead = 16;
+constexpr int64_t kYieldAfterNs = 4'000;  // as in lease_driving.cc
+
+call::ServerEngineOptions EngineOptions(const ServerOptions& options, ServerChain* chain,
+                                        base::Random* random) {
+  call::ServerEngineOptions engine;
+  engine.max_message_bytes = options.limits.max_message_bytes;
+  engine.max_waiting_replies_per_peer = options.max_waiting_replies_per_peer;
+  engine.max_waiting_bytes_per_peer = options.max_waiting_bytes_per_peer;
+  engine.max_concurrent_calls = options.max_concurrent_calls;
+  if (!chain->empty()) engine.gate = chain;
+  engine.slow_call_ns = absl::ToInt64Nanoseconds(options.slow_call);
+  engine.trace_records = options.trace_records;
+  engine.span_seed = random->Next64();
+  return engine;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ServerPoller>> ServerPoller::Create(std::unique_ptr<Stack> stack,
+                                                                   const ServerOptions& options,
+                                                                   ServerChain* chain) {
+  std::unique_ptr<ServerPoller> poller(new ServerPoller(std::move(stack), options, chain));
+  auto endpoint =
+      poller->stack_->CreateEndpoint(options.limits, options.authentication, options.tenants,
+                                     &poller->log_, poller->engine_.handler());
+  if (!endpoint.ok()) return endpoint.status();
+  poller->endpoint_ = *std::move(endpoint);
+  poller->engine_.Attach(poller->endpoint_.get());
+  if (options.driving == Driving::kCaller) {
+    auto loop = LoopDescriptor::Create(poller->endpoint_->fd());
+    if (!loop.ok()) return loop.status();
+    poller->loop_ = *std::move(loop);
+  }
+  return poller;
+}
+
+ServerPoller::ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& options,
+                           ServerChain* chain)
+    : spin_ns_(absl::ToInt64Nanoseconds(options.spin)),
+      stack_(std::move(stack)),
+      log_(options.log, stack_->log(), options.log_level),
+      engine_(EngineOptions(options, chain, stack_->random()), stack_->clock(), &log_) {
+  asking_.run = &ServerPoller::OnAsked;
+  asking_.poller = this;
+}
+
+ServerPoller::~ServerPoller() {
+  stopping_.store(true);
+  if (thread_.joinable()) {
+    endpoint_->Wake();
+    thread_.join();
+  } else if (started_ && !ended_) {
+    Serve();  // to its end
+  }
+}
+
+void ServerPoller::Start() {
+  started_ = true;
+  if (loop_ == nullptr) thread_ = std::thread([this] { Serve(); });
+}
+
+// ---- The user's own loop
+
+int ServerPoller::Poll() {
+  if (loop_ == nullptr || in_poll_ || !started_ || ended_) return 0;
+  polls_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  in_poll_ = true;
+  const int done = engine_.Poll();
+  in_poll_ = false;
+  return done;
+}
+
+bool ServerPoller::PrepareToSleep() {
+  if (loop_ == nullptr || in_poll_) return false;
+  if (!started_ || ended_) return true;
+  Publish();
+  if (!engine_.PrepareToSleep()) return false;
+  loop_->WakeAfter(engine_.SleepLimitNs());
+  return true;
+}
+
+// ---- The end
+
+void ServerPoller::Shutdown(int64_t stop_by_ns) {
+  stop_by_ns_.store(stop_by_ns);
+  stopping_.store(true);
+  if (started_) endpoint_->Wake();
+}
+
+void ServerPoller::Drain(int64_t cancel_at_ns, int64_t stop_by_ns) {
+  cancel_at_ns_ = cancel_at_ns;
+  stop_by_ns_.store(stop_by_ns);
+  draining_.store(true);
+  endpoint_->Wake();
+}
+
+bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
+  if (!started_) return true;
+  if (loop_ != nullptr) {
+    if (!ended_) Serve();
+    return true;
+  }
+  if (!thread_.joinable()) return true;
+  {
+    std::unique_lock lock(mutex_);
+    const std::chrono::nanoseconds left(
+        std::max<int64_t>(give_up_ns - stack_->clock()->NowNs(), 0));
+    if (!ended_changed_.wait_for(lock, left, [this] { return ended_; })) return false;
+  }
+  thread_.join();
+  return true;
+}
+
+// ---- Serving
+
+void ServerPoller::Serve() {
+  polls_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  ServeUntil([this] {
+    return stopping_.load(std::memory_order_relaxed) || draining_.load(std::memory_order_relaxed);
+  });
+  if (draining_.load()) {
+    engine_.StartDrain(cancel_at_ns_, stop_by_ns_.load());
+    ServeUntil([this] {
+      drain_phase_.store(engine_.drain().phase());
+      return engine_.drain().over() || stopping_.load();
+    });
+  }
+  // stop_by_ns_ is 0 when the destructor ends the server.
+  while ((engine_.HasWaitingReplies() || engine_.calls_under_way() > 0) &&
+         stack_->clock()->NowNs() < stop_by_ns_.load()) {
+    if (engine_.Poll() == 0) sched_yield();
+  }
+  engine_.Close();
+  // Nobody waits for what is still under way, and it has been told so; but it uses the engine until it is done.
+  while (engine_.calls_under_way() > 0) {
+    if (engine_.RunMail() == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  Publish();
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  ended_changed_.notify_all();
+  answered_.notify_all();
+}
+
+void ServerPoller::ServeUntil(absl::FunctionRef<bool()> until) {
+  uint32_t idle_passes = 0;
+  int64_t idle_since_ns = 0;
+  while (!until()) {
+    if (engine_.Poll() > 0) {
+      idle_passes = 0;
+      continue;
+    }
+    if (++idle_passes % kIdlePassesPerClockRead != 0) continue;
+    const int64_t now_ns = stack_->clock()->NowNs();
+    if (idle_passes == kIdlePassesPerClockRead) idle_since_ns = now_ns;
+    if (now_ns - idle_since_ns < spin_ns_) {
+      if (now_ns - idle_since_ns > kYieldAfterNs) sched_yield();
+      continue;
+    }
+    Sleep(until);
+    idle_passes = 0;
+  }
+}
+
+void ServerPoller::Sleep(absl::FunctionRef<bool()> until) {
+  Publish();
+  if (!engine_.PrepareToSleep()) return;
+  const int64_t limit_ns = engine_.SleepLimitNs();
+  timespec limit{};
+  limit.tv_sec = static_cast<time_t>(limit_ns / 1'000'000'000);
+  limit.tv_nsec = static_cast<long>(limit_ns % 1'000'000'000);
+  // A Wake() before this is not lost: only Poll() takes it back, and what it was about is looked at after each Poll().
+  if (until()) return;
+  pollfd fd{endpoint_->fd(), POLLIN, 0};
+  ppoll(&fd, 1, limit_ns < 0 ? nullptr : &limit, nullptr);
+}
+
+void ServerPoller::Publish() {
+  std::lock_guard lock(mutex_);
+  Look(0, &published_);
+}
+
+}  // namespace sluice
