@@ -94,14 +94,19 @@ absl::Status Server::Shutdown(absl::Duration timeout) {
   return WaitForEnd("shutdown", timeout_ns);
 }
 
-absl::Status Server::Drain(absl::Duration timeout) {
-  if (!poller_->started()) return Shutdown(timeout);
-  if (poller_->InPoll()) return InHandler("drain");
+void Server::BeginDrain(absl::Duration timeout) {
+  if (!poller_->started()) return;
   for (Service* service : registered_) service->OnDrain();
   const int64_t timeout_ns = Nanoseconds(timeout);
   const int64_t begin_ns = now_ns();
   poller_->Drain(begin_ns + timeout_ns / 4 * 3, begin_ns + timeout_ns);
-  if (absl::Status status = WaitForEnd("drain", timeout_ns); !status.ok()) return status;
+}
+
+absl::Status Server::Drain(absl::Duration timeout) {
+  if (!poller_->started()) return Shutdown(timeout);
+  if (poller_->InPoll()) return InHandler("drain");
+  BeginDrain(timeout);
+  if (absl::Status status = WaitForEnd("drain", Nanoseconds(timeout)); !status.ok()) return status;
   if (drain_phase() != call::DrainPhase::kOverdue) return absl::OkStatus();
   return base::Error(absl::StatusCode::kDeadlineExceeded, "drain did not end in time",
                      {.layer = "api",

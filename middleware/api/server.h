@@ -86,8 +86,12 @@ class Server {
   // NOT_SERVING; peers are told, and new calls end UNAVAILABLE, known not to have run; those under way have three
   // quarters of `timeout` to end by themselves, then are cancelled (UNAVAILABLE at their callers), and have the rest.
   // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). Once.
-  // With a loop of the user's this polls to the end itself; FAILED_PRECONDITION inside a handler.
+  // With a loop of the user's this polls to the end itself, the server and nothing else; FAILED_PRECONDITION inside a
+  // handler.
   absl::Status Drain(absl::Duration timeout);
+  // The same, and does not wait for it: for a loop of the user's, which goes on polling until drain_phase() is kDrained or
+  // kOverdue, and then calls Shutdown().
+  void BeginDrain(absl::Duration timeout);
   // Any thread.
   call::DrainPhase drain_phase() const;
 

@@ -65,12 +65,17 @@ ServerPoller::~ServerPoller() {
     thread_.join();
   } else if (started_ && !ended_) {
     Serve();  // to its end
+    RunOut(INT64_MAX);
   }
 }
 
 void ServerPoller::Start() {
   started_ = true;
-  if (loop_ == nullptr) thread_ = std::thread([this] { Serve(); });
+  if (loop_ != nullptr) return;
+  thread_ = std::thread([this] {
+    Serve();
+    RunOut(INT64_MAX);
+  });
 }
 
 // ---- The user's own loop
@@ -79,14 +84,16 @@ int ServerPoller::Poll() {
   if (loop_ == nullptr || in_poll_ || !started_ || ended_) return 0;
   polls_.store(std::this_thread::get_id(), std::memory_order_relaxed);
   in_poll_ = true;
-  const int done = engine_.Poll();
+  const int done = closed_ ? engine_.RunMail() : engine_.Poll();
+  if (draining_.load(std::memory_order_relaxed) && !closed_) StepDrain();
   in_poll_ = false;
   return done;
 }
 
 bool ServerPoller::PrepareToSleep() {
   if (loop_ == nullptr || in_poll_) return false;
-  if (!started_ || ended_) return true;
+  if (!started_ || ended_ || closed_) return true;
+  if (draining_.load() && !engine_.drain().started()) return false;
   Publish();
   if (!engine_.PrepareToSleep()) return false;
   loop_->WakeAfter(engine_.SleepLimitNs());
@@ -111,8 +118,8 @@ void ServerPoller::Drain(int64_t cancel_at_ns, int64_t stop_by_ns) {
 bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
   if (!started_) return true;
   if (loop_ != nullptr) {
-    if (!ended_) Serve();
-    return true;
+    if (!closed_) Serve();
+    return ended_ || RunOut(give_up_ns);
   }
   if (!thread_.joinable()) return true;
   {
@@ -133,9 +140,8 @@ void ServerPoller::Serve() {
     return stopping_.load(std::memory_order_relaxed) || draining_.load(std::memory_order_relaxed);
   });
   if (draining_.load()) {
-    engine_.StartDrain(cancel_at_ns_, stop_by_ns_.load());
     ServeUntil([this] {
-      drain_phase_.store(engine_.drain().phase());
+      StepDrain();
       return engine_.drain().over() || stopping_.load();
     });
   }
@@ -145,15 +151,27 @@ void ServerPoller::Serve() {
     if (engine_.Poll() == 0) sched_yield();
   }
   engine_.Close();
+  closed_ = true;
+}
+
+void ServerPoller::StepDrain() {
+  if (!engine_.drain().started()) engine_.StartDrain(cancel_at_ns_, stop_by_ns_.load());
+  drain_phase_.store(engine_.drain().phase());
+}
+
+bool ServerPoller::RunOut(int64_t give_up_ns) {
   // Nobody waits for what is still under way, and it has been told so; but it uses the engine until it is done.
   while (engine_.calls_under_way() > 0) {
-    if (engine_.RunMail() == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (engine_.RunMail() != 0) continue;
+    if (stack_->clock()->NowNs() >= give_up_ns) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   Publish();
   std::lock_guard lock(mutex_);
   ended_ = true;
   ended_changed_.notify_all();
   answered_.notify_all();
+  return true;
 }
 
 void ServerPoller::ServeUntil(absl::FunctionRef<bool()> until) {

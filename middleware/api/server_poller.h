@@ -85,7 +85,11 @@ class ServerPoller {
  private:
   ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& options, ServerChain* chain);
 
+  // Until it is told to end; then says goodbye.
   void Serve();
+  void StepDrain();
+  // Waits for handlers that nobody waits for any more. False: one is still running at `give_up_ns`.
+  bool RunOut(int64_t give_up_ns);
   void ServeUntil(absl::FunctionRef<bool()> until);
   // Nothing happened for a while: sleeps until something does.
   void Sleep(absl::FunctionRef<bool()> until);
@@ -105,6 +109,7 @@ class ServerPoller {
   std::unique_ptr<LoopDescriptor> loop_;  // nullptr: a thread of its own
   bool started_ = false;
   bool in_poll_ = false;  // the user's loop's
+  bool closed_ = false;   // the polling thread's: goodbye has been said
 
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> stop_by_ns_{0};

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/resolver.h"
@@ -429,6 +430,44 @@ TEST_F(OwnServerLoopTest, DrainPollsToTheEnd) {
   EXPECT_EQ(server_->Poll(), 0);
   EXPECT_TRUE(server_->PrepareToSleep());
   EXPECT_TRUE(server_->Shutdown(absl::Seconds(1)).ok());
+}
+
+TEST_F(OwnServerLoopTest, ADrainThatHasBegunGoesOnInPoll) {
+  Start();
+  RunBeside(server_.get(), [&] { CallOnce(); });
+  server_->BeginDrain(absl::Seconds(25));
+  EXPECT_TRUE(loop_.RunUntil([&] { return server_->drain_phase() >= call::DrainPhase::kDrained; }));
+  EXPECT_EQ(server_->drain_phase(), call::DrainPhase::kDrained);
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(1)).ok());
+}
+
+// Answers when the test says so.
+class Hoarder final : public Executor {
+ public:
+  void Run(absl::AnyInvocable<void() &&> work) override { work_.push_back(std::move(work)); }
+  size_t size() const { return work_.size(); }
+  void RunAll() {
+    for (auto& work : std::exchange(work_, {})) std::move(work)();
+  }
+
+ private:
+  std::vector<absl::AnyInvocable<void() &&>> work_;
+};
+
+TEST_F(OwnServerLoopTest, AnEndThatWaitsForAHandlerGivesUpAndCanBeAskedForAgain) {
+  Hoarder hoarder;
+  Start(&hoarder);
+  channel_ = NewChannel();
+  loop_.Add(channel_.get());
+  ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
+  Call call;
+  ASSERT_TRUE(call.StartOn(*channel_).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  EXPECT_EQ(server_->Shutdown(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
+  hoarder.RunAll();
+  EXPECT_TRUE(server_->Shutdown(absl::ZeroDuration()).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return call.ended(); }));
+  EXPECT_EQ(call.status->code(), absl::StatusCode::kUnavailable) << *call.status;
 }
 
 TEST_F(OwnServerLoopTest, AHandlerCantEndTheLoopItRunsIn) {
