@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/bulk/notice.h"
 
-#include <bit>
 #include <cstring>
+
+#include "middleware/bulk/fields.h"
 
 namespace sluice::bulk {
 namespace {
-
-static_assert(std::endian::native == std::endian::little);
 
 using Kind = integrity::Transfer::Kind;
 
 constexpr size_t kProtectionAt = 56;
 constexpr size_t kMismatchAt = kProtectionAt + integrity::kProtectionBytes;
-
-template <typename T>
-T Get(std::span<const std::byte> bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof(value));
-  return value;
-}
-template <typename T>
-void Put(std::byte* to, size_t at, T value) {
-  std::memcpy(to + at, &value, sizeof(value));
-}
 
 }  // namespace
 
@@ -49,21 +37,22 @@ void Store(const Notice& notice, std::byte* to) {
 std::optional<Notice> LoadNotice(std::span<const std::byte> bytes) {
   if (bytes.size() != kNoticeBytes) return std::nullopt;
   Notice notice;
-  notice.number = Get<uint64_t>(bytes, 0);
-  notice.piece = Get<uint32_t>(bytes, 8);
-  notice.pieces = Get<uint32_t>(bytes, 12);
-  notice.lease = Get<uint32_t>(bytes, 16);
-  notice.epoch = Get<uint32_t>(bytes, 20);
-  notice.offset = Get<uint64_t>(bytes, 24);
-  notice.data_bytes = Get<uint64_t>(bytes, 32);
-  notice.tag = Get<uint64_t>(bytes, 40);
-  notice.kind = Get<Kind>(bytes, 48);
-  notice.outcome = Get<Outcome>(bytes, 49);
-  notice.first_block = Get<uint32_t>(bytes, 52);
+  notice.number = Get<uint64_t>(bytes.data(), 0);
+  notice.piece = Get<uint32_t>(bytes.data(), 8);
+  notice.pieces = Get<uint32_t>(bytes.data(), 12);
+  notice.lease = Get<uint32_t>(bytes.data(), 16);
+  notice.epoch = Get<uint32_t>(bytes.data(), 20);
+  notice.offset = Get<uint64_t>(bytes.data(), 24);
+  notice.data_bytes = Get<uint64_t>(bytes.data(), 32);
+  notice.tag = Get<uint64_t>(bytes.data(), 40);
+  notice.kind = Get<Kind>(bytes.data(), 48);
+  notice.outcome = Get<Outcome>(bytes.data(), 49);
+  notice.first_block = Get<uint32_t>(bytes.data(), 52);
   if (notice.piece >= notice.pieces || notice.pieces > kMaxPieces) return std::nullopt;
   if (notice.kind > Kind::kRead || notice.outcome > Outcome::kCancelled) return std::nullopt;
-  if (Get<uint16_t>(bytes, 50) != 0) return std::nullopt;
-  if (Get<uint64_t>(bytes, kMismatchAt + integrity::kMismatchBytes) != 0) return std::nullopt;
+  if (Get<uint16_t>(bytes.data(), 50) != 0) return std::nullopt;
+  if (Get<uint64_t>(bytes.data(), kMismatchAt + integrity::kMismatchBytes) != 0)
+    return std::nullopt;
   const auto protection =
       integrity::LoadProtection(bytes.subspan(kProtectionAt, integrity::kProtectionBytes));
   if (!protection.ok() || !Validate(*protection, notice.data_bytes).ok()) return std::nullopt;

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a port says when it refuses, or when a transfer ends badly. Private to middleware/bulk.
+#ifndef SLUICE_MIDDLEWARE_BULK_REFUSAL_H_
+#define SLUICE_MIDDLEWARE_BULK_REFUSAL_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "transport/base/error.h"
+
+namespace sluice::bulk {
+
+inline absl::Status Refused(absl::StatusCode code, const std::string& what,
+                            std::string_view cause = "", std::string_view remedy = "") {
+  return base::Error(code, what,
+                     {.layer = "bulk", .operation = "transfer", .cause = cause, .remedy = remedy});
+}
+
+inline absl::Status NoPeer() {
+  return Refused(absl::StatusCode::kNotFound, "no such peer",
+                 "it is down, or was given up for another", "join the two ports again");
+}
+
+}  // namespace sluice::bulk
+
+#endif  // SLUICE_MIDDLEWARE_BULK_REFUSAL_H_

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transfers of one's own: from Start(), piece by piece, to OnTransferred().
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "middleware/bulk/peer.h"
+#include "middleware/bulk/port.h"
+#include "middleware/bulk/refusal.h"
+
+namespace sluice::bulk {
+namespace {
+
+using integrity::Guard;
+using integrity::MemoryBytes;
+using integrity::MismatchError;
+using integrity::MismatchOf;
+using integrity::WireBytes;
+using Kind = integrity::Transfer::Kind;
+
+constexpr int kPieceBits = 20;
+static_assert(kMaxPieces == 1u << kPieceBits);
+
+TransferId TransferOf(uint64_t cookie) { return cookie >> kPieceBits; }
+uint32_t PieceOf(uint64_t cookie) { return cookie & (kMaxPieces - 1); }
+
+}  // namespace
+
+absl::Status Port::CheckRequest(const Peer& peer, const TransferRequest& request) const {
+  absl::Status status = Validate(request.protection, request.data_bytes);
+  if (!status.ok()) return status;
+  const Capability& remote = request.remote;
+  if (remote.port != peer.number) {
+    return Refused(absl::StatusCode::kPermissionDenied, "the capability is of another peer",
+                   "it was given away by a port that this peer is not",
+                   "use it with the peer that lent the memory");
+  }
+  const uint8_t right = request.kind == Kind::kWrite ? kMayWrite : kMayRead;
+  if ((remote.rights & right) == 0) {
+    return Refused(absl::StatusCode::kPermissionDenied,
+                   right == kMayWrite ? "the capability is not for writing"
+                                      : "the capability is not for reading",
+                   "its lender gave no such right", "ask for another lease");
+  }
+  const uint64_t wire_bytes = WireBytes(request.protection, request.data_bytes);
+  if (request.remote_offset > remote.length_bytes ||
+      wire_bytes > remote.length_bytes - request.remote_offset) {
+    return Refused(absl::StatusCode::kOutOfRange,
+                   std::to_string(wire_bytes) + " bytes from " +
+                       std::to_string(request.remote_offset) + " on are not all in the " +
+                       std::to_string(remote.length_bytes) + " that were lent",
+                   "protected blocks take their signatures' room as well",
+                   "move less, or ask for a longer lease");
+  }
+  if (!IsPlain(request.protection)) {
+    const uint32_t block_bytes = request.protection.block_bytes;
+    const auto misaligned = [&](uint64_t offset, Guard guard) {
+      return offset % (block_bytes + integrity::SignatureBytes(guard)) != 0;
+    };
+    const bool here = misaligned(request.local_offset, request.protection.memory);
+    if (here || misaligned(request.remote_offset, request.protection.wire)) {
+      return Refused(
+          absl::StatusCode::kInvalidArgument,
+          std::string(here ? "the local" : "the remote") + " offset is not the start of a block",
+          "blocks of " + std::to_string(block_bytes) +
+              " bytes stand one behind the other, each with its signature",
+          "begin the transfer where a block does");
+    }
+  }
+  if ((request.data_bytes - 1) / options_.piece_bytes >= kMaxPieces) {
+    return Refused(absl::StatusCode::kInvalidArgument, "the transfer has too many pieces", "",
+                   "raise piece_bytes, or move less at once");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != Peer::State::kUp) return NoPeer();
+  absl::Status status = CheckRequest(*peer, request);
+  if (!status.ok()) return status;
+  status = peer->queue->Supports(request.protection);
+  if (!status.ok()) return status;
+  if (transfers_.size() >= options_.max_transfers) {
+    return Refused(absl::StatusCode::kResourceExhausted,
+                   std::to_string(options_.max_transfers) + " transfers are open", "",
+                   "wait until one has ended, or raise max_transfers");
+  }
+  auto memory = leases_.Use(request.local, request.local_offset,
+                            MemoryBytes(request.protection, request.data_bytes));
+  if (!memory.ok()) return memory.status();
+  auto out = std::make_unique<Outgoing>();
+  out->id = next_transfer_++;
+  out->request = request;
+  out->memory = *memory;
+  out->number = peer->next_number++;
+  out->pieces = static_cast<uint32_t>((request.data_bytes - 1) / options_.piece_bytes + 1);
+  peer->outgoing.push_back(out.get());
+  peer->used = ++uses_;
+  ++counters_.transfers;
+  const TransferId transfer = out->id;
+  transfers_.emplace(transfer, std::move(out));
+  return transfer;
+}
+
+absl::Status Port::Cancel(TransferId transfer) {
+  const auto found = transfers_.find(transfer);
+  if (found == transfers_.end()) {
+    return Refused(absl::StatusCode::kNotFound, "no such transfer", "it has ended");
+  }
+  absl::Status& status = found->second->status;
+  if (status.ok()) {
+    status = Refused(absl::StatusCode::kCancelled, "the transfer was cancelled by this side");
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Port::Progress(TransferId transfer) const {
+  const auto found = transfers_.find(transfer);
+  return found == transfers_.end() ? 0 : found->second->moved_bytes;
+}
+
+uint64_t Port::PieceBytes(const Outgoing& out, uint32_t piece) const {
+  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  return std::min<uint64_t>(options_.piece_bytes, out.request.data_bytes - before);
+}
+
+Notice Port::NoticeOf(const Outgoing& out, uint32_t piece) const {
+  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  Notice notice;
+  notice.number = out.number;
+  notice.piece = piece;
+  notice.pieces = out.pieces;
+  notice.kind = out.request.kind;
+  notice.lease = out.request.remote.lease;
+  notice.epoch = out.request.remote.epoch;
+  notice.first_block = static_cast<uint32_t>(before / out.request.protection.block_bytes);
+  notice.offset = out.request.remote_offset + WireBytes(out.request.protection, before);
+  notice.data_bytes = PieceBytes(out, piece);
+  notice.tag = out.request.tag;
+  notice.protection = out.request.protection;
+  notice.protection.reference_tag += notice.first_block;
+  return notice;
+}
+
+absl::Status Port::PostPiece(Peer& peer, Outgoing& out) {
+  const uint32_t piece = out.posted;
+  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  const Notice notice = NoticeOf(out, piece);
+  std::byte reply[kNoticeBytes];
+  Store(notice, reply);
+  integrity::Transfer transfer;
+  transfer.kind = out.request.kind;
+  transfer.protection = notice.protection;
+  transfer.memory = out.memory.data + MemoryBytes(out.request.protection, before);
+  transfer.lkey = out.memory.lkey;
+  transfer.remote_address = out.request.remote.address + notice.offset;
+  transfer.rkey = out.request.remote.key;
+  transfer.data_bytes = notice.data_bytes;
+  transfer.reply = reply;
+  transfer.cookie = out.id << kPieceBits | piece;
+  return peer.queue->Post(transfer);
+}
+
+absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
+  Notice notice = NoticeOf(out, out.posted);
+  notice.outcome = Outcome::kCancelled;
+  std::byte reply[kNoticeBytes];
+  Store(notice, reply);
+  return peer.queue->Tell(reply, out.id << kPieceBits | out.posted);
+}
+
+// As many pieces as the peer takes notices, the eldest transfers first. Writes by halves of that, because the queue may wait
+// at the end of what is posted together (SignedQueue::Flush()): one piece at a time would cost a round trip each.
+void Port::Pump(Peer& peer) {
+  const uint32_t limit = std::min(options_.max_pieces_in_flight, peer.notices);
+  const bool half = peer.queue->open() > limit / 2;
+  for (Outgoing* out : peer.outgoing) {
+    if (half && out->request.kind == Kind::kWrite) return;
+    while (out->posted < out->pieces && !out->told) {
+      if (peer.queue->open() >= limit) return;
+      const bool stopped = !out->status.ok();
+      if (!(stopped ? TellRest(peer, *out) : PostPiece(peer, *out)).ok()) return;  // it has failed
+      ++out->under_way;
+      if (stopped) {
+        out->told = true;
+      } else {
+        ++out->posted;
+        ++counters_.pieces;
+      }
+    }
+  }
+}
+
+uint32_t Port::OnMismatch(uint64_t cookie, const integrity::Mismatch& mismatch,
+                          std::span<std::byte> room) {
+  const Outgoing& out = *transfers_.at(TransferOf(cookie));
+  Notice notice = NoticeOf(out, PieceOf(cookie));
+  notice.outcome = Outcome::kMismatch;
+  notice.mismatch = mismatch;
+  Store(notice, room.data());
+  ++counters_.mismatches;
+  return kNoticeBytes;
+}
+
+void Port::OnPieceEnd(uint64_t cookie, const absl::Status& status) {
+  Outgoing& out = *transfers_.at(TransferOf(cookie));
+  const uint32_t piece = PieceOf(cookie);
+  --out.under_way;
+  if (status.ok()) {
+    if (piece < out.posted) out.moved_bytes += PieceBytes(out, piece);
+    return;
+  }
+  auto mismatch = MismatchOf(status);
+  if (!mismatch) {
+    if (!out.status.ok()) return;
+    const bool denied = absl::IsPermissionDenied(status);
+    out.status = denied
+                     ? Refused(absl::StatusCode::kPermissionDenied, "the capability holds no more",
+                               "its lender took the memory back, or its time is over",
+                               "ask for another lease, and join the ports again")
+                     : status;
+    return;
+  }
+  // The first wrong block of the transfer, of all that are known.
+  mismatch->block += NoticeOf(out, piece).first_block;
+  const auto known = MismatchOf(out.status);
+  if (known && known->block <= mismatch->block) return;
+  out.status = MismatchError(*mismatch, "");
+}
+
+void Port::CheckTime(Peer& peer, int64_t now_ns) {
+  for (Outgoing* out : peer.outgoing) {
+    const int64_t deadline_ns = out->request.deadline_ns;
+    if (out->status.ok() && deadline_ns != 0 && now_ns >= deadline_ns) {
+      out->status =
+          Refused(absl::StatusCode::kDeadlineExceeded, "the transfer was not done by its deadline",
+                  "the peer or the way to it is slow, or gone", "give it more time");
+    }
+    if (out->status.ok()) continue;
+    if (out->patience_end_ns == 0) {
+      out->patience_end_ns = now_ns + options_.patience_ns;
+    } else if (now_ns >= out->patience_end_ns) {
+      peer.queue->Fail(Refused(absl::StatusCode::kUnavailable,
+                               "pieces of a transfer that was stopped do not end",
+                               "the peer hangs, or is gone", "join the ports again"));
+    }
+  }
+}
+
+// Tells of what has ended. The user may start more meanwhile.
+void Port::Sweep(Peer& peer) {
+  const bool down = peer.state == Peer::State::kDown;
+  std::vector<Outgoing*> ended;
+  std::erase_if(peer.outgoing, [&](Outgoing* out) {
+    const bool all = out->posted == out->pieces || out->told;
+    if (!down && (!all || out->under_way != 0)) return false;
+    ended.push_back(out);
+    return true;
+  });
+  for (Outgoing* out : ended) {
+    if (down && out->posted != out->pieces && out->status.ok()) out->status = peer.why;
+    const absl::Status status = out->status;
+    const TransferId id = out->id;
+    leases_.Unuse(out->request.local);
+    transfers_.erase(id);
+    user_.OnTransferred(id, status);
+  }
+}
+
+}  // namespace sluice::bulk
