@@ -17,6 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
+using testing::UnorderedElementsAreArray;
 using Kind = Transfer::Kind;
 using Simulation = softdc::sim::Simulation;
 
@@ -118,6 +119,39 @@ TEST_F(StopTest, EveryWrongOneIsCancelledAndTheQueueRunsAgain) {
   EXPECT_EQ(answers.cancels, 2);
   EXPECT_EQ(store().queue->state(), QueueState::kRunning);
   EXPECT_GE(store().queue->counters().stops, 1u);
+}
+
+// The queue has a place for the error reply of each transfer that it takes.
+TEST_F(StopTest, EveryTransferOfAFullQueueIsWrong) {
+  std::vector<std::string> expected;
+  for (uint64_t i = 0; i < SignedQueueOptions().max_open; ++i) {
+    Post(i, true);
+    expected.push_back("bad " + std::to_string(i));
+  }
+  Settle();
+  EXPECT_THAT(client().replies, UnorderedElementsAreArray(expected));
+  EXPECT_EQ(answers.cancels, static_cast<int>(expected.size()));
+  EXPECT_EQ(store().queue->state(), QueueState::kRunning);
+}
+
+// Nobody looks while a good transfer and its OK end and the next one stops the queue.
+TEST_F(StopTest, TransferAndItsReplyAreDoneWhenTheStopIsLookedInto) {
+  Post(1, false);
+  Flush();
+  Post(2, true);
+  Flush();
+  Post(3, false);
+  Flush();
+  pair_->simulation->RunFor(1'000'000);
+  EXPECT_THAT(store().ended, IsEmpty());
+  TellDrained();
+  Settle();
+  EXPECT_THAT(client().replies, ElementsAre("ok 1", "ok 3", "bad 2"));
+  EXPECT_EQ(answers.cancels, 1);
+  EXPECT_EQ(store().queue->counters().stops, 1u);
+  for (const uint64_t cookie : {1, 2, 3}) EXPECT_EQ(store().ended[cookie].times, 1) << cookie;
+  EXPECT_TRUE(store().ended[1].status.ok());
+  EXPECT_EQ(store().queue->state(), QueueState::kRunning);
 }
 
 TEST_F(StopTest, LostEventIsFoundByTheWatch) {
