@@ -121,11 +121,19 @@ TEST_F(StopTest, EveryWrongOneIsCancelledAndTheQueueRunsAgain) {
   EXPECT_GE(store().queue->counters().stops, 1u);
 }
 
-// The queue has a place for the error reply of each transfer that it takes.
+// The queue has a place for the error reply of each transfer that it takes, besides what configures a key for two domains.
 TEST_F(StopTest, EveryTransferOfAFullQueueIsWrong) {
+  constexpr uint32_t kOpen = 25;  // queues have powers of two, and this is little below one
+  pair_.reset();
+  SignedPairOptions options;
+  options.api = &WatchedVerbs();
+  options.queue.max_open = options.queue.max_replies = kOpen;
+  pair_ = std::make_unique<SignedPair>(options);
+  const Protection both{.memory = Guard::kCrc32c, .wire = Guard::kT10DifCrc, .block_bytes = 512};
   std::vector<std::string> expected;
-  for (uint64_t i = 0; i < SignedQueueOptions().max_open; ++i) {
-    Post(i, true);
+  for (uint64_t i = 0; i < kOpen; ++i) {
+    // Zeros, whose CRC is not zero.
+    ASSERT_TRUE(pair_->Post(pair_->Plan(Kind::kWrite, both, i * kStride, 1024, i)).ok());
     expected.push_back("bad " + std::to_string(i));
   }
   Settle();
@@ -145,6 +153,7 @@ TEST_F(StopTest, TransferAndItsReplyAreDoneWhenTheStopIsLookedInto) {
   pair_->simulation->RunFor(1'000'000);
   EXPECT_THAT(store().ended, IsEmpty());
   TellDrained();
+  pair_->simulation->RunFor(1'000'000);
   Settle();
   EXPECT_THAT(client().replies, ElementsAre("ok 1", "ok 3", "bad 2"));
   EXPECT_EQ(answers.cancels, 1);
