@@ -265,6 +265,32 @@ TEST_F(PortErrorsTest, PeerThatHangsIsGivenUp) {
   EXPECT_EQ(Refusal(Request(10)).code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(PortErrorsTest, LenderThatDiesGivesTheInitiatorItsMemoryBack) {
+  JoinTwo();
+  const TransferId transfer = Begin(Request(kMemoryBytes));
+  ASSERT_TRUE(nodes_->Run([&] { return here().port->Progress(transfer) > 0; }));
+  nodes_->simulation->Kill(1);
+  nodes_->dead = {false, true};
+  ASSERT_TRUE(Return(0, own_).ok());
+  ASSERT_TRUE(nodes_->Run([&] { return !here().returned.empty(); }));
+  EXPECT_EQ(here().ended[transfer].code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(here().downs.size(), 1u);
+}
+
+TEST_F(PortErrorsTest, LenderHasItsMemoryBackWhenTheInitiatorHasDied) {
+  JoinTwo();
+  Fill(nodes_->random, here().memory);
+  const TransferId transfer = Begin(Request(kMemoryBytes));
+  ASSERT_TRUE(nodes_->Run([&] { return here().port->Progress(transfer) > 0; }));
+  nodes_->simulation->Kill(0);
+  nodes_->dead = {true};
+  ASSERT_TRUE(Return(1, lent_.id).ok());
+  ASSERT_TRUE(nodes_->Run([&] { return !there().returned.empty(); }));
+  const std::vector<std::byte> then = there().memory;
+  RunFor(10 * kMs);
+  EXPECT_EQ(there().memory, then);
+}
+
 TEST_F(PortErrorsTest, DisconnectEndsTheTransfersOfThatPeer) {
   JoinTwo();
   const TransferId transfer = Begin(Request(kMemoryBytes));

@@ -89,30 +89,35 @@ TEST(Convert, EveryPairOfDomainsComesBack) {
   }
 }
 
+class CheckTest : public testing::TestWithParam<uint32_t> {};
+
+INSTANTIATE_TEST_SUITE_P(BlockBytes, CheckTest, testing::Values(512, 4096));
+
 // Every bit of the signature and many of the data, in each of three blocks.
-TEST(Check, AnyOneBitIsFoundInItsBlockAndField) {
+TEST_P(CheckTest, AnyOneBitIsFoundInItsBlockAndField) {
+  const uint32_t block_bytes = GetParam();
   for (const Guard guard : kGuards) {
     if (guard == Guard::kNone) continue;
     const Protection protection{.memory = guard,
-                                .block_bytes = 512,
+                                .block_bytes = block_bytes,
                                 .application_tag = 0xbeef,
                                 .reference_tag = 0x7fffffff};
-    const Bytes good = Protected(protection, RandomBytes(3 * 512, 2));
-    const size_t step = 512 + SignatureBytes(guard);
+    const Bytes good = Protected(protection, RandomBytes(3 * block_bytes, 2));
+    const size_t step = block_bytes + SignatureBytes(guard);
     for (size_t bit = 0; bit < good.size() * 8; ++bit) {
       const size_t inside = bit / 8 % step;
-      if (inside < 512 && bit % 29 != 0) continue;
+      if (inside < block_bytes && bit % 29 != 0) continue;
       Bytes bad = good;
       bad[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
       const auto mismatch = Check(protection, Direction::kToWire, bad);
       ASSERT_TRUE(mismatch.has_value()) << Name(guard) << " bit " << bit;
       EXPECT_EQ(mismatch->block, bit / 8 / step);
       Field field = Field::kGuard;
-      if (IsT10Dif(guard) && inside >= 514) {
-        field = inside < 516 ? Field::kApplicationTag : Field::kReferenceTag;
+      if (IsT10Dif(guard) && inside >= block_bytes + 2) {
+        field = inside < block_bytes + 4 ? Field::kApplicationTag : Field::kReferenceTag;
       }
       EXPECT_EQ(mismatch->field, field) << Name(guard) << " byte " << inside;
-      if (inside >= 512) {
+      if (inside >= block_bytes) {
         EXPECT_EQ(std::popcount(mismatch->expected ^ mismatch->actual), 1);
       } else {
         EXPECT_NE(mismatch->expected, mismatch->actual);
