@@ -21,11 +21,9 @@ absl::Status Refused(absl::StatusCode code, const call::Incoming& incoming, absl
 }  // namespace
 
 absl::Status ExecutorQueue::Enter(const call::Incoming& incoming) {
-  const uint32_t waiting = waiting_.load(std::memory_order_relaxed);  // only this thread adds
-  if (waiting < max_waiting_) {
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    return absl::OkStatus();
-  }
+  const uint32_t waiting = waiting_.fetch_add(1, std::memory_order_relaxed);
+  if (waiting < max_waiting_) return absl::OkStatus();
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
   return Refused(absl::StatusCode::kResourceExhausted, incoming,
                  absl::StrCat(waiting, " calls wait for the server's executor, which is its limit"),
                  "call less often, or raise RegisterOptions::max_waiting_calls");

@@ -6,7 +6,7 @@
 //               which nobody waits any more, when its turn comes: its handler does not run. So a server whose handlers
 //               are too slow answers at once what it can't do, and does what it can in time.
 // Who owns it   The handlers of a service that was registered with an executor.
-// Which thread  Enter(): the polling thread. Begin(): the executor's.
+// Which thread  Enter(): polling threads. Begin(): the executor's.
 #ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
 #define SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
 

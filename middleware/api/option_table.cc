@@ -157,6 +157,7 @@ std::vector<Option> OptionsOf(ServerOptions* o) {
       In("max_concurrent_calls", &o->max_concurrent_calls, 1, 1 << 24,
          "that are answered later; more are refused"),
       In("slow_call", &o->slow_call, 1 * kUs, 3600, "calls that take longer are kept for people"),
+      In("pollers", &o->pollers, 1, 64, "threads that poll, each with its own peers and limits"),
       In("trace_records", &o->trace_records, 0, 1 << 20, "of 32 bytes each, of what happened last"),
   };
   options.insert(options.end(), std::begin(own), std::end(own));

@@ -168,6 +168,10 @@ struct ServerOptions {
   uint32_t trace_records = 4096;
   std::shared_ptr<LogSink> log;  // as above
   LogLevel log_level = LogLevel::kWarning;
+  // Threads that poll, each with queues, buffers and peers of its own: a client is one's for as long as it is connected, the
+  // one's with the fewest. Limits are each poller's. Handlers, authorize and interceptors then run on all of them at the
+  // same time. 1 to 64; kCaller: 1. docs/decisions/0032.
+  uint32_t pollers = 1;
   Driving driving = Driving::kThreads;           // kCaller: from Listen() on the caller polls
   absl::Duration spin = absl::Microseconds(50);  // as above
 

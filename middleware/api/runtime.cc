@@ -25,7 +25,8 @@ peer::SecretSource SourceOf(const Authentication& authentication) {
 
 class ProductionStack final : public Stack {
  public:
-  explicit ProductionStack(std::unique_ptr<device::Device> device) : device_(std::move(device)) {}
+  ProductionStack(std::unique_ptr<device::Device> device, std::shared_ptr<cm::RequestDesk> desk)
+      : device_(std::move(device)), desk_(std::move(desk)) {}
 
   base::Clock* clock() override { return &clock_; }
   base::Random* random() override { return &random_; }
@@ -49,6 +50,7 @@ class ProductionStack final : public Stack {
     options.lane_after_messages = limits.lane_after_messages;
     options.log = log;
     options.secrets = SourceOf(authentication);
+    options.desk = desk_;
     for (const Tenant& tenant : tenants) {
       options.tenants.push_back({.name = tenant.name,
                                  .secrets = SourceOf(tenant.authentication),
@@ -61,6 +63,7 @@ class ProductionStack final : public Stack {
 
  private:
   const std::unique_ptr<device::Device> device_;
+  const std::shared_ptr<cm::RequestDesk> desk_;
   base::RealClock clock_;
   base::SystemRandom random_;           // the engine's
   base::SystemRandom endpoint_random_;  // the endpoint's: a source serves one thread
@@ -68,12 +71,17 @@ class ProductionStack final : public Stack {
   poller::ThreadCommands commands_;
 };
 
+absl::StatusOr<std::unique_ptr<Stack>> Open(const std::string& device,
+                                            std::shared_ptr<cm::RequestDesk> desk) {
+  auto opened = device::Device::Open(device, device::AllTables());
+  if (!opened.ok()) return opened.status();
+  return std::make_unique<ProductionStack>(*std::move(opened), std::move(desk));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device) {
-  auto opened = device::Device::Open(device, device::AllTables());
-  if (!opened.ok()) return opened.status();
-  return std::make_unique<ProductionStack>(*std::move(opened));
+  return Open(device, nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& address,
@@ -87,9 +95,15 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& add
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  auto stack = OpenStack(options.device);
-  if (!stack.ok()) return stack.status();
-  return CreateOn(*std::move(stack), options);
+  // Each poller has a device of its own, so that they share nothing but the desk.
+  const auto desk = options.pollers > 1 ? endpoint::MakeRequestDesk() : nullptr;
+  std::vector<std::unique_ptr<Stack>> stacks;
+  while (stacks.size() < options.pollers) {
+    auto stack = Open(options.device, desk);
+    if (!stack.ok()) return stack.status();
+    stacks.push_back(*std::move(stack));
+  }
+  return CreateOn(std::move(stacks), options);
 }
 
 absl::StatusOr<std::unique_ptr<Messenger>> Messenger::Create(const MessengerOptions& options) {

@@ -36,10 +36,28 @@ absl::Status InHandler(std::string_view operation) {
 absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::unique_ptr<Stack> stack,
                                                          const ServerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
+  std::vector<std::unique_ptr<Stack>> stacks;
+  stacks.push_back(std::move(stack));
+  return CreateOn(std::move(stacks), options);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::vector<std::unique_ptr<Stack>> stacks,
+                                                         const ServerOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  if (stacks.size() != options.pollers) {
+    return base::Error(absl::StatusCode::kInvalidArgument, "server not created",
+                       {.layer = "api",
+                        .operation = "create",
+                        .cause = absl::StrCat(stacks.size(), " stacks were given for ",
+                                              options.pollers, " pollers"),
+                        .remedy = "give one stack for each poller"});
+  }
   std::unique_ptr<Server> server(new Server(options));
-  auto poller = ServerPoller::Create(std::move(stack), options, &server->chain_);
-  if (!poller.ok()) return poller.status();
-  server->poller_ = *std::move(poller);
+  for (std::unique_ptr<Stack>& stack : stacks) {
+    auto poller = ServerPoller::Create(std::move(stack), options, &server->chain_);
+    if (!poller.ok()) return poller.status();
+    server->pollers_.push_back(*std::move(poller));
+  }
   return server;
 }
 
@@ -47,7 +65,7 @@ Server::Server(const ServerOptions& options) : chain_(options) {}
 Server::~Server() = default;
 
 absl::Status Server::Register(Service* service, const RegisterOptions& options) {
-  if (poller_->started()) {
+  if (pollers_[0]->started()) {
     return Refused("registration", "the server listens already",
                    "register services before Listen()");
   }
@@ -58,10 +76,12 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
         options.max_wait == absl::InfiniteDuration() ? INT64_MAX
                                                      : absl::ToInt64Nanoseconds(options.max_wait));
   }
-  MethodBinder binder(std::move(queue));
-  service->Bind(binder);
-  for (call::MethodHandler& handler : binder.TakeHandlers()) {
-    if (absl::Status status = poller_->Register(std::move(handler)); !status.ok()) return status;
+  for (const auto& poller : pollers_) {
+    MethodBinder binder(queue);
+    service->Bind(binder);
+    for (call::MethodHandler& handler : binder.TakeHandlers()) {
+      if (absl::Status status = poller->Register(std::move(handler)); !status.ok()) return status;
+    }
   }
   services_.insert(std::upper_bound(services_.begin(), services_.end(), service->name()),
                    service->name());
@@ -70,41 +90,46 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
 }
 
 absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
-  if (poller_->started() || over_) {
+  if (pollers_[0]->started() || over_) {
     return Refused("listen", "the server has listened already",
                    "one server listens at one address; create another one");
   }
   const auto parsed = ParseAddress(address, /*allow_port_0=*/true);
   if (!parsed.ok()) return parsed.status();
-  auto port = poller_->Listen(parsed->host, parsed->port);
-  if (port.ok()) poller_->Start();
+  auto port = pollers_[0]->Listen(parsed->host, parsed->port);
+  if (!port.ok()) return port;
+  for (const auto& poller : pollers_) poller->Start();
   return port;
 }
 
-int Server::Poll() { return poller_->Poll(); }
-bool Server::PrepareToSleep() { return poller_->PrepareToSleep(); }
-int Server::fd() const { return poller_->fd(); }
-void Server::Wake() { poller_->Wake(); }
+// There is one poller where the caller is it.
+int Server::Poll() { return pollers_[0]->Poll(); }
+bool Server::PrepareToSleep() { return pollers_[0]->PrepareToSleep(); }
+int Server::fd() const { return pollers_[0]->fd(); }
+void Server::Wake() { pollers_[0]->Wake(); }
 
 absl::Status Server::Shutdown(absl::Duration timeout) {
-  if (poller_->InPoll()) return InHandler("shutdown");
+  if (pollers_[0]->InPoll()) return InHandler("shutdown");
   over_ = true;
   const int64_t timeout_ns = Nanoseconds(timeout);
-  poller_->Shutdown(now_ns() + timeout_ns);
+  const int64_t stop_by_ns = now_ns() + timeout_ns;
+  for (const auto& poller : pollers_) poller->Shutdown(stop_by_ns);
   return WaitForEnd("shutdown", timeout_ns);
 }
 
 void Server::BeginDrain(absl::Duration timeout) {
-  if (!poller_->started()) return;
+  if (!pollers_[0]->started()) return;
   for (Service* service : registered_) service->OnDrain();
   const int64_t timeout_ns = Nanoseconds(timeout);
   const int64_t begin_ns = now_ns();
-  poller_->Drain(begin_ns + timeout_ns / 4 * 3, begin_ns + timeout_ns);
+  for (const auto& poller : pollers_) {
+    poller->Drain(begin_ns + timeout_ns / 4 * 3, begin_ns + timeout_ns);
+  }
 }
 
 absl::Status Server::Drain(absl::Duration timeout) {
-  if (!poller_->started()) return Shutdown(timeout);
-  if (poller_->InPoll()) return InHandler("drain");
+  if (!pollers_[0]->started()) return Shutdown(timeout);
+  if (pollers_[0]->InPoll()) return InHandler("drain");
   BeginDrain(timeout);
   if (absl::Status status = WaitForEnd("drain", Nanoseconds(timeout)); !status.ok()) return status;
   if (drain_phase() != call::DrainPhase::kOverdue) return absl::OkStatus();
@@ -116,7 +141,10 @@ absl::Status Server::Drain(absl::Duration timeout) {
 }
 
 absl::Status Server::WaitForEnd(std::string_view operation, int64_t timeout_ns) {
-  if (poller_->WaitForEnd(now_ns() + timeout_ns + kGraceNs)) return absl::OkStatus();
+  const int64_t give_up_ns = now_ns() + timeout_ns + kGraceNs;
+  bool ended = true;
+  for (const auto& poller : pollers_) ended = poller->WaitForEnd(give_up_ns) && ended;
+  if (ended) return absl::OkStatus();
   return base::Error(absl::StatusCode::kDeadlineExceeded,
                      absl::StrCat(std::string(operation), " did not end in time"),
                      {.layer = "api",
@@ -125,24 +153,23 @@ absl::Status Server::WaitForEnd(std::string_view operation, int64_t timeout_ns) 
                       .remedy = "let handlers return in bounded time, or give it more time"});
 }
 
-call::DrainPhase Server::drain_phase() const { return poller_->drain_phase(); }
+call::DrainPhase Server::drain_phase() const {
+  const auto phase_of = [](const auto& poller) { return poller->drain_phase(); };
+  const auto [least, most] =
+      std::minmax_element(pollers_.begin(), pollers_.end(),
+                          [&](const auto& a, const auto& b) { return phase_of(a) < phase_of(b); });
+  const call::DrainPhase phase = phase_of(*least);
+  return phase == call::DrainPhase::kDrained ? phase_of(*most) : phase;
+}
 
-int64_t Server::now_ns() const { return poller_->stack().clock()->NowNs(); }
-const std::string& Server::device_choice() const { return poller_->stack().device_choice(); }
+int64_t Server::now_ns() const { return pollers_[0]->stack().clock()->NowNs(); }
+const std::string& Server::device_choice() const { return pollers_[0]->stack().device_choice(); }
 const verbs::CapabilityReport& Server::capabilities() const {
-  return poller_->stack().capabilities();
+  return pollers_[0]->stack().capabilities();
 }
 
-ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience) const {
-  ServerSnapshot snapshot = poller_->Ask(details, patience);
-  snapshot.methods = poller_->engine().stats().Snapshot();
-  return snapshot;
-}
-
-std::vector<base::TraceRecord> Server::Trace() const { return poller_->engine().trace().Copy(); }
-
-call::ServerCounters Server::counters() const { return poller_->Published().calls; }
-endpoint::Counters Server::endpoint_counters() const { return poller_->Published().transport; }
-endpoint::HandshakeCounts Server::handshakes() const { return poller_->Published().handshakes; }
+call::ServerCounters Server::counters() const { return Published().calls; }
+endpoint::Counters Server::endpoint_counters() const { return Published().transport; }
+endpoint::HandshakeCounts Server::handshakes() const { return Published().handshakes; }
 
 }  // namespace sluice

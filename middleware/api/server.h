@@ -9,8 +9,8 @@
 //   …
 //   (*server)->Drain(absl::Seconds(10));
 //
-// Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps; or the user's
-//               own loop does (ServerOptions::driving). Those of a service that was registered with an executor run there
+// Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps; or several do
+//               (ServerOptions::pollers), or the user's own loop (ServerOptions::driving). Those of a service that was registered with an executor run there
 //               (service.h). One more runs what may block in the kernel.
 // Thread-safety Create, Register, Listen, Drain and Shutdown from one thread, or one at a time; with a loop of the user's
 //               from that. Services outlive the server.
@@ -56,9 +56,12 @@ struct RegisterOptions {
 class Server {
  public:
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options = {});
-  // The same over a given stack.
+  // The same over a given stack, for one poller.
   static absl::StatusOr<std::unique_ptr<Server>> CreateOn(std::unique_ptr<Stack> stack,
                                                           const ServerOptions& options = {});
+  // One for each poller; who connects to the first one is spread over all by the stacks.
+  static absl::StatusOr<std::unique_ptr<Server>> CreateOn(
+      std::vector<std::unique_ptr<Stack>> stacks, const ServerOptions& options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -92,7 +95,7 @@ class Server {
   // The same, and does not wait for it: for a loop of the user's, which goes on polling until drain_phase() is kDrained or
   // kOverdue, and then calls Shutdown().
   void BeginDrain(absl::Duration timeout);
-  // Any thread.
+  // Any thread. Of several pollers the one that is least far; when all have ended, kOverdue if one of them is.
   call::DrainPhase drain_phase() const;
 
   // At once, for those who have no time to drain: sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
@@ -107,8 +110,8 @@ class Server {
   int64_t now_ns() const;
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  // Everything that is counted, from any thread, handlers included. The polling thread is asked for its part, and waited
-  // for `patience` at most. `details`: peers (so many at most, 0: no details at all), queues, slow calls.
+  // Everything that is counted, from any thread, handlers included. Polling threads are asked for their part, and waited
+  // for `patience` at most (in a handler a fiftieth of a second for those of other pollers). `details`: peers (so many at most, 0: no details at all), queues, slow calls.
   ServerSnapshot Snapshot(size_t details = 0,
                           absl::Duration patience = absl::Milliseconds(200)) const;
   // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
@@ -124,12 +127,13 @@ class Server {
   explicit Server(const ServerOptions& options);
 
   absl::Status WaitForEnd(std::string_view operation, int64_t timeout_ns);
+  ServerSnapshot Published() const;
 
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
   ServerChain chain_;
-  bool over_ = false;  // Shutdown() was said
-  std::unique_ptr<ServerPoller> poller_;
+  bool over_ = false;                                   // Shutdown() was said
+  std::vector<std::unique_ptr<ServerPoller>> pollers_;  // the first one listens
 };
 
 }  // namespace sluice

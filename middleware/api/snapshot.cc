@@ -9,6 +9,7 @@
 
 #include "middleware/api/channel.h"
 #include "middleware/api/lease.h"
+#include "middleware/api/server.h"
 #include "middleware/api/server_poller.h"
 #include "middleware/api/stack.h"
 
@@ -16,6 +17,7 @@ namespace sluice {
 namespace {
 
 constexpr size_t kMaxCallsUnderWay = 32;  // that are told of
+constexpr absl::Duration kPatienceOfPollers = absl::Milliseconds(20);
 
 }  // namespace
 
@@ -100,6 +102,39 @@ ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience) const 
   snapshot = published_;
   snapshot.fresh = !polling || answers_ != seen || ended_;
   return snapshot;
+}
+
+ServerSnapshot Server::Published() const {
+  ServerSnapshot all;
+  for (const auto& poller : pollers_) Merge(poller->Published(), 0, &all);
+  return all;
+}
+
+ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience) const {
+  const bool in_handler =
+      std::any_of(pollers_.begin(), pollers_.end(), [](const auto& p) { return p->PolledHere(); });
+  // Whoever polls keeps its peers waiting meanwhile; two that ask each other wait in vain.
+  if (in_handler && pollers_.size() > 1) patience = std::min(patience, kPatienceOfPollers);
+  ServerSnapshot all;
+  all.fresh = true;
+  for (const auto& poller : pollers_) {
+    ServerSnapshot one = poller->Ask(details, patience);
+    one.methods = poller->engine().stats().Snapshot();
+    Merge(one, details, &all);
+    all.fresh = all.fresh && one.fresh;
+  }
+  return all;
+}
+
+std::vector<base::TraceRecord> Server::Trace() const {
+  std::vector<base::TraceRecord> all;
+  for (const auto& poller : pollers_) {
+    const std::vector<base::TraceRecord> one = poller->engine().trace().Copy();
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+  return all;
 }
 
 ChannelSnapshot Channel::Snapshot() {

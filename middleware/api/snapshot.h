@@ -42,12 +42,21 @@ struct CallUnderWay {
   absl::Duration time_left;  // until its deadline; infinite: it has none
 };
 
+// One of a server's polling threads.
+struct PollerSnapshot {
+  bool fresh = false;  // as below
+  uint64_t requests = 0;
+  uint64_t peers = 0;  // now
+};
+
+// Of all pollers together.
 struct ServerSnapshot {
   // Counted while it works; always of this moment.
   std::vector<observe::MethodSnapshot> methods;
   // The others are the polling thread's, which is asked for them. True: it has answered. False: it did not in time, because
   // it runs a handler that takes long; then they are what it said last.
   bool fresh = false;
+  std::vector<PollerSnapshot> pollers;
   call::ServerCounters calls;
   session::SessionCounters sessions;
   endpoint::Counters transport;
@@ -61,6 +70,9 @@ struct ServerSnapshot {
   uint64_t slow_calls_in_all = 0;
   std::vector<CallUnderWay> calls_under_way;  // the eldest of them first
 };
+
+// Adds what another poller has counted; its lists follow, `details` peers in all.
+void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into);
 
 struct ChannelSnapshot {
   std::vector<observe::MethodSnapshot> methods;

@@ -159,6 +159,12 @@ absl::Status IntrospectionService::Look(ServerContext&,
     count->set_now(reading.now);
     count->set_meaning(reading.meaning);
   }
+  for (const PollerSnapshot& from : snapshot.pollers) {
+    introspection::v1::Poller* poller = reply->add_pollers();
+    poller->set_fresh(from.fresh);
+    poller->set_requests(from.requests);
+    poller->set_peers(from.peers);
+  }
   AddLimits(options_, reply);
   AddMethods(snapshot, reply);
   AddPeersAndQueues(snapshot, reply);

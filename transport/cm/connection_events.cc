@@ -2,6 +2,9 @@
 //
 // What RDMA_CM says, and what the end of a try means for the next one.
 #include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,7 +17,20 @@ namespace sluice::cm {
 int ConnectionManager::ReadEvents() {
   int count = 0;
   rdma_cm_event* event = nullptr;
-  while (refusals_ < kMaxRefusals && api_.cm_get_cm_event(channel_.get(), &event) == 0) {
+  while (refusals_ < kMaxRefusals) {
+    {
+      std::unique_lock<std::mutex> lock;
+      if (seat_ != nullptr) {
+        lock = seat_->Lock();
+        if (const std::optional<Request> request = seat_->NextLocked()) {
+          lock.unlock();
+          TakeRequest(request->event);
+          ++count;
+          continue;
+        }
+      }
+      if (api_.cm_get_cm_event(channel_.get(), &event) != 0) break;
+    }
     // Copied and acknowledged first: destroying an id waits for its events, private data dies here,
     // and so may the id, under a command.
     rdma_cm_event copy = *event;
@@ -111,6 +127,35 @@ void ConnectionManager::HandleRequest(const rdma_cm_event& event) {
     ++metrics_.strange_requests;
     return RefuseUnheard(event.id);
   }
+  if (seat_ == nullptr || !HandOver(event)) TakeRequest(event);
+}
+
+bool ConnectionManager::HandOver(const rdma_cm_event& event) {
+  const std::shared_ptr<Seat> seat = options_.desk->Choose();
+  if (seat == seat_) {
+    RequestDesk::Unchoose(*seat);
+    return false;
+  }
+  auto request = std::make_shared<Request>();
+  request->event = event;
+  const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
+  request->data.assign(bytes, bytes + event.param.conn.private_data_len);
+  request->event.param.conn.private_data = request->data.data();
+  // If this side ends before it has moved, it goes.
+  auto mine = std::make_shared<verbs::CmId>(&api_, event.id);
+  ++refusals_;
+  commands_.Submit(
+      [this, seat, request, mine] {
+        if (seat->Take(api_, *request)) mine->release();
+      },
+      [this, request, mine] {
+        --refusals_;
+        if (mine->get() != nullptr) TakeRequest((mine->release(), request->event));
+      });
+  return true;
+}
+
+void ConnectionManager::TakeRequest(const rdma_cm_event& event) {
   Connection* c = New();
   if (c == nullptr) {
     ++metrics_.refused_requests;

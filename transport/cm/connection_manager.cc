@@ -36,6 +36,11 @@ absl::StatusOr<std::unique_ptr<ConnectionManager>> ConnectionManager::Create(
   if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
     return base::ErrnoError(errno, "fcntl(event channel)", {.layer = "cm"});
   }
+  if (manager->options_.desk != nullptr) {
+    auto seat = manager->options_.desk->Sit(channel);
+    if (!seat.ok()) return seat.status();
+    manager->seat_ = *std::move(seat);
+  }
   return manager;
 }
 
@@ -54,6 +59,9 @@ ConnectionManager::ConnectionManager(const verbs::VerbsApi& api, Options options
 
 ConnectionManager::~ConnectionManager() {
   timers_.Cancel(&quarantine_timer_);
+  if (seat_ != nullptr) {
+    for (const Request& request : seat_->Leave()) api_.cm_destroy_id(request.event.id);
+  }
   for (size_t i = 0; i < connections_.size(); ++i) {
     Connection& connection = connections_[i];
     CancelTimer(&connection);
@@ -88,6 +96,7 @@ ConnectionManager::Connection* ConnectionManager::New() {
   if (++c->generation == 0) c->generation = 1;
   PassageOf(c).attempt = std::make_unique<Attempt>();
   ++in_use_;
+  if (seat_ != nullptr) seat_->SetConnections(in_use_);
   return c;
 }
 
@@ -100,6 +109,7 @@ void ConnectionManager::Free(Connection* c) {
   c->active = c->qpn_exposed = c->closed = c->notified = false;
   free_.push_back(c->index);
   --in_use_;
+  if (seat_ != nullptr) seat_->SetConnections(in_use_);
 }
 
 void ConnectionManager::Handle(Connection* c, Event event) {

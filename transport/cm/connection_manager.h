@@ -34,6 +34,7 @@
 #include "transport/cm/address.h"
 #include "transport/cm/pacing.h"
 #include "transport/cm/qpn_pool.h"
+#include "transport/cm/request_desk.h"
 #include "transport/cm/states.h"
 #include "transport/poller/commands.h"
 #include "transport/verbs/handles.h"
@@ -97,6 +98,8 @@ struct Options {
   ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
   std::string device;      // connections over another device fail; empty: any
   uint8_t port = 0;        // likewise; 0: any
+  // Those who share one hand each other the requests that one of them hears; nullptr: each keeps its own.
+  std::shared_ptr<RequestDesk> desk;
   // Whom to ask for the addresses of a name. Called on a thread that may outlive the manager.
   std::function<decltype(Resolve)> resolve = Resolve;
 };
@@ -143,6 +146,8 @@ class ConnectionManager {
   void NoteTraffic(ConnectionId id);
 
   int fd() const { return channel_->fd; }
+  // Likewise, of requests that others hear; -1: no desk.
+  int seat_fd() const { return seat_ == nullptr ? -1 : seat_->fd(); }
   // Handles all CM events that have come; never blocks. How many.
   int ReadEvents();
 
@@ -165,7 +170,8 @@ class ConnectionManager {
     uint32_t qpn;
     friend auto operator<=>(const Quarantined&, const Quarantined&) = default;
   };
-  static constexpr int kMaxRefusals = 256;  // under way; more requests wait in the kernel
+  static constexpr int kMaxRefusals =
+      256;  // and hand-overs, under way; more requests wait in the kernel
 
   ConnectionManager(const verbs::VerbsApi& api, Options options, QpnPool& numbers,
                     poller::Commands& commands, base::Clock& clock, base::TimerWheel& timers,
@@ -179,6 +185,9 @@ class ConnectionManager {
   void Do(Connection* c, Action action);
   void HandleCm(const rdma_cm_event& event, const void* context);
   void HandleRequest(const rdma_cm_event& event);
+  // True: another manager gets it.
+  bool HandOver(const rdma_cm_event& event);
+  void TakeRequest(const rdma_cm_event& event);
   void RefuseUnheard(rdma_cm_id* id);
   bool IsOurs(const rdma_cm_id& id) const;
   bool EndListener(const rdma_cm_event& event);
@@ -233,6 +242,7 @@ class ConnectionManager {
   base::TimerWheel& timers_;
   User& user_;
   verbs::EventChannel channel_;
+  std::shared_ptr<Seat> seat_;
   std::vector<verbs::CmId> listeners_;
   base::RecordTable<Connection> connections_;
   std::vector<uint32_t> free_;

@@ -19,6 +19,10 @@
 #include "transport/peer/secrets.h"
 #include "transport/poller/commands.h"
 
+namespace sluice::cm {
+class RequestDesk;
+}
+
 namespace sluice::endpoint {
 
 // Some of the peers, kept apart from the others.
@@ -77,6 +81,9 @@ struct Options {
   uint32_t max_half_open = 512;
   // Of one address, before its requests are refused without being looked at.
   uint32_t failed_handshakes_per_second = 32;
+  // Endpoints of one process and device that have the same are spread over who connects: one of them listens, and each
+  // client becomes the peer of the one with the fewest. nullptr: those who connect here are this one's.
+  std::shared_ptr<cm::RequestDesk> desk;
 
   // Hears of what the endpoint deals with by itself: whom it refused, requests that failed, the device's
   // events. nullptr: nobody does. It outlives the endpoint.
@@ -85,6 +92,9 @@ struct Options {
   // INVALID_ARGUMENT names the option, its value and its range.
   absl::Status Validate() const;
 };
+
+// For Options::desk.
+std::shared_ptr<cm::RequestDesk> MakeRequestDesk();
 
 // Makes queues, buffers and DCTs; blocks. Everything passed by reference outlives the endpoint; one
 // `commands` serves one endpoint.

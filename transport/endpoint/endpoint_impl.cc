@@ -36,6 +36,8 @@ uint32_t BufferBytes(const Options& options) {
 
 }  // namespace
 
+std::shared_ptr<cm::RequestDesk> MakeRequestDesk() { return std::make_shared<cm::RequestDesk>(); }
+
 absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
                                                          device::Device& device, base::Clock& clock,
                                                          base::Random& random,
@@ -139,12 +141,16 @@ absl::Status EndpointImpl::Init() {
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
   cm_options.port = device_.path().port;
+  cm_options.desk = options_.desk;
   auto connections = cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_,
                                                    timers_, random_, *this);
   if (!connections.ok()) return connections.status();
   connections_ = std::move(*connections);
 
   status = poller_->Watch(connections_->fd(), [this] { connections_->ReadEvents(); });
+  if (status.ok() && connections_->seat_fd() >= 0) {
+    status = poller_->Watch(connections_->seat_fd(), [this] { connections_->ReadEvents(); });
+  }
   if (status.ok()) status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [this] { CheckDevice(); });
   // Drained in every pass; here only to wake a sleeper.

@@ -3,8 +3,14 @@
 // Two managers of one process on the software NIC.
 #include "transport/cm/connection_manager.h"
 
+#include <poll.h>
+
+#include <cerrno>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -163,6 +169,98 @@ TEST(ConnectionManagerConnect, NameThatIsOnlyHeardAtItsIpv6Address) {
   ConnectTo(client, *port);
   Drive(server, client, [&] { return (server.up && client.up) || client.down; });
   EXPECT_FALSE(client.down) << client.why;
+}
+
+// ---- Several managers, of which one listens
+
+struct SharedListener {
+  SharedListener() : SharedListener(&softdc::Verbs()) {}
+  explicit SharedListener(const verbs::VerbsApi* table)
+      : desk(std::make_shared<RequestDesk>()),
+        options{.desk = desk},
+        first(table, options),
+        second(std::in_place, table, options) {
+    auto listens = first.manager->Listen("localhost", 0);
+    EXPECT_TRUE(listens.ok()) << listens.status();
+    port = listens.value_or(0);
+  }
+  void Connect(RawConnector& client) {
+    ConnectTo(client, port);
+    while (!client.up) {
+      first.Poll();
+      if (second.has_value()) second->Poll();
+      client.Poll();
+    }
+  }
+
+  std::shared_ptr<RequestDesk> desk;
+  Options options;
+  RawConnector first;
+  std::optional<RawConnector> second;
+  uint16_t port = 0;
+};
+
+TEST(ConnectionManagerDesk, RequestsGoToTheManagerWithTheFewestConnections) {
+  SharedListener server;
+  server.first.answer = Bytes("first");
+  server.second->answer = Bytes("second");
+  RawConnector clients[4];
+  std::vector<std::string> who;
+  for (RawConnector& client : clients) {
+    server.Connect(client);
+    EXPECT_EQ(Text(server.first.request), "hello");
+    who.push_back(Text(client.response));
+  }
+  EXPECT_EQ(who, (std::vector<std::string>{"first", "second", "first", "second"}));
+  EXPECT_EQ(Text(server.second->request), "hello");
+  EXPECT_EQ(server.second->request.size(), kMaxRequestData);
+  EXPECT_EQ(server.first.manager->size(), 2u);
+  EXPECT_EQ(server.second->manager->size(), 2u);
+  // It is the other one's in all that follows.
+  server.second->down = false;
+  clients[1].manager.reset();
+  while (!server.second->down) server.second->Poll();
+  EXPECT_FALSE(server.first.down);
+}
+
+TEST(ConnectionManagerDesk, WhatCantMoveStaysWithWhoHearsIt) {
+  verbs::VerbsApi table = softdc::Verbs();
+  table.cm_migrate_id = [](rdma_cm_id*, rdma_event_channel*) {
+    errno = EINVAL;
+    return -1;
+  };
+  SharedListener server(&table);
+  RawConnector one, two;
+  server.Connect(one);
+  server.Connect(two);
+  EXPECT_EQ(server.first.manager->size(), 2u);
+  EXPECT_EQ(server.second->manager->size(), 0u);
+}
+
+TEST(ConnectionManagerDesk, WhoHasGoneGetsNothing) {
+  SharedListener server;
+  server.second.reset();
+  RawConnector one, two, three;
+  for (RawConnector* client : {&one, &two, &three}) server.Connect(*client);
+  EXPECT_EQ(server.first.manager->size(), 3u);
+}
+
+TEST(ConnectionManagerDesk, ARequestThatNobodyTookEndsWithTheManagerItWasFor) {
+  SharedListener server;
+  RawConnector one, two;
+  server.Connect(one);
+  ConnectTo(two, server.port);
+  pollfd inbox{server.second->manager->seat_fd(), POLLIN, 0};
+  while (poll(&inbox, 1, 0) == 0) {
+    server.first.Poll();
+    two.Poll();
+  }
+  server.second
+      .reset();  // destroys the id: the client hears of it, tries again, and the first one is there
+  while (!two.up && !two.down) {
+    server.first.Poll();
+    two.Poll();
+  }
 }
 
 }  // namespace

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RequestDesk: connection requests that one manager hears, handed to several.
+//
+// What it is    Each manager of a server with several pollers has a seat; one of them listens. A request goes to the seat
+//               with the fewest connections: its id moves to that manager's event channel (man rdma_migrate_id), what came
+//               with it to the seat's inbox. From then on the two share nothing.
+// Who owns it   All managers that have a seat, together.
+// Which thread  Any.
+// What ends it  A manager leaves its seat in its destructor; what is offered to it later stays with who offers.
+#ifndef SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
+#define SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::cm {
+
+// A request as it came, without the event that said so.
+struct Request {
+  rdma_cm_event event = {};  // its private data is `data`
+  std::vector<std::byte> data;
+};
+
+class Seat {
+ public:
+  ~Seat();
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  // Readable while there are requests.
+  int fd() const { return event_fd_; }
+  // Moves the id here. False: the manager has gone, or the id can't be moved; then nothing has happened.
+  bool Take(const verbs::VerbsApi& api, const Request& request);
+
+  // The manager's. While it is locked no id comes: requests first, and an event of one of them can only follow.
+  std::unique_lock<std::mutex> Lock() { return std::unique_lock(mutex_); }
+  std::optional<Request> NextLocked();
+  void SetConnections(size_t count) {
+    connections_.store(static_cast<uint32_t>(count), std::memory_order_relaxed);
+  }
+  // Nothing comes any more. What had come and was not taken.
+  std::vector<Request> Leave();
+
+ private:
+  friend class RequestDesk;
+  Seat(rdma_event_channel* channel, int event_fd) : event_fd_(event_fd), channel_(channel) {}
+  uint32_t load() const { return connections_.load() + coming_.load(); }
+
+  const int event_fd_;
+  std::atomic<uint32_t> connections_{0};
+  std::atomic<uint32_t> coming_{0};  // chosen for it, and not taken by it yet
+  std::mutex mutex_;
+  rdma_event_channel* channel_;    // mutex_; nullptr: the manager has gone
+  std::vector<Request> requests_;  // mutex_
+};
+
+class RequestDesk {
+ public:
+  // `channel` stays until Leave().
+  absl::StatusOr<std::shared_ptr<Seat>> Sit(rdma_event_channel* channel);
+  // The one with the fewest connections; of equals the one that was not chosen for longest. What is chosen must be offered,
+  // with Take(), or given back with Unchoose().
+  std::shared_ptr<Seat> Choose();
+  static void Unchoose(Seat& seat) { seat.coming_.fetch_sub(1); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Seat>> seats_;  // mutex_; the one chosen last at the end
+};
+
+}  // namespace sluice::cm
+
+#endif  // SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
