@@ -3,11 +3,15 @@
 // sluice_info: what Sluice finds on this machine, and what it makes of it; with --check, what is wrong with that and what to
 // do; with --config, all options; with --peer, how a connection to another process stands. Exit codes: 0, 1 if there is no device that Sluice can use,
 // something keeps it from working, or the peer can't be reached, 2 usage.
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "middleware/api/address.h"
@@ -99,6 +103,23 @@ int PrintPeer(const std::string& peer, const std::string& device, absl::Duration
   return Print(*connection, ConnectionText(*connection), json);
 }
 
+// Each as wide as its widest; the last one ends where it ends.
+template <size_t n>
+std::string Columns(const std::vector<std::array<std::string, n>>& rows) {
+  std::array<size_t, n> widths{};
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < n; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i + 1 < n; ++i) {
+      absl::StrAppendFormat(&text, "%-*s  ", static_cast<int>(widths[i]), row[i]);
+    }
+    absl::StrAppend(&text, row[n - 1], "\n");
+  }
+  return text;
+}
+
 // All options as `file`, if any, and the environment, if asked, make them.
 int PrintConfig(const std::string& file, bool environment) {
   Config config;
@@ -113,15 +134,14 @@ int PrintConfig(const std::string& file, bool environment) {
   for (const std::string& warning : config.warnings()) {
     std::fprintf(stderr, "sluice_info: warning: %s\n", warning.c_str());
   }
-  std::string text = absl::StrFormat("%-40s %-16s %-12s %-16s %-32s %s\n", "option", "value",
-                                     "source", "default", "allowed", "meaning");
+  using Row = std::array<std::string, 6>;
+  std::vector<Row> rows = {{"option", "value", "source", "default", "allowed", "meaning"}};
   for (const Config::Setting& setting : config.Settings()) {
-    absl::StrAppendFormat(&text, "%-40s %-16s %-12s %-16s %-32s %s\n", setting.name,
-                          setting.value.empty() ? "-" : setting.value, Name(setting.source),
-                          setting.default_value.empty() ? "-" : setting.default_value,
-                          setting.allowed, setting.meaning);
+    rows.push_back({setting.name, setting.value.empty() ? "-" : setting.value, Name(setting.source),
+                    setting.default_value.empty() ? "-" : setting.default_value, setting.allowed,
+                    setting.meaning});
   }
-  std::fputs(text.c_str(), stdout);
+  std::fputs(Columns(rows).c_str(), stdout);
   return kExitOk;
 }
 

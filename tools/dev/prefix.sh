@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: prefix.sh --prefix=FOLDER
-# Builds and copies Sluice to FOLDER/{include/sluice,lib,bin}, for projects that find it by pkg-config or CMake. DESTDIR
+# Builds and copies Sluice to FOLDER/{include/sluice,lib,bin,share/man}, for projects that find it by pkg-config or CMake. DESTDIR
 # is honoured: files go below it, for a package.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: copy.sh STAGED_FOLDER PREFIX
-# Copies a staged installation into a prefix. Of what is there, only Sluice's own header folder is replaced as a whole.
+# Copies a staged installation into a prefix, and has its programs write their manual pages there. Of what is there, only Sluice's own header folder is replaced as a whole.
 set -euo pipefail
 staged=$1
 prefix=$2
@@ -14,5 +14,10 @@ while IFS= read -r -d '' place; do
   esac
   install -D -m "$mode" "$staged/$place" "$prefix/$place"
 done < <(cd "$staged" && find -L . -type f -printf '%P\0')
+man_page=$(dirname "${BASH_SOURCE[0]}")/man_page.sh
+mkdir -p "$prefix/share/man/man1"
+for program in $("$man_page" --list); do
+  "$man_page" "$prefix/bin/$program" >"$prefix/share/man/man1/$program.1"
+done
 # Found by its plain name when linking, by its soname when running.
 ln -sfn libsluice.so.0 "$prefix/lib/libsluice.so"
