@@ -81,6 +81,8 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.backoff_min_ns = absl::ToInt64Nanoseconds(options.backoff_min);
   engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
   engine.max_reconnect_attempts = options.max_reconnect_attempts;
+  engine.health_period_ns = absl::ToInt64Nanoseconds(options.health.period);
+  engine.health_service = options.health.service;
   engine.trace_records = options.trace_records;
 
   std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine));

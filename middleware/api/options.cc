@@ -104,6 +104,7 @@ absl::Status ChannelOptions::Validate() const {
              InRange("backoff_min", backoff_min, absl::Milliseconds(1), absl::Hours(1)),
              InRange("backoff_max", backoff_max, backoff_min, absl::Hours(1)),
              InRange("trace_records", trace_records, 0, 1u << 20),
+             InRange("health.period", health.period, absl::ZeroDuration(), absl::Hours(1)),
              InRange("retry.max_attempts", retry.max_attempts, 1, call::RetryPolicy::kMaxAttempts),
              InRange("retry.pause_min", retry.pause_min, absl::Milliseconds(1), absl::Minutes(1)),
              InRange("retry.pause_max", retry.pause_max, retry.pause_min, absl::Minutes(1)),

@@ -97,6 +97,14 @@ struct RetryOptions {
   double refill = 0.1;
 };
 
+// Whether a channel asks its servers' health services (middleware/services/health_service.h) if they serve. Who says no, or does not
+// answer, gets calls only while no other one that is up says yes; who has no such service counts as serving.
+struct HealthOptions {
+  // How often each server is asked, varied by a quarter; also how long it may take to answer. 0: nobody is asked; to 1 h.
+  absl::Duration period = absl::ZeroDuration();
+  std::string service;  // "package.Service"; empty: the server as a whole
+};
+
 struct ChannelOptions {
   // "auto": an active mlx5 device with DC if there is one, else the software device. Or a device's
   // name, with a port or without ("mlx5_0:2"), or an address of this host ("10.0.0.5"): the device
@@ -116,6 +124,7 @@ struct ChannelOptions {
   uint32_t max_reconnect_attempts = 20;
   // Of a channel with several servers (channel.h).
   Balancing balancing = Balancing::kPickFirst;
+  HealthOptions health;
   RetryOptions retry;
   // Where the servers' addresses come from, if not from the address that Connect() is given (resolver.h).
   std::shared_ptr<Resolver> resolver;

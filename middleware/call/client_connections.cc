@@ -52,6 +52,7 @@ void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
     if (one == nullptr) continue;
     wheel_.Cancel(&one->backoff);
     leaving_.push_back(std::move(one));
+    ForgetHealth(leaving_.back().get());
   }
   server_ = absl::StrJoin(connections_, ",", [](std::string* out, const auto& one) {
     absl::StrAppend(out, one->server);
@@ -62,6 +63,7 @@ void ClientEngine::DropLeft() {
   std::erase_if(leaving_, [this](const auto& connection) {
     if (connection->outstanding != 0) return false;
     wheel_.Cancel(&connection->backoff);
+    ForgetHealth(connection.get());
     if (Find(connection->peer) == connection.get()) {
       by_peer_[connection->peer.index] = nullptr;
       endpoint_->Disconnect(connection->peer);
@@ -137,6 +139,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
     log_.Say(base::Severity::kInfo, "connected again", connection->server,
              absl::StrCat("connected to ", connection->server, " again"));
   }
+  WatchHealth(connection);
   SendWaiting();
 }
 
@@ -164,8 +167,7 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
     if (now_ns_ - connection->up_since_ns >= kStableNs) connection->failed_attempts = 0;
   }
   last_error_ = why;
-  const bool leaving = std::any_of(leaving_.begin(), leaving_.end(),
-                                   [&](const auto& one) { return one.get() == connection; });
+  const bool leaving = IsLeaving(connection);
   if (leaving || ++connection->failed_attempts > options_.max_reconnect_attempts) {
     Move(connection, ConnectionEvent::kGiveUp);
     connection->failed_attempts = 0;
@@ -179,12 +181,9 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
     Move(connection, ConnectionEvent::kLost);
     const uint32_t doublings = std::min(connection->failed_attempts - 1, kMaxBackoffDoublings);
     const int64_t wait = std::min(options_.backoff_max_ns, options_.backoff_min_ns << doublings);
-    // Between 3/4 and 5/4 of it, so that the clients of a server that died do not come back in one
-    // wave.
-    const int64_t jittered =
-        wait - wait / 4 + static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait / 2) + 1));
-    wheel_.Schedule(&connection->backoff, now_ns_ + jittered);
+    wheel_.Schedule(&connection->backoff, now_ns_ + Jittered(wait));
   }
+  ForgetHealth(connection);
 
   if (table_.active() == 0) return;
   const absl::Status lost =
@@ -213,6 +212,8 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   if (!leaving && connection->state == ConnectionState::kIdle && table_.waiting() > 0) {
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
   }
+  // It may have been the last one that served: then the others do.
+  if (connection->ask != nullptr) SendWaiting();
 }
 
 // A warning once for each reason, and not for what Connect() is about to return.
@@ -234,6 +235,7 @@ void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
 void ClientEngine::OnDrain(Connection* connection) {
   if (connection->state != ConnectionState::kUp) return;
   Move(connection, ConnectionEvent::kDrain);
+  ForgetHealth(connection);
   log_.Say(base::Severity::kInfo, "server drains", connection->server,
            absl::StrCat(connection->server, " takes no new calls: it is about to end"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);

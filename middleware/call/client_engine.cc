@@ -54,7 +54,10 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
 
 ClientEngine::~ClientEngine() {
   for (auto* list : {&connections_, &leaving_}) {
-    for (const auto& connection : *list) wheel_.Cancel(&connection->backoff);
+    for (const auto& connection : *list) {
+      wheel_.Cancel(&connection->backoff);
+      ForgetHealth(connection.get());
+    }
   }
 }
 
@@ -136,7 +139,8 @@ size_t ClientEngine::FirstChoice() {
   for (size_t i = 0; i < connections_.size(); ++i) {
     const size_t at = (start + i) % connections_.size();
     const Connection& connection = *connections_[at];
-    if (connection.state != ConnectionState::kUp || connection.outstanding >= fewest) continue;
+    if (connection.state != ConnectionState::kUp || connection.left_out) continue;
+    if (connection.outstanding >= fewest) continue;
     fewest = connection.outstanding;
     best = at;
   }
@@ -154,7 +158,7 @@ absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& sp
     const size_t at = first + i;
     Connection* const one =
         connections_[at < connections_.size() ? at : at - connections_.size()].get();
-    if (one->state != ConnectionState::kUp) continue;
+    if (one->state != ConnectionState::kUp || one->left_out) continue;
     if (size > one->limit_bytes - frame::kHeaderBytes) {
       return TooLarge(spec, size, one->limit_bytes);
     }
@@ -223,6 +227,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   const CallSpec& spec = call->spec;
   if (call->attempt >= options_.retry.max_attempts || !absl::IsUnavailable(status)) return false;
   if (!not_run && !spec.method->idempotent) return false;
+  if (spec.done == &ClientEngine::OnHealth) return false;  // it is about that server
   // What has been read or written of a stream can't be taken back.
   if (spec.stream != nullptr && (!not_run || spec.method->client_streams())) return false;
   if (now_is_stale_) RefreshNow();
@@ -440,6 +445,7 @@ void ClientEngine::Close() {
     for (const auto& connection : *list) {
       Move(connection.get(), ConnectionEvent::kClose);
       wheel_.Cancel(&connection->backoff);
+      ForgetHealth(connection.get());
     }
   }
   by_peer_.clear();

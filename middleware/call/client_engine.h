@@ -63,6 +63,10 @@ struct ClientEngineOptions {
   int64_t backoff_min_ns = 20'000'000;  // before the first attempt to connect again
   int64_t backoff_max_ns =
       2'000'000'000;  // each wait doubles up to this; each is jittered by a quarter
+  // Servers are asked this often, varied by a quarter, whether they serve; who does not gets calls only while none that is up
+  // does. 0: nobody is asked.
+  int64_t health_period_ns = 0;
+  std::string health_service;            // "package.Service"; empty: the server as a whole
   uint32_t max_reconnect_attempts = 20;  // in a row; then it rests until the next call
   uint32_t trace_records = 4096;         // kept of what happened last; 32 bytes each
   uint32_t timed_every = 16;  // one of how many calls is timed while they come one upon the other
@@ -179,6 +183,20 @@ class ClientEngine final : public session::User {
   void LogLoss(Connection* connection, const absl::Status& why);
   // Closes it because of what came over it.
   void Break(Connection* connection, std::string_view what, std::string_view explanation);
+  // Between 3/4 and 5/4 of it, so that clients do not come in waves.
+  int64_t Jittered(int64_t wait_ns) {
+    return wait_ns - wait_ns / 4 +
+           static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait_ns / 2) + 1));
+  }
+  // client_health.cc
+  void WatchHealth(Connection* connection);
+  void ForgetHealth(Connection* connection);
+  void AskHealth(Connection* connection);
+  static void OnHealthTime(base::Timer* timer, void* context);
+  static void OnHealth(void* argument, const absl::Status& status);
+  void Judge(Connection* connection, Health health, std::string_view why);
+  void Reconsider();
+  bool IsLeaving(const Connection* connection) const;
   // The server takes no new calls.
   void OnDrain(Connection* connection);
   // Those that are no servers any more, and have no calls.

@@ -11,6 +11,7 @@
 #define SLUICE_MIDDLEWARE_CALL_CONNECTION_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,17 +32,24 @@ struct ServerAddress {
   friend bool operator==(const ServerAddress&, const ServerAddress&) = default;
 };
 
+// What a server says of itself, where it is asked (ClientEngineOptions::health_period_ns).
+enum class Health : uint8_t { kUnknown, kServing, kNotServing };
+struct HealthAsk;  // client_health.cc
+
 struct Connection {
   Connection(ClientEngine* the_engine, ServerAddress the_address, uint32_t limit)
       : engine(the_engine),
         address(std::move(the_address)),
         server(absl::StrCat(address.host, ":", address.port)),
         limit_bytes(limit) {}
+  ~Connection();
 
   ClientEngine* const engine;
   const ServerAddress address;
   const std::string server;  // "host:port"
   ConnectionState state = ConnectionState::kIdle;
+  Health health = Health::kUnknown;  // since it is up
+  bool left_out = false;             // others get the calls: they say that they serve
   endpoint::PeerId peer;
   uint32_t limit_bytes;          // of a message, header included
   uint32_t outstanding = 0;      // calls that were sent over it and have not ended
@@ -49,6 +57,7 @@ struct Connection {
   int64_t up_since_ns = 0;
   absl::StatusCode said = absl::StatusCode::kOk;  // why it is down, as the log was told last
   base::Timer backoff;
+  std::unique_ptr<HealthAsk> ask;      // nullptr: it has not been asked yet
   std::vector<uint64_t> cancels_owed;  // it is to hear of them when there is credit
   std::vector<uint64_t> blocked;       // streams that wait for credit, by call
   bool drain_owed = false;             // it is to hear that no more requests follow

@@ -113,6 +113,9 @@ class Cluster : public ::testing::Test {
 
   void Connect(int servers) {
     for (int i = 0; i < servers; ++i) StartServer(i);
+    ConnectClient(servers);
+  }
+  void ConnectClient(int servers) {
     client_ = std::make_unique<ClientEngine>(options_, &clock_, &random_, &client_log_);
     client_end_ = network_.Create(client_->handler(), &clock_, fake_options_);
     client_->Attach(client_end_.get());
