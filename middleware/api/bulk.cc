@@ -136,6 +136,10 @@ class Bulk::Impl final : public bulk::PortUser {
   }
 
   const std::string& device_choice() const { return device_->choice(); }
+  bulk::PortCounters counters() const {
+    const std::lock_guard lock(mutex_);
+    return counted_;
+  }
 
   void OnLent(bulk::LeaseId lease, const absl::StatusOr<bulk::Capability>& capability) override {
     for (auto it = lending_.begin(); it != lending_.end(); ++it) {
@@ -196,6 +200,7 @@ class Bulk::Impl final : public bulk::PortUser {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
         now.swap(tasks_);
+        counted_ = port_->counters();
       }
       for (const auto& task : now) task();
       quiet = now.empty() && port_->Poll() == 0 ? quiet + 1 : 0;
@@ -204,6 +209,7 @@ class Bulk::Impl final : public bulk::PortUser {
       {
         const std::lock_guard lock(mutex_);
         if (stopping_ || !tasks_.empty()) continue;
+        counted_ = port_->counters();
       }
       const int64_t limit_ns = port_->SleepLimitNs();
       pollfd sleeper = {port_->fd(), POLLIN, 0};
@@ -222,11 +228,12 @@ class Bulk::Impl final : public bulk::PortUser {
   std::list<std::pair<bulk::LeaseId, std::promise<absl::Status>>> returning_;
   absl::flat_hash_map<bulk::TransferId, Done> transfers_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable arrived_;                              // for who awaits
   std::vector<std::function<void()>> tasks_;                     // mutex_
   std::deque<std::pair<bulk::PeerId, bulk::Arrival>> arrivals_;  // mutex_
   std::deque<bulk::PeerId> gone_;                                // mutex_
+  bulk::PortCounters counted_;                                   // mutex_
   bool stopping_ = false;                                        // mutex_
   std::thread thread_;
 };
@@ -288,6 +295,7 @@ absl::StatusOr<bulk::Arrival> Bulk::Await(bulk::PeerId peer, uint64_t tag, absl:
   return impl_->Await(peer, tag, timeout);
 }
 
+bulk::PortCounters Bulk::counters() const { return impl_->counters(); }
 const std::string& Bulk::device_choice() const { return impl_->device_choice(); }
 
 }  // namespace sluice

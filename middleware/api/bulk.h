@@ -85,6 +85,8 @@ class Bulk {
   absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout);
 
   const std::string& device_choice() const;
+  // Since the start, as of the last pass of this object's thread. Any thread; never waits for that one.
+  bulk::PortCounters counters() const;
 
  private:
   class Impl;

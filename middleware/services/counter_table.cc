@@ -113,6 +113,17 @@ std::vector<Reading> ReadCounters(const ChannelSnapshot& snapshot) {
   return readings;
 }
 
+std::vector<Reading> ReadCounters(const bulk::PortCounters& c) {
+  return {
+      {"bulk_transfers", c.transfers, false, "bulk transfers that this side began"},
+      {"bulk_pieces", c.pieces, false, "pieces of them that were posted"},
+      {"bulk_mismatches", c.mismatches, false, "pieces whose data were not what they should be"},
+      {"bulk_arrivals", c.arrivals, false, "bulk transfers that the other side began"},
+      {"bulk_found_here", c.found_here, false, "wrong data that the other side had sent as good"},
+      {"bulk_peers_evicted", c.evicted, false, "idle peers given up for others"},
+  };
+}
+
 std::string CodeName(int code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }

@@ -8,10 +8,12 @@
 #define SLUICE_MIDDLEWARE_SERVICES_COUNTER_TABLE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "middleware/api/snapshot.h"
+#include "middleware/bulk/transfer.h"
 
 namespace sluice {
 
@@ -24,6 +26,10 @@ struct Reading {
 
 std::vector<Reading> ReadCounters(const ServerSnapshot& snapshot);
 std::vector<Reading> ReadCounters(const ChannelSnapshot& snapshot);
+std::vector<Reading> ReadCounters(const bulk::PortCounters& counters);  // of Bulk::counters()
+
+// What else there is to read. Any thread; it must not wait for a thread that may hang.
+using CounterSource = std::function<std::vector<Reading>()>;
 
 // "OK", "CANCELLED", … by absl::StatusCode, 0 to 16.
 std::string CodeName(int code);

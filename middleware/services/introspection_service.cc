@@ -20,6 +20,16 @@ using introspection::v1::LookReply;
 constexpr uint32_t kDefaultPeers = 64;
 constexpr uint32_t kDefaultRecords = 256;
 
+void AddCounts(const std::vector<Reading>& readings, LookReply* reply) {
+  for (const Reading& reading : readings) {
+    introspection::v1::Count* count = reply->add_counts();
+    count->set_name(reading.name);
+    count->set_value(reading.value);
+    count->set_now(reading.now);
+    count->set_meaning(reading.meaning);
+  }
+}
+
 void AddMethods(const ServerSnapshot& snapshot, LookReply* reply) {
   for (const observe::MethodSnapshot& from : snapshot.methods) {
     introspection::v1::Method* method = reply->add_methods();
@@ -152,13 +162,8 @@ absl::Status IntrospectionService::Look(ServerContext&,
     capability->set_on(from.on);
     capability->set_why(from.why);
   }
-  for (const Reading& reading : ReadCounters(snapshot)) {
-    introspection::v1::Count* count = reply->add_counts();
-    count->set_name(reading.name);
-    count->set_value(reading.value);
-    count->set_now(reading.now);
-    count->set_meaning(reading.meaning);
-  }
+  AddCounts(ReadCounters(snapshot), reply);
+  for (const CounterSource& source : sources_) AddCounts(source(), reply);
   for (const PollerSnapshot& from : snapshot.pollers) {
     introspection::v1::Poller* poller = reply->add_pollers();
     poller->set_fresh(from.fresh);

@@ -14,8 +14,12 @@
 #ifndef SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
 
+#include <utility>
+#include <vector>
+
 #include "middleware/api/options.h"
 #include "middleware/api/server.h"
+#include "middleware/services/counter_table.h"
 #include "proto/introspection.sluice.h"
 
 namespace sluice {
@@ -31,6 +35,10 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
                        absl::Duration patience = absl::Milliseconds(200))
       : server_(server), options_(options), patience_(patience) {}
 
+  // Told beside what the server counts: introspection.Add([&] { return sluice::ReadCounters(bulk->counters()); }).
+  // Before Listen().
+  void Add(CounterSource source) { sources_.push_back(std::move(source)); }
+
   absl::Status Look(ServerContext& context, const introspection::v1::LookRequest& request,
                     introspection::v1::LookReply* reply) override;
   absl::Status Trace(ServerContext& context, const introspection::v1::TraceRequest& request,
@@ -40,6 +48,7 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
   const Server* const server_;
   const ServerOptions options_;
   const absl::Duration patience_;
+  std::vector<CounterSource> sources_;
 };
 
 }  // namespace sluice

@@ -112,10 +112,16 @@ void PrometheusMetrics::Add(std::shared_ptr<Channel> channel, const std::string&
   channels_[name] = std::move(channel);
 }
 
+void PrometheusMetrics::Add(CounterSource source, const std::string& name) {
+  std::lock_guard lock(mutex_);
+  sources_[name] = std::move(source);
+}
+
 void PrometheusMetrics::Remove(const std::string& name) {
   std::shared_ptr<Channel> gone;  // may end here, and not under the lock
   std::lock_guard lock(mutex_);
   servers_.erase(name);
+  sources_.erase(name);
   if (const auto found = channels_.find(name); found != channels_.end()) {
     gone = std::move(found->second);
     channels_.erase(found);
@@ -138,6 +144,9 @@ std::vector<MetricFamily> PrometheusMetrics::Collect() const {
     const Labels labels = {{"channel", name}};
     AddReadings("sluice_channel_", labels, ReadCounters(snapshot), &families);
     AddMethods("sluice_channel_", labels, snapshot.methods, &families);
+  }
+  for (const auto& [name, source] : sources_) {
+    AddReadings("sluice_", {{"source", name}}, source(), &families);
   }
   return families.Take();
 }

@@ -28,6 +28,7 @@
 #include "absl/time/time.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/server.h"
+#include "middleware/services/counter_table.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
 
@@ -45,6 +46,8 @@ class PrometheusMetrics final : public prometheus::Collectable {
   // `name` is the label's value; a name that is there is replaced.
   void Add(const Server* server, const std::string& name);
   void Add(std::shared_ptr<Channel> channel, const std::string& name);
+  // sluice_<reading>, with the label source: [bulk] { return sluice::ReadCounters(bulk->counters()); }.
+  void Add(CounterSource source, const std::string& name);
   void Remove(const std::string& name);
 
   std::vector<prometheus::MetricFamily> Collect() const override;
@@ -54,6 +57,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
   mutable std::mutex mutex_;
   std::map<std::string, const Server*> servers_;              // mutex_
   std::map<std::string, std::shared_ptr<Channel>> channels_;  // mutex_
+  std::map<std::string, CounterSource> sources_;              // mutex_
 };
 
 // An HTTP server for it, with a thread of its own. Off unless somebody starts it, and it hears this host only unless it is

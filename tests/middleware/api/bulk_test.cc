@@ -70,6 +70,20 @@ TEST_F(BulkTest, MovesAndBothSidesHearOfIt) {
   EXPECT_THAT(one_->device_choice(), HasSubstr("softdc0"));
 }
 
+TEST_F(BulkTest, BothSidesCount) {
+  EXPECT_TRUE(one_->Move(at_one_, Request(5)).ok());
+  ASSERT_TRUE(other_->Await(at_other_, 5, kLong).ok());
+  // What a thread has counted shows after its pass.
+  while (one_->counters().transfers == 0 || other_->counters().arrivals == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(one_->counters().transfers, 1u);
+  EXPECT_GE(one_->counters().pieces, 1u);
+  EXPECT_EQ(one_->counters().mismatches, 0u);
+  EXPECT_EQ(other_->counters().arrivals, 1u);
+  EXPECT_EQ(other_->counters().transfers, 0u);
+}
+
 TEST_F(BulkTest, DamageIsNamedOnBothSides) {
   source_[11 * 4104 + 4100] ^= std::byte{2};  // a reference tag
   const absl::Status status = one_->Move(at_one_, Request(6));

@@ -93,6 +93,22 @@ TEST_F(IntrospectionServiceTest, TellsOfMethodsPeersLimitsAndCapabilities) {
   EXPECT_TRUE(limits.contains("max_concurrent_calls"));
 }
 
+TEST_F(IntrospectionServiceTest, TellsOfWhatElseIsCounted) {
+  auto world = InProcess::Start({&echo_});
+  ASSERT_TRUE(world.ok()) << world.status();
+  IntrospectionService service(&(*world)->server(), {});
+  bulk::PortCounters counters;
+  counters.transfers = 7;
+  service.Add([&] { return ReadCounters(counters); });
+  auto asked = InProcess::Start({&service});
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  CallContext context(absl::Seconds(60));
+  const auto told = IntrospectionClient(*(*asked)->NewChannel()).Look(context, {});
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(Count(*told, "bulk_transfers"), 7u);
+  EXPECT_EQ(Count(*told, "requests"), 0u);
+}
+
 TEST_F(IntrospectionServiceTest, WhatDoesNotFitAMessageIsLeftOut) {
   ServerOptions options;
   options.limits.max_message_bytes = 1024;
@@ -120,7 +136,8 @@ TEST_F(IntrospectionServiceTest, TellsOfWhatHappenedLast) {
 }
 
 TEST(CounterTableTest, NamesAreOnceAndWellFormed) {
-  for (const auto& readings : {ReadCounters(ServerSnapshot()), ReadCounters(ChannelSnapshot())}) {
+  for (const auto& readings : {ReadCounters(ServerSnapshot()), ReadCounters(ChannelSnapshot()),
+                               ReadCounters(bulk::PortCounters())}) {
     std::set<std::string> names;
     for (const Reading& reading : readings) {
       EXPECT_TRUE(names.insert(reading.name).second) << reading.name;

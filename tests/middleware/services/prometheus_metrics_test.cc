@@ -135,7 +135,19 @@ TEST_F(PrometheusMetricsTest, WrongAddressesAreErrors) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable) << second.status();
 }
 
+TEST_F(PrometheusMetricsTest, WhatElseIsCountedIsTold) {
+  bulk::PortCounters counters;
+  counters.pieces = 9;
+  metrics_->Add([counters] { return ReadCounters(counters); }, "pictures");
+  auto exposer = MetricsExposer::Start("0", metrics_);
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  auto samples = Parse(Scrape("127.0.0.1", (*exposer)->port()));
+  EXPECT_EQ(samples["sluice_bulk_pieces_total{source=\"pictures\"}"], 9);
+}
+
 TEST_F(PrometheusMetricsTest, WhatIsTakenOutIsNotTold) {
+  metrics_->Add([] { return ReadCounters(bulk::PortCounters()); }, "pictures");
+  metrics_->Remove("pictures");
   metrics_->Remove("orders");
   metrics_->Remove("to_orders");
   metrics_->Remove("nobody");
