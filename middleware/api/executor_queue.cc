@@ -26,7 +26,7 @@ absl::Status ExecutorQueue::Enter(const call::Incoming& incoming) {
   waiting_.fetch_sub(1, std::memory_order_relaxed);
   return Refused(absl::StatusCode::kResourceExhausted, incoming,
                  absl::StrCat(waiting, " calls wait for the server's executor, which is its limit"),
-                 "call less often, or raise RegisterOptions::max_waiting_calls");
+                 "call less often, or raise executor.max_waiting_calls of the server");
 }
 
 absl::Status ExecutorQueue::Begin(const call::Incoming& incoming, int64_t now_ns) {
@@ -40,7 +40,7 @@ absl::Status ExecutorQueue::Begin(const call::Incoming& incoming, int64_t now_ns
   return Refused(absl::StatusCode::kResourceExhausted, incoming,
                  absl::StrCat("it had waited ", absl::FormatDuration(absl::Nanoseconds(waited_ns)),
                               " for the server's executor, which is too long"),
-                 "call less often, or raise RegisterOptions::max_wait");
+                 "call less often, or raise executor.max_wait of the server");
 }
 
 }  // namespace sluice

@@ -121,6 +121,8 @@ absl::Status ServerOptions::Validate() const {
              InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
                      limits.max_message_bytes, uint64_t{1} << 40),
              InRange("max_concurrent_calls", max_concurrent_calls, 1, 1u << 24),
+             InRange("executor.max_waiting_calls", executor.max_waiting_calls, 1, 1u << 24),
+             InRange("executor.max_wait", executor.max_wait, absl::ZeroDuration(), absl::Hours(1)),
              InRange("slow_call", slow_call, absl::Microseconds(1), absl::Hours(1)),
              InRange("pollers", pollers, 1, driving == Driving::kCaller ? 1 : 64),
              InRange("trace_records", trace_records, 0, 1u << 20));

@@ -151,6 +151,15 @@ struct Tenant {
   uint32_t max_peers = 64;          // connections at once. 1 to 65536.
 };
 
+// Calls that wait for a thread of their service's executor (RegisterOptions::executor).
+struct ExecutorOptions {
+  // More are refused with RESOURCE_EXHAUSTED at once. 1 to 16777216.
+  uint32_t max_waiting_calls = 4096;
+  // One that has waited longer, or whose deadline has passed, is refused when its turn comes; its handler does not run. 0: however
+  // long; to 1 h.
+  absl::Duration max_wait = absl::ZeroDuration();
+};
+
 struct ServerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
@@ -165,6 +174,7 @@ struct ServerOptions {
   // Calls whose handlers are coroutines or run on an executor, at the same time; more are refused with
   // RESOURCE_EXHAUSTED. 1 to 16777216.
   uint32_t max_concurrent_calls = 65536;
+  ExecutorOptions executor;  // of each service that has one, unless it is registered with others
   // Says who may call what, before interceptors and handlers see the call, by its method, metadata (a token), peer or
   // tenant. What is not OK is the answer: UNAUTHENTICATED (who are you?) or PERMISSION_DENIED (not you). On the polling
   // thread: it must not block. None: everybody may.

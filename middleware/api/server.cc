@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::vector<std::unique
   return server;
 }
 
-Server::Server(const ServerOptions& options) : chain_(options) {}
+Server::Server(const ServerOptions& options) : executor_(options.executor), chain_(options) {}
 Server::~Server() = default;
 
 absl::Status Server::Register(Service* service, const RegisterOptions& options) {
@@ -71,10 +71,11 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
   }
   std::shared_ptr<ExecutorQueue> queue;
   if (options.executor != nullptr) {
+    const absl::Duration max_wait = options.max_wait.value_or(executor_.max_wait);
     queue = std::make_shared<ExecutorQueue>(
-        options.executor, std::max(options.max_waiting_calls, 1u),
-        options.max_wait == absl::InfiniteDuration() ? INT64_MAX
-                                                     : absl::ToInt64Nanoseconds(options.max_wait));
+        options.executor,
+        std::max(options.max_waiting_calls.value_or(executor_.max_waiting_calls), 1u),
+        max_wait == absl::ZeroDuration() ? INT64_MAX : absl::ToInt64Nanoseconds(max_wait));
   }
   for (const auto& poller : pollers_) {
     MethodBinder binder(queue);

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,10 +48,9 @@ struct RegisterOptions {
   // Runs the service's plain functions, several at a time; nullptr: they run on the polling thread, one after another.
   // Coroutines always run there. Outlives the server.
   Executor* executor = nullptr;
-  // Calls that wait for a thread of it; more are refused with RESOURCE_EXHAUSTED at once. At least 1.
-  uint32_t max_waiting_calls = 4096;
-  // One that has waited longer, or whose deadline has passed, is refused when its turn comes; its handler does not run.
-  absl::Duration max_wait = absl::InfiniteDuration();
+  // As in ExecutorOptions; not set: the server's.
+  std::optional<uint32_t> max_waiting_calls;
+  std::optional<absl::Duration> max_wait;
 };
 
 class Server {
@@ -131,6 +131,7 @@ class Server {
 
   std::vector<std::string> services_;
   std::vector<Service*> registered_;
+  const ExecutorOptions executor_;
   ServerChain chain_;
   bool over_ = false;                                   // Shutdown() was said
   std::vector<std::unique_ptr<ServerPoller>> pollers_;  // the first one listens

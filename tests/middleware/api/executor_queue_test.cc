@@ -83,9 +83,9 @@ class Ended {
 
 class ExecutorQueueTest : public ::testing::Test {
  protected:
-  void Start(RegisterOptions options) {
+  void Start(RegisterOptions options, const ServerOptions& server = {}) {
     options.executor = &executor_;
-    auto world = InProcess::Start({&chat_}, {}, options);
+    auto world = InProcess::Start({&chat_}, server, options);
     ASSERT_TRUE(world.ok()) << world.status();
     world_ = *std::move(world);
     auto channel = world_->NewChannel();
@@ -130,6 +130,28 @@ TEST_F(ExecutorQueueTest, MoreThanMayWaitAreRefusedAtOnce) {
   EXPECT_TRUE(ended[1].Wait().ok());
   EXPECT_TRUE(next.Wait().ok());
   EXPECT_EQ(chat_.calls, 3);
+}
+
+TEST_F(ExecutorQueueTest, ServersBoundsHoldWhereTheServiceHasNone) {
+  ServerOptions server;
+  server.executor.max_waiting_calls = 1;
+  server.executor.max_wait = absl::Nanoseconds(1);
+  Start({}, server);
+  Ended first, second;
+  Say(&first);
+  Say(&second);
+  EXPECT_EQ(second.Wait().code(), absl::StatusCode::kResourceExhausted);
+  executor_.RunOne();
+  EXPECT_EQ(first.Wait().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(chat_.calls, 0);
+  Start({.max_waiting_calls = 2, .max_wait = absl::Hours(1)}, server);
+  Ended third, fourth;
+  Say(&third);
+  Say(&fourth);
+  executor_.RunOne();
+  executor_.RunOne();
+  EXPECT_TRUE(third.Wait().ok());
+  EXPECT_TRUE(fourth.Wait().ok());
 }
 
 TEST_F(ExecutorQueueTest, OneThatHasWaitedTooLongDoesNotRun) {
