@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "middleware/call/client_engine.h"
@@ -26,6 +28,12 @@ struct HealthAsk {
   health::v1::HealthCheckRequest request;
   health::v1::HealthCheckResponse reply;
 };
+
+Connection::Connection(ClientEngine* the_engine, ServerAddress the_address, uint32_t limit)
+    : engine(the_engine),
+      address(std::move(the_address)),
+      server(absl::StrCat(address.host, ":", address.port)),
+      limit_bytes(limit) {}
 
 Connection::~Connection() = default;
 

@@ -13,11 +13,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "middleware/call/connection_state.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/endpoint/endpoint.h"
@@ -37,11 +35,7 @@ enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 struct HealthAsk;  // client_health.cc
 
 struct Connection {
-  Connection(ClientEngine* the_engine, ServerAddress the_address, uint32_t limit)
-      : engine(the_engine),
-        address(std::move(the_address)),
-        server(absl::StrCat(address.host, ":", address.port)),
-        limit_bytes(limit) {}
+  Connection(ClientEngine* the_engine, ServerAddress the_address, uint32_t limit);
   ~Connection();
 
   ClientEngine* const engine;
