@@ -144,6 +144,12 @@ TEST_F(ExecutorQueueTest, ServersBoundsHoldWhereTheServiceHasNone) {
   executor_.RunOne();
   EXPECT_EQ(first.Wait().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(chat_.calls, 0);
+}
+
+TEST_F(ExecutorQueueTest, ServicesOwnBoundsComeFirst) {
+  ServerOptions server;
+  server.executor.max_waiting_calls = 1;
+  server.executor.max_wait = absl::Nanoseconds(1);
   Start({.max_waiting_calls = 2, .max_wait = absl::Hours(1)}, server);
   Ended third, fourth;
   Say(&third);
