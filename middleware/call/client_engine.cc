@@ -64,8 +64,13 @@ ClientEngine::~ClientEngine() {
 void ClientEngine::RefreshNow() {
   now_ns_ = clock_->NowNs();
   now_is_stale_ = false;
-  if (overload_.going_on()) overload_.Look(now_ns_, &log_);
-  if (outage_.going_on()) outage_.Look(now_ns_, &log_);
+  if (overload_.going_on() || outage_.going_on()) [[unlikely]]
+    LookAtOverload();
+}
+
+void ClientEngine::LookAtOverload() {
+  overload_.Look(now_ns_, &log_);
+  outage_.Look(now_ns_, &log_);
 }
 
 // ---- Starting and sending

@@ -170,6 +170,7 @@ class ClientEngine final : public session::User {
   static void OnPauseOver(base::Timer* timer, void* context);
 
   void RefreshNow();
+  void LookAtOverload();
   static void Move(Connection* connection, ConnectionEvent event);
   // The servers' connections (client_connections.cc).
   Connection* Find(endpoint::PeerId peer) {

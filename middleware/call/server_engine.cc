@@ -61,7 +61,8 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
 void ServerEngine::ReadClock() {
   now_ns_ = clock_->NowNs();
   now_is_stale_ = false;
-  if (overload_.going_on()) overload_.Look(now_ns_, &log_);
+  if (overload_.going_on()) [[unlikely]]
+    overload_.Look(now_ns_, &log_);
   if (ran_count_ == 0) return;
   if (now_ns_ - ran_since_ns_ >= options_.slow_call_ns) SettleInline(0);
   ran_count_ = 0;

@@ -9,7 +9,6 @@
 #define SLUICE_MIDDLEWARE_OBSERVE_OVERLOAD_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -25,22 +24,10 @@ class Overload {
   explicit Overload(std::string_view what) : what_(what) {}
 
   // `why`: the status of whoever was refused.
-  void Refused(int64_t now_ns, const absl::Status& why, base::EventLog* log) {
-    last_ns_ = now_ns;
-    if (refused_++ != 0) return;
-    since_ns_ = now_ns;
-    log->Say(base::Severity::kWarning, "overload begins", "",
-             std::string(what_) + ": " + std::string(why.message()));
-  }
+  void Refused(int64_t now_ns, const absl::Status& why, base::EventLog* log);
   bool going_on() const { return refused_ != 0; }
   // To be asked while it is going on.
-  void Look(int64_t now_ns, base::EventLog* log) {
-    if (refused_ == 0 || now_ns - last_ns_ < kQuietNs) return;
-    log->Say(base::Severity::kWarning, "overload ends", "",
-             std::string(what_) + " no more: there were " + std::to_string(refused_) + " in " +
-                 std::to_string((last_ns_ - since_ns_) / 1'000'000) + " ms");
-    refused_ = 0;
-  }
+  void Look(int64_t now_ns, base::EventLog* log);
 
  private:
   const std::string_view what_;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/observe/overload.h"
+
+#include <string>
+
+namespace sluice::observe {
+
+void Overload::Refused(int64_t now_ns, const absl::Status& why, base::EventLog* log) {
+  last_ns_ = now_ns;
+  if (refused_++ != 0) return;
+  since_ns_ = now_ns;
+  log->Say(base::Severity::kWarning, "overload begins", "",
+           std::string(what_) + ": " + std::string(why.message()));
+}
+
+void Overload::Look(int64_t now_ns, base::EventLog* log) {
+  if (refused_ == 0 || now_ns - last_ns_ < kQuietNs) return;
+  log->Say(base::Severity::kWarning, "overload ends", "",
+           std::string(what_) + " no more: there were " + std::to_string(refused_) + " in " +
+               std::to_string((last_ns_ - since_ns_) / 1'000'000) + " ms");
+  refused_ = 0;
+}
+
+}  // namespace sluice::observe
