@@ -118,7 +118,8 @@ class Insistent final : public Resolver {
  public:
   absl::Status Start(Listener listener) override {
     thread_ = std::thread([this, listener = std::move(listener)] {
-      while (!stopping_.load()) EXPECT_TRUE(listener({"h:1"}).ok());
+      do EXPECT_TRUE(listener({"h:1"}).ok());
+      while (!stopping_.load());
     });
     return absl::OkStatus();
   }
