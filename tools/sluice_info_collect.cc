@@ -141,7 +141,12 @@ void AddDefaults(SystemInfo* out) {
   const auto ns = [](absl::Duration d) {
     return static_cast<uint64_t>(absl::ToInt64Nanoseconds(d));
   };
-  add("max_message_bytes", channel.limits.max_message_bytes, "largest message, with its header");
+  add("max_message_bytes", channel.limits.max_message_bytes,
+      "largest message that is sent as it is, with its header");
+  add("max_large_message_bytes", channel.limits.max_large_message_bytes,
+      "largest message at all; 0: the above");
+  add("large_memory_bytes", channel.limits.large_memory_bytes,
+      "for messages that are read from their sender's memory, each way");
   add("credits_per_peer", channel.limits.credits_per_peer,
       "messages one peer may have under way to us");
   add("receive_buffers", channel.limits.receive_buffers, "shared by all peers");

@@ -27,6 +27,8 @@ class LocalStack final : public Stack {
       const EndpointLimits& limits, const Authentication&, const std::vector<Tenant>&,
       base::LogSink*, endpoint::Handler* handler) override {
     options_.max_message_bytes = limits.max_message_bytes;
+    options_.max_large_bytes = limits.max_large_message_bytes;
+    options_.large_memory_bytes = limits.large_memory_bytes;
     auto made = network_->Create(handler, &clock_, options_);
     if (endpoint_ != nullptr) *endpoint_ = made.get();
     return made;

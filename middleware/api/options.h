@@ -40,8 +40,14 @@ enum class Driving : uint8_t {
 
 // Common to both. The process with the lower limit decides for a connection.
 struct EndpointLimits {
-  // Largest message, request or reply, with the 48 bytes of its header. 1024 to 1 MiB.
+  // Largest message, request or reply, that is sent as it is, with the 48 bytes of its header. 1024 to 1 MiB.
   uint32_t max_message_bytes = 16384;
+  // Largest message at all. What does not fit above stays in registered memory of its sender, and the receiver reads it
+  // from there, in pieces. 0: there are none; to 2 GiB.
+  uint64_t max_large_message_bytes = 128u << 20;
+  // Registered memory for such messages on their way out, and as much again for those on their way in. Taken when it is
+  // needed, and kept. At least max_large_message_bytes; to 1 TiB.
+  uint64_t large_memory_bytes = 256u << 20;
   // Messages that a peer may have under way to us: what one peer can make us hold. 4 to 4096.
   uint32_t credits_per_peer = 64;
   // Receive buffers, shared by all peers; at least credits_per_peer, 16 to 32768.

@@ -39,6 +39,8 @@ class ProductionStack final : public Stack {
       const std::vector<Tenant>& tenants, base::LogSink* log, endpoint::Handler* handler) override {
     endpoint::Options options;
     options.max_message_bytes = limits.max_message_bytes;
+    options.max_large_bytes = limits.max_large_message_bytes;
+    options.large_memory_bytes = limits.large_memory_bytes;
     options.srq_size = limits.receive_buffers;
     options.credits_per_peer = limits.credits_per_peer;
     options.keepalive_ns = absl::ToInt64Nanoseconds(limits.keepalive);

@@ -127,11 +127,9 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   if (connection == nullptr || connection->state != ConnectionState::kConnecting) return;
   Move(connection, ConnectionEvent::kPeerUp);
   if (now_is_stale_) RefreshNow();
-  connection->limit_bytes =
-      std::max(frame::kHeaderBytes, std::min(options_.max_message_bytes, info.max_message_bytes));
+  connection->limit_bytes = LimitOf(info);
   limit_bytes_ = 0;
   for (const auto& one : connections_) limit_bytes_ = std::max(limit_bytes_, one->limit_bytes);
-  if (limit_bytes_ == 0) limit_bytes_ = options_.max_message_bytes;
   connection->up_since_ns = now_ns_;
   ++counters_.connections;
   Trace(observe::TraceEvent::kPeerUp, 0, 0, peer.index);

@@ -45,7 +45,8 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
       wheel_(clock->NowNs()),
       table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this),
       budget_(options.retry),
-      limit_bytes_(options.max_message_bytes),
+      limit_bytes_(LimitOf({.max_message_bytes = options.max_message_bytes,
+                            .max_large_bytes = options.max_large_bytes})),
       sampler_(options.timed_every),
       trace_(options.trace_records) {
   RefreshNow();
@@ -94,7 +95,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
       Send(call, connection, *buffer, payload_bytes);
       return absl::OkStatus();
     }
-    if (absl::IsInvalidArgument(buffer.status())) return buffer.status();
+    if (connection != nullptr) return buffer.status();  // too large for it
   }
   if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
     return TooLarge(spec, size, limit_bytes_);
@@ -165,6 +166,7 @@ absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& sp
         connections_[at < connections_.size() ? at : at - connections_.size()].get();
     if (one->state != ConnectionState::kUp || one->left_out) continue;
     if (size > one->limit_bytes - frame::kHeaderBytes) {
+      *connection = one;
       return TooLarge(spec, size, one->limit_bytes);
     }
     auto buffer = sessions_.Reserve(one->peer, *payload_bytes);
@@ -218,7 +220,7 @@ void ClientEngine::SendWaiting() {
         stream->call_id = CallTable::WireId(*call);
         if (stream->wants_to_write || stream->end_owed) Block(call);
       }
-    } else if (absl::IsInvalidArgument(buffer.status())) {
+    } else if (connection != nullptr) {  // too large for it
       End(call, CallEvent::kFail, buffer.status());
     } else {
       return;
@@ -352,6 +354,20 @@ void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
   End(call, CallEvent::kReply, absl::OkStatus());
 }
 
+void ClientEngine::OnLost(endpoint::PeerId peer, const frame::Header& header,
+                          const absl::Status& why) {
+  Connection* const connection = Find(peer);
+  Call* call = table_.FindSent(header.call_id);
+  if (connection == nullptr || call == nullptr || call->connection != connection) return;
+  if (header.kind == frame::Kind::kStreamData &&
+      !SendControl(connection, frame::Kind::kCancel, header.call_id, 0)) {
+    connection->cancels_owed.push_back(header.call_id);
+  }
+  End(call, CallEvent::kReply,
+      base::Prefix(why, absl::StrCat("a large message of ", call->spec.method->full_name,
+                                     " can't be moved")));
+}
+
 void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
   ++(status.ok() ? counters_.calls_ok : counters_.calls_failed);
   if (status.ok()) budget_.Succeeded();
@@ -475,14 +491,14 @@ std::string ClientEngine::CauseOf(const absl::Status& status) {
 
 absl::Status ClientEngine::TooLarge(const CallSpec& spec, uint64_t payload_bytes,
                                     uint32_t limit_bytes) const {
-  return base::Error(absl::StatusCode::kInvalidArgument,
+  return base::Error(absl::StatusCode::kResourceExhausted,
                      absl::StrCat("request of ", spec.method->full_name, " too large"),
                      {.layer = "call",
                       .peer = server_,
                       .operation = spec.method->full_name,
                       .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
                                             limit_bytes - frame::kHeaderBytes),
-                      .remedy = "send less, or raise max_message_bytes on both sides",
+                      .remedy = "send less, or raise max_large_message_bytes on both sides",
                       .retry_safe = true});
 }
 

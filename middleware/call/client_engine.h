@@ -58,6 +58,7 @@ struct ClientEngineOptions {
   RetryPolicy retry;
   uint32_t max_outstanding_calls =
       1024;                            // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
+  uint64_t max_large_bytes = 0;  // of a message that does not fit below; the server may allow less
   uint32_t max_message_bytes = 16384;  // with the header; the server may allow less
   int64_t connect_timeout_ns = 5'000'000'000;
   int64_t backoff_min_ns = 20'000'000;  // before the first attempt to connect again
@@ -156,6 +157,8 @@ class ClientEngine final : public session::User {
   void OnMessage(endpoint::PeerId peer, const frame::Header& header,
                  std::span<const std::byte> payload) override;
   void OnWritable(endpoint::PeerId peer) override;
+  void OnLost(endpoint::PeerId peer, const frame::Header& header,
+              const absl::Status& why) override;
   void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                        std::string_view explanation) override;
 
@@ -236,6 +239,10 @@ class ClientEngine final : public session::User {
 
   // Why, without the rest of its sentence: it becomes part of another one.
   static std::string CauseOf(const absl::Status& status);
+  // Of a message, header included, whether it is sent as it is or not.
+  static uint32_t LimitOf(const endpoint::PeerInfo& info) {
+    return frame::kHeaderBytes + session::Sessions::LargestPayload(info);
+  }
   absl::Status TooLarge(const CallSpec& spec, uint64_t payload_bytes, uint32_t limit_bytes) const;
   // No server is there for it.
   absl::Status NotConnected(std::string_view operation) const;

@@ -98,7 +98,9 @@ absl::Status ClientEngine::Write(ClientStream* stream,
   const size_t bytes = message.ByteSizeLong();
   const uint32_t limit_bytes =
       call->connection == nullptr ? limit_bytes_ : call->connection->limit_bytes;
-  if (bytes > limit_bytes - frame::kHeaderBytes) return TooLarge(call->spec, bytes, limit_bytes);
+  if (bytes > limit_bytes - frame::kHeaderBytes) {
+    return absl::InvalidArgumentError(TooLarge(call->spec, bytes, limit_bytes).message());
+  }
   const absl::Status later =
       absl::ResourceExhaustedError("no room in the stream's window, or no credit");
   if (call->state != CallState::kSent || !stream->end.HasRoom()) {

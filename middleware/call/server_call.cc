@@ -201,15 +201,15 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   Peer* peer = Find(call->peer_);
   if (peer == nullptr) return absl::CancelledError("the caller is gone");
   const size_t bytes = message.ByteSizeLong();
-  if (bytes > peer->limit_bytes - frame::kHeaderBytes) {
-    return base::Error(absl::StatusCode::kInvalidArgument,
-                       absl::StrCat("message of ", call->incoming_.method->full_name, " too large"),
-                       {.layer = "call",
-                        .peer = peer->address,
-                        .operation = call->incoming_.method->full_name,
-                        .cause = absl::StrCat("it takes ", bytes, " bytes, the limit is ",
-                                              peer->limit_bytes - frame::kHeaderBytes),
-                        .remedy = "send less at a time, or raise max_message_bytes on both sides"});
+  if (bytes > peer->largest_bytes) {
+    return base::Error(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("message of ", call->incoming_.method->full_name, " too large"),
+        {.layer = "call",
+         .peer = peer->address,
+         .operation = call->incoming_.method->full_name,
+         .cause = absl::StrCat("it takes ", bytes, " bytes, the limit is ", peer->largest_bytes),
+         .remedy = "send less at a time, or raise max_large_message_bytes on both sides"});
   }
   const absl::Status later =
       absl::ResourceExhaustedError("no room in the stream's window, or no credit");

@@ -26,6 +26,8 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
       // Room for an error reply is always there.
       limit_bytes(std::max(frame::kHeaderBytes + 2,
                            std::min(options.max_message_bytes, info.max_message_bytes))),
+      largest_bytes(session::Sessions::LargestPayload(
+          {.max_message_bytes = limit_bytes, .max_large_bytes = info.max_large_bytes})),
       backlog(options.max_waiting_replies_per_peer, options.max_waiting_bytes_per_peer) {}
 
 ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* clock,
@@ -430,7 +432,7 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                            std::string_view metadata) {
   const size_t message_bytes = reply == nullptr ? 0 : reply->ByteSizeLong();
   const size_t payload_bytes = message_bytes + frame::MetadataBytes(metadata.size());
-  if (payload_bytes > peer->limit_bytes - frame::kHeaderBytes) {
+  if (payload_bytes > peer->largest_bytes) {
     return ReplyError(
         id, peer, call_id, stats,
         base::Error(absl::StatusCode::kResourceExhausted,
@@ -439,8 +441,8 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                      .peer = peer->address,
                      .operation = stats->name(),
                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
-                                           peer->limit_bytes - frame::kHeaderBytes),
-                     .remedy = "answer with less, or raise max_message_bytes on both sides"}),
+                                           peer->largest_bytes),
+                     .remedy = "answer with less, or raise max_large_message_bytes on both sides"}),
         {});
   }
   stats->CountEnd(absl::OkStatus());
@@ -449,7 +451,18 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
     Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
   }
   const auto size = static_cast<uint32_t>(payload_bytes);
-  const Outgoing outgoing = Reserve(id, peer, size);
+  Outgoing outgoing;
+  if (size <= peer->limit_bytes - frame::kHeaderBytes) {
+    outgoing = Reserve(id, peer, size);
+  } else {
+    const auto large = ReserveLarge(id, peer, size);
+    if (!large.ok()) {
+      return ReplyError(id, peer, call_id,
+                        base::Prefix(large.status(), absl::StrCat("reply of ", method.full_name)),
+                        {});
+    }
+    outgoing = *large;
+  }
   if (outgoing.data == nullptr) return;
   frame::Header header;
   header.kind = frame::Kind::kReply;
@@ -525,12 +538,51 @@ ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer,
   return outgoing;
 }
 
+absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::PeerId id, Peer* peer,
+                                                                  uint32_t payload_bytes) {
+  Outgoing outgoing;
+  auto lent = sessions_.Lend(id, payload_bytes);
+  if (!lent.ok()) return lent.status();
+  outgoing.waits = !peer->backlog.empty() || !sessions_.Attach(id, &*lent).ok();
+  outgoing.buffer = *lent;
+  outgoing.data = lent->data;
+  return outgoing;
+}
+
 void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header) {
-  if (outgoing.waits) {
+  if (outgoing.waits && outgoing.buffer.large != session::kNotLarge) {
+    // In the backlog stands what is known of it; the message is where it will be read.
+    Peer* peer = Find(id);
+    std::byte* const place = peer->backlog.Push(frame::kHeaderBytes + sizeof(outgoing.buffer));
+    if (place == nullptr) {
+      ++counters_.overflows;
+      ++counters_.replies_lost;
+      return Break(id, "it takes no replies", "its backlog is full");
+    }
+    header.flags |= frame::kFlagLarge;
+    frame::Encode(header, place);
+    std::memcpy(place + frame::kHeaderBytes, &outgoing.buffer, sizeof(outgoing.buffer));
+    ++waiting_replies_;
+    ++counters_.replies_waited;
+  } else if (outgoing.waits) {
     frame::Encode(header, outgoing.data - frame::kHeaderBytes);
   } else {
     sessions_.Commit(id, outgoing.buffer, header);
   }
+}
+
+void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,
+                          const absl::Status& why) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  const absl::Status status = base::Prefix(why, "a large message can't be moved");
+  if (header.kind == frame::Kind::kStreamData) {
+    const auto call = peer->calls.find(header.call_id);
+    if (call != peer->calls.end()) CancelCall(call->second, status);
+    return;
+  }
+  if (header.kind == frame::Kind::kRequest) return Refuse(id, peer, header.call_id, status);
+  ReplyError(id, peer, header.call_id, status, {});
 }
 
 void ServerEngine::OnWritable(endpoint::PeerId id) {
@@ -539,10 +591,18 @@ void ServerEngine::OnWritable(endpoint::PeerId id) {
     const std::span<const std::byte> message = peer->backlog.Front();
     frame::Header header;
     std::memcpy(&header, message.data(), sizeof(header));
-    const auto buffer = sessions_.Reserve(id, header.payload_bytes);
-    if (!buffer.ok()) return;  // OnWritable() or OnPeerDown() follows
-    std::memcpy(buffer->data, message.data() + frame::kHeaderBytes, header.payload_bytes);
-    sessions_.Commit(id, *buffer, header);
+    if (header.flags & frame::kFlagLarge) {
+      endpoint::SendBuffer lent;
+      std::memcpy(&lent, message.data() + frame::kHeaderBytes, sizeof(lent));
+      if (!sessions_.Attach(id, &lent).ok()) return;
+      header.flags &= static_cast<uint16_t>(~frame::kFlagLarge);
+      sessions_.Commit(id, lent, header);
+    } else {
+      const auto buffer = sessions_.Reserve(id, header.payload_bytes);
+      if (!buffer.ok()) return;  // OnWritable() or OnPeerDown() follows
+      std::memcpy(buffer->data, message.data() + frame::kHeaderBytes, header.payload_bytes);
+      sessions_.Commit(id, *buffer, header);
+    }
     peer->backlog.Pop();
     --waiting_replies_;
   }

@@ -145,6 +145,7 @@ class ServerEngine final : public session::User {
   void OnMessage(endpoint::PeerId peer, const frame::Header& header,
                  std::span<const std::byte> payload) override;
   void OnWritable(endpoint::PeerId peer) override;
+  void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why) override;
   void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                        std::string_view explanation) override;
 
@@ -164,7 +165,8 @@ class ServerEngine final : public session::User {
     const uint32_t generation;
     const std::string address;
     const std::string tenant;
-    const uint32_t limit_bytes;  // of a message, header included
+    const uint32_t limit_bytes;    // of a message, header included
+    const uint32_t largest_bytes;  // of one that may be lent, without the header
     session::Backlog backlog;
     absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the caller's number
     std::vector<ServerCall*> blocked;                  // their Write() was refused
@@ -246,6 +248,8 @@ class ServerEngine final : public session::User {
     bool waits = false;
     endpoint::SendBuffer buffer;
   };
+  // For a reply that has to be lent: memory now, whatever waits. An error: there is none.
+  absl::StatusOr<Outgoing> ReserveLarge(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
   Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
   void Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header);
 

@@ -204,7 +204,7 @@ absl::StatusOr<FlowBuffer> FlowEngine::Reserve(const Flow& flow, uint32_t bytes)
          .peer = connection.address,
          .operation = "send",
          .cause = absl::StrCat("it has ", bytes, " bytes, the limit is ", connection.limit_bytes),
-         .remedy = "send less, or raise max_message_bytes on both sides",
+         .remedy = "send less, or raise max_large_message_bytes on both sides",
          .retry_safe = true});
   }
   if ((record->owed & kOweAccept) != 0 && !Say(connection, flow.index_)) {

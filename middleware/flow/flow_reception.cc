@@ -36,7 +36,7 @@ void FlowEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info)
     connection->inbound = true;
   }
   connection->tenant = info.tenant;
-  connection->limit_bytes = info.max_message_bytes - frame::kHeaderBytes;
+  connection->limit_bytes = session::Sessions::LargestPayload(info);
   connection->up = true;
   if (!connection->turns.empty()) Activate(*connection);
 }

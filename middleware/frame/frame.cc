@@ -31,6 +31,8 @@ std::string_view Explain(Fault fault) {
       return "payload where none belongs, or a flow without a name";
     case Fault::kMetadata:
       return "metadata longer than its message, or than the limit";
+    case Fault::kPlace:
+      return "place of a large message that can't be";
   }
   return "unknown fault";
 }
@@ -53,7 +55,7 @@ Fault CheckFlow(const Header& header) {
   return fits ? Fault::kNone : Fault::kPayload;
 }
 
-// Cancel, what belongs to a stream, and the end of a server's calls.
+// Cancel, what belongs to a stream, the end of a server's calls, and kTaken.
 Fault CheckOfCall(const Header& header) {
   if (header.kind == Kind::kDrain && header.call_id != 0) return Fault::kCall;
   const bool window = header.kind == Kind::kStreamData || header.kind == Kind::kStreamWindow;
@@ -62,18 +64,31 @@ Fault CheckOfCall(const Header& header) {
   if (header.timeout_ns != 0) return Fault::kTimeout;
   if (header.status_code != 0) return Fault::kStatus;
   if (header.payload_bytes != 0 && header.kind != Kind::kStreamData) return Fault::kPayload;
+  if (header.kind == Kind::kTaken && header.call_id > kNothingTaken) return Fault::kCall;
   return Fault::kNone;
 }
 
-Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
-  uint16_t known = 0;
-  if (header.kind == Kind::kRequest) {
-    known = kFlagMetadata | kFlagClientStreams | kFlagServerStreams;
-  } else if (header.kind == Kind::kReply) {
-    known = kFlagMetadata;
-    if (header.status_code != 0) known |= kFlagNotRun;
+int KnownFlags(const Header& header) {
+  switch (header.kind) {
+    case Kind::kRequest:
+      return kFlagMetadata | kFlagClientStreams | kFlagServerStreams | kFlagLarge;
+    case Kind::kReply:
+      return kFlagMetadata | (header.status_code == 0 ? kFlagLarge : kFlagNotRun);
+    case Kind::kStreamData:
+    case Kind::kFlowData:
+      return kFlagLarge;
+    default:
+      return 0;
   }
-  if ((header.flags & ~known) != 0) return Fault::kReserved;
+}
+
+Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
+  if ((header.flags & ~KnownFlags(header)) != 0) return Fault::kReserved;
+  if (header.flags & kFlagLarge) {
+    if (payload.size() != kPlaceBytes) return Fault::kPlace;
+    const uint64_t bytes = PlaceIn(payload).bytes;
+    return bytes != 0 && bytes <= UINT32_MAX ? Fault::kNone : Fault::kPlace;
+  }
   if (!(header.flags & kFlagMetadata)) return Fault::kNone;
   uint16_t size = 0;
   if (payload.size() < sizeof(size)) return Fault::kMetadata;
@@ -100,6 +115,12 @@ std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* pay
   return payload + sizeof(size) + size;
 }
 
+Fault Complete(Header* header, std::span<const std::byte> payload) {
+  header->flags &= static_cast<uint16_t>(~kFlagLarge);
+  header->payload_bytes = static_cast<uint32_t>(payload.size());
+  return header->flags == 0 ? Fault::kNone : CheckFlags(*header, payload);
+}
+
 Fault Decode(std::span<const std::byte> bytes, Header* header) {
   if (bytes.size() < kHeaderBytes) return Fault::kTooShort;
   std::memcpy(header, bytes.data(), sizeof(*header));
@@ -113,7 +134,7 @@ Fault Decode(std::span<const std::byte> bytes, Header* header) {
   if (header->kind >= Kind::kFlowOpen && header->kind <= Kind::kFlowClose) {
     return CheckFlow(*header);
   }
-  if (header->kind >= Kind::kCancel && header->kind <= Kind::kDrain) {
+  if (header->kind >= Kind::kCancel && header->kind <= Kind::kTaken) {
     return CheckOfCall(*header);
   }
   if (header->flow_id != 0 || header->flow_window != 0) return Fault::kFlow;

@@ -22,6 +22,9 @@
 //   detail   := serialised sluice.ErrorDetail, to the end of the payload, at most
 //   kMaxStatusDetailBytes; may be empty
 //
+//   With kFlagLarge (request, reply with status 0, kStreamData, kFlowData) the payload is a Place: where all of the above
+//   stands at the sender, for the receiver to read it there. Then it says kTaken.
+//
 //   field            request                                 reply
 //   flow_id          0                                       0
 //   sequence         of this message between the two sides, in this direction: from 0, +1 each, wraps
@@ -55,6 +58,10 @@
 //   status_code  0                 0                 0                        0, or why
 //   method_id, timeout_ns, flags, reserved           0 in all of them
 //
+//   field        kTaken: the receiver has read a large message, or never will
+//   call_id      the Place's number; kNothingTaken: nothing, this message stands for one that was given up
+//   everything else, but sequence: 0
+//
 // With the 16-byte prefix that transport/ puts in front, the payload begins on a cache line.
 //
 // To add a kind: (1) a number below, never one used before; (2) its line in the table above and in
@@ -87,6 +94,7 @@ inline constexpr uint16_t kFlagMetadata = 1;
 inline constexpr uint16_t kFlagClientStreams = 2;
 inline constexpr uint16_t kFlagServerStreams = 4;
 inline constexpr uint16_t kFlagNotRun = 8;
+inline constexpr uint16_t kFlagLarge = 16;
 
 enum class Kind : uint8_t {
   kRequest = 1,
@@ -101,6 +109,7 @@ enum class Kind : uint8_t {
   kStreamWindow = 10,
   kStreamEnd = 11,
   kDrain = 12,
+  kTaken = 13,
 };
 
 struct Header {
@@ -137,6 +146,34 @@ static_assert(offsetof(Header, payload_bytes) == 40);
 static_assert(offsetof(Header, status_code) == 44);
 static_assert(offsetof(Header, reserved) == 46);
 
+// Where a large message stands.
+struct Place {
+  uint64_t address = 0;
+  uint64_t bytes = 0;  // 1 to UINT32_MAX
+  uint32_t key = 0;
+  uint32_t number = 0;  // the sender's
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+inline constexpr uint32_t kPlaceBytes = sizeof(Place);
+static_assert(sizeof(Place) == 24);
+inline constexpr uint64_t kNothingTaken = UINT32_MAX;
+
+inline void Encode(const Place& place, std::byte* destination) {
+  std::memcpy(destination, &place, sizeof(place));
+}
+// `payload` has passed Decode(), with kFlagLarge.
+inline Place PlaceIn(std::span<const std::byte> payload) {
+  Place place;
+  std::memcpy(&place, payload.data(), sizeof(place));
+  return place;
+}
+
+// It says where a message is, or that one was read.
+inline bool IsAboutLarge(const Header& header) {
+  return (header.flags & kFlagLarge) != 0 || header.kind == Kind::kTaken;
+}
+
 // What is wrong with received bytes. Anything but kNone means that the sender is not a Sluice of
 // this version, or is broken: its connection is closed.
 enum class Fault : uint8_t {
@@ -153,6 +190,7 @@ enum class Fault : uint8_t {
   kCall,           // call_id over 32 bits in a flow's opening, or one in another message of a flow
   kPayload,        // one where none belongs, or a flow's opening without a name or with a long one
   kMetadata,       // longer than the payload, or than kMaxMetadataBytes
+  kPlace,          // of a large message: cut, or with a length that can't be
 };
 
 // "payload length does not match the message", for error texts.
@@ -166,6 +204,9 @@ inline void Encode(const Header& header, std::byte* destination) {
 // Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
 // the payload.
 Fault Decode(std::span<const std::byte> bytes, Header* header);
+// A large message has been read: the header becomes what it would be had the payload come with it, and what could not be
+// checked before is.
+Fault Complete(Header* header, std::span<const std::byte> payload);
 
 // The serialised metadata at the beginning of a payload that Decode() has let through, and what follows it.
 struct Parts {

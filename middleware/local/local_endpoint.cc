@@ -147,6 +147,7 @@ void LocalEndpoint::DropPeer(PeerId id, const absl::Status* tell_remote) {
   Peer* peer = Find(id);
   if (peer == nullptr) return;
   peer->state = Peer::kFree;
+  std::erase_if(fetches_, [&](const auto& fetch) { return fetch.second.peer == id; });
   withheld_.erase(id.index);
   if (tell_remote == nullptr || peer->remote == nullptr) return;
   Event down;
@@ -189,8 +190,9 @@ absl::StatusOr<PeerId> LocalEndpoint::Connect(const std::string& host, uint16_t 
   const PeerId remote_id = remote->NewPeer("local-client");
   Peer& there = remote->peers_[remote_id.index];
   const uint32_t limit = std::min(options_.max_message_bytes, remote->options_.max_message_bytes);
-  const auto join = [limit](LocalEndpoint* self, PeerId self_id, LocalEndpoint* other,
-                            PeerId other_id, bool inbound) {
+  const uint64_t large = std::min(options_.max_large_bytes, remote->options_.max_large_bytes);
+  const auto join = [limit, large](LocalEndpoint* self, PeerId self_id, LocalEndpoint* other,
+                                   PeerId other_id, bool inbound) {
     Peer& at = self->peers_[self_id.index];
     at.remote = other;
     at.remote_id = other_id;
@@ -198,7 +200,7 @@ absl::StatusOr<PeerId> LocalEndpoint::Connect(const std::string& host, uint16_t 
     Event up;
     up.kind = Event::kUp;
     up.peer = self_id;
-    up.info = PeerInfo{at.address, inbound, limit};
+    up.info = PeerInfo{at.address, inbound, limit, large};
     self->Post(std::move(up));
   };
   there.state = Peer::kConnecting;
@@ -385,13 +387,19 @@ int LocalEndpoint::Poll() {
     if (peer == nullptr) continue;
     ++done;
     if (event.kind == Event::kUp) peer->state = Peer::kUp;
-    if (event.kind == Event::kDown) peer->state = Peer::kFree;
+    if (event.kind == Event::kDown) {
+      peer->state = Peer::kFree;
+      std::erase_if(fetches_, [&](const auto& fetch) { return fetch.second.peer == event.peer; });
+    }
+    if (event.kind == Event::kFetched && !fetches_.contains(event.number)) continue;
     if (event.kind == Event::kResend) peer->broken = false;
     // Only what comes from the other side says how far it is.
     const bool acknowledged = peer->acknowledged != peer->told && event.kind != Event::kResend;
     const uint32_t total = peer->acknowledged;
     if (acknowledged) peer->told = total;
     bool taken = true;
+    absl::StatusOr<endpoint::LargeBuffer> fetched = absl::UnknownError("");
+    if (event.kind == Event::kFetched) fetched = Read(event.number);
     lock.unlock();
     if (acknowledged && event.kind != Event::kDown) handler_->OnAcknowledged(event.peer, total);
     switch (event.kind) {
@@ -412,6 +420,12 @@ int LocalEndpoint::Poll() {
         break;
       case Event::kResend:
         handler_->OnResend(event.peer);
+        break;
+      case Event::kLent:
+        handler_->OnLent(event.peer, event.number, event.why);
+        break;
+      case Event::kFetched:
+        handler_->OnFetched(event.peer, fetched, event.number);
         break;
     }
     lock.lock();

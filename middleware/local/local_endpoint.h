@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class LocalNetwork {
   struct Options {
     uint32_t max_message_bytes = 4096;
     int credits = 64;  // messages one side may have under way to the other
+    uint64_t max_large_bytes = 0;
+    uint64_t large_memory_bytes = 256 << 20;  // lent at the same time
   };
 
   std::unique_ptr<LocalEndpoint> Create(endpoint::Handler* handler, base::Clock* clock,
@@ -76,6 +79,13 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void FailRequests(endpoint::PeerId peer);
   // The next `count` Reserve() calls say RESOURCE_EXHAUSTED; OnWritable follows.
   void set_fail_reserves(int count);
+  // Memory that is lent from now on is known to the device only when this says so, with that status.
+  void set_slow_lending(bool slow);
+  void FinishLending(const absl::Status& status);
+  // Fetches from now on wait; false: those that wait go on.
+  void set_hold_fetches(bool hold);
+  // Fetches from now on fail with it.
+  void set_fail_fetches(const absl::Status& status);
 
   // ---- For assertions
   // Returns when PrepareToSleep() has said true, and no Poll() has come since.
@@ -86,6 +96,8 @@ class LocalEndpoint final : public endpoint::Endpoint {
   int credits_out() const;
   // Send slots that are neither free nor released.
   size_t slots_out() const;
+  // Large buffers, lent and fetched, that have not come back.
+  size_t large_out() const;
 
   // ---- endpoint::Endpoint
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) override;
@@ -98,6 +110,13 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void Release(uint32_t slot) override;
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;
   void Flush() override;
+  absl::StatusOr<endpoint::LargeBuffer> Lend(endpoint::PeerId peer, uint64_t bytes) override;
+  std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override;
+  void TakeBack(uint32_t number) override;
+  absl::StatusOr<uint32_t> Fetch(endpoint::PeerId peer,
+                                 const endpoint::RemoteMemory& from) override;
+  void CancelFetch(uint32_t number) override;
+  void GiveBack(uint32_t number) override;
   int Poll() override;
   bool PrepareToSleep() override;
   int fd() const override { return event_fd_; }
@@ -117,11 +136,12 @@ class LocalEndpoint final : public endpoint::Endpoint {
   friend class LocalNetwork;
 
   struct Event {
-    enum Kind { kUp, kDown, kMessage, kWritable, kResend } kind = kUp;
+    enum Kind { kUp, kDown, kMessage, kWritable, kResend, kLent, kFetched } kind = kUp;
     endpoint::PeerId peer;
     endpoint::PeerInfo info;         // kUp
     absl::Status why;                // kDown
     std::vector<std::byte> message;  // kMessage
+    uint32_t number = 0;             // kLent, kFetched
   };
   struct Peer {
     uint32_t generation = 0;
@@ -132,9 +152,21 @@ class LocalEndpoint final : public endpoint::Endpoint {
     int64_t connect_deadline_ns = 0;
     int credits = 0;
     bool starved = false;       // a Reserve() failed
+    bool lend_waits = false;    // a Lend() did
     bool broken = false;        // from FailRequests() to OnResend()
     uint32_t acknowledged = 0;  // by the other side, which rides on whatever comes from it
     uint32_t told = 0;          // of that, the handler
+  };
+  struct Large {
+    endpoint::PeerId peer;
+    std::unique_ptr<std::byte[]> data;
+    uint64_t bytes = 0;
+    bool known = true;
+  };
+  struct Fetching {
+    endpoint::PeerId peer;
+    endpoint::RemoteMemory from;
+    absl::Status status;
   };
   struct Pending {
     endpoint::PeerId peer;
@@ -154,6 +186,8 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void ReturnCredits(endpoint::PeerId from, int count, bool taken);
   void MakeWritable(endpoint::PeerId id);
   void FlushLocked();
+  void PostFetched(uint32_t number);
+  absl::StatusOr<endpoint::LargeBuffer> Read(uint32_t number);
   void Leave(const absl::Status& why);
 
   LocalNetwork* const network_;
@@ -175,6 +209,14 @@ class LocalEndpoint final : public endpoint::Endpoint {
   bool drop_ = false;
   bool withhold_ = false;
   int fail_reserves_ = 0;
+  bool slow_lending_ = false;
+  bool hold_fetches_ = false;
+  absl::Status fail_fetches_;
+  std::map<uint32_t, Large> lent_;        // by number
+  std::map<uint32_t, Fetching> fetches_;  // not ended
+  std::map<uint32_t, Large> fetched_;     // the handler's
+  uint64_t lent_bytes_ = 0;
+  uint32_t next_large_ = 1;
   std::function<int(std::vector<std::byte>&)> tamper_;
   uint64_t polls_ = 0;
   std::condition_variable changed_;  // armed_ or polls_

@@ -3,28 +3,47 @@
 
 namespace sluice::session {
 
+void User::OnLost(endpoint::PeerId peer, const frame::Header&, const absl::Status& why) {
+  OnProtocolError(peer, "large message lost", {why.message().data(), why.message().size()});
+}
+
 void Sessions::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
   if (peer.index >= records_.size()) records_.resize(peer.index + 1);
-  records_[peer.index] = {peer.generation, Session()};
+  Record& record = records_[peer.index];
+  if (record.generation != 0) Drop({peer.index, record.generation});
+  record = {.generation = peer.generation, .max_large_bytes = info.max_large_bytes};
   user_->OnPeerUp(peer, info);
 }
 
+void Sessions::Drop(endpoint::PeerId peer) {
+  Record* record = Find(peer);
+  if (record == nullptr) return;
+  record->session.outbox().ForEach(links_, [this](uint32_t slot) { endpoint_->Release(slot); });
+  if (record->large != nullptr) DropLarge(peer, *record->large);
+  *record = {};
+}
+
 void Sessions::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
-  if (Session* session = Find(peer)) {
-    session->outbox().ForEach(links_, [this](uint32_t slot) { endpoint_->Release(slot); });
-    records_[peer.index] = {};
-  }
+  Drop(peer);
   user_->OnPeerDown(peer, why);
 }
 
 uint32_t Sessions::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
                           bool report_soon) {
-  Session* session = Find(peer);
-  if (session == nullptr) {  // it went down since Reserve()
+  Record* record = Find(peer);
+  if (record == nullptr) {  // it went down since Reserve()
     Cancel(peer, buffer);
     return 0;
   }
-  header.sequence = session->Send(links_, buffer.slot);
+  if (record->large != nullptr && (buffer.large != kNotLarge || !record->large->unsent.empty())) {
+    return CommitLarge(peer, *record, {buffer, header, report_soon});
+  }
+  return Send(peer, *record, buffer, header, report_soon);
+}
+
+uint32_t Sessions::Send(endpoint::PeerId peer, Record& record, endpoint::SendBuffer buffer,
+                        frame::Header& header, bool report_soon) {
+  header.sequence = record.session.Send(links_, buffer.slot);
   buffer.data -= frame::kHeaderBytes;
   buffer.capacity_bytes += frame::kHeaderBytes;
   frame::Encode(header, buffer.data);
@@ -33,21 +52,25 @@ uint32_t Sessions::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, fr
 }
 
 uint32_t Sessions::unacknowledged(endpoint::PeerId peer) {
-  Session* session = Find(peer);
-  return session == nullptr ? 0 : session->outbox().size();
+  Record* record = Find(peer);
+  return record == nullptr ? 0 : record->session.outbox().size();
 }
 
 bool Sessions::OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) {
-  Session* session = Find(peer);
-  if (session == nullptr) return true;
+  Record* record = Find(peer);
+  if (record == nullptr) return true;
   frame::Header header;
   const frame::Fault fault = frame::Decode(bytes, &header);
   if (fault != frame::Fault::kNone) {
     Break(peer, "malformed message", frame::Explain(fault));
     return true;
   }
-  switch (const Verdict verdict = session->Receive(header.sequence)) {
+  switch (const Verdict verdict = record->session.Receive(header.sequence)) {
     case Verdict::kDeliver:
+      if ((record->large != nullptr || frame::IsAboutLarge(header)) &&
+          TakeLarge(peer, *record, header, bytes.subspan(frame::kHeaderBytes))) {
+        return true;
+      }
       user_->OnMessage(peer, header, bytes.subspan(frame::kHeaderBytes));
       return true;
     case Verdict::kDuplicate:
@@ -60,18 +83,20 @@ bool Sessions::OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes
 }
 
 void Sessions::OnAcknowledged(endpoint::PeerId peer, uint32_t total) {
-  Session* session = Find(peer);
-  if (session == nullptr) return;
-  const Verdict verdict =
-      session->Acknowledge(links_, total, [this](uint32_t slot) { endpoint_->Release(slot); });
+  Record* record = Find(peer);
+  if (record == nullptr) return;
+  const Verdict verdict = record->session.Acknowledge(
+      links_, total, [this](uint32_t slot) { endpoint_->Release(slot); });
   if (verdict != Verdict::kDeliver) return Break(peer, "wrong credit", Explain(verdict));
+  if (record->large != nullptr) return ReportDelivered(peer, *record);
   user_->OnDelivered(peer, total);
 }
 
 bool Sessions::OnResend(endpoint::PeerId peer) {
-  if (Session* session = Find(peer)) {
-    counters_.sent_again += session->outbox().size();
-    session->outbox().ForEach(links_, [&](uint32_t slot) { endpoint_->Repost(peer, slot); });
+  if (Record* record = Find(peer)) {
+    Outbox& outbox = record->session.outbox();
+    counters_.sent_again += outbox.size();
+    outbox.ForEach(links_, [&](uint32_t slot) { endpoint_->Repost(peer, slot); });
   }
   return true;
 }

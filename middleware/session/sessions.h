@@ -10,6 +10,8 @@
 //               docs/decisions/0016 and 0019 say why it is done so.
 // Who owns it   The user, beside the endpoint, which takes this as its handler and outlives the last call to it.
 // Which thread  The polling thread. The user is called inside the endpoint's Poll() only.
+// Large         What is larger than a message may be is written into memory that the endpoint lends to the peer, which reads it
+//               from there; both users see one message, in its place among those of its call or flow (peer_large.h).
 // Bound         What is not acknowledged lies in the endpoint's send buffers: Reserve() refuses when they, or the peer's
 //               credits, are used up.
 #ifndef SLUICE_MIDDLEWARE_SESSION_SESSIONS_H_
@@ -17,13 +19,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "middleware/frame/frame.h"
+#include "middleware/session/peer_large.h"
 #include "middleware/session/session.h"
 #include "transport/endpoint/endpoint.h"
 
@@ -44,12 +49,18 @@ class User {
   // What the peer sends is not what a Sluice of this version sends: disconnect it.
   virtual void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                                std::string_view explanation) = 0;
+  // A large message with this header, sent or received by this side, is lost: there was no memory for it.
+  virtual void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why);
 };
 
 struct SessionCounters {
   uint64_t duplicates = 0;       // messages that had come before: dropped
   uint64_t sent_again = 0;       // messages
   uint64_t protocol_errors = 0;  // what OnProtocolError() was told
+  uint64_t large_sent = 0;
+  uint64_t large_received = 0;
+  uint64_t large_lost = 0;
+  uint32_t lent = 0;  // now: large messages that peers have not read yet
 };
 
 class Sessions final : public endpoint::Handler {
@@ -61,17 +72,26 @@ class Sessions final : public endpoint::Handler {
   // Room for a payload, at `data`. The endpoint's errors.
   absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t payload_bytes) {
     auto buffer = endpoint_->Reserve(peer, frame::kHeaderBytes + payload_bytes);
-    if (buffer.ok()) {
-      buffer->data += frame::kHeaderBytes;
-      buffer->capacity_bytes -= frame::kHeaderBytes;
-    }
+    if (!buffer.ok()) return ReserveLarge(peer, payload_bytes, buffer.status());
+    buffer->data += frame::kHeaderBytes;
+    buffer->capacity_bytes -= frame::kHeaderBytes;
     return buffer;
   }
+  // Reserve() for a large message, in two steps, for those who can't wait for credit before they write: memory first, then
+  // what is needed to send it. Commit() or Cancel() after either.
+  absl::StatusOr<endpoint::SendBuffer> Lend(endpoint::PeerId peer, uint32_t payload_bytes);
+  absl::Status Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent);
+  // The largest payload that goes to a peer, and the largest that goes without being lent.
+  static uint32_t LargestPayload(const endpoint::PeerInfo& info);
+  static uint32_t LargestEager(const endpoint::PeerInfo& info) {
+    return info.max_message_bytes - frame::kHeaderBytes;
+  }
   // Sends header.payload_bytes of the buffer behind the header, whose sequence number it sets and
-  // returns. `report_soon`: OnDelivered() is wanted soon, not just some time.
+  // returns, unless it has to wait for memory to be registered: then 0. `report_soon`: OnDelivered() is wanted soon, not just some time.
   uint32_t Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
                   bool report_soon = false);
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
+    if (buffer.large != kNotLarge) return CancelLarge(peer, buffer);
     endpoint_->Cancel(peer, buffer);
   }
 
@@ -84,25 +104,54 @@ class Sessions final : public endpoint::Handler {
   bool OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) override;
   void OnAcknowledged(endpoint::PeerId peer, uint32_t total) override;
   bool OnResend(endpoint::PeerId peer) override;
-  void OnWritable(endpoint::PeerId peer) override { user_->OnWritable(peer); }
+  void OnWritable(endpoint::PeerId peer) override;
+  void OnLent(endpoint::PeerId peer, uint32_t number, const absl::Status& status) override;
+  void OnFetched(endpoint::PeerId peer, const absl::StatusOr<endpoint::LargeBuffer>& buffer,
+                 uint32_t number) override;
 
  private:
   struct Record {
     uint32_t generation = 0;  // 0: nobody is here
     Session session;
+    uint64_t max_large_bytes = 0;
+    std::unique_ptr<PeerLarge> large;  // once there was a large message, either way
   };
 
-  Session* Find(endpoint::PeerId peer) {
+  Record* Find(endpoint::PeerId peer) {
     if (peer.index >= records_.size() || records_[peer.index].generation != peer.generation) {
       return nullptr;
     }
-    return &records_[peer.index].session;
+    return &records_[peer.index];
   }
+  uint32_t Send(endpoint::PeerId peer, Record& record, endpoint::SendBuffer buffer,
+                frame::Header& header, bool report_soon);
+  void Drop(endpoint::PeerId peer);
+
+  // large_messages.cc
+  static PeerLarge& LargeOf(Record& record);
+  absl::StatusOr<endpoint::SendBuffer> ReserveLarge(endpoint::PeerId peer, uint32_t payload_bytes,
+                                                    const absl::Status& refusal);
+  void CancelLarge(endpoint::PeerId peer, endpoint::SendBuffer buffer);
+  uint32_t CommitLarge(endpoint::PeerId peer, Record& record, const Unsent& unsent);
+  void SendUnsent(endpoint::PeerId peer, Record& record);
+  void Lose(endpoint::PeerId peer, uint32_t number, const absl::Status& why);
+  // True: it is not for the user, or not yet.
+  bool TakeLarge(endpoint::PeerId peer, Record& record, const frame::Header& header,
+                 std::span<const std::byte> payload);
+  void OnTaken(endpoint::PeerId peer, Record& record, uint64_t number);
+  void BeginFetch(endpoint::PeerId peer, Record& record, const frame::Header& header,
+                  const frame::Place& place);
+  void DeliverFetched(endpoint::PeerId peer, Record& record);
+  void SayTaken(endpoint::PeerId peer, Record& record);
+  void ReportDelivered(endpoint::PeerId peer, Record& record);
+  void DropLarge(endpoint::PeerId peer, PeerLarge& large);
+
   void Break(endpoint::PeerId peer, std::string_view what, std::string_view explanation);
 
   User* const user_;
   endpoint::Endpoint* endpoint_ = nullptr;
-  std::vector<Record> records_;  // by PeerId::index; the endpoint bounds it
+  std::vector<Record> records_;               // by PeerId::index; the endpoint bounds it
+  absl::flat_hash_map<uint32_t, Lent> lent_;  // by the endpoint's number
   Links links_;
   SessionCounters counters_;
 };

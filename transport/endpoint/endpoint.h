@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -40,6 +41,7 @@ struct PeerInfo {
   std::string address;  // "host:port" as asked for (outbound), source address (inbound)
   bool inbound = false;
   uint32_t max_message_bytes = 0;  // what both ends can do
+  uint64_t max_large_bytes = 0;    // what the other side fetches; 0: nothing
   std::string tenant;              // whose it is; empty: there are no tenants here
 };
 
@@ -151,12 +153,29 @@ struct Counters {
   uint64_t lane_held = 0;       // messages that came by a completion before others from a lane
   uint64_t lane_sent = 0;       // messages into lanes of others; also in messages_sent
   // Of the send queues.
-  uint64_t requests_failed = 0;   // by themselves
+  uint64_t requests_failed = 0;  // by themselves
+  uint64_t fetches = 0;          // of large messages that began
+  uint64_t fetches_failed = 0;
+  uint64_t fetched_bytes = 0;
   uint64_t requests_flushed = 0;  // because of another's error
   uint64_t late_completions = 0;  // of a request whose slot was used again: dropped
   uint64_t stream_resets = 0;
   uint64_t queue_recoveries = 0;  // of whole DCIs
   uint64_t silent_peers = 0;      // that were ended for want of one
+};
+
+// Where memory that a peer has lent is. Bytes that travel in a message.
+struct RemoteMemory {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint32_t key = 0;
+};
+
+// Memory for a large message: lent to one peer, which reads it, or fetched from one.
+struct LargeBuffer {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;
+  uint32_t number = 0;  // the endpoint's own; opaque
 };
 
 // Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
@@ -178,6 +197,12 @@ class Handler {
   virtual bool OnResend(PeerId /*peer*/) { return false; }
   // Follows a Reserve() that answered RESOURCE_EXHAUSTED, once a buffer and a credit are there.
   virtual void OnWritable(PeerId peer) = 0;
+  // Follows a WhereLent() that knew nothing: now it does, or the device refuses that memory.
+  virtual void OnLent(PeerId /*peer*/, uint32_t /*number*/, const absl::Status& /*status*/) {}
+  // A Fetch() has ended. OK: the bytes are there, the handler's until GiveBack(). Else there is nothing to give back:
+  // PERMISSION_DENIED, the peer's device refused; CANCELLED; what registering memory said. Not called after OnPeerDown().
+  virtual void OnFetched(PeerId /*peer*/, const absl::StatusOr<LargeBuffer>& /*buffer*/,
+                         uint32_t /*number*/) {}
 };
 
 // Registered memory for one outgoing message. Belongs to the caller from Reserve() to Commit() or
@@ -186,6 +211,8 @@ struct SendBuffer {
   std::byte* data = nullptr;
   uint32_t capacity_bytes = 0;
   uint32_t slot = 0;  // the endpoint's own; opaque
+  // Of whoever is between the endpoint and the writer: `data` is not the slot's, but this memory that was lent.
+  uint32_t large = 0xffffffff;
 };
 
 class Endpoint {
@@ -216,6 +243,25 @@ class Endpoint {
   // The buffer was not committed, and goes back.
   virtual void Cancel(PeerId peer, SendBuffer buffer) = 0;
   virtual void Flush() = 0;
+
+  // Large messages: one side lends memory and says where it is in a message, the other side fetches it by reading, in
+  // pieces, on a stream of its own: an error there is none of the peer's messages. The memory is the endpoint's, and
+  // registered; what was lent to one peer is never lent to another before no key leads there any more.
+  //
+  // Memory to be filled, the caller's until TakeBack(), which follows always, whatever becomes of the peer.
+  // RESOURCE_EXHAUSTED: none now, OnWritable() follows once some came back. UNAVAILABLE: no such peer.
+  virtual absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes) = 0;
+  // Nothing: the device does not know it yet, OnLent() follows.
+  virtual std::optional<RemoteMemory> WhereLent(uint32_t number) = 0;
+  // The peer has said that it has read it, or never will; or it is down.
+  virtual void TakeBack(uint32_t number) = 0;
+  // OnFetched() follows, with this number. It waits until there is memory. INVALID_ARGUMENT: over this side's limit.
+  // UNAVAILABLE: no such peer.
+  virtual absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) = 0;
+  // It need not be fetched any more. OnFetched() follows all the same, with CANCELLED, once nothing is under way.
+  virtual void CancelFetch(uint32_t number) = 0;
+  // What was fetched is not needed any more.
+  virtual void GiveBack(uint32_t number) = 0;
 
   // One pass over everything that may have happened; never blocks. The number of things done.
   virtual int Poll() = 0;

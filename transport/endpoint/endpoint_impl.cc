@@ -116,7 +116,9 @@ absl::Status EndpointImpl::Init() {
   if (!slab.ok()) return slab.status();
   send_memory_ = std::move(*slab);
   slots_.emplace(send_memory_.data(), options_.send_buffers, stride_bytes,
-                 send_memory_.data() + data_bytes, kControlSlots, kControlBufferBytes);
+                 send_memory_.data() + data_bytes, kControlSlots, kControlBufferBytes,
+                 options_.max_large_bytes != 0 ? kLargeSlots : 0);
+  if (options_.max_large_bytes != 0) MakeLargeMemory();
 
   const verbs::CapabilityReport& can = device_.capabilities();
   handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping), clock_);
@@ -188,7 +190,8 @@ absl::Status EndpointImpl::MakeReceptions() {
   };
   for (Reception& reception : receptions_) {
     auto queue = make(data_depth(reception), BufferBytes(options_),
-                      options_.lane_memory_bytes != 0 ? IBV_ACCESS_REMOTE_WRITE : 0);
+                      (options_.lane_memory_bytes != 0 ? IBV_ACCESS_REMOTE_WRITE : 0) |
+                          (options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0));
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
@@ -236,6 +239,7 @@ int EndpointImpl::Progress() {
   if (!wanting_.empty()) AskAgain();
   if (!unsaid_.empty()) SayUnsaid();
   if (!lane_words_.empty()) SayLaneWords();
+  if (large_work_) count += MoveLarge();
   if (!downs_.empty()) {
     count += static_cast<int>(downs_.size());
     TellDowns();
@@ -273,8 +277,8 @@ bool EndpointImpl::PrepareToSleep() {
     timers_.Cancel(&watch_timer_);
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
-  return stashed_ == 0 && sent == 0 && downs_.empty() && resends_.empty() && owing_.empty() &&
-         wanting_.empty() && unsaid_.empty() && !SomeoneMayWrite();
+  return !large_work_ && stashed_ == 0 && sent == 0 && downs_.empty() && resends_.empty() &&
+         owing_.empty() && wanting_.empty() && unsaid_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

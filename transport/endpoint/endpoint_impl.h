@@ -3,7 +3,7 @@
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
 // resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc and lanes_out.cc do without completions,
-// device_life.cc hears of the device, report.cc tells how things stand.
+// large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -17,12 +17,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "transport/base/event_log.h"
 #include "transport/base/record_table.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
 #include "transport/endpoint/create.h"
 #include "transport/endpoint/lanes.h"
+#include "transport/endpoint/large.h"
 #include "transport/endpoint/peer.h"
 #include "transport/endpoint/reception.h"
 #include "transport/memory/slab.h"
@@ -58,6 +60,12 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Release(uint32_t slot) override { queue_->Release(slot); }
   void Cancel(PeerId peer, SendBuffer buffer) override;
   void Flush() override;
+  absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes) override;
+  std::optional<RemoteMemory> WhereLent(uint32_t number) override;
+  void TakeBack(uint32_t number) override;
+  absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) override;
+  void CancelFetch(uint32_t number) override;
+  void GiveBack(uint32_t number) override;
   int Poll() override;
   bool PrepareToSleep() override;
   int fd() const override { return poller_->fd(); }
@@ -235,6 +243,21 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool SayLaneWords(Peer* peer);
   void RenewLaneWords(Peer* peer);
 
+  // large.cc
+  static bool IsForLarge(const queue::Target& target) { return (target.cookie & kForLarge) != 0; }
+  Peer& PeerOf(const queue::Target& target) { return peers_[target.cookie & ~kForLarge]; }
+  static uint64_t Owner(PeerId peer) { return uint64_t{peer.generation} << 32 | peer.index; }
+  void MakeLargeMemory();
+  PeerLarge& LargeOf(const Peer& peer);
+  void EndLarge(Peer* peer);
+  bool ForgetLarge(const Peer& peer);
+  void OnPiece(queue::Target* target, uint32_t slot, bool ok);
+  void ResumeLarge(queue::Target* target);
+  int MoveLarge();
+  bool BeginFetch(uint32_t number);
+  void PostPieces(uint32_t number);
+  void TellLend();
+
   // resend.cc
   void TellResends();
   static void OnAskTime(base::Timer* timer, void* context);
@@ -264,6 +287,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<Reception> receptions_;                  // one a tenant, or one for all
   std::vector<receive::ReceiveQueue*> queues_by_tag_;  // data and control of each, in turn
   memory::Slab send_memory_;
+  std::unique_ptr<LargeMemory> lent_;  // null: there are no large messages
+  std::unique_ptr<LargeMemory> fetched_;
   std::optional<queue::SlotTable> slots_;
   std::optional<path::AddressHandles> handles_;
   std::unique_ptr<queue::DciPool> queue_;
@@ -285,6 +310,14 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int64_t hushed_ns_ = -1;               // when this process began to want to sleep
   std::vector<std::byte> lane_message_;  // the one that is being handled
   std::vector<PeerId> lane_words_;       // peers that are owed a word about a lane
+
+  absl::flat_hash_map<uint32_t, std::unique_ptr<PeerLarge>> large_of_;  // by the peer's index
+  std::vector<FetchRecord> fetches_;
+  std::vector<uint32_t> free_fetches_;
+  std::deque<uint32_t> fetching_;  // in turns
+  std::vector<Piece> pieces_;      // by bulk slot
+  std::deque<PeerId> lend_waits_;  // peers whose Lend() was refused
+  bool large_work_ = false;        // MoveLarge() has something to do
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;

@@ -257,6 +257,7 @@ void EndpointImpl::OnUp(cm::ConnectionId id) {
 
 void EndpointImpl::GoUp(Peer* peer) {
   if (!peer::Next(peer->state, peer::Event::kProven, &peer->state)) return;
+  const uint64_t max_large_bytes = peer->handshake()->max_large_bytes;
   if (peer->inbound) {
     ++handshakes_.completed;
     --handshakes_.under_way;
@@ -270,6 +271,7 @@ void EndpointImpl::GoUp(Peer* peer) {
   handler_->OnPeerUp(peer->id(), {.address = peer->target.name.str(),
                                   .inbound = peer->inbound,
                                   .max_message_bytes = peer->max_message_bytes,
+                                  .max_large_bytes = max_large_bytes,
                                   .tenant = ReceptionOf(*peer).tenant});
 }
 

@@ -78,6 +78,9 @@ absl::Status Options::Validate() const {
       {"lane_slots", lane_slots, lane::kMinSlots, lane::kMaxSlots},
       {"lane_slot_bytes", lane_slot_bytes, lane::kMinSlotBytes, lane::kMaxSlotBytes},
       {"lane_after_messages", lane_after_messages, 1, 1 << 15},
+      {"max_large_bytes", static_cast<int64_t>(max_large_bytes), 0, int64_t{1} << 31},
+      {"large_memory_bytes", static_cast<int64_t>(large_memory_bytes),
+       static_cast<int64_t>(max_large_bytes), int64_t{1} << 40},
       {"max_half_open", max_half_open, 1, 1 << 16},
       {"failed_handshakes_per_second", failed_handshakes_per_second, 1, 1'000'000},
   };

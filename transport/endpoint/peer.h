@@ -38,8 +38,9 @@ struct Handshake {
   peer::HelloMessage hello = {};
   peer::SessionKeys keys;
   int64_t deadline_ns = 0;
-  bool proven = false;  // the other side's terms are taken; what is left is to answer
-  bool unsaid = false;  // its proof or answer waits for a control slot
+  bool proven = false;           // the other side's terms are taken; what is left is to answer
+  bool unsaid = false;           // its proof or answer waits for a control slot
+  uint64_t max_large_bytes = 0;  // what it fetches
 };
 
 // What a peer has on its way up and on its way out; nothing while it is up.

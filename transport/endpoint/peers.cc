@@ -182,6 +182,7 @@ void EndpointImpl::Part(Peer* peer) {
     peer->wanting = 0;
   }
   if (peer->lanes != 0) EndLanes(peer);
+  EndLarge(peer);
   if (peer->in_queue) queue_->Close(&peer->target);
   if (peer->has_connection) {
     peer->has_connection = false;
@@ -193,6 +194,7 @@ void EndpointImpl::Part(Peer* peer) {
 void EndpointImpl::CheckQuiet(Peer* peer) {
   if (peer->state != peer::State::kDraining) return;
   if (peer->commands != 0 || peer->target.posted != 0) return;
+  if (!ForgetLarge(*peer)) return;
   if (peer->target.ah != nullptr) {
     commands_.Submit([this, ah = peer->target.ah,
                       suspect = peer->unanswered] { handles_->Release(ah, suspect); },
@@ -225,7 +227,8 @@ void EndpointImpl::SayGoodbye(Peer* peer) {
   SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
 }
 
-void EndpointImpl::OnSent(queue::Target* target, uint32_t, bool ok) {
+void EndpointImpl::OnSent(queue::Target* target, uint32_t slot, bool ok) {
+  if (IsForLarge(*target)) return OnPiece(target, slot, ok);
   Peer* peer = &peers_[target->cookie];
   if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) return Part(peer);
   if (ok) EndHandshake(peer);  // the answer has arrived; else it is said again
@@ -256,11 +259,11 @@ void EndpointImpl::OnPeerTimeout(base::Timer*, void* context) {
 }
 
 void EndpointImpl::OnTargetFailed(queue::Target* target, const absl::Status& why) {
-  Peer* peer = &peers_[target->cookie];
+  Peer* peer = &PeerOf(*target);
   peer->unanswered = true;
   Fail(peer, why);
 }
 
-void EndpointImpl::OnTargetQuiet(queue::Target* target) { CheckQuiet(&peers_[target->cookie]); }
+void EndpointImpl::OnTargetQuiet(queue::Target* target) { CheckQuiet(&PeerOf(*target)); }
 
 }  // namespace sluice::endpoint

@@ -21,7 +21,8 @@ peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
           .credits = peer.receive.window(),
           .reads = device_.path().max_rd_atomic,
           .mtu = static_cast<uint8_t>(device_.path().mtu),
-          .service_level = static_cast<uint8_t>(peer.service_level)};
+          .service_level = static_cast<uint8_t>(peer.service_level),
+          .max_large_bytes = options_.max_large_bytes};
 }
 
 void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
@@ -38,6 +39,7 @@ void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
   peer->target.key[1] = remote.control_key;
   peer->authenticated = peer->handshake()->secret.id != 0;
   peer->handshake()->proven = true;
+  peer->handshake()->max_large_bytes = remote.max_large_bytes;
 }
 
 // The client's proof, or the server's answer, after which it is up: data follows on the same stream.

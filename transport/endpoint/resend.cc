@@ -30,6 +30,7 @@ absl::Status Lost(const Peer& peer) {
 
 // Called from inside the queue: the handler hears of it later in the same Poll().
 void EndpointImpl::OnTargetReset(queue::Target* target, const absl::Status& why) {
+  if (IsForLarge(*target)) return ResumeLarge(target);
   Peer* peer = &peers_[target->cookie];
   if (peer->resend) return;
   peer->resend = 1;
@@ -121,6 +122,7 @@ void EndpointImpl::OnWatchTime(base::Timer*, void* context) {
 
 // A report does no harm, however often it is said.
 void EndpointImpl::OnUnanswered(queue::Target* target) {
+  if (IsForLarge(*target)) return;  // its requests always ask
   Peer* peer = &peers_[target->cookie];
   if (peer->state != peer::State::kUp) return;  // others have deadlines of their own
   peer->asked = true;

@@ -25,6 +25,14 @@ absl::Status Failed(int error_number, const char* call) {
 
 absl::StatusOr<Slab> Slab::Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t size_bytes,
                                   int access) {
+  auto slab = Map(size_bytes);
+  if (!slab.ok()) return slab;
+  const absl::Status status = slab->Register(api, pd, access);
+  if (!status.ok()) return status;
+  return slab;
+}
+
+absl::StatusOr<Slab> Slab::Map(size_t size_bytes) {
   const size_t page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   Slab slab;
   slab.size_bytes_ = (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
@@ -40,10 +48,14 @@ absl::StatusOr<Slab> Slab::Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t
   void* mapped = mmap(nullptr, slab.size_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, slab.fd_, 0);
   if (mapped == MAP_FAILED) return Failed(errno, "mmap");
   slab.data_ = static_cast<std::byte*>(mapped);
-  auto mr = verbs::RegisterMemory(api, pd, slab.data_, slab.size_bytes_, access);
-  if (!mr.ok()) return mr.status();
-  slab.mr_ = std::move(*mr);
   return slab;
+}
+
+absl::Status Slab::Register(const verbs::VerbsApi& api, ibv_pd* pd, int access) {
+  auto mr = verbs::RegisterMemory(api, pd, data_, size_bytes_, access);
+  if (!mr.ok()) return mr.status();
+  mr_ = std::move(*mr);
+  return absl::OkStatus();
 }
 
 Slab::Slab(Slab&& other) noexcept

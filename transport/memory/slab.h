@@ -23,6 +23,10 @@ class Slab {
   // `access` as in man ibv_reg_mr; the size is rounded up to whole pages.
   static absl::StatusOr<Slab> Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t size_bytes,
                                      int access);
+  // The same in two steps, for those who must not block: memory that no device knows, which does not take long; then
+  // Register(), once, which does.
+  static absl::StatusOr<Slab> Map(size_t size_bytes);
+  absl::Status Register(const verbs::VerbsApi& api, ibv_pd* pd, int access);
   Slab() = default;
   Slab(Slab&& other) noexcept;
   Slab& operator=(Slab&& other) noexcept;

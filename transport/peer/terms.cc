@@ -34,6 +34,7 @@ std::array<std::byte, kSealedTermsBytes> SealTerms(const Terms& terms, const Key
   Store(plain.data() + 37, terms.mtu);
   Store(plain.data() + 38, terms.service_level);
   Store(plain.data() + 39, static_cast<uint8_t>(terms.refusal));
+  Store(plain.data() + 40, terms.max_large_bytes);
   std::array<std::byte, kSealedTermsBytes> sealed;
   Seal(key, prefix, plain, sealed.data());
   Wipe(plain.data(), plain.size());
@@ -63,9 +64,8 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
   terms.mtu = Load<uint8_t>(in + 37);
   terms.service_level = Load<uint8_t>(in + 38);
   terms.refusal = static_cast<RefusalCode>(Load<uint8_t>(in + 39));
-  const uint64_t rest = Load<uint64_t>(in + 40);
+  terms.max_large_bytes = Load<uint64_t>(in + 40);
   Wipe(plain.data(), plain.size());
-  if (rest != 0) return Absurd("a reserved field is not zero");
   if (terms.refusal != RefusalCode::kNone) return Terms{.refusal = terms.refusal};
   if (terms.data_dctn == 0 || terms.data_dctn > kMaxQpn) {
     return Absurd("a DCT number is out of range");
@@ -75,6 +75,7 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
   if (terms.credits == 0 || terms.credits > kMaxCredits) return Absurd("its credits are absurd");
   if (terms.mtu < 1 || terms.mtu > 5) return Absurd("its path MTU is none");
   if (terms.service_level > 15) return Absurd("its service level is out of range");
+  if (terms.max_large_bytes > kMaxLargeBytes) return Absurd("its large messages are absurd");
   return terms;
 }
 

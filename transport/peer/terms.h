@@ -15,7 +15,7 @@
 //    37  u8   path MTU of its port, as enum ibv_mtu
 //    38  u8   service level of its path, 0 to 15
 //    39  u8   refusal code; not 0: there will be no connection, and the rest is zero
-//    40  u64  zero
+//    40  u64  largest message that it fetches from the reader's memory; 0: none
 #ifndef SLUICE_TRANSPORT_PEER_TERMS_H_
 #define SLUICE_TRANSPORT_PEER_TERMS_H_
 
@@ -32,6 +32,7 @@ namespace sluice::peer {
 inline constexpr size_t kTermsBytes = 48;
 inline constexpr size_t kSealedTermsBytes = kTermsBytes + kTagBytes;
 inline constexpr uint32_t kMaxCredits = 1u << 20;
+inline constexpr uint64_t kMaxLargeBytes = uint64_t{1} << 31;
 
 struct Terms {
   uint32_t data_dctn = 0;
@@ -45,6 +46,7 @@ struct Terms {
   uint8_t mtu = 0;  // enum ibv_mtu: 1 is 256 bytes, 5 is 4096
   uint8_t service_level = 0;
   RefusalCode refusal = RefusalCode::kNone;
+  uint64_t max_large_bytes = 0;
 
   friend bool operator==(const Terms&, const Terms&) = default;
 };

@@ -205,18 +205,22 @@ void DciPool::Flush() {
 void DciPool::Start(ibv_qp_ex* ex, const Slot& slot) const {
   const auto data = reinterpret_cast<uint64_t>(slot.data);
   const RemoteWrite& write = slot.write;
+  const uint32_t lkey = slot.bulk ? slot.lkey : lkey_;
   switch (slot.operation) {
     case Operation::kSend:
       ibv_wr_send(ex);
-      return ibv_wr_set_sge(ex, lkey_, data, slot.length_bytes);
+      return ibv_wr_set_sge(ex, lkey, data, slot.length_bytes);
     case Operation::kWrite:
       ibv_wr_rdma_write(ex, write.rkey, write.address);
       break;
     case Operation::kWriteAnnounced:
       ibv_wr_rdma_write_imm(ex, write.rkey, write.address, htobe32(write.immediate));
       break;
+    case Operation::kRead:
+      ibv_wr_rdma_read(ex, write.rkey, write.address);
+      break;
   }
-  ibv_wr_set_sge(ex, lkey_, data + write.offset_bytes, write.length_bytes);
+  ibv_wr_set_sge(ex, lkey, data + write.offset_bytes, write.length_bytes);
 }
 
 void DciPool::Ring(Dci& dci) {

@@ -15,7 +15,13 @@ namespace {
 
 std::string_view OperationName(const Slot& slot) {
   if (slot.control) return "control message";
+  if (slot.operation == Operation::kRead) return "read of a large message";
   return slot.operation == Operation::kSend ? "send" : "write into a lane";
+}
+
+// Wrong in itself, or its memory is not there (any more): the peer lives, and sending it again is of no use.
+bool IsRefusal(ibv_wc_status status) {
+  return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_LOC_PROT_ERR;
 }
 
 }  // namespace
@@ -23,8 +29,9 @@ std::string_view OperationName(const Slot& slot) {
 // The request may have run, may not have, or may run late: the target's owner sends again what its peer does not
 // acknowledge.
 void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
-  const Slot& slot = slots_[index];
+  Slot& slot = slots_[index];
   Target* target = slot.target;
+  slot.refused = slot.bulk && IsRefusal(wc.status);
   const bool flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
   ++(flushed ? counters_.flushed : counters_.failed);
   // Flushed, and there was nothing wrong with it: so it is the DCI that has stopped.
@@ -67,6 +74,7 @@ void DciPool::Blame(Target* target, uint32_t index, const ibv_wc& wc) {
                                                 .stream = slot.stream,
                                                 .length_bytes = slot.length_bytes});
   broken_.back().why = why;
+  if (slot.refused) return;
   target->probation = true;
   if (++target->failures < kMaxFailures) return;
   Close(target);

@@ -131,7 +131,9 @@ bool DciPool::Serve(WaitingList::Entry entry) {
   bool posted = false;
   while (target->has_pending()) {
     SlotList& list = target->control.empty() ? target->data : target->control;
-    const uint32_t cost_bytes = slots_[list.Front(slots_)].length_bytes + kRequestBytes;
+    // A piece of a large message may be larger than what anybody saves up for: it is a whole turn.
+    const uint32_t cost_bytes =
+        std::min(slots_[list.Front(slots_)].length_bytes + kRequestBytes, quantum_bytes_);
     if (cost_bytes > entry.deficit_bytes) break;
     Dci* dci = Place(target);
     if (dci == nullptr) break;

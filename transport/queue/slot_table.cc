@@ -6,18 +6,21 @@
 namespace sluice::queue {
 
 SlotTable::SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stride_bytes,
-                     std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes)
-    : slots_(data_slots + control_slots),
-      max_bytes_(static_cast<uint32_t>(std::max(data_stride_bytes, control_stride_bytes))) {
+                     std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes,
+                     uint32_t bulk_slots)
+    : slots_(data_slots + control_slots + bulk_slots),
+      max_bytes_(static_cast<uint32_t>(std::max(data_stride_bytes, control_stride_bytes))),
+      first_bulk_(data_slots + control_slots) {
   // Downwards, so that the free lists hand out ascending buffers at first.
   for (uint32_t index = size(); index-- > 0;) {
     Slot& slot = slots_[index];
-    slot.control = slot.released = index >= data_slots;
-    slot.data = slot.control ? control_area + (index - data_slots) * control_stride_bytes
-                             : data_area + index * data_stride_bytes;
-    slot.next = free_[slot.control];
-    free_[slot.control] = index;
-    ++free_count_[slot.control];
+    slot.bulk = index >= first_bulk_;
+    slot.control = index >= data_slots && !slot.bulk;
+    if (!slot.bulk) {
+      slot.data = slot.control ? control_area + (index - data_slots) * control_stride_bytes
+                               : data_area + index * data_stride_bytes;
+    }
+    Give(index);
   }
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotTable: one slot per send buffer. A wr_id names a slot and its generation; stream, DCI, peer and operation
+// SlotTable: one slot per send buffer, and some without a buffer, for pieces of large messages. A wr_id names a slot and its generation; stream, DCI, peer and operation
 // come from the slot, and a late completion never touches a slot that was used again.
 //
 // Who owns it   The endpoint, with the registered memory behind it.
 // Which thread  The polling thread.
-// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, so that
-//               neither can starve the other. Take() says kNoSlot when all are out.
+// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, `bulk` slots for pieces,
+//               so that none can starve the others. Take() says kNoSlot when all are out.
 #ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 #define SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 
@@ -30,10 +30,10 @@ enum class SlotUse : uint8_t {
 };
 
 // What a request does with its message: into a receive buffer, or into memory that the peer has granted, there with or
-// without a word to the peer.
-enum class Operation : uint8_t { kSend, kWrite, kWriteAnnounced };
+// without a word to the peer. Or it fetches what stands in such memory.
+enum class Operation : uint8_t { kSend, kWrite, kWriteAnnounced, kRead };
 
-// What is written, and where to, when it is not sent.
+// What is written, and where to, when it is not sent; or read, and where from.
 struct RemoteWrite {
   uint64_t address = 0;
   uint32_t rkey = 0;
@@ -43,7 +43,7 @@ struct RemoteWrite {
 };
 
 struct Slot {
-  std::byte* data = nullptr;  // constant
+  std::byte* data = nullptr;  // constant; of a bulk slot, its user's
   Target* target = nullptr;
   uint32_t generation = 1;
   uint32_t length_bytes = 0;
@@ -52,42 +52,39 @@ struct Slot {
   uint16_t stream = 0;
   SlotUse use = SlotUse::kFree;
   bool control = false;  // constant: goes to the peer's control DCT
+  bool bulk = false;     // constant: a piece of memory that is not the table's
+  bool refused = false;  // a bulk slot's request was wrong in itself: it would be refused again
   bool notify = false;   // its completion is signalled and reported
   bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
-  // Its owner needs it no more: free as soon as it is complete. A control slot always.
+  // Its owner needs it no more: free as soon as it is complete. Control and bulk slots always.
   bool released = false;
   Operation operation = Operation::kSend;
   RemoteWrite write;  // unless it is sent
+  uint32_t lkey = 0;  // of a bulk slot's memory
 };
 
 class SlotTable {
  public:
   SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stride_bytes,
-            std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes);
+            std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes,
+            uint32_t bulk_slots = 0);
 
-  uint32_t Take(bool control) {
-    uint32_t& head = free_[control];
-    const uint32_t index = head;
-    if (index == kNoSlot) return kNoSlot;
-    Slot& slot = slots_[index];
-    head = slot.next;
-    --free_count_[control];
-    slot.use = SlotUse::kReserved;
-    slot.next = kNoSlot;
-    return index;
-  }
+  uint32_t Take(bool control) { return TakeFrom(control ? kControl : kData); }
+  uint32_t TakeBulk() { return TakeFrom(kBulk); }
 
   void Give(uint32_t index) {
     Slot& slot = slots_[index];
     slot.use = SlotUse::kFree;
     slot.target = nullptr;
     slot.notify = slot.signal = false;
-    slot.released = slot.control;
+    slot.released = slot.control || slot.bulk;
     slot.operation = Operation::kSend;
+    slot.refused = false;
     NextGeneration(slot);
-    slot.next = free_[slot.control];
-    free_[slot.control] = index;
-    ++free_count_[slot.control];
+    const Class its = ClassOf(slot);
+    slot.next = free_[its];
+    free_[its] = index;
+    ++free_count_[its];
   }
 
   // Its request is complete, or was taken back: free if it is released.
@@ -114,11 +111,30 @@ class SlotTable {
 
   // The longest message that a slot takes.
   uint32_t max_bytes() const { return max_bytes_; }
-  uint32_t free_data() const { return free_count_[0]; }
-  uint32_t free_control() const { return free_count_[1]; }
+  uint32_t free_data() const { return free_count_[kData]; }
+  uint32_t free_control() const { return free_count_[kControl]; }
+  // Of the first bulk slot; those behind it are bulk slots as well.
+  uint32_t first_bulk() const { return first_bulk_; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
 
  private:
+  enum Class : uint8_t { kData, kControl, kBulk, kClasses };
+
+  static Class ClassOf(const Slot& slot) {
+    if (slot.bulk) return kBulk;
+    return slot.control ? kControl : kData;
+  }
+  uint32_t TakeFrom(Class from) {
+    const uint32_t index = free_[from];
+    if (index == kNoSlot) return kNoSlot;
+    Slot& slot = slots_[index];
+    free_[from] = slot.next;
+    --free_count_[from];
+    slot.use = SlotUse::kReserved;
+    slot.next = kNoSlot;
+    return index;
+  }
+
   // Completions of what was posted before are nobody's.
   static void NextGeneration(Slot& slot) {
     if (++slot.generation == 0) slot.generation = 1;
@@ -126,8 +142,10 @@ class SlotTable {
 
   std::vector<Slot> slots_;
   uint32_t max_bytes_;
-  uint32_t free_[2] = {kNoSlot, kNoSlot};  // last in, first out: the warmest buffer first
-  uint32_t free_count_[2] = {0, 0};
+  uint32_t first_bulk_;
+  // By class; last in, first out: the warmest buffer first.
+  uint32_t free_[kClasses] = {kNoSlot, kNoSlot, kNoSlot};
+  uint32_t free_count_[kClasses] = {0, 0, 0};
 };
 
 // A FIFO of slots, linked through Slot::next in a ring: behind the last comes the first. Four bytes,

@@ -69,7 +69,7 @@ absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device) const {
   absl::Status status = verbs::ActivateDct(api, dct->get(), device.path(), options_.remote_access);
   if (!status.ok()) return status;
   Target target{.qp = std::move(*dct)};
-  if (options_.remote_access != 0) {
+  if (options_.remote_access & IBV_ACCESS_REMOTE_WRITE) {
     target.order = verbs::QueryDataOrder(api, target.qp.get(), IBV_WR_RDMA_WRITE);
   }
   return target;

@@ -26,7 +26,7 @@ struct ReceiveOptions {
   uint32_t buffer_bytes = 16384;  // prefix included
   uint32_t tag = 0;               // upper half of the wr_id of its completions
   uint64_t access_key = 0;
-  int remote_access = 0;  // of those who send here: IBV_ACCESS_REMOTE_WRITE, or nothing
+  int remote_access = 0;  // of those who send here: IBV_ACCESS_REMOTE_WRITE, _READ, or nothing
 };
 
 // A DCT in RTR, and what was promised when it was asked.

@@ -163,26 +163,41 @@ TEST_F(ChannelTest, UnknownMethodIsNamed) {
       << status;
 }
 
+// The lower limit of both ends holds.
 TEST_F(ChannelTest, MessagesOverTheLimitNameBothSizes) {
-  StartServer();
+  ServerOptions options;
+  options.limits.max_large_message_bytes = 20003;
+  StartServer(options);
   EchoClient client(MustConnect());
   const absl::Status request = Say(client, std::string(20000, 'x')).status();
-  EXPECT_EQ(request.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(request.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(request.message()).find("20004"), std::string::npos) << request;
-  EXPECT_NE(std::string(request.message()).find("16336"), std::string::npos) << request;
+  EXPECT_NE(std::string(request.message()).find("20003"), std::string::npos) << request;
   const absl::Status reply = Say(client, "big 30000").status();
   EXPECT_EQ(reply.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(std::string(reply.message()).find("30004"), std::string::npos) << reply;
-  EXPECT_NE(std::string(reply.message()).find("16336"), std::string::npos) << reply;
+  EXPECT_NE(std::string(reply.message()).find("20003"), std::string::npos) << reply;
   EXPECT_EQ(*Say(client, "still here"), "still here");
 }
 
-TEST_F(ChannelTest, LargestMessageThatFits) {
+TEST_F(ChannelTest, LargeMessages) {
   StartServer();
+  EchoClient client(MustConnect());
+  for (const size_t size : {16334, 16335, 100'000, 5 << 20}) {
+    const std::string text(size, 'x');
+    EXPECT_EQ(*Say(client, text), text) << size;
+  }
+  EXPECT_EQ(Say(client, "big 7000000")->size(), 7'000'000u);
+}
+
+TEST_F(ChannelTest, LargestMessageThatFits) {
+  ServerOptions options;
+  options.limits.max_large_message_bytes = 0;
+  StartServer(options);
   EchoClient client(MustConnect());
   const std::string text(16384 - 48 - 3, 'x');  // 1 byte tag, 2 bytes length
   EXPECT_EQ(*Say(client, text), text);
-  EXPECT_EQ(Say(client, text + "x").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Say(client, text + "x").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(ChannelTest, DeadlineIsHonouredWhileTheServerIsSilent) {

@@ -165,7 +165,21 @@ TEST_F(StreamTest, DeathOfTheServerEndsAStream) {
   EXPECT_EQ(talk.Finish().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(StreamTest, LargeMessagesKeepTheirOrder) {
+  CallContext context(absl::Seconds(60));
+  Line reply;
+  auto numbers = client().Sum(context, &reply);
+  for (int64_t i = 1; i <= 40; ++i) {
+    ASSERT_TRUE(numbers.Write(Text(std::string(i % 3 == 0 ? 200'000 : 10, 'x'), i))) << i;
+  }
+  numbers.WritesDone();
+  ASSERT_TRUE(numbers.Finish().ok());
+  EXPECT_EQ(reply.number(), 820);
+}
+
 TEST_F(StreamTest, MessageOverTheLimitIsTheWritersError) {
+  server_options_.limits.max_large_message_bytes = 50'000;
+  Start(&chat_);
   CallContext context(absl::Seconds(60));
   Line reply;
   auto numbers = client().Sum(context, &reply);

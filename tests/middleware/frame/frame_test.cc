@@ -62,11 +62,12 @@ Header OfCall(Kind kind) {
   if (kind == Kind::kStreamData) header.payload_bytes = 3;
   if (kind == Kind::kStreamData || kind == Kind::kStreamWindow) header.flow_window = 0x51525354;
   if (kind == Kind::kDrain) header.call_id = 0;  // it is about all calls
+  if (kind == Kind::kTaken) header.call_id = 0x35363738;
   return header;
 }
 
-constexpr Kind kCallKinds[] = {Kind::kCancel, Kind::kStreamData, Kind::kStreamWindow,
-                               Kind::kStreamEnd, Kind::kDrain};
+constexpr Kind kCallKinds[] = {Kind::kCancel,    Kind::kStreamData, Kind::kStreamWindow,
+                               Kind::kStreamEnd, Kind::kDrain,      Kind::kTaken};
 
 std::vector<std::byte> Message(const Header& header, const std::string& payload) {
   std::vector<std::byte> bytes(kHeaderBytes + payload.size());
@@ -242,7 +243,7 @@ TEST(FrameTest, EachFaultIsFound) {
   header = Request();
   header.kind = static_cast<Kind>(0);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
-  header.kind = static_cast<Kind>(13);
+  header.kind = static_cast<Kind>(14);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
   header = Request();
   header.flags = 8;
@@ -357,6 +358,68 @@ TEST(FrameTest, EachFaultOfAMessageOfACallIsFound) {
   }
 }
 
+std::string Bytes(const Place& place) {
+  std::string bytes(kPlaceBytes, 0);
+  Encode(place, reinterpret_cast<std::byte*>(bytes.data()));
+  return bytes;
+}
+
+TEST(FrameTest, GoldenPlace) {
+  const Place place{
+      .address = 0x0102030405060708, .bytes = 0x11121314, .key = 0x21222324, .number = 0x31323334};
+  Header header = OfCall(Kind::kStreamData);
+  header.flags = kFlagLarge;
+  header.payload_bytes = kPlaceBytes;
+  const std::vector<std::byte> message = Message(header, Bytes(place));
+  EXPECT_EQ(Hex(message),
+            "0409100000000000"
+            "0900000054535251"
+            "3837363534333231"
+            "0000000000000000"
+            "0000000000000000"
+            "1800000000000000"
+            "0807060504030201"
+            "1413121100000000"
+            "2423222134333231");
+  Header got;
+  ASSERT_EQ(Decode(message, &got), Fault::kNone);
+  EXPECT_EQ(PlaceIn(std::span(message).subspan(kHeaderBytes)), place);
+  EXPECT_TRUE(IsAboutLarge(got));
+}
+
+TEST(FrameTest, APlaceThatCanNotBeIsAFault) {
+  const auto fault = [](Header header, const std::string& payload) {
+    header.flags |= kFlagLarge;
+    header.payload_bytes = static_cast<uint32_t>(payload.size());
+    return FaultOf(header, payload);
+  };
+  const std::string good = Bytes({.bytes = UINT32_MAX});
+  EXPECT_EQ(fault(Request(), good), Fault::kNone);
+  EXPECT_EQ(fault(Reply(), good), Fault::kNone);
+  EXPECT_EQ(fault(OfFlow(Kind::kFlowData), good), Fault::kNone);
+  EXPECT_EQ(fault(Request(), good.substr(1)), Fault::kPlace);
+  EXPECT_EQ(fault(Request(), good + "x"), Fault::kPlace);
+  EXPECT_EQ(fault(Request(), Bytes({.bytes = 0})), Fault::kPlace);
+  EXPECT_EQ(fault(Request(), Bytes({.bytes = uint64_t{1} << 32})), Fault::kPlace);
+  Header failed = Reply();
+  failed.status_code = 3;
+  EXPECT_EQ(fault(failed, good), Fault::kReserved) << "errors are never large";
+  EXPECT_EQ(fault(OfFlow(Kind::kFlowClose), good), Fault::kReserved);
+}
+
+// What could not be looked at before it was there.
+TEST(FrameTest, MetadataOfALargeMessageIsCheckedWhenItHasCome) {
+  Header header = Request();
+  header.flags |= kFlagLarge | kFlagMetadata;
+  header.payload_bytes = kPlaceBytes;
+  Header good = header;
+  const std::string payload("\x01\x00m", 3);
+  EXPECT_EQ(Complete(&good, std::as_bytes(std::span(payload))), Fault::kNone);
+  EXPECT_EQ(good.flags & kFlagLarge, 0);
+  EXPECT_EQ(good.payload_bytes, 3u);
+  EXPECT_EQ(Complete(&header, std::as_bytes(std::span(payload).first(2))), Fault::kMetadata);
+}
+
 TEST(FrameTest, MetadataThatDoesNotFitIsAFault) {
   const auto fault = [](const std::string& payload) {
     Header header = Reply();
@@ -398,11 +461,12 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
   for (uint32_t seed = 1; seed <= 20000; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
-    std::vector<std::byte> bytes = Message(seed % 3 == 0   ? OfFlow(kFlowKinds[random() % 5])
-                                           : seed % 3 == 1 ? OfCall(kCallKinds[random() % 5])
-                                           : random() % 2  ? Request()
-                                                           : Reply(),
-                                           std::string(random() % 5, 'p'));
+    std::vector<std::byte> bytes =
+        Message(seed % 3 == 0   ? OfFlow(kFlowKinds[random() % std::size(kCallKinds)])
+                : seed % 3 == 1 ? OfCall(kCallKinds[random() % 5])
+                : random() % 2  ? Request()
+                                : Reply(),
+                std::string(random() % 5, 'p'));
     const uint32_t actual = static_cast<uint32_t>(bytes.size() - kHeaderBytes);
     if (random() % 4 != 0) std::memcpy(bytes.data() + offsetof(Header, payload_bytes), &actual, 4);
     for (uint32_t damage = random() % 4; damage > 0; --damage) {

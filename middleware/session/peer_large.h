@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Sessions keeps of large messages to and from a peer; nothing of it for peers without.
+//
+// Out           The writer fills memory that is lent to the peer (endpoint.h). A message that says where it is takes its place
+//               in the sequence as soon as the device knows that memory; what is committed behind it waits till then, so
+//               the order stands. The peer's kTaken ends it, or the peer's death.
+// In            The message is fetched. What comes meanwhile of the same call or flow waits behind it, in copies; everything
+//               else passes. A cancel for a request that is still being fetched takes it away: nobody has seen it.
+// Bound         kMaxLent large messages each way; copies of kMaxHeldBytes. A peer that exceeds them is disconnected.
+#ifndef SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
+#define SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "middleware/frame/frame.h"
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::session {
+
+inline constexpr uint32_t kNotLarge = 0xffffffff;
+inline constexpr uint32_t kNoSlot = 0xffffffff;
+inline constexpr uint32_t kMaxLent = 64;
+inline constexpr uint64_t kMaxHeldBytes = 64 << 20;
+
+// Memory that is lent, from Reserve() until the peer has taken what is in it.
+struct Lent {
+  endpoint::PeerId peer;
+  endpoint::SendBuffer place;  // of the message that says where it is
+  frame::Header header;        // of the message in it, once committed
+  bool committed = false;
+  bool sent = false;
+  absl::Status status;  // not OK: the device does not take it
+};
+
+// Committed, and behind something that can't be sent yet, or that itself.
+struct Unsent {
+  endpoint::SendBuffer buffer;
+  frame::Header header;
+  bool report_soon = false;
+};
+
+struct Incoming {
+  frame::Header header;
+  bool large = false;
+  bool ready = false;      // fetched, or could not be; a copy always is
+  bool cancelled = false;  // nobody wants it any more
+  uint32_t fetch = 0;
+  uint32_t number = 0;  // the sender's
+  absl::Status status;
+  endpoint::LargeBuffer buffer;
+  std::vector<std::byte> copy;
+};
+
+struct PeerLarge {
+  struct Sent {
+    uint32_t sequence;
+    uint32_t number;
+    bool taken;
+  };
+
+  // Out.
+  uint32_t lent = 0;
+  bool refused = false;  // a Reserve(), because of kMaxLent
+  std::deque<Unsent> unsent;
+  std::deque<Sent> sent;       // in their order, from the first that is not taken
+  std::deque<uint32_t> own;    // sequence numbers of kTaken: the user has not sent them
+  uint32_t own_delivered = 0;  // of those
+  // In.
+  std::deque<Incoming> incoming;
+  uint32_t fetches = 0;
+  uint64_t held_bytes = 0;
+  std::deque<uint32_t> untold;  // what was taken and not said: there was no credit
+};
+
+}  // namespace sluice::session
+
+#endif  // SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_

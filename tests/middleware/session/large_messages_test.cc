@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Large messages between two Sessions over the fake network: in their place, once, and everything that was lent comes back.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "middleware/session/sessions.h"
+#include "tests/support/fake_endpoint.h"
+#include "tests/support/manual_clock.h"
+
+namespace sluice::session {
+namespace {
+
+using endpoint::PeerId;
+using testing_support::FakeEndpoint;
+using testing_support::FakeNetwork;
+using testing_support::ManualClock;
+
+constexpr uint32_t kEagerBytes = 4096 - frame::kHeaderBytes;
+
+struct End final : User {
+  void OnPeerUp(PeerId id, const endpoint::PeerInfo& info) override {
+    peer = id;
+    largest = Sessions::LargestPayload(info);
+  }
+  void OnPeerDown(PeerId, const absl::Status& status) override { down = status; }
+  void OnMessage(PeerId, const frame::Header& header, std::span<const std::byte> bytes) override {
+    EXPECT_EQ(header.payload_bytes, bytes.size());
+    EXPECT_EQ(header.flags & frame::kFlagLarge, 0);
+    const char fill = bytes.empty() ? '-' : static_cast<char>(bytes.back());
+    for (const std::byte byte : bytes) EXPECT_EQ(static_cast<char>(byte), fill);
+    received += std::to_string(header.call_id + header.flow_id) + fill;
+    received += bytes.size() > kEagerBytes ? "L " : " ";
+    if (header.kind == frame::Kind::kCancel) received += "cancelled ";
+  }
+  void OnWritable(PeerId) override { ++writable; }
+  void OnDelivered(PeerId, uint32_t sequence) override { delivered = sequence; }
+  void OnProtocolError(PeerId id, std::string_view what, std::string_view why) override {
+    error = std::string(what) + ": " + std::string(why);
+    endpoint->Disconnect(id);
+  }
+  void OnLost(PeerId, const frame::Header& header, const absl::Status& why) override {
+    lost += std::to_string(header.call_id) + std::string(why.message()) + " ";
+  }
+
+  // A message of a call, or of a flow, with every byte `fill`.
+  bool Send(uint32_t call, char fill, uint32_t bytes, frame::Kind kind = frame::Kind::kRequest) {
+    auto buffer = sessions.Reserve(peer, bytes);
+    if (!buffer.ok()) return false;
+    std::memset(buffer->data, fill, bytes);
+    frame::Header header;
+    header.kind = kind;
+    header.method_id = kind == frame::Kind::kRequest ? 1 : 0;
+    (kind == frame::Kind::kFlowData ? header.flow_id : header.flow_window) = 0;
+    if (kind == frame::Kind::kFlowData) {
+      header.flow_id = call;
+    } else {
+      header.call_id = call;
+    }
+    header.payload_bytes = bytes;
+    sessions.Commit(peer, *buffer, header);
+    return true;
+  }
+
+  Sessions sessions{this};
+  std::unique_ptr<FakeEndpoint> endpoint;
+  PeerId peer;
+  uint32_t largest = 0;
+  absl::Status down;
+  std::string error;
+  std::string received;
+  std::string lost;
+  int writable = 0;
+  uint32_t delivered = 0;
+};
+
+class LargeMessagesTest : public testing::Test {
+ protected:
+  void Start(FakeNetwork::Options options = {.max_large_bytes = 1 << 20,
+                                             .large_memory_bytes = 2 << 20}) {
+    for (End* end : {&a_, &b_}) {
+      end->endpoint = network_.Create(&end->sessions, &clock_, options);
+      end->sessions.Attach(end->endpoint.get());
+    }
+    EXPECT_TRUE(b_.endpoint->Listen("b", 1).ok());
+    EXPECT_TRUE(a_.endpoint->Connect("b", 1, INT64_MAX).ok());
+    Settle();
+  }
+  void Settle() {
+    for (int i = 0; i < 12; ++i) {
+      a_.endpoint->Poll();
+      b_.endpoint->Poll();
+    }
+  }
+  void ExpectNothingOut() {
+    EXPECT_EQ(a_.endpoint->large_out() + b_.endpoint->large_out(), 0u);
+    EXPECT_EQ(a_.sessions.counters().lent + b_.sessions.counters().lent, 0u);
+  }
+
+  ManualClock clock_;
+  FakeNetwork network_;
+  End a_;
+  End b_;
+};
+
+TEST_F(LargeMessagesTest, ComeAsTheyWereWritten) {
+  Start();
+  EXPECT_EQ(a_.largest, 1u << 20);
+  ASSERT_TRUE(a_.Send(1, 'a', kEagerBytes));
+  ASSERT_TRUE(a_.Send(2, 'b', kEagerBytes + 1));
+  ASSERT_TRUE(a_.Send(3, 'c', 1 << 20));
+  EXPECT_FALSE(a_.Send(4, 'd', (1 << 20) + 1));
+  Settle();
+  EXPECT_EQ(b_.received, "1a 2bL 3cL ");
+  EXPECT_EQ(a_.sessions.counters().large_sent, 2u);
+  EXPECT_EQ(b_.sessions.counters().large_received, 2u);
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, ThereAreNoneWhereOneSideTakesNone) {
+  Start({.max_large_bytes = 0});
+  EXPECT_EQ(a_.largest, kEagerBytes);
+  EXPECT_EQ(a_.sessions.Reserve(a_.peer, kEagerBytes + 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(LargeMessagesTest, OtherCallsPassTheSameCallWaits) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10, frame::Kind::kStreamData));
+  ASSERT_TRUE(a_.Send(2, 'c', 10));
+  ASSERT_TRUE(a_.Send(1, 'd', 20000, frame::Kind::kStreamData));
+  ASSERT_TRUE(a_.Send(1, 'e', 10, frame::Kind::kStreamData));
+  ASSERT_TRUE(a_.Send(1, 'f', 10, frame::Kind::kFlowData));  // flow 1, not call 1
+  Settle();
+  EXPECT_EQ(b_.received, "2c 1f ");
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_EQ(b_.received, "2c 1f 1aL 1b 1dL 1e ");
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, ACancelTakesARequestAwayThatNobodyHasSeen) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10, frame::Kind::kStreamData));
+  ASSERT_TRUE(a_.Send(1, 'x', 0, frame::Kind::kCancel));
+  ASSERT_TRUE(a_.Send(2, 'c', 10000));
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_EQ(b_.received, "2cL ");
+  ExpectNothingOut();
+}
+
+// What is committed behind it waits, whoever's it is: one order for all.
+TEST_F(LargeMessagesTest, WaitForTheDeviceToKnowTheirMemory) {
+  Start();
+  a_.endpoint->set_slow_lending(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(2, 'b', 10));
+  Settle();
+  EXPECT_EQ(b_.received, "");
+  a_.endpoint->FailRequests(a_.peer);  // nothing of it was sent, nothing is sent again
+  Settle();
+  a_.endpoint->FinishLending(absl::OkStatus());
+  Settle();
+  EXPECT_EQ(b_.received, "2b 1aL ");
+  EXPECT_EQ(b_.sessions.counters().duplicates, 0u);
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, MemoryThatTheDeviceRefusesIsToldToTheSender) {
+  Start();
+  a_.endpoint->set_slow_lending(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(2, 'b', 10));
+  a_.endpoint->FinishLending(absl::ResourceExhaustedError("memlock"));
+  Settle();
+  EXPECT_EQ(a_.lost, "1memlock ");
+  EXPECT_EQ(b_.received, "2b ") << "what is behind it goes on";
+  ASSERT_TRUE(b_.Send(9, 'z', 1));
+  Settle();
+  EXPECT_EQ(a_.delivered, 2u) << "its place in the sequence was taken";
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, AFetchThatFailsIsToldToTheReceiver) {
+  Start();
+  b_.endpoint->set_fail_fetches(absl::ResourceExhaustedError("memlock"));
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10, frame::Kind::kStreamData));
+  Settle();
+  EXPECT_EQ(b_.lost, "1memlock ");
+  EXPECT_EQ(b_.received, "1b ");
+  EXPECT_EQ(b_.error, "");
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, DeliveredCountsTheUsersMessagesOnceTheyWereRead) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10));
+  ASSERT_TRUE(a_.Send(2, 'b', 10000));
+  ASSERT_TRUE(a_.Send(3, 'c', 10));
+  Settle();
+  ASSERT_TRUE(b_.Send(7, 'y', 10));  // says how far it is
+  Settle();
+  EXPECT_EQ(a_.delivered, 1u) << "the second was not read yet";
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_EQ(a_.delivered, 3u);
+  // Its kTaken was none of b's user's messages.
+  ASSERT_TRUE(a_.Send(4, 'd', 10));
+  Settle();
+  EXPECT_EQ(b_.delivered, 1u);
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, WithoutCreditTakenIsSaidLater) {
+  Start({.credits = 2, .max_large_bytes = 1 << 20, .large_memory_bytes = 2 << 20});
+  a_.endpoint->set_withhold_credits(true);
+  ASSERT_TRUE(b_.Send(8, 'x', 1));
+  ASSERT_TRUE(b_.Send(8, 'x', 1));
+  Settle();
+  EXPECT_FALSE(b_.Send(8, 'x', 1));
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_EQ(b_.received, "1aL ");
+  EXPECT_EQ(a_.endpoint->large_out(), 1u);
+  a_.endpoint->set_withhold_credits(false);
+  Settle();
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, WhoFindsNoMemoryIsToldWhenSomeIsBack) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 1 << 20));
+  ASSERT_TRUE(a_.Send(2, 'b', 1 << 20));
+  a_.writable = 0;
+  EXPECT_FALSE(a_.Send(3, 'c', 10000));
+  EXPECT_EQ(a_.endpoint->credits_out(), 2) << "it keeps no credit either";
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_GT(a_.writable, 0);
+  ASSERT_TRUE(a_.Send(3, 'c', 10000));
+  Settle();
+  EXPECT_EQ(b_.received, "1aL 2bL 3cL ");
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, MoreThanMayBeUnderWayWait) {
+  Start({.credits = 200, .max_large_bytes = 1 << 20, .large_memory_bytes = 8 << 20});
+  b_.endpoint->set_hold_fetches(true);
+  for (uint32_t i = 0; i < kMaxLent; ++i) ASSERT_TRUE(a_.Send(i, 'a', 5000));
+  EXPECT_FALSE(a_.Send(99, 'a', 5000));
+  a_.writable = 0;
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_GT(a_.writable, 0);
+  ASSERT_TRUE(a_.Send(99, 'a', 5000));
+  Settle();
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, CancelledBuffersGoBack) {
+  Start();
+  const auto buffer = a_.sessions.Reserve(a_.peer, 10000);
+  ASSERT_TRUE(buffer.ok());
+  a_.sessions.Cancel(a_.peer, *buffer);
+  EXPECT_EQ(a_.endpoint->credits_out(), 0);
+  EXPECT_EQ(a_.endpoint->slots_out(), 0u);
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, DeathGivesEverythingBackOnce) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10, frame::Kind::kStreamData));
+  Settle();
+  a_.endpoint->set_slow_lending(true);
+  ASSERT_TRUE(a_.Send(2, 'c', 10000));
+  ASSERT_TRUE(a_.Send(3, 'd', 10));
+  b_.endpoint->Kill();
+  Settle();
+  EXPECT_FALSE(a_.down.ok());
+  EXPECT_EQ(a_.endpoint->large_out(), 0u);
+  EXPECT_EQ(a_.endpoint->slots_out(), 0u);
+  EXPECT_EQ(a_.sessions.counters().lent, 0u);
+}
+
+TEST_F(LargeMessagesTest, ResentDescriptorsAreNotFetchedTwice) {
+  Start();
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  a_.endpoint->FailRequests(a_.peer);
+  Settle();
+  EXPECT_EQ(b_.received, "1aL ");
+  EXPECT_EQ(a_.error + b_.error, "");
+  ExpectNothingOut();
+}
+
+// ---- A peer that is broken
+
+TEST_F(LargeMessagesTest, ATakenForWhatWasNotLentEndsTheConnection) {
+  Start();
+  ASSERT_TRUE(b_.Send(77, 'x', 0, frame::Kind::kTaken));
+  Settle();
+  EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
+}
+
+TEST_F(LargeMessagesTest, APlaceThatCanNotBeEndsTheConnection) {
+  Start();
+  a_.endpoint->set_tamper([](std::vector<std::byte>& message) {
+    frame::Place place;
+    std::memcpy(&place, message.data() + frame::kHeaderBytes, sizeof(place));
+    place.bytes = (1 << 20) + 1;
+    std::memcpy(message.data() + frame::kHeaderBytes, &place, sizeof(place));
+    return 1;
+  });
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_NE(b_.error.find("over the limit"), std::string::npos) << b_.error;
+  EXPECT_EQ(b_.endpoint->large_out(), 0u);
+}
+
+}  // namespace
+}  // namespace sluice::session

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Large messages between endpoints in virtual time: memory is lent, fetched in pieces, given back; what is refused stops
+// nothing else.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/transport/endpoint/sim_endpoint.h"
+
+namespace sluice::endpoint {
+namespace {
+
+using softdc::sim::Simulation;
+
+constexpr uint64_t kMiB = 1 << 20;
+
+Options LargeOptions() {
+  Options options = SimEndpointOptions();
+  options.max_large_bytes = 8 * kMiB;
+  options.large_memory_bytes = 16 * kMiB;
+  return options;
+}
+
+struct LargeRecorder : Recorder {
+  void OnLent(PeerId, uint32_t number, const absl::Status& status) override {
+    lent[number] = status;
+  }
+  void OnFetched(PeerId, const absl::StatusOr<LargeBuffer>& buffer, uint32_t number) override {
+    EXPECT_FALSE(fetched.contains(number)) << "told twice";
+    fetched.emplace(number, buffer);
+  }
+  std::map<uint32_t, absl::Status> lent;
+  std::map<uint32_t, absl::StatusOr<LargeBuffer>> fetched;
+};
+
+std::byte At(uint64_t i) { return static_cast<std::byte>(i * 31 + (i >> 16)); }
+
+class LargeTest : public testing::Test {
+ protected:
+  void Start(const Options& options = LargeOptions(), softdc::sim::Options sim = {}) {
+    sim.nodes = 2;
+    simulation_ = std::move(*Simulation::Create(sim));
+    lender_.emplace(*simulation_, 0, 1, options, &lender_saw_);
+    reader_.emplace(*simulation_, 1, 1, options, &reader_saw_);
+    lender_->Listen();
+    ASSERT_TRUE(reader_->Connect(0).ok());
+    ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 2; }));
+    to_reader_ = lender_saw_.ups[0].id;
+    to_lender_ = reader_saw_.ups[0].id;
+  }
+  ~LargeTest() override {
+    if (lender_.has_value() && lender_saw_.downs.empty())
+      lender_->endpoint().Disconnect(to_reader_);
+    if (reader_.has_value() && reader_saw_.downs.empty()) {
+      Run([&] { return !reader_saw_.downs.empty(); }, 1'000'000'000);
+    }
+  }
+  bool Run(const std::function<bool()>& done, int64_t limit_ns = 60'000'000'000) {
+    return RunUntil(*simulation_, {&*lender_, &*reader_}, done, limit_ns);
+  }
+  // Filled, and known to the device.
+  std::optional<LargeBuffer> Lend(uint64_t bytes) {
+    const Simulation::As as(*simulation_, 0);
+    const auto buffer = lender_->endpoint().Lend(to_reader_, bytes);
+    if (!buffer.ok()) return std::nullopt;
+    for (uint64_t i = 0; i < bytes; ++i) buffer->data[i] = At(i);
+    EXPECT_TRUE(Run([&] { return lender_->endpoint().WhereLent(buffer->number).has_value(); }));
+    return *buffer;
+  }
+  RemoteMemory Where(const LargeBuffer& buffer) {
+    RemoteMemory where = *lender_->endpoint().WhereLent(buffer.number);
+    where.bytes = buffer.bytes;
+    return where;
+  }
+  uint32_t Fetch(const RemoteMemory& from) {
+    const Simulation::As as(*simulation_, 1);
+    const auto fetch = reader_->endpoint().Fetch(to_lender_, from);
+    EXPECT_TRUE(fetch.ok()) << fetch.status();
+    return fetch.value_or(0xffffffff);
+  }
+  absl::Status End(uint32_t fetch) {
+    EXPECT_TRUE(Run([&] { return reader_saw_.fetched.contains(fetch); })) << "it does not end";
+    return reader_saw_.fetched.at(fetch).status();
+  }
+  void ExpectSame(uint32_t fetch, uint64_t bytes) {
+    const auto& buffer = reader_saw_.fetched.at(fetch);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    ASSERT_EQ(buffer->bytes, bytes);
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < bytes; ++i) wrong += buffer->data[i] != At(i);
+    EXPECT_EQ(wrong, 0u);
+  }
+  void GiveBack(uint32_t fetch) {
+    const Simulation::As as(*simulation_, 1);
+    reader_->endpoint().GiveBack(fetch);
+    reader_saw_.fetched.erase(fetch);
+  }
+  void TakeBack(const LargeBuffer& buffer) {
+    const Simulation::As as(*simulation_, 0);
+    lender_->endpoint().TakeBack(buffer.number);
+  }
+
+  std::unique_ptr<Simulation> simulation_;
+  LargeRecorder lender_saw_;
+  LargeRecorder reader_saw_;
+  std::optional<SimEndpoint> lender_;
+  std::optional<SimEndpoint> reader_;
+  PeerId to_reader_;
+  PeerId to_lender_;
+};
+
+TEST_F(LargeTest, PeersKnowWhatTheOtherFetches) {
+  Start();
+  EXPECT_EQ(reader_saw_.ups[0].info.max_large_bytes, 8 * kMiB);
+  EXPECT_EQ(lender_saw_.ups[0].info.max_large_bytes, 8 * kMiB);
+}
+
+TEST_F(LargeTest, MemoryIsFetchedInPieces) {
+  Start();
+  for (const uint64_t bytes : {uint64_t{1}, uint64_t{65536}, uint64_t{65537}, 3 * kMiB + 17}) {
+    const auto lent = Lend(bytes);
+    ASSERT_TRUE(lent.has_value());
+    const uint32_t fetch = Fetch(Where(*lent));
+    EXPECT_TRUE(End(fetch).ok()) << End(fetch);
+    ExpectSame(fetch, bytes);
+    GiveBack(fetch);
+    TakeBack(*lent);
+  }
+  EXPECT_EQ(reader_->endpoint().Counts().fetched_bytes, 1 + 65536 + 65537 + 3 * kMiB + 17);
+}
+
+TEST_F(LargeTest, ABufferIsUsedAgainForItsPeer) {
+  Start();
+  const auto first = Lend(kMiB);
+  TakeBack(*first);
+  const auto again = Lend(kMiB - 100);
+  EXPECT_EQ(again->data, first->data);
+  EXPECT_EQ(again->number, first->number);
+  TakeBack(*again);
+}
+
+// Three want half of the memory each.
+TEST_F(LargeTest, WhoFindsNoMemoryIsToldWhenThereIsSome) {
+  Start();
+  const auto a = Lend(8 * kMiB);
+  const auto b = Lend(7 * kMiB);
+  ASSERT_TRUE(a.has_value() && b.has_value());
+  EXPECT_EQ(lender_->endpoint().Lend(to_reader_, 7 * kMiB).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  lender_saw_.writable.clear();
+  TakeBack(*a);
+  EXPECT_TRUE(Run([&] { return !lender_saw_.writable.empty(); }));
+  const auto c = Lend(7 * kMiB);
+  EXPECT_TRUE(c.has_value());
+  TakeBack(*b);
+  TakeBack(*c);
+}
+
+TEST_F(LargeTest, FetchesWaitForMemory) {
+  Start();
+  const auto lent = Lend(7 * kMiB);
+  const uint32_t a = Fetch(Where(*lent));
+  const uint32_t b = Fetch(Where(*lent));
+  const uint32_t c = Fetch(Where(*lent));
+  EXPECT_TRUE(End(a).ok());
+  EXPECT_TRUE(End(b).ok());
+  EXPECT_FALSE(Run([&] { return reader_saw_.fetched.contains(c); }, 1'000'000'000));
+  ExpectSame(a, 7 * kMiB);
+  GiveBack(a);
+  EXPECT_TRUE(End(c).ok());
+  ExpectSame(c, 7 * kMiB);
+  GiveBack(b);
+  GiveBack(c);
+  TakeBack(*lent);
+}
+
+TEST_F(LargeTest, OverTheLimitIsRefused) {
+  Start();
+  const Simulation::As as(*simulation_, 1);
+  const auto fetch = reader_->endpoint().Fetch(to_lender_, {.address = 1, .bytes = 8 * kMiB + 1});
+  EXPECT_EQ(fetch.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(reader_->endpoint().Lend(to_lender_, 16 * kMiB + 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(reader_->endpoint().Lend({77, 1}, 1).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// The stream of reads stops, that of messages does not: not one is sent again.
+TEST_F(LargeTest, ARefusedFetchHarmsNoMessagesAndNoOtherFetch) {
+  Start();
+  const auto lent = Lend(4 * kMiB);
+  RemoteMemory wrong = Where(*lent);
+  wrong.key ^= 0x5a5a00;
+  const uint32_t good = Fetch(Where(*lent));
+  const uint32_t bad = Fetch(wrong);
+  RemoteMemory behind = Where(*lent);
+  behind.address += 8 * kMiB;  // where nothing was lent
+  const uint32_t outside = Fetch(behind);
+  int sent = 0;
+  EXPECT_TRUE(Run([&] {
+    const Simulation::As as(*simulation_, 1);
+    while (sent < 100 && reader_->Send(to_lender_, "message").ok()) ++sent;
+    return sent == 100 && lender_saw_.messages.size() == 100 &&
+           reader_saw_.fetched.contains(good) && reader_saw_.fetched.contains(bad) &&
+           reader_saw_.fetched.contains(outside);
+  }));
+  EXPECT_EQ(End(bad).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(End(outside).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(End(good).ok()) << End(good);
+  ExpectSame(good, 4 * kMiB);
+  const Counters counts = reader_->endpoint().Counts();
+  EXPECT_GT(counts.stream_resets, 0u);
+  EXPECT_EQ(counts.queue_recoveries, 0u);
+  EXPECT_EQ(counts.resends, 0u) << "messages had to be sent again";
+  EXPECT_TRUE(reader_saw_.downs.empty());
+  GiveBack(good);
+  TakeBack(*lent);
+}
+
+// More refusals in a row than failures end a peer.
+TEST_F(LargeTest, RefusalsAreNoSignOfDeath) {
+  Start();
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(End(Fetch({.address = 4096, .bytes = 100, .key = 1})).code(),
+              absl::StatusCode::kPermissionDenied);
+    reader_saw_.fetched.clear();
+  }
+  EXPECT_TRUE(reader_saw_.downs.empty());
+}
+
+TEST_F(LargeTest, FailedReadsAreMadeAgain) {
+  Start();
+  const auto lent = Lend(4 * kMiB);
+  simulation_->FailNext({.node = 1, .skip = 9, .status = IBV_WC_RETRY_EXC_ERR});
+  const uint32_t fetch = Fetch(Where(*lent));
+  EXPECT_TRUE(End(fetch).ok()) << End(fetch);
+  ExpectSame(fetch, 4 * kMiB);
+  EXPECT_EQ(reader_->endpoint().Counts().requests_failed, 1u);
+  GiveBack(fetch);
+  TakeBack(*lent);
+}
+
+TEST_F(LargeTest, WithoutStreamsTheWholeQueueIsRecovered) {
+  Options options = LargeOptions();
+  options.use_streams = false;
+  Start(options);
+  const auto lent = Lend(4 * kMiB);
+  RemoteMemory wrong = Where(*lent);
+  wrong.key ^= 0x5a5a00;
+  const uint32_t bad = Fetch(wrong);
+  const uint32_t good = Fetch(Where(*lent));
+  EXPECT_EQ(End(bad).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(End(good).ok()) << End(good);
+  ExpectSame(good, 4 * kMiB);
+  EXPECT_TRUE(reader_saw_.downs.empty());
+  GiveBack(good);
+  TakeBack(*lent);
+}
+
+TEST_F(LargeTest, ACancelledFetchEndsOnceAndGivesItsMemoryBack) {
+  Start();
+  const auto lent = Lend(7 * kMiB);
+  for (int i = 0; i < 4; ++i) {  // more than there is memory for
+    const uint32_t fetch = Fetch(Where(*lent));
+    Run([] { return false; }, 20'000 * i);
+    const Simulation::As as(*simulation_, 1);
+    reader_->endpoint().CancelFetch(fetch);
+    EXPECT_EQ(End(fetch).code(), absl::StatusCode::kCancelled);
+    reader_saw_.fetched.clear();
+  }
+  const uint32_t fetch = Fetch(Where(*lent));
+  EXPECT_TRUE(End(fetch).ok());
+  GiveBack(fetch);
+  TakeBack(*lent);
+}
+
+// What was lent is revoked with the peer: who comes next finds other keys, and the old one is of no use.
+TEST_F(LargeTest, KeysDieWithTheConnection) {
+  Start();
+  const auto lent = Lend(kMiB);
+  const RemoteMemory where = Where(*lent);
+  lender_->endpoint().Disconnect(to_reader_);
+  ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
+  TakeBack(*lent);
+  ASSERT_TRUE(reader_->Connect(0).ok());
+  ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 4; }));
+  to_reader_ = lender_saw_.ups[1].id;
+  to_lender_ = reader_saw_.ups[1].id;
+  lender_saw_.downs.clear();
+  reader_saw_.downs.clear();
+  EXPECT_EQ(End(Fetch(where)).code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(LargeTest, FetchesEndWithTheirPeerAndNobodyIsTold) {
+  Start();
+  const auto lent = Lend(7 * kMiB);
+  const uint32_t fetch = Fetch(Where(*lent));
+  Run([] { return false; }, 50'000);
+  ASSERT_FALSE(reader_saw_.fetched.contains(fetch));
+  {
+    const Simulation::As as(*simulation_, 1);
+    reader_->endpoint().Disconnect(to_lender_);
+  }
+  ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
+  Run([] { return false; }, 1'000'000'000);
+  EXPECT_FALSE(reader_saw_.fetched.contains(fetch));
+  TakeBack(*lent);
+}
+
+}  // namespace
+}  // namespace sluice::endpoint

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Large messages: memory that is lent to peers, and memory of theirs that is fetched, in pieces (large.h).
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+namespace {
+
+absl::Status NoPeer(const char* operation) {
+  return base::Error(absl::StatusCode::kUnavailable, "peer is not connected",
+                     {.layer = "endpoint",
+                      .operation = operation,
+                      .cause = "it went down, or is still connecting",
+                      .remedy = "wait for OnPeerUp, or connect again",
+                      .retry_safe = true});
+}
+
+absl::Status OverLimit(const Peer& peer, const char* operation, uint64_t bytes, uint64_t limit) {
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     "large message of " + std::to_string(bytes) + " bytes is over the limit of " +
+                         std::to_string(limit) + " bytes",
+                     {.layer = "endpoint",
+                      .peer = peer.address(),
+                      .operation = operation,
+                      .cause = "this side's max_large_bytes",
+                      .remedy = "send less, or raise max_large_bytes",
+                      .retry_safe = true});
+}
+
+absl::Status Refused(const Peer& peer) {
+  return base::Error(absl::StatusCode::kPermissionDenied,
+                     "the peer's device refused to let its memory be read",
+                     {.layer = "endpoint",
+                      .peer = peer.address(),
+                      .operation = "fetch",
+                      .cause = "the peer has revoked that memory, or never lent it",
+                      .remedy = "ask for the message again"});
+}
+
+}  // namespace
+
+void EndpointImpl::MakeLargeMemory() {
+  lent_ = std::make_unique<LargeMemory>(
+      api_, device_.pd(), commands_, options_.large_memory_bytes,
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+      LargeMemory::User{
+          .ready =
+              [this](uint32_t number, const absl::Status& status) {
+                const uint64_t owner = lent_->owner(number);
+                const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
+                if (!closed_) handler_->OnLent(id, number, status);
+              },
+          .room = [this] { large_work_ = !lend_waits_.empty() || large_work_; }});
+  fetched_ = std::make_unique<LargeMemory>(
+      api_, device_.pd(), commands_, options_.large_memory_bytes, IBV_ACCESS_LOCAL_WRITE,
+      LargeMemory::User{.ready =
+                            [this](uint32_t buffer, const absl::Status& status) {
+                              for (uint32_t number : fetching_) {
+                                FetchRecord& fetch = fetches_[number];
+                                if (fetch.buffer != buffer) continue;
+                                fetch.state = FetchRecord::State::kReading;
+                                if (fetch.status.ok()) fetch.status = status;
+                              }
+                              large_work_ = true;
+                            },
+                        .room = [this] { large_work_ = !fetching_.empty() || large_work_; }});
+  pieces_.resize(kLargeSlots);
+}
+
+// ---- Lending
+
+absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes) {
+  const Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) return NoPeer("lend");
+  const uint64_t limit = lent_ == nullptr ? 0 : lent_->limit_bytes();
+  if (bytes > limit) return OverLimit(*peer, "lend", bytes, limit);
+  const uint32_t number = lent_->Take(Owner(id), bytes);
+  if (number == LargeMemory::kFailed) return lent_->last_error();
+  if (number == LargeMemory::kNone) {
+    if (std::find(lend_waits_.begin(), lend_waits_.end(), id) == lend_waits_.end()) {
+      lend_waits_.push_back(id);
+    }
+    return no_buffer_;
+  }
+  return LargeBuffer{lent_->data(number), bytes, number};
+}
+
+std::optional<RemoteMemory> EndpointImpl::WhereLent(uint32_t number) {
+  if (!lent_->ready(number)) return std::nullopt;
+  return RemoteMemory{.address = reinterpret_cast<uint64_t>(lent_->data(number)),
+                      .bytes = 0,
+                      .key = lent_->rkey(number)};
+}
+
+void EndpointImpl::TakeBack(uint32_t number) {
+  const uint64_t owner = lent_->owner(number);
+  const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
+  const Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) return lent_->Discard(number);
+  lent_->Give(number);
+}
+
+void EndpointImpl::TellLend() {
+  for (size_t turns = lend_waits_.size(); turns > 0; --turns) {
+    const PeerId id = lend_waits_.front();
+    lend_waits_.pop_front();
+    const Peer* peer = Find(id);
+    if (peer == nullptr || peer->state != peer::State::kUp || closed_) continue;
+    handler_->OnWritable(id);
+  }
+}
+
+// ---- Fetching
+
+absl::StatusOr<uint32_t> EndpointImpl::Fetch(PeerId id, const RemoteMemory& from) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) return NoPeer("fetch");
+  if (from.bytes > options_.max_large_bytes || from.bytes == 0) {
+    return OverLimit(*peer, "fetch", from.bytes, options_.max_large_bytes);
+  }
+  LargeOf(*peer);
+  uint32_t number = static_cast<uint32_t>(fetches_.size());
+  if (free_fetches_.empty()) {
+    fetches_.emplace_back();
+  } else {
+    number = free_fetches_.back();
+    free_fetches_.pop_back();
+  }
+  fetches_[number] = FetchRecord();
+  fetches_[number].state = FetchRecord::State::kWaiting;
+  fetches_[number].peer = id;
+  fetches_[number].from = from;
+  fetching_.push_back(number);
+  ++counters_.fetches;
+  large_work_ = true;
+  return number;
+}
+
+void EndpointImpl::CancelFetch(uint32_t number) {
+  FetchRecord& fetch = fetches_[number];
+  if (!fetch.status.ok() || fetch.state == FetchRecord::State::kFetched) return;
+  fetch.status = absl::CancelledError("nobody waits for it any more");
+  large_work_ = true;
+}
+
+void EndpointImpl::GiveBack(uint32_t number) {
+  fetched_->Give(fetches_[number].buffer);
+  fetches_[number] = FetchRecord();
+  free_fetches_.push_back(number);
+}
+
+PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
+  auto& large = large_of_[peer.index()];
+  if (large == nullptr) {
+    large = std::make_unique<PeerLarge>();
+    queue::Target& target = large->target;
+    target.ah = peer.target.ah;
+    target.key[0] = peer.target.key[0];
+    target.dctn[0] = peer.target.dctn[0];
+    target.name = peer.target.name;
+    target.cookie = peer.index() | kForLarge;
+    // Reads have no order to keep, but leaving a stream says that its DCI is late.
+    target.unacknowledged = UINT32_MAX;
+    queue_->Open(&target);
+  }
+  return *large;
+}
+
+// The peer is going: nobody is told of its fetches, and their memory goes when nothing is under way into it.
+void EndpointImpl::EndLarge(Peer* peer) {
+  if (lent_ == nullptr) return;
+  lent_->Forget(Owner(peer->id()));
+  std::erase(lend_waits_, peer->id());
+  for (uint32_t number : fetching_) {
+    FetchRecord& fetch = fetches_[number];
+    if (!(fetch.peer == peer->id())) continue;
+    fetch.orphan = true;
+    if (fetch.status.ok()) fetch.status = absl::CancelledError("the peer is down");
+    large_work_ = true;
+  }
+  const auto found = large_of_.find(peer->index());
+  if (found != large_of_.end()) queue_->Close(&found->second->target);
+}
+
+// False: something is under way still.
+bool EndpointImpl::ForgetLarge(const Peer& peer) {
+  const auto found = large_of_.find(peer.index());
+  if (found == large_of_.end()) return true;
+  if (found->second->target.posted != 0) return false;
+  large_of_.erase(found);
+  return true;
+}
+
+void EndpointImpl::OnPiece(queue::Target* target, uint32_t slot, bool ok) {
+  const Piece piece = pieces_[slot - slots_->first_bulk()];
+  FetchRecord& fetch = fetches_[piece.fetch];
+  --fetch.under_way;
+  --large_of_[target->cookie & ~kForLarge]->under_way;
+  large_work_ = true;
+  if (ok) {
+    fetch.done += (*slots_)[slot].length_bytes;
+    counters_.fetched_bytes += (*slots_)[slot].length_bytes;
+  } else if (!(*slots_)[slot].refused) {
+    fetch.again.push_back(piece.offset);
+  } else if (fetch.status.ok()) {
+    fetch.status = Refused(PeerOf(*target));
+  }
+}
+
+void EndpointImpl::ResumeLarge(queue::Target* target) {
+  queue_->Resume(target);
+  large_work_ = true;
+}
+
+// False: there is no memory for it now.
+bool EndpointImpl::BeginFetch(uint32_t number) {
+  FetchRecord& fetch = fetches_[number];
+  fetch.buffer = fetched_->Take(/*owner=*/0, fetch.from.bytes);
+  if (fetch.buffer == LargeMemory::kNone) return false;
+  if (fetch.buffer == LargeMemory::kFailed) {
+    fetch.buffer = LargeMemory::kNone;
+    fetch.status = fetched_->last_error();
+    return true;
+  }
+  fetch.state =
+      fetched_->ready(fetch.buffer) ? FetchRecord::State::kReading : FetchRecord::State::kMaking;
+  return true;
+}
+
+void EndpointImpl::PostPieces(uint32_t number) {
+  FetchRecord& fetch = fetches_[number];
+  PeerLarge& large = LargeOf(peers_[fetch.peer.index]);
+  const auto may_post = [&] {
+    return large.under_way < kPiecesOfPeer && !large.target.broken && !large.target.closed;
+  };
+  while (may_post() && (!fetch.again.empty() || fetch.posted < fetch.from.bytes)) {
+    const uint32_t slot = slots_->TakeBulk();
+    if (slot == queue::kNoSlot) return;
+    uint64_t offset = fetch.posted;
+    if (fetch.again.empty()) {
+      fetch.posted = std::min(fetch.posted + kPieceBytes, fetch.from.bytes);
+    } else {
+      offset = fetch.again.back();
+      fetch.again.pop_back();
+    }
+    queue::Slot& piece = (*slots_)[slot];
+    const auto bytes =
+        static_cast<uint32_t>(std::min<uint64_t>(kPieceBytes, fetch.from.bytes - offset));
+    piece.data = fetched_->data(fetch.buffer) + offset;
+    piece.lkey = fetched_->lkey(fetch.buffer);
+    piece.length_bytes = bytes;
+    piece.operation = queue::Operation::kRead;
+    piece.write = {
+        .address = fetch.from.address + offset, .rkey = fetch.from.key, .length_bytes = bytes};
+    piece.notify = piece.signal = true;
+    pieces_[slot - slots_->first_bulk()] = {.fetch = number, .offset = offset};
+    ++fetch.under_way;
+    ++large.under_way;
+    queue_->Post(&large.target, slot);
+  }
+}
+
+// One turn for each fetch; then those that have ended are told of, since who is told may begin others.
+int EndpointImpl::MoveLarge() {
+  large_work_ = false;
+  if (!lend_waits_.empty()) TellLend();
+  std::vector<uint32_t> ended;
+  bool room = true;
+  for (size_t turns = fetching_.size(); turns > 0; --turns) {
+    const uint32_t number = fetching_.front();
+    fetching_.pop_front();
+    FetchRecord& fetch = fetches_[number];
+    if (fetch.status.ok() && fetch.state == FetchRecord::State::kWaiting && room) {
+      room = BeginFetch(number);  // who came first waits first
+    }
+    if (fetch.status.ok() && fetch.state == FetchRecord::State::kReading) PostPieces(number);
+    const bool over = !fetch.status.ok() || fetch.done == fetch.from.bytes;
+    if (over && fetch.under_way == 0 && fetch.state != FetchRecord::State::kMaking) {
+      ended.push_back(number);
+    } else {
+      fetching_.push_back(number);
+    }
+  }
+  for (uint32_t number : ended) {
+    FetchRecord& fetch = fetches_[number];
+    if (fetch.status.ok() && !fetch.orphan && !closed_) {
+      fetch.state = FetchRecord::State::kFetched;
+      handler_->OnFetched(
+          fetch.peer, LargeBuffer{fetched_->data(fetch.buffer), fetch.from.bytes, number}, number);
+      continue;
+    }
+    const FetchRecord gone = std::exchange(fetch, FetchRecord());
+    free_fetches_.push_back(number);
+    if (gone.buffer != LargeMemory::kNone) fetched_->Give(gone.buffer);
+    if (gone.orphan) continue;
+    ++counters_.fetches_failed;
+    if (!closed_) handler_->OnFetched(gone.peer, gone.status, number);
+  }
+  return static_cast<int>(ended.size());
+}
+
+}  // namespace sluice::endpoint

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Records of large messages. Private to transport/endpoint: large.cc moves them.
+//
+// What it is    A peer that this side has fetched from has a stream of its own for that, beside the one of its messages: bulk
+//               never stands in front of a message, and a read that is refused stops nothing but other reads from that
+//               peer, which are posted again. See docs/decisions/0029.
+// Who owns it   The endpoint. Nothing of it for peers without large messages.
+// Bound         kLargeSlots pieces under way, kPiecesOfPeer of one peer; bytes by LargeMemory.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_LARGE_H_
+#define SLUICE_TRANSPORT_ENDPOINT_LARGE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "transport/endpoint/endpoint.h"
+#include "transport/endpoint/large_memory.h"
+#include "transport/queue/target.h"
+
+namespace sluice::endpoint {
+
+inline constexpr uint32_t kLargeSlots = 64;
+inline constexpr uint32_t kPiecesOfPeer = 8;
+inline constexpr uint32_t kPieceBytes = 64 << 10;
+// In the cookie of a target that is for large messages, beside the peer's index.
+inline constexpr uint32_t kForLarge = 1u << 31;
+
+struct PeerLarge {
+  queue::Target target;    // the same DCT, another stream
+  uint32_t under_way = 0;  // pieces
+};
+
+struct FetchRecord {
+  enum class State : uint8_t {
+    kNobody,
+    kWaiting,  // for memory
+    kMaking,   // its memory is being registered
+    kReading,
+    kFetched,  // the user's, until GiveBack()
+  };
+
+  State state = State::kNobody;
+  bool orphan = false;  // its peer is down: nobody is told
+  PeerId peer;
+  RemoteMemory from;
+  uint32_t buffer = LargeMemory::kNone;
+  uint64_t posted = 0;          // bytes that have been, once
+  std::vector<uint64_t> again;  // pieces that have to be posted again
+  uint64_t done = 0;            // bytes
+  uint32_t under_way = 0;       // pieces
+  absl::Status status;          // not OK: what it ends with
+};
+
+// What a bulk slot carries.
+struct Piece {
+  uint32_t fetch = 0;
+  uint64_t offset = 0;
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_LARGE_H_

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/endpoint/large_memory.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <memory>
+#include <utility>
+
+namespace sluice::endpoint {
+namespace {
+
+constexpr uint64_t kLeastBytes = 64 << 10;
+// A buffer that is so much larger than what is asked for is left for others.
+constexpr uint64_t kWaste = 4;
+
+// So that messages of about the same size share buffers: an eighth is lost at most.
+uint64_t SizeClass(uint64_t bytes) {
+  const uint64_t step = std::max(std::bit_floor(bytes) / 8, kLeastBytes);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+LargeMemory::LargeMemory(const verbs::VerbsApi& api, ibv_pd* pd, poller::Commands& commands,
+                         uint64_t limit_bytes, int access, User user)
+    : api_(api),
+      pd_(pd),
+      commands_(commands),
+      limit_bytes_(limit_bytes),
+      access_(access),
+      user_(std::move(user)) {}
+
+uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
+  assert(bytes <= limit_bytes_);
+  // The last that came back is the warmest.
+  for (size_t i = kept_.size(); i-- > 0;) {
+    const uint32_t number = kept_[i];
+    const Buffer& buffer = buffers_[number];
+    const uint64_t size = buffer.slab.size_bytes();
+    if (buffer.owner != owner || size < bytes || size / kWaste > std::max(bytes, kLeastBytes)) {
+      continue;
+    }
+    kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+    return number;
+  }
+  const uint64_t size = std::min(SizeClass(bytes), limit_bytes_);
+  if (bytes_ + size > limit_bytes_) {
+    for (uint64_t gone = 0; !kept_.empty() && bytes_ + size > limit_bytes_ + gone;) {
+      gone += buffers_[kept_.front()].slab.size_bytes();
+      const uint32_t eldest = kept_.front();
+      kept_.pop_front();
+      Discard(eldest);
+    }
+    return kNone;  // there is room when they are gone
+  }
+  auto slab = memory::Slab::Map(size);
+  if (!slab.ok()) {
+    last_error_ = slab.status();
+    return kFailed;
+  }
+  uint32_t number = static_cast<uint32_t>(buffers_.size());
+  if (free_.empty()) {
+    buffers_.emplace_back();
+  } else {
+    number = free_.back();
+    free_.pop_back();
+  }
+  bytes_ += slab->size_bytes();
+  buffers_[number] = {.owner = owner, .slab = std::move(*slab)};
+  Register(number);
+  return number;
+}
+
+void LargeMemory::Register(uint32_t number) {
+  Buffer& buffer = buffers_[number];
+  buffer.state = State::kRegistering;
+  auto status = std::make_shared<absl::Status>();
+  commands_.Submit(
+      [this, slab = &buffer.slab, status] { *status = slab->Register(api_, pd_, access_); },
+      [this, number, &buffer, status] {
+        buffer.state = status->ok() ? State::kReady : State::kFailed;
+        if (buffer.discarded) return Discard(number);
+        user_.ready(number, *status);
+      });
+}
+
+void LargeMemory::Give(uint32_t number) {
+  if (buffers_[number].state != State::kReady) return Discard(number);
+  kept_.push_back(number);
+  user_.room();
+}
+
+void LargeMemory::Discard(uint32_t number) {
+  Buffer& buffer = buffers_[number];
+  buffer.discarded = true;
+  if (buffer.state == State::kRegistering) return;
+  buffer.state = State::kGoing;
+  const uint64_t size = buffer.slab.size_bytes();
+  auto slab = std::make_shared<memory::Slab>(std::move(buffer.slab));
+  commands_.Submit([slab] { *slab = memory::Slab(); },
+                   [this, number, size] {
+                     buffers_[number] = Buffer();
+                     free_.push_back(number);
+                     bytes_ -= size;
+                     user_.room();
+                   });
+}
+
+void LargeMemory::Forget(uint64_t owner) {
+  for (size_t i = kept_.size(); i-- > 0;) {
+    const uint32_t number = kept_[i];
+    if (buffers_[number].owner != owner) continue;
+    kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
+    Discard(number);
+  }
+}
+
+}  // namespace sluice::endpoint

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// LargeMemory: registered buffers for large messages, made when they are needed and kept for the next.
+//
+// What it is    Take() maps memory at once and has it registered by Commands, while the taker fills it. A buffer that comes
+//               back is kept for whoever had it: a key leads there that only its owner was told, so nobody else's message
+//               may stand there. For another owner it is given up, and memory with another key is made.
+// Who owns it   The endpoint, one for what is lent and one for what is fetched. Commands outlives it, and has finished before
+//               it goes.
+// Which thread  The polling thread. The two functions given are called inside Commands::Drain().
+// Bound         Bytes, those included that are on their way in or out; when a buffer does not fit those that are kept go, the
+//               one that was kept for the longest time first.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
+#define SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "transport/memory/slab.h"
+#include "transport/poller/commands.h"
+
+namespace sluice::endpoint {
+
+class LargeMemory {
+ public:
+  static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr uint32_t kFailed = 0xfffffffe;
+
+  struct User {
+    // It can be used, or registering it failed.
+    std::function<void(uint32_t number, const absl::Status& status)> ready;
+    // There may be room for a Take() that found none.
+    std::function<void()> room;
+  };
+
+  LargeMemory(const verbs::VerbsApi& api, ibv_pd* pd, poller::Commands& commands,
+              uint64_t limit_bytes, int access, User user);
+
+  // kNone: no room, User::room follows. kFailed: the system gives no memory, last_error() says why. `bytes`: at most the
+  // limit.
+  uint32_t Take(uint64_t owner, uint64_t bytes);
+  // The device knows it.
+  bool ready(uint32_t number) const { return buffers_[number].state == State::kReady; }
+  std::byte* data(uint32_t number) const { return buffers_[number].slab.data(); }
+  uint32_t lkey(uint32_t number) const { return buffers_[number].slab.lkey(); }
+  uint32_t rkey(uint32_t number) const { return buffers_[number].slab.rkey(); }
+  uint64_t owner(uint32_t number) const { return buffers_[number].owner; }
+  // It is not needed any more, and is kept.
+  void Give(uint32_t number);
+  // It is given up: no key leads there any more before the memory goes.
+  void Discard(uint32_t number);
+  // Gives up what is kept for this owner.
+  void Forget(uint64_t owner);
+
+  const absl::Status& last_error() const { return last_error_; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t limit_bytes() const { return limit_bytes_; }
+  size_t kept() const { return kept_.size(); }
+
+ private:
+  enum class State : uint8_t { kNobody, kRegistering, kReady, kFailed, kGoing };
+  struct Buffer {
+    State state = State::kNobody;
+    bool discarded = false;  // while it was being registered
+    uint64_t owner = 0;
+    memory::Slab slab;
+  };
+
+  void Register(uint32_t number);
+
+  const verbs::VerbsApi& api_;
+  ibv_pd* const pd_;
+  poller::Commands& commands_;
+  const uint64_t limit_bytes_;
+  const int access_;
+  const User user_;
+  std::deque<Buffer> buffers_;  // they stay where they are: Commands may be at work on one
+  std::vector<uint32_t> free_;
+  std::deque<uint32_t> kept_;  // the eldest first
+  uint64_t bytes_ = 0;
+  absl::Status last_error_;
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
