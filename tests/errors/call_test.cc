@@ -164,6 +164,8 @@ TEST_F(CallErrors, CallerWhoMayNot) {
 }
 
 TEST_F(CallErrors, MessagesThatAreTooLarge) {
+  server_options_.limits.max_large_message_bytes = 100'000;
+  Start(&chat_);
   ExpectCatalogued("request-size", Say(channel_, std::string(1 << 20, 'x')));
   class Talkative final : public ChatServiceBase {
     absl::Status Say(ServerContext&, const Line&, Line* reply) override {

@@ -65,6 +65,9 @@ TEST_F(FlowErrors, EndThatNobodyAccepts) {
 }
 
 TEST_F(FlowErrors, SendingTooMuchAndTooLarge) {
+  MessengerOptions small;
+  small.limits.max_large_message_bytes = 100'000;
+  here_ = Make(nullptr, small);
   Flow flow = MustOpen();
   const std::vector<std::byte> large(1 << 20);
   ExpectCatalogued("flow-size", flow.Send(large));
