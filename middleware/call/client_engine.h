@@ -57,7 +57,7 @@ struct ClientEngineOptions {
   Balancing balancing = Balancing::kPickFirst;
   RetryPolicy retry;
   uint32_t max_outstanding_calls =
-      1024;                            // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
+      1024;                      // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
   uint64_t max_large_bytes = 0;  // of a message that does not fit below; the server may allow less
   uint32_t max_message_bytes = 16384;  // with the header; the server may allow less
   int64_t connect_timeout_ns = 5'000'000'000;
@@ -157,8 +157,7 @@ class ClientEngine final : public session::User {
   void OnMessage(endpoint::PeerId peer, const frame::Header& header,
                  std::span<const std::byte> payload) override;
   void OnWritable(endpoint::PeerId peer) override;
-  void OnLost(endpoint::PeerId peer, const frame::Header& header,
-              const absl::Status& why) override;
+  void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why) override;
   void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                        std::string_view explanation) override;
 
