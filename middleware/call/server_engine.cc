@@ -538,17 +538,6 @@ ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer,
   return outgoing;
 }
 
-absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::PeerId id, Peer* peer,
-                                                                  uint32_t payload_bytes) {
-  Outgoing outgoing;
-  auto lent = sessions_.Lend(id, payload_bytes);
-  if (!lent.ok()) return lent.status();
-  outgoing.waits = !peer->backlog.empty() || !sessions_.Attach(id, &*lent).ok();
-  outgoing.buffer = *lent;
-  outgoing.data = lent->data;
-  return outgoing;
-}
-
 void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header) {
   if (outgoing.waits && outgoing.buffer.large != session::kNotLarge) {
     // In the backlog stands what is known of it; the message is where it will be read.
@@ -569,20 +558,6 @@ void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::
   } else {
     sessions_.Commit(id, outgoing.buffer, header);
   }
-}
-
-void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,
-                          const absl::Status& why) {
-  Peer* peer = Find(id);
-  if (peer == nullptr) return;
-  const absl::Status status = base::Prefix(why, "a large message can't be moved");
-  if (header.kind == frame::Kind::kStreamData) {
-    const auto call = peer->calls.find(header.call_id);
-    if (call != peer->calls.end()) CancelCall(call->second, status);
-    return;
-  }
-  if (header.kind == frame::Kind::kRequest) return Refuse(id, peer, header.call_id, status);
-  ReplyError(id, peer, header.call_id, status, {});
 }
 
 void ServerEngine::OnWritable(endpoint::PeerId id) {

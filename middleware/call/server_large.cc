@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ServerEngine's part in large messages: memory for replies that have to be lent, and what becomes of those that are lost.
+#include <utility>
+
+#include "middleware/call/server_engine.h"
+#include "transport/base/error.h"
+
+namespace sluice::call {
+
+absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::PeerId id, Peer* peer,
+                                                                  uint32_t payload_bytes) {
+  Outgoing outgoing;
+  auto lent = sessions_.Lend(id, payload_bytes);
+  if (!lent.ok()) return lent.status();
+  outgoing.waits = !peer->backlog.empty() || !sessions_.Attach(id, &*lent).ok();
+  outgoing.buffer = *lent;
+  outgoing.data = lent->data;
+  return outgoing;
+}
+
+void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,
+                          const absl::Status& why) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
+  const absl::Status status = base::Prefix(why, "a large message can't be moved");
+  if (header.kind == frame::Kind::kStreamData) {
+    const auto call = peer->calls.find(header.call_id);
+    if (call != peer->calls.end()) CancelCall(call->second, status);
+    return;
+  }
+  if (header.kind == frame::Kind::kRequest) return Refuse(id, peer, header.call_id, status);
+  ReplyError(id, peer, header.call_id, status, {});
+}
+
+}  // namespace sluice::call
