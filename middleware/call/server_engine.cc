@@ -445,11 +445,6 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                      .remedy = "answer with less, or raise max_large_message_bytes on both sides"}),
         {});
   }
-  stats->CountEnd(absl::OkStatus());
-  stats->CountReplyBytes(payload_bytes);
-  if (quiet_passes_ >= kQuietPasses || traced_.Hit()) {
-    Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
-  }
   const auto size = static_cast<uint32_t>(payload_bytes);
   Outgoing outgoing;
   if (size <= peer->limit_bytes - frame::kHeaderBytes) {
@@ -457,11 +452,15 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   } else {
     const auto large = ReserveLarge(id, peer, size);
     if (!large.ok()) {
-      return ReplyError(id, peer, call_id,
-                        base::Prefix(large.status(), absl::StrCat("reply of ", method.full_name)),
+      return ReplyError(id, peer, call_id, stats, base::Prefix(large.status(), "reply not sent"),
                         {});
     }
     outgoing = *large;
+  }
+  stats->CountEnd(absl::OkStatus());
+  stats->CountReplyBytes(payload_bytes);
+  if (quiet_passes_ >= kQuietPasses || traced_.Hit()) {
+    Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
   }
   if (outgoing.data == nullptr) return;
   frame::Header header;

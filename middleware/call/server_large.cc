@@ -29,8 +29,10 @@ void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,
     if (call != peer->calls.end()) CancelCall(call->second, status);
     return;
   }
-  if (header.kind == frame::Kind::kRequest) return Refuse(id, peer, header.call_id, status);
-  ReplyError(id, peer, header.call_id, status, {});
+  if (header.kind == frame::Kind::kRequest) {
+    return Refuse(id, peer, header.call_id, nullptr, status);
+  }
+  ReplyError(id, peer, header.call_id, nullptr, status, {});
 }
 
 }  // namespace sluice::call
