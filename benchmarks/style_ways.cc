@@ -123,6 +123,18 @@ class PolledBeside final : public Endpoint {
   void Release(uint32_t slot) override { own_->Release(slot); }
   void Cancel(PeerId peer, SendBuffer buffer) override { own_->Cancel(peer, buffer); }
   void Flush() override { own_->Flush(); }
+  absl::StatusOr<endpoint::LargeBuffer> Lend(PeerId peer, uint64_t bytes) override {
+    return own_->Lend(peer, bytes);
+  }
+  std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override {
+    return own_->WhereLent(number);
+  }
+  void TakeBack(uint32_t number) override { own_->TakeBack(number); }
+  absl::StatusOr<uint32_t> Fetch(PeerId peer, const endpoint::RemoteMemory& from) override {
+    return own_->Fetch(peer, from);
+  }
+  void CancelFetch(uint32_t number) override { own_->CancelFetch(number); }
+  void GiveBack(uint32_t number) override { own_->GiveBack(number); }
   bool PrepareToSleep() override { return false; }  // nobody else would poll the other
   int fd() const override { return own_->fd(); }
   int64_t SleepLimitNs() const override { return own_->SleepLimitNs(); }
