@@ -49,7 +49,11 @@ void AddCommon(std::string* device, EndpointLimits* limits, Authentication* auth
   const Option common[] = {
       {"device", device, 0, 0, "auto, a device, an address", "the RDMA device to use"},
       In("limits.max_message_bytes", &limits->max_message_bytes, 1024, 1 << 20,
-         "largest message, with its 48 bytes of header"),
+         "largest message that is sent as it is, with its 48 bytes of header"),
+      In("limits.max_large_message_bytes", &limits->max_large_message_bytes, 0, INT32_MAX,
+         "largest message at all: larger ones are read from their sender's memory; 0: the above"),
+      In("limits.large_memory_bytes", &limits->large_memory_bytes, 0, 1099511627776.0,
+         "for messages that are read from there, each way; at least the above"),
       In("limits.credits_per_peer", &limits->credits_per_peer, 4, 4096,
          "messages that a peer may have under way to us"),
       In("limits.receive_buffers", &limits->receive_buffers, 64, 32768,

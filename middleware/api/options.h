@@ -43,7 +43,7 @@ struct EndpointLimits {
   // Largest message, request or reply, that is sent as it is, with the 48 bytes of its header. 1024 to 1 MiB.
   uint32_t max_message_bytes = 16384;
   // Largest message at all. What does not fit above stays in registered memory of its sender, and the receiver reads it
-  // from there, in pieces. 0: there are none; to 2 GiB.
+  // from there, in pieces. 0: there are none; below 2 GiB.
   uint64_t max_large_message_bytes = 128u << 20;
   // Registered memory for such messages on their way out, and as much again for those on their way in. Taken when it is
   // needed, and kept. At least max_large_message_bytes; to 1 TiB.

@@ -95,10 +95,10 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
       Send(call, connection, *buffer, payload_bytes);
       return absl::OkStatus();
     }
-    if (connection != nullptr) return buffer.status();  // too large for it
+    if (connection != nullptr) return buffer.status();  // it will not be sent there
   }
   if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
-    return TooLarge(spec, size, limit_bytes_);
+    return TooLarge(spec, "request", size, limit_bytes_);
   }
   if (closed_ || (!spec.wait_for_ready && !HasHope())) return NotConnected(spec.method->full_name);
   Call* call = table_.Start(spec, deadline_ns);
@@ -167,12 +167,16 @@ absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& sp
     if (one->state != ConnectionState::kUp || one->left_out) continue;
     if (size > one->limit_bytes - frame::kHeaderBytes) {
       *connection = one;
-      return TooLarge(spec, size, one->limit_bytes);
+      return TooLarge(spec, "request", size, one->limit_bytes);
     }
     auto buffer = sessions_.Reserve(one->peer, *payload_bytes);
     if (buffer.ok()) {
       *connection = one;
       return buffer;
+    }
+    if (absl::IsAborted(buffer.status())) {
+      *connection = one;
+      return NoMemory(spec, buffer.status());
     }
     starved = true;
     if (options_.balancing == Balancing::kPickFirst) break;
@@ -220,7 +224,7 @@ void ClientEngine::SendWaiting() {
         stream->call_id = CallTable::WireId(*call);
         if (stream->wants_to_write || stream->end_owed) Block(call);
       }
-    } else if (connection != nullptr) {  // too large for it
+    } else if (connection != nullptr) {  // it will not be sent there
       End(call, CallEvent::kFail, buffer.status());
     } else {
       return;
@@ -489,10 +493,21 @@ std::string ClientEngine::CauseOf(const absl::Status& status) {
   return std::string(status.message());
 }
 
-absl::Status ClientEngine::TooLarge(const CallSpec& spec, uint64_t payload_bytes,
-                                    uint32_t limit_bytes) const {
+absl::Status ClientEngine::NoMemory(const CallSpec& spec, const absl::Status& why) const {
+  const std::string cause(why.message());
   return base::Error(absl::StatusCode::kResourceExhausted,
-                     absl::StrCat("request of ", spec.method->full_name, " too large"),
+                     absl::StrCat("request of ", spec.method->full_name, " not sent"),
+                     {.layer = "call",
+                      .peer = server_,
+                      .operation = spec.method->full_name,
+                      .cause = cause,
+                      .retry_safe = true});
+}
+
+absl::Status ClientEngine::TooLarge(const CallSpec& spec, const char* what,
+                                    uint64_t payload_bytes, uint32_t limit_bytes,
+                                    absl::StatusCode code) const {
+  return base::Error(code, absl::StrCat(what, " of ", spec.method->full_name, " too large"),
                      {.layer = "call",
                       .peer = server_,
                       .operation = spec.method->full_name,

@@ -242,7 +242,11 @@ class ClientEngine final : public session::User {
   static uint32_t LimitOf(const endpoint::PeerInfo& info) {
     return frame::kHeaderBytes + session::Sessions::LargestPayload(info);
   }
-  absl::Status TooLarge(const CallSpec& spec, uint64_t payload_bytes, uint32_t limit_bytes) const;
+  // There is no memory for it, and waiting would not help.
+  absl::Status NoMemory(const CallSpec& spec, const absl::Status& why) const;
+  absl::Status TooLarge(const CallSpec& spec, const char* what, uint64_t payload_bytes,
+                        uint32_t limit_bytes,
+                        absl::StatusCode code = absl::StatusCode::kResourceExhausted) const;
   // No server is there for it.
   absl::Status NotConnected(std::string_view operation) const;
   absl::Status DeadlineExceeded(const CallSpec& spec, CallState state, uint32_t attempt = 1) const;

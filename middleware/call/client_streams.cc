@@ -99,11 +99,11 @@ absl::Status ClientEngine::Write(ClientStream* stream,
   const uint32_t limit_bytes =
       call->connection == nullptr ? limit_bytes_ : call->connection->limit_bytes;
   if (bytes > limit_bytes - frame::kHeaderBytes) {
-    return absl::InvalidArgumentError(TooLarge(call->spec, bytes, limit_bytes).message());
+    return TooLarge(call->spec, "message", bytes, limit_bytes, absl::StatusCode::kInvalidArgument);
   }
   const absl::Status later =
       absl::ResourceExhaustedError("no room in the stream's window, or no credit");
-  if (call->state != CallState::kSent || !stream->end.HasRoom()) {
+  if (call->state != CallState::kSent || !stream->end.HasRoom(bytes)) {
     stream->wants_to_write = true;
     return later;
   }
@@ -121,7 +121,7 @@ absl::Status ClientEngine::Write(ClientStream* stream,
   header.payload_bytes = static_cast<uint32_t>(bytes);
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
   sessions_.Commit(call->connection->peer, *buffer, header);
-  stream->end.CountSent();
+  stream->end.CountSent(bytes);
   call->stats->CountStreamSent();
   return absl::OkStatus();
 }
@@ -163,7 +163,7 @@ void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
     // The observer may have ended the call.
     if (table_.FindSent(header.call_id) != call || call->spec.stream != stream) return;
   }
-  if (stream->wants_to_write && !stream->blocked && stream->end.HasRoom()) {
+  if (stream->wants_to_write && !stream->blocked && stream->end.HasRoom(1)) {
     stream->wants_to_write = false;
     if (stream->observer != nullptr) stream->observer->OnWritable();
   }

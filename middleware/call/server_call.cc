@@ -145,7 +145,7 @@ void ServerEngine::OnStream(endpoint::PeerId id, Peer* peer, const frame::Header
     call->wants_to_read_ = false;
     if (call->observer_ != nullptr) call->observer_->OnReadable();
   }
-  if (call->serial_ == serial && call->wants_to_write_ && stream->HasRoom()) WriterMayGoOn(call);
+  if (call->serial_ == serial && call->wants_to_write_ && stream->HasRoom(1)) WriterMayGoOn(call);
 }
 
 void ServerEngine::WriterMayGoOn(ServerCall* call) {
@@ -213,7 +213,7 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   }
   const absl::Status later =
       absl::ResourceExhaustedError("no room in the stream's window, or no credit");
-  if (!call->stream_->HasRoom()) {
+  if (!call->stream_->HasRoom(bytes)) {
     call->wants_to_write_ = true;  // a window follows
     return later;
   }
@@ -234,7 +234,7 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   header.payload_bytes = static_cast<uint32_t>(bytes);
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
   sessions_.Commit(call->peer_, *buffer, header);
-  call->stream_->CountSent();
+  call->stream_->CountSent(bytes);
   call->stats_->CountStreamSent();
   return absl::OkStatus();
 }

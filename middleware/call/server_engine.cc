@@ -166,10 +166,10 @@ void ServerEngine::OnDrainAnswer(endpoint::PeerId id, Peer* peer) {
 void ServerEngine::StepDrain() {
   if (drain_.over()) return;
   RefreshNow();
-  while (drain_.Step(now_ns_, untold_, waiting_replies_, under_way_.size())) {
+  while (drain_.Step(now_ns_, untold_, UnreadReplies(), under_way_.size())) {
     log_.Say(base::Severity::kInfo, "drain", "",
              absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
-                          " calls under way, ", waiting_replies_, " replies wait"));
+                          " calls under way, ", UnreadReplies(), " replies wait"));
     if (drain_.phase() != DrainPhase::kCancelling) continue;
     CancelUnderWay(base::Error(absl::StatusCode::kUnavailable, "call ended by its server",
                                {.layer = "call",
@@ -451,10 +451,7 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
     outgoing = Reserve(id, peer, size);
   } else {
     const auto large = ReserveLarge(id, peer, size);
-    if (!large.ok()) {
-      return ReplyError(id, peer, call_id, stats, base::Prefix(large.status(), "reply not sent"),
-                        {});
-    }
+    if (!large.ok()) return ReplyError(id, peer, call_id, stats, large.status(), {});
     outgoing = *large;
   }
   stats->CountEnd(absl::OkStatus());

@@ -102,8 +102,8 @@ class ServerEngine final : public session::User {
   // One pass; never blocks. The number of things done.
   int Poll();
 
-  // Replies that have not been handed to the endpoint yet.
-  bool HasWaitingReplies() const { return waiting_replies_ != 0; }
+  // Replies that have not been handed to the endpoint yet, or that stand here until their callers have read them.
+  bool HasWaitingReplies() const { return UnreadReplies() != 0; }
   // Calls whose handlers have not said Finish().
   size_t calls_under_way() const { return under_way_.size(); }
   // See endpoint.h; with this engine's timers and mail.
@@ -268,6 +268,7 @@ class ServerEngine final : public session::User {
   std::atomic<bool> asleep_{false};  // Post() has to wake the polling thread
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
+  uint64_t UnreadReplies() const { return waiting_replies_ + sessions_.counters().lent; }
   uint64_t waiting_replies_ = 0;              // in all backlogs
   absl::flat_hash_set<ServerCall*> under_way_;
   uint64_t next_serial_ = 1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ServerEngine's part in large messages: memory for replies that have to be lent, and what becomes of those that are lost.
+#include <string>
 #include <utility>
 
 #include "middleware/call/server_engine.h"
@@ -12,7 +13,15 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
                                                                   uint32_t payload_bytes) {
   Outgoing outgoing;
   auto lent = sessions_.Lend(id, payload_bytes);
-  if (!lent.ok()) return lent.status();
+  if (!lent.ok()) {
+    const std::string cause(lent.status().message());
+    return base::Error(absl::StatusCode::kResourceExhausted, "reply not sent",
+                       {.layer = "call",
+                        .peer = peer->address,
+                        .operation = "reply",
+                        .cause = cause,
+                        .remedy = "try again later, or raise large_memory_bytes at the server"});
+  }
   outgoing.waits = !peer->backlog.empty() || !sessions_.Attach(id, &*lent).ok();
   outgoing.buffer = *lent;
   outgoing.data = lent->data;

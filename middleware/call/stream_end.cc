@@ -2,23 +2,39 @@
 #include "middleware/call/stream_end.h"
 
 namespace sluice::call {
+namespace {
+
+// A place that had a larger message gives its memory back.
+constexpr size_t kKeptBytes = 64 << 10;
+
+}  // namespace
 
 void StreamEnd::Reset() {
+  while (!empty()) Drop(inbox_[inbox_out_++ % kWindow]);
   sent_ = received_ = read_ = 0;
   may_send_ = said_ = kWindow;
   end_ = false;
 }
 
 bool StreamEnd::Receive(std::span<const std::byte> message) {
-  if (end_ || unread() == kWindow) return false;
-  inbox_[received_++ % kWindow].assign(reinterpret_cast<const char*>(message.data()),
+  const uint32_t cost = CostOf(message.size());
+  if (end_ || received_ - read_ + cost > kWindow) return false;
+  received_ += cost;
+  inbox_[inbox_in_++ % kWindow].assign(reinterpret_cast<const char*>(message.data()),
                                        message.size());
   return true;
 }
 
+void StreamEnd::Drop(std::string& bytes) {
+  if (bytes.capacity() > kKeptBytes) std::string().swap(bytes);
+}
+
 ReadResult StreamEnd::Read(google::protobuf::MessageLite* message) {
-  if (unread() == 0) return end_ ? ReadResult::kEnd : ReadResult::kNothing;
-  const bool parsed = message->ParseFromString(inbox_[read_++ % kWindow]);
+  if (empty()) return end_ ? ReadResult::kEnd : ReadResult::kNothing;
+  std::string& bytes = inbox_[inbox_out_++ % kWindow];
+  read_ += CostOf(bytes.size());
+  const bool parsed = message->ParseFromString(bytes);
+  Drop(bytes);
   return parsed ? ReadResult::kMessage : ReadResult::kMalformed;
 }
 

@@ -2,12 +2,14 @@
 //
 // StreamEnd: one end of a streaming call: two windows, and what has come in and was not read.
 //
-// What it is    Messages may be sent while the other end's window has room; the window is a count of messages in
-//               total, cumulative, so that saying it twice does no harm. What comes in waits here until it is read,
-//               and reading makes room: a reader that does not read stops its writer, and nobody else.
+// What it is    Messages may be sent while the other end's window has room; the window is a count in total, cumulative, so
+//               that saying it twice does no harm. What comes in waits here until it is read, and reading makes room: a
+//               reader that does not read stops its writer, and nobody else. A message counts as one for each MiB begun,
+//               but not as more than half of the window: what was read and is not said yet is less than the other half.
 // Who owns it   A ServerCall, or the caller's stream (middleware/api).
 // Which thread  The one that drives its engine.
-// Bound         kInitialStreamWindow messages; the memory of a place is kept for the next one.
+// Bound         kInitialStreamWindow messages of 16 MiB together, or two larger ones; the memory of a place is kept for the
+//               next one if it is small.
 #ifndef SLUICE_MIDDLEWARE_CALL_STREAM_END_H_
 #define SLUICE_MIDDLEWARE_CALL_STREAM_END_H_
 
@@ -32,6 +34,13 @@ enum class ReadResult : uint8_t {
 class StreamEnd {
  public:
   static constexpr uint32_t kWindow = frame::kInitialStreamWindow;
+  static constexpr size_t kBytesOfOne = 1 << 20;
+  // What a message counts as.
+  static constexpr uint32_t CostOf(size_t bytes) {
+    if (bytes <= kBytesOfOne) return 1;
+    if (bytes > kWindow / 2 * kBytesOfOne) return kWindow / 2;
+    return static_cast<uint32_t>((bytes + kBytesOfOne - 1) / kBytesOfOne);
+  }
   // A peer that grants more than this at once is broken.
   static constexpr uint32_t kMaxGrant = 1u << 20;
 
@@ -39,8 +48,10 @@ class StreamEnd {
   void Reset();
 
   // ---- Sending
-  bool HasRoom() const { return static_cast<int32_t>(may_send_ - sent_) > 0; }
-  void CountSent() { ++sent_; }
+  bool HasRoom(size_t bytes) const {
+    return static_cast<int32_t>(may_send_ - sent_) >= static_cast<int32_t>(CostOf(bytes));
+  }
+  void CountSent(size_t bytes) { sent_ += CostOf(bytes); }
   // The window as the peer says it. False: it can't have said that.
   bool Grant(uint32_t total) {
     const uint32_t ahead = total - may_send_;
@@ -56,7 +67,7 @@ class StreamEnd {
   // Nothing follows what has come in.
   void SetEnd() { end_ = true; }
   bool end() const { return end_; }
-  uint32_t unread() const { return received_ - read_; }
+  bool empty() const { return inbox_in_ == inbox_out_; }
   ReadResult Read(google::protobuf::MessageLite* message);
   // True: half of the window has been read since it was last said.
   bool WindowIsDue() const { return !end_ && read_ + kWindow - said_ >= kWindow / 2; }
@@ -64,13 +75,18 @@ class StreamEnd {
   uint32_t SayWindow() { return said_ = read_ + kWindow; }
 
  private:
+  static void Drop(std::string& bytes);
+
   uint32_t sent_ = 0;
   uint32_t may_send_ = kWindow;
   uint32_t received_ = 0;
   uint32_t read_ = 0;
   uint32_t said_ = kWindow;
   bool end_ = false;
-  std::array<std::string, kWindow> inbox_;  // received_ % kWindow is the next place
+  // Messages, not what they count as; % kWindow is the next place.
+  uint32_t inbox_in_ = 0;
+  uint32_t inbox_out_ = 0;
+  std::array<std::string, kWindow> inbox_;
 };
 
 }  // namespace sluice::call

@@ -48,7 +48,8 @@
 //   kDrain, server to caller: it takes no new calls on this connection; caller to server, in answer: no more requests
 //   follow. All but sequence is 0.
 //   In a streaming call the request has no message if the caller streams, the reply none if the server does, and
-//   each side may send kInitialStreamWindow messages before it has seen a window.
+//   each side may send kInitialStreamWindow messages before it has seen a window. A message counts as one for each MiB
+//   begun, as half of kInitialStreamWindow at most.
 //
 //   field        kFlowOpen         kFlowAccept       kFlowData, kFlowWindow   kFlowClose
 //   flow_id      0                 the receiver's index of the flow, in all of these
@@ -83,7 +84,7 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 4;
+inline constexpr uint8_t kVersion = 5;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 inline constexpr uint32_t kMaxEndNameBytes = 255;

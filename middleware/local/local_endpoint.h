@@ -82,6 +82,8 @@ class LocalEndpoint final : public endpoint::Endpoint {
   // Memory that is lent from now on is known to the device only when this says so, with that status.
   void set_slow_lending(bool slow);
   void FinishLending(const absl::Status& status);
+  // The system gives no memory from now on: Lend() says so.
+  void set_fail_lending(bool fail);
   // Fetches from now on wait; false: those that wait go on.
   void set_hold_fetches(bool hold);
   // Fetches from now on fail with it.
@@ -210,6 +212,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   bool withhold_ = false;
   int fail_reserves_ = 0;
   bool slow_lending_ = false;
+  bool fail_lending_ = false;
   bool hold_fetches_ = false;
   absl::Status fail_fetches_;
   std::map<uint32_t, Large> lent_;        // by number

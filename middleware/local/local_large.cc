@@ -22,6 +22,7 @@ absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Lend(PeerId id, uint64_t by
     peer->lend_waits = true;
     return absl::ResourceExhaustedError("no memory for large messages");
   }
+  if (fail_lending_) return absl::AbortedError("mmap failed");
   lent_bytes_ += bytes;
   const uint32_t number = next_large_++;
   Large& large = lent_[number];
@@ -118,6 +119,11 @@ size_t LocalEndpoint::large_out() const {
 void LocalEndpoint::set_slow_lending(bool slow) {
   std::lock_guard lock(network_->mutex_);
   slow_lending_ = slow;
+}
+
+void LocalEndpoint::set_fail_lending(bool fail) {
+  std::lock_guard lock(network_->mutex_);
+  fail_lending_ = fail;
 }
 
 void LocalEndpoint::FinishLending(const absl::Status& status) {

@@ -100,10 +100,30 @@ uint32_t Sessions::CommitLarge(endpoint::PeerId peer, Record& record, const Unse
     Lent& lent = lent_.at(unsent.buffer.large);
     lent.header = unsent.header;
     lent.committed = true;
-    if (!lent.status.ok()) Lose(peer, unsent.buffer.large, lent.status);
+    if (unsent.header.payload_bytes == 0) {
+      BringBack(record, &record.large->unsent.back());
+    } else if (!lent.status.ok()) {
+      Lose(peer, unsent.buffer.large, lent.status);
+    }
   }
   SendUnsent(peer, record);
   return 0;
+}
+
+// Its writer has thought better of it: there is nothing to read.
+void Sessions::BringBack(Record& record, Unsent* unsent) {
+  const uint32_t number = unsent->buffer.large;
+  unsent->buffer = lent_.at(number).place;
+  unsent->buffer.data += frame::kHeaderBytes;
+  unsent->buffer.capacity_bytes -= frame::kHeaderBytes;
+  ForgetLent(record, number);
+  endpoint_->TakeBack(number);
+}
+
+void Sessions::ForgetLent(Record& record, uint32_t number) {
+  lent_.erase(number);
+  --record.large->lent;
+  --counters_.lent;
 }
 
 void Sessions::SendUnsent(endpoint::PeerId peer, Record& record) {
@@ -117,14 +137,12 @@ void Sessions::SendUnsent(endpoint::PeerId peer, Record& record) {
       next.buffer = place;
       next.buffer.data += frame::kHeaderBytes;
       next.buffer.capacity_bytes -= frame::kHeaderBytes;
-      if (!lent.status
-               .ok()) {  // its place in the sequence is taken, so something has to stand there
+      // Its place in the sequence is taken, so something has to stand there.
+      if (!lent.status.ok()) {
         next.header = {};
         next.header.kind = frame::Kind::kTaken;
         next.header.call_id = frame::kNothingTaken;
-        lent_.erase(number);
-        --large.lent;
-        --counters_.lent;
+        ForgetLent(record, number);
       } else {
         const auto where = endpoint_->WhereLent(number);
         if (!where.has_value()) return;  // OnLent() follows
@@ -174,10 +192,8 @@ void Sessions::OnTaken(endpoint::PeerId peer, Record& record, uint64_t number) {
     return Break(peer, "malformed message", "it has taken what was not lent to it");
   }
   PeerLarge& large = *record.large;
-  lent_.erase(found);
+  ForgetLent(record, static_cast<uint32_t>(number));
   endpoint_->TakeBack(static_cast<uint32_t>(number));
-  --large.lent;
-  --counters_.lent;
   for (PeerLarge::Sent& sent : large.sent) {
     if (sent.number == number && !sent.taken) {
       sent.taken = true;
@@ -252,6 +268,9 @@ void Sessions::BeginFetch(endpoint::PeerId peer, Record& record, const frame::He
   }
   const auto fetch =
       endpoint_->Fetch(peer, {.address = place.address, .bytes = place.bytes, .key = place.key});
+  if (absl::IsInvalidArgument(fetch.status())) {
+    return Break(peer, "malformed message", "a large message over the limit");
+  }
   if (!fetch.ok()) return;  // the peer is on its way down
   ++large.fetches;
   large.incoming.push_back(

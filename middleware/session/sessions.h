@@ -69,7 +69,8 @@ class Sessions final : public endpoint::Handler {
 
   void Attach(endpoint::Endpoint* endpoint) { endpoint_ = endpoint; }
 
-  // Room for a payload, at `data`. The endpoint's errors.
+  // Room for a payload, at `data`. RESOURCE_EXHAUSTED: none now, OnWritable() follows. UNAVAILABLE: no such peer. Others
+  // stay: INVALID_ARGUMENT, too large; ABORTED, the system gives no memory for it.
   absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t payload_bytes) {
     auto buffer = endpoint_->Reserve(peer, frame::kHeaderBytes + payload_bytes);
     if (!buffer.ok()) return ReserveLarge(peer, payload_bytes, buffer.status());
@@ -87,7 +88,8 @@ class Sessions final : public endpoint::Handler {
     return info.max_message_bytes - frame::kHeaderBytes;
   }
   // Sends header.payload_bytes of the buffer behind the header, whose sequence number it sets and
-  // returns, unless it has to wait for memory to be registered: then 0. `report_soon`: OnDelivered() is wanted soon, not just some time.
+  // returns, unless it has to wait for memory to be registered: then 0. `report_soon`: OnDelivered() is wanted soon, not
+  // just some time.
   uint32_t Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
                   bool report_soon = false);
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
@@ -133,6 +135,8 @@ class Sessions final : public endpoint::Handler {
                                                     const absl::Status& refusal);
   void CancelLarge(endpoint::PeerId peer, endpoint::SendBuffer buffer);
   uint32_t CommitLarge(endpoint::PeerId peer, Record& record, const Unsent& unsent);
+  void BringBack(Record& record, Unsent* unsent);
+  void ForgetLent(Record& record, uint32_t number);
   void SendUnsent(endpoint::PeerId peer, Record& record);
   void Lose(endpoint::PeerId peer, uint32_t number, const absl::Status& why);
   // True: it is not for the user, or not yet.

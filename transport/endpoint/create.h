@@ -67,7 +67,7 @@ struct Options {
   uint32_t lane_after_messages = 64;
   // Lanes also where no order is promised; each message is announced by a completion then, so nothing is gained.
   bool lanes_without_order = false;
-  // Largest message that peers may make this side fetch; 0: none, and this side sends none. To 2^31.
+  // Largest message that peers may make this side fetch; 0: none, and this side sends none. Below 2 GiB.
   uint64_t max_large_bytes = 0;
   // Memory for what is fetched, and as much again for what is lent; at least max_large_bytes. Taken when it is needed.
   uint64_t large_memory_bytes = 256 << 20;

@@ -41,7 +41,7 @@ struct PeerInfo {
   std::string address;  // "host:port" as asked for (outbound), source address (inbound)
   bool inbound = false;
   uint32_t max_message_bytes = 0;  // what both ends can do
-  uint64_t max_large_bytes = 0;    // what the other side fetches; 0: nothing
+  uint64_t max_large_bytes = 0;    // that is lent and fetched, likewise; 0: there are none
   std::string tenant;              // whose it is; empty: there are no tenants here
 };
 
@@ -249,7 +249,8 @@ class Endpoint {
   // registered; what was lent to one peer is never lent to another before no key leads there any more.
   //
   // Memory to be filled, the caller's until TakeBack(), which follows always, whatever becomes of the peer.
-  // RESOURCE_EXHAUSTED: none now, OnWritable() follows once some came back. UNAVAILABLE: no such peer.
+  // RESOURCE_EXHAUSTED: none now, OnWritable() follows once some came back. ABORTED: the system gives none, and nothing
+  // follows. UNAVAILABLE: no such peer.
   virtual absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes) = 0;
   // Nothing: the device does not know it yet, OnLent() follows.
   virtual std::optional<RemoteMemory> WhereLent(uint32_t number) = 0;

@@ -32,6 +32,17 @@ absl::Status OverLimit(const Peer& peer, const char* operation, uint64_t bytes, 
                       .retry_safe = true});
 }
 
+absl::Status NoMemory(const Peer& peer, const absl::Status& why) {
+  const std::string cause(why.message());
+  return base::Error(absl::StatusCode::kAborted, "large message not sent",
+                     {.layer = "endpoint",
+                      .peer = peer.address(),
+                      .operation = "lend",
+                      .cause = cause,
+                      .remedy = "send less at a time, or lower large_memory_bytes",
+                      .retry_safe = true});
+}
+
 absl::Status Refused(const Peer& peer) {
   return base::Error(absl::StatusCode::kPermissionDenied,
                      "the peer's device refused to let its memory be read",
@@ -80,7 +91,7 @@ absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes) {
   const uint64_t limit = lent_ == nullptr ? 0 : lent_->limit_bytes();
   if (bytes > limit) return OverLimit(*peer, "lend", bytes, limit);
   const uint32_t number = lent_->Take(Owner(id), bytes);
-  if (number == LargeMemory::kFailed) return lent_->last_error();
+  if (number == LargeMemory::kFailed) return NoMemory(*peer, lent_->last_error());
   if (number == LargeMemory::kNone) {
     if (std::find(lend_waits_.begin(), lend_waits_.end(), id) == lend_waits_.end()) {
       lend_waits_.push_back(id);

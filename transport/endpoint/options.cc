@@ -5,6 +5,7 @@
 #include "transport/base/error.h"
 #include "transport/endpoint/create.h"
 #include "transport/lane/layout.h"
+#include "transport/peer/terms.h"
 #include "transport/queue/dci_pool.h"
 
 namespace sluice::endpoint {
@@ -78,7 +79,7 @@ absl::Status Options::Validate() const {
       {"lane_slots", lane_slots, lane::kMinSlots, lane::kMaxSlots},
       {"lane_slot_bytes", lane_slot_bytes, lane::kMinSlotBytes, lane::kMaxSlotBytes},
       {"lane_after_messages", lane_after_messages, 1, 1 << 15},
-      {"max_large_bytes", static_cast<int64_t>(max_large_bytes), 0, int64_t{1} << 31},
+      {"max_large_bytes", static_cast<int64_t>(max_large_bytes), 0, peer::kMaxLargeBytes},
       {"large_memory_bytes", static_cast<int64_t>(large_memory_bytes),
        static_cast<int64_t>(max_large_bytes), int64_t{1} << 40},
       {"max_half_open", max_half_open, 1, 1 << 16},

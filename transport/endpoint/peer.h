@@ -40,7 +40,7 @@ struct Handshake {
   int64_t deadline_ns = 0;
   bool proven = false;           // the other side's terms are taken; what is left is to answer
   bool unsaid = false;           // its proof or answer waits for a control slot
-  uint64_t max_large_bytes = 0;  // what it fetches
+  uint64_t max_large_bytes = 0;  // as agreed
 };
 
 // What a peer has on its way up and on its way out; nothing while it is up.

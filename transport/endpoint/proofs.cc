@@ -39,7 +39,7 @@ void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
   peer->target.key[1] = remote.control_key;
   peer->authenticated = peer->handshake()->secret.id != 0;
   peer->handshake()->proven = true;
-  peer->handshake()->max_large_bytes = remote.max_large_bytes;
+  peer->handshake()->max_large_bytes = agreed.max_large_bytes;
 }
 
 // The client's proof, or the server's answer, after which it is up: data follows on the same stream.

@@ -81,6 +81,7 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
 
 Agreement Agree(const Terms& own, const Terms& other, uint32_t prefix_bytes) {
   Agreement agreed{.max_message_bytes = std::min(own.max_message_bytes, other.max_message_bytes),
+                   .max_large_bytes = std::min(own.max_large_bytes, other.max_large_bytes),
                    .reads = std::min(own.reads, other.reads),
                    .mtu = std::min(own.mtu, other.mtu)};
   if (other.mtu < own.mtu) {

@@ -15,7 +15,7 @@
 //    37  u8   path MTU of its port, as enum ibv_mtu
 //    38  u8   service level of its path, 0 to 15
 //    39  u8   refusal code; not 0: there will be no connection, and the rest is zero
-//    40  u64  largest message that it fetches from the reader's memory; 0: none
+//    40  u64  largest message that it reads from memory lent to it; 0: none
 #ifndef SLUICE_TRANSPORT_PEER_TERMS_H_
 #define SLUICE_TRANSPORT_PEER_TERMS_H_
 
@@ -32,7 +32,7 @@ namespace sluice::peer {
 inline constexpr size_t kTermsBytes = 48;
 inline constexpr size_t kSealedTermsBytes = kTermsBytes + kTagBytes;
 inline constexpr uint32_t kMaxCredits = 1u << 20;
-inline constexpr uint64_t kMaxLargeBytes = uint64_t{1} << 31;
+inline constexpr uint64_t kMaxLargeBytes = INT32_MAX;  // what protobuf can do
 
 struct Terms {
   uint32_t data_dctn = 0;
@@ -67,6 +67,7 @@ inline uint32_t OnePacketBytes(uint8_t mtu, uint32_t prefix_bytes) {
 // What both ends can do.
 struct Agreement {
   uint32_t max_message_bytes = 0;  // to the other side
+  uint64_t max_large_bytes = 0;    // either way; 0: there are none
   uint8_t reads = 0;               // to the other side, in flight
   uint8_t mtu = 0;
 };

@@ -185,6 +185,9 @@ void CheckRanges() {
       const Option option = OptionsOf(&options)[i];
       // Credits are promised out of the buffers.
       if (option.name != "limits.receive_buffers") options.limits.receive_buffers = 32768;
+      // Memory for large messages has room for one.
+      if (option.name == "limits.large_memory_bytes") options.limits.max_large_message_bytes = 0;
+      options.limits.large_memory_bytes = uint64_t{1} << 40;
       std::string text = absl::StrCat(value);
       if (std::holds_alternative<absl::Duration*>(option.value)) {
         text = absl::FormatDuration(absl::Seconds(value));

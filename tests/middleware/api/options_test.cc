@@ -27,8 +27,8 @@ TEST(OptionsTest, ChannelValuesOutOfRange) {
   options.device = "";
   ExpectRefused(options.Validate(), "device", "empty");
   options = ChannelOptions();
-  options.limits.max_large_message_bytes = (uint64_t{1} << 31) + 1;
-  ExpectRefused(options.Validate(), "max_large_message_bytes", "2147483649");
+  options.limits.max_large_message_bytes = uint64_t{1} << 31;
+  ExpectRefused(options.Validate(), "max_large_message_bytes", "2147483648");
   options = {};
   options.limits.large_memory_bytes = options.limits.max_large_message_bytes - 1;
   ExpectRefused(options.Validate(), "large_memory_bytes", "134217727");

@@ -283,6 +283,70 @@ TEST_F(LargeCallsTest, RequestWhoseMemoryIsRefusedHere) {
   ExpectNothingOut();
 }
 
+// Nothing would follow that it could wait for.
+TEST_F(LargeCallsTest, RequestThatTheSystemGivesNoMemoryForEndsAtOnce) {
+  Connect();
+  client_end_->set_fail_lending(true);
+  Outcome outcome;
+  const absl::Status status = Start(&outcome, kMiB);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_NE(status.message().find("mmap failed"), std::string::npos) << status;
+  Outcome small;
+  EXPECT_TRUE(Start(&small, 10).ok());
+  Settle();
+  EXPECT_TRUE(small.status.ok()) << small.status;
+  EXPECT_EQ(outcome.ended, 0) << "Start() has said it";
+  ExpectNothingOut();
+}
+
+TEST_F(LargeCallsTest, RequestThatWaitedForMemoryWhichThenThereIsNone) {
+  Connect();
+  server_end_->set_hold_fetches(true);
+  Outcome outcomes[3];
+  for (Outcome& outcome : outcomes) ASSERT_TRUE(Start(&outcome, 3 * kMiB).ok());
+  Settle();
+  client_end_->set_fail_lending(true);
+  server_end_->set_hold_fetches(false);
+  Settle();
+  EXPECT_TRUE(outcomes[0].status.ok() && outcomes[1].status.ok());
+  EXPECT_EQ(outcomes[2].status.code(), absl::StatusCode::kResourceExhausted) << outcomes[2].status;
+  EXPECT_EQ(outcomes[2].ended, 1);
+  ExpectNothingOut();
+}
+
+TEST_F(LargeCallsTest, ReplyThatTheSystemGivesNoMemoryFor) {
+  Connect();
+  server_end_->set_fail_lending(true);
+  reply_bytes_ = kMiB;
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, 10).ok());
+  Settle();
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted) << outcome.status;
+  EXPECT_NE(outcome.status.message().find("reply not sent"), std::string::npos) << outcome.status;
+  EXPECT_EQ(outcome.ended, 1);
+  ExpectNothingOut();
+}
+
+// A server that drains is not over while a reply stands in its memory that its caller has not read.
+TEST_F(LargeCallsTest, DrainWaitsForRepliesToBeRead) {
+  Connect();
+  client_end_->set_hold_fetches(true);
+  reply_bytes_ = kMiB;
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, 10).ok());
+  Settle();
+  server_->StartDrain(clock_.NowNs() + 1000 * kMs, clock_.NowNs() + 2000 * kMs);
+  Settle();
+  EXPECT_FALSE(server_->drain().over());
+  EXPECT_TRUE(server_->HasWaitingReplies());
+  client_end_->set_hold_fetches(false);
+  Settle();
+  EXPECT_TRUE(server_->drain().over());
+  EXPECT_EQ(server_->drain().phase(), DrainPhase::kDrained);
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  ExpectNothingOut();
+}
+
 TEST_F(LargeCallsTest, RequestThatTheServerHasNoMemoryFor) {
   Connect();
   server_end_->set_fail_fetches(absl::ResourceExhaustedError("memlock"));

@@ -22,15 +22,15 @@ bool Receive(StreamEnd& end, const std::string& bytes) {
 TEST(StreamEndTest, SendsAsMuchAsTheWindowSays) {
   StreamEnd end;
   for (uint32_t i = 0; i < StreamEnd::kWindow; ++i) {
-    ASSERT_TRUE(end.HasRoom());
-    end.CountSent();
+    ASSERT_TRUE(end.HasRoom(0));
+    end.CountSent(0);
   }
-  EXPECT_FALSE(end.HasRoom());
+  EXPECT_FALSE(end.HasRoom(0));
   EXPECT_TRUE(end.Grant(StreamEnd::kWindow)) << "said before";
   EXPECT_TRUE(end.Grant(3)) << "an old one";
-  EXPECT_FALSE(end.HasRoom());
+  EXPECT_FALSE(end.HasRoom(0));
   EXPECT_TRUE(end.Grant(StreamEnd::kWindow + 1));
-  EXPECT_TRUE(end.HasRoom());
+  EXPECT_TRUE(end.HasRoom(0));
   EXPECT_FALSE(end.Grant(StreamEnd::kWindow + 2 + StreamEnd::kMaxGrant));
 }
 
@@ -70,6 +70,49 @@ TEST(StreamEndTest, WindowIsDueWhenHalfOfItIsRead) {
   EXPECT_FALSE(end.WindowIsDue()) << "nobody sends any more";
 }
 
+TEST(StreamEndTest, LargeMessagesCountByTheirBytes) {
+  constexpr size_t kMiB = 1 << 20;
+  EXPECT_EQ(StreamEnd::CostOf(0), 1u);
+  EXPECT_EQ(StreamEnd::CostOf(kMiB), 1u);
+  EXPECT_EQ(StreamEnd::CostOf(kMiB + 1), 2u);
+  EXPECT_EQ(StreamEnd::CostOf(8 * kMiB), 8u);
+  EXPECT_EQ(StreamEnd::CostOf(100 * kMiB), 8u);
+  StreamEnd sender;
+  StreamEnd reader;
+  const std::string large = Bytes(std::string(9 * kMiB, 'x'));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(sender.HasRoom(large.size()));
+    sender.CountSent(large.size());
+    ASSERT_TRUE(Receive(reader, large));
+  }
+  EXPECT_FALSE(sender.HasRoom(0)) << "they have taken the whole window";
+  EXPECT_FALSE(Receive(reader, "")) << "and who sends all the same is found out";
+  ErrorDetail message;
+  ASSERT_EQ(reader.Read(&message), ReadResult::kMessage);
+  EXPECT_EQ(message.cause().size(), 9 * kMiB);
+  ASSERT_TRUE(reader.WindowIsDue());
+  ASSERT_TRUE(sender.Grant(reader.SayWindow()));
+  EXPECT_TRUE(sender.HasRoom(large.size()));
+}
+
+// Whatever was read before and is not said, a reader that has read everything has room for the largest message.
+TEST(StreamEndTest, TheLargestMessageAlwaysGetsItsTurn) {
+  for (int before = 0; before < 40; ++before) {
+    StreamEnd sender;
+    StreamEnd reader;
+    ErrorDetail message;
+    for (int i = 0; i < before; ++i) {
+      sender.CountSent(0);
+      ASSERT_TRUE(Receive(reader, ""));
+      ASSERT_EQ(reader.Read(&message), ReadResult::kMessage);
+      if (reader.WindowIsDue()) {
+        ASSERT_TRUE(sender.Grant(reader.SayWindow()));
+      }
+    }
+    EXPECT_TRUE(sender.HasRoom(size_t{1} << 31)) << before;
+  }
+}
+
 TEST(StreamEndTest, MessageOfAnotherTypeIsSaidAndGone) {
   StreamEnd end;
   ErrorDetail message;
@@ -83,14 +126,14 @@ TEST(StreamEndTest, MessageOfAnotherTypeIsSaidAndGone) {
 TEST(StreamEndTest, ResetIsAsNew) {
   StreamEnd end;
   ErrorDetail message;
-  end.CountSent();
+  end.CountSent(0);
   ASSERT_TRUE(Receive(end, ""));
   end.SetEnd();
   end.Reset();
-  EXPECT_EQ(end.unread(), 0u);
+  EXPECT_TRUE(end.empty());
   EXPECT_FALSE(end.end());
   EXPECT_EQ(end.Read(&message), ReadResult::kNothing);
-  EXPECT_TRUE(end.HasRoom());
+  EXPECT_TRUE(end.HasRoom(0));
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ std::string Hex(const std::vector<std::byte>& bytes) {
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0401000000000000"
+            "0501000000000000"
             "1413121100000000"
             "3837363534333231"
             "4847464544434241"
@@ -94,7 +94,7 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0402000000000000"
+            "0502000000000000"
             "0700000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -105,7 +105,7 @@ TEST(FrameTest, GoldenReply) {
 
 TEST(FrameTest, GoldenMessagesOfAFlow) {
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
-            "0403000000000000"
+            "0503000000000000"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
@@ -113,14 +113,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "027879");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
-            "0404000024232221"
+            "0504000024232221"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
-            "0405000024232221"
+            "0505000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
@@ -128,14 +128,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
-            "0406000024232221"
+            "0506000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
-            "0407000024232221"
+            "0507000024232221"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -146,14 +146,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
 
 TEST(FrameTest, GoldenMessagesOfACall) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kCancel), "")),
-            "0408000000000000"
+            "0508000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamData), "abc")),
-            "0409000000000000"
+            "0509000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
@@ -161,14 +161,14 @@ TEST(FrameTest, GoldenMessagesOfACall) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamWindow), "")),
-            "040a000000000000"
+            "050a000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamEnd), "")),
-            "040b000000000000"
+            "050b000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -178,7 +178,7 @@ TEST(FrameTest, GoldenMessagesOfACall) {
 
 TEST(FrameTest, GoldenDrain) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kDrain), "")),
-            "040c000000000000"
+            "050c000000000000"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -195,7 +195,7 @@ TEST(FrameTest, GoldenMetadata) {
   header.payload_bytes = 5;
   const std::vector<std::byte> bytes =
       Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-  EXPECT_EQ(Hex(bytes).substr(0, 16), "0401010000000000");
+  EXPECT_EQ(Hex(bytes).substr(0, 16), "0501010000000000");
   EXPECT_EQ(Hex(bytes).substr(96), "02006d6d78");
   Header got;
   ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
@@ -372,7 +372,7 @@ TEST(FrameTest, GoldenPlace) {
   header.payload_bytes = kPlaceBytes;
   const std::vector<std::byte> message = Message(header, Bytes(place));
   EXPECT_EQ(Hex(message),
-            "0409100000000000"
+            "0509100000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -279,6 +280,31 @@ TEST_F(LargeMessagesTest, CancelledBuffersGoBack) {
   ExpectNothingOut();
 }
 
+TEST_F(LargeMessagesTest, NothingLeftOfALargeOneIsAMessageAllTheSame) {
+  Start();
+  for (const bool slow : {false, true}) {
+    a_.endpoint->set_slow_lending(slow);
+    const auto buffer = a_.sessions.Reserve(a_.peer, 10000);
+    ASSERT_TRUE(buffer.ok());
+    frame::Header header;
+    header.kind = frame::Kind::kFlowData;
+    header.flow_id = 1;
+    a_.sessions.Commit(a_.peer, *buffer, header);
+    Settle();
+    EXPECT_EQ(b_.received, slow ? "1- 1- " : "1- ");
+    EXPECT_EQ(b_.error, "");
+    ExpectNothingOut();
+  }
+}
+
+TEST_F(LargeMessagesTest, NoMemoryOfTheSystemIsAnErrorThatStays) {
+  Start();
+  a_.endpoint->set_fail_lending(true);
+  EXPECT_EQ(a_.sessions.Reserve(a_.peer, 10000).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(a_.endpoint->credits_out(), 0);
+  ExpectNothingOut();
+}
+
 TEST_F(LargeMessagesTest, DeathGivesEverythingBackOnce) {
   Start();
   b_.endpoint->set_hold_fetches(true);
@@ -316,19 +342,53 @@ TEST_F(LargeMessagesTest, ATakenForWhatWasNotLentEndsTheConnection) {
   EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
 }
 
-TEST_F(LargeMessagesTest, APlaceThatCanNotBeEndsTheConnection) {
-  Start();
-  a_.endpoint->set_tamper([](std::vector<std::byte>& message) {
+void Tamper(End& end, const std::function<void(frame::Place&)>& change) {
+  end.endpoint->set_tamper([change](std::vector<std::byte>& message) {
     frame::Place place;
     std::memcpy(&place, message.data() + frame::kHeaderBytes, sizeof(place));
-    place.bytes = (1 << 20) + 1;
+    change(place);
     std::memcpy(message.data() + frame::kHeaderBytes, &place, sizeof(place));
     return 1;
   });
+}
+
+TEST_F(LargeMessagesTest, APlaceOverTheLimitEndsTheConnection) {
+  Start();
+  Tamper(a_, [](frame::Place& place) { place.bytes = (1 << 20) + 1; });
   ASSERT_TRUE(a_.Send(1, 'a', 10000));
   Settle();
   EXPECT_NE(b_.error.find("over the limit"), std::string::npos) << b_.error;
   EXPECT_EQ(b_.endpoint->large_out(), 0u);
+}
+
+TEST_F(LargeMessagesTest, APlaceWithoutALengthEndsTheConnection) {
+  Start();
+  Tamper(a_, [](frame::Place& place) { place.bytes = 0; });
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_NE(b_.error.find("place of a large message"), std::string::npos) << b_.error;
+  EXPECT_EQ(b_.endpoint->large_out(), 0u);
+}
+
+// Its number says what is given back: what was not lent to this peer is not.
+TEST_F(LargeMessagesTest, APlaceWithAnotherNumberEndsTheConnectionOfItsSender) {
+  Start();
+  Tamper(a_, [](frame::Place& place) { place.number += 5; });
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_EQ(b_.received, "1aL ");
+  EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, ATakenBeforeItsPlaceWasSentEndsTheConnection) {
+  Start();
+  a_.endpoint->set_slow_lending(true);  // nobody has been told its number
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(b_.Send(1, 'x', 0, frame::Kind::kTaken));
+  Settle();
+  EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
+  ExpectNothingOut();
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 // nothing else.
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <cstring>
 #include <map>
 #include <optional>
@@ -187,6 +189,57 @@ TEST_F(LargeTest, OverTheLimitIsRefused) {
   EXPECT_EQ(reader_->endpoint().Lend(to_lender_, 16 * kMiB + 1).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(reader_->endpoint().Lend({77, 1}, 1).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// No more files: the system gives no memory.
+struct NoFiles {
+  NoFiles() {
+    getrlimit(RLIMIT_NOFILE, &before);
+    rlimit none = before;
+    none.rlim_cur = 0;
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoFiles() { setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before;
+};
+
+TEST_F(LargeTest, NoMemoryOfTheSystemIsSaidAtOnce) {
+  Start();
+  const auto lent = Lend(kMiB);
+  uint32_t fetch = 0;
+  {
+    const NoFiles none;
+    const Simulation::As as(*simulation_, 0);
+    const auto refused = lender_->endpoint().Lend(to_reader_, 2 * kMiB);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kAborted) << refused.status();
+    EXPECT_NE(refused.status().message().find("memfd_create"), std::string::npos);
+    fetch = Fetch(Where(*lent));
+    EXPECT_EQ(End(fetch).code(), absl::StatusCode::kResourceExhausted) << End(fetch);
+  }
+  fetch = Fetch(Where(*lent));
+  EXPECT_TRUE(End(fetch).ok()) << End(fetch);
+  GiveBack(fetch);
+  TakeBack(*lent);
+}
+
+// The sum of address and length does not fit into 64 bits.
+TEST_F(LargeTest, PlacesAtTheEndOfTheAddressSpaceAreRefused) {
+  Start();
+  const auto lent = Lend(kMiB);
+  RemoteMemory wrong = Where(*lent);
+  for (const uint64_t address : {UINT64_MAX, UINT64_MAX - kMiB + 1, uint64_t{0}}) {
+    wrong.address = address;
+    const uint32_t fetch = Fetch(wrong);
+    EXPECT_EQ(End(fetch).code(), absl::StatusCode::kPermissionDenied) << address;
+  }
+  wrong = Where(*lent);
+  wrong.bytes = 3 * kMiB;  // begins where something was lent, and goes on
+  EXPECT_EQ(End(Fetch(wrong)).code(), absl::StatusCode::kPermissionDenied);
+  wrong.bytes = 0;
+  const Simulation::As as(*simulation_, 1);
+  EXPECT_EQ(reader_->endpoint().Fetch(to_lender_, wrong).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  TakeBack(*lent);
 }
 
 // The stream of reads stops, that of messages does not: not one is sent again.

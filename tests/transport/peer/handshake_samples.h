@@ -19,19 +19,19 @@ namespace sluice::peer {
 inline constexpr char kSampleSecret[] = "correct horse battery staple";
 
 inline constexpr std::string_view kGoldenHello =
-    "534c434502010000887766554433221170f901a9ffffff001011121314151617"
-    "18191a1b1c1d1e1f3e58936ba82f44decb33055aa1d121af";
+    "534c434503010000887766554433221170f901a9ffffff001011121314151617"
+    "18191a1b1c1d1e1fc9449d596aacc65c1d767dd352db8f6b";
 inline constexpr std::string_view kGoldenOpenHello =  // without a secret
-    "534c434502010100010000000000000000000000050000001011121314151617"
-    "18191a1b1c1d1e1ff2f6181a3d3f91ee78c2cd0dff295075";
+    "534c434503010100010000000000000000000000050000001011121314151617"
+    "18191a1b1c1d1e1f8a46773fa7a6c1db2b35d7715e945ddc";
 inline constexpr std::string_view kGoldenWelcome =
-    "534c43450202000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
-    "a8a9aaabacadaeafe975de43014cfd8bb6e6fea358db005d0208e97f4c2f65c3"
-    "3aea2d6bee1f911b";
+    "534c43450302000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
+    "a8a9aaabacadaeaf365e9e471b257049e5631d876e12251f11df50bb1744e825"
+    "87adecb083fdfdc2";
 inline constexpr std::string_view kGoldenProof =
-    "0700000001000080400000000400000044976fd342f8bf519be055c908258710"
-    "73b1d9538da4818f6736823419c065f547371751c7a44461d8e0fcd35937daee"
-    "d1fe97d5faf57a5cccf7267607e6f37a";
+    "0700000001000080400000000400000051d7ba825ca08abf5f8c609f447e584e"
+    "7626601d96c235cb2781bdca6100b4e069c811705f0eea2fa914a54089fed727"
+    "54e6d5a17ae795590dbd34d646377dc2";
 
 inline std::string Hex(Bytes bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -87,7 +87,8 @@ inline constexpr Terms kSampleTerms = {.data_dctn = 0x1234,
                                        .credits = 64,
                                        .reads = 16,
                                        .mtu = 3,
-                                       .service_level = 5};
+                                       .service_level = 5,
+                                       .max_large_bytes = 128 << 20};
 
 }  // namespace sluice::peer
 

@@ -45,10 +45,10 @@ TEST(Refusal, EachStatusGoesAcross) {
 
 TEST(Refusal, ForAnotherVersionNamesBoth) {
   auto bytes = EncodeRefusal(RefusalCode::kVersion, "whatever");
-  bytes[4] = std::byte{3};
+  bytes[4] = std::byte{4};
   const absl::Status status = DecodeRefusal(bytes, "h:1", kFallback);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("this side speaks version 2, the server version 3"),
+  EXPECT_NE(status.message().find("this side speaks version 3, the server version 4"),
             absl::string_view::npos)
       << status;
 }

@@ -130,9 +130,14 @@ TEST(Agree, EachLimitIsTheLowerOne) {
   Terms own = kSampleTerms, other = kSampleTerms;
   own.max_message_bytes = 4096;
   other.reads = 2;
+  own.max_large_bytes = 1 << 20;
+  other.max_large_bytes = 1 << 19;
   const Agreement agreed = Agree(own, other, 16);
   EXPECT_EQ(agreed.max_message_bytes, 4096u);
   EXPECT_EQ(agreed.reads, 2);
+  EXPECT_EQ(agreed.max_large_bytes, 1u << 19);
+  own.max_large_bytes = 1 << 18;
+  EXPECT_EQ(Agree(own, other, 16).max_large_bytes, 1u << 18);
   EXPECT_EQ(agreed.mtu, 3);
 }
 
