@@ -378,7 +378,7 @@ TEST_F(LargeMessagesTest, APlaceWithAnotherNumberEndsTheConnectionOfItsSender) {
   Settle();
   EXPECT_EQ(b_.received, "1aL ");
   EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
-  ExpectNothingOut();
+  EXPECT_EQ(a_.sessions.counters().lent, 1u) << "it is not taken back from another";
 }
 
 TEST_F(LargeMessagesTest, ATakenBeforeItsPlaceWasSentEndsTheConnection) {
@@ -388,7 +388,6 @@ TEST_F(LargeMessagesTest, ATakenBeforeItsPlaceWasSentEndsTheConnection) {
   ASSERT_TRUE(b_.Send(1, 'x', 0, frame::Kind::kTaken));
   Settle();
   EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
-  ExpectNothingOut();
 }
 
 }  // namespace
