@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What programs pass on for bulk transfers, and what one end tells the other of them.
+#include <array>
+#include <string_view>
+
+#include "middleware/bulk/capability.h"
+#include "middleware/bulk/notice.h"
+#include "tests/transport/peer/fuzz/fuzz_target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto capability = bulk::LoadCapability(text); capability.ok()) {
+    peer::Require(bulk::ToBytes(*capability) == text, "a capability read and written is the same");
+    peer::Require(capability->address <= UINT64_MAX - capability->length_bytes,
+                  "its range does not wrap");
+  }
+  if (const auto ticket = bulk::LoadTicket(text); ticket.ok()) {
+    peer::Require(bulk::ToBytes(*ticket) == text, "a ticket read and written is the same");
+  }
+  if (const auto notice = bulk::LoadNotice(peer::Input(data, size))) {
+    std::array<std::byte, bulk::kNoticeBytes> again;
+    bulk::Store(*notice, again.data());
+    peer::Require(bulk::LoadNotice(again) == *notice, "a notice read and written is the same");
+    peer::Require(notice->piece < notice->pieces, "a piece is one of its pieces");
+  }
+  return 0;
+}

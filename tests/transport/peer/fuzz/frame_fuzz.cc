@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages of calls and flows, and large messages once they have been read: the first byte says which.
+#include "middleware/frame/frame.h"
+#include "middleware/frame/status_payload.h"
+#include "tests/transport/peer/fuzz/fuzz_target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  if (size == 0) return 0;
+  const bool read = data[0] & 1;
+  const auto flags = static_cast<uint16_t>(data[0] >> 1);
+  const peer::Bytes bytes = peer::Input(data, size).subspan(1);
+  frame::Header header;
+  peer::Bytes payload;
+  if (read) {
+    header.flags = flags | frame::kFlagLarge;
+    payload = bytes;
+    if (frame::Complete(&header, payload) != frame::Fault::kNone) return 0;
+  } else {
+    if (frame::Decode(bytes, &header) != frame::Fault::kNone) return 0;
+    payload = bytes.subspan(frame::kHeaderBytes);
+  }
+  peer::Require(header.payload_bytes == payload.size(), "a payload is what follows the header");
+  if (header.flags & frame::kFlagLarge) {
+    const frame::Place place = frame::PlaceIn(payload);
+    peer::Require(place.bytes != 0 && place.bytes <= UINT32_MAX, "a place has a length");
+    return 0;
+  }
+  const frame::Parts parts = frame::Split(header, payload);
+  peer::Require(parts.metadata.size() + parts.message.size() <= payload.size(),
+                "both parts are in the payload");
+  if (header.status_code != 0) (void)frame::DecodeStatus(header.status_code, parts.message);
+  return 0;
+}
