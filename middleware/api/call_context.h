@@ -6,8 +6,8 @@
 //   absl::StatusOr<SayReply> reply = client.Say(context, request);
 //
 // One context may serve many calls, one after another: each has the whole timeout, counted from its
-// own start. It outlives each call that was started with it, and has the reply's metadata of the last one. Thread-safety: none; to end a call from another thread give it
-// a std::stop_token, whose source may be asked by any:
+// own start. It outlives each call that was started with it, and has what came beside the reply of the last one. Thread-safety:
+// none; to end a call from another thread give it a std::stop_token, whose source may be asked by any:
 //
 //   std::stop_source stop;
 //   context.set_stop_token(stop.get_token());
@@ -17,7 +17,9 @@
 #define SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 
 #include <cstdint>
+#include <span>
 #include <stop_token>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -71,8 +73,14 @@ class CallContext {
   // Which trace it is part of; goes with the request as metadata. Once.
   void set_trace(const TraceContext& trace) { (void)AddMetadata(kTraceParent, trace.ToString()); }
 
+  // Bytes that go beside the request, without a field of its message. They are not copied before they are sent: they stay
+  // as they are until the call has ended. The limit of a message holds for both together. Empty: none.
+  void set_attachment(std::span<const std::byte> bytes) { attachment_ = bytes; }
+
   // What the server sent with the reply, or with the error, of the last call.
-  Metadata reply_metadata() const { return Metadata::FromWire(reply_metadata_); }
+  Metadata reply_metadata() const { return Metadata::FromWire(reply_beside_.metadata); }
+  // And beside the reply (ServerContext::set_reply_attachment()), until the next call is started.
+  const std::string& reply_attachment() const { return reply_beside_.attachment; }
 
   int64_t timeout_ns() const { return timeout_ns_; }
   int64_t deadline_ns() const {
@@ -81,11 +89,12 @@ class CallContext {
   bool wait_for_ready() const { return wait_for_ready_; }
   const std::stop_token& stop_token() const { return stop_token_; }
   const Metadata& metadata() const { return metadata_; }
+  std::span<const std::byte> attachment() const { return attachment_; }
 
   // Where the next call's goes; for those who start it.
-  std::string* ReplyMetadata() {
-    if (!reply_metadata_.empty()) reply_metadata_.clear();
-    return &reply_metadata_;
+  call::Beside* ReplyBeside() {
+    reply_beside_.Clear();
+    return &reply_beside_;
   }
 
  private:
@@ -94,7 +103,8 @@ class CallContext {
   bool wait_for_ready_ = false;
   std::stop_token stop_token_;
   Metadata metadata_;
-  std::string reply_metadata_;  // as it came
+  std::span<const std::byte> attachment_;
+  call::Beside reply_beside_;  // as it came
 };
 
 }  // namespace sluice

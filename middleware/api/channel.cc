@@ -60,6 +60,7 @@ call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
   spec.deadline_ns = context.deadline_ns();
   spec.wait_for_ready = context.wait_for_ready();
   spec.metadata = context.metadata().wire();
+  spec.attachment = context.attachment();
   return spec;
 }
 
@@ -164,7 +165,7 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply) {
   call::CallSpec spec = Spec(method, context, &request, reply);
-  spec.reply_metadata = context.ReplyMetadata();
+  spec.reply_beside = context.ReplyBeside();
   const auto run = [this](const call::CallSpec& one) { return lease_->Call(one); };
   const auto call = [&] {
     return interceptors_.empty() ? lease_->Call(spec) : interceptors_.Run(spec, address_, run);
@@ -180,12 +181,12 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
 absl::Status Channel::StartCall(const Method& method, const CallContext& context,
                                 const google::protobuf::MessageLite& request,
                                 google::protobuf::MessageLite* reply, CallDone done, void* argument,
-                                call::CallControl* control, std::string* reply_metadata) {
+                                call::CallControl* control, call::Beside* reply_beside) {
   call::CallSpec spec = Spec(method, context, &request, reply);
   spec.done = done;
   spec.argument = argument;
   spec.control = control;
-  spec.reply_metadata = reply_metadata;
+  spec.reply_beside = reply_beside;
   if (context.stop_token().stop_requested()) return Stopped(method, server());
   return Start(spec);
 }

@@ -74,9 +74,8 @@ class Channel {
 
   // Calls and waits. What generated code uses. Errors: the server's, or
   //   DEADLINE_EXCEEDED   the context's time is over; the server may still run it
-  //   UNAVAILABLE         no connection, or it was lost; ErrorDetail.retry_safe says if it can't
-  //   have run INVALID_ARGUMENT    the request is over the limit; both sizes are named
-  //   RESOURCE_EXHAUSTED  too many calls under way, or the reply is over the limit
+  //   UNAVAILABLE         no connection, or it was lost; ErrorDetail.retry_safe says if it can't have run
+  //   RESOURCE_EXHAUSTED  too many calls under way, or request or reply are over the limit: both sizes are named
   //   UNIMPLEMENTED       the server has no such method
   absl::Status Call(const Method& method, CallContext& context,
                     const google::protobuf::MessageLite& request,
@@ -85,13 +84,13 @@ class Channel {
   // Starts a call. OK: `done(argument, status)` will run exactly once; request, reply and argument
   // stay until then. Anything else: it never will. Calls of one thread are sent in the order of
   // their start.
-  // `control`, if given, outlives the call: when it has the call's number, Cancel() ends it. `reply_metadata` the same: it is
-  // filled with what Metadata::FromWire() reads.
+  // `control`, if given, outlives the call: when it has the call's number, Cancel() ends it. `reply_beside` the same: it is
+  // filled with what Metadata::FromWire() reads, and the attachment.
   absl::Status StartCall(const Method& method, const CallContext& context,
                          const google::protobuf::MessageLite& request,
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
-                         std::string* reply_metadata = nullptr);
+                         call::Beside* reply_beside = nullptr);
   // Ends it with CANCELLED, soon; any thread, inside callbacks too.
   void Cancel(uint64_t call_id);
   // The same; when it returns the call's callback has run.

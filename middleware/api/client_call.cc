@@ -24,7 +24,7 @@ absl::Status StartCall(Channel* channel, const Method& method, CallContext& cont
   call->done = std::move(done);
   call->stop.Set(context.stop_token(), channel, &call->control);
   absl::Status started = channel->StartCall(method, context, request, reply, &OnDone, call.get(),
-                                            &call->control, context.ReplyMetadata());
+                                            &call->control, context.ReplyBeside());
   if (started.ok()) call.release();  // OnDone()'s
   return started;
 }

@@ -54,7 +54,7 @@ class [[nodiscard]] CallAwaiter {
     under_way_ = true;
     // When it is started it may have ended, and this be gone, before StartCall() returns.
     absl::Status started = channel_->StartCall(method_, context_, request_, &*reply_, &OnDone, this,
-                                               &control_, context_.ReplyMetadata());
+                                               &control_, context_.ReplyBeside());
     if (started.ok()) return true;
     under_way_ = false;
     status_ = std::move(started);

@@ -10,9 +10,11 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -74,9 +76,14 @@ class ServerContext {
   absl::Status AddReplyMetadata(std::string_view key, std::string_view value) {
     if (!reply_metadata_.has_value()) reply_metadata_.emplace();
     absl::Status added = reply_metadata_->Add(key, value);
-    if (added.ok()) *incoming_.reply_metadata = reply_metadata_->wire();
+    if (added.ok()) incoming_.reply->metadata = reply_metadata_->wire();
     return added;
   }
+
+  // What the caller sent beside the request's message (CallContext::set_attachment()).
+  std::span<const std::byte> attachment() const { return incoming_.attachment; }
+  // Goes beside the reply's message, whose limit holds for both together. Not with an error.
+  void set_reply_attachment(std::string bytes) { incoming_.reply->attachment = std::move(bytes); }
 
  protected:
   // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().

@@ -41,7 +41,7 @@ StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& cont
   stream_.observer = this;
   stop_.Set(context.stop_token(), channel, &control_);
   call::CallSpec spec = Channel::Spec(method, context, request_.get(), reply);
-  spec.reply_metadata = context.ReplyMetadata();
+  spec.reply_beside = context.ReplyBeside();
   spec.stream = &stream_;
   spec.done = &StreamCore::OnDone;
   spec.argument = this;

@@ -56,7 +56,8 @@ struct CallSpec {
   int64_t deadline_ns = kNoDeadlineNs;    // of the channel's clock; the earlier of the two counts
   bool wait_for_ready = false;            // no connection: wait for one instead of failing
   std::string_view metadata;              // serialised; goes with the request
-  std::string* reply_metadata = nullptr;  // where the reply's goes
+  std::span<const std::byte> attachment;  // the same; stays until `done`
+  Beside* reply_beside = nullptr;         // where what comes with the reply goes
   CallControl* control = nullptr;         // nullptr: nobody else cancels it
   ClientStream* stream = nullptr;         // of a method that streams
 };

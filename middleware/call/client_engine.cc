@@ -17,7 +17,12 @@ namespace {
 
 size_t PayloadBytes(const CallSpec& spec) {
   const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
-  return message + frame::MetadataBytes(spec.metadata.size());
+  return message + frame::MetadataBytes(spec.metadata.size()) +
+         frame::AttachmentBytes(spec.attachment.size());
+}
+
+void Copy(std::span<const std::byte> bytes, std::string* to) {
+  to->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 bool IsUnknownMethod(const absl::Status& status) {
@@ -201,7 +206,8 @@ void ClientEngine::Send(Call* call, Connection* connection, endpoint::SendBuffer
   }
   header.payload_bytes = payload_bytes;
   header.flags = static_cast<uint16_t>(call->spec.method->streams);
-  std::byte* const message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
+  std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
+  message = frame::PutAttachment(call->spec.attachment, header, message);
   if (!call->spec.method->client_streams()) {
     call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
   }
@@ -326,9 +332,9 @@ void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
   }
   call->stats->CountReplyBytes(payload.size());
   const frame::Parts parts = frame::Split(header, payload);
-  if (!parts.metadata.empty() && call->spec.reply_metadata != nullptr) {
-    call->spec.reply_metadata->assign(reinterpret_cast<const char*>(parts.metadata.data()),
-                                      parts.metadata.size());
+  if (Beside* const beside = call->spec.reply_beside; beside != nullptr) {
+    if (!parts.metadata.empty()) Copy(parts.metadata, &beside->metadata);
+    if (!parts.attachment.empty()) Copy(parts.attachment, &beside->attachment);
   }
   payload = parts.message;
   if (header.status_code != 0) {
@@ -504,9 +510,8 @@ absl::Status ClientEngine::NoMemory(const CallSpec& spec, const absl::Status& wh
                       .retry_safe = true});
 }
 
-absl::Status ClientEngine::TooLarge(const CallSpec& spec, const char* what,
-                                    uint64_t payload_bytes, uint32_t limit_bytes,
-                                    absl::StatusCode code) const {
+absl::Status ClientEngine::TooLarge(const CallSpec& spec, const char* what, uint64_t payload_bytes,
+                                    uint32_t limit_bytes, absl::StatusCode code) const {
   return base::Error(code, absl::StrCat(what, " of ", spec.method->full_name, " too large"),
                      {.layer = "call",
                       .peer = server_,

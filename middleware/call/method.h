@@ -5,9 +5,11 @@
 #ifndef SLUICE_MIDDLEWARE_CALL_METHOD_H_
 #define SLUICE_MIDDLEWARE_CALL_METHOD_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -48,6 +50,16 @@ struct Method {
       idempotent;  // running it twice does what running it once does: it may be tried again (retry.h)
 };
 
+// What goes beside the message of a reply.
+struct Beside {
+  void Clear() {
+    if (!metadata.empty()) metadata.clear();
+    if (!attachment.empty()) std::string().swap(attachment);  // it may be large
+  }
+  std::string metadata;  // serialised
+  std::string attachment;
+};
+
 // A request on its way through a server. Valid while the handler runs.
 struct Incoming {
   const Method* method;
@@ -56,7 +68,8 @@ struct Incoming {
   int64_t deadline_ns;                    // of the server's clock; kNoDeadlineNs: none
   int64_t received_ns;                    // when this poll pass began; the same clock
   std::string_view metadata;              // serialised; most calls have none
-  std::string* reply_metadata = nullptr;  // serialised; what stands here goes with the reply
+  Beside* reply = nullptr;                // what stands here goes with it
+  std::span<const std::byte> attachment;  // most calls have none
   uint64_t span = 0;                      // of a call with metadata: names it among all calls
 };
 

@@ -85,12 +85,15 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   call->peer_address_ = *incoming.peer;
   call->tenant_ = *incoming.tenant;
   call->metadata_.assign(incoming.metadata);
-  call->reply_metadata_.clear();
+  const std::span<const std::byte> attached = incoming.attachment;
+  call->attachment_.assign(reinterpret_cast<const char*>(attached.data()), attached.size());
+  call->reply_beside_.Clear();
   call->incoming_ = incoming;
   call->incoming_.peer = &call->peer_address_;
   call->incoming_.tenant = &call->tenant_;
   call->incoming_.metadata = call->metadata_;
-  call->incoming_.reply_metadata = &call->reply_metadata_;
+  call->incoming_.attachment = std::as_bytes(std::span(call->attachment_));
+  call->incoming_.reply = &call->reply_beside_;
   call->peer_ = id;
   call->call_id_ = request.call_id;
   call->serial_ = next_serial_++;
@@ -258,10 +261,10 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
     code = answer.code();
     if (answer.ok()) {
       ReplyOk(call->peer_, peer, call->call_id_, call->stats_,
-              method.server_streams() ? nullptr : call->reply_.get(), call->reply_metadata_);
+              method.server_streams() ? nullptr : call->reply_.get(), call->reply_beside_);
     } else {
-      ReplyError(call->peer_, peer, call->call_id_, call->stats_, answer, call->reply_metadata_,
-                 call->not_run_ ? frame::kFlagNotRun : uint16_t{0});
+      ReplyError(call->peer_, peer, call->call_id_, call->stats_, answer,
+                 call->reply_beside_.metadata, call->not_run_ ? frame::kFlagNotRun : uint16_t{0});
     }
   } else {
     ++counters_.replies_lost;
@@ -274,6 +277,8 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   counters_.calls_under_way = under_way_.size();
   call->serial_ = 0;
   call->observer_ = nullptr;
+  call->reply_beside_.Clear();
+  if (!call->attachment_.empty()) std::string().swap(call->attachment_);
   const auto entry = methods_.find(call->handler_->method->id);
   entry->second->free.emplace_back(call);
 }

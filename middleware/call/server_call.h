@@ -84,7 +84,8 @@ class ServerCall {
   std::string peer_address_;
   std::string tenant_;
   std::string metadata_;
-  std::string reply_metadata_;
+  std::string attachment_;
+  Beside reply_beside_;
   endpoint::PeerId peer_;
   uint64_t call_id_ = 0;
   uint64_t serial_ = 0;  // of the engine's calls; 0: not in use

@@ -298,7 +298,8 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
   RefreshNow();
   entry->stats->CountStart();
   entry->stats->CountRequestBytes(payload.size());
-  const auto streams = static_cast<uint16_t>(request.flags & ~frame::kFlagMetadata);
+  const auto streams = static_cast<uint16_t>(
+      request.flags & (frame::kFlagClientStreams | frame::kFlagServerStreams));
   if (streams != static_cast<uint16_t>(handler->method->streams)) {
     return Refuse(id, peer, request.call_id, entry->stats, OtherShape(*peer, *handler->method));
   }
@@ -306,6 +307,7 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
   Incoming incoming{handler->method, &peer->address, &peer->tenant, kNoDeadlineNs, now_ns_, {}};
   incoming.metadata =
       std::string_view(reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size());
+  incoming.attachment = parts.attachment;
   if (!incoming.metadata.empty()) incoming.span = spans_.Next64();
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
@@ -331,15 +333,15 @@ void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Heade
                              Entry* entry, Incoming& incoming) {
   MethodHandler* const handler = &entry->handler;
   handler->reply->Clear();
-  if (!reply_metadata_.empty()) reply_metadata_.clear();
-  incoming.reply_metadata = &reply_metadata_;
+  reply_beside_.Clear();
+  incoming.reply = &reply_beside_;
   ++counters_.requests;
   const absl::Status status =
       handler->run(handler->service, incoming, *handler->request, handler->reply.get());
   if (status.ok()) {
-    ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_metadata_);
+    ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_beside_);
   } else {
-    ReplyError(id, peer, request.call_id, entry->stats, status, reply_metadata_);
+    ReplyError(id, peer, request.call_id, entry->stats, status, reply_beside_.metadata);
   }
   NoteInline(id, entry->stats, status);
   if (options_.gate != nullptr) EndAtGate(incoming, status);
@@ -429,9 +431,10 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
 
 void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                            observe::MethodStats* stats, const google::protobuf::MessageLite* reply,
-                           std::string_view metadata) {
+                           const Beside& beside) {
   const size_t message_bytes = reply == nullptr ? 0 : reply->ByteSizeLong();
-  const size_t payload_bytes = message_bytes + frame::MetadataBytes(metadata.size());
+  const size_t payload_bytes = message_bytes + frame::MetadataBytes(beside.metadata.size()) +
+                               frame::AttachmentBytes(beside.attachment.size());
   if (payload_bytes > peer->largest_bytes) {
     return ReplyError(
         id, peer, call_id, stats,
@@ -464,7 +467,8 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.kind = frame::Kind::kReply;
   header.call_id = call_id;
   header.payload_bytes = size;
-  std::byte* const message = frame::PutMetadata(metadata, header, outgoing.data);
+  std::byte* message = frame::PutMetadata(beside.metadata, header, outgoing.data);
+  message = frame::PutAttachment(std::as_bytes(std::span(beside.attachment)), header, message);
   if (message_bytes > 0) {
     reply->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
   }

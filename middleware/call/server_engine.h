@@ -192,7 +192,7 @@ class ServerEngine final : public session::User {
                  Incoming& incoming);
   // Both count the call's end in `stats`, if there is such a method.
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
-               const google::protobuf::MessageLite* reply, std::string_view metadata);
+               const google::protobuf::MessageLite* reply, const Beside& beside);
   // `flags`: kFlagNotRun if no handler has seen the request.
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                   const absl::Status& status, std::string_view metadata, uint16_t flags = 0);
@@ -269,11 +269,11 @@ class ServerEngine final : public session::User {
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
   uint64_t UnreadReplies() const { return waiting_replies_ + sessions_.counters().lent; }
-  uint64_t waiting_replies_ = 0;              // in all backlogs
+  uint64_t waiting_replies_ = 0;  // in all backlogs
   absl::flat_hash_set<ServerCall*> under_way_;
   uint64_t next_serial_ = 1;
   base::SeededRandom spans_;
-  std::string reply_metadata_;  // of the inline handler that runs
+  Beside reply_beside_;  // of the inline handler that runs
   uint32_t idle_passes_ = 0;
 
   int64_t now_ns_ = 0;

@@ -33,6 +33,8 @@ std::string_view Explain(Fault fault) {
       return "metadata longer than its message, or than the limit";
     case Fault::kPlace:
       return "place of a large message that can't be";
+    case Fault::kAttachment:
+      return "attachment that is empty, or longer than its message";
   }
   return "unknown fault";
 }
@@ -71,15 +73,26 @@ Fault CheckOfCall(const Header& header) {
 int KnownFlags(const Header& header) {
   switch (header.kind) {
     case Kind::kRequest:
-      return kFlagMetadata | kFlagClientStreams | kFlagServerStreams | kFlagLarge;
+      return kFlagMetadata | kFlagAttachment | kFlagClientStreams | kFlagServerStreams | kFlagLarge;
     case Kind::kReply:
-      return kFlagMetadata | (header.status_code == 0 ? kFlagLarge : kFlagNotRun);
+      return kFlagMetadata |
+             (header.status_code == 0 ? kFlagAttachment | kFlagLarge : int{kFlagNotRun});
     case Kind::kStreamData:
     case Kind::kFlowData:
       return kFlagLarge;
     default:
       return 0;
   }
+}
+
+// And what follows it.
+Fault CheckMetadata(std::span<const std::byte>* payload) {
+  uint16_t size = 0;
+  if (payload->size() < sizeof(size)) return Fault::kMetadata;
+  std::memcpy(&size, payload->data(), sizeof(size));
+  if (size > kMaxMetadataBytes || size > payload->size() - sizeof(size)) return Fault::kMetadata;
+  *payload = payload->subspan(sizeof(size) + size);
+  return Fault::kNone;
 }
 
 Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
@@ -89,21 +102,35 @@ Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
     const uint64_t bytes = PlaceIn(payload).bytes;
     return bytes != 0 && bytes <= UINT32_MAX ? Fault::kNone : Fault::kPlace;
   }
-  if (!(header.flags & kFlagMetadata)) return Fault::kNone;
-  uint16_t size = 0;
-  if (payload.size() < sizeof(size)) return Fault::kMetadata;
+  if (header.flags & kFlagMetadata) {
+    const Fault fault = CheckMetadata(&payload);
+    if (fault != Fault::kNone) return fault;
+  }
+  if (!(header.flags & kFlagAttachment)) return Fault::kNone;
+  uint32_t size = 0;
+  if (payload.size() < sizeof(size)) return Fault::kAttachment;
   std::memcpy(&size, payload.data(), sizeof(size));
-  const bool fits = size <= kMaxMetadataBytes && size <= payload.size() - sizeof(size);
-  return fits ? Fault::kNone : Fault::kMetadata;
+  return size != 0 && size <= payload.size() - sizeof(size) ? Fault::kNone : Fault::kAttachment;
 }
 
 }  // namespace
 
 Parts Split(const Header& header, std::span<const std::byte> payload) {
-  if (!(header.flags & kFlagMetadata)) return {{}, payload};
-  uint16_t size = 0;
-  std::memcpy(&size, payload.data(), sizeof(size));
-  return {payload.subspan(sizeof(size), size), payload.subspan(sizeof(size) + size)};
+  Parts parts;
+  if (header.flags & kFlagMetadata) {
+    uint16_t size = 0;
+    std::memcpy(&size, payload.data(), sizeof(size));
+    parts.metadata = payload.subspan(sizeof(size), size);
+    payload = payload.subspan(sizeof(size) + size);
+  }
+  if (header.flags & kFlagAttachment) {
+    uint32_t size = 0;
+    std::memcpy(&size, payload.data(), sizeof(size));
+    parts.attachment = payload.subspan(sizeof(size), size);
+    payload = payload.subspan(sizeof(size) + size);
+  }
+  parts.message = payload;
+  return parts;
 }
 
 std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload) {
@@ -112,6 +139,16 @@ std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* pay
   const auto size = static_cast<uint16_t>(metadata.size());
   std::memcpy(payload, &size, sizeof(size));
   std::memcpy(payload + sizeof(size), metadata.data(), size);
+  return payload + sizeof(size) + size;
+}
+
+std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header,
+                         std::byte* payload) {
+  if (attachment.empty()) return payload;
+  header.flags |= kFlagAttachment;
+  const auto size = static_cast<uint32_t>(attachment.size());
+  std::memcpy(payload, &size, sizeof(size));
+  std::memcpy(payload + sizeof(size), attachment.data(), size);
   return payload + sizeof(size) + size;
 }
 

@@ -10,8 +10,9 @@
 //               call_id:u64 method_id:u64 timeout_ns:u64
 //               payload_bytes:u32 status_code:u16 reserved:u16                            (48
 //               bytes)
-//   payload  := metadata? message
+//   payload  := metadata? attachment? message
 //   metadata := bytes:u16 serialised sluice.Metadata, `bytes` of it      with kFlagMetadata
+//   attachment := bytes:u32 what the caller or the handler wants, `bytes` of it, 1 at least      with kFlagAttachment
 //   message  := request or reply, serialised protobuf      kind = kRequest, kStreamData, or kReply with status 0
 //             | text_bytes:u16 text detail                 kind = kReply or kFlowClose with status 1 to 16
 //             | priority:u8 name                           kind = kFlowOpen
@@ -34,8 +35,9 @@
 //   timeout_ns       what is left of the deadline when the   0
 //                    message is sent; 0: no deadline
 //   status_code      0                                       absl::StatusCode, 0 to 16
-//   flags            kFlagMetadata, and what the method is:  kFlagMetadata; kFlagNotRun with an error: no
-//                    kFlagClientStreams, kFlagServerStreams  handler has seen the request
+//   flags            kFlagMetadata, kFlagAttachment, and     kFlagMetadata; kFlagAttachment with status 0;
+//                    what the method is: kFlagClientStreams, kFlagNotRun with an error: no handler has seen
+//                    kFlagServerStreams                      the request
 //   reserved         0                                       0
 //
 //   field        kCancel           kStreamData, kStreamWindow           kStreamEnd
@@ -84,7 +86,7 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 5;
+inline constexpr uint8_t kVersion = 6;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 inline constexpr uint32_t kMaxEndNameBytes = 255;
@@ -96,6 +98,7 @@ inline constexpr uint16_t kFlagClientStreams = 2;
 inline constexpr uint16_t kFlagServerStreams = 4;
 inline constexpr uint16_t kFlagNotRun = 8;
 inline constexpr uint16_t kFlagLarge = 16;
+inline constexpr uint16_t kFlagAttachment = 32;
 
 enum class Kind : uint8_t {
   kRequest = 1,
@@ -192,6 +195,7 @@ enum class Fault : uint8_t {
   kPayload,        // one where none belongs, or a flow's opening without a name or with a long one
   kMetadata,       // longer than the payload, or than kMaxMetadataBytes
   kPlace,          // of a large message: cut, or with a length that can't be
+  kAttachment,     // empty, or longer than the payload
 };
 
 // "payload length does not match the message", for error texts.
@@ -209,9 +213,10 @@ Fault Decode(std::span<const std::byte> bytes, Header* header);
 // checked before is.
 Fault Complete(Header* header, std::span<const std::byte> payload);
 
-// The serialised metadata at the beginning of a payload that Decode() has let through, and what follows it.
+// The serialised metadata at the beginning of a payload that Decode() has let through, the attachment, and what follows.
 struct Parts {
   std::span<const std::byte> metadata;
+  std::span<const std::byte> attachment;
   std::span<const std::byte> message;
 };
 Parts Split(const Header& header, std::span<const std::byte> payload);
@@ -222,6 +227,9 @@ inline uint32_t MetadataBytes(size_t size) {
 // Writes it; returns where the message begins. `metadata` has kMaxMetadataBytes at most; empty: nothing is
 // written, and the flag stays as it is.
 std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload);
+// The same of an attachment, which comes next.
+inline size_t AttachmentBytes(size_t size) { return size == 0 ? 0 : size + sizeof(uint32_t); }
+std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header, std::byte* payload);
 
 }  // namespace sluice::frame
 

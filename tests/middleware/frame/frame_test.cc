@@ -76,14 +76,14 @@ std::vector<std::byte> Message(const Header& header, const std::string& payload)
   return bytes;
 }
 
-std::string Hex(const std::vector<std::byte>& bytes) {
+std::string Hex(std::span<const std::byte> bytes) {
   return absl::BytesToHexString(
       absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0501000000000000"
+            "0601000000000000"
             "1413121100000000"
             "3837363534333231"
             "4847464544434241"
@@ -94,7 +94,7 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0502000000000000"
+            "0602000000000000"
             "0700000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -105,7 +105,7 @@ TEST(FrameTest, GoldenReply) {
 
 TEST(FrameTest, GoldenMessagesOfAFlow) {
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
-            "0503000000000000"
+            "0603000000000000"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
@@ -113,14 +113,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "027879");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
-            "0504000024232221"
+            "0604000024232221"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
-            "0505000024232221"
+            "0605000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
@@ -128,14 +128,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
-            "0506000024232221"
+            "0606000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
-            "0507000024232221"
+            "0607000024232221"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -146,14 +146,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
 
 TEST(FrameTest, GoldenMessagesOfACall) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kCancel), "")),
-            "0508000000000000"
+            "0608000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamData), "abc")),
-            "0509000000000000"
+            "0609000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
@@ -161,14 +161,14 @@ TEST(FrameTest, GoldenMessagesOfACall) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamWindow), "")),
-            "050a000000000000"
+            "060a000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamEnd), "")),
-            "050b000000000000"
+            "060b000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -178,7 +178,7 @@ TEST(FrameTest, GoldenMessagesOfACall) {
 
 TEST(FrameTest, GoldenDrain) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kDrain), "")),
-            "050c000000000000"
+            "060c000000000000"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -195,7 +195,7 @@ TEST(FrameTest, GoldenMetadata) {
   header.payload_bytes = 5;
   const std::vector<std::byte> bytes =
       Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-  EXPECT_EQ(Hex(bytes).substr(0, 16), "0501010000000000");
+  EXPECT_EQ(Hex(bytes).substr(0, 16), "0601010000000000");
   EXPECT_EQ(Hex(bytes).substr(96), "02006d6d78");
   Header got;
   ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
@@ -209,6 +209,64 @@ TEST(FrameTest, GoldenMetadata) {
   EXPECT_EQ(PutMetadata("", header, payload.data()), payload.data());
   EXPECT_EQ(header.flags, 0);
   EXPECT_EQ(Split(header, payload).message.size(), payload.size());
+}
+
+TEST(FrameTest, GoldenAttachment) {
+  for (const bool with_metadata : {false, true}) {
+    Header header = Request();
+    const std::string attached = "aaa";
+    std::vector<std::byte> payload(AttachmentBytes(3) + (with_metadata ? MetadataBytes(2) : 0) + 1);
+    std::byte* place = PutMetadata(with_metadata ? "mm" : "", header, payload.data());
+    place = PutAttachment(std::as_bytes(std::span(attached)), header, place);
+    ASSERT_EQ(place, payload.data() + payload.size() - 1);
+    *place = std::byte{'x'};
+    header.payload_bytes = static_cast<uint32_t>(payload.size());
+    const std::vector<std::byte> bytes =
+        Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+    EXPECT_EQ(Hex(bytes).substr(0, 16), with_metadata ? "0601210000000000" : "0601200000000000");
+    EXPECT_EQ(Hex(bytes).substr(96),
+              std::string(with_metadata ? "02006d6d" : "") + "0300000061616178");
+    Header got;
+    ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
+    const Parts parts = Split(got, std::span(bytes).subspan(kHeaderBytes));
+    EXPECT_EQ(parts.metadata.size(), with_metadata ? 2u : 0u);
+    EXPECT_EQ(Hex(parts.attachment), "616161");
+    EXPECT_EQ(Hex(parts.message), "78");
+    // A byte of the message is the last that may be missing.
+    for (size_t size = 0; size < payload.size(); ++size) {
+      header.payload_bytes = static_cast<uint32_t>(size);
+      const Fault fault = Decode(
+          Message(header, std::string(reinterpret_cast<const char*>(payload.data()), size)), &got);
+      EXPECT_EQ(fault == Fault::kNone, size == payload.size() - 1) << size;
+    }
+  }
+  EXPECT_EQ(AttachmentBytes(0), 0u);
+  Header header = Request();
+  EXPECT_EQ(PutAttachment({}, header, nullptr), nullptr);
+  EXPECT_EQ(header.flags, 0);
+}
+
+TEST(FrameTest, AttachmentsThatCanNotBe) {
+  Header header = Request();
+  header.flags = kFlagAttachment;
+  const auto fault = [&](const std::string& payload) {
+    Header got;
+    header.payload_bytes = static_cast<uint32_t>(payload.size());
+    return Decode(Message(header, payload), &got);
+  };
+  EXPECT_EQ(fault(std::string("\1\0\0\0a", 5)), Fault::kNone);
+  EXPECT_EQ(fault(""), Fault::kAttachment);
+  EXPECT_EQ(fault(std::string("\0\0\0\0a", 5)), Fault::kAttachment) << "empty";
+  EXPECT_EQ(fault(std::string("\2\0\0\0a", 5)), Fault::kAttachment);
+  EXPECT_EQ(fault("\xff\xff\xff\xff"), Fault::kAttachment);
+  header = Reply();
+  header.flags = kFlagAttachment;
+  EXPECT_EQ(fault(std::string("\1\0\0\0a", 5)), Fault::kNone);
+  header.status_code = 5;
+  EXPECT_EQ(fault(std::string("\1\0\0\0a", 5)), Fault::kReserved) << "not with an error";
+  header = OfCall(Kind::kStreamData);
+  header.flags = kFlagAttachment;
+  EXPECT_EQ(fault(std::string("\1\0\0\0a", 5)), Fault::kReserved);
 }
 
 TEST(FrameTest, DecodeWhatWasEncoded) {
@@ -372,7 +430,7 @@ TEST(FrameTest, GoldenPlace) {
   header.payload_bytes = kPlaceBytes;
   const std::vector<std::byte> message = Message(header, Bytes(place));
   EXPECT_EQ(Hex(message),
-            "0509100000000000"
+            "0609100000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
