@@ -3,7 +3,6 @@
 // Large messages between endpoints in virtual time: memory is lent, fetched in pieces, given back; what is refused stops
 // nothing else.
 #include <gtest/gtest.h>
-
 #include <sys/resource.h>
 
 #include <cstring>

@@ -17,7 +17,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           "a trace and a span have numbers");
   const std::string written = context->ToString();
   Require(TraceContext::Parse(written) == *context, "what is written is read as the same");
-  Require(text.substr(0, 2) != "00" || text == written, "of version 00 there is one way to write it");
+  Require(text.substr(0, 2) != "00" || text == written,
+          "of version 00 there is one way to write it");
   Require(text.substr(2, 51) == std::string_view(written).substr(2, 51),
           "of a later version the numbers are passed on");
   return 0;
