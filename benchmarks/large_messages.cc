@@ -44,6 +44,7 @@ MessengerOptions Options() {
 class Sink final : public FlowHandler {
  public:
   void OnMessage(Flow, std::span<const std::byte>) override {}
+  void OnClosed(Flow, const absl::Status&, const FlowTotals&) override {}
 };
 
 // The other process: takes whatever comes, until it is ended.

@@ -261,6 +261,7 @@ TEST(FrameTest, AttachmentsThatCanNotBe) {
   EXPECT_EQ(fault("\xff\xff\xff\xff"), Fault::kAttachment);
   header = Reply();
   header.flags = kFlagAttachment;
+  header.status_code = 0;
   EXPECT_EQ(fault(std::string("\1\0\0\0a", 5)), Fault::kNone);
   header.status_code = 5;
   EXPECT_EQ(fault(std::string("\1\0\0\0a", 5)), Fault::kReserved) << "not with an error";
