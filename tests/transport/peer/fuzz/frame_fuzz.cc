@@ -28,9 +28,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const frame::Parts parts = frame::Split(header, payload);
-  peer::Require(parts.metadata.size() + parts.attachment.size() + parts.message.size() <=
-                    payload.size(),
-                "all parts are in the payload");
+  peer::Require(
+      parts.metadata.size() + parts.attachment.size() + parts.message.size() <= payload.size(),
+      "all parts are in the payload");
   peer::Require(!(header.flags & frame::kFlagAttachment) || !parts.attachment.empty(),
                 "an attachment is one");
   if (header.status_code != 0) (void)frame::DecodeStatus(header.status_code, parts.message);
