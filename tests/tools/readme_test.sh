@@ -7,6 +7,9 @@
 set -euo pipefail
 readme=$1
 export SOFTDC_DOMAIN=readme-$$
+# The README has port numbers, and not everywhere does the test have a network of its own: one of them on a host at a time.
+exec 4>"/tmp/sluice-readme-test-$UID.lock"
+flock 4
 
 # bazel-bin/… is what bazel put beside this test.
 here=$PWD
@@ -54,7 +57,7 @@ for block in "$blocks".*; do
   (
     cd "$TEST_TMPDIR/clone"
     status=0
-    run_block 3<"$block" </dev/null || status=1
+    run_block 3<"$block" 4>&- </dev/null || status=1
     mapfile -t servers < <(jobs -p)
     [[ ${#servers[@]} -eq 0 ]] || kill "${servers[@]}" 2>/dev/null || true
     wait
