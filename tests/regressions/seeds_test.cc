@@ -81,5 +81,11 @@ TEST(Seed, AnswerInTwoDeadDcis) {
   ExpectOk(910'639, 75'000, {41, 42, 43, 45, 46, 48, 49, 50, 51, 52, 54, 57, 60, 72, 85});
 }
 
+// The oracle's again: a host that stood still found a connection, its messages and its end all at once, of a process that had
+// died long before.
+TEST(Seed, ConnectionThatCameUpAfterItsPeersDeath) {
+  ExpectOk(912'404, 100'000, {29, 31, 32, 44, 46, 50, 51, 52, 53, 54, 57, 61, 62, 67, 69});
+}
+
 }  // namespace
 }  // namespace sluice::simulation

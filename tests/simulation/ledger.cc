@@ -77,7 +77,9 @@ void Ledger::Down(uint32_t index, const std::string& why, bool announced) {
   if (!announced) ++downs_;
   // One that never carried anything is a handshake that failed late.
   const bool used = end.other != kNoEnd;
-  if (!announced && !end.excused && used) {
+  // The other one's end has been judged where it ended, also if that was before this one came up.
+  const bool first = used && ends_[end.other].up;
+  if (!announced && !end.excused && first) {
     Break(kIsolation,
           absl::StrCat("end ", index, " of host ", end.node, " lost host ", end.peer,
                        " without a cause: ", why),

@@ -87,5 +87,15 @@ TEST_F(LedgerTest, ConnectionThatEndsInTrouble_IsExcusedAtBothEnds) {
   EXPECT_EQ(ledger_.downs(), 2u);
 }
 
+TEST_F(LedgerTest, ConnectionThatComesUpWhenItsOtherEndIsGone_IsExcused) {
+  const uint32_t killed = ledger_.Up(2, 0);
+  Send(killed, 1);
+  ledger_.Down(killed, "killed", /*announced=*/true);
+  const uint32_t late = ledger_.Up(0, 2);
+  ledger_.Delivered(late, killed, 0);
+  ledger_.Down(late, "its peer has gone", /*announced=*/false);
+  EXPECT_EQ(Broken(), "");
+}
+
 }  // namespace
 }  // namespace sluice::simulation
