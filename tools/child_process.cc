@@ -141,7 +141,10 @@ absl::StatusOr<std::string> ChildProcess::ReadAll(absl::Duration timeout) {
 }
 
 void ChildProcess::Signal(int number) {
-  if (!ended_) kill(pid_, number);
+  if (ended_) return;
+  kill(pid_, number);
+  siginfo_t info;
+  if (number == SIGSTOP) waitid(P_PID, pid_, &info, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 absl::StatusOr<int> ChildProcess::Wait(absl::Duration timeout) {

@@ -36,6 +36,7 @@ class ChildProcess {
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
   // Everything that it still writes, until it closes its output.
   absl::StatusOr<std::string> ReadAll(absl::Duration timeout);
+  // SIGSTOP: returns when it stands still, or has ended.
   void Signal(int number);
   // Its exit code, or 128 + the signal that ended it. DEADLINE_EXCEEDED: it still runs.
   absl::StatusOr<int> Wait(absl::Duration timeout);

@@ -76,14 +76,16 @@ bool Lease::TryAcquire() {
   return true;
 }
 
-void Lease::Release() {
+void Lease::Release(Use use) {
   if (poller_.load(std::memory_order_relaxed) != nullptr) {
     holder_.store(nullptr, std::memory_order_relaxed);
     touched_ = true;
     if (armed_) endpoint_->Wake();
     return;
   }
-  uses_.store(uses_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (use == Use::kDriven) {
+    uses_.store(uses_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   holder_.store(nullptr, std::memory_order_relaxed);
   if (engine_->outstanding() == 0) {
     uint32_t expected = kHeld;

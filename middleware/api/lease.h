@@ -152,7 +152,9 @@ class Lease {
   void Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock);
   void RunCancellations(std::unique_lock<std::mutex>& lock);
   bool TryAcquire();
-  void Release();
+  // Who only looked has done nothing for the channel: that doesn't keep the background thread from taking over.
+  enum class Use : uint8_t { kDriven, kLooked };
+  void Release(Use use = Use::kDriven);
   void ReleaseSlow();
   // Gets the lease, or waits until somebody else has done what the waiter wants, or its time is
   // over. True: held.
@@ -185,7 +187,7 @@ class Lease {
   std::atomic<const void*> holder_{nullptr};  // names a thread; for HeldByMe()
   std::atomic<const void*> poller_{
       nullptr};                    // names the thread of the user's loop; nullptr: there is none
-  std::atomic<uint64_t> uses_{0};  // releases; written by the holder
+  std::atomic<uint64_t> uses_{0};  // releases of those who drove; written by the holder
 
   alignas(64) std::atomic<bool> drive_now_{false};  // there are calls that nobody waits for
   std::atomic<bool> stopping_{false};

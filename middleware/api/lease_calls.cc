@@ -106,7 +106,7 @@ void Lease::Run(absl::FunctionRef<void()> work) {
   waiter.work = &work;
   if (!Acquire(&waiter, kForeverNs)) return;  // the holder has run it
   if (!waiter.started) work();
-  Release();
+  Release(Use::kLooked);
 }
 
 }  // namespace sluice

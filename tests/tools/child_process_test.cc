@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
+#include <string>
+
 namespace sluice::tools {
 namespace {
 
@@ -37,6 +40,25 @@ TEST(ChildProcessTest, SilenceEndsInTime) {
             absl::StatusCode::kDeadlineExceeded);
   process->Signal(SIGTERM);
   EXPECT_EQ(process->Wait(kLong).value_or(-1), 128 + SIGTERM);
+}
+
+TEST(ChildProcessTest, StoppedChildStandsStillWhenSignalReturns) {
+  auto process = Shell("while :; do :; done");
+  process->Signal(SIGSTOP);
+  std::ifstream file("/proc/" + std::to_string(process->pid()) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  EXPECT_NE(stat.find(") T "), std::string::npos) << stat;
+  process->Signal(SIGCONT);
+  process->Signal(SIGTERM);
+  EXPECT_EQ(process->Wait(kLong).value_or(-1), 128 + SIGTERM);
+}
+
+TEST(ChildProcessTest, StopOfAChildThatHasEndedReturns) {
+  auto process = Shell("exit 3");
+  EXPECT_EQ(process->ReadAll(kLong).value_or("?"), "");
+  process->Signal(SIGSTOP);
+  EXPECT_EQ(process->Wait(kLong).value_or(-1), 3);
 }
 
 TEST(ChildProcessTest, DestructorEndsAChildThatRuns) {

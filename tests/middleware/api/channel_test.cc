@@ -276,6 +276,28 @@ TEST_F(ChannelTest, ServerThatDiesEndsCallsAndIsFoundAgain) {
   EXPECT_EQ(channel->counters().connections, 2u);
 }
 
+TEST_F(ChannelTest, ServerIsFoundAgainWhileSomebodyLooksAllTheTime) {
+  StartServer();
+  ChannelOptions options;
+  options.backoff_min = absl::Milliseconds(1);
+  options.backoff_max = absl::Milliseconds(2);
+  auto channel = MustConnect(options);
+  server_end_->Kill();
+  server_.reset();
+  StartServer();
+  const absl::Time give_up = absl::Now() + absl::Seconds(30);
+  std::vector<std::thread> curious;
+  for (int t = 0; t < 4; ++t) {
+    curious.emplace_back([&] {
+      while (channel->counters().connections != 2 && absl::Now() < give_up) {
+        std::this_thread::yield();
+      }
+    });
+  }
+  for (std::thread& thread : curious) thread.join();
+  EXPECT_EQ(channel->counters().connections, 2u);
+}
+
 TEST_F(ChannelTest, ManyThreadsOnOneChannel) {
   credits_ = 4;  // so that calls wait for credit too
   StartServer();

@@ -523,8 +523,8 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     std::mt19937 random(seed);
     std::vector<std::byte> bytes =
-        Message(seed % 3 == 0   ? OfFlow(kFlowKinds[random() % std::size(kCallKinds)])
-                : seed % 3 == 1 ? OfCall(kCallKinds[random() % 5])
+        Message(seed % 3 == 0   ? OfFlow(kFlowKinds[random() % std::size(kFlowKinds)])
+                : seed % 3 == 1 ? OfCall(kCallKinds[random() % std::size(kCallKinds)])
                 : random() % 2  ? Request()
                                 : Reply(),
                 std::string(random() % 5, 'p'));
@@ -556,7 +556,8 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
       } else if (header.kind != Kind::kFlowData && header.status_code == 0) {
         ASSERT_EQ(header.payload_bytes, 0u);
       }
-    } else if (header.kind >= Kind::kCancel && header.kind <= Kind::kDrain) {
+    } else if (header.kind == Kind::kTaken ||
+               (header.kind >= Kind::kCancel && header.kind <= Kind::kDrain)) {
       ASSERT_EQ(header.flow_id, 0u);
       ASSERT_EQ(header.method_id | header.timeout_ns | header.status_code, 0u);
       if (header.kind != Kind::kStreamData) {
