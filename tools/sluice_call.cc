@@ -47,8 +47,10 @@ int Fail(const absl::Status& status, int code = kExitFailed) {
 absl::Status FromJson(const std::string& json, Message* message) {
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, message);
   if (parsed.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "not a ", message->GetTypeName(), " as JSON: ", std::string(parsed.message()), ": ", json));
+  constexpr size_t kShown = 200;
+  return absl::InvalidArgumentError(
+      absl::StrCat("not a ", message->GetTypeName(), " as JSON: ", std::string(parsed.message()),
+                   ": ", json.substr(0, kShown), json.size() > kShown ? "..." : ""));
 }
 
 void Print(const Message& message) {
@@ -92,7 +94,10 @@ int Call(const std::shared_ptr<Channel>& channel, const Options& options, const 
   }
   const std::unique_ptr<Message> request = services.NewMessage((*descriptor)->input_type());
   const std::unique_ptr<Message> reply = services.NewMessage((*descriptor)->output_type());
-  if (absl::Status status = FromJson(options.json, request.get()); !status.ok()) {
+  const bool from_input = options.json == "-" && !(*descriptor)->client_streaming();
+  const std::string json =
+      from_input ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : options.json;
+  if (absl::Status status = FromJson(json, request.get()); !status.ok()) {
     return Fail(status, kExitUsage);
   }
   const std::string name =
@@ -140,7 +145,7 @@ int Main(const std::vector<std::string>& arguments) {
   Options options;
   CommandLine line(kHead);
   line.Add("server", &options.server, "host:port of a server with a reflection service");
-  line.Add("json", &options.json, "the request");
+  line.Add("json", &options.json, "the request; -: all of standard input is the request");
   line.Add("timeout", &options.timeout, absl::Milliseconds(1), absl::Hours(24),
            "of the connection and of each call");
   line.Add("device", &options.device, "RDMA device: auto, or a name that sluice_info shows");

@@ -126,13 +126,11 @@ struct ServeOptions {
         "secret_file", &secret_file,
         "file of the secrets of which clients must prove one, mode 600; none: nobody is asked");
     line->Add("lanes", &lanes, "auto, off or on: whether busy clients get memory to write into");
-    line->Add("size", &size_bytes, 0, 1u << 20, "largest payload to expect");
+    line->Add("size", &size_bytes, 0, 128u << 20, "largest payload to expect");
     line->Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
   }
   absl::Status ApplyTo(EndpointLimits* limits) const {
-    constexpr uint32_t kMessageOverheadBytes = 256;
-    limits->max_message_bytes =
-        std::clamp(size_bytes + kMessageOverheadBytes, limits->max_message_bytes, 1u << 20);
+    MakeRoomFor(size_bytes, limits);
     auto use = LanesFrom(lanes);
     if (use.ok()) limits->lanes = *use;
     return use.status();

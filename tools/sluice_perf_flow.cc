@@ -15,7 +15,6 @@ namespace sluice::tools {
 namespace {
 
 constexpr uint32_t kSchemaVersion = 1;
-constexpr uint32_t kMessageOverheadBytes = 256;
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
 const std::vector<std::byte>& Bytes(size_t size) {
@@ -158,8 +157,7 @@ MessengerOptions OptionsOf(const PerfOptions& options) {
   MessengerOptions messenger;
   messenger.device = options.device;
   messenger.authentication.secret_file = options.secret_file;
-  messenger.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
-                                                  messenger.limits.max_message_bytes, 1u << 20);
+  MakeRoomFor(options.size_bytes, &messenger.limits);
   messenger.limits.lanes = options.use_lanes;
   return messenger;
 }

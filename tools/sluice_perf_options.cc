@@ -17,10 +17,13 @@
 namespace sluice::tools {
 namespace {
 
-constexpr uint32_t kMaxMessageBytes = 1u << 20;  // options.h of the API: EndpointLimits
+// options.h of the API: EndpointLimits. Above the first, messages are read from where they are.
+constexpr uint32_t kMaxMessageBytes = 1u << 20;
+constexpr uint32_t kMaxLargeBytes = 128u << 20;
 constexpr uint64_t kMaxUnderWay = 1u << 24;
-constexpr uint32_t kProtobufBytes = 16;  // tag and length of the one field
-constexpr uint32_t kHeaderBytes = 48;    // as above
+constexpr uint32_t kProtobufBytes = 16;   // tag and length of the one field
+constexpr uint32_t kOverheadBytes = 256;  // more than header and protobuf
+constexpr uint32_t kHeaderBytes = 48;     // as above
 
 std::string CpuModel() {
   std::ifstream file("/proc/cpuinfo");
@@ -38,8 +41,8 @@ void AddCommonTo(PerfOptions* options, CommandLine* line) {
             "file of the secret that the server demands, mode 600; none: no authentication");
   line->Add("lanes", &options->lanes,
             "auto, off or on: whether busy peers write into memory that is watched");
-  line->Add("size", &options->size_bytes, 0, kMaxMessageBytes - kHeaderBytes - kProtobufBytes,
-            "bytes of payload, each way");
+  line->Add("size", &options->size_bytes, 0, kMaxLargeBytes - kHeaderBytes - kProtobufBytes,
+            "bytes of payload, each way; above 1 MiB they are large messages");
   line->Add("duration", &options->duration, absl::Milliseconds(1), absl::Hours(24),
             "how long to measure");
   line->Add("warmup", &options->warmup, absl::ZeroDuration(), absl::Hours(1),
@@ -71,6 +74,12 @@ void PerfOptions::AddFlowTo(CommandLine* line) {
   line->Add("replies", &replies, 0, 1,
             "1: each message comes back; 0: only the report of its delivery");
   AddCommonTo(this, line);
+}
+
+void MakeRoomFor(uint32_t payload_bytes, EndpointLimits* limits) {
+  const uint32_t bytes = payload_bytes + kOverheadBytes;
+  if (bytes <= kMaxMessageBytes)
+    limits->max_message_bytes = std::max(limits->max_message_bytes, bytes);
 }
 
 absl::StatusOr<Lanes> LanesFrom(const std::string& text) {

@@ -53,6 +53,9 @@ BenchHost ThisHost();
 // "auto", "off" or "on"; INVALID_ARGUMENT for anything else.
 absl::StatusOr<Lanes> LanesFrom(const std::string& text);
 
+// So that payloads of this size travel as they are where that is possible; larger ones do with any limit.
+void MakeRoomFor(uint32_t payload_bytes, EndpointLimits* limits);
+
 // Ties the calling thread, and those it starts later, to one CPU.
 absl::Status PinToCpu(int cpu);
 

@@ -24,7 +24,6 @@ using examples::echo::SayReply;
 using examples::echo::SayRequest;
 
 constexpr uint32_t kSchemaVersion = 1;
-constexpr uint32_t kMessageOverheadBytes = 256;  // header and protobuf around the payload
 
 // What became of a run's calls. Of whoever drives.
 class CallCounts {
@@ -281,8 +280,7 @@ ChannelOptions OptionsOf(const PerfOptions& options) {
   channel.device = options.device;
   channel.authentication.secret_file = options.secret_file;
   channel.max_outstanding_calls = std::max(channel.max_outstanding_calls, options.window);
-  channel.limits.max_message_bytes = std::clamp(options.size_bytes + kMessageOverheadBytes,
-                                                channel.limits.max_message_bytes, 1u << 20);
+  MakeRoomFor(options.size_bytes, &channel.limits);
   channel.limits.lanes = options.use_lanes;
   // Calls that are due must not wait until this thread has slept.
   if (options.rate != 0) channel.spin = absl::Seconds(1);

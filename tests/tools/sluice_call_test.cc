@@ -58,6 +58,10 @@ TEST_F(SluiceCallTest, CallsMethodsOfEachShape) {
   EXPECT_EQ(Call("/sluice.examples.log_tail.Log/Append", 0,
                  "printf '{\"text\":\"one\"}\\n{\"text\":\"two\"}\\n' | "),
             "{\"lines\":\"2\"}\n");
+  // Nobody has said anything of that one: what standard input says has arrived.
+  EXPECT_THAT(Call("--json=- sluice.health.v1.Health/Check", 1,
+                   "printf '{\n \"service\": \"from.input\"\n}' | "),
+              HasSubstr("from.input"));
   // It follows until its time is over.
   const std::string tail =
       Call("--timeout=300ms --json='{\"last\":2}' sluice.examples.log_tail.Log/Tail", 1);
@@ -75,6 +79,10 @@ TEST_F(SluiceCallTest, WrongInputIsSaidClearly) {
               HasSubstr("servise"));
   EXPECT_THAT(Call("--json='{\"service\":\"x\"}' sluice.health.v1.Health/Check", 1),
               HasSubstr("NOT_FOUND"));
+  const std::string long_one =
+      Call("--json=- sluice.health.v1.Health/Check", 2, "head -c 100000 /dev/zero | tr '\\0' x | ");
+  EXPECT_THAT(long_one, HasSubstr("xxx..."));
+  EXPECT_LT(long_one.size(), 1000u);
   EXPECT_THAT(Call("--servre=x list", 2), HasSubstr("server"));
   EXPECT_THAT(Call("sluice.examples.log_tail.Log/Append", 1, "echo nonsense | "),
               HasSubstr("as JSON"));

@@ -94,6 +94,12 @@ TEST(SluicePerfTest, WindowOfLargeCallsAsJson) {
   EXPECT_NEAR(result.payload_bytes_per_second(), result.calls_per_second() * 100'000, 1);
 }
 
+TEST(SluicePerfTest, CallsAboveTheEagerLimitAreLargeMessages) {
+  const BenchResult result = Measure({"--window=2", "--size=3000000"});
+  ExpectConsistent(result);
+  EXPECT_EQ(result.config().payload_bytes(), 3'000'000u);
+}
+
 TEST(SluicePerfTest, ServerOfItsOwnProcess) {
   setenv("SOFTDC_DOMAIN", absl::StrCat("test-", getpid()).c_str(), 1);
   auto server = ChildProcess::Start({kPerf, "serve", "--listen=127.0.0.1:0", "--device=softdc0"});
@@ -200,7 +206,7 @@ TEST(SluicePerfTest, WrongUsageIsExitCode2) {
       {kPerf, "rpc", "--windw=3"},
       {kPerf, "rpc", "--window=0"},
       {kPerf, "rpc", "--duration=-1s"},
-      {kPerf, "rpc", "--size=2000000"},
+      {kPerf, "rpc", "--size=200000000"},
       {kPerf, "rpc", "--cpus=0,1,2"},
       {kPerf, "rpc", "--server=127.0.0.1:1", "--cpus=0,1"},
       {kPerf, "serve", "--window=3"},
