@@ -95,6 +95,18 @@ void AddPeersAndQueues(const LookReply& look, std::string* text) {
   }
 }
 
+// Of a server with several.
+void AddPollers(const LookReply& look, double seconds, std::string* text) {
+  if (look.pollers_size() < 2) return;
+  absl::StrAppendFormat(text, "\npollers: %d\n  %-28s %10s\n", look.pollers_size(),
+                        seconds <= 0 ? "calls" : "calls/s", "peers");
+  for (const introspection::v1::Poller& poller : look.pollers()) {
+    absl::StrAppendFormat(text, "  %-28s %10d%s\n", Rate(poller.requests(), seconds),
+                          poller.peers(),
+                          poller.fresh() ? "" : "  busy in a handler: this is what it said last");
+  }
+}
+
 void AddCalls(const LookReply& look, std::string* text) {
   if (look.calls_under_way_size() > 0) absl::StrAppend(text, "\ncalls under way, the eldest\n");
   for (const introspection::v1::CallUnderWay& call : look.calls_under_way()) {
@@ -151,6 +163,10 @@ LookReply Between(const LookReply& before, const LookReply& after) {
       if (was.name() == method.name()) Subtract(was, &method);
     }
   }
+  for (int i = 0; i < std::min(before.pollers_size(), difference.pollers_size()); ++i) {
+    introspection::v1::Poller& poller = *difference.mutable_pollers(i);
+    poller.set_requests(Less(poller.requests(), before.pollers(i).requests()));
+  }
   return difference;
 }
 
@@ -159,6 +175,7 @@ std::string StatTable(const LookReply& difference, double seconds) {
   absl::StrAppend(&text, seconds <= 0 ? "since the server's start\n\n"
                                       : absl::StrFormat("in the last %.1f s\n\n", seconds));
   AddMethods(difference, seconds, &text);
+  AddPollers(difference, seconds, &text);
   AddPeersAndQueues(difference, &text);
   AddCalls(difference, &text);
   AddTrouble(difference, &text);

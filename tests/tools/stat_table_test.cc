@@ -67,6 +67,18 @@ TEST(StatTableTest, ShowsWhatCameBetween) {
   EXPECT_THAT(table, Not(HasSubstr("trouble"))) << "the reset came before";
 }
 
+TEST(StatTableTest, SeveralPollersAreListedAndOneIsNot) {
+  const LookReply before = Read("pollers { fresh: true requests: 100 } pollers { requests: 7 }");
+  const LookReply after =
+      Read("pollers { fresh: true requests: 300 peers: 5 } pollers { requests: 7 peers: 4 }");
+  const std::string table = StatTable(Between(before, after), 2.0);
+  EXPECT_THAT(table, HasSubstr("pollers: 2\n"));
+  EXPECT_THAT(table, HasSubstr("  100.0                                 5\n"));
+  EXPECT_THAT(table, HasSubstr("  0.0                                   4  busy in a handler"));
+  const LookReply one = Read("pollers { fresh: true requests: 300 peers: 5 }");
+  EXPECT_THAT(StatTable(one, 0), Not(HasSubstr("pollers")));
+}
+
 TEST(StatTableTest, FirstTableIsOfTheWholeLifeAndShowsTrouble) {
   const LookReply difference = Between(LookReply(), Read(kAfter));
   const std::string table = StatTable(difference, 0);
