@@ -98,8 +98,8 @@ TEST_F(FlowErrors, EndAcceptedTwice) {
 TEST_F(FlowErrors, MoreFlowsThanAllowed) {
   MessengerOptions options;
   options.max_flows = 1;
+  End first, second;  // ends outlive what tells them
   auto few = Make(nullptr, options);
-  End first, second;
   ASSERT_TRUE(few->Open("h:1", "end", {}, &first).ok());
   ExpectCatalogued("flow-limit", few->Open("h:1", "end", {}, &second).status());
 }

@@ -134,19 +134,19 @@ TEST_F(MessengerTest, DriveEndsAtItsTimeAndWakeEndsASleep) {
 }
 
 TEST_F(MessengerTest, WorkThatAPollLeftKeepsItFromSleeping) {
+  Reader reader;  // handlers outlive what tells them
+  Counter counter(0);
+  Counter second(0);
   auto there = Make();
   auto here = Make();
-  Reader reader;
   ASSERT_TRUE(there->Accept("end", {}, [&](Flow, const Offer&) { return &reader; }).ok());
   ASSERT_TRUE(there->Listen("h:1").ok());
-  Counter counter(0);
   auto flow = here->Open("h:1", "end", {}, &counter);
   ASSERT_TRUE(flow.ok());
   for (int i = 0; i < 4; ++i) {
     here->Poll();
     there->Poll();
   }
-  Counter second(0);
   ASSERT_TRUE(here->Open("h:1", "end", {}, &second).ok());
   EXPECT_FALSE(here->PrepareToSleep()) << "the opening is not said yet";
 }
