@@ -130,7 +130,7 @@ integrity::Mode Port::mode(PeerId id) const {
 void Port::Bury(Peer& peer) {
   peer.state = Peer::State::kBuried;
   peer.incoming.clear();
-  commands_.Submit([queue = &peer.queue] { queue->reset(); },
+  commands_.Submit([queue = std::move(peer.queue)]() mutable { queue.reset(); },
                    [&peer] { peer.state = Peer::State::kFree; });
   user_.OnPeerDown(peer.id, peer.why);
 }
