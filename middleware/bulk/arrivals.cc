@@ -40,10 +40,9 @@ void Blame(Arrival* arrival, const absl::Status& status) {
 
 void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
   const auto notice = LoadNotice(bytes);
-  if (!notice) return peer.queue->Fail(Broken("it is none"));
+  if (!notice) return GiveUp(peer, Broken("it is none"));
   const uint64_t ahead = notice->number - peer.next_arrival;
-  if (ahead >= kMaxIncoming)
-    return peer.queue->Fail(Broken("its transfer has ended, or is far ahead"));
+  if (ahead >= kMaxIncoming) return GiveUp(peer, Broken("its transfer has ended, or is far ahead"));
   while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
   Incoming& in = peer.incoming[ahead];
   if (in.pieces == 0) {
@@ -55,11 +54,11 @@ void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
   const Arrival& arrival = in.arrival;
   if (in.pieces != notice->pieces || arrival.kind != notice->kind || arrival.tag != notice->tag ||
       arrival.lease != LeaseId{notice->lease, notice->epoch}) {
-    return peer.queue->Fail(Broken("it contradicts another one of its transfer"));
+    return GiveUp(peer, Broken("it contradicts another one of its transfer"));
   }
   const uint32_t end = notice->outcome == Outcome::kCancelled ? in.pieces : notice->piece + 1;
   for (uint32_t piece = notice->piece; piece < end; ++piece) {
-    if (in.seen[piece]) return peer.queue->Fail(Broken("its piece came before"));
+    if (in.seen[piece]) return GiveUp(peer, Broken("its piece came before"));
     in.seen[piece] = true;
     --in.missing;
   }
@@ -74,6 +73,7 @@ void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
       break;
     }
     case Outcome::kCancelled:
+      if (IsPlain(notice->protection)) in.arrival.data_bytes += notice->data_bytes;
       Blame(&in.arrival,
             base::Error(absl::StatusCode::kCancelled, "the other side has stopped the transfer",
                         {.layer = "bulk", .operation = "arrival"}));

@@ -4,16 +4,12 @@
 // key that the lender's device asks for. It is good until the lender takes the lease back or its time is over, whatever copies of
 // it there are.
 //
-// Ticket: where a port is, for the port at the other end. Two of them join two ports (bulk_port.h).
-//
 // Thread-safety: values and pure functions. What came from outside is checked by Load…().
 #ifndef SLUICE_MIDDLEWARE_BULK_CAPABILITY_H_
 #define SLUICE_MIDDLEWARE_BULK_CAPABILITY_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -48,19 +44,6 @@ inline constexpr size_t kCapabilityBytes = 48;
 std::string ToBytes(const Capability& capability);
 // INVALID_ARGUMENT: no capability, or of another version.
 absl::StatusOr<Capability> LoadCapability(std::string_view bytes);
-
-struct Ticket {
-  uint64_t port = 0;
-  uint32_t qp_number = 0;
-  uint32_t notices = 0;  // that this port takes before it has looked at one
-  std::array<std::byte, 16> gid = {};
-
-  bool operator==(const Ticket&) const = default;
-};
-
-inline constexpr size_t kTicketBytes = 40;
-std::string ToBytes(const Ticket& ticket);
-absl::StatusOr<Ticket> LoadTicket(std::string_view bytes);
 
 }  // namespace sluice::bulk
 

@@ -55,7 +55,9 @@ std::optional<Notice> LoadNotice(std::span<const std::byte> bytes) {
     return std::nullopt;
   const auto protection =
       integrity::LoadProtection(bytes.subspan(kProtectionAt, integrity::kProtectionBytes));
-  if (!protection.ok() || !Validate(*protection, notice.data_bytes).ok()) return std::nullopt;
+  if (!protection.ok()) return std::nullopt;
+  const bool stopped = notice.outcome == Outcome::kCancelled && IsPlain(*protection);
+  if (!stopped && !Validate(*protection, notice.data_bytes).ok()) return std::nullopt;
   notice.protection = *protection;
   const auto mismatch =
       integrity::LoadMismatch(bytes.subspan(kMismatchAt, integrity::kMismatchBytes));

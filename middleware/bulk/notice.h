@@ -35,8 +35,8 @@ struct Notice {
   uint32_t epoch = 0;
   uint32_t first_block = 0;  // of this piece, in the transfer
   uint64_t offset = 0;       // in the lease, of this piece
-  uint64_t data_bytes = 0;
-  uint64_t tag = 0;                  // the user's
+  uint64_t data_bytes = 0;   // of a plain transfer that was stopped: what of it had been moved
+  uint64_t tag = 0;          // the user's
   integrity::Protection protection;  // of this piece, as the initiator sees it
   integrity::Mismatch mismatch;      // of this piece, kMismatch only
 

@@ -23,7 +23,8 @@ struct Port::Incoming {
 };
 
 struct Port::Peer final : integrity::SignedQueueUser {
-  enum class State : uint8_t { kFree, kOffered, kUp, kDown, kBuried };
+  // kLeaving: given up, and something may still be under way.
+  enum class State : uint8_t { kFree, kOffered, kUp, kLeaving, kDown, kBuried };
 
   explicit Peer(Port& to) : port(to) {}
 
@@ -36,16 +37,23 @@ struct Port::Peer final : integrity::SignedQueueUser {
   }
   void OnReply(std::span<const std::byte> bytes) override { port.OnNotice(*this, bytes); }
   void OnDown(const absl::Status& status) override {
-    state = State::kDown;
-    why = status;
+    queue_ended = true;
+    port.GiveUp(*this, status);
+    port.Parted(*this);
   }
+
+  bool living() const { return state == State::kOffered || state == State::kUp; }
+  // Something of it is to be polled.
+  bool active() const { return living() || state == State::kLeaving; }
 
   Port& port;
   PeerId id;
   State state = State::kFree;
   std::unique_ptr<integrity::SignedQueue> queue;
-  uint64_t number = 0;   // of the port there
-  uint32_t notices = 0;  // that it takes
+  bool queue_ended = false;
+  bool way_ended = false;  // at the mover
+  uint64_t number = 0;     // of the port there
+  uint32_t notices = 0;    // that it takes by its queue
   absl::Status why;
   uint64_t used = 0;  // when, in uses of the port
   uint64_t next_number = 0;

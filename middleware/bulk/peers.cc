@@ -23,8 +23,7 @@ uint32_t NoticeBuffers(const PortOptions& options) {
 Port::Peer* Port::Find(PeerId id) const {
   if (id.index >= peers_.size() || id.generation == 0) return nullptr;
   Peer* peer = peers_[id.index].get();
-  const bool alive = peer->state == Peer::State::kOffered || peer->state == Peer::State::kUp;
-  return alive && peer->id == id ? peer : nullptr;
+  return peer->living() && peer->id == id ? peer : nullptr;
 }
 
 // A free place; else the peer that was not used for the longest time and has nothing open is given up, and its
@@ -41,8 +40,10 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   if (free == nullptr) {
     if (oldest != nullptr) {
       ++counters_.evicted;
-      oldest->queue->Fail(Refused(absl::StatusCode::kUnavailable, "this peer was given up",
-                                  "it was not used for the longest time", "join the ports again"));
+      GiveUp(*oldest,
+             Refused(absl::StatusCode::kUnavailable, "this peer was given up",
+                     "it was not used for the longest time", "join the ports again"),
+             /*goodbye=*/true);
     }
     return Refused(absl::StatusCode::kResourceExhausted,
                    "all " + std::to_string(peers_.size()) + " ways to peers are taken",
@@ -61,6 +62,7 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   free->queue = *std::move(queue);
   if (++free->id.generation == 0) ++free->id.generation;
   free->state = Peer::State::kOffered;
+  free->queue_ended = free->way_ended = false;
   free->why = absl::OkStatus();
   free->used = ++uses_;
   free->next_number = free->next_arrival = 0;
@@ -68,7 +70,8 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
 }
 
 absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
-  absl::Status status = peer.queue->Connect({.number = ticket.qp_number, .gid = ticket.gid});
+  absl::Status status = peer.queue->Connect({.number = ticket.qp_number, .gid = ticket.way.gid});
+  if (status.ok()) status = mover_->Connect(peer.id.index, ticket.way);
   if (!status.ok()) return status;
   peer.number = ticket.port;
   peer.notices = ticket.notices;
@@ -79,11 +82,10 @@ absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
 absl::StatusOr<PeerId> Port::Offer(std::string* ticket) {
   auto peer = NewPeer();
   if (!peer.ok()) return peer.status();
-  const integrity::QueueAddress address = (*peer)->queue->address();
   *ticket = ToBytes(Ticket{.port = number_,
-                           .qp_number = address.number,
+                           .qp_number = (*peer)->queue->address().number,
                            .notices = options_.max_pieces_in_flight,
-                           .gid = address.gid});
+                           .way = mover_->Open((*peer)->id.index)});
   return (*peer)->id;
 }
 
@@ -95,7 +97,7 @@ absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer
   Peer& peer = *Find(*id);
   absl::Status status = Connect(peer, *theirs);
   if (!status.ok()) {
-    peer.queue->Fail(status);
+    GiveUp(peer, status);
     return status;
   }
   return *id;
@@ -110,20 +112,45 @@ absl::Status Port::Complete(PeerId id, std::string_view ticket) {
   auto theirs = LoadTicket(ticket);
   if (!theirs.ok()) return theirs.status();
   absl::Status status = Connect(*peer, *theirs);
-  if (!status.ok()) peer->queue->Fail(status);
+  if (!status.ok()) GiveUp(*peer, status);
   return status;
 }
 
 absl::Status Port::Disconnect(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr) return NoPeer();
-  peer->queue->Fail(Refused(absl::StatusCode::kUnavailable, "this side has left the peer"));
+  GiveUp(*peer, Refused(absl::StatusCode::kUnavailable, "this side has left the peer"),
+         /*goodbye=*/true);
   return absl::OkStatus();
 }
 
 integrity::Mode Port::mode(PeerId id) const {
   const Peer* peer = Find(id);
   return peer == nullptr ? integrity::Mode::kSoftware : peer->queue->mode();
+}
+
+// Both of its ways end; it is down when they have.
+void Port::GiveUp(Peer& peer, const absl::Status& why, bool goodbye) {
+  if (!peer.living()) return;
+  peer.state = Peer::State::kLeaving;
+  peer.why = why;
+  mover_->Close(peer.id.index, why, goodbye);
+  if (!peer.queue_ended) peer.queue->Fail(why);
+}
+
+void Port::Parted(Peer& peer) {
+  if (peer.queue_ended && peer.way_ended) peer.state = Peer::State::kDown;
+}
+
+void Port::OnWord(uint32_t place, std::span<const std::byte> word) {
+  OnNotice(*peers_[place], word);
+}
+
+void Port::OnDown(uint32_t place, const absl::Status& why) {
+  Peer& peer = *peers_[place];
+  peer.way_ended = true;
+  GiveUp(peer, why);
+  Parted(peer);
 }
 
 // What is left of a queue is freed where that may block.

@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
   if (!whole || options.piece_bytes > (1u << 30) || options.max_peers == 0 ||
       options.max_leases == 0 || options.max_transfers == 0 || options.max_pieces_in_flight == 0 ||
       options.max_pieces_in_flight > (1u << 14) || options.patience_ns < 0 ||
-      options.watch_ns <= 0) {
+      options.dead_peer_ns <= 0 || options.watch_ns <= 0) {
     return Refused(absl::StatusCode::kInvalidArgument, "these port options can't be",
                    whole ? "a bound is zero or absurd"
                          : "pieces of " + std::to_string(options.piece_bytes) +
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
   }
   const uint64_t number = random.Next64() | 1;  // not 0
   std::unique_ptr<Port> port(new Port(device, clock, commands, user, options, number));
-  absl::Status status = port->Init();
+  absl::Status status = port->Init(random);
   if (!status.ok()) return status;
   return port;
 }
@@ -51,13 +51,20 @@ Port::Port(device::Device& device, base::Clock& clock, poller::Commands& command
   for (uint32_t i = 0; i < peers_.size(); ++i) peers_[i]->id.index = i;
 }
 
-absl::Status Port::Init() {
+absl::Status Port::Init(base::Random& random) {
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = *std::move(poller);
   auto announcements = integrity::Announcements::Create(device_);
   if (!announcements.ok()) return announcements.status();
   announcements_ = *std::move(announcements);
+  auto mover = onesided::Mover::Create(device_, commands_, random, *this,
+                                       {.max_peers = options_.max_peers,
+                                        .max_pieces = options_.max_pieces_in_flight,
+                                        .dead_peer_ns = options_.dead_peer_ns,
+                                        .channel = announcements_->channel()});
+  if (!mover.ok()) return mover.status();
+  mover_ = *std::move(mover);
   // The pass that follows looks at everything; these are here to wake it.
   absl::Status status = poller_->Watch(announcements_->fd(), [this] { announcements_->Drain(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [] {});
@@ -67,34 +74,28 @@ absl::Status Port::Init() {
 
 Port::~Port() = default;
 
-bool Port::idle() const {
-  if (!transfers_.empty() || leases_.active() != 0) return false;
-  return std::ranges::all_of(peers_, [](const auto& peer) {
-    if (peer->state == Peer::State::kDown || peer->state == Peer::State::kBuried) return false;
-    return peer->queue == nullptr || peer->queue->state() == integrity::QueueState::kRunning;
-  });
-}
-
 void Port::PollEvents(int64_t now_ns) {
   const bool watch = now_ns >= watch_at_ns_;
   if (watch) watch_at_ns_ = now_ns + options_.watch_ns;
   if (!watch && !look_at_fds_ && ++passes_ % kEventPasses != 0) return;
   device_.ReadAsyncEvents([this](const device::DeviceEvent& event) {
     for (const auto& peer : peers_) {
-      if (peer->state == Peer::State::kUp) peer->queue->OnDeviceEvent(event);
+      if (peer->active()) peer->queue->OnDeviceEvent(event);
     }
   });
   if (!watch) return;
+  if (mover_->busy()) mover_->Watch(now_ns);
   for (const auto& peer : peers_) {
-    if (peer->state == Peer::State::kUp) peer->queue->Watch();
+    if (peer->active()) peer->queue->Watch();
   }
 }
 
 // Armed first: what comes after the pass below raises an event, what came before it is seen by it.
 bool Port::PrepareToSleep() {
   for (const auto& peer : peers_) {
-    if (peer->queue != nullptr && peer->state == Peer::State::kUp) peer->queue->Arm();
+    if (peer->active()) peer->queue->Arm();
   }
+  mover_->Arm();
   look_at_fds_ = true;
   const bool nothing = Poll() == 0;
   look_at_fds_ = true;
@@ -106,8 +107,9 @@ int64_t Port::SleepLimitNs() const {
   const auto sooner = [&wake_ns](int64_t ns) {
     if (ns != 0 && (wake_ns == 0 || ns < wake_ns)) wake_ns = ns;
   };
+  if (mover_->busy()) sooner(watch_at_ns_);
   for (const auto& peer : peers_) {
-    if (peer->state != Peer::State::kUp) continue;
+    if (!peer->active()) continue;
     if (peer->queue->open() != 0) sooner(watch_at_ns_);
     for (const Outgoing* out : peer->outgoing) {
       sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
@@ -124,14 +126,19 @@ int Port::Poll() {
   PollEvents(now_ns);
   look_at_fds_ = false;
   for (const auto& peer : peers_) {
-    if (peer->state == Peer::State::kFree || peer->state == Peer::State::kBuried) continue;
-    if (peer->state != Peer::State::kDown) {
+    if (peer->state == Peer::State::kUp) {
       CheckTime(*peer, now_ns);
-      Pump(*peer);
+      PumpPlain(*peer);
+      PumpSigned(*peer);
+    }
+    if (peer->active()) {
       peer->queue->Flush();
       done += peer->queue->Poll();
     }
-    Sweep(*peer);
+  }
+  done += mover_->Poll();
+  for (const auto& peer : peers_) {
+    if (peer->active() || peer->state == Peer::State::kDown) Sweep(*peer);
     if (peer->state == Peer::State::kDown) Bury(*peer);
   }
   return done;

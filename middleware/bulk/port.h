@@ -10,7 +10,9 @@
 //               Joining two ports:    one   Offer() -> ticket ------->  other   Accept(ticket) -> ticket
 //                                     one   Complete(ticket) <--------
 //               The side that accepted begins no transfer before it knows that the other has completed.
-// Protected     Transfer::protection with a guard: signatures in memory and on the wire are checked, inserted, stripped, converted
+// Plain         Transfers without a guard, and the words about them, run over a few DCIs that all peers share (onesided/mover.h).
+//               One that its lender's device refuses ends alone.
+// Protected     Over a queue pair of each peer's own (integrity/signed_queue.h). Transfer::protection with a guard: signatures in memory and on the wire are checked, inserted, stripped, converted
 //               block by block (integrity/protection.h). The lender never hears that a transfer was good when its data are not;
 //               data that were written with signatures on the wire are looked at once more where they landed.
 // Who owns it   Its creator. Device, clock, commands and user outlive it. The destructor wants a Commands that has finished;
@@ -34,12 +36,14 @@
 #include "middleware/bulk/capability.h"
 #include "middleware/bulk/leases.h"
 #include "middleware/bulk/notice.h"
+#include "middleware/bulk/ticket.h"
 #include "middleware/bulk/transfer.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
 #include "transport/integrity/announcements.h"
 #include "transport/integrity/signed_queue.h"
+#include "transport/onesided/mover.h"
 #include "transport/poller/commands.h"
 #include "transport/poller/poller.h"
 
@@ -55,14 +59,14 @@ class PortUser : public LeaseUser {
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
 };
 
-class Port {
+class Port final : private onesided::MoverUser {
  public:
   // INVALID_ARGUMENT: an option can't be.
   static absl::StatusOr<std::unique_ptr<Port>> Create(device::Device& device, base::Clock& clock,
                                                       base::Random& random,
                                                       poller::Commands& commands, PortUser& user,
                                                       const PortOptions& options);
-  ~Port();
+  ~Port() override;
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
@@ -93,8 +97,6 @@ class Port {
   // Makes fd() readable. Any thread.
   void Wake() { poller_->Wake(); }
 
-  // Nothing is under way and nobody can begin anything: no need to poll.
-  bool idle() const;
   integrity::Mode mode(PeerId peer) const;
   const PortCounters& counters() const { return counters_; }
 
@@ -106,8 +108,9 @@ class Port {
     uint64_t number = 0;  // between these two ports
     uint32_t pieces = 0;
     uint32_t posted = 0;
+    std::vector<uint32_t> again;  // plain: pieces that have to be posted once more
     uint32_t under_way = 0;
-    bool told = false;  // that the rest will not come
+    bool told = false;  // plain: how it ended; protected: that the rest will not come
     uint64_t moved_bytes = 0;
     int64_t patience_end_ns = 0;  // once the rest will not
     absl::Status status;
@@ -117,7 +120,7 @@ class Port {
 
   Port(device::Device& device, base::Clock& clock, poller::Commands& commands, PortUser& user,
        const PortOptions& options, uint64_t number);
-  absl::Status Init();
+  absl::Status Init(base::Random& random);
 
   Peer* Find(PeerId peer) const;
   absl::StatusOr<Peer*> NewPeer();
@@ -126,13 +129,23 @@ class Port {
 
   void PollEvents(int64_t now_ns);
   void CheckTime(Peer& peer, int64_t now_ns);
-  void Pump(Peer& peer);
+  void PumpPlain(Peer& peer);
+  void PumpSigned(Peer& peer);
+  void MovePiece(Peer& peer, Outgoing& out);
+  bool TellEnd(Peer& peer, Outgoing& out);
   absl::Status PostPiece(Peer& peer, Outgoing& out);
   absl::Status TellRest(Peer& peer, Outgoing& out);
   Notice NoticeOf(const Outgoing& out, uint32_t piece) const;
   uint64_t PieceBytes(const Outgoing& out, uint32_t piece) const;
   void Sweep(Peer& peer);
+  void GiveUp(Peer& peer, const absl::Status& why, bool goodbye = false);
+  void Parted(Peer& peer);
   void Bury(Peer& peer);
+
+  // What the mover says.
+  void OnPiece(uint32_t place, uint64_t cookie, onesided::PieceEnd end) override;
+  void OnWord(uint32_t place, std::span<const std::byte> word) override;
+  void OnDown(uint32_t place, const absl::Status& why) override;
 
   // What the peer's queue says.
   uint32_t OnMismatch(uint64_t cookie, const integrity::Mismatch& mismatch,
@@ -149,9 +162,10 @@ class Port {
   const PortOptions options_;
   const uint64_t number_;
   std::unique_ptr<poller::Poller> poller_;
-  std::unique_ptr<integrity::Announcements> announcements_;  // outlives the peers' queues
+  std::unique_ptr<integrity::Announcements> announcements_;  // outlives the queues
   Leases leases_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  std::unique_ptr<onesided::Mover> mover_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by their place at the mover
   absl::flat_hash_map<TransferId, std::unique_ptr<Outgoing>> transfers_;
   TransferId next_transfer_ = 1;
   uint64_t uses_ = 0;

@@ -52,8 +52,10 @@ struct PortOptions {
   uint32_t max_transfers = 256;        // open, of one's own
   uint32_t max_pieces_in_flight = 16;  // of a peer
   uint32_t piece_bytes = 64 << 10;     // of data; whole blocks of 4096
-  // How long pieces under way may take after their transfer was cancelled, before their peer is given up.
+  // How long a transfer that was stopped may take to end, before its peer is given up.
   int64_t patience_ns = 1'000'000'000;
+  // A peer that does not answer to plain transfers for so long is down.
+  int64_t dead_peer_ns = 1'000'000'000;
   int64_t watch_ns = 10'000'000;  // for stops whose event was lost
   // False: as if the device had none (integrity::SignedQueueOptions).
   bool offload = true;

@@ -3,6 +3,7 @@
 // Transfers of one's own: from Start(), piece by piece, to OnTransferred().
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "middleware/bulk/peer.h"
@@ -24,6 +25,11 @@ static_assert(kMaxPieces == 1u << kPieceBits);
 
 TransferId TransferOf(uint64_t cookie) { return cookie >> kPieceBits; }
 uint32_t PieceOf(uint64_t cookie) { return cookie & (kMaxPieces - 1); }
+
+absl::Status HoldsNoMore(std::string_view remedy) {
+  return Refused(absl::StatusCode::kPermissionDenied, "the capability holds no more",
+                 "its lender took the memory back, or its time is over", remedy);
+}
 
 }  // namespace
 
@@ -80,7 +86,7 @@ absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request
   if (peer == nullptr || peer->state != Peer::State::kUp) return NoPeer();
   absl::Status status = CheckRequest(*peer, request);
   if (!status.ok()) return status;
-  status = peer->queue->Supports(request.protection);
+  if (!IsPlain(request.protection)) status = peer->queue->Supports(request.protection);
   if (!status.ok()) return status;
   if (transfers_.size() >= options_.max_transfers) {
     return Refused(absl::StatusCode::kResourceExhausted,
@@ -171,12 +177,73 @@ absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
   return peer.queue->Tell(reply, out.id << kPieceBits | out.posted);
 }
 
+// The eldest transfers first; those that failed with others, before those that come after them.
+void Port::PumpPlain(Peer& peer) {
+  for (Outgoing* out : peer.outgoing) {
+    if (!IsPlain(out->request.protection) || out->told) continue;
+    const auto left = [&] { return !out->again.empty() || out->posted < out->pieces; };
+    while (out->status.ok() && left() && mover_->CanMove(peer.id.index)) MovePiece(peer, *out);
+    if (out->under_way == 0 && !(out->status.ok() && left())) out->told = TellEnd(peer, *out);
+  }
+}
+
+void Port::MovePiece(Peer& peer, Outgoing& out) {
+  uint32_t piece = out.posted;
+  if (out.again.empty()) {
+    ++out.posted;
+    ++counters_.pieces;
+  } else {
+    piece = out.again.back();
+    out.again.pop_back();
+  }
+  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  ++out.under_way;
+  mover_->Move(peer.id.index,
+               {.read = out.request.kind == Kind::kRead,
+                .memory = out.memory.data + before,
+                .lkey = out.memory.lkey,
+                .remote_address = out.request.remote.address + out.request.remote_offset + before,
+                .rkey = out.request.remote.key,
+                .bytes = static_cast<uint32_t>(PieceBytes(out, piece)),
+                .cookie = out.id << kPieceBits | piece});
+}
+
+// One notice for all of it, once none of its pieces can run any more. False: not now.
+bool Port::TellEnd(Peer& peer, Outgoing& out) {
+  if (!mover_->CanSay(peer.id.index)) return false;
+  Notice notice = NoticeOf(out, 0);
+  notice.pieces = 1;
+  notice.data_bytes = out.moved_bytes;
+  if (!out.status.ok()) notice.outcome = Outcome::kCancelled;
+  std::byte word[kNoticeBytes];
+  Store(notice, word);
+  mover_->Say(peer.id.index, word);
+  return true;
+}
+
+void Port::OnPiece(uint32_t, uint64_t cookie, onesided::PieceEnd end) {
+  Outgoing& out = *transfers_.at(TransferOf(cookie));
+  --out.under_way;
+  switch (end) {
+    case onesided::PieceEnd::kMoved:
+      out.moved_bytes += PieceBytes(out, PieceOf(cookie));
+      break;
+    case onesided::PieceEnd::kFailed:
+      out.again.push_back(PieceOf(cookie));
+      break;
+    case onesided::PieceEnd::kRefused:
+      if (out.status.ok()) out.status = HoldsNoMore("ask for another lease");
+      break;
+  }
+}
+
 // As many pieces as the peer takes notices, the eldest transfers first. Writes by halves of that, because the queue may wait
 // at the end of what is posted together (SignedQueue::Flush()): one piece at a time would cost a round trip each.
-void Port::Pump(Peer& peer) {
+void Port::PumpSigned(Peer& peer) {
   const uint32_t limit = std::min(options_.max_pieces_in_flight, peer.notices);
   const bool half = peer.queue->open() > limit / 2;
   for (Outgoing* out : peer.outgoing) {
+    if (IsPlain(out->request.protection)) continue;
     if (half && out->request.kind == Kind::kWrite) return;
     while (out->posted < out->pieces && !out->told) {
       if (peer.queue->open() >= limit) return;
@@ -216,11 +283,7 @@ void Port::OnPieceEnd(uint64_t cookie, const absl::Status& status) {
   if (!mismatch) {
     if (!out.status.ok()) return;
     const bool denied = absl::IsPermissionDenied(status);
-    out.status = denied
-                     ? Refused(absl::StatusCode::kPermissionDenied, "the capability holds no more",
-                               "its lender took the memory back, or its time is over",
-                               "ask for another lease, and join the ports again")
-                     : status;
+    out.status = denied ? HoldsNoMore("ask for another lease, and join the ports again") : status;
     return;
   }
   // The first wrong block of the transfer, of all that are known.
@@ -242,9 +305,9 @@ void Port::CheckTime(Peer& peer, int64_t now_ns) {
     if (out->patience_end_ns == 0) {
       out->patience_end_ns = now_ns + options_.patience_ns;
     } else if (now_ns >= out->patience_end_ns) {
-      peer.queue->Fail(Refused(absl::StatusCode::kUnavailable,
-                               "pieces of a transfer that was stopped do not end",
-                               "the peer hangs, or is gone", "join the ports again"));
+      return GiveUp(peer, Refused(absl::StatusCode::kUnavailable,
+                                  "pieces of a transfer that was stopped do not end",
+                                  "the peer hangs, or is gone", "join the ports again"));
     }
   }
 }
@@ -254,13 +317,15 @@ void Port::Sweep(Peer& peer) {
   const bool down = peer.state == Peer::State::kDown;
   std::vector<Outgoing*> ended;
   std::erase_if(peer.outgoing, [&](Outgoing* out) {
-    const bool all = out->posted == out->pieces || out->told;
+    const bool plain = IsPlain(out->request.protection);
+    const bool all = out->told || (!plain && out->posted == out->pieces);
     if (!down && (!all || out->under_way != 0)) return false;
     ended.push_back(out);
     return true;
   });
   for (Outgoing* out : ended) {
-    if (down && out->posted != out->pieces && out->status.ok()) out->status = peer.why;
+    const bool whole = IsPlain(out->request.protection) ? out->told : out->posted == out->pieces;
+    if (down && !whole && out->status.ok()) out->status = peer.why;
     const absl::Status status = out->status;
     const TransferId id = out->id;
     leases_.Unuse(out->request.local);

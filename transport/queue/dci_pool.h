@@ -40,8 +40,8 @@ namespace sluice::queue {
 class QueueUser {
  public:
   virtual ~QueueUser() = default;
-  // A control slot posted with `notify` is done; its request succeeded, or will never be sent. Then it
-  // is freed.
+  // A control or bulk slot posted with `notify` is done; its request succeeded, or will never be sent, or, of a bulk slot,
+  // nobody knows. Then it is freed.
   virtual void OnSent(Target* target, uint32_t slot, bool ok) = 0;
   // The target can be used again after an error, its own or that of its DCI: Resume() it, now or later, and
   // post again what must arrive. Nothing of it is pending or posted: its control slots are free, its data

@@ -15,7 +15,7 @@ namespace {
 
 std::string_view OperationName(const Slot& slot) {
   if (slot.control) return "control message";
-  if (slot.operation == Operation::kRead) return "read of a large message";
+  if (slot.bulk) return slot.operation == Operation::kRead ? "one-sided read" : "one-sided write";
   return slot.operation == Operation::kSend ? "send" : "write into a lane";
 }
 

@@ -113,6 +113,7 @@ class SlotTable {
   uint32_t max_bytes() const { return max_bytes_; }
   uint32_t free_data() const { return free_count_[kData]; }
   uint32_t free_control() const { return free_count_[kControl]; }
+  uint32_t free_bulk() const { return free_count_[kBulk]; }
   // Of the first bulk slot; those behind it are bulk slots as well.
   uint32_t first_bulk() const { return first_bulk_; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }

@@ -34,6 +34,7 @@ class PortErrorsTest : public testing::Test {
     options.port.max_transfers = 8;
     options.port.max_leases = 4;
     options.port.patience_ns = 50 * kMs;
+    options.port.dead_peer_ns = 100 * kMs;
     options.sim.rate_bits_per_second = 10'000'000'000;
     nodes_ = std::make_unique<PortNodes>(options);
   }
@@ -151,8 +152,14 @@ TEST_F(PortErrorsTest, DeviceOfTheLenderRefusesWhatWasNotLent) {
   EXPECT_EQ(here().ended[transfer].code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(here().ended[transfer].message()), HasSubstr("holds no more"));
   EXPECT_EQ(there().memory[0], std::byte{0});
-  ASSERT_TRUE(nodes_->Run([&] { return !here().downs.empty(); }));
-  EXPECT_EQ(here().downs[0].first, joined_.at_one);
+  // The lender hears that it ended; and the next one is as if nothing had been.
+  ASSERT_TRUE(nodes_->Run([&] { return !there().arrivals.empty(); }));
+  EXPECT_EQ(there().arrivals[0].status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(there().arrivals[0].data_bytes, 0u);
+  const TransferId next = Begin(Request(4096));
+  ASSERT_TRUE(RunUntilEnded(next));
+  EXPECT_TRUE(here().ended[next].ok()) << here().ended[next];
+  EXPECT_TRUE(here().downs.empty());
 }
 
 TEST_F(PortErrorsTest, ReturnedLeaseIsOutOfReach) {
@@ -432,13 +439,13 @@ class BadNotices : public PortErrorsTest {
     }
     const Ticket to = *LoadTicket(offer);
     std::unique_ptr<integrity::SignedQueue> queue;
-    Ticket from{.port = 1, .notices = 16};
+    Ticket from{.port = 1, .notices = 16, .way = to.way};
     {
       const auto as = nodes_->As(0);
       queue = *integrity::SignedQueue::Create(*here().device, *here().commands, sender, {});
-      ASSERT_TRUE(queue->Connect({.number = to.qp_number, .gid = to.gid}).ok());
+      ASSERT_TRUE(queue->Connect({.number = to.qp_number, .gid = to.way.gid}).ok());
       from.qp_number = queue->address().number;
-      from.gid = queue->address().gid;
+      from.way.gid = queue->address().gid;
     }
     {
       const auto as = nodes_->As(1);

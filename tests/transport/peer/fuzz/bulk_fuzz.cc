@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What programs pass on for bulk transfers, and what one end tells the other of them.
+#include <algorithm>
 #include <array>
 #include <string_view>
 
 #include "middleware/bulk/capability.h"
 #include "middleware/bulk/notice.h"
+#include "middleware/bulk/ticket.h"
 #include "tests/transport/peer/fuzz/fuzz_target.h"
+#include "transport/onesided/word.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
@@ -24,6 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bulk::Store(*notice, again.data());
     peer::Require(bulk::LoadNotice(again) == *notice, "a notice read and written is the same");
     peer::Require(notice->piece < notice->pieces, "a piece is one of its pieces");
+  }
+  if (const auto head = onesided::LoadHead(peer::Input(data, size))) {
+    std::array<std::byte, onesided::kHeadBytes> again;
+    onesided::Store(*head, again.data());
+    peer::Require(std::equal(again.begin(), again.end(), peer::Input(data, size).begin()),
+                  "the head of a word read and written is the same");
   }
   return 0;
 }

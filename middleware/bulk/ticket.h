@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ticket: where a port is, for the port at the other end, as bytes in any message. Two of them join two ports (port.h).
+//
+// Thread-safety: values and pure functions. What came from outside is checked by LoadTicket().
+#ifndef SLUICE_MIDDLEWARE_BULK_TICKET_H_
+#define SLUICE_MIDDLEWARE_BULK_TICKET_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "transport/onesided/address.h"
+
+namespace sluice::bulk {
+
+struct Ticket {
+  uint64_t port = 0;
+  uint32_t qp_number = 0;
+  uint32_t notices = 0;   // that this port's queue pair takes before it has looked at one
+  onesided::Address way;  // for what is not protected, and for words
+
+  bool operator==(const Ticket&) const = default;
+};
+
+inline constexpr size_t kTicketBytes = 64;
+std::string ToBytes(const Ticket& ticket);
+// INVALID_ARGUMENT: no ticket, or of another version.
+absl::StatusOr<Ticket> LoadTicket(std::string_view bytes);
+
+}  // namespace sluice::bulk
+
+#endif  // SLUICE_MIDDLEWARE_BULK_TICKET_H_

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pieces and words between simulated hosts, as they should be and when something fails.
+#include "transport/onesided/mover.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/transport/onesided/movers.h"
+
+namespace sluice::onesided {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+using testing::SizeIs;
+
+constexpr int64_t kMs = 1'000'000;
+
+void Fill(base::Random& random, const memory::Slab& memory) {
+  for (size_t i = 0; i < kMemoryBytes; ++i) {
+    memory.data()[i] = static_cast<std::byte>(random.Next64());
+  }
+}
+
+bool SameBytes(const memory::Slab& one, const memory::Slab& other, size_t offset, size_t size) {
+  return std::memcmp(one.data() + offset, other.data() + offset, size) == 0;
+}
+
+TEST(Mover, PiecesGoBothWays) {
+  Movers movers(2);
+  movers.Join(0, 3, 1, 5);
+  Fill(movers.random, movers[0].memory);
+  ASSERT_TRUE(movers.Move(0, 3, movers.PieceOf(0, 1, 100, 5000)));
+  ASSERT_TRUE(movers.Run([&] { return !movers[0].pieces.empty(); }));
+  EXPECT_THAT(movers[0].pieces, ElementsAre(Pair(100, PieceEnd::kMoved)));
+  EXPECT_TRUE(SameBytes(movers[0].memory, movers[1].memory, 100, 5000));
+  Fill(movers.random, movers[1].memory);
+  ASSERT_TRUE(movers.Move(0, 3, movers.PieceOf(0, 1, 70'000, 1, /*read=*/true)));
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 2; }));
+  EXPECT_TRUE(SameBytes(movers[0].memory, movers[1].memory, 70'000, 1));
+  EXPECT_TRUE(movers[1].words.empty()) << "the other side hears nothing of it";
+}
+
+TEST(Mover, ManyPeersShareAFewDcis) {
+  constexpr uint32_t kPeers = 12;
+  Movers movers(kPeers + 1, {.dci_count = 1});
+  for (uint32_t i = 1; i <= kPeers; ++i) movers.Join(0, i, i, 0);
+  Fill(movers.random, movers[0].memory);
+  for (uint32_t round = 0; round < 20; ++round) {
+    for (uint32_t i = 1; i <= kPeers; ++i) {
+      ASSERT_TRUE(
+          movers.Run([&] { return movers.Move(0, i, movers.PieceOf(0, i, round * 4096, 4096)); }));
+    }
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 20 * kPeers; }));
+  for (uint32_t i = 1; i <= kPeers; ++i) {
+    EXPECT_TRUE(SameBytes(movers[0].memory, movers[i].memory, 0, 20 * 4096));
+  }
+}
+
+TEST(Mover, WordsComeOnceAndInOrderBothWays) {
+  Movers movers(2);
+  movers.Join(0, 0, 1, 1);
+  constexpr int kWords = 200;
+  for (int i = 0; i < kWords; ++i) {
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(0, 0, std::to_string(i)); }));
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(1, 1, std::to_string(-i)); }));
+  }
+  ASSERT_TRUE(movers.Run(
+      [&] { return movers[0].words.size() >= kWords && movers[1].words.size() >= kWords; }));
+  movers.RunFor(kMs);
+  ASSERT_EQ(movers[1].words.size(), size_t{kWords});
+  for (int i = 0; i < kWords; ++i) {
+    EXPECT_THAT(movers[1].words[i], Pair(1, std::to_string(i)));
+    EXPECT_THAT(movers[0].words[i], Pair(0, std::to_string(-i)));
+  }
+  EXPECT_EQ(movers[0].mover->counters().words_twice, 0u);
+}
+
+// Each failure, whether its request was carried out or not, and in the middle of whatever else is under way.
+TEST(Mover, WordsComeOnceAndInOrderThoughRequestsFail) {
+  for (const bool carried_out : {false, true}) {
+    for (uint32_t skip = 0; skip < 40; skip += 3) {
+      Movers movers(2);
+      movers.Join(0, 0, 1, 0);
+      movers.simulation->FailNext(
+          {.node = 0, .peer = 1, .skip = skip, .count = 2, .carried_out = carried_out});
+      movers.simulation->FailNext(
+          {.node = 1, .peer = 0, .skip = skip / 10, .count = 1, .carried_out = carried_out});
+      uint32_t said = 0, moved = 0;
+      ASSERT_TRUE(movers.Run([&] {
+        if (said < 60 && movers.Say(0, 0, std::to_string(said))) ++said;
+        if (moved < 30 && movers.Move(0, 0, movers.PieceOf(0, 1, moved * 64, 64))) ++moved;
+        return movers[1].words.size() >= 60 && movers[0].pieces.size() == 30;
+      })) << skip;
+      movers.RunFor(10 * kMs);
+      ASSERT_EQ(movers[1].words.size(), 60u) << skip;
+      for (int i = 0; i < 60; ++i) EXPECT_EQ(movers[1].words[i].second, std::to_string(i));
+      EXPECT_TRUE(movers[0].downs.empty() && movers[1].downs.empty());
+      EXPECT_GE(movers[0].mover->counters().words_again, 1u);
+    }
+  }
+}
+
+TEST(Mover, FailedPieceIsItsUsersToPostAgain) {
+  Movers movers(2);
+  movers.Join(0, 0, 1, 0);
+  Fill(movers.random, movers[0].memory);
+  movers.simulation->FailNext({.node = 0, .opcode = IBV_WR_RDMA_WRITE, .skip = 1});
+  for (const uint64_t at : {0, 4096, 8192}) {
+    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, movers.PieceOf(0, 1, at, 4096)); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 3; }));
+  EXPECT_THAT(movers[0].pieces, Contains(Pair(4096, PieceEnd::kFailed)));
+  EXPECT_FALSE(SameBytes(movers[0].memory, movers[1].memory, 4096, 4096));
+  // With its stream's others, perhaps.
+  const auto ended = std::exchange(movers[0].pieces, {});
+  size_t again = 0;
+  for (const auto& [at, end] : ended) {
+    if (end == PieceEnd::kMoved) continue;
+    ++again;
+    const Piece piece = movers.PieceOf(0, 1, at, 4096);
+    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, piece); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == again; }));
+  EXPECT_THAT(movers[0].pieces, Each(Pair(testing::_, PieceEnd::kMoved)));
+  EXPECT_TRUE(SameBytes(movers[0].memory, movers[1].memory, 0, 3 * 4096));
+}
+
+// Its device says no: that is no fault of the way, and whatever else is under way to it goes on.
+TEST(Mover, RefusedPieceEndsAlone) {
+  Movers movers(3);
+  movers.Join(0, 0, 1, 0);
+  movers.Join(0, 1, 2, 0);
+  for (int round = 0; round < 10; ++round) {
+    movers[0].pieces.clear();
+    Piece wrong = movers.PieceOf(0, 1, 0, 64);
+    wrong.rkey ^= 0x5500;
+    wrong.cookie = 99;
+    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, wrong); }));
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(0, 0, "after it"); }));
+    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 1, movers.PieceOf(0, 2, 64, 64)); }));
+    ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 2; }));
+    EXPECT_THAT(movers[0].pieces, testing::UnorderedElementsAre(Pair(99, PieceEnd::kRefused),
+                                                                Pair(64, PieceEnd::kMoved)));
+    ASSERT_TRUE(movers.Run([&] { return movers[1].words.size() == size_t(round) + 1; }));
+  }
+  EXPECT_TRUE(movers[0].downs.empty());
+  EXPECT_EQ(movers[0].mover->queue_counters().dci_recoveries, 0u);
+}
+
+// It takes as many words as it has granted, and no DCI waits for its buffers.
+TEST(Mover, PeerThatDoesNotLookHoldsUpNobody) {
+  Movers movers(3, {.window = 8});
+  movers.Join(0, 0, 1, 0);
+  movers.Join(0, 1, 2, 0);
+  movers[1].deaf = true;
+  uint32_t said = 0;
+  for (int i = 0; i < 100; ++i) {
+    said += movers.Say(0, 0, std::to_string(i)) ? 1 : 0;
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(0, 1, std::to_string(i)); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[2].words.size() == 100; }));
+  EXPECT_EQ(said, 8u);
+  EXPECT_EQ(movers.simulation->counters().not_ready, 0u);
+  movers[1].deaf = false;
+  ASSERT_TRUE(movers.Run([&] { return movers.Say(0, 0, "8"); }));
+  ASSERT_TRUE(movers.Run([&] { return movers[1].words.size() == 9; }));
+  EXPECT_EQ(movers[1].words[8].second, "8");
+}
+
+TEST(Mover, PeerThatDiesIsDownOnceAllItsPiecesHaveEnded) {
+  Movers movers(3, {.dead_peer_ns = 30 * kMs});
+  movers.Join(0, 0, 1, 0);
+  movers.Join(0, 1, 2, 0);
+  ASSERT_TRUE(movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 1; }));
+  movers.simulation->Kill(1);
+  movers[1].deaf = true;
+  movers[0].pieces.clear();
+  size_t posted = 0;
+  const int64_t start_ns = movers.simulation->NowNs();
+  ASSERT_TRUE(movers.Run([&] {
+    // Whoever does not know yet goes on.
+    if (movers.Move(0, 0, movers.PieceOf(0, 1, 64, 64, /*read=*/true))) ++posted;
+    return !movers[0].downs.empty();
+  }));
+  EXPECT_LT(movers.simulation->NowNs() - start_ns, 2 * 30 * kMs);
+  EXPECT_GE(posted, 3u);
+  EXPECT_EQ(movers[0].pieces.size(), posted) << "OnDown() comes last";
+  EXPECT_THAT(movers[0].pieces, Each(Pair(64, PieceEnd::kFailed)));
+  EXPECT_EQ(movers[0].downs[0].second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  // Its place is free, and the neighbour's way is as it was.
+  movers.Do(0, [](Mover& mover) { return mover.Open(0); });
+  movers[0].pieces.clear();
+  ASSERT_TRUE(movers.Move(0, 1, movers.PieceOf(0, 2, 0, 64)));
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 1; }));
+  EXPECT_EQ(movers[0].pieces[0].second, PieceEnd::kMoved);
+}
+
+TEST(Mover, GoodbyeIsHeardBehindWhatWasSaid) {
+  Movers movers(2);
+  movers.Join(0, 0, 1, 0);
+  ASSERT_TRUE(movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 1; }));
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(movers.Say(0, 0, std::to_string(i)));
+  movers.Do(0, [](Mover& mover) {
+    mover.Close(0, absl::UnavailableError("left"), /*goodbye=*/true);
+    return 0;
+  });
+  ASSERT_TRUE(movers.Run([&] { return !movers[0].downs.empty() && !movers[1].downs.empty(); }));
+  EXPECT_THAT(movers[1].words, SizeIs(5));
+  EXPECT_THAT(std::string(movers[1].downs[0].second.message()), HasSubstr("the peer has left"));
+  EXPECT_EQ(movers[0].downs[0].second.message(), "left");
+  // Again, at the same places: what is left of before is nobody's.
+  movers[0].downs.clear();
+  movers[1].downs.clear();
+  movers[1].words.clear();
+  movers.Join(0, 0, 1, 0);
+  ASSERT_TRUE(movers.Say(0, 0, "again"));
+  ASSERT_TRUE(movers.Run([&] { return !movers[1].words.empty(); }));
+  EXPECT_THAT(movers[1].words, ElementsAre(Pair(0, "again")));
+}
+
+TEST(Mover, PlaceThatWasNeverConnectedIsClosedAtOnce) {
+  Movers movers(1);
+  movers.Do(0, [](Mover& mover) {
+    mover.Open(2);
+    mover.Close(2, absl::CancelledError("no answer came"), /*goodbye=*/true);
+    return 0;
+  });
+  ASSERT_TRUE(movers.Run([&] { return !movers[0].downs.empty(); }));
+  EXPECT_EQ(movers[0].downs[0].first, 2u);
+}
+
+// Words of nobody, and of somebody who does not know the token.
+TEST(Mover, StrangersAreNotHeard) {
+  Movers movers(3);
+  movers.Join(0, 0, 1, 0);
+  Address to = movers.Do(1, [](Mover& mover) { return mover.Open(1); });
+  movers.Do(2, [](Mover& mover) { return mover.Open(0); });
+  to.token ^= 1;
+  ASSERT_TRUE(movers.Do(2, [&](Mover& mover) { return mover.Connect(0, to); }).ok());
+  ASSERT_TRUE(movers.Say(2, 0, "let me in"));
+  ASSERT_TRUE(movers.Run([&] { return movers[1].mover->counters().strangers == 1; }));
+  for (const uint32_t place : {2u, 64u}) {  // not given out, and none that there is
+    const uint32_t mine = place == 2 ? 1 : 2;
+    movers.Do(2, [&](Mover& mover) { return mover.Open(mine); });
+    to.place = place;
+    ASSERT_TRUE(movers.Do(2, [&](Mover& mover) { return mover.Connect(mine, to); }).ok());
+    ASSERT_TRUE(movers.Say(2, mine, "or here"));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[1].mover->counters().strangers == 3; }));
+  EXPECT_TRUE(movers[1].words.empty());
+  EXPECT_TRUE(movers[1].downs.empty());
+}
+
+TEST(Mover, DciThatDiesWithoutAWordIsFound) {
+  Movers movers(2, {.dci_count = 1, .dead_peer_ns = 30 * kMs});
+  movers.Join(0, 0, 1, 0);
+  uint32_t moved = 0;
+  const auto move = [&] {
+    if (movers.Move(0, 0, movers.PieceOf(0, 1, moved * 64, 64))) ++moved;
+  };
+  ASSERT_TRUE(movers.Run([&] {
+    if (moved < 5) move();
+    return movers[0].pieces.size() == 5;
+  }));
+  ASSERT_TRUE(movers.simulation->MakeDciDeadInRts(0, 0));
+  movers[0].pieces.clear();
+  moved = 0;
+  ASSERT_TRUE(movers.Run([&] {
+    if (moved < 5) move();
+    return movers[0].pieces.size() == 5;
+  }));
+  EXPECT_THAT(movers[0].pieces, Contains(Pair(0, PieceEnd::kFailed)));
+  movers[0].pieces.clear();
+  ASSERT_TRUE(movers.Run([&] {
+    if (moved < 10) move();
+    return movers[0].pieces.size() == 5;
+  }));
+  EXPECT_THAT(movers[0].pieces, Each(Pair(testing::_, PieceEnd::kMoved)));
+  EXPECT_GE(movers[0].mover->queue_counters().dci_recoveries, 1u);
+}
+
+}  // namespace
+}  // namespace sluice::onesided

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Address: where a mover is for one peer. A value.
+#ifndef SLUICE_TRANSPORT_ONESIDED_ADDRESS_H_
+#define SLUICE_TRANSPORT_ONESIDED_ADDRESS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace sluice::onesided {
+
+// Where one side is for one peer, and what it expects of it. It travels in any message.
+struct Address {
+  std::array<std::byte, 16> gid = {};
+  uint32_t dctn = 0;
+  uint64_t access_key = 0;
+  uint32_t place = 0;
+  uint64_t token = 0;   // never 0
+  uint32_t window = 0;  // words that it takes before it has looked at one
+
+  bool operator==(const Address&) const = default;
+};
+
+}  // namespace sluice::onesided
+
+#endif  // SLUICE_TRANSPORT_ONESIDED_ADDRESS_H_

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/onesided/mover.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "transport/base/error.h"
+
+namespace sluice::onesided {
+namespace {
+
+constexpr uint32_t kSendDepth = 256;
+constexpr uint32_t kBufferBytes = kHeadBytes + kMaxWordBytes;
+// Grants at half a window: two of them unread at most, one more that says the same again after an error, and a goodbye.
+constexpr uint32_t kControlBuffersPerPeer = 4;
+constexpr uint32_t kControlSlots = 64;
+constexpr int kReceiveBatch = 32;
+
+absl::Status Down(absl::StatusCode code, std::string_view what, std::string_view cause,
+                  std::string_view remedy = "join the two sides again") {
+  return base::Error(code, what,
+                     {.layer = "onesided",
+                      .operation = "move",
+                      .cause = cause,
+                      .remedy = remedy,
+                      .retry_safe = false});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mover>> Mover::Create(device::Device& device,
+                                                     poller::Commands& commands,
+                                                     base::Random& random, MoverUser& user,
+                                                     const MoverOptions& options) {
+  std::unique_ptr<Mover> mover(new Mover(device, commands, random, user, options));
+  absl::Status status = mover->Init();
+  if (!status.ok()) return status;
+  return mover;
+}
+
+Mover::Mover(device::Device& device, poller::Commands& commands, base::Random& random,
+             MoverUser& user, const MoverOptions& options)
+    : device_(device),
+      commands_(commands),
+      random_(random),
+      user_(user),
+      options_(options),
+      ways_(options.max_peers) {
+  for (uint32_t place = 0; place < ways_.size(); ++place) ways_[place].target.cookie = place;
+}
+
+absl::Status Mover::Init() {
+  const verbs::VerbsApi& api = device_.api();
+  const int error_number =
+      api.query_gid(device_.context(), device_.path().port, device_.path().sgid_index, &gid_);
+  if (error_number != 0) {
+    return base::ErrnoError(error_number, "ibv_query_gid",
+                            {.layer = "onesided", .operation = "create"});
+  }
+  const uint32_t depth = options_.max_peers * (options_.window + kControlBuffersPerPeer) +
+                         receive::ReceiveQueue::kRefillBatch;
+  auto receive_cq = verbs::CreateCq(api, device_.context(), depth, options_.channel);
+  if (!receive_cq.ok()) return receive_cq.status();
+  receive_cq_ = *std::move(receive_cq);
+  auto receive = receive::ReceiveQueue::Create(
+      device_, receive_cq_.get(),
+      {.depth = depth,
+       .buffer_bytes = kBufferBytes,
+       .access_key = random_.Next64(),
+       .remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE});
+  if (!receive.ok()) return receive.status();
+  receive_ = *std::move(receive);
+
+  // So many that the queue never holds back pieces for want of room for words.
+  const uint32_t words = std::max(options_.max_peers * options_.window, 3 * kSendDepth);
+  auto slab =
+      memory::Slab::Create(api, device_.pd(), size_t{words + kControlSlots} * kBufferBytes, 0);
+  if (!slab.ok()) return slab.status();
+  memory_ = *std::move(slab);
+  slots_.emplace(memory_.data(), words, kBufferBytes, memory_.data() + size_t{words} * kBufferBytes,
+                 kControlSlots, kBufferBytes, kMaxPieces);
+  cookies_.resize(kMaxPieces);
+  auto send_cq = verbs::CreateCq(api, device_.context(), (options_.dci_count + 1) * kSendDepth,
+                                 options_.channel);
+  if (!send_cq.ok()) return send_cq.status();
+  send_cq_ = *std::move(send_cq);
+  auto queue = queue::DciPool::Create(device_, send_cq_.get(), *slots_, memory_.lkey(),
+                                      {.dci_count = options_.dci_count,
+                                       .send_depth = kSendDepth,
+                                       .dead_peer_ns = options_.dead_peer_ns,
+                                       .use_streams = options_.use_streams},
+                                      commands_, *this);
+  if (!queue.ok()) return queue.status();
+  queue_ = *std::move(queue);
+  return absl::OkStatus();
+}
+
+Mover::~Mover() = default;
+
+Address Mover::Open(uint32_t place) {
+  Way& way = ways_[place];
+  assert(way.state == State::kFree);
+  way.state = State::kOpen;
+  do way.token = random_.Next64();
+  while (way.token == 0);
+  way.receive.Start(options_.window);
+  way.next_to_send = way.next_expected = 0;
+  Address address{.dctn = receive_->dctn(),
+                  .access_key = receive_->access_key(),
+                  .place = place,
+                  .token = way.token,
+                  .window = options_.window};
+  std::memcpy(address.gid.data(), gid_.raw, address.gid.size());
+  return address;
+}
+
+absl::Status Mover::Connect(uint32_t place, const Address& peer) {
+  Way& way = ways_[place];
+  assert(way.state == State::kOpen);
+  if (!dead_.ok()) return dead_;
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  attr.port_num = device_.path().port;
+  attr.grh.sgid_index = device_.path().sgid_index;
+  attr.grh.hop_limit = 64;
+  std::memcpy(attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+  errno = 0;
+  way.handle = {&device_.api(), device_.api().create_ah(device_.pd(), &attr)};
+  if (!way.handle) {
+    return base::ErrnoError(errno != 0 ? errno : EINVAL, "ibv_create_ah",
+                            {.layer = "onesided",
+                             .operation = "connect",
+                             .cause = "the peer's address can't be reached from this port",
+                             .remedy = "check the route and the neighbour entry to the peer"});
+  }
+  way.peer = peer;
+  way.target.ah = way.handle.get();
+  way.target.dctn[0] = way.target.dctn[1] = peer.dctn;
+  way.target.key[0] = way.target.key[1] = peer.access_key;
+  // Leaving a stream says that its DCI is late; what is left behind there would still be under way.
+  way.target.unacknowledged = UINT32_MAX;
+  way.send.Start(peer.window);
+  queue_->Open(&way.target);
+  way.state = State::kUp;
+  return absl::OkStatus();
+}
+
+void Mover::Close(uint32_t place, const absl::Status& why, bool goodbye) {
+  Way& way = ways_[place];
+  if (way.state == State::kFree || way.state == State::kEnding) return;
+  way.parting = goodbye && way.state == State::kUp && !way.target.broken;
+  if (way.parting) way.parting = PostControl(way, WordKind::kGoodbye);
+  End(way, why);
+}
+
+// What was posted ends by itself; TellEnds() waits for it.
+void Mover::End(Way& way, const absl::Status& why) {
+  if (way.state == State::kUp && !way.parting) queue_->Close(&way.target);
+  way.state = State::kEnding;
+  way.why = why;
+  if (std::exchange(way.owes, false)) --owing_;
+  ending_.push_back(PlaceOf(way));
+}
+
+bool Mover::CanMove(uint32_t place) const {
+  const Way& way = ways_[place];
+  return way.state == State::kUp && !way.target.broken && way.pieces < options_.max_pieces &&
+         slots_->free_bulk() != 0;
+}
+
+void Mover::Move(uint32_t place, const Piece& piece) {
+  assert(CanMove(place));
+  Way& way = ways_[place];
+  const uint32_t index = slots_->TakeBulk();
+  queue::Slot& slot = (*slots_)[index];
+  slot.data = piece.memory;
+  slot.lkey = piece.lkey;
+  slot.length_bytes = piece.bytes;
+  slot.operation = piece.read ? queue::Operation::kRead : queue::Operation::kWrite;
+  slot.write = {.address = piece.remote_address, .rkey = piece.rkey, .length_bytes = piece.bytes};
+  slot.notify = slot.signal = true;
+  cookies_[index - slots_->first_bulk()] = piece.cookie;
+  ++way.pieces;
+  ++counters_.pieces;
+  queue_->Post(&way.target, index);
+}
+
+bool Mover::CanSay(uint32_t place) const {
+  const Way& way = ways_[place];
+  return way.state == State::kUp && way.send.available() != 0 && slots_->free_data() != 0;
+}
+
+void Mover::Say(uint32_t place, std::span<const std::byte> word) {
+  assert(CanSay(place) && word.size() <= kMaxWordBytes);
+  Way& way = ways_[place];
+  const uint32_t index = slots_->Take(/*control=*/false);
+  queue::Slot& slot = (*slots_)[index];
+  const Head head{.kind = WordKind::kWord,
+                  .place = way.peer.place,
+                  .token = way.peer.token,
+                  .sequence = way.next_to_send++,
+                  .granted = way.receive.Report()};
+  Store(head, slot.data);
+  std::memcpy(slot.data + kHeadBytes, word.data(), word.size());
+  slot.length_bytes = static_cast<uint32_t>(kHeadBytes + word.size());
+  way.send.Use();
+  way.kept.push_back(index);
+  ++counters_.words_sent;
+  PostWord(way, index);
+}
+
+// The grant in it is that of its first time, if it is sent again: an old one does no harm.
+void Mover::PostWord(Way& way, uint32_t slot) {
+  (*slots_)[slot].signal = true;
+  queue_->Post(&way.target, slot);
+}
+
+bool Mover::PostControl(Way& way, WordKind kind) {
+  const uint32_t index = slots_->Take(/*control=*/true);
+  if (index == queue::kNoSlot) return false;
+  queue::Slot& slot = (*slots_)[index];
+  Store({.kind = kind,
+         .place = way.peer.place,
+         .token = way.peer.token,
+         .granted = way.receive.Report()},
+        slot.data);
+  slot.length_bytes = kHeadBytes;
+  slot.signal = true;
+  slot.notify = kind == WordKind::kGoodbye;
+  queue_->Post(&way.target, index);
+  return true;
+}
+
+int Mover::Poll() {
+  int count = Receive();
+  count += queue_->Poll(std::exchange(thorough_, false));
+  if (owing_ != 0) SayGrants();
+  queue_->Flush();
+  if (!ending_.empty()) TellEnds();
+  return count;
+}
+
+void Mover::Arm() {
+  receive_->Refill();
+  queue_->Flush();
+  ibv_req_notify_cq(receive_cq_.get(), 0);
+  if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
+  thorough_ = true;
+}
+
+int Mover::Receive() {
+  ibv_wc completions[kReceiveBatch];
+  const int count = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions), 0);
+  for (int i = 0; i < count; ++i) {
+    const auto index = static_cast<uint32_t>(completions[i].wr_id);
+    if (completions[i].status == IBV_WC_SUCCESS) {
+      OnReceived({receive_->buffer(index), completions[i].byte_len});
+    }
+    receive_->Recycle(index);
+  }
+  return count;
+}
+
+void Mover::OnReceived(std::span<const std::byte> bytes) {
+  const auto head = LoadHead(bytes);
+  if (!head || head->place >= ways_.size()) {
+    ++counters_.strangers;
+    return;
+  }
+  Way& way = ways_[head->place];
+  if (way.token != head->token || (way.state != State::kOpen && way.state != State::kUp)) {
+    ++counters_.strangers;
+    return;
+  }
+  TakeGrant(way, head->granted);
+  switch (head->kind) {
+    case WordKind::kWord:
+      return TakeWord(way, head->sequence, bytes.subspan(kHeadBytes));
+    case WordKind::kGrant:
+      return;
+    case WordKind::kGoodbye:
+      return End(way, Down(absl::StatusCode::kUnavailable, "the peer has left",
+                           "it was told to, or gave this side up for another"));
+  }
+}
+
+void Mover::TakeGrant(Way& way, uint32_t granted) {
+  if (way.state != State::kUp) return;
+  const uint32_t window = way.peer.window;
+  const uint32_t before = way.send.acknowledged(window);
+  if (!way.send.Grant(granted, window)) return;
+  for (uint32_t taken = way.send.acknowledged(window) - before; taken > 0; --taken) {
+    queue_->Release(way.kept.front());
+    way.kept.pop_front();
+  }
+  queue_->Acknowledged(&way.target);
+}
+
+void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word) {
+  const auto ahead = static_cast<int32_t>(sequence - way.next_expected);
+  if (ahead > 0) {
+    return End(way, Down(absl::StatusCode::kUnavailable, "the peer left out a word",
+                         "one of the two sides is broken",
+                         "run the same release of Sluice on both sides"));
+  }
+  if (ahead < 0) {
+    // It may not know that it was taken.
+    ++counters_.words_twice;
+  } else {
+    ++way.next_expected;
+    ++counters_.words_taken;
+    way.receive.Consumed();
+  }
+  if ((ahead < 0 || way.receive.ReportIsDue()) && !std::exchange(way.owes, true)) ++owing_;
+  if (ahead == 0) user_.OnWord(PlaceOf(way), word);
+}
+
+void Mover::SayGrants() {
+  for (Way& way : ways_) {
+    if (!way.owes || way.state != State::kUp || way.target.broken) continue;
+    if (!PostControl(way, WordKind::kGrant)) return;
+    way.owes = false;
+    --owing_;
+  }
+}
+
+void Mover::OnSent(queue::Target* target, uint32_t slot, bool ok) {
+  Way& way = WayOf(*target);
+  if (!(*slots_)[slot].bulk) {
+    way.parting = false;  // its goodbye
+    return;
+  }
+  --way.pieces;
+  PieceEnd end = PieceEnd::kMoved;
+  if (!ok && (*slots_)[slot].refused) {
+    end = PieceEnd::kRefused;
+    ++counters_.pieces_refused;
+  } else if (!ok) {
+    end = PieceEnd::kFailed;
+    ++counters_.pieces_failed;
+  }
+  user_.OnPiece(PlaceOf(way), cookies_[slot - slots_->first_bulk()], end);
+}
+
+// Words that the peer has not taken go again; and what it had been granted may have been lost.
+void Mover::OnTargetReset(queue::Target* target, const absl::Status&) {
+  Way& way = WayOf(*target);
+  if (way.state != State::kUp) return;  // TellEnds() closes it
+  queue_->Resume(target);
+  if (!std::exchange(way.owes, true)) ++owing_;
+  for (const uint32_t slot : way.kept) {
+    ++counters_.words_again;
+    PostWord(way, slot);
+  }
+}
+
+void Mover::OnTargetFailed(queue::Target* target, const absl::Status& why) {
+  Way& way = WayOf(*target);
+  way.parting = false;
+  if (way.state == State::kUp) {
+    End(way, Down(absl::StatusCode::kUnavailable, "the peer does not answer",
+                  std::string(why.message())));
+  }
+}
+
+void Mover::OnQueueDead(const absl::Status& why) {
+  dead_ = why;
+  for (Way& way : ways_) {
+    way.parting = false;
+    if (way.state == State::kUp || way.state == State::kOpen) End(way, why);
+  }
+}
+
+void Mover::TellEnds() {
+  std::vector<uint32_t> left;
+  std::vector<uint32_t> now = std::exchange(ending_, {});
+  for (const uint32_t place : now) {
+    Way& way = ways_[place];
+    if (way.handle && !way.parting) queue_->Close(&way.target);
+    if (way.parting || way.target.posted != 0 || way.pieces != 0) {
+      left.push_back(place);
+      continue;
+    }
+    for (const uint32_t slot : way.kept) queue_->Release(slot);
+    way.kept.clear();
+    way.target.ah = nullptr;
+    if (way.handle) commands_.Submit([handle = std::move(way.handle)] {}, [] {});
+    way.state = State::kFree;
+    way.token = 0;
+    user_.OnDown(place, std::exchange(way.why, absl::OkStatus()));
+  }
+  ending_.insert(ending_.end(), left.begin(), left.end());
+}
+
+}  // namespace sluice::onesided

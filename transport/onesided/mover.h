@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mover: moves bytes between memory here and memory of peers, one-sided, over a few DCIs that all peers share, and carries short
+// words to those peers.
+//
+// What it is    The plain way of bulk data. Each peer has a stream of a DCI only while something of it is posted; one DCT takes the words of
+//               all of them, and is what they read and write through. A piece that failed with its stream or its DCI is its
+//               user's to post again: whether it ran is not known, and does no harm as long as nobody was told that it had.
+//               So who tells, does so in a word after the piece has ended.
+// Words         Each comes once, in the order of Say(), whatever fails between: they are numbered, kept until the peer has
+//               taken them, and sent again after an error. A peer has `window` of them under way at most, and that many
+//               buffers wait for it alone: nobody's DCI is held up by one that does not look.
+// Peers         Places, 0 to max_peers - 1, which the user gives out: Open() → the address for the other side; Connect()
+//               with the address from there; Close(), and OnDown() once nothing is under way.
+// Who owns it   Its creator. Device, commands and user outlive it. The destructor blocks, and wants a Commands that has finished.
+// Which thread  The polling thread; Create(), Connect() and the destructor block. The user is called inside Poll(), Close()
+//               and the commands' Drain().
+// Bounds        MoverOptions. Nothing is posted beyond them: CanMove(), CanSay().
+#ifndef SLUICE_TRANSPORT_ONESIDED_MOVER_H_
+#define SLUICE_TRANSPORT_ONESIDED_MOVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/base/random.h"
+#include "transport/device/device.h"
+#include "transport/memory/slab.h"
+#include "transport/onesided/address.h"
+#include "transport/onesided/word.h"
+#include "transport/peer/credits.h"
+#include "transport/poller/commands.h"
+#include "transport/queue/dci_pool.h"
+#include "transport/queue/slot_table.h"
+#include "transport/queue/target.h"
+#include "transport/receive/receive_queue.h"
+#include "transport/verbs/handles.h"
+
+namespace sluice::onesided {
+
+// Registered memory here, and memory of the peer's.
+struct Piece {
+  bool read = false;  // from there to here
+  std::byte* memory = nullptr;
+  uint32_t lkey = 0;
+  uint64_t remote_address = 0;
+  uint32_t rkey = 0;
+  uint32_t bytes = 0;
+  uint64_t cookie = 0;  // the user's own
+};
+
+enum class PieceEnd : uint8_t {
+  kMoved,
+  kFailed,   // with its stream or its DCI: it may be moved again
+  kRefused,  // the device here or there does not allow it, and never will
+};
+
+class MoverUser {
+ public:
+  virtual ~MoverUser() = default;
+  // The last call for a piece: its memory is the user's again.
+  virtual void OnPiece(uint32_t place, uint64_t cookie, PieceEnd end) = 0;
+  // Valid during the call.
+  virtual void OnWord(uint32_t place, std::span<const std::byte> word) = 0;
+  // The last call for a peer: after Close(), or since it does not answer, or has said goodbye. Its place may be given out
+  // again.
+  virtual void OnDown(uint32_t place, const absl::Status& why) = 0;
+};
+
+struct MoverOptions {
+  uint32_t max_peers = 64;
+  uint32_t window = 16;      // words of a peer, each way
+  uint32_t max_pieces = 16;  // of a peer, under way
+  uint32_t dci_count = 2;    // and one for probation
+  bool use_streams = true;
+  // A peer that does not answer for so long is down.
+  int64_t dead_peer_ns = 1'000'000'000;
+  // Not null: completions are announced there after Arm(). It outlives the mover.
+  ibv_comp_channel* channel = nullptr;
+};
+
+struct MoverCounters {
+  uint64_t words_sent = 0;
+  uint64_t words_again = 0;
+  uint64_t words_taken = 0;
+  uint64_t words_twice = 0;  // dropped
+  uint64_t strangers = 0;    // words of nobody who is known here
+  uint64_t pieces = 0;
+  uint64_t pieces_failed = 0;
+  uint64_t pieces_refused = 0;
+};
+
+class Mover final : private queue::QueueUser {
+ public:
+  // Of all peers together.
+  static constexpr uint32_t kMaxPieces = 256;
+
+  static absl::StatusOr<std::unique_ptr<Mover>> Create(device::Device& device,
+                                                       poller::Commands& commands,
+                                                       base::Random& random, MoverUser& user,
+                                                       const MoverOptions& options);
+  ~Mover() override;
+  Mover(const Mover&) = delete;
+  Mover& operator=(const Mover&) = delete;
+
+  // A free place: for the other side's Connect().
+  Address Open(uint32_t place);
+  // UNAVAILABLE: that address can't be reached, or no DCI is left.
+  absl::Status Connect(uint32_t place, const Address& peer);
+  // Nothing more is posted; OnDown() follows in a later Poll(). `goodbye`: the peer is told, behind what is posted.
+  void Close(uint32_t place, const absl::Status& why, bool goodbye);
+
+  // Whether Move() takes a piece now.
+  bool CanMove(uint32_t place) const;
+  // Only if CanMove().
+  void Move(uint32_t place, const Piece& piece);
+  bool CanSay(uint32_t place) const;
+  // Only if CanSay(); at most kMaxWordBytes, copied.
+  void Say(uint32_t place, std::span<const std::byte> word);
+
+  // Completions and words; how many. Rings the doorbells of what was posted before and meanwhile.
+  int Poll();
+  // The next completion or word raises an event at the channel. Poll() once more after it: what came before raises none.
+  void Arm();
+  // A completion is due. Then Watch() is to be called now and then, for a DCI that has died without a word.
+  bool busy() const { return queue_->busy(); }
+  void Watch(int64_t now_ns) { queue_->Watch(now_ns); }
+  const MoverCounters& counters() const { return counters_; }
+  const queue::PoolCounters& queue_counters() const { return queue_->counters(); }
+
+ private:
+  enum class State : uint8_t { kFree, kOpen, kUp, kEnding };
+
+  struct Way {
+    State state = State::kFree;
+    uint64_t token = 0;  // that the peer has to show
+    Address peer;
+    verbs::Ah handle;
+    queue::Target target;
+    peer::SendCredits send;
+    peer::ReceiveCredits receive;
+    uint32_t next_to_send = 0;
+    uint32_t next_expected = 0;
+    std::deque<uint32_t> kept;  // slots of words that the peer has not taken, in their order
+    uint32_t pieces = 0;        // under way
+    bool owes = false;          // a grant
+    bool parting = false;       // its goodbye is under way
+    absl::Status why;
+  };
+
+  Mover(device::Device& device, poller::Commands& commands, base::Random& random, MoverUser& user,
+        const MoverOptions& options);
+  absl::Status Init();
+
+  int Receive();
+  void OnReceived(std::span<const std::byte> bytes);
+  void TakeGrant(Way& way, uint32_t granted);
+  void TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word);
+  void PostWord(Way& way, uint32_t slot);
+  bool PostControl(Way& way, WordKind kind);
+  void SayGrants();
+  void TellEnds();
+  void End(Way& way, const absl::Status& why);
+  uint32_t PlaceOf(const Way& way) const { return static_cast<uint32_t>(&way - ways_.data()); }
+  Way& WayOf(const queue::Target& target) { return ways_[target.cookie]; }
+
+  void OnSent(queue::Target* target, uint32_t slot, bool ok) override;
+  void OnTargetReset(queue::Target* target, const absl::Status& why) override;
+  void OnTargetFailed(queue::Target* target, const absl::Status& why) override;
+  void OnUnanswered(queue::Target*) override {}  // every request is signalled
+  void OnTargetQuiet(queue::Target*) override {}
+  void OnQueueDead(const absl::Status& why) override;
+
+  device::Device& device_;
+  poller::Commands& commands_;
+  base::Random& random_;
+  MoverUser& user_;
+  const MoverOptions options_;
+  ibv_gid gid_ = {};
+  memory::Slab memory_;
+  verbs::Cq send_cq_;
+  verbs::Cq receive_cq_;
+  std::unique_ptr<receive::ReceiveQueue> receive_;
+  std::optional<queue::SlotTable> slots_;
+  std::vector<uint64_t> cookies_;  // of pieces, by slot
+  std::vector<Way> ways_;          // constant size: targets stay where they are
+  std::vector<uint32_t> ending_;   // places
+  uint32_t owing_ = 0;             // ways that owe a grant
+  bool thorough_ = false;          // the next look is the last before a sleep
+  absl::Status dead_;              // not OK: no DCI is left
+  MoverCounters counters_;
+  std::unique_ptr<queue::DciPool> queue_;  // goes first
+};
+
+}  // namespace sluice::onesided
+
+#endif  // SLUICE_TRANSPORT_ONESIDED_MOVER_H_

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands in front of a word that one mover sends to another: whose it is, its number, and how many of the other's have been
+// taken.
+//
+// Thread-safety: values and pure functions. What came from outside is checked by LoadHead().
+#ifndef SLUICE_TRANSPORT_ONESIDED_WORD_H_
+#define SLUICE_TRANSPORT_ONESIDED_WORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace sluice::onesided {
+
+enum class WordKind : uint8_t {
+  kWord = 1,  // its bytes follow
+  kGrant,     // says how many have been taken, and nothing else
+  kGoodbye,   // the last one
+};
+
+struct Head {
+  WordKind kind = WordKind::kWord;
+  uint32_t place = 0;     // of the sender, at the receiver
+  uint64_t token = 0;     // that the receiver gave it with the place
+  uint32_t sequence = 0;  // of a kWord: from 0, +1 each, modulo 2^32
+  uint32_t granted = 0;   // words taken so far, and the window (peer/credits.h)
+
+  bool operator==(const Head&) const = default;
+};
+
+inline constexpr size_t kHeadBytes = 24;
+inline constexpr size_t kMaxWordBytes = 232;
+
+void Store(const Head& head, std::byte* to);
+// Nothing: these bytes are no word.
+std::optional<Head> LoadHead(std::span<const std::byte> bytes);
+
+}  // namespace sluice::onesided
+
+#endif  // SLUICE_TRANSPORT_ONESIDED_WORD_H_
