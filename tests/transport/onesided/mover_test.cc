@@ -89,7 +89,7 @@ TEST(Mover, WordsComeOnceAndInOrderBothWays) {
 // Each failure, whether its request was carried out or not, and in the middle of whatever else is under way.
 TEST(Mover, WordsComeOnceAndInOrderThoughRequestsFail) {
   for (const bool carried_out : {false, true}) {
-    for (uint32_t skip = 0; skip < 40; skip += 3) {
+    for (uint32_t skip = 0; skip < 40; skip += 7) {
       Movers movers(2);
       movers.Join(0, 0, 1, 0);
       movers.simulation->FailNext(
