@@ -91,7 +91,6 @@ void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   if (call->state == CallState::kWaiting) Unqueue(call);
   Move(call, event);
   assert(call->state == CallState::kFree);
-  if (call->stats != nullptr) call->stats->CountEnd(status);
   const Done done = call->spec.done;
   void* const argument = call->spec.argument;
   if (call->spec.stream != nullptr) {  // what came in before may still be read
@@ -132,6 +131,7 @@ uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status&
     Call* call = &calls_[place];
     // A callback may have ended it, and may have started another one in its place.
     if (call->state != state || call->generation != generation) continue;
+    if (call->stats != nullptr) call->stats->CountEnd(status);
     End(call, event, status);
     ++ended;
   }

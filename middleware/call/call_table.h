@@ -69,7 +69,7 @@ struct Call {
   CallTable* table = nullptr;
   int64_t deadline_ns = 0;
   int64_t started_ns = 0;                 // these two are the engine's
-  observe::MethodStats* stats = nullptr;  // where End() counts it; nullptr: nowhere
+  observe::MethodStats* stats = nullptr;  // where its end is counted; nullptr: nowhere
   base::Timer timer;
   base::Timer pause;                 // between two attempts
   Connection* connection = nullptr;  // over which it was sent
@@ -115,10 +115,10 @@ class CallTable {
   // A call that has not ended, sent or not, by the number of any of its attempts.
   Call* Find(uint64_t wire_id);
 
-  // Frees the place, then runs the callback, which may reuse the place.
+  // Frees the place, then runs the callback, which may reuse the place. Counting the end is the engine's.
   void End(Call* call, CallEvent event, const absl::Status& status);
 
-  // Ends every call in `state` for which `which` says so, and says how many those were. The
+  // Ends every call in `state` for which `which` says so, counts it, and says how many those were. The
   // callbacks may start calls; those are not visited.
   uint32_t EndAll(CallState state, CallEvent event, const absl::Status& status,
                   absl::FunctionRef<bool(const Call&)> which);

@@ -229,6 +229,13 @@ class ClientEngine final : public session::User {
   void OnStream(Connection* connection, const frame::Header& header,
                 std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);
+  // With what is not done for each call.
+  void EndRecorded(Call* call, CallEvent event, const absl::Status& status, bool sampled);
+  void CountOk(Call* call) {
+    ++counters_.calls_ok;
+    budget_.Succeeded();
+    call->stats->CountOk();
+  }
   void RecordLatency(const Call& call);
   void Trace(observe::TraceEvent event, uint64_t id, uint64_t detail, int64_t number,
              const absl::Status& status = absl::OkStatus()) {

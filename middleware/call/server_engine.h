@@ -186,6 +186,7 @@ class ServerEngine final : public session::User {
   void OnDrainAnswer(endpoint::PeerId id, Peer* peer);
   void TellDrain(endpoint::PeerId id, Peer* peer);
   void CancelUnderWay(const absl::Status& why);
+  Entry* Lookup(uint64_t method_id);
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
            std::span<const std::byte> payload);
   void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
@@ -212,8 +213,13 @@ class ServerEngine final : public session::User {
   // next, about: well enough to tell slow ones.
   void NoteInline(endpoint::PeerId id, observe::MethodStats* stats, const absl::Status& status) {
     if (ran_count_ == kMaxRan) ReadClock();
-    if (ran_count_ == 0) ran_since_ns_ = now_ns_;
     ran_[ran_count_++] = {id, stats, status.ok() ? absl::StatusCode::kOk : status.code()};
+  }
+  bool TimeIsDue() {
+    if (now_is_stale_) {  // of an earlier pass
+      return quiet_passes_ % kIdlePassesPerClockRead == kIdlePassesPerClockRead - 1;
+    }
+    return quiet_passes_ >= kQuietPasses || sampler_.Hit();
   }
   void TimeInline();
   void SettleInline(uint32_t times);
@@ -267,6 +273,7 @@ class ServerEngine final : public session::User {
   base::Mailbox mail_;
   std::atomic<bool> asleep_{false};  // Post() has to wake the polling thread
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
+  Entry* last_called_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
   uint64_t UnreadReplies() const { return waiting_replies_ + sessions_.counters().lent; }
   uint64_t waiting_replies_ = 0;  // in all backlogs
@@ -290,10 +297,11 @@ class ServerEngine final : public session::User {
     absl::StatusCode code;
   };
   static constexpr uint32_t kMaxRan = 32;
+  static constexpr uint32_t kIdlePassesPerClockRead = 16;
   static constexpr uint32_t kQuietPasses = 64;  // as in client_engine.h
   std::array<Ran, kMaxRan> ran_;                // [0, ran_count_): answered inline, not settled yet
   uint32_t ran_count_ = 0;
-  int64_t ran_since_ns_ = 0;   // when the pass of the first of them began
+  int64_t ran_since_ns_ = 0;   // when the clock was read last before the first of them
   uint32_t quiet_passes_ = 0;  // in a row
 };
 

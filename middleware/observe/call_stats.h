@@ -54,9 +54,8 @@ class MethodStats {
   MethodStats(uint64_t id, std::string_view name) : id_(id), name_(name) {}
 
   void CountStart() { started_.Add(); }
-  void CountEnd(const absl::Status& status) {
-    status.ok() ? ended_[0].Add() : CountError(status.code());
-  }
+  void CountOk() { ended_[0].Add(); }
+  void CountEnd(const absl::Status& status) { status.ok() ? CountOk() : CountError(status.code()); }
   void CountError(absl::StatusCode code);
   void CountRequestBytes(uint64_t bytes) { request_bytes_.Add(bytes); }
   void CountReplyBytes(uint64_t bytes) { reply_bytes_.Add(bytes); }
