@@ -116,6 +116,15 @@ TEST_F(CallTableTest, EndAllDoesNotVisitWhatCallbacksStart) {
             2u);
 }
 
+TEST_F(CallTableTest, EndAllCountsThoseThatItEnds) {
+  observe::MethodStats stats(kMethod.id, kMethod.full_name);
+  table_.Start(Spec(), kNoDeadlineNs)->stats = &stats;
+  table_.Start(Spec(), kNoDeadlineNs)->stats = &stats;
+  table_.EndAll(CallState::kWaiting, CallEvent::kFail, absl::UnavailableError("x"),
+                [](const Call&) { return true; });
+  EXPECT_EQ(stats.Snapshot().ended[static_cast<int>(absl::StatusCode::kUnavailable)], 2u);
+}
+
 // Whatever happens in whatever order: each call that was started ends once.
 TEST(CallTableRaceTest, RandomEventsEndEachCallOnce) {
   struct Counter {

@@ -92,9 +92,9 @@ class EngineTest : public ::testing::Test {
   }
 
   absl::Status Start(Outcome* outcome, int64_t timeout_ns = 1000 * kMs, bool wait_for_ready = false,
-                     uint64_t* id = nullptr) {
+                     uint64_t* id = nullptr, const Method* method = &kEcho) {
     CallSpec spec;
-    spec.method = &kEcho;
+    spec.method = method;
     spec.request = &outcome->request;
     spec.reply = &outcome->reply;
     spec.timeout_ns = timeout_ns;
@@ -138,6 +138,18 @@ TEST_F(EngineTest, CallsAreAnswered) {
   EXPECT_EQ(client_->counters().calls_ok, 3u);
   EXPECT_EQ(server_->counters().requests, 3u);
   EXPECT_EQ(client_->outstanding(), 0u);
+}
+
+TEST_F(EngineTest, CallGoesToTheMethodItNamesNotToTheOneBefore) {
+  static constexpr Method kNobodys("/test.Service/Nobodys");
+  Connect();
+  for (const Method* method : {&kEcho, &kNobodys, &kEcho}) {
+    Outcome outcome;
+    ASSERT_TRUE(Start(&outcome, 1000 * kMs, false, nullptr, method).ok());
+    Settle();
+    EXPECT_EQ(outcome.status.ok(), method == &kEcho) << outcome.status;
+  }
+  EXPECT_EQ(handled_, 2);
 }
 
 // The server's clock may be the first to say so; its handler then says what it likes.
