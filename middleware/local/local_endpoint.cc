@@ -55,7 +55,7 @@ void LocalEndpoint::Kill() {
 
 void LocalEndpoint::Leave(const absl::Status& why) {
   if (dead_) return;
-  for (uint32_t i = 0; i < peers_.size(); ++i) DropPeer({i, peers_[i].generation}, &why);
+  for (uint32_t i = 0; i < peers_.size(); ++i) DropPeer({i, peers_[i].generation}, why);
   for (const std::string& address : listening_) network_->listeners_.erase(address);
   inbox_.clear();
   batch_.clear();
@@ -79,6 +79,11 @@ void LocalEndpoint::set_withhold_credits(bool withhold) {
 void LocalEndpoint::set_tamper(std::function<int(std::vector<std::byte>&)> tamper) {
   std::lock_guard lock(network_->mutex_);
   tamper_ = std::move(tamper);
+}
+
+void LocalEndpoint::set_before_sleep(std::function<void()> run) {
+  std::lock_guard lock(network_->mutex_);
+  before_sleep_ = std::move(run);
 }
 
 void LocalEndpoint::set_fail_reserves(int count) {
@@ -143,19 +148,20 @@ void LocalEndpoint::Post(Event event) {
   if (armed_) Signal();
 }
 
-void LocalEndpoint::DropPeer(PeerId id, const absl::Status* tell_remote) {
+void LocalEndpoint::DropPeer(PeerId id, const absl::Status& tell_remote) {
   Peer* peer = Find(id);
   if (peer == nullptr) return;
   peer->state = Peer::kFree;
   std::erase_if(fetches_, [&](const auto& fetch) { return fetch.second.peer == id; });
   withheld_.erase(id.index);
-  if (tell_remote == nullptr || peer->remote == nullptr) return;
+  LocalEndpoint* const remote = std::exchange(peer->remote, nullptr);
+  if (remote == nullptr) return;
   Event down;
   down.kind = Event::kDown;
   down.peer = peer->remote_id;
-  down.why = *tell_remote;
-  peer->remote->Post(std::move(down));
-  if (Peer* there = peer->remote->Find(peer->remote_id)) there->remote = nullptr;
+  down.why = tell_remote;
+  remote->Post(std::move(down));
+  if (Peer* there = remote->Find(peer->remote_id)) there->remote = nullptr;
 }
 
 absl::StatusOr<uint16_t> LocalEndpoint::Listen(const std::string& host, uint16_t port) {
@@ -222,8 +228,15 @@ absl::StatusOr<endpoint::PeerReport> LocalEndpoint::Report(PeerId id) const {
 void LocalEndpoint::Disconnect(PeerId id) {
   std::lock_guard lock(network_->mutex_);
   FlushLocked();
-  const absl::Status why = absl::UnavailableError("the other end disconnected");
-  DropPeer(id, &why);
+  Peer* peer = Find(id);
+  if (dead_ || peer == nullptr || peer->state == Peer::kLeaving) return;
+  DropPeer(id, absl::UnavailableError("the other end disconnected"));
+  peer->state = Peer::kLeaving;  // until its handler has been told
+  Event down;
+  down.kind = Event::kDown;
+  down.peer = id;
+  down.why = absl::CancelledError("disconnected by this side");
+  Post(std::move(down));
 }
 
 void LocalEndpoint::Close() {
@@ -384,12 +397,13 @@ int LocalEndpoint::Poll() {
     const Event event = std::move(inbox_.front());
     inbox_.pop_front();
     Peer* peer = Find(event.peer);
-    if (peer == nullptr) continue;
+    if (peer == nullptr || (peer->state == Peer::kLeaving && event.kind != Event::kDown)) continue;
     ++done;
     if (event.kind == Event::kUp) peer->state = Peer::kUp;
     if (event.kind == Event::kDown) {
       peer->state = Peer::kFree;
       std::erase_if(fetches_, [&](const auto& fetch) { return fetch.second.peer == event.peer; });
+      withheld_.erase(event.peer.index);
     }
     if (event.kind == Event::kFetched && !fetches_.contains(event.number)) continue;
     if (event.kind == Event::kResend) peer->broken = false;
@@ -441,7 +455,13 @@ int LocalEndpoint::Poll() {
 }
 
 bool LocalEndpoint::PrepareToSleep() {
-  std::lock_guard lock(network_->mutex_);
+  std::unique_lock lock(network_->mutex_);
+  if (before_sleep_) {
+    const std::function<void()> run = before_sleep_;
+    lock.unlock();
+    run();
+    lock.lock();
+  }
   if (!inbox_.empty()) return false;
   armed_ = true;
   changed_.notify_all();

@@ -86,8 +86,12 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void set_fail_lending(bool fail);
   // Fetches from now on wait; false: those that wait go on.
   void set_hold_fetches(bool hold);
+  // Of those that wait, this one goes on; 0 is the eldest.
+  void LetFetch(size_t which);
   // Fetches from now on fail with it.
   void set_fail_fetches(const absl::Status& status);
+  // Runs at the beginning of each PrepareToSleep(), on its thread: what happens there, happens just before a sleep.
+  void set_before_sleep(std::function<void()> run);
 
   // ---- For assertions
   // Returns when PrepareToSleep() has said true, and no Poll() has come since.
@@ -147,7 +151,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   };
   struct Peer {
     uint32_t generation = 0;
-    enum { kFree, kConnecting, kUp } state = kFree;
+    enum { kFree, kConnecting, kUp, kLeaving } state = kFree;  // kLeaving: its kDown is due
     LocalEndpoint* remote = nullptr;
     endpoint::PeerId remote_id;
     std::string address;
@@ -184,7 +188,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   const Peer* Find(endpoint::PeerId id) const { return const_cast<LocalEndpoint*>(this)->Find(id); }
   void Post(Event event);
   void Signal();
-  void DropPeer(endpoint::PeerId id, const absl::Status* tell_remote);
+  void DropPeer(endpoint::PeerId id, const absl::Status& tell_remote);
   void ReturnCredits(endpoint::PeerId from, int count, bool taken);
   void MakeWritable(endpoint::PeerId id);
   void FlushLocked();
@@ -221,6 +225,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   uint64_t lent_bytes_ = 0;
   uint32_t next_large_ = 1;
   std::function<int(std::vector<std::byte>&)> tamper_;
+  std::function<void()> before_sleep_;
   uint64_t polls_ = 0;
   std::condition_variable changed_;  // armed_ or polls_
 };

@@ -3,6 +3,7 @@
 // LocalEndpoint's part in large messages: what is lent lies in its own memory, what is fetched is a copy.
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 #include <utility>
 
 #include "middleware/local/local_endpoint.h"
@@ -144,6 +145,12 @@ void LocalEndpoint::set_hold_fetches(bool hold) {
   hold_fetches_ = hold;
   if (hold) return;
   for (const auto& [number, fetch] : fetches_) PostFetched(number);
+}
+
+void LocalEndpoint::LetFetch(size_t which) {
+  std::lock_guard lock(network_->mutex_);
+  assert(which < fetches_.size());
+  PostFetched(std::next(fetches_.begin(), static_cast<std::ptrdiff_t>(which))->first);
 }
 
 void LocalEndpoint::set_fail_fetches(const absl::Status& status) {
