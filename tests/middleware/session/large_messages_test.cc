@@ -48,6 +48,11 @@ struct End final : User {
     lost += std::to_string(header.call_id) + std::string(why.message()) + " ";
   }
 
+  void Open(FakeNetwork& network, base::Clock* clock, const FakeNetwork::Options& options) {
+    endpoint = network.Create(&sessions, clock, options);
+    sessions.Attach(endpoint.get());
+  }
+
   // A message of a call, or of a flow, with every byte `fill`.
   bool Send(uint32_t call, char fill, uint32_t bytes, frame::Kind kind = frame::Kind::kRequest) {
     auto buffer = sessions.Reserve(peer, bytes);
@@ -83,13 +88,24 @@ class LargeMessagesTest : public testing::Test {
  protected:
   void Start(FakeNetwork::Options options = {.max_large_bytes = 1 << 20,
                                              .large_memory_bytes = 2 << 20}) {
-    for (End* end : {&a_, &b_}) {
-      end->endpoint = network_.Create(&end->sessions, &clock_, options);
-      end->sessions.Attach(end->endpoint.get());
-    }
+    Start(options, options);
+  }
+  void Start(const FakeNetwork::Options& of_a, const FakeNetwork::Options& of_b) {
+    a_.Open(network_, &clock_, of_a);
+    b_.Open(network_, &clock_, of_b);
     EXPECT_TRUE(b_.endpoint->Listen("b", 1).ok());
     EXPECT_TRUE(a_.endpoint->Connect("b", 1, INT64_MAX).ok());
     Settle();
+  }
+  // A third one, which a_ connects to as well; a_.peer is it from then on.
+  void StartThird(End* third) {
+    third->Open(network_, &clock_, {.max_large_bytes = 1 << 20, .large_memory_bytes = 2 << 20});
+    EXPECT_TRUE(third->endpoint->Listen("c", 1).ok());
+    EXPECT_TRUE(a_.endpoint->Connect("c", 1, INT64_MAX).ok());
+    for (int i = 0; i < 3; ++i) {
+      a_.endpoint->Poll();
+      third->endpoint->Poll();
+    }
   }
   void Settle() {
     for (int i = 0; i < 12; ++i) {
@@ -333,6 +349,144 @@ TEST_F(LargeMessagesTest, ResentDescriptorsAreNotFetchedTwice) {
   ExpectNothingOut();
 }
 
+// Its memory is the sender's again, though another fetch goes on.
+TEST_F(LargeMessagesTest, ACancelledFetchEndsAtOnce) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(2, 'b', 10000));
+  ASSERT_TRUE(a_.Send(2, 'x', 0, frame::Kind::kCancel));
+  Settle();
+  EXPECT_EQ(a_.sessions.counters().lent, 1u);
+  EXPECT_EQ(b_.sessions.counters().large_lost, 0u) << "nobody wanted it";
+}
+
+TEST_F(LargeMessagesTest, WhatIsReadOutOfTurnIsDeliveredInTurn) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10000, frame::Kind::kStreamData));
+  ASSERT_TRUE(a_.Send(2, 'c', 10000));
+  Settle();
+  b_.endpoint->LetFetch(2);
+  b_.endpoint->LetFetch(1);
+  Settle();
+  EXPECT_EQ(b_.received, "2cL ");
+  ASSERT_TRUE(b_.Send(9, 'z', 1));  // says how far it is
+  Settle();
+  EXPECT_EQ(a_.delivered, 0u) << "the first was not read yet";
+  b_.endpoint->LetFetch(0);
+  Settle();
+  EXPECT_EQ(b_.received, "2cL 1aL 1bL ");
+  EXPECT_EQ(a_.delivered, 3u);
+  ExpectNothingOut();
+}
+
+// The message of its stream has been read already: it is dropped all the same.
+TEST_F(LargeMessagesTest, ACancelTakesAwayWhatWasReadAndWaits) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10000, frame::Kind::kStreamData));
+  Settle();
+  b_.endpoint->LetFetch(1);
+  Settle();
+  ASSERT_TRUE(a_.Send(1, 'x', 0, frame::Kind::kCancel));
+  Settle();
+  EXPECT_EQ(b_.received, "");
+  ExpectNothingOut();
+}
+
+TEST_F(LargeMessagesTest, WhatWasReadAndWaitsGoesWithItsPeer) {
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  ASSERT_TRUE(a_.Send(1, 'b', 10000, frame::Kind::kStreamData));
+  Settle();
+  b_.endpoint->LetFetch(1);
+  Settle();
+  EXPECT_EQ(b_.endpoint->large_out(), 1u);
+  a_.endpoint->Kill();
+  Settle();
+  EXPECT_EQ(b_.endpoint->large_out(), 0u);
+}
+
+TEST_F(LargeMessagesTest, CountsOfWhatIsUnderWayGoDownAgain) {
+  Start();
+  for (uint32_t i = 0; i <= kMaxLent; ++i) {
+    const auto buffer = a_.sessions.Reserve(a_.peer, 10000);
+    ASSERT_TRUE(buffer.ok()) << "lent " << i;
+    a_.sessions.Cancel(a_.peer, *buffer);
+    ASSERT_TRUE(a_.Send(i, 'a', 10000));
+    Settle();
+  }
+  EXPECT_EQ(b_.error, "");
+  EXPECT_EQ(b_.sessions.counters().large_received, kMaxLent + 1);
+  ExpectNothingOut();
+}
+
+// The device has refused it while it was being written into.
+TEST_F(LargeMessagesTest, MemoryThatWasRefusedBeforeTheCommit) {
+  Start();
+  a_.endpoint->set_slow_lending(true);
+  const auto buffer = a_.sessions.Reserve(a_.peer, 10000);
+  ASSERT_TRUE(buffer.ok());
+  a_.endpoint->FinishLending(absl::ResourceExhaustedError("memlock"));
+  Settle();
+  frame::Header header;
+  header.kind = frame::Kind::kRequest;
+  header.method_id = 1;
+  header.call_id = 7;
+  header.payload_bytes = 10000;
+  a_.sessions.Commit(a_.peer, *buffer, header);
+  Settle();
+  EXPECT_EQ(a_.lost, "7memlock ");
+  EXPECT_EQ(b_.received + b_.error, "");
+  ExpectNothingOut();
+}
+
+// It was given up already, and something stands in its place that could not be sent yet.
+TEST_F(LargeMessagesTest, DeathGivesWhatWasLostBackOnce) {
+  Start();
+  a_.endpoint->set_slow_lending(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  const auto buffer = a_.sessions.Reserve(a_.peer, 10000);
+  ASSERT_TRUE(buffer.ok());
+  frame::Header header;
+  header.kind = frame::Kind::kRequest;
+  header.method_id = 1;
+  header.call_id = 2;
+  header.payload_bytes = 10000;
+  a_.sessions.Commit(a_.peer, *buffer, header);
+  a_.sessions.OnLent(a_.peer, buffer->large, absl::ResourceExhaustedError("memlock"));
+  EXPECT_EQ(a_.lost, "2memlock ");
+  b_.endpoint->Kill();
+  Settle();
+  EXPECT_EQ(a_.endpoint->large_out(), 0u);
+  EXPECT_EQ(a_.endpoint->slots_out(), 0u);
+  EXPECT_EQ(a_.sessions.counters().lent, 0u);
+}
+
+TEST_F(LargeMessagesTest, DeathOfOnePeerLeavesWhatIsLentToOthers) {
+  Start();
+  const PeerId b = a_.peer;
+  End c;
+  StartThird(&c);
+  ASSERT_TRUE(a_.Send(1, 'c', 10000));  // c has no thread: it reads when it is polled
+  a_.peer = b;
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(2, 'b', 10000));
+  Settle();
+  b_.endpoint->Kill();
+  Settle();
+  EXPECT_EQ(a_.sessions.counters().lent, 1u);
+  c.endpoint->Poll();
+  c.endpoint->Poll();
+  EXPECT_EQ(c.received, "1cL ");
+  a_.endpoint->Poll();
+  EXPECT_EQ(a_.sessions.counters().lent, 0u);
+}
+
 // ---- A peer that is broken
 
 TEST_F(LargeMessagesTest, ATakenForWhatWasNotLentEndsTheConnection) {
@@ -361,6 +515,72 @@ TEST_F(LargeMessagesTest, APlaceOverTheLimitEndsTheConnection) {
   EXPECT_EQ(b_.endpoint->large_out(), 0u);
 }
 
+// One side fetches more than the other one does: the lower limit is both's.
+TEST_F(LargeMessagesTest, APlaceOverWhatWasAgreedEndsTheConnection) {
+  Start({.max_large_bytes = 1 << 20}, {.max_large_bytes = 4 << 20});
+  Tamper(a_, [](frame::Place& place) { place.bytes = 2 << 20; });
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_NE(b_.error.find("over the limit"), std::string::npos) << b_.error;
+}
+
+// What was said to stand there begins with the length of metadata, which is wrong.
+TEST_F(LargeMessagesTest, AMessageThatIsMalformedWhereItStandsEndsTheConnection) {
+  Start();
+  a_.endpoint->set_tamper([](std::vector<std::byte>& message) {
+    frame::Header header;
+    std::memcpy(&header, message.data(), sizeof(header));
+    header.flags |= frame::kFlagMetadata;
+    std::memcpy(message.data(), &header, sizeof(header));
+    return 1;
+  });
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_EQ(b_.received, "");
+  EXPECT_NE(b_.error.find("metadata"), std::string::npos) << b_.error;
+  EXPECT_EQ(b_.endpoint->large_out(), 0u);
+}
+
+TEST_F(LargeMessagesTest, MorePlacesThanMayBeUnderWayEndTheConnection) {
+  Start({.credits = 200, .max_large_bytes = 1 << 20});
+  b_.endpoint->set_hold_fetches(true);
+  a_.endpoint->set_tamper([](std::vector<std::byte>& message) {
+    frame::Header header;
+    std::memcpy(&header, message.data(), sizeof(header));
+    header.flags |= frame::kFlagLarge;
+    std::memcpy(message.data(), &header, sizeof(header));
+    frame::Encode(frame::Place{.bytes = 100, .number = 1}, message.data() + frame::kHeaderBytes);
+    return 1;
+  });
+  for (uint32_t i = 0; i < kMaxLent; ++i) ASSERT_TRUE(a_.Send(i, 'a', frame::kPlaceBytes));
+  Settle();
+  EXPECT_EQ(b_.error, "");
+  ASSERT_TRUE(a_.Send(99, 'a', frame::kPlaceBytes));
+  Settle();
+  EXPECT_NE(b_.error.find("more large messages than may be"), std::string::npos) << b_.error;
+}
+
+TEST_F(LargeMessagesTest, TooMuchBehindALargeMessageEndsTheConnection) {
+  constexpr uint32_t kMiB = 1 << 20;
+  Start({.max_message_bytes = kMiB, .max_large_bytes = 4 * kMiB});
+  for (int round = 0; round < 2; ++round) {  // the first goes, and does not count any more
+    b_.endpoint->set_hold_fetches(true);
+    ASSERT_TRUE(a_.Send(1, 'a', 2 * kMiB));
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_TRUE(a_.Send(1, 'b', kMiB - frame::kHeaderBytes, frame::Kind::kStreamData));
+      Settle();
+    }
+    EXPECT_EQ(b_.error, "");
+    if (round == 0) b_.endpoint->set_hold_fetches(false);
+    Settle();
+  }
+  for (int i = 0; i < 6; ++i) {
+    if (!a_.Send(1, 'b', kMiB - frame::kHeaderBytes, frame::Kind::kStreamData)) break;
+    Settle();
+  }
+  EXPECT_NE(b_.error.find("too much behind"), std::string::npos) << b_.error;
+}
+
 TEST_F(LargeMessagesTest, APlaceWithoutALengthEndsTheConnection) {
   Start();
   Tamper(a_, [](frame::Place& place) { place.bytes = 0; });
@@ -378,7 +598,27 @@ TEST_F(LargeMessagesTest, APlaceWithAnotherNumberEndsTheConnectionOfItsSender) {
   Settle();
   EXPECT_EQ(b_.received, "1aL ");
   EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
-  EXPECT_EQ(a_.sessions.counters().lent, 1u) << "it is not taken back from another";
+}
+
+TEST_F(LargeMessagesTest, ATakenForWhatWasLentToAnotherEndsTheConnection) {
+  Start();
+  End c;
+  StartThird(&c);
+  const auto buffer = a_.sessions.Reserve(a_.peer, 10000);
+  ASSERT_TRUE(buffer.ok());
+  frame::Header header;
+  header.kind = frame::Kind::kRequest;
+  header.method_id = header.call_id = 1;
+  header.payload_bytes = 10000;
+  std::memset(buffer->data, 'a', 10000);
+  a_.sessions.Commit(a_.peer, *buffer, header);
+  ASSERT_TRUE(b_.Send(buffer->large, 'x', 0, frame::Kind::kTaken));
+  Settle();
+  EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
+  EXPECT_EQ(a_.sessions.counters().lent, 1u) << "it is not taken back from the other";
+  c.endpoint->Poll();
+  c.endpoint->Poll();
+  EXPECT_EQ(c.received, "1aL ");
 }
 
 TEST_F(LargeMessagesTest, ATakenBeforeItsPlaceWasSentEndsTheConnection) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -43,11 +45,13 @@ std::byte At(uint64_t i) { return static_cast<std::byte>(i * 31 + (i >> 16)); }
 
 class LargeTest : public testing::Test {
  protected:
-  void Start(const Options& options = LargeOptions(), softdc::sim::Options sim = {}) {
-    sim.nodes = 2;
+  void Start(const Options& options = LargeOptions(),
+             const verbs::VerbsApi* table = &Simulation::Verbs()) {
+    softdc::sim::Options sim;
+    sim.nodes = 3;
     simulation_ = std::move(*Simulation::Create(sim));
-    lender_.emplace(*simulation_, 0, 1, options, &lender_saw_);
-    reader_.emplace(*simulation_, 1, 1, options, &reader_saw_);
+    lender_.emplace(*simulation_, 0, 1, options, &lender_saw_, table);
+    reader_.emplace(*simulation_, 1, 1, options, &reader_saw_, table);
     lender_->Listen();
     ASSERT_TRUE(reader_->Connect(0).ok());
     ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 2; }));
@@ -63,6 +67,9 @@ class LargeTest : public testing::Test {
   }
   bool Run(const std::function<bool()>& done, int64_t limit_ns = 60'000'000'000) {
     return RunUntil(*simulation_, {&*lender_, &*reader_}, done, limit_ns);
+  }
+  void RunFor(int64_t time_ns) {
+    Run([] { return false; }, time_ns);
   }
   // Filled, and known to the device.
   std::optional<LargeBuffer> Lend(uint64_t bytes) {
@@ -168,15 +175,72 @@ TEST_F(LargeTest, FetchesWaitForMemory) {
   const uint32_t a = Fetch(Where(*lent));
   const uint32_t b = Fetch(Where(*lent));
   const uint32_t c = Fetch(Where(*lent));
+  const uint32_t little = Fetch({Where(*lent).address, 1000, Where(*lent).key});
   EXPECT_TRUE(End(a).ok());
   EXPECT_TRUE(End(b).ok());
-  EXPECT_FALSE(Run([&] { return reader_saw_.fetched.contains(c); }, 1'000'000'000));
+  RunFor(1'000'000'000);
+  EXPECT_FALSE(reader_saw_.fetched.contains(c));
+  EXPECT_FALSE(reader_saw_.fetched.contains(little)) << "it came after one that waits";
   ExpectSame(a, 7 * kMiB);
   GiveBack(a);
   EXPECT_TRUE(End(c).ok());
   ExpectSame(c, 7 * kMiB);
   GiveBack(b);
+  EXPECT_TRUE(End(little).ok());
+  GiveBack(little);
   GiveBack(c);
+  TakeBack(*lent);
+}
+
+// Then nothing is under way that would move it.
+TEST_F(LargeTest, AFetchThatWaitsForMemoryCanBeCancelled) {
+  Start();
+  const auto lent = Lend(7 * kMiB);
+  const uint32_t a = Fetch(Where(*lent));
+  const uint32_t b = Fetch(Where(*lent));
+  const uint32_t c = Fetch(Where(*lent));
+  EXPECT_TRUE(End(a).ok() && End(b).ok());
+  RunFor(1'000'000'000);
+  {
+    const Simulation::As as(*simulation_, 1);
+    reader_->endpoint().CancelFetch(c);
+  }
+  EXPECT_EQ(End(c).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(reader_->endpoint().Counts().fetches_failed, 1u);
+  GiveBack(a);
+  GiveBack(b);
+  TakeBack(*lent);
+}
+
+TEST_F(LargeTest, EightPiecesOfAPeerAreUnderWayAtMost) {
+  Start();
+  const auto lent = Lend(4 * kMiB);
+  const RemoteMemory where = Where(*lent);
+  const uint32_t a = Fetch(where);
+  const uint32_t b = Fetch(where);
+  uint32_t most = 0;
+  EXPECT_TRUE(Run([&] {
+    uint32_t posted = 0;
+    for (const QueueReport& queue : reader_->endpoint().Queues()) posted += queue.posted;
+    most = std::max(most, posted);
+    return reader_saw_.fetched.contains(a) && reader_saw_.fetched.contains(b);
+  }));
+  EXPECT_EQ(most, 8u);
+  GiveBack(a);
+  GiveBack(b);
+  TakeBack(*lent);
+}
+
+TEST_F(LargeTest, NumbersOfFetchesAreUsedAgain) {
+  Start();
+  const auto lent = Lend(kMiB);
+  const uint32_t first = Fetch(Where(*lent));
+  EXPECT_TRUE(End(first).ok());
+  GiveBack(first);
+  const uint32_t again = Fetch(Where(*lent));
+  EXPECT_EQ(again, first);
+  EXPECT_TRUE(End(again).ok());
+  GiveBack(again);
   TakeBack(*lent);
 }
 
@@ -220,6 +284,41 @@ TEST_F(LargeTest, NoMemoryOfTheSystemIsSaidAtOnce) {
   EXPECT_TRUE(End(fetch).ok()) << End(fetch);
   GiveBack(fetch);
   TakeBack(*lent);
+}
+
+bool refuse_to_register = false;
+std::vector<int> asked_access;  // of large memory
+
+TEST_F(LargeTest, MemoryThatTheDeviceRefusesEndsTheFetchAndTheLendingOnly) {
+  verbs::VerbsApi table = Simulation::Verbs();
+  refuse_to_register = false;
+  table.reg_mr = [](ibv_pd* pd, void* address, size_t bytes, int access) -> ibv_mr* {
+    errno = ENOMEM;
+    if (bytes == kMiB) asked_access.push_back(access);
+    return refuse_to_register ? nullptr : Simulation::Verbs().reg_mr(pd, address, bytes, access);
+  };
+  Start(LargeOptions(), &table);
+  const auto lent = Lend(kMiB);
+  refuse_to_register = true;
+  EXPECT_EQ(End(Fetch(Where(*lent))).code(), absl::StatusCode::kResourceExhausted);
+  reader_saw_.fetched.clear();
+  const auto refused = lender_->endpoint().Lend(to_reader_, 2 * kMiB);
+  ASSERT_TRUE(refused.ok());
+  EXPECT_TRUE(Run([&] { return lender_saw_.lent.contains(refused->number); }));
+  EXPECT_EQ(lender_saw_.lent.at(refused->number).code(), absl::StatusCode::kResourceExhausted);
+  TakeBack(*refused);
+  refuse_to_register = false;
+  const uint32_t fetch = Fetch(Where(*lent));
+  EXPECT_TRUE(End(fetch).ok()) << End(fetch);
+  GiveBack(fetch);
+  TakeBack(*lent);
+  // Nobody else writes into either.
+  EXPECT_EQ(asked_access, (std::vector<int>{IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
+                                            IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE}));
+  lender_->endpoint().Disconnect(to_reader_);  // while the table is there
+  EXPECT_TRUE(Run([&] { return !reader_saw_.downs.empty(); }));
+  reader_.reset();
+  lender_.reset();
 }
 
 // The sum of address and length does not fit into 64 bits.
@@ -320,10 +419,13 @@ TEST_F(LargeTest, ACancelledFetchEndsOnceAndGivesItsMemoryBack) {
   const auto lent = Lend(7 * kMiB);
   for (int i = 0; i < 4; ++i) {  // more than there is memory for
     const uint32_t fetch = Fetch(Where(*lent));
-    Run([] { return false; }, 20'000 * i);
+    RunFor(20'000 * i);
     const Simulation::As as(*simulation_, 1);
     reader_->endpoint().CancelFetch(fetch);
     EXPECT_EQ(End(fetch).code(), absl::StatusCode::kCancelled);
+    const uint64_t read = reader_->endpoint().Counts().fetched_bytes;
+    RunFor(1'000'000);
+    EXPECT_EQ(reader_->endpoint().Counts().fetched_bytes, read) << "its memory was written later";
     reader_saw_.fetched.clear();
   }
   const uint32_t fetch = Fetch(Where(*lent));
@@ -335,10 +437,16 @@ TEST_F(LargeTest, ACancelledFetchEndsOnceAndGivesItsMemoryBack) {
 // What was lent is revoked with the peer: who comes next finds other keys, and the old one is of no use.
 TEST_F(LargeTest, KeysDieWithTheConnection) {
   Start();
+  const auto kept = Lend(2 * kMiB);
+  const RemoteMemory kept_where = Where(*kept);
   const auto lent = Lend(kMiB);
   const RemoteMemory where = Where(*lent);
+  TakeBack(*kept);
   lender_->endpoint().Disconnect(to_reader_);
+  EXPECT_EQ(lender_->endpoint().Lend(to_reader_, 1).status().code(),
+            absl::StatusCode::kUnavailable);
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
+  RunFor(1'000'000'000);  // nothing is left of the peer
   TakeBack(*lent);
   ASSERT_TRUE(reader_->Connect(0).ok());
   ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 4; }));
@@ -347,20 +455,22 @@ TEST_F(LargeTest, KeysDieWithTheConnection) {
   lender_saw_.downs.clear();
   reader_saw_.downs.clear();
   EXPECT_EQ(End(Fetch(where)).code(), absl::StatusCode::kPermissionDenied);
+  reader_saw_.fetched.clear();
+  EXPECT_EQ(End(Fetch(kept_where)).code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(LargeTest, FetchesEndWithTheirPeerAndNobodyIsTold) {
   Start();
   const auto lent = Lend(7 * kMiB);
   const uint32_t fetch = Fetch(Where(*lent));
-  Run([] { return false; }, 50'000);
+  RunFor(50'000);
   ASSERT_FALSE(reader_saw_.fetched.contains(fetch));
   {
     const Simulation::As as(*simulation_, 1);
     reader_->endpoint().Disconnect(to_lender_);
   }
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
-  Run([] { return false; }, 1'000'000'000);
+  RunFor(1'000'000'000);
   EXPECT_FALSE(reader_saw_.fetched.contains(fetch));
   TakeBack(*lent);
 }

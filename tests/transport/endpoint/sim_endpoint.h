@@ -41,16 +41,17 @@ class SimEndpoint {
  public:
   static constexpr uint16_t kPort = 7471;
 
-  // Without a handler of the test's own, the recorder is told.
+  // Without a handler of the test's own, the recorder is told. `table` stands for a device that fails; it outlives this.
   SimEndpoint(softdc::sim::Simulation& simulation, uint32_t node, uint64_t seed = 1,
-              const Options& options = SimEndpointOptions(), Handler* handler = nullptr)
+              const Options& options = SimEndpointOptions(), Handler* handler = nullptr,
+              const verbs::VerbsApi* table = &softdc::sim::Simulation::Verbs())
       : simulation_(simulation),
         node_(node),
         clock_(simulation),
         random_(seed * 1000 + node),
         commands_(simulation, node, random_) {
     const softdc::sim::Simulation::As as(simulation, node);
-    auto opened = device::Device::Open("softdc0", {&softdc::sim::Simulation::Verbs()});
+    auto opened = device::Device::Open("softdc0", {table});
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       return;
