@@ -13,6 +13,7 @@
 
 #include "middleware/api/client_call.h"
 #include "middleware/api/in_process.h"
+#include "middleware/api/own_copy.h"
 #include "tests/middleware/api/chat.sluice.h"
 #include "transport/base/error.h"
 
@@ -64,7 +65,7 @@ class Ended {
  public:
   void Set(const absl::Status& status) {
     std::lock_guard lock(mutex_);
-    status_ = status;
+    status_ = OwnCopy(status);
     ended_ = true;
     changed_.notify_all();
   }

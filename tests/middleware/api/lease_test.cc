@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -160,6 +161,58 @@ TEST_P(LeaseTest, EverythingAtOnceWhileTheServerComesAndGoes) {
 
   const call::ClientCounters counters = channel->counters();
   EXPECT_EQ(counters.calls_started, counters.calls_ok + counters.calls_failed);
+}
+
+// What is submitted when the holder has looked for the last time is seen before it sleeps: nothing else would wake it.
+class LeaseSleepTest : public ::testing::Test {};
+
+TEST_F(LeaseSleepTest, ACancelJustBeforeTheHolderSleeps) {
+  class Stuck final : public EchoServiceBase {
+   public:
+    absl::Status Say(ServerContext&, const SayRequest&, SayReply*) override {
+      entered = true;
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [this] { return released; });
+      return absl::OkStatus();
+    }
+    std::atomic<bool> entered{false};
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool released = false;
+  };
+  Stuck stuck;
+  FakeNetwork network;
+  FakeEndpoint* client_end = nullptr;
+  auto server = Server::CreateOn(std::make_unique<FakeStack>(&network, FakeNetwork::Options()));
+  ASSERT_TRUE(server.ok());
+  ASSERT_TRUE((*server)->Register(&stuck).ok());
+  ASSERT_TRUE((*server)->Listen("h:1").ok());
+  ChannelOptions options;
+  options.spin = absl::ZeroDuration();
+  auto channel = Channel::ConnectOn(
+      std::make_unique<FakeStack>(&network, FakeNetwork::Options(), &client_end), "h:1", options);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  std::stop_source stop;
+  client_end->set_before_sleep([&] {
+    if (!stuck.entered || stop.stop_requested()) return;
+    std::thread([&] { stop.request_stop(); }).join();
+  });
+  CallContext context = CallContext::NoDeadline();
+  context.set_stop_token(stop.get_token());
+  // It may have gone to sleep before the handler ran: then it looks up once, and goes to sleep again.
+  std::thread handler([&] {
+    while (!stuck.entered) std::this_thread::yield();
+    client_end->Wake();
+  });
+  const absl::Status status = EchoClient(*channel).Say(context, SayRequest()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  handler.join();
+  client_end->set_before_sleep(nullptr);
+  {
+    std::lock_guard lock(stuck.mutex);
+    stuck.released = true;
+  }
+  stuck.changed.notify_all();
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LeaseTest, ::testing::Range(1u, 13u));

@@ -471,10 +471,46 @@ TEST_F(OwnServerLoopTest, AnEndThatWaitsForAHandlerGivesUpAndCanBeAskedForAgain)
   EXPECT_EQ(call.status->code(), absl::StatusCode::kUnavailable) << *call.status;
 }
 
+// Nothing arrives while it drains: only the time that has come wakes the loop.
+TEST_F(OwnServerLoopTest, ADrainMovesOnWhenItIsTime) {
+  Hoarder hoarder;
+  Start(&hoarder);
+  channel_ = NewChannel();
+  loop_.Add(channel_.get());
+  ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
+  Call call;
+  ASSERT_TRUE(call.StartOn(*channel_).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  loop_.Settle();
+  server_->BeginDrain(absl::Milliseconds(40));
+  EXPECT_FALSE(server_->PrepareToSleep()) << "it has not been begun in Poll() yet";
+  EXPECT_TRUE(loop_.RunUntil([&] { return server_->drain_phase() == call::DrainPhase::kOverdue; }));
+  EXPECT_TRUE(loop_.RunUntil([&] { return call.ended(); }));
+  hoarder.RunAll();
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(25)).ok());
+}
+
+TEST_F(OwnServerLoopTest, AnEndWaitsForAnswers) {
+  Hoarder hoarder;
+  Start(&hoarder);
+  channel_ = NewChannel();
+  loop_.Add(channel_.get());
+  ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
+  Call call;
+  ASSERT_TRUE(call.StartOn(*channel_).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  hoarder.RunAll();  // the answer waits for the loop
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(25)).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return call.ended(); }));
+  EXPECT_TRUE(call.status->ok()) << *call.status;
+}
+
 TEST_F(OwnServerLoopTest, AHandlerCantEndTheLoopItRunsIn) {
   Start();
   std::vector<absl::Status> ends;
   echo_.inside = [&] {
+    EXPECT_EQ(server_->Poll(), 0);
+    EXPECT_FALSE(server_->PrepareToSleep());
     ends = {server_->Drain(absl::Seconds(1)), server_->Shutdown(absl::Seconds(1))};
   };
   RunBeside(server_.get(), [&] { CallOnce(); });

@@ -10,7 +10,10 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "examples/echo/echo.sluice.h"
 #include "tests/support/fake_stack.h"
 
@@ -53,13 +56,15 @@ class StuckEcho final : public EchoServiceBase {
 
 class ServerTest : public ::testing::Test {
  protected:
-  std::unique_ptr<Server> MakeServer() {
-    auto server = Server::CreateOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()));
+  std::unique_ptr<Server> MakeServer(const ServerOptions& options = {}) {
+    auto server = Server::CreateOn(
+        std::make_unique<FakeStack>(&network_, FakeNetwork::Options(), &server_end_), options);
     EXPECT_TRUE(server.ok()) << server.status();
     return *std::move(server);
   }
   FakeNetwork network_;
-  EchoServiceBase echo_;  // answers UNIMPLEMENTED
+  testing_support::FakeEndpoint* server_end_ = nullptr;  // of the server made last
+  EchoServiceBase echo_;                                 // answers UNIMPLEMENTED
 };
 
 TEST_F(ServerTest, PortInUseIsToldAndAnotherOneWorks) {
@@ -143,9 +148,65 @@ TEST_F(ServerTest, IdleServerDrainsWhileItSleeps) {
       Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
   ASSERT_TRUE(channel.ok()) << channel.status();
   EXPECT_EQ(server->drain_phase(), call::DrainPhase::kServing);
+  server_end_->WaitUntilArmed();
   EXPECT_TRUE(server->Drain(absl::Hours(1)).ok());
   EXPECT_EQ(server->drain_phase(), call::DrainPhase::kDrained);
   EXPECT_TRUE(server->Drain(absl::ZeroDuration()).ok()) << "it has ended";
+}
+
+TEST_F(ServerTest, IdleServerEndsWhileItSleeps) {
+  auto server = MakeServer();
+  ASSERT_TRUE(server->Listen("h:7000").ok());
+  server_end_->WaitUntilArmed();
+  EXPECT_TRUE(server->Shutdown(absl::Hours(1)).ok());
+}
+
+// Runs work when the test says so.
+class Later final : public Executor {
+ public:
+  void Run(absl::AnyInvocable<void() &&> work) override {
+    std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  void WaitUntilAsked() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !work_.empty(); });
+  }
+  void RunOne() {
+    std::lock_guard lock(mutex_);
+    std::move(work_.back())();
+    work_.pop_back();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<absl::AnyInvocable<void() &&>> work_;
+};
+
+// Nothing arrives while it drains: only the time that has come wakes it.
+TEST_F(ServerTest, CallsAreCancelledWhenItIsTimeThoughTheServerSleeps) {
+  Later later;
+  ServerOptions options;
+  options.spin = absl::ZeroDuration();
+  auto server = MakeServer(options);
+  ASSERT_TRUE(server->Register(&echo_, {.executor = &later}).ok());
+  ASSERT_TRUE(server->Listen("h:7000").ok());
+  auto channel =
+      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  absl::Status ended;
+  std::thread caller([&] {
+    CallContext context = CallContext::NoDeadline();
+    ended = EchoClient(*channel).Say(context, SayRequest()).status();
+  });
+  later.WaitUntilAsked();
+  server->BeginDrain(absl::Milliseconds(40));
+  caller.join();
+  EXPECT_FALSE(ended.ok());
+  later.RunOne();
+  EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
 }
 
 TEST_F(ServerTest, DrainReturnsThoughAHandlerIsStuck) {

@@ -204,18 +204,21 @@ TEST(ConnectionManagerDesk, RequestsGoToTheManagerWithTheFewestConnections) {
   SharedListener server;
   server.first.answer = Bytes("first");
   server.second->answer = Bytes("second");
-  RawConnector clients[4];
+  RawConnector clients[6];
   std::vector<std::string> who;
   for (RawConnector& client : clients) {
     server.Connect(client);
     EXPECT_EQ(Text(server.first.request), "hello");
     who.push_back(Text(client.response));
   }
-  EXPECT_EQ(who, (std::vector<std::string>{"first", "second", "first", "second"}));
+  EXPECT_EQ(who,
+            (std::vector<std::string>{"first", "second", "first", "second", "first", "second"}));
+  pollfd inbox{server.second->manager->seat_fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&inbox, 1, 0), 0) << "nothing is left in it";
   EXPECT_EQ(Text(server.second->request), "hello");
   EXPECT_EQ(server.second->request.size(), kMaxRequestData);
-  EXPECT_EQ(server.first.manager->size(), 2u);
-  EXPECT_EQ(server.second->manager->size(), 2u);
+  EXPECT_EQ(server.first.manager->size(), 3u);
+  EXPECT_EQ(server.second->manager->size(), 3u);
   // It is the other one's in all that follows.
   server.second->down = false;
   clients[1].manager.reset();
@@ -223,18 +226,36 @@ TEST(ConnectionManagerDesk, RequestsGoToTheManagerWithTheFewestConnections) {
   EXPECT_FALSE(server.first.down);
 }
 
-TEST(ConnectionManagerDesk, WhatCantMoveStaysWithWhoHearsIt) {
+bool can_move = false;
+
+TEST(ConnectionManagerDesk, WhatCantMoveStaysWithWhoHearsItAndDoesNotCountElsewhere) {
   verbs::VerbsApi table = softdc::Verbs();
-  table.cm_migrate_id = [](rdma_cm_id*, rdma_event_channel*) {
+  can_move = false;
+  table.cm_migrate_id = [](rdma_cm_id* id, rdma_event_channel* channel) {
     errno = EINVAL;
-    return -1;
+    return can_move ? softdc::Verbs().cm_migrate_id(id, channel) : -1;
   };
   SharedListener server(&table);
-  RawConnector one, two;
-  server.Connect(one);
-  server.Connect(two);
-  EXPECT_EQ(server.first.manager->size(), 2u);
+  RawConnector clients[6];
+  for (int i = 0; i < 3; ++i) server.Connect(clients[i]);
+  EXPECT_EQ(server.first.manager->size(), 3u);
   EXPECT_EQ(server.second->manager->size(), 0u);
+  can_move = true;
+  for (int i = 3; i < 6; ++i) server.Connect(clients[i]);
+  EXPECT_EQ(server.second->manager->size(), 3u);
+}
+
+TEST(ConnectionManagerDesk, OfEqualsTheOneThatWasNotChosenForLongest) {
+  SharedListener server;
+  auto gone = std::make_unique<RawConnector>();
+  server.Connect(*gone);
+  EXPECT_EQ(server.first.manager->size(), 1u);
+  gone.reset();
+  while (!server.first.down) server.first.Poll();
+  while (server.first.manager->size() != 0) server.first.Poll();
+  RawConnector next;
+  server.Connect(next);
+  EXPECT_EQ(server.second->manager->size(), 1u);
 }
 
 TEST(ConnectionManagerDesk, WhoHasGoneGetsNothing) {
