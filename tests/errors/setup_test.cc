@@ -66,6 +66,15 @@ TEST(SetupErrors, FilesOfSecrets) {
   ExpectCatalogued("secret-missing", Server::Create(options).status());
 }
 
+TEST(SetupErrors, SecretOfTwoTenants) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.tenants = {{.name = "one"}, {.name = "two"}};
+  for (Tenant& tenant : options.tenants) {
+    tenant.authentication = Secret("0123456789abcdef0123456789abcdef");
+  }
+  ExpectCatalogued("tenant-secret", Server::Create(options).status());
+}
+
 TEST(SetupErrors, PortThatIsTaken) {
   auto first = MakeServer();
   auto second = MakeServer();

@@ -30,5 +30,6 @@ run "facts: ${#tests[@]} test sources" tools/dev/check_facts docs/facts.md "${te
 # (The conformance page is written out of this one.)
 mapfile -t pages < <(git ls-files '*.md' ':!tools/dev/conformance_head.md')
 run "docs: ${#pages[@]} pages" tools/dev/check_docs "${pages[@]}"
+run "errors" tools/dev/check_errors docs/errors.md tools/dev/errors_left_out.txt "${sources[@]}"
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
 exit $status
