@@ -123,8 +123,8 @@ class PolledBeside final : public Endpoint {
   void Release(uint32_t slot) override { own_->Release(slot); }
   void Cancel(PeerId peer, SendBuffer buffer) override { own_->Cancel(peer, buffer); }
   void Flush() override { own_->Flush(); }
-  absl::StatusOr<endpoint::LargeBuffer> Lend(PeerId peer, uint64_t bytes) override {
-    return own_->Lend(peer, bytes);
+  absl::StatusOr<endpoint::LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) override {
+    return own_->Lend(peer, bytes, waits);
   }
   std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override {
     return own_->WhereLent(number);

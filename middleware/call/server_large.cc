@@ -12,7 +12,7 @@ namespace sluice::call {
 absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::PeerId id, Peer* peer,
                                                                   uint32_t payload_bytes) {
   Outgoing outgoing;
-  auto lent = sessions_.Lend(id, payload_bytes);
+  auto lent = sessions_.Lend(id, payload_bytes, /*waits=*/false);
   if (!lent.ok()) {
     const std::string cause(lent.status().message());
     return base::Error(absl::StatusCode::kResourceExhausted, "reply not sent",

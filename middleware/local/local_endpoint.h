@@ -3,7 +3,8 @@
 // LocalNetwork, LocalEndpoint: an endpoint::Endpoint in memory, within one process, with faults that tests switch.
 //
 // What it is    Endpoints of one process that find each other by "host:port". It keeps the contract of endpoint.h:
-//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on. No device, no
+//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on; both are held to
+//               it by tests/middleware/local/contract_test. No device, no
 //               shared memory: what InProcess (middleware/api) and our own tests stand on. Each message is copied, and allocates.
 // Who owns it   Whoever made the network owns it; endpoints go before it.
 // Which thread  As the contract says; fault switches: any thread. Everything is behind one lock.
@@ -116,7 +117,9 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void Release(uint32_t slot) override;
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;
   void Flush() override;
-  absl::StatusOr<endpoint::LargeBuffer> Lend(endpoint::PeerId peer, uint64_t bytes) override;
+  // Nobody has a share here, and who waits may be overtaken.
+  absl::StatusOr<endpoint::LargeBuffer> Lend(endpoint::PeerId peer, uint64_t bytes,
+                                             bool waits) override;
   std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override;
   void TakeBack(uint32_t number) override;
   absl::StatusOr<uint32_t> Fetch(endpoint::PeerId peer,

@@ -12,7 +12,7 @@ namespace sluice::local {
 
 using endpoint::PeerId;
 
-absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Lend(PeerId id, uint64_t bytes) {
+absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Lend(PeerId id, uint64_t bytes, bool waits) {
   std::lock_guard lock(network_->mutex_);
   Peer* peer = Find(id);
   if (dead_ || peer == nullptr || peer->state != Peer::kUp) {
@@ -20,7 +20,7 @@ absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Lend(PeerId id, uint64_t by
   }
   if (bytes > options_.large_memory_bytes) return absl::InvalidArgumentError("over the limit");
   if (lent_bytes_ + bytes > options_.large_memory_bytes) {
-    peer->lend_waits = true;
+    peer->lend_waits = peer->lend_waits || waits;
     return absl::ResourceExhaustedError("no memory for large messages");
   }
   if (fail_lending_) return absl::AbortedError("mmap failed");

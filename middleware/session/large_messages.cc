@@ -49,7 +49,7 @@ absl::StatusOr<endpoint::SendBuffer> Sessions::ReserveLarge(endpoint::PeerId pee
       payload_bytes > record->max_large_bytes) {
     return refusal;
   }
-  auto lent = Lend(peer, payload_bytes);
+  auto lent = Lend(peer, payload_bytes, /*waits=*/true);
   if (!lent.ok()) return lent;
   const absl::Status attached = Attach(peer, &*lent);
   if (attached.ok()) return lent;
@@ -57,15 +57,16 @@ absl::StatusOr<endpoint::SendBuffer> Sessions::ReserveLarge(endpoint::PeerId pee
   return attached;
 }
 
-absl::StatusOr<endpoint::SendBuffer> Sessions::Lend(endpoint::PeerId peer, uint32_t payload_bytes) {
+absl::StatusOr<endpoint::SendBuffer> Sessions::Lend(endpoint::PeerId peer, uint32_t payload_bytes,
+                                                    bool waits) {
   Record* record = Find(peer);
   if (record == nullptr) return absl::UnavailableError("peer is not connected");
   PeerLarge& large = LargeOf(*record);
   if (large.lent == kMaxLent) {
-    large.refused = true;
+    large.refused = large.refused || waits;
     return NotNow("the peer has not read those before");
   }
-  const auto memory = endpoint_->Lend(peer, payload_bytes);
+  const auto memory = endpoint_->Lend(peer, payload_bytes, waits);
   if (!memory.ok()) return memory.status();
   lent_[memory->number] = {.peer = peer};
   ++large.lent;
@@ -290,6 +291,13 @@ void Sessions::OnFetched(endpoint::PeerId peer, const absl::StatusOr<endpoint::L
     incoming.status = buffer.status();
     if (buffer.ok()) incoming.buffer = *buffer;
     break;
+  }
+  uint32_t& refusals = record->large->refusals;
+  if (buffer.ok()) {
+    refusals = 0;
+  } else if (absl::IsPermissionDenied(buffer.status()) && ++refusals == kMaxRefusals) {
+    return Break(peer, "no large message where it says",
+                 "its device refused to let them be read, several in a row");
   }
   DeliverFetched(peer, *record);
   endpoint_->Flush();

@@ -7,7 +7,8 @@
 //               the order stands. The peer's kTaken ends it, or the peer's death.
 // In            The message is fetched. What comes meanwhile of the same call or flow waits behind it, in copies; everything
 //               else passes. A cancel for a request that is still being fetched takes it away: nobody has seen it.
-// Bound         kMaxLent large messages each way; copies of kMaxHeldBytes. A peer that exceeds them is disconnected.
+// Bound         kMaxLent large messages each way; copies of kMaxHeldBytes. A peer that exceeds them is disconnected, and so is
+//               one whose device refuses to let its messages be read, kMaxRefusals in a row: each costs the stream of reads a reset.
 #ifndef SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 #define SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 
@@ -26,6 +27,7 @@ inline constexpr uint32_t kNotLarge = 0xffffffff;
 inline constexpr uint32_t kNoSlot = 0xffffffff;
 inline constexpr uint32_t kMaxLent = 64;
 inline constexpr uint64_t kMaxHeldBytes = 64 << 20;
+inline constexpr uint32_t kMaxRefusals = 8;
 
 // Memory that is lent, from Reserve() until the peer has taken what is in it.
 struct Lent {
@@ -73,6 +75,7 @@ struct PeerLarge {
   // In.
   std::deque<Incoming> incoming;
   uint32_t fetches = 0;
+  uint32_t refusals = 0;  // in a row
   uint64_t held_bytes = 0;
   std::deque<uint32_t> untold;  // what was taken and not said: there was no credit
 };

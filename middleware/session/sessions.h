@@ -80,7 +80,9 @@ class Sessions final : public endpoint::Handler {
   }
   // Reserve() for a large message, in two steps, for those who can't wait for credit before they write: memory first, then
   // what is needed to send it. Commit() or Cancel() after either.
-  absl::StatusOr<endpoint::SendBuffer> Lend(endpoint::PeerId peer, uint32_t payload_bytes);
+  // `waits`: for OnWritable(), as who reserves does; endpoint.h says what that is worth.
+  absl::StatusOr<endpoint::SendBuffer> Lend(endpoint::PeerId peer, uint32_t payload_bytes,
+                                            bool waits);
   absl::Status Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent);
   // The largest payload that goes to a peer, and the largest that goes without being lent.
   static uint32_t LargestPayload(const endpoint::PeerInfo& info);

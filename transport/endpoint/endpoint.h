@@ -249,9 +249,10 @@ class Endpoint {
   // registered; what was lent to one peer is never lent to another before no key leads there any more.
   //
   // Memory to be filled, the caller's until TakeBack(), which follows always, whatever becomes of the peer.
-  // RESOURCE_EXHAUSTED: none now, OnWritable() follows once some came back. ABORTED: the system gives none, and nothing
-  // follows. UNAVAILABLE: no such peer.
-  virtual absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes) = 0;
+  // RESOURCE_EXHAUSTED: none now, or the peer has its share; with `waits`, OnWritable() follows once some came back. Who
+  // waits has his turn before those who came later, if he asks again inside that OnWritable(); who does not wait, passes.
+  // ABORTED: the system gives none, and nothing follows. UNAVAILABLE: no such peer.
+  virtual absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) = 0;
   // Nothing: the device does not know it yet, OnLent() follows.
   virtual std::optional<RemoteMemory> WhereLent(uint32_t number) = 0;
   // The peer has said that it has read it, or never will; or it is down.

@@ -60,7 +60,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Release(uint32_t slot) override { queue_->Release(slot); }
   void Cancel(PeerId peer, SendBuffer buffer) override;
   void Flush() override;
-  absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes) override;
+  absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) override;
   std::optional<RemoteMemory> WhereLent(uint32_t number) override;
   void TakeBack(uint32_t number) override;
   absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) override;
@@ -256,6 +256,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int MoveLarge();
   bool BeginFetch(uint32_t number);
   void PostPieces(uint32_t number);
+  void WaitToLend(PeerId peer, bool of_share);
+  bool SomebodyWaitsToLend() const;
   void TellLend();
 
   // resend.cc
@@ -314,10 +316,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::flat_hash_map<uint32_t, std::unique_ptr<PeerLarge>> large_of_;  // by the peer's index
   std::vector<FetchRecord> fetches_;
   std::vector<uint32_t> free_fetches_;
-  std::deque<uint32_t> fetching_;  // in turns
-  std::vector<Piece> pieces_;      // by bulk slot
-  std::deque<PeerId> lend_waits_;  // peers whose Lend() was refused
-  bool large_work_ = false;        // MoveLarge() has something to do
+  std::deque<uint32_t> fetching_;    // in turns
+  std::vector<Piece> pieces_;        // by bulk slot
+  std::deque<LendWait> lend_waits_;  // who came first in front
+  PeerId lend_turn_;                 // who is being told that there may be memory
+  bool large_work_ = false;          // MoveLarge() has something to do
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;

@@ -32,6 +32,16 @@ absl::Status OverLimit(const Peer& peer, const char* operation, uint64_t bytes, 
                       .retry_safe = true});
 }
 
+// Whoever says `cause` to a person says what to do about it, too.
+absl::Status NotNow(const char* cause) {
+  return base::Error(absl::StatusCode::kResourceExhausted, "no memory for a large message is free",
+                     {.layer = "endpoint",
+                      .operation = "lend",
+                      .cause = cause,
+                      .remedy = "wait for OnWritable, or raise large_memory_bytes",
+                      .retry_safe = true});
+}
+
 absl::Status NoMemory(const Peer& peer, const absl::Status& why) {
   const std::string cause(why.message());
   return base::Error(absl::StatusCode::kAborted, "large message not sent",
@@ -85,20 +95,43 @@ void EndpointImpl::MakeLargeMemory() {
 
 // ---- Lending
 
-absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes) {
+absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes, bool waits) {
   const Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return NoPeer("lend");
   const uint64_t limit = lent_ == nullptr ? 0 : lent_->limit_bytes();
   if (bytes > limit) return OverLimit(*peer, "lend", bytes, limit);
+  if (waits && !(lend_turn_ == id) && SomebodyWaitsToLend()) {
+    WaitToLend(id, /*of_share=*/false);
+    large_work_ = true;  // whoever is in front may not want it any more
+    return NotNow("others have waited for longer");
+  }
   const uint32_t number = lent_->Take(Owner(id), bytes);
   if (number == LargeMemory::kFailed) return NoMemory(*peer, lent_->last_error());
-  if (number == LargeMemory::kNone) {
-    if (std::find(lend_waits_.begin(), lend_waits_.end(), id) == lend_waits_.end()) {
-      lend_waits_.push_back(id);
-    }
-    return no_buffer_;
+  const bool of_share = number == LargeMemory::kOverShare;
+  if (of_share || number == LargeMemory::kNone) {
+    if (waits) WaitToLend(id, of_share);
+    return NotNow(of_share ? "the peer has not read what it was sent: it has its share"
+                           : "peers have not read what they were sent");
   }
   return LargeBuffer{lent_->data(number), bytes, number};
+}
+
+bool EndpointImpl::SomebodyWaitsToLend() const {
+  return std::any_of(lend_waits_.begin(), lend_waits_.end(),
+                     [](const LendWait& wait) { return !wait.of_share; });
+}
+
+// In its turn it stays in front, unless others need not wait for it.
+void EndpointImpl::WaitToLend(PeerId id, bool of_share) {
+  const auto before = std::find_if(lend_waits_.begin(), lend_waits_.end(),
+                                   [id](const LendWait& wait) { return wait.peer == id; });
+  if (before != lend_waits_.end()) {
+    before->of_share = before->of_share && of_share;
+  } else if (lend_turn_ == id && !of_share) {
+    lend_waits_.push_front({id, of_share});
+  } else {
+    lend_waits_.push_back({id, of_share});
+  }
 }
 
 std::optional<RemoteMemory> EndpointImpl::WhereLent(uint32_t number) {
@@ -118,11 +151,16 @@ void EndpointImpl::TakeBack(uint32_t number) {
 
 void EndpointImpl::TellLend() {
   for (size_t turns = lend_waits_.size(); turns > 0; --turns) {
-    const PeerId id = lend_waits_.front();
+    const PeerId id = lend_waits_.front().peer;
     lend_waits_.pop_front();
     const Peer* peer = Find(id);
     if (peer == nullptr || peer->state != peer::State::kUp || closed_) continue;
+    lend_turn_ = id;
     handler_->OnWritable(id);
+    lend_turn_ = {};
+    const bool in_vain =
+        !lend_waits_.empty() && lend_waits_.front().peer == id && !lend_waits_.front().of_share;
+    if (in_vain) return;  // those behind it wait for it
   }
 }
 
@@ -186,7 +224,7 @@ PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
 void EndpointImpl::EndLarge(Peer* peer) {
   if (lent_ == nullptr) return;
   lent_->Forget(Owner(peer->id()));
-  std::erase(lend_waits_, peer->id());
+  std::erase_if(lend_waits_, [peer](const LendWait& wait) { return wait.peer == peer->id(); });
   for (uint32_t number : fetching_) {
     FetchRecord& fetch = fetches_[number];
     if (!(fetch.peer == peer->id())) continue;
@@ -231,7 +269,7 @@ void EndpointImpl::ResumeLarge(queue::Target* target) {
 // False: there is no memory for it now.
 bool EndpointImpl::BeginFetch(uint32_t number) {
   FetchRecord& fetch = fetches_[number];
-  fetch.buffer = fetched_->Take(/*owner=*/0, fetch.from.bytes);
+  fetch.buffer = fetched_->Take(LargeMemory::kEverybody, fetch.from.bytes);
   if (fetch.buffer == LargeMemory::kNone) return false;
   if (fetch.buffer == LargeMemory::kFailed) {
     fetch.buffer = LargeMemory::kNone;

@@ -31,6 +31,12 @@ struct PeerLarge {
   uint32_t under_way = 0;  // pieces
 };
 
+// A peer whose Lend() was refused.
+struct LendWait {
+  PeerId peer;
+  bool of_share = false;  // by what it has itself: others need not wait for it
+};
+
 struct FetchRecord {
   enum class State : uint8_t {
     kNobody,

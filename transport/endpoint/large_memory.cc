@@ -38,13 +38,15 @@ uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
     const uint32_t number = kept_[i];
     const Buffer& buffer = buffers_[number];
     const uint64_t size = buffer.slab.size_bytes();
-    if (buffer.owner != owner || size < bytes || size / kWaste > std::max(bytes, kLeastBytes)) {
+    if (buffer.owner != owner || size < bytes || size / kWaste > std::max(bytes, kLeastBytes) ||
+        IsOverShare(owner, size)) {
       continue;
     }
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
-    return number;
+    return Count(number);
   }
   const uint64_t size = std::min(SizeClass(bytes), limit_bytes_);
+  if (IsOverShare(owner, size)) return kOverShare;
   if (bytes_ + size > limit_bytes_) {
     for (uint64_t gone = 0; !kept_.empty() && bytes_ + size > limit_bytes_ + gone;) {
       gone += buffers_[kept_.front()].slab.size_bytes();
@@ -69,7 +71,32 @@ uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
   bytes_ += slab->size_bytes();
   buffers_[number] = {.owner = owner, .slab = std::move(*slab)};
   Register(number);
+  return Count(number);
+}
+
+bool LargeMemory::IsOverShare(uint64_t owner, uint64_t size) const {
+  if (owner == kEverybody) return false;
+  const auto has = taken_by_.find(owner);
+  if (has == taken_by_.end()) return false;
+  const uint64_t others = taken_ - has->second;
+  return has->second + size > (limit_bytes_ - others) / kShareOfRest;
+}
+
+uint32_t LargeMemory::Count(uint32_t number) {
+  Buffer& buffer = buffers_[number];
+  buffer.taken = true;
+  taken_ += buffer.slab.size_bytes();
+  taken_by_[buffer.owner] += buffer.slab.size_bytes();
   return number;
+}
+
+void LargeMemory::Uncount(Buffer* buffer) {
+  if (!std::exchange(buffer->taken, false)) return;
+  const uint64_t size = buffer->slab.size_bytes();
+  taken_ -= size;
+  const auto has = taken_by_.find(buffer->owner);
+  has->second -= size;
+  if (has->second == 0) taken_by_.erase(has);
 }
 
 void LargeMemory::Register(uint32_t number) {
@@ -87,12 +114,14 @@ void LargeMemory::Register(uint32_t number) {
 
 void LargeMemory::Give(uint32_t number) {
   if (buffers_[number].state != State::kReady) return Discard(number);
+  Uncount(&buffers_[number]);
   kept_.push_back(number);
   user_.room();
 }
 
 void LargeMemory::Discard(uint32_t number) {
   Buffer& buffer = buffers_[number];
+  Uncount(&buffer);
   buffer.discarded = true;
   if (buffer.state == State::kRegistering) return;
   buffer.state = State::kGoing;

@@ -9,7 +9,8 @@
 //               it goes.
 // Which thread  The polling thread. The two functions given are called inside Commands::Drain().
 // Bound         Bytes, those included that are on their way in or out; when a buffer does not fit those that are kept go, the
-//               one that was kept for the longest time first.
+//               one that was kept for the longest time first. An owner has half of what the others leave at most, or one
+//               buffer, so that one that gives nothing back leaves room for others.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
 #define SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
 
@@ -19,6 +20,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "transport/memory/slab.h"
 #include "transport/poller/commands.h"
@@ -29,6 +31,10 @@ class LargeMemory {
  public:
   static constexpr uint32_t kNone = 0xffffffff;
   static constexpr uint32_t kFailed = 0xfffffffe;
+  static constexpr uint32_t kOverShare = 0xfffffffd;
+  // An owner who has no share: all there is.
+  static constexpr uint64_t kEverybody = 0;
+  static constexpr uint64_t kShareOfRest = 2;
 
   struct User {
     // It can be used, or registering it failed.
@@ -40,8 +46,8 @@ class LargeMemory {
   LargeMemory(const verbs::VerbsApi& api, ibv_pd* pd, poller::Commands& commands,
               uint64_t limit_bytes, int access, User user);
 
-  // kNone: no room, User::room follows. kFailed: the system gives no memory, last_error() says why. `bytes`: at most the
-  // limit.
+  // kNone: no room; kOverShare: the owner has its share already; User::room follows both. kFailed: the system gives no
+  // memory, last_error() says why. `bytes`: at most the limit.
   uint32_t Take(uint64_t owner, uint64_t bytes);
   // The device knows it.
   bool ready(uint32_t number) const { return buffers_[number].state == State::kReady; }
@@ -66,11 +72,15 @@ class LargeMemory {
   struct Buffer {
     State state = State::kNobody;
     bool discarded = false;  // while it was being registered
+    bool taken = false;      // counted in taken_
     uint64_t owner = 0;
     memory::Slab slab;
   };
 
   void Register(uint32_t number);
+  bool IsOverShare(uint64_t owner, uint64_t size) const;
+  uint32_t Count(uint32_t number);
+  void Uncount(Buffer* buffer);
 
   const verbs::VerbsApi& api_;
   ibv_pd* const pd_;
@@ -82,6 +92,8 @@ class LargeMemory {
   std::vector<uint32_t> free_;
   std::deque<uint32_t> kept_;  // the eldest first
   uint64_t bytes_ = 0;
+  uint64_t taken_ = 0;                                // of those
+  absl::flat_hash_map<uint64_t, uint64_t> taken_by_;  // bytes, by owner
   absl::Status last_error_;
 };
 

@@ -136,7 +136,7 @@ class EndpointContract : public ::testing::Test {
   }
   // Of a, which b may fetch.
   LargeBuffer Lend(uint64_t bytes, RemoteMemory* where) {
-    const auto lent = world_.a().Lend(a_.id, bytes);
+    const auto lent = world_.a().Lend(a_.id, bytes, /*waits=*/true);
     EXPECT_TRUE(lent.ok()) << lent.status();
     std::memset(lent->data, 'x', bytes);
     world_.Until([&] { return world_.a().WhereLent(lent->number).has_value(); });
@@ -189,7 +189,7 @@ TYPED_TEST(EndpointContract, WrongSizesAndStrangersAreRefused) {
             absl::StatusCode::kInvalidArgument);
   const PeerId stranger{77, 1};
   EXPECT_EQ(a.Reserve(stranger, 1).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(a.Lend(stranger, 1).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(a.Lend(stranger, 1, true).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(a.Fetch(stranger, {.bytes = 1}).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(a.Report(stranger).status().code(), absl::StatusCode::kUnavailable);
   a.Disconnect(stranger);
@@ -214,7 +214,7 @@ TYPED_TEST(EndpointContract, DisconnectTellsBothSidesOnce) {
   a.Disconnect(this->a_.id);
   EXPECT_TRUE(this->a_.lines.empty()) << "it is told in Poll() only";
   EXPECT_EQ(a.Reserve(this->a_.id, 1).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(a.Lend(this->a_.id, 1).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(a.Lend(this->a_.id, 1, true).status().code(), absl::StatusCode::kUnavailable);
   a.Disconnect(this->a_.id);
   this->world_.Until([&] { return this->a_.downs > 0 && this->b_.downs > 0; });
   EXPECT_EQ(this->a_.lines, std::vector<std::string>{"down: CANCELLED"});

@@ -86,6 +86,29 @@ TEST_F(LargeAbuseTest, MorePlacesThanMayBeUnderWayEndTheConnection) {
   EXPECT_NE(b_.error.find("more large messages than may be"), std::string::npos) << b_.error;
 }
 
+// Each costs this side's stream of reads a reset.
+TEST_F(LargeAbuseTest, PlacesThatItsDeviceRefusesEndTheConnection) {
+  Start();
+  const auto send_refused = [&](uint32_t count) {
+    b_.endpoint->set_fail_fetches(absl::PermissionDeniedError("refused"));
+    for (uint32_t i = 0; i < count; ++i) {
+      ASSERT_TRUE(a_.Send(i, 'a', 10000));
+      Settle();
+    }
+    b_.endpoint->set_fail_fetches(absl::OkStatus());
+  };
+  for (int round = 0; round < 2; ++round) {  // not in a row
+    send_refused(kMaxRefusals - 1);
+    ASSERT_TRUE(a_.Send(99, 'a', 10000));
+    Settle();
+  }
+  EXPECT_EQ(b_.error, "");
+  send_refused(kMaxRefusals);
+  EXPECT_NE(b_.error.find("no large message where it says"), std::string::npos) << b_.error;
+  EXPECT_FALSE(a_.down.ok());
+  EXPECT_EQ(b_.endpoint->large_out(), 0u);
+}
+
 TEST_F(LargeAbuseTest, TooMuchBehindALargeMessageEndsTheConnection) {
   constexpr uint32_t kMiB = 1 << 20;
   Start({.max_message_bytes = kMiB, .max_large_bytes = 4 * kMiB});

@@ -19,6 +19,7 @@ constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kKiB64 = 64 << 10;
 constexpr uint64_t kAnn = 1;
 constexpr uint64_t kBob = 2;
+constexpr uint64_t kCat = 3;
 
 // Registrations that are there, with the access that was asked for.
 std::map<void*, int> registered;
@@ -133,11 +134,11 @@ TEST_F(LargeMemoryTest, TheWarmestOfThoseKeptIsTaken) {
 }
 
 TEST_F(LargeMemoryTest, ABufferThatIsMuchTooLargeIsLeftForOthers) {
-  const uint32_t large = Take(kAnn, 2 * kMiB);
+  const uint32_t large = Take(kAnn, kMiB);
   memory_.Give(large);
-  const uint32_t small = Take(kAnn, kMiB / 4);
+  const uint32_t small = Take(kAnn, kMiB / 8);
   EXPECT_NE(small, large);
-  EXPECT_EQ(Take(kAnn, kMiB / 2), large);
+  EXPECT_EQ(Take(kAnn, kMiB / 4), large);
   memory_.Discard(large);
   memory_.Discard(small);
 }
@@ -145,7 +146,7 @@ TEST_F(LargeMemoryTest, ABufferThatIsMuchTooLargeIsLeftForOthers) {
 TEST_F(LargeMemoryTest, WhatIsKeptMakesRoomTheEldestFirstAndNoMoreThanIsNeeded) {
   const uint32_t first = Take(kAnn, kMiB);
   const uint32_t second = Take(kAnn, kMiB);
-  const uint32_t third = Take(kAnn, kMiB);
+  const uint32_t third = Take(kCat, kMiB);
   const void* const eldest = memory_.data(first);
   const void* const younger = memory_.data(second);
   for (const uint32_t number : {first, second, third}) memory_.Give(number);
@@ -162,6 +163,7 @@ TEST_F(LargeMemoryTest, WhatIsKeptMakesRoomTheEldestFirstAndNoMoreThanIsNeeded) 
   ASSERT_LT(bobs, LargeMemory::kFailed);
   memory_.Discard(bobs);
   memory_.Forget(kAnn);
+  memory_.Forget(kCat);
   Drain();
   EXPECT_EQ(memory_.bytes(), 0u);
   EXPECT_TRUE(registered.empty());
@@ -221,6 +223,64 @@ TEST_F(LargeMemoryTest, OneOwnerIsForgottenTheOthersStay) {
   EXPECT_EQ(memory_.bytes(), kMiB);
   EXPECT_EQ(Take(kBob, kMiB), bobs);
   memory_.Discard(bobs);
+}
+
+// Half of what the others leave; what comes back counts no more, kept or not.
+TEST_F(LargeMemoryTest, AnOwnerHasItsShareAndNoMore) {
+  const uint32_t first = Take(kAnn, kMiB);
+  const uint32_t second = Take(kAnn, kMiB);
+  ASSERT_LT(second, LargeMemory::kOverShare);
+  EXPECT_EQ(Take(kAnn, kKiB64), LargeMemory::kOverShare);
+  const uint32_t bobs = Take(kBob, kMiB);
+  ASSERT_LT(bobs, LargeMemory::kOverShare) << "there is room for others";
+  EXPECT_EQ(Take(kBob, kMiB), LargeMemory::kOverShare) << "half of two";
+  memory_.Discard(second);
+  EXPECT_EQ(Take(kAnn, kMiB), LargeMemory::kOverShare) << "half of three: Bob has one";
+  const uint32_t third = Take(kAnn, kMiB / 2);
+  ASSERT_LT(third, LargeMemory::kOverShare);
+  memory_.Give(first);
+  EXPECT_EQ(Take(kAnn, kMiB), first);
+  memory_.Give(first);
+  const uint32_t again = Take(kAnn, kMiB / 2);
+  ASSERT_LT(again, LargeMemory::kOverShare);
+  for (const uint32_t number : {third, again, bobs}) memory_.Discard(number);
+  memory_.Forget(kAnn);
+  Drain();
+  EXPECT_EQ(memory_.bytes(), 0u);
+}
+
+TEST_F(LargeMemoryTest, OneBufferIsNobodysShareTooMuch) {
+  const uint32_t bobs = Take(kBob, kMiB);
+  const uint32_t anns = Take(kAnn, 3 * kMiB);
+  ASSERT_LT(anns, LargeMemory::kOverShare);
+  memory_.Discard(anns);
+  memory_.Discard(bobs);
+}
+
+// What was kept for it is too large for its share then; what it asks for is not.
+TEST_F(LargeMemoryTest, WhatIsKeptForAnOwnerIsOfItsShareToo) {
+  const uint32_t large = Take(kAnn, 2 * kMiB);
+  EXPECT_EQ(Take(kAnn, kKiB64), LargeMemory::kOverShare);
+  memory_.Give(large);
+  const uint32_t first = Take(kAnn, kMiB / 4);
+  const uint32_t second = Take(kAnn, kMiB / 2);
+  ASSERT_LT(first, LargeMemory::kOverShare);
+  ASSERT_LT(second, LargeMemory::kOverShare);
+  EXPECT_NE(second, large);
+  EXPECT_EQ(Take(kAnn, 2 * kMiB), LargeMemory::kOverShare);
+  EXPECT_EQ(memory_.kept(), 1u);
+  memory_.Discard(first);
+  memory_.Discard(second);
+  memory_.Forget(kAnn);
+}
+
+TEST_F(LargeMemoryTest, EverybodyHasNoShare) {
+  const uint32_t first = Take(LargeMemory::kEverybody, 2 * kMiB);
+  const uint32_t second = Take(LargeMemory::kEverybody, 2 * kMiB);
+  ASSERT_LT(second, LargeMemory::kOverShare);
+  EXPECT_EQ(Take(LargeMemory::kEverybody, kMiB), LargeMemory::kNone);
+  memory_.Discard(first);
+  memory_.Discard(second);
 }
 
 // An eighth is lost at most, of small ones less than 64 KiB; never more than there may be.

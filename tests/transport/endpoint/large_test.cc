@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/transport/endpoint/sim_endpoint.h"
@@ -37,6 +39,11 @@ struct LargeRecorder : Recorder {
     EXPECT_FALSE(fetched.contains(number)) << "told twice";
     fetched.emplace(number, buffer);
   }
+  void OnWritable(PeerId peer) override {
+    Recorder::OnWritable(peer);
+    if (on_writable) on_writable(peer);
+  }
+  std::function<void(PeerId)> on_writable;
   std::map<uint32_t, absl::Status> lent;
   std::map<uint32_t, absl::StatusOr<LargeBuffer>> fetched;
 };
@@ -66,7 +73,10 @@ class LargeTest : public testing::Test {
     }
   }
   bool Run(const std::function<bool()>& done, int64_t limit_ns = 60'000'000'000) {
-    return RunUntil(*simulation_, {&*lender_, &*reader_}, done, limit_ns);
+    if (!other_.has_value()) {
+      return RunUntil(*simulation_, {&*lender_, &*reader_}, done, limit_ns);
+    }
+    return RunUntil(*simulation_, {&*lender_, &*reader_, &*other_}, done, limit_ns);
   }
   void RunFor(int64_t time_ns) {
     Run([] { return false; }, time_ns);
@@ -74,7 +84,7 @@ class LargeTest : public testing::Test {
   // Filled, and known to the device.
   std::optional<LargeBuffer> Lend(uint64_t bytes) {
     const Simulation::As as(*simulation_, 0);
-    const auto buffer = lender_->endpoint().Lend(to_reader_, bytes);
+    const auto buffer = lender_->endpoint().Lend(to_reader_, bytes, /*waits=*/true);
     if (!buffer.ok()) return std::nullopt;
     for (uint64_t i = 0; i < bytes; ++i) buffer->data[i] = At(i);
     EXPECT_TRUE(Run([&] { return lender_->endpoint().WhereLent(buffer->number).has_value(); }));
@@ -118,6 +128,7 @@ class LargeTest : public testing::Test {
   LargeRecorder reader_saw_;
   std::optional<SimEndpoint> lender_;
   std::optional<SimEndpoint> reader_;
+  std::optional<SimEndpoint> other_;  // a second reader, of tests that have one
   PeerId to_reader_;
   PeerId to_lender_;
 };
@@ -152,21 +163,100 @@ TEST_F(LargeTest, ABufferIsUsedAgainForItsPeer) {
   TakeBack(*again);
 }
 
-// Three want half of the memory each.
-TEST_F(LargeTest, WhoFindsNoMemoryIsToldWhenThereIsSome) {
-  Start();
-  const auto a = Lend(8 * kMiB);
-  const auto b = Lend(7 * kMiB);
-  ASSERT_TRUE(a.has_value() && b.has_value());
-  EXPECT_EQ(lender_->endpoint().Lend(to_reader_, 7 * kMiB).status().code(),
-            absl::StatusCode::kResourceExhausted);
-  lender_saw_.writable.clear();
-  TakeBack(*a);
-  EXPECT_TRUE(Run([&] { return !lender_saw_.writable.empty(); }));
-  const auto c = Lend(7 * kMiB);
-  EXPECT_TRUE(c.has_value());
-  TakeBack(*b);
-  TakeBack(*c);
+// One lender, two readers who read nothing; what was refused is asked for again when its peer is told.
+class LendingTest : public LargeTest {
+ protected:
+  void StartThree() {
+    Start();
+    other_.emplace(*simulation_, 2, 1, LargeOptions());
+    ASSERT_TRUE(other_->Connect(0).ok());
+    ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() == 2; }));
+    to_other_ = lender_saw_.ups[1].id;
+    lender_saw_.on_writable = [this](PeerId peer) {
+      const auto wants = wants_.find(peer.index);
+      if (wants != wants_.end() && Ask(peer, wants->second).ok()) wants_.erase(wants);
+    };
+  }
+  absl::Status Ask(PeerId peer, uint64_t bytes, bool waits = true) {
+    const Simulation::As as(*simulation_, 0);
+    const auto buffer = lender_->endpoint().Lend(peer, bytes, waits);
+    if (!buffer.ok()) return buffer.status();
+    got_.push_back({peer, *buffer});
+    return absl::OkStatus();
+  }
+  void Want(PeerId peer, uint64_t bytes) {
+    EXPECT_EQ(Ask(peer, bytes).code(), absl::StatusCode::kResourceExhausted);
+    wants_[peer.index] = bytes;
+  }
+  // Gives back the eldest of this peer.
+  void Return(PeerId peer) {
+    const auto eldest = std::find_if(got_.begin(), got_.end(),
+                                     [peer](const auto& got) { return got.first == peer; });
+    ASSERT_NE(eldest, got_.end());
+    TakeBack(eldest->second);
+    got_.erase(eldest);
+  }
+  bool Has(PeerId peer, uint64_t bytes) const {
+    return std::any_of(got_.begin(), got_.end(), [&](const auto& got) {
+      return got.first == peer && got.second.bytes == bytes;
+    });
+  }
+  // Nobody is told any more.
+  ~LendingTest() override { lender_saw_.on_writable = nullptr; }
+
+  PeerId to_other_;
+  std::map<uint32_t, uint64_t> wants_;  // by the peer's index
+  std::vector<std::pair<PeerId, LargeBuffer>> got_;
+};
+
+TEST_F(LendingTest, OnePeerThatReadsNothingLeavesOthersTheirPart) {
+  StartThree();
+  EXPECT_TRUE(Ask(to_reader_, 7 * kMiB).ok());
+  EXPECT_TRUE(Ask(to_reader_, kMiB).ok());
+  const absl::Status refused = Ask(to_reader_, kMiB);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.message().find("no memory for a large message is free"), std::string::npos);
+  EXPECT_TRUE(Ask(to_other_, 3 * kMiB).ok()) << "it waits for itself only";
+  Want(to_reader_, 2 * kMiB);
+  Return(to_reader_);
+  EXPECT_TRUE(Run([&] { return Has(to_reader_, 2 * kMiB); }));
+}
+
+// What came later would fit, and has to wait all the same; what can't wait, passes.
+TEST_F(LendingTest, WhoWaitsLongerHasMemoryFirst) {
+  StartThree();
+  EXPECT_TRUE(Ask(to_other_, 4 * kMiB).ok());
+  EXPECT_TRUE(Ask(to_other_, 3 * kMiB).ok());
+  Want(to_reader_, 13 * kMiB);
+  Want(to_other_, kMiB / 2);
+  RunFor(1'000'000'000);
+  EXPECT_EQ(wants_.size(), 2u);
+  EXPECT_TRUE(Ask(to_other_, kMiB / 4, /*waits=*/false).ok());
+  Return(to_other_);
+  RunFor(1'000'000'000);
+  EXPECT_EQ(wants_.size(), 2u) << "there is not enough for the first";
+  Return(to_other_);
+  EXPECT_TRUE(Run([&] { return wants_.empty(); }));
+  ASSERT_EQ(got_.size(), 3u);  // that of who did not wait is the first
+  EXPECT_TRUE(got_[1].first == to_reader_) << "the first had its turn first";
+}
+
+TEST_F(LendingTest, WhoDoesNotWantItAnyMoreStopsNobody) {
+  StartThree();
+  EXPECT_TRUE(Ask(to_other_, 7 * kMiB).ok());
+  Want(to_reader_, 13 * kMiB);
+  wants_.clear();
+  Want(to_other_, kMiB / 2);
+  EXPECT_TRUE(Run([&] { return Has(to_other_, kMiB / 2); }));
+}
+
+TEST_F(LendingTest, WhoGoesStopsNobody) {
+  StartThree();
+  EXPECT_TRUE(Ask(to_other_, 7 * kMiB).ok());
+  Want(to_reader_, 13 * kMiB);
+  Want(to_other_, kMiB / 2);
+  lender_->endpoint().Disconnect(to_reader_);
+  EXPECT_TRUE(Run([&] { return Has(to_other_, kMiB / 2); }));
 }
 
 TEST_F(LargeTest, FetchesWaitForMemory) {
@@ -249,9 +339,10 @@ TEST_F(LargeTest, OverTheLimitIsRefused) {
   const Simulation::As as(*simulation_, 1);
   const auto fetch = reader_->endpoint().Fetch(to_lender_, {.address = 1, .bytes = 8 * kMiB + 1});
   EXPECT_EQ(fetch.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(reader_->endpoint().Lend(to_lender_, 16 * kMiB + 1).status().code(),
+  EXPECT_EQ(reader_->endpoint().Lend(to_lender_, 16 * kMiB + 1, true).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(reader_->endpoint().Lend({77, 1}, 1).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(reader_->endpoint().Lend({77, 1}, 1, true).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 // No more files: the system gives no memory.
@@ -273,7 +364,7 @@ TEST_F(LargeTest, NoMemoryOfTheSystemIsSaidAtOnce) {
   {
     const NoFiles none;
     const Simulation::As as(*simulation_, 0);
-    const auto refused = lender_->endpoint().Lend(to_reader_, 2 * kMiB);
+    const auto refused = lender_->endpoint().Lend(to_reader_, 2 * kMiB, true);
     EXPECT_EQ(refused.status().code(), absl::StatusCode::kAborted) << refused.status();
     EXPECT_NE(refused.status().message().find("memfd_create"), std::string::npos);
     fetch = Fetch(Where(*lent));
@@ -302,7 +393,7 @@ TEST_F(LargeTest, MemoryThatTheDeviceRefusesEndsTheFetchAndTheLendingOnly) {
   refuse_to_register = true;
   EXPECT_EQ(End(Fetch(Where(*lent))).code(), absl::StatusCode::kResourceExhausted);
   reader_saw_.fetched.clear();
-  const auto refused = lender_->endpoint().Lend(to_reader_, 2 * kMiB);
+  const auto refused = lender_->endpoint().Lend(to_reader_, 2 * kMiB, true);
   ASSERT_TRUE(refused.ok());
   EXPECT_TRUE(Run([&] { return lender_saw_.lent.contains(refused->number); }));
   EXPECT_EQ(lender_saw_.lent.at(refused->number).code(), absl::StatusCode::kResourceExhausted);
@@ -443,7 +534,7 @@ TEST_F(LargeTest, KeysDieWithTheConnection) {
   const RemoteMemory where = Where(*lent);
   TakeBack(*kept);
   lender_->endpoint().Disconnect(to_reader_);
-  EXPECT_EQ(lender_->endpoint().Lend(to_reader_, 1).status().code(),
+  EXPECT_EQ(lender_->endpoint().Lend(to_reader_, 1, true).status().code(),
             absl::StatusCode::kUnavailable);
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
   RunFor(1'000'000'000);  // nothing is left of the peer
