@@ -89,8 +89,8 @@ TEST_F(LargeAbuseTest, MorePlacesThanMayBeUnderWayEndTheConnection) {
 // Each costs this side's stream of reads a reset.
 TEST_F(LargeAbuseTest, PlacesThatItsDeviceRefusesEndTheConnection) {
   Start();
-  const auto send_refused = [&](uint32_t count) {
-    b_.endpoint->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  const auto send_refused = [&](uint32_t count, const absl::Status& why) {
+    b_.endpoint->set_fail_fetches(why);
     for (uint32_t i = 0; i < count; ++i) {
       ASSERT_TRUE(a_.Send(i, 'a', 10000));
       Settle();
@@ -98,12 +98,13 @@ TEST_F(LargeAbuseTest, PlacesThatItsDeviceRefusesEndTheConnection) {
     b_.endpoint->set_fail_fetches(absl::OkStatus());
   };
   for (int round = 0; round < 2; ++round) {  // not in a row
-    send_refused(kMaxRefusals - 1);
+    send_refused(kMaxRefusals - 1, absl::PermissionDeniedError("refused"));
     ASSERT_TRUE(a_.Send(99, 'a', 10000));
     Settle();
   }
+  send_refused(kMaxRefusals, absl::ResourceExhaustedError("this side's fault"));
   EXPECT_EQ(b_.error, "");
-  send_refused(kMaxRefusals);
+  send_refused(kMaxRefusals, absl::PermissionDeniedError("refused"));
   EXPECT_NE(b_.error.find("no large message where it says"), std::string::npos) << b_.error;
   EXPECT_FALSE(a_.down.ok());
   EXPECT_EQ(b_.endpoint->large_out(), 0u);

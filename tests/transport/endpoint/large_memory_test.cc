@@ -240,6 +240,7 @@ TEST_F(LargeMemoryTest, AnOwnerHasItsShareAndNoMore) {
   ASSERT_LT(third, LargeMemory::kOverShare);
   memory_.Give(first);
   EXPECT_EQ(Take(kAnn, kMiB), first);
+  EXPECT_EQ(Take(kAnn, kKiB64), LargeMemory::kOverShare) << "what was kept counts again";
   memory_.Give(first);
   const uint32_t again = Take(kAnn, kMiB / 2);
   ASSERT_LT(again, LargeMemory::kOverShare);
