@@ -6,6 +6,7 @@
 
 #include "middleware/bulk/peer.h"
 #include "middleware/bulk/port.h"
+#include "middleware/bulk/refusal.h"
 #include "transport/base/error.h"
 #include "transport/integrity/convert.h"
 
@@ -20,14 +21,6 @@ using Kind = integrity::Transfer::Kind;
 // Transfers of which a notice has come, and those before them. Far more than a peer of this version has.
 constexpr uint64_t kMaxIncoming = 4096;
 
-absl::Status Broken(std::string_view cause) {
-  return base::Error(absl::StatusCode::kUnavailable, "a peer's notice can't be",
-                     {.layer = "bulk",
-                      .operation = "arrival",
-                      .cause = cause,
-                      .remedy = "run the same release of Sluice on both sides"});
-}
-
 // The first wrong block counts, whatever else went wrong.
 void Blame(Arrival* arrival, const absl::Status& status) {
   const auto mismatch = MismatchOf(status);
@@ -39,41 +32,45 @@ void Blame(Arrival* arrival, const absl::Status& status) {
 }  // namespace
 
 void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
+  peer.way.used = ++uses_;
   const auto notice = LoadNotice(bytes);
   if (!notice) return GiveUp(peer, Broken("it is none"));
-  const uint64_t ahead = notice->number - peer.next_arrival;
+  TakeNotice(peer, *notice);
+}
+
+void Port::TakeNotice(Peer& peer, const Notice& notice) {
+  const uint64_t ahead = notice.number - peer.next_arrival;
   if (ahead >= kMaxIncoming) return GiveUp(peer, Broken("its transfer has ended, or is far ahead"));
   while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
   Incoming& in = peer.incoming[ahead];
   if (in.pieces == 0) {
-    in.pieces = in.missing = notice->pieces;
-    in.seen.resize(notice->pieces);
-    in.arrival = {
-        .kind = notice->kind, .lease = {notice->lease, notice->epoch}, .tag = notice->tag};
+    in.pieces = in.missing = notice.pieces;
+    in.seen.resize(notice.pieces);
+    in.arrival = {.kind = notice.kind, .lease = {notice.lease, notice.epoch}, .tag = notice.tag};
   }
   const Arrival& arrival = in.arrival;
-  if (in.pieces != notice->pieces || arrival.kind != notice->kind || arrival.tag != notice->tag ||
-      arrival.lease != LeaseId{notice->lease, notice->epoch}) {
+  if (in.pieces != notice.pieces || arrival.kind != notice.kind || arrival.tag != notice.tag ||
+      arrival.lease != LeaseId{notice.lease, notice.epoch}) {
     return GiveUp(peer, Broken("it contradicts another one of its transfer"));
   }
-  const uint32_t end = notice->outcome == Outcome::kCancelled ? in.pieces : notice->piece + 1;
-  for (uint32_t piece = notice->piece; piece < end; ++piece) {
+  const uint32_t end = notice.outcome == Outcome::kCancelled ? in.pieces : notice.piece + 1;
+  for (uint32_t piece = notice.piece; piece < end; ++piece) {
     if (in.seen[piece]) return GiveUp(peer, Broken("its piece came before"));
     in.seen[piece] = true;
     --in.missing;
   }
-  switch (notice->outcome) {
+  switch (notice.outcome) {
     case Outcome::kGood:
-      CheckLanded(*notice, &in.arrival);
+      CheckLanded(notice, &in.arrival);
       break;
     case Outcome::kMismatch: {
-      integrity::Mismatch mismatch = notice->mismatch;
-      mismatch.block += notice->first_block;
+      integrity::Mismatch mismatch = notice.mismatch;
+      mismatch.block += notice.first_block;
       Blame(&in.arrival, MismatchError(mismatch, ""));
       break;
     }
     case Outcome::kCancelled:
-      if (IsPlain(notice->protection)) in.arrival.data_bytes += notice->data_bytes;
+      if (IsPlain(notice.protection)) in.arrival.data_bytes += notice.data_bytes;
       Blame(&in.arrival,
             base::Error(absl::StatusCode::kCancelled, "the other side has stopped the transfer",
                         {.layer = "bulk", .operation = "arrival"}));

@@ -4,9 +4,12 @@
 #ifndef SLUICE_MIDDLEWARE_BULK_PEER_H_
 #define SLUICE_MIDDLEWARE_BULK_PEER_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +23,32 @@ struct Port::Incoming {
   uint32_t missing = 0;
   std::vector<bool> seen;
   Arrival arrival;
+};
+
+// The queue pair for protected transfers with a peer. Each side makes its own, says where it is, connects it to the other's, and
+// says that it is ready; it sends once it has heard that as well.
+struct Port::SignedWay {
+  struct There {
+    uint32_t qp_number = 0;
+    uint32_t notices = 0;  // that it takes
+  };
+
+  bool up() const { return connected && ready_heard && !dropped; }
+  bool exists() const { return busy || queue != nullptr; }
+
+  std::unique_ptr<integrity::SignedQueue> queue;
+  std::optional<There> there;
+  uint64_t used = 0;       // when, in uses of the port
+  bool wanted = false;     // here or there
+  bool busy = false;       // a command has the queue: nobody else touches it
+  bool said = false;       // where it is
+  bool connected = false;  // polled from here on
+  bool ready_said = false;
+  bool ready_heard = false;
+  bool close_said = false;
+  bool close_heard = false;
+  bool dropped = false;  // nobody needs it: its end is not the peer's
+  bool ended = false;
 };
 
 struct Port::Peer final : integrity::SignedQueueUser {
@@ -36,24 +65,27 @@ struct Port::Peer final : integrity::SignedQueueUser {
     port.OnPieceEnd(cookie, status);
   }
   void OnReply(std::span<const std::byte> bytes) override { port.OnNotice(*this, bytes); }
-  void OnDown(const absl::Status& status) override {
-    queue_ended = true;
-    port.GiveUp(*this, status);
-    port.Parted(*this);
-  }
+  void OnDown(const absl::Status& status) override { port.OnQueueDown(*this, status); }
 
   bool living() const { return state == State::kOffered || state == State::kUp; }
-  // Something of it is to be polled.
-  bool active() const { return living() || state == State::kLeaving; }
+  // Its queue is to be polled.
+  bool polled() const {
+    return way.connected && !way.ended && (state == State::kUp || state == State::kLeaving);
+  }
+
+  // Nothing of it is under way any more.
+  bool Parted() const {
+    return state == State::kLeaving && moved_out && !way.busy &&
+           (way.queue == nullptr || way.ended);
+  }
 
   Port& port;
   PeerId id;
   State state = State::kFree;
-  std::unique_ptr<integrity::SignedQueue> queue;
-  bool queue_ended = false;
-  bool way_ended = false;  // at the mover
+  SignedWay way;
+  bool moved_out = false;  // the mover has nothing of it any more
   uint64_t number = 0;     // of the port there
-  uint32_t notices = 0;    // that it takes by its queue
+  std::array<std::byte, 16> gid = {};
   absl::Status why;
   uint64_t used = 0;  // when, in uses of the port
   uint64_t next_number = 0;

@@ -10,16 +10,6 @@
 #include "middleware/bulk/refusal.h"
 
 namespace sluice::bulk {
-namespace {
-
-// Buffers for notices. More than the peer may have under way: it goes on while this side looks at what came.
-uint32_t NoticeBuffers(const PortOptions& options) {
-  constexpr uint32_t kMost = 1024;
-  return std::max(options.max_pieces_in_flight, std::min(16 * options.max_pieces_in_flight, kMost));
-}
-
-}  // namespace
-
 Port::Peer* Port::Find(PeerId id) const {
   if (id.index >= peers_.size() || id.generation == 0) return nullptr;
   Peer* peer = peers_[id.index].get();
@@ -50,19 +40,10 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
                    oldest == nullptr ? "all of them are in use" : "one is being given up",
                    "try again soon, or raise max_peers");
   }
-  auto queue = integrity::SignedQueue::Create(device_, commands_, *free,
-                                              {.max_open = options_.max_pieces_in_flight,
-                                               .max_replies = NoticeBuffers(options_),
-                                               .max_transfer_bytes = options_.piece_bytes,
-                                               .peer = "port " + std::to_string(free->id.index),
-                                               .offload = options_.offload,
-                                               .pipelining = options_.pipelining,
-                                               .channel = announcements_->channel()});
-  if (!queue.ok()) return queue.status();
-  free->queue = *std::move(queue);
   if (++free->id.generation == 0) ++free->id.generation;
   free->state = Peer::State::kOffered;
-  free->queue_ended = free->way_ended = false;
+  free->way = {};
+  free->moved_out = false;
   free->why = absl::OkStatus();
   free->used = ++uses_;
   free->next_number = free->next_arrival = 0;
@@ -70,11 +51,10 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
 }
 
 absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
-  absl::Status status = peer.queue->Connect({.number = ticket.qp_number, .gid = ticket.way.gid});
-  if (status.ok()) status = mover_->Connect(peer.id.index, ticket.way);
+  absl::Status status = mover_->Connect(peer.id.index, ticket.way);
   if (!status.ok()) return status;
   peer.number = ticket.port;
-  peer.notices = ticket.notices;
+  peer.gid = ticket.way.gid;
   peer.state = Peer::State::kUp;
   return absl::OkStatus();
 }
@@ -82,10 +62,7 @@ absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
 absl::StatusOr<PeerId> Port::Offer(std::string* ticket) {
   auto peer = NewPeer();
   if (!peer.ok()) return peer.status();
-  *ticket = ToBytes(Ticket{.port = number_,
-                           .qp_number = (*peer)->queue->address().number,
-                           .notices = options_.max_pieces_in_flight,
-                           .way = mover_->Open((*peer)->id.index)});
+  *ticket = ToBytes(Ticket{.port = number_, .way = mover_->Open((*peer)->id.index)});
   return (*peer)->id;
 }
 
@@ -124,40 +101,41 @@ absl::Status Port::Disconnect(PeerId id) {
   return absl::OkStatus();
 }
 
-integrity::Mode Port::mode(PeerId id) const {
-  const Peer* peer = Find(id);
-  return peer == nullptr ? integrity::Mode::kSoftware : peer->queue->mode();
-}
-
 // Both of its ways end; it is down when they have.
 void Port::GiveUp(Peer& peer, const absl::Status& why, bool goodbye) {
   if (!peer.living()) return;
   peer.state = Peer::State::kLeaving;
   peer.why = why;
   mover_->Close(peer.id.index, why, goodbye);
-  if (!peer.queue_ended) peer.queue->Fail(why);
-}
-
-void Port::Parted(Peer& peer) {
-  if (peer.queue_ended && peer.way_ended) peer.state = Peer::State::kDown;
-}
-
-void Port::OnWord(uint32_t place, std::span<const std::byte> word) {
-  OnNotice(*peers_[place], word);
+  if (peer.way.queue != nullptr && !peer.way.busy) peer.way.queue->Fail(why);
 }
 
 void Port::OnDown(uint32_t place, const absl::Status& why) {
   Peer& peer = *peers_[place];
-  peer.way_ended = true;
+  peer.moved_out = true;
   GiveUp(peer, why);
-  Parted(peer);
+}
+
+bool Port::Say(Peer& peer, const PortWord& word) {
+  if (!mover_->CanSay(peer.id.index)) return false;
+  mover_->Say(peer.id.index, ToBytes(word));
+  return true;
+}
+
+void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
+  Peer& peer = *peers_[place];
+  const auto word = LoadPortWord(bytes);
+  if (!word) return GiveUp(peer, Broken("it is none"));
+  if (word->kind != PortWord::Kind::kNotice) return OnQueueWord(peer, *word);
+  TakeNotice(peer, word->notice);
 }
 
 // What is left of a queue is freed where that may block.
 void Port::Bury(Peer& peer) {
   peer.state = Peer::State::kBuried;
   peer.incoming.clear();
-  commands_.Submit([queue = std::move(peer.queue)]() mutable { queue.reset(); },
+  if (peer.way.queue != nullptr) --signed_made_;
+  commands_.Submit([queue = std::move(peer.way.queue)]() mutable { queue.reset(); },
                    [&peer] { peer.state = Peer::State::kFree; });
   user_.OnPeerDown(peer.id, peer.why);
 }

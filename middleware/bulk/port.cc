@@ -22,9 +22,9 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
                                                    PortUser& user, const PortOptions& options) {
   const bool whole = options.piece_bytes != 0 && options.piece_bytes % 4096 == 0;
   if (!whole || options.piece_bytes > (1u << 30) || options.max_peers == 0 ||
-      options.max_leases == 0 || options.max_transfers == 0 || options.max_pieces_in_flight == 0 ||
-      options.max_pieces_in_flight > (1u << 14) || options.patience_ns < 0 ||
-      options.dead_peer_ns <= 0 || options.watch_ns <= 0) {
+      options.max_signed_peers == 0 || options.max_leases == 0 || options.max_transfers == 0 ||
+      options.max_pieces_in_flight == 0 || options.max_pieces_in_flight > (1u << 14) ||
+      options.patience_ns < 0 || options.dead_peer_ns <= 0 || options.watch_ns <= 0) {
     return Refused(absl::StatusCode::kInvalidArgument, "these port options can't be",
                    whole ? "a bound is zero or absurd"
                          : "pieces of " + std::to_string(options.piece_bytes) +
@@ -65,6 +65,11 @@ absl::Status Port::Init(base::Random& random) {
                                         .channel = announcements_->channel()});
   if (!mover.ok()) return mover.status();
   mover_ = *std::move(mover);
+  if (options_.offload && device_.capabilities().Has(verbs::Feature::kSignature)) {
+    auto support = integrity::SignatureSupport::Ask(device_);
+    if (!support.ok()) return support.status();
+    support_.emplace(*support);
+  }
   // The pass that follows looks at everything; these are here to wake it.
   absl::Status status = poller_->Watch(announcements_->fd(), [this] { announcements_->Drain(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [] {});
@@ -80,20 +85,20 @@ void Port::PollEvents(int64_t now_ns) {
   if (!watch && !look_at_fds_ && ++passes_ % kEventPasses != 0) return;
   device_.ReadAsyncEvents([this](const device::DeviceEvent& event) {
     for (const auto& peer : peers_) {
-      if (peer->active()) peer->queue->OnDeviceEvent(event);
+      if (peer->polled()) peer->way.queue->OnDeviceEvent(event);
     }
   });
   if (!watch) return;
   if (mover_->busy()) mover_->Watch(now_ns);
   for (const auto& peer : peers_) {
-    if (peer->active()) peer->queue->Watch();
+    if (peer->polled()) peer->way.queue->Watch();
   }
 }
 
 // Armed first: what comes after the pass below raises an event, what came before it is seen by it.
 bool Port::PrepareToSleep() {
   for (const auto& peer : peers_) {
-    if (peer->active()) peer->queue->Arm();
+    if (peer->polled()) peer->way.queue->Arm();
   }
   mover_->Arm();
   look_at_fds_ = true;
@@ -109,8 +114,7 @@ int64_t Port::SleepLimitNs() const {
   };
   if (mover_->busy()) sooner(watch_at_ns_);
   for (const auto& peer : peers_) {
-    if (!peer->active()) continue;
-    if (peer->queue->open() != 0) sooner(watch_at_ns_);
+    if (peer->polled() && peer->way.queue->open() != 0) sooner(watch_at_ns_);
     for (const Outgoing* out : peer->outgoing) {
       sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
     }
@@ -130,15 +134,19 @@ int Port::Poll() {
       CheckTime(*peer, now_ns);
       PumpPlain(*peer);
       PumpSigned(*peer);
+      done += AdvanceSigned(*peer);
     }
-    if (peer->active()) {
-      peer->queue->Flush();
-      done += peer->queue->Poll();
-    }
+    if (!peer->polled()) continue;
+    peer->way.queue->Flush();
+    done += peer->way.queue->Poll();
   }
+  done += MakeRoom();
   done += mover_->Poll();
   for (const auto& peer : peers_) {
-    if (peer->active() || peer->state == Peer::State::kDown) Sweep(*peer);
+    if (peer->state == Peer::State::kFree || peer->state == Peer::State::kBuried) continue;
+    done += EndQueue(*peer);
+    if (peer->Parted()) peer->state = Peer::State::kDown;
+    Sweep(*peer);
     if (peer->state == Peer::State::kDown) Bury(*peer);
   }
   return done;

@@ -12,12 +12,14 @@
 //               The side that accepted begins no transfer before it knows that the other has completed.
 // Plain         Transfers without a guard, and the words about them, run over a few DCIs that all peers share (onesided/mover.h).
 //               One that its lender's device refuses ends alone.
-// Protected     Over a queue pair of each peer's own (integrity/signed_queue.h). Transfer::protection with a guard: signatures in memory and on the wire are checked, inserted, stripped, converted
+// Protected     Over a queue pair of the peer's own (integrity/signed_queue.h), made when one of the two ports has such a transfer.
+//               Transfer::protection with a guard: signatures in memory and on the wire are checked, inserted, stripped, converted
 //               block by block (integrity/protection.h). The lender never hears that a transfer was good when its data are not;
 //               data that were written with signatures on the wire are looked at once more where they landed.
 // Who owns it   Its creator. Device, clock, commands and user outlive it. The destructor wants a Commands that has finished;
 //               then no memory is reached any more, and nothing is told.
-// Which thread  One, all calls but Wake(). The user is called inside Poll() and PrepareToSleep() only. Offer(), Accept(), Complete() make queues and block.
+// Which thread  One, all calls but Wake(). The user is called inside Poll() and PrepareToSleep() only. Accept() and Complete() make an
+//               address handle and may block.
 // Bounds        PortOptions. Beyond them: RESOURCE_EXHAUSTED. When all ways to peers are taken, the one that was not used for
 //               the longest time and has nothing open is given up.
 #ifndef SLUICE_MIDDLEWARE_BULK_PORT_H_
@@ -26,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,12 +39,14 @@
 #include "middleware/bulk/capability.h"
 #include "middleware/bulk/leases.h"
 #include "middleware/bulk/notice.h"
+#include "middleware/bulk/port_word.h"
 #include "middleware/bulk/ticket.h"
 #include "middleware/bulk/transfer.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
 #include "transport/integrity/announcements.h"
+#include "transport/integrity/signature_keys.h"
 #include "transport/integrity/signed_queue.h"
 #include "transport/onesided/mover.h"
 #include "transport/poller/commands.h"
@@ -97,7 +102,6 @@ class Port final : private onesided::MoverUser {
   // Makes fd() readable. Any thread.
   void Wake() { poller_->Wake(); }
 
-  integrity::Mode mode(PeerId peer) const;
   const PortCounters& counters() const { return counters_; }
 
  private:
@@ -116,6 +120,7 @@ class Port final : private onesided::MoverUser {
     absl::Status status;
   };
   struct Incoming;
+  struct SignedWay;
   struct Peer;
 
   Port(device::Device& device, base::Clock& clock, poller::Commands& commands, PortUser& user,
@@ -132,15 +137,25 @@ class Port final : private onesided::MoverUser {
   void PumpPlain(Peer& peer);
   void PumpSigned(Peer& peer);
   void MovePiece(Peer& peer, Outgoing& out);
-  bool TellEnd(Peer& peer, Outgoing& out);
+  bool TellEnd(Peer& peer, const Outgoing& out);
   absl::Status PostPiece(Peer& peer, Outgoing& out);
   absl::Status TellRest(Peer& peer, Outgoing& out);
   Notice NoticeOf(const Outgoing& out, uint32_t piece) const;
   uint64_t PieceBytes(const Outgoing& out, uint32_t piece) const;
   void Sweep(Peer& peer);
   void GiveUp(Peer& peer, const absl::Status& why, bool goodbye = false);
-  void Parted(Peer& peer);
   void Bury(Peer& peer);
+  bool Say(Peer& peer, const PortWord& word);
+
+  // The queue pair for protected transfers: signed_way.cc.
+  int AdvanceSigned(Peer& peer);
+  int MakeRoom();
+  void MakeQueue(Peer& peer);
+  void ConnectQueue(Peer& peer);
+  void DropQueue(Peer& peer);
+  int EndQueue(Peer& peer);
+  void OnQueueDown(Peer& peer, const absl::Status& why);
+  void OnQueueWord(Peer& peer, const PortWord& word);
 
   // What the mover says.
   void OnPiece(uint32_t place, uint64_t cookie, onesided::PieceEnd end) override;
@@ -152,6 +167,7 @@ class Port final : private onesided::MoverUser {
                       std::span<std::byte> room);
   void OnPieceEnd(uint64_t cookie, const absl::Status& status);
   void OnNotice(Peer& peer, std::span<const std::byte> bytes);  // arrivals.cc, as those below
+  void TakeNotice(Peer& peer, const Notice& notice);
   void Arrive(Peer& peer);
   void CheckLanded(const Notice& notice, Arrival* arrival);
 
@@ -165,9 +181,12 @@ class Port final : private onesided::MoverUser {
   std::unique_ptr<integrity::Announcements> announcements_;  // outlives the queues
   Leases leases_;
   std::unique_ptr<onesided::Mover> mover_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by their place at the mover
+  std::optional<integrity::SignatureSupport> support_;  // none: the CPU knows them all
+  std::vector<std::unique_ptr<Peer>> peers_;            // by their place at the mover
   absl::flat_hash_map<TransferId, std::unique_ptr<Outgoing>> transfers_;
   TransferId next_transfer_ = 1;
+  uint32_t signed_made_ = 0;     // peers with a queue pair, or one in the making
+  uint32_t signed_waiting_ = 0;  // peers for which there was no room in this pass
   uint64_t uses_ = 0;
   uint64_t passes_ = 0;
   bool look_at_fds_ = false;  // after a sleep

@@ -23,6 +23,14 @@ inline absl::Status NoPeer() {
                  "it is down, or was given up for another", "join the two ports again");
 }
 
+inline absl::Status Broken(std::string_view cause) {
+  return base::Error(absl::StatusCode::kUnavailable, "a peer's notice can't be",
+                     {.layer = "bulk",
+                      .operation = "arrival",
+                      .cause = cause,
+                      .remedy = "run the same release of Sluice on both sides"});
+}
+
 }  // namespace sluice::bulk
 
 #endif  // SLUICE_MIDDLEWARE_BULK_REFUSAL_H_

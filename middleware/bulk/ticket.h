@@ -18,14 +18,12 @@ namespace sluice::bulk {
 
 struct Ticket {
   uint64_t port = 0;
-  uint32_t qp_number = 0;
-  uint32_t notices = 0;   // that this port's queue pair takes before it has looked at one
-  onesided::Address way;  // for what is not protected, and for words
+  onesided::Address way;
 
   bool operator==(const Ticket&) const = default;
 };
 
-inline constexpr size_t kTicketBytes = 64;
+inline constexpr size_t kTicketBytes = 56;
 std::string ToBytes(const Ticket& ticket);
 // INVALID_ARGUMENT: no ticket, or of another version.
 absl::StatusOr<Ticket> LoadTicket(std::string_view bytes);

@@ -48,6 +48,9 @@ struct Arrival {
 
 struct PortOptions {
   uint32_t max_peers = 64;
+  // Peers that have a queue pair for protected transfers. The one that was not used for the longest time makes room; until it has,
+  // those that this side wants wait, and those that others want are made all the same.
+  uint32_t max_signed_peers = 16;
   uint32_t max_leases = 256;
   uint32_t max_transfers = 256;        // open, of one's own
   uint32_t max_pieces_in_flight = 16;  // of a peer
@@ -67,8 +70,10 @@ struct PortCounters {
   uint64_t pieces = 0;
   uint64_t mismatches = 0;
   uint64_t arrivals = 0;
-  uint64_t found_here = 0;  // wrong data that the other side had sent as good
-  uint64_t evicted = 0;     // peers
+  uint64_t found_here = 0;     // wrong data that the other side had sent as good
+  uint64_t evicted = 0;        // peers
+  uint64_t signed_queues = 0;  // made
+  uint64_t signed_closed = 0;  // to make room for others
 };
 
 }  // namespace sluice::bulk

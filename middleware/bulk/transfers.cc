@@ -86,7 +86,8 @@ absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request
   if (peer == nullptr || peer->state != Peer::State::kUp) return NoPeer();
   absl::Status status = CheckRequest(*peer, request);
   if (!status.ok()) return status;
-  if (!IsPlain(request.protection)) status = peer->queue->Supports(request.protection);
+  const bool plain = IsPlain(request.protection);
+  if (!plain && support_) status = support_->Supports(request.protection);
   if (!status.ok()) return status;
   if (transfers_.size() >= options_.max_transfers) {
     return Refused(absl::StatusCode::kResourceExhausted,
@@ -104,6 +105,7 @@ absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request
   out->pieces = static_cast<uint32_t>((request.data_bytes - 1) / options_.piece_bytes + 1);
   peer->outgoing.push_back(out.get());
   peer->used = ++uses_;
+  if (!plain) peer->way.used = uses_;
   ++counters_.transfers;
   const TransferId transfer = out->id;
   transfers_.emplace(transfer, std::move(out));
@@ -166,7 +168,7 @@ absl::Status Port::PostPiece(Peer& peer, Outgoing& out) {
   transfer.data_bytes = notice.data_bytes;
   transfer.reply = reply;
   transfer.cookie = out.id << kPieceBits | piece;
-  return peer.queue->Post(transfer);
+  return peer.way.queue->Post(transfer);
 }
 
 absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
@@ -174,7 +176,7 @@ absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
   notice.outcome = Outcome::kCancelled;
   std::byte reply[kNoticeBytes];
   Store(notice, reply);
-  return peer.queue->Tell(reply, out.id << kPieceBits | out.posted);
+  return peer.way.queue->Tell(reply, out.id << kPieceBits | out.posted);
 }
 
 // The eldest transfers first; those that failed with others, before those that come after them.
@@ -209,16 +211,14 @@ void Port::MovePiece(Peer& peer, Outgoing& out) {
 }
 
 // One notice for all of it, once none of its pieces can run any more. False: not now.
-bool Port::TellEnd(Peer& peer, Outgoing& out) {
-  if (!mover_->CanSay(peer.id.index)) return false;
-  Notice notice = NoticeOf(out, 0);
-  notice.pieces = 1;
-  notice.data_bytes = out.moved_bytes;
-  if (!out.status.ok()) notice.outcome = Outcome::kCancelled;
-  std::byte word[kNoticeBytes];
-  Store(notice, word);
-  mover_->Say(peer.id.index, word);
-  return true;
+bool Port::TellEnd(Peer& peer, const Outgoing& out) {
+  PortWord word{.kind = PortWord::Kind::kNotice, .notice = NoticeOf(out, 0)};
+  if (!out.status.ok()) word.notice.outcome = Outcome::kCancelled;
+  if (IsPlain(out.request.protection)) {
+    word.notice.pieces = 1;
+    word.notice.data_bytes = out.moved_bytes;
+  }
+  return Say(peer, word);
 }
 
 void Port::OnPiece(uint32_t, uint64_t cookie, onesided::PieceEnd end) {
@@ -239,14 +239,25 @@ void Port::OnPiece(uint32_t, uint64_t cookie, onesided::PieceEnd end) {
 
 // As many pieces as the peer takes notices, the eldest transfers first. Writes by halves of that, because the queue may wait
 // at the end of what is posted together (SignedQueue::Flush()): one piece at a time would cost a round trip each.
+// What has not begun waits while there is no queue pair, and while it is to be closed.
 void Port::PumpSigned(Peer& peer) {
-  const uint32_t limit = std::min(options_.max_pieces_in_flight, peer.notices);
-  const bool half = peer.queue->open() > limit / 2;
+  SignedWay& way = peer.way;
+  const bool open = way.up() && !way.close_said && !way.close_heard;
+  const uint32_t limit = way.up() ? std::min(options_.max_pieces_in_flight, way.there->notices) : 0;
+  const bool half = way.up() && way.queue->open() > limit / 2;
   for (Outgoing* out : peer.outgoing) {
-    if (IsPlain(out->request.protection)) continue;
+    if (IsPlain(out->request.protection) || out->told) continue;
+    if (out->posted == 0 && !out->status.ok()) {
+      out->told = TellEnd(peer, *out);
+      continue;
+    }
+    if (out->posted == 0 && !open) {
+      way.wanted = true;
+      continue;
+    }
     if (half && out->request.kind == Kind::kWrite) return;
     while (out->posted < out->pieces && !out->told) {
-      if (peer.queue->open() >= limit) return;
+      if (way.queue->open() >= limit) return;
       const bool stopped = !out->status.ok();
       if (!(stopped ? TellRest(peer, *out) : PostPiece(peer, *out)).ok()) return;  // it has failed
       ++out->under_way;

@@ -121,6 +121,8 @@ std::vector<Reading> ReadCounters(const bulk::PortCounters& c) {
       {"bulk_arrivals", c.arrivals, false, "bulk transfers that the other side began"},
       {"bulk_found_here", c.found_here, false, "wrong data that the other side had sent as good"},
       {"bulk_peers_evicted", c.evicted, false, "idle peers given up for others"},
+      {"bulk_signed_queues", c.signed_queues, false, "queue pairs made for protected transfers"},
+      {"bulk_signed_closed", c.signed_closed, false, "of those: closed to make room for others"},
   };
 }
 

@@ -73,11 +73,10 @@ bool Has(const mlx5dv_sig_caps& caps, Guard guard) {
 
 }  // namespace
 
-absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint32_t count) {
-  const verbs::VerbsApi& api = device.api();
+absl::StatusOr<SignatureSupport> SignatureSupport::Ask(device::Device& device) {
   mlx5dv_context dv = {};
   dv.comp_mask = MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
-  int error_number = api.dv_query_device(device.context(), &dv);
+  int error_number = device.api().dv_query_device(device.context(), &dv);
   if (error_number == 0 && (dv.comp_mask & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) == 0) {
     error_number = EOPNOTSUPP;
   }
@@ -87,7 +86,14 @@ absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint
                              .operation = "mlx5dv_query_device",
                              .remedy = "let the CPU check: SignedQueueOptions::offload"});
   }
-  SignatureKeys keys(api, dv.sig_caps);
+  return SignatureSupport(dv.sig_caps);
+}
+
+absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint32_t count) {
+  const verbs::VerbsApi& api = device.api();
+  auto support = SignatureSupport::Ask(device);
+  if (!support.ok()) return support.status();
+  SignatureKeys keys(api, *support);
   for (uint32_t i = 0; i < count; ++i) {
     mlx5dv_mkey_init_attr attr = {};
     attr.pd = device.pd();
@@ -109,13 +115,13 @@ absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint
 }
 
 SignatureKeys::SignatureKeys(SignatureKeys&& other) noexcept
-    : api_(other.api_), caps_(other.caps_), keys_(std::exchange(other.keys_, {})) {}
+    : api_(other.api_), support_(other.support_), keys_(std::exchange(other.keys_, {})) {}
 
 SignatureKeys::~SignatureKeys() {
   for (mlx5dv_mkey* key : keys_) api_.dv_destroy_mkey(key);
 }
 
-absl::Status SignatureKeys::Supports(const Protection& protection) const {
+absl::Status SignatureSupport::Supports(const Protection& protection) const {
   const auto refused = [](const std::string& what) {
     return base::Error(
         absl::StatusCode::kUnimplemented, "this device does not know " + what,

@@ -26,6 +26,20 @@ inline constexpr uint32_t kConfigureInlineBytes = 256;
 // At most so many places in the send queue for a configuration: one, and one for each domain.
 inline constexpr uint32_t kConfigureSlots = 3;
 
+// What signatures a device knows. A value.
+class SignatureSupport {
+ public:
+  // An error: it knows none. Asks the device.
+  static absl::StatusOr<SignatureSupport> Ask(device::Device& device);
+  // UNIMPLEMENTED: this device does not know that signature, or blocks of that size.
+  absl::Status Supports(const Protection& protection) const;
+
+ private:
+  explicit SignatureSupport(const mlx5dv_sig_caps& caps) : caps_(caps) {}
+
+  mlx5dv_sig_caps caps_;
+};
+
 class SignatureKeys {
  public:
   static absl::StatusOr<SignatureKeys> Create(device::Device& device, uint32_t count);
@@ -33,8 +47,7 @@ class SignatureKeys {
   SignatureKeys& operator=(SignatureKeys&&) = delete;
   ~SignatureKeys();
 
-  // UNIMPLEMENTED: this device does not know that signature, or blocks of that size.
-  absl::Status Supports(const Protection& protection) const;
+  const SignatureSupport& support() const { return support_; }
   // Between ibv_wr_start and ibv_wr_complete of a queue pair made for it: `index` stands for the memory of a
   // transfer of so many bytes of data, from offset 0 on; `from` is the domain that is checked. Not completed by itself: it is
   // unsignalled. `protection` has a signature in one domain at least.
@@ -48,10 +61,11 @@ class SignatureKeys {
                                                 Guard from) const;
 
  private:
-  SignatureKeys(const verbs::VerbsApi& api, const mlx5dv_sig_caps& caps) : api_(api), caps_(caps) {}
+  SignatureKeys(const verbs::VerbsApi& api, const SignatureSupport& support)
+      : api_(api), support_(support) {}
 
   const verbs::VerbsApi& api_;
-  const mlx5dv_sig_caps caps_;
+  const SignatureSupport support_;
   std::vector<mlx5dv_mkey*> keys_;
 };
 

@@ -160,7 +160,7 @@ bool SignedQueue::Stages(const Slot& slot) const {
 }
 
 absl::Status SignedQueue::Supports(const Protection& protection) const {
-  return keys_ ? keys_->Supports(protection) : absl::OkStatus();
+  return keys_ ? keys_->support().Supports(protection) : absl::OkStatus();
 }
 
 absl::Status SignedQueue::Post(const Transfer& transfer) {

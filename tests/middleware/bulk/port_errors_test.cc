@@ -421,31 +421,27 @@ TEST_F(TwoPeersTest, EldestIdlePeerMakesRoom) {
 // A peer that says what no port says is given up; its bytes reach nothing.
 class BadNotices : public PortErrorsTest {
  protected:
-  struct Sender : integrity::SignedQueueUser {
-    uint32_t OnMismatch(uint64_t, const integrity::Mismatch&, std::span<std::byte>) override {
-      return 0;
-    }
-    void OnEnd(uint64_t, const absl::Status&, bool) override {}
-    void OnReply(std::span<const std::byte>) override {}
-    void OnDown(const absl::Status&) override {}
+  struct Sender : onesided::MoverUser {
+    void OnPiece(uint32_t, uint64_t, onesided::PieceEnd) override {}
+    void OnWord(uint32_t, std::span<const std::byte>) override {}
+    void OnDown(uint32_t, const absl::Status&) override {}
   };
-  void Say(const std::vector<std::vector<std::byte>>& messages) {
+  void Say(const std::vector<std::vector<std::byte>>& words) {
     Sender sender;
+    std::unique_ptr<onesided::Mover> mover;
     std::string offer;
     PeerId peer;
     {
       const auto as = nodes_->As(1);
       peer = *there().port->Offer(&offer);
     }
-    const Ticket to = *LoadTicket(offer);
-    std::unique_ptr<integrity::SignedQueue> queue;
-    Ticket from{.port = 1, .notices = 16, .way = to.way};
+    Ticket from{.port = 1};
     {
       const auto as = nodes_->As(0);
-      queue = *integrity::SignedQueue::Create(*here().device, *here().commands, sender, {});
-      ASSERT_TRUE(queue->Connect({.number = to.qp_number, .gid = to.way.gid}).ok());
-      from.qp_number = queue->address().number;
-      from.way.gid = queue->address().gid;
+      mover =
+          *onesided::Mover::Create(*here().device, *here().commands, nodes_->random, sender, {});
+      from.way = mover->Open(0);
+      ASSERT_TRUE(mover->Connect(0, LoadTicket(offer)->way).ok());
     }
     {
       const auto as = nodes_->As(1);
@@ -453,24 +449,21 @@ class BadNotices : public PortErrorsTest {
     }
     {
       const auto as = nodes_->As(0);
-      for (const auto& message : messages) ASSERT_TRUE(queue->Tell(message, 0).ok());
-      queue->Flush();
+      for (const auto& word : words) mover->Say(0, word);
     }
     const size_t before = there().downs.size();
     EXPECT_TRUE(nodes_->Run([&] {
       const auto as = nodes_->As(0);
-      queue->Poll();
+      mover->Poll();
       return there().downs.size() > before;
     }));
     why_ = there().downs.empty() ? "" : std::string(there().downs.back().second.message());
     const auto as = nodes_->As(0);
     here().commands->Finish();
-    queue.reset();
+    mover.reset();
   }
   static std::vector<std::byte> Bytes(const Notice& notice) {
-    std::vector<std::byte> bytes(kNoticeBytes);
-    Store(notice, bytes.data());
-    return bytes;
+    return ToBytes(PortWord{.kind = PortWord::Kind::kNotice, .notice = notice});
   }
   static Notice Good() {
     Notice notice;
@@ -502,6 +495,23 @@ TEST_F(BadNotices, Contradiction) {
   Say({Bytes(Good()), Bytes(other)});
   EXPECT_THAT(why_, HasSubstr("contradicts"));
   EXPECT_TRUE(there().arrivals.empty());
+}
+TEST_F(BadNotices, TwoQueuePairs) {
+  const auto queue =
+      ToBytes(PortWord{.kind = PortWord::Kind::kQueue, .qp_number = 5, .notices = 16});
+  Say({queue, queue});
+  EXPECT_THAT(why_, HasSubstr("second queue pair"));
+}
+// Words about a queue pair that was never made.
+TEST_F(BadNotices, WordsOutOfTurn) {
+  std::vector<std::vector<std::byte>> words;
+  for (const auto kind :
+       {PortWord::Kind::kReady, PortWord::Kind::kClose, PortWord::Kind::kClosed}) {
+    words.push_back(ToBytes(PortWord{.kind = kind}));
+  }
+  words.push_back(std::vector<std::byte>(5));
+  Say(words);
+  EXPECT_THAT(why_, HasSubstr("it is none"));
 }
 // It names memory that was never lent: nothing is looked at, and the user hears why.
 TEST_F(BadNotices, LeaseOfNobody) {

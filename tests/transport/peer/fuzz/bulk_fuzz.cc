@@ -7,6 +7,7 @@
 
 #include "middleware/bulk/capability.h"
 #include "middleware/bulk/notice.h"
+#include "middleware/bulk/port_word.h"
 #include "middleware/bulk/ticket.h"
 #include "tests/transport/peer/fuzz/fuzz_target.h"
 #include "transport/onesided/word.h"
@@ -27,6 +28,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bulk::Store(*notice, again.data());
     peer::Require(bulk::LoadNotice(again) == *notice, "a notice read and written is the same");
     peer::Require(notice->piece < notice->pieces, "a piece is one of its pieces");
+  }
+  if (const auto word = bulk::LoadPortWord(peer::Input(data, size))) {
+    const auto again = bulk::ToBytes(*word);
+    peer::Require(bulk::LoadPortWord(again) == *word, "a word read and written is the same");
   }
   if (const auto head = onesided::LoadHead(peer::Input(data, size))) {
     std::array<std::byte, onesided::kHeadBytes> again;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PortWord: what one port says to another beside its transfers: how a transfer ended, and where the queue pair for protected
+// ones is, whether it is open, and that it is to be closed (signed_way.cc).
+//
+// Thread-safety: values and pure functions. What came from outside is checked by LoadPortWord().
+#ifndef SLUICE_MIDDLEWARE_BULK_PORT_WORD_H_
+#define SLUICE_MIDDLEWARE_BULK_PORT_WORD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "middleware/bulk/notice.h"
+#include "transport/onesided/word.h"
+
+namespace sluice::bulk {
+
+struct PortWord {
+  enum class Kind : uint8_t {
+    kNotice = 1,  // of a transfer that had no queue pair of its own
+    kQueue,       // here is mine
+    kReady,       // and yours may send to it
+    kClose,       // do you need it still?
+    kClosed,      // no longer; nothing comes by it any more
+  };
+
+  Kind kind = Kind::kNotice;
+  Notice notice;           // kNotice
+  uint32_t qp_number = 0;  // kQueue
+  uint32_t notices = 0;    // kQueue: that it takes before it has looked at one
+
+  bool operator==(const PortWord&) const = default;
+};
+
+inline constexpr size_t kPortWordHeadBytes = 16;
+static_assert(kPortWordHeadBytes + kNoticeBytes <= onesided::kMaxWordBytes);
+
+std::vector<std::byte> ToBytes(const PortWord& word);
+// Nothing: these bytes are none.
+std::optional<PortWord> LoadPortWord(std::span<const std::byte> bytes);
+
+}  // namespace sluice::bulk
+
+#endif  // SLUICE_MIDDLEWARE_BULK_PORT_WORD_H_

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue pair that protected transfers need: made when one of the two ports has such a transfer, closed when either has too
+// many of them.
+//
+//   one                            other
+//   kQueue -->                     makes its own
+//                                  <-- kQueue; connects
+//   connects                       <-- kReady
+//   kReady -->                     both may send
+//   kClose -->                     begins nothing new; when what was begun has ended
+//   drops its own                  <-- kClosed; drops its own
+//
+// Words come once and in order, so that what is said of a new queue pair can't be taken for the one before. Both may want one at the same
+// time, or to close it: then the words cross, and mean the same.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "middleware/bulk/peer.h"
+#include "middleware/bulk/port.h"
+#include "middleware/bulk/refusal.h"
+
+namespace sluice::bulk {
+namespace {
+
+using Kind = PortWord::Kind;
+
+// Buffers for notices. More than the peer may have under way: it goes on while this side looks at what came.
+uint32_t NoticeBuffers(const PortOptions& options) {
+  constexpr uint32_t kMost = 1024;
+  return std::max(options.max_pieces_in_flight, std::min(16 * options.max_pieces_in_flight, kMost));
+}
+
+}  // namespace
+
+// One step at a time; how many.
+int Port::AdvanceSigned(Peer& peer) {
+  SignedWay& way = peer.way;
+  if (way.busy || way.dropped || !(way.wanted || way.queue != nullptr)) return 0;
+  if (way.queue == nullptr) {
+    // Whoever asks for one is answered in any case: ports that all have no room would wait for each other.
+    if (!way.there && signed_made_ >= options_.max_signed_peers) {
+      ++signed_waiting_;
+      return 0;
+    }
+    MakeQueue(peer);
+    return 1;
+  }
+  if (!way.said) {
+    way.said = Say(peer, {.kind = Kind::kQueue,
+                          .qp_number = way.queue->address().number,
+                          .notices = options_.max_pieces_in_flight});
+    return way.said ? 1 : 0;
+  }
+  if (!way.connected) {
+    if (!way.there) return 0;
+    ConnectQueue(peer);
+    return 1;
+  }
+  if (!way.ready_said) {
+    way.ready_said = Say(peer, {.kind = Kind::kReady});
+    return way.ready_said ? 1 : 0;
+  }
+  const bool begun = std::ranges::any_of(peer.outgoing, [](const Outgoing* out) {
+    return !IsPlain(out->request.protection) && out->posted != 0;
+  });
+  if (!way.close_heard || begun || way.queue->open() != 0) return 0;
+  if (!Say(peer, {.kind = Kind::kClosed})) return 0;
+  DropQueue(peer);
+  return 1;
+}
+
+// Asks for as many to be closed as there are too many, or as are waited for; one at a time, the eldest first.
+int Port::MakeRoom() {
+  const uint32_t waiting = std::exchange(signed_waiting_, 0);
+  if (signed_made_ + waiting <= options_.max_signed_peers) return 0;
+  uint32_t closing = 0;
+  Peer* oldest = nullptr;
+  for (const auto& peer : peers_) {
+    const SignedWay& way = peer->way;
+    if (way.close_said || way.close_heard || way.dropped) ++closing;
+    const bool idle = peer->state == Peer::State::kUp && way.up() && way.ready_said &&
+                      !way.close_said && !way.close_heard && way.queue->open() == 0 &&
+                      std::ranges::none_of(peer->outgoing, [](const Outgoing* out) {
+                        return !IsPlain(out->request.protection);
+                      });
+    if (idle && (oldest == nullptr || way.used < oldest->way.used)) oldest = peer.get();
+  }
+  if (signed_made_ + waiting - closing <= options_.max_signed_peers || oldest == nullptr) return 0;
+  oldest->way.close_said = Say(*oldest, {.kind = Kind::kClose});
+  return oldest->way.close_said ? 1 : 0;
+}
+
+void Port::MakeQueue(Peer& peer) {
+  using Made = absl::StatusOr<std::unique_ptr<integrity::SignedQueue>>;
+  auto made = std::make_shared<Made>(absl::UnknownError("not made yet"));
+  const integrity::SignedQueueOptions options{.max_open = options_.max_pieces_in_flight,
+                                              .max_replies = NoticeBuffers(options_),
+                                              .max_transfer_bytes = options_.piece_bytes,
+                                              .peer = "port " + std::to_string(peer.id.index),
+                                              .offload = options_.offload,
+                                              .pipelining = options_.pipelining,
+                                              .channel = announcements_->channel()};
+  peer.way.busy = true;
+  ++signed_made_;
+  commands_.Submit(
+      [this, &peer, options, made] {
+        *made = integrity::SignedQueue::Create(device_, commands_, peer, options);
+      },
+      [this, &peer, made] {
+        peer.way.busy = false;
+        if (made->ok()) {
+          ++counters_.signed_queues;
+          peer.way.queue = *std::move(*made);
+          peer.way.used = ++uses_;
+          if (peer.state != Peer::State::kUp) peer.way.queue->Fail(peer.why);
+          return;
+        }
+        // Whoever waits for it waits in vain; the next one tries again.
+        --signed_made_;
+        peer.way.wanted = false;
+        for (Outgoing* out : peer.outgoing) {
+          if (!IsPlain(out->request.protection) && out->status.ok()) out->status = made->status();
+        }
+      });
+}
+
+void Port::ConnectQueue(Peer& peer) {
+  SignedWay& way = peer.way;
+  auto status = std::make_shared<absl::Status>();
+  way.busy = true;
+  commands_.Submit([queue = way.queue.get(), number = way.there->qp_number, gid = peer.gid,
+                    status] { *status = queue->Connect({.number = number, .gid = gid}); },
+                   [this, &peer, status] {
+                     peer.way.busy = false;
+                     peer.way.connected = true;
+                     if (peer.state != Peer::State::kUp) {
+                       peer.way.queue->Fail(peer.why);
+                     } else if (!status->ok()) {
+                       GiveUp(peer, *status);
+                     }
+                   });
+}
+
+// Nothing of this side is under way on it, and nothing of the other any more: what has come is looked at first.
+void Port::DropQueue(Peer& peer) {
+  while (peer.way.queue->Poll() != 0) {
+  }
+  if (peer.state != Peer::State::kUp) return;
+  peer.way.dropped = true;
+  peer.way.there.reset();
+  ++counters_.signed_closed;
+  peer.way.queue->Fail(Refused(absl::StatusCode::kUnavailable, "the queue pair was closed"));
+}
+
+void Port::OnQueueDown(Peer& peer, const absl::Status& why) {
+  peer.way.ended = true;  // EndQueue() follows: it can't go within its own call
+  if (!peer.way.dropped) GiveUp(peer, why);
+}
+
+// Of a peer that stays: what is left of the queue is freed where that may block, and there may be another one.
+int Port::EndQueue(Peer& peer) {
+  if (!peer.way.ended || !peer.way.dropped || peer.state != Peer::State::kUp) return 0;
+  commands_.Submit([queue = std::move(peer.way.queue)]() mutable { queue.reset(); }, [] {});
+  --signed_made_;
+  SignedWay next;
+  next.there = peer.way.there;  // it has made another one already
+  next.wanted = next.there.has_value();
+  peer.way = std::move(next);
+  return 1;
+}
+
+void Port::OnQueueWord(Peer& peer, const PortWord& word) {
+  SignedWay& way = peer.way;
+  switch (word.kind) {
+    case Kind::kNotice:
+      return;
+    case Kind::kQueue:
+      if (way.there) {
+        return GiveUp(peer,
+                      Refused(absl::StatusCode::kUnavailable, "a peer has a second queue pair",
+                              "one of the two sides is broken", "join the ports again"));
+      }
+      way.there = {.qp_number = word.qp_number, .notices = word.notices};
+      way.wanted = true;
+      return;
+    case Kind::kReady:
+      way.ready_heard = true;
+      return;
+    case Kind::kClose:
+      if (way.queue != nullptr && !way.dropped) way.close_heard = true;
+      return;
+    case Kind::kClosed:
+      // Or it is answered already: both had asked.
+      if (way.close_said && way.connected && !way.busy && !way.dropped) DropQueue(peer);
+      return;
+  }
+}
+
+}  // namespace sluice::bulk

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The queue pair for protected transfers: there when it is needed, and gone when others need it more.
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/middleware/bulk/port_nodes.h"
+
+namespace sluice::bulk {
+namespace {
+
+using integrity::Guard;
+using integrity::Protection;
+using Kind = integrity::Transfer::Kind;
+
+constexpr Protection kDif{
+    .memory = Guard::kT10DifCrc, .wire = Guard::kT10DifCrc, .block_bytes = 512};
+constexpr uint64_t kData = 8 * 512;
+constexpr uint64_t kBlocks = 8 * 520;
+constexpr uint64_t kMostAtOnce = 8;
+
+class SignedWayTest : public testing::Test {
+ protected:
+  // Everybody is joined to everybody else, lends all of its memory, and has good blocks in it.
+  void Make(uint32_t nodes, uint32_t max_signed_peers = 16) {
+    PortNodesOptions options;
+    options.nodes = nodes;
+    options.port.piece_bytes = 4096;
+    options.port.max_signed_peers = max_signed_peers;
+    nodes_ = std::make_unique<PortNodes>(options);
+    for (uint32_t i = 0; i < nodes; ++i) {
+      own_.push_back(nodes_->Lend(i, 0).id);
+      lent_.push_back(nodes_->Lend(i, kMayRead | kMayWrite));
+      PortNode& node = (*nodes_)[i];
+      std::vector<std::byte> data(kMostAtOnce * kData);
+      Fill(nodes_->random, data);
+      Protect(kDif, data, node.at(0, kMostAtOnce * kBlocks));
+      for (uint32_t j = 0; j < i; ++j) {
+        const auto joined = nodes_->Join(j, i);
+        peers_[{j, i}] = joined.at_one;
+        peers_[{i, j}] = joined.at_other;
+      }
+    }
+  }
+  TransferId Begin(uint32_t from, uint32_t to, const Protection& protection = kDif,
+                   uint64_t blocks = 1, int64_t deadline_ns = 0) {
+    TransferRequest request;
+    request.kind = Kind::kRead;  // nobody writes, so that all blocks stay good
+    request.local = own_[from];
+    request.local_offset = kBlocks * 100;
+    request.remote = lent_[to].capability;
+    request.data_bytes = blocks * kData;
+    request.protection = protection;
+    request.deadline_ns = deadline_ns;
+    auto transfer = nodes_->Start(from, peers_[{from, to}], request);
+    EXPECT_TRUE(transfer.ok()) << transfer.status();
+    ++begun_[from];
+    return transfer.value_or(0);
+  }
+  bool AllEnded() {
+    for (const auto& [node, count] : begun_) {
+      if ((*nodes_)[node].ended.size() < count) return false;
+    }
+    return true;
+  }
+  void ExpectAllGood() {
+    for (const auto& node : nodes_->nodes) {
+      for (const auto& [id, status] : node->ended) EXPECT_TRUE(status.ok()) << status;
+      for (const Arrival& arrival : node->arrivals) EXPECT_TRUE(arrival.status.ok());
+      EXPECT_TRUE(node->downs.empty());
+    }
+  }
+  const PortCounters& counters(uint32_t node) { return (*nodes_)[node].port->counters(); }
+
+  std::unique_ptr<PortNodes> nodes_;
+  std::vector<LeaseId> own_;
+  std::vector<PortNodes::Lent> lent_;
+  std::map<std::pair<uint32_t, uint32_t>, PeerId> peers_;
+  std::map<uint32_t, size_t> begun_;
+};
+
+TEST_F(SignedWayTest, PlainTransfersNeedNone) {
+  Make(3);
+  for (int i = 0; i < 10; ++i) Begin(0, 1 + i % 2, Protection());
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+  for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(counters(i).signed_queues, 0u);
+}
+
+TEST_F(SignedWayTest, FirstProtectedTransferMakesItForAllThatFollow) {
+  Make(3);
+  for (int i = 0; i < 10; ++i) Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  for (int i = 0; i < 10; ++i) Begin(1, 0);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+  EXPECT_EQ((*nodes_)[1].arrivals.size(), 10u);
+  EXPECT_EQ((*nodes_)[0].arrivals.size(), 10u);
+  EXPECT_EQ(counters(0).signed_queues, 1u);
+  EXPECT_EQ(counters(1).signed_queues, 1u);
+  EXPECT_EQ(counters(2).signed_queues, 0u);
+}
+
+TEST_F(SignedWayTest, BothSidesMayWantItAtOnce) {
+  Make(2);
+  Begin(0, 1);
+  Begin(1, 0);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+  EXPECT_EQ(counters(0).signed_queues, 1u);
+  EXPECT_EQ(counters(1).signed_queues, 1u);
+}
+
+TEST_F(SignedWayTest, TransferThatWaitsForItMayBeStopped) {
+  Make(2);
+  const TransferId cancelled = Begin(0, 1);
+  const TransferId late = Begin(0, 1, kDif, 1, nodes_->simulation->NowNs() + 1);
+  const TransferId good = Begin(0, 1);
+  {
+    const auto as = nodes_->As(0);
+    ASSERT_TRUE((*nodes_)[0].port->Cancel(cancelled).ok());
+  }
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded() && (*nodes_)[1].arrivals.size() == 3; }));
+  auto& ended = (*nodes_)[0].ended;
+  EXPECT_EQ(ended[cancelled].code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(ended[late].code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(ended[good].ok()) << ended[good];
+  EXPECT_EQ((*nodes_)[1].arrivals[0].status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ((*nodes_)[1].arrivals[1].status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE((*nodes_)[1].arrivals[2].status.ok());
+}
+
+TEST_F(SignedWayTest, EldestMakesRoomAndStaysAPeer) {
+  Make(5, /*max_signed_peers=*/2);
+  for (const uint32_t to : {1u, 2u, 1u, 3u, 1u, 4u}) {
+    Begin(0, to);
+    ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); })) << to;
+  }
+  ExpectAllGood();
+  // 1 was always used later than the one that went.
+  EXPECT_EQ(counters(0).signed_queues, 4u);
+  EXPECT_EQ(counters(0).signed_closed, 2u);
+  EXPECT_EQ(counters(1).signed_closed, 0u);
+  EXPECT_EQ(counters(2).signed_closed, 1u);
+  EXPECT_EQ(counters(3).signed_closed, 1u);
+  // Those without are peers as before, and have one again when they need it.
+  Begin(0, 2, Protection());
+  Begin(2, 0);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+  EXPECT_EQ(counters(0).signed_queues, 5u);
+}
+
+// Everybody with everybody, of fewer queue pairs than there are ways, now and then many transfers at once: whoever is asked to
+// close has begun something, or asks itself, or wants another one at once.
+TEST_F(SignedWayTest, AllTransfersArriveHoweverOftenQueuePairsChange) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    peers_.clear();
+    own_.clear();
+    lent_.clear();
+    begun_.clear();
+    base::SeededRandom random(seed);
+    Make(4, /*max_signed_peers=*/1 + seed % 2);
+    std::map<uint32_t, size_t> expected;
+    for (int round = 0; round < 150; ++round) {
+      const auto from = static_cast<uint32_t>(random.Next64() % 4);
+      const uint32_t to = (from + 1 + static_cast<uint32_t>(random.Next64() % 3)) % 4;
+      const uint64_t burst = random.Next64() % 4 == 0 ? 5 : 1;
+      for (uint64_t i = 0; i < burst; ++i) {
+        const bool plain = random.Next64() % 5 == 0;
+        Begin(from, to, plain ? Protection() : kDif, 1 + random.Next64() % kMostAtOnce);
+        ++expected[to];
+      }
+      // Sometimes at once, sometimes when all is quiet.
+      const uint64_t wait = random.Next64() % 3;
+      if (wait == 0) continue;
+      const int64_t until_ns =
+          nodes_->simulation->NowNs() + static_cast<int64_t>(random.Next64() % 100'000);
+      ASSERT_TRUE(nodes_->Run([&] {
+        return wait == 1 ? nodes_->simulation->NowNs() >= until_ns : AllEnded();
+      })) << seed;
+    }
+    ASSERT_TRUE(nodes_->Run([&] {
+      if (!AllEnded()) return false;
+      return std::ranges::all_of(expected, [&](const auto& count) {
+        return (*nodes_)[count.first].arrivals.size() == count.second;
+      });
+    })) << seed;
+    ExpectAllGood();
+    uint64_t closed = 0;
+    for (uint32_t i = 0; i < 4; ++i) closed += counters(i).signed_closed;
+    EXPECT_GT(closed, 10u);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::bulk
