@@ -357,30 +357,6 @@ void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& statu
   options_.gate->OnEnd(incoming, status, clock_->NowNs());
 }
 
-// Settled by a later pass are calls of one that was not timed.
-void ServerEngine::TimeInline() {
-  if (now_is_stale_) return ReadClock();
-  now_ns_ = clock_->NowNs();
-  SettleInline(quiet_passes_ >= kQuietPasses ? 1 : sampler_.every());
-}
-
-// The clock has just been read. `times`: how often each counts in the histogram.
-void ServerEngine::SettleInline(uint32_t times) {
-  for (uint32_t i = 0; i < ran_count_; ++i) {
-    if (times != 0) ran_[i].stats->RecordLatency(now_ns_ - ran_since_ns_, times);
-    CheckSlow(ran_[i].peer, *ran_[i].stats, ran_since_ns_, ran_[i].code);
-  }
-  ran_count_ = 0;
-}
-
-void ServerEngine::CheckSlow(endpoint::PeerId id, const observe::MethodStats& stats,
-                             int64_t received_ns, absl::StatusCode code) {
-  if (now_ns_ - received_ns < options_.slow_call_ns) return;
-  const Peer* peer = Find(id);
-  slow_calls_.Add({stats.name(), peer == nullptr ? "" : peer->address, received_ns,
-                   now_ns_ - received_ns, code});
-}
-
 absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,
                                      const google::protobuf::MessageLite& message) const {
   return base::Error(absl::StatusCode::kInvalidArgument,

@@ -223,6 +223,7 @@ class ServerEngine final : public session::User {
   }
   void TimeInline();
   void SettleInline(uint32_t times);
+  void SayHeld();
   void CheckSlow(endpoint::PeerId id, const observe::MethodStats& stats, int64_t received_ns,
                  absl::StatusCode code);
   void Trace(observe::TraceEvent event, endpoint::PeerId peer, uint64_t call_id, uint64_t detail,

@@ -48,6 +48,7 @@ class Cluster : public ::testing::Test {
     absl::Status answer;                // of kOnce and kAnyTimes
     std::vector<std::string> attempts;  // as each call's metadata says; empty: the first
     std::vector<ServerCall*> held;      // of kHold
+    std::function<void()> inside;       // what the handlers of the others do, if anything
   };
 
   Cluster() {
@@ -84,6 +85,7 @@ class Cluster : public ::testing::Test {
                        google::protobuf::MessageLite* reply) {
         auto* of = static_cast<Node*>(self);
         of->attempts.push_back(AttemptOf(incoming));
+        if (of->inside) of->inside();
         static_cast<Text*>(reply)->set_syndrome(of->index);
         return of->answer;
       };

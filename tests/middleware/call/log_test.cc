@@ -116,6 +116,35 @@ TEST_F(LogTest, CallersThatLeaveAreNoWarning) {
   EXPECT_EQ(server_log_.size(), 1u);
 }
 
+TEST_F(LogTest, HandlerThatHoldsThePollerIsSaid) {
+  Connect(1);
+  int64_t blocks_ns = 99 * kMs;
+  nodes_[0]->inside = [&] { clock_.Advance(blocks_ns); };
+  EXPECT_EQ(Call(), 0);
+  EXPECT_EQ(server_log_.Lines(), "") << "a little less";
+  blocks_ns = 100 * kMs;
+  EXPECT_EQ(Call(), 0);
+  ASSERT_EQ(server_log_.Lines(), "warning: poller held\n");
+  EXPECT_EQ(server_log_[0].message.rfind(
+                "the polling thread was held for 100 ms by /test.Service/Once: ", 0),
+            0u)
+      << server_log_[0].message;
+  server_log_.Clear();
+  blocks_ns = 50 * kMs;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Start(&outcomes_.emplace_back()).ok());
+  Settle();
+  ASSERT_EQ(server_log_.Lines(), "warning: poller held\n") << "the calls of one pass wait for all";
+  EXPECT_NE(server_log_[0].message.find("held for 150 ms by /test.Service/Once and 2 before it"),
+            std::string::npos)
+      << server_log_[0].message;
+  server_log_.Clear();
+  ASSERT_TRUE(Start(&outcomes_.emplace_back(), kHold).ok());
+  Settle();
+  Advance(5000 * kMs);
+  FinishHeld(0);
+  EXPECT_EQ(server_log_.Lines(), "") << "who answers later holds nobody";
+}
+
 TEST_F(LogTest, DrainIsSaidOnBothSides) {
   Connect(1);
   const int64_t now_ns = clock_.NowNs();
