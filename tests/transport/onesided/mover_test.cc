@@ -208,6 +208,24 @@ TEST(Mover, PeerThatDiesIsDownOnceAllItsPiecesHaveEnded) {
   EXPECT_EQ(movers[0].pieces[0].second, PieceEnd::kMoved);
 }
 
+// With memory that the device may still touch: its user has it back before the peer is gone.
+TEST(Mover, ClosedPeerIsDownOnceWhatWasPostedHasEnded) {
+  Movers movers(2);
+  movers.Join(0, 0, 1, 0);
+  ASSERT_TRUE(movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == 1; }));
+  for (uint64_t i = 0; i < 5; ++i) {
+    ASSERT_TRUE(movers.Move(0, 0, movers.PieceOf(0, 1, i * 60'000, 60'000, /*read=*/true)));
+  }
+  movers.Do(0, [](Mover& mover) {
+    mover.Close(0, absl::UnavailableError("left"), /*goodbye=*/false);
+    return 0;
+  });
+  EXPECT_FALSE(movers.Move(0, 0, movers.PieceOf(0, 1, 0, 64)));
+  ASSERT_TRUE(movers.Run([&] { return !movers[0].downs.empty(); }));
+  EXPECT_THAT(movers[0].pieces, SizeIs(6));
+}
+
 TEST(Mover, GoodbyeIsHeardBehindWhatWasSaid) {
   Movers movers(2);
   movers.Join(0, 0, 1, 0);

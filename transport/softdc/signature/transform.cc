@@ -149,6 +149,32 @@ void Protect(const Domain& domain, uint8_t copy_mask, uint64_t first_block,
   }
 }
 
+// Whole blocks whose signatures go over as they are, every byte of them: what comes out is what came in.
+bool PassesAsItIs(const Domain& domain, uint8_t copy_mask, size_t size_bytes) {
+  const size_t signature_bytes = SignatureBytes(domain);
+  if (signature_bytes == 0 || size_bytes % (BlockBytes(domain) + signature_bytes) != 0)
+    return false;
+  for (size_t byte = 0; byte < signature_bytes; ++byte) {
+    if (!Selects(copy_mask, domain.kind, byte)) return false;
+  }
+  return true;
+}
+
+std::optional<Mismatch> CheckWhole(const Domain& domain, uint8_t mask, uint64_t first_block,
+                                   std::span<const std::byte> input) {
+  const size_t block_bytes = BlockBytes(domain);
+  const size_t both_bytes = block_bytes + SignatureBytes(domain);
+  for (size_t at = 0; at < input.size(); at += both_bytes) {
+    const std::byte* block = input.data() + at;
+    auto mismatch = Check(domain, mask, first_block + at / both_bytes, {block, block_bytes},
+                          block + block_bytes);
+    if (!mismatch) continue;
+    mismatch->offset_bytes = at;
+    return mismatch;
+  }
+  return std::nullopt;
+}
+
 bool BeginsBlock(const Domain& domain, uint64_t data_start) {
   return domain.kind == Kind::kNone || data_start % BlockBytes(domain) == 0;
 }
@@ -178,6 +204,12 @@ std::optional<Mismatch> Transform(const BlockSignature& signature, Direction dir
   const Domain& to = to_wire ? signature.wire : signature.memory;
   const uint8_t copy_mask = SameStructure(from, to) ? signature.copy_mask : 0;
   output->clear();
+
+  if (PassesAsItIs(from, copy_mask, input.size())) {
+    output->assign(input.begin(), input.end());
+    if (to_wire && output->size() > wire_bytes) output->resize(wire_bytes);
+    return CheckWhole(from, signature.check_mask, data_start / BlockBytes(from), input);
+  }
 
   // Check and strip. What carries no signature is taken as it is.
   std::optional<Mismatch> mismatch;

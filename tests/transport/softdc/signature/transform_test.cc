@@ -115,6 +115,12 @@ TEST_P(EachDomain, OneWrongBitAnywhereIsFoundWhereItIs) {
     Bytes passed = data;
     if (in_block < BlockBytes(domain())) passed[block * BlockBytes(domain()) + in_block] = bad[at];
     EXPECT_EQ(output, passed);
+
+    // The same where signatures go over as they are; and so do the bytes.
+    BlockSignature whole{.memory = domain(), .wire = domain(), .check_mask = signature.check_mask};
+    whole.copy_mask = DefaultCopyMask(domain(), domain());
+    EXPECT_EQ(Pass(whole, Direction::kToWire, bad, &output), found);
+    EXPECT_EQ(output, bad);
   }
 }
 
