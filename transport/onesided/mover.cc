@@ -308,20 +308,20 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
                          "run the same release of Sluice on both sides"));
   }
   if (ahead < 0) {
-    // It may not know that it was taken.
     ++counters_.words_twice;
   } else {
     ++way.next_expected;
     ++counters_.words_taken;
     way.receive.Consumed();
   }
-  if ((ahead < 0 || way.receive.ReportIsDue()) && !std::exchange(way.owes, true)) ++owing_;
+  if (way.receive.ReportIsDue() && !std::exchange(way.owes, true)) ++owing_;
   if (ahead == 0) user_.OnWord(PlaceOf(way), word);
 }
 
 void Mover::SayGrants() {
   for (Way& way : ways_) {
-    if (!way.owes || way.state != State::kUp || way.target.broken) continue;
+    // (One for a target that is broken is lost; OnTargetReset() says it again.)
+    if (!way.owes || way.state != State::kUp) continue;
     if (!PostControl(way, WordKind::kGrant)) return;
     way.owes = false;
     --owing_;

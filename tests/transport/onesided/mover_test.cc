@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,7 +72,7 @@ TEST(Mover, ManyPeersShareAFewDcis) {
 TEST(Mover, WordsComeOnceAndInOrderBothWays) {
   Movers movers(2);
   movers.Join(0, 0, 1, 1);
-  constexpr int kWords = 200;
+  constexpr int kWords = 1'200;  // more than there are slots
   for (int i = 0; i < kWords; ++i) {
     ASSERT_TRUE(movers.Run([&] { return movers.Say(0, 0, std::to_string(i)); }));
     ASSERT_TRUE(movers.Run([&] { return movers.Say(1, 1, std::to_string(-i)); }));
@@ -281,6 +283,103 @@ TEST(Mover, StrangersAreNotHeard) {
   ASSERT_TRUE(movers.Run([&] { return movers[1].mover->counters().strangers == 3; }));
   EXPECT_TRUE(movers[1].words.empty());
   EXPECT_TRUE(movers[1].downs.empty());
+}
+
+// Whoever sends what no mover does: any head, to whom it is joined.
+class BrokenPeer : queue::QueueUser {
+ public:
+  BrokenPeer(Movers& movers, uint32_t node, const Address& to) : movers_(movers), node_(node) {
+    const Movers::Simulation::As as(*movers.simulation, node);
+    device::Device& device = *movers[node].device;
+    memory_ = memory::Slab::Create(device.api(), device.pd(), 4096, 0).value();
+    slots_.emplace(memory_.data(), 8, 256, memory_.data() + 2048, 8, 256);
+    cq_ = verbs::CreateCq(device.api(), device.context(), 512, nullptr).value();
+    pool_ = queue::DciPool::Create(device, cq_.get(), *slots_, memory_.lkey(), {},
+                                   *movers[node].commands, *this)
+                .value();
+    ibv_ah_attr attr = {};
+    attr.is_global = 1;
+    attr.port_num = 1;
+    std::memcpy(attr.grh.dgid.raw, to.gid.data(), to.gid.size());
+    handle_ = {&device.api(), device.api().create_ah(device.pd(), &attr)};
+    target_.ah = handle_.get();
+    target_.dctn[0] = to.dctn;
+    target_.key[0] = to.access_key;
+    pool_->Open(&target_);
+  }
+  ~BrokenPeer() override {
+    const Movers::Simulation::As as(*movers_.simulation, node_);
+    movers_[node_].commands->Finish();
+    pool_.reset();
+  }
+  void Say(const Head& head) {
+    const Movers::Simulation::As as(*movers_.simulation, node_);
+    const uint32_t slot = slots_->Take(/*control=*/false);
+    Store(head, (*slots_)[slot].data);
+    (*slots_)[slot].length_bytes = kHeadBytes;
+    pool_->Post(&target_, slot);
+    pool_->Flush();
+  }
+  // True, for conditions.
+  bool Poll() {
+    const Movers::Simulation::As as(*movers_.simulation, node_);
+    pool_->Poll();
+    return true;
+  }
+
+ private:
+  void OnSent(queue::Target*, uint32_t, bool) override {}
+  void OnTargetReset(queue::Target*, const absl::Status&) override {}
+  void OnTargetFailed(queue::Target*, const absl::Status&) override {}
+  void OnUnanswered(queue::Target*) override {}
+  void OnTargetQuiet(queue::Target*) override {}
+  void OnQueueDead(const absl::Status&) override {}
+
+  Movers& movers_;
+  const uint32_t node_;
+  memory::Slab memory_;
+  std::optional<queue::SlotTable> slots_;
+  verbs::Cq cq_;
+  verbs::Ah handle_;
+  queue::Target target_;
+  std::unique_ptr<queue::DciPool> pool_;
+};
+
+TEST(Mover, PeerThatLeavesOutAWordIsGivenUp) {
+  Movers movers(2);
+  const Address to = movers.Do(1, [](Mover& mover) { return mover.Open(4); });
+  BrokenPeer peer(movers, 0, to);
+  const auto word = [&](uint32_t sequence) {
+    return Head{.place = to.place, .token = to.token, .sequence = sequence};
+  };
+  peer.Say(word(0));
+  peer.Say(word(0));  // twice is nothing
+  ASSERT_TRUE(
+      movers.Run([&] { return peer.Poll() && movers[1].mover->counters().words_twice == 1; }));
+  EXPECT_THAT(movers[1].words, SizeIs(1));
+  peer.Say(word(2));
+  ASSERT_TRUE(movers.Run([&] { return peer.Poll() && !movers[1].downs.empty(); }));
+  EXPECT_THAT(movers[1].words, SizeIs(1));
+  EXPECT_THAT(std::string(movers[1].downs[0].second.message()), HasSubstr("left out a word"));
+}
+
+TEST(Mover, GrantsOfWhatWasNeverSaidAreNotBelieved) {
+  Movers movers(2, {.window = 4});
+  const Address to = movers.Do(1, [](Mover& mover) { return mover.Open(4); });
+  const Address from = movers.Do(0, [](Mover& mover) { return mover.Open(0); });
+  ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(4, from); }).ok());
+  BrokenPeer peer(movers, 0, to);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(movers.Say(1, 4, "to nobody"));
+  for (const uint32_t granted : {0u, 3u, 9u, 1'000u, UINT32_MAX}) {
+    peer.Say({.kind = WordKind::kGrant, .place = to.place, .token = to.token, .granted = granted});
+  }
+  const int64_t until_ns = movers.simulation->NowNs() + kMs;
+  movers.Run([&] { return peer.Poll() && movers.simulation->NowNs() >= until_ns; });
+  EXPECT_FALSE(movers.Say(1, 4, "one too many"));
+  peer.Say({.kind = WordKind::kGrant, .place = to.place, .token = to.token, .granted = 6});
+  ASSERT_TRUE(movers.Run([&] { return peer.Poll() && movers.Say(1, 4, "five"); }));
+  EXPECT_TRUE(movers.Say(1, 4, "six"));
+  EXPECT_FALSE(movers.Say(1, 4, "seven"));
 }
 
 TEST(Mover, DciThatDiesWithoutAWordIsFound) {
