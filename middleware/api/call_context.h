@@ -16,7 +16,9 @@
 #ifndef SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 
+#include <concepts>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -75,12 +77,24 @@ class CallContext {
 
   // Bytes that go beside the request, without a field of its message. They are not copied before they are sent: they stay
   // as they are until the call has ended. The limit of a message holds for both together. Empty: none.
-  void set_attachment(std::span<const std::byte> bytes) { attachment_ = bytes; }
+  void set_attachment(std::span<const std::byte> bytes) {
+    attachment_ = bytes;
+    buffer_ = nullptr;
+  }
+  // The same in memory of the channel's (Channel::MakeBuffer()), where the server's device reads them if they are many: they
+  // are not copied. The context keeps it until another one is set, and copies of the context share it; nobody writes into it
+  // from now on. (A template so that {} means the other one.)
+  void set_attachment(std::same_as<Buffer> auto&& buffer) {
+    buffer_ = std::make_shared<const Buffer>(std::move(buffer));
+    attachment_ = buffer_->bytes();
+  }
 
   // What the server sent with the reply, or with the error, of the last call.
-  Metadata reply_metadata() const { return Metadata::FromWire(reply_beside_.metadata); }
+  Metadata reply_metadata() const { return Metadata::FromWire(reply_.beside.metadata); }
   // And beside the reply (ServerContext::set_reply_attachment()), until the next call is started.
-  const std::string& reply_attachment() const { return reply_beside_.attachment; }
+  std::string_view reply_attachment() const { return reply_.beside.attachment.text(); }
+  // The same, to be kept for longer: where this side's device has put it, if it is large (buffer.h says what bounds that).
+  Buffer TakeReplyAttachment() { return std::move(reply_.beside.attachment); }
 
   int64_t timeout_ns() const { return timeout_ns_; }
   int64_t deadline_ns() const {
@@ -90,21 +104,37 @@ class CallContext {
   const std::stop_token& stop_token() const { return stop_token_; }
   const Metadata& metadata() const { return metadata_; }
   std::span<const std::byte> attachment() const { return attachment_; }
+  // nullptr: it is none.
+  const Buffer* buffer() const { return buffer_.get(); }
 
   // Where the next call's goes; for those who start it.
   call::Beside* ReplyBeside() {
-    reply_beside_.Clear();
-    return &reply_beside_;
+    reply_.beside.Clear();
+    return &reply_.beside;
   }
 
  private:
+  // As it came. It stays with the context that was called with: a copy has none.
+  struct Reply {
+    Reply() = default;
+    Reply(const Reply&) {}
+    Reply(Reply&&) = default;
+    Reply& operator=(const Reply&) {
+      beside.Clear();
+      return *this;
+    }
+    Reply& operator=(Reply&&) = default;
+    call::Beside beside;
+  };
+
   int64_t timeout_ns_;
   int64_t deadline_ns_ = call::kNoDeadlineNs;
   bool wait_for_ready_ = false;
   std::stop_token stop_token_;
   Metadata metadata_;
   std::span<const std::byte> attachment_;
-  call::Beside reply_beside_;  // as it came
+  std::shared_ptr<const Buffer> buffer_;  // in which that stands
+  Reply reply_;
 };
 
 }  // namespace sluice

@@ -61,6 +61,7 @@ call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
   spec.wait_for_ready = context.wait_for_ready();
   spec.metadata = context.metadata().wire();
   spec.attachment = context.attachment();
+  spec.buffer = context.buffer();
   return spec;
 }
 
@@ -195,6 +196,19 @@ absl::Status Channel::Start(const call::CallSpec& spec) {
   if (interceptors_.empty()) return lease_->Start(spec);
   return interceptors_.Start(spec, address_,
                              [this](const call::CallSpec& one) { return lease_->Start(one); });
+}
+
+absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {
+  absl::StatusOr<Buffer> buffer;
+  lease_->Run([&] {
+    auto made = engine_.MakeBuffer(bytes);
+    if (made.ok()) {
+      buffer = *std::move(made);
+    } else {
+      buffer = OwnCopy(made.status());
+    }
+  });
+  return buffer;
 }
 
 void Channel::Cancel(uint64_t call_id) { lease_->Cancel(call_id); }

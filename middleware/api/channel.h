@@ -91,6 +91,11 @@ class Channel {
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
                          call::Beside* reply_beside = nullptr);
+  // Memory for an attachment of this size that is sent without a copy (CallContext::set_attachment()): the server's for which
+  // the next call would be, which a call with it prefers. Any thread. UNAVAILABLE: no server is up. RESOURCE_EXHAUSTED:
+  // limits.large_memory_bytes is used up for now. INVALID_ARGUMENT: over the limit of a message.
+  absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
+
   // Ends it with CANCELLED, soon; any thread, inside callbacks too.
   void Cancel(uint64_t call_id);
   // The same; when it returns the call's callback has run.

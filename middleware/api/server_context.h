@@ -8,21 +8,28 @@
 #define SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 
 #include <atomic>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "middleware/api/metadata.h"
 #include "middleware/api/trace_context.h"
+#include "middleware/call/buffer.h"
 #include "middleware/call/method.h"
 
 namespace sluice {
+
+using call::Buffer;
 
 class ServerContext {
  public:
@@ -80,16 +87,26 @@ class ServerContext {
     return added;
   }
 
-  // What the caller sent beside the request's message (CallContext::set_attachment()).
+  // What the caller sent beside the request's message (CallContext::set_attachment()), where it came in if it is large.
   std::span<const std::byte> attachment() const { return incoming_.attachment; }
   // Goes beside the reply's message, whose limit holds for both together. Not with an error.
-  void set_reply_attachment(std::string bytes) { incoming_.reply->attachment = std::move(bytes); }
+  void set_reply_attachment(std::string bytes) {
+    incoming_.reply->attachment = Buffer::Ordinary(std::move(bytes));
+  }
+  // The same without a copy, if it is large; nobody writes into it from now on.
+  void set_reply_attachment(std::same_as<Buffer> auto&& buffer) {
+    incoming_.reply->attachment = std::move(buffer);
+  }
+  // Memory for that; its errors are ServerEngine::MakeBuffer()'s. On an executor it waits for the polling thread, one pass.
+  absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
  protected:
   // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().
   ServerContext(const call::Incoming& incoming, bool elsewhere)
       : incoming_(incoming), can_stop_(true) {
-    if (elsewhere) stop_.emplace();
+    if (!elsewhere) return;
+    stop_.emplace();
+    polling_thread_ = std::this_thread::get_id();
   }
   void RequestStop() {
     stopped_.store(true, std::memory_order_relaxed);
@@ -99,6 +116,7 @@ class ServerContext {
  private:
   const call::Incoming& incoming_;
   const bool can_stop_ = false;
+  std::thread::id polling_thread_;  // none: the handler runs on it
   std::atomic<bool> stopped_{false};
   std::optional<std::stop_source> stop_;
   std::optional<Metadata> reply_metadata_;  // few have any

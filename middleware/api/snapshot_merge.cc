@@ -25,9 +25,9 @@ void Add(const call::ServerCounters& from, call::ServerCounters* into) {
 
 void Add(const session::SessionCounters& from, session::SessionCounters* into) {
   using C = session::SessionCounters;
-  static_assert(sizeof(C) == 7 * sizeof(uint64_t));
+  static_assert(sizeof(C) == 9 * sizeof(uint64_t));
   Sum(from, into, &C::duplicates, &C::sent_again, &C::protocol_errors, &C::large_sent,
-      &C::large_received, &C::large_lost, &C::lent);
+      &C::large_received, &C::large_lost, &C::large_in_place, &C::large_held, &C::lent);
 }
 
 void Add(const endpoint::Counters& from, endpoint::Counters* into) {

@@ -57,6 +57,7 @@ struct CallSpec {
   bool wait_for_ready = false;            // no connection: wait for one instead of failing
   std::string_view metadata;              // serialised; goes with the request
   std::span<const std::byte> attachment;  // the same; stays until `done`
+  const Buffer* buffer = nullptr;         // in which the attachment stands; nullptr: elsewhere
   Beside* reply_beside = nullptr;         // where what comes with the reply goes
   CallControl* control = nullptr;         // nullptr: nobody else cancels it
   ClientStream* stream = nullptr;         // of a method that streams

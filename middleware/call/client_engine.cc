@@ -21,8 +21,10 @@ size_t PayloadBytes(const CallSpec& spec) {
          frame::AttachmentBytes(spec.attachment.size());
 }
 
-void Copy(std::span<const std::byte> bytes, std::string* to) {
-  to->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+session::InPlace PlaceOf(const CallSpec& spec, size_t payload_bytes) {
+  const uint32_t metadata = frame::MetadataBytes(spec.metadata.size());
+  const size_t attachment = frame::AttachmentBytes(spec.attachment.size());
+  return spec.buffer->PlaceOf(metadata, payload_bytes - metadata - attachment);
 }
 
 bool IsUnknownMethod(const absl::Status& status) {
@@ -141,7 +143,10 @@ void ClientEngine::Begin(Call* call, uint64_t* call_id) {
   if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
 }
 
-size_t ClientEngine::FirstChoice() {
+size_t ClientEngine::FirstChoice(const Buffer* buffer) {
+  for (size_t i = 0; buffer != nullptr && i < connections_.size(); ++i) {
+    if (connections_[i]->peer == buffer->peer() && MayGetCalls(*connections_[i])) return i;
+  }
   if (connections_.size() < 2 || options_.balancing == Balancing::kPickFirst) return 0;
   const size_t start = next_choice_++ % connections_.size();
   if (options_.balancing == Balancing::kRoundRobin) return start;
@@ -150,7 +155,7 @@ size_t ClientEngine::FirstChoice() {
   for (size_t i = 0; i < connections_.size(); ++i) {
     const size_t at = (start + i) % connections_.size();
     const Connection& connection = *connections_[at];
-    if (connection.state != ConnectionState::kUp || connection.left_out) continue;
+    if (!MayGetCalls(connection)) continue;
     if (connection.outstanding >= fewest) continue;
     fewest = connection.outstanding;
     best = at;
@@ -163,18 +168,20 @@ absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& sp
                                                               uint32_t* payload_bytes) {
   const size_t size = PayloadBytes(spec);
   *payload_bytes = static_cast<uint32_t>(size);
-  const size_t first = FirstChoice();
+  const size_t first = FirstChoice(spec.buffer);
   bool starved = false;
   for (size_t i = 0; i < connections_.size(); ++i) {
     const size_t at = first + i;
     Connection* const one =
         connections_[at < connections_.size() ? at : at - connections_.size()].get();
-    if (one->state != ConnectionState::kUp || one->left_out) continue;
+    if (!MayGetCalls(*one)) continue;
     if (size > one->limit_bytes - frame::kHeaderBytes) {
       *connection = one;
       return TooLarge(spec, "request", size, one->limit_bytes);
     }
-    auto buffer = sessions_.Reserve(one->peer, *payload_bytes);
+    auto buffer = spec.buffer == nullptr
+                      ? sessions_.Reserve(one->peer, *payload_bytes)
+                      : sessions_.Reserve(one->peer, *payload_bytes, PlaceOf(spec, size));
     if (buffer.ok()) {
       *connection = one;
       return buffer;
@@ -333,8 +340,12 @@ void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
   call->stats->CountReplyBytes(payload.size());
   const frame::Parts parts = frame::Split(header, payload);
   if (Beside* const beside = call->spec.reply_beside; beside != nullptr) {
-    if (!parts.metadata.empty()) Copy(parts.metadata, &beside->metadata);
-    if (!parts.attachment.empty()) Copy(parts.attachment, &beside->attachment);
+    if (!parts.metadata.empty()) {
+      beside->metadata.assign(reinterpret_cast<const char*>(parts.metadata.data()),
+                              parts.metadata.size());
+    }
+    if (!parts.attachment.empty())
+      beside->attachment = Keep(parts.attachment, parts.message.size(), &sessions_);
   }
   payload = parts.message;
   if (header.status_code != 0) {
@@ -500,81 +511,6 @@ void ClientEngine::Close() {
       table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
   counters_.calls_failed +=
       table_.EndAll(CallState::kPausing, CallEvent::kCancel, last_error_, all);
-}
-
-// ---- Errors
-
-std::string ClientEngine::CauseOf(const absl::Status& status) {
-  const auto detail = base::DetailOf(status);
-  if (detail.has_value() && !detail->cause().empty()) return detail->cause();
-  return std::string(status.message());
-}
-
-absl::Status ClientEngine::NoMemory(const CallSpec& spec, const absl::Status& why) const {
-  const std::string cause(why.message());
-  return base::Error(absl::StatusCode::kResourceExhausted,
-                     absl::StrCat("request of ", spec.method->full_name, " not sent"),
-                     {.layer = "call",
-                      .peer = server_,
-                      .operation = spec.method->full_name,
-                      .cause = cause,
-                      .retry_safe = true});
-}
-
-absl::Status ClientEngine::TooLarge(const CallSpec& spec, const char* what, uint64_t payload_bytes,
-                                    uint32_t limit_bytes, absl::StatusCode code) const {
-  return base::Error(code, absl::StrCat(what, " of ", spec.method->full_name, " too large"),
-                     {.layer = "call",
-                      .peer = server_,
-                      .operation = spec.method->full_name,
-                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
-                                            limit_bytes - frame::kHeaderBytes),
-                      .remedy = "send less, or raise max_large_message_bytes on both sides",
-                      .retry_safe = true});
-}
-
-absl::Status ClientEngine::NotConnected(std::string_view operation) const {
-  for (const auto& connection : connections_) {
-    if (connection->state != ConnectionState::kDraining) continue;
-    return base::Error(
-        absl::StatusCode::kUnavailable, "server is draining",
-        {.layer = "call",
-         .peer = server_,
-         .operation = operation,
-         .cause = "it ends, and takes no new calls",
-         .remedy = "call another server; set wait_for_ready to wait for its successor",
-         .retry_safe = true});
-  }
-  const std::string cause =
-      connections_.empty() ? "it has no servers so far" : CauseOf(last_error_);
-  return base::Error(absl::StatusCode::kUnavailable, "not connected",
-                     {.layer = "call",
-                      .peer = server_,
-                      .operation = operation,
-                      .cause = cause,
-                      .remedy = "it is tried again by itself; set wait_for_ready to wait for that",
-                      .retry_safe = true});
-}
-
-absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state,
-                                            uint32_t attempt) const {
-  std::string cause = "the reply did not come in time";
-  if (state == CallState::kFree) cause = "the deadline had passed when the call was started";
-  if (state == CallState::kWaiting) {
-    cause = this->state() == ConnectionState::kUp
-                ? "the server gave no credit to send it in time"
-                : absl::StrCat("there was no connection (", Name(this->state()), ")");
-  }
-  if (state == CallState::kPausing) cause = "it came before another attempt";
-  if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
-  return base::Error(absl::StatusCode::kDeadlineExceeded,
-                     absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
-                     {.layer = "call",
-                      .peer = server_,
-                      .operation = spec.method->full_name,
-                      .cause = cause,
-                      .remedy = "give it more time, or look for what keeps the server busy",
-                      .retry_safe = state != CallState::kSent && attempt == 1});
 }
 
 }  // namespace sluice::call

@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "middleware/call/buffer.h"
 #include "middleware/call/call_table.h"
 #include "middleware/call/connection.h"
 #include "middleware/call/connection_state.h"
@@ -115,6 +116,10 @@ class ClientEngine final : public session::User {
   // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The server
   // is told, as soon as there is credit.
   bool Cancel(uint64_t call_id);
+
+  // Memory for an attachment, for the server that would get a call now. UNAVAILABLE: none is up. RESOURCE_EXHAUSTED: there
+  // is no memory now. INVALID_ARGUMENT: over the limit of a message.
+  absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
   // Streaming calls. What comes in:
   ReadResult Read(ClientStream* stream, google::protobuf::MessageLite* message);
@@ -213,7 +218,11 @@ class ClientEngine final : public session::User {
                std::span<const std::byte> payload);
 
   void Begin(Call* call, uint64_t* call_id);
-  size_t FirstChoice();
+  static bool MayGetCalls(const Connection& connection) {
+    return connection.state == ConnectionState::kUp && !connection.left_out;
+  }
+  // `buffer`, if there is one, was made for a server.
+  size_t FirstChoice(const Buffer* buffer);
   // Memory for the request, and the server it is for. UNAVAILABLE: none is up.
   absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, Connection** connection,
                                                   uint32_t* payload_bytes);

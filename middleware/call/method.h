@@ -15,12 +15,14 @@
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
+#include "middleware/call/buffer.h"
 #include "middleware/frame/frame.h"
 #include "middleware/frame/method_id.h"
 
 namespace sluice::call {
 
 class ServerCall;
+class ServerEngine;
 
 inline constexpr int64_t kNoDeadlineNs = INT64_MAX;
 
@@ -54,10 +56,10 @@ struct Method {
 struct Beside {
   void Clear() {
     if (!metadata.empty()) metadata.clear();
-    if (!attachment.empty()) std::string().swap(attachment);  // it may be large
+    if (!attachment.empty()) attachment = {};
   }
   std::string metadata;  // serialised
-  std::string attachment;
+  Buffer attachment;
 };
 
 // A request on its way through a server. Valid while the handler runs.
@@ -71,6 +73,8 @@ struct Incoming {
   Beside* reply = nullptr;                // what stands here goes with it
   std::span<const std::byte> attachment;  // most calls have none
   uint64_t span = 0;                      // of a call with metadata: names it among all calls
+  ServerEngine* engine = nullptr;         // which runs it,
+  endpoint::PeerId from;                  // for this peer
 };
 
 // One method of one registered service: `run` for one that is answered before it returns, `start` for all others.

@@ -85,14 +85,14 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   call->peer_address_ = *incoming.peer;
   call->tenant_ = *incoming.tenant;
   call->metadata_.assign(incoming.metadata);
-  const std::span<const std::byte> attached = incoming.attachment;
-  call->attachment_.assign(reinterpret_cast<const char*>(attached.data()), attached.size());
+  if (!incoming.attachment.empty())
+    call->attachment_ = Keep(incoming.attachment, message.size(), &sessions_);
   call->reply_beside_.Clear();
   call->incoming_ = incoming;
   call->incoming_.peer = &call->peer_address_;
   call->incoming_.tenant = &call->tenant_;
   call->incoming_.metadata = call->metadata_;
-  call->incoming_.attachment = std::as_bytes(std::span(call->attachment_));
+  call->incoming_.attachment = call->attachment_.bytes();
   call->incoming_.reply = &call->reply_beside_;
   call->peer_ = id;
   call->call_id_ = request.call_id;
@@ -278,7 +278,7 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   call->serial_ = 0;
   call->observer_ = nullptr;
   call->reply_beside_.Clear();
-  if (!call->attachment_.empty()) std::string().swap(call->attachment_);
+  if (!call->attachment_.empty()) call->attachment_ = {};
   const auto entry = methods_.find(call->handler_->method->id);
   entry->second->free.emplace_back(call);
 }

@@ -84,7 +84,7 @@ class ServerCall {
   std::string peer_address_;
   std::string tenant_;
   std::string metadata_;
-  std::string attachment_;
+  Buffer attachment_;
   Beside reply_beside_;
   endpoint::PeerId peer_;
   uint64_t call_id_ = 0;

@@ -313,7 +313,9 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
       .metadata = {reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size()},
       .reply = nullptr,
       .attachment = parts.attachment,
-      .span = 0};
+      .span = 0,
+      .engine = this,
+      .from = id};
   if (!incoming.metadata.empty()) incoming.span = spans_.Next64();
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
@@ -349,58 +351,13 @@ void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Heade
   } else {
     ReplyError(id, peer, request.call_id, entry->stats, status, reply_beside_.metadata);
   }
+  if (!reply_beside_.attachment.empty()) reply_beside_.attachment = {};  // others need the memory
   NoteInline(id, entry->stats, status);
   if (options_.gate != nullptr) EndAtGate(incoming, status);
 }
 
 void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& status) {
   options_.gate->OnEnd(incoming, status, clock_->NowNs());
-}
-
-absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,
-                                     const google::protobuf::MessageLite& message) const {
-  return base::Error(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat("request of ", method.full_name, " can't be parsed"),
-                     {.layer = "call",
-                      .peer = peer.address,
-                      .operation = method.full_name,
-                      .cause = absl::StrCat(bytes, " bytes are not a ", message.GetTypeName()),
-                      .remedy = "build client and server from the same .proto",
-                      .retry_safe = true});
-}
-
-absl::Status ServerEngine::OtherShape(const Peer& peer, const Method& method) const {
-  return base::Error(
-      absl::StatusCode::kUnimplemented,
-      absl::StrCat(method.full_name, " is not called as it is declared"),
-      {.layer = "call",
-       .peer = peer.address,
-       .operation = method.full_name,
-       .cause = absl::StrCat("here the client ",
-                             method.client_streams() ? "streams" : "sends one message",
-                             " and the server ", method.server_streams() ? "streams" : "sends one"),
-       .remedy = "build client and server from the same .proto",
-       .retry_safe = true});
-}
-
-absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
-  std::vector<std::string> names;
-  for (const auto& [number, entry] : methods_) names.push_back(entry->handler.method->full_name);
-  std::sort(names.begin(), names.end());
-  std::string known = names.empty() ? "none" : "";
-  constexpr size_t kMaxNamed = 8;
-  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
-    absl::StrAppend(&known, i == 0 ? "" : ", ", names[i]);
-  }
-  if (names.size() > kMaxNamed)
-    absl::StrAppend(&known, ", and ", names.size() - kMaxNamed, " more");
-  return base::Error(absl::StatusCode::kUnimplemented,
-                     absl::StrFormat("no method has the number %016x", method_id),
-                     {.layer = "call",
-                      .operation = kDispatch,
-                      .cause = absl::StrCat("the server's methods are: ", known),
-                      .remedy = "register the service, or build both sides from the same .proto",
-                      .retry_safe = true});
 }
 
 // ---- Replies
@@ -429,7 +386,9 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   if (size <= peer->limit_bytes - frame::kHeaderBytes) {
     outgoing = Reserve(id, peer, size);
   } else {
-    const auto large = ReserveLarge(id, peer, size);
+    const auto large = ReserveLarge(
+        id, peer, size,
+        beside.attachment.PlaceOf(frame::MetadataBytes(beside.metadata.size()), message_bytes));
     if (!large.ok()) return ReplyError(id, peer, call_id, stats, large.status(), {});
     outgoing = *large;
   }
@@ -444,7 +403,7 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.call_id = call_id;
   header.payload_bytes = size;
   std::byte* message = frame::PutMetadata(beside.metadata, header, outgoing.data);
-  message = frame::PutAttachment(std::as_bytes(std::span(beside.attachment)), header, message);
+  message = frame::PutAttachment(beside.attachment.bytes(), header, message);
   if (message_bytes > 0) {
     reply->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
   }

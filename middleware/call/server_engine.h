@@ -119,6 +119,10 @@ class ServerEngine final : public session::User {
   void StartDrain(int64_t cancel_at_ns, int64_t end_by_ns);
   const Drain& drain() const { return drain_; }
 
+  // Memory for the attachment of a reply to this peer. CANCELLED: it is gone. RESOURCE_EXHAUSTED: there is none now.
+  // INVALID_ARGUMENT: over the limit.
+  absl::StatusOr<Buffer> MakeBuffer(endpoint::PeerId peer, size_t bytes);
+
   // Any thread. `node` is run by the polling thread, in its next pass.
   void Post(base::MailNode* node);
 
@@ -256,7 +260,8 @@ class ServerEngine final : public session::User {
     endpoint::SendBuffer buffer;
   };
   // For a reply that has to be lent: memory now, whatever waits. An error: there is none.
-  absl::StatusOr<Outgoing> ReserveLarge(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
+  absl::StatusOr<Outgoing> ReserveLarge(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes,
+                                        const session::InPlace& place);
   Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
   void Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header);
 

@@ -10,9 +10,10 @@
 namespace sluice::call {
 
 absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::PeerId id, Peer* peer,
-                                                                  uint32_t payload_bytes) {
+                                                                  uint32_t payload_bytes,
+                                                                  const session::InPlace& place) {
   Outgoing outgoing;
-  auto lent = sessions_.Lend(id, payload_bytes, /*waits=*/false);
+  auto lent = sessions_.Lend(id, payload_bytes, /*waits=*/false, place);
   if (!lent.ok()) {
     const std::string cause(lent.status().message());
     return base::Error(absl::StatusCode::kResourceExhausted, "reply not sent",
@@ -26,6 +27,12 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
   outgoing.buffer = *lent;
   outgoing.data = lent->data;
   return outgoing;
+}
+
+absl::StatusOr<Buffer> ServerEngine::MakeBuffer(endpoint::PeerId id, size_t bytes) {
+  Peer* peer = Find(id);
+  if (peer == nullptr || closed_) return absl::CancelledError("the caller is gone");
+  return Buffer::Make(endpoint_, id, peer->address, bytes, peer->largest_bytes, peer->limit_bytes);
 }
 
 void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,

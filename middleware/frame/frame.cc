@@ -148,7 +148,9 @@ std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header,
   header.flags |= kFlagAttachment;
   const auto size = static_cast<uint32_t>(attachment.size());
   std::memcpy(payload, &size, sizeof(size));
-  std::memcpy(payload + sizeof(size), attachment.data(), size);
+  if (payload + sizeof(size) != attachment.data()) {
+    std::memcpy(payload + sizeof(size), attachment.data(), size);
+  }
   return payload + sizeof(size) + size;
 }
 

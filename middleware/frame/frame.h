@@ -227,7 +227,7 @@ inline uint32_t MetadataBytes(size_t size) {
 // Writes it; returns where the message begins. `metadata` has kMaxMetadataBytes at most; empty: nothing is
 // written, and the flag stays as it is.
 std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload);
-// The same of an attachment, which comes next.
+// The same of an attachment, which comes next, and may stand there already.
 inline size_t AttachmentBytes(size_t size) { return size == 0 ? 0 : size + sizeof(uint32_t); }
 std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header, std::byte* payload);
 

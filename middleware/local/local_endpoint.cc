@@ -43,6 +43,8 @@ LocalEndpoint::~LocalEndpoint() {
     std::lock_guard lock(network_->mutex_);
     Leave(absl::UnavailableError("the other end is gone"));
   }
+  held_lent_.Leave([this](uint32_t number) { return lent_.at(number).data; });
+  held_fetched_.Leave([this](uint32_t number) { return fetched_.at(number).data; });
   close(event_fd_);
 }
 
@@ -377,6 +379,7 @@ int LocalEndpoint::Poll() {
     signalled_ = false;
   }
   if (dead_) return 0;
+  CollectHeld();
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
     if (peer.state != Peer::kConnecting || peer.remote != nullptr ||
@@ -462,7 +465,9 @@ bool LocalEndpoint::PrepareToSleep() {
     run();
     lock.lock();
   }
-  if (!inbox_.empty()) return false;
+  if (!inbox_.empty() || !held_lent_.PrepareToSleep() || !held_fetched_.PrepareToSleep()) {
+    return false;
+  }
   armed_ = true;
   changed_.notify_all();
   return true;

@@ -126,6 +126,9 @@ class LocalEndpoint final : public endpoint::Endpoint {
                                  const endpoint::RemoteMemory& from) override;
   void CancelFetch(uint32_t number) override;
   void GiveBack(uint32_t number) override;
+  endpoint::HeldMemory HoldLent(uint32_t number) override;
+  bool LendHeld(endpoint::PeerId peer, const endpoint::HeldMemory& memory) override;
+  endpoint::HeldMemory HoldFetched(uint32_t number) override;
   int Poll() override;
   bool PrepareToSleep() override;
   int fd() const override { return event_fd_; }
@@ -168,9 +171,10 @@ class LocalEndpoint final : public endpoint::Endpoint {
   };
   struct Large {
     endpoint::PeerId peer;
-    std::unique_ptr<std::byte[]> data;
+    std::shared_ptr<std::byte[]> data;
     uint64_t bytes = 0;
     bool known = true;
+    bool failed = false;
   };
   struct Fetching {
     endpoint::PeerId peer;
@@ -198,6 +202,11 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void PostFetched(uint32_t number);
   absl::StatusOr<endpoint::LargeBuffer> Read(uint32_t number);
   void Leave(const absl::Status& why);
+  static uint64_t Owner(endpoint::PeerId peer) {
+    return uint64_t{peer.generation} << 32 | peer.index;
+  }
+  void FreeLent(uint32_t number);
+  void CollectHeld();
 
   LocalNetwork* const network_;
   endpoint::Handler* const handler_;
@@ -225,6 +234,8 @@ class LocalEndpoint final : public endpoint::Endpoint {
   std::map<uint32_t, Large> lent_;        // by number
   std::map<uint32_t, Fetching> fetches_;  // not ended
   std::map<uint32_t, Large> fetched_;     // the handler's
+  endpoint::Holds held_lent_{[this] { Wake(); }};
+  endpoint::Holds held_fetched_{[this] { Wake(); }};
   uint64_t lent_bytes_ = 0;
   uint32_t next_large_ = 1;
   std::function<int(std::vector<std::byte>&)> tamper_;

@@ -19,6 +19,7 @@ absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Lend(PeerId id, uint64_t by
     return absl::UnavailableError("no such peer");
   }
   if (bytes > options_.large_memory_bytes) return absl::InvalidArgumentError("over the limit");
+  CollectHeld();
   if (lent_bytes_ + bytes > options_.large_memory_bytes) {
     peer->lend_waits = peer->lend_waits || waits;
     return absl::ResourceExhaustedError("no memory for large messages");
@@ -28,7 +29,7 @@ absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Lend(PeerId id, uint64_t by
   const uint32_t number = next_large_++;
   Large& large = lent_[number];
   large = {.peer = id,
-           .data = std::make_unique_for_overwrite<std::byte[]>(bytes),
+           .data = std::make_shared_for_overwrite<std::byte[]>(bytes),
            .bytes = bytes,
            .known = !slow_lending_};
   return endpoint::LargeBuffer{large.data.get(), bytes, number};
@@ -43,6 +44,10 @@ std::optional<endpoint::RemoteMemory> LocalEndpoint::WhereLent(uint32_t number) 
 
 void LocalEndpoint::TakeBack(uint32_t number) {
   std::lock_guard lock(network_->mutex_);
+  if (!held_lent_.TakeBack(number)) FreeLent(number);
+}
+
+void LocalEndpoint::FreeLent(uint32_t number) {
   const auto large = lent_.find(number);
   assert(large != lent_.end());
   lent_bytes_ -= large->second.bytes;
@@ -88,14 +93,15 @@ absl::StatusOr<endpoint::LargeBuffer> LocalEndpoint::Read(uint32_t number) {
   if (peer == nullptr || peer->remote == nullptr) return refused;
   const auto source = peer->remote->lent_.find(fetch.from.key);
   if (source == peer->remote->lent_.end() || !(source->second.peer == peer->remote_id) ||
-      fetch.from.bytes > source->second.bytes) {
+      fetch.from.address > source->second.bytes ||
+      fetch.from.bytes > source->second.bytes - fetch.from.address) {
     return refused;
   }
   Large& large = fetched_[number];
   large = {.peer = fetch.peer,
-           .data = std::make_unique_for_overwrite<std::byte[]>(fetch.from.bytes),
+           .data = std::make_shared_for_overwrite<std::byte[]>(fetch.from.bytes),
            .bytes = fetch.from.bytes};
-  std::copy_n(source->second.data.get(), fetch.from.bytes, large.data.get());
+  std::copy_n(source->second.data.get() + fetch.from.address, fetch.from.bytes, large.data.get());
   return endpoint::LargeBuffer{large.data.get(), large.bytes, number};
 }
 
@@ -110,6 +116,34 @@ void LocalEndpoint::CancelFetch(uint32_t number) {
 void LocalEndpoint::GiveBack(uint32_t number) {
   std::lock_guard lock(network_->mutex_);
   fetched_.erase(number);
+}
+
+endpoint::HeldMemory LocalEndpoint::HoldLent(uint32_t number) {
+  std::lock_guard lock(network_->mutex_);
+  const Large& large = lent_.at(number);
+  return held_lent_.Hold(large.data.get(), large.bytes, number, Owner(large.peer), /*lent=*/true);
+}
+
+bool LocalEndpoint::LendHeld(PeerId id, const endpoint::HeldMemory& memory) {
+  std::lock_guard lock(network_->mutex_);
+  const Peer* peer = Find(id);
+  return !dead_ && peer != nullptr && peer->state == Peer::kUp && memory.owner() == Owner(id) &&
+         held_lent_.Owns(memory) && !lent_.at(memory.number()).failed && held_lent_.Lend(memory);
+}
+
+endpoint::HeldMemory LocalEndpoint::HoldFetched(uint32_t number) {
+  std::lock_guard lock(network_->mutex_);
+  const Large& large = fetched_.at(number);
+  if (held_fetched_.bytes() + large.bytes > options_.large_memory_bytes / 2) return {};
+  return held_fetched_.Hold(large.data.get(), large.bytes, number, Owner(large.peer),
+                            /*lent=*/false);
+}
+
+void LocalEndpoint::CollectHeld() {
+  if (held_lent_.changed()) held_lent_.Collect([this](uint32_t number) { FreeLent(number); });
+  if (held_fetched_.changed()) {
+    held_fetched_.Collect([this](uint32_t number) { fetched_.erase(number); });
+  }
 }
 
 size_t LocalEndpoint::large_out() const {
@@ -131,6 +165,7 @@ void LocalEndpoint::FinishLending(const absl::Status& status) {
   std::lock_guard lock(network_->mutex_);
   for (auto& [number, large] : lent_) {
     if (std::exchange(large.known, status.ok())) continue;
+    large.failed = !status.ok();
     Event event;
     event.kind = Event::kLent;
     event.peer = large.peer;

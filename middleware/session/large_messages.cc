@@ -43,13 +43,14 @@ PeerLarge& Sessions::LargeOf(Record& record) {
 
 absl::StatusOr<endpoint::SendBuffer> Sessions::ReserveLarge(endpoint::PeerId peer,
                                                             uint32_t payload_bytes,
-                                                            const absl::Status& refusal) {
+                                                            const absl::Status& refusal,
+                                                            const InPlace& place) {
   const Record* record = Find(peer);
   if (!absl::IsInvalidArgument(refusal) || record == nullptr ||
       payload_bytes > record->max_large_bytes) {
     return refusal;
   }
-  auto lent = Lend(peer, payload_bytes, /*waits=*/true);
+  auto lent = Lend(peer, payload_bytes, /*waits=*/true, place);
   if (!lent.ok()) return lent;
   const absl::Status attached = Attach(peer, &*lent);
   if (attached.ok()) return lent;
@@ -58,7 +59,7 @@ absl::StatusOr<endpoint::SendBuffer> Sessions::ReserveLarge(endpoint::PeerId pee
 }
 
 absl::StatusOr<endpoint::SendBuffer> Sessions::Lend(endpoint::PeerId peer, uint32_t payload_bytes,
-                                                    bool waits) {
+                                                    bool waits, const InPlace& place) {
   Record* record = Find(peer);
   if (record == nullptr) return absl::UnavailableError("peer is not connected");
   PeerLarge& large = LargeOf(*record);
@@ -66,15 +67,24 @@ absl::StatusOr<endpoint::SendBuffer> Sessions::Lend(endpoint::PeerId peer, uint3
     large.refused = large.refused || waits;
     return NotNow("the peer has not read those before");
   }
-  const auto memory = endpoint_->Lend(peer, payload_bytes, waits);
-  if (!memory.ok()) return memory.status();
-  lent_[memory->number] = {.peer = peer};
+  endpoint::LargeBuffer memory;
+  Lent lent = {.peer = peer};
+  if (place.memory != nullptr && endpoint_->LendHeld(peer, *place.memory)) {
+    memory = {.data = place.payload, .number = place.memory->number()};
+    lent.offset = static_cast<uint64_t>(place.payload - place.memory->data());
+    lent.in_place = true;
+  } else {
+    auto made = endpoint_->Lend(peer, payload_bytes, waits);
+    if (!made.ok()) return made.status();
+    memory = *made;
+  }
+  lent_[memory.number] = lent;
   ++large.lent;
   ++counters_.lent;
-  return endpoint::SendBuffer{.data = memory->data,
+  return endpoint::SendBuffer{.data = memory.data,
                               .capacity_bytes = payload_bytes,
                               .slot = kNoSlot,
-                              .large = memory->number};
+                              .large = memory.number};
 }
 
 absl::Status Sessions::Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent) {
@@ -147,7 +157,7 @@ void Sessions::SendUnsent(endpoint::PeerId peer, Record& record) {
       } else {
         const auto where = endpoint_->WhereLent(number);
         if (!where.has_value()) return;  // OnLent() follows
-        frame::Encode(frame::Place{.address = where->address,
+        frame::Encode(frame::Place{.address = where->address + lent.offset,
                                    .bytes = next.header.payload_bytes,
                                    .key = where->key,
                                    .number = number},
@@ -156,6 +166,7 @@ void Sessions::SendUnsent(endpoint::PeerId peer, Record& record) {
         next.header.payload_bytes = frame::kPlaceBytes;
         lent.sent = true;
         ++counters_.large_sent;
+        if (lent.in_place) ++counters_.large_in_place;
       }
     }
     large.unsent.pop_front();
@@ -324,25 +335,45 @@ void Sessions::DeliverFetched(endpoint::PeerId peer, Record& record) {
       continue;
     }
     --large.fetches;
+    bool told = false;
     if (next.status.ok()) {
       const std::span<const std::byte> payload(next.buffer.data, next.buffer.bytes);
       const frame::Fault fault = frame::Complete(&next.header, payload);
+      bool held = false;
       ++counters_.large_received;
       if (next.cancelled) {
         // Nobody waits for it.
       } else if (fault != frame::Fault::kNone) {
         Break(peer, "malformed message", frame::Explain(fault));
       } else {
+        // So that what its user sends in answer comes behind it, and finds the memory free there.
+        const frame::Kind kind = next.header.kind;
+        if (kind == frame::Kind::kRequest || kind == frame::Kind::kReply) {
+          large.untold.push_back(next.number);
+          told = true;
+          SayTaken(peer, record);
+        }
+        delivering_ = next.fetch;
         user_->OnMessage(peer, next.header, payload);
+        held = std::exchange(delivering_, kNoFetch) == kNoFetch;
       }
-      endpoint_->GiveBack(next.fetch);
+      if (!held) endpoint_->GiveBack(next.fetch);
     } else if (!next.cancelled) {
       ++counters_.large_lost;
       user_->OnLost(peer, next.header, next.status);
     }
-    large.untold.push_back(next.number);
+    if (!told) large.untold.push_back(next.number);
   }
   SayTaken(peer, record);
+}
+
+endpoint::HeldMemory Sessions::Hold() {
+  if (delivering_ == kNoFetch) return {};
+  endpoint::HeldMemory memory = endpoint_->HoldFetched(delivering_);
+  if (!memory) return memory;
+  delivering_ = kNoFetch;
+  ++counters_.large_held;
+  return memory;
 }
 
 void Sessions::SayTaken(endpoint::PeerId peer, Record& record) {

@@ -25,6 +25,7 @@ namespace sluice::session {
 
 inline constexpr uint32_t kNotLarge = 0xffffffff;
 inline constexpr uint32_t kNoSlot = 0xffffffff;
+inline constexpr uint32_t kNoFetch = 0xffffffff;
 inline constexpr uint32_t kMaxLent = 64;
 inline constexpr uint64_t kMaxHeldBytes = 64 << 20;
 inline constexpr uint32_t kMaxRefusals = 8;
@@ -32,6 +33,8 @@ inline constexpr uint32_t kMaxRefusals = 8;
 // Memory that is lent, from Reserve() until the peer has taken what is in it.
 struct Lent {
   endpoint::PeerId peer;
+  uint64_t offset = 0;         // in that memory, where the message begins
+  bool in_place = false;       // its user had written part of it there
   endpoint::SendBuffer place;  // of the message that says where it is
   frame::Header header;        // of the message in it, once committed
   bool committed = false;

@@ -53,6 +53,12 @@ class User {
   virtual void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why);
 };
 
+// Memory in which part of a large payload stands already, where it would be if the payload began at `payload`.
+struct InPlace {
+  const endpoint::HeldMemory* memory = nullptr;  // there is none
+  std::byte* payload = nullptr;
+};
+
 struct SessionCounters {
   uint64_t duplicates = 0;       // messages that had come before: dropped
   uint64_t sent_again = 0;       // messages
@@ -60,7 +66,9 @@ struct SessionCounters {
   uint64_t large_sent = 0;
   uint64_t large_received = 0;
   uint64_t large_lost = 0;
-  uint32_t lent = 0;  // now: large messages that peers have not read yet
+  uint64_t large_in_place = 0;  // of those sent: lent where their user had written them
+  uint64_t large_held = 0;      // of those received: kept by their user where they had come in
+  uint32_t lent = 0;            // now: large messages that peers have not read yet
 };
 
 class Sessions final : public endpoint::Handler {
@@ -71,9 +79,11 @@ class Sessions final : public endpoint::Handler {
 
   // Room for a payload, at `data`. RESOURCE_EXHAUSTED: none now, OnWritable() follows. UNAVAILABLE: no such peer. Others
   // stay: INVALID_ARGUMENT, too large; ABORTED, the system gives no memory for it.
-  absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t payload_bytes) {
+  // A large payload is reserved at its place, if it has one and can be lent there; `data` says so.
+  absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t payload_bytes,
+                                               const InPlace& place = {}) {
     auto buffer = endpoint_->Reserve(peer, frame::kHeaderBytes + payload_bytes);
-    if (!buffer.ok()) return ReserveLarge(peer, payload_bytes, buffer.status());
+    if (!buffer.ok()) return ReserveLarge(peer, payload_bytes, buffer.status(), place);
     buffer->data += frame::kHeaderBytes;
     buffer->capacity_bytes -= frame::kHeaderBytes;
     return buffer;
@@ -82,8 +92,11 @@ class Sessions final : public endpoint::Handler {
   // what is needed to send it. Commit() or Cancel() after either.
   // `waits`: for OnWritable(), as who reserves does; endpoint.h says what that is worth.
   absl::StatusOr<endpoint::SendBuffer> Lend(endpoint::PeerId peer, uint32_t payload_bytes,
-                                            bool waits);
+                                            bool waits, const InPlace& place = {});
   absl::Status Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent);
+  // In User::OnMessage() only: the memory of the message that is given there, which stays until its holder has had enough of
+  // it. Nothing: it does not stand alone, or too much is held; what is wanted of it has to be copied.
+  endpoint::HeldMemory Hold();
   // The largest payload that goes to a peer, and the largest that goes without being lent.
   static uint32_t LargestPayload(const endpoint::PeerInfo& info);
   static uint32_t LargestEager(const endpoint::PeerInfo& info) {
@@ -134,7 +147,8 @@ class Sessions final : public endpoint::Handler {
   // large_messages.cc
   static PeerLarge& LargeOf(Record& record);
   absl::StatusOr<endpoint::SendBuffer> ReserveLarge(endpoint::PeerId peer, uint32_t payload_bytes,
-                                                    const absl::Status& refusal);
+                                                    const absl::Status& refusal,
+                                                    const InPlace& place);
   void CancelLarge(endpoint::PeerId peer, endpoint::SendBuffer buffer);
   uint32_t CommitLarge(endpoint::PeerId peer, Record& record, const Unsent& unsent);
   void BringBack(Record& record, Unsent* unsent);
@@ -158,6 +172,7 @@ class Sessions final : public endpoint::Handler {
   endpoint::Endpoint* endpoint_ = nullptr;
   std::vector<Record> records_;               // by PeerId::index; the endpoint bounds it
   absl::flat_hash_map<uint32_t, Lent> lent_;  // by the endpoint's number
+  uint32_t delivering_ = kNoFetch;            // whose message the user is given
   Links links_;
   SessionCounters counters_;
 };

@@ -167,6 +167,7 @@ TEST_F(CallErrors, MessagesThatAreTooLarge) {
   server_options_.limits.max_large_message_bytes = 100'000;
   Start(&chat_);
   ExpectCatalogued("request-size", Say(channel_, std::string(1 << 20, 'x')));
+  ExpectCatalogued("buffer-size", channel_->MakeBuffer(1 << 20).status());
   class Talkative final : public ChatServiceBase {
     absl::Status Say(ServerContext&, const Line&, Line* reply) override {
       reply->set_text(std::string(1 << 20, 'x'));
@@ -177,6 +178,14 @@ TEST_F(CallErrors, MessagesThatAreTooLarge) {
   Start(&talkative);
   ExpectCatalogued("reply-size", Say(channel_, "short"));
   TearDown();
+}
+
+TEST_F(CallErrors, MoreBuffersThanThereIsMemoryFor) {
+  constexpr size_t kBytes = 100 << 20;
+  const auto first = channel_->MakeBuffer(kBytes);
+  const auto second = channel_->MakeBuffer(kBytes);
+  ASSERT_TRUE(first.ok() && second.ok());
+  ExpectCatalogued("buffer-memory", channel_->MakeBuffer(kBytes).status());
 }
 
 TEST_F(CallErrors, MethodsThatAreNotThere) {

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "transport/endpoint/held_memory.h"
 
 namespace sluice::endpoint {
 
@@ -264,6 +265,13 @@ class Endpoint {
   virtual void CancelFetch(uint32_t number) = 0;
   // What was fetched is not needed any more.
   virtual void GiveBack(uint32_t number) = 0;
+  // Both kinds in the hands of somebody who gives them back when he likes (held_memory.h). Nothing: not held; an endpoint
+  // need not. What was lent may be held beside that, TakeBack() is due all the same; while it is held it may be lent again, to
+  // the same peer. False: it is lent now, its peer has gone, or it is not this endpoint's.
+  virtual HeldMemory HoldLent(uint32_t /*number*/) { return {}; }
+  virtual bool LendHeld(PeerId /*peer*/, const HeldMemory& /*memory*/) { return false; }
+  // Instead of GiveBack(). Nothing, too, if half of the memory for what is fetched would be held.
+  virtual HeldMemory HoldFetched(uint32_t /*number*/) { return {}; }
 
   // One pass over everything that may have happened; never blocks. The number of things done.
   virtual int Poll() = 0;

@@ -207,6 +207,9 @@ EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
   // What is under way uses the objects below; what it would have said is of no interest any more.
   commands_.Finish();
+  held_lent_.Leave([this](uint32_t number) { return lent_->Abandon(number); });
+  held_fetched_.Leave(
+      [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
   for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &watch_timer_}) timers_.Cancel(timer);
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
 }
@@ -239,6 +242,7 @@ int EndpointImpl::Progress() {
   if (!wanting_.empty()) AskAgain();
   if (!unsaid_.empty()) SayUnsaid();
   if (!lane_words_.empty()) SayLaneWords();
+  if (held_lent_.changed() || held_fetched_.changed()) CollectHeld();
   if (large_work_) count += MoveLarge();
   if (!downs_.empty()) {
     count += static_cast<int>(downs_.size());
@@ -277,8 +281,9 @@ bool EndpointImpl::PrepareToSleep() {
     timers_.Cancel(&watch_timer_);
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
-  return !large_work_ && stashed_ == 0 && sent == 0 && downs_.empty() && resends_.empty() &&
-         owing_.empty() && wanting_.empty() && unsaid_.empty() && !SomeoneMayWrite();
+  return PrepareHeldToSleep() && !large_work_ && stashed_ == 0 && sent == 0 && downs_.empty() &&
+         resends_.empty() && owing_.empty() && wanting_.empty() && unsaid_.empty() &&
+         !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

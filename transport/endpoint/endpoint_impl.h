@@ -66,6 +66,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) override;
   void CancelFetch(uint32_t number) override;
   void GiveBack(uint32_t number) override;
+  HeldMemory HoldLent(uint32_t number) override;
+  bool LendHeld(PeerId peer, const HeldMemory& memory) override;
+  HeldMemory HoldFetched(uint32_t number) override;
   int Poll() override;
   bool PrepareToSleep() override;
   int fd() const override { return poller_->fd(); }
@@ -259,6 +262,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void WaitToLend(PeerId peer, bool of_share);
   bool SomebodyWaitsToLend() const;
   void TellLend();
+  void CollectHeld();
+  bool PrepareHeldToSleep();
+  void FreeLent(uint32_t number);
 
   // resend.cc
   void TellResends();
@@ -291,6 +297,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   memory::Slab send_memory_;
   std::unique_ptr<LargeMemory> lent_;  // null: there are no large messages
   std::unique_ptr<LargeMemory> fetched_;
+  Holds held_lent_{[this] { Wake(); }};
+  Holds held_fetched_{[this] { Wake(); }};
   std::optional<queue::SlotTable> slots_;
   std::optional<path::AddressHandles> handles_;
   std::unique_ptr<queue::DciPool> queue_;

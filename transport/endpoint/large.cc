@@ -99,6 +99,7 @@ absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes, bool w
   const Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return NoPeer("lend");
   const uint64_t limit = lent_ == nullptr ? 0 : lent_->limit_bytes();
+  if (held_lent_.changed()) CollectHeld();
   if (bytes > limit) return OverLimit(*peer, "lend", bytes, limit);
   if (waits && !(lend_turn_ == id) && SomebodyWaitsToLend()) {
     WaitToLend(id, /*of_share=*/false);
@@ -142,6 +143,10 @@ std::optional<RemoteMemory> EndpointImpl::WhereLent(uint32_t number) {
 }
 
 void EndpointImpl::TakeBack(uint32_t number) {
+  if (!held_lent_.TakeBack(number)) FreeLent(number);
+}
+
+void EndpointImpl::FreeLent(uint32_t number) {
   const uint64_t owner = lent_->owner(number);
   const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
   const Peer* peer = Find(id);
@@ -162,6 +167,40 @@ void EndpointImpl::TellLend() {
         !lend_waits_.empty() && lend_waits_.front().peer == id && !lend_waits_.front().of_share;
     if (in_vain) return;  // those behind it wait for it
   }
+}
+
+// ---- Held
+
+HeldMemory EndpointImpl::HoldLent(uint32_t number) {
+  return held_lent_.Hold(lent_->data(number), lent_->size_bytes(number), number,
+                         lent_->owner(number), /*lent=*/true);
+}
+
+bool EndpointImpl::LendHeld(PeerId id, const HeldMemory& memory) {
+  const Peer* peer = Find(id);
+  return peer != nullptr && peer->state == peer::State::kUp && memory.owner() == Owner(id) &&
+         held_lent_.Owns(memory) && lent_->lendable(memory.number()) && held_lent_.Lend(memory);
+}
+
+// Messages that are not kept have the other half: they must get through, or those who keep one and wait for the next would
+// wait for ever.
+HeldMemory EndpointImpl::HoldFetched(uint32_t number) {
+  const FetchRecord& fetch = fetches_[number];
+  const uint64_t bytes = fetched_->size_bytes(fetch.buffer);
+  if (held_fetched_.bytes() + bytes > fetched_->limit_bytes() / 2) return {};
+  return held_fetched_.Hold(fetched_->data(fetch.buffer), bytes, number, Owner(fetch.peer),
+                            /*lent=*/false);
+}
+
+void EndpointImpl::CollectHeld() {
+  held_lent_.Collect([this](uint32_t number) { FreeLent(number); });
+  held_fetched_.Collect([this](uint32_t number) { GiveBack(number); });
+}
+
+// Who only gives memory back wakes nobody, unless somebody waits for it.
+bool EndpointImpl::PrepareHeldToSleep() {
+  return (lend_waits_.empty() || held_lent_.PrepareToSleep()) &&
+         (fetching_.empty() || held_fetched_.PrepareToSleep());
 }
 
 // ---- Fetching
@@ -224,6 +263,7 @@ PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
 void EndpointImpl::EndLarge(Peer* peer) {
   if (lent_ == nullptr) return;
   lent_->Forget(Owner(peer->id()));
+  held_lent_.ForEachOf(Owner(peer->id()), [this](uint32_t number) { lent_->Revoke(number); });
   std::erase_if(lend_waits_, [peer](const LendWait& wait) { return wait.peer == peer->id(); });
   for (uint32_t number : fetching_) {
     FetchRecord& fetch = fetches_[number];

@@ -108,8 +108,27 @@ void LargeMemory::Register(uint32_t number) {
       [this, number, &buffer, status] {
         buffer.state = status->ok() ? State::kReady : State::kFailed;
         if (buffer.discarded) return Discard(number);
+        if (buffer.revoked) Revoke(number);
         user_.ready(number, *status);
       });
+}
+
+void LargeMemory::Revoke(uint32_t number) {
+  Buffer& buffer = buffers_[number];
+  buffer.revoked = true;
+  if (buffer.state != State::kReady) return;  // once it is
+  buffer.state = State::kRevoking;
+  commands_.Submit([slab = &buffer.slab] { slab->Unregister(); },
+                   [this, number, &buffer] {
+                     buffer.state = State::kFailed;
+                     if (buffer.discarded) Discard(number);
+                   });
+}
+
+std::shared_ptr<void> LargeMemory::Abandon(uint32_t number) {
+  Buffer& buffer = buffers_[number];
+  buffer.slab.Unregister();
+  return std::make_shared<memory::Slab>(std::move(buffer.slab));
 }
 
 void LargeMemory::Give(uint32_t number) {
@@ -123,7 +142,7 @@ void LargeMemory::Discard(uint32_t number) {
   Buffer& buffer = buffers_[number];
   Uncount(&buffer);
   buffer.discarded = true;
-  if (buffer.state == State::kRegistering) return;
+  if (buffer.state == State::kRegistering || buffer.state == State::kRevoking) return;
   buffer.state = State::kGoing;
   const uint64_t size = buffer.slab.size_bytes();
   auto slab = std::make_shared<memory::Slab>(std::move(buffer.slab));

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -55,10 +56,21 @@ class LargeMemory {
   uint32_t lkey(uint32_t number) const { return buffers_[number].slab.lkey(); }
   uint32_t rkey(uint32_t number) const { return buffers_[number].slab.rkey(); }
   uint64_t owner(uint32_t number) const { return buffers_[number].owner; }
+  uint64_t size_bytes(uint32_t number) const { return buffers_[number].slab.size_bytes(); }
   // It is not needed any more, and is kept.
   void Give(uint32_t number);
   // It is given up: no key leads there any more before the memory goes.
   void Discard(uint32_t number);
+  // No key leads there any more, soon; whoever has it keeps the memory until he gives it back.
+  void Revoke(uint32_t number);
+  // A peer may read it, now or when it is ready.
+  bool lendable(uint32_t number) const {
+    const Buffer& buffer = buffers_[number];
+    return !buffer.revoked &&
+           (buffer.state == State::kReady || buffer.state == State::kRegistering);
+  }
+  // The memory itself, unregistered: for who has it when all this goes, and Commands has finished.
+  std::shared_ptr<void> Abandon(uint32_t number);
   // Gives up what is kept for this owner.
   void Forget(uint64_t owner);
 
@@ -68,11 +80,12 @@ class LargeMemory {
   size_t kept() const { return kept_.size(); }
 
  private:
-  enum class State : uint8_t { kNobody, kRegistering, kReady, kFailed, kGoing };
+  enum class State : uint8_t { kNobody, kRegistering, kReady, kRevoking, kFailed, kGoing };
   struct Buffer {
     State state = State::kNobody;
-    bool discarded = false;  // while it was being registered
-    bool taken = false;      // counted in taken_
+    bool discarded = false;  // while it was being registered, or revoked
+    bool revoked = false;
+    bool taken = false;  // counted in taken_
     uint64_t owner = 0;
     memory::Slab slab;
   };

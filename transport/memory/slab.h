@@ -27,6 +27,8 @@ class Slab {
   // Register(), once, which does.
   static absl::StatusOr<Slab> Map(size_t size_bytes);
   absl::Status Register(const verbs::VerbsApi& api, ibv_pd* pd, int access);
+  // No device knows it from now on; blocks. The memory stays.
+  void Unregister() { mr_.reset(); }
   Slab() = default;
   Slab(Slab&& other) noexcept;
   Slab& operator=(Slab&& other) noexcept;

@@ -3,6 +3,7 @@
 // Bytes beside the message of a request and of a reply, in every style of client and handler.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,15 @@ std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes
 
 // Answers with the attachment, in capitals at its ends, and with the message.
 absl::Status Answer(ServerContext& context, const SayRequest& request, SayReply* reply) {
+  if (request.payload() == "buffer") {
+    auto back = context.MakeBuffer(context.attachment().size());
+    if (!back.ok()) return back.status();
+    std::ranges::copy(context.attachment(), back->data());
+    back->bytes().front() = back->bytes().back() = std::byte{'X'};
+    context.set_reply_attachment(*std::move(back));
+    reply->set_payload(request.payload());
+    return absl::OkStatus();
+  }
   std::string back(reinterpret_cast<const char*>(context.attachment().data()),
                    context.attachment().size());
   if (!back.empty()) back.front() = back.back() = 'X';
@@ -62,6 +72,11 @@ class Threads final : public Executor {
 
  private:
   std::vector<std::thread> threads_;  // the polling thread's
+};
+
+class AtOnce final : public Executor {
+ public:
+  void Run(absl::AnyInvocable<void() &&> work) override { std::move(work)(); }
 };
 
 class AttachmentTest : public testing::Test {
@@ -99,9 +114,28 @@ class AttachmentTest : public testing::Test {
     EXPECT_EQ(context.reply_attachment(), "") << "that of the call before is gone";
   }
 
+  // "abb…bc".
+  void SetBuffer(CallContext* context, size_t size) {
+    auto buffer = channel_->MakeBuffer(size);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    std::ranges::fill(buffer->bytes(), std::byte{'b'});
+    buffer->bytes().front() = std::byte{'a'};
+    buffer->bytes().back() = std::byte{'c'};
+    context->set_attachment(*std::move(buffer));
+  }
+  void ExpectBuffersBothWays() {
+    CallContext context(kLong);
+    for (const size_t size : {2, 1000, 100'000, 1'000'000}) {
+      SetBuffer(&context, size);
+      ASSERT_TRUE(Say(context, "buffer").ok());
+      EXPECT_EQ(context.reply_attachment(), "X" + std::string(size - 2, 'b') + "X");
+    }
+  }
+
   Plain plain_;
   Coroutine coroutine_;
   Threads threads_;
+  AtOnce at_once_;
   std::unique_ptr<InProcess> world_;
   std::shared_ptr<Channel> channel_;
 };
@@ -119,6 +153,119 @@ TEST_F(AttachmentTest, CoroutineHandler) {
 TEST_F(AttachmentTest, HandlerOnAnotherThread) {
   Start(&plain_, {.executor = &threads_});
   ExpectBothWays();
+}
+
+TEST_F(AttachmentTest, BuffersWithAPlainHandler) {
+  Start(&plain_);
+  ExpectBuffersBothWays();
+}
+
+TEST_F(AttachmentTest, BuffersWithACoroutineHandler) {
+  Start(&coroutine_);
+  ExpectBuffersBothWays();
+}
+
+TEST_F(AttachmentTest, BuffersWithAHandlerOnAnotherThread) {
+  Start(&plain_, {.executor = &threads_});
+  ExpectBuffersBothWays();
+}
+
+TEST_F(AttachmentTest, BuffersWithAnExecutorThatRunsAtOnce) {
+  Start(&plain_, {.executor = &at_once_});
+  ExpectBuffersBothWays();
+}
+
+TEST_F(AttachmentTest, BuffersWithACallback) {
+  Start(&plain_);
+  CallContext context(kLong);
+  SetBuffer(&context, 100'000);
+  bool done = false;
+  SayRequest request;
+  request.set_payload("buffer");
+  SayReply reply;
+  const absl::Status started =
+      EchoClient(channel_).StartSay(context, request, &reply, [&](const absl::Status& status) {
+        EXPECT_TRUE(status.ok()) << status;
+        done = true;
+      });
+  ASSERT_TRUE(started.ok()) << started;
+  ASSERT_TRUE(channel_->Drive([&] { return done; }, kLong));
+  EXPECT_EQ(context.reply_attachment(), "X" + std::string(99'998, 'b') + "X");
+}
+
+Task<absl::Status> SayOnce(EchoClient client, CallContext& context, const SayRequest& request) {
+  const auto reply = co_await client.CoSay(context, request);
+  co_return reply.status();
+}
+
+TEST_F(AttachmentTest, BuffersWithCoAwait) {
+  Start(&plain_);
+  CallContext context(kLong);
+  SetBuffer(&context, 100'000);
+  SayRequest request;
+  request.set_payload("buffer");
+  bool done = false;
+  Spawn(SayOnce(EchoClient(channel_), context, request), [&](const absl::Status& status) {
+    EXPECT_TRUE(status.ok()) << status;
+    done = true;
+  });
+  ASSERT_TRUE(channel_->Drive([&] { return done; }, kLong));
+  EXPECT_EQ(context.reply_attachment(), "X" + std::string(99'998, 'b') + "X");
+}
+
+TEST_F(AttachmentTest, CopiesOfAContextShareTheBufferAndNotTheReply) {
+  Start(&plain_);
+  CallContext context(kLong);
+  SetBuffer(&context, 100'000);
+  ASSERT_TRUE(Say(context, "text").ok());
+  CallContext copy = context;
+  EXPECT_EQ(copy.reply_attachment(), "");
+  EXPECT_EQ(copy.buffer(), context.buffer());
+  context.set_attachment({});
+  ASSERT_TRUE(Say(copy, "text").ok());
+  EXPECT_EQ(copy.reply_attachment(), context.reply_attachment());
+  context = copy;
+  EXPECT_EQ(context.reply_attachment(), "");
+}
+
+TEST_F(AttachmentTest, BytesAfterABufferLetItGo) {
+  Start(&plain_);
+  CallContext context(kLong);
+  SetBuffer(&context, 100'000);
+  const std::string sent = "abc";
+  context.set_attachment(Bytes(sent));
+  EXPECT_EQ(context.buffer(), nullptr);
+  ASSERT_TRUE(Say(context, "text").ok());
+  EXPECT_EQ(context.reply_attachment(), "XbX");
+}
+
+TEST_F(AttachmentTest, AReplyThatIsTakenOutlivesItsCallAndItsChannel) {
+  Start(&plain_);
+  CallContext context(kLong);
+  Buffer large;
+  Buffer small;
+  for (auto [size, taken] : {std::pair(100'000, &large), std::pair(3, &small)}) {
+    SetBuffer(&context, size);
+    ASSERT_TRUE(Say(context, "text").ok());
+    const auto* const where = context.reply_attachment().data();
+    *taken = context.TakeReplyAttachment();
+    EXPECT_EQ(taken->text().data(), where) << "it is not copied";
+    EXPECT_EQ(context.reply_attachment(), "");
+  }
+  channel_.reset();
+  world_.reset();
+  EXPECT_EQ(large.text(), "X" + std::string(99'998, 'b') + "X");
+  EXPECT_EQ(small.text(), "XbX");
+  std::thread([&] { large = {}; }).join();
+}
+
+TEST_F(AttachmentTest, MakeBufferSaysWhyNot) {
+  Start(&plain_);
+  EXPECT_EQ(channel_->MakeBuffer(kLimit).status().code(), absl::StatusCode::kInvalidArgument);
+  world_->KillServer();
+  EXPECT_TRUE(channel_->Drive(
+      [&] { return channel_->connection_state() != call::ConnectionState::kUp; }, kLong));
+  EXPECT_EQ(channel_->MakeBuffer(kLimit / 2).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(AttachmentTest, CallWithACallback) {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientEngine's part in buffers: which server one is for.
+#include "middleware/call/client_engine.h"
+
+namespace sluice::call {
+
+absl::StatusOr<Buffer> ClientEngine::MakeBuffer(size_t bytes) {
+  const size_t first = connections_.empty() ? 0 : FirstChoice(nullptr);
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const Connection& one = *connections_[(first + i) % connections_.size()];
+    if (!MayGetCalls(one)) continue;
+    return Buffer::Make(endpoint_, one.peer, one.server, bytes,
+                        one.limit_bytes - frame::kHeaderBytes, options_.max_message_bytes);
+  }
+  return NotConnected("make a buffer");
+}
+
+}  // namespace sluice::call

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What ServerEngine says of requests that no handler can serve.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "middleware/call/server_engine.h"
+#include "transport/base/error.h"
+
+namespace sluice::call {
+
+absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,
+                                     const google::protobuf::MessageLite& message) const {
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("request of ", method.full_name, " can't be parsed"),
+                     {.layer = "call",
+                      .peer = peer.address,
+                      .operation = method.full_name,
+                      .cause = absl::StrCat(bytes, " bytes are not a ", message.GetTypeName()),
+                      .remedy = "build client and server from the same .proto",
+                      .retry_safe = true});
+}
+
+absl::Status ServerEngine::OtherShape(const Peer& peer, const Method& method) const {
+  return base::Error(
+      absl::StatusCode::kUnimplemented,
+      absl::StrCat(method.full_name, " is not called as it is declared"),
+      {.layer = "call",
+       .peer = peer.address,
+       .operation = method.full_name,
+       .cause = absl::StrCat("here the client ",
+                             method.client_streams() ? "streams" : "sends one message",
+                             " and the server ", method.server_streams() ? "streams" : "sends one"),
+       .remedy = "build client and server from the same .proto",
+       .retry_safe = true});
+}
+
+absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
+  std::vector<std::string> names;
+  for (const auto& [number, entry] : methods_) names.push_back(entry->handler.method->full_name);
+  std::sort(names.begin(), names.end());
+  std::string known = names.empty() ? "none" : "";
+  constexpr size_t kMaxNamed = 8;
+  for (size_t i = 0; i < std::min(names.size(), kMaxNamed); ++i) {
+    absl::StrAppend(&known, i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kMaxNamed)
+    absl::StrAppend(&known, ", and ", names.size() - kMaxNamed, " more");
+  return base::Error(absl::StatusCode::kUnimplemented,
+                     absl::StrFormat("no method has the number %016x", method_id),
+                     {.layer = "call",
+                      .operation = kDispatch,
+                      .cause = absl::StrCat("the server's methods are: ", known),
+                      .remedy = "register the service, or build both sides from the same .proto",
+                      .retry_safe = true});
+}
+
+}  // namespace sluice::call

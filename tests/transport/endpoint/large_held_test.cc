@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Large messages whose memory is in somebody's hands (held_memory.h), between endpoints in virtual time.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "tests/transport/endpoint/large_world.h"
+
+namespace sluice::endpoint {
+namespace {
+
+using LargeHeldTest = LargeWorld;
+
+TEST_F(LargeHeldTest, HeldMemoryIsLentAgainToItsPeerAlone) {
+  Start();
+  const auto lent = Lend(kMiB);
+  HeldMemory held = lender_->endpoint().HoldLent(lent->number);
+  TakeBack(*lent);
+  EXPECT_EQ(held.data(), lent->data);
+  EXPECT_FALSE(lender_->endpoint().LendHeld({77, 1}, held));
+  EXPECT_FALSE(reader_->endpoint().LendHeld(to_lender_, held)) << "another endpoint's";
+  const auto other = Lend(kMiB);
+  EXPECT_NE(other->data, lent->data) << "it is not free";
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(lender_->endpoint().LendHeld(to_reader_, held));
+    EXPECT_FALSE(lender_->endpoint().LendHeld(to_reader_, held)) << "it is lent";
+    const uint32_t fetch = Fetch(Where(*lent));
+    EXPECT_TRUE(End(fetch).ok()) << End(fetch);
+    ExpectSame(fetch, kMiB);
+    GiveBack(fetch);
+    TakeBack(*lent);
+  }
+  TakeBack(*other);
+  held.Reset();
+  std::vector<std::byte*> free;
+  for (int i = 0; i < 2; ++i) free.push_back(Lend(kMiB)->data);
+  EXPECT_TRUE(std::find(free.begin(), free.end(), lent->data) != free.end()) << "used again";
+}
+
+TEST_F(LargeHeldTest, HeldMemoryStaysWhenItsKeyDiesWithTheConnection) {
+  Start();
+  const auto lent = Lend(kMiB);
+  const RemoteMemory where = Where(*lent);
+  const HeldMemory held = lender_->endpoint().HoldLent(lent->number);
+  lender_->endpoint().Disconnect(to_reader_);
+  ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
+  TakeBack(*lent);
+  ASSERT_TRUE(reader_->Connect(0).ok());
+  ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 4; }));
+  to_reader_ = lender_saw_.ups[1].id;
+  to_lender_ = reader_saw_.ups[1].id;
+  lender_saw_.downs.clear();
+  reader_saw_.downs.clear();
+  EXPECT_EQ(End(Fetch(where)).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_FALSE(lender_->endpoint().LendHeld(to_reader_, held)) << "it was another peer's";
+  EXPECT_EQ(held.data()[77], At(77));
+}
+
+TEST_F(LargeHeldTest, MemoryThatIsRegisteredAfterItsPeerHasGoneIsRevoked) {
+  Start();
+  const Simulation::As as(*simulation_, 0);
+  const auto lent = lender_->endpoint().Lend(to_reader_, kMiB, /*waits=*/true);
+  ASSERT_TRUE(lent.ok());
+  ASSERT_FALSE(lender_->endpoint().WhereLent(lent->number).has_value());
+  HeldMemory held = lender_->endpoint().HoldLent(lent->number);
+  lender_->endpoint().Disconnect(to_reader_);
+  ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty(); }));
+  Run([] { return false; }, 1'000'000'000);
+  EXPECT_FALSE(lender_->endpoint().WhereLent(lent->number).has_value());
+  lender_->endpoint().TakeBack(lent->number);
+  held.data()[0] = std::byte{1};
+  held.Reset();
+  Run([] { return false; }, 1'000'000'000);
+}
+
+// Half of the memory stays for others, and who waits for what is held gets it.
+TEST_F(LargeHeldTest, WhatWasFetchedIsHeldUpToAHalf) {
+  Start();
+  const auto lent = Lend(7 * kMiB);
+  const uint32_t a = Fetch(Where(*lent));
+  const uint32_t b = Fetch(Where(*lent));
+  ASSERT_TRUE(End(a).ok() && End(b).ok());
+  HeldMemory held = reader_->endpoint().HoldFetched(a);
+  ASSERT_TRUE(held);
+  EXPECT_EQ(held.data(), reader_saw_.fetched.at(a)->data);
+  EXPECT_FALSE(reader_->endpoint().HoldFetched(b)) << "over a half";
+  const uint32_t c = Fetch(Where(*lent));
+  EXPECT_FALSE(Run([&] { return reader_saw_.fetched.contains(c); }, 1'000'000'000));
+  ExpectSame(a, 7 * kMiB);
+  reader_saw_.fetched.erase(a);
+  held.Reset();
+  EXPECT_TRUE(End(c).ok()) << End(c);
+  held = reader_->endpoint().HoldFetched(c);
+  EXPECT_TRUE(held);
+  GiveBack(b);
+  TakeBack(*lent);
+}
+
+TEST_F(LargeHeldTest, HeldMemoryOutlivesItsEndpoint) {
+  Start();
+  const auto lent = Lend(kMiB);
+  const uint32_t fetch = Fetch(Where(*lent));
+  ASSERT_TRUE(End(fetch).ok());
+  HeldMemory written = lender_->endpoint().HoldLent(lent->number);
+  HeldMemory read = reader_->endpoint().HoldFetched(fetch);
+  TakeBack(*lent);
+  lender_->endpoint().Disconnect(to_reader_);
+  ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
+  lender_.reset();
+  reader_.reset();
+  simulation_.reset();
+  EXPECT_EQ(std::memcmp(written.data(), read.data(), kMiB), 0);
+  written.data()[kMiB - 1] = std::byte{1};
+}
+
+}  // namespace
+}  // namespace sluice::endpoint
