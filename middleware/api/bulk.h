@@ -57,7 +57,7 @@ class Bulk {
   Bulk(const Bulk&) = delete;
   Bulk& operator=(const Bulk&) = delete;
 
-  // Joining two sides. The one that accepted moves nothing before it knows that the other has completed.
+  // Joining two sides. The one that accepted may begin at once.
   absl::StatusOr<bulk::PeerId> Offer(std::string* ticket);
   absl::StatusOr<bulk::PeerId> Accept(std::string_view ticket, std::string* answer);
   absl::Status Complete(bulk::PeerId peer, std::string_view ticket);

@@ -9,7 +9,7 @@
 //
 //               Joining two ports:    one   Offer() -> ticket ------->  other   Accept(ticket) -> ticket
 //                                     one   Complete(ticket) <--------
-//               The side that accepted begins no transfer before it knows that the other has completed.
+//               The side that accepted may begin at once; protected transfers wait until the other has completed.
 // Plain         Transfers without a guard, and the words about them, run over a few DCIs that all peers share (onesided/mover.h).
 //               One that its lender's device refuses ends alone.
 // Protected     Over a queue pair of the peer's own (integrity/signed_queue.h), made when one of the two ports has such a transfer.

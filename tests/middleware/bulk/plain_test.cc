@@ -167,6 +167,51 @@ TEST_F(PlainTest, LenderThatDiesCostsItsNeighboursNothing) {
   }
 }
 
+// The other side need not have heard of it: what it is told comes before it knows from whom, and it answers afterwards.
+TEST_F(PlainTest, SideThatAcceptedMayBeginBeforeTheOtherHasCompleted) {
+  Make(2);
+  const auto lent = nodes_->Lend(0, kMayWrite);
+  const LeaseId own = nodes_->Lend(1, 0).id;
+  std::string ticket, answer;
+  PeerId at_one, at_other;
+  {
+    const auto as = nodes_->As(0);
+    at_one = *here().port->Offer(&ticket);
+  }
+  {
+    const auto as = nodes_->As(1);
+    at_other = *there().port->Accept(ticket, &answer);
+  }
+  TransferRequest request;
+  request.local = own;
+  request.remote = lent.capability;
+  request.data_bytes = kBytes;
+  const integrity::Protection dif{.wire = integrity::Guard::kT10DifCrc, .block_bytes = 512};
+  constexpr size_t kPlain = 20;  // more than it takes words before it answers
+  for (size_t i = 0; i <= kPlain; ++i) {
+    if (i == 5) {
+      request.protection = dif;
+      request.data_bytes = 10 * 512;
+    }
+    ASSERT_TRUE(nodes_->Start(1, at_other, request).ok());
+    request.protection = {};
+    request.data_bytes = kBytes;
+  }
+  ASSERT_TRUE(nodes_->Run([&] { return here().arrivals.size() == 5; }));
+  EXPECT_GE(there().ended.size(), 5u);
+  const int64_t until_ns = nodes_->simulation->NowNs() + 300 * kMs;
+  ASSERT_TRUE(nodes_->Run([&] { return nodes_->simulation->NowNs() > until_ns; }));
+  EXPECT_LT(there().ended.size(), kPlain + 1);
+  {
+    const auto as = nodes_->As(0);
+    ASSERT_TRUE(here().port->Complete(at_one, answer).ok());
+  }
+  ASSERT_TRUE(nodes_->Run(
+      [&] { return there().ended.size() == kPlain + 1 && here().arrivals.size() == kPlain + 1; }));
+  for (const auto& [id, status] : there().ended) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(here().downs.empty() && there().downs.empty());
+}
+
 TEST_F(PlainTest, PeerThatIsLeftHearsOfIt) {
   Make(2);
   {
