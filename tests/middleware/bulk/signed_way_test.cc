@@ -106,12 +106,43 @@ TEST_F(SignedWayTest, FirstProtectedTransferMakesItForAllThatFollow) {
 
 TEST_F(SignedWayTest, BothSidesMayWantItAtOnce) {
   Make(2);
+  const int64_t start_ns = nodes_->simulation->NowNs();
   Begin(0, 1);
   Begin(1, 0);
   ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
   ExpectAllGood();
+  // Nobody sends to a queue pair that is not ready: that would be lost, and sent again much later.
+  EXPECT_LT(nodes_->simulation->NowNs() - start_ns, 10'000'000);
   EXPECT_EQ(counters(0).signed_queues, 1u);
   EXPECT_EQ(counters(1).signed_queues, 1u);
+}
+
+TEST_F(SignedWayTest, TransferThatComesWhileItIsBeingClosedWaitsForTheNext) {
+  Make(3, /*max_signed_peers=*/1);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  Begin(0, 2);
+  nodes_->Pass();  // 1 is asked
+  Begin(0, 1);
+  Begin(1, 0);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+  EXPECT_EQ(counters(0).signed_queues, 3u);
+}
+
+TEST_F(SignedWayTest, PeerThatIsLeftMakesRoom) {
+  Make(3, /*max_signed_peers=*/1);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  {
+    const auto as = nodes_->As(0);
+    ASSERT_TRUE((*nodes_)[0].port->Disconnect(peers_[{0, 1}]).ok());
+  }
+  ASSERT_TRUE(nodes_->Run([&] { return !(*nodes_)[0].downs.empty(); }));
+  const TransferId next = Begin(0, 2);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  EXPECT_TRUE((*nodes_)[0].ended[next].ok());
+  EXPECT_EQ(counters(0).signed_closed, 0u);
 }
 
 TEST_F(SignedWayTest, TransferThatWaitsForItMayBeStopped) {
