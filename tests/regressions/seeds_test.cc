@@ -87,5 +87,11 @@ TEST(Seed, ConnectionThatCameUpAfterItsPeersDeath) {
   ExpectOk(912'404, 100'000, {29, 31, 32, 44, 46, 50, 51, 52, 53, 54, 57, 61, 62, 67, 69});
 }
 
+// After an error a report and the answer that ends a handshake went out together. The report's completion ended the peer's probation,
+// and the first message left by another DCI and overtook the answer: it was dropped, and the second came first.
+TEST(Seed, MessageThatOvertakesTheAnswer) {
+  ExpectOk(1'300'174, 12'500, {0, 1, 3, 5, 6, 7, 8, 11, 12, 13, 14});
+}
+
 }  // namespace
 }  // namespace sluice::simulation

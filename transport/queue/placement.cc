@@ -37,9 +37,16 @@ bool DciPool::AtCap(const Target& target, const Dci& dci) const {
   return here >= cap;
 }
 
-// All its data that is posted is acknowledged.
+// All its data that is posted is acknowledged; and nothing is under way that keeps its place in front of what follows, as the
+// answer does that ends a handshake.
 bool DciPool::MayLeave(const Target& target) {
-  return target.data.CountData(slots_, target.unacknowledged) >= target.unacknowledged;
+  if (target.data.CountData(slots_, target.unacknowledged) < target.unacknowledged) return false;
+  const Dci& dci = *dcis_[target.dci];
+  for (uint32_t at = dci.head; at != dci.tail; ++at) {
+    const Slot& slot = slots_[dci.fifo[at & Mask()]];
+    if (slot.target == &target && slot.control && slot.notify) return false;
+  }
+  return true;
 }
 
 // The first that will do: few queues that are used much make long batches, and leave others for bad times. Without streams

@@ -120,6 +120,22 @@ TEST(DciPoolLeave, NotWhileSomethingPostedIsUnacknowledged) {
   EXPECT_EQ(harness.pool().counters().failed, 0u);
 }
 
+// What is reported keeps its place: an answer without which the peer takes no message.
+TEST(DciPoolLeave, NotPastAControlRequestThatIsReported) {
+  World world({.dci_count = 1, .send_depth = 64});
+  PoolHarness& harness = *world.harness;
+  const uint32_t fresh = harness.Add(true, 1);
+  const uint32_t silent = harness.Add(true, 2);
+  world.simulation->Kill(2);
+  harness.SendControl(fresh);  // its completion ends the probation
+  ASSERT_TRUE(harness.Send(silent));
+  harness.SendControl(fresh, /*notify=*/true);
+  ASSERT_TRUE(harness.Send(fresh));
+  ASSERT_TRUE(world.Run([&] { return harness.peer(fresh).arrived == 1; }));
+  EXPECT_FALSE(harness.target(fresh).probation);
+  EXPECT_EQ(harness.log, std::vector<std::string>{"target 0 sent"});
+}
+
 TEST(DciPoolLeave, ErrorOnAStreamThatWasLeftResetsThatStreamAndNothingElse) {
   World world({.dci_count = 2, .send_depth = 64});
   PoolHarness& harness = *world.harness;
