@@ -155,12 +155,9 @@ absl::Status Server::WaitForEnd(std::string_view operation, int64_t timeout_ns) 
 }
 
 call::DrainPhase Server::drain_phase() const {
-  const auto phase_of = [](const auto& poller) { return poller->drain_phase(); };
-  const auto [least, most] =
-      std::minmax_element(pollers_.begin(), pollers_.end(),
-                          [&](const auto& a, const auto& b) { return phase_of(a) < phase_of(b); });
-  const call::DrainPhase phase = phase_of(*least);
-  return phase == call::DrainPhase::kDrained ? phase_of(*most) : phase;
+  std::vector<call::DrainPhase> phases;
+  for (const auto& poller : pollers_) phases.push_back(poller->drain_phase());
+  return call::PhaseOfAll(phases);
 }
 
 int64_t Server::now_ns() const { return pollers_[0]->stack().clock()->NowNs(); }

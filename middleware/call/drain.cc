@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/call/drain.h"
 
+#include <algorithm>
+
 #include "transport/base/state_table.h"
 
 namespace sluice::call {
@@ -26,6 +28,11 @@ constexpr base::StateTable kTable(kTransitions,
 const char* Name(DrainPhase phase) { return kTable.NameOf(phase); }
 const char* Name(DrainEvent event) { return kTable.NameOf(event); }
 std::string PrintDrainPhases() { return kTable.Print(); }
+
+DrainPhase PhaseOfAll(std::span<const DrainPhase> phases) {
+  const auto [least, most] = std::minmax_element(phases.begin(), phases.end());
+  return *least == P::kDrained ? *most : *least;
+}
 
 bool Drain::Move(DrainEvent event) { return kTable.Next(phase_, event, &phase_); }
 

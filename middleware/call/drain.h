@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace sluice::call {
@@ -28,6 +29,10 @@ const char* Name(DrainPhase phase);
 const char* Name(DrainEvent event);
 // One line per transition, in the order of the table.
 std::string PrintDrainPhases();
+
+// The phase of several pollers that drain beside each other, of which there is one at least: the earliest of any; at the
+// end, overdue if one was.
+DrainPhase PhaseOfAll(std::span<const DrainPhase> phases);
 
 class Drain {
  public:

@@ -269,6 +269,7 @@ TEST_F(OwnLoopTest, ADeadlinePassesThoughNothingArrivesAndNothingElseWakesTheLoo
   ASSERT_TRUE(loop_.RunUntil([&] { return call.ended(); }));
   EXPECT_EQ(call.status->code(), absl::StatusCode::kDeadlineExceeded) << *call.status;
   EXPECT_GT(loop_.sleeps(), 0);
+  EXPECT_LE(loop_.sleeps(), 4) << "woken, and did not see what time it is";
 }
 
 TEST_F(OwnLoopTest, ACallThatIsStartedBesideAnArmedLoopWakesIt) {
@@ -488,6 +489,27 @@ TEST_F(OwnServerLoopTest, ADrainMovesOnWhenItIsTime) {
   hoarder.RunAll();  // a handler is asked to stop, and may answer late
   EXPECT_TRUE(server_->Shutdown(absl::Seconds(25)).ok());
   channel_.reset();  // it did not run, so it waits for another server
+  EXPECT_TRUE(call.ended());
+}
+
+// Nor does anything else in the loop wake it: its client has a thread, and more patience than this test.
+TEST_F(OwnServerLoopTest, ADrainMovesOnThoughOnlyTheServerIsInTheLoop) {
+  Hoarder hoarder;
+  Start(&hoarder);
+  Call call;
+  RunBeside(server_.get(), [&] {
+    auto channel = Channel::ConnectOn(std::make_unique<FakeStack>(&network_, fake_), "h:1");
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    channel_ = *channel;
+    ASSERT_TRUE(call.StartOn(*channel_, absl::Hours(1)).ok());
+  });
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  loop_.Settle();
+  server_->BeginDrain(absl::Milliseconds(40));
+  EXPECT_TRUE(loop_.RunUntil([&] { return server_->drain_phase() == call::DrainPhase::kOverdue; }));
+  hoarder.RunAll();
+  EXPECT_TRUE(server_->Shutdown(absl::Seconds(25)).ok());
+  channel_.reset();
   EXPECT_TRUE(call.ended());
 }
 

@@ -169,6 +169,18 @@ TEST_F(PollersTest, DrainEndsAllAndTellsEverybody) {
   EXPECT_GE(server_->counters().peers_up, 3u);
 }
 
+TEST_F(PollersTest, ShutdownEndsAllAndTellsEverybody) {
+  Start(3);
+  Connect(3);
+  for (const auto& channel : channels_) Say(channel);
+  const absl::Status ended = server_->Shutdown(kLong);
+  EXPECT_TRUE(ended.ok()) << ended;
+  for (const auto& channel : channels_) {
+    EXPECT_TRUE(channel->Drive(
+        [&] { return channel->connection_state() != call::ConnectionState::kUp; }, kLong));
+  }
+}
+
 TEST_F(PollersTest, ItsDestructorEndsAllThoughClientsAreThere) {
   Start(2);
   Connect(4);

@@ -325,6 +325,17 @@ TEST_F(DrainTest, PeerThatDiesIsNotWaitedFor) {
   EXPECT_EQ(phase(), DrainPhase::kDrained) << "its handler was told, and ended";
 }
 
+TEST(DrainPhaseTest, OfSeveralPollersIsTheEarliestUntilAllHaveEnded) {
+  using P = DrainPhase;
+  const auto of = [](std::vector<P> phases) { return PhaseOfAll(phases); };
+  EXPECT_EQ(of({P::kTelling}), P::kTelling);
+  EXPECT_EQ(of({P::kDrained, P::kServing}), P::kServing);
+  EXPECT_EQ(of({P::kDrained, P::kWaiting, P::kTelling}), P::kTelling);
+  EXPECT_EQ(of({P::kOverdue, P::kCancelling}), P::kCancelling);
+  EXPECT_EQ(of({P::kDrained, P::kDrained}), P::kDrained);
+  EXPECT_EQ(of({P::kDrained, P::kOverdue, P::kDrained}), P::kOverdue);
+}
+
 TEST_F(DrainTest, SleepEndsWhenAPhaseDoes) {
   obedient_ = false;
   Outcome& outcome = outcomes_.emplace_back();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -146,6 +147,27 @@ TEST(CounterTableTest, NamesAreOnceAndWellFormed) {
       EXPECT_NE(std::string(reading.meaning), "");
     }
   }
+}
+
+TEST(CounterTableTest, LargeMessagesAreTold) {
+  ServerSnapshot snapshot;
+  session::SessionCounters& sessions = snapshot.sessions;
+  sessions.large_sent = 1;
+  sessions.large_received = 2;
+  sessions.large_lost = 3;
+  sessions.large_in_place = 4;
+  sessions.large_held = 5;
+  sessions.lent = 6;
+  std::map<std::string, uint64_t> told;
+  for (const Reading& reading : ReadCounters(snapshot)) {
+    if (reading.value != 0) told[reading.name] = reading.value;
+  }
+  EXPECT_EQ(told, (std::map<std::string, uint64_t>{{"large_sent", 1},
+                                                   {"large_received", 2},
+                                                   {"large_lost", 3},
+                                                   {"large_in_place", 4},
+                                                   {"large_held", 5},
+                                                   {"large_lent", 6}}));
 }
 
 }  // namespace

@@ -43,6 +43,15 @@ void* operator new(size_t size) {
   return head + 1;
 }
 
+// Sanitizers have one of their own, whose memory is not for the operator delete below.
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
   Head* head = static_cast<Head*>(memory) - 1;
