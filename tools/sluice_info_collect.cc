@@ -95,6 +95,7 @@ void AddLimits(const device::Limits& limits, DeviceInfo* out) {
   add("max_qp", limits.max_qp, "queue pairs of the device");
   add("max_mr_bytes", limits.max_mr_bytes, "bytes of a memory region");
   add("port_mtu_bytes", limits.port_mtu_bytes, "largest packet of port 1");
+  add("reads", limits.reads, "READs of one DCI that are under way at a time");
   add("concurrent_streams", limits.log_streams == 0 ? 0 : uint64_t{1} << limits.log_streams,
       "streams of one DCI; 0: none");
   add("errored_streams",

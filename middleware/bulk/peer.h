@@ -31,6 +31,7 @@ struct Port::SignedWay {
   struct There {
     uint32_t qp_number = 0;
     uint32_t notices = 0;  // that it takes
+    uint8_t reads = 1;     // that its device answers at a time
   };
 
   bool up() const { return connected && ready_heard && !dropped; }

@@ -31,6 +31,7 @@ struct PortWord {
   Notice notice;           // kNotice
   uint32_t qp_number = 0;  // kQueue
   uint32_t notices = 0;    // kQueue: that it takes before it has looked at one
+  uint8_t reads = 0;       // kQueue: that its device answers at a time
 
   bool operator==(const PortWord&) const = default;
 };

@@ -51,7 +51,8 @@ int Port::AdvanceSigned(Peer& peer) {
   if (!way.said) {
     way.said = Say(peer, {.kind = Kind::kQueue,
                           .qp_number = way.queue->address().number,
-                          .notices = options_.max_pieces_in_flight});
+                          .notices = options_.max_pieces_in_flight,
+                          .reads = way.queue->address().reads});
     return way.said ? 1 : 0;
   }
   if (!way.connected) {
@@ -131,8 +132,9 @@ void Port::ConnectQueue(Peer& peer) {
   SignedWay& way = peer.way;
   auto status = std::make_shared<absl::Status>();
   way.busy = true;
-  commands_.Submit([queue = way.queue.get(), number = way.there->qp_number, gid = peer.gid,
-                    status] { *status = queue->Connect({.number = number, .gid = gid}); },
+  const integrity::QueueAddress there = {
+      .number = way.there->qp_number, .gid = peer.gid, .reads = way.there->reads};
+  commands_.Submit([queue = way.queue.get(), there, status] { *status = queue->Connect(there); },
                    [this, &peer, status] {
                      peer.way.busy = false;
                      peer.way.connected = true;
@@ -183,7 +185,7 @@ void Port::OnQueueWord(Peer& peer, const PortWord& word) {
                       Refused(absl::StatusCode::kUnavailable, "a peer has a second queue pair",
                               "one of the two sides is broken", "join the ports again"));
       }
-      way.there = {.qp_number = word.qp_number, .notices = word.notices};
+      way.there = {.qp_number = word.qp_number, .notices = word.notices, .reads = word.reads};
       way.wanted = true;
       return;
     case Kind::kReady:

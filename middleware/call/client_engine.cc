@@ -110,7 +110,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (closed_ || (!spec.wait_for_ready && !HasHope())) return NotConnected(spec.method->full_name);
   Call* call = table_.Start(spec, deadline_ns);
   if (call == nullptr) {
-    const absl::Status why = base::Error(
+    absl::Status why = base::Error(
         absl::StatusCode::kResourceExhausted, absl::StrCat(spec.method->full_name, " not started"),
         {.layer = "call",
          .peer = server_,

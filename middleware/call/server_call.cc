@@ -214,8 +214,7 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
          .cause = absl::StrCat("it takes ", bytes, " bytes, the limit is ", peer->largest_bytes),
          .remedy = "send less at a time, or raise max_large_message_bytes on both sides"});
   }
-  const absl::Status later =
-      absl::ResourceExhaustedError("no room in the stream's window, or no credit");
+  absl::Status later = absl::ResourceExhaustedError("no room in the stream's window, or no credit");
   if (!call->stream_->HasRoom(bytes)) {
     call->wants_to_write_ = true;  // a window follows
     return later;

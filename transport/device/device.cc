@@ -37,6 +37,9 @@ class RawList {
   ibv_device** devices_;
 };
 
+// READs of one queue that are under way at a time, at most: what devices of all generations take as targets.
+constexpr int kMaxReads = 16;
+
 // Where on a device somebody can be served.
 struct Place {
   uint8_t port = 0;  // 0: nowhere
@@ -190,6 +193,8 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t p
   limits_.max_qp_wr = static_cast<uint32_t>(attr.max_qp_wr);
   limits_.max_qp = static_cast<uint32_t>(attr.max_qp);
   limits_.max_mr_bytes = attr.max_mr_size;
+  path_.max_rd_atomic = static_cast<uint8_t>(
+      std::clamp(std::min(attr.max_qp_init_rd_atom, attr.max_qp_rd_atom), 1, kMaxReads));
 
   ibv_port_attr port = {};
   error_number = api.query_port(context_.get(), port_number, &port);

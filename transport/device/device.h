@@ -49,6 +49,7 @@ struct Limits {
   uint32_t max_qp = 0;
   uint64_t max_mr_bytes = 0;
   uint32_t port_mtu_bytes = 0;
+  uint8_t reads = 1;  // of one DCI that are under way at a time
   // Streams of one DCI as logarithms; both 0 when there are none.
   uint8_t log_streams = 0;
   uint8_t log_errored_streams = 0;

@@ -95,7 +95,14 @@ absl::Status Device::ProbeDc() {
   auto dci = verbs::CreateDci(api(), context_.get(), pd_.get(), cq->get(), {.send_depth = 16});
   if (!dci.ok()) return dci.status();
   status = verbs::ActivateDci(api(), dci->get(), path_);
+  if (!status.ok() && path_.max_rd_atomic > 1) {
+    // A device may do fewer READs on a DCI than on other queue pairs; before rdma-core 47 nobody can ask it how many.
+    path_.max_rd_atomic = 1;
+    status = verbs::ResetDci(api(), dci->get());
+    if (status.ok()) status = verbs::ActivateDci(api(), dci->get(), path_);
+  }
   if (!status.ok()) return status;
+  limits_.reads = path_.max_rd_atomic;
 
   capabilities_.Set(Feature::kDc, true, "a trial DCI reached RTS, a trial DCT RTR");
   ProbeStreams(cq->get());

@@ -255,6 +255,7 @@ PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
     // Reads have no order to keep, but leaving a stream says that its DCI is late.
     target.unacknowledged = UINT32_MAX;
     queue_->Open(&target);
+    large->at_once = std::clamp<uint32_t>(peer.reads, 1, kPiecesOfPeer);
   }
   return *large;
 }
@@ -325,7 +326,7 @@ void EndpointImpl::PostPieces(uint32_t number) {
   FetchRecord& fetch = fetches_[number];
   PeerLarge& large = LargeOf(peers_[fetch.peer.index]);
   const auto may_post = [&] {
-    return large.under_way < kPiecesOfPeer && !large.target.broken && !large.target.closed;
+    return large.under_way < large.at_once && !large.target.broken && !large.target.closed;
   };
   while (may_post() && (!fetch.again.empty() || fetch.posted < fetch.from.bytes)) {
     const uint32_t slot = slots_->TakeBulk();

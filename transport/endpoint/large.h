@@ -29,6 +29,8 @@ inline constexpr uint32_t kForLarge = 1u << 31;
 struct PeerLarge {
   queue::Target target;    // the same DCT, another stream
   uint32_t under_way = 0;  // pieces
+  uint32_t at_once =
+      1;  // of them: as many as the peer's device answers at a time, kPiecesOfPeer at most
 };
 
 // A peer whose Lend() was refused.

@@ -91,6 +91,7 @@ absl::Status SignedQueue::Init() {
   if (!qp.ok()) return qp.status();
   qp_ = std::move(*qp);
   address_.number = qp_.number();
+  address_.reads = device_.path().max_rd_atomic;
   ibv_gid gid = {};
   const int error_number =
       api.query_gid(device_.context(), device_.path().port, device_.path().sgid_index, &gid);
@@ -117,6 +118,8 @@ absl::Status SignedQueue::Connect(const QueueAddress& peer) {
   path.rnr_retry = 7;
   // 0.04 ms: whoever looks at what was written is often a few replies behind, and not for long.
   path.min_rnr_timer = 4;
+  // The same for both directions, so that each side asks for no more than the other answers.
+  path.max_rd_atomic = std::clamp<uint8_t>(peer.reads, 1, path.max_rd_atomic);
   absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), path, address,
                                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
   if (!status.ok()) return status;

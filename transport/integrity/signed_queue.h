@@ -72,6 +72,7 @@ struct Transfer {
 struct QueueAddress {
   uint32_t number = 0;
   std::array<std::byte, 16> gid = {};
+  uint8_t reads = 1;  // that its device answers at a time
 };
 
 class SignedQueueUser {

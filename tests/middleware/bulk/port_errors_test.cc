@@ -498,7 +498,7 @@ TEST_F(BadNotices, Contradiction) {
 }
 TEST_F(BadNotices, TwoQueuePairs) {
   const auto queue =
-      ToBytes(PortWord{.kind = PortWord::Kind::kQueue, .qp_number = 5, .notices = 16});
+      ToBytes(PortWord{.kind = PortWord::Kind::kQueue, .qp_number = 5, .notices = 16, .reads = 1});
   Say({queue, queue});
   EXPECT_THAT(why_, HasSubstr("second queue pair"));
 }

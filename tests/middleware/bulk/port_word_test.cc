@@ -11,11 +11,12 @@ namespace {
 using Kind = PortWord::Kind;
 
 std::vector<PortWord> Samples() {
-  std::vector<PortWord> samples = {{.kind = Kind::kNotice},
-                                   {.kind = Kind::kQueue, .qp_number = 0xffffff, .notices = 16},
-                                   {.kind = Kind::kReady},
-                                   {.kind = Kind::kClose},
-                                   {.kind = Kind::kClosed}};
+  std::vector<PortWord> samples = {
+      {.kind = Kind::kNotice},
+      {.kind = Kind::kQueue, .qp_number = 0xffffff, .notices = 16, .reads = 255},
+      {.kind = Kind::kReady},
+      {.kind = Kind::kClose},
+      {.kind = Kind::kClosed}};
   samples[0].notice.data_bytes = 4096;
   samples[0].notice.tag = 99;
   return samples;
@@ -38,12 +39,16 @@ TEST(LoadPortWord, OtherLengthsAreRefused) {
 
 TEST(LoadPortWord, NumbersOutOfRangeAreRefused) {
   for (const uint32_t number : {0u, 0x1000000u}) {
-    EXPECT_FALSE(LoadPortWord(ToBytes({.kind = Kind::kQueue, .qp_number = number, .notices = 16})));
+    EXPECT_FALSE(LoadPortWord(
+        ToBytes({.kind = Kind::kQueue, .qp_number = number, .notices = 16, .reads = 1})));
   }
   for (const uint32_t notices : {0u, (1u << 14) + 1}) {
-    EXPECT_FALSE(LoadPortWord(ToBytes({.kind = Kind::kQueue, .qp_number = 7, .notices = notices})));
+    EXPECT_FALSE(LoadPortWord(
+        ToBytes({.kind = Kind::kQueue, .qp_number = 7, .notices = notices, .reads = 1})));
   }
+  EXPECT_FALSE(LoadPortWord(ToBytes({.kind = Kind::kQueue, .qp_number = 7, .notices = 16})));
   EXPECT_FALSE(LoadPortWord(ToBytes({.kind = Kind::kReady, .qp_number = 7})));
+  EXPECT_FALSE(LoadPortWord(ToBytes({.kind = Kind::kReady, .reads = 1})));
 }
 
 // Whatever bytes come: none, or what they say is what they are.

@@ -104,6 +104,21 @@ TEST_F(SignedWayTest, FirstProtectedTransferMakesItForAllThatFollow) {
   EXPECT_EQ(counters(2).signed_queues, 0u);
 }
 
+TEST_F(SignedWayTest, ReadsAreUnderWayTogether) {
+  Make(2);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  const auto time_of = [&](int transfers) {
+    const int64_t start_ns = nodes_->simulation->NowNs();
+    while (transfers-- > 0) Begin(0, 1);
+    EXPECT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+    return nodes_->simulation->NowNs() - start_ns;
+  };
+  const int64_t one_ns = time_of(1);
+  EXPECT_LT(time_of(16), 6 * one_ns);
+  ExpectAllGood();
+}
+
 TEST_F(SignedWayTest, BothSidesMayWantItAtOnce) {
   Make(2);
   const int64_t start_ns = nodes_->simulation->NowNs();

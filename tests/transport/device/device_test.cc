@@ -147,6 +147,25 @@ TEST(Probe, DeviceWhoseStreamsNobodyCanUse) {
   EXPECT_EQ((*device)->limits().log_streams, 0);
 }
 
+TEST(Probe, ReadsAtATimeAreWhatADciTakes) {
+  const auto device = Device::Open("softdc0", {&softdc::Verbs()});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ((*device)->limits().reads, 16);
+  EXPECT_EQ((*device)->path().max_rd_atomic, 16);
+  // It does them for other queue pairs only.
+  static const verbs::VerbsApi one = Changed([](verbs::VerbsApi& api) {
+    api.modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+      if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && attr->max_rd_atomic > 1) return EINVAL;
+      return softdc::Verbs().modify_qp(qp, attr, mask);
+    };
+  });
+  const auto poor = Device::Open("softdc0", {&one});
+  ASSERT_TRUE(poor.ok()) << poor.status();
+  EXPECT_EQ((*poor)->limits().reads, 1);
+  EXPECT_EQ((*poor)->path().max_rd_atomic, 1);
+  EXPECT_TRUE((*poor)->capabilities().Has(Feature::kStreams));
+}
+
 TEST(ReadAsyncEvents, NoneIsNotAnError) {
   const auto device = Device::Open("softdc0", {&softdc::Verbs()});
   ASSERT_TRUE(device.ok());

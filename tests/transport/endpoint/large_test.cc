@@ -210,6 +210,25 @@ TEST_F(LargeTest, EightPiecesOfAPeerAreUnderWayAtMost) {
   TakeBack(*lent);
 }
 
+TEST_F(LargeTest, NoMorePiecesAreUnderWayThanThePeersDeviceAnswers) {
+  softdc::sim::Options sim;
+  sim.dials_by_node[0].limits.max_rd_atomic = 3;
+  Start(LargeOptions(), &Simulation::Verbs(), sim);
+  const auto lent = Lend(4 * kMiB);
+  const uint32_t fetch = Fetch(Where(*lent));
+  uint32_t most = 0;
+  EXPECT_TRUE(Run([&] {
+    uint32_t posted = 0;
+    for (const QueueReport& queue : reader_->endpoint().Queues()) posted += queue.posted;
+    most = std::max(most, posted);
+    return reader_saw_.fetched.contains(fetch);
+  }));
+  EXPECT_EQ(most, 3u);
+  ExpectSame(fetch, 4 * kMiB);
+  GiveBack(fetch);
+  TakeBack(*lent);
+}
+
 TEST_F(LargeTest, NumbersOfFetchesAreUsedAgain) {
   Start();
   const auto lent = Lend(kMiB);

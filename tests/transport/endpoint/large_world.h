@@ -50,8 +50,7 @@ inline std::byte At(uint64_t i) { return static_cast<std::byte>(i * 31 + (i >> 1
 class LargeWorld : public testing::Test {
  protected:
   void Start(const Options& options = LargeOptions(),
-             const verbs::VerbsApi* table = &Simulation::Verbs()) {
-    softdc::sim::Options sim;
+             const verbs::VerbsApi* table = &Simulation::Verbs(), softdc::sim::Options sim = {}) {
     sim.nodes = 3;
     simulation_ = std::move(*Simulation::Create(sim));
     lender_.emplace(*simulation_, 0, 1, options, &lender_saw_, table);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -299,6 +300,33 @@ TEST_P(SignedQueueTest, RevokedMemoryOfThePeerEndsTheQueue) {
   EXPECT_EQ(store().queue->state(), QueueState::kDown);
   EXPECT_EQ(pair_->Post(transfer).code(), absl::StatusCode::kUnavailable);
   for (const std::string& reply : client().replies) EXPECT_NE(reply, "ok 1");
+}
+
+// What RC queue pairs of the store were told, in this order.
+std::vector<int> g_reads;
+
+TEST(SignedQueueReadsTest, AreNoMoreAtATimeThanEitherDeviceAnswers) {
+  static const verbs::VerbsApi watched = [] {
+    verbs::VerbsApi api = softdc::sim::Simulation::Verbs();
+    api.modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+      if (qp->qp_type == IBV_QPT_RC) {
+        if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) g_reads.push_back(attr->max_dest_rd_atomic);
+        if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) g_reads.push_back(attr->max_rd_atomic);
+      }
+      return softdc::sim::Simulation::Verbs().modify_qp(qp, attr, mask);
+    };
+    return api;
+  }();
+  for (const auto& [here, there, reads] : {std::tuple{128, 128, 16}, {128, 3, 3}, {2, 16, 2}}) {
+    g_reads.clear();
+    SignedPairOptions options;
+    options.api = &watched;
+    options.sim.dials_by_node[0].limits.max_rd_atomic = static_cast<uint32_t>(here);
+    options.sim.dials_by_node[1].limits.max_rd_atomic = static_cast<uint32_t>(there);
+    const SignedPair pair(options);
+    ASSERT_GE(g_reads.size(), 2u);
+    EXPECT_THAT(std::vector<int>(g_reads.end() - 2, g_reads.end()), ElementsAre(reads, reads));
+  }
 }
 
 }  // namespace

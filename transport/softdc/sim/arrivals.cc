@@ -190,25 +190,65 @@ void Arrivals::NotReady(Message* message, const Target& target) {
   Answered(message, 0);
 }
 
-// The target has said what it has to say.
+// The target has said what it has to say. Data take their turn on its way out, and what follows on the same channel stays
+// behind them.
 void Arrivals::Answered(Message* message, uint32_t wire_bytes) {
   if (!message->acknowledged || message->unanswered) return Release(world_, message);
+  message->answer_bytes = wire_bytes;
+  message->next_answer = nullptr;
+  Channel& channel = *message->channel;
+  Message*& last = channel.waiting_answer;
+  // A channel that has given up those that wait may be with another target by now.
+  const bool behind = last != nullptr && last->wqe.node == message->wqe.node;
+  WayOut& way_out = world_.nodes[NodeOfId(message->wqe.node)].way_out;
+  if (!behind && (wire_bytes == 0 || !way_out.Busy())) return SendAnswer(message);
+  // Carried out, so that nobody calls its target silent.
+  TellExecuted(*message, world_.now_ns());
+  if (behind) {
+    last->next_answer = message;
+  } else {
+    way_out.StandInLine({.take = &Arrivals::TakeTurn, .who = this, .what = message});
+  }
+  last = message;
+}
+
+void Arrivals::TellExecuted(const Message& message, int64_t until_ns) {
+  // A READ's or an atomic's; what lands has said so before.
+  const bool returns = message.answer == Answer::kDone && ReturnsData(message.wqe.opcode);
+  if (returns && message.channel->owner != nullptr) {
+    message.channel->owner->OnExecuted(message, until_ns);
+  }
+}
+
+void Arrivals::SendAnswer(Message* message) {
   Channel& channel = *message->channel;
   int64_t when_ns =
       std::max(world_.now_ns(), channel.landed_ns) + world_.options.latency_ns + world_.JitterNs();
-  if (wire_bytes != 0) {
-    Node& node = world_.nodes[NodeOfId(message->wqe.node)];
-    node.way_out_free_ns =
-        std::max(node.way_out_free_ns, world_.now_ns()) + world_.WireNs(wire_bytes, IBV_MTU_4096);
-    when_ns += node.way_out_free_ns - world_.now_ns();
+  if (message->answer_bytes != 0) {
+    WayOut& way_out = world_.nodes[NodeOfId(message->wqe.node)].way_out;
+    when_ns += way_out.Take(world_.WireNs(message->answer_bytes, IBV_MTU_4096)) - world_.now_ns();
   }
   channel.last_answer_ns = std::max(channel.last_answer_ns, when_ns);
-  // A READ's or an atomic's; what lands has said so before.
-  const bool returns = message->answer == Answer::kDone && ReturnsData(message->wqe.opcode);
-  if (returns && channel.owner != nullptr) {
-    channel.owner->OnExecuted(*message, channel.last_answer_ns);
-  }
+  TellExecuted(*message, channel.last_answer_ns);
   AnswerAt(message, channel.last_answer_ns);
+}
+
+void Arrivals::TakeTurn(void* self, void* message) {
+  static_cast<Arrivals*>(self)->OnTurn(static_cast<Message*>(message));
+}
+
+// One with data, and what stood behind it and has none.
+void Arrivals::OnTurn(Message* message) {
+  Message* next = message;
+  do {
+    Message* const now = next;
+    next = now->next_answer;
+    if (now->channel->waiting_answer == now) now->channel->waiting_answer = nullptr;
+    SendAnswer(now);
+  } while (next != nullptr && next->answer_bytes == 0);
+  if (next == nullptr) return;
+  world_.nodes[NodeOfId(next->wqe.node)].way_out.StandInLine(
+      {.take = &Arrivals::TakeTurn, .who = this, .what = next});
 }
 
 void Arrivals::OnAnswer(Message* message) {

@@ -79,6 +79,10 @@ class Arrivals {
   void PushReceive(const Message& message, const Target& target, ibv_wc_status status);
   void GiveBackReceive(const Message& message, const Target& target);
   void Answered(Message* message, uint32_t wire_bytes);
+  static void TellExecuted(const Message& message, int64_t until_ns);
+  void SendAnswer(Message* message);
+  static void TakeTurn(void* self, void* message);
+  void OnTurn(Message* message);
 
   void Lose(Message* message);
   void Refuse(Message* message, const Target& target, Verdict verdict);

@@ -26,6 +26,7 @@
 namespace sluice::softdc::sim {
 
 class SimRequester;
+struct Message;
 
 // A queue of sequences that grows as needed.
 class SequenceRing {
@@ -80,8 +81,9 @@ struct Channel {
 
   int64_t last_arrival_ns = 0;  // messages do not overtake one another
   int64_t last_answer_ns = 0;
-  int64_t landed_ns = 0;  // all bytes of earlier messages are in place at the target
-  int64_t heard_ns = 0;   // last sign of life from the target
+  Message* waiting_answer = nullptr;  // the last of those that wait for the target's way out
+  int64_t landed_ns = 0;              // all bytes of earlier messages are in place at the target
+  int64_t heard_ns = 0;               // last sign of life from the target
   uint64_t timer = 0;
 };
 

@@ -5,13 +5,21 @@
 
 namespace sluice::softdc::sim {
 
+bool FaultState::Names(const RequestRule& rule, const Request& request) {
+  return (!rule.node || *rule.node == request.node) && (!rule.peer || *rule.peer == request.peer) &&
+         (!rule.stream || *rule.stream == request.stream) &&
+         (!rule.opcode || static_cast<uint8_t>(*rule.opcode) == request.opcode);
+}
+
+bool FaultState::Matches(const Request& request) const {
+  return std::any_of(rules_.begin(), rules_.end(), [&](const RequestRule& rule) {
+    return rule.skip == 0 && Names(rule, request);
+  });
+}
+
 std::optional<RequestRule> FaultState::Match(const Request& request) {
   for (auto it = rules_.begin(); it != rules_.end(); ++it) {
-    if ((it->node && *it->node != request.node) || (it->peer && *it->peer != request.peer) ||
-        (it->stream && *it->stream != request.stream) ||
-        (it->opcode && static_cast<uint8_t>(*it->opcode) != request.opcode)) {
-      continue;
-    }
+    if (!Names(*it, request)) continue;
     if (it->skip != 0) {
       --it->skip;
       continue;

@@ -37,6 +37,8 @@ class FaultState {
     uint16_t stream;
     uint8_t opcode;
   };
+  // Whether this request would fall under one now.
+  bool Matches(const Request& request) const;
   // The rule that this request falls under, counted down; rules that are used up go.
   std::optional<RequestRule> Match(const Request& request);
 
@@ -46,6 +48,8 @@ class FaultState {
   }
 
  private:
+  static bool Names(const RequestRule& rule, const Request& request);
+
   MessageFaults messages_;
   CmFaults cm_;
   std::vector<RequestRule> rules_;

@@ -62,6 +62,8 @@ struct Message {
   uint32_t vendor_error = 0;
   int64_t rnr_ns = 0;
   uint64_t original = 0;  // an atomic's result
+  uint32_t answer_bytes = 0;
+  Message* next_answer = nullptr;  // of the same channel, waits behind this one
 
   std::byte* Resize(uint32_t length_bytes) {
     length_ = length_bytes;

@@ -16,6 +16,7 @@
 #include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/sim/channel.h"
 #include "transport/softdc/sim/message.h"
+#include "transport/softdc/sim/way_out.h"
 
 namespace sluice::softdc::sim {
 
@@ -50,6 +51,8 @@ class NodeNumbers {
 };
 
 struct Node {
+  explicit Node(EventQueue* clock) : way_out(clock) {}
+
   uint32_t index = 0;
   std::unique_ptr<SoftDevice> device;
   std::vector<ibv_gid> gids;
@@ -62,9 +65,7 @@ struct Node {
   bool port_up = true;
   bool plugged = true;
 
-  int64_t way_out_free_ns = 0;
-  std::deque<Channel*> line;  // channels that wait for the way out; each counted
-  bool line_event = false;
+  WayOut way_out;
   struct Held {
     Message* message;
     bool answer;

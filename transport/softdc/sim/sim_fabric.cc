@@ -18,7 +18,6 @@ namespace {
 constexpr char kName[] = "softdc0";  // each host's only device
 constexpr uint32_t kNetwork = 10u << 24;
 constexpr uint64_t kGuidBase = 0x0200005344000000;
-constexpr int64_t kLineAheadNs = 1'000;  // of the way out, given away before the next turn
 
 }  // namespace
 
@@ -39,7 +38,7 @@ SimFabric::SimFabric(const Options& options) : world_(options), arrivals_(world_
     const auto own = options.dials_by_node.find(index);
     Dials dials = own == options.dials_by_node.end() ? options.dials : own->second;
     dials.port.lid = static_cast<uint16_t>(index + 1);
-    Node& node = world_.nodes.emplace_back();
+    Node& node = world_.nodes.emplace_back(&world_.clock);
     node.index = index;
     if (options.reissue_freed_numbers) node.numbers.ReissueFreed();
     node.gids.push_back(GidOf(index));
@@ -89,29 +88,6 @@ NodeId SimFabric::NodeOf(const SoftDevice&, const ibv_ah_attr& address) {
 }
 
 NodeId SimFabric::SelfNode(const SoftDevice& device) { return NodeIdOf(NodeOf(device).index); }
-
-void SimFabric::FireLine(void* self, uint64_t node) {
-  auto* fabric = static_cast<SimFabric*>(self);
-  fabric->OnLine(fabric->world_.nodes[node]);
-}
-
-void SimFabric::ServeLine(Node& node) {
-  if (node.line_event) return;
-  node.line_event = true;
-  world_.clock.ScheduleAt(node.way_out_free_ns - kLineAheadNs, &FireLine, this, node.index);
-}
-
-void SimFabric::OnLine(Node& node) {
-  while (!node.line.empty() && node.way_out_free_ns - world_.now_ns() <= kLineAheadNs) {
-    Channel* channel = node.line.front();
-    node.line.pop_front();
-    channel->in_line = false;
-    if (channel->owner != nullptr) channel->owner->OnTurn(*channel);
-    ChannelPool::Unreference(channel);
-  }
-  node.line_event = false;
-  if (!node.line.empty()) ServeLine(node);
-}
 
 SimPort::SimPort(std::shared_ptr<SimFabric> fabric, Node& node, Context& context)
     : fabric_(std::move(fabric)), node_(node), context_(context) {

@@ -44,13 +44,8 @@ class SimFabric final : public Fabric, public std::enable_shared_from_this<SimFa
   World& world() { return world_; }
   Arrivals& arrivals() { return arrivals_; }
   Node& NodeOf(const SoftDevice& device);
-  // Lets the channels that wait for the way out of a node take their turns.
-  void ServeLine(Node& node);
 
  private:
-  static void FireLine(void* self, uint64_t node);
-  void OnLine(Node& node);
-
   World world_;
   Arrivals arrivals_;
 };

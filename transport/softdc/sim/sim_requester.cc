@@ -15,10 +15,6 @@
 namespace sluice::softdc::sim {
 namespace {
 
-// How far ahead a node's way out is given away. What comes later waits in line, a message each in
-// turn, so that no queue shuts out another.
-constexpr int64_t kWayOutAheadNs = 2'000;
-
 void FireTimer(void* object, uint64_t) {
   auto* channel = static_cast<Channel*>(object);
   channel->timer = 0;
@@ -130,10 +126,12 @@ SimRequester::Step SimRequester::PumpOne(Channel& channel, uint64_t sequence, ui
   if (!queue_.CheckLocalSide(sequence)) return Step::kGoOn;
   const Node& node = port_.node();
   const bool in_turn = *sent == 0 && channel.has_turn;
-  if (!in_turn && (!node.line.empty() || node.way_out_free_ns - world_.now_ns() > kWayOutAheadNs)) {
+  if (!in_turn && node.way_out.Busy()) {
     StandInLine(channel);
     return Step::kStop;
   }
+  // READs before it are answered first: otherwise its failure would say that their answers were lost.
+  if (channel.reads_in_flight != 0 && WillFail(sequence)) return Step::kStop;
   if (!StartPlannedFailure(channel, sequence)) Transmit(channel, sequence);
   ++*sent;
   if (!channel.resting) return Step::kGoOn;
@@ -156,9 +154,14 @@ void SimRequester::StandInLine(Channel& channel) {
   if (channel.in_line) return;
   channel.in_line = true;
   ++channel.references;
-  Node& node = port_.node();
-  node.line.push_back(&channel);
-  port_.fabric().ServeLine(node);
+  port_.node().way_out.StandInLine({.take = &SimRequester::TakeTurn, .what = &channel});
+}
+
+void SimRequester::TakeTurn(void*, void* what) {
+  auto* channel = static_cast<Channel*>(what);
+  channel->in_line = false;
+  if (channel->owner != nullptr) channel->owner->OnTurn(*channel);
+  ChannelPool::Unreference(channel);
 }
 
 void SimRequester::OnTurn(Channel& channel) {
@@ -222,9 +225,7 @@ void SimRequester::Transmit(Channel& channel, uint64_t sequence) {
   channel.node = wqe.node;
   channel.number = wqe.target_number;
   const uint32_t payload_bytes = ReturnsData(wqe.opcode) ? 0 : wqe.length_bytes;
-  node.way_out_free_ns = std::max(node.way_out_free_ns, world_.now_ns()) +
-                         world_.WireNs(payload_bytes, queue_.attr().path_mtu);
-  message->wire_end_ns = node.way_out_free_ns;
+  message->wire_end_ns = node.way_out.Take(world_.WireNs(payload_bytes, queue_.attr().path_mtu));
 
   const MessageFaults& faults = world_.faults.messages();
   int64_t arrival_ns =
@@ -249,17 +250,26 @@ void SimRequester::Transmit(Channel& channel, uint64_t sequence) {
   port_.fabric().arrivals().SendOff(message, channel.last_arrival_ns);
 }
 
+FaultState::Request SimRequester::RequestOf(uint64_t sequence) const {
+  const Wqe& wqe = queue_.slot(sequence);
+  return {.node = port_.node().index,
+          .peer = NodeOfId(wqe.node),
+          .stream = wqe.stream_id,
+          .opcode = wqe.opcode};
+}
+
+bool SimRequester::WillFail(uint64_t sequence) {
+  return planned_.contains(sequence) ||
+         (!flight(sequence).considered && world_.faults.Matches(RequestOf(sequence)));
+}
+
 bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   const auto known = planned_.find(sequence);
   std::optional<RequestRule> rule;
   if (known != planned_.end()) {
     rule = known->second;
   } else if (world_.faults.HasRules() && !flight(sequence).considered) {
-    const Wqe& wqe = queue_.slot(sequence);
-    rule = world_.faults.Match({.node = port_.node().index,
-                                .peer = NodeOfId(wqe.node),
-                                .stream = wqe.stream_id,
-                                .opcode = wqe.opcode});
+    rule = world_.faults.Match(RequestOf(sequence));
     if (rule) planned_[sequence] = *rule;
   }
   flight(sequence).considered = true;

@@ -47,12 +47,13 @@ class SimRequester final : public Requester {
   void OnAnswer(Message& message);
   void OnTimer(Channel& channel);
   void OnRested(Channel& channel);
-  void OnTurn(Channel& channel);                     // on the node's way out
   void OnSent(Channel& channel, uint64_t sequence);  // unacknowledged kinds: it is out
   // The target has accepted a message; until then it is busy with it.
   void OnExecuted(const Message& message, int64_t until_ns);
 
  private:
+  static void TakeTurn(void*, void* channel);
+  void OnTurn(Channel& channel);  // on the node's way out
   // What became of a slot's WQE on the wire.
   struct Flight {
     uint64_t sequence = UINT64_MAX;  // whose
@@ -82,7 +83,10 @@ class SimRequester final : public Requester {
   void StandInLine(Channel& channel);
   Message* Pack(Channel& channel, uint64_t sequence);
   void Transmit(Channel& channel, uint64_t sequence);
-  // True: the fault plan wants this WQE to fail; its failure is under way.
+  FaultState::Request RequestOf(uint64_t sequence) const;
+  // True: the fault plan wants this WQE to fail,
+  bool WillFail(uint64_t sequence);
+  // and its failure is under way.
   bool StartPlannedFailure(Channel& channel, uint64_t sequence);
   static uint32_t VendorErrorOf(ibv_wc_status status);
   void ArmTimer(Channel& channel);

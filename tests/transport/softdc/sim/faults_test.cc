@@ -237,6 +237,26 @@ TEST_F(FaultsTest, SendThatIsCarriedOutAndReportedAsFailed_HasArrivedOnce) {
   EXPECT_EQ(node(1).AwaitReceive(10'000'000).status, -1);
 }
 
+TEST_F(FaultsTest, RequestThatFailsBehindReadsFailsWhenTheyHaveBeenAnswered) {
+  Build({}, {.reads = 4});
+  RequestRule rule;
+  rule.node = 0;
+  rule.peer = 1;
+  rule.skip = 2;
+  simulation_->FailNext(rule);
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_EQ(node(0).Read(node(1), kArea, kArea, 4096, i), 0);
+  EXPECT_TRUE(simulation_->HasRule(0, 1)) << "not told yet";
+  for (uint64_t i = 0; i < 4; ++i) {
+    const ibv_wc wc = node(0).AwaitSend();
+    EXPECT_EQ(wc.wr_id, i);
+    const ibv_wc_status status = i < 2    ? IBV_WC_SUCCESS
+                                 : i == 2 ? IBV_WC_RETRY_EXC_ERR
+                                          : IBV_WC_WR_FLUSH_ERR;
+    EXPECT_EQ(wc.status, status) << i;
+  }
+  EXPECT_EQ(simulation_->counters().sent, 2u) << "nothing was sent again";
+}
+
 TEST_F(FaultsTest, RuleForTwoNodes_IsThereUntilItsFailureIsTold) {
   Build({.log = LogMode::kText});
   RequestRule rule;

@@ -133,7 +133,7 @@ void SimNode::ToReadyToSend() {
   modify.timeout = options_.timeout;
   modify.retry_cnt = options_.retry_count;
   modify.rnr_retry = options_.rnr_retry;
-  modify.max_rd_atomic = 1;
+  modify.max_rd_atomic = options_.reads;
   Must(api.modify_qp(dci, &modify,
                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                          IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN) == 0,

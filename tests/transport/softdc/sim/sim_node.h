@@ -33,6 +33,7 @@ struct SimNodeOptions {
   uint8_t retry_count = 2;
   uint8_t rnr_retry = 7;
   uint8_t min_rnr_timer = 1;  // 10 us
+  uint8_t reads = 1;          // under way at a time
   size_t slab_bytes = 1 << 18;
   bool signalled = true;
 };

@@ -246,5 +246,56 @@ TEST_F(SimRequesterTest, LongMessagesOfOneQueueDoNotShutOutAnother) {
   EXPECT_GE(Since(start_ns), 16 * (32 << 10));
 }
 
+TEST_F(SimRequesterTest, AnswersOfReadsDoNotShutOutAnotherQueue) {
+  Build({.nodes = 3, .rate_bits_per_second = 8'000'000'000},
+        {.receives = 64, .receive_bytes = 1024, .reads = 16});
+  for (uint64_t i = 0; i < 16; ++i) {
+    ASSERT_EQ(node(1).Read(node(0), kArea, kArea, 32 << 10, i), 0);
+  }
+  // All have arrived, and one answer is on its way.
+  simulation_->RunFor(40'000);
+  const int64_t start_ns = simulation_->NowNs();
+  ASSERT_EQ(node(0).Send(node(2), "short", 99), 0);
+  EXPECT_EQ(node(2).Text(node(2).AwaitReceive()), "short");
+  EXPECT_LT(Since(start_ns), 3 * (32 << 10));
+  for (uint64_t i = 0; i < 16; ++i) EXPECT_EQ(node(1).AwaitSend().wr_id, i);
+  EXPECT_GE(Since(start_ns), 14 * (32 << 10));
+}
+
+TEST_F(SimRequesterTest, WhatFollowsReadsIsAnsweredAfterThem) {
+  Build({.rate_bits_per_second = 8'000'000'000},
+        {.receives = 64, .receive_bytes = 1024, .timeout = 12, .reads = 16});
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t i = 0; i < 12; i += 3) {
+      ASSERT_EQ(node(0).Read(node(1), kArea, kArea, 32 << 10, i), 0);
+      ASSERT_EQ(node(0).Send(node(1), "one", i + 1), 0);
+      ASSERT_EQ(node(0).Send(node(1), "two", i + 2), 0);
+    }
+    for (uint64_t i = 0; i < 12; ++i) {
+      const ibv_wc wc = node(0).AwaitSend();
+      EXPECT_EQ(wc.wr_id, i);
+      EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    }
+  }
+  EXPECT_EQ(simulation_->counters().sent, 24u) << "an answer that came early passed for a loss";
+}
+
+// The answers that wait when the reader gives up stand in nobody's way, and it may turn to another target.
+TEST_F(SimRequesterTest, AnswersThatNobodyWaitsForAnyMoreHarmNobody) {
+  Build({.nodes = 3, .rate_bits_per_second = 8'000'000'000},
+        {.receives = 64, .receive_bytes = 1024, .reads = 16});
+  for (int round = 0; round < 3; ++round) {
+    for (uint64_t i = 0; i < 8; ++i) {
+      ASSERT_EQ(node(1).Read(node(0), kArea, kArea, 32 << 10, i), 0);
+    }
+    simulation_->RunFor(60'000);
+    node(1).Recover();
+    for (uint64_t i = 20; i < 24; ++i) {
+      ASSERT_EQ(node(1).Read(node(round % 2 == 0 ? 2 : 0), kArea, kArea, 32 << 10, i), 0);
+    }
+    for (uint64_t i = 20; i < 24; ++i) EXPECT_EQ(node(1).AwaitSend().wr_id, i);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::softdc::sim
