@@ -39,7 +39,8 @@ class Publisher final : public FlowHandler {
   void OnClosed(Flow flow, const absl::Status& why, const FlowTotals& totals) override {
     std::printf("%llu of %llu ticks delivered: %s\n",
                 static_cast<unsigned long long>(totals.delivered),
-                static_cast<unsigned long long>(totals.sent), why.ToString().c_str());
+                static_cast<unsigned long long>(totals.sent),
+                why.ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
     std::fflush(stdout);
     next_.erase(flow.id());
     ++served_;
@@ -72,9 +73,9 @@ int Fail(const char* doing, const absl::Status& status) {
 int Main() {
   MessengerOptions options;
   options.device = absl::GetFlag(FLAGS_device);
+  Publisher publisher(absl::GetFlag(FLAGS_ticks));  // before the messenger: it outlives its flows
   auto messenger = Messenger::Create(options);
   if (!messenger.ok()) return Fail("can't start", messenger.status());
-  Publisher publisher(absl::GetFlag(FLAGS_ticks));
   const absl::Status accepts =
       (*messenger)->Accept(kTicks, FlowOptions(), [&](Flow flow, const Offer& offer) {
         return publisher.Accept(flow, offer);

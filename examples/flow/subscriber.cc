@@ -58,9 +58,9 @@ int Fail(const absl::Status& status) {
 int Main() {
   MessengerOptions options;
   options.device = absl::GetFlag(FLAGS_device);
+  Subscriber subscriber;  // before the messenger, whose end tells it of a flow that is left
   auto messenger = Messenger::Create(options);
   if (!messenger.ok()) return Fail(messenger.status());
-  Subscriber subscriber;
   const absl::Time start = absl::Now();
   auto flow = (*messenger)
                   ->Open(absl::GetFlag(FLAGS_publisher), kTicks,

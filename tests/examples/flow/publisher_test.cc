@@ -57,5 +57,22 @@ TEST(PublisherTest, PublisherThatDiesIsHeardOf) {
   EXPECT_EQ(subscriber->Wait(kLong).value_or(-1), 1);
 }
 
+// Flows that are left when a program ends are told of to handlers that are still there.
+TEST(PublisherTest, EndsWithFlowsThatAreLeft) {
+  auto publisher =
+      Start({kPublisher, "--listen=127.0.0.1:0", "--ticks=1000000000000", "--subscribers=1"});
+  ASSERT_NE(publisher, nullptr);
+  const auto address = tools::ListeningAddress(*publisher, kLong);
+  ASSERT_TRUE(address.ok()) << address.status();
+  auto stays = Start({kSubscriber, "--publisher=" + *address});
+  ASSERT_NE(stays, nullptr);
+  ASSERT_TRUE(publisher->ReadLine(kLong).ok());  // it subscribes
+  auto leaves = Start({kSubscriber, "--publisher=" + *address, "--timeout=300ms"});
+  ASSERT_NE(leaves, nullptr);
+  EXPECT_EQ(leaves->Wait(kLong).value_or(-1), 1);
+  EXPECT_EQ(publisher->Wait(kLong).value_or(-1), 0);
+  EXPECT_EQ(stays->Wait(kLong).value_or(-1), 1);
+}
+
 }  // namespace
 }  // namespace sluice::examples::flow
