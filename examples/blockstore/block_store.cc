@@ -5,10 +5,16 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace sluice::examples::blockstore {
 
 absl::StatusOr<std::unique_ptr<BlockStore>> BlockStore::Create(uint64_t blocks,
                                                                const BulkOptions& options) {
+  if (blocks == 0 || blocks > kMaxBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(blocks, " blocks: allowed are 1 to ", kMaxBlocks));
+  }
   auto bulk = Bulk::Create(options);
   if (!bulk.ok()) return bulk.status();
   std::unique_ptr<BlockStore> store(new BlockStore(blocks, *std::move(bulk)));

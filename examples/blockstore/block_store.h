@@ -20,6 +20,7 @@ namespace sluice::examples::blockstore {
 
 inline constexpr uint32_t kBlockBytes = 4096;
 inline constexpr uint32_t kStoredBytes = kBlockBytes + 8;
+inline constexpr uint32_t kMaxBlocks = 1u << 18;  // 1 GiB
 inline constexpr uint16_t kApplicationTag = 0xb10c;
 
 // Of blocks from that one on: the same in memory and on the wire.
@@ -33,6 +34,7 @@ inline integrity::Protection ProtectionOf(uint64_t first_block) {
 
 class BlockStore final : public BlockStoreServiceBase {
  public:
+  // INVALID_ARGUMENT: no blocks, or too many.
   static absl::StatusOr<std::unique_ptr<BlockStore>> Create(uint64_t blocks,
                                                             const BulkOptions& options = {});
 

@@ -11,6 +11,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "examples/blockstore/block_store.h"
 #include "middleware/api/bulk.h"
@@ -125,7 +126,10 @@ bool Show(const char* doing, const absl::Status& status) {
 }
 
 int Run(const std::string& address, const std::string& device, uint32_t blocks, bool corrupt) {
-  if (blocks == 0) return Fail("nothing to do", absl::InvalidArgumentError("--blocks is 0"));
+  if (blocks == 0 || blocks > kMaxBlocks) {
+    return Fail("nothing to do", absl::InvalidArgumentError(absl::StrCat(
+                                     "--blocks is ", blocks, ", allowed are 1 to ", kMaxBlocks)));
+  }
   ChannelOptions options;
   options.device = device;
   auto channel = Channel::Connect(address, options);

@@ -26,6 +26,9 @@ namespace sluice::examples::fan_out {
 namespace {
 
 absl::Status Run() {
+  if (absl::GetFlag(FLAGS_shards).empty()) {
+    return absl::InvalidArgumentError("nobody to ask: say --shards=host:port,host:port");
+  }
   EndSignals end;  // before any thread starts
   ChannelOptions options;
   options.device = absl::GetFlag(FLAGS_device);

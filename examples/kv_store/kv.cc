@@ -14,6 +14,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "examples/kv_store/kv_table.h"
 
 ABSL_FLAG(std::string, server, "127.0.0.1:7474", "host:port of a kv_server");
@@ -23,6 +24,7 @@ namespace sluice::examples::kv_store {
 namespace {
 
 constexpr size_t kChurnBytes = 400;
+constexpr char kWords[] = "put KEY VALUE, get KEY, churn KEY TIMES, watch KEY TIMES";
 
 absl::Status Churn(KvTable& table, const std::string& key, int times) {
   for (int i = 0; i < times; ++i) {
@@ -56,8 +58,7 @@ absl::Status Run(const std::vector<char*>& arguments) {
   const bool fits =
       (what == "get" && words.size() == 2) || (what == "put" && words.size() == 3) ||
       (counts && words.size() == 3 && absl::SimpleAtoi(words[2], &times) && times > 0);
-  if (!fits)
-    return absl::InvalidArgumentError("put KEY VALUE, get KEY, churn KEY TIMES, watch KEY TIMES");
+  if (!fits) return absl::InvalidArgumentError(kWords);
   auto table = KvTable::Connect(absl::GetFlag(FLAGS_server), absl::GetFlag(FLAGS_device));
   if (!table.ok()) return table.status();
   if (what == "put") return (*table)->Put(words[1], words[2]);
@@ -72,7 +73,9 @@ absl::Status Run(const std::vector<char*>& arguments) {
 }  // namespace sluice::examples::kv_store
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("puts values into a kv_server's table, and reads them there");
+  absl::SetProgramUsageMessage(
+      absl::StrCat("puts values into a kv_server's table, and reads them there\n\n  ",
+                   sluice::examples::kv_store::kWords));
   const absl::Status status = sluice::examples::kv_store::Run(absl::ParseCommandLine(argc, argv));
   if (status.ok()) return 0;
   std::fprintf(stderr, "kv: %s\n", std::string(status.message()).c_str());

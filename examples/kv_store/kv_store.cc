@@ -10,8 +10,10 @@ namespace sluice::examples::kv_store {
 
 absl::StatusOr<std::unique_ptr<KvStore>> KvStore::Create(uint32_t slots,
                                                          const BulkOptions& options) {
-  if (slots < kProbes)
-    return absl::InvalidArgumentError(absl::StrCat("at least ", kProbes, " slots"));
+  if (slots < kProbes || slots > kMaxSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(slots, " slots: allowed are ", kProbes, " to ", kMaxSlots));
+  }
   auto bulk = Bulk::Create(options);
   if (!bulk.ok()) return bulk.status();
   std::unique_ptr<KvStore> store(new KvStore(slots, *std::move(bulk)));

@@ -19,6 +19,8 @@ namespace sluice::examples::kv_store {
 
 class KvStore final : public KvServiceBase {
  public:
+  static constexpr uint32_t kMaxSlots = 1u << 20;  // half a GiB, and as much again with signatures
+  // INVALID_ARGUMENT: too few slots, or too many.
   static absl::StatusOr<std::unique_ptr<KvStore>> Create(uint32_t slots,
                                                          const BulkOptions& options = {});
 

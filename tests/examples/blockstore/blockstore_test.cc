@@ -75,6 +75,15 @@ TEST_F(BlockstoreTest, RangeOutsideTheStoreIsRefused) {
   EXPECT_EQ(exit_code_, 1);
 }
 
+TEST_F(BlockstoreTest, MoreBlocksThanThereMayBeAreRefused) {
+  RunClient({"--blocks=4000000000"});
+  EXPECT_EQ(exit_code_, 1);
+  auto server = tools::ChildProcess::Start(
+      {"examples/blockstore/blockstore_server", "--device=softdc0", "--blocks=4000000000"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->Wait(kLong).value_or(-1), 1);
+}
+
 TEST_F(BlockstoreTest, ClientsComeAndGoAndTheServerShutsDown) {
   for (int i = 0; i < 3; ++i) {
     RunClient({"--blocks=8"});

@@ -77,5 +77,12 @@ TEST_F(FanOutTest, ShardsThatDoNotAnswerAreMissedAndTheOthersCount) {
   EXPECT_EQ(servers_[3]->Wait(kLong).value_or(-1), 0);
 }
 
+TEST_F(FanOutTest, FrontWithoutShardsIsRefused) {
+  auto front = ChildProcess::Start(
+      {"examples/fan_out/search_server", "--listen=127.0.0.1:0", "--device=softdc0"});
+  ASSERT_TRUE(front.ok()) << front.status();
+  EXPECT_EQ((*front)->Wait(kLong).value_or(-1), 1);
+}
+
 }  // namespace
 }  // namespace sluice::examples::fan_out

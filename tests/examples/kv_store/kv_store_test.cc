@@ -71,6 +71,13 @@ TEST_F(KvStoreTest, KeysThatShareSlotsAreKeptApartUntilThereIsNoMore) {
   Said({"put", "one too many", "x"}, 1);
 }
 
+TEST_F(KvStoreTest, MoreSlotsThanThereMayBeAreRefused) {
+  auto server = ChildProcess::Start(
+      {"examples/kv_store/kv_server", "--device=softdc0", "--slots=4000000000"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->Wait(kLong).value_or(-1), 1);
+}
+
 TEST_F(KvStoreTest, ValueThatIsReadWhileItIsWrittenIsWhole) {
   StartServer("64");
   Said({"churn", "k", "1"});
