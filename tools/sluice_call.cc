@@ -94,11 +94,13 @@ int Call(const std::shared_ptr<Channel>& channel, const Options& options, const 
   }
   const std::unique_ptr<Message> request = services.NewMessage((*descriptor)->input_type());
   const std::unique_ptr<Message> reply = services.NewMessage((*descriptor)->output_type());
-  const bool from_input = options.json == "-" && !(*descriptor)->client_streaming();
-  const std::string json =
-      from_input ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : options.json;
-  if (absl::Status status = FromJson(json, request.get()); !status.ok()) {
-    return Fail(status, kExitUsage);
+  if (!(*descriptor)->client_streaming()) {
+    const std::string json = options.json == "-"
+                                 ? std::string(std::istreambuf_iterator<char>(std::cin), {})
+                                 : options.json;
+    if (absl::Status status = FromJson(json, request.get()); !status.ok()) {
+      return Fail(status, kExitUsage);
+    }
   }
   const std::string name =
       absl::StrCat("/", (*descriptor)->service()->full_name(), "/", (*descriptor)->name());
@@ -167,7 +169,7 @@ int Main(const std::vector<std::string>& arguments) {
     return kExitOk;
   }
   const bool describes = words.size() == 2 && words[0] == "describe";
-  if (words.size() != 1 && !describes) {
+  if (!describes && (words.size() != 1 || words[0] == "describe")) {
     std::fprintf(stderr,
                  "sluice_call: say list, describe package.Service, or one package.Service/Method; "
                  "--help says more\n");

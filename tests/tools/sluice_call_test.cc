@@ -58,6 +58,9 @@ TEST_F(SluiceCallTest, CallsMethodsOfEachShape) {
   EXPECT_EQ(Call("/sluice.examples.log_tail.Log/Append", 0,
                  "printf '{\"text\":\"one\"}\\n{\"text\":\"two\"}\\n' | "),
             "{\"lines\":\"2\"}\n");
+  EXPECT_EQ(Call("--json=- sluice.examples.log_tail.Log/Append", 0, "true | "),
+            "{\"lines\":\"0\"}\n")
+      << "--json is not asked";
   // Nobody has said anything of that one: what standard input says has arrived.
   EXPECT_THAT(Call("--json=- sluice.health.v1.Health/Check", 1,
                    "printf '{\n \"service\": \"from.input\"\n}' | "),
@@ -71,6 +74,7 @@ TEST_F(SluiceCallTest, CallsMethodsOfEachShape) {
 
 TEST_F(SluiceCallTest, WrongInputIsSaidClearly) {
   EXPECT_THAT(Call("", 2), HasSubstr("say list, describe"));
+  EXPECT_THAT(Call("describe", 2), HasSubstr("say list, describe"));
   EXPECT_THAT(Call("nonsense", 2), HasSubstr("package.Service/Method"));
   EXPECT_THAT(Call("sluice.Nothing/Do", 1), HasSubstr("sluice.health.v1.Health"));
   EXPECT_THAT(Call("sluice.health.v1.Health/Cheque", 1), HasSubstr("Check, Watch"));
