@@ -184,7 +184,11 @@ void CheckRanges() {
       Options options;
       const Option option = OptionsOf(&options)[i];
       // Credits are promised out of the buffers.
-      if (option.name != "limits.receive_buffers") options.limits.receive_buffers = 32768;
+      if (option.name == "limits.receive_buffers") {
+        options.limits.credits_per_peer = 4;
+      } else {
+        options.limits.receive_buffers = 32768;
+      }
       // Memory for large messages has room for one.
       if (option.name == "limits.large_memory_bytes") options.limits.max_large_message_bytes = 0;
       options.limits.large_memory_bytes = uint64_t{1} << 40;
