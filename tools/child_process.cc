@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
     std::vector<std::string> arguments) {
   const std::string name = arguments.at(0);
   if (access(name.c_str(), X_OK) != 0) {
-    return base::ErrnoError(errno, absl::StrCat("can't run ", name),
+    return base::ErrnoError(errno, absl::StrCat("running ", name),
                             {.layer = "tools", .operation = "start", .remedy = "build it first"});
   }
   int pipe_fds[2];
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
       waitpid(pid, nullptr, 0);
     }
     close(pipe_fds[0]);
-    return base::ErrnoError(error_number, absl::StrCat("can't start ", name),
+    return base::ErrnoError(error_number, absl::StrCat("starting ", name),
                             {.layer = "tools", .operation = "start"});
   }
   return std::unique_ptr<ChildProcess>(new ChildProcess(name, pid, pid_fd, pipe_fds[0]));

@@ -28,7 +28,7 @@ absl::Status WriteJson(const google::protobuf::Message& message, const std::stri
   if (file != nullptr && file != stdout) written = std::fclose(file) == 0 && written;
   if (written) return absl::OkStatus();
   return base::ErrnoError(
-      error_number, absl::StrCat("can't write ", path),
+      error_number, absl::StrCat("writing ", path),
       {.layer = "tools", .operation = "json", .remedy = "choose another --json"});
 }
 

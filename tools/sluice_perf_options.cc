@@ -165,7 +165,7 @@ absl::Status PinToCpu(int cpu) {
   CPU_ZERO(&set);
   CPU_SET(cpu, &set);
   if (sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
-  return base::ErrnoError(errno, absl::StrCat("can't pin to CPU ", cpu),
+  return base::ErrnoError(errno, absl::StrCat("pinning to CPU ", cpu),
                           {.layer = "tools",
                            .operation = "sched_setaffinity",
                            .cause = "there is no such CPU, or it is not ours to use",

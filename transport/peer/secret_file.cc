@@ -44,7 +44,7 @@ absl::Status Refused(absl::StatusCode code, const std::string& path, const std::
 absl::Status CheckRights(int fd, const std::string& path) {
   struct stat file;
   if (fstat(fd, &file) != 0) {
-    return base::ErrnoError(errno, "can't look at secret file " + path, {.layer = "peer"});
+    return base::ErrnoError(errno, "looking at secret file " + path, {.layer = "peer"});
   }
   if (!S_ISREG(file.st_mode)) {
     return Refused(absl::StatusCode::kInvalidArgument, path, "it is not a regular file",
@@ -92,7 +92,7 @@ std::vector<std::string> Lines(std::string_view text) {
 absl::StatusOr<std::vector<std::string>> ReadSecretFile(const std::string& path) {
   const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) {
-    return base::ErrnoError(errno, "can't open secret file " + path,
+    return base::ErrnoError(errno, "opening secret file " + path,
                             {.layer = "peer",
                              .operation = "read secrets",
                              .cause = "it is not there, or this process may not read it",
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<std::string>> ReadSecretFile(const std::string& path)
     const ssize_t got = read(fd.get(), text.data() + have, text.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      status = base::ErrnoError(errno, "can't read secret file " + path, {.layer = "peer"});
+      status = base::ErrnoError(errno, "reading secret file " + path, {.layer = "peer"});
     }
     if (got <= 0) break;
     have += static_cast<size_t>(got);
