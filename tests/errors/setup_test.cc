@@ -149,6 +149,8 @@ TEST(ConnectErrors, ReceiveBuffersArePromisedToOthers) {
     if (channel.ok()) channels.push_back(*std::move(channel));
   }
   ExpectCatalogued("full", last);
+  EXPECT_NE(last.message().find("limits.receive_buffers"), absl::string_view::npos)
+      << "the option's name: " << last;
 }
 
 }  // namespace

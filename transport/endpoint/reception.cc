@@ -30,7 +30,9 @@ absl::StatusOr<uint32_t> Reception::WindowForOne(uint32_t credits_per_peer) cons
       std::min({credits_per_peer, std::max(left / kShareOfRest, kLeastWindow), left});
   if (window >= std::min(kLeastWindow, credits_per_peer)) return window;
   return Exhausted(*this, std::to_string(srq_size) + " receive buffers",
-                   "raise srq_size, or lower credits_per_peer");
+                   tenant.empty()
+                       ? "raise limits.receive_buffers, or lower limits.credits_per_peer"
+                       : "raise the tenant's receive_buffers, or lower limits.credits_per_peer");
 }
 
 }  // namespace sluice::endpoint

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
                        {.layer = "receive",
                         .operation = "create queues",
                         .cause = "a limit of the device",
-                        .remedy = "lower srq_size"});
+                        .remedy = "lower limits.receive_buffers"});
   }
   auto target = queue->MakeTarget(device);
   if (!target.ok()) return target.status();

@@ -30,7 +30,7 @@ uint64_t Hash(const std::string& text) {
 const Dials& DialsOfThisProcess() {
   const absl::StatusOr<Dials>& dials = EnvironmentDials();
   if (!dials.ok()) {
-    std::fprintf(stderr, "SOFTDC_CONFIG: %s\n", std::string(dials.status().message()).c_str());
+    std::fprintf(stderr, "%s\n", std::string(dials.status().message()).c_str());
     std::abort();
   }
   return *dials;
