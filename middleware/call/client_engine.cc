@@ -266,6 +266,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   }
   ++counters_.retries;
   if (call->attempt == 1) call->first_metadata = spec.metadata;
+  if (spec.reply_beside != nullptr) spec.reply_beside->Clear();  // it came with this error
   table_.Pause(call);
   if (ClientStream* const stream = spec.stream; stream != nullptr) {
     stream->blocked = stream->window_owed = false;

@@ -34,6 +34,33 @@ TEST_F(RetryTest, IdempotentCallThatFailedIsTriedElsewhere) {
   EXPECT_EQ(nodes_[1]->attempts, std::vector<std::string>{"2"}) << "the server is told";
 }
 
+// What came beside the error of an attempt is no part of the reply that the next one gets.
+TEST_F(RetryTest, MetadataOfAFailedAttemptIsForgotten) {
+  Connect(1);
+  Outcome& outcome = outcomes_.emplace_back();
+  Beside beside;
+  CallSpec spec;
+  spec.method = &kHold;
+  spec.request = &outcome.request;
+  spec.reply = &outcome.reply;
+  spec.timeout_ns = 60'000 * kMs;
+  spec.reply_beside = &beside;
+  spec.argument = &outcome;
+  spec.done = [](void* argument, const absl::Status& status) {
+    static_cast<Outcome*>(argument)->status = status;
+  };
+  ASSERT_TRUE(client_->Start(spec).ok());
+  Settle();
+  ASSERT_EQ(nodes_[0]->held.size(), 1u);
+  nodes_[0]->held[0]->incoming().reply->metadata = "of the error";
+  FinishHeld(0, absl::UnavailableError("not now"));
+  Advance(6 * kMs);
+  ASSERT_EQ(nodes_[0]->held.size(), 1u);
+  FinishHeld(0);
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(beside.metadata, "");
+}
+
 TEST_F(RetryTest, OtherCallThatHasRunIsNotTriedAgain) {
   Connect(2);
   nodes_[0]->answer = absl::UnavailableError("not now");
