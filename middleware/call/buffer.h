@@ -11,7 +11,8 @@
 //               and no CPU of Sluice copies it. One that was received is what this side's device has read.
 // Copied        Instead, as bytes in any other memory are: what fits into a message; what goes to another server than
 //               it was made for (it went down, or the buffer is another channel's); beside a message that is larger than
-//               kRoomBehind; while an earlier call with the same buffer has not been read.
+//               kRoomBehind; what with its rooms is more than large_memory_bytes; while an earlier call with the same buffer
+//               has not been read.
 //               SessionCounters::large_in_place counts those that were not.
 // Who owns it   Whoever has it; a call context, once it was given there. Nobody writes into it then: each call made with that
 //               context sends what stands there, and so do repetitions. It goes back to its endpoint when it is destroyed, and

@@ -470,6 +470,27 @@ TEST_F(BufferTest, MakeSaysWhyNot) {
   EXPECT_EQ(client_->MakeBuffer(kMiB).status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_F(BufferTest, MakeOfASizeThatWrapsAroundIsTooLarge) {
+  Connect();
+  for (const size_t size : {SIZE_MAX, SIZE_MAX - 3, SIZE_MAX - 100, SIZE_MAX / 2}) {
+    EXPECT_EQ(client_->MakeBuffer(size).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+// All memory there is may be one message's: then there is no room around an attachment that nearly fills it.
+TEST_F(BufferTest, IsCopiedIfItsRoomsDoNotFit) {
+  Connect(1, {.max_large_bytes = kMiB, .large_memory_bytes = kMiB});
+  Outcome outcome;
+  outcome.buffer = Made(kMiB - 1000);
+  ASSERT_EQ(outcome.buffer.size(), kMiB - 1000);
+  outcome.request.set_cause("nothing");
+  Start(&outcome);
+  Settle();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(saw_, outcome.buffer.text());
+  EXPECT_EQ(InPlace(), 0u);
+}
+
 TEST_F(BufferTest, MemoryThatTheDeviceRefusesIsNotLent) {
   Connect();
   end_->set_slow_lending(true);
