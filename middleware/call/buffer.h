@@ -19,8 +19,9 @@
 //               its peer can't read it any more, or has read it.
 // Which thread  Any, one at a time.
 // What ends it  Its destructor. It may outlive its channel or server: it stays readable, and no peer reads it any more.
-// Bound         limits.large_memory_bytes, which large messages share. Of what was received half of that is kept as it came;
-//               beyond that, and beside a message that is larger than itself, it is copied.
+// Bound         limits.large_memory_bytes, which large messages share. Of what was received half of that is kept as it came, or
+//               what max_large_message_bytes leaves of it if that is less; beyond that, and beside a message that is larger
+//               than itself, it is copied.
 #ifndef SLUICE_MIDDLEWARE_CALL_BUFFER_H_
 #define SLUICE_MIDDLEWARE_CALL_BUFFER_H_
 

@@ -182,12 +182,14 @@ bool EndpointImpl::LendHeld(PeerId id, const HeldMemory& memory) {
          held_lent_.Owns(memory) && lent_->lendable(memory.number()) && held_lent_.Lend(memory);
 }
 
-// Messages that are not kept have the other half: they must get through, or those who keep one and wait for the next would
-// wait for ever.
+// Messages that are not kept have the other half, and as much as the largest takes: they must get through, or those who keep
+// one and wait for the next would wait for ever.
 HeldMemory EndpointImpl::HoldFetched(uint32_t number) {
   const FetchRecord& fetch = fetches_[number];
   const uint64_t bytes = fetched_->size_bytes(fetch.buffer);
-  if (held_fetched_.bytes() + bytes > fetched_->limit_bytes() / 2) return {};
+  const uint64_t limit = fetched_->limit_bytes();
+  const uint64_t most = std::min(limit / 2, limit - fetched_->SizeFor(options_.max_large_bytes));
+  if (held_fetched_.bytes() + bytes > most) return {};
   return held_fetched_.Hold(fetched_->data(fetch.buffer), bytes, number, Owner(fetch.peer),
                             /*lent=*/false);
 }

@@ -31,6 +31,10 @@ LargeMemory::LargeMemory(const verbs::VerbsApi& api, ibv_pd* pd, poller::Command
       access_(access),
       user_(std::move(user)) {}
 
+uint64_t LargeMemory::SizeFor(uint64_t bytes) const {
+  return std::min(SizeClass(bytes), limit_bytes_);
+}
+
 uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
   assert(bytes <= limit_bytes_);
   // The last that came back is the warmest.
@@ -45,7 +49,7 @@ uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
     kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(i));
     return Count(number);
   }
-  const uint64_t size = std::min(SizeClass(bytes), limit_bytes_);
+  const uint64_t size = SizeFor(bytes);
   if (IsOverShare(owner, size)) return kOverShare;
   if (bytes_ + size > limit_bytes_) {
     for (uint64_t gone = 0; !kept_.empty() && bytes_ + size > limit_bytes_ + gone;) {

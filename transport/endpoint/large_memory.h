@@ -50,6 +50,8 @@ class LargeMemory {
   // kNone: no room; kOverShare: the owner has its share already; User::room follows both. kFailed: the system gives no
   // memory, last_error() says why. `bytes`: at most the limit.
   uint32_t Take(uint64_t owner, uint64_t bytes);
+  // What a buffer takes that is made for so many.
+  uint64_t SizeFor(uint64_t bytes) const;
   // The device knows it.
   bool ready(uint32_t number) const { return buffers_[number].state == State::kReady; }
   std::byte* data(uint32_t number) const { return buffers_[number].slab.data(); }

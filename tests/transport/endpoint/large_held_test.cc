@@ -99,6 +99,28 @@ TEST_F(LargeHeldTest, WhatWasFetchedIsHeldUpToAHalf) {
   TakeBack(*lent);
 }
 
+// However little memory there is: what is held leaves room for the largest message.
+TEST_F(LargeHeldTest, WhatIsHeldLeavesRoomForTheLargestMessage) {
+  Options options = LargeOptions();
+  options.max_large_bytes = 12 * kMiB;
+  Start(options);
+  const auto small = Lend(3 * kMiB);
+  std::vector<uint32_t> fetches;
+  for (int i = 0; i < 2; ++i) fetches.push_back(Fetch(Where(*small)));
+  ASSERT_TRUE(End(fetches[0]).ok() && End(fetches[1]).ok());
+  const HeldMemory held = reader_->endpoint().HoldFetched(fetches[0]);
+  EXPECT_TRUE(held);
+  EXPECT_FALSE(reader_->endpoint().HoldFetched(fetches[1])) << "less than a half, but too much";
+  GiveBack(fetches[1]);
+  TakeBack(*small);
+  const auto large = Lend(12 * kMiB);
+  ASSERT_TRUE(large.has_value());
+  const uint32_t fetch = Fetch(Where(*large));
+  EXPECT_TRUE(End(fetch).ok());
+  GiveBack(fetch);
+  TakeBack(*large);
+}
+
 TEST_F(LargeHeldTest, HeldMemoryOutlivesItsEndpoint) {
   Start();
   const auto lent = Lend(kMiB);
