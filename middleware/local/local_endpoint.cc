@@ -205,6 +205,7 @@ absl::StatusOr<PeerId> LocalEndpoint::Connect(const std::string& host, uint16_t 
     at.remote = other;
     at.remote_id = other_id;
     at.credits = self->options_.credits;
+    at.max_message_bytes = limit;
     Event up;
     up.kind = Event::kUp;
     up.peer = self_id;
@@ -254,7 +255,7 @@ absl::StatusOr<SendBuffer> LocalEndpoint::Reserve(PeerId id, uint32_t size_bytes
   Peer* peer = Find(id);
   if (dead_ || peer == nullptr || peer->state != Peer::kUp)
     return absl::UnavailableError("no such peer");
-  if (size_bytes > options_.max_message_bytes) return absl::InvalidArgumentError("over the limit");
+  if (size_bytes > peer->max_message_bytes) return absl::InvalidArgumentError("over the limit");
   if (fail_reserves_ > 0) {
     --fail_reserves_;
     peer->starved = true;

@@ -163,11 +163,12 @@ class LocalEndpoint final : public endpoint::Endpoint {
     std::string address;
     int64_t connect_deadline_ns = 0;
     int credits = 0;
-    bool starved = false;       // a Reserve() failed
-    bool lend_waits = false;    // a Lend() did
-    bool broken = false;        // from FailRequests() to OnResend()
-    uint32_t acknowledged = 0;  // by the other side, which rides on whatever comes from it
-    uint32_t told = 0;          // of that, the handler
+    uint32_t max_message_bytes = 0;  // the lower one
+    bool starved = false;            // a Reserve() failed
+    bool lend_waits = false;         // a Lend() did
+    bool broken = false;             // from FailRequests() to OnResend()
+    uint32_t acknowledged = 0;       // by the other side, which rides on whatever comes from it
+    uint32_t told = 0;               // of that, the handler
   };
   struct Large {
     endpoint::PeerId peer;

@@ -59,20 +59,21 @@ struct Diary final : Handler {
   uint32_t acknowledged = 0;
 };
 
-// Two endpoints on the software NIC.
+// Two endpoints on the software NIC. The first would send more than the second takes.
 class OverADevice {
  public:
   OverADevice(Handler* a, Handler* b)
-      : a_(Small(), &softdc::Verbs(), nullptr, a), b_(Small(), &softdc::Verbs(), nullptr, b) {}
+      : a_(Small(2 * kMessageBytes), &softdc::Verbs(), nullptr, a),
+        b_(Small(kMessageBytes), &softdc::Verbs(), nullptr, b) {}
   Endpoint& a() { return *a_.endpoint; }
   Endpoint& b() { return *b_.endpoint; }
   int64_t now_ns() { return a_.clock.NowNs(); }
   void Until(const std::function<bool()>& done) { PollUntil({&a_, &b_}, done); }
 
  private:
-  static Options Small() {
+  static Options Small(uint32_t message_bytes) {
     Options options;
-    options.max_message_bytes = kMessageBytes;
+    options.max_message_bytes = message_bytes;
     options.credits_per_peer = 8;
     options.max_large_bytes = kLargeBytes;
     options.large_memory_bytes = 4 * kLargeBytes;
@@ -85,7 +86,8 @@ class OverADevice {
 class InOneProcess {
  public:
   InOneProcess(Handler* a, Handler* b)
-      : a_(network_.Create(a, &clock_, Small())), b_(network_.Create(b, &clock_, Small())) {}
+      : a_(network_.Create(a, &clock_, Small(2 * kMessageBytes))),
+        b_(network_.Create(b, &clock_, Small(kMessageBytes))) {}
   Endpoint& a() { return *a_; }
   Endpoint& b() { return *b_; }
   int64_t now_ns() { return clock_.NowNs(); }
@@ -97,8 +99,8 @@ class InOneProcess {
   }
 
  private:
-  static local::LocalNetwork::Options Small() {
-    return {.max_message_bytes = kMessageBytes,
+  static local::LocalNetwork::Options Small(uint32_t message_bytes) {
+    return {.max_message_bytes = message_bytes,
             .credits = 8,
             .max_large_bytes = kLargeBytes,
             .large_memory_bytes = 4 * kLargeBytes};
