@@ -11,7 +11,7 @@ absl::StatusOr<Buffer> ClientEngine::MakeBuffer(size_t bytes) {
     const Connection& one = *connections_[(first + i) % connections_.size()];
     if (!MayGetCalls(one)) continue;
     return Buffer::Make(endpoint_, one.peer, one.server, bytes,
-                        one.limit_bytes - frame::kHeaderBytes, options_.max_message_bytes);
+                        one.limit_bytes - frame::kHeaderBytes, one.eager_bytes);
   }
   return NotConnected("make a buffer");
 }

@@ -128,6 +128,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
   Move(connection, ConnectionEvent::kPeerUp);
   if (now_is_stale_) RefreshNow();
   connection->limit_bytes = LimitOf(info);
+  connection->eager_bytes = info.max_message_bytes;
   limit_bytes_ = 0;
   for (const auto& one : connections_) limit_bytes_ = std::max(limit_bytes_, one->limit_bytes);
   connection->up_since_ns = now_ns_;

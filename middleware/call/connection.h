@@ -46,6 +46,7 @@ struct Connection {
   bool left_out = false;             // others get the calls: they say that they serve
   endpoint::PeerId peer;
   uint32_t limit_bytes;          // of a message, header included
+  uint32_t eager_bytes = 0;      // of one that is sent as it is
   uint32_t outstanding = 0;      // calls that were sent over it and have not ended
   uint32_t failed_attempts = 0;  // in a row
   int64_t up_since_ns = 0;

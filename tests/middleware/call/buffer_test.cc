@@ -66,15 +66,21 @@ struct Host {
 
 class BufferTest : public testing::Test {
  protected:
-  void Connect(int servers = 1, FakeNetwork::Options fake = {.max_large_bytes = 4 * kMiB,
-                                                             .large_memory_bytes = 8 * kMiB}) {
+  void Connect(int servers = 1,
+               FakeNetwork::Options fake = {.max_large_bytes = 4 * kMiB,
+                                            .large_memory_bytes = 8 * kMiB},
+               uint32_t servers_message_bytes = 0) {
     client_options_.max_message_bytes = server_options_.max_message_bytes = fake.max_message_bytes;
+    FakeNetwork::Options of_servers = fake;
+    if (servers_message_bytes != 0) {
+      of_servers.max_message_bytes = server_options_.max_message_bytes = servers_message_bytes;
+    }
     client_options_.max_large_bytes = fake.max_large_bytes;
     std::vector<ServerAddress> addresses;
     for (int i = 0; i < servers; ++i) {
       Host& host = hosts_.emplace_back();
       host.engine = std::make_unique<ServerEngine>(server_options_, &clock_, nullptr);
-      host.end = network_.Create(host.engine->handler(), &clock_, fake);
+      host.end = network_.Create(host.engine->handler(), &clock_, of_servers);
       host.engine->Attach(host.end.get());
       ASSERT_TRUE(host.engine->Register(Echo()).ok());
       ASSERT_TRUE(host.engine->Register(Later()).ok());
@@ -319,6 +325,16 @@ TEST_F(BufferTest, SmallOnesTravelInTheirMessage) {
   EXPECT_EQ(client_->session_counters().large_sent, 0u);
   EXPECT_EQ(Made(0).size(), 0u);
   ExpectNothingOut();
+}
+
+// What is small for its sender may be large for the server.
+TEST_F(BufferTest, TheLowerLimitSaysWhatIsSmall) {
+  Connect(1, {.max_message_bytes = 65536, .max_large_bytes = kMiB, .large_memory_bytes = kMiB},
+          /*servers_message_bytes=*/4096);
+  Outcome outcome;
+  outcome.buffer = Made(20'000);
+  ExpectEcho(&outcome);
+  EXPECT_EQ(InPlace(), 1u);
 }
 
 // Whatever becomes of the call, the memory stays as long as the peer may read it, and then goes back.
