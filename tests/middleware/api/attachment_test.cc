@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -266,6 +268,44 @@ TEST_F(AttachmentTest, MakeBufferSaysWhyNot) {
   EXPECT_TRUE(channel_->Drive(
       [&] { return channel_->connection_state() != call::ConnectionState::kUp; }, kLong));
   EXPECT_EQ(channel_->MakeBuffer(kLimit / 2).status().code(), absl::StatusCode::kUnavailable);
+}
+
+// Several callers, handlers on other threads, replies that are let go of anywhere and late, and a server that ends meanwhile.
+TEST_F(AttachmentTest, BuffersInManyHandsAtOnce) {
+  Start(&plain_, {.executor = &threads_});
+  std::mutex mutex;
+  std::vector<Buffer> kept;
+  std::atomic<int> answered{0};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&, i] {
+      CallContext context(kLong);
+      for (int n = 0; !over; ++n) {
+        const size_t size = 20'000 + 40'000 * static_cast<size_t>((n + i) % 4);
+        auto buffer = channel_->MakeBuffer(size);
+        if (!buffer.ok()) continue;
+        std::ranges::fill(buffer->bytes(), std::byte{'b'});
+        context.set_attachment(*std::move(buffer));
+        SayRequest request;
+        request.set_payload("buffer");
+        const auto reply = EchoClient(channel_).Say(context, request);
+        if (!reply.ok()) continue;
+        EXPECT_EQ(context.reply_attachment(), "X" + std::string(size - 2, 'b') + "X");
+        ++answered;
+        std::lock_guard lock(mutex);
+        kept.push_back(context.TakeReplyAttachment());
+        if (kept.size() > 10) kept.erase(kept.begin() + n % 10);
+      }
+    });
+  }
+  while (answered < 200) std::this_thread::yield();
+  world_->KillServer();
+  over = true;
+  for (std::thread& caller : callers) caller.join();
+  channel_.reset();
+  world_.reset();
+  for (const Buffer& buffer : kept) EXPECT_EQ(buffer.text().front(), 'X');
 }
 
 TEST_F(AttachmentTest, CallWithACallback) {
