@@ -49,13 +49,9 @@ class BufferAsk final : private base::MailNode {
 
 absl::StatusOr<Buffer> ServerContext::MakeBuffer(size_t bytes) {
   if (incoming_.engine == nullptr) return Buffer::Ordinary(bytes);
-  // An executor may run what it is given at once.
-  const bool elsewhere =
-      polling_thread_ != std::thread::id() && polling_thread_ != std::this_thread::get_id();
-  if (!elsewhere) {
-    return incoming_.engine->MakeBuffer(incoming_.from, bytes);
-  }
-  return BufferAsk(incoming_, bytes).Wait();
+  // An executor may run what it is given at once, or in the loop that polls.
+  if (elsewhere_ && !incoming_.engine->PolledHere()) return BufferAsk(incoming_, bytes).Wait();
+  return incoming_.engine->MakeBuffer(incoming_.from, bytes);
 }
 
 }  // namespace sluice

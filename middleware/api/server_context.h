@@ -16,7 +16,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -103,10 +102,8 @@ class ServerContext {
  protected:
   // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().
   ServerContext(const call::Incoming& incoming, bool elsewhere)
-      : incoming_(incoming), can_stop_(true) {
-    if (!elsewhere) return;
-    stop_.emplace();
-    polling_thread_ = std::this_thread::get_id();
+      : incoming_(incoming), can_stop_(true), elsewhere_(elsewhere) {
+    if (elsewhere) stop_.emplace();
   }
   void RequestStop() {
     stopped_.store(true, std::memory_order_relaxed);
@@ -116,7 +113,7 @@ class ServerContext {
  private:
   const call::Incoming& incoming_;
   const bool can_stop_ = false;
-  std::thread::id polling_thread_;  // none: the handler runs on it
+  const bool elsewhere_ = false;
   std::atomic<bool> stopped_{false};
   std::optional<std::stop_source> stop_;
   std::optional<Metadata> reply_metadata_;  // few have any

@@ -82,7 +82,7 @@ void ServerPoller::Start() {
 
 int ServerPoller::Poll() {
   if (loop_ == nullptr || in_poll_ || !started_ || ended_) return 0;
-  polls_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  engine_.BePolledHere();
   in_poll_ = true;
   const int done = closed_ ? engine_.RunMail() : engine_.Poll();
   if (draining_.load(std::memory_order_relaxed) && !closed_) StepDrain();
@@ -135,7 +135,7 @@ bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
 // ---- Serving
 
 void ServerPoller::Serve() {
-  polls_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  engine_.BePolledHere();
   ServeUntil([this] {
     return stopping_.load(std::memory_order_relaxed) || draining_.load(std::memory_order_relaxed);
   });

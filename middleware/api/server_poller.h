@@ -78,9 +78,7 @@ class ServerPoller {
   // Asks the polling thread, and waits for `patience` at most; without methods. On that thread itself: at once.
   ServerSnapshot Ask(size_t details, absl::Duration patience) const;
   // This is the polling thread.
-  bool PolledHere() const {
-    return polls_.load(std::memory_order_relaxed) == std::this_thread::get_id();
-  }
+  bool PolledHere() const { return engine_.PolledHere(); }
 
  private:
   ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& options, ServerChain* chain);
@@ -125,7 +123,6 @@ class ServerPoller {
   uint64_t answers_ = 0;        // mutex_
   mutable std::condition_variable answered_;
   ServerSnapshot published_;  // mutex_; without methods
-  std::atomic<std::thread::id> polls_{};
   std::thread thread_;
 };
 

@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -125,6 +126,11 @@ class ServerEngine final : public session::User {
 
   // Any thread. `node` is run by the polling thread, in its next pass.
   void Post(base::MailNode* node);
+  // This thread is the polling thread from now on; and whether it is. Any thread may ask.
+  void BePolledHere() { polls_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
+  bool PolledHere() const {
+    return polls_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 
   const ServerCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
@@ -278,6 +284,7 @@ class ServerEngine final : public session::User {
   base::TimerWheel wheel_;
   base::Mailbox mail_;
   std::atomic<bool> asleep_{false};  // Post() has to wake the polling thread
+  std::atomic<std::thread::id> polls_{};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
   Entry* last_called_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it

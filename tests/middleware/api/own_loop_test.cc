@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -87,14 +88,16 @@ class Loop {
 
 class Echo final : public EchoServiceBase {
  public:
-  absl::Status Say(ServerContext&, const SayRequest& request, SayReply* reply) override {
+  absl::Status Say(ServerContext& context, const SayRequest& request, SayReply* reply) override {
     ran_on_ = std::this_thread::get_id();
     if (inside) inside();
+    if (with) with(context);
     reply->set_payload(request.payload());
     return absl::OkStatus();
   }
   std::thread::id ran_on() const { return ran_on_; }
   std::function<void()> inside;
+  std::function<void(ServerContext&)> with;
 
  private:
   std::thread::id ran_on_;
@@ -470,6 +473,37 @@ TEST_F(OwnServerLoopTest, AnEndThatWaitsForAHandlerGivesUpAndCanBeAskedForAgain)
   EXPECT_TRUE(server_->Shutdown(absl::ZeroDuration()).ok());
   ASSERT_TRUE(loop_.RunUntil([&] { return call.ended(); }));
   EXPECT_EQ(call.status->code(), absl::StatusCode::kUnavailable) << *call.status;
+}
+
+// A loop may move to another thread, and the one that polled before may be the executor's.
+TEST_F(OwnServerLoopTest, MakeBufferAsksWhoPollsNow) {
+  Hoarder hoarder;
+  Start(&hoarder);
+  channel_ = NewChannel();
+  loop_.Add(channel_.get());
+  ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
+  std::atomic<bool> moved{false};
+  std::atomic<bool> polls_again{false};
+  bool was_asked = false;
+  echo_.with = [&](ServerContext& context) {
+    EXPECT_TRUE(context.MakeBuffer(100).ok());
+    was_asked = polls_again;
+  };
+  Call call;
+  ASSERT_TRUE(call.StartOn(*channel_).ok());
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  std::thread other([&] {
+    loop_.Pass();
+    moved = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    polls_again = true;
+    EXPECT_TRUE(loop_.RunUntil([&] { return call.ended(); }));
+  });
+  while (!moved) std::this_thread::yield();
+  hoarder.RunAll();
+  other.join();
+  EXPECT_TRUE(was_asked);
+  EXPECT_TRUE(call.status->ok()) << *call.status;
 }
 
 // Nothing arrives while it drains: only the time that has come wakes the loop.
