@@ -15,12 +15,6 @@
 namespace sluice::call {
 namespace {
 
-size_t PayloadBytes(const CallSpec& spec) {
-  const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
-  return message + frame::MetadataBytes(spec.metadata.size()) +
-         frame::AttachmentBytes(spec.attachment.size());
-}
-
 session::InPlace PlaceOf(const CallSpec& spec, size_t payload_bytes) {
   const uint32_t metadata = frame::MetadataBytes(spec.metadata.size());
   const size_t attachment = frame::AttachmentBytes(spec.attachment.size());
@@ -82,6 +76,12 @@ void ClientEngine::LookAtOverload() {
 }
 
 // ---- Starting and sending
+
+size_t ClientEngine::PayloadBytes(const CallSpec& spec) {
+  const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
+  return message + frame::MetadataBytes(spec.metadata.size()) +
+         frame::AttachmentBytes(spec.attachment.size());
+}
 
 absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (now_is_stale_) RefreshNow();

@@ -223,6 +223,7 @@ class ClientEngine final : public session::User {
   }
   // `buffer`, if there is one, was made for a server.
   size_t FirstChoice(const Buffer* buffer);
+  static size_t PayloadBytes(const CallSpec& spec);
   // Memory for the request, and the server it is for. UNAVAILABLE: none is up.
   absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, Connection** connection,
                                                   uint32_t* payload_bytes);

@@ -64,11 +64,17 @@ absl::Status ClientEngine::NotConnected(std::string_view operation) const {
 absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state,
                                             uint32_t attempt) const {
   std::string cause = "the reply did not come in time";
+  std::string remedy = "give it more time, or look for what keeps the server busy";
   if (state == CallState::kFree) cause = "the deadline had passed when the call was started";
   if (state == CallState::kWaiting) {
     cause = this->state() == ConnectionState::kUp
                 ? "the server gave no credit to send it in time"
                 : absl::StrCat("there was no connection (", Name(this->state()), ")");
+    const size_t bytes = frame::kHeaderBytes + PayloadBytes(spec);
+    if (this->state() == ConnectionState::kUp && bytes > options_.max_message_bytes) {
+      cause = "the server gave no credit, or there was no memory for a large request, in time";
+      remedy = "give it more time; let go of buffers, or raise large_memory_bytes";
+    }
   }
   if (state == CallState::kPausing) cause = "it came before another attempt";
   if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
@@ -78,7 +84,7 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
                       .peer = server_,
                       .operation = spec.method->full_name,
                       .cause = cause,
-                      .remedy = "give it more time, or look for what keeps the server busy",
+                      .remedy = remedy,
                       .retry_safe = state != CallState::kSent && attempt == 1});
 }
 

@@ -486,6 +486,25 @@ TEST_F(BufferTest, MakeSaysWhyNot) {
   EXPECT_EQ(client_->MakeBuffer(kMiB).status().code(), absl::StatusCode::kUnavailable);
 }
 
+// What is kept for later is not there for a request that has none.
+TEST_F(BufferTest, ADeadlineThatPassesForWantOfMemorySaysSo) {
+  Connect();
+  const Buffer one = Made(3 * kMiB);
+  const Buffer other = Made(3 * kMiB);
+  Outcome outcome;
+  outcome.request.set_cause(std::string(3 * kMiB, 'c'));
+  Start(&outcome);
+  Settle();
+  EXPECT_EQ(outcome.ended, 0);
+  clock_.Advance(1001 * kMs);
+  Settle();
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(outcome.status.message().find("no memory for a large request"), std::string_view::npos)
+      << outcome.status;
+  EXPECT_NE(outcome.status.message().find("let go of buffers"), std::string_view::npos)
+      << outcome.status;
+}
+
 TEST_F(BufferTest, MakeOfASizeThatWrapsAroundIsTooLarge) {
   Connect();
   for (const size_t size : {SIZE_MAX, SIZE_MAX - 3, SIZE_MAX - 100, SIZE_MAX / 2}) {
