@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kSendDepth = 256;
 constexpr uint32_t kBufferBytes = kHeadBytes + kMaxWordBytes;
-// Grants at half a window: two of them unread at most, one more that says the same again after an error, and a goodbye.
+// Grants at half a window: two of them unread at most, one more that had arrived though it failed, and a goodbye.
 constexpr uint32_t kControlBuffersPerPeer = 4;
 constexpr uint32_t kControlSlots = 64;
 constexpr int kReceiveBatch = 32;
@@ -84,6 +84,7 @@ absl::Status Mover::Init() {
   slots_.emplace(memory_.data(), words, kBufferBytes, memory_.data() + size_t{words} * kBufferBytes,
                  kControlSlots, kBufferBytes, kMaxPieces);
   cookies_.resize(kMaxPieces);
+  arrived_.resize(words);
   auto send_cq = verbs::CreateCq(api, device_.context(), (options_.dci_count + 1) * kSendDepth,
                                  options_.channel);
   if (!send_cq.ok()) return send_cq.status();
@@ -122,6 +123,12 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
   Way& way = ways_[place];
   assert(way.state == State::kOpen);
   if (!dead_.ok()) return dead_;
+  // It would grant after half of its window, and is never sent as much.
+  if (peer.window / 2 + peer.window % 2 > options_.window) {
+    return Down(absl::StatusCode::kInvalidArgument, "the peer takes more words than are kept here",
+                "its window is more than twice that of this side",
+                "run the same release of Sluice on both sides");
+  }
   ibv_ah_attr attr = {};
   attr.is_global = 1;
   attr.port_num = device_.path().port;
@@ -191,7 +198,8 @@ void Mover::Move(uint32_t place, const Piece& piece) {
 
 bool Mover::CanSay(uint32_t place) const {
   const Way& way = ways_[place];
-  return way.state == State::kUp && way.send.available() != 0 && slots_->free_data() != 0;
+  return way.state == State::kUp && way.send.available() != 0 &&
+         way.kept.size() < options_.window && slots_->free_data() != 0;
 }
 
 void Mover::Say(uint32_t place, std::span<const std::byte> word) {
@@ -209,13 +217,14 @@ void Mover::Say(uint32_t place, std::span<const std::byte> word) {
   slot.length_bytes = static_cast<uint32_t>(kHeadBytes + word.size());
   way.send.Use();
   way.kept.push_back(index);
+  arrived_[index] = false;
   ++counters_.words_sent;
   PostWord(way, index);
 }
 
 // The grant in it is that of its first time, if it is sent again: an old one does no harm.
 void Mover::PostWord(Way& way, uint32_t slot) {
-  (*slots_)[slot].signal = true;
+  (*slots_)[slot].notify = (*slots_)[slot].signal = true;
   queue_->Post(&way.target, slot);
 }
 
@@ -229,8 +238,7 @@ bool Mover::PostControl(Way& way, WordKind kind) {
          .granted = way.receive.Report()},
         slot.data);
   slot.length_bytes = kHeadBytes;
-  slot.signal = true;
-  slot.notify = kind == WordKind::kGoodbye;
+  slot.notify = slot.signal = true;
   queue_->Post(&way.target, index);
   return true;
 }
@@ -248,7 +256,7 @@ void Mover::Arm() {
   receive_->Refill();
   queue_->Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
-  if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
+  ibv_req_notify_cq(send_cq_.get(), 0);  // of what the last look posts as well
   thorough_ = true;
 }
 
@@ -320,20 +328,17 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
 
 void Mover::SayGrants() {
   for (Way& way : ways_) {
-    // (One for a target that is broken is lost; OnTargetReset() says it again.)
-    if (!way.owes || way.state != State::kUp) continue;
-    if (!PostControl(way, WordKind::kGrant)) return;
-    way.owes = false;
+    if (!way.owes || way.state != State::kUp || way.target.broken) continue;
+    if (slots_->free_control() == 0) return;
+    way.owes = false;  // again, if it is lost
     --owing_;
+    PostControl(way, WordKind::kGrant);
   }
 }
 
 void Mover::OnSent(queue::Target* target, uint32_t slot, bool ok) {
   Way& way = WayOf(*target);
-  if (!(*slots_)[slot].bulk) {
-    way.parting = false;  // its goodbye
-    return;
-  }
+  if (!(*slots_)[slot].bulk) return OnSaid(way, slot, ok);
   --way.pieces;
   PieceEnd end = PieceEnd::kMoved;
   if (!ok && (*slots_)[slot].refused) {
@@ -346,13 +351,27 @@ void Mover::OnSent(queue::Target* target, uint32_t slot, bool ok) {
   user_.OnPiece(PlaceOf(way), cookies_[slot - slots_->first_bulk()], end);
 }
 
-// Words that the peer has not taken go again; and what it had been granted may have been lost.
+// A word that has arrived is never sent again, though the peer may not have looked at it yet: each time would take a buffer.
+void Mover::OnSaid(Way& way, uint32_t slot, bool ok) {
+  if (!(*slots_)[slot].control) {
+    arrived_[slot] = arrived_[slot] || ok;
+    return;
+  }
+  const auto head = LoadHead({(*slots_)[slot].data, kHeadBytes});
+  if (head->kind == WordKind::kGoodbye) {
+    way.parting = false;
+  } else if (!ok && way.state == State::kUp && !std::exchange(way.owes, true)) {
+    ++owing_;
+  }
+}
+
+// Words that may have been lost go again; a grant that was is owed again (OnSaid()).
 void Mover::OnTargetReset(queue::Target* target, const absl::Status&) {
   Way& way = WayOf(*target);
   if (way.state != State::kUp) return;  // TellEnds() closes it
   queue_->Resume(target);
-  if (!std::exchange(way.owes, true)) ++owing_;
   for (const uint32_t slot : way.kept) {
+    if (arrived_[slot]) continue;
     ++counters_.words_again;
     PostWord(way, slot);
   }

@@ -8,7 +8,7 @@
 //               user's to post again: whether it ran is not known, and does no harm as long as nobody was told that it had.
 //               So who tells, does so in a word after the piece has ended.
 // Words         Each comes once, in the order of Say(), whatever fails between: they are numbered, kept until the peer has
-//               taken them, and sent again after an error. A peer has `window` of them under way at most, and that many
+//               taken them, and sent again if they may be lost. A peer has `window` of them under way at most, and that many
 //               buffers wait for it alone: nobody's DCI is held up by one that does not look.
 // Peers         Places, 0 to max_peers - 1, which the user gives out: Open() → the address for the other side; Connect()
 //               with the address from there; Close(), and OnDown() once nothing is under way.
@@ -111,7 +111,8 @@ class Mover final : private queue::QueueUser {
 
   // A free place: for the other side's Connect().
   Address Open(uint32_t place);
-  // UNAVAILABLE: that address can't be reached, or no DCI is left.
+  // UNAVAILABLE: that address can't be reached, or no DCI is left. INVALID_ARGUMENT: its window is more than twice the one
+  // here.
   absl::Status Connect(uint32_t place, const Address& peer);
   // Nothing more is posted; OnDown() follows in a later Poll(). `goodbye`: the peer is told, behind what is posted.
   void Close(uint32_t place, const absl::Status& why, bool goodbye);
@@ -163,6 +164,7 @@ class Mover final : private queue::QueueUser {
   void TakeGrant(Way& way, uint32_t granted);
   void TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word);
   void PostWord(Way& way, uint32_t slot);
+  void OnSaid(Way& way, uint32_t slot, bool ok);
   bool PostControl(Way& way, WordKind kind);
   void SayGrants();
   void TellEnds();
@@ -189,6 +191,7 @@ class Mover final : private queue::QueueUser {
   std::unique_ptr<receive::ReceiveQueue> receive_;
   std::optional<queue::SlotTable> slots_;
   std::vector<uint64_t> cookies_;  // of pieces, by slot
+  std::vector<bool> arrived_;      // words at the peer's device, by slot
   std::vector<Way> ways_;          // constant size: targets stay where they are
   std::vector<uint32_t> ending_;   // places
   uint32_t owing_ = 0;             // ways that owe a grant

@@ -112,6 +112,23 @@ TEST_P(PortSleepTest, BothSleepThroughATransfer) {
   }
 }
 
+// Begun between two sleeps, without a pass of its own.
+TEST_P(PortSleepTest, BothSleepThroughAPlainTransfer) {
+  for (int i = 0; i < 20; ++i) {
+    TransferRequest request;
+    request.local = own_;
+    request.remote = lent_.capability;
+    request.data_bytes = 16384;
+    const auto transfer = nodes_->Start(0, joined_.at_one, request);
+    ASSERT_TRUE(transfer.ok()) << transfer.status();
+    SleepUntil([&] {
+      return (*nodes_)[0].ended.contains(*transfer) &&
+             (*nodes_)[1].arrivals.size() == static_cast<size_t>(i) + 1;
+    });
+    EXPECT_TRUE((*nodes_)[0].ended[*transfer].ok());
+  }
+}
+
 TEST_P(PortSleepTest, LeasesAndDeadlinesBoundTheSleep) {
   const int64_t end_ns = (*nodes_)[1].clock->NowNs() + 3600'000'000'000;
   nodes_->Lend(1, kMayRead, 0, 4096, end_ns);

@@ -410,5 +410,50 @@ TEST(Mover, DciThatDiesWithoutAWordIsFound) {
   EXPECT_GE(movers[0].mover->queue_counters().dci_recoveries, 1u);
 }
 
+// What it has was not lost: after an error only what may have been is sent again, or it would take the buffers of others.
+TEST(Mover, PeerThatDoesNotLookIsSentNothingTwiceThatItHas) {
+  Movers movers(2, {.max_peers = 2, .window = 8});
+  movers.Join(0, 0, 1, 0);
+  for (int i = 0; i < 9; ++i) {  // so that there are grants as well
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(1, 0, "back"); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[0].words.size() == 9; }));
+  movers.RunFor(kMs);
+  movers[1].deaf = true;
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(movers.Say(0, 0, std::to_string(i)));
+  for (size_t i = 0; i < 40; ++i) {
+    Piece wrong = movers.PieceOf(0, 1, 0, 64);
+    wrong.rkey ^= 0x5500;
+    ASSERT_TRUE(movers.Run([&] { return movers.Move(0, 0, wrong); }));
+    ASSERT_TRUE(movers.Run([&] { return movers[0].pieces.size() == i + 1; })) << i;
+    EXPECT_EQ(movers[0].pieces.back().second, PieceEnd::kRefused) << i;
+  }
+  movers.RunFor(kMs);
+  EXPECT_EQ(movers.simulation->counters().not_ready, 0u);
+  EXPECT_TRUE(movers[0].downs.empty());
+  movers[1].deaf = false;
+  for (int i = 8; i < 20; ++i) {
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(0, 0, std::to_string(i)); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[1].words.size() == 20; }));
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(movers[1].words[i].second, std::to_string(i));
+}
+
+// However many words somebody takes: those that it does not look at have no more buffers here than those of others.
+TEST(Mover, PeerThatTakesMoreWordsThanOthersHasNoMoreBuffers) {
+  Movers movers(3, {.max_peers = 4, .window = 8});
+  Address to = movers.Do(1, [](Mover& mover) { return mover.Open(0); });
+  movers.Do(0, [](Mover& mover) { return mover.Open(0); });
+  to.window = 16;
+  ASSERT_TRUE(movers.Do(0, [&](Mover& mover) { return mover.Connect(0, to); }).ok());
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(movers.Say(0, 0, "nobody looks"));
+  EXPECT_FALSE(movers.Say(0, 0, "one too many"));
+  // One that would grant after more than that is refused.
+  to.window = 17;
+  movers.Do(0, [](Mover& mover) { return mover.Open(1); });
+  EXPECT_EQ(movers.Do(0, [&](Mover& mover) { return mover.Connect(1, to); }).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace sluice::onesided
