@@ -77,8 +77,10 @@ class Bulk::Impl final : public bulk::PortUser {
     std::promise<absl::StatusOr<Lent>> promise;
     auto answer = promise.get_future();
     Submit([&] {
-      const int64_t end_ns =
-          time == absl::InfiniteDuration() ? 0 : clock_.NowNs() + absl::ToInt64Nanoseconds(time);
+      const int64_t now_ns = clock_.NowNs();
+      const int64_t time_ns = absl::ToInt64Nanoseconds(time);
+      // For longer than a clock can count is for ever.
+      const int64_t end_ns = time_ns > INT64_MAX - now_ns ? 0 : now_ns + time_ns;
       const auto lease = port_->leases().Lend(memory, rights, end_ns);
       if (!lease.ok()) return promise.set_value(lease.status());
       lending_.emplace_back(*lease, std::move(promise));

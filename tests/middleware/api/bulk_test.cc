@@ -124,6 +124,17 @@ TEST_F(BulkTest, LeaseEndsWithItsTime) {
   EXPECT_EQ(one_->Move(at_one_, request).code(), absl::StatusCode::kPermissionDenied);
 }
 
+// Longer than a clock can count.
+TEST_F(BulkTest, LeaseMayBeForCenturies) {
+  const auto lent = other_->Lend(target_, bulk::kMayWrite, absl::Hours(24 * 365 * 300));
+  ASSERT_TRUE(lent.ok()) << lent.status();
+  ASSERT_TRUE(other_->Lend(source_, 0).ok());  // a pass or two
+  bulk::TransferRequest request = Request(1);
+  request.remote = *bulk::LoadCapability(lent->capability);
+  EXPECT_TRUE(one_->Move(at_one_, request).ok());
+  EXPECT_TRUE(other_->Return(lent->id).ok());
+}
+
 TEST_F(BulkTest, ManyThreadsMoveAtOnce) {
   std::vector<std::thread> threads;
   std::vector<absl::Status> ended(8);
