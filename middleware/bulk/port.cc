@@ -129,7 +129,11 @@ int Port::Poll() {
   leases_.Poll(now_ns);
   PollEvents(now_ns);
   look_at_fds_ = false;
-  for (const auto& peer : peers_) {
+  // In turn: what all of them share is often not enough, and the first takes what it can.
+  first_ = (first_ + 1) % peers_.size();
+  for (size_t i = 0, at = first_; i < peers_.size(); ++i) {
+    const auto& peer = peers_[at];
+    at = at + 1 == peers_.size() ? 0 : at + 1;
     if (peer->state == Peer::State::kUp) {
       CheckTime(*peer, now_ns);
       PumpPlain(*peer);

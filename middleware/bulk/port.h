@@ -188,6 +188,7 @@ class Port final : private onesided::MoverUser {
   uint32_t signed_made_ = 0;     // peers with a queue pair, or one in the making
   uint32_t signed_waiting_ = 0;  // peers for which there was no room in this pass
   uint64_t uses_ = 0;
+  size_t first_ = 0;  // peer of this pass
   uint64_t passes_ = 0;
   bool look_at_fds_ = false;  // after a sleep
   int64_t watch_at_ns_ = 0;

@@ -19,8 +19,9 @@ constexpr uint64_t kBytes = 40'000;
 
 class PlainTest : public testing::Test {
  protected:
-  void Make(uint32_t nodes) {
+  void Make(uint32_t nodes, uint32_t max_pieces_in_flight = 16) {
     PortNodesOptions options;
+    options.port.max_pieces_in_flight = max_pieces_in_flight;
     options.nodes = nodes;
     options.port.piece_bytes = 4096;
     options.port.dead_peer_ns = 60 * kMs;
@@ -221,6 +222,34 @@ TEST_F(PlainTest, PeerThatIsLeftHearsOfIt) {
   ASSERT_TRUE(nodes_->Run([&] { return !there().downs.empty() && !here().downs.empty(); }));
   EXPECT_EQ(there().downs[0].first, joined_[0].at_other);
   EXPECT_EQ(there().downs[0].second.code(), absl::StatusCode::kUnavailable);
+}
+
+// There are so many pieces for all peers together, and any two of these would take them all.
+TEST_F(PlainTest, PeersThatHaveMuchToDoLeavePiecesToOthers) {
+  for (uint32_t alone = 1; alone <= 3; ++alone) {
+    joined_.clear();
+    lent_.clear();
+    Make(4, /*max_pieces_in_flight=*/128);
+    std::vector<std::vector<TransferId>> open(4);
+    const auto top_up = [&] {
+      for (uint32_t to = 1; to <= 3; ++to) {
+        if (to == alone) continue;
+        std::erase_if(open[to], [&](TransferId id) { return here().ended.contains(id); });
+        TransferRequest much = Request(to, 0);
+        much.data_bytes = kMemoryBytes;
+        while (open[to].size() < 3) open[to].push_back(Begin(to, much));
+      }
+    };
+    top_up();
+    nodes_->Pass();
+    const TransferId small = Begin(alone, Request(alone, 1));
+    const int64_t end_ns = nodes_->simulation->NowNs() + 20 * kMs;
+    nodes_->Run([&] {
+      top_up();
+      return here().ended.contains(small) || nodes_->simulation->NowNs() > end_ns;
+    });
+    EXPECT_TRUE(here().ended.contains(small)) << alone;
+  }
 }
 
 }  // namespace
