@@ -18,9 +18,6 @@ using integrity::MismatchError;
 using integrity::MismatchOf;
 using Kind = integrity::Transfer::Kind;
 
-// Transfers of which a notice has come, and those before them. Far more than a peer of this version has.
-constexpr uint64_t kMaxIncoming = 4096;
-
 // The first wrong block counts, whatever else went wrong.
 void Blame(Arrival* arrival, const absl::Status& status) {
   const auto mismatch = MismatchOf(status);
@@ -42,6 +39,7 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   const uint64_t ahead = notice.number - peer.next_arrival;
   if (ahead >= kMaxIncoming) return GiveUp(peer, Broken("its transfer has ended, or is far ahead"));
   while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
+  peer.used = ++uses_;
   Incoming& in = peer.incoming[ahead];
   if (in.pieces == 0) {
     in.pieces = in.missing = notice.pieces;

@@ -17,6 +17,11 @@
 
 namespace sluice::bulk {
 
+// Transfers of a peer that a lender remembers: those of which a notice has come, and those before them.
+inline constexpr uint64_t kMaxIncoming = 4096;
+// So many may pass one that is slow, or waits. Less, since the words of one way are looked at before those of the other.
+inline constexpr uint64_t kMaxPassing = kMaxIncoming / 2;
+
 // One of the peer's transfers, from the first notice of it until all before it have been told of.
 struct Port::Incoming {
   uint32_t pieces = 0;  // 0: nothing has come of it
@@ -39,7 +44,9 @@ struct Port::SignedWay {
 
   std::unique_ptr<integrity::SignedQueue> queue;
   std::optional<There> there;
-  uint64_t used = 0;       // when, in uses of the port
+  uint64_t used = 0;  // when, in uses of the port
+  // When somebody else is to be asked for room, if it is not closed yet.
+  int64_t close_by_ns = 0;
   bool wanted = false;     // here or there
   bool busy = false;       // a command has the queue: nobody else touches it
   bool said = false;       // where it is
@@ -68,6 +75,10 @@ struct Port::Peer final : integrity::SignedQueueUser {
   void OnReply(std::span<const std::byte> bytes) override { port.OnNotice(*this, bytes); }
   void OnDown(const absl::Status& status) override { port.OnQueueDown(*this, status); }
 
+  // Those before it have to end first.
+  bool IsFarAhead(const Outgoing& out) const {
+    return out.number - outgoing.front()->number >= kMaxPassing;
+  }
   bool living() const { return state == State::kOffered || state == State::kUp; }
   // Its queue is to be polled.
   bool polled() const {
@@ -86,6 +97,7 @@ struct Port::Peer final : integrity::SignedQueueUser {
   SignedWay way;
   bool moved_out = false;  // the mover has nothing of it any more
   uint64_t number = 0;     // of the port there
+  uint64_t token = 0;      // that it gave this side
   std::array<std::byte, 16> gid = {};
   absl::Status why;
   uint64_t used = 0;  // when, in uses of the port

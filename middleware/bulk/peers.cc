@@ -21,24 +21,26 @@ Port::Peer* Port::Find(PeerId id) const {
 absl::StatusOr<Port::Peer*> Port::NewPeer() {
   Peer* free = nullptr;
   Peer* oldest = nullptr;
+  bool leaving = false;
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kFree) free = peer.get();
-    const bool idle =
-        peer->state == Peer::State::kUp && peer->outgoing.empty() && peer->incoming.empty();
+    leaving |= peer->state != Peer::State::kFree && !peer->living();
+    // An offer that nobody has accepted as well: its ticket may be lost.
+    const bool idle = peer->living() && peer->outgoing.empty() && peer->incoming.empty();
     if (idle && (oldest == nullptr || peer->used < oldest->used)) oldest = peer.get();
   }
   if (free == nullptr) {
-    if (oldest != nullptr) {
+    // One at a time, however often somebody asks meanwhile.
+    if (oldest != nullptr && !leaving) {
       ++counters_.evicted;
-      GiveUp(*oldest,
-             Refused(absl::StatusCode::kUnavailable, "this peer was given up",
-                     "it was not used for the longest time", "join the ports again"),
-             /*goodbye=*/true);
+      GiveUp(*oldest, Refused(absl::StatusCode::kUnavailable, "this peer was given up",
+                              "it was not used for the longest time", "join the ports again"));
     }
-    return Refused(absl::StatusCode::kResourceExhausted,
-                   "all " + std::to_string(peers_.size()) + " ways to peers are taken",
-                   oldest == nullptr ? "all of them are in use" : "one is being given up",
-                   "try again soon, or raise max_peers");
+    return Refused(
+        absl::StatusCode::kResourceExhausted,
+        "all " + std::to_string(peers_.size()) + " ways to peers are taken",
+        oldest == nullptr && !leaving ? "all of them are in use" : "one is being given up",
+        "try again soon, or raise max_peers");
   }
   if (++free->id.generation == 0) ++free->id.generation;
   free->state = Peer::State::kOffered;
@@ -54,6 +56,7 @@ absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
   absl::Status status = mover_->Connect(peer.id.index, ticket.way);
   if (!status.ok()) return status;
   peer.number = ticket.port;
+  peer.token = ticket.way.token;
   peer.gid = ticket.way.gid;
   peer.state = Peer::State::kUp;
   return absl::OkStatus();
@@ -69,6 +72,14 @@ absl::StatusOr<PeerId> Port::Offer(std::string* ticket) {
 absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer) {
   auto theirs = LoadTicket(ticket);
   if (!theirs.ok()) return theirs.status();
+  // Both would say words in the other's name, and the goodbye of one would end the other.
+  for (const auto& peer : peers_) {
+    if (peer->state == Peer::State::kUp && peer->token == theirs->way.token) {
+      return Refused(absl::StatusCode::kFailedPrecondition, "this ticket has been accepted already",
+                     "a ticket joins two ports once",
+                     "use the peer and the answer of the first time, or another ticket");
+    }
+  }
   auto id = Offer(answer);
   if (!id.ok()) return id.status();
   Peer& peer = *Find(*id);
@@ -96,22 +107,23 @@ absl::Status Port::Complete(PeerId id, std::string_view ticket) {
 absl::Status Port::Disconnect(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr) return NoPeer();
-  GiveUp(*peer, Refused(absl::StatusCode::kUnavailable, "this side has left the peer"),
-         /*goodbye=*/true);
+  GiveUp(*peer, Refused(absl::StatusCode::kUnavailable, "this side has left the peer"));
   return absl::OkStatus();
 }
 
-// Both of its ways end; it is down when they have.
-void Port::GiveUp(Peer& peer, const absl::Status& why, bool goodbye) {
+// Both of its ways end; it is down when they have. The peer is told in any case: one that lives hears of it in no other way.
+void Port::GiveUp(Peer& peer, const absl::Status& why) {
   if (!peer.living()) return;
   peer.state = Peer::State::kLeaving;
   peer.why = why;
-  mover_->Close(peer.id.index, why, goodbye);
+  mover_->Close(peer.id.index, why, /*goodbye=*/true);
   if (peer.way.queue != nullptr && !peer.way.busy) peer.way.queue->Fail(why);
 }
 
 void Port::OnDown(uint32_t place, const absl::Status& why) {
   Peer& peer = *peers_[place];
+  // What has come by its queue pair was said before its goodbye.
+  if (peer.living()) ReadQueue(peer);
   peer.moved_out = true;
   GiveUp(peer, why);
 }
@@ -134,8 +146,9 @@ void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
 void Port::Bury(Peer& peer) {
   peer.state = Peer::State::kBuried;
   peer.incoming.clear();
-  if (peer.way.queue != nullptr) --signed_made_;
-  commands_.Submit([queue = std::move(peer.way.queue)]() mutable { queue.reset(); },
+  SignedWay way = std::exchange(peer.way, {});  // nobody waits for an answer of it any more
+  if (way.queue != nullptr) --signed_made_;
+  commands_.Submit([queue = std::move(way.queue)]() mutable { queue.reset(); },
                    [&peer] { peer.state = Peer::State::kFree; });
   user_.OnPeerDown(peer.id, peer.why);
 }

@@ -81,7 +81,7 @@ Port::~Port() = default;
 
 void Port::PollEvents(int64_t now_ns) {
   const bool watch = now_ns >= watch_at_ns_;
-  if (watch) watch_at_ns_ = now_ns + options_.watch_ns;
+  if (watch) watch_at_ns_ = Later(now_ns, options_.watch_ns);
   if (!watch && !look_at_fds_ && ++passes_ % kEventPasses != 0) return;
   device_.ReadAsyncEvents([this](const device::DeviceEvent& event) {
     for (const auto& peer : peers_) {
@@ -113,13 +113,15 @@ int64_t Port::SleepLimitNs() const {
     if (ns != 0 && (wake_ns == 0 || ns < wake_ns)) wake_ns = ns;
   };
   if (mover_->busy()) sooner(watch_at_ns_);
+  const int64_t now_ns = clock_.NowNs();
   for (const auto& peer : peers_) {
     if (peer->polled() && peer->way.queue->open() != 0) sooner(watch_at_ns_);
+    if (now_ns < peer->way.close_by_ns) sooner(peer->way.close_by_ns);
     for (const Outgoing* out : peer->outgoing) {
       sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
     }
   }
-  return wake_ns == 0 ? -1 : std::max<int64_t>(wake_ns - clock_.NowNs(), 0);
+  return wake_ns == 0 ? -1 : std::max<int64_t>(wake_ns - now_ns, 0);
 }
 
 int Port::Poll() {
@@ -144,7 +146,7 @@ int Port::Poll() {
     peer->way.queue->Flush();
     done += peer->way.queue->Poll();
   }
-  done += MakeRoom();
+  done += MakeRoom(now_ns);
   done += mover_->Poll();
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kFree || peer->state == Peer::State::kBuried) continue;

@@ -86,7 +86,8 @@ class Port final : private onesided::MoverUser {
   // INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED (the capability's rights, or it is of another peer), NOT_FOUND (no such
   // peer or lease), RESOURCE_EXHAUSTED, UNIMPLEMENTED (the device does not know that signature); else OnTransferred() follows.
   absl::StatusOr<TransferId> Start(PeerId peer, const TransferRequest& request);
-  // Pieces that have not begun never will; it ends once those under way have. NOT_FOUND: it has ended.
+  // Pieces that have not begun never will; it ends once those under way have, and as ever if those were all. NOT_FOUND: it has
+  // ended.
   absl::Status Cancel(TransferId transfer);
   // Data that have been moved so far; 0 once it has ended.
   uint64_t Progress(TransferId transfer) const;
@@ -143,15 +144,16 @@ class Port final : private onesided::MoverUser {
   Notice NoticeOf(const Outgoing& out, uint32_t piece) const;
   uint64_t PieceBytes(const Outgoing& out, uint32_t piece) const;
   void Sweep(Peer& peer);
-  void GiveUp(Peer& peer, const absl::Status& why, bool goodbye = false);
+  void GiveUp(Peer& peer, const absl::Status& why);
   void Bury(Peer& peer);
   bool Say(Peer& peer, const PortWord& word);
 
   // The queue pair for protected transfers: signed_way.cc.
   int AdvanceSigned(Peer& peer);
-  int MakeRoom();
+  int MakeRoom(int64_t now_ns);
   void MakeQueue(Peer& peer);
   void ConnectQueue(Peer& peer);
+  void ReadQueue(Peer& peer);
   void DropQueue(Peer& peer);
   int EndQueue(Peer& peer);
   void OnQueueDown(Peer& peer, const absl::Status& why);

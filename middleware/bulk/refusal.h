@@ -4,6 +4,7 @@
 #ifndef SLUICE_MIDDLEWARE_BULK_REFUSAL_H_
 #define SLUICE_MIDDLEWARE_BULK_REFUSAL_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,11 @@ inline absl::Status Refused(absl::StatusCode code, const std::string& what,
                             std::string_view cause = "", std::string_view remedy = "") {
   return base::Error(code, what,
                      {.layer = "bulk", .operation = "transfer", .cause = cause, .remedy = remedy});
+}
+
+// A time; the last one there is, if it is never to come.
+inline int64_t Later(int64_t now_ns, int64_t wait_ns) {
+  return wait_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + wait_ns;
 }
 
 inline absl::Status NoPeer() {

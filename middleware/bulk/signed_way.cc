@@ -73,15 +73,16 @@ int Port::AdvanceSigned(Peer& peer) {
   return 1;
 }
 
-// Asks for as many to be closed as there are too many, or as are waited for; one at a time, the eldest first.
-int Port::MakeRoom() {
+// Asks for as many to be closed as there are too many, or as are waited for; one at a time, the eldest first. One that does not
+// answer is not waited for: another one is asked.
+int Port::MakeRoom(int64_t now_ns) {
   const uint32_t waiting = std::exchange(signed_waiting_, 0);
   if (signed_made_ + waiting <= options_.max_signed_peers) return 0;
   uint32_t closing = 0;
   Peer* oldest = nullptr;
   for (const auto& peer : peers_) {
     const SignedWay& way = peer->way;
-    if (way.close_said || way.close_heard || way.dropped) ++closing;
+    if (way.dropped || now_ns < way.close_by_ns) ++closing;
     const bool idle = peer->state == Peer::State::kUp && way.up() && way.ready_said &&
                       !way.close_said && !way.close_heard && way.queue->open() == 0 &&
                       std::ranges::none_of(peer->outgoing, [](const Outgoing* out) {
@@ -90,8 +91,10 @@ int Port::MakeRoom() {
     if (idle && (oldest == nullptr || way.used < oldest->way.used)) oldest = peer.get();
   }
   if (signed_made_ + waiting - closing <= options_.max_signed_peers || oldest == nullptr) return 0;
-  oldest->way.close_said = Say(*oldest, {.kind = Kind::kClose});
-  return oldest->way.close_said ? 1 : 0;
+  if (!Say(*oldest, {.kind = Kind::kClose})) return 0;
+  oldest->way.close_said = true;
+  oldest->way.close_by_ns = Later(now_ns, options_.patience_ns);
+  return 1;
 }
 
 void Port::MakeQueue(Peer& peer) {
@@ -146,10 +149,16 @@ void Port::ConnectQueue(Peer& peer) {
                    });
 }
 
+// What has come by it: of a peer that keeps to its window no more than there are buffers.
+void Port::ReadQueue(Peer& peer) {
+  const uint32_t most = 2 * NoticeBuffers(options_);
+  for (uint32_t i = 0; i < most && peer.polled() && peer.way.queue->Poll() != 0; ++i) {
+  }
+}
+
 // Nothing of this side is under way on it, and nothing of the other any more: what has come is looked at first.
 void Port::DropQueue(Peer& peer) {
-  while (peer.way.queue->Poll() != 0) {
-  }
+  ReadQueue(peer);
   if (peer.state != Peer::State::kUp) return;
   peer.way.dropped = true;
   peer.way.there.reset();
@@ -192,7 +201,9 @@ void Port::OnQueueWord(Peer& peer, const PortWord& word) {
       way.ready_heard = true;
       return;
     case Kind::kClose:
-      if (way.queue != nullptr && !way.dropped) way.close_heard = true;
+      if (way.queue == nullptr || way.dropped) return;
+      way.close_heard = true;
+      way.close_by_ns = Later(clock_.NowNs(), options_.patience_ns);
       return;
     case Kind::kClosed:
       // Or it is answered already: both had asked.

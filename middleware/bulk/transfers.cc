@@ -114,7 +114,10 @@ absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request
 
 absl::Status Port::Cancel(TransferId transfer) {
   const auto found = transfers_.find(transfer);
-  if (found == transfers_.end()) {
+  // Of a plain one its lender knows how it ended before it is told here.
+  const bool known = found != transfers_.end() && found->second->told &&
+                     IsPlain(found->second->request.protection);
+  if (found == transfers_.end() || known) {
     return Refused(absl::StatusCode::kNotFound, "no such transfer", "it has ended");
   }
   absl::Status& status = found->second->status;
@@ -182,6 +185,7 @@ absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
 // The eldest transfers first; those that failed with others, before those that come after them.
 void Port::PumpPlain(Peer& peer) {
   for (Outgoing* out : peer.outgoing) {
+    if (peer.IsFarAhead(*out)) return;
     if (!IsPlain(out->request.protection) || out->told) continue;
     const auto left = [&] { return !out->again.empty() || out->posted < out->pieces; };
     while (out->status.ok() && left() && mover_->CanMove(peer.id.index)) MovePiece(peer, *out);
@@ -246,6 +250,7 @@ void Port::PumpSigned(Peer& peer) {
   const uint32_t limit = way.up() ? std::min(options_.max_pieces_in_flight, way.there->notices) : 0;
   const bool half = way.up() && way.queue->open() > limit / 2;
   for (Outgoing* out : peer.outgoing) {
+    if (peer.IsFarAhead(*out)) return;
     if (IsPlain(out->request.protection) || out->told) continue;
     if (out->posted == 0 && !out->status.ok()) {
       out->told = TellEnd(peer, *out);
@@ -312,9 +317,9 @@ void Port::CheckTime(Peer& peer, int64_t now_ns) {
           Refused(absl::StatusCode::kDeadlineExceeded, "the transfer was not done by its deadline",
                   "the peer or the way to it is slow, or gone", "give it more time");
     }
-    if (out->status.ok()) continue;
+    if (out->status.ok() || peer.IsFarAhead(*out)) continue;
     if (out->patience_end_ns == 0) {
-      out->patience_end_ns = now_ns + options_.patience_ns;
+      out->patience_end_ns = Later(now_ns, options_.patience_ns);
     } else if (now_ns >= out->patience_end_ns) {
       return GiveUp(peer, Refused(absl::StatusCode::kUnavailable,
                                   "pieces of a transfer that was stopped do not end",
@@ -335,8 +340,12 @@ void Port::Sweep(Peer& peer) {
     return true;
   });
   for (Outgoing* out : ended) {
-    const bool whole = IsPlain(out->request.protection) ? out->told : out->posted == out->pieces;
+    const bool plain = IsPlain(out->request.protection);
+    const bool whole = plain ? out->told : out->posted == out->pieces;
     if (down && !whole && out->status.ok()) out->status = peer.why;
+    // It was to be stopped when all of it was under way, and all of it went well: so its lender has heard.
+    const bool moved = out->moved_bytes == out->request.data_bytes;
+    if (!plain && !out->told && moved) out->status = absl::OkStatus();
     const absl::Status status = out->status;
     const TransferId id = out->id;
     leases_.Unuse(out->request.local);

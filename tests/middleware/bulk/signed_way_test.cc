@@ -25,8 +25,9 @@ constexpr uint64_t kMostAtOnce = 8;
 class SignedWayTest : public testing::Test {
  protected:
   // Everybody is joined to everybody else, lends all of its memory, and has good blocks in it.
-  void Make(uint32_t nodes, uint32_t max_signed_peers = 16) {
+  void Make(uint32_t nodes, uint32_t max_signed_peers = 16, bool simulated = true) {
     PortNodesOptions options;
+    options.simulated = simulated;
     options.nodes = nodes;
     options.port.piece_bytes = 4096;
     options.port.max_signed_peers = max_signed_peers;
@@ -239,6 +240,126 @@ TEST_F(SignedWayTest, AllTransfersArriveHoweverOftenQueuePairsChange) {
     uint64_t closed = 0;
     for (uint32_t i = 0; i < 4; ++i) closed += counters(i).signed_closed;
     EXPECT_GT(closed, 10u);
+  }
+}
+
+// It has lost its patience with the other side, which lives, and must not go on as if nothing had been.
+TEST_F(SignedWayTest, PeerThatIsGivenUpHearsOfItWhenItLooksAgain) {
+  Make(2);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  nodes_->dead = {false, true};  // it lives, but does not poll
+  for (int i = 0; i < 250; ++i) Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  for (int i = 0; i < 50; ++i) Begin(0, 1, kDif, 1, nodes_->simulation->NowNs() + 1'000'000);
+  ASSERT_TRUE(nodes_->Run([&] { return !(*nodes_)[0].downs.empty(); }));
+  nodes_->dead = {};
+  ASSERT_TRUE(nodes_->Run([&] { return !(*nodes_)[1].downs.empty(); }));
+}
+
+// A lender takes transfers in their order, and remembers so many of those behind one that is late.
+TEST_F(SignedWayTest, PlainTransfersThatPassAProtectedOneDoNotGoTooFarAhead) {
+  Make(3, /*max_signed_peers=*/1);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  const TransferId waits = Begin(0, 2);
+  std::vector<TransferId> to_one;
+  std::vector<TransferId> plain;
+  size_t plain_begun = 0;
+  const auto& ended = (*nodes_)[0].ended;
+  const auto top_up = [&](size_t most_to_one) {
+    std::erase_if(to_one, [&](TransferId id) { return ended.contains(id); });
+    while (to_one.size() < most_to_one) to_one.push_back(Begin(0, 1, kDif, kMostAtOnce));
+    std::erase_if(plain, [&](TransferId id) { return ended.contains(id); });
+    for (; plain_begun < 5000 && plain.size() < 100; ++plain_begun) {
+      plain.push_back(Begin(0, 2, Protection()));
+    }
+  };
+  top_up(4);
+  // The way to 1 is never idle, so the one to 2 has to wait.
+  const int64_t until_ns = nodes_->simulation->NowNs() + 50'000'000;
+  ASSERT_TRUE(nodes_->Run([&] {
+    top_up(4);
+    return nodes_->simulation->NowNs() > until_ns || !(*nodes_)[2].downs.empty();
+  }));
+  EXPECT_FALSE(ended.contains(waits));
+  EXPECT_GT(plain_begun, 1000u);
+  ASSERT_TRUE(nodes_->Run([&] {
+    if (!(*nodes_)[2].downs.empty()) return true;
+    top_up(0);
+    return AllEnded() && (*nodes_)[2].arrivals.size() == 5001;
+  }));
+  ExpectAllGood();
+}
+
+TEST_F(SignedWayTest, PeerThatDiesWhileItIsAskedForRoomIsNotWaitedFor) {
+  Make(4, /*max_signed_peers=*/1);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  nodes_->simulation->Kill(1);
+  nodes_->dead = {false, true};
+  for (const uint32_t to : {2u, 3u}) {
+    const TransferId transfer = Begin(0, to);
+    ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); })) << to;
+    EXPECT_TRUE((*nodes_)[0].ended[transfer].ok());
+  }
+}
+
+TEST_F(SignedWayTest, PeerThatDoesNotLookIsNotWaitedForLong) {
+  Make(4, /*max_signed_peers=*/2);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  Begin(0, 2);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  nodes_->dead = {false, true};  // it lives, but does not poll
+  Begin(0, 3);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+  nodes_->dead = {};
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+}
+
+// What has come by the queue pair comes before the goodbye, however late both are looked at.
+TEST_F(SignedWayTest, GoodbyeDoesNotPassNotices) {
+  Make(2, 16, /*simulated=*/false);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  nodes_->dead = {false, true};
+  for (int i = 0; i < 200; ++i) Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  {
+    const auto as = nodes_->As(0);
+    ASSERT_TRUE((*nodes_)[0].port->Disconnect(peers_[{0, 1}]).ok());
+  }
+  ASSERT_TRUE(nodes_->Run([&] { return !(*nodes_)[0].downs.empty(); }));
+  nodes_->dead = {};
+  ASSERT_TRUE(nodes_->Run([&] { return !(*nodes_)[1].downs.empty(); }));
+  EXPECT_EQ((*nodes_)[1].arrivals.size(), 201u);
+}
+
+// Too late: all of it moves, and its lender hears so.
+TEST_F(SignedWayTest, TransferThatIsStoppedWhenAllOfItIsUnderWayEndsAlikeAtBothEnds) {
+  Make(2);
+  Begin(0, 1);
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  const TransferId cancelled = Begin(0, 1);
+  nodes_->Pass();
+  {
+    const auto as = nodes_->As(0);
+    ASSERT_TRUE((*nodes_)[0].port->Cancel(cancelled).ok());
+  }
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded() && (*nodes_)[1].arrivals.size() == 2; }));
+  EXPECT_EQ((*nodes_)[0].ended[cancelled].code(), (*nodes_)[1].arrivals[1].status.code());
+  // Likewise one that had ended, but whose end was not told yet.
+  std::vector<TransferId> both = {Begin(0, 1, Protection()), Begin(0, 1, Protection())};
+  (*nodes_)[0].on_transferred = [&](TransferId) {
+    for (const TransferId id : both) (void)(*nodes_)[0].port->Cancel(id);
+  };
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded() && (*nodes_)[1].arrivals.size() == 4; }));
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ((*nodes_)[0].ended[both[i]].code(), (*nodes_)[1].arrivals[2 + i].status.code()) << i;
   }
 }
 
