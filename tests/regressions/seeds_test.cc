@@ -81,6 +81,11 @@ TEST(Seed, AnswerInTwoDeadDcis) {
   ExpectOk(910'639, 75'000, {41, 42, 43, 45, 46, 48, 49, 50, 51, 52, 54, 57, 60, 72, 85});
 }
 
+// And of one that waited until its host went on, and then stood in a dead DCI.
+TEST(Seed, AnswerThatIsLateAndInADeadDci) {
+  ExpectOk(1'323'482, 75'000, {22, 23, 25, 26, 30, 31, 33, 34, 35, 39, 49, 50, 59, 60, 61});
+}
+
 // The oracle's again: a host that stood still found a connection, its messages and its end all at once, of a process that had
 // died long before.
 TEST(Seed, ConnectionThatCameUpAfterItsPeersDeath) {

@@ -92,11 +92,13 @@ bool FaultDriver::BeginRequestError(const Fault& fault) {
   return true;
 }
 
-// A host needs a while to find one. An answer that stood in one, then failed, then stood in a second one comes after its time.
+// A host needs a while to find one. An answer that stood in one, then failed, then stood in a second one comes after its time;
+// and so does one that waited until its host went on, and then stood in one.
 bool FaultDriver::BeginDeadDci(const Fault& fault) {
   Trials& trials = trials_[fault.node];
   const int64_t now_ns = scene_.now_ns();
   const int64_t since_ns = now_ns - 2 * scene_.plan.endpoint.dead_peer_ns;
+  if (trials.stalled_until_ns > since_ns) return false;
   if (trials.dead_dci_ns > since_ns && trials.failing_ns > since_ns) return false;
   trials.dead_dci_ns = now_ns;
   return scene_.simulation->MakeDciDeadInRts(fault.node,
@@ -126,6 +128,11 @@ bool FaultDriver::Do(const Fault& fault) {
       simulation.Pause(fault.node);
       return true;
     case FaultKind::kStall:
+      if (trials_[fault.node].dead_dci_ns >
+          scene_.now_ns() - 2 * scene_.plan.endpoint.dead_peer_ns) {
+        return false;  // as in BeginDeadDci()
+      }
+      trials_[fault.node].stalled_until_ns = scene_.now_ns() + fault.length_ns;
       node.Stall(scene_.now_ns() + fault.length_ns);
       return true;
     case FaultKind::kKill:

@@ -58,6 +58,7 @@ class FaultDriver {
   struct Trials {
     int64_t dead_dci_ns = INT64_MIN / 2;
     int64_t failing_ns = INT64_MIN / 2;
+    int64_t stalled_until_ns = INT64_MIN / 2;
   };
   std::vector<Trials> trials_;  // by host
 };
