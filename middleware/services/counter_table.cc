@@ -45,7 +45,7 @@ void AddSessions(const session::SessionCounters& c, std::vector<Reading>* out) {
       {"sent_again", c.sent_again, false, "messages that their receiver may have had"},
       {"large_sent", c.large_sent, false, "large messages sent"},
       {"large_received", c.large_received, false, "large messages received"},
-      {"large_lost", c.large_lost, false, "large messages for which there was no memory"},
+      {"large_lost", c.large_lost, false, "large messages that could not be lent or read"},
       {"large_in_place", c.large_in_place, false, "of those sent: from memory of their user's"},
       {"large_held", c.large_held, false, "of those received: kept where they had come in"},
       {"large_lent", c.lent, true, "large messages that their receivers have not read yet"},
