@@ -76,7 +76,9 @@ void AddMethods(const LookReply& look, double seconds, std::string* text) {
 }
 
 void AddPeersAndQueues(const LookReply& look, std::string* text) {
-  absl::StrAppendFormat(text, "\npeers: %d", look.peers_in_all());
+  absl::StrAppendFormat(text, "\npeers%s: %d",
+                        look.only_tenant().empty() ? "" : " of tenant " + look.only_tenant(),
+                        look.peers_in_all());
   if (look.peers_size() > 0) {
     absl::StrAppendFormat(text, "\n  %-28s %-12s %-14s %10s %16s\n", "address", "tenant",
                           "authenticated", "under way", "waiting answers");

@@ -14,10 +14,10 @@
 #
 # In the first four a process may die between any two of its steps. Three minutes and 0.7 GB. `check.sh full` adds two
 # deaths to the first, and two errors to the last (three minutes more).
-# Needs spin and gcc; says so and does nothing when spin is not installed.
+# Needs spin and gcc: ./dev models installs them.
 set -eu
 models=$(cd "$(dirname "$0")" && pwd)
-command -v spin >/dev/null || { echo "SKIPPED: spin is not installed (apt-get install spin)"; exit 0; }
+command -v spin >/dev/null || { echo "FAILED: spin is not installed: run ./dev models"; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -29,16 +29,21 @@ run() {
   ./pan -E -m2000000 >pan.log
   ! grep -q 'max search depth too small' pan.log || { cat pan.log; exit 1; }
   errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' pan.log)
+  case $errors in
+    '' | *[!0-9]*) cat pan.log; echo "FAILED: the search ended without a result"; exit 1 ;;
+  esac
   states=$(sed -n 's/ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log)
   printf '%10s states, errors: %s   %s\n' "$states" "$errors" "$*"
 }
 must_hold() {
   run "$@"
   [ "$errors" = 0 ] || { cat pan.log; echo "FAILED: the protocol does not hold"; exit 1; }
+  ! grep -q 'Search not completed' pan.log || { cat pan.log; echo "FAILED: not all states were seen"; exit 1; }
 }
 
 # mutants_must_fail <configuration>...: each of $model in one of them.
 mutants_must_fail() {
+  grep -q 'MUTANT_' "$model" || { echo "FAILED: $model has no mutants"; exit 1; }
   for mutant in $(grep -o 'ifn\{0,1\}def MUTANT_[A-Z_]*' "$model" | sed 's/.* //' | sort -u); do
     for config in "$@"; do
       # shellcheck disable=SC2086

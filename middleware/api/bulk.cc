@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "middleware/api/end_refused.h"
 #include "middleware/api/own_copy.h"
 #include "middleware/bulk/port.h"
 #include "transport/base/clock.h"
@@ -38,6 +39,14 @@ absl::Status Gone(std::string_view what) {
                      {.layer = "bulk", .operation = "await", .remedy = "join the two sides again"});
 }
 
+absl::Status InDone() {
+  return base::Error(absl::StatusCode::kFailedPrecondition, "bulk call refused",
+                     {.layer = "bulk",
+                      .operation = "call",
+                      .cause = "a `done` of this Bulk makes it, and would wait for itself",
+                      .remedy = "note it, and make the call on another thread"});
+}
+
 }  // namespace
 
 class Bulk::Impl final : public bulk::PortUser {
@@ -46,6 +55,10 @@ class Bulk::Impl final : public bulk::PortUser {
 
   explicit Impl(std::unique_ptr<device::Device> device) : device_(std::move(device)) {}
   ~Impl() override {
+    if (OnItsThread()) {
+      internal::EndRefused("Bulk", "a `done` of its own",
+                           "note it, and destroy it on another thread");
+    }
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -67,13 +80,16 @@ class Bulk::Impl final : public bulk::PortUser {
   // What `task` says, on the port's thread.
   template <typename T>
   T Do(std::function<T(bulk::Port&)> task) {
+    if (OnItsThread()) return InDone();
     std::promise<T> promise;
     auto answer = promise.get_future();
     Submit([&] { promise.set_value(task(*port_)); });
     return answer.get();
   }
 
-  absl::StatusOr<Lent> Lend(std::span<std::byte> memory, uint8_t rights, absl::Duration time) {
+  absl::StatusOr<Lent> Lend(std::span<std::byte> memory, uint8_t rights, absl::Duration time,
+                            bulk::PeerId peer) {
+    if (OnItsThread()) return InDone();
     std::promise<absl::StatusOr<Lent>> promise;
     auto answer = promise.get_future();
     Submit([&] {
@@ -81,7 +97,8 @@ class Bulk::Impl final : public bulk::PortUser {
       const int64_t time_ns = absl::ToInt64Nanoseconds(time);
       // For longer than a clock can count is for ever.
       const int64_t end_ns = time_ns > INT64_MAX - now_ns ? 0 : now_ns + time_ns;
-      const auto lease = port_->leases().Lend(memory, rights, end_ns);
+      const auto lease = peer == bulk::PeerId{} ? port_->leases().Lend(memory, rights, end_ns)
+                                                : port_->Lend(memory, rights, end_ns, peer);
       if (!lease.ok()) return promise.set_value(lease.status());
       lending_.emplace_back(*lease, std::move(promise));
     });
@@ -89,6 +106,7 @@ class Bulk::Impl final : public bulk::PortUser {
   }
 
   absl::Status Return(bulk::LeaseId lease) {
+    if (OnItsThread()) return InDone();
     std::promise<absl::Status> promise;
     auto answer = promise.get_future();
     Submit([&] {
@@ -110,6 +128,7 @@ class Bulk::Impl final : public bulk::PortUser {
   }
 
   absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout) {
+    if (OnItsThread()) return InDone();
     // As a clock can count it.
     const absl::Duration counted = std::min(timeout, absl::Hours(24 * 365));
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(counted);
@@ -121,18 +140,19 @@ class Bulk::Impl final : public bulk::PortUser {
                      .cause = "the other side is slow, or began none",
                      .remedy = "look at how it ended there, or wait longer"});
     arrived_.wait_until(lock, until, [&] {
-      for (auto it = arrivals_.begin(); it != arrivals_.end(); ++it) {
-        if (it->first != peer || it->second.tag != tag) continue;
-        result = std::move(it->second);
-        arrivals_.erase(it);
-        return true;
+      const auto found = kept_.find(KeyOf(peer));
+      if (found == kept_.end()) return false;
+      Kept& kept = found->second;
+      const auto arrival = std::find_if(kept.arrivals.begin(), kept.arrivals.end(),
+                                        [tag](const auto& one) { return one.tag == tag; });
+      if (arrival == kept.arrivals.end()) {
+        if (kept.gone) result = Gone("the peer is down");
+        return kept.gone;
       }
-      for (const bulk::PeerId& gone : gone_) {
-        if (gone != peer) continue;
-        result = Gone("the peer is down");
-        return true;
-      }
-      return false;
+      result = *std::move(arrival);
+      kept.arrivals.erase(arrival);
+      if (kept.gone) --gone_arrivals_;
+      return true;
     });
     return result;
   }
@@ -171,19 +191,53 @@ class Bulk::Impl final : public bulk::PortUser {
   }
   void OnArrival(bulk::PeerId peer, const bulk::Arrival& arrival) override {
     const std::lock_guard lock(mutex_);
-    arrivals_.emplace_back(peer, arrival);
-    arrivals_.back().second.status = OwnCopy(arrival.status);
-    if (arrivals_.size() > kMaxKeptArrivals) arrivals_.pop_front();
+    auto& arrivals = kept_[KeyOf(peer)].arrivals;
+    arrivals.push_back(arrival);
+    arrivals.back().status = OwnCopy(arrival.status);
+    if (arrivals.size() > kMaxKeptArrivals) arrivals.pop_front();
     arrived_.notify_all();
   }
   void OnPeerDown(bulk::PeerId peer, const absl::Status&) override {
     const std::lock_guard lock(mutex_);
-    gone_.push_back(peer);
-    if (gone_.size() > kMaxKeptArrivals) gone_.pop_front();
+    Kept& kept = kept_[KeyOf(peer)];
+    kept.gone = true;
+    gone_.push_back(KeyOf(peer));
+    gone_arrivals_ += kept.arrivals.size();
+    CutGone();
     arrived_.notify_all();
   }
 
  private:
+  // It would wait for itself.
+  bool OnItsThread() const { return thread_.get_id() == std::this_thread::get_id(); }
+
+  using Key = std::pair<uint32_t, uint32_t>;
+  static Key KeyOf(bulk::PeerId peer) { return {peer.index, peer.generation}; }
+  // What nobody has awaited yet, of one peer.
+  struct Kept {
+    std::deque<bulk::Arrival> arrivals;
+    bool gone = false;  // the peer is down
+  };
+
+  // With mutex_. Each peer that goes adds no more than one peer may keep, so the one with most has enough to lose.
+  void CutGone() {
+    if (gone_.size() > kMaxKeptArrivals) {
+      const auto eldest = kept_.find(gone_.front());
+      gone_arrivals_ -= eldest->second.arrivals.size();
+      kept_.erase(eldest);
+      gone_.pop_front();
+    }
+    if (gone_arrivals_ <= kMaxKeptArrivals) return;
+    std::deque<bulk::Arrival>* most = nullptr;
+    for (const Key& key : gone_) {
+      auto& arrivals = kept_.at(key).arrivals;
+      if (most == nullptr || arrivals.size() > most->size()) most = &arrivals;
+    }
+    const size_t surplus = gone_arrivals_ - kMaxKeptArrivals;
+    most->erase(most->begin(), most->begin() + static_cast<std::ptrdiff_t>(surplus));
+    gone_arrivals_ -= surplus;
+  }
+
   void Submit(std::function<void()> task) {
     {
       const std::lock_guard lock(mutex_);
@@ -231,12 +285,13 @@ class Bulk::Impl final : public bulk::PortUser {
   absl::flat_hash_map<bulk::TransferId, Done> transfers_;
 
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;                              // for who awaits
-  std::vector<std::function<void()>> tasks_;                     // mutex_
-  std::deque<std::pair<bulk::PeerId, bulk::Arrival>> arrivals_;  // mutex_
-  std::deque<bulk::PeerId> gone_;                                // mutex_
-  bulk::PortCounters counted_;                                   // mutex_
-  bool stopping_ = false;                                        // mutex_
+  std::condition_variable arrived_;           // for who awaits
+  std::vector<std::function<void()>> tasks_;  // mutex_
+  std::map<Key, Kept> kept_;                  // mutex_
+  std::deque<Key> gone_;        // mutex_: those of kept_, in the order in which they went down
+  size_t gone_arrivals_ = 0;    // mutex_: of those
+  bulk::PortCounters counted_;  // mutex_
+  bool stopping_ = false;       // mutex_
   std::thread thread_;
 };
 
@@ -252,14 +307,15 @@ absl::StatusOr<std::unique_ptr<Bulk>> Bulk::Create(const BulkOptions& options) {
 Bulk::Bulk(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Bulk::~Bulk() = default;
 
-absl::StatusOr<bulk::PeerId> Bulk::Offer(std::string* ticket) {
+absl::StatusOr<bulk::PeerId> Bulk::Offer(std::string* ticket, bulk::Reach reach) {
   return impl_->Do<absl::StatusOr<bulk::PeerId>>(
-      [&](bulk::Port& port) { return port.Offer(ticket); });
+      [&](bulk::Port& port) { return port.Offer(ticket, reach); });
 }
 
-absl::StatusOr<bulk::PeerId> Bulk::Accept(std::string_view ticket, std::string* answer) {
+absl::StatusOr<bulk::PeerId> Bulk::Accept(std::string_view ticket, std::string* answer,
+                                          bulk::Reach reach) {
   return impl_->Do<absl::StatusOr<bulk::PeerId>>(
-      [&](bulk::Port& port) { return port.Accept(ticket, answer); });
+      [&](bulk::Port& port) { return port.Accept(ticket, answer, reach); });
 }
 
 absl::Status Bulk::Complete(bulk::PeerId peer, std::string_view ticket) {
@@ -267,8 +323,8 @@ absl::Status Bulk::Complete(bulk::PeerId peer, std::string_view ticket) {
 }
 
 absl::StatusOr<Bulk::Lent> Bulk::Lend(std::span<std::byte> memory, uint8_t rights,
-                                      absl::Duration time) {
-  return impl_->Lend(memory, rights, time);
+                                      absl::Duration time, bulk::PeerId peer) {
+  return impl_->Lend(memory, rights, time, peer);
 }
 
 absl::Status Bulk::Return(bulk::LeaseId lease) { return impl_->Return(lease); }
@@ -295,6 +351,10 @@ absl::Status Bulk::Move(bulk::PeerId peer, const bulk::TransferRequest& request)
 
 absl::StatusOr<bulk::Arrival> Bulk::Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout) {
   return impl_->Await(peer, tag, timeout);
+}
+
+absl::Status Bulk::Health() {
+  return impl_->Do<absl::Status>([](bulk::Port& port) { return OwnCopy(port.Health()); });
 }
 
 bulk::PortCounters Bulk::counters() const { return impl_->counters(); }

@@ -18,9 +18,10 @@
 //               actual value, and the end that found it. Both sides hear the same.
 // Threads       One polls: it spins while there is work and for a moment after, then sleeps until the device, or a call, wakes it.
 //               One more runs what may block in the kernel.
-// Thread-safety All calls from any thread, but not from `done`. Create, Offer, Accept, Complete, Lend, Return and Move wait for
-//               what they do. Memory outlives its lease.
-// What ends it  The destructor, with nobody waiting in a call: all memory is out of reach then.
+// Thread-safety All calls from any thread, but not from `done`, where they answer FAILED_PRECONDITION. Create, Offer, Accept,
+//               Complete, Lend, Return and Move wait for what they do. Memory outlives its lease.
+// What ends it  The destructor, with nobody waiting in a call: all memory is out of reach then. In `done` it can't wait for
+//               the thread it runs on: it says so and ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_BULK_H_
 #define SLUICE_MIDDLEWARE_API_BULK_H_
 
@@ -49,7 +50,8 @@ struct BulkOptions {
 
 class Bulk {
  public:
-  // How many arrivals are kept until somebody awaits them; then the eldest goes.
+  // Maximum number of arrivals of a peer that are kept until Await() takes them; the next one drops the oldest of that peer.
+  // Peers that are down have as many together; the one with most loses its oldest first.
   static constexpr size_t kMaxKeptArrivals = 4096;
 
   static absl::StatusOr<std::unique_ptr<Bulk>> Create(const BulkOptions& options = {});
@@ -58,17 +60,21 @@ class Bulk {
   Bulk& operator=(const Bulk&) = delete;
 
   // Joining two sides. The one that accepted may begin at once.
-  absl::StatusOr<bulk::PeerId> Offer(std::string* ticket);
-  absl::StatusOr<bulk::PeerId> Accept(std::string_view ticket, std::string* answer);
+  // `reach`: bulk::Reach::kShared, or kOwn: the peer reaches only memory that this side lends for it.
+  absl::StatusOr<bulk::PeerId> Offer(std::string* ticket, bulk::Reach reach = bulk::Reach::kShared);
+  absl::StatusOr<bulk::PeerId> Accept(std::string_view ticket, std::string* answer,
+                                      bulk::Reach reach = bulk::Reach::kShared);
   absl::Status Complete(bulk::PeerId peer, std::string_view ticket);
 
   struct Lent {
     bulk::LeaseId id;
     std::string capability;  // what to give away; of no use if there are no rights
   };
-  // `rights`: bulk::kMayRead, kMayWrite, or 0 for memory of one's own transfers. After `time` it ends by itself.
+  // `rights`: bulk::kMayRead, kMayWrite, or 0 for memory of one's own transfers. After `time` it ends by itself. `peer`: the
+  // peer, joined with bulk::Reach::kOwn, that alone reaches the memory; none: every peer joined with kShared. Errors for
+  // `peer`: NOT_FOUND (no such peer), FAILED_PRECONDITION (joined with kShared).
   absl::StatusOr<Lent> Lend(std::span<std::byte> memory, uint8_t rights,
-                            absl::Duration time = absl::InfiniteDuration());
+                            absl::Duration time = absl::InfiniteDuration(), bulk::PeerId peer = {});
   // Returns when nobody reaches the memory any more. NOT_FOUND: that is so already.
   absl::Status Return(bulk::LeaseId lease);
 
@@ -83,6 +89,10 @@ class Bulk {
   // The peer's next transfer with that tag that ends in memory lent here, or has ended and nobody asked. Its status
   // is in it. DEADLINE_EXCEEDED: none came; UNAVAILABLE: the peer is down.
   absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout);
+
+  // OK, or UNAVAILABLE: the device has failed, so that a new Bulk is needed; or its port is down, which needs nothing here.
+  // Waits for the thread of this object.
+  absl::Status Health();
 
   const std::string& device_choice() const;
   // Since the start, as of the last pass of this object's thread. Any thread; never waits for that one.

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "middleware/api/address.h"
+#include "middleware/api/channel_visit.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
 #include "middleware/api/resolver.h"
@@ -88,7 +89,8 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.health_service = options.health.service;
   engine.trace_records = options.trace_records;
 
-  std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine));
+  std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine),
+                                   &Channel::Release);
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
                                                   &channel->log_, channel->engine_.handler());
   if (!endpoint.ok()) return endpoint.status();
@@ -137,6 +139,15 @@ Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const Channe
       interceptors_(options.interceptors, stack_->clock()),
       engine_(engine_options, stack_->clock(), stack_->random(), &log_) {}
 
+// Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end.
+void Channel::Release(Channel* channel) {
+  if (Visit::LeaveItToOne(channel)) return;
+  const auto end = [](void* released) { delete static_cast<Channel*>(released); };
+  Lease* const lease = channel->lease_.get();
+  if (lease != nullptr && lease->HeldByMe() && lease->EndInBackground(end, channel)) return;
+  delete channel;
+}
+
 Channel::~Channel() {
   if (lease_ != nullptr) lease_->EndLoop();  // or the resolver's thread waits for it
   if (resolver_ != nullptr) resolver_->Stop();
@@ -148,14 +159,19 @@ absl::Status Channel::Resolve(std::shared_ptr<Resolver> resolver) {
   if (resolver == nullptr && absl::StartsWith(address_, kFile)) {
     resolver = std::make_shared<FileResolver>(address_.substr(kFile.size()));
   }
-  if (resolver == nullptr) return SetServers(absl::StrSplit(address_, ','));
+  if (resolver == nullptr) return UseServers(absl::StrSplit(address_, ','));
   absl::Status started = resolver->Start(
-      [this](const std::vector<std::string>& servers) { return SetServers(servers); });
+      [this](const std::vector<std::string>& servers) { return UseServers(servers); });
   if (started.ok()) resolver_ = std::move(resolver);
   return started;
 }
 
 absl::Status Channel::SetServers(const std::vector<std::string>& addresses) {
+  const Visit visit(this);
+  return UseServers(addresses);
+}
+
+absl::Status Channel::UseServers(const std::vector<std::string>& addresses) {
   auto servers = ParseAll(addresses);
   if (!servers.ok()) return servers.status();
   lease_->Run([&] { engine_.SetServers(*servers); });
@@ -165,6 +181,7 @@ absl::Status Channel::SetServers(const std::vector<std::string>& addresses) {
 absl::Status Channel::Call(const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply) {
+  const Visit visit(this);
   call::CallSpec spec = Spec(method, context, &request, reply);
   spec.reply_beside = context.ReplyBeside();
   const auto run = [this](const call::CallSpec& one) { return lease_->Call(one); };
@@ -193,12 +210,16 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
 }
 
 absl::Status Channel::Start(const call::CallSpec& spec) {
+  const Visit visit(this);
+  // The call may end on the background thread, whose callback may drop the last reference, before this returns.
+  const std::shared_ptr<Channel> kept = lease_->HeldByMe() ? nullptr : weak_from_this().lock();
   if (interceptors_.empty()) return lease_->Start(spec);
   return interceptors_.Start(spec, address_,
                              [this](const call::CallSpec& one) { return lease_->Start(one); });
 }
 
 absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {
+  const Visit visit(this);
   absl::StatusOr<Buffer> buffer;
   lease_->Run([&] {
     auto made = engine_.MakeBuffer(bytes);
@@ -211,36 +232,69 @@ absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {
   return buffer;
 }
 
-void Channel::Cancel(uint64_t call_id) { lease_->Cancel(call_id); }
-void Channel::CancelAndWait(uint64_t call_id) { lease_->CancelAndWait(call_id); }
+void Channel::Cancel(uint64_t call_id) {
+  const Visit visit(this);
+  lease_->Cancel(call_id);
+}
+
+void Channel::CancelAndWait(uint64_t call_id) {
+  const Visit visit(this);
+  lease_->CancelAndWait(call_id);
+}
 
 bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
+  const Visit visit(this);
+  if (lease_->HeldByMe()) {
+    log_.Write({.severity = LogSeverity::kError,
+                .room = "api",
+                .event = "drive refused",
+                .peer = address_,
+                .message = "Drive() was called inside a callback of its channel, which can't drive "
+                           "it: return first, or drive on another thread"});
+    return until();
+  }
   return lease_->Drive(until, timeout == absl::InfiniteDuration()
                                   ? Lease::kForeverNs
                                   : absl::ToInt64Nanoseconds(timeout));
 }
 
-int Channel::Poll() { return lease_->Poll(); }
-bool Channel::PrepareToSleep() { return lease_->PrepareToSleep(); }
+int Channel::Poll() {
+  const Visit visit(this);
+  return lease_->Poll();
+}
+
+bool Channel::PrepareToSleep() {
+  const Visit visit(this);
+  return lease_->PrepareToSleep();
+}
+
 int Channel::fd() const { return lease_->fd(); }
 void Channel::Wake() { endpoint_->Wake(); }
+
+ChannelSnapshot Channel::Snapshot() {
+  const Visit visit(this);
+  return TakeSnapshot();
+}
 
 const std::string& Channel::device_choice() const { return stack_->device_choice(); }
 const verbs::CapabilityReport& Channel::capabilities() const { return stack_->capabilities(); }
 
 call::ClientCounters Channel::counters() {
+  const Visit visit(this);
   call::ClientCounters counters;
   lease_->Run([&] { counters = engine_.counters(); });
   return counters;
 }
 
 endpoint::Counters Channel::endpoint_counters() {
+  const Visit visit(this);
   endpoint::Counters counters;
   lease_->Run([&] { counters = endpoint_->Counts(); });
   return counters;
 }
 
 call::ConnectionState Channel::connection_state() {
+  const Visit visit(this);
   call::ConnectionState state = call::ConnectionState::kIdle;
   lease_->Run([&] { state = engine_.state(); });
   return state;

@@ -15,7 +15,9 @@
 //               over when nobody waits, and sleeps when nothing happens; one more runs what may block in the kernel.
 //               Or the user's own loop polls (ChannelOptions::driving): callbacks run there only, and calls of other threads
 //               wait for it.
-// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there.
+// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there. It may go inside
+//               a callback of the channel: then the thread that runs it ends the channel when the callback has returned, in
+//               Poll(), Drive() or a call before that returns. Nobody can wait for the background thread to have done so.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 
@@ -57,7 +59,7 @@ class StreamCore;
 // there.
 using CallDone = void (*)(void* argument, const absl::Status& status);
 
-class Channel {
+class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // `address`: "host:port"; several, "a:7471,b:7471"; or "file:/path" of a list that is watched (resolver.h).
   // With options.resolver it says nothing, and may be empty. Returns when a connection is up, or all have failed:
@@ -105,7 +107,8 @@ class Channel {
   // says true or the time is over; returns what `until` says last. For one thread with many
   // asynchronous calls. One thread drives at a time; while another one waits in a call, this one
   // waits for it first. `until` and callbacks never run at the same time; if the time is over before
-  // this thread's turn, `until` is not asked, and the answer is false.
+  // this thread's turn, `until` is not asked, and the answer is false. Inside a callback of the channel nothing is driven:
+  // `until` is asked once, and the log says what is wrong.
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // The user's own loop: Driving::kCaller. docs/threads.md has the loop. All of these, Drive() and the last reference's end
@@ -144,9 +147,16 @@ class Channel {
           const call::ClientEngineOptions& engine_options);
 
   friend class internal::StreamCore;
+  class Visit;
+
+  // Ends the channel after its last reference was dropped: here, or where this thread leaves the channel.
+  static void Release(Channel* channel);
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
   absl::Status Resolve(std::shared_ptr<Resolver> resolver);
+
+  absl::Status UseServers(const std::vector<std::string>& addresses);
+  ChannelSnapshot TakeSnapshot();
 
   absl::Status Start(const call::CallSpec& spec);
   static call::CallSpec Spec(const Method& method, const CallContext& context,

@@ -30,8 +30,8 @@ absl::Status StartCall(Channel* channel, const Method& method, CallContext& cont
                        const google::protobuf::MessageLite& request,
                        google::protobuf::MessageLite* reply, CallCallback done);
 
-// co_await it once, soon: the context and the request stay until it has ended. Destroying the coroutine that waits cancels the
-// call, and takes until the thread that drives the channel has looked up, one pass.
+// co_await it once, soon: the context and the request stay until it has ended. Destroying the coroutine that waits, on the
+// thread it runs on (task.h), cancels the call, and takes until the thread that drives the channel has looked up, one pass.
 template <typename Reply>
 class [[nodiscard]] CallAwaiter {
  public:
@@ -41,8 +41,9 @@ class [[nodiscard]] CallAwaiter {
   CallAwaiter(const CallAwaiter&) = delete;
   CallAwaiter& operator=(const CallAwaiter&) = delete;
   ~CallAwaiter() {
-    if (!under_way_.load()) return;
+    if (!waits_) return;
     given_up_.store(true);
+    // After it OnDone() neither runs nor will, though the call may have ended before.
     channel_->CancelAndWait(control_.call_id.load());
   }
 
@@ -51,16 +52,17 @@ class [[nodiscard]] CallAwaiter {
   bool await_suspend(std::coroutine_handle<Promise> handle) {
     resumption_.Set(handle);
     stop_.Set(context_.stop_token(), channel_, &control_);
-    under_way_ = true;
+    waits_ = true;
     // When it is started it may have ended, and this be gone, before StartCall() returns.
     absl::Status started = channel_->StartCall(method_, context_, request_, &*reply_, &OnDone, this,
                                                &control_, context_.ReplyBeside());
     if (started.ok()) return true;
-    under_way_ = false;
+    waits_ = false;
     status_ = std::move(started);
     return false;
   }
   absl::StatusOr<Reply> await_resume() {
+    waits_ = false;
     if (!status_.ok()) return std::move(status_);
     return std::move(reply_);
   }
@@ -69,7 +71,6 @@ class [[nodiscard]] CallAwaiter {
   static void OnDone(void* argument, const absl::Status& status) {
     auto* self = static_cast<CallAwaiter*>(argument);
     self->status_ = OwnCopy(status);
-    self->under_way_ = false;
     if (!self->given_up_.load()) self->resumption_.Resume();
   }
 
@@ -81,7 +82,7 @@ class [[nodiscard]] CallAwaiter {
   absl::Status status_;
   call::CallControl control_;
   Resumption resumption_;
-  std::atomic<bool> under_way_{false};
+  bool waits_ = false;                 // the coroutine's: it has not gone on
   std::atomic<bool> given_up_{false};  // nobody is there to go on
   internal::StopCall stop_;
 };

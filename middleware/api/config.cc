@@ -175,10 +175,13 @@ absl::Status Config::ReadText(const std::string& text, const std::string& name) 
 }
 
 absl::Status Config::ReadFile(const std::string& path) {
+  errno = 0;
   std::ifstream file(path);
   std::stringstream text;
-  text << file.rdbuf();
-  if (!file || text.fail()) {
+  // To copy nothing counts as a failure: an empty file is not copied.
+  const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof();
+  if (!empty) text << file.rdbuf();
+  if (!file.is_open() || file.bad() || text.fail()) {
     return base::ErrnoError(errno == 0 ? EIO : errno, absl::StrCat("reading ", path),
                             {.layer = "config",
                              .operation = "read options",

@@ -42,6 +42,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   }
 
   void Post(base::MailNode* node) override { call_->Post(node); }
+  void TakeBack(base::MailNode* node) override { call_->TakeBack(node); }
   call::ServerCall* call() { return call_; }
 
   // The first thing that is wrong with the stream; it becomes the answer of a handler that found nothing wrong.
@@ -115,7 +116,12 @@ class ExecutorCall final : public ServerContext,
     // Nobody waits for it any more: it need not begin.
     if (cancelled()) status_ = absl::CancelledError("the caller did not wait");
     refused_ = !status_.ok();
-    if (!refused_) status_ = handler_(*this);
+    if (!refused_) {
+      // A handler may run another one's here: an executor may do so in Run().
+      const auto* const before = std::exchange(internal::executing_for, call_->incoming().engine);
+      status_ = handler_(*this);
+      internal::executing_for = before;
+    }
     call_->Post(this);
   }
   static void Answer(base::MailNode* node) {
@@ -153,17 +159,24 @@ class ServerReader {
   struct Awaiter final : internal::TaskContext::Waiting {
     Awaiter(internal::TaskContext* the_context, Request* the_message)
         : context(the_context), message(the_message) {}
+    Awaiter(const Awaiter&) = delete;
+    Awaiter& operator=(const Awaiter&) = delete;
+    ~Awaiter() {
+      if (waits) context->reader = nullptr;
+    }
 
     bool await_ready() { return Try(); }
     template <typename Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) {
       resumption.Set(handle);
       context->reader = this;
+      waits = true;
     }
     bool await_resume() { return result == call::ReadResult::kMessage; }
     void Look() override {
       if (!Try()) return;
       context->reader = nullptr;
+      waits = false;
       resumption.Resume();
     }
     bool Try() {
@@ -179,6 +192,7 @@ class ServerReader {
     internal::TaskContext* const context;
     Request* const message;
     call::ReadResult result = call::ReadResult::kNothing;
+    bool waits = false;  // it is the context's reader
     Resumption resumption;
   };
 
@@ -199,17 +213,24 @@ class ServerWriter {
   struct Awaiter final : internal::TaskContext::Waiting {
     Awaiter(internal::TaskContext* the_context, const Reply* the_message)
         : context(the_context), message(the_message) {}
+    Awaiter(const Awaiter&) = delete;
+    Awaiter& operator=(const Awaiter&) = delete;
+    ~Awaiter() {
+      if (waits) context->writer = nullptr;
+    }
 
     bool await_ready() { return Try(); }
     template <typename Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) {
       resumption.Set(handle);
       context->writer = this;
+      waits = true;
     }
     bool await_resume() { return sent; }
     void Look() override {
       if (!Try()) return;
       context->writer = nullptr;
+      waits = false;
       resumption.Resume();
     }
     bool Try() {
@@ -223,6 +244,7 @@ class ServerWriter {
     internal::TaskContext* const context;
     const Reply* const message;
     bool sent = false;
+    bool waits = false;  // it is the context's writer
     Resumption resumption;
   };
 

@@ -18,6 +18,12 @@
 #include "middleware/call/method.h"
 
 namespace sluice {
+namespace internal {
+
+// The engine for whose call this thread runs a handler, on an executor; nullptr: it runs none.
+inline constinit thread_local const call::ServerEngine* executing_for = nullptr;
+
+}  // namespace internal
 
 class ExecutorQueue {
  public:

@@ -14,7 +14,8 @@ constexpr char kAddress[] = "in-process:1";
 }  // namespace
 
 struct InProcess::Parts {
-  local::LocalNetwork network;
+  // Shared: a channel that ends on its background thread may end after the InProcess.
+  const std::shared_ptr<local::LocalNetwork> network = std::make_shared<local::LocalNetwork>();
   local::LocalEndpoint* server_end = nullptr;
   std::unique_ptr<Server> server;
 };
@@ -31,7 +32,7 @@ absl::StatusOr<std::unique_ptr<InProcess>> InProcess::Start(const std::vector<Se
   ServerOptions server_options = options;
   server_options.pollers = 1;  // nobody to spread clients here
   auto server = Server::CreateOn(
-      std::make_unique<LocalStack>(&parts->network, local, &parts->server_end), server_options);
+      std::make_unique<LocalStack>(parts->network, local, &parts->server_end), server_options);
   if (!server.ok()) return server.status();
   parts->server = *std::move(server);
   for (Service* service : services) {
@@ -46,7 +47,7 @@ absl::StatusOr<std::unique_ptr<InProcess>> InProcess::Start(const std::vector<Se
 absl::StatusOr<std::shared_ptr<Channel>> InProcess::NewChannel(const ChannelOptions& options) {
   local::LocalNetwork::Options local;
   local.credits = static_cast<int>(options.limits.credits_per_peer);
-  return Channel::ConnectOn(std::make_unique<LocalStack>(&parts_->network, local), kAddress,
+  return Channel::ConnectOn(std::make_unique<LocalStack>(parts_->network, local), kAddress,
                             options);
 }
 

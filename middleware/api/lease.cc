@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
@@ -43,7 +44,12 @@ Lease::Lease(call::ClientEngine* engine, endpoint::Endpoint* endpoint, int64_t s
     poller_.store(&this_thread);
     return;
   }
-  background_ = std::thread([this] { Background(); });
+  background_ = std::thread([this] {
+    Background();
+    if (last_ == nullptr) return;
+    background_.detach();
+    last_(last_argument_);
+  });
 }
 
 Lease::~Lease() {
@@ -56,6 +62,15 @@ void Lease::Stop() {
   stopping_.store(true);
   Poke();
   background_.join();
+}
+
+bool Lease::EndInBackground(void (*last)(void*), void* argument) {
+  if (!background_.joinable()) return false;
+  last_ = last;
+  last_argument_ = argument;
+  stopping_.store(true);
+  Poke();
+  return true;
 }
 
 // ---- Getting and giving up the lease
@@ -124,6 +139,12 @@ void Lease::ReleaseSlow() {
 bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   using Clock = std::chrono::steady_clock;
   if (TryAcquire()) return true;
+  // The earlier of the two counts. A start alone is waited for until it has been made.
+  if (waiter->spec != nullptr && !waiter->asynchronous &&
+      waiter->spec->deadline_ns != call::kNoDeadlineNs) {
+    const int64_t left_ns = waiter->spec->deadline_ns - engine_->clock()->NowNs();
+    timeout_ns = std::min(timeout_ns, std::max<int64_t>(left_ns, 0));
+  }
   const bool timed = timeout_ns < kForeverNs / 2;
   const auto give_up = Clock::now() + std::chrono::nanoseconds(timed ? timeout_ns : 0);
 

@@ -125,8 +125,12 @@ class Lease {
   // It polls no more: threads that wait for it do without. The thread that polls.
   void EndLoop();
 
-  // Ends the background thread. The caller then is the only user of the engine.
+  // Ends the background thread. The caller then is the only user of the engine. Not inside a callback.
   void Stop();
+  // The background thread runs `last(argument)`, which may destroy the lease, as the last thing it does. Called inside a
+  // callback. On another thread than the background thread, `last` waits until that thread has left the lease. False: there
+  // is no background thread.
+  bool EndInBackground(void (*last)(void*), void* argument);
 
  private:
   enum : uint32_t { kHeld = 1, kSubmitted = 2, kWaiters = 4, kAsleep = 8, kParked = 16 };
@@ -191,6 +195,8 @@ class Lease {
 
   alignas(64) std::atomic<bool> drive_now_{false};  // there are calls that nobody waits for
   std::atomic<bool> stopping_{false};
+  void (*last_)(void*) = nullptr;  // these two are the background thread's
+  void* last_argument_ = nullptr;
 
   std::mutex mutex_;
   WaiterList waiters_;           // mutex_

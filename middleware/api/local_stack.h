@@ -16,9 +16,14 @@ namespace sluice {
 class LocalStack final : public Stack {
  public:
   // `endpoint`, if given, is where the made endpoint can be found, for its fault switches.
+  LocalStack(std::shared_ptr<local::LocalNetwork> network, local::LocalNetwork::Options options,
+             local::LocalEndpoint** endpoint = nullptr)
+      : network_(std::move(network)), options_(options), endpoint_(endpoint) {}
+  // `network` outlives the stack.
   LocalStack(local::LocalNetwork* network, local::LocalNetwork::Options options,
              local::LocalEndpoint** endpoint = nullptr)
-      : network_(network), options_(options), endpoint_(endpoint) {}
+      : LocalStack(std::shared_ptr<local::LocalNetwork>(std::shared_ptr<void>(), network), options,
+                   endpoint) {}
 
   base::Clock* clock() override { return &clock_; }
   base::Random* random() override { return &random_; }
@@ -37,7 +42,7 @@ class LocalStack final : public Stack {
   const verbs::CapabilityReport& capabilities() const override { return report_; }
 
  private:
-  local::LocalNetwork* const network_;
+  const std::shared_ptr<local::LocalNetwork> network_;
   local::LocalNetwork::Options options_;
   local::LocalEndpoint** const endpoint_;
   base::RealClock clock_;

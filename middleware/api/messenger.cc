@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "middleware/api/address.h"
+#include "middleware/api/end_refused.h"
 #include "middleware/api/stack.h"
 
 namespace sluice {
@@ -42,7 +43,11 @@ Messenger::Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& optio
       engine_(EngineOptions(options), stack_->clock(), &log_) {}
 
 Messenger::~Messenger() {
-  if (endpoint_ != nullptr) engine_.Close();
+  if (in_handler_) {
+    internal::EndRefused("Messenger", "a handler of its own",
+                         "Close() it there, and destroy it after Poll() or Drive()");
+  }
+  if (endpoint_ != nullptr) Close();
 }
 
 absl::StatusOr<uint16_t> Messenger::Listen(const std::string& address) {
@@ -63,9 +68,17 @@ absl::StatusOr<Flow> Messenger::Open(const std::string& address, const std::stri
   return engine_.Open(parsed->host, parsed->port, end, options, handler);
 }
 
-int Messenger::Poll() { return engine_.Poll(); }
+int Messenger::Poll() {
+  if (in_handler_) return 0;
+  in_handler_ = true;
+  const int done = engine_.Poll();
+  in_handler_ = false;
+  if (close_wanted_) Close();
+  return done;
+}
 
 bool Messenger::PrepareToSleep() {
+  if (in_handler_) return false;
   endpoint_->Flush();
   return !engine_.HasWork() && endpoint_->PrepareToSleep();
 }
@@ -76,6 +89,7 @@ absl::Duration Messenger::SleepLimit() const {
 }
 
 bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
+  if (in_handler_) return until();
   base::Clock* const clock = stack_->clock();
   const absl::Duration most = absl::Hours(24 * 365);  // "for ever" must not overflow
   int64_t now_ns = clock->NowNs();
@@ -96,7 +110,13 @@ bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
   }
 }
 
-void Messenger::Close() { engine_.Close(); }
+void Messenger::Close() {
+  close_wanted_ = in_handler_;
+  if (in_handler_) return;
+  in_handler_ = true;
+  engine_.Close();
+  in_handler_ = false;
+}
 
 const std::string& Messenger::device_choice() const { return stack_->device_choice(); }
 const verbs::CapabilityReport& Messenger::capabilities() const { return stack_->capabilities(); }

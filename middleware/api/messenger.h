@@ -16,7 +16,9 @@
 // Thread-safety None: one thread makes all calls but Wake(), and runs all handlers, inside Poll(), Drive() and Close().
 // Threads       None polls by itself: either Drive(), or a loop of the user's over Poll(), PrepareToSleep() and fd(). One
 //               in the background runs what may block in the kernel.
-// What ends it  Close() or the destructor: flows that are left end with CANCELLED here, UNAVAILABLE there.
+// What ends it  Close() or the destructor: flows that are left end with CANCELLED here, UNAVAILABLE there. Inside a handler
+//               Close() takes effect when the handler has returned; the destructor refuses: it says so and ends the process.
+//               Poll() and Drive() do nothing there.
 #ifndef SLUICE_MIDDLEWARE_API_MESSENGER_H_
 #define SLUICE_MIDDLEWARE_API_MESSENGER_H_
 
@@ -92,12 +94,13 @@ class Messenger {
 
  private:
   Messenger(std::unique_ptr<Stack> stack, const MessengerOptions& options);
-
   const int64_t spin_ns_;
   const std::unique_ptr<Stack> stack_;
   LevelLog log_;
   flow::FlowEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
+  bool in_handler_ = false;    // handlers run
+  bool close_wanted_ = false;  // by one of them
 };
 
 }  // namespace sluice

@@ -77,9 +77,9 @@ struct Authentication {
   // that begin with # don't count. Owned by this process's user or root, mode 600 or 400.
   // The first is what this side proves; all are accepted from others. So a secret is changed without
   // an interruption: add the new one everywhere, put it first everywhere, take the old one away.
-  // The file is read again for each connection that is made; connections that stand, stay.
+  // The file is looked at for each connection that is made, and read again if it has changed; connections that stand, stay.
   std::string secret_file;
-  // The same from a function, called on a helper thread; it may block for a moment.
+  // The same from a function, called on a helper thread for each connection; it may block.
   std::function<absl::StatusOr<std::vector<std::string>>()> secret_source;
 
   absl::Status Validate() const;
@@ -170,8 +170,9 @@ struct ServerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
   Authentication authentication;
-  // Not empty: each tenant has receive queues, keys and buffers of its own, `authentication` stays
-  // empty, and limits.receive_buffers is of no effect. ServerContext::tenant() says whose a call is.
+  // Not empty: each tenant has receive queues, keys, buffers and a protection domain of its own, so
+  // that the device refuses its callers the memory of other tenants. `authentication` stays empty,
+  // and limits.receive_buffers is of no effect. ServerContext::tenant() says whose a call is.
   std::vector<Tenant> tenants;
   // Replies to one peer that wait because it grants no credit. A peer that exceeds either is
   // disconnected.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "middleware/api/address.h"
+#include "middleware/api/end_refused.h"
 #include "middleware/api/server_poller.h"
 #include "middleware/api/stack.h"
 #include "transport/base/error.h"
@@ -16,8 +17,11 @@ namespace {
 // For saying goodbye, after the time of a Shutdown() is over.
 constexpr int64_t kGraceNs = 100'000'000;
 
+// Any clock's time plus it does not overflow.
+constexpr int64_t kForeverNs = INT64_MAX / 4;
+
 int64_t Nanoseconds(absl::Duration timeout) {
-  return std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, INT64_MAX / 4);
+  return std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, kForeverNs);
 }
 
 absl::Status Refused(std::string_view operation, std::string_view cause, std::string_view remedy) {
@@ -26,9 +30,9 @@ absl::Status Refused(std::string_view operation, std::string_view cause, std::st
                      {.layer = "api", .operation = operation, .cause = cause, .remedy = remedy});
 }
 
-absl::Status InHandler(std::string_view operation) {
-  return Refused(operation, "a handler asks for it, inside of Poll()",
-                 "note it, and ask for it after Poll()");
+absl::Status AskedInHandler(std::string_view operation) {
+  return Refused(operation, "a handler of this server asks for it, and would wait for itself",
+                 "note it, and ask for it on another thread, or after Poll()");
 }
 
 }  // namespace
@@ -62,7 +66,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::CreateOn(std::vector<std::unique
 }
 
 Server::Server(const ServerOptions& options) : executor_(options.executor), chain_(options) {}
-Server::~Server() = default;
+Server::~Server() {
+  if (InHandler()) {
+    internal::EndRefused("Server", "a handler of its own",
+                         "note it, and destroy it on another thread, or after Poll()");
+  }
+  // All end before the first is destroyed: a handler of one poller may ask for all of them.
+  for (const auto& poller : pollers_) poller->Shutdown(/*stop_by_ns=*/0);
+  for (const auto& poller : pollers_) (void)poller->WaitForEnd(kForeverNs);
+}
+
+bool Server::InHandler() const {
+  return std::any_of(pollers_.begin(), pollers_.end(),
+                     [](const auto& poller) { return poller->InHandler(); });
+}
 
 absl::Status Server::Register(Service* service, const RegisterOptions& options) {
   if (pollers_[0]->started()) {
@@ -110,7 +127,7 @@ int Server::fd() const { return pollers_[0]->fd(); }
 void Server::Wake() { pollers_[0]->Wake(); }
 
 absl::Status Server::Shutdown(absl::Duration timeout) {
-  if (pollers_[0]->InPoll()) return InHandler("shutdown");
+  if (InHandler()) return AskedInHandler("shutdown");
   over_ = true;
   const int64_t timeout_ns = Nanoseconds(timeout);
   const int64_t stop_by_ns = now_ns() + timeout_ns;
@@ -130,7 +147,7 @@ void Server::BeginDrain(absl::Duration timeout) {
 
 absl::Status Server::Drain(absl::Duration timeout) {
   if (!pollers_[0]->started()) return Shutdown(timeout);
-  if (pollers_[0]->InPoll()) return InHandler("drain");
+  if (InHandler()) return AskedInHandler("drain");
   BeginDrain(timeout);
   if (absl::Status status = WaitForEnd("drain", Nanoseconds(timeout)); !status.ok()) return status;
   if (drain_phase() != call::DrainPhase::kOverdue) return absl::OkStatus();

@@ -14,7 +14,8 @@
 //               (service.h). One more runs what may block in the kernel.
 // Thread-safety Create, Register, Listen, Drain and Shutdown from one thread, or one at a time; with a loop of the user's
 //               from that. Services outlive the server.
-// What ends it  Drain(), Shutdown(), or the destructor, which waits for handlers that run.
+// What ends it  Drain(), Shutdown(), or the destructor, which waits for handlers that run. None of them inside a handler of
+//               this server: the first two refuse it with FAILED_PRECONDITION, the destructor says so and ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
@@ -89,8 +90,8 @@ class Server {
   // NOT_SERVING; peers are told, and new calls end UNAVAILABLE, known not to have run; those under way have three
   // quarters of `timeout` to end by themselves, then are cancelled (UNAVAILABLE at their callers), and have the rest.
   // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). Once.
-  // With a loop of the user's this polls to the end itself, the server and nothing else; FAILED_PRECONDITION inside a
-  // handler.
+  // With a loop of the user's this polls to the end itself, the server and nothing else. FAILED_PRECONDITION inside a
+  // handler: BeginDrain() may be called there.
   absl::Status Drain(absl::Duration timeout);
   // The same, and does not wait for it: for a loop of the user's, which goes on polling until drain_phase() is kDrained or
   // kOverdue, and then calls Shutdown().
@@ -103,7 +104,7 @@ class Server {
   // `timeout` bounds the sending and the waiting for handlers: DEADLINE_EXCEEDED if
   // one goes on (then only the destructor waits for it, or another Shutdown()); a tenth of
   // a second may come on top. Calls that have not been answered end with UNAVAILABLE at their
-  // callers.
+  // callers. FAILED_PRECONDITION inside a handler.
   absl::Status Shutdown(absl::Duration timeout);
 
   // Of the clock by which the server goes.
@@ -111,7 +112,7 @@ class Server {
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
   // Everything that is counted, from any thread, handlers included. Polling threads are asked for their part, and waited
-  // for `patience` at most (in a handler a fiftieth of a second for those of other pollers). `details`: peers (so many at most, 0: no details at all), queues, slow calls.
+  // for `patience` at most (in a handler a fiftieth of a second for those of other pollers). `details`: peers (so many of each tenant at most, 0: no details at all), queues, slow calls.
   ServerSnapshot Snapshot(size_t details = 0,
                           absl::Duration patience = absl::Milliseconds(200)) const;
   // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
@@ -127,6 +128,7 @@ class Server {
   explicit Server(const ServerOptions& options);
 
   absl::Status WaitForEnd(std::string_view operation, int64_t timeout_ns);
+  bool InHandler() const;
   ServerSnapshot Published() const;
 
   std::vector<std::string> services_;

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "middleware/api/executor_queue.h"
+
 namespace sluice {
 namespace {
 
@@ -64,6 +66,7 @@ ServerPoller::~ServerPoller() {
     endpoint_->Wake();
     thread_.join();
   } else if (started_ && !ended_) {
+    in_poll_ = true;
     Serve();  // to its end
     RunOut(INT64_MAX);
   }
@@ -75,7 +78,13 @@ void ServerPoller::Start() {
   thread_ = std::thread([this] {
     Serve();
     RunOut(INT64_MAX);
+    engine_.BePolledByNobody();  // another thread may get this one's name
   });
+}
+
+bool ServerPoller::InHandler() const {
+  if (internal::executing_for == &engine_) return true;
+  return loop_ != nullptr ? in_poll_ : engine_.PolledHere();
 }
 
 // ---- The user's own loop
@@ -118,8 +127,11 @@ void ServerPoller::Drain(int64_t cancel_at_ns, int64_t stop_by_ns) {
 bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
   if (!started_) return true;
   if (loop_ != nullptr) {
+    in_poll_ = true;
     if (!closed_) Serve();
-    return ended_ || RunOut(give_up_ns);
+    const bool ended = ended_ || RunOut(give_up_ns);
+    in_poll_ = false;
+    return ended;
   }
   if (!thread_.joinable()) return true;
   {

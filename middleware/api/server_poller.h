@@ -61,8 +61,8 @@ class ServerPoller {
   bool PrepareToSleep();
   int fd() const { return loop_ == nullptr ? -1 : loop_->fd(); }
   void Wake() { endpoint_->Wake(); }
-  // This thread is in Poll(): in a handler.
-  bool InPoll() const { return in_poll_; }
+  // This thread runs a handler, or whatever else the poller calls.
+  bool InHandler() const;
 
   // Begin its end; times are the stack's clock's.
   void Shutdown(int64_t stop_by_ns);
@@ -106,7 +106,7 @@ class ServerPoller {
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   std::unique_ptr<LoopDescriptor> loop_;  // nullptr: a thread of its own
   bool started_ = false;
-  bool in_poll_ = false;  // the user's loop's
+  bool in_poll_ = false;  // the user's loop's: it runs handlers
   bool closed_ = false;   // the polling thread's: goodbye has been said
 
   std::atomic<bool> stopping_{false};

@@ -31,7 +31,10 @@ void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
   if (details == 0) return;
 
   snapshot->peers.clear();
+  snapshot->tenants.clear();
   engine_.VisitPeers([&](const call::ServerEngine::PeerView& view) {
+    const bool has_tenant = !view.tenant.empty();
+    if (has_tenant && CountPeer(view.tenant, 1, &snapshot->tenants) > details) return true;
     PeerSnapshot peer;
     peer.address = view.address;
     peer.tenant = view.tenant;
@@ -44,7 +47,7 @@ void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
     peer.waiting_replies = view.waiting_replies;
     peer.waiting_bytes = view.waiting_bytes;
     snapshot->peers.push_back(std::move(peer));
-    return snapshot->peers.size() < details;
+    return has_tenant || snapshot->peers.size() < details;
   });
   snapshot->peers_in_all = snapshot->calls.peers_up - snapshot->calls.peers_down;
   snapshot->queues = endpoint_->Queues();
@@ -58,7 +61,8 @@ void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
     snapshot->calls_under_way.push_back(
         {call.method->full_name, *call.peer, absl::Nanoseconds(now_ns - call.received_ns),
          call.deadline_ns == call::kNoDeadlineNs ? absl::InfiniteDuration()
-                                                 : absl::Nanoseconds(call.deadline_ns - now_ns)});
+                                                 : absl::Nanoseconds(call.deadline_ns - now_ns),
+         *call.tenant});
     return true;
   });
   std::sort(snapshot->calls_under_way.begin(), snapshot->calls_under_way.end(),
@@ -137,7 +141,7 @@ std::vector<base::TraceRecord> Server::Trace() const {
   return all;
 }
 
-ChannelSnapshot Channel::Snapshot() {
+ChannelSnapshot Channel::TakeSnapshot() {
   ChannelSnapshot snapshot;
   lease_->Run([&] {
     snapshot.state = engine_.state();

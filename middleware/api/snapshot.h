@@ -40,6 +40,13 @@ struct CallUnderWay {
   std::string peer;
   absl::Duration age;
   absl::Duration time_left;  // until its deadline; infinite: it has none
+  std::string tenant;        // of the caller; empty: there are no tenants
+};
+
+// The peers of a tenant.
+struct TenantSnapshot {
+  std::string tenant;
+  uint64_t peers = 0;  // now
 };
 
 // One of a server's polling threads.
@@ -63,16 +70,20 @@ struct ServerSnapshot {
   endpoint::HandshakeCounts handshakes;
   endpoint::ConnectionCounts connections;
   // With details only.
-  std::vector<PeerSnapshot> peers;
+  std::vector<PeerSnapshot> peers;  // `details` of each tenant at most
   size_t peers_in_all = 0;
+  std::vector<TenantSnapshot> tenants;  // those that have peers; empty: there are no tenants
   std::vector<endpoint::QueueReport> queues;
   std::vector<observe::SlowCall> slow_calls;  // the eldest first
   uint64_t slow_calls_in_all = 0;
   std::vector<CallUnderWay> calls_under_way;  // the eldest of them first
 };
 
-// Adds what another poller has counted; its lists follow, `details` peers in all.
+// Adds what another poller has counted; its lists follow, `details` peers of each tenant in all.
 void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into);
+
+// Adds to the peers of this tenant; returns how many there are now.
+uint64_t CountPeer(const std::string& tenant, uint64_t peers, std::vector<TenantSnapshot>* tenants);
 
 struct ChannelSnapshot {
   std::vector<observe::MethodSnapshot> methods;

@@ -32,7 +32,7 @@ void Add(const session::SessionCounters& from, session::SessionCounters* into) {
 
 void Add(const endpoint::Counters& from, endpoint::Counters* into) {
   using C = endpoint::Counters;
-  static_assert(sizeof(C) == 32 * sizeof(uint64_t));  // two of them share one
+  static_assert(sizeof(C) == 34 * sizeof(uint64_t));  // two of them share one
   Sum(from, into, &C::messages_sent, &C::messages_received, &C::credit_messages,
       &C::control_received, &C::dropped_unknown, &C::dropped_malformed, &C::dropped_unproven,
       &C::receive_errors, &C::probes, &C::resends, &C::reposts, &C::lanes, &C::lanes_watched,
@@ -40,14 +40,14 @@ void Add(const endpoint::Counters& from, endpoint::Counters* into) {
       &C::lane_received, &C::lane_announced, &C::lane_hushes, &C::lane_wakes, &C::lane_held,
       &C::lane_sent, &C::requests_failed, &C::fetches, &C::fetches_failed, &C::fetched_bytes,
       &C::requests_flushed, &C::late_completions, &C::stream_resets, &C::queue_recoveries,
-      &C::silent_peers);
+      &C::silent_peers, &C::over_credit, &C::targets_renewed);
 }
 
 void Add(const endpoint::HandshakeCounts& from, endpoint::HandshakeCounts* into) {
   using C = endpoint::HandshakeCounts;
-  static_assert(sizeof(C) == 9 * sizeof(uint64_t));
+  static_assert(sizeof(C) == 10 * sizeof(uint64_t));
   Sum(from, into, &C::completed, &C::garbage, &C::unauthenticated, &C::unfinished, &C::too_often,
-      &C::full, &C::without_dc, &C::no_secrets, &C::under_way);
+      &C::asked_again, &C::full, &C::without_dc, &C::no_secrets, &C::under_way);
 }
 
 void Add(const endpoint::ConnectionCounts& from, endpoint::ConnectionCounts* into) {
@@ -80,6 +80,15 @@ void Append(const std::vector<T>& from, std::vector<T>* into) {
 
 }  // namespace
 
+uint64_t CountPeer(const std::string& tenant, uint64_t peers,
+                   std::vector<TenantSnapshot>* tenants) {
+  for (TenantSnapshot& one : *tenants) {
+    if (one.tenant == tenant) return one.peers += peers;
+  }
+  tenants->push_back({tenant, peers});
+  return peers;
+}
+
 void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into) {
   for (const observe::MethodSnapshot& method : from.methods) Add(method, &into->methods);
   into->pollers.push_back(
@@ -89,9 +98,13 @@ void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into) {
   Add(from.transport, &into->transport);
   Add(from.handshakes, &into->handshakes);
   Add(from.connections, &into->connections);
-  Append(from.peers, &into->peers);
-  if (into->peers.size() > details) into->peers.resize(details);
+  std::vector<TenantSnapshot> kept;  // of the peers in the list
+  for (const PeerSnapshot& peer : into->peers) CountPeer(peer.tenant, 1, &kept);
+  for (const PeerSnapshot& peer : from.peers) {
+    if (CountPeer(peer.tenant, 1, &kept) <= details) into->peers.push_back(peer);
+  }
   into->peers_in_all += from.peers_in_all;
+  for (const TenantSnapshot& one : from.tenants) CountPeer(one.tenant, one.peers, &into->tenants);
   Append(from.queues, &into->queues);
   Append(from.slow_calls, &into->slow_calls);
   std::stable_sort(into->slow_calls.begin(), into->slow_calls.end(),

@@ -3,6 +3,7 @@
 
 #include <cassert>
 
+#include "middleware/api/channel_visit.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
 #include "transport/base/error.h"
@@ -56,10 +57,19 @@ StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& cont
 }
 
 StreamCore::~StreamCore() {
+  const Channel::Visit visit(channel_);
   bool over = false;
   channel_->lease_->Run([this, &over] { over = over_; });
   if (!over) channel_->CancelAndWait(control_.call_id.load());
-  assert(reader_ == nullptr && writer_ == nullptr && finisher_ == nullptr);
+  if (gone_ == nullptr) {
+    assert(reader_ == nullptr && writer_ == nullptr && finisher_ == nullptr);
+    return;
+  }
+  *gone_ = true;  // this thread is in OnDone(): no other is any more
+  // Each of them may destroy the others, which then are forgotten.
+  for (StreamWaiter** place : {&writer_, &reader_, &finisher_}) {
+    if (*place != nullptr) std::exchange(*place, nullptr)->Done(false);
+  }
 }
 
 // ---- With the lease
@@ -68,18 +78,19 @@ void StreamCore::OnDone(void* argument, const absl::Status& status) {
   auto* self = static_cast<StreamCore*>(argument);
   self->over_ = true;
   self->status_ = self->fault_.ok() ? OwnCopy(status) : self->fault_;
-  // Each of them may have this destroyed when it is the last.
-  StreamWaiter* const reader = self->reader_;
-  StreamWaiter* const writer = std::exchange(self->writer_, nullptr);
-  StreamWaiter* const finisher = std::exchange(self->finisher_, nullptr);
-  std::optional<bool> read;
-  if (reader != nullptr) {
-    self->reader_ = nullptr;
-    read = self->TryRead(self->read_into_);
+  // Each of those who wait may destroy the others, and this.
+  bool gone = false;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdangling-pointer"  // it is taken back, unless `self` is gone
+  self->gone_ = &gone;
+#pragma GCC diagnostic pop
+  if (self->writer_ != nullptr) std::exchange(self->writer_, nullptr)->Done(false);
+  if (!gone && self->reader_ != nullptr) {
+    const bool read = self->TryRead(self->read_into_).value_or(false);
+    std::exchange(self->reader_, nullptr)->Done(read);
   }
-  if (writer != nullptr) writer->Done(false);
-  if (reader != nullptr) reader->Done(read.value_or(false));
-  if (finisher != nullptr) finisher->Done(true);
+  if (!gone && self->finisher_ != nullptr) std::exchange(self->finisher_, nullptr)->Done(true);
+  if (!gone) self->gone_ = nullptr;
 }
 
 std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) {
@@ -152,6 +163,7 @@ std::optional<bool> StreamCore::BeginEnd(StreamWaiter* waiter) {
 // ---- Any thread
 
 std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, StreamWaiter* waiter) {
+  const Channel::Visit visit(channel_);
   std::optional<bool> result;
   channel_->lease_->Run([&] { result = BeginRead(message, waiter); });
   return result;
@@ -159,6 +171,7 @@ std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, Str
 
 std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& message,
                                       StreamWaiter* waiter) {
+  const Channel::Visit visit(channel_);
   std::optional<bool> result;
   channel_->lease_->Run([&] {
     result = BeginWrite(message, waiter);
@@ -168,12 +181,23 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
 }
 
 std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
+  const Channel::Visit visit(channel_);
   std::optional<bool> result;
   channel_->lease_->Run([&] { result = BeginEnd(waiter); });
   return result;
 }
 
+void StreamCore::Forget(StreamWaiter* waiter) {
+  const Channel::Visit visit(channel_);
+  channel_->lease_->Run([&] {
+    for (StreamWaiter** place : {&reader_, &writer_, &finisher_}) {
+      if (*place == waiter) *place = nullptr;
+    }
+  });
+}
+
 void StreamCore::EndWrites() {
+  const Channel::Visit visit(channel_);
   channel_->lease_->Run([this] {
     channel_->engine_.EndWrites(&stream_);
     channel_->engine_.Flush();
@@ -188,6 +212,7 @@ void StreamCore::Cancel() {
 // Begins, and works for the channel until it is done. A call has an end, so this has.
 template <typename Begin>
 bool StreamCore::Wait(Begin begin) {
+  const Channel::Visit visit(channel_);
   bool ok = false;
   std::optional<Blocking> blocking;
   channel_->lease_->Await([&](Lease::Event* event) {
@@ -210,6 +235,7 @@ bool StreamCore::WaitWrite(const google::protobuf::MessageLite& message) {
 }
 
 absl::Status StreamCore::WaitEnd() {
+  const Channel::Visit visit(channel_);
   if (channel_->lease_->HeldByMe()) return InsideACallback();
   Wait([&](StreamWaiter* waiter) { return BeginEnd(waiter); });
   absl::Status status;

@@ -14,7 +14,8 @@
 //               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
 //               the thread that drives the channel.
 // Bounds        One Read and one Write at a time, from any thread; one Finish. The context and the channel outlive the
-//               stream.
+//               stream, and the stream those that wait for it. A coroutine that waits for it may be destroyed (task.h says by
+//               which thread): what it waits for is given up, and the call goes on.
 // What ends it  Finish(), after which it may go; or its destructor, which cancels the call.
 #ifndef SLUICE_MIDDLEWARE_API_STREAM_H_
 #define SLUICE_MIDDLEWARE_API_STREAM_H_
@@ -59,6 +60,8 @@ class StreamCore final : private call::ClientStream::Observer {
   std::optional<bool> Read(google::protobuf::MessageLite* message, StreamWaiter* waiter);
   std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
   std::optional<bool> AwaitEnd(StreamWaiter* waiter);
+  // It is not told any more; by then it has been, or never is.
+  void Forget(StreamWaiter* waiter);
   void EndWrites();
   // Ends the call with CANCELLED.
   void Cancel();
@@ -99,23 +102,33 @@ class StreamCore final : private call::ClientStream::Observer {
   StreamWaiter* writer_ = nullptr;
   const google::protobuf::MessageLite* to_write_ = nullptr;
   StreamWaiter* finisher_ = nullptr;
+  bool* gone_ = nullptr;  // OnDone()'s: whether this was destroyed in it
 };
 
 template <typename Begin>
 class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
  public:
-  explicit StreamAwaiter(Begin begin) : begin_(std::move(begin)) {}
+  StreamAwaiter(StreamCore* core, Begin begin) : core_(core), begin_(std::move(begin)) {}
+  StreamAwaiter(const StreamAwaiter&) = delete;
+  StreamAwaiter& operator=(const StreamAwaiter&) = delete;
+  ~StreamAwaiter() {
+    if (waits_) core_->Forget(this);
+  }
   bool await_ready() { return false; }
   template <typename Promise>
   bool await_suspend(std::coroutine_handle<Promise> handle) {
     resumption_.Set(handle);
+    waits_ = true;
     // When it waits it may have been told, and be gone, before this returns.
     const std::optional<bool> result = begin_(static_cast<StreamWaiter*>(this));
     if (!result.has_value()) return true;
     ok_ = *result;
     return false;
   }
-  bool await_resume() { return ok_; }
+  bool await_resume() {
+    waits_ = false;
+    return ok_;
+  }
 
  private:
   void Done(bool ok) override {
@@ -123,8 +136,10 @@ class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
     resumption_.Resume();
   }
 
+  StreamCore* const core_;
   Begin begin_;
   bool ok_ = false;
+  bool waits_ = false;  // the coroutine's: it has not gone on
   Resumption resumption_;
 };
 
@@ -158,7 +173,7 @@ class ClientStreamBase {
   absl::Status Finish() { return core_->WaitEnd(); }
   Task<absl::Status> CoFinish() {
     StreamCore* const core = core_.get();
-    co_await StreamAwaiter([core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
+    co_await StreamAwaiter(core, [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
     co_return core->status();
   }
   void StartFinish(absl::AnyInvocable<void(const absl::Status&) &&> done) {
@@ -174,12 +189,12 @@ class ClientStreamBase {
   explicit ClientStreamBase(std::unique_ptr<StreamCore> core) : core_(std::move(core)) {}
 
   auto AwaitRead(google::protobuf::MessageLite* message) {
-    return StreamAwaiter([core = core_.get(), message](StreamWaiter* waiter) {
+    return StreamAwaiter(core_.get(), [core = core_.get(), message](StreamWaiter* waiter) {
       return core->Read(message, waiter);
     });
   }
   auto AwaitWrite(const google::protobuf::MessageLite& message) {
-    return StreamAwaiter([core = core_.get(), &message](StreamWaiter* waiter) {
+    return StreamAwaiter(core_.get(), [core = core_.get(), &message](StreamWaiter* waiter) {
       return core->Write(message, waiter);
     });
   }

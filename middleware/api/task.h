@@ -13,7 +13,8 @@
 // thread that drives its channel.
 //
 // Who owns it   The Task object owns the coroutine, with all that is in its frame. Destroying one that waits is allowed:
-//               what it waits for is given up. It must not be destroyed by another thread than the one it runs on.
+//               what it waits for is given up. It must not be destroyed by another thread than the one it runs on: its
+//               home's, and without a home the one that drives what it waits for.
 // GCC 12        compiles a coroutine that awaits in a loop and has no local variable to nothing: give it one (docs/threads.md).
 // Exceptions    One that leaves the coroutine leaves the co_await that waits for it; from Spawn() it ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_TASK_H_
@@ -34,11 +35,20 @@ class Home {
   virtual ~Home() = default;
   // Any thread. `node` runs there.
   virtual void Post(base::MailNode* node) = 0;
+  // The home's own thread. `node`, which was posted, does not run (base::Mailbox::Remove()). Nothing happens if it has run.
+  virtual void TakeBack(base::MailNode* node) = 0;
 };
 
 // What is needed to go on with a coroutine at home; part of whatever it awaits.
 class Resumption : private base::MailNode {
  public:
+  Resumption() = default;
+  Resumption(const Resumption&) = delete;
+  Resumption& operator=(const Resumption&) = delete;
+  // At home. A coroutine that is destroyed while it waits does not go on; by then nobody is in Resume().
+  ~Resumption() {
+    if (posted_) home_->TakeBack(this);
+  }
   template <typename Promise>
   void Set(std::coroutine_handle<Promise> handle) {
     handle_ = handle;
@@ -47,13 +57,19 @@ class Resumption : private base::MailNode {
   // Any thread. The coroutine, and this with it, may be gone when it returns.
   void Resume() {
     if (home_ == nullptr) return handle_.resume();
-    run = [](base::MailNode* node) { static_cast<Resumption*>(node)->handle_.resume(); };
+    run = [](base::MailNode* node) {
+      auto* self = static_cast<Resumption*>(node);
+      self->posted_ = false;
+      self->handle_.resume();
+    };
+    posted_ = true;
     home_->Post(this);
   }
 
  private:
   std::coroutine_handle<> handle_;
   Home* home_ = nullptr;
+  bool posted_ = false;
 };
 
 template <typename T>

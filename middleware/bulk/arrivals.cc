@@ -2,6 +2,8 @@
 //
 // What others do with memory that was lent to them: each of their transfers is told of once, whole, in the order in which they
 // were begun, whichever of its notices came first.
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "middleware/bulk/peer.h"
@@ -36,14 +38,22 @@ void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
 }
 
 void Port::TakeNotice(Peer& peer, const Notice& notice) {
+  // It may have tried, and been refused; more than that would be a lie.
+  if (notice.outcome != Outcome::kCancelled &&
+      !leases_.IsFor({notice.lease, notice.epoch}, peer.domain.get())) {
+    return GiveUp(peer, Broken("it is of memory that this peer does not reach"));
+  }
   const uint64_t ahead = notice.number - peer.next_arrival;
   if (ahead >= kMaxIncoming) return GiveUp(peer, Broken("its transfer has ended, or is far ahead"));
+  // Each piece is looked at where it landed: the notice alone must not make that expensive.
+  if (!IsPlain(notice.protection) && notice.data_bytes > peer.piece_bytes) {
+    return GiveUp(peer, Broken("its piece is larger than the ports agreed on"));
+  }
   while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
   peer.used = ++uses_;
   Incoming& in = peer.incoming[ahead];
   if (in.pieces == 0) {
-    in.pieces = in.missing = notice.pieces;
-    in.seen.resize(notice.pieces);
+    in.pieces = in.end = notice.pieces;
     in.arrival = {.kind = notice.kind, .lease = {notice.lease, notice.epoch}, .tag = notice.tag};
   }
   const Arrival& arrival = in.arrival;
@@ -51,12 +61,8 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
       arrival.lease != LeaseId{notice.lease, notice.epoch}) {
     return GiveUp(peer, Broken("it contradicts another one of its transfer"));
   }
-  const uint32_t end = notice.outcome == Outcome::kCancelled ? in.pieces : notice.piece + 1;
-  for (uint32_t piece = notice.piece; piece < end; ++piece) {
-    if (in.seen[piece]) return GiveUp(peer, Broken("its piece came before"));
-    in.seen[piece] = true;
-    --in.missing;
-  }
+  const std::string_view fault = CountPieces(peer, in, notice);
+  if (!fault.empty()) return GiveUp(peer, Broken(fault));
   switch (notice.outcome) {
     case Outcome::kGood:
       CheckLanded(notice, &in.arrival);
@@ -75,6 +81,33 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
       break;
   }
   Arrive(peer);
+}
+
+// Pieces come in their order, but for those whose error replies come later: as many as the peer may have under way. So nothing
+// is kept for a piece that has not come, however many there are to be. Returns what is wrong; empty: nothing.
+std::string_view Port::CountPieces(Peer& peer, Incoming& in, const Notice& notice) const {
+  constexpr std::string_view kTwice = "its piece came before";
+  const uint32_t piece = notice.piece;
+  if (piece < in.next || piece >= in.end || in.early.contains(piece)) return kTwice;
+  if (notice.outcome == Outcome::kCancelled) {
+    if (piece < in.after) return kTwice;
+    in.end = piece;
+    return {};
+  }
+  in.after = std::max(in.after, piece + 1);
+  if (piece != in.next) {
+    if (peer.early >= 2 * options_.max_pieces_in_flight) {
+      return "too many pieces came ahead of others of their transfer";
+    }
+    in.early.insert(piece);
+    ++peer.early;
+    return {};
+  }
+  ++in.next;
+  if (in.early.empty()) return {};
+  for (; in.early.erase(in.next) != 0; ++in.next) --peer.early;
+  if (in.early.empty()) in.early = {};  // its room as well
+  return {};
 }
 
 // Whoever wrote it found it good; that says nothing about what has happened to it since.
@@ -101,8 +134,7 @@ void Port::CheckLanded(const Notice& notice, Arrival* arrival) {
 }
 
 void Port::Arrive(Peer& peer) {
-  while (!peer.incoming.empty() && peer.incoming.front().pieces != 0 &&
-         peer.incoming.front().missing == 0) {
+  while (!peer.incoming.empty() && peer.incoming.front().whole()) {
     const Arrival arrival = std::move(peer.incoming.front().arrival);
     peer.incoming.pop_front();
     ++peer.next_arrival;

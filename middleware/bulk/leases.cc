@@ -40,7 +40,8 @@ Leases::Lease* Leases::Named(LeaseId id) {
   return const_cast<Lease*>(std::as_const(*this).Named(id));
 }
 
-absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns) {
+absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
+                                     std::shared_ptr<memory::Domain> domain) {
   if (memory.empty()) {
     return Refused(absl::StatusCode::kInvalidArgument, "no memory to lend", "its length is 0",
                    "lend a byte or more");
@@ -66,31 +67,39 @@ absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights
   if (end_ns != 0) look_ns_ = std::min(look_ns_, end_ns);
   lease.uses = 0;
   lease.return_asked = false;
+  lease.domain = domain;
   const LeaseId id{index, lease.epoch};
-  auto region = std::make_shared<absl::StatusOr<memory::Region>>(memory::Region());
+  auto regions = std::make_shared<absl::StatusOr<Regions>>(Regions());
   commands_.Submit(
-      [this, region, memory, rights] {
-        *region = memory::Region::Register(
-            device_.api(), device_.pd(), memory,
-            {.read = (rights & kMayRead) != 0, .write = (rights & kMayWrite) != 0});
+      [this, regions, memory, rights, domain = std::move(domain)] {
+        const auto make = [&](ibv_pd* pd, memory::RemoteRights remote, memory::Region* into) {
+          if (!regions->ok()) return;
+          auto made = memory::Region::Register(device_.api(), pd, memory, remote);
+          if (!made.ok()) *regions = made.status();
+          if (made.ok()) *into = *std::move(made);
+        };
+        make(domain == nullptr ? device_.pd() : domain->get(),
+             {.read = (rights & kMayRead) != 0, .write = (rights & kMayWrite) != 0},
+             &(*regions)->lent);
+        if (domain != nullptr && regions->ok()) make(device_.pd(), {}, &(*regions)->local);
       },
-      [this, region, id] { OnRegistered(id, std::move(*region)); });
+      [this, regions, id] { OnRegistered(id, std::move(*regions)); });
   return id;
 }
 
-void Leases::OnRegistered(LeaseId id, absl::StatusOr<memory::Region> region) {
+void Leases::OnRegistered(LeaseId id, absl::StatusOr<Regions> regions) {
   Lease& lease = *Named(id);
-  if (!region.ok()) {
+  if (!regions.ok()) {
     Free(id);
-    return user_.OnLent(id, base::Prefix(region.status(), "memory can't be lent"));
+    return user_.OnLent(id, base::Prefix(regions.status(), "memory can't be lent"));
   }
-  lease.region = *std::move(region);
+  lease.regions = *std::move(regions);
   lease.state = State::kLent;
   if (lease.return_asked) return Revoke(id);
   user_.OnLent(id, Capability{.port = port_,
                               .address = reinterpret_cast<uint64_t>(lease.memory.data()),
                               .length_bytes = lease.memory.size(),
-                              .key = lease.region.rkey(),
+                              .key = lease.regions.lent.rkey(),
                               .lease = id.index,
                               .epoch = id.epoch,
                               .rights = lease.rights});
@@ -115,7 +124,7 @@ void Leases::Revoke(LeaseId id) {
   Lease& lease = leases_[id.index];
   lease.state = State::kRevoking;
   // Nobody else touches it until then; when it returns, no copy of a peer can land any more.
-  commands_.Submit([region = &lease.region] { region->reset(); },
+  commands_.Submit([regions = &lease.regions] { *regions = Regions(); },
                    [this, id] {
                      Free(id);
                      user_.OnReturned(id);
@@ -125,6 +134,7 @@ void Leases::Revoke(LeaseId id) {
 void Leases::Free(LeaseId id) {
   leases_[id.index].state = State::kFree;
   leases_[id.index].memory = {};
+  leases_[id.index].domain = nullptr;
   free_.push_back(id.index);
   --active_;
 }
@@ -155,9 +165,17 @@ int64_t Leases::NextEndNs() const {
   return next_ns;
 }
 
-absl::StatusOr<Leases::Memory> Leases::Use(LeaseId id, uint64_t offset, uint64_t size_bytes) {
+absl::StatusOr<Leases::Memory> Leases::Use(LeaseId id, uint64_t offset, uint64_t size_bytes,
+                                           const memory::Domain* domain) {
   Lease* lease = Named(id);
   if (lease == nullptr || lease->state != State::kLent) return NoLease();
+  if (domain != nullptr && domain != lease->domain.get()) {
+    return Refused(absl::StatusCode::kFailedPrecondition,
+                   "the local memory is not lent for this peer",
+                   "a protected transfer with a peer of its own reach takes memory of that peer's "
+                   "protection domain",
+                   "lend the memory for this peer");
+  }
   if (offset > lease->memory.size() || size_bytes > lease->memory.size() - offset) {
     return Refused(absl::StatusCode::kOutOfRange,
                    std::to_string(size_bytes) + " bytes from " + std::to_string(offset) +
@@ -166,13 +184,20 @@ absl::StatusOr<Leases::Memory> Leases::Use(LeaseId id, uint64_t offset, uint64_t
                    "lend more, or move less");
   }
   ++lease->uses;
-  return Memory{lease->memory.data() + offset, lease->region.lkey()};
+  const bool local = domain == nullptr && lease->domain != nullptr;
+  const memory::Region& region = local ? lease->regions.local : lease->regions.lent;
+  return Memory{lease->memory.data() + offset, region.lkey()};
 }
 
 void Leases::Unuse(LeaseId id) {
   Lease* lease = Named(id);
   if (lease == nullptr || lease->uses == 0) return;
   if (--lease->uses == 0 && lease->state == State::kReturning) Revoke(id);
+}
+
+bool Leases::IsFor(LeaseId id, const memory::Domain* domain) const {
+  const Lease* lease = Named(id);
+  return lease == nullptr || lease->domain.get() == domain;
 }
 
 std::span<std::byte> Leases::Find(LeaseId id, uint64_t offset, uint64_t size_bytes) const {

@@ -43,8 +43,10 @@ class Leases {
          uint32_t max_leases);
 
   // INVALID_ARGUMENT, RESOURCE_EXHAUSTED; else OnLent() follows, in a later Poll() of the commands. `end_ns`: on the
-  // clock of Poll(); 0: no end.
-  absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns);
+  // clock of Poll(); 0: no end. `domain`: the protection domain of the peer that alone reaches the memory; null: every
+  // peer that has no domain of its own.
+  absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
+                               std::shared_ptr<memory::Domain> domain = nullptr);
   // NOT_FOUND: no such lease, or it is being returned. Else OnReturned() follows.
   absl::Status Return(LeaseId lease);
   // It is being returned: OnReturned() has still to come.
@@ -52,21 +54,30 @@ class Leases {
   // Takes back those whose time is over.
   void Poll(int64_t now_ns);
 
-  // For a transfer of one's own. NOT_FOUND: no such lease, or not for long; OUT_OF_RANGE: not all of it is lent.
+  // For a transfer of one's own. `domain`: that of the queue which moves it; null: the device's. NOT_FOUND: no such lease, or
+  // not for long; OUT_OF_RANGE: not all of it is lent; FAILED_PRECONDITION: it is not lent in that domain.
   struct Memory {
     std::byte* data = nullptr;
     uint32_t lkey = 0;
   };
-  absl::StatusOr<Memory> Use(LeaseId lease, uint64_t offset, uint64_t size_bytes);
+  absl::StatusOr<Memory> Use(LeaseId lease, uint64_t offset, uint64_t size_bytes,
+                             const memory::Domain* domain = nullptr);
   void Unuse(LeaseId lease);
   // Of a lease that was lent to others; empty: it has ended, or the range is not all in it.
   std::span<std::byte> Find(LeaseId lease, uint64_t offset, uint64_t size_bytes) const;
+  // A peer of this domain may have reached it; also if there is no such lease any more.
+  bool IsFor(LeaseId lease, const memory::Domain* domain) const;
 
   // When the next of them ends by itself; 0: none does.
   int64_t NextEndNs() const;
   uint32_t active() const { return active_; }
 
  private:
+  struct Regions {
+    memory::Region lent;
+    // In the device's domain, if `lent` is in another: for transfers of one's own.
+    memory::Region local;
+  };
   enum class State : uint8_t { kFree, kLending, kLent, kReturning, kRevoking };
   struct Lease {
     State state = State::kFree;
@@ -76,12 +87,13 @@ class Leases {
     int64_t end_ns = 0;
     uint32_t uses = 0;
     bool return_asked = false;  // while it was being lent
-    memory::Region region;
+    std::shared_ptr<memory::Domain> domain;
+    Regions regions;
   };
 
   Lease* Named(LeaseId id);
   const Lease* Named(LeaseId id) const;
-  void OnRegistered(LeaseId id, absl::StatusOr<memory::Region> region);
+  void OnRegistered(LeaseId id, absl::StatusOr<Regions> regions);
   void Revoke(LeaseId id);
   void Free(LeaseId id);
 

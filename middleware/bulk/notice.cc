@@ -58,6 +58,7 @@ std::optional<Notice> LoadNotice(std::span<const std::byte> bytes) {
   if (!protection.ok()) return std::nullopt;
   const bool stopped = notice.outcome == Outcome::kCancelled && IsPlain(*protection);
   if (!stopped && !Validate(*protection, notice.data_bytes).ok()) return std::nullopt;
+  if (stopped && notice.data_bytes > integrity::kMaxPlainBytes) return std::nullopt;
   notice.protection = *protection;
   const auto mismatch =
       integrity::LoadMismatch(bytes.subspan(kMismatchAt, integrity::kMismatchBytes));

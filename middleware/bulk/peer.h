@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "middleware/bulk/port.h"
+#include "transport/memory/region.h"
 
 namespace sluice::bulk {
 
@@ -24,9 +26,13 @@ inline constexpr uint64_t kMaxPassing = kMaxIncoming / 2;
 
 // One of the peer's transfers, from the first notice of it until all before it have been told of.
 struct Port::Incoming {
-  uint32_t pieces = 0;  // 0: nothing has come of it
-  uint32_t missing = 0;
-  std::vector<bool> seen;
+  bool whole() const { return pieces != 0 && next == end; }
+
+  uint32_t pieces = 0;                  // as every notice of it says; 0: nothing has come of it
+  uint32_t next = 0;                    // the first piece of which nothing has come
+  uint32_t after = 0;                   // behind the last piece of which something has come
+  uint32_t end = 0;                     // the first piece that will not come
+  absl::flat_hash_set<uint32_t> early;  // pieces behind `next` that have come
   Arrival arrival;
 };
 
@@ -94,10 +100,13 @@ struct Port::Peer final : integrity::SignedQueueUser {
   Port& port;
   PeerId id;
   State state = State::kFree;
+  // Null: the peer is of shared reach. It outlives the queue in `way`.
+  std::shared_ptr<memory::Domain> domain;
   SignedWay way;
-  bool moved_out = false;  // the mover has nothing of it any more
-  uint64_t number = 0;     // of the port there
-  uint64_t token = 0;      // that it gave this side
+  bool moved_out = false;    // the mover has nothing of it any more
+  uint64_t number = 0;       // of the port there
+  uint32_t piece_bytes = 0;  // of protected transfers, either way: the smaller limit of both ports
+  uint64_t token = 0;        // that it gave this side
   std::array<std::byte, 16> gid = {};
   absl::Status why;
   uint64_t used = 0;  // when, in uses of the port
@@ -105,6 +114,7 @@ struct Port::Peer final : integrity::SignedQueueUser {
   std::vector<Outgoing*> outgoing;  // in their order
   uint64_t next_arrival = 0;
   std::deque<Incoming> incoming;  // from next_arrival on
+  uint32_t early = 0;             // pieces, in all of those
 };
 
 }  // namespace sluice::bulk

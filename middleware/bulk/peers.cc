@@ -19,6 +19,7 @@ Port::Peer* Port::Find(PeerId id) const {
 // A free place; else the peer that was not used for the longest time and has nothing open is given up, and its
 // place is free a little later.
 absl::StatusOr<Port::Peer*> Port::NewPeer() {
+  if (!mover_->health().ok()) return mover_->health();
   Peer* free = nullptr;
   Peer* oldest = nullptr;
   bool leaving = false;
@@ -44,6 +45,7 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   }
   if (++free->id.generation == 0) ++free->id.generation;
   free->state = Peer::State::kOffered;
+  free->piece_bytes = options_.piece_bytes;  // words may come before the other side's ticket
   free->way = {};
   free->moved_out = false;
   free->why = absl::OkStatus();
@@ -56,20 +58,43 @@ absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
   absl::Status status = mover_->Connect(peer.id.index, ticket.way);
   if (!status.ok()) return status;
   peer.number = ticket.port;
+  peer.piece_bytes = std::min(options_.piece_bytes, ticket.piece_bytes);
   peer.token = ticket.way.token;
   peer.gid = ticket.way.gid;
   peer.state = Peer::State::kUp;
   return absl::OkStatus();
 }
 
-absl::StatusOr<PeerId> Port::Offer(std::string* ticket) {
+absl::StatusOr<LeaseId> Port::Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
+                                   PeerId id) {
+  const Peer* peer = Find(id);
+  if (peer == nullptr) return NoPeer();
+  if (peer->domain == nullptr) {
+    return Refused(absl::StatusCode::kFailedPrecondition,
+                   "memory can't be lent for this peer alone",
+                   "the peer was joined with Reach::kShared, and reaches what others reach",
+                   "join the peer with Reach::kOwn");
+  }
+  return leases_.Lend(memory, rights, end_ns, peer->domain);
+}
+
+absl::StatusOr<PeerId> Port::Offer(std::string* ticket, Reach reach) {
+  std::optional<onesided::Apart> apart;
+  if (reach == Reach::kOwn) {
+    auto made = mover_->MakeApart();
+    if (!made.ok()) return base::Prefix(made.status(), "a peer can't have a reach of its own");
+    apart = *std::move(made);
+  }
   auto peer = NewPeer();
   if (!peer.ok()) return peer.status();
-  *ticket = ToBytes(Ticket{.port = number_, .way = mover_->Open((*peer)->id.index)});
+  (*peer)->domain = apart ? apart->domain : nullptr;
+  *ticket = ToBytes(Ticket{.port = number_,
+                           .piece_bytes = options_.piece_bytes,
+                           .way = mover_->Open((*peer)->id.index, std::move(apart))});
   return (*peer)->id;
 }
 
-absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer) {
+absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer, Reach reach) {
   auto theirs = LoadTicket(ticket);
   if (!theirs.ok()) return theirs.status();
   // Both would say words in the other's name, and the goodbye of one would end the other.
@@ -80,7 +105,7 @@ absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer
                      "use the peer and the answer of the first time, or another ticket");
     }
   }
-  auto id = Offer(answer);
+  auto id = Offer(answer, reach);
   if (!id.ok()) return id.status();
   Peer& peer = *Find(*id);
   absl::Status status = Connect(peer, *theirs);
@@ -139,17 +164,27 @@ void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
   const auto word = LoadPortWord(bytes);
   if (!word) return GiveUp(peer, Broken("it is none"));
   if (word->kind != PortWord::Kind::kNotice) return OnQueueWord(peer, *word);
-  TakeNotice(peer, word->notice);
+  // The rest of a protected transfer may be cancelled before it has a queue pair; its pieces move over one only.
+  const Notice& notice = word->notice;
+  if (!IsPlain(notice.protection) && notice.outcome != Outcome::kCancelled) {
+    return GiveUp(peer, Broken("it is of a protected piece, and came beside the queue pair"));
+  }
+  TakeNotice(peer, notice);
 }
 
 // What is left of a queue is freed where that may block.
 void Port::Bury(Peer& peer) {
   peer.state = Peer::State::kBuried;
   peer.incoming.clear();
+  peer.early = 0;
   SignedWay way = std::exchange(peer.way, {});  // nobody waits for an answer of it any more
   if (way.queue != nullptr) --signed_made_;
-  commands_.Submit([queue = std::move(way.queue)]() mutable { queue.reset(); },
-                   [&peer] { peer.state = Peer::State::kFree; });
+  commands_.Submit(
+      [queue = std::move(way.queue), domain = std::move(peer.domain)]() mutable {
+        queue.reset();
+        domain.reset();
+      },
+      [&peer] { peer.state = Peer::State::kFree; });
   user_.OnPeerDown(peer.id, peer.why);
 }
 

@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
                                                    base::Random& random, poller::Commands& commands,
                                                    PortUser& user, const PortOptions& options) {
   const bool whole = options.piece_bytes != 0 && options.piece_bytes % 4096 == 0;
-  if (!whole || options.piece_bytes > (1u << 30) || options.max_peers == 0 ||
+  if (!whole || options.piece_bytes > kMaxPieceBytes || options.max_peers == 0 ||
       options.max_signed_peers == 0 || options.max_leases == 0 || options.max_transfers == 0 ||
       options.max_pieces_in_flight == 0 || options.max_pieces_in_flight > (1u << 14) ||
       options.patience_ns < 0 || options.dead_peer_ns <= 0 || options.watch_ns <= 0) {
@@ -79,11 +79,16 @@ absl::Status Port::Init(base::Random& random) {
 
 Port::~Port() = default;
 
+absl::Status Port::Health() const {
+  return mover_->health().ok() ? device_.Usable() : mover_->health();
+}
+
 void Port::PollEvents(int64_t now_ns) {
   const bool watch = now_ns >= watch_at_ns_;
   if (watch) watch_at_ns_ = Later(now_ns, options_.watch_ns);
   if (!watch && !look_at_fds_ && ++passes_ % kEventPasses != 0) return;
   device_.ReadAsyncEvents([this](const device::DeviceEvent& event) {
+    mover_->OnDeviceEvent(event);
     for (const auto& peer : peers_) {
       if (peer->polled()) peer->way.queue->OnDeviceEvent(event);
     }

@@ -75,13 +75,27 @@ class Port final : private onesided::MoverUser {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  absl::StatusOr<PeerId> Offer(std::string* ticket);
-  absl::StatusOr<PeerId> Accept(std::string_view ticket, std::string* answer);
+  // UNAVAILABLE, all three: as Health(), if the device has failed.
+  // `reach`: what the peer reaches of this port's memory; each side chooses for itself. With Reach::kOwn the peer has a
+  // protection domain and a DCT of its own, which the device has to make: these calls block then.
+  absl::StatusOr<PeerId> Offer(std::string* ticket, Reach reach = Reach::kShared);
+  absl::StatusOr<PeerId> Accept(std::string_view ticket, std::string* answer,
+                                Reach reach = Reach::kShared);
   absl::Status Complete(PeerId peer, std::string_view ticket);
   // OnPeerDown() follows; transfers end as UNAVAILABLE.
   absl::Status Disconnect(PeerId peer);
 
+  // OK, or UNAVAILABLE: the device has failed, so that no peer can be joined any more and a new port is needed; or its port is
+  // down, which needs nothing here. If this host's address moves, or a queue stops, peers end by OnPeerDown() and the ports
+  // can be joined again: that does not show here.
+  absl::Status Health() const;
+
   Leases& leases() { return leases_; }
+  // As Leases::Lend(), for this peer alone. For transfers of one's own the memory is as good as any other; those that are
+  // protected and go to a peer of its own reach need it. NOT_FOUND: no such peer; FAILED_PRECONDITION: the peer is of shared
+  // reach. The lease does not end with the peer, though nobody reaches its memory then.
+  absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
+                               PeerId peer);
 
   // INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED (the capability's rights, or it is of another peer), NOT_FOUND (no such
   // peer or lease), RESOURCE_EXHAUSTED, UNIMPLEMENTED (the device does not know that signature); else OnTransferred() follows.
@@ -111,6 +125,7 @@ class Port final : private onesided::MoverUser {
     TransferRequest request;
     Leases::Memory memory;
     uint64_t number = 0;  // between these two ports
+    uint32_t piece_bytes = 0;
     uint32_t pieces = 0;
     uint32_t posted = 0;
     std::vector<uint32_t> again;  // plain: pieces that have to be posted once more
@@ -170,6 +185,7 @@ class Port final : private onesided::MoverUser {
   void OnPieceEnd(uint64_t cookie, const absl::Status& status);
   void OnNotice(Peer& peer, std::span<const std::byte> bytes);  // arrivals.cc, as those below
   void TakeNotice(Peer& peer, const Notice& notice);
+  std::string_view CountPieces(Peer& peer, Incoming& in, const Notice& notice) const;
   void Arrive(Peer& peer);
   void CheckLanded(const Notice& notice, Arrival* arrival);
 

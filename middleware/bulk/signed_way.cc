@@ -106,7 +106,8 @@ void Port::MakeQueue(Peer& peer) {
                                               .peer = "port " + std::to_string(peer.id.index),
                                               .offload = options_.offload,
                                               .pipelining = options_.pipelining,
-                                              .channel = announcements_->channel()};
+                                              .channel = announcements_->channel(),
+                                              .domain = peer.domain ? peer.domain->get() : nullptr};
   peer.way.busy = true;
   ++signed_made_;
   commands_.Submit(
@@ -122,9 +123,11 @@ void Port::MakeQueue(Peer& peer) {
           if (peer.state != Peer::State::kUp) peer.way.queue->Fail(peer.why);
           return;
         }
-        // Whoever waits for it waits in vain; the next one tries again.
+        // Whoever waits for it waits in vain; the next one tries again. The other side may wait for an answer, and has no
+        // other word for it than the peer's end.
         --signed_made_;
         peer.way.wanted = false;
+        if (peer.way.there) return GiveUp(peer, made->status());
         for (Outgoing* out : peer.outgoing) {
           if (!IsPlain(out->request.protection) && out->status.ok()) out->status = made->status();
         }

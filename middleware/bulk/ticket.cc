@@ -10,13 +10,14 @@ namespace sluice::bulk {
 namespace {
 
 constexpr uint8_t kKind = 0xc2;
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 constexpr uint32_t kMaxDctNumber = 0xffffff;
 constexpr uint32_t kMaxWindow = 1u << 14;
 
 }  // namespace
 
 // kind version 0(2) place(4) port(8) gid(16) dctn(4) window(4) access_key(8) token(8)
+// piece_bytes(4) 0(4)
 std::string ToBytes(const Ticket& ticket) {
   std::string bytes(kTicketBytes, '\0');
   Put(bytes.data(), 0, kKind);
@@ -28,6 +29,7 @@ std::string ToBytes(const Ticket& ticket) {
   Put(bytes.data(), 36, ticket.way.window);
   Put(bytes.data(), 40, ticket.way.access_key);
   Put(bytes.data(), 48, ticket.way.token);
+  Put(bytes.data(), 56, ticket.piece_bytes);
   return bytes;
 }
 
@@ -43,6 +45,7 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
   ticket.way.window = Get<uint32_t>(bytes.data(), 36);
   ticket.way.access_key = Get<uint64_t>(bytes.data(), 40);
   ticket.way.token = Get<uint64_t>(bytes.data(), 48);
+  ticket.piece_bytes = Get<uint32_t>(bytes.data(), 56);
   if (ticket.port == 0 || ticket.way.token == 0) return NotPassedOn(kWhat, "it names nobody");
   if (ticket.way.dctn == 0 || ticket.way.dctn > kMaxDctNumber) {
     return NotPassedOn(kWhat, "its DCT number is out of range");
@@ -50,7 +53,11 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
   if (ticket.way.window == 0 || ticket.way.window > kMaxWindow) {
     return NotPassedOn(kWhat, "it takes no words, or absurdly many");
   }
-  if (Get<uint16_t>(bytes.data(), 2) != 0)
+  if (ticket.piece_bytes == 0 || ticket.piece_bytes % 4096 != 0 ||
+      ticket.piece_bytes > kMaxPieceBytes) {
+    return NotPassedOn(kWhat, "its pieces are no whole blocks of 4096 bytes, or absurdly large");
+  }
+  if (Get<uint16_t>(bytes.data(), 2) != 0 || Get<uint32_t>(bytes.data(), 60) != 0)
     return NotPassedOn(kWhat, "a reserved field is not zero");
   return ticket;
 }

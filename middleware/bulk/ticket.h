@@ -18,12 +18,15 @@ namespace sluice::bulk {
 
 struct Ticket {
   uint64_t port = 0;
+  // Maximum size of a piece of a protected transfer that this port accepts, in bytes of data; whole blocks of 4096.
+  uint32_t piece_bytes = 0;
   onesided::Address way;
 
   bool operator==(const Ticket&) const = default;
 };
 
-inline constexpr size_t kTicketBytes = 56;
+inline constexpr size_t kTicketBytes = 64;
+inline constexpr uint32_t kMaxPieceBytes = 1u << 30;
 std::string ToBytes(const Ticket& ticket);
 // INVALID_ARGUMENT: no ticket, or of another version.
 absl::StatusOr<Ticket> LoadTicket(std::string_view bytes);

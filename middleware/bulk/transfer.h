@@ -19,6 +19,15 @@ struct PeerId {
   friend bool operator==(const PeerId&, const PeerId&) = default;
 };
 
+// What a peer reaches of the memory that a port lends.
+enum class Reach : uint8_t {
+  // Memory that was lent for no peer in particular, of which the peer has the capability. The keys of such memory are
+  // guarded by nothing but their being unknown: a device counts them up.
+  kShared,
+  // Memory that was lent for this peer, and no other. The device refuses everything else, whatever keys the peer knows.
+  kOwn,
+};
+
 using TransferId = uint64_t;  // never used again; 0 names none
 
 struct TransferRequest {
@@ -54,7 +63,8 @@ struct PortOptions {
   uint32_t max_leases = 256;
   uint32_t max_transfers = 256;        // open, of one's own
   uint32_t max_pieces_in_flight = 16;  // of a peer
-  uint32_t piece_bytes = 64 << 10;     // of data; whole blocks of 4096
+  // Size of a piece, in bytes of data; whole blocks of 4096, at most 1 GiB. Of a protected transfer: the smaller of both ports'.
+  uint32_t piece_bytes = 64 << 10;
   // How long a transfer that was stopped may take to end, before its peer is given up.
   int64_t patience_ns = 1'000'000'000;
   // A peer that does not answer to plain transfers for so long is down.

@@ -95,14 +95,16 @@ absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request
                    "wait until one has ended, or raise max_transfers");
   }
   auto memory = leases_.Use(request.local, request.local_offset,
-                            MemoryBytes(request.protection, request.data_bytes));
+                            MemoryBytes(request.protection, request.data_bytes),
+                            plain ? nullptr : peer->domain.get());
   if (!memory.ok()) return memory.status();
   auto out = std::make_unique<Outgoing>();
   out->id = next_transfer_++;
   out->request = request;
   out->memory = *memory;
   out->number = peer->next_number++;
-  out->pieces = static_cast<uint32_t>((request.data_bytes - 1) / options_.piece_bytes + 1);
+  out->piece_bytes = plain ? options_.piece_bytes : peer->piece_bytes;
+  out->pieces = static_cast<uint32_t>((request.data_bytes - 1) / out->piece_bytes + 1);
   peer->outgoing.push_back(out.get());
   peer->used = ++uses_;
   if (!plain) peer->way.used = uses_;
@@ -133,12 +135,12 @@ uint64_t Port::Progress(TransferId transfer) const {
 }
 
 uint64_t Port::PieceBytes(const Outgoing& out, uint32_t piece) const {
-  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
-  return std::min<uint64_t>(options_.piece_bytes, out.request.data_bytes - before);
+  const uint64_t before = uint64_t{piece} * out.piece_bytes;
+  return std::min<uint64_t>(out.piece_bytes, out.request.data_bytes - before);
 }
 
 Notice Port::NoticeOf(const Outgoing& out, uint32_t piece) const {
-  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  const uint64_t before = uint64_t{piece} * out.piece_bytes;
   Notice notice;
   notice.number = out.number;
   notice.piece = piece;
@@ -157,7 +159,7 @@ Notice Port::NoticeOf(const Outgoing& out, uint32_t piece) const {
 
 absl::Status Port::PostPiece(Peer& peer, Outgoing& out) {
   const uint32_t piece = out.posted;
-  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  const uint64_t before = uint64_t{piece} * out.piece_bytes;
   const Notice notice = NoticeOf(out, piece);
   std::byte reply[kNoticeBytes];
   Store(notice, reply);
@@ -202,7 +204,7 @@ void Port::MovePiece(Peer& peer, Outgoing& out) {
     piece = out.again.back();
     out.again.pop_back();
   }
-  const uint64_t before = uint64_t{piece} * options_.piece_bytes;
+  const uint64_t before = uint64_t{piece} * out.piece_bytes;
   ++out.under_way;
   mover_->Move(peer.id.index,
                {.read = out.request.kind == Kind::kRead,

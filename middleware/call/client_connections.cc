@@ -30,6 +30,7 @@ void ClientEngine::Move(Connection* connection, ConnectionEvent event) {
 
 void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
   if (closed_) return;
+  servers_changed_ = true;
   std::vector<std::unique_ptr<Connection>> before = std::exchange(connections_, {});
   for (const ServerAddress& address : servers) {
     const auto same = [&address](const auto& one) {
@@ -71,6 +72,13 @@ void ClientEngine::DropLeft() {
     return true;
   });
   if (!HasHope()) EndHopeless();
+}
+
+// Timers and the endpoint have their own events; this is the rest of what Poll() looks at.
+bool ClientEngine::HasWork() const {
+  return dial_wanted_ || servers_changed_ || !cancel_soon_.empty() ||
+         std::any_of(leaving_.begin(), leaving_.end(),
+                     [](const auto& connection) { return connection->outstanding == 0; });
 }
 
 ConnectionState ClientEngine::state() const {

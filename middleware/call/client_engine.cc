@@ -454,10 +454,12 @@ bool ClientEngine::Cancel(uint64_t call_id) {
 int ClientEngine::Poll() {
   now_is_stale_ = true;
   if (std::exchange(dial_wanted_, false)) {
-    for (const auto& connection : connections_) {
-      if (connection->state == ConnectionState::kIdle) Dial(connection.get());
+    // A callback may set other servers.
+    for (size_t i = 0; i < connections_.size(); ++i) {
+      if (connections_[i]->state == ConnectionState::kIdle) Dial(connections_[i].get());
     }
   }
+  servers_changed_ = false;
   if (!leaving_.empty()) DropLeft();
   if (!cancel_soon_.empty()) {
     const std::vector<uint64_t> ids = std::exchange(cancel_soon_, {});

@@ -132,8 +132,9 @@ class ClientEngine final : public session::User {
   void Flush() { endpoint_->Flush(); }
   // One pass; never blocks. The number of things done.
   int Poll();
-  // See endpoint.h; includes this engine's timers.
-  bool PrepareToSleep() { return endpoint_->PrepareToSleep(); }
+  // See endpoint.h; includes this engine's timers. False, too, while the next Poll() has something to do that no event
+  // announces.
+  bool PrepareToSleep() { return !HasWork() && endpoint_->PrepareToSleep(); }
   int64_t SleepLimitNs();
   // After a sleep, so that timers see the time that has passed. How many were due.
   int AfterSleep();
@@ -151,6 +152,7 @@ class ClientEngine final : public session::User {
   const absl::Status& last_error() const { return last_error_; }
   const std::string& server() const { return server_; }
   uint32_t outstanding() const { return table_.active(); }
+  base::Clock* clock() const { return clock_; }
   const ClientCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
   // May be read by any thread meanwhile.
@@ -209,6 +211,7 @@ class ClientEngine final : public session::User {
   void OnDrain(Connection* connection);
   // Those that are no servers any more, and have no calls.
   void DropLeft();
+  bool HasWork() const;
   // A call that waits may be sent some day without anybody's doing.
   bool HasHope() const;
   // There is none: those that were not told to wait for ready end.
@@ -290,6 +293,7 @@ class ClientEngine final : public session::User {
   bool closed_ = false;
   absl::Status last_error_;
   bool dial_wanted_ = false;           // by a call, at the next Poll()
+  bool servers_changed_ = false;       // since the last Poll(): calls may have lost their hope
   std::vector<uint64_t> cancel_soon_;  // cancelled while they were started, at the next Poll()
 
   int64_t now_ns_ = 0;

@@ -42,6 +42,7 @@ void ServerCall::Refuse(const absl::Status& status) {
 }
 
 void ServerCall::Post(base::MailNode* node) { engine_->Post(node); }
+void ServerCall::TakeBack(base::MailNode* node) { engine_->TakeBack(node); }
 
 // ---- The engine's part
 
@@ -62,7 +63,9 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, why);
   }
   if (peer->calls.contains(request.call_id)) {
-    entry->stats->CountError(absl::StatusCode::kInvalidArgument);
+    const absl::Status why = absl::InvalidArgumentError("a call's number is given a second time");
+    entry->stats->CountError(why.code());
+    if (options_.gate != nullptr) EndAtGate(incoming, why);
     return OnProtocolError(id, "malformed message", "a call's number is given a second time");
   }
   std::unique_ptr<ServerCall> made;
@@ -251,11 +254,13 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   if (call->not_run_ && absl::IsResourceExhausted(answer)) {
     overload_.Refused(now_ns_, answer, &log_);
   }
-  Peer* peer = Find(call->peer_);
-  absl::StatusCode code = absl::StatusCode::kCancelled;
+  Peer* const peer = FindAny(call->peer_);
   if (peer != nullptr) {
     peer->calls.erase(call->call_id_);
     std::erase(peer->blocked, call);
+  }
+  absl::StatusCode code = absl::StatusCode::kCancelled;
+  if (peer != nullptr && !peer->ending) {
     const Method& method = *call->incoming_.method;
     code = answer.code();
     if (answer.ok()) {

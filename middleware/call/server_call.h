@@ -69,6 +69,8 @@ class ServerCall {
   void Refuse(const absl::Status& status);
   // From any thread: has the polling thread run it, which then may say Finish().
   void Post(base::MailNode* node);
+  // On the polling thread: takes back what was posted and has not run.
+  void TakeBack(base::MailNode* node);
 
  private:
   friend class ServerEngine;

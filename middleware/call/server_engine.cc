@@ -65,6 +65,13 @@ void ServerEngine::ReadClock() {
 }
 
 int ServerEngine::Poll() {
+  const int done = Pass();
+  if (!ending_.empty()) [[unlikely]]
+    EndPeers();
+  return done;
+}
+
+int ServerEngine::Pass() {
   now_is_stale_ = true;
   if (asleep_.load(std::memory_order_relaxed)) asleep_.store(false, std::memory_order_relaxed);
   int done = mail_.Run();
@@ -90,7 +97,7 @@ void ServerEngine::Post(base::MailNode* node) {
 bool ServerEngine::PrepareToSleep() {
   if (ran_count_ > 0) ReadClock();
   asleep_.store(true, std::memory_order_seq_cst);
-  if (mail_.empty() && endpoint_->PrepareToSleep()) {
+  if (mail_.empty() && ending_.empty() && endpoint_->PrepareToSleep()) {
     idle_passes_ = kIdlePassesPerClockRead - 1;  // time has passed when Poll() is called next
     return true;
   }
@@ -114,6 +121,7 @@ void ServerEngine::Close() {
   closed_ = true;
   endpoint_->Close();
   peers_.clear();
+  ending_.clear();
   waiting_replies_ = 0;
   untold_ = 0;
   CancelUnderWay(absl::CancelledError("the server is shut down"));
@@ -176,14 +184,19 @@ void ServerEngine::StepDrain() {
 
 // ---- Peers
 
-ServerEngine::Peer* ServerEngine::Find(endpoint::PeerId id) {
+ServerEngine::Peer* ServerEngine::FindAny(endpoint::PeerId id) {
   if (id.index >= peers_.size()) return nullptr;
   Peer* peer = peers_[id.index].get();
   return peer != nullptr && peer->generation == id.generation ? peer : nullptr;
 }
 
+ServerEngine::Peer* ServerEngine::Find(endpoint::PeerId id) {
+  Peer* peer = FindAny(id);
+  return peer != nullptr && !peer->ending ? peer : nullptr;
+}
+
 void ServerEngine::Drop(endpoint::PeerId id) {
-  Peer* peer = Find(id);
+  Peer* peer = FindAny(id);
   if (peer == nullptr) return;
   counters_.replies_lost += peer->backlog.size();
   waiting_replies_ -= peer->backlog.size();
@@ -222,7 +235,7 @@ void ServerEngine::LogLoss(const Peer& peer, const absl::Status& why) {
 void ServerEngine::VisitPeers(absl::FunctionRef<bool(const PeerView&)> visit) const {
   for (uint32_t index = 0; index < peers_.size(); ++index) {
     const Peer* peer = peers_[index].get();
-    if (peer == nullptr) continue;
+    if (peer == nullptr || peer->ending) continue;
     if (!visit({{index, peer->generation},
                 peer->address,
                 peer->tenant,
@@ -241,12 +254,24 @@ void ServerEngine::VisitCalls(absl::FunctionRef<bool(const Incoming&)> visit) co
 }
 
 void ServerEngine::Break(endpoint::PeerId id, std::string_view what, std::string_view explanation) {
-  const Peer* peer = Find(id);
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;
   log_.Say(base::Severity::kWarning, "peer disconnected", peer->address,
            absl::StrCat("disconnecting ", peer->address, ": ", std::string(what), ": ",
                         std::string(explanation)));
-  Drop(id);
-  endpoint_->Disconnect(id);
+  peer->ending = true;
+  ending_.push_back(id);
+}
+
+// Handlers and observers run here; they may break further peers.
+void ServerEngine::EndPeers() {
+  while (!ending_.empty()) {
+    const endpoint::PeerId id = ending_.back();
+    ending_.pop_back();
+    if (FindAny(id) == nullptr) continue;  // the endpoint reported it down meanwhile
+    Drop(id);
+    endpoint_->Disconnect(id);
+  }
 }
 
 // ---- Requests
@@ -457,10 +482,12 @@ ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer,
       return outgoing;
     }
   }
-  std::byte* const waiting = peer->backlog.Push(frame::kHeaderBytes + payload_bytes);
+  std::byte* const waiting =
+      peer->ending ? nullptr : peer->backlog.Push(frame::kHeaderBytes + payload_bytes);
   if (waiting == nullptr) {
-    ++counters_.overflows;
     ++counters_.replies_lost;
+    if (peer->ending) return outgoing;
+    ++counters_.overflows;
     Break(id, "it takes no replies",
           absl::StrCat(peer->backlog.size(), " replies of ", peer->backlog.size_bytes(),
                        " bytes wait for its credit already"));
@@ -477,10 +504,14 @@ void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::
   if (outgoing.waits && outgoing.buffer.large != session::kNotLarge) {
     // In the backlog stands what is known of it; the message is where it will be read.
     Peer* peer = Find(id);
-    std::byte* const place = peer->backlog.Push(frame::kHeaderBytes + sizeof(outgoing.buffer));
+    std::byte* const place =
+        peer == nullptr ? nullptr
+                        : peer->backlog.Push(frame::kHeaderBytes + sizeof(outgoing.buffer));
     if (place == nullptr) {
-      ++counters_.overflows;
       ++counters_.replies_lost;
+      sessions_.Cancel(id, outgoing.buffer);
+      if (peer == nullptr) return;
+      ++counters_.overflows;
       return Break(id, "it takes no replies", "its backlog is full");
     }
     header.flags |= frame::kFlagLarge;
@@ -497,7 +528,7 @@ void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::
 
 void ServerEngine::OnWritable(endpoint::PeerId id) {
   Peer* peer = Find(id);
-  while (peer != nullptr && !peer->backlog.empty()) {
+  while (peer != nullptr && !peer->ending && !peer->backlog.empty()) {
     const std::span<const std::byte> message = peer->backlog.Front();
     frame::Header header;
     std::memcpy(&header, message.data(), sizeof(header));
@@ -506,17 +537,17 @@ void ServerEngine::OnWritable(endpoint::PeerId id) {
       std::memcpy(&lent, message.data() + frame::kHeaderBytes, sizeof(lent));
       if (!sessions_.Attach(id, &lent).ok()) return;
       header.flags &= static_cast<uint16_t>(~frame::kFlagLarge);
-      sessions_.Commit(id, lent, header);
+      PopWaiting(peer);
+      sessions_.Commit(id, lent, header);  // OnLost() may want the place in the backlog
     } else {
       const auto buffer = sessions_.Reserve(id, header.payload_bytes);
       if (!buffer.ok()) return;  // OnWritable() or OnPeerDown() follows
       std::memcpy(buffer->data, message.data() + frame::kHeaderBytes, header.payload_bytes);
+      PopWaiting(peer);
       sessions_.Commit(id, *buffer, header);
     }
-    peer->backlog.Pop();
-    --waiting_replies_;
   }
-  if (peer == nullptr || peer->blocked.empty()) return;
+  if (peer == nullptr || peer->ending || peer->blocked.empty()) return;
   const std::vector<ServerCall*> blocked = std::exchange(peer->blocked, {});
   for (ServerCall* call : blocked) {
     call->blocked_ = false;

@@ -126,8 +126,11 @@ class ServerEngine final : public session::User {
 
   // Any thread. `node` is run by the polling thread, in its next pass.
   void Post(base::MailNode* node);
+  // The polling thread. `node` does not run, if it has not yet.
+  void TakeBack(base::MailNode* node) { mail_.Remove(node); }
   // This thread is the polling thread from now on; and whether it is. Any thread may ask.
   void BePolledHere() { polls_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
+  void BePolledByNobody() { polls_.store({}, std::memory_order_relaxed); }
   bool PolledHere() const {
     return polls_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
@@ -181,12 +184,19 @@ class ServerEngine final : public session::User {
     absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the caller's number
     std::vector<ServerCall*> blocked;                  // their Write() was refused
     bool untold = false;  // it has not answered that it knows of the drain
+    bool ending = false;  // it is in ending_
   };
 
+  // nullptr: it is down, or about to be disconnected.
   Peer* Find(endpoint::PeerId id);
+  // Finds one that is about to be disconnected, too.
+  Peer* FindAny(endpoint::PeerId id);
   void LogLoss(const Peer& peer, const absl::Status& why);
   void Drop(endpoint::PeerId id);
+  // Disconnects the peer at the end of the pass: callers, and theirs, still use its record.
   void Break(endpoint::PeerId id, std::string_view what, std::string_view explanation);
+  void EndPeers();
+  int Pass();
 
   void RefreshNow() {
     if (now_is_stale_) ReadClock();
@@ -270,6 +280,10 @@ class ServerEngine final : public session::User {
                                         const session::InPlace& place);
   Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
   void Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header);
+  void PopWaiting(Peer* peer) {
+    peer->backlog.Pop();
+    --waiting_replies_;
+  }
 
   const ServerEngineOptions options_;
   base::Clock* const clock_;
@@ -288,6 +302,7 @@ class ServerEngine final : public session::User {
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
   Entry* last_called_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
+  std::vector<endpoint::PeerId> ending_;      // to be disconnected at the end of the pass
   uint64_t UnreadReplies() const { return waiting_replies_ + sessions_.counters().lent; }
   uint64_t waiting_replies_ = 0;  // in all backlogs
   absl::flat_hash_set<ServerCall*> under_way_;

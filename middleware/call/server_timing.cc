@@ -41,7 +41,7 @@ void ServerEngine::CheckSlow(endpoint::PeerId id, const observe::MethodStats& st
   if (now_ns_ - received_ns < options_.slow_call_ns) return;
   const Peer* peer = Find(id);
   slow_calls_.Add({stats.name(), peer == nullptr ? "" : peer->address, received_ns,
-                   now_ns_ - received_ns, code});
+                   now_ns_ - received_ns, code, peer == nullptr ? "" : peer->tenant});
 }
 
 }  // namespace sluice::call

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/io/printer.h"
@@ -60,7 +61,15 @@ std::string Comment(const google::protobuf::SourceLocation& location, const std:
   std::string text = location.leading_comments;
   while (!text.empty() && text.back() == '\n') text.pop_back();
   if (text.empty()) return "";
-  return indent + "//" + Replaced(text, "\n", "\n" + indent + "//") + "\n";
+  std::string comment;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    // A backslash at its end, blanks or not, would join the next line to it.
+    const size_t last = line.find_last_not_of(" \t\r\v\f");
+    if (last != std::string::npos && line[last] == '\\') line += " //";
+    comment += indent + "//" + line + "\n";
+  }
+  return comment;
 }
 
 template <typename D>
@@ -228,9 +237,10 @@ void PrintBind(const ServiceDescriptor* service, bool co, Printer* out) {
     Variables of_method = Of(service->method(i));
     of_method["co"] = of_service["co"];
     of_method["bind"] = co || Streams(service->method(i)) ? "BindTask" : "Bind";
-    out->Print(of_method,
-               "  binder.$bind$<$service$$co$ServiceBase, $request$, $reply$,\n"
-               "      &$service$$co$ServiceBase::$method$>(k$service$_$method$, this);\n");
+    out->Print(
+        of_method,
+        "  binder.$bind$<$service$$co$ServiceBase, $request$, $reply$,\n"
+        "      &$service$$co$ServiceBase::$method$>(methods_of_$service$::k$method$, this);\n");
   }
   if (service->method_count() == 0) out->Print("  (void)binder;\n");
   out->Print("}\n\n");
@@ -246,17 +256,18 @@ void PrintDefault(const MethodDescriptor* method, bool co, Printer* out) {
   out->Print(of_method,
              "$result$ $service$$co$ServiceBase::$method$(::sluice::ServerContext&\n"
              "    $parameters$) {\n"
-             "  return ::sluice::$not_overridden$(k$service$_$method$);\n"
+             "  return ::sluice::$not_overridden$(methods_of_$service$::k$method$);\n"
              "}\n\n");
 }
 
 void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
   if (Streams(method)) {
-    out->Print(OfStream(method),
-               "$stream$ $service$Client::$method$(\n"
-               "    ::sluice::CallContext& context$parameter$) const {\n"
-               "  return $stream$(channel_.get(), k$service$_$method$, context$argument$);\n"
-               "}\n\n");
+    out->Print(
+        OfStream(method),
+        "$stream$ $service$Client::$method$(\n"
+        "    ::sluice::CallContext& context$parameter$) const {\n"
+        "  return $stream$(channel_.get(), methods_of_$service$::k$method$, context$argument$);\n"
+        "}\n\n");
   } else {
     out->Print(
         Of(method),
@@ -264,45 +275,45 @@ void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
         "    ::sluice::CallContext& context, const $request$& request) const {\n"
         "  ::absl::StatusOr<$reply$> reply{::absl::in_place};\n"
         "  ::absl::Status status =\n"
-        "      channel_->Call(k$service$_$method$, context, request, &*reply);\n"
+        "      channel_->Call(methods_of_$service$::k$method$, context, request, &*reply);\n"
         "  if (!status.ok()) reply = ::std::move(status);\n"
         "  return reply;\n"
         "}\n\n"
         "::absl::Status $service$Client::$method$(::sluice::CallContext& context,\n"
         "    const $request$& request, $reply$* reply) const {\n"
-        "  return channel_->Call(k$service$_$method$, context, request, reply);\n"
+        "  return channel_->Call(methods_of_$service$::k$method$, context, request, reply);\n"
         "}\n\n"
         "::absl::Status $service$Client::Start$method$(::sluice::CallContext& context,\n"
         "    const $request$& request, $reply$* reply, ::sluice::CallCallback done) const {\n"
-        "  return ::sluice::StartCall(channel_.get(), k$service$_$method$, context, request, "
-        "reply,\n"
-        "      ::std::move(done));\n"
+        "  return ::sluice::StartCall(channel_.get(), methods_of_$service$::k$method$,\n"
+        "      context, request, reply, ::std::move(done));\n"
         "}\n\n"
         "::sluice::CallAwaiter<$reply$> $service$Client::Co$method$(\n"
         "    ::sluice::CallContext& context, const $request$& request) const {\n"
-        "  return ::sluice::CallAwaiter<$reply$>(channel_.get(), k$service$_$method$, context,\n"
-        "      request);\n"
+        "  return ::sluice::CallAwaiter<$reply$>(channel_.get(), methods_of_$service$::k$method$,\n"
+        "      context, request);\n"
         "}\n\n");
   }
   out->Print(Of(method),
              "const ::sluice::Method& $service$Client::$method$Method() {\n"
-             "  return k$service$_$method$;\n"
+             "  return methods_of_$service$::k$method$;\n"
              "}\n\n");
 }
 
 void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
-  out->Print("namespace {\n\n");
+  // In a namespace of the service: A_B's method C and A's method B_C are two.
+  out->Print(Of(service), "namespace {\n\nnamespace methods_of_$service$ {\n\n");
   for (int i = 0; i < service->method_count(); ++i) {
     Variables of_method = Of(service->method(i));
     of_method["streams"] = StreamsOf(service->method(i));
     const bool idempotent = IsIdempotent(service->method(i));
     of_method["idempotent"] = idempotent ? ", /*idempotent=*/true" : "";
     out->Print(of_method, idempotent || Streams(service->method(i))
-                              ? "constexpr ::sluice::Method k$service$_$method$(\"$path$\",\n"
+                              ? "constexpr ::sluice::Method k$method$(\"$path$\",\n"
                                 "    ::sluice::Streams::k$streams$$idempotent$);\n"
-                              : "constexpr ::sluice::Method k$service$_$method$(\"$path$\");\n");
+                              : "constexpr ::sluice::Method k$method$(\"$path$\");\n");
   }
-  out->Print("\n}  // namespace\n\n");
+  out->Print(Of(service), "\n}  // namespace methods_of_$service$\n\n}  // namespace\n\n");
   for (const bool co : {false, true}) {
     PrintBind(service, co, out);
     for (int i = 0; i < service->method_count(); ++i) PrintDefault(service->method(i), co, out);

@@ -102,6 +102,7 @@ struct Connection {
   bool active = false;       // in the engine's list of those that have something to do
   uint32_t limit_bytes = 0;  // of a flow's message
   uint32_t writers = 0;      // flows in line that wait for their turn to send
+  uint32_t refusals = 0;     // of its flows, that are not said yet
   uint32_t acknowledged = 0;
   UnderWay under_way;
   Turns turns;

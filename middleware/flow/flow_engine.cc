@@ -111,6 +111,7 @@ absl::StatusOr<Connection*> FlowEngine::Dial(const std::string& host, uint16_t p
   const auto peer = endpoint_->Connect(host, port, clock_->NowNs() + options_.connect_timeout_ns);
   if (!peer.ok()) return peer.status();
   if (peer->index >= connections_.size()) connections_.resize(peer->index + 1);
+  Park(peer->index);
   auto& connection = connections_[peer->index] = std::make_unique<Connection>();
   connection->peer = *peer;
   connection->address = address;
@@ -164,7 +165,10 @@ void FlowEngine::Finish(uint32_t index, const absl::Status& why) {
 void FlowEngine::Forget(uint32_t index) {
   names_.erase(index);
   reasons_.erase(index);
-  if (table_[index].refused) --refusals_;
+  if (table_[index].refused) {
+    --refusals_;
+    if (table_[index].connection != kNone) --ConnectionOf(table_[index]).refusals;
+  }
   table_.Release(index);
 }
 
@@ -330,6 +334,8 @@ int FlowEngine::Serve(Connection& connection) {
       turn_left_ = quota;
       record.handler->OnWritable(NameOf(index));
       served_ = kNone;
+      // The handler may have opened a flow to a peer that has the place of this one.
+      if (connections_[connection.peer.index].get() != &connection) return served;
     }
     connection.turns.Charge(priority, static_cast<uint32_t>(connection.under_way.size() - before));
   }

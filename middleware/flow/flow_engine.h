@@ -146,7 +146,12 @@ class FlowEngine final : public session::User {
                         std::span<const std::byte> payload);
   bool TakeWindow(uint32_t index, uint32_t window);
   void Refuse(Connection& connection, uint32_t remote, const absl::Status& why);
+  // False: this peer's connection ends for it.
+  bool MakeRoomToRefuse(const Connection& connection);
   void Drop(endpoint::PeerId peer, const absl::Status& why);
+  // Its flows are over, and their handlers will hear of it in Drop(): its place is another peer's.
+  void Park(uint32_t index);
+  std::unique_ptr<Connection> Detach(uint32_t index);
 
   const FlowEngineOptions options_;
   base::Clock* const clock_;
@@ -160,7 +165,8 @@ class FlowEngine final : public session::User {
   const absl::Status not_its_turn_;
 
   FlowTable table_;
-  std::vector<std::unique_ptr<Connection>> connections_;         // by PeerId::index
+  std::vector<std::unique_ptr<Connection>> connections_;  // by PeerId::index
+  std::vector<std::unique_ptr<Connection>> parked_;       // whose OnPeerDown() is still to come
   absl::flat_hash_map<std::string, endpoint::PeerId> outbound_;  // by address
   absl::flat_hash_map<std::string, std::unique_ptr<End>> ends_;
   // Of flows whose opening, or whose close with an error, is not said yet.

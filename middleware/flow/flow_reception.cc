@@ -2,6 +2,7 @@
 //
 // FlowEngine: what comes from peers. Whatever does not fit the state of a flow is a fault of the peer, and ends its
 // connection: messages arrive in order and once, so a peer that is right can't say it.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@ namespace sluice::flow {
 namespace {
 
 constexpr uint32_t kMaxRefusals = 1024;
+constexpr const char* kUnanswered = "it opens more flows than it lets us answer";
 
 bool SeesMessages(FlowState state) {
   return state == FlowState::kOpen || state == FlowState::kClosing ||
@@ -29,6 +31,7 @@ void FlowEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info)
   if (connection == nullptr) {
     if (!info.inbound) return;  // dropped by us a moment ago
     if (peer.index >= connections_.size()) connections_.resize(peer.index + 1);
+    Park(peer.index);
     connections_[peer.index] = std::make_unique<Connection>();
     connection = connections_[peer.index].get();
     connection->peer = peer;
@@ -92,15 +95,15 @@ void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
 }
 
 void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
-  if (Find(peer) == nullptr) return;
-  const std::unique_ptr<Connection> gone = std::move(connections_[peer.index]);
-  if (!gone->inbound) outbound_.erase(gone->address);
-  // All at first, so that no handler finds one that is about to end.
-  for (uint32_t i = gone->flows.first(); i != kNone; i = table_[i].of_connection.next) {
-    Record& record = table_[i];
-    Move(record, FlowEvent::kPeerDown);
-    record.linked = false;
-    record.connection = kNone;
+  std::unique_ptr<Connection> gone;
+  if (Find(peer) != nullptr) {
+    gone = Detach(peer.index);
+  } else {
+    const auto parked = std::find_if(parked_.begin(), parked_.end(),
+                                     [peer](const auto& one) { return one->peer == peer; });
+    if (parked == parked_.end()) return;
+    gone = std::move(*parked);
+    parked_.erase(parked);
   }
   while (!gone->flows.empty()) {
     const uint32_t index = gone->flows.first();
@@ -126,6 +129,25 @@ void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
   }
 }
 
+// All flows at first, so that no handler finds one that is about to end.
+std::unique_ptr<Connection> FlowEngine::Detach(uint32_t index) {
+  std::unique_ptr<Connection> gone = std::move(connections_[index]);
+  if (!gone->inbound) outbound_.erase(gone->address);
+  for (uint32_t i = gone->flows.first(); i != kNone; i = table_[i].of_connection.next) {
+    Record& record = table_[i];
+    Move(record, FlowEvent::kPeerDown);
+    record.linked = false;
+    record.connection = kNone;
+  }
+  return gone;
+}
+
+// The endpoint may give the place of a peer to another before it says that the first is down. Handlers are not called here:
+// the caller may be one.
+void FlowEngine::Park(uint32_t index) {
+  if (connections_[index] != nullptr) parked_.push_back(Detach(index));
+}
+
 void FlowEngine::Close() {
   if (closed_) return;
   closed_ = true;
@@ -133,6 +155,7 @@ void FlowEngine::Close() {
   for (size_t i = 0; i < connections_.size(); ++i) {
     if (connections_[i] != nullptr) Drop(connections_[i]->peer, why);
   }
+  while (!parked_.empty()) Drop(parked_.back()->peer, why);
   endpoint_->Close();
 }
 
@@ -180,7 +203,7 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
   const auto priority = static_cast<uint8_t>(payload[0]);
   if (priority >= kPriorities) return "unknown priority";
   if (header.flow_window > kMaxWindow) return "window out of range";
-  if (refusals_ >= kMaxRefusals) return "it opens more flows than it lets us answer";
+  if (!MakeRoomToRefuse(connection)) return kUnanswered;
   const std::string name(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
   const auto remote = static_cast<uint32_t>(header.call_id);
   const auto refuse = [&](absl::StatusCode code, const char* cause, const char* remedy) {
@@ -224,12 +247,25 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
   return nullptr;
 }
 
+// Places for refusals are all peers'. The peer that has most of them ends, whoever needs one.
+bool FlowEngine::MakeRoomToRefuse(const Connection& connection) {
+  if (refusals_ < kMaxRefusals) return true;
+  const Connection* most = &connection;
+  for (const auto& other : connections_) {
+    if (other != nullptr && other->refusals > most->refusals) most = other.get();
+  }
+  if (most == &connection) return false;
+  OnProtocolError(most->peer, "wrong message", kUnanswered);
+  return true;
+}
+
 void FlowEngine::Refuse(Connection& connection, uint32_t remote, const absl::Status& why) {
   const uint32_t index = NewFlow(connection, FlowEvent::kRefuse, {}, Priority::kNormal);
   Record& record = table_[index];
   record.remote = remote;
   record.refused = true;
   ++refusals_;
+  ++connection.refusals;
   reasons_[index] = why;
   Owe(index, kOweClose);
 }

@@ -23,6 +23,7 @@ struct SlowCall {
   int64_t received_ns = 0;  // of the server's clock
   int64_t took_ns = 0;
   absl::StatusCode code = absl::StatusCode::kOk;
+  std::string tenant;  // of the caller; empty: there are no tenants, or the caller has gone
 };
 
 class SlowCalls {

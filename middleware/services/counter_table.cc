@@ -26,6 +26,8 @@ void AddTransport(const endpoint::Counters& c, std::vector<Reading>* out) {
       {"stream_resets", c.stream_resets, false, "hardware streams reset after an error"},
       {"queue_recoveries", c.queue_recoveries, false, "whole DCIs recovered after an error"},
       {"silent_peers", c.silent_peers, false, "peers ended because they were silent"},
+      {"over_credit", c.over_credit, false, "peers ended because they exceeded their credits"},
+      {"targets_renewed", c.targets_renewed, false, "DCTs of a tenant replaced after such a peer"},
       {"lanes", c.lanes, true, "lanes granted to peers"},
       {"lanes_watched", c.lanes_watched, true, "of those, polled"},
       {"lane_memory_bytes", c.lane_bytes, true, "memory of lanes"},
@@ -92,7 +94,8 @@ std::vector<Reading> ReadCounters(const ServerSnapshot& snapshot) {
       {"handshakes_garbage", h.garbage, false, "handshakes that were none, or of other versions"},
       {"handshakes_unauthenticated", h.unauthenticated, false, "handshakes without a right secret"},
       {"handshakes_unfinished", h.unfinished, false, "handshakes whose proof did not come"},
-      {"handshakes_too_often", h.too_often, false, "handshakes refused unread"},
+      {"handshakes_too_often", h.too_often, false, "handshakes refused without words"},
+      {"handshakes_asked_again", h.asked_again, false, "handshakes that needed a cookie"},
       {"handshakes_full", h.full, false, "handshakes for which there was no place"},
       {"handshakes_under_way", h.under_way, true, "handshakes that go on"},
   };

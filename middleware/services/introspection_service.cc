@@ -10,6 +10,7 @@
 #include "middleware/frame/method_id.h"
 #include "middleware/observe/trace_events.h"
 #include "middleware/services/counter_table.h"
+#include "transport/base/error.h"
 #include "transport/verbs/capabilities.h"
 
 namespace sluice {
@@ -55,9 +56,10 @@ void AddMethods(const ServerSnapshot& snapshot, LookReply* reply) {
   }
 }
 
-void AddPeersAndQueues(const ServerSnapshot& snapshot, LookReply* reply) {
+void AddPeers(const ServerSnapshot& snapshot, uint32_t most, LookReply* reply) {
   reply->set_peers_in_all(snapshot.peers_in_all);
   for (const PeerSnapshot& from : snapshot.peers) {
+    if (reply->peers_size() == static_cast<int>(most)) return;
     introspection::v1::Peer* peer = reply->add_peers();
     peer->set_address(from.address);
     peer->set_tenant(from.tenant);
@@ -68,6 +70,18 @@ void AddPeersAndQueues(const ServerSnapshot& snapshot, LookReply* reply) {
     peer->set_waiting_replies(from.waiting_replies);
     peer->set_waiting_bytes(from.waiting_bytes);
   }
+}
+
+void AddPollers(const ServerSnapshot& snapshot, LookReply* reply) {
+  for (const PollerSnapshot& from : snapshot.pollers) {
+    introspection::v1::Poller* poller = reply->add_pollers();
+    poller->set_fresh(from.fresh);
+    poller->set_requests(from.requests);
+    poller->set_peers(from.peers);
+  }
+}
+
+void AddQueues(const ServerSnapshot& snapshot, LookReply* reply) {
   for (const endpoint::QueueReport& from : snapshot.queues) {
     introspection::v1::Queue* queue = reply->add_queues();
     queue->set_qp_number(from.qp_number);
@@ -118,6 +132,17 @@ void AddLimits(const ServerOptions& options, LookReply* reply) {
   add("slow_call", absl::FormatDuration(options.slow_call));
 }
 
+// What belongs to no tenant, or to another one, goes.
+void KeepTenant(const std::string& tenant, ServerSnapshot* snapshot) {
+  const auto of_another = [&tenant](const auto& one) { return one.tenant != tenant; };
+  std::erase_if(snapshot->peers, of_another);
+  std::erase_if(snapshot->slow_calls, of_another);
+  std::erase_if(snapshot->calls_under_way, of_another);
+  std::erase_if(snapshot->tenants, of_another);
+  snapshot->peers_in_all = snapshot->tenants.empty() ? 0 : snapshot->tenants[0].peers;
+  snapshot->slow_calls_in_all = snapshot->slow_calls.size();
+}
+
 template <typename Repeated>
 bool Halve(Repeated* repeated) {
   if (repeated->empty()) return false;
@@ -148,11 +173,17 @@ size_t RoomFor(const ServerOptions& options) {
 
 }  // namespace
 
-absl::Status IntrospectionService::Look(ServerContext&,
+bool IntrospectionService::SeesAll(const ServerContext& context) const {
+  return options_.tenants.empty() ||
+         std::find(see_all_.begin(), see_all_.end(), context.tenant()) != see_all_.end();
+}
+
+absl::Status IntrospectionService::Look(ServerContext& context,
                                         const introspection::v1::LookRequest& request,
                                         LookReply* reply) {
-  const uint32_t wanted = request.max_peers() == 0 ? kDefaultPeers : request.max_peers();
-  const ServerSnapshot snapshot = server_->Snapshot(std::min(wanted, kMaxPeers), patience_);
+  const uint32_t wanted =
+      std::min(request.max_peers() == 0 ? kDefaultPeers : request.max_peers(), kMaxPeers);
+  ServerSnapshot snapshot = server_->Snapshot(wanted, patience_);
   const int64_t now_ns = server_->now_ns();
   reply->set_device(server_->device_choice());
   reply->set_time_ns(now_ns);
@@ -162,25 +193,34 @@ absl::Status IntrospectionService::Look(ServerContext&,
     capability->set_on(from.on);
     capability->set_why(from.why);
   }
-  AddCounts(ReadCounters(snapshot), reply);
-  for (const CounterSource& source : sources_) AddCounts(source(), reply);
-  for (const PollerSnapshot& from : snapshot.pollers) {
-    introspection::v1::Poller* poller = reply->add_pollers();
-    poller->set_fresh(from.fresh);
-    poller->set_requests(from.requests);
-    poller->set_peers(from.peers);
+  if (SeesAll(context)) {
+    AddCounts(ReadCounters(snapshot), reply);
+    for (const CounterSource& source : sources_) AddCounts(source(), reply);
+    AddPollers(snapshot, reply);
+    AddMethods(snapshot, reply);
+    AddQueues(snapshot, reply);
+  } else {
+    KeepTenant(context.tenant(), &snapshot);
+    reply->set_only_tenant(context.tenant());
   }
   AddLimits(options_, reply);
-  AddMethods(snapshot, reply);
-  AddPeersAndQueues(snapshot, reply);
+  AddPeers(snapshot, wanted, reply);
   AddCalls(snapshot, now_ns, reply);
   Shorten(RoomFor(options_), reply);
   return absl::OkStatus();
 }
 
-absl::Status IntrospectionService::Trace(ServerContext&,
+absl::Status IntrospectionService::Trace(ServerContext& context,
                                          const introspection::v1::TraceRequest& request,
                                          introspection::v1::TraceReply* reply) {
+  if (!SeesAll(context)) {
+    return base::Error(
+        absl::StatusCode::kPermissionDenied, "the trace is not shown to this tenant",
+        {.layer = "introspection",
+         .operation = "trace",
+         .cause = "it has the calls of all tenants; the caller's is \"" + context.tenant() + "\"",
+         .remedy = "let the server call IntrospectionService::ShowAllTo() for this tenant"});
+  }
   const uint32_t wanted = request.max_records() == 0 ? kDefaultRecords : request.max_records();
   const std::vector<base::TraceRecord> records = server_->Trace();
   absl::flat_hash_map<uint64_t, std::string> names;

@@ -6,7 +6,10 @@
 //   sluice::IntrospectionService introspection(server.get(), options);
 //   server->Register(&introspection);
 //
-// Who may connect may know it, addresses and tenants of other callers included: leave it out where that is too much.
+// Who sees what  If the server has no tenants, every caller sees everything. If it has tenants, a caller sees the peers, slow
+//                calls and calls under way of its own tenant, and nothing that is counted for all tenants together; Trace()
+//                is refused. ShowAllTo() names the tenants whose callers see everything. Do not register the service if
+//                even that is too much.
 //
 // Which thread  The polling thread, which it holds up for some microseconds, and for about one per peer that it tells of.
 // Bounds        kMaxPeers, kMaxRecords; the answer has to fit max_message_bytes: peers that don't are left out.
@@ -14,6 +17,7 @@
 #ifndef SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,6 +39,9 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
                        absl::Duration patience = absl::Milliseconds(200))
       : server_(server), options_(options), patience_(patience) {}
 
+  // Callers of this tenant see everything that the server does, other tenants included. Default: no tenant does. Before
+  // Listen().
+  void ShowAllTo(std::string tenant) { see_all_.push_back(std::move(tenant)); }
   // Told beside what the server counts: introspection.Add([&] { return sluice::ReadCounters(bulk->counters()); }).
   // Before Listen().
   void Add(CounterSource source) { sources_.push_back(std::move(source)); }
@@ -45,10 +52,13 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
                      introspection::v1::TraceReply* reply) override;
 
  private:
+  bool SeesAll(const ServerContext& context) const;
+
   const Server* const server_;
   const ServerOptions options_;
   const absl::Duration patience_;
   std::vector<CounterSource> sources_;
+  std::vector<std::string> see_all_;  // tenants
 };
 
 }  // namespace sluice

@@ -100,6 +100,20 @@ void AddReadings(const std::string& prefix, const Labels& labels,
   }
 }
 
+constexpr int kMaxWorkers = 64;
+constexpr absl::Duration kLeastTimeout = absl::Milliseconds(10);
+constexpr absl::Duration kMaxTimeout = absl::Hours(1);
+
+absl::Status BadOption(const char* name, const std::string& value, const std::string& range) {
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("option ", name, " is ", value),
+                     {.layer = "metrics",
+                      .operation = "expose",
+                      .cause = absl::StrCat("the range is ", range),
+                      .remedy = "set a value within the range",
+                      .retry_safe = true});
+}
+
 }  // namespace
 
 void PrometheusMetrics::Add(const Server* server, const std::string& name) {
@@ -152,7 +166,16 @@ std::vector<MetricFamily> PrometheusMetrics::Collect() const {
 }
 
 absl::StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::Start(
-    const std::string& address, std::shared_ptr<PrometheusMetrics> metrics) {
+    const std::string& address, std::shared_ptr<PrometheusMetrics> metrics,
+    const ExposerOptions& options) {
+  if (options.workers < 1 || options.workers > kMaxWorkers) {
+    return BadOption("workers", absl::StrCat(options.workers), absl::StrCat("1 to ", kMaxWorkers));
+  }
+  if (options.request_timeout < kLeastTimeout || options.request_timeout > kMaxTimeout) {
+    return BadOption("request_timeout", absl::FormatDuration(options.request_timeout),
+                     absl::StrCat(absl::FormatDuration(kLeastTimeout), " to ",
+                                  absl::FormatDuration(kMaxTimeout)));
+  }
   const size_t colon = address.rfind(':');
   uint32_t port = 0;
   if (!absl::SimpleAtoi(colon == std::string::npos ? address : address.substr(colon + 1), &port) ||
@@ -167,8 +190,12 @@ absl::StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::Start(
   const std::string bound =
       colon == std::string::npos ? absl::StrCat("127.0.0.1:", address) : address;
   try {
+    const std::vector<std::string> settings = {
+        "listening_ports",    bound,
+        "num_threads",        absl::StrCat(options.workers),
+        "request_timeout_ms", absl::StrCat(absl::ToInt64Milliseconds(options.request_timeout))};
     return std::unique_ptr<MetricsExposer>(
-        new MetricsExposer(std::make_unique<prometheus::Exposer>(bound, 1), std::move(metrics)));
+        new MetricsExposer(std::make_unique<prometheus::Exposer>(settings), std::move(metrics)));
   } catch (const std::exception& why) {
     return base::Error(absl::StatusCode::kUnavailable,
                        absl::StrCat("metrics not exposed at ", bound),

@@ -60,14 +60,25 @@ class PrometheusMetrics final : public prometheus::Collectable {
   std::map<std::string, CounterSource> sources_;              // mutex_
 };
 
-// An HTTP server for it, with a thread of its own. Off unless somebody starts it, and it hears this host only unless it is
-// told an address: what it tells is not for everybody.
+struct ExposerOptions {
+  // Number of connections that the HTTP server serves at the same time, one thread each. 1 to 64. Further connections
+  // wait until a thread is free.
+  int workers = 4;
+  // Time after which the HTTP server closes a connection that has sent no complete request, or that does not read the
+  // answer. 10 ms to 1 h; whole milliseconds.
+  absl::Duration request_timeout = absl::Seconds(2);
+};
+
+// An HTTP server for the metrics, with threads of its own. It serves one request for each connection. It is off unless a
+// program starts it. Without a host in the address it listens on 127.0.0.1 only, because everybody who connects may read the
+// metrics. A connection that sends nothing holds one worker for `request_timeout`, and no other worker.
 class MetricsExposer {
  public:
-  // "9464", or "10.0.0.5:9464"; port 0 takes a free one. INVALID_ARGUMENT: no address. UNAVAILABLE: it is in use, or not
-  // this host's.
+  // `address`: "9464", or "10.0.0.5:9464"; port 0 takes a free port. Errors: INVALID_ARGUMENT (not an address, or an option
+  // out of range), UNAVAILABLE (the address is in use, or not an address of this host).
   static absl::StatusOr<std::unique_ptr<MetricsExposer>> Start(
-      const std::string& address, std::shared_ptr<PrometheusMetrics> metrics);
+      const std::string& address, std::shared_ptr<PrometheusMetrics> metrics,
+      const ExposerOptions& options = {});
   ~MetricsExposer();
   MetricsExposer(const MetricsExposer&) = delete;
   MetricsExposer& operator=(const MetricsExposer&) = delete;

@@ -19,13 +19,10 @@ absl::Status NotNow(const char* cause) {
                       .retry_safe = true});
 }
 
-// What has to keep its order among itself.
-bool Together(const frame::Header& a, const frame::Header& b) {
-  const auto of_flow = [](const frame::Header& header) {
-    return header.kind >= frame::Kind::kFlowOpen && header.kind <= frame::Kind::kFlowClose;
-  };
-  if (of_flow(a) != of_flow(b)) return false;
-  return of_flow(a) ? a.flow_id == b.flow_id : a.call_id == b.call_id;
+LineKey LineOf(const frame::Header& header) {
+  const bool of_flow =
+      header.kind >= frame::Kind::kFlowOpen && header.kind <= frame::Kind::kFlowClose;
+  return {.of_flow = of_flow, .id = of_flow ? header.flow_id : header.call_id};
 }
 
 }  // namespace
@@ -97,7 +94,8 @@ absl::Status Sessions::Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent)
 
 void Sessions::CancelLarge(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
   const auto found = lent_.find(buffer.large);
-  if (found == lent_.end()) return;  // it went with its peer
+  // It went with its peer; its number may be another's by now.
+  if (found == lent_.end() || !(found->second.peer == peer)) return;
   if (buffer.slot != kNoSlot) endpoint_->Cancel(peer, found->second.place);
   lent_.erase(found);
   endpoint_->TakeBack(buffer.large);
@@ -174,7 +172,10 @@ void Sessions::SendUnsent(endpoint::PeerId peer, Record& record) {
         next.header.kind == frame::Kind::kTaken && next.header.call_id != frame::kNothingTaken;
     const uint32_t sequence = Send(peer, record, next.buffer, next.header, next.report_soon);
     if (own) large.own.push_back(sequence);
-    if (next.header.flags & frame::kFlagLarge) large.sent.push_back({sequence, number, false});
+    if (next.header.flags & frame::kFlagLarge) {
+      const auto own_before = large.own_acknowledged + static_cast<uint32_t>(large.own.size());
+      large.sent.push_back({sequence, number, own_before});
+    }
   }
 }
 
@@ -206,15 +207,15 @@ void Sessions::OnTaken(endpoint::PeerId peer, Record& record, uint64_t number) {
   PeerLarge& large = *record.large;
   ForgetLent(record, static_cast<uint32_t>(number));
   endpoint_->TakeBack(static_cast<uint32_t>(number));
-  for (PeerLarge::Sent& sent : large.sent) {
-    if (sent.number == number && !sent.taken) {
-      sent.taken = true;
-      break;
-    }
-  }
-  while (!large.sent.empty() && large.sent.front().taken) large.sent.pop_front();
+  const auto sent =
+      std::find_if(large.sent.begin(), large.sent.end(), [&](const PeerLarge::Sent& one) {
+        ++large_steps_;
+        return one.number == number;
+      });
+  if (sent != large.sent.end()) large.sent.erase(sent);
+  const bool writable = std::exchange(large.refused, false);
   ReportDelivered(peer, record);
-  if (std::exchange(large.refused, false)) user_->OnWritable(peer);
+  if (writable) user_->OnWritable(peer);
 }
 
 // Delivered is what the user there has had: not yet what stands behind a large message that it has not read. Numbers are
@@ -222,15 +223,16 @@ void Sessions::OnTaken(endpoint::PeerId peer, Record& record, uint64_t number) {
 void Sessions::ReportDelivered(endpoint::PeerId peer, Record& record) {
   PeerLarge& large = *record.large;
   const auto before = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; };
-  uint32_t delivered = record.session.acknowledged();
-  if (!large.sent.empty() && before(large.sent.front().sequence, delivered)) {
-    delivered = large.sent.front().sequence;
-  }
-  while (!large.own.empty() && before(large.own.front(), delivered)) {
+  const uint32_t acknowledged = record.session.acknowledged();
+  while (!large.own.empty() && before(large.own.front(), acknowledged)) {
     large.own.pop_front();
-    ++large.own_delivered;
+    ++large.own_acknowledged;
   }
-  user_->OnDelivered(peer, delivered - large.own_delivered);
+  uint32_t delivered = acknowledged - large.own_acknowledged;
+  if (!large.sent.empty() && before(large.sent.front().sequence, acknowledged)) {
+    delivered = large.sent.front().sequence - large.sent.front().own_before;
+  }
+  user_->OnDelivered(peer, delivered);
 }
 
 // ---- In
@@ -246,17 +248,15 @@ bool Sessions::TakeLarge(endpoint::PeerId peer, Record& record, const frame::Hea
     BeginFetch(peer, record, header, frame::PlaceIn(payload));
     return true;
   }
-  const auto before =
-      std::find_if(large.incoming.begin(), large.incoming.end(), [&](const Incoming& incoming) {
-        return !incoming.cancelled && Together(incoming.header, header);
-      });
-  if (before == large.incoming.end()) return false;
-  if (header.kind == frame::Kind::kCancel && before->header.kind == frame::Kind::kRequest) {
-    for (Incoming& incoming : large.incoming) {
-      if (incoming.cancelled || !Together(incoming.header, header)) continue;
-      incoming.cancelled = true;
-      if (incoming.large && !incoming.ready) endpoint_->CancelFetch(incoming.fetch);
-    }
+  if (large.lines.empty()) return false;
+  ++large_steps_;
+  const LineKey key = LineOf(header);
+  const auto line = large.lines.find(key);
+  if (line == large.lines.end()) return false;
+  if (header.kind == frame::Kind::kCancel &&
+      line->second.front().header.kind == frame::Kind::kRequest) {
+    DropLine(large, key);
+    SayTaken(peer, record);
     return true;
   }
   large.held_bytes += payload.size() + sizeof(Incoming);
@@ -264,9 +264,29 @@ bool Sessions::TakeLarge(endpoint::PeerId peer, Record& record, const frame::Hea
     Break(peer, "too much behind a large message", "it sends more than this side keeps");
     return true;
   }
-  large.incoming.push_back(
-      {.header = header, .ready = true, .copy = {payload.begin(), payload.end()}});
+  line->second.push_back({.header = header, .copy = {payload.begin(), payload.end()}});
   return true;
+}
+
+// Nobody has seen anything of it, and nobody will.
+void Sessions::DropLine(PeerLarge& large, LineKey key) {
+  const auto node = large.lines.extract(key);
+  for (const Incoming& incoming : node.mapped()) {
+    ++large_steps_;
+    if (incoming.large == nullptr) {
+      large.held_bytes -= incoming.copy.size() + sizeof(Incoming);
+      continue;
+    }
+    Fetch& fetch = *incoming.large;
+    if (!fetch.ended) {
+      fetch.cancelled = true;
+      endpoint_->CancelFetch(fetch.fetch);
+      continue;
+    }
+    if (fetch.status.ok()) endpoint_->GiveBack(fetch.fetch);
+    --large.fetches;
+    large.untold.push_back(fetch.number);
+  }
 }
 
 void Sessions::BeginFetch(endpoint::PeerId peer, Record& record, const frame::Header& header,
@@ -275,96 +295,103 @@ void Sessions::BeginFetch(endpoint::PeerId peer, Record& record, const frame::He
   if (place.bytes > record.max_large_bytes) {
     return Break(peer, "malformed message", "a large message over the limit");
   }
-  if (large.fetches == kMaxLent) {
+  // Those that it has not been told of as well: until then no other may stand in their stead.
+  if (large.fetches + large.untold.size() >= kMaxLent) {
     return Break(peer, "malformed message", "more large messages than may be under way");
   }
-  const auto fetch =
+  const auto number =
       endpoint_->Fetch(peer, {.address = place.address, .bytes = place.bytes, .key = place.key});
-  if (absl::IsInvalidArgument(fetch.status())) {
+  if (absl::IsInvalidArgument(number.status())) {
     return Break(peer, "malformed message", "a large message over the limit");
   }
-  if (!fetch.ok()) return;  // the peer is on its way down
+  if (!number.ok()) return;  // the peer is on its way down
   ++large.fetches;
-  large.incoming.push_back(
-      {.header = header, .large = true, .fetch = *fetch, .number = place.number});
+  auto fetch = std::make_shared<Fetch>();
+  fetch->line = LineOf(header);
+  fetch->fetch = *number;
+  fetch->number = place.number;
+  large.under_way[*number] = fetch;
+  large.lines[fetch->line].push_back({.header = header, .large = std::move(fetch)});
 }
 
 void Sessions::OnFetched(endpoint::PeerId peer, const absl::StatusOr<endpoint::LargeBuffer>& buffer,
                          uint32_t number) {
   Record* record = Find(peer);
-  if (record == nullptr || record->large == nullptr) {
+  if (record == nullptr || record->large == nullptr || !record->large->under_way.contains(number)) {
     if (buffer.ok()) endpoint_->GiveBack(number);
     return;
   }
-  for (Incoming& incoming : record->large->incoming) {
-    if (!incoming.large || incoming.ready || incoming.fetch != number) continue;
-    incoming.ready = true;
-    incoming.status = buffer.status();
-    if (buffer.ok()) incoming.buffer = *buffer;
-    break;
-  }
-  uint32_t& refusals = record->large->refusals;
+  PeerLarge& large = *record->large;
+  const auto node = large.under_way.extract(number);
+  Fetch& fetch = *node.mapped();
+  fetch.ended = true;
+  fetch.status = buffer.status();
+  if (buffer.ok()) fetch.buffer = *buffer;
   if (buffer.ok()) {
-    refusals = 0;
-  } else if (absl::IsPermissionDenied(buffer.status()) && ++refusals == kMaxRefusals) {
+    large.refusals = 0;
+  } else if (absl::IsPermissionDenied(buffer.status()) && ++large.refusals == kMaxRefusals) {
     return Break(peer, "no large message where it says",
                  "its device refused to let them be read, several in a row");
   }
-  DeliverFetched(peer, *record);
+  if (fetch.cancelled) {
+    if (buffer.ok()) endpoint_->GiveBack(number);
+    --large.fetches;
+    large.untold.push_back(fetch.number);
+    SayTaken(peer, *record);
+  } else {
+    DeliverLine(peer, fetch.line);
+  }
   endpoint_->Flush();
 }
 
-// Whatever has nothing of its call or flow before it.
-void Sessions::DeliverFetched(endpoint::PeerId peer, Record& record) {
-  PeerLarge& large = *record.large;
-  for (size_t i = 0; i < large.incoming.size();) {
-    const auto at = large.incoming.begin() + static_cast<std::ptrdiff_t>(i);
-    const bool behind = std::any_of(large.incoming.begin(), at, [&](const Incoming& incoming) {
-      return Together(incoming.header, at->header);
-    });
-    if (!at->ready || behind) {
-      ++i;
+// Whatever stands in front and can be had. Each is out of its line before its user is called, and what the user may have
+// ended is looked up again.
+void Sessions::DeliverLine(endpoint::PeerId peer, LineKey key) {
+  for (Record* record = Find(peer); record != nullptr; record = Find(peer)) {
+    PeerLarge& large = *record->large;
+    const auto line = large.lines.find(key);
+    if (line == large.lines.end()) return SayTaken(peer, *record);
+    ++large_steps_;
+    if (line->second.front().large != nullptr && !line->second.front().large->ended) {
+      return SayTaken(peer, *record);
+    }
+    const Incoming next = std::move(line->second.front());
+    line->second.pop_front();
+    if (line->second.empty()) large.lines.erase(line);
+    if (next.large != nullptr) {
+      --large.fetches;
+      DeliverLarge(peer, *record, next.header, *next.large);
       continue;
     }
-    Incoming next = std::move(*at);
-    large.incoming.erase(at);
-    i = 0;
-    if (!next.large) {
-      large.held_bytes -= next.copy.size() + sizeof(Incoming);
-      if (!next.cancelled) user_->OnMessage(peer, next.header, next.copy);
-      continue;
-    }
-    --large.fetches;
-    bool told = false;
-    if (next.status.ok()) {
-      const std::span<const std::byte> payload(next.buffer.data, next.buffer.bytes);
-      const frame::Fault fault = frame::Complete(&next.header, payload);
-      bool held = false;
-      ++counters_.large_received;
-      if (next.cancelled) {
-        // Nobody waits for it.
-      } else if (fault != frame::Fault::kNone) {
-        Break(peer, "malformed message", frame::Explain(fault));
-      } else {
-        // So that what its user sends in answer comes behind it, and finds the memory free there.
-        const frame::Kind kind = next.header.kind;
-        if (kind == frame::Kind::kRequest || kind == frame::Kind::kReply) {
-          large.untold.push_back(next.number);
-          told = true;
-          SayTaken(peer, record);
-        }
-        delivering_ = next.fetch;
-        user_->OnMessage(peer, next.header, payload);
-        held = std::exchange(delivering_, kNoFetch) == kNoFetch;
-      }
-      if (!held) endpoint_->GiveBack(next.fetch);
-    } else if (!next.cancelled) {
-      ++counters_.large_lost;
-      user_->OnLost(peer, next.header, next.status);
-    }
-    if (!told) large.untold.push_back(next.number);
+    large.held_bytes -= next.copy.size() + sizeof(Incoming);
+    user_->OnMessage(peer, next.header, next.copy);
   }
-  SayTaken(peer, record);
+}
+
+void Sessions::DeliverLarge(endpoint::PeerId peer, Record& record, frame::Header header,
+                            const Fetch& fetch) {
+  // Told before its user is called: what the user sends in answer comes behind it, and finds the memory free there.
+  const bool early = header.kind == frame::Kind::kRequest || header.kind == frame::Kind::kReply;
+  frame::Fault fault = frame::Fault::kNone;
+  std::span<const std::byte> payload;
+  if (fetch.status.ok()) {
+    payload = {fetch.buffer.data, fetch.buffer.bytes};
+    fault = frame::Complete(&header, payload);
+    ++counters_.large_received;
+  } else {
+    ++counters_.large_lost;
+  }
+  record.large->untold.push_back(fetch.number);
+  if (early && fetch.status.ok() && fault == frame::Fault::kNone) SayTaken(peer, record);
+  if (!fetch.status.ok()) return user_->OnLost(peer, header, fetch.status);
+  if (fault != frame::Fault::kNone) {
+    Break(peer, "malformed message", frame::Explain(fault));
+    return endpoint_->GiveBack(fetch.fetch);
+  }
+  delivering_ = fetch.fetch;
+  user_->OnMessage(peer, header, payload);
+  const bool held = std::exchange(delivering_, kNoFetch) == kNoFetch;
+  if (!held) endpoint_->GiveBack(fetch.fetch);
 }
 
 endpoint::HeldMemory Sessions::Hold() {
@@ -401,9 +428,10 @@ void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
   for (const Unsent& unsent : large.unsent) {
     if (unsent.buffer.large == kNotLarge) endpoint_->Release(unsent.buffer.slot);
   }
-  for (auto it = lent_.begin(); it != lent_.end();) {
+  for (auto it = lent_.begin(); large.lent > 0 && it != lent_.end();) {
     const auto lent = it++;
     if (!(lent->second.peer == peer)) continue;
+    --large.lent;
     const bool lost = lent->second.committed && !lent->second.status.ok();  // Lose() was said
     if (lent->second.place.data != nullptr && !lent->second.sent) {
       endpoint_->Release(lent->second.place.slot);
@@ -412,9 +440,10 @@ void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
     --counters_.lent;
     lent_.erase(lent);
   }
-  for (const Incoming& incoming : large.incoming) {
-    if (incoming.large && incoming.ready && incoming.status.ok()) {
-      endpoint_->GiveBack(incoming.fetch);
+  for (const auto& [key, line] : large.lines) {
+    for (const Incoming& incoming : line) {
+      const Fetch* fetch = incoming.large.get();
+      if (fetch != nullptr && fetch->ended && fetch->status.ok()) endpoint_->GiveBack(fetch->fetch);
     }
   }
 }

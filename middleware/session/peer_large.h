@@ -7,16 +7,20 @@
 //               the order stands. The peer's kTaken ends it, or the peer's death.
 // In            The message is fetched. What comes meanwhile of the same call or flow waits behind it, in copies; everything
 //               else passes. A cancel for a request that is still being fetched takes it away: nobody has seen it.
-// Bound         kMaxLent large messages each way; copies of kMaxHeldBytes. A peer that exceeds them is disconnected, and so is
-//               one whose device refuses to let its messages be read, kMaxRefusals in a row: each costs the stream of reads a reset.
+// Bound         kMaxLent large messages each way until the sender is told that they were taken; copies of kMaxHeldBytes. A peer
+//               that exceeds them is disconnected, and so is one whose device refuses to let its messages be read, kMaxRefusals
+//               in a row: each costs the stream of reads a reset. A message costs a constant number of steps, however much waits.
 #ifndef SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 #define SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "middleware/frame/frame.h"
 #include "transport/endpoint/endpoint.h"
@@ -49,15 +53,32 @@ struct Unsent {
   bool report_soon = false;
 };
 
-struct Incoming {
-  frame::Header header;
-  bool large = false;
-  bool ready = false;      // fetched, or could not be; a copy always is
-  bool cancelled = false;  // nobody wants it any more
-  uint32_t fetch = 0;
-  uint32_t number = 0;  // the sender's
+// What has to keep its order among itself: the messages of a call, or of a flow.
+struct LineKey {
+  bool of_flow = false;
+  uint64_t id = 0;
+
+  friend bool operator==(const LineKey&, const LineKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const LineKey& key) {
+    return H::combine(std::move(state), key.of_flow, key.id);
+  }
+};
+
+// A large message of the peer's, from its place until its sender is to be told that it was taken.
+struct Fetch {
+  LineKey line;
+  uint32_t fetch = 0;      // the endpoint's number, which may be another's once it has failed
+  uint32_t number = 0;     // the sender's
+  bool ended = false;      // fetched, or could not be
+  bool cancelled = false;  // nobody wants it any more, and it stands in no line
   absl::Status status;
   endpoint::LargeBuffer buffer;
+};
+
+struct Incoming {
+  frame::Header header;
+  std::shared_ptr<Fetch> large;  // null: a copy
   std::vector<std::byte> copy;
 };
 
@@ -65,20 +86,22 @@ struct PeerLarge {
   struct Sent {
     uint32_t sequence;
     uint32_t number;
-    bool taken;
+    uint32_t own_before;  // of PeerLarge::own: sent before it
   };
 
   // Out.
   uint32_t lent = 0;
   bool refused = false;  // a Reserve(), because of kMaxLent
   std::deque<Unsent> unsent;
-  std::deque<Sent> sent;       // in their order, from the first that is not taken
-  std::deque<uint32_t> own;    // sequence numbers of kTaken: the user has not sent them
-  uint32_t own_delivered = 0;  // of those
+  std::deque<Sent> sent;  // that are not taken, in their order
+  std::deque<uint32_t>
+      own;  // sequence numbers of kTaken, which the user has not sent; not acknowledged
+  uint32_t own_acknowledged = 0;  // kTaken before those
   // In.
-  std::deque<Incoming> incoming;
-  uint32_t fetches = 0;
-  uint32_t refusals = 0;  // in a row
+  absl::flat_hash_map<LineKey, std::deque<Incoming>> lines;         // none is empty
+  absl::flat_hash_map<uint32_t, std::shared_ptr<Fetch>> under_way;  // by the endpoint's number
+  uint32_t fetches = 0;                                             // not in `untold` yet
+  uint32_t refusals = 0;                                            // in a row
   uint64_t held_bytes = 0;
   std::deque<uint32_t> untold;  // what was taken and not said: there was no credit
 };

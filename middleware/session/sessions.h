@@ -115,6 +115,8 @@ class Sessions final : public endpoint::Handler {
   // Messages to it that are not acknowledged; 0 for a peer that is not up.
   uint32_t unacknowledged(endpoint::PeerId peer);
   const SessionCounters& counters() const { return counters_; }
+  // Entries of what waits behind large messages, or for their kTaken, that were looked at; so that tests can count.
+  uint64_t large_steps() const { return large_steps_; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -161,7 +163,10 @@ class Sessions final : public endpoint::Handler {
   void OnTaken(endpoint::PeerId peer, Record& record, uint64_t number);
   void BeginFetch(endpoint::PeerId peer, Record& record, const frame::Header& header,
                   const frame::Place& place);
-  void DeliverFetched(endpoint::PeerId peer, Record& record);
+  void DropLine(PeerLarge& large, LineKey key);
+  void DeliverLine(endpoint::PeerId peer, LineKey key);
+  void DeliverLarge(endpoint::PeerId peer, Record& record, frame::Header header,
+                    const Fetch& fetch);
   void SayTaken(endpoint::PeerId peer, Record& record);
   void ReportDelivered(endpoint::PeerId peer, Record& record);
   void DropLarge(endpoint::PeerId peer, PeerLarge& large);
@@ -175,6 +180,7 @@ class Sessions final : public endpoint::Handler {
   uint32_t delivering_ = kNoFetch;            // whose message the user is given
   Links links_;
   SessionCounters counters_;
+  uint64_t large_steps_ = 0;
 };
 
 }  // namespace sluice::session

@@ -83,10 +83,11 @@ start_clients() {
 # has FILE NAME=VALUE...: each of these words stands there, the last time that its name does.
 missing=
 has() {
-  local file=$1 word
+  local file=$1 word last
   shift
   for word in "$@"; do
-    grep -oE "\b${word%%=*}=[^ ]+" "$file" | tail -n 1 | grep -qxF "$word" || missing+=" ${word} (${file##*/})"
+    last=$(grep -oE "\b${word%%=*}=[^ ]+" "$file" | tail -n 1)
+    [[ $last == "$word" ]] || missing+=" ${word} (${file##*/})"
   done
 }
 value() { grep -oE "\b$2=[^ ]+" "$1" | tail -n 1 | cut -d= -f2; }
@@ -221,7 +222,7 @@ peer_that_never_answers_goodbye() {
   start_server
   start_clients 5
   local stopped
-  stopped=$(pgrep -x cm_lab | grep -vx "$server" | head -n 1)
+  stopped=$(pgrep -x cm_lab | awk -v server="$server" '$1 != server && !seen++')
   kill -STOP "$stopped"
   kill -TERM "$server"
   wait "$server"

@@ -59,6 +59,12 @@ void App::Redial(uint32_t to) {
   run_(wait_ns, [this, to] { Connect(to); });
 }
 
+void App::LeaveSometimes(Link& link) {
+  if (scene_.quiet || link.left || !random_.Chance(scene_.plan.workload.leave_ppm)) return;
+  link.left = true;
+  endpoint_->Disconnect(link.id);
+}
+
 App::Link* App::Find(endpoint::PeerId peer) {
   if (peer.index >= links_.size() || links_[peer.index].id != peer) return nullptr;
   return &links_[peer.index];
@@ -105,7 +111,7 @@ void App::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
   const uint32_t to = link->to;
   scene_.trail.Add(scene_.now_ns(), node_, to, Step::kDown, link->end,
                    static_cast<uint64_t>(why.code()));
-  scene_.ledger.Down(link->end, why.ToString(), leaving_);
+  scene_.ledger.Down(link->end, why.ToString(), leaving_ || link->left);
   const bool dialled = link->dialled;
   *link = {};
   if (dialled) Redial(to);
@@ -177,13 +183,17 @@ void App::OnMessage(endpoint::PeerId peer, const frame::Header& header,
     scene_.ledger.Break("1 Delivery", "message " + std::to_string(number) + " has other bytes",
                         node_, link->to);
   }
+  LeaveSometimes(*link);
   if (header.timeout_ns != kWantsReply) return;
   ++link->replies;
   Pump(*link);
 }
 
 void App::OnWritable(endpoint::PeerId peer) {
-  if (Link* link = Find(peer)) Pump(*link);
+  Link* link = Find(peer);
+  if (link == nullptr) return;
+  LeaveSometimes(*link);
+  Pump(*link);
 }
 
 void App::OnDelivered(endpoint::PeerId peer, uint32_t sequence) {
@@ -191,6 +201,7 @@ void App::OnDelivered(endpoint::PeerId peer, uint32_t sequence) {
   if (link == nullptr) return;
   scene_.trail.Add(scene_.now_ns(), node_, link->to, Step::kAcked, link->end, sequence);
   scene_.ledger.Acknowledged(link->end, sequence);
+  LeaveSometimes(*link);
 }
 
 void App::OnProtocolError(endpoint::PeerId peer, std::string_view what,

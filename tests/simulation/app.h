@@ -68,6 +68,7 @@ class App final : public session::User {
     uint32_t credits = 0;  // there were in the beginning
     bool last = false;     // the last message is due
     bool dialled = false;
+    bool left = false;  // this side has disconnected it
   };
   struct Attempt {
     endpoint::PeerId id;
@@ -80,6 +81,8 @@ class App final : public session::User {
   // False: not now.
   bool SendOne(Link& link, bool wants_reply, bool wants_report);
   void Redial(uint32_t to);
+  // Disconnects it, now and then, inside the callback that asks.
+  void LeaveSometimes(Link& link);
 
   Scene& scene_;
   const uint32_t node_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // simulate --seed N [--seeds K | --minutes M] [--messages COUNT] [--faults none|harmless|all]
-//          [--stop_after COUNT] [--only I,J,...] [--no_shrink] [--log]
+//          [--stop_after COUNT] [--only I,J,...] [--leaves] [--no_shrink] [--log]
 // Runs seed after seed. A failing one is shrunk, told of with the command that repeats it, and ends the program with 1.
 #include <chrono>
 #include <cstdio>
@@ -37,7 +37,7 @@ struct Arguments {
       stderr,
       "simulate: %s\nusage: simulate --seed N [--seeds K | --minutes M] [--messages COUNT]\n"
       "       [--faults none|harmless|all] [--stop_after COUNT] [--only I,J,...] "
-      "[--no_shrink] [--log]\n",
+      "[--leaves] [--no_shrink] [--log]\n",
       why.c_str());
   std::exit(2);
 }
@@ -48,6 +48,10 @@ Arguments Parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--log") {
       arguments.log = true;
+      continue;
+    }
+    if (word == "--leaves") {
+      arguments.options.leaves = true;
       continue;
     }
     if (word == "--no_shrink") {

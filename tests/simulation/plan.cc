@@ -92,6 +92,7 @@ Plan MakePlan(const PlanOptions& options) {
   // A port that is down swallows RDMA_CM's last word as well: then somebody has to ask.
   if (options.faults == FaultSet::kAll) plan.endpoint.keepalive_ns = 50 * kMs;
   plan.workload = DrawWorkload(random);
+  plan.workload.leave_ppm = options.leaves ? 2'000 : 0;
   plan.poll_delay_ns = OneOf({100, 1'000, 5'000}, random);
   plan.nap_ns = OneOf({20 * kUs, 200 * kUs}, random);
   const uint32_t nodes = plan.network.nodes;

@@ -23,6 +23,8 @@ struct PlanOptions {
   FaultSet faults = FaultSet::kAll;
   // With all faults: completions that come twice, and requests that run after they have failed.
   bool late = true;
+  // Programs disconnect peers inside callbacks.
+  bool leaves = false;
 };
 
 struct Plan {

@@ -54,6 +54,17 @@ TEST_P(RunTest, SameSeedTwice_IsTheSameRunAndKeepsNothingOpen) {
   }
 }
 
+TEST(RunPlanTest, ProgramsDisconnectInsideCallbacks_KeepAllInvariantsAndEndAtRest) {
+  uint64_t downs = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Plan plan = MakePlan({.seed = seed, .messages = 2'000, .leaves = true});
+    const Result result = RunPlan(plan);
+    EXPECT_TRUE(result.ok()) << Explain(plan, result);
+    downs += result.peers_down;
+  }
+  EXPECT_GT(downs, kSeeds);
+}
+
 TEST(RunPlanTest, OtherSeed_IsAnotherRun) {
   const PlanOptions options{.seed = 5, .messages = 1'000};
   const PlanOptions other{.seed = 6, .messages = 1'000};

@@ -65,6 +65,7 @@ std::string CommandOf(const Plan& plan) {
   std::string command =
       absl::StrCat("--seed ", plan.options.seed, " --messages ", plan.options.messages,
                    " --faults ", kSets[static_cast<size_t>(plan.options.faults)]);
+  if (plan.options.leaves) command += " --leaves";
   if (plan.stop_after != plan.options.messages) {
     absl::StrAppend(&command, " --stop_after ", plan.stop_after);
   }

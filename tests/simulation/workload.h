@@ -18,6 +18,7 @@ struct Workload {
   int64_t most_pause_ns = 100'000;  // between bursts
   uint32_t reply_ppm = 100'000;     // messages that are answered with one
   uint32_t report_ppm = 10'000;     // messages whose sender wants to know soon
+  uint32_t leave_ppm = 0;           // callbacks that disconnect their peer, which is dialled again
 
   uint32_t DrawBytes(softdc::sim::Random& random, uint32_t most_bytes) const {
     const uint32_t most = random.Chance(long_ppm) ? most_bytes : std::min(usual_bytes, most_bytes);

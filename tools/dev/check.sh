@@ -34,7 +34,7 @@ run lint tools/dev/lint.sh
 for sanitizer in asan tsan; do
   run "$sanitizer" ./dev "$sanitizer"
 done
-run models docs/models/check.sh
+run models ./dev models
 run simulation tools/dev/simulate.sh --seed 1 --seeds 30 --messages 5000
 run benchmarks tools/dev/bench.sh --short
 

@@ -82,7 +82,7 @@ finish() {
     echo "         $wrong"
     for side in server client; do
       # What went wrong stands anywhere: standard output is buffered, standard error is not.
-      grep -sniE 'fail|error|could|can.t|unable|abort' "$scratch/$side" | head -5 | cut -c1-160 | sed "s/^/    $side: line /"
+      grep -m 5 -sniE 'fail|error|could|can.t|unable|abort' "$scratch/$side" | cut -c1-160 | sed "s/^/    $side: line /"
       [[ -e $scratch/$side ]] && tail -8 "$scratch/$side" | cut -c1-160 | sed "s/^/    $side: /" && echo
     done
   elif [[ $expected_server == 0 && $expected_client == 0 ]]; then

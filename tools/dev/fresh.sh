@@ -19,7 +19,7 @@ readme_commands() {
 mirror() {
   # shellcheck disable=SC2016  # apt-get expands these.
   apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-    awk '$1 == "bookworm" { print $2; exit }'
+    awk '$1 == "bookworm" && !seen++ { print $2 }'
 }
 
 copy_into() {

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: mutations.sh [seeds, default 200] [messages of each, default 20000] [names]
 # Makes the mistakes of tests/simulation/mutations one after the other in a copy of the committed tree, builds the simulation
-# with each, and says which seed noticed it first and what it called it. Fails unless each is noticed.
+# with each, and says which seed noticed it first and what it called it. Fails unless each is noticed, and unless the same seeds
+# pass without a mistake (try_mutations).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
@@ -15,7 +16,7 @@ names=("$@")
 [[ ${#names[@]} -gt 0 ]] ||
   mapfile -t names < <(find tests/simulation/mutations -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort)
 
-tools/dev/install.sh
+tools/dev/install.sh git
 tree=$(mktemp -d)
 build=(bazel --output_user_root="$tree/bazel")
 # shellcheck disable=SC2317  # called by the trap
@@ -30,22 +31,8 @@ git clone --quiet . "$tree/sluice"
 [[ ! -e user.bazelrc ]] || cp user.bazelrc "$tree/sluice"
 cd "$tree/sluice"
 
-status=0
-for name in "${names[@]}"; do
-  step "$name"
-  git apply "tests/simulation/mutations/$name.patch" || die "$name: the patch does not fit any more"
-  "${build[@]}" build --noshow_progress //tests/simulation:simulate >build.log 2>&1 ||
-    { tail -30 build.log; die "$name: it does not build"; }
-  # Another program than the one before, or nothing was shown.
-  sum=$(sha256sum <bazel-bin/tests/simulation/simulate)
-  [[ $sum != "${last:-}" ]] || die "$name: nothing was built"
-  last=$sum
-  if bazel-bin/tests/simulation/simulate --seed 1 --seeds "$seeds" --messages "$messages" --no_shrink >run.log 2>&1; then
-    echo "$name: NOT NOTICED in $seeds seeds of $messages messages"
-    status=1
-  else
-    echo "$name: $(grep -m 1 '^FAILED' run.log || echo "the program died after $(wc -l <run.log) seeds")"
-  fi
-  git checkout --quiet .
-done
-exit $status
+patches=()
+for name in "${names[@]}"; do patches+=("tests/simulation/mutations/$name.patch"); done
+step "${#patches[@]} mutations, $seeds seeds of $messages messages each"
+tools/dev/try_mutations "${build[*]} build --noshow_progress //tests/simulation:simulate" \
+  bazel-bin/tests/simulation/simulate "--seed 1 --seeds $seeds --messages $messages --no_shrink" "${patches[@]}"

@@ -31,5 +31,9 @@ run "facts: ${#tests[@]} test sources" tools/dev/check_facts docs/facts.md "${te
 mapfile -t pages < <(git ls-files '*.md' ':!tools/dev/conformance_head.md')
 run "docs: ${#pages[@]} pages" tools/dev/check_docs "${pages[@]}"
 run "errors" tools/dev/check_errors docs/errors.md tools/dev/errors_left_out.txt "${sources[@]}"
+# The test of this check has in its texts what is looked for.
+mapfile -t scripts < <(git ls-files -z ':!*.md' ':!*.cc' ':!*.h' ':!tests/tools/dev/check_pipes_test.sh' |
+  xargs -0 grep -lE '^#!.*\b(ba)?sh\b|^# shellcheck shell=')
+run "pipes: ${#scripts[@]} scripts" tools/dev/check_pipes "${scripts[@]}"
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
 exit $status

@@ -17,8 +17,8 @@ done
 targets=("$@")
 [[ ${#targets[@]} -gt 0 ]] || targets=(//...)
 
-# CI's machine is shared, and many tests run processes on it: there a failure has to happen twice. What passed at the
-# second attempt is named, and is a fault to be mended.
+# CI's machine is shared, and many tests start processes: there a failure must happen twice. count_cases names the tests that
+# passed only at the second attempt, and more than two fail the run: find the cause of each.
 [[ -z ${CI:-} ]] || options+=(--flaky_test_attempts=2)
 
 events=$(mktemp)

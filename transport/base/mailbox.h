@@ -5,7 +5,7 @@
 // What it is    A list of nodes that their senders own: posting allocates nothing and takes no lock. The reader takes
 //               all of them at once, so no node is ever looked for in the list by two threads.
 // Who owns it   The reader. A node belongs to the mailbox from Post() until its `run` is called.
-// Which thread  Post() any; Run() and empty() the reader's.
+// Which thread  Post() any; Run(), Remove() and empty() the reader's.
 // Bound         None of its own: whoever posts has one node for each thing that may be under way.
 #ifndef SLUICE_TRANSPORT_BASE_MAILBOX_H_
 #define SLUICE_TRANSPORT_BASE_MAILBOX_H_
@@ -35,11 +35,39 @@ class Mailbox {
                                             std::memory_order_relaxed));
   }
 
-  bool empty() const { return newest_.load(std::memory_order_seq_cst) == nullptr; }
+  bool empty() const {
+    return taken_ == nullptr && newest_.load(std::memory_order_seq_cst) == nullptr;
+  }
 
   // Runs what has been posted so far, in the order of each sender. The number of nodes.
   int Run() {
-    if (newest_.load(std::memory_order_relaxed) == nullptr) return 0;
+    if (newest_.load(std::memory_order_relaxed) == nullptr && taken_ == nullptr) return 0;
+    Take();
+    int count = 0;
+    while (taken_ != nullptr) {
+      MailNode* const node = taken_;
+      taken_ = node->next;
+      node->run(node);
+      ++count;
+    }
+    return count;
+  }
+
+  // Takes back a node that was posted, so that it does not run; its sender may post it again, or destroy it. False: it was
+  // not there. Walks the list: for rare cases.
+  bool Remove(MailNode* node) {
+    Take();
+    for (MailNode** link = &taken_; *link != nullptr; link = &(*link)->next) {
+      if (*link != node) continue;
+      *link = node->next;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  // Appends what has been posted to what was taken before.
+  void Take() {
     MailNode* newest = newest_.exchange(nullptr, std::memory_order_acquire);
     MailNode* oldest = nullptr;
     while (newest != nullptr) {
@@ -48,18 +76,13 @@ class Mailbox {
       oldest = newest;
       newest = before;
     }
-    int count = 0;
-    while (oldest != nullptr) {
-      MailNode* const next = oldest->next;
-      oldest->run(oldest);
-      oldest = next;
-      ++count;
-    }
-    return count;
+    MailNode** end = &taken_;
+    while (*end != nullptr) end = &(*end)->next;
+    *end = oldest;
   }
 
- private:
   std::atomic<MailNode*> newest_{nullptr};
+  MailNode* taken_ = nullptr;  // the reader's: in the order of each sender, not run yet
 };
 
 }  // namespace sluice::base

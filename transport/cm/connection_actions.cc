@@ -73,6 +73,7 @@ void ConnectionManager::Release(Connection* c) {
 void ConnectionManager::TakeTurn(Connection* c) {
   Attempt* attempt = c->attempt();
   if (c->release_waits) return SetTimer(c, attempt->deadline_ns);
+  if (std::exchange(attempt->asked_for, false)) attempt->has_turn = true;
   if (!attempt->has_turn) {
     attempt->has_turn = true;
     const int64_t now_ns = clock_.NowNs();
@@ -114,15 +115,19 @@ void ConnectionManager::ResolveName(Connection* c) {
 
 void ConnectionManager::ResolveAddress(Connection* c) {
   SetStepTimer(c, options_.resolve_timeout_ns);
-  auto made = std::make_shared<rdma_cm_id*>(nullptr);
+  auto made = std::make_shared<verbs::CmId>();  // goes with the command if nobody hears of its end
   Submit(
       c,
       [this, made](Connection* own) {
+        rdma_cm_id* id = nullptr;
         errno = 0;
-        return ErrnoOf(api_.cm_create_id(channel_.get(), made.get(), own->context(), RDMA_PS_TCP));
+        const int error_number =
+            ErrnoOf(api_.cm_create_id(channel_.get(), &id, own->context(), RDMA_PS_TCP));
+        if (error_number == 0) *made = {&api_, id};
+        return error_number;
       },
       [this, made](Connection* own, int error_number) {
-        own->id = *made;  // before its first event
+        own->id = made->release();  // before its first event
         if (error_number != 0) return Fail(own, CommandError(*own, error_number, "rdma_create_id"));
         if (own->state == State::kResolvingAddress) StartResolving(own);
       });

@@ -18,19 +18,14 @@ int ConnectionManager::ReadEvents() {
   int count = 0;
   rdma_cm_event* event = nullptr;
   while (refusals_ < kMaxRefusals) {
-    {
-      std::unique_lock<std::mutex> lock;
-      if (seat_ != nullptr) {
-        lock = seat_->Lock();
-        if (const std::optional<Request> request = seat_->NextLocked()) {
-          lock.unlock();
-          TakeRequest(request->event);
-          ++count;
-          continue;
-        }
+    if (seat_ != nullptr) {
+      if (const std::optional<Request> request = seat_->Next()) {
+        TakeMoved(*request);
+        ++count;
+        continue;
       }
-      if (api_.cm_get_cm_event(channel_.get(), &event) != 0) break;
     }
+    if (api_.cm_get_cm_event(channel_.get(), &event) != 0) break;
     // Copied and acknowledged first: destroying an id waits for its events, private data dies here,
     // and so may the id, under a command.
     rdma_cm_event copy = *event;
@@ -46,10 +41,29 @@ int ConnectionManager::ReadEvents() {
     api_.cm_ack_cm_event(event);
     copy.param.conn.private_data = data.data();
     copy.param.conn.private_data_len = static_cast<uint8_t>(data.size());
-    HandleCm(copy, context);
     ++count;
+    if (context == nullptr && seat_ != nullptr && seat_->Expects(copy.id)) {
+      early_.push_back({.event = copy, .data = std::move(data)});
+      continue;
+    }
+    HandleCm(copy, context);
   }
   return count;
+}
+
+// And what was heard of it before.
+void ConnectionManager::TakeMoved(const Request& request) {
+  const void* context = TakeRequest(request.event);
+  std::vector<Request> later;
+  later.swap(early_);
+  for (Request& one : later) {
+    if (one.event.id != request.event.id) {
+      early_.push_back(std::move(one));
+      continue;
+    }
+    one.event.param.conn.private_data = one.data.data();
+    HandleCm(one.event, context);
+  }
 }
 
 void ConnectionManager::HandleCm(const rdma_cm_event& event, const void* context) {
@@ -155,12 +169,14 @@ bool ConnectionManager::HandOver(const rdma_cm_event& event) {
   return true;
 }
 
-void ConnectionManager::TakeRequest(const rdma_cm_event& event) {
+const void* ConnectionManager::TakeRequest(const rdma_cm_event& event) {
   Connection* c = New();
   if (c == nullptr) {
     ++metrics_.refused_requests;
-    return RefuseUnheard(event.id);
+    RefuseUnheard(event.id);
+    return nullptr;
   }
+  const void* const context = c->context();
   c->id = event.id;
   c->id->context = c->context();
   c->peer = ToString(reinterpret_cast<const sockaddr*>(&event.id->route.addr.dst_storage));
@@ -169,6 +185,7 @@ void ConnectionManager::TakeRequest(const rdma_cm_event& event) {
   c->attempt()->deadline_ns = clock_.NowNs() + options_.accept_timeout_ns;
   SetTimer(c, c->attempt()->deadline_ns);
   Handle(c, Event::kRequest);
+  return context;
 }
 
 void ConnectionManager::HandleEnd(Connection* c, const rdma_cm_event& event) {

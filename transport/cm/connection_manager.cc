@@ -239,7 +239,8 @@ void ConnectionManager::OnTimer(base::Timer*, void* context) {
 
 absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host, uint16_t port,
                                                         int64_t deadline_ns,
-                                                        std::span<const std::byte> private_data) {
+                                                        std::span<const std::byte> private_data,
+                                                        bool asked_for) {
   assert(private_data.size() <= kMaxRequestData);
   Connection* c = New();
   if (c == nullptr) {
@@ -257,6 +258,7 @@ absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host,
   attempt->host = host;
   attempt->port = port;
   attempt->deadline_ns = deadline_ns;
+  attempt->asked_for = asked_for;
   std::copy(private_data.begin(), private_data.end(), attempt->outgoing.begin());
   attempt->outgoing_bytes = private_data.size();
   Handle(c, Event::kConnectCalled);
@@ -305,6 +307,11 @@ void ConnectionManager::NoteTraffic(ConnectionId id) {
   Submit(
       c, [this](Connection* own) { return api_.cm_notify(own->id, IBV_EVENT_COMM_EST), 0; },
       [](Connection*, int) {});
+}
+
+bool ConnectionManager::AwaitsAnswer(ConnectionId id) const {
+  const Connection* c = Find(id);
+  return c != nullptr && c->state == State::kRequested;
 }
 
 std::string ConnectionManager::Describe(ConnectionId id) const {

@@ -133,9 +133,11 @@ class ConnectionManager {
   // Port 0 takes a free one. Blocks its caller for as long as a name takes to resolve.
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port);
 
-  // Ends in OnResponse() or OnDown(), by the deadline at the latest.
+  // Ends in OnResponse() or OnDown(), by the deadline at the latest. `asked_for`: the server wants it again, at once, so
+  // its first try does not wait for its turn.
   absl::StatusOr<ConnectionId> Connect(const std::string& host, uint16_t port, int64_t deadline_ns,
-                                       std::span<const std::byte> private_data);
+                                       std::span<const std::byte> private_data,
+                                       bool asked_for = false);
   // `ece` is what this side made of the other's options; vendor 0: nothing.
   void Accept(ConnectionId id, std::span<const std::byte> private_data, const ibv_ece& ece = {});
   void Establish(ConnectionId id);
@@ -153,9 +155,13 @@ class ConnectionManager {
 
   // Records in use, timewait included.
   size_t size() const { return in_use_; }
+  // Three quarters of the records are in use.
+  bool crowded() const { return 4 * in_use_ >= 3 * size_t{options_.max_connections}; }
   // QP numbers of closed connections that are not free yet.
   size_t quarantined() const { return leaving_ + quarantine_.size(); }
   Metrics metrics() const;
+  // A request that was told of, and neither answered nor given up by its client.
+  bool AwaitsAnswer(ConnectionId id) const;
   std::string Describe(ConnectionId id) const;
   // "host:port" as asked for, or the source address.
   base::SharedText Peer(ConnectionId id) const;
@@ -187,7 +193,9 @@ class ConnectionManager {
   void HandleRequest(const rdma_cm_event& event);
   // True: another manager gets it.
   bool HandOver(const rdma_cm_event& event);
-  void TakeRequest(const rdma_cm_event& event);
+  // The context of its record; null: there is none.
+  const void* TakeRequest(const rdma_cm_event& event);
+  void TakeMoved(const Request& request);
   void RefuseUnheard(rdma_cm_id* id);
   bool IsOurs(const rdma_cm_id& id) const;
   bool EndListener(const rdma_cm_event& event);
@@ -243,6 +251,8 @@ class ConnectionManager {
   User& user_;
   verbs::EventChannel channel_;
   std::shared_ptr<Seat> seat_;
+  std::vector<Request>
+      early_;  // events of ids that were moved here and whose requests have not come yet
   std::vector<verbs::CmId> listeners_;
   base::RecordTable<Connection> connections_;
   std::vector<uint32_t> free_;

@@ -39,6 +39,10 @@ class QpnPool {
 
   // Taken and not given back: of live connections, and in quarantine.
   size_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  // Half of the stand-ins are taken, and the device reserves no numbers.
+  bool scarce() const {
+    return !reserve_.load(std::memory_order_relaxed) && 2 * in_use() >= max_dummies_;
+  }
   // How often there was no number to take.
   uint64_t exhausted() const { return exhausted_.load(std::memory_order_relaxed); }
 
@@ -50,7 +54,7 @@ class QpnPool {
   ibv_context* const context_;
   ibv_pd* const pd_;
   const size_t max_dummies_;
-  bool reserve_;
+  std::atomic<bool> reserve_;
   absl::flat_hash_set<uint32_t> reserved_;
   verbs::Cq dummy_cq_;  // before the QPs that refer to it
   absl::flat_hash_map<uint32_t, verbs::IdleQp> dummies_;

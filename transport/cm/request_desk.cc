@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -15,35 +16,63 @@ namespace sluice::cm {
 Seat::~Seat() { close(event_fd_); }
 
 bool Seat::Take(const verbs::VerbsApi& api, const Request& request) {
-  std::lock_guard lock(mutex_);
-  const bool moved = channel_ != nullptr && api.cm_migrate_id(request.event.id, channel_) == 0;
+  const rdma_cm_id* const id = request.event.id;
+  rdma_event_channel* channel = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    channel = channel_;  // stays while something is being moved to it
+    if (channel != nullptr) moving_.push_back(id);
+  }
+  const bool moved = channel != nullptr && api.cm_migrate_id(request.event.id, channel) == 0;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase(moving_, id);
+    if (moved) requests_.push_back(request);
+  }
+  moved_.notify_all();
   if (!moved) {
     coming_.fetch_sub(1);
     return false;
   }
-  requests_.push_back(request);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event_fd_, &one, sizeof(one));
+  signalled_.store(true);
   return true;
 }
 
-std::optional<Request> Seat::NextLocked() {
-  if (requests_.empty()) return std::nullopt;
-  Request next = std::move(requests_.front());
-  requests_.erase(requests_.begin());
-  coming_.fetch_sub(1);
-  if (requests_.empty()) {
+std::optional<Request> Seat::Next() {
+  std::optional<Request> next = Pop();
+  // Cleared only when nothing was found; what came between that look and the reading is not signalled any more.
+  if (!next.has_value() && signalled_.exchange(false)) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t got = read(event_fd_, &count, sizeof(count));
+    next = Pop();
   }
-  next.event.param.conn.private_data = next.data.data();
+  if (!next.has_value()) return next;
+  coming_.fetch_sub(1);
+  next->event.param.conn.private_data = next->data.data();
   return next;
 }
 
-std::vector<Request> Seat::Leave() {
+std::optional<Request> Seat::Pop() {
   std::lock_guard lock(mutex_);
+  if (requests_.empty()) return std::nullopt;
+  std::optional<Request> first = std::move(requests_.front());
+  requests_.erase(requests_.begin());
+  return first;
+}
+
+bool Seat::Expects(const rdma_cm_id* id) {
+  std::lock_guard lock(mutex_);
+  return std::ranges::find(moving_, id) != moving_.end() ||
+         std::ranges::any_of(requests_, [id](const Request& one) { return one.event.id == id; });
+}
+
+std::vector<Request> Seat::Leave() {
+  std::unique_lock lock(mutex_);
   channel_ = nullptr;
   connections_.store(UINT32_MAX / 2);  // the last to be chosen
+  moved_.wait(lock, [this] { return moving_.empty(); });
   return std::exchange(requests_, {});
 }
 
@@ -69,6 +98,18 @@ std::shared_ptr<Seat> RequestDesk::Choose() {
   std::rotate(best, best + 1, seats_.end());
   chosen->coming_.fetch_add(1);
   return chosen;
+}
+
+std::array<std::byte, 32> RequestDesk::Seed(base::Random& random) {
+  std::lock_guard lock(mutex_);
+  if (!seed_.has_value()) {
+    seed_.emplace();
+    for (size_t i = 0; i < seed_->size(); i += 8) {
+      const uint64_t drawn = random.Next64();
+      std::memcpy(seed_->data() + i, &drawn, sizeof(drawn));
+    }
+  }
+  return *seed_;
 }
 
 }  // namespace sluice::cm

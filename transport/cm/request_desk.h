@@ -11,7 +11,9 @@
 #ifndef SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
 #define SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
 
+#include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "transport/base/random.h"
 #include "transport/verbs/handles.h"
 
 namespace sluice::cm {
@@ -38,29 +41,35 @@ class Seat {
 
   // Readable while there are requests.
   int fd() const { return event_fd_; }
-  // Moves the id here. False: the manager has gone, or the id can't be moved; then nothing has happened.
+  // Moves the id here; blocks in the kernel. False: the manager has gone, or the id can't be moved; then nothing has
+  // happened.
   bool Take(const verbs::VerbsApi& api, const Request& request);
 
-  // The manager's. While it is locked no id comes: requests first, and an event of one of them can only follow.
-  std::unique_lock<std::mutex> Lock() { return std::unique_lock(mutex_); }
-  std::optional<Request> NextLocked();
+  // The manager's.
+  std::optional<Request> Next();
+  // The id is being moved here, or was: an event of it may come before its request does.
+  bool Expects(const rdma_cm_id* id);
   void SetConnections(size_t count) {
     connections_.store(static_cast<uint32_t>(count), std::memory_order_relaxed);
   }
-  // Nothing comes any more. What had come and was not taken.
+  // Nothing comes any more; waits for what is being moved. What had come and was not taken.
   std::vector<Request> Leave();
 
  private:
   friend class RequestDesk;
   Seat(rdma_event_channel* channel, int event_fd) : event_fd_(event_fd), channel_(channel) {}
+  std::optional<Request> Pop();
   uint32_t load() const { return connections_.load() + coming_.load(); }
 
   const int event_fd_;
   std::atomic<uint32_t> connections_{0};
-  std::atomic<uint32_t> coming_{0};  // chosen for it, and not taken by it yet
-  std::mutex mutex_;
-  rdma_event_channel* channel_;    // mutex_; nullptr: the manager has gone
-  std::vector<Request> requests_;  // mutex_
+  std::atomic<uint32_t> coming_{0};     // chosen for it, and not taken by it yet
+  std::atomic<bool> signalled_{false};  // the descriptor may be readable
+  std::mutex mutex_;                    // never held in a system call
+  std::condition_variable moved_;
+  rdma_event_channel* channel_;            // mutex_; nullptr: the manager has gone
+  std::vector<const rdma_cm_id*> moving_;  // mutex_
+  std::vector<Request> requests_;          // mutex_
 };
 
 class RequestDesk {
@@ -72,9 +81,13 @@ class RequestDesk {
   std::shared_ptr<Seat> Choose();
   static void Unchoose(Seat& seat) { seat.coming_.fetch_sub(1); }
 
+  // Random bytes, drawn for the first who asks: what one user tells a client, another may hear again.
+  std::array<std::byte, 32> Seed(base::Random& random);
+
  private:
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Seat>> seats_;  // mutex_; the one chosen last at the end
+  std::vector<std::shared_ptr<Seat>> seats_;       // mutex_; the one chosen last at the end
+  std::optional<std::array<std::byte, 32>> seed_;  // mutex_
 };
 
 }  // namespace sluice::cm

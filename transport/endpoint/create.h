@@ -57,7 +57,10 @@ struct Options {
   // How long a client may take from asking to being connected.
   int64_t accept_timeout_ns = 5'000'000'000;
   // Memory for lanes: rings into which busy peers write, so that this side may watch their payload instead of
-  // completions, where the device promises the order that takes. 0: none. See docs/decisions/0024.
+  // completions, where the device promises the order that takes. 0: none. A peer is asked before this side sleeps, and before
+  // its lane is given to others. One that does not comply within keepalive_ns (within 30 s if that is 0) is disconnected,
+  // a third of that later at most.
+  // See docs/decisions/0024.
   uint32_t lane_memory_bytes = 2 << 20;
   // What one lane is at most: fewer slots do for a peer with fewer credits. Longer messages are sent.
   uint32_t lane_slots = 128;
@@ -81,9 +84,12 @@ struct Options {
   // keys, receive buffers and places of their own. Then `secrets` stays empty, `srq_size` and
   // `max_peers` are each tenant's, and connections that this side makes are the first tenant's.
   std::vector<Tenant> tenants;
-  // Clients that have asked and not proved yet, at once; more are refused.
+  // Maximum number of clients that have asked and not proved the secret yet. From half of it on a client must bring
+  // a cookie back first, and no source gets all of what is left; beyond it clients are refused with
+  // RESOURCE_EXHAUSTED. Range: 1 to 65,536. See docs/decisions/0049.
   uint32_t max_half_open = 512;
-  // Of one address, before its requests are refused without being looked at.
+  // Maximum number of handshakes a second that come to nothing, of one source (an IPv4 address, or an IPv6 /64).
+  // Beyond it a client at that source must bring a cookie back first. Range: 1 to 1,000,000.
   uint32_t failed_handshakes_per_second = 32;
   // Endpoints of one process and device that have the same are spread over who connects: one of them listens, and each
   // client becomes the peer of the one with the fewest. nullptr: those who connect here are this one's.

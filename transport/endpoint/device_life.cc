@@ -13,6 +13,7 @@ namespace sluice::endpoint {
 
 // What peers send to, made by a command.
 struct EndpointImpl::Targets {
+  std::vector<uint64_t> keys;  // the polling thread's to draw, so before the command
   absl::Status status;
   std::vector<receive::Target> of_queues;  // in the order of queues_by_tag_
 };
@@ -51,7 +52,7 @@ void EndpointImpl::CheckDevice() {
 // Most changes are of somebody else's address, or bring one more. When our own has moved, peers send
 // to where nobody is, and answers would leave with an address that is not ours.
 void EndpointImpl::RenewPaths() {
-  auto made = std::make_shared<Targets>();
+  auto made = NewTargets();
   auto moved = std::make_shared<bool>(false);
   commands_.Submit(
       [this, made, moved] {
@@ -77,7 +78,7 @@ void EndpointImpl::RenewPaths() {
 void EndpointImpl::RenewTargets(const absl::Status& why) {
   log_.Say(base::Severity::kWarning, "receive queue stopped", "", std::string(why.message()));
   FailAll(why);  // whoever is there sends to the one that has stopped
-  auto made = std::make_shared<Targets>();
+  auto made = NewTargets();
   commands_.Submit([this, made] { MakeTargets(made.get()); },
                    [this, made, why] { UseTargets(made.get(), why); });
 }
@@ -87,9 +88,16 @@ bool EndpointImpl::IsTarget(const void* object) const {
                      [&](const receive::ReceiveQueue* queue) { return queue->target() == object; });
 }
 
+// With keys of their own: an offender may know those of now, and others that replace them may be under way (Renewal).
+std::shared_ptr<EndpointImpl::Targets> EndpointImpl::NewTargets() {
+  auto targets = std::make_shared<Targets>();
+  for (size_t i = 0; i < queues_by_tag_.size(); ++i) targets->keys.push_back(random_.Next64());
+  return targets;
+}
+
 void EndpointImpl::MakeTargets(Targets* made) const {
-  for (const receive::ReceiveQueue* queue : queues_by_tag_) {
-    auto target = queue->MakeTarget(device_);
+  for (size_t i = 0; i < queues_by_tag_.size(); ++i) {
+    auto target = queues_by_tag_[i]->MakeTarget(device_, made->keys[i]);
     if (!target.ok()) {
       made->status = target.status();
       return;

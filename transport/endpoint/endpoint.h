@@ -107,7 +107,8 @@ struct HandshakeCounts {
   uint64_t garbage = 0;          // no hello, cut short, or of another version
   uint64_t unauthenticated = 0;  // no secret, an unknown one, a wrong MAC, a wrong proof
   uint64_t unfinished = 0;       // a recorded hello, or a client that went away: no proof came
-  uint64_t too_often = 0;        // refused unread: too many of that address had failed
+  uint64_t too_often = 0;        // refused without words: too many of that address had failed
+  uint64_t asked_again = 0;      // under load: the client was asked to come back with a cookie
   uint64_t full = 0;             // no place, no buffers, or too many under way
   uint64_t without_dc = 0;       // ended with the welcome: the client has no DC
   uint64_t no_secrets = 0;       // this side's own secrets could not be read
@@ -163,6 +164,8 @@ struct Counters {
   uint64_t stream_resets = 0;
   uint64_t queue_recoveries = 0;  // of whole DCIs
   uint64_t silent_peers = 0;      // that were ended for want of one
+  uint64_t targets_renewed = 0;   // times that a tenant's DCTs were replaced after such a peer
+  uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
 };
 
 // Where memory that a peer has lent is. Bytes that travel in a message.
@@ -185,7 +188,7 @@ class Handler {
   virtual ~Handler() = default;
   virtual void OnPeerUp(PeerId peer, const PeerInfo& info) = 0;
   // The last call for this id, also when a peer that Connect() named never came up. Messages still
-  // queued are gone.
+  // queued are gone. No other peer gets the same index before this call has returned.
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
   // `bytes` are valid during the call only. True: taken, which is acknowledged to the peer. False: it was
   // taken before, and came again.

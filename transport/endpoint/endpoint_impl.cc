@@ -22,7 +22,6 @@ constexpr uint32_t kControlBufferBytes = 128;
 static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
 // Words about lanes, in either direction: few peers have one, and who finds no buffer tries again.
 constexpr uint32_t kControlBuffersForLanes = 256;
-constexpr uint32_t kControlSlots = 256;
 // While polling without a sleep, descriptors are looked at, and time read, every so many passes.
 constexpr uint32_t kDescriptorPeriod = 1024;
 constexpr uint32_t kTimerPeriod = 32;
@@ -76,17 +75,25 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
                               .retry_safe = true})),
       timers_(clock.NowNs()),
       limiter_(options.failed_handshakes_per_second),
+      half_open_(options.max_half_open),
       sweep_(RoundNs(options)),
       sweep_timer_(OnSweepTime, this),
       ask_timer_(OnAskTime, this),
-      watch_timer_(OnWatchTime, this) {}
+      watch_timer_(OnWatchTime, this),
+      lane_timer_(OnLaneTime, this),
+      renew_timer_(OnRenewTime, this) {}
 
 absl::Status EndpointImpl::Init() {
-  for (const Tenant& tenant : options_.tenants) secret_sources_.push_back(tenant.secrets);
-  if (options_.secrets) secret_sources_.push_back(options_.secrets);
-  // Here once for the creator to hear of what is wrong with them.
-  absl::Status status = peer::Keyring::Read(secret_sources_).Check();
-  if (!status.ok()) return status;
+  std::vector<peer::SecretSource> sources;
+  for (const Tenant& tenant : options_.tenants) sources.push_back(tenant.secrets);
+  if (options_.secrets) sources.push_back(options_.secrets);
+  absl::Status status;
+  if (!sources.empty()) {
+    secrets_ = std::make_shared<peer::SecretReader>(std::move(sources));
+    // Here once for the creator to hear of what is wrong with them.
+    status = secrets_->Read(clock_.NowNs())->Check();
+    if (!status.ok()) return status;
+  }
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = std::move(*poller);
@@ -132,6 +139,8 @@ absl::Status EndpointImpl::Init() {
   queue_ = std::move(*queue);
   profiles_.emplace(api_, device_.context(), device_.pd(), device_.path(),
                     can.Has(verbs::Feature::kEce), queue_->template_qpn());
+
+  profiles_->OnEvict([this](uint32_t template_qpn) { handles_->Forget(template_qpn); });
 
   numbers_.emplace(api_, device_.context(), device_.pd(), can.Has(verbs::Feature::kReservedQpn));
   cm::Options cm_options;
@@ -180,22 +189,29 @@ absl::Status EndpointImpl::MakeReceptions() {
   auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
   if (!cq.ok()) return cq.status();
   receive_cq_ = std::move(*cq);
-  const auto make = [this](uint32_t depth, uint32_t buffer_bytes, int remote_access) {
+  arrivals_size_ = depth;
+  arrivals_ = std::make_unique_for_overwrite<ibv_wc[]>(depth);
+  const auto make = [this](const Reception& reception, uint32_t depth, uint32_t buffer_bytes,
+                           int remote_access) {
     return receive::ReceiveQueue::Create(device_, receive_cq_.get(),
                                          {.depth = depth,
                                           .buffer_bytes = buffer_bytes,
                                           .tag = static_cast<uint32_t>(queues_by_tag_.size()),
                                           .access_key = random_.Next64(),
-                                          .remote_access = remote_access});
+                                          .remote_access = remote_access,
+                                          .domain = reception.domain.get()});
   };
   for (Reception& reception : receptions_) {
-    auto queue = make(data_depth(reception), BufferBytes(options_),
+    auto domain = verbs::AllocPd(api_, device_.context());
+    if (!domain.ok()) return domain.status();
+    reception.domain = std::move(*domain);
+    auto queue = make(reception, data_depth(reception), BufferBytes(options_),
                       (options_.lane_memory_bytes != 0 ? IBV_ACCESS_REMOTE_WRITE : 0) |
                           (options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0));
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
-    queue = make(control_depth(reception), kControlBufferBytes, 0);
+    queue = make(reception, control_depth(reception), kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());
@@ -207,10 +223,14 @@ EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
   // What is under way uses the objects below; what it would have said is of no interest any more.
   commands_.Finish();
+  if (secrets_ != nullptr) secrets_->Close();  // what reads them waits for nobody
   held_lent_.Leave([this](uint32_t number) { return lent_->Abandon(number); });
   held_fetched_.Leave(
       [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
-  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &watch_timer_}) timers_.Cancel(timer);
+  for (base::Timer* timer :
+       {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &renew_timer_}) {
+    timers_.Cancel(timer);
+  }
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
 }
 
@@ -241,9 +261,11 @@ int EndpointImpl::Progress() {
   if (!owing_.empty()) SendCredits();
   if (!wanting_.empty()) AskAgain();
   if (!unsaid_.empty()) SayUnsaid();
+  if (!owed_targets_.empty()) SayTargets();
   if (!lane_words_.empty()) SayLaneWords();
   if (held_lent_.changed() || held_fetched_.changed()) CollectHeld();
   if (large_work_) count += MoveLarge();
+  if (!ending_.empty()) EndPeers();
   if (!downs_.empty()) {
     count += static_cast<int>(downs_.size());
     TellDowns();
@@ -257,6 +279,9 @@ void EndpointImpl::TellDowns() {
   now.swap(downs_);  // a handler may cause more
   for (const Down& down : now) {
     if (!closed_) handler_->OnPeerDown(down.id, down.why);
+    Peer& peer = peers_[down.id.index];
+    peer.down_due = 0;
+    if (peer.state == peer::State::kFree) free_peers_.push_back(down.id.index);
   }
 }
 
@@ -271,9 +296,7 @@ bool EndpointImpl::PrepareToSleep() {
   look_at_fds_ = true;
   // What came between the last look and the arming raises no event. It is kept for Poll(): the
   // handler is called there only.
-  if (stashed_ == 0) {
-    stashed_ = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, stash_.data()), 0);
-  }
+  if (!arrivals_taken()) TakeArrivals();
   const int sent = queue_->Poll(/*thorough=*/true);
   if (queue_->owes()) {
     StartWatch();
@@ -281,9 +304,9 @@ bool EndpointImpl::PrepareToSleep() {
     timers_.Cancel(&watch_timer_);
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
-  return PrepareHeldToSleep() && !large_work_ && stashed_ == 0 && sent == 0 && downs_.empty() &&
-         resends_.empty() && owing_.empty() && wanting_.empty() && unsaid_.empty() &&
-         !SomeoneMayWrite();
+  return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
+         ending_.empty() && resends_.empty() && owing_.empty() && wanting_.empty() &&
+         unsaid_.empty() && owed_targets_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {
@@ -308,7 +331,7 @@ void EndpointImpl::Close() {
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].state != peer::State::kFree) Disconnect(peers_[i].id());
   }
-  downs_.clear();
+  TellDowns();  // nobody is told any more
   Flush();
   const auto someone_is_leaving = [this] {
     for (size_t i = 0; i < peers_.size(); ++i) {
@@ -327,6 +350,7 @@ void EndpointImpl::Close() {
       poll(&sleeper, 1, kCloseLookMs);
     }
   }
+  EndPeers();
 }
 
 }  // namespace sluice::endpoint

@@ -2,7 +2,7 @@
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
-// resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc and lanes_out.cc do without completions,
+// credit_check.cc ends who sends too much, renewal.cc gives its tenant other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc and lanes_out.cc do without completions,
 // large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
@@ -31,9 +31,12 @@
 #include "transport/path/address_handles.h"
 #include "transport/path/congestion_profiles.h"
 #include "transport/peer/attempt_limiter.h"
+#include "transport/peer/cookies.h"
+#include "transport/peer/half_open.h"
 #include "transport/peer/handshake.h"
 #include "transport/peer/keyring.h"
 #include "transport/peer/prefix.h"
+#include "transport/peer/secret_reader.h"
 #include "transport/peer/sweep.h"
 #include "transport/peer/terms.h"
 #include "transport/poller/poller.h"
@@ -112,6 +115,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void RenewTargets(const absl::Status& why);
   struct Targets;
   bool IsTarget(const void* object) const;
+  std::shared_ptr<Targets> NewTargets();
   void MakeTargets(Targets* made) const;
   void UseTargets(Targets* made, const absl::Status& why);
   void Give(verbs::Qp target);
@@ -130,12 +134,21 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     peer::HelloMessage hello;
     cm::PathInfo path;
     std::string from;
+    std::string source;    // of that address
+    bool fresh = false;    // it brought a good cookie back
+    bool charged = false;  // a token of its source
   };
   void WithSecrets(std::function<void(const peer::Keyring&)> next);
-  absl::Status Dial(Peer* peer, const std::string& host, uint16_t port, int64_t deadline_ns,
-                    const peer::Keyring& secrets);
+  void ReadSecrets();
+  void DialLater(Peer* peer);
+  absl::Status Dial(Peer* peer, const peer::Keyring& secrets);
+  bool DialAgain(Peer* peer, peer::Bytes reject_data);
+  peer::Cookies& TheCookies();
+  bool Strained(const std::string& source);
+  void AskForCookie(cm::ConnectionId id, const std::string& source);
   void Admit(const Request& request, const peer::Keyring& secrets);
   static absl::Status CheckSecret(const Request& request, const peer::Keyring& secrets);
+  void RefuseFailed(const Request& request, const absl::Status& why, uint64_t* count);
   void LogRefused(const std::string& from, const absl::Status& why);
   void Refuse(cm::ConnectionId id, const absl::Status& why);
   peer::Greeting MakeGreeting(peer::SecretId secret, const Reception& reception);
@@ -153,6 +166,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OnHandshakeTimeout(Peer* peer);
   void GoUp(Peer* peer);
   void EndHandshake(Peer* peer);
+  void LeaveHalfOpen(Peer* peer);
 
   // peers.cc
   Peer* Find(PeerId id) const;
@@ -165,9 +179,12 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OnPath(Peer* peer, const absl::StatusOr<path::Route>& route);
   void Fail(Peer* peer, const absl::Status& why);
   void TellDown(Peer* peer, const absl::Status& why);
+  void EndLater(Peer* peer);
+  void EndPeers();
   void Part(Peer* peer);
+  void FreeIfQuiet(Peer* peer);
   void SayGoodbye(Peer* peer);
-  void CheckQuiet(Peer* peer);
+  bool IsLastWord(const Peer& peer, uint32_t slot) const;
   void SetTimer(Peer* peer, int64_t deadline_ns);
   void EndPassage(Peer* peer);
   static void OnPeerTimeout(base::Timer* timer, void* context);
@@ -183,6 +200,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // messages.cc
   receive::ReceiveQueue& QueueOf(const ibv_wc& wc) const;
   int Receive();
+  // Takes all completions that are there. False: there are none.
+  bool TakeArrivals();
+  bool arrivals_taken() const { return arrivals_next_ != arrivals_end_; }
   // What has come so far. False: it does not end.
   bool ReceiveAll();
   void OnReceived(const ibv_wc& wc);
@@ -193,10 +213,12 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void TakeGrant(Peer* peer, uint32_t granted);
   void OweReport(Peer* peer);
   void Block(Peer* peer);
+  bool MayTakeBuffer(PeerId id);
   int TellWritable();
   bool SomeoneMayWrite() const;
   void SendCredits();
-  // False: no slot is free.
+  // Returns false if no slot is free. A broken target drops the message although this returns true: OnSent() reports it if
+  // `notify` is set, and TellResends() says again what must arrive.
   bool PostControl(Peer* peer, peer::Kind kind, bool notify);
   // Prefix and `body`, about lanes.
   bool PostBody(Peer* peer, peer::Kind kind, peer::Bytes body);
@@ -205,6 +227,29 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon = false,
                    uint16_t number = 0);
   bool Hear(Peer* peer, const peer::Prefix& prefix);
+
+  // credit_check.cc
+  // False: the peer was ended, since it has sent too much at once.
+  bool CountArrival(Peer* peer, bool data) {
+    const bool within = data ? peer->receive.DataArrived(look_)
+                             : peer->receive.ControlArrived(look_, peer->remote_window);
+    if (!within) EndFlood(peer, data);
+    return within;
+  }
+  void EndFlood(Peer* peer, bool data);
+  void EndOverdrawn(Peer* peer);
+  void EndOffender(Peer* peer, const std::string& cause);
+
+  // renewal.cc
+  void RenewTenant(uint32_t tenant);
+  void UseRenewed(uint32_t tenant, std::array<absl::StatusOr<receive::Target>, 2>& made);
+  static constexpr uint32_t kControlSlots = 256;
+  void OweTargets(Peer* peer);
+  void SayTargets();
+  bool LookAtRenewal(uint32_t tenant);
+  static void OnRenewTime(base::Timer* timer, void* context);
+  void OnTargets(Peer* peer, peer::Bytes body);
+  void OnTargetsTaken(Peer* peer, peer::Bytes body);
 
   // lane_grants.cc
   void CountForLane(Peer* peer, uint32_t token);
@@ -231,6 +276,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // lane_sleep.cc
   void AskOf(InLane* lane, lane::Mode mode);
   void OnLaneAnswer(Peer* peer, peer::Bytes body);
+  void StartLaneRound();
+  static void OnLaneTime(base::Timer* timer, void* context);
+  void LookForAnswers();
   void Hush(InLane* lane);
   void HushAll();
   int64_t NapNs() const;
@@ -258,6 +306,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void ResumeLarge(queue::Target* target);
   int MoveLarge();
   bool BeginFetch(uint32_t number);
+  bool IsOverFetchShare(const FetchRecord& fetch);
+  void Discharge(FetchRecord* fetch);
   void PostPieces(uint32_t number);
   void WaitToLend(PeerId peer, bool of_share);
   bool SomebodyWaitsToLend() const;
@@ -328,23 +378,36 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<Piece> pieces_;        // by bulk slot
   std::deque<LendWait> lend_waits_;  // who came first in front
   PeerId lend_turn_;                 // who is being told that there may be memory
+  uint64_t fetch_bytes_ = 0;         // memory of all fetches that are under way
   bool large_work_ = false;          // MoveLarge() has something to do
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
   std::vector<uint32_t> peer_of_connection_;  // by the connection's index
   std::deque<Peer*> blocked_;
+  // A peer was refused a buffer, and not every peer in blocked_ has had a turn since.
+  bool short_of_buffers_ = false;
+  PeerId turn_;                // the peer whose OnWritable() is being called
+  uint32_t turn_buffers_ = 0;  // what is left of its share of the free buffers
   std::vector<Peer*> owing_;
-  std::vector<Peer*> wanting_;  // to be asked again for a report
-  std::deque<Peer*> unsaid_;    // proofs and answers that found no control slot
-  std::vector<Down> resends_;   // peers that OnResend() is due to, and after what
+  std::vector<Peer*> wanting_;        // to be asked again for a report
+  std::vector<PeerId> owed_targets_;  // to be told the new targets of their tenant
+  std::deque<Peer*> unsaid_;          // proofs and answers that found no control slot
+  std::vector<Down> resends_;         // peers that OnResend() is due to, and after what
   std::vector<Down> downs_;
-  std::vector<peer::SecretSource> secret_sources_;  // of each reception; constant after Init()
+  std::vector<Peer*> ending_;                    // draining peers that EndPeers() looks at
+  std::shared_ptr<peer::SecretReader> secrets_;  // null: there are none
+  std::vector<std::function<void(const peer::Keyring&)>> awaiting_secrets_;
+  bool reading_secrets_ = false;
   peer::AttemptLimiter limiter_;
+  peer::HalfOpen half_open_;
+  std::optional<peer::Cookies> cookies_;  // from the first need on
   peer::Sweep sweep_;
   base::Timer sweep_timer_;  // armed while peers are up
   base::Timer ask_timer_;    // armed while peers wait for credit
   base::Timer watch_timer_;  // armed while completions are owed
+  base::Timer lane_timer_;   // armed while peers have been asked to announce, or to leave a lane
+  base::Timer renew_timer_;  // armed while a tenant's targets are being replaced, or are to be
   bool someone_up_ = false;  // in this round
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;
@@ -352,8 +415,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool closed_ = false;
   bool look_at_fds_ = true;  // after a sleep, and now and then
   bool receiving_ = false;
-  int stashed_ = 0;  // completions taken while preparing to sleep, for the next Poll()
-  std::array<ibv_wc, kReceiveBatch> stash_;
+  std::unique_ptr<ibv_wc[]> arrivals_;  // the look's, as many as fit into the receive queue
+  uint32_t arrivals_size_ = 0;
+  uint32_t arrivals_next_ = 0;
+  uint32_t arrivals_end_ = 0;
+  uint16_t look_ = 0;  // number of the last; never 0 after the first
   uint32_t passes_ = 0;
   Counters counters_;
 };

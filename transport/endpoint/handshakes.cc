@@ -9,6 +9,8 @@
 #include "transport/cm/address.h"
 #include "transport/endpoint/endpoint_impl.h"
 #include "transport/peer/refusal.h"
+#include "transport/peer/source.h"
+#include "transport/peer/wire.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -18,17 +20,37 @@ absl::Status NotProven(const char* cause, const char* remedy) {
                      {.layer = "peer", .operation = "handshake", .cause = cause, .remedy = remedy});
 }
 
+// A client goes back with a cookie so often: names with several addresses have a server at each.
+constexpr uint8_t kMostCookies = 3;
+
 }  // namespace
 
 // ---- Secrets
 
-// Read again for each handshake: a file may block, so off the polling thread. Without a source, at
-// once.
+// As they are after this call: a file may block, so off the polling thread. Without a source, at once.
 void EndpointImpl::WithSecrets(std::function<void(const peer::Keyring&)> next) {
-  if (secret_sources_.empty()) return next(peer::Keyring::Read({}));
-  auto result = std::make_shared<peer::Keyring>();
-  commands_.Submit([this, result] { *result = peer::Keyring::Read(secret_sources_); },
-                   [next = std::move(next), result] { next(*result); });
+  if (secrets_ == nullptr) return next(peer::Keyring({}));
+  awaiting_secrets_.push_back(std::move(next));
+  if (!reading_secrets_) ReadSecrets();
+}
+
+// One look for all who wait. Those who come meanwhile are for the next one: a secret may have changed since.
+void EndpointImpl::ReadSecrets() {
+  struct Look {
+    std::vector<std::function<void(const peer::Keyring&)>> next;
+    std::shared_ptr<const peer::Keyring> found;
+  };
+  auto look = std::make_shared<Look>();
+  look->next.swap(awaiting_secrets_);
+  reading_secrets_ = true;
+  commands_.SubmitSlow(
+      [secrets = secrets_, look, now_ns = clock_.NowNs()] { look->found = secrets->Read(now_ns); },
+      [this, look] {
+        reading_secrets_ = false;
+        if (!awaiting_secrets_.empty()) ReadSecrets();
+        for (const auto& next : look->next) next(*look->found);
+      },
+      poller::Slow::kSecrets);
 }
 
 // ---- Client: hello
@@ -40,37 +62,58 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
   Peer* peer = *made;
   peer->target.name = cm::HostPort(host, port);
   peer->handshake()->deadline_ns = deadline_ns;
-  if (secret_sources_.empty()) {
-    absl::Status status = Dial(peer, host, port, deadline_ns, peer::Keyring::Read({}));
+  peer->handshake()->host = host;
+  peer->handshake()->port = port;
+  if (secrets_ == nullptr) {
+    absl::Status status = Dial(peer, peer::Keyring({}));
     if (status.ok()) return peer->id();
-    peer->told_down = true;  // the caller is told here
+    peer->told_down = 1;  // the caller is told here
     Fail(peer, status);
     return status;
   }
-  SetTimer(peer, deadline_ns);
-  ++peer->commands;
-  WithSecrets([this, peer, host, port, deadline_ns](const peer::Keyring& secrets) {
-    --peer->commands;
-    if (peer->state != peer::State::kConnecting) return CheckQuiet(peer);
-    timers_.Cancel(&peer->passage->timer);  // the connection keeps the deadline until it is there
-    absl::Status status = Dial(peer, host, port, deadline_ns, secrets);
-    if (!status.ok()) Fail(peer, status);
-  });
+  DialLater(peer);
   return peer->id();
 }
 
-absl::Status EndpointImpl::Dial(Peer* peer, const std::string& host, uint16_t port,
-                                int64_t deadline_ns, const peer::Keyring& secrets) {
+void EndpointImpl::DialLater(Peer* peer) {
+  SetTimer(peer, peer->handshake()->deadline_ns);
+  ++peer->commands;
+  WithSecrets([this, peer](const peer::Keyring& secrets) {
+    --peer->commands;
+    if (peer->state != peer::State::kConnecting) return EndLater(peer);
+    timers_.Cancel(&peer->passage->timer);  // the connection keeps the deadline until it is there
+    absl::Status status = Dial(peer, secrets);
+    if (!status.ok()) Fail(peer, status);
+  });
+}
+
+absl::Status EndpointImpl::Dial(Peer* peer, const peer::Keyring& secrets) {
   const auto secret = secrets.own();
   if (!secret.ok()) return base::Prefix(secret.status(), "connect to " + peer->target.name.str());
   Handshake& handshake = *peer->handshake();
   handshake.secret = *secret;
-  handshake.hello =
-      peer::EncodeHello(MakeGreeting(secret->id, ReceptionOf(*peer)), handshake.secret);
-  auto connection = connections_->Connect(host, port, deadline_ns, handshake.hello);
+  peer->old_targets = false;  // the hello names the latest
+  peer::Greeting greeting = MakeGreeting(secret->id, ReceptionOf(*peer));
+  if (handshake.cookie.has_value()) greeting.Bring(*handshake.cookie);
+  handshake.hello = peer::EncodeHello(greeting, handshake.secret);
+  auto connection = connections_->Connect(handshake.host, handshake.port, handshake.deadline_ns,
+                                          handshake.hello, handshake.cookie.has_value());
   if (!connection.ok()) return connection.status();
   Bind(peer, *connection);
   return absl::OkStatus();
+}
+
+// A loaded server has refused the hello, and wants it again with the cookie in its refusal. False: it has not, or too often, or after
+// its welcome.
+bool EndpointImpl::DialAgain(Peer* peer, peer::Bytes reject_data) {
+  if (peer->inbound || peer->state != peer::State::kConnecting) return false;
+  // After a welcome its path is on the way or there: the record has room for one.
+  if (peer->commands != 0 || peer->profile != nullptr || peer->target.ah != nullptr) return false;
+  const auto cookie = peer::CookieIn(reject_data);
+  if (!cookie.has_value() || ++peer->handshake()->cookies > kMostCookies) return false;
+  peer->handshake()->cookie = cookie;
+  DialLater(peer);
+  return true;
 }
 
 peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret, const Reception& reception) {
@@ -88,25 +131,71 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
     return connections_->Reject(id,
                                 peer::EncodeRefusal(peer::RefusalCode::kShutdown, "shutting down"));
   }
-  if (!limiter_.Allowed(from, clock_.NowNs())) {
-    ++handshakes_.too_often;
-    LogRefused(from, absl::UnavailableError("too many handshakes from there have failed lately"));
-    return connections_->Reject(
-        id, peer::EncodeRefusal(peer::RefusalCode::kTooOften,
-                                "too many handshakes from this address have failed lately"));
-  }
+  Request request{.connection = id,
+                  .greeting = {},
+                  .hello = {},
+                  .path = path,
+                  .from = from,
+                  .source = peer::SourceOf(from)};
+  const int64_t now_ns = clock_.NowNs();
   const auto greeting = peer::DecodeHello(private_data);
   if (!greeting.ok()) {
-    ++handshakes_.garbage;
-    limiter_.Failed(from, clock_.NowNs());
-    LogRefused(from, greeting.status());
-    return Refuse(id, greeting.status());
+    request.charged = limiter_.Take(request.source, now_ns);
+    return RefuseFailed(request, greeting.status(), &handshakes_.garbage);
   }
-  Request request{.connection = id, .greeting = *greeting, .hello = {}, .path = path, .from = from};
+  request.greeting = *greeting;
   std::copy_n(private_data.begin(), peer::kHelloBytes, request.hello.begin());
+  request.fresh =
+      greeting->has_cookie && TheCookies().Good(greeting->cookie(), request.source, now_ns);
+  // One without DC gets a number for half a minute and proves nothing more: not for a recorded hello.
+  if (!request.fresh && (greeting->without_dc() || Strained(request.source))) {
+    return AskForCookie(id, request.source);
+  }
+  request.charged = limiter_.Take(request.source, now_ns);
   WithSecrets([this, request = std::move(request)](const peer::Keyring& secrets) {
     Admit(request, secrets);
   });
+}
+
+peer::Cookies& EndpointImpl::TheCookies() {
+  if (!cookies_.has_value()) {
+    std::array<std::byte, peer::Key::kBytes> bytes;
+    if (options_.desk != nullptr) {
+      bytes = options_.desk->Seed(random_);
+    } else {
+      for (size_t i = 0; i < bytes.size(); i += 8) peer::Store(&bytes[i], random_.Next64());
+    }
+    peer::Key seed;
+    std::copy(bytes.begin(), bytes.end(), seed.data());
+    peer::Wipe(bytes.data(), bytes.size());
+    cookies_.emplace(seed);
+  }
+  return *cookies_;
+}
+
+// Of everything that runs out, hellos that anybody may have recorded get half: the rest is for those with a cookie.
+bool EndpointImpl::Strained(const std::string& source) {
+  return half_open_.half_taken() || !limiter_.Has(source, clock_.NowNs()) ||
+         connections_->crowded() || numbers_->scarce();
+}
+
+void EndpointImpl::AskForCookie(cm::ConnectionId id, const std::string& source) {
+  ++handshakes_.asked_again;
+  connections_->Reject(id, peer::EncodeRefusal(TheCookies().For(source, clock_.NowNs())));
+}
+
+// Without tokens it gets no words, and nobody reads about it. Another version is told so always.
+void EndpointImpl::RefuseFailed(const Request& request, const absl::Status& why, uint64_t* count) {
+  if (request.charged || absl::IsFailedPrecondition(why)) {
+    ++*count;
+    LogRefused(request.from, why);
+    return Refuse(request.connection, why);
+  }
+  ++handshakes_.too_often;
+  connections_->Reject(
+      request.connection,
+      peer::EncodeRefusal(peer::RefusalCode::kTooOften,
+                          "too many handshakes from this address have failed lately"));
 }
 
 void EndpointImpl::LogRefused(const std::string& from, const absl::Status& why) {
@@ -137,6 +226,8 @@ absl::Status EndpointImpl::CheckSecret(const Request& request, const peer::Keyri
 void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   const cm::ConnectionId id = request.connection;
   if (closed_) return connections_->Close(id);
+  // It may have ended while the secrets were read, of its deadline: its index may be another connection's by now.
+  if (!connections_->AwaitsAnswer(id)) return;
   const auto found = secrets.Find(request.greeting.secret_id);
   if (!found.has_value() && !secrets.Check().ok()) {
     // What is wrong with them is not the client's business. A tenant whose secrets are in order is
@@ -150,20 +241,34 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
         id, peer::EncodeRefusal(peer::RefusalCode::kInternal, "the server can't read its secrets"));
   }
   const absl::Status proven = CheckSecret(request, secrets);
-  if (!proven.ok()) {
-    ++handshakes_.unauthenticated;
-    limiter_.Failed(request.from, clock_.NowNs());
-    LogRefused(request.from, proven);
-    return Refuse(id, proven);
+  if (!proven.ok()) return RefuseFailed(request, proven, &handshakes_.unauthenticated);
+  // Said before: recorded by somebody, or this try is one that its client repeats. Whoever holds the secret makes another.
+  // The cookie is looked at again: hellos are remembered as long as theirs is good, and reading secrets may take longer.
+  const int64_t now_ns = clock_.NowNs();
+  if (request.fresh && !(TheCookies().Good(request.greeting.cookie(), request.source, now_ns) &&
+                         TheCookies().Use(peer::MacIn(request.hello), now_ns))) {
+    return AskForCookie(id, request.source);
   }
   if (request.greeting.without_dc()) {
     ++handshakes_.without_dc;
+    if (request.charged) limiter_.GiveBack(request.source, now_ns);
     return WelcomeWithoutDc(request, found->secret);
   }
-  if (handshakes_.under_way >= options_.max_half_open) {
+  // Others may have come while the secrets were read.
+  Reception& reception = receptions_[found->tenant];
+  if (!request.fresh && (half_open_.half_taken() || reception.half_taken())) {
+    return AskForCookie(id, request.source);
+  }
+  if (const auto surplus = half_open_.Surplus(request.source)) {
+    ++handshakes_.unfinished;
+    Peer* oldest = &peers_[*surplus];
+    LeaveHalfOpen(oldest);  // it ends later in this pass, and its place is needed now
+    Fail(oldest, absl::ResourceExhaustedError("its source has more than its share"));
+  }
+  if (half_open_.full()) {
     ++handshakes_.full;
     const std::string why =
-        std::to_string(handshakes_.under_way) + " handshakes are under way already (max_half_open)";
+        std::to_string(half_open_.taken()) + " handshakes are under way already (max_half_open)";
     LogRefused(request.from, absl::ResourceExhaustedError(why));
     return connections_->Reject(id, peer::EncodeRefusal(peer::RefusalCode::kFull, why));
   }
@@ -174,6 +279,11 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     return Refuse(id, made.status());
   }
   Peer* peer = *made;
+  peer->handshake()->source = request.source;
+  peer->handshake()->charged = request.charged;
+  peer->handshake()->half_open = true;
+  half_open_.Enter(request.source, peer->index());
+  ++reception.half_open;
   peer->target.name = request.from;
   peer->epoch = request.greeting.epoch;
   peer->handshake()->secret = found->secret;
@@ -224,6 +334,7 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 void EndpointImpl::Welcome(Peer* peer) {
   Handshake& handshake = *peer->handshake();
   const Reception& reception = ReceptionOf(*peer);
+  peer->old_targets = false;  // the welcome names the latest
   const peer::ControlAccess access{
       .key = reception.control->access_key(), .peer_index = peer->index(), .token = peer->token};
   connections_->Accept(peer->connection,
@@ -260,12 +371,14 @@ void EndpointImpl::GoUp(Peer* peer) {
   const uint64_t max_large_bytes = peer->handshake()->max_large_bytes;
   if (peer->inbound) {
     ++handshakes_.completed;
-    --handshakes_.under_way;
+    LeaveHalfOpen(peer);
+    if (peer->handshake()->charged) limiter_.GiveBack(peer->handshake()->source, clock_.NowNs());
     timers_.Cancel(&peer->passage->timer);
   } else {
     EndHandshake(peer);
   }
   peer->told_up = true;
+  if (peer->old_targets) OweTargets(peer);
   StartSweep();
   if (closed_) return;
   handler_->OnPeerUp(peer->id(), {.address = peer->target.name.str(),
@@ -278,7 +391,6 @@ void EndpointImpl::GoUp(Peer* peer) {
 void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
   if (peer->inbound) {
     ++handshakes_.unfinished;
-    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
     LogRefused(peer->target.name.str(), absl::DeadlineExceededError("no proof came in time"));
   }
   const char* cause = "the client has not proved the secret";
@@ -296,10 +408,20 @@ void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
 void EndpointImpl::EndHandshake(Peer* peer) {
   if (peer->handshake() == nullptr) return;
   if (peer->handshake()->unsaid) std::erase(unsaid_, peer);
-  if (peer->inbound && !peer->told_up) --handshakes_.under_way;
+  LeaveHalfOpen(peer);
   EndPassage(peer);
 }
 
-HandshakeCounts EndpointImpl::Handshakes() const { return handshakes_; }
+void EndpointImpl::LeaveHalfOpen(Peer* peer) {
+  if (!std::exchange(peer->handshake()->half_open, false)) return;
+  half_open_.Leave(peer->handshake()->source, peer->index());
+  --ReceptionOf(*peer).half_open;
+}
+
+HandshakeCounts EndpointImpl::Handshakes() const {
+  HandshakeCounts counts = handshakes_;
+  counts.under_way = half_open_.taken();
+  return counts;
+}
 
 }  // namespace sluice::endpoint

@@ -84,8 +84,8 @@ void EndpointImpl::MakeLane(Peer* peer, uint32_t slots, uint64_t size_bytes) {
   // In memory of its own, with a key of its own, both never anybody else's: what is written there late harms nobody.
   auto status = std::make_shared<absl::Status>();
   commands_.Submit(
-      [this, lane, status] {
-        auto memory = memory::Slab::Create(api_, device_.pd(), lane->size_bytes,
+      [this, lane, status, domain = ReceptionOf(*peer).domain.get()] {
+        auto memory = memory::Slab::Create(api_, domain, lane->size_bytes,
                                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         *status = memory.status();
         if (memory.ok()) lane->memory = std::move(*memory);

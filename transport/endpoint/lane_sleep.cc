@@ -2,6 +2,9 @@
 //
 // Sleep beside lanes that this side reads: what is asked of their senders, and what may be believed of the answers
 // (docs/decisions/0026).
+#include <algorithm>
+
+#include "transport/base/error.h"
 #include "transport/endpoint/endpoint_impl.h"
 
 namespace sluice::endpoint {
@@ -15,6 +18,21 @@ using lane::State;
 constexpr int64_t kShortNapNs = 50'000;
 constexpr int64_t kLongNapNs = 1'000'000;
 constexpr int64_t kShortNapsNs = 20'000'000;
+// Whole rounds that a peer has to do what it was asked before it is disconnected, and the length of a round without keepalive.
+constexpr uint32_t kMaxRounds = 3;
+constexpr int64_t kRoundNs = 10'000'000'000;
+
+absl::Status LaneKept(const Peer& peer, State state) {
+  return base::Error(absl::StatusCode::kUnavailable,
+                     state == State::kClosing
+                         ? "the peer does not leave its lane"
+                         : "the peer does not announce what it writes into its lane",
+                     {.layer = "endpoint",
+                      .peer = peer.address(),
+                      .operation = "receive",
+                      .cause = "it has not answered, or has not written what it says it has",
+                      .remedy = "connect again; raise keepalive_ns if it may be busy that long"});
+}
 
 }  // namespace
 
@@ -25,6 +43,35 @@ void EndpointImpl::AskOf(InLane* lane, Mode mode) {
   LanesOf(lane->peer).owes_ask = true;
   OweLaneWords(lane->peer);
   watch_.Join(lane, *lane->reader);
+  lane->rounds = 0;
+  if (mode != Mode::kSilent && !lane_timer_.armed()) StartLaneRound();
+}
+
+void EndpointImpl::StartLaneRound() {
+  const int64_t round_ns =
+      options_.keepalive_ns != 0 ? RoundNs(options_) : std::max(kRoundNs, options_.dead_peer_ns);
+  timers_.Schedule(&lane_timer_, clock_.NowNs() + round_ns);
+}
+
+void EndpointImpl::OnLaneTime(base::Timer*, void* context) {
+  static_cast<EndpointImpl*>(context)->LookForAnswers();
+}
+
+// Disconnects peers that do not do what they were asked: such a peer keeps this process from sleeping, and the memory of its
+// lane from others.
+void EndpointImpl::LookForAnswers() {
+  if (closed_) return;
+  const bool heard_all = ReceiveAll();  // this process may have been stopped for long
+  bool open = false;
+  watch_.ForEach([&](lane::Watch::Seat* seat) {
+    auto* lane = static_cast<InLane*>(seat);
+    if (lane->state != State::kHushing && lane->state != State::kClosing) return;
+    open = true;
+    // The first one had begun already, and may have been of any length.
+    if (++lane->rounds <= kMaxRounds || !heard_all) return;
+    Fail(lane->peer, LaneKept(*lane->peer, lane->state));
+  });
+  if (open) StartLaneRound();
 }
 
 void EndpointImpl::OnLaneAnswer(Peer* peer, peer::Bytes body) {

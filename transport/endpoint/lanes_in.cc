@@ -81,6 +81,7 @@ bool EndpointImpl::TakeNext(Peer* peer, InLane* lane) {
   watch_.Moved(*lane);
   ++counters_.lane_received;
   if (Hear(peer, prefix)) {
+    peer->receive.LeaveLook();
     OnData(peer, lane_message_.data() + peer::kPrefixBytes,
            size_bytes - static_cast<uint32_t>(peer::kPrefixBytes));
   }
@@ -147,7 +148,7 @@ bool EndpointImpl::AfterLane(Peer* peer, uint16_t number) {
   return false;
 }
 
-// A message in a lane, by its completion.
+// A message in a lane, by its completion: that one takes a receive buffer, so it counts whatever is in the lane.
 void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
   const uint32_t number = immediate >> (32 - lane::kLaneBits);
   InLane* lane = number < lanes_.size() ? lanes_[number].get() : nullptr;
@@ -157,6 +158,7 @@ void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
     return;
   }
   Peer* peer = lane->peer;
+  if (peer->state == peer::State::kUp && !CountArrival(peer, /*data=*/true)) return;
   const uint32_t token = peer->token;
   if (lane->reader->Announce(immediate)) ++counters_.lane_announced;
   Drain(peer, lane);

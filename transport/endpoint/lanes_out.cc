@@ -48,7 +48,17 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
     ++counters_.dropped_malformed;
     return;
   }
-  if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) return;
+  if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) {
+    // No record is left for this lane: the peer is told that it is lost, if a control slot is free.
+    std::array<std::byte, lane::kAnswerBytes> refusal;
+    lane::Store(lane::Answer{.generation = ask->grant.generation,
+                             .turn = ask->turn,
+                             .mode = Mode::kLost,
+                             .written = 0},
+                refusal.data());
+    PostBody(peer, peer::Kind::kLaneAnswer, refusal);
+    return;
+  }
   NeedLanes(peer);
   std::optional<OutLane>& out = LanesOf(peer).out;
   if (out.has_value()) {

@@ -106,7 +106,7 @@ absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes, bool w
     large_work_ = true;  // whoever is in front may not want it any more
     return NotNow("others have waited for longer");
   }
-  const uint32_t number = lent_->Take(Owner(id), bytes);
+  const uint32_t number = lent_->Take(Owner(id), bytes, ReceptionOf(*peer).domain.get());
   if (number == LargeMemory::kFailed) return NoMemory(*peer, lent_->last_error());
   const bool of_share = number == LargeMemory::kOverShare;
   if (of_share || number == LargeMemory::kNone) {
@@ -309,6 +309,25 @@ void EndpointImpl::ResumeLarge(queue::Target* target) {
   large_work_ = true;
 }
 
+// Messages that have been fetched are the user's, who may hold them for as long as he likes: they count for no peer.
+bool EndpointImpl::IsOverFetchShare(const FetchRecord& fetch) {
+  const uint64_t own = LargeOf(peers_[fetch.peer.index]).fetch_bytes;
+  if (own == 0) return false;
+  const uint64_t rest = fetched_->limit_bytes() - (fetch_bytes_ - own);
+  return own + fetched_->SizeFor(fetch.from.bytes) > rest / kFetchShareOfRest;
+}
+
+// The peer's part is over: the memory is the user's, or goes.
+void EndpointImpl::Discharge(FetchRecord* fetch) {
+  if (fetch->charged == 0) return;
+  large_work_ = large_work_ || !fetching_.empty();  // for those that waited for the peer's share
+  fetch_bytes_ -= fetch->charged;
+  // The record of a peer that is going may be another's already.
+  const auto large = large_of_.find(fetch->peer.index);
+  if (!fetch->orphan && large != large_of_.end()) large->second->fetch_bytes -= fetch->charged;
+  fetch->charged = 0;
+}
+
 // False: there is no memory for it now.
 bool EndpointImpl::BeginFetch(uint32_t number) {
   FetchRecord& fetch = fetches_[number];
@@ -319,6 +338,9 @@ bool EndpointImpl::BeginFetch(uint32_t number) {
     fetch.status = fetched_->last_error();
     return true;
   }
+  fetch.charged = fetched_->size_bytes(fetch.buffer);
+  fetch_bytes_ += fetch.charged;
+  LargeOf(peers_[fetch.peer.index]).fetch_bytes += fetch.charged;
   fetch.state =
       fetched_->ready(fetch.buffer) ? FetchRecord::State::kReading : FetchRecord::State::kMaking;
   return true;
@@ -362,13 +384,20 @@ int EndpointImpl::MoveLarge() {
   large_work_ = false;
   if (!lend_waits_.empty()) TellLend();
   std::vector<uint32_t> ended;
+  std::vector<PeerId> over_share;
   bool room = true;
   for (size_t turns = fetching_.size(); turns > 0; --turns) {
     const uint32_t number = fetching_.front();
     fetching_.pop_front();
     FetchRecord& fetch = fetches_[number];
-    if (fetch.status.ok() && fetch.state == FetchRecord::State::kWaiting && room) {
-      room = BeginFetch(number);  // who came first waits first
+    // Who came first waits first; nobody waits for another peer's share.
+    if (fetch.status.ok() && fetch.state == FetchRecord::State::kWaiting && room &&
+        std::find(over_share.begin(), over_share.end(), fetch.peer) == over_share.end()) {
+      if (IsOverFetchShare(fetch)) {
+        over_share.push_back(fetch.peer);
+      } else {
+        room = BeginFetch(number);
+      }
     }
     if (fetch.status.ok() && fetch.state == FetchRecord::State::kReading) PostPieces(number);
     const bool over = !fetch.status.ok() || fetch.done == fetch.from.bytes;
@@ -380,6 +409,7 @@ int EndpointImpl::MoveLarge() {
   }
   for (uint32_t number : ended) {
     FetchRecord& fetch = fetches_[number];
+    Discharge(&fetch);
     if (fetch.status.ok() && !fetch.orphan && !closed_) {
       fetch.state = FetchRecord::State::kFetched;
       handler_->OnFetched(

@@ -26,11 +26,15 @@ inline constexpr uint32_t kPieceBytes = 64 << 10;
 // In the cookie of a target that is for large messages, beside the peer's index.
 inline constexpr uint32_t kForLarge = 1u << 31;
 
+// Share of fetch memory: 1 / kFetchShareOfRest of what other peers leave, or one buffer.
+inline constexpr uint64_t kFetchShareOfRest = 2;
+
 struct PeerLarge {
   queue::Target target;    // the same DCT, another stream
   uint32_t under_way = 0;  // pieces
   uint32_t at_once =
       1;  // of them: as many as the peer's device answers at a time, kPiecesOfPeer at most
+  uint64_t fetch_bytes = 0;  // memory of its fetches that are under way
 };
 
 // A peer whose Lend() was refused.
@@ -57,6 +61,7 @@ struct FetchRecord {
   std::vector<uint64_t> again;  // pieces that have to be posted again
   uint64_t done = 0;            // bytes
   uint32_t under_way = 0;       // pieces
+  uint64_t charged = 0;         // bytes of memory, to the peer's share, until it is fetched
   absl::Status status;          // not OK: what it ends with
 };
 

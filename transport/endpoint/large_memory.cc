@@ -35,7 +35,7 @@ uint64_t LargeMemory::SizeFor(uint64_t bytes) const {
   return std::min(SizeClass(bytes), limit_bytes_);
 }
 
-uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
+uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes, ibv_pd* domain) {
   assert(bytes <= limit_bytes_);
   // The last that came back is the warmest.
   for (size_t i = kept_.size(); i-- > 0;) {
@@ -73,7 +73,8 @@ uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes) {
     free_.pop_back();
   }
   bytes_ += slab->size_bytes();
-  buffers_[number] = {.owner = owner, .slab = std::move(*slab)};
+  buffers_[number] = {
+      .owner = owner, .domain = domain == nullptr ? pd_ : domain, .slab = std::move(*slab)};
   Register(number);
   return Count(number);
 }
@@ -107,14 +108,14 @@ void LargeMemory::Register(uint32_t number) {
   Buffer& buffer = buffers_[number];
   buffer.state = State::kRegistering;
   auto status = std::make_shared<absl::Status>();
-  commands_.Submit(
-      [this, slab = &buffer.slab, status] { *status = slab->Register(api_, pd_, access_); },
-      [this, number, &buffer, status] {
-        buffer.state = status->ok() ? State::kReady : State::kFailed;
-        if (buffer.discarded) return Discard(number);
-        if (buffer.revoked) Revoke(number);
-        user_.ready(number, *status);
-      });
+  commands_.Submit([this, slab = &buffer.slab, domain = buffer.domain,
+                    status] { *status = slab->Register(api_, domain, access_); },
+                   [this, number, &buffer, status] {
+                     buffer.state = status->ok() ? State::kReady : State::kFailed;
+                     if (buffer.discarded) return Discard(number);
+                     if (buffer.revoked) Revoke(number);
+                     user_.ready(number, *status);
+                   });
 }
 
 void LargeMemory::Revoke(uint32_t number) {

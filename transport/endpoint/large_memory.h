@@ -48,8 +48,9 @@ class LargeMemory {
               uint64_t limit_bytes, int access, User user);
 
   // kNone: no room; kOverShare: the owner has its share already; User::room follows both. kFailed: the system gives no
-  // memory, last_error() says why. `bytes`: at most the limit.
-  uint32_t Take(uint64_t owner, uint64_t bytes);
+  // memory, last_error() says why. `bytes`: at most the limit. `domain`: the protection domain that new memory is registered
+  // in, the same for all calls of an owner; null: that of the constructor.
+  uint32_t Take(uint64_t owner, uint64_t bytes, ibv_pd* domain = nullptr);
   // What a buffer takes that is made for so many.
   uint64_t SizeFor(uint64_t bytes) const;
   // The device knows it.
@@ -89,6 +90,7 @@ class LargeMemory {
     bool revoked = false;
     bool taken = false;  // counted in taken_
     uint64_t owner = 0;
+    ibv_pd* domain = nullptr;
     memory::Slab slab;
   };
 

@@ -58,13 +58,14 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
     return TooLong(*peer, size_bytes, options_.max_message_bytes,
                    static_cast<uint8_t>(device_.path().mtu));
   }
-  // Whoever waits is served in turn; a newcomer must not take what came back for others.
   if (peer->send.available() == 0) {
     Block(peer);
     return no_credit_;
   }
-  const uint32_t slot = slots_->Take(/*control=*/false);
+  const uint32_t slot =
+      short_of_buffers_ && !MayTakeBuffer(id) ? queue::kNoSlot : slots_->Take(/*control=*/false);
   if (slot == queue::kNoSlot) {
+    short_of_buffers_ = true;
     Block(peer);
     return no_buffer_;
   }
@@ -159,6 +160,14 @@ void EndpointImpl::Block(Peer* peer) {
   if (!ask_timer_.armed()) OnAskTime(&ask_timer_, this);
 }
 
+// Called while buffers are short. Peers that wait are served in turn; a newcomer must not take what came back for them.
+bool EndpointImpl::MayTakeBuffer(PeerId id) {
+  if (blocked_.empty()) return true;
+  if (!(turn_ == id) || turn_buffers_ == 0) return false;
+  --turn_buffers_;
+  return true;
+}
+
 bool EndpointImpl::SomeoneMayWrite() const {
   if (slots_->free_data() == 0) return false;
   return std::any_of(blocked_.begin(), blocked_.end(),
@@ -179,8 +188,13 @@ int EndpointImpl::TellWritable() {
     peer->blocked = false;
     if (peer->state != peer::State::kUp || closed_) continue;
     ++told;
-    handler_->OnWritable(peer->id());
+    turn_ = peer->id();
+    turn_buffers_ = std::max<uint32_t>(slots_->free_data() / static_cast<uint32_t>(turns), 1);
+    handler_->OnWritable(turn_);
+    turn_ = {};
   }
+  // Every peer has had its turn.
+  if (short_of_buffers_ && slots_->free_data() != 0) short_of_buffers_ = false;
   return told;
 }
 
@@ -189,14 +203,11 @@ receive::ReceiveQueue& EndpointImpl::QueueOf(const ibv_wc& wc) const {
 }
 
 int EndpointImpl::Receive() {
-  ibv_wc completions[kReceiveBatch];
-  int count = std::exchange(stashed_, 0);
-  if (count != 0) {
-    std::copy_n(stash_.begin(), count, completions);
-  } else {
-    count = ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions);
-    if (count <= 0) return 0;
-  }
+  if (receiving_ || (!arrivals_taken() && !TakeArrivals())) return 0;
+  const ibv_wc* completions = &arrivals_[arrivals_next_];
+  const int count =
+      static_cast<int>(std::min<uint32_t>(arrivals_end_ - arrivals_next_, kReceiveBatch));
+  arrivals_next_ += static_cast<uint32_t>(count);
   receiving_ = true;
   // The first lines of all messages at once, instead of one miss after the other.
   for (int i = 0; i < count; ++i) {
@@ -208,6 +219,23 @@ int EndpointImpl::Receive() {
   for (int i = 0; i < count; ++i) OnReceived(completions[i]);
   receiving_ = false;
   return count;
+}
+
+// A full batch says that there is more. All of it is taken before a grant is written (docs/decisions/0046).
+bool EndpointImpl::TakeArrivals() {
+  arrivals_next_ = arrivals_end_ = 0;
+  int got = 0;
+  do {
+    const uint32_t room = std::min<uint32_t>(arrivals_size_ - arrivals_end_, kReceiveBatch);
+    got = ibv_poll_cq(receive_cq_.get(), static_cast<int>(room), &arrivals_[arrivals_end_]);
+    arrivals_end_ += static_cast<uint32_t>(std::max(got, 0));
+  } while (got == kReceiveBatch && arrivals_end_ < arrivals_size_);
+  if (arrivals_end_ == 0) return false;
+  if (++look_ == 0) {
+    for (size_t i = 0; i < peers_.size(); ++i) peers_[i].receive.ForgetLook();
+    look_ = 1;
+  }
+  return true;
 }
 
 bool EndpointImpl::ReceiveAll() {
@@ -239,7 +267,7 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     if (peer->state == peer::State::kUp) {
       if (!data) ++counters_.control_received;
       const peer::Bytes body(bytes + peer::kPrefixBytes, wc.byte_len - peer::kPrefixBytes);
-      if (!Hear(peer, prefix)) {
+      if (!CountArrival(peer, data) || !Hear(peer, prefix)) {
         // It was given up on hearing that.
       } else if (prefix.kind == peer::Kind::kData && data) {
         if (peer->lanes != 0) return OnSentData(peer, prefix.number, wc);
@@ -255,6 +283,10 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
         OnLaneAsk(peer, body);
       } else if (prefix.kind == peer::Kind::kLaneAnswer) {
         OnLaneAnswer(peer, body);
+      } else if (prefix.kind == peer::Kind::kTargets) {
+        OnTargets(peer, body);
+      } else if (prefix.kind == peer::Kind::kTargetsTaken) {
+        OnTargetsTaken(peer, body);
       }
     } else if (!data) {
       OnHandshakeMessage(peer, prefix.kind, {bytes, wc.byte_len});
@@ -292,7 +324,9 @@ void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_byte
   if (peer->generation != id.generation || peer->state != peer::State::kUp) return;
   if (!taken) {
     peer->receive.Unconsumed();
-    peer->asked = true;  // the peer may not know that it was
+    peer->asked = true;                                // the peer may not know that it was
+  } else if (!closed_ && peer->receive.overdrawn()) {  // without a handler, copies count as new
+    return EndOverdrawn(peer);
   }
   if (peer->asked || peer->receive.ReportIsDue()) OweReport(peer);
 }
@@ -341,8 +375,8 @@ void EndpointImpl::OnGoodbye(Peer* peer) {
 void EndpointImpl::SendCredits() {
   size_t kept = 0;
   for (Peer* peer : owing_) {
-    // A message that went out meanwhile may have said it.
-    if (!peer->asked && !peer->receive.ReportIsDue()) {
+    // A message that went out meanwhile may have said it; and a peer that leaves is owed nothing.
+    if (peer->state != peer::State::kUp || (!peer->asked && !peer->receive.ReportIsDue())) {
       peer->owes_credits = false;
     } else if (PostControl(peer, peer::Kind::kCredits, /*notify=*/false)) {
       peer->owes_credits = false;

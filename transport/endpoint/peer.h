@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "transport/base/timer_wheel.h"
@@ -38,6 +40,13 @@ struct Handshake {
   peer::HelloMessage hello = {};
   peer::SessionKeys keys;
   int64_t deadline_ns = 0;
+  std::string host;  // as asked for; of a client
+  uint16_t port = 0;
+  std::optional<peer::Cookie> cookie;  // the one to bring back; of a client
+  uint8_t cookies = 0;                 // got so far
+  std::string source;                  // whom it is charged to; of a server
+  bool half_open = false;              // it holds one of that source's places
+  bool charged = false;                // and a token
   bool proven = false;           // the other side's terms are taken; what is left is to answer
   bool unsaid = false;           // its proof or answer waits for a control slot
   uint64_t max_large_bytes = 0;  // as agreed
@@ -67,7 +76,10 @@ struct Peer {
   uint32_t remote_token = 0;
   peer::SendCredits send;
   peer::ReceiveCredits receive;
-  uint32_t remote_window : 21 = 0;
+  uint32_t remote_window : 18 = 0;
+  uint32_t told_down : 1 = 0;
+  uint32_t down_due : 1 = 0;            // OnPeerDown() is: nobody else gets this index before
+  uint32_t owes_targets : 1 = 0;        // in the list of those who are to be told new targets
   uint32_t reads : 8 = 0;               // what both ends can do
   uint32_t mtu : 3 = 0;                 // likewise, as enum ibv_mtu
   uint32_t max_message_bytes : 21 = 0;  // likewise
@@ -84,7 +96,6 @@ struct Peer {
   peer::State state = peer::State::kFree;
   bool inbound : 1 = false;
   bool told_up : 1 = false;
-  bool told_down : 1 = false;
   bool has_connection : 1 = false;
   bool has_path : 1 = false;      // address handle and keys of the handshake are there
   bool in_queue : 1 = false;      // the target was opened
@@ -93,19 +104,20 @@ struct Peer {
   bool authenticated : 1 = false;
   bool mapped : 1 = false;
   bool first_on_handle : 1 = false;
-  bool unanswered : 1 = false;  // requests to it were: its handle is nothing for others
-  bool map_failed : 1 = false;  // the device refused to map its handle
-  bool heard : 1 = false;       // since it was last looked at
-  bool probed : 1 = false;      // asked for a sign of life, and not heard since
-  bool asked : 1 = false;       // for one of ours, which it is owed
+  bool unanswered : 1 = false;   // requests to it were: its handle is nothing for others
+  bool map_failed : 1 = false;   // the device refused to map its handle
+  bool heard : 1 = false;        // since it was last looked at
+  bool probed : 1 = false;       // asked for a sign of life, and not heard since
+  bool asked : 1 = false;        // for one of ours, which it is owed
+  bool old_targets : 1 = false;  // it knows those that its tenant had before (Renewal)
 
   Handshake* handshake() const { return passage == nullptr ? nullptr : passage->handshake.get(); }
   uint32_t index() const { return target.cookie; }
   PeerId id() const { return {index(), generation}; }
   std::string_view address() const { return target.name; }
 };
-static_assert(sizeof(Peer) == 160);
-static_assert(peer::kMaxCredits < 1u << 21);
+static_assert(sizeof(Peer) == 168);
+static_assert(peer::kMaxCredits < 1u << 18);
 
 }  // namespace sluice::endpoint
 

@@ -23,7 +23,8 @@ Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
   const uint32_t index = peer_of_connection_[id.index];
   if (index >= peers_.size()) return nullptr;
   Peer* peer = &peers_[index];
-  return peer->has_connection && peer->connection == id ? peer : nullptr;
+  const bool ends = peer->state == peer::State::kDraining;  // its connection is about to be closed
+  return !ends && peer->has_connection && peer->connection == id ? peer : nullptr;
 }
 
 void EndpointImpl::Promise(Peer* peer, uint32_t window) {
@@ -58,7 +59,6 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   if (!peer->inbound) Promise(peer, *window);
   peer->passage = std::make_unique<Passage>(OnPeerTimeout, this, peer);
   peer->passage->handshake = std::make_unique<Handshake>();
-  if (peer->inbound) ++handshakes_.under_way;
   ++reception.peers;
   ++peer_count_;
   const bool known = peer::Next(peer->state, event, &peer->state);
@@ -112,7 +112,7 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) 
   }
   const bool wanted =
       peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
-  if (!wanted) return CheckQuiet(peer);
+  if (!wanted) return EndLater(peer);
   if (!route.ok()) {
     if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
@@ -137,24 +137,23 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
   peer->has_connection = false;
   // What it sent before it went is here already: delivered first.
   if (!receiving_) {
-    const PeerId peer_id = peer->id();
     ReceiveAll();
-    if (Find(peer_id) == nullptr) return;
     if (peer->lanes != 0 && LanesOf(peer).in != nullptr) Drain(peer, LanesOf(peer).in);
-    if (Find(peer_id) == nullptr) return;
+    if (peer->state == peer::State::kDraining) return;  // it was given up on what it sent
   }
   if (peer->inbound && peer->handshake() != nullptr && !peer->told_up) {
     ++handshakes_.unfinished;
-    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
   }
+  if (DialAgain(peer, reject_data)) return;
   Fail(peer,
        reject_data.empty() ? why : peer::DecodeRefusal(reject_data, peer->target.name.str(), why));
 }
 
 void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
   if (peer->told_down) return;
-  peer->told_down = true;
+  peer->told_down = 1;
   if (peer->inbound && !peer->told_up) return;  // nobody has heard of it; it was counted
+  peer->down_due = 1;
   downs_.push_back({peer->id(), why});
 }
 
@@ -162,10 +161,28 @@ void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
 void EndpointImpl::Fail(Peer* peer, const absl::Status& why) {
   if (!peer::Next(peer->state, peer::Event::kFailed, &peer->state)) return;
   TellDown(peer, why);
-  Part(peer);
+  EndLater(peer);
 }
 
-// Nothing goes out any more; the record is freed when nothing names it.
+// Puts the peer into the list of EndPeers(), if it is draining. A caller further up may still hold the peer, its lanes or its
+// place in another list: all of these stay as they are until then. A peer may be in the list twice.
+void EndpointImpl::EndLater(Peer* peer) {
+  if (peer->state == peer::State::kDraining) ending_.push_back(peer);
+}
+
+// Ends peers, at one point of a pass; calls no handler. A record is freed when no request and no command names it: the end of
+// the last request or command puts the peer into the list again.
+void EndpointImpl::EndPeers() {
+  for (size_t i = 0; i < ending_.size(); ++i) {
+    Peer* peer = ending_[i];
+    if (peer->state != peer::State::kDraining) continue;  // it was there twice
+    Part(peer);
+    FreeIfQuiet(peer);
+  }
+  ending_.clear();
+}
+
+// Called by EndPeers() only, perhaps more than once for a peer.
 void EndpointImpl::Part(Peer* peer) {
   EndHandshake(peer);
   EndPassage(peer);
@@ -188,24 +205,26 @@ void EndpointImpl::Part(Peer* peer) {
     peer->has_connection = false;
     connections_->Close(peer->connection);
   }
-  CheckQuiet(peer);
 }
 
-void EndpointImpl::CheckQuiet(Peer* peer) {
-  if (peer->state != peer::State::kDraining) return;
+void EndpointImpl::FreeIfQuiet(Peer* peer) {
   if (peer->commands != 0 || peer->target.posted != 0) return;
   if (!ForgetLarge(*peer)) return;
-  if (peer->target.ah != nullptr) {
-    commands_.Submit([this, ah = peer->target.ah,
-                      suspect = peer->unanswered] { handles_->Release(ah, suspect); },
-                     [] {});
+  if (peer->profile != nullptr) {
+    commands_.Submit(
+        [this, ah = peer->target.ah, suspect = peer->unanswered, profile = peer->profile] {
+          if (ah != nullptr) handles_->Release(ah, suspect);
+          profiles_->Release(profile);
+        },
+        [] {});
     peer->target.ah = nullptr;
+    peer->profile = nullptr;
   }
   ReceptionOf(*peer).promised -= peer->receive.window();
   --ReceptionOf(*peer).peers;
   --peer_count_;
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);
-  free_peers_.push_back(peer->index());
+  if (!peer->down_due) free_peers_.push_back(peer->index());
 }
 
 void EndpointImpl::Disconnect(PeerId id) {
@@ -216,22 +235,35 @@ void EndpointImpl::Disconnect(PeerId id) {
                        {.layer = "endpoint", .peer = peer->address(), .operation = "disconnect"}));
   if (!closed_) poller_->Wake();  // the handler is told by the next Poll()
   if (peer->state == peer::State::kLeaving) return SayGoodbye(peer);
-  Part(peer);
+  EndLater(peer);
 }
 
 void EndpointImpl::SayGoodbye(Peer* peer) {
   if (!PostControl(peer, peer::Kind::kGoodbye, /*notify=*/true)) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
-    return Part(peer);  // the connection's end says it as well, less kindly
+    return EndLater(peer);  // the connection's end says it as well, less kindly
   }
+  if (peer->state != peer::State::kLeaving) return;  // the target is broken: it was dropped at once
   SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
 }
 
 void EndpointImpl::OnSent(queue::Target* target, uint32_t slot, bool ok) {
   if (IsForLarge(*target)) return OnPiece(target, slot, ok);
   Peer* peer = &peers_[target->cookie];
-  if (peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state)) return Part(peer);
+  if (peer->state == peer::State::kLeaving) {
+    if (!IsLastWord(*peer, slot)) return;  // the answer of its handshake; the goodbye follows
+    peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
+    return EndLater(peer);
+  }
   if (ok) EndHandshake(peer);  // the answer has arrived; else it is said again
+}
+
+// A peer that was never up is refused: that answer is all it gets.
+bool EndpointImpl::IsLastWord(const Peer& peer, uint32_t slot) const {
+  peer::Prefix prefix;
+  return !peer.told_up ||
+         (peer::LoadPrefix((*slots_)[slot].data, (*slots_)[slot].length_bytes, &prefix) &&
+          prefix.kind == peer::Kind::kGoodbye);
 }
 
 void EndpointImpl::SetTimer(Peer* peer, int64_t deadline_ns) {
@@ -251,9 +283,10 @@ void EndpointImpl::OnPeerTimeout(base::Timer*, void* context) {
   const auto* passage = static_cast<const Passage*>(context);
   Peer* peer = passage->peer;
   EndpointImpl* self = passage->owner;
+  if (peer->state == peer::State::kDraining) return;
   if (peer->state == peer::State::kLeaving) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
-    return self->Part(peer);
+    return self->EndLater(peer);
   }
   self->OnHandshakeTimeout(peer);
 }
@@ -264,6 +297,6 @@ void EndpointImpl::OnTargetFailed(queue::Target* target, const absl::Status& why
   Fail(peer, why);
 }
 
-void EndpointImpl::OnTargetQuiet(queue::Target* target) { CheckQuiet(&PeerOf(*target)); }
+void EndpointImpl::OnTargetQuiet(queue::Target* target) { EndLater(&PeerOf(*target)); }
 
 }  // namespace sluice::endpoint

@@ -11,11 +11,12 @@
 namespace sluice::endpoint {
 
 peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
-  const Reception& reception = receptions_[peer.tenant];
-  return {.data_dctn = reception.data->dctn(),
+  // Those that go with the control DCT which the hello or the welcome has named.
+  const peer::TenantTargets targets = receptions_[peer.tenant].TargetsOf(peer.old_targets);
+  return {.data_dctn = targets.data_dctn,
           .max_message_bytes = options_.max_message_bytes,
-          .data_key = reception.data->access_key(),
-          .control_key = reception.control->access_key(),
+          .data_key = targets.data_key,
+          .control_key = targets.control_key,
           .peer_index = peer.index(),
           .token = peer.token,
           .credits = peer.receive.window(),
@@ -68,7 +69,7 @@ void EndpointImpl::SayUnsaid() {
     Peer* peer = unsaid_.front();
     unsaid_.pop_front();
     peer->handshake()->unsaid = false;
-    SayTerms(peer);
+    if (peer->state != peer::State::kDraining) SayTerms(peer);
   }
 }
 
@@ -93,7 +94,6 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
                       message.first(peer::kPrefixBytes));
   if (!terms.ok()) {
     ++handshakes_.unauthenticated;
-    limiter_.Failed(peer->target.name.str(), clock_.NowNs());
     LogRefused(peer->target.name.str(), terms.status());
     return Fail(peer, terms.status());
   }
@@ -110,7 +110,7 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
       SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
     } else {
       peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
-      Part(peer);
+      EndLater(peer);
     }
     return;
   }

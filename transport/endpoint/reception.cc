@@ -19,6 +19,14 @@ absl::Status Exhausted(const Reception& reception, const std::string& what, cons
 
 }  // namespace
 
+peer::TenantTargets Reception::TargetsOf(bool old) const {
+  if (old) return renewal.old;
+  return {.data_dctn = data->dctn(),
+          .control_dctn = control->dctn(),
+          .data_key = data->access_key(),
+          .control_key = control->access_key()};
+}
+
 absl::Status Reception::CheckPlace() const {
   if (peers < max_peers) return absl::OkStatus();
   return Exhausted(*this, std::to_string(max_peers) + " places for peers", "raise max_peers");

@@ -4,6 +4,10 @@
 // control, with DC keys, receive buffers and places of its own, so that a tenant which fills or floods
 // what is its own leaves the others theirs. Without tenants there is one, everybody's.
 //
+// Its protection domain has all memory that its peers may reach: receive buffers, lanes that they write into, and lent memory that
+// they read. A device refuses a key of another domain, so a peer that knows or guesses one of another tenant's keys reaches
+// nothing. Send queues, send buffers, address handles and fetched memory are in the device's own domain: no DCT of it exists.
+//
 // Who owns it   The endpoint. Which thread: the polling thread. What ends it: the endpoint's end.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_RECEPTION_H_
 #define SLUICE_TRANSPORT_ENDPOINT_RECEPTION_H_
@@ -14,9 +18,27 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "transport/peer/targets.h"
 #include "transport/receive/receive_queue.h"
+#include "transport/verbs/handles.h"
 
 namespace sluice::endpoint {
+
+// The replacement of a tenant's DCTs, whose keys an offender knows (docs/decisions/0046).
+struct Renewal {
+  enum class State : uint8_t {
+    kNone,
+    kMaking,  // the new DCTs
+    kMoving,  // peers are told, and go on from the old ones to the new ones
+  };
+
+  State state = State::kNone;
+  bool wanted = false;  // once more, after this one
+  uint32_t looks = 0;   // at those that have not acknowledged
+  int64_t earliest_ns = 0;
+  peer::TenantTargets old;
+  verbs::Qp old_data, old_control;  // null unless kMoving
+};
 
 struct Reception {
   // A new peer gets at most this share of the receive buffers that are left, so that a crowd thins
@@ -27,13 +49,23 @@ struct Reception {
   std::string tenant;  // empty: there are none
   uint32_t srq_size = 0;
   uint32_t max_peers = 0;
+  verbs::Pd domain;  // outlives what is registered in it
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
-  uint32_t promised = 0;  // receive buffers, to peers
-  uint32_t peers = 0;     // records in use
+  uint32_t promised = 0;   // receive buffers, to peers
+  uint32_t peers = 0;      // records in use
+  uint32_t half_open = 0;  // of those, clients that have not proved yet
+  Renewal renewal;         // after what its DCTs refer to
 
+  // The DCTs of now, or those before the last replacement.
+  peer::TenantTargets TargetsOf(bool old) const;
   // RESOURCE_EXHAUSTED: no place is left.
   absl::Status CheckPlace() const;
+  // Places are left, and one more half-open peer would have more than half of those that proved ones leave.
+  bool half_taken() const {
+    const uint32_t left = max_peers - (peers - half_open);
+    return left != 0 && 2 * (uint64_t{half_open} + 1) > left;
+  }
   // The receive buffers that a new peer gets. RESOURCE_EXHAUSTED: too few are left.
   absl::StatusOr<uint32_t> WindowForOne(uint32_t credits_per_peer) const;
 };

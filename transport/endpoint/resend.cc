@@ -60,6 +60,7 @@ void EndpointImpl::TellResends() {
     }
     peer->asking = peer->wants = 0;
     if (peer->lanes != 0) RenewLaneWords(peer);
+    if (peer->old_targets) OweTargets(peer);
     ++counters_.resends;
     const bool kept = closed_ || handler_->OnResend(id);
     if (Find(id) == nullptr || peer->state != peer::State::kUp) continue;

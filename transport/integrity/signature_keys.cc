@@ -89,14 +89,15 @@ absl::StatusOr<SignatureSupport> SignatureSupport::Ask(device::Device& device) {
   return SignatureSupport(dv.sig_caps);
 }
 
-absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint32_t count) {
+absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint32_t count,
+                                                    ibv_pd* domain) {
   const verbs::VerbsApi& api = device.api();
   auto support = SignatureSupport::Ask(device);
   if (!support.ok()) return support.status();
   SignatureKeys keys(api, *support);
   for (uint32_t i = 0; i < count; ++i) {
     mlx5dv_mkey_init_attr attr = {};
-    attr.pd = device.pd();
+    attr.pd = domain;
     attr.create_flags =
         MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT | MLX5DV_MKEY_INIT_ATTR_FLAGS_BLOCK_SIGNATURE;
     attr.max_entries = 1;

@@ -42,7 +42,8 @@ class SignatureSupport {
 
 class SignatureKeys {
  public:
-  static absl::StatusOr<SignatureKeys> Create(device::Device& device, uint32_t count);
+  static absl::StatusOr<SignatureKeys> Create(device::Device& device, uint32_t count,
+                                              ibv_pd* domain);
   SignatureKeys(SignatureKeys&& other) noexcept;
   SignatureKeys& operator=(SignatureKeys&&) = delete;
   ~SignatureKeys();

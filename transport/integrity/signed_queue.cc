@@ -55,22 +55,23 @@ absl::StatusOr<std::unique_ptr<SignedQueue>> SignedQueue::Create(
 absl::Status SignedQueue::Init() {
   const verbs::VerbsApi& api = device_.api();
   const verbs::CapabilityReport& can = device_.capabilities();
+  ibv_pd* const domain = options_.domain == nullptr ? device_.pd() : options_.domain;
   if (options_.offload && can.Has(verbs::Feature::kSignature)) {
     const bool stops = options_.pipelining && can.Has(verbs::Feature::kSigPipelining);
     mode_ = stops ? Mode::kPipelined : Mode::kSerial;
-    auto keys = SignatureKeys::Create(device_, options_.max_open);
+    auto keys = SignatureKeys::Create(device_, options_.max_open, domain);
     if (!keys.ok()) return keys.status();
     keys_.emplace(std::move(*keys));
   } else {
     // The most that a transfer can take on the wire.
     staging_bytes_ = DomainBytes(Guard::kT10DifCrc, 512, options_.max_transfer_bytes);
-    auto staging = memory::Slab::Create(api, device_.pd(), staging_bytes_ * options_.max_open,
+    auto staging = memory::Slab::Create(api, domain, staging_bytes_ * options_.max_open,
                                         IBV_ACCESS_LOCAL_WRITE);
     if (!staging.ok()) return staging.status();
     staging_ = std::move(*staging);
   }
   auto replies = memory::Slab::Create(
-      api, device_.pd(), size_t{options_.max_open + options_.max_replies} * kMaxReplyBytes,
+      api, domain, size_t{options_.max_open + options_.max_replies} * kMaxReplyBytes,
       IBV_ACCESS_LOCAL_WRITE);
   if (!replies.ok()) return replies.status();
   replies_ = std::move(*replies);
@@ -82,7 +83,7 @@ absl::Status SignedQueue::Init() {
   auto receive_cq = verbs::CreateCq(api, device_.context(), options_.max_replies, options_.channel);
   if (!receive_cq.ok()) return receive_cq.status();
   receive_cq_ = std::move(*receive_cq);
-  auto qp = verbs::CreateRc(api, device_.context(), device_.pd(), send_cq_.get(), receive_cq_.get(),
+  auto qp = verbs::CreateRc(api, device_.context(), domain, send_cq_.get(), receive_cq_.get(),
                             {.send_depth = send_depth,
                              .receive_depth = options_.max_replies,
                              .max_inline_bytes = keys_ ? kConfigureInlineBytes : 0,

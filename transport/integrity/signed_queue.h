@@ -102,6 +102,9 @@ struct SignedQueueOptions {
   bool pipelining = true;
   // Not null: completions are announced there after Arm(). It outlives the queue.
   ibv_comp_channel* channel = nullptr;
+  // Protection domain of the queue: the peer reaches memory of this domain only, and local memory of transfers has to be
+  // registered there. It outlives the queue. Null: the device's.
+  ibv_pd* domain = nullptr;
 };
 
 struct SignedQueueCounters {

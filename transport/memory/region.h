@@ -16,6 +16,9 @@
 
 namespace sluice::memory {
 
+// A protection domain: queues of it reach memory that is registered in it, and no other. It outlives both.
+using Domain = verbs::Pd;
+
 // What peers may do; local transfers may do everything.
 struct RemoteRights {
   bool read = false;

@@ -55,8 +55,9 @@ Mover::Mover(device::Device& device, poller::Commands& commands, base::Random& r
 
 absl::Status Mover::Init() {
   const verbs::VerbsApi& api = device_.api();
+  sgid_index_ = device_.path().sgid_index;
   const int error_number =
-      api.query_gid(device_.context(), device_.path().port, device_.path().sgid_index, &gid_);
+      api.query_gid(device_.context(), device_.path().port, sgid_index_, &gid_);
   if (error_number != 0) {
     return base::ErrnoError(error_number, "ibv_query_gid",
                             {.layer = "onesided", .operation = "create"});
@@ -74,6 +75,7 @@ absl::Status Mover::Init() {
        .remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE});
   if (!receive.ok()) return receive.status();
   receive_ = *std::move(receive);
+  arrivals_.resize(depth);
 
   // So many that the queue never holds back pieces for want of room for words.
   const uint32_t words = std::max(options_.max_peers * options_.window, 3 * kSendDepth);
@@ -102,7 +104,18 @@ absl::Status Mover::Init() {
 
 Mover::~Mover() = default;
 
-Address Mover::Open(uint32_t place) {
+absl::StatusOr<Apart> Mover::MakeApart() {
+  auto domain = verbs::AllocPd(device_.api(), device_.context());
+  if (!domain.ok()) return domain.status();
+  Apart apart{.domain = std::make_shared<memory::Domain>(*std::move(domain)),
+              .access_key = random_.Next64()};
+  auto target = receive_->MakeTarget(device_, apart.domain->get(), apart.access_key);
+  if (!target.ok()) return target.status();
+  apart.target = *std::move(target);
+  return apart;
+}
+
+Address Mover::Open(uint32_t place, std::optional<Apart> apart) {
   Way& way = ways_[place];
   assert(way.state == State::kFree);
   way.state = State::kOpen;
@@ -110,8 +123,9 @@ Address Mover::Open(uint32_t place) {
   while (way.token == 0);
   way.receive.Start(options_.window);
   way.next_to_send = way.next_expected = 0;
-  Address address{.dctn = receive_->dctn(),
-                  .access_key = receive_->access_key(),
+  way.apart = std::move(apart);
+  Address address{.dctn = way.apart ? way.apart->target.qp.number() : receive_->dctn(),
+                  .access_key = way.apart ? way.apart->access_key : receive_->access_key(),
                   .place = place,
                   .token = way.token,
                   .window = options_.window};
@@ -132,7 +146,7 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
   ibv_ah_attr attr = {};
   attr.is_global = 1;
   attr.port_num = device_.path().port;
-  attr.grh.sgid_index = device_.path().sgid_index;
+  attr.grh.sgid_index = sgid_index_;
   attr.grh.hop_limit = 64;
   std::memcpy(attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   errno = 0;
@@ -160,7 +174,8 @@ void Mover::Close(uint32_t place, const absl::Status& why, bool goodbye) {
   Way& way = ways_[place];
   if (way.state == State::kFree || way.state == State::kEnding) return;
   way.parting = goodbye && way.state == State::kUp && !way.target.broken;
-  if (way.parting) way.parting = PostControl(way, WordKind::kGoodbye);
+  // Its end may come within the call.
+  if (way.parting && !PostControl(way, WordKind::kGoodbye)) way.parting = false;
   End(way, why);
 }
 
@@ -260,17 +275,30 @@ void Mover::Arm() {
   thorough_ = true;
 }
 
+// All that is there is taken before a grant is written, so that a peer's words under earlier grants can be counted
+// (docs/decisions/0046).
 int Mover::Receive() {
-  ibv_wc completions[kReceiveBatch];
-  const int count = std::max(ibv_poll_cq(receive_cq_.get(), kReceiveBatch, completions), 0);
-  for (int i = 0; i < count; ++i) {
-    const auto index = static_cast<uint32_t>(completions[i].wr_id);
-    if (completions[i].status == IBV_WC_SUCCESS) {
-      OnReceived({receive_->buffer(index), completions[i].byte_len});
+  size_t count = 0;
+  int got = 0;
+  do {
+    const auto room = static_cast<int>(std::min<size_t>(arrivals_.size() - count, kReceiveBatch));
+    got = std::max(ibv_poll_cq(receive_cq_.get(), room, arrivals_.data() + count), 0);
+    count += static_cast<size_t>(got);
+  } while (got == kReceiveBatch && count < arrivals_.size());
+  if (count == 0) return 0;
+  if (++look_ == 0) {
+    for (Way& way : ways_) way.receive.ForgetLook();
+    look_ = 1;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const auto index = static_cast<uint32_t>(arrivals_[i].wr_id);
+    // A write with immediate data takes a buffer as well, and leaves there what an earlier word, of anybody, has put into it.
+    if (arrivals_[i].status == IBV_WC_SUCCESS && arrivals_[i].opcode == IBV_WC_RECV) {
+      OnReceived({receive_->buffer(index), arrivals_[i].byte_len});
     }
     receive_->Recycle(index);
   }
-  return count;
+  return static_cast<int>(count);
 }
 
 void Mover::OnReceived(std::span<const std::byte> bytes) {
@@ -283,6 +311,13 @@ void Mover::OnReceived(std::span<const std::byte> bytes) {
   if (way.token != head->token || (way.state != State::kOpen && way.state != State::kUp)) {
     ++counters_.strangers;
     return;
+  }
+  const bool word = head->kind == WordKind::kWord;
+  if (word ? !way.receive.DataArrived(look_)
+           : !way.receive.ControlArrived(look_, way.peer.window)) {
+    const uint32_t most = word ? way.receive.MostData() : way.receive.MostControl(way.peer.window);
+    return EndOffender(way, "more than " + std::to_string(most) + (word ? " words" : " grants") +
+                                " were here at one time");
   }
   TakeGrant(way, head->granted);
   switch (head->kind) {
@@ -321,9 +356,19 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
     ++way.next_expected;
     ++counters_.words_taken;
     way.receive.Consumed();
+    if (way.receive.overdrawn()) {
+      return EndOffender(way, "it has said " + std::to_string(way.receive.consumed()) +
+                                  " words, and was granted " + std::to_string(way.receive.limit()));
+    }
   }
   if (way.receive.ReportIsDue() && !std::exchange(way.owes, true)) ++owing_;
   if (ahead == 0) user_.OnWord(PlaceOf(way), word);
+}
+
+void Mover::EndOffender(Way& way, const std::string& cause) {
+  ++counters_.over_credit;
+  End(way, Down(absl::StatusCode::kUnavailable, "the peer sent more than it was granted", cause,
+                "run the same release of Sluice on both sides"));
 }
 
 void Mover::SayGrants() {
@@ -387,7 +432,7 @@ void Mover::OnTargetFailed(queue::Target* target, const absl::Status& why) {
 }
 
 void Mover::OnQueueDead(const absl::Status& why) {
-  dead_ = why;
+  if (dead_.ok()) dead_ = why;
   for (Way& way : ways_) {
     way.parting = false;
     if (way.state == State::kUp || way.state == State::kOpen) End(way, why);
@@ -408,6 +453,10 @@ void Mover::TellEnds() {
     way.kept.clear();
     way.target.ah = nullptr;
     if (way.handle) commands_.Submit([handle = std::move(way.handle)] {}, [] {});
+    if (way.apart) {
+      commands_.Submit([apart = std::move(way.apart)]() mutable { apart.reset(); }, [] {});
+      way.apart.reset();
+    }
     way.state = State::kFree;
     way.token = 0;
     user_.OnDown(place, std::exchange(way.why, absl::OkStatus()));

@@ -15,6 +15,8 @@
 // Who owns it   Its creator. Device, commands and user outlive it. The destructor blocks, and wants a Commands that has finished.
 // Which thread  The polling thread; Create(), Connect() and the destructor block. The user is called inside Poll(), Close()
 //               and the commands' Drain().
+// Device        OnDeviceEvent(): if this host's address moves, or the DCT stops, all peers end and a new DCT is made; if the
+//               device fails, all peers end once its queue pairs are gone, and health() says why (docs/decisions/0048).
 // Bounds        MoverOptions. Nothing is posted beyond them: CanMove(), CanSay().
 #ifndef SLUICE_TRANSPORT_ONESIDED_MOVER_H_
 #define SLUICE_TRANSPORT_ONESIDED_MOVER_H_
@@ -25,12 +27,14 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/base/random.h"
 #include "transport/device/device.h"
+#include "transport/memory/region.h"
 #include "transport/memory/slab.h"
 #include "transport/onesided/address.h"
 #include "transport/onesided/word.h"
@@ -91,9 +95,17 @@ struct MoverCounters {
   uint64_t words_taken = 0;
   uint64_t words_twice = 0;  // dropped
   uint64_t strangers = 0;    // words of nobody who is known here
+  uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
   uint64_t pieces = 0;
   uint64_t pieces_failed = 0;
   uint64_t pieces_refused = 0;
+};
+
+// What a peer of its own reach sends to: a DCT in a protection domain that it shares with nobody.
+struct Apart {
+  std::shared_ptr<memory::Domain> domain;  // freed with the last that is registered there
+  uint64_t access_key = 0;
+  receive::Target target;  // goes first
 };
 
 class Mover final : private queue::QueueUser {
@@ -109,8 +121,11 @@ class Mover final : private queue::QueueUser {
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
-  // A free place: for the other side's Connect().
-  Address Open(uint32_t place);
+  // A free place: for the other side's Connect(). With `apart`, the peer reaches memory that is registered in that domain, and
+  // no other. Without, it reaches memory that is registered in the device's domain.
+  Address Open(uint32_t place, std::optional<Apart> apart = std::nullopt);
+  // For Open(); blocks. Each costs the device a DCT and a protection domain; it takes words into the buffers of all.
+  absl::StatusOr<Apart> MakeApart();
   // UNAVAILABLE: that address can't be reached, or no DCI is left. INVALID_ARGUMENT: its window is more than twice the one
   // here.
   absl::Status Connect(uint32_t place, const Address& peer);
@@ -129,6 +144,10 @@ class Mover final : private queue::QueueUser {
   int Poll();
   // The next completion or word raises an event at the channel. Poll() once more after it: what came before raises none.
   void Arm();
+  // Whatever is told of the device.
+  void OnDeviceEvent(const device::DeviceEvent& event);
+  // Not OK: the device has failed, or no DCI is left. No peer can be connected any more.
+  const absl::Status& health() const { return dead_; }
   // A completion is due. Then Watch() is to be called now and then, for a DCI that has died without a word.
   bool busy() const { return queue_->busy(); }
   void Watch(int64_t now_ns) { queue_->Watch(now_ns); }
@@ -141,6 +160,7 @@ class Mover final : private queue::QueueUser {
   struct Way {
     State state = State::kFree;
     uint64_t token = 0;  // that the peer has to show
+    std::optional<Apart> apart;
     Address peer;
     verbs::Ah handle;
     queue::Target target;
@@ -163,12 +183,24 @@ class Mover final : private queue::QueueUser {
   void OnReceived(std::span<const std::byte> bytes);
   void TakeGrant(Way& way, uint32_t granted);
   void TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word);
+  void EndOffender(Way& way, const std::string& cause);
   void PostWord(Way& way, uint32_t slot);
   void OnSaid(Way& way, uint32_t slot, bool ok);
   bool PostControl(Way& way, WordKind kind);
   void SayGrants();
   void TellEnds();
   void End(Way& way, const absl::Status& why);
+
+  // device_life.cc
+  struct Renewed;
+  void RenewAddress();
+  void RenewTarget();
+  absl::Status TargetStopped() const;
+  void MakeTarget(Renewed* made) const;
+  void UseTarget(Renewed* made, const absl::Status& why);
+  void CloseAll(const absl::Status& why);
+  void Break(const absl::Status& why);
+
   uint32_t PlaceOf(const Way& way) const { return static_cast<uint32_t>(&way - ways_.data()); }
   Way& WayOf(const queue::Target& target) { return ways_[target.cookie]; }
 
@@ -185,6 +217,7 @@ class Mover final : private queue::QueueUser {
   MoverUser& user_;
   const MoverOptions options_;
   ibv_gid gid_ = {};
+  uint8_t sgid_index_ = 0;  // of gid_; the device's own changes inside commands
   memory::Slab memory_;
   verbs::Cq send_cq_;
   verbs::Cq receive_cq_;
@@ -192,11 +225,13 @@ class Mover final : private queue::QueueUser {
   std::optional<queue::SlotTable> slots_;
   std::vector<uint64_t> cookies_;  // of pieces, by slot
   std::vector<bool> arrived_;      // words at the peer's device, by slot
+  std::vector<ibv_wc> arrivals_;   // of one look
+  uint16_t look_ = 0;              // its number
   std::vector<Way> ways_;          // constant size: targets stay where they are
   std::vector<uint32_t> ending_;   // places
   uint32_t owing_ = 0;             // ways that owe a grant
   bool thorough_ = false;          // the next look is the last before a sleep
-  absl::Status dead_;              // not OK: no DCI is left
+  absl::Status dead_;              // health()
   MoverCounters counters_;
   std::unique_ptr<queue::DciPool> queue_;  // goes first
 };

@@ -3,6 +3,7 @@
 
 #include <cassert>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -73,6 +74,7 @@ absl::StatusOr<AddressHandles::Entry*> AddressHandles::Make(const ibv_ah_attr& a
   }
   auto entry = std::make_unique<Entry>();
   entry->destination = std::move(destination);
+  entry->template_qpn = template_qpn;
   entry->handle = verbs::Ah(&api_, raw);
   if (map_ && attr.is_global) {
     entry->map_error = api_.dv_map_ah_to_qp(raw, template_qpn);
@@ -121,7 +123,15 @@ void AddressHandles::Free(Entry* entry) {
 void AddressHandles::Renew() {
   by_destination_.clear();
   for (auto& [handle, entry] : entries_) entry->current = false;
-  while (!idle_.empty()) EvictOne();
+  while (!idle_.empty()) EvictOne(idle_.begin());
+}
+
+void AddressHandles::Forget(uint32_t template_qpn) {
+  for (auto place = idle_.begin(); place != idle_.end();) {
+    const auto next = std::next(place);
+    if ((*place)->template_qpn == template_qpn) EvictOne(place);
+    place = next;
+  }
 }
 
 // Only what is in the list of those without users.
@@ -129,13 +139,13 @@ void AddressHandles::Evict() {
   const int64_t oldest_ns = clock_.NowNs() - limits_.max_idle_ns;
   while (!idle_.empty() &&
          (idle_.size() > limits_.max_idle || idle_.front()->idle_since_ns < oldest_ns)) {
-    EvictOne();
+    EvictOne(idle_.begin());
   }
 }
 
-void AddressHandles::EvictOne() {
-  Entry* entry = idle_.front();
-  idle_.pop_front();
+void AddressHandles::EvictOne(std::list<Entry*>::iterator place) {
+  Entry* entry = *place;
+  idle_.erase(place);
   Add(kIdle, -1);
   Add(kEvicted);
   Free(entry);

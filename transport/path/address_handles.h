@@ -71,6 +71,9 @@ class AddressHandles {
   // last user: the next peer's way is looked up anew.
   void Release(ibv_ah* handle, bool suspect = false);
 
+  // The template goes: handles without users that are mapped to it go first.
+  void Forget(uint32_t template_qpn);
+
   // An address of this host changed: who comes from now on shares no handle with those before, whose
   // handles stay as they are. Those without users go.
   void Renew();
@@ -81,6 +84,7 @@ class AddressHandles {
  private:
   struct Entry {
     std::string destination;
+    uint32_t template_qpn = 0;
     verbs::Ah handle;
     bool mapped = false;
     int map_error = 0;
@@ -107,7 +111,7 @@ class AddressHandles {
   void Retire(Entry* entry);
   void Free(Entry* entry);
   void Evict();
-  void EvictOne();
+  void EvictOne(std::list<Entry*>::iterator place);
   void Add(Count which, int64_t difference = 1) {
     counts_[which].fetch_add(static_cast<uint64_t>(difference));
   }

@@ -28,16 +28,52 @@ const Profile* CongestionProfiles::Of(const ibv_ece& offered) {
   // Options 0 mean "nothing to set": what a kernel returns for a peer that took no part.
   if (offered.vendor_id == 0 || offered.options == 0) return Default("the peer offered no ECE");
   if (const auto found = by_offer_.find(Key(offered)); found != by_offer_.end()) {
-    return found->second;
+    return Share(found->second);
   }
-  if (templates_.size() >= kMaxTemplates) {
-    return Default(absl::StrCat("all ", kMaxTemplates, " template DCIs are taken"));
+  if (templates_.size() >= kMaxTemplates && Unused() == nullptr) {
+    return Default(absl::StrCat("all ", kMaxTemplates, " template DCIs are in use"));
   }
   const absl::StatusOr<const Profile*> profile = Negotiate(offered);
   // Not remembered: memory, say, may be there for the next peer.
   if (!profile.ok()) return Default(std::string(profile.status().message()));
+  if (by_offer_.size() >= kMaxOffers) by_offer_.clear();
   by_offer_[Key(offered)] = *profile;
-  return *profile;
+  return Share(*profile);
+}
+
+void CongestionProfiles::Release(const Profile* profile) {
+  Template* of = Find(profile);
+  if (of == nullptr) return;  // the default is nobody's
+  --of->users;
+  of->released = ++releases_;
+}
+
+CongestionProfiles::Template* CongestionProfiles::Find(const Profile* profile) const {
+  for (const auto& one : templates_) {
+    if (&one->profile == profile) return one.get();
+  }
+  return nullptr;
+}
+
+const Profile* CongestionProfiles::Share(const Profile* profile) {
+  if (Template* of = Find(profile); of != nullptr) ++of->users;
+  return profile;
+}
+
+// The one that has been so for longest.
+CongestionProfiles::Template* CongestionProfiles::Unused() const {
+  Template* unused = nullptr;
+  for (const auto& one : templates_) {
+    if (one->users != 0) continue;
+    if (unused == nullptr || one->released < unused->released) unused = one.get();
+  }
+  return unused;
+}
+
+void CongestionProfiles::Evict(Template* unused) {
+  if (forget_) forget_(unused->profile.template_qpn);
+  absl::erase_if(by_offer_, [&](const auto& entry) { return entry.second == &unused->profile; });
+  std::erase_if(templates_, [&](const auto& one) { return one.get() == unused; });
 }
 
 absl::StatusOr<const Profile*> CongestionProfiles::Negotiate(const ibv_ece& offered) {
@@ -58,25 +94,23 @@ absl::StatusOr<const Profile*> CongestionProfiles::Negotiate(const ibv_ece& offe
     return base::ErrnoError(error_number, "ibv_query_ece (DCI)", {.layer = "path"});
   }
   if (accepted.options == 0) return Default("this device took none of the options offered");
-  for (const auto& profile : profiles_) {
-    if (profile->why_default.empty() && Key(profile->accepted) == Key(accepted)) {
-      return profile.get();  // one template is enough for both
-    }
+  for (const auto& one : templates_) {
+    if (Key(one->profile.accepted) == Key(accepted)) return &one->profile;  // enough for both
   }
-  profiles_.push_back(std::make_unique<Profile>(
-      Profile{.accepted = accepted, .template_qpn = dci->number(), .why_default = ""}));
-  templates_.push_back(std::move(*dci));
-  return profiles_.back().get();
+  if (templates_.size() >= kMaxTemplates) Evict(Unused());
+  templates_.push_back(std::make_unique<Template>(
+      Template{.profile = {.accepted = accepted, .template_qpn = dci->number(), .why_default = ""},
+               .dci = std::move(*dci)}));
+  return &templates_.back()->profile;
 }
 
 const Profile* CongestionProfiles::Default(std::string why) {
-  const Profile*& profile = defaults_[why];
+  std::unique_ptr<const Profile>& profile = defaults_[why];
   if (profile == nullptr) {
-    profiles_.push_back(std::make_unique<Profile>(
-        Profile{.accepted = {}, .template_qpn = default_qpn_, .why_default = std::move(why)}));
-    profile = profiles_.back().get();
+    profile = std::make_unique<const Profile>(
+        Profile{.accepted = {}, .template_qpn = default_qpn_, .why_default = std::move(why)});
   }
-  return profile;
+  return profile.get();
 }
 
 }  // namespace sluice::path

@@ -6,20 +6,24 @@
 //
 //   peer's options --ibv_set_ece--> DCI in INIT --> RTR --ibv_query_ece--> accepted options
 //
-// Peers whose negotiation ends in the same options share a template. A peer that offers nothing, or
+// Peers whose negotiation ends in the same options share a template. One that no peer uses is kept for the next, and makes
+// room for another when all are taken: the one unused longest goes first. A peer that offers nothing, or
 // something this device does not take, gets the default profile: the endpoint's own first DCI, with
 // what the device does by itself. No message is ever posted to a template.
 //
 // Who owns it   The endpoint; context and protection domain outlive it.
 // Which thread  Inside Commands only (making a DCI blocks), one at a time. Profiles are constant once
-//               they are handed out, and live as long as this object.
-// Bound         kMaxTemplates DCIs; peers beyond get the default profile, which says why.
+//               they are handed out, and live until they are released.
+// Bound         kMaxTemplates DCIs; while all are in use, peers with other options get the default profile, which says why.
+//               kMaxOffers offers are remembered, beyond which all are forgotten.
 #ifndef SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 #define SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -37,22 +41,39 @@ struct Profile {
 class CongestionProfiles {
  public:
   static constexpr size_t kMaxTemplates = 16;
+  static constexpr size_t kMaxOffers = 256;
 
   // `negotiate`: the device takes part in the exchange (Feature::kEce). `default_qpn` outlives this
   // object.
   CongestionProfiles(const verbs::VerbsApi& api, ibv_context* context, ibv_pd* pd,
                      const verbs::PathOptions& path, bool negotiate, uint32_t default_qpn);
 
-  // Never null. `offered` is what the peer's request or response carried.
+  // Never null. `offered` is what the peer's request or response carried. The caller's until Release().
   const Profile* Of(const ibv_ece& offered);
+  // Whoever got it, and the handles that were mapped for it, need it no more.
+  void Release(const Profile* profile);
+  // `forget` hears of each template before it goes: address handles that nobody uses may still be mapped to it.
+  void OnEvict(std::function<void(uint32_t template_qpn)> forget) { forget_ = std::move(forget); }
 
   // Templates made from now on stand at this entry of the GID table.
   void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
 
   size_t templates() const { return templates_.size(); }
+  size_t offers() const { return by_offer_.size(); }
 
  private:
+  struct Template {
+    Profile profile;
+    verbs::Qp dci;
+    uint32_t users = 0;
+    uint64_t released = 0;  // when the last user did, in releases
+  };
+
   const Profile* Default(std::string why);
+  Template* Find(const Profile* profile) const;
+  const Profile* Share(const Profile* profile);
+  Template* Unused() const;
+  void Evict(Template* unused);
   absl::StatusOr<const Profile*> Negotiate(const ibv_ece& offered);
 
   const verbs::VerbsApi& api_;
@@ -63,10 +84,11 @@ class CongestionProfiles {
   const uint32_t default_qpn_;
 
   verbs::Cq cq_;  // before the DCIs that refer to it
-  std::vector<verbs::Qp> templates_;
-  std::vector<std::unique_ptr<Profile>> profiles_;
+  std::vector<std::unique_ptr<Template>> templates_;
+  uint64_t releases_ = 0;
+  std::function<void(uint32_t)> forget_;
   absl::flat_hash_map<uint64_t, const Profile*> by_offer_;
-  absl::flat_hash_map<std::string, const Profile*> defaults_;  // by reason
+  absl::flat_hash_map<std::string, std::unique_ptr<const Profile>> defaults_;  // by reason
 };
 
 }  // namespace sluice::path

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Credits: how many data messages one side may have at the other. Counters are cumulative modulo
-// 2^32, so a grant that comes twice, late or not at all does no harm.
+// 2^32, so a grant that comes twice, late or not at all does no harm. The receiver enforces them (docs/decisions/0046).
 #ifndef SLUICE_TRANSPORT_PEER_CREDITS_H_
 #define SLUICE_TRANSPORT_PEER_CREDITS_H_
 
+#include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 namespace sluice::peer {
@@ -42,12 +44,25 @@ class SendCredits {
 };
 
 // What this side owes a peer: receive buffers that it may fill.
+//
+// Enforcement   A look takes all completions that are there before any grant is written. So each message of a look was
+//               sent under a grant that was written before, and a correct peer's number in one look is bounded.
 class ReceiveCredits {
  public:
+  // Copies of a message that may lie here at one time: the first, and one for each error of its sender since this side
+  // last looked.
+  static constexpr uint32_t kMaxCopies = 8;
+  static constexpr uint32_t kMaxControl = 64;
+  static constexpr uint32_t kMaxWindow = INT16_MAX;
+
+  // `window`: kMaxWindow at most.
   void Start(uint32_t window) {
+    assert(window <= kMaxWindow);
     window_ = window;
     consumed_ = 0;
     reported_ = window;
+    look_ = 0;
+    limit_low_ = Low(reported_);
   }
   uint32_t window() const { return window_; }
   // Data messages taken so far, modulo 2^32: the number of the next one.
@@ -61,10 +76,52 @@ class ReceiveCredits {
   // Half of the window has come back and the peer does not know: time for a message of its own.
   bool ReportIsDue() const { return consumed_ + window_ - reported_ >= (window_ + 1) / 2; }
 
+  // Counts a data message of a look, duplicates included. `look` numbers the looks; never 0. False: over MostData().
+  bool DataArrived(uint16_t look) {
+    Begin(look);
+    return ++data_ <= MostData();
+  }
+  // Counts a control message of a look. `sent_window`: credits that the peer has granted. False: over MostControl().
+  bool ControlArrived(uint16_t look, uint32_t sent_window) {
+    Begin(look);
+    return ++control_ <= MostControl(sent_window);
+  }
+  uint32_t MostData() const { return std::min<uint32_t>(window_ * kMaxCopies, kMostCounted); }
+  // Beside what a peer says by itself: it reports on each copy of a message.
+  static uint32_t MostControl(uint32_t sent_window) {
+    return std::min<uint32_t>(kMaxControl + sent_window * kMaxCopies, kMostCounted);
+  }
+  // More new messages have been taken than were granted before the look.
+  bool overdrawn() const { return Distance() < 0; }
+  // What was granted when the peer's first message of the look came.
+  uint32_t limit() const { return consumed_ + static_cast<uint32_t>(int32_t{Distance()}); }
+  // The next message did not come by a look: it takes no receive buffer.
+  void LeaveLook() { limit_low_ = Low(reported_); }
+  // Forgets the number of the last look, which may come again.
+  void ForgetLook() { look_ = 0; }
+
  private:
+  static constexpr uint32_t kMostCounted = UINT16_MAX - 1;
+
+  static uint16_t Low(uint32_t count) { return static_cast<uint16_t>(count); }
+  // From what was taken to the limit: at most a window, which is below half of 2^16.
+  int16_t Distance() const { return static_cast<int16_t>(limit_low_ - Low(consumed_)); }
+
+  void Begin(uint16_t look) {
+    if (look_ == look) return;
+    look_ = look;
+    limit_low_ = Low(reported_);
+    data_ = control_ = 0;
+  }
+
   uint32_t window_ = 0;
   uint32_t consumed_ = 0;
   uint32_t reported_ = 0;
+  // Of the look: its number, the low half of reported_ at the peer's first message, and the peer's messages.
+  uint16_t look_ = 0;
+  uint16_t limit_low_ = 0;
+  uint16_t data_ = 0;
+  uint16_t control_ = 0;
 };
 
 }  // namespace sluice::peer

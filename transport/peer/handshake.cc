@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint16_t kUnauthenticated = 1;
 constexpr uint16_t kWithoutDc = 2;
+constexpr uint16_t kHasCookie = 4;
 constexpr size_t kClearBytes = 40;  // of both
 constexpr size_t kAccessBytes = 16;
 static_assert(kHelloBytes == kClearBytes + kMacBytes);
@@ -37,7 +38,7 @@ absl::Status Unproven(const char* cause) {
 
 uint16_t FlagsOf(const Greeting& greeting) {
   return (greeting.secret_id == 0 ? kUnauthenticated : 0) |
-         (greeting.without_dc() ? kWithoutDc : 0);
+         (greeting.without_dc() ? kWithoutDc : 0) | (greeting.has_cookie ? kHasCookie : 0);
 }
 
 void EncodeClear(std::byte* out, const Greeting& greeting, HandshakeKind kind) {
@@ -75,7 +76,9 @@ absl::StatusOr<Greeting> DecodeClear(Bytes bytes, HandshakeKind kind, size_t siz
   greeting.secret_id = Load<uint32_t>(in + 16);
   greeting.control_dctn = Load<uint32_t>(in + 20);
   std::copy_n(in + 24, kNonceBytes, greeting.nonce.begin());
-  if (Load<uint16_t>(in + 6) != FlagsOf(greeting)) {
+  const auto flags = Load<uint16_t>(in + 6);
+  greeting.has_cookie = kind == HandshakeKind::kHello && (flags & kHasCookie) != 0;
+  if (flags != FlagsOf(greeting)) {
     return Garbage("its flags are unknown, or don't go with its secret id and DCT number");
   }
   if (greeting.control_dctn > kMaxQpn) {
@@ -104,6 +107,17 @@ Nonce DrawNonce(base::Random& random) {
   return nonce;
 }
 
+Cookie Greeting::cookie() const {
+  Cookie cookie;
+  std::copy_n(nonce.end() - kCookieBytes, kCookieBytes, cookie.begin());
+  return cookie;
+}
+
+void Greeting::Bring(const Cookie& cookie) {
+  has_cookie = true;
+  std::copy(cookie.begin(), cookie.end(), nonce.end() - kCookieBytes);
+}
+
 HelloMessage EncodeHello(const Greeting& hello, const Secret& secret) {
   HelloMessage out;
   EncodeClear(out.data(), hello, HandshakeKind::kHello);
@@ -118,6 +132,12 @@ absl::StatusOr<Greeting> DecodeHello(Bytes bytes) {
 
 bool Proven(Bytes hello, const Secret& secret) {
   return Equal(HelloMac(hello, secret), hello.data() + kClearBytes);
+}
+
+Mac MacIn(const HelloMessage& hello) {
+  Mac mac;
+  std::copy_n(hello.begin() + kClearBytes, mac.size(), mac.begin());
+  return mac;
 }
 
 WelcomeMessage EncodeWelcome(const Greeting& greeting, const ControlAccess& access, Bytes hello,

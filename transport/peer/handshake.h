@@ -7,11 +7,11 @@
 //     0  u32  magic "SLCE"
 //     4  u8   protocol version
 //     5  u8   kind: 1 hello (request), 2 welcome (response), 3 refusal (reject)
-//     6  u16  flags: 1 unauthenticated, 2 no DC: the handshake ends with the welcome; the others zero
+//     6  u16  flags: 1 unauthenticated, 2 no DC: the handshake ends with the welcome, 4 (hello) a cookie; the others zero
 //     8  u64  epoch: drawn at random when the endpoint starts; names this incarnation
 //    16  u32  secret id; 0 exactly if unauthenticated
 //    20  u32  control DCTN (24 bit); 0 exactly if there is no DC
-//    24  16 B nonce
+//    24  16 B nonce; with flag 4 its last 8 bytes are the cookie of a refusal (refusal.h), brought back
 //    40  16 B MAC of all that
 //
 //   Welcome, 72 bytes
@@ -32,13 +32,14 @@
 
 #include "absl/status/statusor.h"
 #include "transport/base/random.h"
+#include "transport/peer/cookies.h"
 #include "transport/peer/crypto.h"
 #include "transport/peer/secrets.h"
 
 namespace sluice::peer {
 
 inline constexpr uint32_t kMagic = 0x45434c53;  // "SLCE" as the bytes stand
-inline constexpr uint8_t kProtocolVersion = 3;
+inline constexpr uint8_t kProtocolVersion = 4;
 inline constexpr size_t kHelloBytes = 56;
 inline constexpr size_t kWelcomeBytes = 72;
 inline constexpr size_t kNonceBytes = 16;
@@ -58,6 +59,11 @@ struct Greeting {
   SecretId secret_id = 0;
   uint32_t control_dctn = 0;  // 0: without DC
   Nonce nonce = {};
+  bool has_cookie = false;  // a hello only: the end of the nonce is one
+
+  // Of the nonce.
+  Cookie cookie() const;
+  void Bring(const Cookie& cookie);
 
   // What both sides can know of each other is in hello and welcome then: no messages follow.
   bool without_dc() const { return control_dctn == 0; }
@@ -90,8 +96,10 @@ HelloMessage EncodeHello(const Greeting& hello, const Secret& secret);
 absl::StatusOr<Greeting> DecodeHello(Bytes bytes);
 
 // Whether whoever made this hello (of at least kHelloBytes) has the secret. It may be a recorded
-// one.
+// one, unless its cookie is good.
 bool Proven(Bytes hello, const Secret& secret);
+// The MAC that a hello carries.
+Mac MacIn(const HelloMessage& hello);
 
 // Makes the welcome, and the keys for the rest. `greeting.secret_id` must be that of `secret`.
 WelcomeMessage EncodeWelcome(const Greeting& greeting, const ControlAccess& access, Bytes hello,

@@ -3,26 +3,29 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "transport/base/error.h"
 
 namespace sluice::peer {
-namespace {
-
-absl::StatusOr<Secrets> ReadOne(const SecretSource& source) {
+absl::StatusOr<Secrets> Keyring::ReadOne(const SecretSource& source) {
   if (!source) return Secrets();
-  const auto texts = source();
+  auto texts = source.Read();
   if (!texts.ok()) return texts.status();
-  return Secrets::FromTexts(*texts);
+  auto secrets = Secrets::FromTexts(*texts);
+  WipeTexts(&*texts);
+  return secrets;
 }
 
-}  // namespace
+Keyring::Keyring(std::vector<absl::StatusOr<Secrets>> of_tenant)
+    : of_tenant_(std::move(of_tenant)) {
+  if (of_tenant_.empty()) of_tenant_.push_back(Secrets());
+}
 
 Keyring Keyring::Read(const std::vector<SecretSource>& sources) {
-  Keyring ring;
-  for (const SecretSource& source : sources) ring.of_tenant_.push_back(ReadOne(source));
-  if (sources.empty()) ring.of_tenant_.push_back(Secrets());
-  return ring;
+  std::vector<absl::StatusOr<Secrets>> of_tenant;
+  for (const SecretSource& source : sources) of_tenant.push_back(ReadOne(source));
+  return Keyring(std::move(of_tenant));
 }
 
 std::optional<Keyring::Found> Keyring::Find(SecretId id) const {

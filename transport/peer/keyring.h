@@ -3,7 +3,7 @@
 // Keyring: the secrets of all tenants of an endpoint, as they were when it was read. A peer's secret
 // says which tenant it belongs to.
 //
-// Who owns it   Whoever handles one handshake; it is read anew for the next.
+// Who owns it   Whoever handles a handshake, or keeps it for the next ones (secret_reader.h).
 // Which thread  Read() blocks as its sources do, and belongs into Commands. Constant once made.
 #ifndef SLUICE_TRANSPORT_PEER_KEYRING_H_
 #define SLUICE_TRANSPORT_PEER_KEYRING_H_
@@ -25,8 +25,11 @@ class Keyring {
     uint32_t tenant = 0;  // place of its source
   };
 
+  // None: of one who demands no secret.
+  explicit Keyring(std::vector<absl::StatusOr<Secrets>> of_tenant);
   // An empty source stands for no secret: whoever has none belongs to it.
   static Keyring Read(const std::vector<SecretSource>& sources);
+  static absl::StatusOr<Secrets> ReadOne(const SecretSource& source);
 
   // nullopt: nobody's; or more than one tenant's, which leaves open whose peer it is.
   std::optional<Found> Find(SecretId id) const;

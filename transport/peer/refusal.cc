@@ -36,11 +36,18 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kTooOften:
       return {C::kResourceExhausted,
               "find the process at this address whose handshakes fail, and try again in a second"};
+    case RefusalCode::kCookie:
+      return {C::kResourceExhausted, "try again later: the server is under load"};
     case RefusalCode::kNone:
     case RefusalCode::kInternal:
       break;
   }
   return {C::kUnavailable, "look at the server's log"};
+}
+
+bool IsRefusal(Bytes bytes) {
+  return bytes.size() >= 8 && Load<uint32_t>(bytes.data()) == kMagic &&
+         Load<uint8_t>(bytes.data() + 5) == static_cast<uint8_t>(HandshakeKind::kRefusal);
 }
 
 }  // namespace
@@ -76,6 +83,23 @@ std::vector<std::byte> EncodeRefusal(const absl::Status& why) {
   return EncodeRefusal(CodeFor(why), {why.message().data(), why.message().size()});
 }
 
+std::vector<std::byte> EncodeRefusal(const Cookie& cookie) {
+  return EncodeRefusal(RefusalCode::kCookie,
+                       {reinterpret_cast<const char*>(cookie.data()), cookie.size()});
+}
+
+std::optional<Cookie> CookieIn(Bytes bytes) {
+  if (!IsRefusal(bytes) || bytes.size() < 8 + kCookieBytes ||
+      Load<uint8_t>(bytes.data() + 4) != kProtocolVersion ||
+      Load<uint8_t>(bytes.data() + 6) != static_cast<uint8_t>(RefusalCode::kCookie) ||
+      Load<uint8_t>(bytes.data() + 7) != kCookieBytes) {
+    return std::nullopt;
+  }
+  Cookie cookie;
+  std::copy_n(bytes.begin() + 8, kCookieBytes, cookie.begin());
+  return cookie;
+}
+
 absl::Status RefusalStatus(RefusalCode code, const std::string& peer, const std::string& cause) {
   const Meaning meaning = MeaningOf(code);
   return base::Error(meaning.status, "connection refused by the server",
@@ -89,10 +113,7 @@ absl::Status RefusalStatus(RefusalCode code, const std::string& peer, const std:
 }
 
 absl::Status DecodeRefusal(Bytes bytes, const std::string& peer, const absl::Status& fallback) {
-  if (bytes.size() < 8 || Load<uint32_t>(bytes.data()) != kMagic ||
-      Load<uint8_t>(bytes.data() + 5) != static_cast<uint8_t>(HandshakeKind::kRefusal)) {
-    return fallback;
-  }
+  if (!IsRefusal(bytes)) return fallback;
   const uint8_t version = Load<uint8_t>(bytes.data() + 4);
   const auto code = static_cast<RefusalCode>(Load<uint8_t>(bytes.data() + 6));
   if (code == RefusalCode::kVersion) {
@@ -100,6 +121,9 @@ absl::Status DecodeRefusal(Bytes bytes, const std::string& peer, const absl::Sta
                          "protocol version mismatch: this side speaks version " +
                              std::to_string(kProtocolVersion) + ", the server version " +
                              std::to_string(version));
+  }
+  if (code == RefusalCode::kCookie) {
+    return RefusalStatus(code, peer, "the server has asked for a cookie time and again");
   }
   const size_t length =
       std::min({size_t{Load<uint8_t>(bytes.data() + 7)}, bytes.size() - 8, kMaxRefusalText});

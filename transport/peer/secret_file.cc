@@ -113,19 +113,47 @@ absl::StatusOr<std::vector<std::string>> ReadSecretFile(const std::string& path)
   }
   std::vector<std::string> lines = Lines(std::string_view(text).substr(0, have));
   Wipe(text.data(), text.size());
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    WipeTexts(&lines);
+    return status;
+  }
   return lines;
 }
 
+namespace {
+
+// What changes whenever the file's bytes or rights do: the time of its last change has a grain, which SecretReader knows.
+std::string VersionOf(const std::string& path) {
+  const Descriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat file;
+  if (fd.get() < 0 || fstat(fd.get(), &file) != 0) return "";
+  std::string version;
+  for (const int64_t part :
+       {static_cast<int64_t>(file.st_dev), static_cast<int64_t>(file.st_ino),
+        static_cast<int64_t>(file.st_size), static_cast<int64_t>(file.st_uid),
+        static_cast<int64_t>(file.st_mode), static_cast<int64_t>(file.st_mtim.tv_sec),
+        static_cast<int64_t>(file.st_mtim.tv_nsec), static_cast<int64_t>(file.st_ctim.tv_sec),
+        static_cast<int64_t>(file.st_ctim.tv_nsec)}) {
+    version += std::to_string(part) + ' ';
+  }
+  return version;
+}
+
+}  // namespace
+
 SecretSource SecretsFromFile(const std::string& path) {
-  return [path]() -> absl::StatusOr<std::vector<std::string>> {
+  const auto read = [path]() -> absl::StatusOr<std::vector<std::string>> {
     auto lines = ReadSecretFile(path);
     if (!lines.ok()) return lines.status();
     // Checked here too, because here the file's name is known.
     auto checked = Secrets::FromTexts(*lines);
-    if (!checked.ok()) return base::Prefix(checked.status(), "secret file " + path);
-    return *std::move(lines);
+    if (!checked.ok()) {
+      WipeTexts(&*lines);
+      return base::Prefix(checked.status(), "secret file " + path);
+    }
+    return lines;
   };
+  return SecretSource(read, [path] { return VersionOf(path); });
 }
 
 }  // namespace sluice::peer

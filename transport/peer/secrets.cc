@@ -26,6 +26,11 @@ absl::Status Bad(const std::string& what, const std::string& cause) {
 
 }  // namespace
 
+void WipeTexts(std::vector<std::string>* texts) {
+  for (std::string& text : *texts) Wipe(text.data(), text.size());
+  texts->clear();
+}
+
 Secrets::Secrets() { secrets_.push_back(FromText("")); }
 
 absl::StatusOr<Secrets> Secrets::FromTexts(const std::vector<std::string>& texts) {

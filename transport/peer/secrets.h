@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -50,10 +52,32 @@ class Secrets {
   std::vector<Secret> secrets_;  // never empty
 };
 
-// Where secrets come from: the texts, first the one for own hellos. Asked when the endpoint is made
-// and again for each handshake, on the helper thread; it may block for a moment. Empty function: no
-// secret.
-using SecretSource = std::function<absl::StatusOr<std::vector<std::string>>()>;
+// Where secrets come from: a function that returns the texts, first the one for own hellos. It is asked when the endpoint
+// is made and for each handshake (handshakes that come while it is asked share the next answer), on a helper thread, one
+// call at a time; it may block. The texts that it returns are overwritten after use. Default: no secret.
+class SecretSource {
+ public:
+  using Texts = absl::StatusOr<std::vector<std::string>>;
+
+  SecretSource() = default;
+  // `version`, if any, names what `read` would return: it is not read again while the name stays the same. An
+  // empty name: unknown.
+  SecretSource(std::function<Texts()> read, std::function<std::string()> version = nullptr)
+      : read_(std::move(read)), version_(std::move(version)) {}
+  template <typename Read>
+  requires std::is_invocable_r_v<Texts, Read&> SecretSource(Read read) : read_(std::move(read)) {}
+
+  explicit operator bool() const { return read_ != nullptr; }
+  Texts Read() const { return read_(); }
+  std::string Version() const { return version_ == nullptr ? "" : version_(); }
+
+ private:
+  std::function<Texts()> read_;
+  std::function<std::string()> version_;
+};
+
+// Overwrites the texts before they go.
+void WipeTexts(std::vector<std::string>* texts);
 
 // One secret a line; empty lines and those that begin with # don't count; blanks around it are
 // dropped. PERMISSION_DENIED: the file is another user's (root's is fine), or group or others may

@@ -31,7 +31,7 @@ namespace sluice::peer {
 
 inline constexpr size_t kTermsBytes = 48;
 inline constexpr size_t kSealedTermsBytes = kTermsBytes + kTagBytes;
-inline constexpr uint32_t kMaxCredits = 1u << 20;
+inline constexpr uint32_t kMaxCredits = 1u << 17;
 inline constexpr uint64_t kMaxLargeBytes = INT32_MAX;  // what protobuf can do
 
 struct Terms {

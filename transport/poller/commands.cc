@@ -45,13 +45,14 @@ struct ThreadCommands::SlowLane {
 ThreadCommands::ThreadCommands() : event_fd_(NewEventFd()), thread_([this] { Run(); }) {}
 
 ThreadCommands::~ThreadCommands() {
-  if (slow_ != nullptr) {
+  for (const auto& slow : slow_) {
+    if (slow == nullptr) continue;
     {
-      std::lock_guard lock(slow_->mutex);
-      slow_->owner = nullptr;
-      slow_->queued.clear();
+      std::lock_guard lock(slow->mutex);
+      slow->owner = nullptr;
+      slow->queued.clear();
     }
-    slow_->changed.notify_all();
+    slow->changed.notify_all();
   }
   {
     std::lock_guard lock(mutex_);
@@ -95,17 +96,18 @@ void ThreadCommands::Ended(Work done) {
   Signal(event_fd_);
 }
 
-void ThreadCommands::SubmitSlow(Work work, Work done) {
-  if (slow_ == nullptr) {
-    slow_ = std::make_shared<SlowLane>();
-    slow_->owner = this;
-    std::thread([lane = slow_] { RunSlow(lane); }).detach();
+void ThreadCommands::SubmitSlow(Work work, Work done, Slow kind) {
+  std::shared_ptr<SlowLane>& slow = slow_[static_cast<size_t>(kind)];
+  if (slow == nullptr) {
+    slow = std::make_shared<SlowLane>();
+    slow->owner = this;
+    std::thread([lane = slow] { RunSlow(lane); }).detach();
   }
   {
-    std::lock_guard lock(slow_->mutex);
-    slow_->queued.push_back({std::move(work), std::move(done)});
+    std::lock_guard lock(slow->mutex);
+    slow->queued.push_back({std::move(work), std::move(done)});
   }
-  slow_->changed.notify_all();
+  slow->changed.notify_all();
 }
 
 void ThreadCommands::RunSlow(const std::shared_ptr<SlowLane>& lane) {
@@ -142,10 +144,11 @@ int ThreadCommands::Drain() {
 }
 
 void ThreadCommands::Finish() {
-  if (slow_ != nullptr) {
-    std::lock_guard lock(slow_->mutex);
-    slow_->queued.clear();
-    ++slow_->finished;
+  for (const auto& slow : slow_) {
+    if (slow == nullptr) continue;
+    std::lock_guard lock(slow->mutex);
+    slow->queued.clear();
+    ++slow->finished;
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return queued_.empty() && !busy_; });

@@ -2,8 +2,8 @@
 //
 // Commands: where calls go that may block in kernel, firmware or a name server, so that a poller never does.
 //
-// What it is    A queue of work, done in order, one at a time; and a second one for what may wait for another
-//               host. When a piece of work has ended, its `done` waits until the polling thread calls Drain().
+// What it is    A queue of work, done in order, one at a time; and others for what may wait for another host, one for
+//               each kind. When a piece of work has ended, its `done` waits until the polling thread calls Drain().
 // Who owns it   Its creator. One Commands serves one poller, and outlives it.
 // Which thread  Submit(), SubmitSlow(), Drain() and Finish(): the polling thread. Work runs wherever the implementation
 //               says; it may touch only what nobody else touches until `done`.
@@ -11,8 +11,10 @@
 #ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 #define SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -24,6 +26,9 @@
 
 namespace sluice::poller {
 
+// What slow work waits for: a name server that hangs delays no file.
+enum class Slow : uint8_t { kNames, kSecrets };
+
 class Commands {
  public:
   using Work = absl::AnyInvocable<void()>;
@@ -32,7 +37,9 @@ class Commands {
   virtual void Submit(Work work, Work done) = 0;
   // For work that may wait for another host, a name server say: what was submitted with Submit() does
   // not wait behind it. Nobody waits for its end, so it touches only what it owns.
-  virtual void SubmitSlow(Work work, Work done) { Submit(std::move(work), std::move(done)); }
+  virtual void SubmitSlow(Work work, Work done, Slow /*kind*/ = Slow::kNames) {
+    Submit(std::move(work), std::move(done));
+  }
   // Runs the `done` of all work that has ended; how many. Cheap when there is none.
   virtual int Drain() = 0;
   // Waits until all work has ended, but for what is slow: that is dropped where it has not begun, and
@@ -43,13 +50,13 @@ class Commands {
 };
 
 // Production: one helper thread, asleep when there is no work, and another one from the first slow work
-// on. That one is left behind if it is at work when this object goes: it ends by itself.
+// of each kind on. Those are left behind if they are at work when this object goes: they end by themselves.
 class ThreadCommands final : public Commands {
  public:
   ThreadCommands();
   ~ThreadCommands() override;
   void Submit(Work work, Work done) override;
-  void SubmitSlow(Work work, Work done) override;
+  void SubmitSlow(Work work, Work done, Slow kind = Slow::kNames) override;
   int Drain() override;
   void Finish() override;
   int fd() const override { return event_fd_; }
@@ -69,13 +76,13 @@ class ThreadCommands final : public Commands {
   std::atomic<bool> has_finished_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Item> queued_;     // mutex_
-  std::vector<Work> finished_;  // mutex_
-  bool busy_ = false;           // mutex_
-  bool stopping_ = false;       // mutex_
-  std::vector<Work> draining_;  // the polling thread's
-  std::shared_ptr<SlowLane> slow_;
-  std::thread thread_;  // last: it uses everything above
+  std::deque<Item> queued_;                        // mutex_
+  std::vector<Work> finished_;                     // mutex_
+  bool busy_ = false;                              // mutex_
+  bool stopping_ = false;                          // mutex_
+  std::vector<Work> draining_;                     // the polling thread's
+  std::array<std::shared_ptr<SlowLane>, 2> slow_;  // by kind
+  std::thread thread_;                             // last: it uses everything above
 };
 
 // Tests and single-threaded tools: the work runs inside Submit(), `done` at the next Drain().

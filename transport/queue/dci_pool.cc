@@ -52,6 +52,8 @@ DciPool::DciPool(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t 
       commands_(commands),
       user_(user),
       path_(device.path()) {
+  nobody_.closed = true;  // so its errors are nobody's
+  nobody_.probation = false;
   DeriveTimeout(options.dead_peer_ns / kMaxFailures, &path_.timeout, &path_.retry_count);
   attempt_ns_ = (int64_t{4096} << path_.timeout) * (path_.retry_count + 1);
 }
@@ -275,7 +277,7 @@ bool DciPool::owes() const {
   if (posted_ == 0) return ExpectsCompletion();
   for (const auto& dci : dcis_) {
     if (dci->state == DciState::kDraining || dci->OwesCompletion()) return true;
-    if (dci->state == DciState::kReady && HasUnasked(*dci)) return true;
+    if (dci->state == DciState::kReady && LastToAsk(*dci) != nullptr) return true;
   }
   return false;
 }
@@ -354,7 +356,7 @@ void DciPool::Unpost(Dci& dci, uint32_t index) {
   } else if (target->posted == 0) {
     target->stream = kNoStream;
   }
-  if (target->posted == 0 && target->closed) user_.OnTargetQuiet(target);
+  if (target->posted == 0 && target->closed && target != &nobody_) user_.OnTargetQuiet(target);
 }
 
 void DciPool::OnStreamIdle(Dci& dci, uint16_t id, Target* target) {
@@ -387,8 +389,23 @@ void DciPool::Close(Target* target) {
   std::erase_if(broken_, [target](const Broken& broken) { return broken.target == target; });
   target->broken = false;
   TakeBackPending(target);
-  // Its tail may be unsignalled: the next request of that DCI answers for it.
-  if (target->posted != 0) dcis_[target->dci]->unsignalled = moderation_;
+  if (target->posted != 0) Disown(target);
+}
+
+// Separates posted requests without `notify` from their closed target. Their completions may come late, since no completion
+// was asked for: the next request on that DCI asks. The target does not wait for them.
+void DciPool::Disown(Target* target) {
+  for (auto& dci : dcis_) {
+    if (dci->rung != dci->tail) Ring(*dci);  // the device has copied what it needs of the target
+    for (uint32_t at = dci->head; at != dci->rung; ++at) {
+      Slot& slot = slots_[dci->fifo[at & Mask()]];
+      if (slot.target != target || slot.notify) continue;
+      slot.target = &nobody_;
+      ++nobody_.posted;
+      --target->posted;
+      dci->unsignalled = moderation_;
+    }
+  }
 }
 
 }  // namespace sluice::queue

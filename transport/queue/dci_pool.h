@@ -125,8 +125,9 @@ class DciPool {
   // looked at now and then only, for errors of requests that are not signalled; `thorough`: in any
   // case, as a last look before a sleep must.
   int Poll(bool thorough = false);
-  // Nothing more is sent to the target; what waits is freed, or held. OnTargetQuiet() follows if something
-  // is posted; else the target may go at once.
+  // Sends nothing more to the target; what waits is freed, or held. What is posted still runs; its slots are freed, or held,
+  // when it is complete. If `posted` is not 0 after this call (requests with `notify`, or a completion that is being handled),
+  // OnTargetQuiet() follows; otherwise the target may go at once.
   void Close(Target* target);
   // To be called about every WatchPeriodNs() while owes(): finds a DCI that says RTS and does nothing, four
   // periods at most after its first completion was due.
@@ -137,6 +138,10 @@ class DciPool {
   int64_t WatchPeriodNs() const { return attempt_ns_; }
   // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
   bool scarce(const Target& target) const;
+
+  // The device has failed, and completions may never come: the DCIs are destroyed, and what is posted ends then.
+  // OnQueueDead() follows. What waits ends with Close() of its target.
+  void Abandon(const absl::Status& why);
 
   // DCIs that are recovered from now on stand at this entry of the GID table. Inside Commands.
   void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
@@ -193,6 +198,7 @@ class DciPool {
   bool MayLeave(const Target& target);
   void TakeBack(uint32_t slot);
   void TakeBackPending(Target* target);
+  void Disown(Target* target);
   void OnStreamIdle(Dci& dci, uint16_t stream, Target* target);
 
   void Fail(Dci& dci, uint32_t slot, const ibv_wc& wc);
@@ -212,11 +218,7 @@ class DciPool {
   void OnBuried(Dci& dci, const absl::Status& why);
   bool ExpectsCompletion() const;
   void AskFor(Dci& dci);
-  Target* LastTarget(const Dci& dci) { return slots_[dci.fifo[(dci.rung - 1) & Mask()]].target; }
-  // With the device is something that its owner can still ask about.
-  bool HasUnasked(const Dci& dci) const {
-    return dci.head != dci.rung && !slots_[dci.fifo[(dci.rung - 1) & Mask()]].target->closed;
-  }
+  Target* LastToAsk(const Dci& dci) const;
   uint32_t Mask() const { return fifo_size_ - 1; }
 
   device::Device& device_;
@@ -242,6 +244,7 @@ class DciPool {
   std::vector<std::unique_ptr<Dci>> dcis_;  // the last is for probation
   uint32_t living_[2] = {0, 0};             // DCIs that are not dead; [1] for probation
   WaitingList waiting_;
+  Target nobody_;  // closed; has the requests that were posted to targets that have gone
   std::vector<Broken> broken_;  // until their stream is reset, or their DCI recovered
   bool some_unasked_ = false;   // a DCI is
   bool pump_ = false;           // something changed that a waiter may need

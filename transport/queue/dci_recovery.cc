@@ -102,6 +102,14 @@ void DciPool::Bury(Dci& dci, const absl::Status& why) {
   commands_.Submit([qp = &dci.qp] { *qp = {}; }, [this, dci = &dci, why] { OnBuried(*dci, why); });
 }
 
+void DciPool::Abandon(const absl::Status& why) {
+  for (const auto& dci : dcis_) {
+    // Nothing is to be rung while a command has it.
+    if (Next(dci->state, DciEvent::kFatal, &dci->state) && dci->rung != dci->tail) Ring(*dci);
+    Bury(*dci, why);
+  }
+}
+
 void DciPool::OnBuried(Dci& dci, const absl::Status& why) {
   FailRest(dci);
   pump_ = true;
@@ -143,14 +151,24 @@ bool DciPool::Watch(int64_t now_ns) {
   return owes();
 }
 
+// The target of the last request on the device whose owner can still send something; null if there is none.
+Target* DciPool::LastToAsk(const Dci& dci) const {
+  for (uint32_t at = dci.rung; at != dci.head;) {
+    Target* target = slots_[dci.fifo[--at & Mask()]].target;
+    if (!target->closed) return target;
+  }
+  return nullptr;
+}
+
 // Requests whose completion nobody asked for, and none behind them: whether they ran is not known, nor whether
 // the DCI lives. The next request asks; when none has come in a period, somebody is to send one.
 void DciPool::AskFor(Dci& dci) {
   dci.unsignalled = moderation_;
-  if (!HasUnasked(dci)) return;
+  Target* last = LastToAsk(dci);
+  if (last == nullptr) return;
   if (dci.head == dci.unasked_head) {
     dci.unasked = some_unasked_ = true;  // the target itself may go another way by now
-    user_.OnUnanswered(LastTarget(dci));
+    user_.OnUnanswered(last);
   }
   dci.unasked_head = dci.head;
 }

@@ -14,8 +14,8 @@ namespace sluice::queue {
 
 inline constexpr uint16_t kNoStream = 0xffff;
 
-// Owned by the peer table, filled in before the first Post(). Must stay until `posted` is 0 and
-// Close() was called. Every idle peer has one: kept small.
+// Owned by the peer table, filled in before the first Post(). Must stay until Close() was called and
+// `posted` is 0. Every idle peer has one: kept small.
 struct Target {
   // Set by the owner.
   ibv_ah* ah = nullptr;

@@ -18,13 +18,14 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   const verbs::VerbsApi& api = device.api();
   std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue());
   queue->options_ = options;
+  if (options.domain == nullptr) queue->options_.domain = device.pd();
   queue->cq_ = cq;
   queue->stride_bytes_ = (options.buffer_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  auto slab = memory::Slab::Create(api, device.pd(), options.depth * queue->stride_bytes_,
-                                   IBV_ACCESS_LOCAL_WRITE);
+  auto slab = memory::Slab::Create(api, queue->options_.domain,
+                                   options.depth * queue->stride_bytes_, IBV_ACCESS_LOCAL_WRITE);
   if (!slab.ok()) return slab.status();
   queue->slab_ = std::move(*slab);
-  auto srq = verbs::CreateSrq(api, device.pd(), options.depth);
+  auto srq = verbs::CreateSrq(api, queue->options_.domain, options.depth);
   if (!srq.ok()) return srq.status();
   queue->srq_ = std::move(*srq);
   queue->segments_.resize(options.depth);
@@ -53,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
                         .cause = "a limit of the device",
                         .remedy = "lower limits.receive_buffers"});
   }
-  auto target = queue->MakeTarget(device);
+  auto target = queue->MakeTarget(device, options.access_key);
   if (!target.ok()) return target.status();
   queue->target_ = std::move(*target);
   if (api.query_ece(queue->target_.qp.get(), &queue->ece_) != 0) queue->ece_ = {};
@@ -61,14 +62,14 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
 }
 
 // Open for traffic once the buffers are there.
-absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device) const {
+absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, ibv_pd* domain,
+                                                uint64_t access_key) const {
   const verbs::VerbsApi& api = device.api();
-  auto dct =
-      verbs::CreateDct(api, device.context(), device.pd(), cq_, srq_.get(), options_.access_key);
+  auto dct = verbs::CreateDct(api, device.context(), domain, cq_, srq_.get(), access_key);
   if (!dct.ok()) return dct.status();
   absl::Status status = verbs::ActivateDct(api, dct->get(), device.path(), options_.remote_access);
   if (!status.ok()) return status;
-  Target target{.qp = std::move(*dct)};
+  Target target{.qp = std::move(*dct), .access_key = access_key};
   if (options_.remote_access & IBV_ACCESS_REMOTE_WRITE) {
     target.order = verbs::QueryDataOrder(api, target.qp.get(), IBV_WR_RDMA_WRITE);
   }

@@ -27,12 +27,16 @@ struct ReceiveOptions {
   uint32_t tag = 0;               // upper half of the wr_id of its completions
   uint64_t access_key = 0;
   int remote_access = 0;  // of those who send here: IBV_ACCESS_REMOTE_WRITE, _READ, or nothing
+  // Protection domain of the DCT, its queue and the buffers: the DCT gives access to memory of this domain only. It outlives
+  // the queue. Null: the device's.
+  ibv_pd* domain = nullptr;
 };
 
 // A DCT in RTR, and what was promised when it was asked.
 struct Target {
   verbs::Qp qp;
   verbs::DataOrder order = verbs::DataOrder::kNone;
+  uint64_t access_key = 0;
 };
 
 class ReceiveQueue {
@@ -48,11 +52,17 @@ class ReceiveQueue {
   const ibv_qp* target() const { return target_.qp.get(); }
   // Of what peers WRITE through it.
   verbs::DataOrder write_order() const { return target_.order; }
-  // Another DCT on the same buffers, open for traffic, with a number of its own; blocks.
-  absl::StatusOr<Target> MakeTarget(device::Device& device) const;
+  // Creates another DCT on the same buffers, open for traffic, with a number of its own. Blocks. Any thread.
+  absl::StatusOr<Target> MakeTarget(device::Device& device, uint64_t access_key) const {
+    return MakeTarget(device, options_.domain, access_key);
+  }
+  // The same in another domain: peers that know the key reach memory of that domain, and no other. The receive buffers stay
+  // in the queue's.
+  absl::StatusOr<Target> MakeTarget(device::Device& device, ibv_pd* domain,
+                                    uint64_t access_key) const;
   // Takes it into use; the one before is the caller's to free, which blocks.
   verbs::Qp Replace(Target target) { return std::exchange(target_, std::move(target)).qp; }
-  uint64_t access_key() const { return options_.access_key; }
+  uint64_t access_key() const { return target_.access_key; }
   uint32_t depth() const { return options_.depth; }
   // What the device says that the DCT carries; vendor 0: it has no ECE. It is open for traffic before
   // any peer is known, so nobody's options are set on it (docs/decisions/0015).

@@ -10,7 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tools/dev/common.sh
 source "$here/../../../tools/dev/common.sh"
 
-package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: *//p' | head -n 1)
+package=$(apt-cache depends linux-image-amd64 2>/dev/null | awk '$1 == "Depends:" && !seen++ { print $2 }')
 [[ -n $package ]] || die "apt knows no linux-image-amd64: run apt-get update"
 release=${package#linux-image-}
 stamp="$release $(cat "${BASH_SOURCE[0]}" "$here/init.sh" | sha256sum | cut -c1-16)"

@@ -42,6 +42,11 @@ class Gate {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return open_; });
   }
+  // False: it was not opened within that time.
+  bool WaitFor(absl::Duration time) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, absl::ToChronoNanoseconds(time), [this] { return open_; });
+  }
   bool open() {
     std::lock_guard lock(mutex_);
     return open_;

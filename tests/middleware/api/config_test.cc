@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <set>
@@ -147,6 +148,23 @@ TEST(ConfigTest, FileOfAName) {
   Config config;
   ASSERT_TRUE(config.ReadFile(path).ok());
   EXPECT_EQ(config.channel.spin, absl::Milliseconds(1));
+}
+
+TEST(ConfigTest, EmptyFileSetsNothing) {
+  const std::string path = ::testing::TempDir() + "/config_test_empty.textproto";
+  std::ofstream(path).flush();
+  Config config;
+  errno = EACCES;  // of something before
+  const absl::Status status = config.ReadFile(path);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ConfigTest, FileThatCantBeReadSaysWhy) {
+  Config config;
+  errno = EACCES;
+  const absl::Status status = config.ReadFile(::testing::TempDir());
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Is a directory")) << status;
 }
 
 // Each field of the .proto is an option, and the other way round.

@@ -62,6 +62,23 @@ TEST(LoadNotice, PieceOutsideItsTransferIsRefused) {
   EXPECT_EQ(LoadNotice(bytes), std::nullopt) << "no whole blocks";
 }
 
+// Of what was moved of a plain transfer that was stopped.
+TEST(LoadNotice, MoreThanAPlainTransferMovesIsRefused) {
+  Notice stopped;
+  stopped.outcome = Outcome::kCancelled;
+  Bytes bytes;
+  for (const uint64_t moved : {uint64_t{0}, integrity::kMaxPlainBytes}) {
+    stopped.data_bytes = moved;
+    Store(stopped, bytes.data());
+    EXPECT_EQ(LoadNotice(bytes), stopped);
+  }
+  for (const uint64_t moved : {integrity::kMaxPlainBytes + 1, UINT64_MAX}) {
+    stopped.data_bytes = moved;
+    Store(stopped, bytes.data());
+    EXPECT_EQ(LoadNotice(bytes), std::nullopt);
+  }
+}
+
 // Whatever a peer sends is refused, or is a notice that is stored as the same bytes.
 TEST(LoadNotice, AnyBytes) {
   Bytes good;

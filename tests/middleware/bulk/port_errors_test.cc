@@ -435,7 +435,7 @@ class BadNotices : public PortErrorsTest {
       const auto as = nodes_->As(1);
       peer = *there().port->Offer(&offer);
     }
-    Ticket from{.port = 1};
+    Ticket from{.port = 1, .piece_bytes = 4096};
     {
       const auto as = nodes_->As(0);
       mover =
@@ -512,18 +512,6 @@ TEST_F(BadNotices, WordsOutOfTurn) {
   words.push_back(std::vector<std::byte>(5));
   Say(words);
   EXPECT_THAT(why_, HasSubstr("it is none"));
-}
-// It names memory that was never lent: nothing is looked at, and the user hears why.
-TEST_F(BadNotices, LeaseOfNobody) {
-  Notice notice = Good();
-  notice.pieces = 1;
-  notice.lease = 3;
-  notice.epoch = 44;
-  notice.offset = UINT64_MAX - 100;
-  notice.protection = {.wire = Guard::kCrc32c, .block_bytes = 512};
-  Say({Bytes(notice), std::vector<std::byte>(5)});
-  ASSERT_EQ(there().arrivals.size(), 1u);
-  EXPECT_EQ(there().arrivals[0].status.code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

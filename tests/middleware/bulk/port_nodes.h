@@ -64,7 +64,9 @@ struct PortNodesOptions {
   PortOptions port;
   bool simulated = true;
   uint32_t nodes = 2;
+  std::vector<uint32_t> piece_bytes;  // by node; none: as in `port`
   softdc::sim::Options sim;
+  const verbs::VerbsApi* table = nullptr;  // instead of the simulation's or the software NIC's
 };
 
 class PortNodes {
@@ -76,7 +78,10 @@ class PortNodes {
       options.sim.nodes = options.nodes;
       simulation = Simulation::Create(options.sim).value();
     }
-    for (uint32_t i = 0; i < options.nodes; ++i) Open(i, options.port);
+    for (uint32_t i = 0; i < options.nodes; ++i) {
+      if (i < options.piece_bytes.size()) options.port.piece_bytes = options.piece_bytes[i];
+      Open(i, options);
+    }
   }
   ~PortNodes() {
     for (uint32_t i = 0; i < nodes.size(); ++i) {
@@ -173,12 +178,13 @@ class PortNodes {
   base::SeededRandom random{7};
 
  private:
-  void Open(uint32_t i, const PortOptions& options) {
+  void Open(uint32_t i, const PortNodesOptions& options) {
     nodes.push_back(std::make_unique<PortNode>());
     PortNode& node = *nodes.back();
     const auto as = As(i);
-    auto device = device::Device::Open(
-        "softdc0", {simulation != nullptr ? &Simulation::Verbs() : &softdc::Verbs()});
+    const verbs::VerbsApi* table = options.table;
+    if (table == nullptr) table = simulation ? &Simulation::Verbs() : &softdc::Verbs();
+    auto device = device::Device::Open("softdc0", {table});
     ASSERT_TRUE(device.ok()) << device.status();
     node.device = *std::move(device);
     if (simulation != nullptr) {
@@ -188,7 +194,7 @@ class PortNodes {
       node.clock = std::make_unique<base::RealClock>();
       node.commands = std::make_unique<poller::InlineCommands>();
     }
-    auto port = Port::Create(*node.device, *node.clock, random, *node.commands, node, options);
+    auto port = Port::Create(*node.device, *node.clock, random, *node.commands, node, options.port);
     ASSERT_TRUE(port.ok()) << port.status();
     node.port = *std::move(port);
   }

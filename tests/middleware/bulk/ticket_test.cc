@@ -11,6 +11,7 @@ namespace {
 Ticket Sample() {
   Ticket ticket{
       .port = 77,
+      .piece_bytes = 8192,
       .way = {
           .dctn = 0x123456, .access_key = UINT64_MAX - 1, .place = 9, .token = 5, .window = 16}};
   ticket.way.gid[15] = std::byte{5};
@@ -40,6 +41,11 @@ TEST(LoadTicket, NumbersOutOfRangeAreRefused) {
   for (const uint32_t count : {0u, (1u << 14) + 1}) {
     Ticket wrong = Sample();
     wrong.way.window = count;
+    EXPECT_FALSE(LoadTicket(ToBytes(wrong)).ok());
+  }
+  for (const uint32_t bytes : {0u, 4095u, 4096u + 512, kMaxPieceBytes + 4096}) {
+    Ticket wrong = Sample();
+    wrong.piece_bytes = bytes;
     EXPECT_FALSE(LoadTicket(ToBytes(wrong)).ok());
   }
   Ticket wrong = Sample();

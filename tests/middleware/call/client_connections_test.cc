@@ -2,6 +2,7 @@
 //
 // A client engine with several servers: who gets which call, and what the loss of one costs.
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -167,6 +168,81 @@ TEST_F(ClientConnectionsTest, WithoutServersCallsFailOrWait) {
   client_->SetServers({AddressOf(0)});
   Settle();
   EXPECT_TRUE(patient.status.ok()) << patient.status;
+}
+
+// A loop that polls once and then asks whether it may sleep, as docs/threads.md has it.
+TEST_F(ClientConnectionsTest, CallThatACallbackStartsIsDialledBeforeASleep) {
+  options_.max_reconnect_attempts = 0;
+  ConnectClient(1);  // nobody listens
+  struct First : Outcome {
+    std::function<void()> then;
+  } first;
+  Outcome second;
+  first.then = [&] { EXPECT_TRUE(Start(&second).ok()); };
+  CallSpec spec;
+  spec.method = &kOnce;
+  spec.request = &first.request;
+  spec.reply = &first.reply;
+  spec.timeout_ns = 1000 * kMs;
+  spec.argument = &first;
+  spec.done = [](void* argument, const absl::Status&) {
+    auto* ended = static_cast<First*>(argument);
+    ++ended->ended;
+    ended->then();
+  };
+  ASSERT_TRUE(client_->Start(spec).ok());
+  while (first.ended == 0) client_->Poll();
+  const uint64_t dials = client_->counters().dials;
+  EXPECT_FALSE(client_->PrepareToSleep()) << "the next Poll() dials";
+  Settle();
+  EXPECT_EQ(client_->counters().dials, dials + 1);
+  EXPECT_TRUE(absl::IsUnavailable(second.status)) << second.status;
+  EXPECT_TRUE(client_->PrepareToSleep());
+}
+
+TEST_F(ClientConnectionsTest, CallThatIsToBeCancelledEndsBeforeASleep) {
+  Connect(1);
+  Outcome outcome;
+  CallControl control;
+  uint64_t id = 0;
+  EXPECT_FALSE(control.Cancel(&id)) << "it has no number so far";
+  CallSpec spec;
+  spec.method = &kOnce;
+  spec.request = &outcome.request;
+  spec.reply = &outcome.reply;
+  spec.timeout_ns = 1000 * kMs;
+  spec.argument = &outcome;
+  spec.done = [](void* argument, const absl::Status&) { ++static_cast<Outcome*>(argument)->ended; };
+  spec.control = &control;
+  ASSERT_TRUE(client_->Start(spec).ok());
+  client_->Flush();
+  EXPECT_FALSE(client_->PrepareToSleep()) << "the next Poll() cancels";
+  client_->Poll();
+  EXPECT_EQ(outcome.ended, 1);
+}
+
+// A connection that is left ends in the Poll() after its last call, and nothing wakes a loop for that.
+TEST_F(ClientConnectionsTest, ServerThatIsLeftIsDisconnectedBeforeASleep) {
+  Connect(2);
+  client_->SetServers({AddressOf(1), AddressOf(0)});  // the first gets the calls
+  Settle();
+  Outcome& held = outcomes_.emplace_back();
+  ASSERT_TRUE(Start(&held, kHold).ok());
+  Settle();
+  client_->SetServers({AddressOf(0)});
+  EXPECT_FALSE(client_->PrepareToSleep()) << "Poll() has not looked at the servers";
+  Settle();
+  EXPECT_TRUE(client_->PrepareToSleep()) << "a call that goes on keeps nobody awake";
+  std::vector<ServerCall*> calls;
+  calls.swap(nodes_[1]->held);
+  ASSERT_EQ(calls.size(), 1u);
+  calls[0]->Finish(absl::OkStatus());
+  nodes_[1]->engine->Poll();
+  while (held.ended == 0) client_->Poll();
+  EXPECT_FALSE(client_->PrepareToSleep()) << "the next Poll() disconnects";
+  Settle();
+  EXPECT_EQ(nodes_[1]->engine->counters().peers_down, 1u);
+  EXPECT_TRUE(client_->PrepareToSleep());
 }
 
 TEST_F(ClientConnectionsTest, AllDeadIsToldAtOnce) {

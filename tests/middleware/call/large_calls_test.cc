@@ -209,6 +209,33 @@ TEST_F(LargeCallsTest, LargeRepliesWaitForCreditWhereTheyStand) {
   ExpectNothingOut();
 }
 
+// The server learns only when credit comes that the device does not know the memory of the reply; the backlog has no
+// second place.
+TEST_F(LargeCallsTest, LargeReplyThatIsLostWhileItWaitsForCredit) {
+  server_options_.max_waiting_replies_per_peer = 1;
+  Connect({.credits = 4, .max_large_bytes = 4 * kMiB, .large_memory_bytes = 8 * kMiB});
+  client_end_->set_withhold_credits(true);
+  Outcome small[4];
+  for (Outcome& outcome : small) ASSERT_TRUE(Start(&outcome, 10).ok());
+  Settle();
+  reply_bytes_ = kMiB;
+  server_end_->set_slow_lending(true);
+  Outcome large;
+  ASSERT_TRUE(Start(&large, 10).ok());
+  Settle();
+  ASSERT_TRUE(server_->HasWaitingReplies());
+  server_end_->FinishLending(absl::ResourceExhaustedError("memlock"));
+  Settle();
+  EXPECT_EQ(large.ended, 0);
+  client_end_->set_withhold_credits(false);
+  Settle();
+  EXPECT_EQ(large.status.code(), absl::StatusCode::kResourceExhausted) << large.status;
+  EXPECT_EQ(large.ended, 1);
+  EXPECT_EQ(server_->counters().overflows, 0u) << "the lost reply leaves its place to the error";
+  EXPECT_FALSE(server_->HasWaitingReplies());
+  ExpectNothingOut();
+}
+
 TEST_F(LargeCallsTest, CancelWhileTheRequestIsFetched) {
   Connect();
   server_end_->set_hold_fetches(true);

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "tests/middleware/codegen/testdata/names.sluice.h"
 #include "tests/middleware/codegen/testdata/no_package.sluice.h"
 #include "tests/middleware/codegen/testdata/shop.sluice.h"
 
@@ -30,6 +31,11 @@ TEST(GeneratedCodeTest, MethodsHaveTheNumbersOfTheirNames) {
   EXPECT_STREQ(ShopClient::PriceMethod().full_name, "/acme.shop.v1.Shop/Price");
   EXPECT_EQ(ShopClient::PriceMethod().id, sluice::frame::MethodId("/acme.shop.v1.Shop/Price"));
   EXPECT_STREQ(PingerClient::PingMethod().full_name, "/Pinger/Ping");
+}
+
+TEST(GeneratedCodeTest, MethodsOfServicesWithSimilarNamesAreApart) {
+  EXPECT_STREQ(acme::names::A_BClient::CMethod().full_name, "/acme.names.A_B/C");
+  EXPECT_STREQ(acme::names::AClient::B_CMethod().full_name, "/acme.names.A/B_C");
 }
 
 TEST(GeneratedCodeTest, BoundHandlersReachTheService) {

@@ -82,6 +82,19 @@ TEST_F(GeneratorTest, MethodsThatStream) {
   ExpectGolden("streaming.sluice.cc");
 }
 
+// A backslash at the end of a line would join the next one to the comment.
+TEST_F(GeneratorTest, CommentThatEndsInABackslashSwallowsNothing) {
+  EXPECT_EQ(Run("names.proto"), "");
+  const std::string& header = output_.files[std::string(kFolder) + "names.sluice.h"];
+  EXPECT_NE(header.find("C:\\"), std::string::npos) << header;
+  EXPECT_NE(header.find("and blanks \\"), std::string::npos) << header;
+  std::istringstream lines(header);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t last = line.find_last_not_of(" \t\r\v\f");
+    EXPECT_TRUE(last == std::string::npos || line[last] != '\\') << line;
+  }
+}
+
 TEST_F(GeneratorTest, UnknownParameterIsAnError) {
   const std::string error = Run("shop.proto", "fast=1");
   EXPECT_NE(error.find("fast=1"), std::string::npos) << error;

@@ -195,6 +195,70 @@ TEST_F(FlowFaultsTest, RefusalsThatAreNotReadAreBounded) {
   EXPECT_EQ(b_->engine.flows(), 0u);
 }
 
+// Its refusals take all the places; whoever needs one does not pay for that.
+TEST_F(FlowFaultsTest, RefusalsThatAreNotReadEndTheirPeerNotAnother) {
+  Start();
+  Raw raw(&network_, &clock_);
+  SettleWith(&raw);
+  raw.endpoint->set_withhold_credits(true);
+  for (uint32_t i = 0; i < 3000 && b_->engine.flows() < 1024; ++i) {
+    raw.SayOpen(i, 1, "no such end");
+    raw.endpoint->Poll();
+    Settle();
+  }
+  ASSERT_EQ(b_->engine.flows(), 1024u);
+  Ear refused, good;
+  Open(&refused, {}, "no such end");
+  Open(&good);
+  Settle();
+  raw.endpoint->Poll();
+  EXPECT_TRUE(raw.down);
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kNotFound) << refused.status;
+  EXPECT_EQ(good.opened, 1);
+  EXPECT_TRUE(good.flow.is_open());
+}
+
+// An endpoint gives a peer's place away as soon as it is free, and tells who was there before afterwards.
+TEST_F(FlowFaultsTest, PeerInThePlaceOfOneWhoseEndIsStillToBeToldTakesNoFlowOfIt) {
+  Start();
+  Ear ear;
+  Open(&ear);
+  Settle();
+  ASSERT_EQ(ears_.size(), 1u);
+  const Flow flow = ears_[0]->flow;
+  ASSERT_TRUE(flow.is_open());
+  endpoint::PeerInfo info;
+  info.inbound = true;
+  info.max_message_bytes = 4096;
+  b_->engine.OnPeerUp({0, 2}, info);
+  EXPECT_FALSE(flow.is_open());
+  EXPECT_EQ(flow.Send({}).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ears_[0]->closed, 0);
+  b_->engine.OnPeerDown({0, 1}, absl::UnavailableError("it was cut off"));
+  EXPECT_EQ(ears_[0]->closed, 1);
+  EXPECT_EQ(ears_[0]->status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(b_->engine.flows(), 0u);
+}
+
+TEST_F(FlowFaultsTest, HandlerMayTakeThePlaceOfThePeerThatItIsCalledFor) {
+  Start();
+  Ear ear;
+  Open(&ear);
+  Settle();
+  Ear& there = *ears_.at(0);
+  EXPECT_GT(there.SendAll("until there is no credit"), 1);
+  endpoint::PeerInfo info;
+  info.inbound = true;
+  info.max_message_bytes = 4096;
+  there.on_writable = [&] { b_->engine.OnPeerUp({0, 2}, info); };
+  Settle();
+  ASSERT_EQ(there.writable, 1);
+  EXPECT_FALSE(there.flow.is_open());
+  b_->engine.OnPeerDown({0, 1}, absl::UnavailableError("it was cut off"));
+  EXPECT_EQ(there.closed, 1);
+  EXPECT_EQ(b_->engine.flows(), 0u);
+}
+
 // Damaged bytes both ways: nobody crashes, each flow ends once, and a new one works.
 TEST_F(FlowFaultsTest, DamagedMessagesNeverHarmMoreThanTheirConnection) {
   Start();

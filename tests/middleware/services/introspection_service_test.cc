@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "examples/echo/echo_service.h"
 #include "middleware/api/in_process.h"
@@ -134,6 +137,118 @@ TEST_F(IntrospectionServiceTest, TellsOfWhatHappenedLast) {
   EXPECT_EQ(reply->entries(1).method(), "/sluice.examples.echo.Echo/Say");
   EXPECT_EQ(reply->entries(1).code(), "OK");
   EXPECT_LE(reply->entries(1).time_ns(), reply->time_ns());
+}
+
+// A server on the software NIC, with two tenants and the callers of each.
+class TenantsIntrospectionTest : public ::testing::Test {
+ protected:
+  void Start(const std::vector<std::string>& see_all = {}) {
+    ServerOptions options;
+    options.device = "softdc0";
+    options.tenants = {{.name = "red"}, {.name = "blue"}};
+    for (Tenant& tenant : options.tenants) {
+      tenant.authentication.secret_source = SecretOf(tenant.name);
+    }
+    options.slow_call = absl::Microseconds(1);  // every call is
+    auto server = Server::Create(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    service_ = std::make_unique<IntrospectionService>(server_.get(), options, absl::Seconds(60));
+    for (const std::string& tenant : see_all) service_->ShowAllTo(tenant);
+    ASSERT_TRUE(server_->Register(service_.get()).ok());
+    ASSERT_TRUE(server_->Register(&echo_).ok());
+    const auto port = server_->Listen("127.0.0.1:0");
+    ASSERT_TRUE(port.ok()) << port.status();
+    for (const std::string tenant : {"red", "blue", "blue"}) {
+      ChannelOptions channel;
+      channel.device = "softdc0";
+      channel.authentication.secret_source = SecretOf(tenant);
+      auto connected = Channel::Connect("127.0.0.1:" + std::to_string(*port), channel);
+      ASSERT_TRUE(connected.ok()) << connected.status();
+      channels_.push_back(*std::move(connected));
+      CallContext context(absl::Seconds(60));
+      ASSERT_TRUE(examples::echo::EchoClient(channels_.back()).Say(context, {}).ok());
+    }
+  }
+  ~TenantsIntrospectionTest() override {
+    channels_.clear();
+    server_.reset();
+  }
+  static std::function<absl::StatusOr<std::vector<std::string>>()> SecretOf(
+      const std::string& tenant) {
+    return [tenant] { return std::vector<std::string>{"the secret of tenant " + tenant}; };
+  }
+  LookReply Look(size_t channel, uint32_t max_peers = 0) {
+    CallContext context(absl::Seconds(60));
+    LookRequest request;
+    request.set_max_peers(max_peers);
+    auto reply = IntrospectionClient(channels_[channel]).Look(context, request);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply.value_or(LookReply());
+  }
+  absl::Status Trace(size_t channel) {
+    CallContext context(absl::Seconds(60));
+    return IntrospectionClient(channels_[channel]).Trace(context, TraceRequest()).status();
+  }
+  static constexpr size_t kRed = 0, kBlue = 1;
+
+  examples::echo::EchoService echo_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<IntrospectionService> service_;
+  std::vector<std::shared_ptr<Channel>> channels_;  // one of red, two of blue
+};
+
+TEST_F(TenantsIntrospectionTest, ACallerSeesPeersAndCallsOfItsOwnTenantOnly) {
+  Start();
+  const LookReply red = Look(kRed), blue = Look(kBlue);
+  EXPECT_EQ(red.only_tenant(), "red");
+  ASSERT_EQ(red.peers_size(), 1);
+  EXPECT_EQ(red.peers(0).tenant(), "red");
+  EXPECT_EQ(red.peers_in_all(), 1u);
+  ASSERT_GE(red.slow_calls_size(), 1);
+  for (const auto& call : red.slow_calls()) EXPECT_EQ(call.peer(), red.peers(0).address());
+  EXPECT_EQ(red.slow_calls_in_all(), static_cast<uint64_t>(red.slow_calls_size()));
+  ASSERT_EQ(blue.peers_size(), 2);
+  for (const auto& peer : blue.peers()) EXPECT_EQ(peer.tenant(), "blue");
+  EXPECT_EQ(blue.peers_in_all(), 2u);
+  // What is counted for all tenants together tells about the others too.
+  EXPECT_EQ(red.counts_size(), 0);
+  EXPECT_EQ(red.methods_size(), 0);
+  EXPECT_EQ(red.queues_size(), 0);
+  EXPECT_EQ(red.pollers_size(), 0);
+  EXPECT_GT(red.limits_size(), 0);
+  EXPECT_FALSE(red.device().empty());
+}
+
+// The limit is of what is shown: peers of others do not take the places of the caller's own.
+TEST_F(TenantsIntrospectionTest, MaxPeersCountsPeersOfTheCallersTenant) {
+  Start();
+  EXPECT_EQ(Look(kBlue, 1).peers_size(), 1);
+  EXPECT_EQ(Look(kBlue, 2).peers_size(), 2);
+  EXPECT_EQ(Look(kBlue, 1).peers_in_all(), 2u);
+}
+
+TEST_F(TenantsIntrospectionTest, TheTraceIsRefused) {
+  Start();
+  const absl::Status refused = Trace(kRed);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_NE(refused.message().find("the trace is not shown to this tenant"),
+            absl::string_view::npos)
+      << refused;
+}
+
+TEST_F(TenantsIntrospectionTest, ATenantThatSeesAllSeesAll) {
+  Start({"red"});
+  const LookReply red = Look(kRed);
+  EXPECT_EQ(red.only_tenant(), "");
+  EXPECT_EQ(red.peers_size(), 3);
+  EXPECT_EQ(red.peers_in_all(), 3u);
+  EXPECT_EQ(red.pollers_size(), 1);
+  EXPECT_GT(red.counts_size(), 0);
+  EXPECT_EQ(Look(kRed, 2).peers_size(), 2);
+  EXPECT_TRUE(Trace(kRed).ok());
+  EXPECT_EQ(Look(kBlue).peers_size(), 2);
+  EXPECT_EQ(Trace(kBlue).code(), absl::StatusCode::kPermissionDenied);
 }
 
 TEST(CounterTableTest, NamesAreOnceAndWellFormed) {

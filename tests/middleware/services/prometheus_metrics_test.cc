@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -22,24 +23,37 @@
 namespace sluice {
 namespace {
 
-// GET /metrics at `host`:`port`; empty: nobody is there.
-std::string Scrape(const char* host, uint16_t port) {
+// A connection; -1: nobody listens there.
+int Open(const char* host, uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   inet_pton(AF_INET, host, &address.sin_addr);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// GET /metrics at `host`:`port`; empty: nobody is there.
+std::string Scrape(const char* host, uint16_t port) {
+  const int fd = Open(host, port);
+  if (fd < 0) return "";
   std::string text;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
-    const std::string request = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-    char part[4096];
-    for (ssize_t got = 0; (got = read(fd, part, sizeof(part))) > 0;) {
-      text.append(part, static_cast<size_t>(got));
-    }
+  const std::string request = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+  EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  char part[4096];
+  for (ssize_t got = 0; (got = read(fd, part, sizeof(part))) > 0;) {
+    text.append(part, static_cast<size_t>(got));
   }
   close(fd);
   return text;
+}
+
+// The other side has not closed it.
+bool IsOpen(int fd) {
+  char byte = 0;
+  return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
 // Sample by what stands before the value; checks the grammar of each line on the way.
@@ -133,6 +147,51 @@ TEST_F(PrometheusMetricsTest, WrongAddressesAreErrors) {
   ASSERT_TRUE(first.ok()) << first.status();
   const auto second = MetricsExposer::Start(absl::StrCat((*first)->port()), metrics_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable) << second.status();
+}
+
+// One worker serves the scrape while the others wait for the requests of connections that send none.
+TEST_F(PrometheusMetricsTest, ScrapeIsAnsweredWhileOtherConnectionsAreIdle) {
+  ExposerOptions options;
+  options.request_timeout = absl::Hours(1);
+  auto exposer = MetricsExposer::Start("0", metrics_, options);
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  const uint16_t port = (*exposer)->port();
+  std::vector<int> idle;
+  for (int i = 0; i < options.workers - 1; ++i) idle.push_back(Open("127.0.0.1", port));
+  EXPECT_EQ(Parse(Scrape("127.0.0.1", port))["sluice_server_fresh{server=\"orders\"}"], 1);
+  for (const int fd : idle) {
+    EXPECT_TRUE(IsOpen(fd));
+    close(fd);
+  }
+}
+
+// More idle connections than workers: the scrape waits until the server has closed as many as it needs.
+TEST_F(PrometheusMetricsTest, IdleConnectionsAreClosedAfterTheTimeout) {
+  ExposerOptions options;
+  options.workers = 2;
+  options.request_timeout = absl::Milliseconds(20);
+  auto exposer = MetricsExposer::Start("0", metrics_, options);
+  ASSERT_TRUE(exposer.ok()) << exposer.status();
+  const uint16_t port = (*exposer)->port();
+  std::vector<int> idle;
+  for (int i = 0; i < 8; ++i) idle.push_back(Open("127.0.0.1", port));
+  EXPECT_EQ(Parse(Scrape("127.0.0.1", port))["sluice_server_fresh{server=\"orders\"}"], 1);
+  EXPECT_FALSE(IsOpen(idle[0]));
+  for (const int fd : idle) close(fd);
+}
+
+TEST_F(PrometheusMetricsTest, OptionsOutOfRangeAreNamed) {
+  ExposerOptions options;
+  options.workers = 0;
+  const absl::Status none = MetricsExposer::Start("0", metrics_, options).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(none.message().find("option workers is 0"), absl::string_view::npos) << none;
+  options = {};
+  options.request_timeout = absl::InfiniteDuration();
+  const absl::Status never = MetricsExposer::Start("0", metrics_, options).status();
+  EXPECT_EQ(never.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(never.message().find("option request_timeout is inf"), absl::string_view::npos)
+      << never;
 }
 
 TEST_F(PrometheusMetricsTest, WhatElseIsCountedIsTold) {

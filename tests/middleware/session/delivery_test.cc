@@ -57,6 +57,14 @@ class Host final : public User {
     }
     end_.endpoint().Flush();
   }
+  absl::StatusOr<endpoint::SendBuffer> Lend(PeerId peer, uint32_t bytes) {
+    const Simulation::As as(simulation_, node_);
+    return sessions_.Lend(peer, bytes, /*waits=*/false);
+  }
+  void Cancel(PeerId peer, const endpoint::SendBuffer& buffer) {
+    const Simulation::As as(simulation_, node_);
+    sessions_.Cancel(peer, buffer);
+  }
   SimEndpoint& end() { return end_; }
   endpoint::Counters counts() { return end_.endpoint().Counts(); }
   const SessionCounters& counters() const { return sessions_.counters(); }
@@ -79,7 +87,7 @@ class DeliveryTest : public testing::Test {
     sim.nodes = hosts;
     simulation_ = std::move(*Simulation::Create(sim));
     for (uint32_t i = 0; i < hosts; ++i) {
-      hosts_.push_back(std::make_unique<Host>(*simulation_, i, endpoint::SimEndpointOptions()));
+      hosts_.push_back(std::make_unique<Host>(*simulation_, i, options_));
     }
     for (uint32_t i = 1; i < hosts; ++i) hosts_[i]->end().Listen();
     for (uint32_t i = 1; i < hosts; ++i) {
@@ -115,6 +123,7 @@ class DeliveryTest : public testing::Test {
     EXPECT_TRUE(RunUntil([&] { return hosts_[0]->delivered == count; }));
   }
 
+  endpoint::Options options_ = endpoint::SimEndpointOptions();
   std::unique_ptr<Simulation> simulation_;
   std::vector<std::unique_ptr<Host>> hosts_;
 };
@@ -129,6 +138,32 @@ TEST_F(DeliveryTest, FailedRequestIsSentAgainAfterOneFlushAndOneReset) {
   EXPECT_EQ(counts.queue_recoveries, 0u);
   EXPECT_GT(hosts_[0]->counters().sent_again, 0u);
   EXPECT_TRUE(hosts_[0]->downs.empty());
+}
+
+// The endpoint gives the number of what was lent to a peer that has gone to another.
+TEST_F(DeliveryTest, BufferOfAPeerThatWentIsNotCancelledForAnother) {
+  options_.max_large_bytes = 1 << 20;
+  options_.large_memory_bytes = 8 << 20;
+  Start({}, 3);
+  Host& host = *hosts_[0];
+  const auto first = host.Lend(host.ups[0], 100'000);
+  ASSERT_TRUE(first.ok()) << first.status();
+  {
+    const Simulation::As as(*simulation_, 0);
+    host.end().endpoint().Disconnect(host.ups[0]);
+  }
+  ASSERT_TRUE(RunUntil([&] { return host.downs.size() == 1; }));
+  EXPECT_EQ(host.counters().lent, 0u);
+  bool later = false;
+  simulation_->After(50'000'000, [&later] { later = true; });
+  ASSERT_TRUE(RunUntil([&] { return later; }));
+  const auto second = host.Lend(host.ups[1], 100'000);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_EQ(second->large, first->large);
+  host.Cancel(host.ups[0], *first);
+  EXPECT_EQ(host.counters().lent, 1u);
+  host.Cancel(host.ups[1], *second);
+  EXPECT_EQ(host.counters().lent, 0u);
 }
 
 // Fewer than half of the window, on probation in twos: each report speaks of some of them only.

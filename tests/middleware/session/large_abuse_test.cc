@@ -180,5 +180,78 @@ TEST_F(LargeAbuseTest, ATakenBeforeItsPlaceWasSentEndsTheConnection) {
   EXPECT_NE(a_.error.find("not lent"), std::string::npos) << a_.error;
 }
 
+// Two large messages that it lets nobody read, and small ones behind both in turn: however many wait, each costs as much.
+TEST_F(LargeAbuseTest, SmallMessagesBehindTwoLargeOnesCostTheSameHoweverManyThereAre) {
+  constexpr uint64_t kSmall = 2000;
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  for (const uint32_t call : {1, 2}) ASSERT_TRUE(a_.Send(call, 'a', 10000));
+  for (uint64_t i = 0; i < kSmall; ++i) {
+    ASSERT_TRUE(a_.Send(1 + i % 2, 'b', 1, frame::Kind::kStreamData));
+    if (i % 32 == 0) Settle();
+  }
+  Settle();
+  EXPECT_EQ(b_.received, "");
+  EXPECT_LE(b_.sessions.large_steps(), 4 * kSmall);
+  b_.endpoint->LetFetch(1);
+  Settle();
+  EXPECT_EQ(b_.received.size(), 4 + kSmall / 2 * 3) << "those of the second, in their order";
+  EXPECT_LE(b_.sessions.large_steps(), 4 * kSmall);
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_EQ(b_.received.size(), 2 * (4 + kSmall / 2 * 3));
+  EXPECT_LE(b_.sessions.large_steps(), 4 * kSmall);
+  ExpectNothingOut();
+}
+
+// It reads all but the first: what this side remembers is bounded by what is lent.
+TEST_F(LargeAbuseTest, LargeMessageThatIsNeverTakenDoesNotMakeTheOthersDearer) {
+  constexpr uint64_t kLarge = 200;
+  Start();
+  b_.endpoint->set_hold_fetches(true);
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  for (uint32_t i = 0; i < kLarge; ++i) {
+    ASSERT_TRUE(a_.Send(2 + i, 'b', 10000)) << i;
+    Settle();
+    b_.endpoint->LetFetch(1);
+    Settle();
+    ASSERT_EQ(a_.sessions.counters().lent, 1u);
+  }
+  EXPECT_LE(a_.sessions.large_steps(), 4 * kLarge);
+  ASSERT_TRUE(b_.Send(7, 'y', 10));
+  Settle();
+  EXPECT_EQ(a_.delivered, 0u) << "the first was not read";
+  b_.endpoint->set_hold_fetches(false);
+  Settle();
+  EXPECT_EQ(a_.delivered, 1 + kLarge);
+  ExpectNothingOut();
+}
+
+// A sender has so many lent at most, until it is told that they were taken: these were not.
+TEST_F(LargeAbuseTest, MorePlacesThanItWasToldOfEndTheConnection) {
+  Start({.credits = 200, .max_large_bytes = 1 << 20});
+  // So that nothing can be said to it.
+  a_.endpoint->set_withhold_credits(true);
+  for (uint32_t i = 0; i < 200; ++i) ASSERT_TRUE(b_.Send(8, 'x', 1));
+  Settle();
+  b_.endpoint->set_fail_fetches(absl::ResourceExhaustedError("none"));
+  a_.endpoint->set_tamper([](std::vector<std::byte>& message) {
+    frame::Header header;
+    std::memcpy(&header, message.data(), sizeof(header));
+    header.flags |= frame::kFlagLarge;
+    std::memcpy(message.data(), &header, sizeof(header));
+    frame::Encode(frame::Place{.bytes = 100, .number = 1}, message.data() + frame::kHeaderBytes);
+    return 1;
+  });
+  for (uint32_t i = 0; i < kMaxLent; ++i) {
+    ASSERT_TRUE(a_.Send(i, 'a', frame::kPlaceBytes));
+    Settle();
+  }
+  EXPECT_EQ(b_.error, "");
+  ASSERT_TRUE(a_.Send(99, 'a', frame::kPlaceBytes));
+  Settle();
+  EXPECT_NE(b_.error.find("more large messages than may be"), std::string::npos) << b_.error;
+}
+
 }  // namespace
 }  // namespace sluice::session

@@ -31,13 +31,16 @@ expect 1 'calls ibv_reg_mr' check "$(compile tests/transport/queue "$macro_call"
 expect 1 'calls ibv_open_device:' check "$(compile tools "$address")"
 expect 1 'calls ibv_dealloc_pd:' check "$(compile transport/verbs_like "$verbs_call")"
 
-expect 0 '' check "$(compile transport/queue "$pure_helper")"
-expect 0 '' check "$(compile transport/queue "$inline_dispatch")"
-expect 0 '' check "$(compile transport/verbs "$verbs_call")"
-expect 0 '' check "$(compile transport/softdc/shm "$dv_call")"
+good=$(compile transport/path "$pure_helper")
+expect 0 '' check "$good"
+expect 0 '' check "$good" "$(compile transport/queue "$inline_dispatch")"
+expect 0 '' check "$good" "$(compile transport/verbs "$verbs_call")"
+expect 0 '' check "$good" "$(compile transport/softdc/shm "$dv_call")"
 
 # One offender among good ones is found, and a check of nothing is not a pass.
-good=$(compile transport/path "$pure_helper")
 expect 1 'transport/cm/' check "$good" "$(compile transport/cm "$cm_call")" "$good"
 expect 2 'nothing would be proved' check
+expect 2 'nothing would be proved' check "$(compile transport/verbs "$verbs_call")" "$(compile external/abc "$verbs_call")"
+expect 2 'no undefined symbol' check "$(compile transport/poller 'int f(void) { return 1; }')"
+expect 2 'cannot read absent.txt' tools/dev/check_symbols absent.txt "$good"
 expect 2 'cannot read' check "$TEST_TMPDIR/bin/absent/_objs/lib/code.o"

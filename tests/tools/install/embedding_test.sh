@@ -32,8 +32,10 @@ case $1 in
     greets built/hello
     greets built/hello_static
     # The archive is enough for the second, and the first finds the library by its run path.
-    ldd built/hello | grep -q "libsluice.so.0 => $prefix/lib/" || fail 'hello does not use the library'
-    ! ldd built/hello_static | grep libsluice || fail 'hello_static needs the library'
+    needed=$(ldd built/hello)
+    [[ $needed == *"libsluice.so.0 => $prefix/lib/"* ]] || fail "hello does not use the library: $needed"
+    needed=$(ldd built/hello_static)
+    [[ $needed != *libsluice* ]] || fail "hello_static needs the library: $needed"
     # An interface that may differ is refused.
     sed -i 's/find_package(Sluice 0.1/find_package(Sluice 0.2/' CMakeLists.txt
     ! cmake -S . -B other -DCMAKE_PREFIX_PATH="$prefix" >other.log 2>&1 || fail 'version 0.2 was found'
@@ -44,7 +46,8 @@ case $1 in
     export LD_LIBRARY_PATH=$prefix/lib
     greets built/hello
     # The programs stand alone.
-    env -u LD_LIBRARY_PATH "$prefix/bin/sluice_info" --help | grep -q sluice_info || fail 'no sluice_info'
+    said=$(env -u LD_LIBRARY_PATH "$prefix/bin/sluice_info" --help)
+    [[ $said == *sluice_info* ]] || fail "sluice_info --help said '$said'"
     env -u LD_LIBRARY_PATH "$prefix/bin/softdc_run" true || fail 'softdc_run does not find its library'
     # Nothing but our names leaves the library.
     strangers=$(nm -DC --defined-only "$prefix/lib/libsluice.so.0" | cut -c20- |

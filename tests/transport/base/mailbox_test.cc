@@ -61,6 +61,48 @@ TEST(MailboxTest, NodeThatIsPostedAgainRunsInTheNextRound) {
   EXPECT_EQ(again.runs, 3);
 }
 
+TEST(MailboxTest, NodeThatIsTakenBackDoesNotRun) {
+  Mailbox mailbox;
+  std::vector<int> log;
+  Letter letters[4];
+  for (int i = 0; i < 4; ++i) {
+    letters[i].read = &log;
+    letters[i].number = i;
+  }
+  EXPECT_FALSE(mailbox.Remove(&letters[0])) << "it was not posted";
+  for (Letter& letter : letters) mailbox.Post(&letter);
+  EXPECT_TRUE(mailbox.Remove(&letters[1]));
+  EXPECT_TRUE(mailbox.Remove(&letters[3]));
+  EXPECT_FALSE(mailbox.Remove(&letters[3]));
+  EXPECT_FALSE(mailbox.empty());
+  mailbox.Post(&letters[1]);
+  EXPECT_EQ(mailbox.Run(), 3);
+  EXPECT_EQ(log, (std::vector<int>{0, 2, 1}));
+  EXPECT_TRUE(mailbox.empty());
+}
+
+TEST(MailboxTest, NodeMayTakeBackTheOneBehindIt) {
+  struct Taker : MailNode {
+    Mailbox* mailbox = nullptr;
+    MailNode* behind = nullptr;
+  };
+  Mailbox mailbox;
+  std::vector<int> log;
+  Letter behind;
+  behind.read = &log;
+  Taker taker;
+  taker.mailbox = &mailbox;
+  taker.behind = &behind;
+  taker.run = [](MailNode* node) {
+    auto* self = static_cast<Taker*>(node);
+    EXPECT_TRUE(self->mailbox->Remove(self->behind));
+  };
+  mailbox.Post(&taker);
+  mailbox.Post(&behind);
+  EXPECT_EQ(mailbox.Run(), 1);
+  EXPECT_TRUE(log.empty());
+}
+
 TEST(MailboxTest, NodeMayDestroyItself) {
   struct Own : MailNode {
     int* count = nullptr;

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -243,6 +244,84 @@ TEST(ConnectionManagerDesk, WhatCantMoveStaysWithWhoHearsItAndDoesNotCountElsewh
   can_move = true;
   for (int i = 3; i < 6; ++i) server.Connect(clients[i]);
   EXPECT_EQ(server.second->manager->size(), 3u);
+}
+
+// A move that stands still in the kernel until the test lets it go on.
+std::atomic<bool> moves{false}, may_end{false};
+rdma_cm_id* moved_id = nullptr;  // before `moves`
+
+verbs::VerbsApi SlowToMove() {
+  verbs::VerbsApi table = softdc::Verbs();
+  moves = may_end = false;
+  table.cm_migrate_id = [](rdma_cm_id* id, rdma_event_channel* channel) {
+    const int result = softdc::Verbs().cm_migrate_id(id, channel);
+    moved_id = id;
+    moves = true;
+    may_end.wait(false);
+    return result;
+  };
+  return table;
+}
+
+void LetItEnd() {
+  may_end = true;
+  may_end.notify_all();
+}
+
+TEST(ConnectionManagerDesk, ManagerReadsItsEventsWhileARequestIsBeingMovedToIt) {
+  const verbs::VerbsApi table = SlowToMove();
+  SharedListener server(&table);
+  RawConnector one, two;
+  server.Connect(one);
+  ConnectTo(two, server.port);
+  while (!moves) {
+    server.first.Poll();
+    two.Poll();
+  }
+  server.second->Poll();  // returns
+  LetItEnd();
+  while (!two.up) {
+    server.first.Poll();
+    server.second->Poll();
+    two.Poll();
+  }
+  EXPECT_EQ(server.second->manager->size(), 1u);
+}
+
+// As if the client had left meanwhile: the manager that the request is moved to hears of that first.
+TEST(ConnectionManagerDesk, EventThatOvertakesItsRequestIsKeptForIt) {
+  static rdma_cm_event overtaking;
+  static bool due;
+  verbs::VerbsApi table = SlowToMove();
+  table.cm_get_cm_event = [](rdma_event_channel* channel, rdma_cm_event** event) {
+    if (!std::exchange(due, false)) return softdc::Verbs().cm_get_cm_event(channel, event);
+    overtaking = {};
+    overtaking.id = moved_id;
+    overtaking.event = RDMA_CM_EVENT_REJECTED;
+    *event = &overtaking;
+    return 0;
+  };
+  table.cm_ack_cm_event = [](rdma_cm_event* event) {
+    return event == &overtaking ? 0 : softdc::Verbs().cm_ack_cm_event(event);
+  };
+  SharedListener server(&table);
+  RawConnector one, two;
+  server.Connect(one);
+  ConnectTo(two, server.port);
+  while (!moves) {
+    server.first.Poll();
+    two.Poll();
+  }
+  due = true;
+  EXPECT_EQ(server.second->manager->ReadEvents(), 1);
+  EXPECT_EQ(server.second->manager->size(), 0u);
+  LetItEnd();
+  pollfd inbox{server.second->manager->seat_fd(), POLLIN, 0};
+  poll(&inbox, 1, -1);
+  EXPECT_EQ(server.second->manager->ReadEvents(), 1);
+  EXPECT_EQ(server.second->manager->size(), 1u);
+  while (server.second->manager->size() != 0) server.second->Poll();
+  EXPECT_EQ(server.second->manager->metrics().timeouts, 0u);
 }
 
 TEST(ConnectionManagerDesk, OfEqualsTheOneThatWasNotChosenForLongest) {

@@ -184,6 +184,39 @@ TEST(EndpointAuthentication, SourceThatFailsIsHeardOfAtOnceAndForEachHandshake) 
   EXPECT_TRUE(TryOnce(client, server, port).ok());
 }
 
+// A file system that hangs holds up handshakes and nothing else: streams are reset on the thread for commands.
+TEST(EndpointAuthentication, SourceThatHangsHoldsUpNoCommand) {
+  std::atomic<bool> hangs{false};
+  std::atomic<int> asked{0};
+  Options options;
+  options.failed_handshakes_per_second = 1'000'000;
+  options.secrets = [&]() -> absl::StatusOr<Texts> {
+    ++asked;
+    hangs.wait(true);
+    return Texts{kOld};
+  };
+  Changing fine({kOld});
+  Node server(options), client(fine.With());
+  const uint16_t port = ListenOn(server);
+  ASSERT_TRUE(TryOnce(client, server, port).ok());
+  const int before = asked;
+  hangs = true;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(
+        client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + 20'000'000'000).ok());
+  }
+  while (asked == before) {
+    client.endpoint->Poll();
+    server.endpoint->Poll();
+  }
+  bool done = false;
+  server.commands.Submit([] {}, [&done] { done = true; });
+  PollUntil({&client, &server}, [&] { return done; });
+  hangs = false;
+  hangs.notify_all();
+  PollUntil({&client, &server}, [&] { return client.recorder.ups.size() == 9; });
+}
+
 TEST(EndpointAuthentication, SecretThatIsTooShortIsRefusedWhenTheEndpointIsMade) {
   Changing weak({"short"}), fine({kOld});
   Node spare(fine.With());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An endpoint that connects, against servers that say wrong things at each step of the handshake.
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -50,10 +51,94 @@ TEST(EndpointConnect, AnotherProtocolVersionInTheAnswer) {
   raw.change_welcome = [](std::vector<std::byte>& bytes) { bytes[4] = std::byte{1}; };
   const absl::Status why = ConnectTo(raw, {});
   EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
-  EXPECT_NE(why.message().find("this side speaks version 3, the other side version 1"),
+  EXPECT_NE(why.message().find("this side speaks version 4, the other side version 1"),
             absl::string_view::npos)
       << why;
   EXPECT_NE(why.message().find("run the same release on both sides"), absl::string_view::npos);
+}
+
+// A server that wants a cookie for ever, whatever it is brought.
+TEST(EndpointConnect, CookiesAreBroughtBackAFewTimesAndNoMore) {
+  RawPeer raw(Shared());
+  std::vector<peer::Greeting> heard;
+  raw.refuse = [&]() -> std::vector<std::byte> {
+    const auto hello = peer::DecodeHello(raw.request);
+    EXPECT_TRUE(hello.ok()) << hello.status();
+    heard.push_back(*hello);
+    return peer::EncodeRefusal(peer::Cookie{static_cast<std::byte>(heard.size())});
+  };
+  const absl::Status why = ConnectTo(raw, WithSecret());
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
+  EXPECT_NE(why.message().find("asked for a cookie time and again"), absl::string_view::npos)
+      << why;
+  ASSERT_EQ(heard.size(), 4u);
+  EXPECT_FALSE(heard[0].has_cookie);
+  for (size_t i = 1; i < heard.size(); ++i) {
+    ASSERT_TRUE(heard[i].has_cookie);
+    EXPECT_EQ(heard[i].cookie(), peer::Cookie{static_cast<std::byte>(i)}) << "the latest";
+    EXPECT_NE(heard[i].nonce, heard[i - 1].nonce);
+  }
+}
+
+// ---- A welcome that is taken back
+
+std::atomic<rdma_cm_id*> g_accepted;   // the server's, once its welcome is out
+std::atomic<bool> g_holds, g_is_held;  // the client's calls for an address handle
+
+const verbs::VerbsApi& AcceptingTable() {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = softdc::Verbs();
+    api.cm_accept = [](rdma_cm_id* id, rdma_conn_param* param) {
+      const int result = softdc::Verbs().cm_accept(id, param);
+      g_accepted = id;
+      return result;
+    };
+    return api;
+  }();
+  return table;
+}
+
+const verbs::VerbsApi& HoldingTable() {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = softdc::Verbs();
+    api.create_ah = [](ibv_pd* pd, ibv_ah_attr* attr) {
+      if (g_holds) g_is_held = true;
+      g_holds.wait(true);
+      return softdc::Verbs().create_ah(pd, attr);
+    };
+    return api;
+  }();
+  return table;
+}
+
+// The path of the first welcome is being acquired: a second would take its place in the record.
+TEST(EndpointConnect, CookieAfterAWelcomeEndsTheAttempt) {
+  g_accepted = nullptr;
+  g_holds = g_is_held = false;
+  RawPeer raw(Shared(), &AcceptingTable());
+  int welcomes = 0;
+  raw.change_welcome = [&](std::vector<std::byte>&) { ++welcomes; };
+  const auto port = raw.manager->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok());
+  std::atomic<int> looks{0};
+  Options options = WithSecret();
+  options.secrets = [&] { return ++looks, std::vector<std::string>{kSecret}; };
+  Node client(options, &HoldingTable());
+  g_holds = true;
+  auto peer = client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + kPatienceNs);
+  ASSERT_TRUE(peer.ok());
+  Drive(client, raw, [&] { return g_accepted != nullptr && g_is_held; });
+  const int looked = looks;
+  const auto refusal = peer::EncodeRefusal(peer::Cookie{std::byte{1}});
+  EXPECT_EQ(softdc::Verbs().cm_reject(g_accepted, refusal.data(), refusal.size()), 0);
+  Drive(client, raw, [&] { return looks != looked || !client.recorder.downs.empty(); });
+  g_holds = false;
+  g_holds.notify_all();
+  Drive(client, raw, [&] { return welcomes == 2 || !client.recorder.downs.empty(); });
+  EXPECT_EQ(welcomes, 1);
+  ASSERT_EQ(client.recorder.downs.size(), 1u);
+  EXPECT_EQ(client.recorder.downs[0].why.code(), absl::StatusCode::kResourceExhausted)
+      << client.recorder.downs[0].why;
 }
 
 TEST(EndpointConnect, ServerWithoutDcIsNamed) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/transport/endpoint/sim_endpoint.h"
@@ -122,6 +123,43 @@ TEST_F(DeviceLifeTest, OwnAddressThatMovesEndsPeersAndNewOnesGetItsNewPlace) {
   EXPECT_EQ(server_->device().path().sgid_index, 1);
   ASSERT_TRUE(Run([&] { return !client_->recorder.downs.empty(); }));  // it is told
   EXPECT_TRUE(server_->endpoint().Health().ok());
+  EXPECT_TRUE(Arrives(ConnectUp(), "after"));
+}
+
+std::vector<uint64_t> g_keys;  // of all DCTs that were made
+
+const verbs::VerbsApi& TableThatKeepsKeys() {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = Simulation::Verbs();
+    api.dv_create_qp = [](ibv_context* context, ibv_qp_init_attr_ex* attr,
+                          mlx5dv_qp_init_attr* dv) -> ibv_qp* {
+      if (dv != nullptr && dv->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) {
+        g_keys.push_back(dv->dc_init_attr.dct_access_key);
+      }
+      return Simulation::Verbs().dv_create_qp(context, attr, dv);
+    };
+    return api;
+  }();
+  return table;
+}
+
+// Somebody who was ended shortly before may know the ones of before.
+TEST_F(DeviceLifeTest, TargetsThatAreMadeAnewHaveOtherKeys) {
+  g_keys.clear();
+  server_.reset();
+  server_ = std::make_unique<SimEndpoint>(*simulation_, kServer, /*seed=*/2, SimEndpointOptions(),
+                                          nullptr, &TableThatKeepsKeys());
+  server_->Listen();
+  ConnectUp();
+  const size_t before = g_keys.size();
+  ibv_gid other = Simulation::Gid(kServer);
+  other.raw[13] = 0xaa;
+  simulation_->SetGid(kServer, 1, Simulation::Gid(kServer));
+  simulation_->SetGid(kServer, 0, other);
+  ASSERT_TRUE(Run([&] { return !server_->recorder.downs.empty(); }));
+  ASSERT_GT(g_keys.size(), before);
+  std::sort(g_keys.begin(), g_keys.end());
+  EXPECT_EQ(std::adjacent_find(g_keys.begin(), g_keys.end()), g_keys.end());
   EXPECT_TRUE(Arrives(ConnectUp(), "after"));
 }
 

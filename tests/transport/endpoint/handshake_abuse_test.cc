@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An endpoint that listens, against clients that say wrong things at each step of the handshake.
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/manual_clock.h"
 #include "tests/transport/endpoint/endpoint_pair.h"
 #include "tests/transport/endpoint/raw_peer.h"
 #include "transport/base/error.h"
@@ -93,31 +96,101 @@ TEST(EndpointListen, WrongBytesOfTheHelloAreRefused) {
   EXPECT_EQ(counts.under_way, 0u);
 }
 
-TEST(EndpointListen, AddressThatFailsTooOftenIsNotHeardForAWhile) {
+// The server's clock stands still: no token comes back.
+TEST(EndpointListen, AddressThatFailsTooOftenMustBringACookieAndItsHoldersOfTheSecretGetIn) {
+  testing_support::ManualClock time;
   Options options = WithSecret();
   options.failed_handshakes_per_second = 2;
+  Node server(options, &softdc::Verbs(), &time);
+  const uint16_t port = ListenOn(server);
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status why = AnswerTo(server, port, RawPeer(Shared(kOther)).Hello());
+    EXPECT_EQ(why.code(), absl::StatusCode::kUnauthenticated) << why;
+  }
+  RawPeer third(Shared(kOther));
+  Knock(server, port, third);
+  EXPECT_EQ(server.endpoint->Handshakes().asked_again, 1u);
+  EXPECT_EQ(server.endpoint->Handshakes().too_often, 1u) << "with a cookie, and without the secret";
+  const absl::Status why = peer::DecodeRefusal(third.reject_data, "server", third.why);
+  EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
+  EXPECT_NE(why.message().find("from this address have failed lately"), absl::string_view::npos)
+      << why;
+  Node client(WithSecret());
+  ConnectPair(client, server, port);
+  EXPECT_EQ(client.recorder.ups.size(), 1u);
+  EXPECT_EQ(server.endpoint->Handshakes().asked_again, 2u);
+  // Whoever says something of another version is told so, however often.
+  peer::HelloMessage old = RawPeer().Hello();
+  old[4] = std::byte{3};
+  const absl::Status version = AnswerTo(server, port, old);
+  EXPECT_EQ(version.code(), absl::StatusCode::kFailedPrecondition) << version;
+}
+
+// Handshakes that succeed cost nothing in the end.
+TEST(EndpointListen, TokenOfAHandshakeThatSucceedsComesBack) {
+  testing_support::ManualClock time;
+  Options options = WithSecret();
+  options.failed_handshakes_per_second = 1;
+  Node server(options, &softdc::Verbs(), &time), client(WithSecret());
+  const uint16_t port = ListenOn(server);
+  for (int i = 0; i < 3; ++i) ConnectPair(client, server, port);
+  EXPECT_EQ(server.endpoint->Handshakes().completed, 3u);
+  EXPECT_EQ(server.endpoint->Handshakes().asked_again, 0u);
+}
+
+// Half of the places are for those who are there now.
+TEST(EndpointListen, RecordedHellosGetHalfOfThePlacesAndAreReplayedOnce) {
+  Options options = WithSecret();
+  options.max_half_open = 4;
   Node server(options);
   const uint16_t port = ListenOn(server);
-  const peer::HelloMessage bad = RawPeer(Shared(kOther)).Hello();
-  int often = 0;
-  while (often == 0) {
-    const absl::Status why = AnswerTo(server, port, bad);
-    if (why.code() != absl::StatusCode::kResourceExhausted) continue;
-    ++often;
-    EXPECT_NE(why.message().find("from this address have failed lately"), absl::string_view::npos)
-        << why;
+  const peer::HelloMessage recorded = RawPeer(Shared()).Hello();
+  std::vector<std::unique_ptr<RawPeer>> thieves;
+  for (int i = 0; i < 6; ++i) {
+    thieves.push_back(std::make_unique<RawPeer>());
+    thieves.back()->Connect(port, recorded);
+    Drive(server, *thieves.back(), [&] { return thieves.back()->up || thieves.back()->down; });
   }
-  EXPECT_EQ(server.endpoint->Handshakes().too_often, 1u);
-  EXPECT_GE(server.endpoint->Handshakes().unauthenticated, 2u);
-  // Its tokens come back.
-  Node client(WithSecret());
-  while (client.recorder.ups.empty()) {
-    auto peer = client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + kPatienceNs);
-    ASSERT_TRUE(peer.ok());
-    const size_t downs = client.recorder.downs.size();
-    PollUntil({&client, &server},
-              [&] { return client.recorder.downs.size() > downs || !client.recorder.ups.empty(); });
-  }
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 2u);
+  EXPECT_EQ(server.endpoint->Handshakes().asked_again, 4u);
+  RawPeer honest(Shared());
+  const peer::HelloMessage with_cookie = Knock(server, port, honest);
+  EXPECT_TRUE(honest.up && honest.welcomed) << honest.why;
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 3u);
+  // Said once more: recorded a moment ago, from the same address, or a try that the holder of the secret repeats.
+  RawPeer again(Shared());
+  again.Connect(port, with_cookie);
+  Drive(server, again, [&] { return again.up || again.down; });
+  const auto cookie = peer::CookieIn(again.reject_data);
+  ASSERT_TRUE(cookie.has_value()) << again.why;
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 3u);
+  again.Connect(port, again.Hello(cookie));
+  Drive(server, again, [&] { return again.up || again.down; });
+  EXPECT_TRUE(again.up && again.welcomed) << again.why;
+  EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 0u);
+}
+
+TEST(EndpointListen, RecordedHellosLeaveATenantHalfOfItsFreePlaces) {
+  Options options;
+  options.failed_handshakes_per_second = 1'000'000;
+  options.accept_timeout_ns = 600'000'000'000;
+  options.tenants.push_back({.name = "red",
+                             .secrets = [] { return std::vector<std::string>{kSecret}; },
+                             .srq_size = 64,
+                             .max_peers = 2});
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  const peer::HelloMessage recorded = RawPeer(Shared()).Hello();
+  RawPeer first, second;
+  first.Connect(port, recorded);
+  Drive(server, first, [&] { return first.up || first.down; });
+  EXPECT_TRUE(first.up);
+  second.Connect(port, recorded);
+  Drive(server, second, [&] { return second.up || second.down; });
+  EXPECT_TRUE(peer::CookieIn(second.reject_data).has_value()) << second.why;
+  RawPeer honest(Shared());
+  Knock(server, port, honest);
+  EXPECT_TRUE(honest.up && honest.welcomed) << honest.why;
 }
 
 // ---- Between welcome and proof
@@ -125,8 +198,7 @@ TEST(EndpointListen, AddressThatFailsTooOftenIsNotHeardForAWhile) {
 // A raw client that has its welcome and is established.
 struct HalfOpen {
   explicit HalfOpen(Node& server, uint16_t port, const peer::Secrets& secrets) : raw(secrets) {
-    raw.Connect(port, raw.Hello());
-    Drive(server, raw, [&] { return raw.up || raw.down; });
+    Knock(server, port, raw);
     EXPECT_TRUE(raw.up && raw.welcomed) << raw.why;
   }
   RawPeer raw;
@@ -137,7 +209,7 @@ TEST(EndpointListen, ClientWithoutDcGetsAWelcomeAndNothingElse) {
   const uint16_t port = ListenOn(server);
   RawPeer client(Shared());
   client.without_dc = true;
-  client.Connect(port, client.Hello());
+  Knock(server, port, client);
   Drive(server, client, [&] { return client.down; });
   EXPECT_TRUE(client.welcomed) << client.why;  // and so the server is proven
   EXPECT_TRUE(client.up);
@@ -147,10 +219,23 @@ TEST(EndpointListen, ClientWithoutDcGetsAWelcomeAndNothingElse) {
   // The secret is asked for all the same.
   RawPeer stranger(Shared(kOther));
   stranger.without_dc = true;
-  stranger.Connect(port, stranger.Hello());
-  Drive(server, stranger, [&] { return stranger.down; });
+  Knock(server, port, stranger);
+  EXPECT_TRUE(stranger.down);
   EXPECT_FALSE(stranger.welcomed);
   EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 1u);
+}
+
+// Each would keep a QP number for half a minute, and a device without reserved ones has a thousand.
+TEST(EndpointListen, RecordedHellosWithoutDcTakeNoNumbers) {
+  Node server(WithSecret());
+  const uint16_t port = ListenOn(server);
+  RawPeer recorded(Shared());
+  recorded.without_dc = true;
+  const peer::HelloMessage hello = recorded.Hello();
+  for (int i = 0; i < 40; ++i) EXPECT_FALSE(AnswerTo(server, port, hello).ok());
+  EXPECT_EQ(server.endpoint->Handshakes().without_dc, 0u);
+  const ConnectionCounts counts = server.endpoint->Connections();
+  EXPECT_EQ(counts.numbers_live + counts.numbers_quarantined, 0u);
 }
 
 TEST(EndpointListen, RightProofBringsThePeerUpAndTheAnswerGivesTerms) {
@@ -274,7 +359,9 @@ TEST(EndpointListen, ClientsThatHaveNotProvedYetAreBounded) {
   Node server(options);
   const uint16_t port = ListenOn(server);
   HalfOpen first(server, port, Shared()), second(server, port, Shared());
-  const absl::Status why = AnswerTo(server, port, RawPeer(Shared()).Hello());
+  RawPeer beyond(Shared());
+  Knock(server, port, beyond);
+  const absl::Status why = peer::DecodeRefusal(beyond.reject_data, "server", beyond.why);
   EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
   EXPECT_NE(why.message().find("2 handshakes are under way already"), absl::string_view::npos)
       << why;

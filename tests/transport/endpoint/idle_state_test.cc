@@ -64,7 +64,8 @@ void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 namespace sluice::endpoint {
 namespace {
 
-constexpr int64_t kBound = 256;  // bytes per idle peer
+// Bytes per idle peer. The goal is 256: eight are what it takes to enforce a peer's credits (docs/decisions/0046).
+constexpr int64_t kBound = 264;
 
 class Uncounted {
  public:
@@ -129,7 +130,7 @@ struct InlineNode {
   std::unique_ptr<Endpoint> endpoint;
 };
 
-TEST(IdleState, Of512PeersIsNotAbove256BytesEach) {
+TEST(IdleState, Of512PeersIsBounded) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's allocator takes what libraries allocate, uncounted";
 #endif

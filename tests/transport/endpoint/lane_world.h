@@ -180,6 +180,7 @@ class LaneHost {
 
   // One pass; a thing of the program's own is done in it.
   int Look(bool thorough = false) {
+    if (hung) return 0;
     const softdc::sim::Simulation::As as(simulation_, node_);
     if (on_look) on_look();
     if (thorough) endpoint_->PrepareToSleep();  // descriptors as well
@@ -238,6 +239,7 @@ class LaneHost {
   Program program;
   std::function<void()> on_look;
   int64_t sleep_limit_ns = 0;
+  bool hung = false;  // it does not look at anything
 
  private:
   softdc::sim::Simulation& simulation_;

@@ -216,6 +216,87 @@ TEST_F(LanesTest, MemoryIsBoundedAndGoesToTheBusiest) {
   world.ExpectClean();
 }
 
+// ---- A peer that answers nothing. Nobody is asked for a sign of life here.
+
+Options NobodyIsProbed() {
+  Options options = LaneOptions();
+  options.keepalive_ns = 0;
+  return options;
+}
+
+TEST_F(LanesTest, PeerThatNeverLeavesItsLaneIsEndedAndOthersGetTheMemory) {
+  softdc::sim::Options sim_options;
+  sim_options.nodes = 3;
+  Options options = NobodyIsProbed();
+  options.lane_memory_bytes = 8192;  // of one lane
+  LaneWorld world(sim_options, options);
+  LaneHost& receiver = *world.hosts[0];
+  const PeerId mute = world.Connect(1), busy = world.Connect(2);
+  while (world.hosts[1]->Counts().lane_sent == 0) ASSERT_TRUE(world.Send(1, mute, 50, 64));
+  world.hosts[1]->hung = true;
+  const int64_t asked_ns = world.simulation->NowNs();
+  for (int round = 0; round < 10; ++round) ASSERT_TRUE(world.Send(2, busy, 50, 64));
+  ASSERT_EQ(receiver.Counts().lanes_granted, 1u);
+  while (receiver.program.downs == 0) {
+    ASSERT_LT(world.simulation->NowNs() - asked_ns, 60'000'000'000);
+    world.simulation->RunFor(1'000'000'000);
+    receiver.Look(/*thorough=*/true);
+    world.hosts[2]->Look(/*thorough=*/true);
+  }
+  EXPECT_GE(world.simulation->NowNs() - asked_ns, 30'000'000'000);
+  const absl::Status& why = receiver.program.Of(receiver.program.ups[0]).down;
+  EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(why.message().find("the peer does not leave its lane"), absl::string_view::npos) << why;
+  for (int round = 0; round < 200 && world.hosts[2]->Counts().lane_sent == 0; ++round) {
+    ASSERT_TRUE(world.Send(2, busy, 50, 64));
+  }
+  EXPECT_GT(world.hosts[2]->Counts().lane_sent, 0u)
+      << receiver.Counts().lane_bytes << " bytes of lanes are left, "
+      << receiver.Counts().lanes_granted << " were granted, " << receiver.program.downs << " down";
+}
+
+TEST_F(LanesTest, PeerThatNeverAnnouncesIsEndedSoThatThisSideMaySleep) {
+  Make({}, NobodyIsProbed());
+  ASSERT_TRUE(MakeLane());
+  sender().hung = true;
+  const int64_t asked_ns = world_->simulation->NowNs();
+  ASSERT_TRUE(receiver().Sleep());
+  EXPECT_EQ(receiver().sleep_limit_ns, 50'000);
+  while (receiver().program.downs == 0) {
+    ASSERT_LT(world_->simulation->NowNs() - asked_ns, 60'000'000'000);
+    world_->simulation->RunFor(1'000'000'000);
+    receiver().Look(/*thorough=*/true);
+  }
+  EXPECT_GE(world_->simulation->NowNs() - asked_ns, 30'000'000'000);
+  const absl::Status& why = receiver().program.Of(receiver().program.ups[0]).down;
+  EXPECT_NE(why.message().find("the peer does not announce what it writes into its lane"),
+            absl::string_view::npos)
+      << why;
+  for (int i = 0; i < 4; ++i) receiver().Look(/*thorough=*/true);
+  ASSERT_TRUE(receiver().Sleep());
+  EXPECT_TRUE(receiver().sleep_limit_ns < 0 || receiver().sleep_limit_ns > 1'000'000)
+      << receiver().sleep_limit_ns;
+}
+
+TEST_F(LanesTest, PeerThatIsAskedShortlyBeforeALookHasThreeWholeRoundsToAnswer) {
+  Make({}, NobodyIsProbed());
+  ASSERT_TRUE(MakeLane());
+  ASSERT_TRUE(receiver().Sleep());
+  ASSERT_TRUE(world_->RunUntil([&] { return receiver().Counts().lanes_watched == 0; }));
+  world_->simulation->RunFor(9'000'000'000);
+  ASSERT_TRUE(world_->Send(1, peer_, 30, 64));
+  ASSERT_TRUE(world_->RunUntil([&] { return receiver().Counts().lanes_watched == 1; }));
+  sender().hung = true;
+  const int64_t asked_ns = world_->simulation->NowNs();
+  ASSERT_TRUE(receiver().Sleep());
+  while (receiver().program.downs == 0) {
+    ASSERT_LT(world_->simulation->NowNs() - asked_ns, 60'000'000'000);
+    world_->simulation->RunFor(1'000'000'000);
+    receiver().Look(/*thorough=*/true);
+  }
+  EXPECT_GE(world_->simulation->NowNs() - asked_ns, 30'000'000'000);
+}
+
 // ---- A peer that is broken, or worse. Simulated processes share this one's memory.
 
 struct Region {

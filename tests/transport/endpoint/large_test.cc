@@ -171,6 +171,49 @@ TEST_F(LargeTest, FetchesWaitForMemory) {
   TakeBack(*lent);
 }
 
+// One that gives nothing has its share of the memory until it is declared dead; others fetch meanwhile.
+TEST_F(LargeTest, APeerWhoseReadsAreStuckLeavesOthersTheirPart) {
+  Start();
+  other_.emplace(*simulation_, 2, 1, LargeOptions());
+  other_->Listen();
+  {
+    const Simulation::As as(*simulation_, 1);
+    ASSERT_TRUE(reader_->Connect(2).ok());
+  }
+  ASSERT_TRUE(Run([&] { return reader_saw_.ups.size() == 2 && !other_->recorder.ups.empty(); }));
+  const PeerId to_other = reader_saw_.ups[1].id;
+  const auto stuck = Lend(7 * kMiB);
+  const RemoteMemory nowhere = Where(*stuck);
+  RemoteMemory there;
+  {
+    const Simulation::As as(*simulation_, 2);
+    const auto lent =
+        other_->endpoint().Lend(other_->recorder.ups[0].id, 6 * kMiB, /*waits=*/false);
+    ASSERT_TRUE(lent.ok()) << lent.status();
+    ASSERT_TRUE(Run([&] { return other_->endpoint().WhereLent(lent->number).has_value(); }));
+    there = *other_->endpoint().WhereLent(lent->number);
+    there.bytes = lent->bytes;
+  }
+  simulation_->CutLink(0, 1);
+  const uint32_t first = Fetch(nowhere);
+  const uint32_t second = Fetch(nowhere);
+  uint32_t good = 0;
+  {
+    const Simulation::As as(*simulation_, 1);
+    const auto fetch = reader_->endpoint().Fetch(to_other, there);
+    ASSERT_TRUE(fetch.ok()) << fetch.status();
+    good = *fetch;
+  }
+  ASSERT_TRUE(Run([&] { return reader_saw_.fetched.contains(good); }));
+  EXPECT_TRUE(reader_saw_.fetched.at(good).ok());
+  EXPECT_TRUE(reader_saw_.downs.empty()) << "it had to wait for the end of the other peer";
+  EXPECT_FALSE(reader_saw_.fetched.contains(first));
+  EXPECT_FALSE(reader_saw_.fetched.contains(second));
+  GiveBack(good);
+  ASSERT_TRUE(Run([&] { return !reader_saw_.downs.empty(); }));
+  simulation_->HealLink(0, 1);
+}
+
 // Then nothing is under way that would move it.
 TEST_F(LargeTest, AFetchThatWaitsForMemoryCanBeCancelled) {
   Start();

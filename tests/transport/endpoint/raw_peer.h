@@ -21,6 +21,7 @@
 #include "transport/path/address_handles.h"
 #include "transport/peer/handshake.h"
 #include "transport/peer/prefix.h"
+#include "transport/peer/refusal.h"
 #include "transport/peer/secrets.h"
 #include "transport/peer/terms.h"
 #include "transport/queue/dci_pool.h"
@@ -51,7 +52,10 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   static constexpr uint32_t kSlotBytes = 256;
   static constexpr uint64_t kControlKey = 0x5eed;
 
-  explicit RawPeer(const peer::Secrets& shared = {}) : secrets(shared) {
+  // `table` outlives it.
+  explicit RawPeer(const peer::Secrets& shared = {},
+                   const verbs::VerbsApi* table = &softdc::Verbs())
+      : RawConnector(table), secrets(shared) {
     send_cq = std::move(*verbs::CreateCq(device->api(), device->context(), 1024, nullptr));
     receive_cq = std::move(*verbs::CreateCq(device->api(), device->context(), 1024, nullptr));
     control = std::move(*receive::ReceiveQueue::Create(
@@ -83,7 +87,11 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
             .control_dctn = without_dc ? 0 : control->dctn(),
             .nonce = peer::DrawNonce(nonces)};
   }
-  peer::HelloMessage Hello() { return peer::EncodeHello(Greet(), secrets.own()); }
+  peer::HelloMessage Hello(const std::optional<peer::Cookie>& cookie = std::nullopt) {
+    peer::Greeting greeting = Greet();
+    if (cookie.has_value()) greeting.Bring(*cookie);
+    return peer::EncodeHello(greeting, secrets.own());
+  }
 
   // What an honest peer would say.
   peer::Terms Terms() const {
@@ -122,6 +130,18 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     ASSERT_NE(slot, queue::kNoSlot);
     std::copy(bytes.begin(), bytes.end(), (*slots)[slot].data);
     (*slots)[slot].length_bytes = static_cast<uint32_t>(bytes.size());
+    (*slots)[slot].notify = true;
+    pool->Post(&target, slot);
+    pool->Flush();
+    ++under_way;
+  }
+  // A WRITE of nothing with immediate data, by which the other side hears of it.
+  void Announce(const queue::RemoteWrite& write) {
+    const uint32_t slot = slots->Take(/*control=*/true);
+    ASSERT_NE(slot, queue::kNoSlot);
+    (*slots)[slot].length_bytes = 0;
+    (*slots)[slot].operation = queue::Operation::kWriteAnnounced;
+    (*slots)[slot].write = write;
     (*slots)[slot].notify = true;
     pool->Post(&target, slot);
     pool->Flush();
@@ -174,6 +194,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     connection = id;
     request.assign(data.begin(), data.end());
     request_path = path;
+    if (refuse) return manager->Reject(id, refuse());
     if (!change_welcome) return manager->Accept(id, answer);
     peer::ControlAccess access;
     if (!without_dc) access = {.key = kControlKey, .peer_index = 0, .token = 9};
@@ -226,12 +247,29 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   uint32_t remote_index = 0, remote_token = 0;
   // Set: requests are answered with a good welcome, after this had a go at it. Else with `answer`.
   std::function<void(std::vector<std::byte>&)> change_welcome;
+  // Set: requests are refused with what it returns.
+  std::function<std::vector<std::byte>()> refuse;
 };
 
 inline void Drive(Node& node, RawPeer& raw, const std::function<bool()>& done) {
   while (!done()) {
     node.endpoint->Poll();
     raw.Step();
+  }
+}
+
+// Says hello, and again with a cookie if that is asked for: let in, or refused for good. What was said last.
+inline peer::HelloMessage Knock(Node& server, uint16_t port, RawPeer& raw) {
+  std::optional<peer::Cookie> cookie;
+  for (;;) {
+    const peer::HelloMessage hello = raw.Hello(cookie);
+    raw.down = false;
+    raw.Connect(port, hello);
+    Drive(server, raw, [&] { return raw.up || raw.down; });
+    const auto asked = peer::CookieIn(raw.reject_data);
+    if (raw.up || !asked.has_value() || cookie.has_value()) return hello;
+    cookie = asked;
+    raw.reject_data.clear();
   }
 }
 

@@ -101,8 +101,8 @@ TEST(EndpointReconnect, RestartedServerHasAnotherEpochAndIsReachedAgain) {
 struct DataPeer {
   DataPeer(Node& server, uint16_t port) {
     const size_t ups = server.recorder.ups.size();
-    raw.Connect(port, raw.Hello());
-    Drive(server, raw, [&] { return raw.welcomed && raw.up; });
+    Knock(server, port, raw);
+    EXPECT_TRUE(raw.welcomed && raw.up) << raw.why;
     raw.Send(raw.Proof());
     Drive(server, raw, [&] { return server.recorder.ups.size() > ups && !raw.received.empty(); });
     const peer::Bytes answer = raw.received.back();

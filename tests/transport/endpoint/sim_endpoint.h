@@ -101,7 +101,9 @@ class SimEndpoint {
     const softdc::sim::Simulation::As as(simulation_, node_);
     // Completions of errors are looked for in one pass of 64 when nothing else is awaited.
     for (int pass = 0; pass < 65; ++pass) endpoint_->Poll();
-    while (!endpoint_->PrepareToSleep() || endpoint_->Poll() != 0) {
+    for (bool sleeps = false; !sleeps;) {
+      const bool ready = endpoint_->PrepareToSleep();
+      sleeps = endpoint_->Poll() == 0 && ready;
     }
     const int64_t limit_ns = endpoint_->SleepLimitNs();
     if (limit_ns < 0) return;

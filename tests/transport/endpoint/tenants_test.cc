@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tenants of one endpoint: who belongs to which, and what none of them can do to the others.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/transport/endpoint/raw_peer.h"
+#include "transport/lane/words.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -138,6 +144,160 @@ TEST(Tenants, WhatComesToAnotherTenantsQueueIsDropped) {
   EXPECT_EQ(server.recorder.downs[0].id, server.recorder.ups[1].id);
 }
 
+// ---- Memory
+
+// A raw peer that is up, knows its tenant's DCT for data, and posts there what it likes: each request through a DCI of its
+// own, since the DCI is of no use after an error.
+struct Prober {
+  Prober(Node& server, uint16_t port, const char* secret) : raw(Shared(secret)), server(server) {
+    raw.Connect(port, raw.Hello());
+    Drive(server, raw, [&] { return raw.up || raw.down; });
+    EXPECT_TRUE(raw.up && raw.welcomed) << raw.why;
+    raw.Send(raw.Proof());
+    Drive(server, raw, [&] { return !raw.received.empty(); });
+    const peer::Bytes answer = raw.received[0];
+    const auto opened = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), raw.keys.answer,
+                                        answer.first(peer::kPrefixBytes));
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    if (opened.ok()) terms = *opened;
+    memory = std::move(
+        *memory::Slab::Create(raw.device->api(), raw.device->pd(), 4096, IBV_ACCESS_LOCAL_WRITE));
+    cq = std::move(*verbs::CreateCq(raw.device->api(), raw.device->context(), 16, nullptr));
+  }
+
+  // The first `bytes` of `memory`, to or from there.
+  ibv_wc_status Try(ibv_wr_opcode opcode, uint32_t bytes, uint64_t address = 0, uint32_t key = 0) {
+    const verbs::VerbsApi& api = raw.device->api();
+    auto dci = verbs::CreateDci(api, raw.device->context(), raw.device->pd(), cq.get(), {});
+    EXPECT_TRUE(dci.ok() && verbs::ActivateDci(api, dci->get(), raw.device->path()).ok());
+    ibv_wr_start(dci->ex);
+    dci->ex->wr_flags = IBV_SEND_SIGNALED;
+    if (opcode == IBV_WR_SEND) ibv_wr_send(dci->ex);
+    if (opcode == IBV_WR_RDMA_READ) ibv_wr_rdma_read(dci->ex, key, address);
+    if (opcode == IBV_WR_RDMA_WRITE) ibv_wr_rdma_write(dci->ex, key, address);
+    mlx5dv_wr_set_dc_addr(dci->dv, raw.target.ah, terms.data_dctn, terms.data_key);
+    ibv_wr_set_sge(dci->ex, memory.lkey(), reinterpret_cast<uint64_t>(memory.data()), bytes);
+    EXPECT_EQ(ibv_wr_complete(dci->ex), 0);
+    ibv_wc wc = {};
+    Drive(server, raw, [&] { return ibv_poll_cq(cq.get(), 1, &wc) > 0; });
+    return wc.status;
+  }
+  void Fill(std::string_view text) { std::memcpy(memory.data(), text.data(), text.size()); }
+  std::string Text(size_t bytes) const {
+    return {reinterpret_cast<const char*>(memory.data()), bytes};
+  }
+
+  RawPeer raw;
+  Node& server;
+  peer::Terms terms;  // the server's
+  memory::Slab memory;
+  verbs::Cq cq;
+};
+
+TEST(Tenants, LentMemoryIsOutOfReachOfAnotherTenantsPeer) {
+  Options options = TwoTenants();
+  options.max_large_bytes = options.large_memory_bytes = 1 << 20;
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  Prober red(server, port, kRed), blue(server, port, kBlue);
+  ASSERT_EQ(server.recorder.ups.size(), 2u);
+  const std::string text = "for the blue ones only";
+  const auto lent = server.endpoint->Lend(server.recorder.ups[1].id, text.size(), false);
+  ASSERT_TRUE(lent.ok()) << lent.status();
+  std::memcpy(lent->data, text.data(), text.size());
+  std::optional<RemoteMemory> where;
+  Drive(server, red.raw,
+        [&] { return (where = server.endpoint->WhereLent(lent->number)).has_value(); });
+  const auto bytes = static_cast<uint32_t>(text.size());
+  // Red knows address and key, as blue does.
+  red.Fill("the bytes of the red one");
+  EXPECT_EQ(red.Try(IBV_WR_RDMA_READ, bytes, where->address, where->key), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(red.Text(bytes), std::string("the bytes of the red one").substr(0, bytes));
+  EXPECT_EQ(red.Try(IBV_WR_RDMA_WRITE, bytes, where->address, where->key), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(lent->data), bytes), text);
+  // What it knows is right.
+  EXPECT_EQ(blue.Try(IBV_WR_RDMA_READ, bytes, where->address, where->key), IBV_WC_SUCCESS);
+  EXPECT_EQ(blue.Text(bytes), text);
+  EXPECT_TRUE(server.recorder.downs.empty());
+  server.endpoint->TakeBack(lent->number);
+}
+
+TEST(Tenants, ALaneIsOutOfReachOfAnotherTenantsPeer) {
+  Options options = TwoTenants();
+  options.lane_after_messages = 1;
+  options.lanes_without_order = true;
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  Prober red(server, port, kRed), blue(server, port, kBlue);
+  const std::vector<std::byte> message = blue.raw.Prefix(peer::Kind::kData);
+  std::copy(message.begin(), message.end(), blue.memory.data());
+  ASSERT_EQ(blue.Try(IBV_WR_SEND, static_cast<uint32_t>(message.size())), IBV_WC_SUCCESS);
+  std::optional<lane::Ask> ask;
+  Drive(server, blue.raw, [&] {
+    for (const auto& bytes : blue.raw.received) {
+      peer::Prefix prefix;
+      if (!peer::LoadPrefix(bytes.data(), bytes.size(), &prefix)) continue;
+      if (prefix.kind != peer::Kind::kLaneAsk) continue;
+      ask = lane::LoadAsk(std::span(bytes).subspan(peer::kPrefixBytes));
+    }
+    return ask.has_value();
+  });
+  // It is this process's own memory.
+  const auto* lane = reinterpret_cast<const char*>(ask->grant.address);
+  const uint32_t bytes = ask->grant.slot_bytes;
+  const std::string before(lane, bytes);
+  red.Fill(std::string(bytes, 'r'));
+  EXPECT_EQ(red.Try(IBV_WR_RDMA_WRITE, bytes, ask->grant.address, ask->grant.rkey),
+            IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(std::string(lane, bytes), before);
+  EXPECT_TRUE(server.recorder.downs.empty());
+  // What it knows is right; only nothing is read there that has not the lane's stamp.
+  blue.Fill(std::string(bytes, 0));
+  EXPECT_EQ(blue.Try(IBV_WR_RDMA_WRITE, bytes, ask->grant.address, ask->grant.rkey),
+            IBV_WC_SUCCESS);
+}
+
+// The same by the library itself: Fetch() of a place that another tenant's peer was told.
+TEST(Tenants, AnotherTenantsLentMemoryCannotBeFetched) {
+  struct Fetched : Recorder {
+    void OnFetched(PeerId, const absl::StatusOr<LargeBuffer>& buffer, uint32_t) override {
+      ended.push_back(buffer.status());
+    }
+    std::vector<absl::Status> ended;
+  };
+  const auto large = [](Options options) {
+    options.max_large_bytes = options.large_memory_bytes = 1 << 20;
+    return options;
+  };
+  Fetched red_saw, blue_saw;
+  Node server(large(TwoTenants())), red(large(With(kRed)), &softdc::Verbs(), nullptr, &red_saw),
+      blue(large(With(kBlue)), &softdc::Verbs(), nullptr, &blue_saw);
+  const uint16_t port = ListenOn(server);
+  const auto connect = [&](Node& client, Recorder& saw) {
+    const auto peer =
+        client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + kPatienceNs);
+    EXPECT_TRUE(peer.ok()) << peer.status();
+    const size_t ups = server.recorder.ups.size() + 1;
+    PollUntil({&client, &server},
+              [&] { return saw.ups.size() == 1 && server.recorder.ups.size() == ups; });
+    return *peer;
+  };
+  const PeerId from_red = connect(red, red_saw), from_blue = connect(blue, blue_saw);
+  const auto lent = server.endpoint->Lend(server.recorder.ups[1].id, 4096, false);
+  ASSERT_TRUE(lent.ok()) << lent.status();
+  std::optional<RemoteMemory> where;
+  PollUntil({&server},
+            [&] { return (where = server.endpoint->WhereLent(lent->number)).has_value(); });
+  where->bytes = 4096;
+  ASSERT_TRUE(red.endpoint->Fetch(from_red, *where).ok());
+  PollUntil({&red, &server}, [&] { return !red_saw.ended.empty(); });
+  EXPECT_EQ(red_saw.ended[0].code(), absl::StatusCode::kPermissionDenied) << red_saw.ended[0];
+  ASSERT_TRUE(blue.endpoint->Fetch(from_blue, *where).ok());
+  PollUntil({&blue, &server}, [&] { return !blue_saw.ended.empty(); });
+  EXPECT_TRUE(blue_saw.ended[0].ok()) << blue_saw.ended[0];
+  server.endpoint->TakeBack(lent->number);
+}
+
 TEST(Tenants, WhoseSecretsCannotBeReadKeepsNobodyElseOut) {
   absl::Status why;
   Options options = TwoTenants();
@@ -171,7 +331,7 @@ TEST(Tenants, WrongOptionsAreNamed) {
   options.secrets = Of({kRed});
   EXPECT_NE(why_not(options).message().find("beside tenants"), absl::string_view::npos);
   options = TwoTenants();
-  options.tenants[0].secrets = nullptr;
+  options.tenants[0].secrets = {};
   EXPECT_NE(why_not(options).message().find("has no secrets"), absl::string_view::npos);
   options = TwoTenants();
   options.tenants[0].secrets = Of({kRed, kBlue});

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/transport/onesided/movers.h"
+#include "transport/verbs/handles.h"
 
 namespace sluice::onesided {
 namespace {
@@ -288,11 +289,13 @@ TEST(Mover, StrangersAreNotHeard) {
 // Whoever sends what no mover does: any head, to whom it is joined.
 class BrokenPeer : queue::QueueUser {
  public:
+  static constexpr uint32_t kWords = 256;
+
   BrokenPeer(Movers& movers, uint32_t node, const Address& to) : movers_(movers), node_(node) {
     const Movers::Simulation::As as(*movers.simulation, node);
     device::Device& device = *movers[node].device;
-    memory_ = memory::Slab::Create(device.api(), device.pd(), 4096, 0).value();
-    slots_.emplace(memory_.data(), 8, 256, memory_.data() + 2048, 8, 256);
+    memory_ = memory::Slab::Create(device.api(), device.pd(), (kWords + 8) * 256, 0).value();
+    slots_.emplace(memory_.data(), kWords, 256, memory_.data() + kWords * 256, 8, 256);
     cq_ = verbs::CreateCq(device.api(), device.context(), 512, nullptr).value();
     pool_ = queue::DciPool::Create(device, cq_.get(), *slots_, memory_.lkey(), {},
                                    *movers[node].commands, *this)
@@ -312,6 +315,7 @@ class BrokenPeer : queue::QueueUser {
     movers_[node_].commands->Finish();
     pool_.reset();
   }
+  // kWords at most.
   void Say(const Head& head) {
     const Movers::Simulation::As as(*movers_.simulation, node_);
     const uint32_t slot = slots_->Take(/*control=*/false);
@@ -361,6 +365,60 @@ TEST(Mover, PeerThatLeavesOutAWordIsGivenUp) {
   ASSERT_TRUE(movers.Run([&] { return peer.Poll() && !movers[1].downs.empty(); }));
   EXPECT_THAT(movers[1].words, SizeIs(1));
   EXPECT_THAT(std::string(movers[1].downs[0].second.message()), HasSubstr("left out a word"));
+}
+
+TEST(Mover, PeerThatSaysMoreThanItWasGrantedIsEndedAndTheOthersGoOn) {
+  Movers movers(3, {.max_peers = 3, .window = 4});
+  movers.Join(2, 0, 1, 0);
+  const Address to = movers.Do(1, [](Mover& mover) { return mover.Open(1); });
+  BrokenPeer peer(movers, 0, to);
+  movers[1].deaf = true;
+  for (uint32_t i = 0; i < 6; ++i) {
+    peer.Say({.place = to.place, .token = to.token, .sequence = i});
+  }
+  const int64_t until_ns = movers.simulation->NowNs() + kMs;
+  movers.Run([&] { return peer.Poll() && movers.simulation->NowNs() >= until_ns; });
+  movers[1].deaf = false;
+  ASSERT_TRUE(movers.Run([&] { return peer.Poll() && !movers[1].downs.empty(); }));
+  EXPECT_THAT(movers[1].words, SizeIs(4));
+  EXPECT_THAT(std::string(movers[1].downs[0].second.message()),
+              HasSubstr("the peer sent more than it was granted"));
+  EXPECT_THAT(std::string(movers[1].downs[0].second.message()),
+              HasSubstr("it has said 5 words, and was granted 4"));
+  EXPECT_EQ(movers[1].mover->counters().over_credit, 1u);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(2, 0, std::to_string(i)); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[1].words.size() == 24; }));
+  EXPECT_TRUE(movers[2].downs.empty());
+}
+
+TEST(Mover, PeerThatFloodsWithGrantsOrCopiesIsEnded) {
+  for (const WordKind kind : {WordKind::kWord, WordKind::kGrant}) {
+    Movers movers(2, {.max_peers = 16, .window = 4});
+    const Address to = movers.Do(1, [](Mover& mover) { return mover.Open(1); });
+    const Address from = movers.Do(0, [](Mover& mover) { return mover.Open(0); });
+    ASSERT_TRUE(movers.Do(1, [&](Mover& mover) { return mover.Connect(1, from); }).ok());
+    BrokenPeer peer(movers, 0, to);
+    const auto say = [&](uint32_t count) {
+      movers[1].deaf = true;
+      for (uint32_t i = 0; i < count; ++i) {
+        peer.Say({.kind = kind, .place = to.place, .token = to.token, .granted = 4});
+        const int64_t until_ns = movers.simulation->NowNs() + 50'000;
+        movers.Run([&] { return peer.Poll() && movers.simulation->NowNs() >= until_ns; });
+      }
+      movers[1].deaf = false;
+      movers.RunFor(kMs);
+    };
+    const uint32_t most = kind == WordKind::kWord ? 4 * peer::ReceiveCredits::kMaxCopies
+                                                  : peer::ReceiveCredits::MostControl(4);
+    say(most);
+    EXPECT_THAT(movers[1].downs, SizeIs(0));
+    say(most + 1);
+    ASSERT_THAT(movers[1].downs, SizeIs(1));
+    EXPECT_THAT(std::string(movers[1].downs[0].second.message()),
+                HasSubstr("more than " + std::to_string(most)));
+  }
 }
 
 TEST(Mover, GrantsOfWhatWasNeverSaidAreNotBelieved) {
@@ -453,6 +511,57 @@ TEST(Mover, PeerThatTakesMoreWordsThanOthersHasNoMoreBuffers) {
   movers.Do(0, [](Mover& mover) { return mover.Open(1); });
   EXPECT_EQ(movers.Do(0, [&](Mover& mover) { return mover.Connect(1, to); }).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Who may write here may write with immediate data, which takes buffers of words and leaves in them what was there: words of
+// others, say, which are not taken once more.
+TEST(Mover, WritesWithImmediateDataAreNoWords) {
+  constexpr int kCount = 60;  // more than there are buffers
+  Movers movers(3, {.max_peers = 2, .window = 2});
+  movers.Join(0, 0, 1, 0);
+  for (int i = 0; i < kCount; ++i) {
+    ASSERT_TRUE(movers.Run([&] { return movers.Say(1, 0, "a word of host 1"); }));
+  }
+  ASSERT_TRUE(movers.Run([&] { return movers[0].words.size() == kCount; }));
+
+  const Address there = movers.Do(0, [](Mover& mover) { return mover.Open(1); });
+  MoverNode& hostile = movers[2];
+  const Movers::Simulation::As as(*movers.simulation, 2);
+  const verbs::VerbsApi& api = hostile.device->api();
+  verbs::Cq cq = *verbs::CreateCq(api, hostile.device->context(), kCount, nullptr);
+  verbs::Qp dci = *verbs::CreateDci(api, hostile.device->context(), hostile.device->pd(), cq.get(),
+                                    {.send_depth = kCount});
+  ASSERT_TRUE(verbs::ActivateDci(api, dci.get(), hostile.device->path()).ok());
+  ibv_ah_attr attr = {};
+  attr.is_global = 1;
+  attr.port_num = hostile.device->path().port;
+  attr.grh.sgid_index = hostile.device->path().sgid_index;
+  std::memcpy(attr.grh.dgid.raw, there.gid.data(), there.gid.size());
+  const verbs::Ah to(&api, api.create_ah(hostile.device->pd(), &attr));
+  ibv_wr_start(dci.ex);
+  for (int i = 0; i < kCount; ++i) {
+    dci.ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_rdma_write_imm(dci.ex, movers[0].memory.rkey(),
+                          reinterpret_cast<uint64_t>(movers[0].memory.data()), 7);
+    ibv_wr_set_sge(dci.ex, hostile.memory.lkey(), reinterpret_cast<uint64_t>(hostile.memory.data()),
+                   kHeadBytes + 16);
+    mlx5dv_wr_set_dc_addr(dci.dv, to.get(), there.dctn, there.access_key);
+  }
+  ASSERT_EQ(ibv_wr_complete(dci.ex), 0);
+  int ended = 0;
+  ASSERT_TRUE(movers.Run([&] {
+    const Movers::Simulation::As here(*movers.simulation, 2);
+    ibv_wc completion;
+    while (ibv_poll_cq(cq.get(), 1, &completion) == 1) {
+      EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+      ++ended;
+    }
+    return ended == kCount;
+  }));
+  movers.RunFor(kMs);
+  EXPECT_EQ(movers[0].mover->counters().words_twice, 0u);
+  EXPECT_EQ(movers[0].mover->counters().words_taken, uint64_t{kCount});
+  EXPECT_TRUE(movers[0].downs.empty());
 }
 
 }  // namespace

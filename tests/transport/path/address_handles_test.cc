@@ -70,6 +70,20 @@ class AddressHandlesTest : public ::testing::Test {
   testing_support::ManualClock clock_;
 };
 
+TEST_F(AddressHandlesTest, HandlesWithoutUsersGoBeforeTheirTemplateDoes) {
+  AddressHandles handles = Make();
+  const Route idle = Take(handles, 1, 77), other = Take(handles, 1, 78);
+  handles.Release(idle.handle);
+  handles.Release(other.handle);
+  handles.Forget(77);
+  EXPECT_EQ(device.handles.count(idle.handle), 0u);
+  EXPECT_EQ(device.handles.count(other.handle), 1u);
+  EXPECT_EQ(handles.counts().idle, 1u);
+  EXPECT_EQ(handles.counts().evicted, 1u);
+  EXPECT_TRUE(Take(handles, 1, 77).first);
+  EXPECT_FALSE(Take(handles, 1, 78).first);
+}
+
 TEST_F(AddressHandlesTest, AcquireMakesOneHandlePerDestinationAndMapsItOnce) {
   AddressHandles handles = Make();
   const Route a = Take(handles, 1), again = Take(handles, 1), b = Take(handles, 2);

@@ -58,6 +58,23 @@ class CongestionProfilesTest : public ::testing::Test {
                               kDefaultQpn);
   }
 
+  // As a device that accepts whatever it is offered.
+  void AcceptAll() {
+    static thread_local uint32_t last;
+    api_.set_ece = [](ibv_qp* qp, ibv_ece* ece) {
+      last = ece->options;
+      ibv_ece known = {.vendor_id = kVendor, .options = 1, .comp_mask = 0};
+      return softdc::Verbs().set_ece(qp, &known);
+    };
+    api_.query_ece = [](ibv_qp*, ibv_ece* ece) {
+      *ece = {.vendor_id = kVendor, .options = last, .comp_mask = 0};
+      return 0;
+    };
+  }
+  static ibv_ece Offer(uint32_t options) {
+    return {.vendor_id = kVendor, .options = options, .comp_mask = 0};
+  }
+
   verbs::VerbsApi api_;
   std::unique_ptr<device::Device> device_;
 };
@@ -124,17 +141,7 @@ TEST_F(CongestionProfilesTest, FailureOfTheDeviceIsNotRemembered) {
 }
 
 TEST_F(CongestionProfilesTest, TemplatesAreBounded) {
-  // A device that accepts whatever it is offered.
-  static thread_local uint32_t last;
-  api_.set_ece = [](ibv_qp* qp, ibv_ece* ece) {
-    last = ece->options;
-    ibv_ece known = {.vendor_id = kVendor, .options = 1, .comp_mask = 0};
-    return softdc::Verbs().set_ece(qp, &known);
-  };
-  api_.query_ece = [](ibv_qp*, ibv_ece* ece) {
-    *ece = {.vendor_id = kVendor, .options = last, .comp_mask = 0};
-    return 0;
-  };
+  AcceptAll();
   CongestionProfiles profiles = Make();
   std::set<uint32_t> numbers;
   for (uint32_t options = 1; options <= CongestionProfiles::kMaxTemplates; ++options) {
@@ -144,9 +151,45 @@ TEST_F(CongestionProfilesTest, TemplatesAreBounded) {
   EXPECT_EQ(numbers.size(), CongestionProfiles::kMaxTemplates);
   const Profile* beyond = profiles.Of({.vendor_id = kVendor, .options = 999, .comp_mask = 0});
   EXPECT_EQ(beyond->template_qpn, kDefaultQpn);
-  EXPECT_THAT(beyond->why_default, HasSubstr("template DCIs are taken"));
+  EXPECT_THAT(beyond->why_default, HasSubstr("template DCIs are in use"));
   // Those who have one keep it.
   EXPECT_EQ(profiles.Of({.vendor_id = kVendor, .options = 3, .comp_mask = 0})->why_default, "");
+}
+
+// Sixteen peers that have gone keep nobody from a template of his own.
+TEST_F(CongestionProfilesTest, TemplatesThatNobodyUsesMakeRoomTheOneUnusedLongestFirst) {
+  AcceptAll();
+  CongestionProfiles profiles = Make();
+  std::vector<uint32_t> gone;
+  profiles.OnEvict([&](uint32_t number) { gone.push_back(number); });
+  std::vector<const Profile*> taken;
+  for (uint32_t options = 1; options <= CongestionProfiles::kMaxTemplates; ++options) {
+    taken.push_back(profiles.Of(Offer(options)));
+  }
+  EXPECT_EQ(profiles.Of(Offer(3)), taken[2]);
+  const uint32_t third = taken[2]->template_qpn, fifth = taken[4]->template_qpn;
+  profiles.Release(taken[2]);
+  EXPECT_NE(profiles.Of(Offer(100))->why_default, "") << "somebody has the third still";
+  profiles.Release(taken[4]);
+  profiles.Release(taken[2]);
+  EXPECT_TRUE(gone.empty()) << "kept for the next";
+  EXPECT_EQ(profiles.Of(Offer(100))->why_default, "");
+  EXPECT_EQ(gone, (std::vector<uint32_t>{fifth}));
+  EXPECT_EQ(profiles.templates(), CongestionProfiles::kMaxTemplates);
+  EXPECT_EQ(profiles.Of(Offer(5))->why_default, "") << "in the place of the third";
+  EXPECT_EQ(gone, (std::vector<uint32_t>{fifth, third}));
+  EXPECT_NE(profiles.Of(Offer(3))->why_default, "");
+  EXPECT_EQ(profiles.Of(Offer(1)), taken[0]);
+}
+
+TEST_F(CongestionProfilesTest, OffersThatAreRememberedAreBounded) {
+  CongestionProfiles profiles = Make();
+  const Profile* one = profiles.Of(Offer(1));
+  for (uint32_t i = 1; i <= 1000; ++i) {
+    EXPECT_EQ(profiles.Of(Offer(i << 8 | 1)), one);
+    ASSERT_LE(profiles.offers(), CongestionProfiles::kMaxOffers);
+  }
+  EXPECT_EQ(profiles.templates(), 1u);
 }
 
 }  // namespace

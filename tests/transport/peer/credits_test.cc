@@ -38,6 +38,40 @@ TEST(ReceiveCredits, ReportIsDueAfterHalfTheWindow) {
   EXPECT_FALSE(credits.ReportIsDue());
 }
 
+TEST(ReceiveCredits, MessagesOfOneLookAreCoveredByGrantsBeforeItOnly) {
+  ReceiveCredits credits;
+  credits.Start(2);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(credits.DataArrived(1));
+    credits.Consumed();
+    EXPECT_FALSE(credits.overdrawn());
+    credits.Report();
+  }
+  EXPECT_TRUE(credits.DataArrived(1));
+  credits.Consumed();
+  EXPECT_TRUE(credits.overdrawn());
+  credits.LeaveLook();  // had it not come by a look
+  EXPECT_FALSE(credits.overdrawn());
+  EXPECT_TRUE(credits.DataArrived(2));
+  EXPECT_EQ(credits.limit(), 4u);
+}
+
+TEST(ReceiveCredits, CopiesAndControlOfOneLookAreCounted) {
+  ReceiveCredits credits;
+  credits.Start(3);
+  for (uint32_t i = 0; i < 3 * ReceiveCredits::kMaxCopies; ++i) {
+    EXPECT_TRUE(credits.DataArrived(7));
+  }
+  EXPECT_FALSE(credits.DataArrived(7));
+  EXPECT_TRUE(credits.DataArrived(8));
+  for (uint32_t i = 0; i < ReceiveCredits::MostControl(5); ++i) {
+    EXPECT_TRUE(credits.ControlArrived(8, 5));
+  }
+  EXPECT_FALSE(credits.ControlArrived(8, 5));
+  credits.ForgetLook();  // numbers begin again
+  EXPECT_TRUE(credits.ControlArrived(8, 5));
+}
+
 // A sender and a receiver over a channel that loses, repeats and delays reports, across the wrap of
 // the counters: never more under way than the window, and never stuck.
 TEST(Credits, WindowHoldsUnderLossAndWrap) {

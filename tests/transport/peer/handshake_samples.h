@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One handshake, as bytes: computed apart from the code under test, from the page that defines it
-// (docs/decisions/0011).
+// (docs/decisions/0011, 0049).
 #ifndef SLUICE_TESTS_TRANSPORT_PEER_HANDSHAKE_SAMPLES_H_
 #define SLUICE_TESTS_TRANSPORT_PEER_HANDSHAKE_SAMPLES_H_
 
@@ -19,19 +19,22 @@ namespace sluice::peer {
 inline constexpr char kSampleSecret[] = "correct horse battery staple";
 
 inline constexpr std::string_view kGoldenHello =
-    "534c434503010000887766554433221170f901a9ffffff001011121314151617"
-    "18191a1b1c1d1e1fc9449d596aacc65c1d767dd352db8f6b";
+    "534c434504010000887766554433221170f901a9ffffff001011121314151617"
+    "18191a1b1c1d1e1feacd2ace7a155d244534f2e2932cfe9d";
 inline constexpr std::string_view kGoldenOpenHello =  // without a secret
-    "534c434503010100010000000000000000000000050000001011121314151617"
-    "18191a1b1c1d1e1f8a46773fa7a6c1db2b35d7715e945ddc";
+    "534c434504010100010000000000000000000000050000001011121314151617"
+    "18191a1b1c1d1e1f54192fcf7bc2255ae979535a865705fe";
+inline constexpr std::string_view kGoldenCookieHello =  // with a cookie
+    "534c434504010400887766554433221170f901a9ffffff001011121314151617"
+    "c0c1c2c3c4c5c6c7e73a6e3fef51095f512636e90fe4f94b";
 inline constexpr std::string_view kGoldenWelcome =
-    "534c43450302000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
-    "a8a9aaabacadaeaf365e9e471b257049e5631d876e12251f11df50bb1744e825"
-    "87adecb083fdfdc2";
+    "534c43450402000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
+    "a8a9aaabacadaeaf3ce60b17ebdfc20ca42868e8598467ce081e61aeb0b20efc"
+    "eb56bb8c85b3b9c4";
 inline constexpr std::string_view kGoldenProof =
-    "0700000001000080400000000400000051d7ba825ca08abf5f8c609f447e584e"
-    "7626601d96c235cb2781bdca6100b4e069c811705f0eea2fa914a54089fed727"
-    "54e6d5a17ae795590dbd34d646377dc2";
+    "0700000001000080400000000400000088fdaeabea2dd2693620955e7045a7e9"
+    "fa02192f0286322578f9b9d3796c51067f9249f4cb7abb43d92881693594a736"
+    "e3cda3feba48340ae2218b7f034308b3";
 
 inline std::string Hex(Bytes bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -67,6 +70,10 @@ inline Greeting SampleHello(SecretId id) {
           .control_dctn = 0xffffff,
           .nonce = CountingNonce(0x10)};
 }
+
+inline constexpr Cookie kSampleCookie = {std::byte{0xc0}, std::byte{0xc1}, std::byte{0xc2},
+                                         std::byte{0xc3}, std::byte{0xc4}, std::byte{0xc5},
+                                         std::byte{0xc6}, std::byte{0xc7}};
 
 inline Greeting SampleWelcome(SecretId id) {
   return {.epoch = 0x99aabbccddeeff00,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/peer/handshake.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -36,6 +37,42 @@ TEST(EncodeHello, BytesAreTheGoldenOnes) {
   EXPECT_EQ(
       Hex(EncodeHello({.epoch = 1, .control_dctn = 5, .nonce = CountingNonce(0x10)}, none.own())),
       kGoldenOpenHello);
+}
+
+TEST(EncodeHello, WithACookieBytesAreTheGoldenOnesAndComeBack) {
+  const Secrets secrets = SampleSecrets();
+  Greeting sent = SampleHello(secrets.own().id);
+  sent.Bring(kSampleCookie);
+  const HelloMessage bytes = EncodeHello(sent, secrets.own());
+  EXPECT_EQ(Hex(bytes), kGoldenCookieHello);
+  const auto hello = DecodeHello(bytes);
+  ASSERT_TRUE(hello.ok()) << hello.status();
+  EXPECT_EQ(*hello, sent);
+  EXPECT_TRUE(hello->has_cookie);
+  EXPECT_EQ(hello->cookie(), kSampleCookie);
+  EXPECT_TRUE(Proven(bytes, secrets.own()));
+  EXPECT_EQ(Hex(MacIn(bytes)), Hex(Bytes(bytes).last(kMacBytes)));
+}
+
+// A cookie is under the MAC: nobody puts one into somebody else's hello.
+TEST(Proven, ACookiePutIntoARecordedHelloIsFound) {
+  const Secrets secrets = SampleSecrets();
+  HelloMessage bytes = EncodeHello(SampleHello(secrets.own().id), secrets.own());
+  bytes[6] = std::byte{4};
+  std::copy(kSampleCookie.begin(), kSampleCookie.end(), bytes.begin() + 32);
+  ASSERT_TRUE(DecodeHello(bytes).ok());
+  EXPECT_FALSE(Proven(bytes, secrets.own()));
+}
+
+TEST(DecodeWelcome, ACookieDoesNotBelongThere) {
+  const Secrets secrets = SampleSecrets();
+  const HelloMessage hello = EncodeHello(SampleHello(secrets.own().id), secrets.own());
+  SessionKeys keys;
+  Greeting greeting = SampleWelcome(secrets.own().id);
+  greeting.has_cookie = true;
+  const WelcomeMessage bytes = EncodeWelcome(greeting, kSampleAccess, hello, secrets.own(), &keys);
+  EXPECT_EQ(DecodeWelcome(bytes, hello, secrets.own(), &keys).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(EncodeWelcome, BytesAreTheGoldenOnes) {
@@ -102,7 +139,7 @@ TEST(DecodeHello, AnotherVersionNamesBoth) {
   bytes[4] = std::byte{9};
   const auto hello = DecodeHello(bytes);
   EXPECT_EQ(hello.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(hello.status().message().find("version 3, the other side version 9"),
+  EXPECT_NE(hello.status().message().find("version 4, the other side version 9"),
             absl::string_view::npos)
       << hello.status();
 }

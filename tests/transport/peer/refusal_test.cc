@@ -45,11 +45,36 @@ TEST(Refusal, EachStatusGoesAcross) {
 
 TEST(Refusal, ForAnotherVersionNamesBoth) {
   auto bytes = EncodeRefusal(RefusalCode::kVersion, "whatever");
-  bytes[4] = std::byte{4};
+  bytes[4] = std::byte{9};
   const absl::Status status = DecodeRefusal(bytes, "h:1", kFallback);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("this side speaks version 3, the server version 4"),
+  EXPECT_NE(status.message().find("this side speaks version 4, the server version 9"),
             absl::string_view::npos)
+      << status;
+}
+
+TEST(Refusal, CookieComesBackWholeAndNothingElseIsTakenForOne) {
+  const Cookie cookie = {std::byte{1}, std::byte{2}, std::byte{0xff}, std::byte{0}};
+  const auto bytes = EncodeRefusal(cookie);
+  EXPECT_EQ(bytes.size(), 16u);
+  ASSERT_TRUE(CookieIn(bytes).has_value());
+  EXPECT_EQ(*CookieIn(bytes), cookie);
+  auto padded = bytes;
+  padded.resize(148);
+  EXPECT_TRUE(CookieIn(padded).has_value());
+  for (size_t at = 0; at < 8; ++at) {
+    auto wrong = bytes;
+    wrong[at] ^= std::byte{0x40};
+    EXPECT_FALSE(CookieIn(wrong).has_value()) << at;
+  }
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_FALSE(CookieIn(Bytes(bytes).first(size)).has_value()) << size;
+  }
+  EXPECT_FALSE(CookieIn(EncodeRefusal(RefusalCode::kFull, "8 bytes!")).has_value());
+  // One who has come back often enough hears an error.
+  const absl::Status status = DecodeRefusal(bytes, "h:1", kFallback);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("asked for a cookie time and again"), absl::string_view::npos)
       << status;
 }
 

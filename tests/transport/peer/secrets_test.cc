@@ -108,14 +108,14 @@ TEST(ReadSecretFile, WhatIsNotThereOrNoFileIsNamed) {
 TEST(SecretsFromFile, SaysTheFilesNameAndReadsItAnew) {
   const SecretFile file(kFirst);
   const SecretSource source = SecretsFromFile(file.path());
-  EXPECT_EQ(source()->front(), kFirst);
+  EXPECT_EQ(source.Read()->front(), kFirst);
   std::ofstream(file.path()) << kSecond;
-  EXPECT_EQ(source()->front(), kSecond);
+  EXPECT_EQ(source.Read()->front(), kSecond);
   std::ofstream(file.path()) << "short";
-  const absl::Status status = source().status();
+  const absl::Status status = source.Read().status();
   EXPECT_NE(status.message().find("secret file " + file.path()), absl::string_view::npos) << status;
   std::ofstream(file.path()) << "# nothing else\n";
-  EXPECT_EQ(source().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(source.Read().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

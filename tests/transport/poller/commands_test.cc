@@ -105,6 +105,20 @@ TEST(ThreadCommandsSlow, OtherWorkDoesNotWaitBehindIt) {
   }
 }
 
+TEST(ThreadCommandsSlow, OneKindDoesNotWaitBehindAnother) {
+  const auto gate = std::make_shared<Gate>();
+  ThreadCommands commands;
+  bool told = false;
+  commands.SubmitSlow([gate] { gate->Pass(); }, [] {}, Slow::kNames);
+  gate->begun.wait(false);
+  commands.SubmitSlow([] {}, [&told] { told = true; }, Slow::kSecrets);
+  while (!told) {
+    WaitReadable(commands.fd());
+    commands.Drain();
+  }
+  gate->Open();
+}
+
 TEST(ThreadCommandsSlow, NobodyWaitsForItsEndNorHearsOfIt) {
   const auto begun = std::make_shared<Gate>();
   const auto queued = std::make_shared<Gate>();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The pool in virtual time: silent peers, late completions, queues that do nothing, and whose turn it is.
+#include <functional>
+
 #include "gtest/gtest.h"
 #include "tests/transport/queue/pool_world.h"
 
@@ -157,6 +159,34 @@ TEST(DciPoolLeave, ErrorOnAStreamThatWasLeftResetsThatStreamAndNothingElse) {
   EXPECT_FALSE(harness.target(peer).probation);
 }
 
+// What it left on another DCI without having asked for a completion may stand there for long: it says nothing about what the
+// target may post here.
+TEST(DciPoolLeave, WithoutStreamsWhatItLeftBehindIsNotItsCap) {
+  constexpr int kCap = 16;  // a quarter of the depth; every eighth request is signalled
+  constexpr int kUnasked = 7;
+  constexpr int kRoom = 22;  // of a DCI: a third of the buffers
+  World world({.dci_count = 2, .send_depth = 64, .use_streams = false}, /*data_slots=*/3 * kRoom);
+  PoolHarness& harness = *world.harness;
+  const uint32_t healthy = harness.AddKnown(1);
+  const uint32_t other = harness.AddKnown(1);
+  const uint32_t silent = harness.AddKnown(2);
+  for (const uint32_t peer : {healthy, other}) {
+    for (int i = 0; i < kUnasked; ++i) ASSERT_TRUE(harness.Send(peer));
+    ASSERT_TRUE(world.Run([&] { return harness.peer(peer).acknowledged == kUnasked; }));
+    ASSERT_EQ(harness.target(peer).posted, kUnasked);
+  }
+  ASSERT_EQ(harness.target(healthy).dci, 0);
+  ASSERT_EQ(harness.target(other).dci, 1);
+  world.simulation->Kill(2);
+  for (int i = 0; i < kCap; ++i) ASSERT_TRUE(harness.Send(silent));
+  ASSERT_EQ(harness.target(silent).dci, 0);  // which is full now
+  for (int i = 0; i < kCap; ++i) ASSERT_TRUE(harness.Send(healthy));
+  ASSERT_TRUE(world.Run([&] { return harness.target(healthy).posted > kCap; }, kMs));
+  EXPECT_EQ(harness.target(healthy).dci, 1);
+  ASSERT_TRUE(world.Run([&] { return harness.peer(healthy).kept.empty(); }, kMs));
+  EXPECT_EQ(harness.pool().counters().failed, 0u);
+}
+
 TEST(DciPoolReset, OneFlushAndOneResetAndNoTimer) {
   World world({.dci_count = 1});
   PoolHarness& harness = *world.harness;
@@ -205,6 +235,62 @@ void DeadInRts(bool streams) {
 
 TEST(DciPoolWatch, DciThatIsDeadInRtsIsTakenThroughReset) { DeadInRts(true); }
 TEST(DciPoolWatch, LikewiseWithoutStreams) { DeadInRts(false); }
+
+// Requests for whose completion nobody asked: nothing is due that could be missed.
+void DeadAndOwesNothing(const std::function<void(PoolHarness&, uint32_t)>& send) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  world.simulation->MakeDciDeadInRts(world.dcis[0]);
+  send(harness, peer);
+  harness.Pass();
+  EXPECT_TRUE(harness.pool().owes());
+  ASSERT_TRUE(world.Run([&] { return harness.pool().counters().dci_recoveries == 1; }, 10'000 * kMs,
+                        world.AttemptNs(),
+                        [&] { harness.pool().Watch(world.simulation->NowNs()); }));
+  EXPECT_EQ(harness.pool().counters().stuck_dcis, 1u);
+  ASSERT_TRUE(world.Run(
+      [&] { return harness.quiet() && harness.peer(peer).acknowledged == harness.peer(peer).sent; },
+      10'000 * kMs, world.AttemptNs(), [&] { harness.pool().Watch(world.simulation->NowNs()); }));
+  EXPECT_EQ(harness.target(peer).failures, 0);
+}
+
+TEST(DciPoolWatch, DeadDciWithTheMessageThatUsedTheLastCreditIsFound) {
+  DeadAndOwesNothing([](PoolHarness& harness, uint32_t peer) { EXPECT_TRUE(harness.Send(peer)); });
+}
+TEST(DciPoolWatch, DeadDciWithAControlRequestAloneIsFound) {
+  DeadAndOwesNothing([](PoolHarness& harness, uint32_t peer) { harness.SendControl(peer); });
+}
+
+// Asked for something more, the target would send it by the DCI where it goes now, and nobody uses the other one.
+TEST(DciPoolWatch, TailOnADciThatItsTargetHasLeftIsAskedForThere) {
+  World world({.dci_count = 2, .send_depth = 64});
+  PoolHarness& harness = *world.harness;
+  const uint32_t healthy = harness.AddKnown(1);
+  const uint32_t silent = harness.AddKnown(2);
+  const uint32_t silent_too = harness.AddKnown(2);
+  const auto send_until_on = [&](int dci) {
+    while (harness.target(healthy).dci != dci) {
+      ASSERT_TRUE(harness.Send(healthy));
+      ASSERT_TRUE(world.Run(
+          [&] { return harness.peer(healthy).acknowledged == harness.peer(healthy).sent; }));
+    }
+  };
+  // It leaves the first DCI, and then the second one for the first.
+  world.simulation->Kill(2);
+  ASSERT_TRUE(harness.Send(silent));
+  send_until_on(1);
+  ASSERT_TRUE(harness.Send(silent_too));
+  ASSERT_EQ(harness.target(silent_too).dci, 1);
+  send_until_on(0);
+  ASSERT_TRUE(world.Run(
+      [&] { return harness.peer(silent).quiet != 0 && harness.peer(silent_too).quiet != 0; }));
+  EXPECT_FALSE(harness.quiet());
+  ASSERT_TRUE(world.Run([&] { return harness.quiet(); }, 10'000 * kMs, world.AttemptNs(),
+                        [&] { harness.pool().Watch(world.simulation->NowNs()); }));
+  EXPECT_EQ(harness.pool().counters().dci_recoveries, 0u);
+  EXPECT_EQ(harness.peer(healthy).resets, 0);
+}
 
 TEST(DciPoolWatch, SilentPeerIsNoDeadDci) {
   World world({.dci_count = 1});

@@ -15,5 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const char c : std::string(status.message())) {
     Require(std::isprint(static_cast<unsigned char>(c)) != 0, "nothing but text is shown");
   }
+  const auto cookie = CookieIn(Input(data, size));
+  if (cookie.has_value()) {
+    const auto again = EncodeRefusal(*cookie);
+    Require(Hex(again) == Hex(Input(data, size).first(again.size())),
+            "a cookie read and written is the same");
+  }
   return 0;
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Channel::Visit: a thread inside a function of a channel. If a callback that this thread runs drops the last reference, the
+// thread's outermost visit ends the channel.
+//
+// Who owns it   The function, on its stack.
+// Which thread  Each thread has its own chain of visits: no other thread learns that the reference was dropped.
+#ifndef SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
+#define SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
+
+#include <utility>
+
+#include "middleware/api/channel.h"
+
+namespace sluice {
+
+class Channel::Visit {
+ public:
+  explicit Visit(Channel* channel) : channel_(channel), outer_(std::exchange(innermost_, this)) {}
+  ~Visit() {
+    innermost_ = outer_;
+    if (released_) [[unlikely]]
+      Release(channel_);
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  // False: this thread does not visit the channel.
+  static bool LeaveItToOne(const Channel* channel) {
+    for (Visit* visit = innermost_; visit != nullptr; visit = visit->outer_) {
+      if (visit->channel_ != channel) continue;
+      visit->released_ = true;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static inline constinit thread_local Visit* innermost_ = nullptr;
+
+  Channel* const channel_;
+  Visit* const outer_;  // of the same thread, of any channel
+  bool released_ = false;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_

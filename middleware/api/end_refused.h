@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EndRefused(): what a destructor does that could only wait for the very thread it runs on.
+#ifndef SLUICE_MIDDLEWARE_API_END_REFUSED_H_
+#define SLUICE_MIDDLEWARE_API_END_REFUSED_H_
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace sluice::internal {
+
+// Says so on standard error, and ends the process. `object`: "Server"; `where`: "a handler of its own".
+[[noreturn]] inline void EndRefused(const char* object, const char* where, const char* remedy) {
+  std::fprintf(stderr, "sluice: error: api: %s destroyed in %s, which its end waits for: %s\n",
+               object, where, remedy);
+  std::abort();
+}
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_MIDDLEWARE_API_END_REFUSED_H_

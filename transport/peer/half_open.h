@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// HalfOpen: the places of clients that have asked and not proved yet, shared by source.
+//
+// What it is    For each source the clients that hold a place, the oldest in front. While places are free a source may have
+//               all of them. When none is, a newcomer gets that of the oldest client of the source that holds most,
+//               if its own source holds fewer: so all sources get the same, and none more than it asks for.
+// Who owns it   The endpoint.
+// Which thread  The polling thread.
+// Bound         `places`. Evicting looks at each source that holds one.
+#ifndef SLUICE_TRANSPORT_PEER_HALF_OPEN_H_
+#define SLUICE_TRANSPORT_PEER_HALF_OPEN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace sluice::peer {
+
+class HalfOpen {
+ public:
+  explicit HalfOpen(uint32_t places) : places_(places) {}
+
+  bool full() const { return taken_ >= places_; }
+  // Of all sources together.
+  uint32_t taken() const { return taken_; }
+  // One more would be beyond half of them: those are for clients that have shown that they are there now.
+  bool half_taken() const { return 2 * (uint64_t{taken_} + 1) > places_; }
+
+  // `source`: of SourceOf(). `client` names the client to its owner. Not full.
+  void Enter(const std::string& source, uint32_t client) {
+    held_[source].push_back(client);
+    ++taken_;
+  }
+  void Leave(const std::string& source, uint32_t client) {
+    const auto found = held_.find(source);
+    std::erase(found->second, client);
+    if (found->second.empty()) held_.erase(found);
+    --taken_;
+  }
+  // Who must leave for one more of `source`; nothing: nobody need, or that source has its share.
+  std::optional<uint32_t> Surplus(const std::string& source) const {
+    if (!full()) return std::nullopt;
+    const auto own = held_.find(source);
+    size_t most = (own == held_.end() ? 0 : own->second.size()) + 1;
+    std::optional<uint32_t> oldest;
+    for (const auto& [other, clients] : held_) {
+      if (clients.size() <= most) continue;
+      most = clients.size();
+      oldest = clients.front();
+    }
+    return oldest;
+  }
+
+ private:
+  const uint32_t places_;
+  uint32_t taken_ = 0;
+  absl::flat_hash_map<std::string, std::deque<uint32_t>> held_;
+};
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TRANSPORT_PEER_HALF_OPEN_H_

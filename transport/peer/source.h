@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SourceOf: whom a handshake is charged to, from the address it came from.
+//
+// Thread-safety: a pure function, any thread.
+#ifndef SLUICE_TRANSPORT_PEER_SOURCE_H_
+#define SLUICE_TRANSPORT_PEER_SOURCE_H_
+
+#include <string>
+
+namespace sluice::peer {
+
+// `address`: "host:port" or "host". The port does not count: a client has a new one each time. An IPv6 host has 2^64
+// addresses to choose from, so its source is the /64 ("2001:db8:0:1::/64"); an IPv4 address written as IPv6 counts as IPv4.
+std::string SourceOf(const std::string& address);
+
+}  // namespace sluice::peer
+
+#endif  // SLUICE_TRANSPORT_PEER_SOURCE_H_
