@@ -143,6 +143,7 @@ void SendQueue::SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uin
   wqe.node = handle.node;
   wqe.target_number = target_number & kQpNumberMask;
   wqe.key = (qkey & kOwnQkey) != 0 ? attr_.qkey : qkey;
+  wqe.service_level = handle.service_level;
   operands().datagram = {.source = handle.source_gid,
                          .destination = handle.attr.grh.dgid,
                          .flow_label = handle.attr.grh.flow_label,
