@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "transport/softdc/preload/address_from_wc.h"
+#include "transport/softdc/preload/device_files.h"
 #include "transport/softdc/preload/lookups.h"
 #include "transport/softdc/preload/registration.h"
 #include "transport/softdc/ucma/ucma.h"
@@ -58,6 +59,8 @@ void* InLookups(const char* name) {
       {"ibv_reg_mr_iova", Address(&preload::RegMrIova)},
       {"ibv_reg_mr_iova2", Address(&preload::RegMrIova2)},
       {"ibv_resolve_eth_l2_from_gid", Address(&preload::ResolveEthL2FromGid)},
+      {"softdc_device_file_kind", Address(&preload::KindOfDeviceFile)},
+      {"softdc_device_file_open", Address(&preload::OpenDeviceFile)},
       {"softdc_ucma_open", Address(&sluice::softdc::ucma::Open)},
       {"softdc_ucma_write", Address(&sluice::softdc::ucma::Write)},
       {"softdc_ucma_close", Address(&sluice::softdc::ucma::Close)},

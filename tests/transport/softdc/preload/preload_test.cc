@@ -46,6 +46,12 @@ TEST_F(PreloadTest, ConnectionManagerIsACharacterDeviceThatPollsAndRefusesHalfAC
                          "\nclosed 0\nclosed_twice -1\n"));
 }
 
+TEST_F(PreloadTest, FilesOfTheDeviceAreFoundOpenedAndRead) {
+  EXPECT_EQ(Probe("files"),
+            "device 1\ncm 1\nusable 0\nother -1\nfolder 1\nvendor 0x15b3\ntype RoCE v2\nwrite "
+            "-1\nabsent -1\n");
+}
+
 TEST_F(PreloadTest, ProgramThatContainsSoftdcHasBothAndTheirSettingsDoNotMeet) {
   const tools::ProgramRun run =
       tools::RunProgram({"tools/softdc_run", "tests/transport/softdc/preload/own_softdc_probe"});
