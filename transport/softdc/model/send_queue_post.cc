@@ -184,6 +184,7 @@ int SendQueue::BuildPosted(const ibv_send_wr& wr) {
   } else if (wr.opcode == IBV_WR_BIND_MW) {
     operands().bind = {.window_rkey = wr.bind_mw.mw->rkey,
                        .new_rkey = wr.bind_mw.rkey,
+                       .type = wr.bind_mw.mw->type,
                        .info = wr.bind_mw.bind_info};
   } else if (wr.opcode == IBV_WR_SEND_WITH_INV || wr.opcode == IBV_WR_LOCAL_INV) {
     wqe->rkey = wr.invalidate_rkey;

@@ -78,6 +78,7 @@ struct AtomicOperands {
 struct BindOperands {
   uint32_t window_rkey;
   uint32_t new_rkey;
+  ibv_mw_type type;
   ibv_mw_bind_info info;
 };
 struct DatagramOperands {
