@@ -221,7 +221,7 @@ void ServerPoller::Sleep(absl::FunctionRef<bool()> until) {
 
 void ServerPoller::Publish() {
   std::lock_guard lock(mutex_);
-  Look(0, &published_);
+  Look(0, std::nullopt, &published_);
 }
 
 }  // namespace sluice
