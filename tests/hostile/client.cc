@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/hostile/payload.h"
 #include "tests/hostile/victim.h"
 
 namespace sluice::hostile {
@@ -30,16 +31,6 @@ call::ClientEngineOptions EngineOptions(const std::string& server, uint32_t larg
   options.max_reconnect_attempts = 1'000'000;
   options.trace_records = 64;
   return options;
-}
-
-std::string BytesOf(uint64_t number, uint32_t size) {
-  std::string bytes(size, '\0');
-  base::SeededRandom random(number);
-  for (uint32_t at = 0; at < size; at += 8) {
-    const uint64_t word = random.Next64() & 0x3f3f3f3f3f3f3f3f;  // UTF-8
-    std::copy_n(reinterpret_cast<const char*>(&word), std::min<uint32_t>(8, size - at), &bytes[at]);
-  }
-  return bytes;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <malloc.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <utility>
@@ -39,7 +40,7 @@ Host::Host(Simulation& simulation, uint32_t node, uint64_t seed)
       node_(node),
       clock_(simulation),
       random_(seed * 1'000'003 + node),
-      commands_(simulation, node, random_, [this] { OnActivity(Activity::kEvent); }) {
+      commands_(simulation, node, random_, [this] { Wake(); }) {
   const As as(simulation, node);
   device_ = *device::Device::Open("softdc0", {&Simulation::Verbs()});
 }
@@ -52,7 +53,19 @@ std::string Host::AddressOf(uint32_t node) {
   return inet_ntop(AF_INET, &address, text, sizeof(text));
 }
 
+// Its own threads wake it, whatever its descriptor says.
+void Host::Wake() {
+  if (loop_ == Loop::kSpins) return OnActivity(Activity::kEvent);
+  if (std::exchange(look_due_, true)) return;
+  After(kPollDelayNs, [this] { LookOnce(); });
+}
+
 void Host::OnActivity(Activity what) {
+  if (loop_ == Loop::kSleeps) {
+    pollfd one{fd(), POLLIN, 0};
+    if (asleep_ && one.fd >= 0 && poll(&one, 1, 0) == 0) return;
+    return Wake();
+  }
   deeper_ = deeper_ || (what != Activity::kCompletion && what != Activity::kWritten);
   if (std::exchange(look_due_, true)) return;
   After(kPollDelayNs, [this] { Look(); });
@@ -75,6 +88,39 @@ void Host::Look() {
   if (done == 0) return Nap(kNapNs);
   look_due_ = true;
   After(kPollDelayNs + done * step_ns_, [this] { Look(); });
+}
+
+void Host::LookOnce() {
+  look_due_ = false;
+  if (std::exchange(asleep_, false)) AfterSleep();
+  Rest(Pass());
+}
+
+// Behind a pass that did so many things.
+void Host::Rest(int done) {
+  barren_ = done == 0 ? barren_ + 1 : 0;
+  if (!PrepareToSleep()) {
+    if (barren_ == kMostPasses) ++sleepless_;
+    if (std::exchange(look_due_, true)) return;
+    return After(kPollDelayNs + done * step_ns_, [this] { LookOnce(); });
+  }
+  barren_ = 0;
+  asleep_ = true;
+  const int64_t limit_ns = SleepLimitNs();
+  const uint64_t sleep = ++sleeps_;
+  if (limit_ns >= 0) {
+    After(std::max<int64_t>(limit_ns, 1), [this, sleep] {
+      if (asleep_ && sleep == sleeps_ && !look_due_) LookOnce();
+    });
+  }
+  OnActivity(Activity::kEvent);  // its descriptor may be readable already
+}
+
+void Host::Acted() {
+  if (loop_ == Loop::kSpins) return OnActivity(Activity::kEvent);
+  if (look_due_) return;
+  asleep_ = false;
+  Rest(1);
 }
 
 void Host::Nap(int64_t delay_ns) {

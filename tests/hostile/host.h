@@ -3,7 +3,7 @@
 // Host: a process on a simulated host, which looks when something has come and takes time for what it does.
 //
 // What it is    The clock, the random source, the commands and the device of one process, and its loop: a pass, then the time
-//               that the pass takes, then the next pass; without work it sleeps until an event or a timer.
+//               that the pass takes, then the next pass; without work it sleeps until an event or a timer (Loop).
 // Who owns it   The trial; the simulation outlives it.
 // Thread-safety: one thread.
 #ifndef SLUICE_TESTS_HOSTILE_HOST_H_
@@ -26,6 +26,12 @@ inline constexpr uint16_t kPort = 7471;
 inline constexpr int64_t kUs = 1'000;
 inline constexpr int64_t kMs = 1'000'000;
 
+// How a process waits.
+enum class Loop : uint8_t {
+  kSpins,   // It polls for a while before it sleeps, and looks whenever something has come.
+  kSleeps,  // It polls once, and sleeps if PrepareToSleep() allows it, until fd() is readable or SleepLimitNs() is over.
+};
+
 // Bytes that the process has allocated and not freed. Registered slabs are not among them.
 size_t HeapBytes();
 
@@ -39,6 +45,7 @@ class Host {
   void OnActivity(softdc::sim::Activity what);
   // A thing that a pass does takes so long.
   void set_step_ns(int64_t step_ns) { step_ns_ = step_ns; }
+  void set_loop(Loop loop) { loop_ = loop; }
   // Nothing of it runs any more: the process was killed, or its program hangs.
   void Stop() { stopped_ = true; }
 
@@ -56,6 +63,9 @@ class Host {
   virtual int Poll() = 0;
   virtual bool PrepareToSleep() = 0;
   virtual int64_t SleepLimitNs() = 0;
+  // The two below are for Loop::kSleeps. -1: each event wakes it.
+  virtual int fd() const { return -1; }
+  virtual void AfterSleep() {}
 
   int64_t now_ns() const { return simulation_.NowNs(); }
   // `task` runs as this host, unless it is stopped before.
@@ -68,6 +78,8 @@ class Host {
     });
   }
   void Flushed() { OnActivity(softdc::sim::Activity::kCompletion); }
+  // The program has done something outside of a pass. A loop that sleeps asks PrepareToSleep() again, and does not poll before.
+  void Acted();
 
   softdc::sim::Simulation& simulation_;
   const uint32_t node_;
@@ -77,15 +89,22 @@ class Host {
   std::unique_ptr<device::Device> device_;
 
  private:
+  void Wake();
   void Look();
+  void LookOnce();
+  void Rest(int done);
   int Pass();
   void Nap(int64_t delay_ns);
 
+  Loop loop_ = Loop::kSpins;
   int64_t step_ns_ = 100;
   bool stopped_ = false;
   bool look_due_ = false;
   bool deeper_ = false;  // descriptors, timers and errors too
   bool nap_due_ = false;
+  bool asleep_ = false;   // Loop::kSleeps
+  uint64_t sleeps_ = 0;   // the same
+  uint64_t barren_ = 0;   // passes in a row that found nothing and could not be followed by a sleep
   uint64_t steps_ = 0;
   uint64_t sleepless_ = 0;
   size_t largest_pass_bytes_ = 0;

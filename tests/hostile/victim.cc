@@ -62,7 +62,10 @@ void Tap::OnPeerUp(PeerId peer, const endpoint::PeerInfo& info) {
 void Tap::OnPeerDown(PeerId peer, const absl::Status& why) {
   const auto it = up_.find({peer.index, peer.generation});
   if (it == up_.end()) {
-    report_->Break("a peer went down that was not up");
+    // Which may be told once.
+    if (!dials_ || !over_.emplace(peer.index, peer.generation).second) {
+      report_->Break("a peer went down that was not up");
+    }
   } else {
     if (why.ok() || why.message().empty()) report_->Break("a peer was ended without a reason");
     ends_.push_back({it->second, why});

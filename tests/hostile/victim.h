@@ -35,6 +35,8 @@ class Tap final : public endpoint::Handler {
   };
 
   Tap(endpoint::Handler* below, Report* report) : below_(below), report_(report) {}
+  // Its user dials: peers go down that never came up.
+  void set_dials() { dials_ = true; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -56,6 +58,7 @@ class Tap final : public endpoint::Handler {
 
   endpoint::Handler* const below_;
   Report* const report_;
+  bool dials_ = false;
   std::map<std::pair<uint32_t, uint32_t>, std::string> up_;  // by index and generation
   std::set<std::pair<uint32_t, uint32_t>> over_;
   std::vector<End> ends_;
