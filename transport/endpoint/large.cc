@@ -87,7 +87,10 @@ void EndpointImpl::MakeLargeMemory() {
               [this](uint32_t number, const absl::Status& status) {
                 const uint64_t owner = lent_->owner(number);
                 const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
-                if (!closed_) handler_->OnLent(id, number, status);
+                // A peer that is leaving has gone, for the handler.
+                const Peer* const peer = Find(id);
+                if (closed_ || peer == nullptr || peer->told_down) return;
+                handler_->OnLent(id, number, status);
               },
           .room = [this] { large_work_ = !lend_waits_.empty() || large_work_; }});
   fetched_ = std::make_unique<LargeMemory>(
@@ -461,7 +464,9 @@ int EndpointImpl::MoveLarge() {
   }
   for (uint32_t number : ended) {
     FetchRecord& fetch = fetches_[number];
-    if (fetch.status.ok() && !fetch.orphan && !closed_) {
+    const Peer* const peer = Find(fetch.peer);
+    const bool heard = !fetch.orphan && !closed_ && peer != nullptr && !peer->told_down;
+    if (fetch.status.ok() && heard) {
       fetch.state = FetchRecord::State::kFetched;
       handler_->OnFetched(
           fetch.peer, LargeBuffer{fetched_->data(fetch.buffer), fetch.from.bytes, number}, number);
@@ -472,8 +477,8 @@ int EndpointImpl::MoveLarge() {
     free_fetches_.push_back(number);
     if (gone.buffer != LargeMemory::kNone) fetched_->Give(gone.buffer);
     if (gone.orphan) continue;
-    ++counters_.fetches_failed;
-    if (!closed_) handler_->OnFetched(gone.peer, gone.status, number);
+    if (!gone.status.ok()) ++counters_.fetches_failed;
+    if (heard) handler_->OnFetched(gone.peer, gone.status, number);
   }
   if (!fetching_.empty() && !large_timer_.armed()) {
     timers_.Schedule(&large_timer_, clock_.NowNs() + options_.dead_peer_ns);
