@@ -59,8 +59,7 @@ bool Try(uint64_t seed) {
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
-    Plan plan = MakePlan(seed);
-    if (getenv("LOG")) plan.network.log = softdc::sim::LogMode::kText;
+    const Plan plan = MakePlan(seed);
     const Result result = RunPlan(plan);
     std::printf("%s", ToString(plan, result).c_str());
     std::fflush(stdout);

@@ -114,7 +114,8 @@ bool Outgoing::Explains(const absl::Status& status) const {
     case absl::StatusCode::kAborted:
       return fails_;
     case absl::StatusCode::kPermissionDenied:
-      return label_.refused;
+      // By the interceptor; or by a device, as a fault would have it.
+      return label_.refused || (plan.has_faults && plan.habits.large_bytes != 0);
     default:
       return false;
   }
