@@ -34,6 +34,7 @@ class Client final : public Process {
   void Leave();
   // What is left, for people; empty: nothing.
   std::string Left() const;
+  std::string LastError() const { return engine_->last_error().ToString(); }
   uint64_t ended() const { return ended_; }
   uint64_t ok() const { return ok_; }
   // Messages that may be sent to its first server now.

@@ -42,6 +42,12 @@ void Process::Close() {
   Acted();
 }
 
+int Process::Poll() {
+  const int done = valve_.shut() ? valve_.Poll() : PollEngine();
+  if (done > 0 && on_work_ && !valve_.shut()) on_work_();
+  return done;
+}
+
 bool Process::gone() const {
   const endpoint::ConnectionCounts counts = valve_.Connections();
   return closed() && counts.numbers_live == 0;

@@ -8,6 +8,8 @@
 #define SLUICE_TESTS_NODES_PROCESS_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "tests/hostile/host.h"
 #include "tests/hostile/victim.h"
@@ -37,6 +39,9 @@ class Process : public hostile::Host {
   // Nothing is done on purpose any more.
   void BeQuiet() { quiet_ = true; }
 
+  // Called after a pass that did something.
+  void set_on_work(std::function<void()> on_work) { on_work_ = std::move(on_work); }
+
   const hostile::Tap& tap() const { return tap_; }
   Valve& endpoint() { return valve_; }
 
@@ -57,7 +62,7 @@ class Process : public hostile::Host {
   Valve valve_;
 
  private:
-  int Poll() override { return valve_.shut() ? valve_.Poll() : PollEngine(); }
+  int Poll() override;
   bool PrepareToSleep() override {
     return valve_.shut() ? valve_.PrepareToSleep() : EngineMaySleep();
   }
@@ -68,6 +73,7 @@ class Process : public hostile::Host {
   void Meddle(endpoint::PeerId peer);
 
   hostile::Tap tap_;
+  std::function<void()> on_work_;
   bool dead_ = false;
   bool quiet_ = false;
 };

@@ -29,6 +29,7 @@ struct Place {
   uint32_t node = 0;
   std::unique_ptr<Process> process;  // nullptr: between two lives
   uint64_t lives = 0;
+  bool pending = false;  // the next life begins when nothing is left of the last one
 };
 
 class Run final : private softdc::sim::Observer, public Stage {
@@ -53,6 +54,7 @@ class Run final : private softdc::sim::Observer, public Stage {
   Client* ClientAt(size_t place) { return static_cast<Client*>(places_[place].process.get()); }
   Server* ServerAt(size_t place) { return static_cast<Server*>(places_[place].process.get()); }
   void StartServer(uint32_t server);
+  void WakePollers(uint32_t first);
   void StartClient(size_t place);
   void Begin(const Happening& happening);
   // Its life ends as programs end; the next one begins when nothing of it is left.
@@ -104,11 +106,19 @@ void Run::StartServer(uint32_t server) {
     place.process =
         std::make_unique<Server>(*simulation_, place.node, seed, plan_, &ledger_, desk);
     place.process->set_loop(plan_.loops[i]);
+    if (plan_.pollers > 1) place.process->set_on_work([this, first] { WakePollers(first); });
     if (!working_) place.process->BeQuiet();
   }
   if (!ledger_.broken()) ServerAt(first)->Listen();
   for (uint32_t i = first; i < first + plan_.pollers; ++i) {
     places_[i].process->OnActivity(Activity::kEvent);
+  }
+}
+
+// One of them hands requests to the others, whose descriptors are readable then.
+void Run::WakePollers(uint32_t first) {
+  for (uint32_t i = first; i < first + plan_.pollers; ++i) {
+    if (places_[i].process != nullptr) places_[i].process->OnActivity(Activity::kEvent);
   }
 }
 
@@ -138,7 +148,11 @@ void Run::Begin(const Happening& happening) {
       for (uint32_t i = first; i < first + plan_.pollers; ++i) {
         if (places_[i].process != nullptr) ServerAt(i)->StartDrain();
       }
-      simulation_->After(5 * kMs, [this, which = happening.which] { CloseServer(which); });
+      ++starting_;
+      simulation_->After(5 * kMs, [this, which = happening.which] {
+        --starting_;
+        CloseServer(which);
+      });
       return;
     }
     case Happening::What::kServers:
@@ -155,16 +169,18 @@ void Run::Replace(size_t at, std::function<void()> then) {
     ok_ += ClientAt(at)->ok();
   }
   remains_.push_back(std::move(place.process));
+  place.pending = true;
   ++starting_;
   const int64_t end_ns = simulation_->NowNs() + 200 * kMs;
-  const auto look = [this, old, then, end_ns](const auto& self) -> void {
-    if (old->dead()) return;  // Restart() sees to it
-    if (!old->gone() && simulation_->NowNs() < end_ns) {
+  const auto look = [this, at, old, then, end_ns](const auto& self) -> void {
+    // A host that is down starts nothing.
+    if (disturber_->IsDown(old->node()) || (!old->gone() && simulation_->NowNs() < end_ns)) {
       simulation_->After(kMs, [self] { self(self); });
       return;
     }
     std::erase_if(remains_, [old](const auto& one) { return one.get() == old; });
     --starting_;
+    places_[at].pending = false;
     then();
   };
   simulation_->After(kMs, [look] { look(look); });
@@ -210,9 +226,11 @@ void Run::Restart(uint32_t node) {
       one->Bury();
       return true;
     });
-    if (node < plan_.servers) return StartServer(node);
-    for (size_t i = servers(); i < places_.size(); ++i) {
-      if (places_[i].node == node) StartClient(i);
+    for (size_t i = 0; i < places_.size(); ++i) {
+      Place& place = places_[i];
+      if (place.node != node || place.process != nullptr || place.pending) continue;
+      if (IsServer(i)) return StartServer(node);
+      StartClient(i);
     }
   });
 }
@@ -257,12 +275,18 @@ void Run::CheckRest() {
   // Whoever comes now finds everything that there was in the beginning.
   StartClient(late);
   if (!Until([&] { return ClientAt(late)->up(); }, kGoneNs) && !ledger_.broken()) {
-    return ledger_.Break("a client that comes at the end is not let in");
+    return ledger_.Break(absl::StrCat("a client that comes at the end is not let in: ",
+                                      ClientAt(late)->LastError()));
   }
-  simulation_->RunFor(kMs);
   const uint32_t expected =
       std::min(plan_.endpoint.credits_per_peer, plan_.endpoint.send_buffers);
-  if (const uint32_t got = ClientAt(late)->Credits(); got != expected) {
+  uint32_t got = 0;
+  // Signs of life take one for a while.
+  for (int i = 0; i < 20 && got != expected; ++i) {
+    simulation_->RunFor(kMs);
+    got = ClientAt(late)->Credits();
+  }
+  if (got != expected) {
     ledger_.Break(absl::StrCat("a client that comes at the end has ", got, " credits, not ",
                                expected));
   }
