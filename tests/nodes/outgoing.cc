@@ -114,8 +114,8 @@ bool Outgoing::Explains(const absl::Status& status) const {
     case absl::StatusCode::kAborted:
       return fails_;
     case absl::StatusCode::kPermissionDenied:
-      // By the interceptor; or by a device, as a fault would have it.
-      return label_.refused || (plan.has_faults && plan.habits.large_bytes != 0);
+      // By the interceptor; or by the device of a peer that has gone, or as a fault would have it.
+      return label_.refused || (plan.disruptive && plan.habits.large_bytes != 0);
     default:
       return false;
   }

@@ -23,6 +23,8 @@ using softdc::sim::Simulation;
 // Calls end by their deadlines; connections after those that nobody answers.
 constexpr int64_t kRestNs = 6'000 * kMs;
 constexpr int64_t kGoneNs = 1'000 * kMs;
+// Queue pair numbers of connections that are over come back after this time at the latest.
+constexpr int64_t kNumbersNs = 120'000 * kMs;
 
 // The place of a process, which may have several lives.
 struct Place {
@@ -274,7 +276,7 @@ void Run::CheckRest() {
   if (ledger_.broken()) return;
   // Whoever comes now finds everything that there was in the beginning.
   StartClient(late);
-  if (!Until([&] { return ClientAt(late)->up(); }, kGoneNs) && !ledger_.broken()) {
+  if (!Until([&] { return ClientAt(late)->up(); }, kNumbersNs) && !ledger_.broken()) {
     return ledger_.Break(absl::StrCat("a client that comes at the end is not let in: ",
                                       ClientAt(late)->LastError()));
   }
