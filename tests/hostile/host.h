@@ -102,9 +102,9 @@ class Host {
   bool look_due_ = false;
   bool deeper_ = false;  // descriptors, timers and errors too
   bool nap_due_ = false;
-  bool asleep_ = false;   // Loop::kSleeps
-  uint64_t sleeps_ = 0;   // the same
-  uint64_t barren_ = 0;   // passes in a row that found nothing and could not be followed by a sleep
+  bool asleep_ = false;  // Loop::kSleeps
+  uint64_t sleeps_ = 0;  // the same
+  uint64_t barren_ = 0;  // passes in a row that found nothing and could not be followed by a sleep
   uint64_t steps_ = 0;
   uint64_t sleepless_ = 0;
   size_t largest_pass_bytes_ = 0;

@@ -33,8 +33,8 @@ Outgoing::Outgoing(Client* client, uint64_t serial) : client_(client), serial_(s
   count_ = static_cast<uint32_t>(dice.Below(40));
   if (streams) request_.set_vendor_code(count_);
   const bool large = habits.large_bytes != 0 && dice.Below(8) == 0;
-  request_.set_cause(BytesOf(serial, large ? habits.large_bytes
-                                           : static_cast<uint32_t>(dice.Below(1'024))));
+  request_.set_cause(
+      BytesOf(serial, large ? habits.large_bytes : static_cast<uint32_t>(dice.Below(1'024))));
   if (!streams && client->One(habits.attachments_ppm)) {
     const uint32_t most = habits.large_bytes == 0 ? 400 : habits.large_bytes;
     attachment_ = BytesOf(serial + 1, 1 + static_cast<uint32_t>(dice.Below(most)));
@@ -129,7 +129,8 @@ void Outgoing::OnReadable() {
                                            " came for ", read_));
     }
     if (method_ == &kDown &&
-        message.cause() != BytesOf(serial_ + read_, static_cast<uint32_t>(message.cause().size()))) {
+        message.cause() !=
+            BytesOf(serial_ + read_, static_cast<uint32_t>(message.cause().size()))) {
       client_->ledger_->Break(absl::StrCat("stream ", serial_, " brought other bytes"));
     }
     ++read_;

@@ -93,9 +93,9 @@ void DrawHappenings(Plan* plan, Random& random) {
   if (random.Below(2) == 0) {
     for (uint64_t i = 1 + random.Below(12); i > 0; --i) {
       Happening one;
-      one.fault = simulation::DrawFault(
-          simulation::FaultSet::kAll, plan->servers + plan->clients,
-          static_cast<uint64_t>(plan->work_ns), plan->endpoint.dead_peer_ns, random);
+      one.fault = simulation::DrawFault(simulation::FaultSet::kAll, plan->servers + plan->clients,
+                                        static_cast<uint64_t>(plan->work_ns),
+                                        plan->endpoint.dead_peer_ns, random);
       one.at_ns = static_cast<int64_t>(one.fault.at_message);
       plan->happenings.push_back(one);
     }
@@ -146,8 +146,8 @@ std::string ToString(const Plan& plan) {
       habits.period_ns / kUs, " us, large ", habits.large_bytes, "; ppm: attachments ",
       habits.attachments_ppm, ", short deadlines ", habits.short_deadline_ppm, ", cancels ",
       habits.cancel_ppm, " and ", habits.cancel_first_ppm, ", streams ", habits.stream_ppm,
-      ", refused ", habits.refuse_ppm, ", failed ", habits.fail_ppm, ", nested ",
-      habits.nested_ppm, ", left ", habits.leave_ppm, "; loops ");
+      ", refused ", habits.refuse_ppm, ", failed ", habits.fail_ppm, ", nested ", habits.nested_ppm,
+      ", left ", habits.leave_ppm, "; loops ");
   for (const hostile::Loop loop : plan.loops) {
     absl::StrAppend(&text, loop == hostile::Loop::kSpins ? "p" : "s");
   }

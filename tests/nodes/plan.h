@@ -17,17 +17,17 @@ namespace sluice::nodes {
 
 // What programs do on purpose.
 struct Habits {
-  int64_t period_ns = 0;          // between two calls of a client
-  uint32_t attachments_ppm = 0;   // of unary calls
-  uint32_t large_bytes = 0;       // 0: no message is larger than a slot
+  int64_t period_ns = 0;         // between two calls of a client
+  uint32_t attachments_ppm = 0;  // of unary calls
+  uint32_t large_bytes = 0;      // 0: no message is larger than a slot
   uint32_t short_deadline_ppm = 0;
   uint32_t cancel_ppm = 0;        // of calls, some time after they begin
   uint32_t cancel_first_ppm = 0;  // of calls, before they are started
   uint32_t stream_ppm = 0;
-  uint32_t refuse_ppm = 0;        // by the interceptor
-  uint32_t fail_ppm = 0;          // by their handlers
-  uint32_t nested_ppm = 0;        // of ends of calls: something is done inside the callback
-  uint32_t leave_ppm = 0;         // of upcalls: the peer is disconnected inside
+  uint32_t refuse_ppm = 0;  // by the interceptor
+  uint32_t fail_ppm = 0;    // by their handlers
+  uint32_t nested_ppm = 0;  // of ends of calls: something is done inside the callback
+  uint32_t leave_ppm = 0;   // of upcalls: the peer is disconnected inside
 };
 
 struct Happening {
@@ -35,8 +35,8 @@ struct Happening {
     kFault,
     kCloseClient,  // its engine is destroyed between two passes, and a new one made
     kCloseServer,
-    kDrain,        // and then closed
-    kServers,      // a client is told of other servers
+    kDrain,    // and then closed
+    kServers,  // a client is told of other servers
   };
   What what = What::kFault;
   int64_t at_ns = 0;

@@ -105,8 +105,7 @@ void Run::StartServer(uint32_t server) {
   for (uint32_t i = first; i < first + plan_.pollers; ++i) {
     Place& place = places_[i];
     const uint64_t seed = plan_.seed * 100 + ++place.lives * 10 + i;
-    place.process =
-        std::make_unique<Server>(*simulation_, place.node, seed, plan_, &ledger_, desk);
+    place.process = std::make_unique<Server>(*simulation_, place.node, seed, plan_, &ledger_, desk);
     place.process->set_loop(plan_.loops[i]);
     if (plan_.pollers > 1) place.process->set_on_work([this, first] { WakePollers(first); });
     if (!working_) place.process->BeQuiet();
@@ -280,8 +279,7 @@ void Run::CheckRest() {
     return ledger_.Break(absl::StrCat("a client that comes at the end is not let in: ",
                                       ClientAt(late)->LastError()));
   }
-  const uint32_t expected =
-      std::min(plan_.endpoint.credits_per_peer, plan_.endpoint.send_buffers);
+  const uint32_t expected = std::min(plan_.endpoint.credits_per_peer, plan_.endpoint.send_buffers);
   uint32_t got = 0;
   // Signs of life take one for a while.
   for (int i = 0; i < 20 && got != expected; ++i) {
@@ -289,8 +287,8 @@ void Run::CheckRest() {
     got = ClientAt(late)->Credits();
   }
   if (got != expected) {
-    ledger_.Break(absl::StrCat("a client that comes at the end has ", got, " credits, not ",
-                               expected));
+    ledger_.Break(
+        absl::StrCat("a client that comes at the end has ", got, " credits, not ", expected));
   }
   ClientAt(late)->Leave();
   simulation_->RunFor(20 * kMs);
@@ -332,10 +330,10 @@ Result Run::Go() {
 Result RunPlan(const Plan& plan) { return Run(plan).Go(); }
 
 std::string ToString(const Plan& plan, const Result& result) {
-  std::string text = absl::StrCat(
-      "seed ", plan.seed, ": ", result.calls, " calls, ", result.ok, " ok, ", result.runs,
-      " runs, ", result.happened, " happenings, ", result.virtual_ns / kMs, " ms; digest ",
-      absl::Hex(result.digest, absl::kZeroPad16), "\n");
+  std::string text = absl::StrCat("seed ", plan.seed, ": ", result.calls, " calls, ", result.ok,
+                                  " ok, ", result.runs, " runs, ", result.happened, " happenings, ",
+                                  result.virtual_ns / kMs, " ms; digest ",
+                                  absl::Hex(result.digest, absl::kZeroPad16), "\n");
   for (const std::string& one : result.violations) absl::StrAppend(&text, "  FAILED: ", one, "\n");
   return text;
 }

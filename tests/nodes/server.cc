@@ -139,8 +139,8 @@ std::string Server::Left() const {
     return "";
   }
   return absl::StrCat(tasks_.size(), " tasks, ", gatekeeper_.inside(), " calls in interceptors, ",
-                      engine_->calls_under_way(), " under way, ",
-                      engine_->session_counters().lent, " lent, ", tap().up().size(), " peers");
+                      engine_->calls_under_way(), " under way, ", engine_->session_counters().lent,
+                      " lent, ", tap().up().size(), " peers");
 }
 
 }  // namespace sluice::nodes

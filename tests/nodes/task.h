@@ -29,9 +29,9 @@ class Task final : public call::ServerCall::Observer {
 
  private:
   void Go();
-  void Send();    // Down
-  void Take();    // Up
-  void Echo();    // Pipe
+  void Send();  // Down
+  void Take();  // Up
+  void Echo();  // Pipe
 
   Server* const server_;
   call::ServerCall* const call_;
