@@ -39,6 +39,8 @@ class Host {
   void OnActivity(softdc::sim::Activity what);
   // A thing that a pass does takes so long.
   void set_step_ns(int64_t step_ns) { step_ns_ = step_ns; }
+  // Whether largest_pass_bytes() is kept; it takes most of the time of a run.
+  void set_weighed(bool weighed) { weighed_ = weighed; }
   // Nothing of it runs any more: the process was killed, or its program hangs.
   void Stop() { stopped_ = true; }
 
@@ -82,6 +84,7 @@ class Host {
   void Nap(int64_t delay_ns);
 
   int64_t step_ns_ = 100;
+  bool weighed_ = true;
   bool stopped_ = false;
   bool look_due_ = false;
   bool deeper_ = false;  // descriptors, timers and errors too

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hostile [--of calls|bulk] --seed N [--seeds K | --minutes M] [--acts COUNT] [--all] [--script] [--keep_going]
-// Lets a hostile peer loose on a server, or on a bulk port, seed after seed, each in a process of its own: one that crashes is
+// hostile [--of calls|bulk|server] --seed N [--seeds K | --minutes M] [--acts COUNT] [--all] [--script] [--keep_going]
+// Lets a hostile peer loose on a server, on a bulk port or, as a server, on clients, seed after seed, each in a process of its own: one that crashes is
 // told of as well.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/hostile/bulk/script.h"
 #include "tests/hostile/bulk/trial.h"
+#include "tests/hostile/server/trial.h"
 #include "tests/hostile/trial.h"
 
 namespace sluice::hostile {
@@ -32,10 +33,11 @@ struct Arguments {
 };
 
 [[noreturn]] void Usage(const std::string& why) {
-  std::fprintf(stderr,
-               "hostile: %s\nusage: hostile [--of calls|bulk] --seed N [--seeds K | --minutes M]\n"
-               "       [--acts COUNT] [--all] [--script] [--keep_going]\n",
-               why.c_str());
+  std::fprintf(
+      stderr,
+      "hostile: %s\nusage: hostile [--of calls|bulk|server] --seed N [--seeds K | --minutes M]\n"
+      "       [--acts COUNT] [--all] [--script] [--keep_going]\n",
+      why.c_str());
   std::exit(2);
 }
 
@@ -53,7 +55,7 @@ Arguments Parse(int argc, char** argv) {
       if (i + 1 == argc) Usage(absl::StrCat(word, " wants a value"));
       const std::string value = argv[++i];
       bool known = false;
-      if (word == "--of") known = value == "calls" || value == "bulk";
+      if (word == "--of") known = value == "calls" || value == "bulk" || value == "server";
       if (word == "--of") arguments.of = value;
       if (word == "--seed") known = absl::SimpleAtoi(value, &arguments.seed);
       if (word == "--seeds") known = absl::SimpleAtoi(value, &arguments.seeds);
@@ -68,6 +70,7 @@ Arguments Parse(int argc, char** argv) {
 
 std::string ScriptOf(const Arguments& arguments, uint64_t seed) {
   if (arguments.of == "bulk") return ToString(bulk_port::Draw(seed));
+  if (arguments.of == "server") return ToString(server::DrawServer(seed));
   return ToString(Draw(seed, !arguments.all));
 }
 
@@ -81,6 +84,7 @@ bool Tell(uint64_t seed, const Result& result) {
 
 bool Run(const Arguments& arguments, uint64_t seed) {
   if (arguments.of == "bulk") return Tell(seed, bulk_port::RunBulkTrial(seed, arguments.acts));
+  if (arguments.of == "server") return Tell(seed, server::RunServerTrial(seed, arguments.acts));
   return Tell(seed, RunTrial(seed, !arguments.all, arguments.acts));
 }
 

@@ -91,10 +91,10 @@ int HostilePort::Poll() {
   for (auto& persona : personas_) {
     if (!persona->is_up) continue;
     const uint32_t owed = persona->consumed - persona->told;
-    const bool say = script_.manners.granting == Granting::kAlways
-                         ? owed != 0 && owed * 2 >= script_.manners.window
-                         : script_.manners.granting == Granting::kSlowly &&
-                               owed >= script_.manners.window;
+    const bool say =
+        script_.manners.granting == Granting::kAlways
+            ? owed != 0 && owed * 2 >= script_.manners.window
+            : script_.manners.granting == Granting::kSlowly && owed >= script_.manners.window;
     if (say) Send(*persona, WordKind::kGrant, {});
   }
   queue_->Flush();

@@ -2,6 +2,7 @@
 #include "tests/hostile/bulk/port_host.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,9 +21,13 @@ constexpr int64_t kGuestDeadlineNs = 10 * kMs;
 constexpr int64_t kLateNs = 10 * kMs;  // a transfer's end, after all that may hold it up
 constexpr Protection kCrc{.memory = Guard::kCrc32c, .wire = Guard::kCrc32c, .block_bytes = 512};
 
+// Whole words.
 void Fill(uint64_t seed, std::span<std::byte> to) {
   base::SeededRandom random(seed);
-  for (std::byte& one : to) one = static_cast<std::byte>(random.Next64());
+  for (size_t at = 0; at < to.size(); at += sizeof(uint64_t)) {
+    const uint64_t word = random.Next64();
+    std::memcpy(&to[at], &word, sizeof(word));
+  }
 }
 
 }  // namespace
@@ -38,7 +43,7 @@ struct PortHost::Link {
   uint32_t link_there = 0;
 
   std::optional<bulk::LeaseId> lent, local;
-  std::optional<bulk::Capability> lent_there;   // what was lent, once it is
+  std::optional<bulk::Capability> lent_there;  // what was lent, once it is
   std::optional<bulk::Capability> local_ready;
   std::optional<bulk::Capability> remote;  // that it has lent
 
@@ -46,8 +51,8 @@ struct PortHost::Link {
   TransferRequest request;
   int64_t began_ns = 0;
   int64_t next_ns = 0;
-  uint64_t begun = 0;    // transfers to it
-  uint64_t heard = 0;    // of its own
+  uint64_t begun = 0;  // transfers to it
+  uint64_t heard = 0;  // of its own
 };
 
 PortHost::PortHost(softdc::sim::Simulation& simulation, uint32_t node, uint64_t seed,
@@ -219,9 +224,8 @@ void PortHost::OnPeerDown(bulk::PeerId peer, const absl::Status& why) {
 void PortHost::Lend(Link& link, bool local) {
   Lease lease{.link = link.number, .memory = std::vector<std::byte>(kRegionBytes)};
   const uint8_t rights = bulk::kMayRead | bulk::kMayWrite;
-  const auto id = link.reach == bulk::Reach::kOwn
-                      ? port_->Lend(lease.memory, rights, 0, link.peer)
-                      : port_->leases().Lend(lease.memory, rights, 0);
+  const auto id = link.reach == bulk::Reach::kOwn ? port_->Lend(lease.memory, rights, 0, link.peer)
+                                                  : port_->leases().Lend(lease.memory, rights, 0);
   if (!id.ok()) {
     // It may be on its way down.
     if (link.honest) Break(absl::StrCat("memory was not lent: ", id.status().ToString()));
@@ -383,7 +387,7 @@ void PortHost::Check(Link& link, const absl::Status& status) {
   const Link& at_other = *link.other->links_.at(link.link_there);
   const std::span<const std::byte> there(
       link.other->leases_.at(Key(at_other.lent->index, at_other.lent->epoch)).memory);
-  if (!std::ranges::equal(here.first(bytes), there.first(bytes))) {
+  if (std::memcmp(here.data(), there.data(), bytes) != 0) {
     return Break("an honest transfer ended with other bytes");
   }
   if (request.kind == TransferKind::kRead) {
@@ -394,7 +398,7 @@ void PortHost::Check(Link& link, const absl::Status& status) {
     } else {
       Protect(request.protection, data, expected);
     }
-    if (!std::ranges::equal(here.first(bytes), std::span<const std::byte>(expected))) {
+    if (std::memcmp(here.data(), expected.data(), bytes) != 0) {
       return Break("what was written was not read back");
     }
   }

@@ -76,7 +76,7 @@ class PortHost final : public Host, private bulk::PortUser {
   bulk::Port& port() { return *port_; }
   const std::vector<Took>& took() const { return took_; }
   const std::vector<End>& ends() const { return ends_; }  // of guests
-  uint64_t moved() const { return moved_; }  // honest transfers that have ended
+  uint64_t moved() const { return moved_; }               // honest transfers that have ended
   uint64_t guest_transfers() const { return guest_transfers_; }
 
  private:

@@ -98,7 +98,8 @@ Script Draw(uint64_t seed) {
 std::string ToString(const Script& script) {
   const Manners& manners = script.manners;
   constexpr const char* kGranting[] = {"grants", "grants slowly", "grants nothing"};
-  constexpr const char* kEndings[] = {"goodbye", "queue pairs gone", "silence", "kill", "port down"};
+  constexpr const char* kEndings[] = {"goodbye", "queue pairs gone", "silence", "kill",
+                                      "port down"};
   std::string text = absl::StrCat(
       manners.personas, " personas, window ", manners.window, ", pieces of ", manners.piece_bytes,
       ", ", kGranting[static_cast<size_t>(manners.granting)], manners.reads ? "" : ", never reads",

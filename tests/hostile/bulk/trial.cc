@@ -85,8 +85,7 @@ class Trial final : private softdc::sim::Observer {
     if (!Until(done) && report_.violations().empty()) report_.Break(what);
   }
   bool AllIdle() const {
-    return std::all_of(ports_.begin(), ports_.end(),
-                       [](const auto& port) { return port->idle(); });
+    return std::all_of(ports_.begin(), ports_.end(), [](const auto& port) { return port->idle(); });
   }
 
   const World world_;
@@ -123,15 +122,17 @@ PortHost& Trial::MakeHost(uint32_t node) {
   ports_.push_back(
       std::make_unique<PortHost>(*simulation_, node, 1, PortOptionsOf(world_), &report_));
   hosts_[node] = ports_.back().get();
+  ports_.back()->set_weighed(node == kVictim);
   ports_.back()->OnActivity(Activity::kEvent);
   return *ports_.back();
 }
 
 void Trial::Attack() {
   if (script_ == nullptr) return simulation_->RunFor(30 * kMs);
-  hostile_ = std::make_unique<HostilePort>(*simulation_, kHostile, 1, *ports_[kVictim],
-                                           world_.reach);
+  hostile_ =
+      std::make_unique<HostilePort>(*simulation_, kHostile, 1, *ports_[kVictim], world_.reach);
   hosts_[kHostile] = hostile_.get();
+  hostile_->set_weighed(false);
   bool over = false;
   hostile_->Play(*script_, [&over] { over = true; });
   Want("the script did not end", [&over] { return over; });
@@ -165,8 +166,7 @@ void Trial::CheckLate() {
   if (late.moved() < 10) report_.Break("a new honest port was served too slowly");
   for (auto& port : ports_) port->Leave();
   Want("memory did not come back", [&] {
-    return std::all_of(ports_.begin(), ports_.end(),
-                       [](const auto& port) { return port->left(); });
+    return std::all_of(ports_.begin(), ports_.end(), [](const auto& port) { return port->left(); });
   });
 }
 
