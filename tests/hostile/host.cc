@@ -82,14 +82,18 @@ void Host::Nap(int64_t delay_ns) {
   After(delay_ns, [this] {
     nap_due_ = false;
     int passes = 0;
-    for (bool nothing_left = false; Pass() != 0 || !nothing_left;) {
+    int done = 0;
+    for (bool nothing_left = false; (done = Pass()) != 0 || !nothing_left;) {
+      if (done != 0) restless_now_ = 0;
       nothing_left = PrepareToSleep();
       if (++passes < kMostPasses) continue;
       ++sleepless_;
       return Nap(kNapNs);
     }
     const int64_t limit_ns = SleepLimitNs();
-    if (limit_ns >= 0) Nap(std::clamp<int64_t>(limit_ns, 1, kMs));
+    restless_now_ = limit_ns == 0 ? restless_now_ + 1 : 0;
+    restless_ = std::max(restless_, restless_now_);
+    if (limit_ns >= 0) Nap(std::clamp<int64_t>(limit_ns, limit_ns == 0 ? kPollDelayNs : 1, kMs));
   });
 }
 

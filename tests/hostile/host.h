@@ -50,6 +50,8 @@ class Host {
   uint64_t sleepless() const {
     return sleepless_;
   }  // times that it was about to sleep and never could
+  // Sleeps in a row, the most of all, that were to last no time and had nothing to do afterwards.
+  uint64_t restless() const { return restless_; }
   size_t largest_pass_bytes() const { return largest_pass_bytes_; }
 
  protected:
@@ -91,6 +93,8 @@ class Host {
   bool nap_due_ = false;
   uint64_t steps_ = 0;
   uint64_t sleepless_ = 0;
+  uint64_t restless_ = 0;
+  uint64_t restless_now_ = 0;
   size_t largest_pass_bytes_ = 0;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -35,6 +35,7 @@ constexpr int64_t kAfterNs = 5 * kMs;
 constexpr int64_t kPeaceNs = 30 * kMs;
 constexpr int64_t kEndNs = 2'000 * kMs;
 // Of each connection of the hostile peer's, and of the server as a whole.
+constexpr uint64_t kMostRestless = 100;
 constexpr size_t kMostPassBytes = 6 << 20;
 constexpr int64_t kMostLeftBytes = 2 << 20;
 constexpr uint64_t kMostSteps = 24;      // for each message
@@ -225,6 +226,9 @@ void Trial::Judge(TrialResult* result) {
     result->p99_ns = took[took.size() * 99 / 100];
   }
   if (victim_->sleepless() != 0) report_.Break("the server always had more to do");
+  if (victim_->restless() > kMostRestless) {
+    report_.Break("the server slept for no time, again and again");
+  }
   result->steps = victim_->steps();
   result->large_steps = victim_->engine().large_steps();
   result->floods = victim_->endpoint().Counts().over_credit;

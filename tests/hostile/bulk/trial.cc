@@ -27,6 +27,7 @@ constexpr uint32_t kHostile = kHonest + 2;
 constexpr int64_t kWarmUpNs = 5 * kMs;
 constexpr int64_t kAfterNs = 10 * kMs;
 constexpr int64_t kEndNs = 200 * kMs;
+constexpr uint64_t kMostRestless = 100;
 constexpr size_t kMostPassBytes = 8 << 20;
 constexpr int64_t kMostLeftBytes = 1 << 20;
 
@@ -199,6 +200,8 @@ BulkResult Trial::Run() {
       if (one.began_ns >= since_ns) took.push_back(one.ns);
     }
     if (port->sleepless() != 0) report_.Break("a port never slept");
+    if (port->restless() > kMostRestless)
+      report_.Break("a port slept for no time, again and again");
   }
   result.guest_transfers = victim.guest_transfers();
   std::sort(took.begin(), took.end());

@@ -30,6 +30,7 @@ constexpr int64_t kWarmUpNs = 5 * kMs;
 constexpr int64_t kPeaceNs = 30 * kMs;
 constexpr int64_t kAfterNs = 5 * kMs;
 constexpr int64_t kEndNs = 500 * kMs;
+constexpr uint64_t kMostRestless = 100;
 constexpr size_t kMostPassBytes = 6 << 20;
 constexpr int64_t kMostLeftBytes = 2 << 20;
 constexpr uint64_t kMostLargeSteps = 8;  // for each message
@@ -166,6 +167,8 @@ void Trial::Judge(int64_t since_ns, ServerResult* result) {
     result->large_steps += client->large_steps();
     result->largest_pass_bytes = std::max(result->largest_pass_bytes, client->largest_pass_bytes());
     if (client->sleepless() != 0) report_.Break("a client never slept");
+    if (client->restless() > kMostRestless)
+      report_.Break("a client slept for no time, again and again");
   }
   std::sort(took.begin(), took.end());
   if (!took.empty()) {
