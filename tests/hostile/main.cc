@@ -83,7 +83,9 @@ bool Tell(uint64_t seed, const Result& result) {
 }
 
 bool Run(const Arguments& arguments, uint64_t seed) {
-  if (arguments.of == "bulk") return Tell(seed, bulk_port::RunBulkTrial(seed, arguments.acts));
+  if (arguments.of == "bulk") {
+    return Tell(seed, bulk_port::RunBulkTrial(seed, !arguments.all, arguments.acts));
+  }
   if (arguments.of == "server") return Tell(seed, server::RunServerTrial(seed, arguments.acts));
   return Tell(seed, RunTrial(seed, !arguments.all, arguments.acts));
 }

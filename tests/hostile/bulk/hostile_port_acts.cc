@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a hostile port does: one act at a time.
+// What a hostile port does: one act at a time. A case for each operation of script.h, in one file, as they share their lies.
 #include <algorithm>
 #include <cstring>
 #include <utility>

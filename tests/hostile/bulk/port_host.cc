@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// In one file: peers, memory and transfers are one book, which the checks compare.
 #include "tests/hostile/bulk/port_host.h"
 
 #include <algorithm>
@@ -312,7 +314,7 @@ void PortHost::Work(Link& link) {
   const bool write = number % 2 == 0;
   TransferRequest& request = link.request;
   if (write) {
-    request.protection = number % 4 == 0 ? Protection() : kCrc;
+    request.protection = number % 4 == 0 || plain_ ? Protection() : kCrc;
     request.data_bytes = 512 * (1 + dice_.Below(64));
   }
   request.kind = write ? TransferKind::kWrite : TransferKind::kRead;

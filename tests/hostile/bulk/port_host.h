@@ -49,6 +49,8 @@ class PortHost final : public Host, private bulk::PortUser {
   static void Join(PortHost& one, PortHost& other, bulk::Reach reach);
   void Finish() { working_ = false; }
   void Resume() { working_ = true; }
+  // It makes no protected transfers, so that queue pairs for them are wanted by the other side alone.
+  void set_plain(bool plain) { plain_ = plain; }
   // No transfer is open.
   bool idle() const { return open_ == 0; }
   // With each honest peer there is memory to work on.
@@ -114,6 +116,7 @@ class PortHost final : public Host, private bulk::PortUser {
   base::SeededRandom dice_;
   std::unique_ptr<bulk::Port> port_;
   bool working_ = true;
+  bool plain_ = false;
   bool leaving_ = false;
   uint32_t next_link_ = 1;
   std::map<uint32_t, std::unique_ptr<Link>> links_;  // until they are down and their memory is back

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/hostile/bulk/hostile_port.h"
@@ -37,14 +38,16 @@ struct World {
   bool offload = true;  // signatures by the device
   bool scarce = false;  // queue pairs for protected transfers
   bool slow = false;    // the victim
+  bool plain = false;   // what honest ports move to it: only the victim wants queue pairs then
 
   static constexpr uint32_t kCount = 8;
-  static World Of(uint64_t seed) {
+  static World Of(uint64_t seed, bool withhold) {
     const uint64_t which = seed % kCount;
     return {.reach = (which & 1) != 0 ? bulk::Reach::kOwn : bulk::Reach::kShared,
             .offload = (which & 2) != 0,
             .scarce = (which & 4) != 0,
-            .slow = which == kCount - 1};
+            .slow = which == kCount - 1,
+            .plain = !withhold && (which & 4) != 0};
   }
 };
 
@@ -124,6 +127,7 @@ PortHost& Trial::MakeHost(uint32_t node) {
       std::make_unique<PortHost>(*simulation_, node, 1, PortOptionsOf(world_), &report_));
   hosts_[node] = ports_.back().get();
   ports_.back()->set_weighed(node == kVictim);
+  ports_.back()->set_plain(world_.plain && node != kVictim);
   ports_.back()->OnActivity(Activity::kEvent);
   return *ports_.back();
 }
@@ -224,20 +228,21 @@ BulkResult Trial::Run() {
 }
 
 // What the same world is like when nobody is hostile.
-const BulkResult& Peace(uint64_t which) {
-  static auto* const known = new std::map<uint64_t, BulkResult>();
-  const auto it = known->find(which);
+const BulkResult& Peace(uint64_t which, bool withhold) {
+  static auto* const known = new std::map<std::pair<uint64_t, bool>, BulkResult>();
+  const std::pair key(which, withhold);
+  const auto it = known->find(key);
   if (it != known->end()) return it->second;
-  return known->emplace(which, Trial(World::Of(which), nullptr).Run()).first->second;
+  return known->emplace(key, Trial(World::Of(which, withhold), nullptr).Run()).first->second;
 }
 
 }  // namespace
 
-BulkResult RunBulkTrial(uint64_t seed, size_t limit) {
+BulkResult RunBulkTrial(uint64_t seed, bool withhold, size_t limit) {
   Script script = Draw(seed);
   if (script.acts.size() > limit) script.acts.resize(limit);
-  const World world = World::Of(seed);
-  const BulkResult& peace = Peace(seed % World::kCount);
+  const World world = World::Of(seed, withhold);
+  const BulkResult& peace = Peace(seed % World::kCount, withhold);
   BulkResult result = Trial(world, &script).Run();
   for (const std::string& one : peace.violations) {
     result.violations.push_back("without a hostile port: " + one);
