@@ -10,7 +10,7 @@
 namespace sluice::hostile::bulk_port {
 namespace {
 
-constexpr uint64_t kSeeds = 16;
+constexpr uint64_t kSeeds = 40;
 
 TEST(HostileBulk, EachSeed_CostsTheOthersNothing) {
   uint64_t joined = 0;

@@ -214,7 +214,7 @@ void HostilePort::DoNotice(const Act& act, Persona& persona, base::SeededRandom&
       notice.pieces = bulk::kMaxPieces;
       const uint64_t first = notice.number;
       notice.outcome = static_cast<Outcome>(dice.Below(3));
-      while (HasCredit(persona)) {
+      for (uint64_t left = kMostPieces; left != 0 && HasCredit(persona); --left) {
         notice.number = first + 1 + dice.Below(bulk::kMaxPieces >> 8);
         notice.piece = static_cast<uint32_t>(dice.Below(4));
         Say(persona, notice);

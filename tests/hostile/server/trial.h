@@ -5,7 +5,7 @@
 // Oracle
 //   no crash       the sanitizers' and the assertions'
 //   honest server  each call to it ends once, with OK and its own bytes; no client loses its connection; p99 of these calls is
-//                  at most 1.5 times that of the same world without the hostile server
+//                  at most 1.5 times that of the same world without the hostile server, and the time for the messages of its credits
 //   hostile server each call to it ends once, soon after its deadline
 //   memory         what one pass of a client allocates, and what the hostile server leaves behind, are bounded
 //   work           entries that clients look at for large messages, for each message that the hostile server sends
