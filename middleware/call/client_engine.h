@@ -155,6 +155,8 @@ class ClientEngine final : public session::User {
   base::Clock* clock() const { return clock_; }
   const ClientCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
+  // Sessions::large_steps().
+  uint64_t large_steps() const { return sessions_.large_steps(); }
   // May be read by any thread meanwhile.
   const observe::CallStats& stats() const { return stats_; }
   const base::TraceRing& trace() const { return trace_; }

@@ -141,6 +141,8 @@ class ServerEngine final : public session::User {
 
   const ServerCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
+  // Sessions::large_steps().
+  uint64_t large_steps() const { return sessions_.large_steps(); }
   // These two may be read by any thread meanwhile.
   const observe::CallStats& stats() const { return stats_; }
   const base::TraceRing& trace() const { return trace_; }

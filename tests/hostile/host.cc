@@ -72,9 +72,9 @@ void Host::OnActivity(Activity what) {
 }
 
 int Host::Pass() {
-  const size_t before = HeapBytes();
+  const size_t before = weighed_ ? HeapBytes() : 0;
   const int done = Poll();
-  const size_t after = HeapBytes();
+  const size_t after = weighed_ ? HeapBytes() : 0;
   if (after > before) largest_pass_bytes_ = std::max(largest_pass_bytes_, after - before);
   steps_ += static_cast<uint64_t>(done);
   return done;
@@ -128,14 +128,18 @@ void Host::Nap(int64_t delay_ns) {
   After(delay_ns, [this] {
     nap_due_ = false;
     int passes = 0;
-    for (bool nothing_left = false; Pass() != 0 || !nothing_left;) {
+    int done = 0;
+    for (bool nothing_left = false; (done = Pass()) != 0 || !nothing_left;) {
+      if (done != 0) restless_now_ = 0;
       nothing_left = PrepareToSleep();
       if (++passes < kMostPasses) continue;
       ++sleepless_;
       return Nap(kNapNs);
     }
     const int64_t limit_ns = SleepLimitNs();
-    if (limit_ns >= 0) Nap(std::clamp<int64_t>(limit_ns, 1, kMs));
+    restless_now_ = limit_ns == 0 ? restless_now_ + 1 : 0;
+    restless_ = std::max(restless_, restless_now_);
+    if (limit_ns >= 0) Nap(std::clamp<int64_t>(limit_ns, limit_ns == 0 ? kPollDelayNs : 1, kMs));
   });
 }
 

@@ -46,6 +46,8 @@ class Host {
   // A thing that a pass does takes so long.
   void set_step_ns(int64_t step_ns) { step_ns_ = step_ns; }
   void set_loop(Loop loop) { loop_ = loop; }
+  // Whether largest_pass_bytes() is kept; it takes most of the time of a run.
+  void set_weighed(bool weighed) { weighed_ = weighed; }
   // Nothing of it runs any more: the process was killed, or its program hangs.
   void Stop() { stopped_ = true; }
 
@@ -55,6 +57,8 @@ class Host {
   uint64_t sleepless() const {
     return sleepless_;
   }  // times that it was about to sleep and never could
+  // Sleeps in a row, the most of all, that were to last no time and had nothing to do afterwards.
+  uint64_t restless() const { return restless_; }
   size_t largest_pass_bytes() const { return largest_pass_bytes_; }
 
  protected:
@@ -98,6 +102,7 @@ class Host {
 
   Loop loop_ = Loop::kSpins;
   int64_t step_ns_ = 100;
+  bool weighed_ = true;
   bool stopped_ = false;
   bool look_due_ = false;
   bool deeper_ = false;  // descriptors, timers and errors too
@@ -107,6 +112,8 @@ class Host {
   uint64_t barren_ = 0;  // passes in a row that found nothing and could not be followed by a sleep
   uint64_t steps_ = 0;
   uint64_t sleepless_ = 0;
+  uint64_t restless_ = 0;
+  uint64_t restless_now_ = 0;
   size_t largest_pass_bytes_ = 0;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -65,6 +65,7 @@ void HostilePeer::Do(const Act& act) {
 // ---- Connections
 
 void HostilePeer::Dial(uint32_t number, bool lying, base::SeededRandom& dice) {
+  if (serving_) return;
   // Who is up stays, mostly.
   if (personas_[number]->state == Persona::State::kUp && !OneIn(dice, 3)) return;
   Retire(*personas_[number]);
@@ -90,7 +91,7 @@ void HostilePeer::Dial(uint32_t number, bool lying, base::SeededRandom& dice) {
 }
 
 void HostilePeer::Prove(Persona& persona, bool lying, base::SeededRandom& dice) {
-  persona.token = ++tokens_;
+  if (!serving_) persona.token = ++tokens_;
   peer::Terms terms = Terms(persona);
   const uint64_t lie = lying ? dice.Below(12) : 12;
   if (lie == 0) terms.data_dctn = static_cast<uint32_t>(Twist(terms.data_dctn, dice));
@@ -108,10 +109,11 @@ void HostilePeer::Prove(Persona& persona, bool lying, base::SeededRandom& dice) 
   peer::StorePrefix(message.data(), {.peer_index = persona.remote_index,
                                      .token = persona.remote_token,
                                      .granted = script_.manners.window,
-                                     .kind = Kind::kProof,
+                                     .kind = serving_ ? Kind::kAnswer : Kind::kProof,
                                      .flags = 0,
                                      .number = 0});
-  const auto sealed = peer::SealTerms(terms, persona.keys.proof, message);
+  const peer::Key& key = serving_ ? persona.keys.answer : persona.keys.proof;
+  const auto sealed = peer::SealTerms(terms, key, message);
   message.insert(message.end(), sealed.begin(), sealed.end());
   if (lie == 11) message[dice.Below(message.size())] ^= std::byte{4};
   Post(persona, /*control=*/true, message);
@@ -198,6 +200,7 @@ void HostilePeer::SendFrame(Persona& persona, frame::Header header,
 
 frame::Header HostilePeer::Request(Persona& persona, base::SeededRandom& dice,
                                    std::vector<std::byte>* payload) {
+  if (serving_) return Reply(persona, dice, payload);
   frame::Header header;
   header.kind = frame::Kind::kRequest;
   header.call_id = persona.next_call++;
@@ -221,7 +224,10 @@ frame::Header HostilePeer::Request(Persona& persona, base::SeededRandom& dice,
 }
 
 // One that was begun, over or not; or none.
-uint64_t HostilePeer::SomeCall(const Persona& persona, base::SeededRandom& dice) {
+uint64_t HostilePeer::SomeCall(const Persona& persona, base::SeededRandom& dice) const {
+  if (serving_ && !persona.asked.empty() && !OneIn(dice, 16)) {
+    return persona.asked[dice.Below(persona.asked.size())];
+  }
   const uint64_t recent = std::min<uint64_t>(persona.next_call, 8);
   return OneIn(dice, 16) ? dice.Next64() : persona.next_call - 1 - dice.Below(recent);
 }

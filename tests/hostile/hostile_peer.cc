@@ -19,7 +19,6 @@ constexpr uint32_t kDataBytes = 4096;
 constexpr uint32_t kControlSlots = 512;
 constexpr uint32_t kControlBytes = 256;
 constexpr uint32_t kReceiveDepth = 1024;
-constexpr uint64_t kKey = 0x5eed;
 constexpr int64_t kDeadPeerNs = 20 * kMs;
 constexpr uint64_t kLentBytes = 256 << 10;
 // For a connection to come up.
@@ -40,13 +39,13 @@ HostilePeer::HostilePeer(Simulation& simulation, uint32_t node, uint64_t seed,
   receive_cq_ = *verbs::CreateCq(api, device_->context(), 4096, nullptr);
   control_ = *receive::ReceiveQueue::Create(
       *device_, receive_cq_.get(),
-      {.depth = kReceiveDepth, .buffer_bytes = 256, .tag = 0, .access_key = kKey});
+      {.depth = kReceiveDepth, .buffer_bytes = 256, .tag = 0, .access_key = kHostileKey});
   data_ = *receive::ReceiveQueue::Create(
       *device_, receive_cq_.get(),
       {.depth = kReceiveDepth,
        .buffer_bytes = kDataBytes,
        .tag = 1,
-       .access_key = kKey,
+       .access_key = kHostileKey,
        .remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE});
   memory_ = *memory::Slab::Create(api, device_->pd(),
                                   kDataSlots * kDataBytes + kControlSlots * kControlBytes, 0);
@@ -144,7 +143,7 @@ void HostilePeer::DoNext() {
                      next_ >= manners.personas;
   if (waits && ++waited_ % kMostWaits != 0) {
     base::SeededRandom dice(waited_);
-    for (uint32_t i = 0; i < manners.personas; ++i) {
+    for (uint32_t i = 0; i < manners.personas && !serving_; ++i) {
       if (personas_[i]->state == Persona::State::kNobody) Dial(i, /*lying=*/false, dice);
     }
     Flushed();
@@ -226,8 +225,8 @@ void HostilePeer::CleanUp() {
 peer::Terms HostilePeer::Terms(const Persona& persona) const {
   return {.data_dctn = data_->dctn(),
           .max_message_bytes = kDataBytes - uint32_t{peer::kPrefixBytes},
-          .data_key = kKey,
-          .control_key = kKey,
+          .data_key = kHostileKey,
+          .control_key = kHostileKey,
           .peer_index = NumberOf(persona),
           .token = persona.token,
           .credits = script_.manners.window,
@@ -236,9 +235,10 @@ peer::Terms HostilePeer::Terms(const Persona& persona) const {
           .max_large_bytes = 1 << 20};
 }
 
-void HostilePeer::OnRequest(cm::ConnectionId id, std::span<const std::byte>, const cm::PathInfo&,
-                            const std::string&) {
-  connections_->Close(id);  // it does not listen
+void HostilePeer::OnRequest(cm::ConnectionId id, std::span<const std::byte> hello,
+                            const cm::PathInfo& path, const std::string&) {
+  if (!serving_) return connections_->Close(id);  // it does not listen
+  Welcome(id, hello, path);
 }
 
 void HostilePeer::OnResponse(cm::ConnectionId id, std::span<const std::byte> data,
@@ -264,7 +264,7 @@ void HostilePeer::OnResponse(cm::ConnectionId id, std::span<const std::byte> dat
 
 void HostilePeer::OnUp(cm::ConnectionId id) {
   Persona* persona = Find(id);
-  if (persona == nullptr || persona->state != Persona::State::kWelcomed) return;
+  if (serving_ || persona == nullptr || persona->state != Persona::State::kWelcomed) return;
   base::SeededRandom unused(0);
   if (script_.manners.proves) Prove(*persona, /*lying=*/false, unused);
 }
@@ -294,6 +294,7 @@ void HostilePeer::OnReceived(const ibv_wc& wc) {
     if (persona.state == Persona::State::kUp) persona.granted = prefix.granted;
     if (prefix.kind == peer::Kind::kData) {
       ++persona.consumed;
+      if (serving_) OnCall(persona, whole.subspan(peer::kPrefixBytes));
       if (script_.manners.answers && (prefix.flags & peer::kReportSoon) != 0 &&
           script_.manners.granting == Granting::kAlways) {
         SendControl(persona, peer::Kind::kCredits);
@@ -308,6 +309,9 @@ void HostilePeer::OnReceived(const ibv_wc& wc) {
 void HostilePeer::OnControl(Persona& persona, const peer::Prefix& prefix,
                             std::span<const std::byte> body, std::span<const std::byte> whole) {
   switch (prefix.kind) {
+    case peer::Kind::kProof:
+      if (serving_) OnProof(persona, body, whole);
+      return;
     case peer::Kind::kAnswer: {
       if (persona.state != Persona::State::kProved) return;
       const auto terms =

@@ -3,7 +3,8 @@
 // HostilePeer: a process that holds the secret, speaks the wire by hand, and does what its script says.
 //
 // What it is    RDMA_CM, DCIs and DCTs of its own; several connections at once (personas), each with what an honest peer would
-//               know of it, so that a lie is a lie about something. What the script does not break, it does right.
+//               know of it, so that a lie is a lie about something. What the script does not break, it does right. After
+//               Serve() it is a server, its personas are its connections, and what would be calls are replies.
 // Who owns it   The trial; the simulation outlives it.
 // Thread-safety: one thread.
 #ifndef SLUICE_TESTS_HOSTILE_HOSTILE_PEER_H_
@@ -11,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -35,11 +37,17 @@
 
 namespace sluice::hostile {
 
+// Of its DCTs.
+inline constexpr uint64_t kHostileKey = 0x5eed;
+
 class HostilePeer final : public Host, private cm::User, private queue::QueueUser {
  public:
   HostilePeer(softdc::sim::Simulation& simulation, uint32_t node, uint64_t seed,
               const std::string& server, const std::string& secret);
   ~HostilePeer() override;
+
+  // It listens instead of dialling, and answers instead of calling. Before Play().
+  absl::Status Serve();
 
   // Begins; `over` is called when the script has come to its end, its ending included.
   void Play(const Script& script, std::function<void()> over);
@@ -71,6 +79,7 @@ class HostilePeer final : public Host, private cm::User, private queue::QueueUse
     uint32_t sequence = 0;
     uint64_t next_call = 1;
     std::optional<lane::Writer> lane;
+    std::deque<uint64_t> asked;  // calls that came, the latest at the end
   };
 
   int Poll() override;
@@ -86,6 +95,11 @@ class HostilePeer final : public Host, private cm::User, private queue::QueueUse
   void Dial(uint32_t number, bool lying, base::SeededRandom& dice);
   void Prove(Persona& persona, bool lying, base::SeededRandom& dice);
   void Retire(Persona& persona);
+  // As a server: hostile_server.cc.
+  void Welcome(cm::ConnectionId id, std::span<const std::byte> hello, const cm::PathInfo& path);
+  void OnProof(Persona& persona, std::span<const std::byte> body, std::span<const std::byte> whole);
+  void OnCall(Persona& persona, std::span<const std::byte> message);
+  frame::Header Reply(Persona& persona, base::SeededRandom& dice, std::vector<std::byte>* payload);
   void CleanUp();
   Persona* Find(cm::ConnectionId id);
   peer::Terms Terms(const Persona& persona) const;
@@ -107,7 +121,7 @@ class HostilePeer final : public Host, private cm::User, private queue::QueueUse
   }
   frame::Header Request(Persona& persona, base::SeededRandom& dice,
                         std::vector<std::byte>* payload);
-  static uint64_t SomeCall(const Persona& persona, base::SeededRandom& dice);
+  uint64_t SomeCall(const Persona& persona, base::SeededRandom& dice) const;
 
   // Operations.
   void DoControl(const Act& act, Persona& persona, base::SeededRandom& dice);
@@ -127,7 +141,7 @@ class HostilePeer final : public Host, private cm::User, private queue::QueueUse
   void OnLaneAsk(Persona& persona, std::span<const std::byte> body);
 
   // cm::User
-  void OnRequest(cm::ConnectionId id, std::span<const std::byte>, const cm::PathInfo&,
+  void OnRequest(cm::ConnectionId id, std::span<const std::byte> hello, const cm::PathInfo& path,
                  const std::string&) override;
   void OnResponse(cm::ConnectionId id, std::span<const std::byte> data,
                   const cm::PathInfo& path) override;
@@ -161,6 +175,7 @@ class HostilePeer final : public Host, private cm::User, private queue::QueueUse
   std::unique_ptr<cm::ConnectionManager> connections_;
   std::unique_ptr<queue::DciPool> queue_;
 
+  bool serving_ = false;
   Script script_;
   size_t next_ = 0;
   uint32_t waited_ = 0;

@@ -35,9 +35,11 @@ constexpr int64_t kAfterNs = 5 * kMs;
 constexpr int64_t kPeaceNs = 30 * kMs;
 constexpr int64_t kEndNs = 2'000 * kMs;
 // Of each connection of the hostile peer's, and of the server as a whole.
+constexpr uint64_t kMostRestless = 100;
 constexpr size_t kMostPassBytes = 6 << 20;
 constexpr int64_t kMostLeftBytes = 2 << 20;
-constexpr uint64_t kMostSteps = 24;  // for each message
+constexpr uint64_t kMostSteps = 24;      // for each message
+constexpr uint64_t kMostLargeSteps = 8;  // entries behind large messages, for each message
 constexpr uint32_t kLargeBytes = 24'000;
 
 endpoint::Options ServerOptions(const World& world) {
@@ -140,6 +142,7 @@ std::unique_ptr<Client> Trial::MakeClient(uint32_t node) {
                                          Host::AddressOf(kServer), world_.large ? kLargeBytes : 0,
                                          200 * kUs, &report_);
   hosts_[node] = client.get();
+  client->set_weighed(false);
   client->OnActivity(Activity::kEvent);
   return client;
 }
@@ -152,6 +155,7 @@ void Trial::Attack() {
   hostile_ =
       std::make_unique<HostilePeer>(*simulation_, kHostile, 1, Host::AddressOf(kServer), kSecret);
   hosts_[kHostile] = hostile_.get();
+  hostile_->set_weighed(false);
   bool over = false;
   hostile_->Play(*script_, [&over] { over = true; });
   if (!Until([&over] { return over; }, kEndNs)) return;
@@ -222,7 +226,11 @@ void Trial::Judge(TrialResult* result) {
     result->p99_ns = took[took.size() * 99 / 100];
   }
   if (victim_->sleepless() != 0) report_.Break("the server always had more to do");
+  if (victim_->restless() > kMostRestless) {
+    report_.Break("the server slept for no time, again and again");
+  }
   result->steps = victim_->steps();
+  result->large_steps = victim_->engine().large_steps();
   result->floods = victim_->endpoint().Counts().over_credit;
   result->largest_pass_bytes = victim_->largest_pass_bytes();
   if (result->largest_pass_bytes > kMostPassBytes) {
@@ -309,6 +317,11 @@ TrialResult RunTrial(uint64_t seed, bool withhold, size_t limit) {
   if (result.left_bytes - peace.left_bytes > kMostLeftBytes) {
     result.violations.push_back(
         absl::StrCat(result.left_bytes - peace.left_bytes, " bytes were left behind"));
+  }
+  const uint64_t large_messages = result.hostile_messages + result.honest_calls + 1'000;
+  if (result.large_steps > kMostLargeSteps * large_messages) {
+    result.violations.push_back(absl::StrCat("the server looked at ", result.large_steps,
+                                             " entries for ", large_messages, " messages"));
   }
   const uint64_t messages = result.hostile_messages + 8 * result.honest_calls + 10'000;
   if (result.steps > kMostSteps * messages) {

@@ -8,7 +8,7 @@
 //                       once, in order; no honest client loses its connection
 //   time                p99 of the honest calls is at most 1.5 times that of the same world without the hostile peer
 //   memory              what one pass of the server allocates, and what the hostile peer leaves behind, are bounded
-//   work                things that the server's passes do, for each message that comes
+//   work                things that the server's passes do, and entries that it looks at within one, for each message that comes
 //   the end             each connection of the hostile peer is ended, with a reason; a new honest client is welcome
 //   contract            what the endpoint tells its user (victim.h)
 // The same options are the same run.
@@ -46,6 +46,7 @@ struct TrialResult {
   uint64_t hostile_bytes = 0;
   uint64_t hostile_connections = 0;  // that came up
   uint64_t steps = 0;                // things that the server's passes did
+  uint64_t large_steps = 0;          // entries of what waits for large messages that it looked at
   size_t largest_pass_bytes = 0;     // that one of them allocated
   int64_t left_bytes = 0;            // more than before, at the end
   uint64_t floods = 0;               // peers that exceeded their credits, and were ended for it
