@@ -110,6 +110,9 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
         *why_not = Outcome::kAsking;
       }
       return nullptr;
+    case TargetStatus::kDropped:
+      requester_.Forget(wqe.target_number);
+      return Reach(wqe, why_not);
   }
   Target::Reach* reach = target->reach.load(std::memory_order_acquire);
   if (reach == nullptr || reach->link->dead()) return nullptr;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transport/softdc/fabric_shm/inbound_links.h"
+#include "transport/softdc/fabric_shm/pass_ends.h"
 #include "transport/softdc/model/fabric.h"
 #include "transport/softdc/shm/bounce.h"
 #include "transport/softdc/shm/number_space.h"
@@ -62,6 +63,7 @@ class ShmPort final : public FabricPort {
   bool LinkIsUp() override { return true; }
 
   OutboundLinks& outbound() { return *outbound_; }
+  PassEnds& pass_ends() { return pass_ends_; }
   // A queue that waits for an answer about a target; KickWaiting, on the Loop thread, continues each
   // once.
   void AddWaiting(const std::shared_ptr<Continuation>& continuation);
@@ -73,6 +75,7 @@ class ShmPort final : public FabricPort {
 
   std::mutex waiting_mutex_;
   std::vector<std::shared_ptr<Continuation>> waiting_;
+  PassEnds pass_ends_;
   std::unique_ptr<OutboundLinks> outbound_;
   std::unique_ptr<shm::BounceServer> bounce_;
   std::unique_ptr<InboundLinks> inbound_;

@@ -148,8 +148,9 @@ void OutboundLink::AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file
 }
 
 RemoteCq* OutboundLink::AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset,
-                                    UniqueFd event_fd) {
-  if (const auto it = remote_cqs_.find(answer.cq_id); it != remote_cqs_.end()) {
+                                    UniqueFd event_fd, std::unique_ptr<RemoteCq>* replaced) {
+  const auto it = remote_cqs_.find(answer.cq_id);
+  if (it != remote_cqs_.end() && it->second->ring_offset == answer.ring_offset) {
     return it->second.get();
   }
   std::byte* ring = arena_->At(answer.ring_offset, answer.size_bytes);
@@ -158,9 +159,13 @@ RemoteCq* OutboundLink::AddRemoteCq(const ControlMessage& answer, uint64_t armed
   auto producer = CqeProducer::Attach(ring, answer.size_bytes);
   auto word = ArmedWord::Attach(armed, ArmedWord::Bytes());
   if (!producer || !word) return nullptr;
-  auto cq = std::make_unique<RemoteCq>(
-      RemoteCq{.ring = *producer, .armed = *word, .event_fd = std::move(event_fd)});
-  return remote_cqs_.emplace(answer.cq_id, std::move(cq)).first->second.get();
+  std::unique_ptr<RemoteCq>& cq = remote_cqs_[answer.cq_id];
+  *replaced =
+      std::exchange(cq, std::make_unique<RemoteCq>(RemoteCq{.ring_offset = answer.ring_offset,
+                                                            .ring = *producer,
+                                                            .armed = *word,
+                                                            .event_fd = std::move(event_fd)}));
+  return cq.get();
 }
 
 }  // namespace sluice::softdc::shm

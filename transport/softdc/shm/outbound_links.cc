@@ -40,7 +40,7 @@ struct Question {
 struct OutboundLinks::Channel {
   uint32_t block = 0;
   UniqueFd socket;  // moves into the link when the hello is answered
-  shm::OutboundLink* link = nullptr;
+  std::unique_ptr<shm::OutboundLink> link;
   bool closed = false;
   uint32_t segments_asked = 0;  // ids 1 to this
   std::vector<Target*> asking;  // wait for the hello, or for their answer
@@ -64,8 +64,9 @@ void ReportOtherLayout(uint32_t layout_version) {
 
 }  // namespace
 
-OutboundLinks::OutboundLinks(uint64_t context_id, std::function<void()> on_change)
-    : context_id_(context_id), on_change_(std::move(on_change)) {}
+OutboundLinks::OutboundLinks(uint64_t context_id, std::function<void()> on_change,
+                             std::function<void(std::shared_ptr<Dropped>)> drop)
+    : context_id_(context_id), on_change_(std::move(on_change)), drop_(std::move(drop)) {}
 
 OutboundLinks::~OutboundLinks() {
   Loop::Get().RunAndWait([this] {
@@ -205,10 +206,9 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   ucred peer{};
   socklen_t length = sizeof(peer);
   if (getsockopt(channel.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  links_.push_back(std::make_unique<shm::OutboundLink>(
+  channel.link = std::make_unique<shm::OutboundLink>(
       std::move(channel.socket), peer.pid, answer.context_id, answer.link_id, std::move(arena),
-      *journal, std::move(fds[1]), process_vm));
-  channel.link = links_.back().get();
+      *journal, std::move(fds[1]), process_vm);
   SOFTDC_KILL_POINT(kLinkMade);
   for (const Target* target : channel.asking) {
     AskResolve(channel, target->qp_number);
@@ -228,10 +228,11 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
     return AskOnLoop(target);
   }
   auto reach = std::make_unique<Target::Reach>();
+  auto dropped = std::make_shared<Dropped>();
   bool usable = false;
   if (answer.error == 0) {
     const shm::MappedFile& arena = channel.link->arena();
-    reach->link = channel.link;
+    reach->link = channel.link.get();
     reach->descriptor = reinterpret_cast<shm::TargetDescriptor*>(
         arena.At(answer.object_offset, sizeof(shm::TargetDescriptor)));
     if (reach->descriptor != nullptr) {
@@ -240,18 +241,26 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
       if (srq != nullptr) {
         reach->srq = shm::SrqClaimer::Attach(srq, shm::kArenaBytes - srq_offset);
       }
-      reach->cq = channel.link->AddRemoteCq(answer, reach->descriptor->armed_offset,
-                                            fds.empty() ? UniqueFd() : std::move(fds[0]));
+      std::unique_ptr<shm::RemoteCq> replaced;
+      reach->cq =
+          channel.link->AddRemoteCq(answer, reach->descriptor->armed_offset,
+                                    fds.empty() ? UniqueFd() : std::move(fds[0]), &replaced);
       usable = reach->srq.has_value() && reach->cq != nullptr;
+      if (replaced != nullptr) {
+        DropReaches([&](const Target::Reach& old) { return old.cq == replaced.get(); },
+                    dropped.get());
+        dropped->cqs.push_back(std::move(replaced));
+      }
     }
   }
   if (usable) {
-    target->reach.store(reach.get(), std::memory_order_release);
-    reaches_.push_back(std::move(reach));
+    Target::Reach* old = target->reach.exchange(reach.release(), std::memory_order_acq_rel);
+    if (old != nullptr) dropped->reaches.emplace_back(old);
     target->status.store(TargetStatus::kReady, std::memory_order_release);
   } else {
     target->status.store(TargetStatus::kUnknown, std::memory_order_release);
   }
+  drop_(std::move(dropped));
   on_change_();
 }
 
@@ -262,24 +271,29 @@ void OutboundLinks::Retire(const Channel& channel) {
   channels_.erase(it);
 }
 
+OutboundLinks::Channel* OutboundLinks::Find(const shm::OutboundLink* link) {
+  for (const auto& [block, channel] : channels_) {
+    if (channel->link.get() == link) return channel.get();
+  }
+  for (const auto& channel : retired_) {
+    if (channel->link.get() == link) return channel.get();
+  }
+  return nullptr;
+}
+
 void OutboundLinks::AskSegment(shm::OutboundLink* link, uint32_t segment) {
   Loop::Get().Run([this, link, segment] {
-    if (link->dead() || link->HasSegment(segment)) return on_change_();
-    for (auto& [block, channel] : channels_) {
-      if (channel->link != link) continue;
-      channel->asks.push_back({ControlKind::kSegment, segment});
-      return SendAsks(*channel);
-    }
+    Channel* channel = Find(link);
+    if (channel == nullptr || link->HasSegment(segment)) return on_change_();
+    channel->asks.push_back({ControlKind::kSegment, segment});
+    SendAsks(*channel);
   });
 }
 
 void OutboundLinks::TellBadRequest(shm::OutboundLink* link, uint32_t qp_number, int event) {
   Loop::Get().Run([this, link, qp_number, event] {
-    for (auto& [block, channel] : channels_) {
-      if (channel->link == link) {
-        return SendRequest(*channel, ControlKind::kBadRequest, qp_number, event);
-      }
-    }
+    Channel* channel = Find(link);
+    if (channel != nullptr) SendRequest(*channel, ControlKind::kBadRequest, qp_number, event);
   });
 }
 
@@ -293,19 +307,55 @@ void OutboundLinks::OnSegment(Channel& channel, const ControlMessage& answer,
   on_change_();
 }
 
+template <typename Which>
+void OutboundLinks::DropReaches(Which which, Dropped* dropped) {
+  std::lock_guard lock(mutex_);
+  for (auto it = targets_.begin(); it != targets_.end();) {
+    Target& target = *it->second;
+    Target::Reach* reach = target.reach.load();
+    if (reach == nullptr || !which(*reach)) {
+      ++it;
+      continue;
+    }
+    target.reach.store(nullptr);
+    dropped->reaches.emplace_back(reach);
+    TargetStatus status = TargetStatus::kReady;
+    // One that is asked about stays, for the answer.
+    if (!target.status.compare_exchange_strong(status, TargetStatus::kDropped)) {
+      ++it;
+      continue;
+    }
+    dropped->targets.push_back(std::move(it->second));
+    it = targets_.erase(it);
+  }
+}
+
+void OutboundLinks::DropUnknown(Dropped* dropped) {
+  std::lock_guard lock(mutex_);
+  for (auto it = targets_.begin(); it != targets_.end();) {
+    TargetStatus status = TargetStatus::kUnknown;
+    if (it->second->status.compare_exchange_strong(status, TargetStatus::kDropped)) {
+      dropped->targets.push_back(std::move(it->second));
+      it = targets_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
 void OutboundLinks::Close(Channel& channel) {
   if (std::exchange(channel.closed, true)) return;
   Loop::Get().Unwatch(channel.fd());
   for (Target* target : channel.asking) target->status.store(TargetStatus::kUnknown);
   channel.asking.clear();
-  shm::OutboundLink* link = channel.link;
-  if (link != nullptr) {
-    link->MarkDead();
-    std::lock_guard lock(mutex_);
-    for (auto& [number, target] : targets_) {
-      const Target::Reach* reach = target->reach.load();
-      if (reach != nullptr && reach->link == link) target->status.store(TargetStatus::kUnknown);
-    }
+  if (channel.link != nullptr) {
+    auto dropped = std::make_shared<Dropped>();
+    channel.link->MarkDead();
+    DropReaches([&](const Target::Reach& reach) { return reach.link == channel.link.get(); },
+                dropped.get());
+    DropUnknown(dropped.get());
+    dropped->links.push_back(std::move(channel.link));
+    drop_(std::move(dropped));
   }
   const auto it = channels_.find(channel.block);
   if (it != channels_.end() && it->second.get() == &channel) channels_.erase(it);
