@@ -2,6 +2,7 @@
 #include "transport/softdc/fabric_shm/pass_ends.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "transport/softdc/fabric_shm/shm_fabric.h"
@@ -59,7 +60,11 @@ void PassEnds::Look() {
   // In order, so that whoever dropped first is told first.
   while (!waits_.empty() && waits_.front().running.empty()) {
     // Behind the tasks that those passes gave the Loop: they may name what is destroyed.
-    Loop::Get().Run([dropped = std::move(waits_.front().dropped)]() mutable { dropped.reset(); });
+    Loop::Get().Run([dropped = std::move(waits_.front().dropped)]() mutable {
+      const std::function<void()> then = std::move(dropped->then);
+      dropped.reset();
+      if (then != nullptr) then();
+    });
     waits_.pop_front();
   }
   if (waits_.empty()) return;

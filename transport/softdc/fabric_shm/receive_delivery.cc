@@ -44,6 +44,8 @@ DeliveryStatus StatusOf(shm::PrivateCopy copy) {
       return DeliveryStatus::kNotMapped;
     case shm::PrivateCopy::kRefused:
       return DeliveryStatus::kFailed;
+    case shm::PrivateCopy::kMaybe:
+      return DeliveryStatus::kMaybe;
     case shm::PrivateCopy::kNobody:
       break;
   }
@@ -95,7 +97,9 @@ ReceiveDelivery::Claim ReceiveDelivery::ClaimWqes(uint32_t want,
     want = std::min(want, reach_.cq->ring.max_batch());
     while (want > 1 && !reach_.cq->ring.CanPublish(want)) want /= 2;
     if (!reach_.cq->ring.CanPublish(want)) {
-      if (reach_.cq->armed.waits_when_full()) return {.why_not = WhyNot::kNoCompletionSpace};
+      if (reach_.cq->armed.waits_when_full() || reach_.cq->ring.narrow()) {
+        return {.why_not = WhyNot::kNoCompletionSpace};
+      }
       tell_firmware_ |= reach_.cq->armed.Overrun();
       lost_ = true;
     }

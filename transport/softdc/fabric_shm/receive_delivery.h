@@ -38,6 +38,7 @@ enum class DeliveryStatus {
   kDenied,      // key, range, right or protection domain
   kNotMapped,   // the segment was asked for; try again
   kFailed,      // the other side's memory cannot be written
+  kMaybe,       // an atomic may be run, or not: no response, and no further try
   kNoResponse,  // the other side's queue holds nonsense, or it is gone
 };
 

@@ -111,8 +111,7 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
       }
       return nullptr;
     case TargetStatus::kDropped:
-      requester_.Forget(wqe.target_number);
-      return Reach(wqe, why_not);
+      return ReachAnew(wqe, why_not);
   }
   Target::Reach* reach = target->reach.load(std::memory_order_acquire);
   if (reach == nullptr || reach->link->dead()) return nullptr;
@@ -123,6 +122,11 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
     return nullptr;
   }
   return reach;
+}
+
+Target::Reach* SendExecution::ReachAnew(const Wqe& wqe, Outcome* why_not) {
+  requester_.Forget(wqe.target_number);
+  return Reach(wqe, why_not);
 }
 
 ReceiveDelivery SendExecution::Deliver(Target::Reach& reach) {
@@ -215,6 +219,10 @@ void SendExecution::FinishDelivery(Wqe& wqe, DeliveryStatus status, Target::Reac
     case DeliveryStatus::kFailed:
       if (!queue_.traits().acknowledged) return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
       return queue_.Finish(wqe, IBV_WC_REM_OP_ERR, kVendorErrorRemoteOperation);
+    case DeliveryStatus::kMaybe: {
+      const CompletionStatus failed = StatusOf(Verdict::kNoResponse);
+      return queue_.Finish(wqe, failed.status, failed.vendor_error);
+    }
     case DeliveryStatus::kNoResponse:
       return Settle(wqe, Outcome::kNoResponse, &reach);
   }

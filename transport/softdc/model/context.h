@@ -30,6 +30,7 @@
 #include "transport/softdc/model/mkey.h"
 #include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/shm/arena.h"
+#include "transport/softdc/shm/ring_budget.h"
 
 namespace sluice::softdc {
 
@@ -71,6 +72,7 @@ class Context {
   ibv_context* base() { return &shell_.verbs.context; }
 
   shm::Arena& arena() { return *arena_; }
+  shm::RingBudget& ring_budget() { return ring_budget_; }
   MkeyTable& mkeys() { return *mkeys_; }
   shm::MemoryRegionEntry* memory_regions() { return memory_regions_; }
   std::span<const shm::MemoryRegionEntry> regions() const {
@@ -155,6 +157,7 @@ class Context {
   SoftDevice& device_;
   const uint64_t id_;
   std::unique_ptr<shm::Arena> arena_;
+  shm::RingBudget ring_budget_;
   std::unique_ptr<MkeyTable> mkeys_;
   shm::MemoryRegionEntry* memory_regions_ = nullptr;  // in the arena; looked at for each message
   std::unique_ptr<FabricPort> port_;

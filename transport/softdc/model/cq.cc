@@ -62,6 +62,7 @@ Cq::~Cq() {
   if (id_ != 0) context_.RemoveCq(id_);
   for (const auto& ring : rings_) {
     context_.arena().Retire(ring->place.offset, ring->place.size_bytes);
+    context_.ring_budget().GiveBack(ring->place.capacity);
   }
   if (armed_offset_ != 0) context_.arena().Retire(armed_offset_, shm::ArmedWord::Bytes());
 }
@@ -234,13 +235,16 @@ Cq::RingPlace Cq::RingFor(uint32_t link_id) {
   for (const auto& ring : rings_) {
     if (ring->link_id == link_id) return ring->place;
   }
-  RingPlace place{.offset = 0,
-                  .size_bytes = shm::CqeConsumer::Bytes(ring_capacity_),
-                  .capacity = ring_capacity_};
+  const uint32_t capacity = context_.ring_budget().Take(ring_capacity_);
+  RingPlace place{
+      .offset = 0, .size_bytes = shm::CqeConsumer::Bytes(capacity), .capacity = capacity};
   place.offset = context_.arena().Allocate(place.size_bytes);
-  if (place.offset == 0) return {};
+  if (place.offset == 0) {
+    context_.ring_budget().GiveBack(capacity);
+    return {};
+  }
   auto consumer = shm::CqeConsumer::Create(context_.arena().At(place.offset), place.size_bytes,
-                                           ring_capacity_, stamped_);
+                                           capacity, stamped_, capacity < ring_capacity_);
   rings_.push_back(
       std::make_unique<Ring>(Ring{.link_id = link_id, .place = place, .consumer = *consumer}));
   return place;
@@ -272,6 +276,7 @@ void Cq::RemoveEmptyDeadRings() {
   for (auto it = rings_.begin(); it != rings_.end();) {
     if ((*it)->dead && (*it)->consumer.Empty()) {
       context_.arena().Free((*it)->place.offset, (*it)->place.size_bytes);
+      context_.ring_budget().GiveBack((*it)->place.capacity);
       it = rings_.erase(it);
       --dead_rings_;
     } else {

@@ -92,6 +92,7 @@ struct CqeRingHead {
   std::atomic<uint32_t> magic;
   uint32_t capacity;
   uint32_t stamped;  // 1: the owner's CQ reports when completions happened
+  uint32_t narrow;   // 1: smaller than the CQ needs: a producer that finds it full waits
   alignas(kLineBytes) std::atomic<uint64_t> consumed;
   alignas(kLineBytes) CqeEntry entries[];
 };
@@ -113,9 +114,9 @@ class CqeConsumer {
 
   // Makes an empty ring there, for one producer in its life. nullopt: capacity is no power of two
   // in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or not aligned.
-  // stamped: producers are to fill in Cqe::timestamp_ns.
+  // stamped: producers are to fill in Cqe::timestamp_ns. narrow: see CqeProducer::narrow.
   static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity,
-                                           bool stamped = false) {
+                                           bool stamped = false, bool narrow = false) {
     if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
     if (!internal::ValidCqeRingCapacity(capacity) || size_bytes < Bytes(capacity)) {
       return std::nullopt;
@@ -124,6 +125,7 @@ class CqeConsumer {
     area->magic.store(0, std::memory_order_relaxed);
     area->capacity = capacity;
     area->stamped = stamped ? 1 : 0;
+    area->narrow = narrow ? 1 : 0;
     area->consumed.store(0, std::memory_order_relaxed);
     for (uint32_t i = 0; i < capacity; ++i) new (&area->entries[i]) internal::CqeEntry{};
     area->magic.store(internal::kCqeRingMagic, std::memory_order_release);
@@ -237,10 +239,15 @@ class CqeProducer {
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
   bool stamped() const { return stamped_; }
+  // A full ring does not mean that the CQ is full.
+  bool narrow() const { return narrow_; }
 
  private:
   explicit CqeProducer(internal::CqeRingHead* area)
-      : area_(area), capacity_(area->capacity), stamped_(area->stamped != 0) {}
+      : area_(area),
+        capacity_(area->capacity),
+        stamped_(area->stamped != 0),
+        narrow_(area->narrow != 0) {}
 
   // 0 when a broken owner claims to have consumed more than there is.
   uint32_t Free() const {
@@ -251,6 +258,7 @@ class CqeProducer {
   internal::CqeRingHead* area_;
   uint32_t capacity_;
   bool stamped_;
+  bool narrow_;
   uint64_t position_ = 0;
   uint64_t consumed_seen_ = 0;
 };

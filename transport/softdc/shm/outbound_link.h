@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
@@ -103,9 +104,10 @@ struct MappedRegion {
 // How a copy from or to a peer's private memory ended.
 enum class PrivateCopy {
   kDone,
-  kAgain,    // the peer has not let our bounce client in yet
+  kAgain,    // the peer has not let our bounce client in yet, or stands still
   kRefused,  // it has no such memory
-  kNobody,   // it is gone, or stands still
+  kMaybe,  // of an atomic operation: the peer stands still, and may still do it; never to be tried again
+  kNobody,  // it is gone
 };
 
 // Our completion ring in one CQ of the peer's, and how to wake whoever sleeps on that CQ.
@@ -190,6 +192,10 @@ class OutboundLink {
   RemoteCq* AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset, UniqueFd event_fd,
                         std::unique_ptr<RemoteCq>* replaced);
 
+  // Rings that no target uses any more move to *dropped.
+  void DropRemoteCqs(const std::unordered_set<const RemoteCq*>& used,
+                     std::vector<std::unique_ptr<RemoteCq>>* dropped);
+
   SpinLock lock;         // posters; covers a claim and the publishing of what was claimed
   ClaimJournal journal;  // under lock
   std::array<ClaimedWqe, kClaimBatchMax>
@@ -229,6 +235,9 @@ class OutboundLink {
 
   template <typename Copy>
   int Bounce(Copy copy);
+  // Whether pid_ is still the peer's, for the kernel's copies. The kernel closes the sockets of a process
+  // before its id can be another's.
+  bool PidIsPeers() const;
 
   UniqueFd socket_;
   const UniqueFd bell_;

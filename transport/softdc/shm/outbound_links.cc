@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One file, though a long one: all of it works on Channel, which nobody else sees.
 #include "transport/softdc/shm/outbound_links.h"
 
 #include <sys/epoll.h>
@@ -11,11 +13,13 @@
 #include <cstring>
 #include <deque>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/loop/out_of_descriptors.h"
 #include "transport/softdc/shm/kill_point.h"
 #include "transport/softdc/shm/number_space.h"
 
@@ -112,7 +116,10 @@ std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block
   auto channel = std::make_shared<Channel>();
   channel->block = block;
   channel->socket = ConnectAbstract(BlockSocketName(block));
-  if (!channel->socket) return nullptr;
+  if (!channel->socket) {
+    if (IsOutOfDescriptors(errno)) ReportOutOfDescriptors();
+    return nullptr;
+  }
   const int error =
       Loop::Get().Watch(channel->fd(), EPOLLIN, [this, channel](uint32_t) { OnReadable(channel); });
   if (error != 0) return nullptr;
@@ -161,9 +168,14 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
   while (!channel->closed) {
     ControlMessage answer;
     std::vector<UniqueFd> fds;
-    const ssize_t size =
-        RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
+    ssize_t size = RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
     if (size < 0 && errno == EAGAIN) return;
+    if (size < 0 && errno == EMFILE) {
+      // The link goes on with what it has.
+      ReportOutOfDescriptors();
+      answer.error = EMFILE;
+      size = sizeof(answer);
+    }
     if (size != sizeof(answer) || answer.magic != shm::kControlMagic) return Close(*channel);
     if (answer.layout_version != shm::kLayoutVersion) {
       ReportOtherLayout(answer.layout_version);
@@ -179,6 +191,9 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
       case ControlKind::kSegment:
         OnSegment(*channel, answer, fds);
         break;
+      case ControlKind::kForget:
+        OnForget(channel, answer.number);
+        continue;
       default:
         return Close(*channel);
     }
@@ -190,6 +205,12 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
 
 bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
                             std::vector<UniqueFd>& fds) {
+  // As the kernel knows it, here; what the peer calls itself may be somebody else's number.
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(channel.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  // (A shortage of our own was reported where it was noticed.)
+  if (answer.error == EMFILE && answer.context_id == 0) ReportTurnedAway(peer.pid);
   if (channel.link != nullptr || answer.error != 0 || fds.size() != 2) return false;
   auto arena = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
   if (arena == nullptr) return false;
@@ -202,10 +223,6 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   }
   const auto journal = shm::ClaimJournal::Attach(line, shm::ClaimJournal::Bytes());
   if (!journal) return false;
-  // As the kernel knows it, here; what the peer calls itself may be somebody else's number.
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  if (getsockopt(channel.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
   channel.link = std::make_unique<shm::OutboundLink>(
       std::move(channel.socket), peer.pid, answer.context_id, answer.link_id, std::move(arena),
       *journal, std::move(fds[1]), process_vm);
@@ -262,6 +279,33 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
   }
   drop_(std::move(dropped));
   on_change_();
+}
+
+void OutboundLinks::OnForget(const std::shared_ptr<Channel>& channel, uint32_t round) {
+  if (channel->link == nullptr) return;
+  shm::OutboundLink& link = *channel->link;
+  auto dropped = std::make_shared<Dropped>();
+  DropReaches(
+      [&](const Target::Reach& reach) {
+        return reach.link == &link && reach.descriptor->state.load(std::memory_order_acquire) ==
+                                          static_cast<uint32_t>(shm::TargetState::kGone);
+      },
+      dropped.get());
+  std::unordered_set<const shm::RemoteCq*> used;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [number, target] : targets_) {
+      if (const Target::Reach* reach = target->reach.load()) used.insert(reach->cq);
+    }
+  }
+  link.DropRemoteCqs(used, &dropped->cqs);
+  dropped->then = [this, channel = std::weak_ptr(channel), round] {
+    const std::shared_ptr<Channel> alive = channel.lock();
+    if (alive == nullptr || alive->closed) return;
+    SOFTDC_KILL_POINT(kTargetsForgotten);
+    SendRequest(*alive, ControlKind::kForget, round);
+  };
+  drop_(std::move(dropped));
 }
 
 void OutboundLinks::Retire(const Channel& channel) {

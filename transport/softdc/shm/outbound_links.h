@@ -57,7 +57,11 @@ struct Dropped {
   std::vector<std::unique_ptr<shm::RemoteCq>> cqs;
   std::vector<std::unique_ptr<shm::OutboundLink>> links;
 
-  bool Empty() const { return targets.empty() && reaches.empty() && cqs.empty() && links.empty(); }
+  std::function<void()> then;  // called when the others are destroyed
+
+  bool Empty() const {
+    return targets.empty() && reaches.empty() && cqs.empty() && links.empty() && then == nullptr;
+  }
 };
 
 class OutboundLinks {
@@ -94,6 +98,7 @@ class OutboundLinks {
   void OnReadable(const std::shared_ptr<Channel>& channel);
   bool OnHello(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void OnResolve(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
+  void OnForget(const std::shared_ptr<Channel>& channel, uint32_t round);
   void OnSegment(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void Close(Channel& channel);
   // The channel of a link that lives, or null. The pointer may be of one that was destroyed.
