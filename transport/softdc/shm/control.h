@@ -27,7 +27,13 @@ namespace sluice::softdc::shm {
 
 inline constexpr uint32_t kControlMagic = 0x31636473;  // "sdc1"
 
-enum class ControlKind : uint32_t { kHello = 1, kResolve = 2, kSegment = 3, kBadRequest = 4, kForget = 5 };
+enum class ControlKind : uint32_t {
+  kHello = 1,
+  kResolve = 2,
+  kSegment = 3,
+  kBadRequest = 4,
+  kForget = 5
+};
 
 struct ControlMessage {
   uint32_t magic = kControlMagic;
