@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "middleware/api/address.h"
+#include "middleware/api/channel_keep.h"
 #include "middleware/api/channel_visit.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
@@ -142,17 +143,28 @@ Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const Channe
 // Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end.
 void Channel::Release(Channel* channel) {
   if (Visit::LeaveItToOne(channel)) return;
-  const auto end = [](void* released) { delete static_cast<Channel*>(released); };
+  const auto end = [](void* released) {
+    auto* const ending = static_cast<Channel*>(released);
+    ending->End();
+    internal::ChannelKeep::Drop(ending);
+  };
   Lease* const lease = channel->lease_.get();
   if (lease != nullptr && lease->HeldByMe() && lease->EndInBackground(end, channel)) return;
-  delete channel;
+  end(channel);
 }
 
-Channel::~Channel() {
+Channel::~Channel() = default;
+
+void Channel::End() {
   if (lease_ != nullptr) lease_->EndLoop();  // or the resolver's thread waits for it
   if (resolver_ != nullptr) resolver_->Stop();
-  if (lease_ != nullptr) lease_->Stop();
-  if (endpoint_ != nullptr) engine_.Close();
+  if (lease_ != nullptr) {
+    lease_->Stop();
+    // Other threads may be in streams, in coroutines that are destroyed, and in request_stop().
+    lease_->Hold([this] { engine_.Close(); });
+  } else if (endpoint_ != nullptr) {
+    engine_.Close();
+  }
 }
 
 absl::Status Channel::Resolve(std::shared_ptr<Resolver> resolver) {
@@ -212,7 +224,7 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
 absl::Status Channel::Start(const call::CallSpec& spec) {
   const Visit visit(this);
   // The call may end on the background thread, whose callback may drop the last reference, before this returns.
-  const std::shared_ptr<Channel> kept = lease_->HeldByMe() ? nullptr : weak_from_this().lock();
+  const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);
   if (interceptors_.empty()) return lease_->Start(spec);
   return interceptors_.Start(spec, address_,
                              [this](const call::CallSpec& one) { return lease_->Start(one); });

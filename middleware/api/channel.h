@@ -18,9 +18,13 @@
 // What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there. It may go inside
 //               a callback of the channel: then the thread that runs it ends the channel when the callback has returned, in
 //               Poll(), Drive() or a call before that returns. Nobody can wait for the background thread to have done so.
+//               Streams and coroutines hold no reference. They may outlive the channel: then their call has ended with
+//               CANCELLED, and they keep the channel's memory and device resources until they go.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,8 +55,9 @@ namespace verbs {
 class CapabilityReport;
 }
 namespace internal {
+class ChannelKeep;
 class StreamCore;
-}
+}  // namespace internal
 
 // Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must
 // not block. It may start calls; a synchronous call on the same channel answers FAILED_PRECONDITION
@@ -146,11 +151,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(std::unique_ptr<Stack> stack, std::string address, const ChannelOptions& options,
           const call::ClientEngineOptions& engine_options);
 
+  friend class internal::ChannelKeep;
   friend class internal::StreamCore;
   class Visit;
 
   // Ends the channel after its last reference was dropped: here, or where this thread leaves the channel.
   static void Release(Channel* channel);
+  // Ends all calls. Its callbacks run on this thread.
+  void End();
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
   absl::Status Resolve(std::shared_ptr<Resolver> resolver);
@@ -163,6 +171,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply);
 
+  std::atomic<uint32_t> keeps_{1};  // ChannelKeep's; all references together are one
   const std::unique_ptr<Stack> stack_;
   const std::string address_;
   LevelLog log_;

@@ -16,6 +16,7 @@
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/call_context.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/channel_keep.h"
 #include "middleware/api/own_copy.h"
 #include "middleware/api/stop_call.h"
 #include "middleware/api/task.h"
@@ -51,7 +52,7 @@ class [[nodiscard]] CallAwaiter {
   template <typename Promise>
   bool await_suspend(std::coroutine_handle<Promise> handle) {
     resumption_.Set(handle);
-    stop_.Set(context_.stop_token(), channel_, &control_);
+    stop_.Set(context_.stop_token(), channel_.get(), &control_);
     waits_ = true;
     // When it is started it may have ended, and this be gone, before StartCall() returns.
     absl::Status started = channel_->StartCall(method_, context_, request_, &*reply_, &OnDone, this,
@@ -74,7 +75,7 @@ class [[nodiscard]] CallAwaiter {
     if (!self->given_up_.load()) self->resumption_.Resume();
   }
 
-  Channel* const channel_;  // outlives its calls
+  const internal::ChannelKeep channel_;
   const Method& method_;
   CallContext& context_;
   const google::protobuf::MessageLite& request_;

@@ -48,7 +48,8 @@
 //
 // Which thread      Any, at the same time. Callbacks of asynchronous calls run on whichever thread drives, never
 //                   with mutex_ held; they may start calls, not make synchronous ones.
-// What ends it      Stop(); by then no other thread may be in Call(), Start() or Drive().
+// What ends it      Stop(), then Hold() for the engine's end; by then no other thread may be in Call(), Start() or Drive().
+//                   Others may be in Run(), Cancel() and CancelAndWait(): the lease's owner outlives them.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_H_
 
@@ -109,6 +110,8 @@ class Lease {
 
   // Runs `work` with the lease, here or on the thread that drives; short, and no calls from it.
   void Run(absl::FunctionRef<void()> work);
+  // Runs `work` with the lease on this thread, and waits for the lease first; callbacks may run in it.
+  void Hold(absl::FunctionRef<void()> work);
 
   // Ends a call, from any thread and inside any callback: at once if nobody drives, else by the thread that does, in its
   // next pass. Nothing happens to one that has ended.
@@ -125,7 +128,7 @@ class Lease {
   // It polls no more: threads that wait for it do without. The thread that polls.
   void EndLoop();
 
-  // Ends the background thread. The caller then is the only user of the engine. Not inside a callback.
+  // Ends the background thread. Not inside a callback.
   void Stop();
   // The background thread runs `last(argument)`, which may destroy the lease, as the last thing it does. Called inside a
   // callback. On another thread than the background thread, `last` waits until that thread has left the lease. False: there

@@ -109,4 +109,13 @@ void Lease::Run(absl::FunctionRef<void()> work) {
   Release(Use::kLooked);
 }
 
+void Lease::Hold(absl::FunctionRef<void()> work) {
+  if (HeldByMe()) return work();
+  Waiter waiter;
+  waiter.lease = this;
+  (void)Acquire(&waiter, kForeverNs);  // it asks for nothing else, so it gets the lease
+  work();
+  Release(Use::kLooked);
+}
+
 }  // namespace sluice

@@ -113,8 +113,9 @@ class Server {
   const verbs::CapabilityReport& capabilities() const;
   // Everything that is counted, from any thread, handlers included. Polling threads are asked for their part, and waited
   // for `patience` at most (in a handler a fiftieth of a second for those of other pollers). `details`: peers (so many of each tenant at most, 0: no details at all), queues, slow calls.
-  ServerSnapshot Snapshot(size_t details = 0,
-                          absl::Duration patience = absl::Milliseconds(200)) const;
+  // `only_tenant`: peers and calls of this tenant only.
+  ServerSnapshot Snapshot(size_t details = 0, absl::Duration patience = absl::Milliseconds(200),
+                          std::optional<std::string_view> only_tenant = std::nullopt) const;
   // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
   std::vector<base::TraceRecord> Trace() const;
   // As of the last time the server had nothing to do, or of its end.

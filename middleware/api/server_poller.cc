@@ -173,7 +173,7 @@ void ServerPoller::StepDrain() {
 
 bool ServerPoller::RunOut(int64_t give_up_ns) {
   // Nobody waits for what is still under way, and it has been told so; but it uses the engine until it is done.
-  while (engine_.calls_under_way() > 0) {
+  while (engine_.in_use()) {
     if (engine_.RunMail() != 0) continue;
     if (stack_->clock()->NowNs() >= give_up_ns) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -221,7 +221,7 @@ void ServerPoller::Sleep(absl::FunctionRef<bool()> until) {
 
 void ServerPoller::Publish() {
   std::lock_guard lock(mutex_);
-  Look(0, &published_);
+  Look(0, std::nullopt, &published_);
 }
 
 }  // namespace sluice

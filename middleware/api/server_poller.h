@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -75,8 +77,10 @@ class ServerPoller {
   const call::ServerEngine& engine() const { return engine_; }  // stats() and trace()
   // As of the last time there was nothing to do, or of the last answer.
   ServerSnapshot Published() const;
-  // Asks the polling thread, and waits for `patience` at most; without methods. On that thread itself: at once.
-  ServerSnapshot Ask(size_t details, absl::Duration patience) const;
+  // Asks the polling thread, and waits for `patience` at most; without methods. On that thread itself: at once, and without what is
+  // of other tenants than `only_tenant`, if it is given.
+  ServerSnapshot Ask(size_t details, absl::Duration patience,
+                     std::optional<std::string_view> only_tenant) const;
   // This is the polling thread.
   bool PolledHere() const { return engine_.PolledHere(); }
 
@@ -97,7 +101,11 @@ class ServerPoller {
     ServerPoller* poller = nullptr;
   };
   static void OnAsked(base::MailNode* node);
-  void Look(size_t details, ServerSnapshot* snapshot) const;
+  void Look(size_t details, std::optional<std::string_view> only_tenant,
+            ServerSnapshot* snapshot) const;
+  void LookAtPeers(size_t details, std::optional<std::string_view> only_tenant,
+                   ServerSnapshot* snapshot) const;
+  void LookAtCalls(std::optional<std::string_view> only_tenant, ServerSnapshot* snapshot) const;
 
   const int64_t spin_ns_;
   const std::unique_ptr<Stack> stack_;

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/server.h"
@@ -16,13 +19,20 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxCallsUnderWay = 32;  // that are told of
+constexpr size_t kMaxCallsUnderWay = 32;   // of a tenant, that are told of
+constexpr size_t kMaxPeersOfALook = 2048;  // of all tenants together
+constexpr size_t kFewPeers = 32;           // of each, however many tenants there are
 constexpr absl::Duration kPatienceOfPollers = absl::Milliseconds(20);
+
+bool IsShown(std::string_view tenant, std::optional<std::string_view> only_tenant) {
+  return !only_tenant.has_value() || tenant == *only_tenant;
+}
 
 }  // namespace
 
 // On the polling thread, or when there is none.
-void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
+void ServerPoller::Look(size_t details, std::optional<std::string_view> only_tenant,
+                        ServerSnapshot* snapshot) const {
   snapshot->calls = engine_.counters();
   snapshot->sessions = engine_.session_counters();
   snapshot->transport = endpoint_->Counts();
@@ -30,11 +40,37 @@ void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
   snapshot->connections = endpoint_->Connections();
   if (details == 0) return;
 
-  snapshot->peers.clear();
+  LookAtPeers(details, only_tenant, snapshot);
+  snapshot->queues = endpoint_->Queues();
+  snapshot->slow_calls = engine_.slow_calls().kept();
+  snapshot->slow_calls_in_all = engine_.slow_calls().seen();
+  LookAtCalls(only_tenant, snapshot);
+}
+
+// Whoever asks pays for `details` reports. Where all tenants are asked for they share kMaxPeersOfALook, or get a few each.
+void ServerPoller::LookAtPeers(size_t details, std::optional<std::string_view> only_tenant,
+                               ServerSnapshot* snapshot) const {
+  using View = call::ServerEngine::PeerView;
+  absl::flat_hash_map<std::string_view, uint64_t> up, shown;
+  engine_.VisitPeers([&](const View& view) {
+    if (IsShown(view.tenant, only_tenant)) ++up[view.tenant];
+    return true;
+  });
+  size_t left = 0;  // peers that are told of
+  const size_t most =
+      up.empty() ? 0 : std::min(details, std::max(kMaxPeersOfALook / up.size(), kFewPeers));
   snapshot->tenants.clear();
-  engine_.VisitPeers([&](const call::ServerEngine::PeerView& view) {
-    const bool has_tenant = !view.tenant.empty();
-    if (has_tenant && CountPeer(view.tenant, 1, &snapshot->tenants) > details) return true;
+  for (const auto& [tenant, peers] : up) {
+    if (!tenant.empty()) snapshot->tenants.push_back({std::string(tenant), peers});
+    left += std::min<size_t>(peers, most);
+  }
+  std::sort(snapshot->tenants.begin(), snapshot->tenants.end(),
+            [](const auto& a, const auto& b) { return a.tenant < b.tenant; });
+  snapshot->peers_in_all = snapshot->calls.peers_up - snapshot->calls.peers_down;
+  snapshot->peers.clear();
+  if (left == 0) return;
+  engine_.VisitPeers([&](const View& view) {
+    if (!IsShown(view.tenant, only_tenant) || ++shown[view.tenant] > most) return true;
     PeerSnapshot peer;
     peer.address = view.address;
     peer.tenant = view.tenant;
@@ -47,35 +83,37 @@ void ServerPoller::Look(size_t details, ServerSnapshot* snapshot) const {
     peer.waiting_replies = view.waiting_replies;
     peer.waiting_bytes = view.waiting_bytes;
     snapshot->peers.push_back(std::move(peer));
-    return has_tenant || snapshot->peers.size() < details;
+    return --left != 0;
   });
-  snapshot->peers_in_all = snapshot->calls.peers_up - snapshot->calls.peers_down;
-  snapshot->queues = endpoint_->Queues();
-  const auto& slow = engine_.slow_calls();
-  snapshot->slow_calls.assign(slow.kept().begin(), slow.kept().end());
-  snapshot->slow_calls_in_all = slow.seen();
+}
 
-  const int64_t now_ns = stack_->clock()->NowNs();
-  snapshot->calls_under_way.clear();
+// The eldest of each tenant: one that has many hides nobody else's.
+void ServerPoller::LookAtCalls(std::optional<std::string_view> only_tenant,
+                               ServerSnapshot* snapshot) const {
+  std::vector<const call::Incoming*> calls;
   engine_.VisitCalls([&](const call::Incoming& call) {
-    snapshot->calls_under_way.push_back(
-        {call.method->full_name, *call.peer, absl::Nanoseconds(now_ns - call.received_ns),
-         call.deadline_ns == call::kNoDeadlineNs ? absl::InfiniteDuration()
-                                                 : absl::Nanoseconds(call.deadline_ns - now_ns),
-         *call.tenant});
+    if (IsShown(*call.tenant, only_tenant)) calls.push_back(&call);
     return true;
   });
-  std::sort(snapshot->calls_under_way.begin(), snapshot->calls_under_way.end(),
-            [](const CallUnderWay& a, const CallUnderWay& b) { return a.age > b.age; });
-  if (snapshot->calls_under_way.size() > kMaxCallsUnderWay) {
-    snapshot->calls_under_way.resize(kMaxCallsUnderWay);
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const auto* a, const auto* b) { return a->received_ns < b->received_ns; });
+  const int64_t now_ns = stack_->clock()->NowNs();
+  absl::flat_hash_map<std::string_view, size_t> shown;
+  snapshot->calls_under_way.clear();
+  for (const call::Incoming* call : calls) {
+    if (++shown[*call->tenant] > kMaxCallsUnderWay) continue;
+    snapshot->calls_under_way.push_back(
+        {call->method->full_name, *call->peer, absl::Nanoseconds(now_ns - call->received_ns),
+         call->deadline_ns == call::kNoDeadlineNs ? absl::InfiniteDuration()
+                                                  : absl::Nanoseconds(call->deadline_ns - now_ns),
+         *call->tenant});
   }
 }
 
 void ServerPoller::OnAsked(base::MailNode* node) {
   ServerPoller* const self = static_cast<Asking*>(node)->poller;
   std::lock_guard lock(self->mutex_);
-  self->Look(self->details_, &self->published_);
+  self->Look(self->details_, std::nullopt, &self->published_);
   self->asked_ = false;
   self->details_ = 0;
   ++self->answers_;
@@ -87,10 +125,11 @@ ServerSnapshot ServerPoller::Published() const {
   return published_;
 }
 
-ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience) const {
+ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience,
+                                 std::optional<std::string_view> only_tenant) const {
   ServerSnapshot snapshot;
   if (PolledHere()) {  // a handler that runs inline, or the user's loop
-    Look(details, &snapshot);
+    Look(details, only_tenant, &snapshot);
     snapshot.fresh = true;
     return snapshot;
   }
@@ -114,7 +153,8 @@ ServerSnapshot Server::Published() const {
   return all;
 }
 
-ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience) const {
+ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience,
+                                std::optional<std::string_view> only_tenant) const {
   const bool in_handler =
       std::any_of(pollers_.begin(), pollers_.end(), [](const auto& p) { return p->PolledHere(); });
   // Whoever polls keeps its peers waiting meanwhile; two that ask each other wait in vain.
@@ -122,7 +162,8 @@ ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience) const {
   ServerSnapshot all;
   all.fresh = true;
   for (const auto& poller : pollers_) {
-    ServerSnapshot one = poller->Ask(details, patience);
+    ServerSnapshot one = poller->Ask(details, patience, only_tenant);
+    if (only_tenant.has_value()) KeepTenant(*only_tenant, &one);
     one.methods = poller->engine().stats().Snapshot();
     Merge(one, details, &all);
     all.fresh = all.fresh && one.fresh;

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -81,6 +82,9 @@ struct ServerSnapshot {
 
 // Adds what another poller has counted; its lists follow, `details` peers of each tenant in all.
 void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into);
+
+// Drops the peers and calls that belong to no tenant, or to another one.
+void KeepTenant(std::string_view tenant, ServerSnapshot* snapshot);
 
 // Adds to the peers of this tenant; returns how many there are now.
 uint64_t CountPeer(const std::string& tenant, uint64_t peers, std::vector<TenantSnapshot>* tenants);

@@ -89,6 +89,16 @@ uint64_t CountPeer(const std::string& tenant, uint64_t peers,
   return peers;
 }
 
+void KeepTenant(std::string_view tenant, ServerSnapshot* snapshot) {
+  const auto of_another = [tenant](const auto& one) { return one.tenant != tenant; };
+  std::erase_if(snapshot->peers, of_another);
+  std::erase_if(snapshot->slow_calls, of_another);
+  std::erase_if(snapshot->calls_under_way, of_another);
+  std::erase_if(snapshot->tenants, of_another);
+  snapshot->peers_in_all = snapshot->tenants.empty() ? 0 : snapshot->tenants[0].peers;
+  snapshot->slow_calls_in_all = snapshot->slow_calls.size();
+}
+
 void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into) {
   for (const observe::MethodSnapshot& method : from.methods) Add(method, &into->methods);
   into->pollers.push_back(

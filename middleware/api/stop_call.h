@@ -3,7 +3,7 @@
 // StopCall: while it lives, a stop that is requested through a token ends a call.
 //
 // Who owns it   Whoever started the call, until it has ended. May be destroyed in the call's callback.
-// Which thread  The stop is requested on any.
+// Which thread  The stop is requested on any, also while the channel ends on another.
 #ifndef SLUICE_MIDDLEWARE_API_STOP_CALL_H_
 #define SLUICE_MIDDLEWARE_API_STOP_CALL_H_
 
@@ -11,6 +11,7 @@
 #include <stop_token>
 
 #include "middleware/api/channel.h"
+#include "middleware/api/channel_keep.h"
 #include "middleware/call/call_table.h"
 
 namespace sluice::internal {
@@ -33,7 +34,10 @@ class StopCall {
   struct Request {
     void operator()() const {
       uint64_t id = 0;
-      if (control->Cancel(&id)) channel->Cancel(id);
+      if (!control->Cancel(&id)) return;
+      // The cancelled call's callback may destroy this; its last reference may go on another thread.
+      const ChannelKeep kept(channel);
+      kept->Cancel(id);
     }
     Channel* channel;
     call::CallControl* control;

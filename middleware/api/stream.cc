@@ -57,7 +57,7 @@ StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& cont
 }
 
 StreamCore::~StreamCore() {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   bool over = false;
   channel_->lease_->Run([this, &over] { over = over_; });
   if (!over) channel_->CancelAndWait(control_.call_id.load());
@@ -163,7 +163,7 @@ std::optional<bool> StreamCore::BeginEnd(StreamWaiter* waiter) {
 // ---- Any thread
 
 std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, StreamWaiter* waiter) {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run([&] { result = BeginRead(message, waiter); });
   return result;
@@ -171,7 +171,7 @@ std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, Str
 
 std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& message,
                                       StreamWaiter* waiter) {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run([&] {
     result = BeginWrite(message, waiter);
@@ -181,14 +181,14 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
 }
 
 std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
   channel_->lease_->Run([&] { result = BeginEnd(waiter); });
   return result;
 }
 
 void StreamCore::Forget(StreamWaiter* waiter) {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   channel_->lease_->Run([&] {
     for (StreamWaiter** place : {&reader_, &writer_, &finisher_}) {
       if (*place == waiter) *place = nullptr;
@@ -197,7 +197,7 @@ void StreamCore::Forget(StreamWaiter* waiter) {
 }
 
 void StreamCore::EndWrites() {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   channel_->lease_->Run([this] {
     channel_->engine_.EndWrites(&stream_);
     channel_->engine_.Flush();
@@ -212,7 +212,7 @@ void StreamCore::Cancel() {
 // Begins, and works for the channel until it is done. A call has an end, so this has.
 template <typename Begin>
 bool StreamCore::Wait(Begin begin) {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   bool ok = false;
   std::optional<Blocking> blocking;
   channel_->lease_->Await([&](Lease::Event* event) {
@@ -235,7 +235,7 @@ bool StreamCore::WaitWrite(const google::protobuf::MessageLite& message) {
 }
 
 absl::Status StreamCore::WaitEnd() {
-  const Channel::Visit visit(channel_);
+  const Channel::Visit visit(channel_.get());
   if (channel_->lease_->HeldByMe()) return InsideACallback();
   Wait([&](StreamWaiter* waiter) { return BeginEnd(waiter); });
   absl::Status status;

@@ -13,9 +13,9 @@
 // Three styles  Read(), Write(), Finish() wait on this thread, and work for the channel meanwhile; inside a callback of the channel
 //               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
 //               the thread that drives the channel.
-// Bounds        One Read and one Write at a time, from any thread; one Finish. The context and the channel outlive the
-//               stream, and the stream those that wait for it. A coroutine that waits for it may be destroyed (task.h says by
-//               which thread): what it waits for is given up, and the call goes on.
+// Bounds        One Read and one Write at a time, from any thread; one Finish. The context outlives the stream, and the stream
+//               those that wait for it. If the channel ends first, the call ends with CANCELLED. A coroutine that waits for
+//               it may be destroyed (task.h says by which thread): what it waits for is given up, and the call goes on.
 // What ends it  Finish(), after which it may go; or its destructor, which cancels the call.
 #ifndef SLUICE_MIDDLEWARE_API_STREAM_H_
 #define SLUICE_MIDDLEWARE_API_STREAM_H_
@@ -31,6 +31,7 @@
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/call_context.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/channel_keep.h"
 #include "middleware/api/stop_call.h"
 #include "middleware/api/task.h"
 #include "middleware/call/client_stream.h"
@@ -88,7 +89,7 @@ class StreamCore final : private call::ClientStream::Observer {
                                  StreamWaiter* waiter);
   std::optional<bool> BeginEnd(StreamWaiter* waiter);
 
-  Channel* const channel_;
+  const ChannelKeep channel_;
   const std::unique_ptr<google::protobuf::MessageLite> request_;
   call::ClientStream stream_;
   call::CallControl control_;

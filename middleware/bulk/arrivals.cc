@@ -33,7 +33,7 @@ void Blame(Arrival* arrival, const absl::Status& status) {
 void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
   peer.way.used = ++uses_;
   const auto notice = LoadNotice(bytes);
-  if (!notice) return GiveUp(peer, Broken("it is none"));
+  if (!notice) return GiveUpBroken(peer, "it is none");
   TakeNotice(peer, *notice);
 }
 
@@ -41,13 +41,13 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   // It may have tried, and been refused; more than that would be a lie.
   if (notice.outcome != Outcome::kCancelled &&
       !leases_.IsFor({notice.lease, notice.epoch}, peer.domain.get())) {
-    return GiveUp(peer, Broken("it is of memory that this peer does not reach"));
+    return GiveUpBroken(peer, "it is of memory that this peer does not reach");
   }
   const uint64_t ahead = notice.number - peer.next_arrival;
-  if (ahead >= kMaxIncoming) return GiveUp(peer, Broken("its transfer has ended, or is far ahead"));
+  if (ahead >= kMaxIncoming) return GiveUpBroken(peer, "its transfer has ended, or is far ahead");
   // Each piece is looked at where it landed: the notice alone must not make that expensive.
   if (!IsPlain(notice.protection) && notice.data_bytes > peer.piece_bytes) {
-    return GiveUp(peer, Broken("its piece is larger than the ports agreed on"));
+    return GiveUpBroken(peer, "its piece is larger than the ports agreed on");
   }
   while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
   peer.used = ++uses_;
@@ -59,10 +59,10 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   const Arrival& arrival = in.arrival;
   if (in.pieces != notice.pieces || arrival.kind != notice.kind || arrival.tag != notice.tag ||
       arrival.lease != LeaseId{notice.lease, notice.epoch}) {
-    return GiveUp(peer, Broken("it contradicts another one of its transfer"));
+    return GiveUpBroken(peer, "it contradicts another one of its transfer");
   }
   const std::string_view fault = CountPieces(peer, in, notice);
-  if (!fault.empty()) return GiveUp(peer, Broken(fault));
+  if (!fault.empty()) return GiveUpBroken(peer, fault);
   switch (notice.outcome) {
     case Outcome::kGood:
       CheckLanded(notice, &in.arrival);

@@ -71,7 +71,7 @@ absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights
   const LeaseId id{index, lease.epoch};
   auto regions = std::make_shared<absl::StatusOr<Regions>>(Regions());
   commands_.Submit(
-      [this, regions, memory, rights, domain = std::move(domain)] {
+      [this, regions, memory, rights, domain = std::move(domain)]() mutable {
         const auto make = [&](ibv_pd* pd, memory::RemoteRights remote, memory::Region* into) {
           if (!regions->ok()) return;
           auto made = memory::Region::Register(device_.api(), pd, memory, remote);
@@ -82,6 +82,7 @@ absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights
              {.read = (rights & kMayRead) != 0, .write = (rights & kMayWrite) != 0},
              &(*regions)->lent);
         if (domain != nullptr && regions->ok()) make(device_.pd(), {}, &(*regions)->local);
+        domain.reset();
       },
       [this, regions, id] { OnRegistered(id, std::move(*regions)); });
   return id;
@@ -131,10 +132,14 @@ void Leases::Revoke(LeaseId id) {
                    });
 }
 
+// The last reference frees the protection domain, which blocks: it goes by a command. Until here IsFor() needs it.
 void Leases::Free(LeaseId id) {
   leases_[id.index].state = State::kFree;
   leases_[id.index].memory = {};
-  leases_[id.index].domain = nullptr;
+  if (leases_[id.index].domain != nullptr) {
+    commands_.Submit([domain = std::move(leases_[id.index].domain)]() mutable { domain.reset(); },
+                     [] {});
+  }
   free_.push_back(id.index);
   --active_;
 }

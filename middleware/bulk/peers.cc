@@ -78,20 +78,29 @@ absl::StatusOr<LeaseId> Port::Lend(std::span<std::byte> memory, uint8_t rights, 
   return leases_.Lend(memory, rights, end_ns, peer->domain);
 }
 
+// Nothing is asked of the device while there is no place for a peer.
 absl::StatusOr<PeerId> Port::Offer(std::string* ticket, Reach reach) {
-  std::optional<onesided::Apart> apart;
-  if (reach == Reach::kOwn) {
-    auto made = mover_->MakeApart();
-    if (!made.ok()) return base::Prefix(made.status(), "a peer can't have a reach of its own");
-    apart = *std::move(made);
-  }
   auto peer = NewPeer();
   if (!peer.ok()) return peer.status();
-  (*peer)->domain = apart ? apart->domain : nullptr;
-  *ticket = ToBytes(Ticket{.port = number_,
-                           .piece_bytes = options_.piece_bytes,
-                           .way = mover_->Open((*peer)->id.index, std::move(apart))});
+  auto way = OpenWay(**peer, reach);
+  if (!way.ok()) {
+    (*peer)->domain = nullptr;
+    (*peer)->state = Peer::State::kFree;
+    return base::Prefix(way.status(), "no queue can be made for another peer");
+  }
+  *ticket =
+      ToBytes(Ticket{.port = number_, .piece_bytes = options_.piece_bytes, .way = *std::move(way)});
   return (*peer)->id;
+}
+
+absl::StatusOr<onesided::Address> Port::OpenWay(Peer& peer, Reach reach) {
+  peer.domain = nullptr;
+  if (reach == Reach::kOwn) {
+    auto domain = mover_->MakeDomain();
+    if (!domain.ok()) return domain.status();
+    peer.domain = *std::move(domain);
+  }
+  return mover_->Open(peer.id.index, peer.domain);
 }
 
 absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer, Reach reach) {
@@ -145,6 +154,12 @@ void Port::GiveUp(Peer& peer, const absl::Status& why) {
   if (peer.way.queue != nullptr && !peer.way.busy) peer.way.queue->Fail(why);
 }
 
+// It says what no port says: it reaches nothing here any more, whatever keys it knows.
+void Port::GiveUpBroken(Peer& peer, std::string_view cause) {
+  GiveUp(peer, Broken(cause));
+  mover_->CutOff(peer.id.index);
+}
+
 void Port::OnDown(uint32_t place, const absl::Status& why) {
   Peer& peer = *peers_[place];
   // What has come by its queue pair was said before its goodbye.
@@ -162,12 +177,12 @@ bool Port::Say(Peer& peer, const PortWord& word) {
 void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
   Peer& peer = *peers_[place];
   const auto word = LoadPortWord(bytes);
-  if (!word) return GiveUp(peer, Broken("it is none"));
+  if (!word) return GiveUpBroken(peer, "it is none");
   if (word->kind != PortWord::Kind::kNotice) return OnQueueWord(peer, *word);
   // The rest of a protected transfer may be cancelled before it has a queue pair; its pieces move over one only.
   const Notice& notice = word->notice;
   if (!IsPlain(notice.protection) && notice.outcome != Outcome::kCancelled) {
-    return GiveUp(peer, Broken("it is of a protected piece, and came beside the queue pair"));
+    return GiveUpBroken(peer, "it is of a protected piece, and came beside the queue pair");
   }
   TakeNotice(peer, notice);
 }

@@ -122,6 +122,8 @@ int64_t Port::SleepLimitNs() const {
   for (const auto& peer : peers_) {
     if (peer->polled() && peer->way.queue->open() != 0) sooner(watch_at_ns_);
     if (now_ns < peer->way.close_by_ns) sooner(peer->way.close_by_ns);
+    // Those of a peer that was given up end by completions; nobody looks at their deadlines any more.
+    if (peer->state != Peer::State::kUp) continue;
     for (const Outgoing* out : peer->outgoing) {
       sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
     }

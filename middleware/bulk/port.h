@@ -18,8 +18,8 @@
 //               data that were written with signatures on the wire are looked at once more where they landed.
 // Who owns it   Its creator. Device, clock, commands and user outlive it. The destructor wants a Commands that has finished;
 //               then no memory is reached any more, and nothing is told.
-// Which thread  One, all calls but Wake(). The user is called inside Poll() and PrepareToSleep() only. Accept() and Complete() make an
-//               address handle and may block.
+// Which thread  One, all calls but Wake(). The user is called inside Poll() and PrepareToSleep() only. Offer() and Accept() make
+//               queues, Accept() and Complete() an address handle; they may block.
 // Bounds        PortOptions. Beyond them: RESOURCE_EXHAUSTED. When all ways to peers are taken, the one that was not used for
 //               the longest time and has nothing open is given up.
 #ifndef SLUICE_MIDDLEWARE_BULK_PORT_H_
@@ -76,8 +76,9 @@ class Port final : private onesided::MoverUser {
   Port& operator=(const Port&) = delete;
 
   // UNAVAILABLE, all three: as Health(), if the device has failed.
-  // `reach`: what the peer reaches of this port's memory; each side chooses for itself. With Reach::kOwn the peer has a
-  // protection domain and a DCT of its own, which the device has to make: these calls block then.
+  // `reach`: what the peer reaches of this port's memory; each side chooses for itself. The device makes a DCT and an SRQ for each
+  // peer, with Reach::kOwn a protection domain too: Offer() and Accept() block for that. RESOURCE_EXHAUSTED: all places are taken,
+  // or the device is still destroying the queues of peers that have left.
   absl::StatusOr<PeerId> Offer(std::string* ticket, Reach reach = Reach::kShared);
   absl::StatusOr<PeerId> Accept(std::string_view ticket, std::string* answer,
                                 Reach reach = Reach::kShared);
@@ -86,7 +87,7 @@ class Port final : private onesided::MoverUser {
   absl::Status Disconnect(PeerId peer);
 
   // OK, or UNAVAILABLE: the device has failed, so that no peer can be joined any more and a new port is needed; or its port is
-  // down, which needs nothing here. If this host's address moves, or a queue stops, peers end by OnPeerDown() and the ports
+  // down, which needs nothing here. If this host's address moves, or a peer's queue stops, peers end by OnPeerDown() and the ports
   // can be joined again: that does not show here.
   absl::Status Health() const;
 
@@ -145,6 +146,7 @@ class Port final : private onesided::MoverUser {
 
   Peer* Find(PeerId peer) const;
   absl::StatusOr<Peer*> NewPeer();
+  absl::StatusOr<onesided::Address> OpenWay(Peer& peer, Reach reach);
   absl::Status Connect(Peer& peer, const Ticket& ticket);
   absl::Status CheckRequest(const Peer& peer, const TransferRequest& request) const;
 
@@ -160,6 +162,7 @@ class Port final : private onesided::MoverUser {
   uint64_t PieceBytes(const Outgoing& out, uint32_t piece) const;
   void Sweep(Peer& peer);
   void GiveUp(Peer& peer, const absl::Status& why);
+  void GiveUpBroken(Peer& peer, std::string_view cause);
   void Bury(Peer& peer);
   bool Say(Peer& peer, const PortWord& word);
 

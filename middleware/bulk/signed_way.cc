@@ -193,9 +193,9 @@ void Port::OnQueueWord(Peer& peer, const PortWord& word) {
       return;
     case Kind::kQueue:
       if (way.there) {
-        return GiveUp(peer,
-                      Refused(absl::StatusCode::kUnavailable, "a peer has a second queue pair",
-                              "one of the two sides is broken", "join the ports again"));
+        GiveUp(peer, Refused(absl::StatusCode::kUnavailable, "a peer has a second queue pair",
+                             "one of the two sides is broken", "join the ports again"));
+        return mover_->CutOff(peer.id.index);
       }
       way.there = {.qp_number = word.qp_number, .notices = word.notices, .reads = word.reads};
       way.wanted = true;

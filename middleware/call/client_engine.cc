@@ -223,6 +223,7 @@ void ClientEngine::Send(Call* call, Connection* connection, endpoint::SendBuffer
 }
 
 void ClientEngine::SendWaiting() {
+  bool owed = false;
   while (Call* call = table_.FirstWaiting()) {
     uint32_t payload_bytes = 0;
     Connection* connection = nullptr;
@@ -235,14 +236,19 @@ void ClientEngine::SendWaiting() {
       ClientStream* const stream = call->spec.stream;
       if (stream != nullptr) {
         stream->call_id = CallTable::WireId(*call);
-        if (stream->wants_to_write || stream->end_owed) Block(call);
+        if (stream->wants_to_write || stream->end_owed) {
+          Block(call);
+          owed = true;
+        }
       }
     } else if (connection != nullptr) {  // it will not be sent there
       End(call, CallEvent::kFail, buffer.status());
     } else {
-      return;
+      break;
     }
   }
+  // Streams that waited for their requests: no OnWritable() follows if all have found credit. Observers may set other servers.
+  for (size_t i = 0; owed && i < connections_.size(); ++i) SendOwed(connections_[i].get());
 }
 
 // ---- Another attempt

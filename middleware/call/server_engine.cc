@@ -89,9 +89,12 @@ int ServerEngine::Pass() {
   return done + fired;
 }
 
+// The polling thread may run the node at once, and end the last call with it, while this thread still wakes it.
 void ServerEngine::Post(base::MailNode* node) {
+  posting_.fetch_add(1, std::memory_order_relaxed);
   mail_.Post(node);
   if (asleep_.load(std::memory_order_seq_cst)) endpoint_->Wake();
+  posting_.fetch_sub(1, std::memory_order_release);
 }
 
 bool ServerEngine::PrepareToSleep() {

@@ -10,7 +10,7 @@
 // Who owns it   Server (middleware/api), or a test. Services outlive it.
 // Which thread  The polling thread; registration before the first Poll(). Post() any.
 // Draining      StartDrain(): drain.h says how it goes. Calls that come are refused with UNAVAILABLE, known not to have run.
-// What ends it  Close(), which cancels the calls under way; the engine outlives their Finish().
+// What ends it  Close(), which cancels the calls under way; the engine outlives their Finish(), and in_use().
 //
 // A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the process.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
@@ -107,6 +107,10 @@ class ServerEngine final : public session::User {
   bool HasWaitingReplies() const { return UnreadReplies() != 0; }
   // Calls whose handlers have not said Finish().
   size_t calls_under_way() const { return under_way_.size(); }
+  // There are such calls, or another thread is in Post(): after Close() the engine and its endpoint stay until this is false.
+  bool in_use() const {
+    return !under_way_.empty() || posting_.load(std::memory_order_acquire) != 0;
+  }
   // See endpoint.h; with this engine's timers and mail.
   bool PrepareToSleep();
   int64_t SleepLimitNs();
@@ -297,7 +301,8 @@ class ServerEngine final : public session::User {
 
   base::TimerWheel wheel_;
   base::Mailbox mail_;
-  std::atomic<bool> asleep_{false};  // Post() has to wake the polling thread
+  std::atomic<bool> asleep_{false};   // Post() has to wake the polling thread
+  std::atomic<uint32_t> posting_{0};  // threads in Post()
   std::atomic<std::thread::id> polls_{};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
   Entry* last_called_ = nullptr;

@@ -9,6 +9,7 @@
 #include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/io/printer.h"
 #include "google/protobuf/io/zero_copy_stream.h"
+#include "middleware/codegen/names.h"
 
 namespace sluice::codegen {
 namespace {
@@ -369,6 +370,8 @@ bool Generator::Generate(const FileDescriptor* file, const std::string& paramete
     *error = "unknown parameter \"" + parameter + "\": protoc-gen-sluice has none";
     return false;
   }
+  *error = ClashOfNames(file);
+  if (!error->empty()) return false;
   const auto print = [&](const std::string& name, void (*what)(const FileDescriptor*, Printer*)) {
     const std::unique_ptr<google::protobuf::io::ZeroCopyOutputStream> stream(context->Open(name));
     Printer out(stream.get(), '$');

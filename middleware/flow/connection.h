@@ -98,8 +98,10 @@ struct Connection {
   std::string tenant;
   bool inbound = false;
   bool up = false;
-  bool blocked = false;      // no credit or buffer: OnWritable() follows
-  bool active = false;       // in the engine's list of those that have something to do
+  bool blocked = false;  // no credit or buffer: OnWritable() follows
+  bool active = false;   // in the engine's list of those that have something to do
+  bool ending =
+      false;  // in the engine's list of those that are disconnected at the end of the pass
   uint32_t limit_bytes = 0;  // of a flow's message
   uint32_t writers = 0;      // flows in line that wait for their turn to send
   uint32_t refusals = 0;     // of its flows, that are not said yet

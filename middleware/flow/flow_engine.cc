@@ -119,10 +119,15 @@ absl::StatusOr<Connection*> FlowEngine::Dial(const std::string& host, uint16_t p
   return connection.get();
 }
 
-Connection* FlowEngine::Find(endpoint::PeerId peer) {
+Connection* FlowEngine::FindAny(endpoint::PeerId peer) {
   if (peer.index >= connections_.size()) return nullptr;
   Connection* connection = connections_[peer.index].get();
   return connection != nullptr && connection->peer == peer ? connection : nullptr;
+}
+
+Connection* FlowEngine::Find(endpoint::PeerId peer) {
+  Connection* connection = FindAny(peer);
+  return connection != nullptr && !connection->ending ? connection : nullptr;
 }
 
 uint32_t FlowEngine::NewFlow(Connection& connection, FlowEvent event, const FlowOptions& options,
@@ -192,6 +197,7 @@ absl::StatusOr<FlowBuffer> FlowEngine::Reserve(const Flow& flow, uint32_t bytes)
   if (record == nullptr) return not_open_;
   if (record->state != FlowState::kOpen && record->state != FlowState::kOpening) return not_open_;
   Connection& connection = ConnectionOf(*record);
+  if (connection.ending) return not_open_;
   if (!record->has_window()) {
     record->waits_for_window = true;
     return no_window_;
@@ -234,8 +240,8 @@ void FlowEngine::WaitForTurn(Connection& connection, uint32_t index) {
 void FlowEngine::Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t bytes) {
   Record* record = Find(flow);
   if (record == nullptr) return;  // the peer went down, and the buffer with it
-  if (record->state != FlowState::kOpen) return Cancel(flow, buffer);
   Connection& connection = ConnectionOf(*record);
+  if (record->state != FlowState::kOpen || connection.ending) return Cancel(flow, buffer);
   assert(bytes <= buffer.capacity_bytes);
   frame::Header header;
   header.kind = frame::Kind::kFlowData;
@@ -289,7 +295,7 @@ void FlowEngine::Unlink(Connection& connection, uint32_t index) {
 }
 
 void FlowEngine::Activate(Connection& connection) {
-  if (connection.active || connection.blocked || !connection.up) return;
+  if (connection.active || connection.blocked || !connection.up || connection.ending) return;
   connection.active = true;
   active_.push_back(connection.peer.index);
 }
@@ -304,13 +310,15 @@ int FlowEngine::Poll() {
   }
   serving_now_.clear();
   if (served > 0) endpoint_->Flush();
+  if (!ending_.empty()) [[unlikely]]
+    EndPeers();
   return done + served;
 }
 
 int FlowEngine::Serve(Connection& connection) {
   connection.active = false;
   int served = 0;
-  while (!connection.blocked && !connection.turns.empty()) {
+  while (!connection.blocked && !connection.ending && !connection.turns.empty()) {
     ++served;
     const uint32_t index = connection.turns.Next();
     Record& record = table_[index];

@@ -74,7 +74,7 @@ class FlowEngine final : public session::User {
   // One pass; never blocks. The number of things done.
   int Poll();
   // True: Poll() has something to do, whatever the endpoint says.
-  bool HasWork() const { return !active_.empty(); }
+  bool HasWork() const { return !active_.empty() || !ending_.empty(); }
   void Close();
 
   // That are not over: some may wait for a last word.
@@ -106,7 +106,10 @@ class FlowEngine final : public session::User {
   Record* Find(const Flow& flow) { return table_.Find(flow.index_, flow.generation_); }
   Flow NameOf(uint32_t index) { return {this, index, table_[index].generation}; }
   Connection& ConnectionOf(const Record& record) { return *connections_[record.connection]; }
+  // nullptr: it is gone, or about to be disconnected.
   Connection* Find(endpoint::PeerId peer);
+  // Finds one that is about to be disconnected, too.
+  Connection* FindAny(endpoint::PeerId peer);
   absl::StatusOr<Connection*> Dial(const std::string& host, uint16_t port);
 
   absl::StatusOr<FlowBuffer> Reserve(const Flow& flow, uint32_t bytes);
@@ -147,7 +150,10 @@ class FlowEngine final : public session::User {
   bool TakeWindow(uint32_t index, uint32_t window);
   void Refuse(Connection& connection, uint32_t remote, const absl::Status& why);
   // False: this peer's connection ends for it.
-  bool MakeRoomToRefuse(const Connection& connection);
+  bool MakeRoomToRefuse(Connection& connection);
+  void ForgetRefusals(Connection& connection);
+  // Disconnects those of ending_. Handlers run here; they may break further connections.
+  void EndPeers();
   void Drop(endpoint::PeerId peer, const absl::Status& why);
   // Its flows are over, and their handlers will hear of it in Drop(): its place is another peer's.
   void Park(uint32_t index);
@@ -176,6 +182,11 @@ class FlowEngine final : public session::User {
   std::vector<uint32_t> active_;  // connections with somebody in line
   std::vector<uint32_t> serving_now_;
   std::vector<UnderWay::Entry> touched_;
+  struct Ending {
+    endpoint::PeerId peer;
+    absl::Status why;
+  };
+  std::vector<Ending> ending_;  // to be disconnected at the end of the pass
 
   // The flow whose OnWritable() runs, and what it may send before the next one's turn.
   uint32_t served_ = kNone;

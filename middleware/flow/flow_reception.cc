@@ -77,7 +77,7 @@ void FlowEngine::OnDelivered(endpoint::PeerId peer, uint32_t sequence) {
 
 void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
                                  std::string_view explanation) {
-  const Connection* connection = Find(peer);
+  Connection* connection = Find(peer);
   if (connection == nullptr) return;
   ++counters_.protocol_errors;
   const std::string cause = absl::StrCat(std::string(what), ": ", std::string(explanation));
@@ -90,13 +90,25 @@ void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
        .remedy = "run the same version of Sluice on both sides, Messenger to Messenger"});
   log_.Say(base::Severity::kWarning, "protocol error", connection->address,
            std::string(why.message()));
-  Drop(peer, why);
-  endpoint_->Disconnect(peer);
+  // Callers, and theirs, still use it: a Commit() may lose its message.
+  connection->ending = true;
+  if (!connection->inbound) outbound_.erase(connection->address);
+  ending_.push_back({peer, why});
+}
+
+void FlowEngine::EndPeers() {
+  while (!ending_.empty()) {
+    const Ending next = std::move(ending_.back());
+    ending_.pop_back();
+    if (FindAny(next.peer) == nullptr) continue;  // the endpoint reported it down meanwhile
+    Drop(next.peer, next.why);
+    endpoint_->Disconnect(next.peer);
+  }
 }
 
 void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
   std::unique_ptr<Connection> gone;
-  if (Find(peer) != nullptr) {
+  if (FindAny(peer) != nullptr) {
     gone = Detach(peer.index);
   } else {
     const auto parked = std::find_if(parked_.begin(), parked_.end(),
@@ -132,7 +144,8 @@ void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
 // All flows at first, so that no handler finds one that is about to end.
 std::unique_ptr<Connection> FlowEngine::Detach(uint32_t index) {
   std::unique_ptr<Connection> gone = std::move(connections_[index]);
-  if (!gone->inbound) outbound_.erase(gone->address);
+  // While it was ending, another one may have been dialled.
+  if (!gone->inbound && !gone->ending) outbound_.erase(gone->address);
   for (uint32_t i = gone->flows.first(); i != kNone; i = table_[i].of_connection.next) {
     Record& record = table_[i];
     Move(record, FlowEvent::kPeerDown);
@@ -156,6 +169,7 @@ void FlowEngine::Close() {
     if (connections_[i] != nullptr) Drop(connections_[i]->peer, why);
   }
   while (!parked_.empty()) Drop(parked_.back()->peer, why);
+  ending_.clear();
   endpoint_->Close();
 }
 
@@ -248,15 +262,29 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
 }
 
 // Places for refusals are all peers'. The peer that has most of them ends, whoever needs one.
-bool FlowEngine::MakeRoomToRefuse(const Connection& connection) {
+bool FlowEngine::MakeRoomToRefuse(Connection& connection) {
   if (refusals_ < kMaxRefusals) return true;
-  const Connection* most = &connection;
+  Connection* most = &connection;
   for (const auto& other : connections_) {
     if (other != nullptr && other->refusals > most->refusals) most = other.get();
   }
   if (most == &connection) return false;
   OnProtocolError(most->peer, "wrong message", kUnanswered);
+  ForgetRefusals(*most);
   return true;
+}
+
+// Before its connection ends: no handler knows of them, and their places are wanted now.
+void FlowEngine::ForgetRefusals(Connection& connection) {
+  uint32_t next = kNone;
+  for (uint32_t index = connection.flows.first(); index != kNone; index = next) {
+    next = table_[index].of_connection.next;
+    if (!table_[index].refused) continue;
+    Move(table_[index], FlowEvent::kPeerDown);
+    Unlink(connection, index);
+    connection.flows.Remove(table_, index);
+    Forget(index);
+  }
 }
 
 void FlowEngine::Refuse(Connection& connection, uint32_t remote, const absl::Status& why) {

@@ -88,6 +88,11 @@ void LocalEndpoint::set_before_sleep(std::function<void()> run) {
   before_sleep_ = std::move(run);
 }
 
+void LocalEndpoint::set_after_wake(std::function<void()> run) {
+  std::lock_guard lock(network_->mutex_);
+  after_wake_ = std::move(run);
+}
+
 void LocalEndpoint::set_fail_reserves(int count) {
   std::lock_guard lock(network_->mutex_);
   fail_reserves_ = count;
@@ -487,8 +492,13 @@ int64_t LocalEndpoint::SleepLimitNs() const {
 }
 
 void LocalEndpoint::Wake() {
-  std::lock_guard lock(network_->mutex_);
-  Signal();
+  std::function<void()> run;
+  {
+    std::lock_guard lock(network_->mutex_);
+    Signal();
+    run = after_wake_;
+  }
+  if (run) run();
 }
 
 }  // namespace sluice::local

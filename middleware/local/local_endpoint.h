@@ -93,6 +93,8 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void set_fail_fetches(const absl::Status& status);
   // Runs at the beginning of each PrepareToSleep(), on its thread: what happens there, happens just before a sleep.
   void set_before_sleep(std::function<void()> run);
+  // Runs at the end of each Wake(), on its thread.
+  void set_after_wake(std::function<void()> run);
 
   // ---- For assertions
   // Returns when PrepareToSleep() has said true, and no Poll() has come since.
@@ -241,6 +243,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   uint32_t next_large_ = 1;
   std::function<int(std::vector<std::byte>&)> tamper_;
   std::function<void()> before_sleep_;
+  std::function<void()> after_wake_;
   uint64_t polls_ = 0;
   std::condition_variable changed_;  // armed_ or polls_
 };

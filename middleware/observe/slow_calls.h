@@ -2,17 +2,20 @@
 //
 // SlowCalls: the last calls that took longer than a threshold.
 //
-// Bound         kKept; the eldest goes.
+// Bound         kKept of each tenant; the eldest of that tenant goes. A tenant that has many hides nobody else's.
 // Which thread  The engine's.
 #ifndef SLUICE_MIDDLEWARE_OBSERVE_SLOW_CALLS_H_
 #define SLUICE_MIDDLEWARE_OBSERVE_SLOW_CALLS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 
 namespace sluice::observe {
@@ -31,16 +34,24 @@ class SlowCalls {
   static constexpr size_t kKept = 32;
 
   void Add(SlowCall call) {
-    if (kept_.size() == kKept) kept_.pop_front();
-    kept_.push_back(std::move(call));
+    std::deque<SlowCall>& kept = kept_[call.tenant];
+    if (kept.size() == kKept) kept.pop_front();
+    kept.push_back(std::move(call));
     ++seen_;
   }
   // The eldest first.
-  const std::deque<SlowCall>& kept() const { return kept_; }
+  std::vector<SlowCall> kept() const {
+    std::vector<SlowCall> all;
+    for (const auto& [tenant, kept] : kept_) all.insert(all.end(), kept.begin(), kept.end());
+    std::stable_sort(all.begin(), all.end(), [](const SlowCall& a, const SlowCall& b) {
+      return a.received_ns + a.took_ns < b.received_ns + b.took_ns;
+    });
+    return all;
+  }
   uint64_t seen() const { return seen_; }
 
  private:
-  std::deque<SlowCall> kept_;
+  absl::flat_hash_map<std::string, std::deque<SlowCall>> kept_;  // by tenant
   uint64_t seen_ = 0;
 };
 

@@ -2,7 +2,9 @@
 #include "middleware/services/introspection_service.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -132,17 +134,6 @@ void AddLimits(const ServerOptions& options, LookReply* reply) {
   add("slow_call", absl::FormatDuration(options.slow_call));
 }
 
-// What belongs to no tenant, or to another one, goes.
-void KeepTenant(const std::string& tenant, ServerSnapshot* snapshot) {
-  const auto of_another = [&tenant](const auto& one) { return one.tenant != tenant; };
-  std::erase_if(snapshot->peers, of_another);
-  std::erase_if(snapshot->slow_calls, of_another);
-  std::erase_if(snapshot->calls_under_way, of_another);
-  std::erase_if(snapshot->tenants, of_another);
-  snapshot->peers_in_all = snapshot->tenants.empty() ? 0 : snapshot->tenants[0].peers;
-  snapshot->slow_calls_in_all = snapshot->slow_calls.size();
-}
-
 template <typename Repeated>
 bool Halve(Repeated* repeated) {
   if (repeated->empty()) return false;
@@ -183,7 +174,10 @@ absl::Status IntrospectionService::Look(ServerContext& context,
                                         LookReply* reply) {
   const uint32_t wanted =
       std::min(request.max_peers() == 0 ? kDefaultPeers : request.max_peers(), kMaxPeers);
-  ServerSnapshot snapshot = server_->Snapshot(wanted, patience_);
+  const bool sees_all = SeesAll(context);
+  const ServerSnapshot snapshot = server_->Snapshot(
+      wanted, patience_,
+      sees_all ? std::nullopt : std::optional<std::string_view>(context.tenant()));
   const int64_t now_ns = server_->now_ns();
   reply->set_device(server_->device_choice());
   reply->set_time_ns(now_ns);
@@ -193,14 +187,13 @@ absl::Status IntrospectionService::Look(ServerContext& context,
     capability->set_on(from.on);
     capability->set_why(from.why);
   }
-  if (SeesAll(context)) {
+  if (sees_all) {
     AddCounts(ReadCounters(snapshot), reply);
     for (const CounterSource& source : sources_) AddCounts(source(), reply);
     AddPollers(snapshot, reply);
     AddMethods(snapshot, reply);
     AddQueues(snapshot, reply);
   } else {
-    KeepTenant(context.tenant(), &snapshot);
     reply->set_only_tenant(context.tenant());
   }
   AddLimits(options_, reply);

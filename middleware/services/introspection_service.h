@@ -12,6 +12,7 @@
 //                even that is too much.
 //
 // Which thread  The polling thread, which it holds up for some microseconds, and for about one per peer that it tells of.
+//               Of other tenants' peers it only compares the name.
 // Bounds        kMaxPeers, kMaxRecords; the answer has to fit max_message_bytes: peers that don't are left out.
 // What ends it  It outlives the server's calls; the server outlives it, or is destroyed first.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 source tools/dev/common.sh
 
 pattern=${1:-}
-packages=(ibverbs-utils rdmacm-utils perftest)
+packages=(ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin openmpi-bin libopenmpi-dev)
 tools/dev/install.sh "${packages[@]}" || exit 1
 step "building softdc_run"
 bazel build //tools:softdc_run || exit 1
@@ -25,12 +25,15 @@ rows=0 passed=0 refused=0 failed=0
 next_port=$((10000 + $$ % 20000))  # below those that the kernel gives out
 settings=    # SOFTDC_CONFIG of the rows that follow
 fixed_port=  # for a program that cannot be told one
+environment=()  # more variables, NAME=VALUE, of the rows that follow
+least_bytes=    # what both sides of a row have to send through softdc, if it matters
 
 # run NAME COMMAND: its output goes to $scratch/NAME, its exit code to $scratch/NAME.code.
 run() {
   local name=$1
   shift
-  SOFTDC_CONFIG=$settings timeout --kill-after=1 "$limit_s" "$softdc_run" --domain "$domain" -- "$@" \
+  env ${environment[@]+"${environment[@]}"} SOFTDC_CONFIG="$settings" SOFTDC_TRAFFIC="$scratch/traffic" \
+    timeout --kill-after=1 "$limit_s" "$softdc_run" --domain "$domain" -- "$@" \
     >"$scratch/$name" 2>&1 </dev/null
   echo $? >"$scratch/$name.code"
 }
@@ -64,7 +67,7 @@ new_fabric() {
   ((++next_port))
   port=${fixed_port:-$next_port}
   domain="conformance-$$-$next_port"
-  rm -f "$scratch"/server* "$scratch"/client*
+  rm -f "$scratch"/server* "$scratch"/client* "$scratch"/traffic
 }
 
 # record PROGRAM ARGUMENTS RESULT NOTE
@@ -111,6 +114,16 @@ expect_code() {
   wrong+="${wrong:+; }$side: exit code $code"
 }
 
+# Libraries above verbs fall back to shared memory or TCP without a word: what they sent has to have gone through the
+# device. Each process appends "program requests bytes" when it ends.
+expect_traffic() {
+  [[ -n $least_bytes ]] || return 0
+  local bytes=0
+  [[ -e $scratch/traffic ]] && bytes=$(awk '{sum += $3} END {printf "%d", sum}' "$scratch/traffic")
+  ((bytes >= least_bytes)) && return
+  wrong+="${wrong:+; }$bytes bytes went through softdc, not $least_bytes"
+}
+
 selected() { [[ -z $pattern || $1 =~ $pattern ]]; }
 
 # perftest measures the CPU's clock against the wall clock before each report, and ends with exit code 1 when the two do
@@ -128,6 +141,7 @@ one() {
   run client "$program" $arguments
   expect_code client "$expected_client"
   expect_output client "$regex"
+  expect_traffic
   finish "$program" "$arguments" "$note" "$wrong"
 }
 
@@ -161,8 +175,9 @@ two() {
   expect_code client "$expected_client"
   [[ -z $server_regex ]] || expect_output server "$server_regex"
   [[ -z $client_regex ]] || expect_output client "$client_regex"
+  expect_traffic
   local shown programs=${server%% *}
-  shown=$(sed -E 's/^[^ ]+//; s/ -p %P//; s/ (-[as] )?127\.0\.0\.1//; s/ +/ /g; s/^ //; s/ $//' <<<"$client")
+  shown=$(sed -E 's/^[^ ]+//; s/ -[pPB] %P//; s/ (-[as] )?127\.0\.0\.1//; s/ +/ /g; s/^ //; s/ $//' <<<"$client")
   [[ $programs == "${client%% *}" ]] || programs="$programs, ${client%% *}"
   finish "$programs" "$shown" "$note" "$wrong"
 }

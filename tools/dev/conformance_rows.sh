@@ -26,6 +26,8 @@ for options in "" "-e"; do
   pingpong ibv_uc_pingpong "-c $options" "data verified by the program"
 done
 pingpong ibv_rc_pingpong "-c -s 1048576 -n 100" "data verified by the program; a megabyte"
+pingpong ibv_rc_pingpong "-c -o" "data verified by the program; memory paged on demand"
+pingpong ibv_rc_pingpong "-c -o -P" "data verified by the program; memory paged on demand, prefetched"
 
 # perftest: the table's last line has a size, a count and numbers that are not zero.
 readonly bandwidth='^ *[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]*[1-9][0-9.]*'
@@ -111,6 +113,53 @@ perftest ib_send_bw "-R -n 1000" "connected by RDMA_CM"
 perftest ib_write_lat "-R -n 1000" "connected by RDMA_CM"
 perftest ib_send_lat "-R -c UD -n 1000" "connected by RDMA_CM"
 one ib_send_bw "-R -c DC" 'DC does not support RDMA_CM' "perftest itself refuses RDMA_CM for DC, on any device" 1
+
+section "UCX, on queue pairs of verbs"
+# Payloads are large enough that nothing else which goes through the device could make up for them.
+ucx() {
+  local transport=$1 test=$2 size=$3 count=$4
+  environment=(UCX_TLS="$transport,self" UCX_NET_DEVICES=softdc0:1)
+  least_bytes=$((size * count))
+  two "ucx_perftest -p %P" "ucx_perftest 127.0.0.1 -p %P -t $test -s $size -n $count -w 10" \
+    '^\| Message size: ' '^Final: +[0-9]+ .*[1-9]' "UCX_TLS=$transport,self"
+  environment=() least_bytes=
+}
+for transport in rc_v ud_v; do
+  ucx $transport ucp_am_lat 1024 1000
+  ucx $transport ucp_am_bw 65536 200
+  ucx $transport tag_lat 1024 1000
+  ucx $transport ucp_put_bw 8192 1000
+  ucx $transport stream_bw 4096 1000
+done
+ucx rc_v ucp_get 8192 1000
+ucx rc_v tag_bw 1048576 50
+one ucx_info "-d" '^#      Transport: rc_verbs$' "lists softdc0 with rc_verbs and ud_verbs"
+
+section "libfabric"
+fabric() {
+  local provider=$1 kind=$2
+  local command="fi_pingpong -p $provider -e $kind -c -S 4096 -I 1000"
+  least_bytes=$((2 * 4096 * 1000))
+  two "$command -B %P" "$command -P %P 127.0.0.1" '^4k +1k +=1k ' '^4k +1k +=1k ' "data verified by the program"
+  least_bytes=
+}
+fabric verbs msg
+fabric "verbs;ofi_rxm" rdm
+
+section "Open MPI, over UCX"
+# A program of our own (tools/dev/conformance_ring.c): MPI has none that checks what it moves.
+mpi() {
+  local transport=$1
+  environment=(UCX_TLS="$transport,self" UCX_NET_DEVICES=softdc0:1 OMPI_ALLOW_RUN_AS_ROOT=1
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH="$scratch:$PATH")
+  least_bytes=$((2 * 65536 * 200))
+  one mpirun "--oversubscribe -np 2 --mca pml ucx --mca btl ^openib,vader,tcp mpi_ring" '^200 rounds, 0 blocks wrong$' \
+    "UCX_TLS=$transport,self; data verified by the program"
+  environment=() least_bytes=
+}
+mpicc -O1 -o "$scratch/mpi_ring" tools/dev/conformance_ring.c
+mpi rc_v
+mpi ud_v
 
 section "On InfiniBand: addresses are LIDs"
 settings='port { link_layer: INFINIBAND }'

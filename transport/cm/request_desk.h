@@ -23,6 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "transport/base/random.h"
+#include "transport/cm/used_names.h"
 #include "transport/verbs/handles.h"
 
 namespace sluice::cm {
@@ -83,8 +84,11 @@ class RequestDesk {
 
   // Random bytes, drawn for the first who asks: what one user tells a client, another may hear again.
   std::array<std::byte, 32> Seed(base::Random& random);
+  // What counts once for all users together. Any thread.
+  const std::shared_ptr<UsedNames>& used() const { return used_; }
 
  private:
+  const std::shared_ptr<UsedNames> used_ = std::make_shared<UsedNames>();
   std::mutex mutex_;
   std::vector<std::shared_ptr<Seat>> seats_;       // mutex_; the one chosen last at the end
   std::optional<std::array<std::byte, 32>> seed_;  // mutex_

@@ -81,6 +81,7 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       ask_timer_(OnAskTime, this),
       watch_timer_(OnWatchTime, this),
       lane_timer_(OnLaneTime, this),
+      large_timer_(OnLargeTime, this),
       renew_timer_(OnRenewTime, this) {}
 
 absl::Status EndpointImpl::Init() {
@@ -91,9 +92,14 @@ absl::Status EndpointImpl::Init() {
   if (!sources.empty()) {
     secrets_ = std::make_shared<peer::SecretReader>(std::move(sources));
     // Here once for the creator to hear of what is wrong with them.
-    status = secrets_->Read(clock_.NowNs())->Check();
+    last_secrets_ = secrets_->Read(clock_);
+    status = last_secrets_->Check();
     if (!status.ok()) return status;
+  } else {
+    last_secrets_ = std::make_shared<const peer::Keyring>(peer::Keyring({}));
   }
+  used_hellos_ =
+      options_.desk != nullptr ? options_.desk->used() : std::make_shared<cm::UsedNames>();
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = std::move(*poller);
@@ -228,7 +234,7 @@ EndpointImpl::~EndpointImpl() {
   held_fetched_.Leave(
       [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
   for (base::Timer* timer :
-       {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &renew_timer_}) {
+       {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &large_timer_, &renew_timer_}) {
     timers_.Cancel(timer);
   }
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);

@@ -22,9 +22,11 @@
 #include "transport/base/record_table.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
+#include "transport/cm/used_names.h"
 #include "transport/endpoint/create.h"
 #include "transport/endpoint/lanes.h"
 #include "transport/endpoint/large.h"
+#include "transport/endpoint/offers.h"
 #include "transport/endpoint/peer.h"
 #include "transport/endpoint/reception.h"
 #include "transport/memory/slab.h"
@@ -135,7 +137,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     cm::PathInfo path;
     std::string from;
     std::string source;    // of that address
-    bool fresh = false;    // it brought a good cookie back
     bool charged = false;  // a token of its source
   };
   void WithSecrets(std::function<void(const peer::Keyring&)> next);
@@ -144,10 +145,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::Status Dial(Peer* peer, const peer::Keyring& secrets);
   bool DialAgain(Peer* peer, peer::Bytes reject_data);
   peer::Cookies& TheCookies();
+  bool MayPass(const Request& request, int64_t now_ns);
   bool Strained(const std::string& source);
   void AskForCookie(cm::ConnectionId id, const std::string& source);
   void Admit(const Request& request, const peer::Keyring& secrets);
   static absl::Status CheckSecret(const Request& request, const peer::Keyring& secrets);
+  void MakeRoom(const std::string& source, const Reception& reception);
+  void Evict(Peer* peer);
   void RefuseFailed(const Request& request, const absl::Status& why, uint64_t* count);
   void LogRefused(const std::string& from, const absl::Status& why);
   void Refuse(cm::ConnectionId id, const absl::Status& why);
@@ -309,6 +313,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool IsOverFetchShare(const FetchRecord& fetch);
   void Discharge(FetchRecord* fetch);
   void PostPieces(uint32_t number);
+  static void OnLargeTime(base::Timer* timer, void* context);
+  void LookAtFetches();
   void WaitToLend(PeerId peer, bool of_share);
   bool SomebodyWaitsToLend() const;
   void TellLend();
@@ -378,8 +384,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<Piece> pieces_;        // by bulk slot
   std::deque<LendWait> lend_waits_;  // who came first in front
   PeerId lend_turn_;                 // who is being told that there may be memory
-  uint64_t fetch_bytes_ = 0;         // memory of all fetches that are under way
+  uint64_t fetch_bytes_ = 0;         // memory of all fetches, until the user has consumed them
   bool large_work_ = false;          // MoveLarge() has something to do
+  bool fetch_look_ = false;          // of that: LookAtFetches()
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
@@ -401,12 +408,16 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool reading_secrets_ = false;
   peer::AttemptLimiter limiter_;
   peer::HalfOpen half_open_;
-  std::optional<peer::Cookies> cookies_;  // from the first need on
+  std::optional<peer::Cookies> cookies_;               // from the first need on
+  std::shared_ptr<cm::UsedNames> used_hellos_;         // shared by those who share the cookies
+  std::shared_ptr<const peer::Keyring> last_secrets_;  // as they were read last; never null
+  Offers offers_;
   peer::Sweep sweep_;
   base::Timer sweep_timer_;  // armed while peers are up
   base::Timer ask_timer_;    // armed while peers wait for credit
   base::Timer watch_timer_;  // armed while completions are owed
   base::Timer lane_timer_;   // armed while peers have been asked to announce, or to leave a lane
+  base::Timer large_timer_;  // armed while fetches are under way
   base::Timer renew_timer_;  // armed while a tenant's targets are being replaced, or are to be
   bool someone_up_ = false;  // in this round
   HandshakeCounts handshakes_;

@@ -29,7 +29,7 @@ constexpr uint8_t kMostCookies = 3;
 
 // As they are after this call: a file may block, so off the polling thread. Without a source, at once.
 void EndpointImpl::WithSecrets(std::function<void(const peer::Keyring&)> next) {
-  if (secrets_ == nullptr) return next(peer::Keyring({}));
+  if (secrets_ == nullptr) return next(*last_secrets_);
   awaiting_secrets_.push_back(std::move(next));
   if (!reading_secrets_) ReadSecrets();
 }
@@ -44,9 +44,10 @@ void EndpointImpl::ReadSecrets() {
   look->next.swap(awaiting_secrets_);
   reading_secrets_ = true;
   commands_.SubmitSlow(
-      [secrets = secrets_, look, now_ns = clock_.NowNs()] { look->found = secrets->Read(now_ns); },
+      [secrets = secrets_, look, &clock = clock_] { look->found = secrets->Read(clock); },
       [this, look] {
         reading_secrets_ = false;
+        last_secrets_ = look->found;
         if (!awaiting_secrets_.empty()) ReadSecrets();
         for (const auto& next : look->next) next(*look->found);
       },
@@ -145,10 +146,8 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
   }
   request.greeting = *greeting;
   std::copy_n(private_data.begin(), peer::kHelloBytes, request.hello.begin());
-  request.fresh =
-      greeting->has_cookie && TheCookies().Good(greeting->cookie(), request.source, now_ns);
   // One without DC gets a number for half a minute and proves nothing more: not for a recorded hello.
-  if (!request.fresh && (greeting->without_dc() || Strained(request.source))) {
+  if ((greeting->without_dc() || Strained(request.source)) && !MayPass(request, now_ns)) {
     return AskForCookie(id, request.source);
   }
   request.charged = limiter_.Take(request.source, now_ns);
@@ -171,6 +170,16 @@ peer::Cookies& EndpointImpl::TheCookies() {
     cookies_.emplace(seed);
   }
   return *cookies_;
+}
+
+// Whether its cookie is good. A cookie says something about its hello only under a good MAC: everybody at that source can hear one.
+// If the secret is not among those that were read last, only another look can tell; the last quarter of the connections is not for that.
+bool EndpointImpl::MayPass(const Request& request, int64_t now_ns) {
+  if (!request.greeting.has_cookie) return false;
+  const auto secret = last_secrets_->Find(request.greeting.secret_id);
+  if (secret.has_value() && !peer::Proven(request.hello, secret->secret)) return false;
+  if (!TheCookies().Good(request.greeting.cookie(), request.source, now_ns)) return false;
+  return secret.has_value() || !connections_->crowded();
 }
 
 // Of everything that runs out, hellos that anybody may have recorded get half: the rest is for those with a cookie.
@@ -242,29 +251,27 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   }
   const absl::Status proven = CheckSecret(request, secrets);
   if (!proven.ok()) return RefuseFailed(request, proven, &handshakes_.unauthenticated);
-  // Said before: recorded by somebody, or this try is one that its client repeats. Whoever holds the secret makes another.
-  // The cookie is looked at again: hellos are remembered as long as theirs is good, and reading secrets may take longer.
   const int64_t now_ns = clock_.NowNs();
-  if (request.fresh && !(TheCookies().Good(request.greeting.cookie(), request.source, now_ns) &&
-                         TheCookies().Use(peer::MacIn(request.hello), now_ns))) {
+  // The cookie counts from here on: the MAC covers it.
+  const bool fresh = request.greeting.has_cookie &&
+                     TheCookies().Good(request.greeting.cookie(), request.source, now_ns);
+  // Said before: recorded by somebody, or this try is one that its client repeats. Whoever holds the secret makes another.
+  if (fresh && !used_hellos_->Add(peer::Load<uint64_t>(peer::MacIn(request.hello).data()),
+                                  peer::Cookies::BucketOf(now_ns))) {
     return AskForCookie(id, request.source);
   }
   if (request.greeting.without_dc()) {
+    if (!fresh) return AskForCookie(id, request.source);
     ++handshakes_.without_dc;
     if (request.charged) limiter_.GiveBack(request.source, now_ns);
     return WelcomeWithoutDc(request, found->secret);
   }
   // Others may have come while the secrets were read.
   Reception& reception = receptions_[found->tenant];
-  if (!request.fresh && (half_open_.half_taken() || reception.half_taken())) {
+  if (!fresh && (half_open_.half_taken() || reception.half_taken())) {
     return AskForCookie(id, request.source);
   }
-  if (const auto surplus = half_open_.Surplus(request.source)) {
-    ++handshakes_.unfinished;
-    Peer* oldest = &peers_[*surplus];
-    LeaveHalfOpen(oldest);  // it ends later in this pass, and its place is needed now
-    Fail(oldest, absl::ResourceExhaustedError("its source has more than its share"));
-  }
+  MakeRoom(request.source, reception);
   if (half_open_.full()) {
     ++handshakes_.full;
     const std::string why =
@@ -283,7 +290,7 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   peer->handshake()->charged = request.charged;
   peer->handshake()->half_open = true;
   half_open_.Enter(request.source, peer->index());
-  ++reception.half_open;
+  reception.half_open.Enter(request.source, peer->index());
   peer->target.name = request.from;
   peer->epoch = request.greeting.epoch;
   peer->handshake()->secret = found->secret;
@@ -292,6 +299,22 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   Bind(peer, id);
   SetTimer(peer, clock_.NowNs() + options_.accept_timeout_ns);
   AcquirePath(peer, request.path);
+}
+
+// Of half-open places, and of the tenant's: sources share what proved peers leave.
+void EndpointImpl::MakeRoom(const std::string& source, const Reception& reception) {
+  if (const auto surplus = half_open_.Surplus(source)) Evict(&peers_[*surplus]);
+  if (!reception.full()) return;
+  if (const auto oldest = reception.half_open.Oldest(source)) Evict(&peers_[*oldest]);
+}
+
+// It ends later in this pass, and its places are needed now.
+void EndpointImpl::Evict(Peer* peer) {
+  ++handshakes_.unfinished;
+  LeaveHalfOpen(peer);
+  peer->evicted = true;
+  ++ReceptionOf(*peer).evicted;
+  Fail(peer, absl::ResourceExhaustedError("its source has more than its share"));
 }
 
 // ---- Client: welcome
@@ -415,7 +438,7 @@ void EndpointImpl::EndHandshake(Peer* peer) {
 void EndpointImpl::LeaveHalfOpen(Peer* peer) {
   if (!std::exchange(peer->handshake()->half_open, false)) return;
   half_open_.Leave(peer->handshake()->source, peer->index());
-  --ReceptionOf(*peer).half_open;
+  ReceptionOf(*peer).half_open.Leave(peer->handshake()->source, peer->index());
 }
 
 HandshakeCounts EndpointImpl::Handshakes() const {

@@ -148,7 +148,8 @@ bool EndpointImpl::AfterLane(Peer* peer, uint16_t number) {
   return false;
 }
 
-// A message in a lane, by its completion: that one takes a receive buffer, so it counts whatever is in the lane.
+// A message in a lane, by its completion. Any peer of the tenant may have sent it, whatever lane it names, and the completion does not
+// say which: so it is charged to nobody. The messages of the lane are, when they are taken (docs/decisions/0054).
 void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
   const uint32_t number = immediate >> (32 - lane::kLaneBits);
   InLane* lane = number < lanes_.size() ? lanes_[number].get() : nullptr;
@@ -158,7 +159,6 @@ void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
     return;
   }
   Peer* peer = lane->peer;
-  if (peer->state == peer::State::kUp && !CountArrival(peer, /*data=*/true)) return;
   const uint32_t token = peer->token;
   if (lane->reader->Announce(immediate)) ++counters_.lane_announced;
   Drain(peer, lane);

@@ -53,6 +53,19 @@ absl::Status NoMemory(const Peer& peer, const absl::Status& why) {
                       .retry_safe = true});
 }
 
+absl::Status Stalled(const Peer& peer, int64_t stalled_ns) {
+  return base::Error(absl::StatusCode::kUnavailable,
+                     "no part of a large message could be read from the peer for " +
+                         std::to_string(stalled_ns / 1'000'000) + " ms",
+                     {.layer = "endpoint",
+                      .peer = peer.address(),
+                      .operation = "fetch",
+                      .cause = "its device answers reads neither with bytes nor with an error, or "
+                               "answers them very slowly",
+                      .remedy = "look at the peer's host and port; raise dead_peer_timeout if its "
+                                "reads may take that long"});
+}
+
 absl::Status Refused(const Peer& peer) {
   return base::Error(absl::StatusCode::kPermissionDenied,
                      "the peer's device refused to let its memory be read",
@@ -190,8 +203,10 @@ HeldMemory EndpointImpl::HoldFetched(uint32_t number) {
   const uint64_t limit = fetched_->limit_bytes();
   const uint64_t most = std::min(limit / 2, limit - fetched_->SizeFor(options_.max_large_bytes));
   if (held_fetched_.bytes() + bytes > most) return {};
-  return held_fetched_.Hold(fetched_->data(fetch.buffer), bytes, number, Owner(fetch.peer),
-                            /*lent=*/false);
+  HeldMemory held = held_fetched_.Hold(fetched_->data(fetch.buffer), bytes, number,
+                                       Owner(fetch.peer), /*lent=*/false);
+  Discharge(&fetches_[number]);
+  return held;
 }
 
 void EndpointImpl::CollectHeld() {
@@ -239,6 +254,7 @@ void EndpointImpl::CancelFetch(uint32_t number) {
 }
 
 void EndpointImpl::GiveBack(uint32_t number) {
+  Discharge(&fetches_[number]);
   fetched_->Give(fetches_[number].buffer);
   fetches_[number] = FetchRecord();
   free_fetches_.push_back(number);
@@ -276,7 +292,14 @@ void EndpointImpl::EndLarge(Peer* peer) {
     large_work_ = true;
   }
   const auto found = large_of_.find(peer->index());
-  if (found != large_of_.end()) queue_->Close(&found->second->target);
+  if (found == large_of_.end()) return;
+  queue_->Close(&found->second->target);
+  // What the user has is not this peer's share any more, which another peer may have by then.
+  for (FetchRecord& fetch : fetches_) {
+    if (fetch.state == FetchRecord::State::kFetched && fetch.peer == peer->id()) {
+      fetch.orphan = true;
+    }
+  }
 }
 
 // False: something is under way still.
@@ -292,9 +315,11 @@ void EndpointImpl::OnPiece(queue::Target* target, uint32_t slot, bool ok) {
   const Piece piece = pieces_[slot - slots_->first_bulk()];
   FetchRecord& fetch = fetches_[piece.fetch];
   --fetch.under_way;
-  --large_of_[target->cookie & ~kForLarge]->under_way;
+  PeerLarge& large = *large_of_[target->cookie & ~kForLarge];
+  --large.under_way;
   large_work_ = true;
   if (ok) {
+    large.moved = true;
     fetch.done += (*slots_)[slot].length_bytes;
     counters_.fetched_bytes += (*slots_)[slot].length_bytes;
   } else if (!(*slots_)[slot].refused) {
@@ -309,7 +334,9 @@ void EndpointImpl::ResumeLarge(queue::Target* target) {
   large_work_ = true;
 }
 
-// Messages that have been fetched are the user's, who may hold them for as long as he likes: they count for no peer.
+// A message that has been fetched counts until it was consumed: in order, so behind one that is still under way it may have to wait.
+// Memory that the user holds has a bound of its own, and counts for no peer: who keeps one message and waits for the next must not
+// wait for ever.
 bool EndpointImpl::IsOverFetchShare(const FetchRecord& fetch) {
   const uint64_t own = LargeOf(peers_[fetch.peer.index]).fetch_bytes;
   if (own == 0) return false;
@@ -317,7 +344,7 @@ bool EndpointImpl::IsOverFetchShare(const FetchRecord& fetch) {
   return own + fetched_->SizeFor(fetch.from.bytes) > rest / kFetchShareOfRest;
 }
 
-// The peer's part is over: the memory is the user's, or goes.
+// The peer's part is over: the message was consumed, or is held, or goes.
 void EndpointImpl::Discharge(FetchRecord* fetch) {
   if (fetch->charged == 0) return;
   large_work_ = large_work_ || !fetching_.empty();  // for those that waited for the peer's share
@@ -355,6 +382,7 @@ void EndpointImpl::PostPieces(uint32_t number) {
   while (may_post() && (!fetch.again.empty() || fetch.posted < fetch.from.bytes)) {
     const uint32_t slot = slots_->TakeBulk();
     if (slot == queue::kNoSlot) return;
+    if (large.under_way == 0 && fetch.again.empty()) large.moved = true;  // time counts from here
     uint64_t offset = fetch.posted;
     if (fetch.again.empty()) {
       fetch.posted = std::min(fetch.posted + kPieceBytes, fetch.from.bytes);
@@ -379,9 +407,33 @@ void EndpointImpl::PostPieces(uint32_t number) {
   }
 }
 
+void EndpointImpl::OnLargeTime(base::Timer*, void* context) {
+  auto* self = static_cast<EndpointImpl*>(context);
+  self->large_work_ = self->fetch_look_ = true;
+}
+
+// Completions have been taken before: this side may have been away, and one look alone proves nothing. A peer that waits for another's
+// reads, or for a recovery, is not judged.
+void EndpointImpl::LookAtFetches() {
+  for (const auto& [index, large] : large_of_) {
+    if (std::exchange(large->moved, false)) {
+      large->stalls = 0;
+      continue;
+    }
+    if (large->target.closed || large->under_way == 0) continue;
+    if (!queue_->IsInFront(large->target) || ++large->stalls < kMostStalls) continue;
+    const absl::Status why =
+        Stalled(peers_[index], static_cast<int64_t>(kMostStalls) * options_.dead_peer_ns);
+    log_.Say(base::Severity::kWarning, "fetch stalled", peers_[index].address(),
+             std::string(why.message()));
+    Fail(&peers_[index], why);
+  }
+}
+
 // One turn for each fetch; then those that have ended are told of, since who is told may begin others.
 int EndpointImpl::MoveLarge() {
   large_work_ = false;
+  if (std::exchange(fetch_look_, false)) LookAtFetches();
   if (!lend_waits_.empty()) TellLend();
   std::vector<uint32_t> ended;
   std::vector<PeerId> over_share;
@@ -409,19 +461,22 @@ int EndpointImpl::MoveLarge() {
   }
   for (uint32_t number : ended) {
     FetchRecord& fetch = fetches_[number];
-    Discharge(&fetch);
     if (fetch.status.ok() && !fetch.orphan && !closed_) {
       fetch.state = FetchRecord::State::kFetched;
       handler_->OnFetched(
           fetch.peer, LargeBuffer{fetched_->data(fetch.buffer), fetch.from.bytes, number}, number);
       continue;
     }
+    Discharge(&fetch);
     const FetchRecord gone = std::exchange(fetch, FetchRecord());
     free_fetches_.push_back(number);
     if (gone.buffer != LargeMemory::kNone) fetched_->Give(gone.buffer);
     if (gone.orphan) continue;
     ++counters_.fetches_failed;
     if (!closed_) handler_->OnFetched(gone.peer, gone.status, number);
+  }
+  if (!fetching_.empty() && !large_timer_.armed()) {
+    timers_.Schedule(&large_timer_, clock_.NowNs() + options_.dead_peer_ns);
   }
   return static_cast<int>(ended.size());
 }

@@ -28,13 +28,17 @@ inline constexpr uint32_t kForLarge = 1u << 31;
 
 // Share of fetch memory: 1 / kFetchShareOfRest of what other peers leave, or one buffer.
 inline constexpr uint64_t kFetchShareOfRest = 2;
+// Looks in a row, dead_peer_ns apart, that find no progress of a peer's reads while others wait for them: it is ended.
+inline constexpr uint8_t kMostStalls = 2;
 
 struct PeerLarge {
   queue::Target target;    // the same DCT, another stream
   uint32_t under_way = 0;  // pieces
   uint32_t at_once =
       1;  // of them: as many as the peer's device answers at a time, kPiecesOfPeer at most
-  uint64_t fetch_bytes = 0;  // memory of its fetches that are under way
+  uint64_t fetch_bytes = 0;  // memory of its fetches, until the user has consumed them
+  bool moved = false;        // since the last look: a piece has come, or the first one was posted
+  uint8_t stalls = 0;        // looks in a row without
 };
 
 // A peer whose Lend() was refused.
@@ -49,7 +53,7 @@ struct FetchRecord {
     kWaiting,  // for memory
     kMaking,   // its memory is being registered
     kReading,
-    kFetched,  // the user's, until GiveBack()
+    kFetched,  // the user's, until GiveBack(); or held
   };
 
   State state = State::kNobody;
@@ -61,8 +65,8 @@ struct FetchRecord {
   std::vector<uint64_t> again;  // pieces that have to be posted again
   uint64_t done = 0;            // bytes
   uint32_t under_way = 0;       // pieces
-  uint64_t charged = 0;         // bytes of memory, to the peer's share, until it is fetched
-  absl::Status status;          // not OK: what it ends with
+  uint64_t charged = 0;  // bytes of memory, to the peer's share, until GiveBack() or HoldFetched()
+  absl::Status status;   // not OK: what it ends with
 };
 
 // What a bulk slot carries.

@@ -69,13 +69,14 @@ struct Peer {
   const path::Profile* profile = nullptr;
   cm::ConnectionId connection;
   uint64_t epoch = 0;  // of the remote endpoint
-  Ece offered_ece;     // by it
   uint32_t generation = 0;
   uint32_t token = 0;  // what the other side must say in its prefixes
   uint32_t remote_index = 0;
   uint32_t remote_token = 0;
   peer::SendCredits send;
-  peer::ReceiveCredits receive;
+  [[no_unique_address]] peer::ReceiveCredits receive;  // what follows stands in its padding
+  uint8_t offer = 0;                                   // of the remote device, in Offers
+  bool evicted : 1 = false;  // while half-open; it takes no place of its tenant any more
   uint32_t remote_window : 18 = 0;
   uint32_t told_down : 1 = 0;
   uint32_t down_due : 1 = 0;            // OnPeerDown() is: nobody else gets this index before
@@ -116,7 +117,7 @@ struct Peer {
   PeerId id() const { return {index(), generation}; }
   std::string_view address() const { return target.name; }
 };
-static_assert(sizeof(Peer) == 168);
+static_assert(sizeof(Peer) == 160);
 static_assert(peer::kMaxCredits < 1u << 18);
 
 }  // namespace sluice::endpoint

@@ -88,7 +88,8 @@ void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
     absl::StatusOr<path::Route> route;
   };
   ++peer->commands;
-  peer->offered_ece = {path.remote_ece.vendor_id, path.remote_ece.options};
+  offers_.Release(peer->offer);
+  peer->offer = offers_.Take({path.remote_ece.vendor_id, path.remote_ece.options});
   peer->service_level = path.ah.sl;
   auto result = std::make_shared<Result>();
   commands_.Submit(
@@ -221,6 +222,9 @@ void EndpointImpl::FreeIfQuiet(Peer* peer) {
     peer->profile = nullptr;
   }
   ReceptionOf(*peer).promised -= peer->receive.window();
+  offers_.Release(std::exchange(peer->offer, Offers::kNone));
+  if (peer->evicted) --ReceptionOf(*peer).evicted;
+  peer->evicted = false;
   --ReceptionOf(*peer).peers;
   --peer_count_;
   peer::Next(peer->state, peer::Event::kQuiet, &peer->state);

@@ -28,7 +28,7 @@ peer::TenantTargets Reception::TargetsOf(bool old) const {
 }
 
 absl::Status Reception::CheckPlace() const {
-  if (peers < max_peers) return absl::OkStatus();
+  if (!full()) return absl::OkStatus();
   return Exhausted(*this, std::to_string(max_peers) + " places for peers", "raise max_peers");
 }
 

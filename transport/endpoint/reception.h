@@ -18,6 +18,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "transport/peer/half_open.h"
 #include "transport/peer/targets.h"
 #include "transport/receive/receive_queue.h"
 #include "transport/verbs/handles.h"
@@ -52,19 +53,22 @@ struct Reception {
   verbs::Pd domain;  // outlives what is registered in it
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
-  uint32_t promised = 0;   // receive buffers, to peers
-  uint32_t peers = 0;      // records in use
-  uint32_t half_open = 0;  // of those, clients that have not proved yet
-  Renewal renewal;         // after what its DCTs refer to
+  uint32_t promised = 0;  // receive buffers, to peers
+  uint32_t peers = 0;     // records in use
+  uint32_t evicted =
+      0;  // of those, clients that had to leave and have not gone yet: they take no place
+  peer::HalfOpen half_open{UINT32_MAX};  // clients that have not proved yet; they take places
+  Renewal renewal;                       // after what its DCTs refer to
 
   // The DCTs of now, or those before the last replacement.
   peer::TenantTargets TargetsOf(bool old) const;
+  bool full() const { return peers - evicted >= max_peers; }
   // RESOURCE_EXHAUSTED: no place is left.
   absl::Status CheckPlace() const;
   // Places are left, and one more half-open peer would have more than half of those that proved ones leave.
   bool half_taken() const {
-    const uint32_t left = max_peers - (peers - half_open);
-    return left != 0 && 2 * (uint64_t{half_open} + 1) > left;
+    const uint32_t left = max_peers - (peers - evicted - half_open.taken());
+    return left != 0 && 2 * (uint64_t{half_open.taken()} + 1) > left;
   }
   // The receive buffers that a new peer gets. RESOURCE_EXHAUSTED: too few are left.
   absl::StatusOr<uint32_t> WindowForOne(uint32_t credits_per_peer) const;

@@ -31,7 +31,7 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.reads_in_flight = peer->reads;
   report.service_level = peer->service_level;
   report.offered = plain(device_.ece());
-  report.received = peer->offered_ece;
+  report.received = offers_.At(peer->offer);
   if (peer->profile != nullptr) {
     report.accepted = plain(peer->profile->accepted);
     report.template_qp_number = peer->profile->template_qpn;

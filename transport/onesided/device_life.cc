@@ -9,16 +9,6 @@
 
 namespace sluice::onesided {
 
-// What peers send to, made by a command.
-struct Mover::Renewed {
-  uint64_t access_key;  // the polling thread's to read, so before the command
-  bool moved = true;
-  absl::Status status;
-  ibv_gid gid = {};
-  uint8_t sgid_index = 0;
-  receive::Target target;
-};
-
 void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
   if (!dead_.ok()) return;
   switch (event.reaction) {
@@ -28,11 +18,9 @@ void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
       return RenewAddress();
     case device::Reaction::kTarget:
       // A DCI that has stopped flushes its requests, which the queue sees; it needs no event.
-      if (event.object == receive_->target()) return RenewTarget();
-      for (const Way& way : ways_) {
-        if (way.apart && event.object == way.apart->target.qp.get()) {
-          return Close(PlaceOf(way), TargetStopped(), /*goodbye=*/true);
-        }
+      if (const auto place = receive_->PlaceOf(event.object)) {
+        Close(*place, TargetStopped(), /*goodbye=*/true);
+        CutOff(*place);
       }
       return;
     case device::Reaction::kPortDown:  // peers stay while their traffic arrives
@@ -42,27 +30,47 @@ void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
   }
 }
 
-// Most changes are of somebody else's address, or bring one more. When our own has moved, peers send to where nobody is.
+// Most changes are of somebody else's address, or bring one more. When our own has moved, peers send to where nobody is. Who can be
+// reached still is told. Those who come while the command is under way have DCTs of the old address, and end with the others.
 void Mover::RenewAddress() {
-  auto made = std::make_shared<Renewed>(Renewed{.access_key = receive_->access_key()});
+  struct Found {
+    bool moved = false;
+    uint8_t sgid_index = 0;
+    ibv_gid gid = {};
+    absl::Status status;
+  };
+  auto found = std::make_shared<Found>();
   commands_.Submit(
-      [this, made] {
-        made->moved = device_.RefreshAddress() == device::Device::Address::kMoved;
-        if (!made->moved) return;
-        queue_->UseAddress(device_.path().sgid_index);
-        MakeTarget(made.get());
+      [this, found] {
+        found->moved = device_.RefreshAddress() == device::Device::Address::kMoved;
+        if (!found->moved) return;
+        found->sgid_index = device_.path().sgid_index;
+        queue_->UseAddress(found->sgid_index);
+        const int error_number = device_.api().query_gid(device_.context(), device_.path().port,
+                                                         found->sgid_index, &found->gid);
+        if (error_number == 0) return;
+        found->status = base::ErrnoError(error_number, "ibv_query_gid",
+                                         {.layer = "onesided", .operation = "receive"});
       },
-      [this, made] {
-        if (!made->moved) return;
-        UseTarget(made.get(),
-                  base::Error(absl::StatusCode::kUnavailable, "the address of this host changed",
-                              {.layer = "onesided",
-                               .operation = "poll",
-                               .cause = "its GID left the table of " + device_.name() +
-                                        ", or has another place there",
-                               .remedy = "join the two sides again",
-                               .retry_safe = false}));
+      [this, found] {
+        if (!found->moved) return;
+        if (!found->status.ok()) {
+          return Break(base::Prefix(found->status, "the address of this host can't be read"));
+        }
+        gid_ = found->gid;
+        path_.sgid_index = found->sgid_index;
+        for (const Way& way : ways_) Close(PlaceOf(way), AddressMoved(), /*goodbye=*/true);
       });
+}
+
+absl::Status Mover::AddressMoved() const {
+  return base::Error(
+      absl::StatusCode::kUnavailable, "the address of this host changed",
+      {.layer = "onesided",
+       .operation = "poll",
+       .cause = "its GID left the table of " + device_.name() + ", or has another place there",
+       .remedy = "join the two sides again",
+       .retry_safe = false});
 }
 
 absl::Status Mover::TargetStopped() const {
@@ -70,47 +78,8 @@ absl::Status Mover::TargetStopped() const {
                      {.layer = "onesided",
                       .operation = "receive",
                       .cause = "device " + device_.name() + " reported an error on it",
-                      .remedy = "join the two sides again: it is made anew",
+                      .remedy = "join the two sides again",
                       .retry_safe = false});
-}
-
-void Mover::RenewTarget() {
-  const absl::Status why = TargetStopped();
-  CloseAll(why);
-  auto made = std::make_shared<Renewed>(Renewed{.access_key = receive_->access_key()});
-  commands_.Submit([this, made] { MakeTarget(made.get()); },
-                   [this, made, why] { UseTarget(made.get(), why); });
-}
-
-void Mover::MakeTarget(Renewed* made) const {
-  made->sgid_index = device_.path().sgid_index;
-  const int error_number =
-      device_.api().query_gid(device_.context(), device_.path().port, made->sgid_index, &made->gid);
-  if (error_number != 0) {
-    made->status = base::ErrnoError(error_number, "ibv_query_gid",
-                                    {.layer = "onesided", .operation = "receive"});
-    return;
-  }
-  auto target = receive_->MakeTarget(device_, made->access_key);
-  made->status = target.status();
-  if (target.ok()) made->target = *std::move(target);
-}
-
-// Those who came meanwhile know the old one.
-void Mover::UseTarget(Renewed* made, const absl::Status& why) {
-  if (!made->status.ok()) {
-    return Break(base::Prefix(made->status, "a receive queue can't be made anew"));
-  }
-  gid_ = made->gid;
-  sgid_index_ = made->sgid_index;
-  verbs::Qp old = receive_->Replace(std::move(made->target));
-  commands_.Submit([old = std::move(old)]() mutable { old.qp.reset(); }, [] {});
-  CloseAll(why);
-}
-
-// Who can be reached still is told.
-void Mover::CloseAll(const absl::Status& why) {
-  for (const Way& way : ways_) Close(PlaceOf(way), why, /*goodbye=*/true);
 }
 
 // Nothing is told to peers, and nothing waited for but that the queue pairs are gone: then no memory is reached any more.

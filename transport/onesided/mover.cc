@@ -15,10 +15,12 @@ namespace {
 
 constexpr uint32_t kSendDepth = 256;
 constexpr uint32_t kBufferBytes = kHeadBytes + kMaxWordBytes;
-// Grants at half a window: two of them unread at most, one more that had arrived though it failed, and a goodbye.
-constexpr uint32_t kControlBuffersPerPeer = 4;
+// Grants at half a window: two of them unread at most, one more that had arrived though it failed, and a goodbye. And the buffer
+// that is being looked at.
+constexpr uint32_t kBuffersBesideWords = 5;
 constexpr uint32_t kControlSlots = 64;
-constexpr int kReceiveBatch = 32;
+// Messages of no use that a peer may send one after the other, beside copies of words and grants.
+constexpr uint32_t kMostUseless = 64;
 
 absl::Status Down(absl::StatusCode code, std::string_view what, std::string_view cause,
                   std::string_view remedy = "join the two sides again") {
@@ -55,27 +57,19 @@ Mover::Mover(device::Device& device, poller::Commands& commands, base::Random& r
 
 absl::Status Mover::Init() {
   const verbs::VerbsApi& api = device_.api();
-  sgid_index_ = device_.path().sgid_index;
-  const int error_number =
-      api.query_gid(device_.context(), device_.path().port, sgid_index_, &gid_);
+  path_ = device_.path();
+  const int error_number = api.query_gid(device_.context(), path_.port, path_.sgid_index, &gid_);
   if (error_number != 0) {
     return base::ErrnoError(error_number, "ibv_query_gid",
                             {.layer = "onesided", .operation = "create"});
   }
-  const uint32_t depth = options_.max_peers * (options_.window + kControlBuffersPerPeer) +
-                         receive::ReceiveQueue::kRefillBatch;
-  auto receive_cq = verbs::CreateCq(api, device_.context(), depth, options_.channel);
-  if (!receive_cq.ok()) return receive_cq.status();
-  receive_cq_ = *std::move(receive_cq);
-  auto receive = receive::ReceiveQueue::Create(
-      device_, receive_cq_.get(),
-      {.depth = depth,
-       .buffer_bytes = kBufferBytes,
-       .access_key = random_.Next64(),
-       .remote_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE});
+  auto receive = ReceiveQueues::Create(device_, commands_,
+                                       {.peers = options_.max_peers,
+                                        .depth = options_.window + kBuffersBesideWords,
+                                        .buffer_bytes = kBufferBytes,
+                                        .channel = options_.channel});
   if (!receive.ok()) return receive.status();
   receive_ = *std::move(receive);
-  arrivals_.resize(depth);
 
   // So many that the queue never holds back pieces for want of room for words.
   const uint32_t words = std::max(options_.max_peers * options_.window, 3 * kSendDepth);
@@ -104,28 +98,27 @@ absl::Status Mover::Init() {
 
 Mover::~Mover() = default;
 
-absl::StatusOr<Apart> Mover::MakeApart() {
+absl::StatusOr<std::shared_ptr<memory::Domain>> Mover::MakeDomain() {
   auto domain = verbs::AllocPd(device_.api(), device_.context());
   if (!domain.ok()) return domain.status();
-  Apart apart{.domain = std::make_shared<memory::Domain>(*std::move(domain)),
-              .access_key = random_.Next64()};
-  auto target = receive_->MakeTarget(device_, apart.domain->get(), apart.access_key);
-  if (!target.ok()) return target.status();
-  apart.target = *std::move(target);
-  return apart;
+  return std::make_shared<memory::Domain>(*std::move(domain));
 }
 
-Address Mover::Open(uint32_t place, std::optional<Apart> apart) {
+absl::StatusOr<Address> Mover::Open(uint32_t place, std::shared_ptr<memory::Domain> domain) {
   Way& way = ways_[place];
   assert(way.state == State::kFree);
+  const uint64_t access_key = random_.Next64();
+  const auto receive_queue = receive_->Make(place, std::move(domain), access_key, path_);
+  if (!receive_queue.ok()) return receive_queue.status();
+  way.receive_queue = *receive_queue;
   way.state = State::kOpen;
   do way.token = random_.Next64();
   while (way.token == 0);
+  way.peer = {};
   way.receive.Start(options_.window);
-  way.next_to_send = way.next_expected = 0;
-  way.apart = std::move(apart);
-  Address address{.dctn = way.apart ? way.apart->target.qp.number() : receive_->dctn(),
-                  .access_key = way.apart ? way.apart->access_key : receive_->access_key(),
+  way.next_to_send = way.next_expected = way.useless = 0;
+  Address address{.dctn = receive_->dctn(way.receive_queue),
+                  .access_key = access_key,
                   .place = place,
                   .token = way.token,
                   .window = options_.window};
@@ -145,8 +138,8 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
   }
   ibv_ah_attr attr = {};
   attr.is_global = 1;
-  attr.port_num = device_.path().port;
-  attr.grh.sgid_index = sgid_index_;
+  attr.port_num = path_.port;
+  attr.grh.sgid_index = path_.sgid_index;
   attr.grh.hop_limit = 64;
   std::memcpy(attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   errno = 0;
@@ -177,6 +170,12 @@ void Mover::Close(uint32_t place, const absl::Status& why, bool goodbye) {
   // Its end may come within the call.
   if (way.parting && !PostControl(way, WordKind::kGoodbye)) way.parting = false;
   End(way, why);
+}
+
+void Mover::CutOff(uint32_t place) {
+  Way& way = ways_[place];
+  if (way.receive_queue == ReceiveQueues::kNone) return;
+  receive_->Destroy(std::exchange(way.receive_queue, ReceiveQueues::kNone));
 }
 
 // What was posted ends by itself; TellEnds() waits for it.
@@ -268,9 +267,8 @@ int Mover::Poll() {
 }
 
 void Mover::Arm() {
-  receive_->Refill();
   queue_->Flush();
-  ibv_req_notify_cq(receive_cq_.get(), 0);
+  ibv_req_notify_cq(receive_->cq(), 0);
   ibv_req_notify_cq(send_cq_.get(), 0);  // of what the last look posts as well
   thorough_ = true;
 }
@@ -278,52 +276,42 @@ void Mover::Arm() {
 // All that is there is taken before a grant is written, so that a peer's words under earlier grants can be counted
 // (docs/decisions/0046).
 int Mover::Receive() {
-  size_t count = 0;
-  int got = 0;
-  do {
-    const auto room = static_cast<int>(std::min<size_t>(arrivals_.size() - count, kReceiveBatch));
-    got = std::max(ibv_poll_cq(receive_cq_.get(), room, arrivals_.data() + count), 0);
-    count += static_cast<size_t>(got);
-  } while (got == kReceiveBatch && count < arrivals_.size());
-  if (count == 0) return 0;
-  if (++look_ == 0) {
+  const std::span<const ibv_wc> arrivals = receive_->Look();
+  if (!arrivals.empty() && ++look_ == 0) {
     for (Way& way : ways_) way.receive.ForgetLook();
     look_ = 1;
   }
-  for (size_t i = 0; i < count; ++i) {
-    const auto index = static_cast<uint32_t>(arrivals_[i].wr_id);
-    // A write with immediate data takes a buffer as well, and leaves there what an earlier word, of anybody, has put into it.
-    if (arrivals_[i].status == IBV_WC_SUCCESS && arrivals_[i].opcode == IBV_WC_RECV) {
-      OnReceived({receive_->buffer(index), arrivals_[i].byte_len});
+  for (const ibv_wc& arrival : arrivals) {
+    const auto place = receive_->PlaceOf(arrival);
+    // A peer that has ended gets no buffer back: it may send as much as it has buffers, and no more.
+    if (!place || (ways_[*place].state != State::kOpen && ways_[*place].state != State::kUp))
+      continue;
+    // A write with immediate data takes a buffer as well, and leaves there what an earlier word has put into it.
+    if (arrival.status == IBV_WC_SUCCESS && arrival.opcode == IBV_WC_RECV) {
+      OnReceived(ways_[*place], receive_->BytesOf(arrival));
+    } else {
+      ++counters_.strangers;
+      OnUseless(ways_[*place]);
     }
-    receive_->Recycle(index);
+    receive_->Recycle(arrival);
   }
-  return static_cast<int>(count);
+  receive_->FreeEnded();
+  return static_cast<int>(arrivals.size());
 }
 
-void Mover::OnReceived(std::span<const std::byte> bytes) {
+void Mover::OnReceived(Way& way, std::span<const std::byte> bytes) {
   const auto head = LoadHead(bytes);
-  if (!head || head->place >= ways_.size()) {
+  if (!head || head->place != PlaceOf(way) || head->token != way.token) {
     ++counters_.strangers;
-    return;
+    return OnUseless(way);
   }
-  Way& way = ways_[head->place];
-  if (way.token != head->token || (way.state != State::kOpen && way.state != State::kUp)) {
-    ++counters_.strangers;
-    return;
-  }
-  const bool word = head->kind == WordKind::kWord;
-  if (word ? !way.receive.DataArrived(look_)
-           : !way.receive.ControlArrived(look_, way.peer.window)) {
-    const uint32_t most = word ? way.receive.MostData() : way.receive.MostControl(way.peer.window);
-    return EndOffender(way, "more than " + std::to_string(most) + (word ? " words" : " grants") +
-                                " were here at one time");
-  }
-  TakeGrant(way, head->granted);
+  const bool granted = TakeGrant(way, head->granted);
   switch (head->kind) {
     case WordKind::kWord:
       return TakeWord(way, head->sequence, bytes.subspan(kHeadBytes));
     case WordKind::kGrant:
+      if (granted) way.useless = 0;
+      if (!granted) OnUseless(way);
       return;
     case WordKind::kGoodbye:
       return End(way, Down(absl::StatusCode::kUnavailable, "the peer has left",
@@ -331,28 +319,45 @@ void Mover::OnReceived(std::span<const std::byte> bytes) {
   }
 }
 
-void Mover::TakeGrant(Way& way, uint32_t granted) {
-  if (way.state != State::kUp) return;
+// Copies of words, grants that say nothing new, what is no word. A correct peer sends some after each error of its own; it is not
+// known here how many errors it has had, but the next word or grant of use follows soon.
+void Mover::OnUseless(Way& way) {
+  if (way.state != State::kOpen && way.state != State::kUp) return;
+  const uint32_t most =
+      kMostUseless + (options_.window + way.peer.window) * peer::ReceiveCredits::kMaxCopies;
+  if (++way.useless <= most) return;
+  EndOffender(way, "more than " + std::to_string(most) +
+                       " messages came one after the other that were of no use");
+}
+
+bool Mover::TakeGrant(Way& way, uint32_t granted) {
+  if (way.state != State::kUp) return false;
   const uint32_t window = way.peer.window;
   const uint32_t before = way.send.acknowledged(window);
-  if (!way.send.Grant(granted, window)) return;
+  if (!way.send.Grant(granted, window)) return false;
   for (uint32_t taken = way.send.acknowledged(window) - before; taken > 0; --taken) {
     queue_->Release(way.kept.front());
     way.kept.pop_front();
   }
   queue_->Acknowledged(&way.target);
+  return true;
 }
 
 void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word) {
   const auto ahead = static_cast<int32_t>(sequence - way.next_expected);
   if (ahead > 0) {
+    CutOff(PlaceOf(way));
     return End(way, Down(absl::StatusCode::kUnavailable, "the peer left out a word",
                          "one of the two sides is broken",
                          "run the same release of Sluice on both sides"));
   }
+  way.receive.DataArrived(look_);
   if (ahead < 0) {
     ++counters_.words_twice;
+    OnUseless(way);
+    if (way.state != State::kOpen && way.state != State::kUp) return;
   } else {
+    way.useless = 0;
     ++way.next_expected;
     ++counters_.words_taken;
     way.receive.Consumed();
@@ -367,6 +372,7 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
 
 void Mover::EndOffender(Way& way, const std::string& cause) {
   ++counters_.over_credit;
+  CutOff(PlaceOf(way));
   End(way, Down(absl::StatusCode::kUnavailable, "the peer sent more than it was granted", cause,
                 "run the same release of Sluice on both sides"));
 }
@@ -452,10 +458,10 @@ void Mover::TellEnds() {
     for (const uint32_t slot : way.kept) queue_->Release(slot);
     way.kept.clear();
     way.target.ah = nullptr;
-    if (way.handle) commands_.Submit([handle = std::move(way.handle)] {}, [] {});
-    if (way.apart) {
-      commands_.Submit([apart = std::move(way.apart)]() mutable { apart.reset(); }, [] {});
-      way.apart.reset();
+    if (way.handle)
+      commands_.Submit([handle = std::move(way.handle)]() mutable { handle.reset(); }, [] {});
+    if (way.receive_queue != ReceiveQueues::kNone) {
+      receive_->Retire(std::exchange(way.receive_queue, ReceiveQueues::kNone));
     }
     way.state = State::kFree;
     way.token = 0;

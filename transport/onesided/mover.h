@@ -3,20 +3,22 @@
 // Mover: moves bytes between memory here and memory of peers, one-sided, over a few DCIs that all peers share, and carries short
 // words to those peers.
 //
-// What it is    The plain way of bulk data. Each peer has a stream of a DCI only while something of it is posted; one DCT takes the words of
-//               all of them, and is what they read and write through. A piece that failed with its stream or its DCI is its
-//               user's to post again: whether it ran is not known, and does no harm as long as nobody was told that it had.
-//               So who tells, does so in a word after the piece has ended.
+// What it is    The plain way of bulk data. Each peer has a stream of a DCI only while something of it is posted, and a DCT of its
+//               own here, with receive buffers of its own: for its words, and to read and write through. A piece that failed
+//               with its stream or its DCI is its user's to post again: whether it ran is not known, and does no harm as long
+//               as nobody was told that it had. So who tells, does so in a word after the piece has ended.
 // Words         Each comes once, in the order of Say(), whatever fails between: they are numbered, kept until the peer has
 //               taken them, and sent again if they may be lost. A peer has `window` of them under way at most, and that many
 //               buffers wait for it alone: nobody's DCI is held up by one that does not look.
 // Peers         Places, 0 to max_peers - 1, which the user gives out: Open() → the address for the other side; Connect()
 //               with the address from there; Close(), and OnDown() once nothing is under way.
 // Who owns it   Its creator. Device, commands and user outlive it. The destructor blocks, and wants a Commands that has finished.
-// Which thread  The polling thread; Create(), Connect() and the destructor block. The user is called inside Poll(), Close()
+// Which thread  The polling thread; Create(), Open(), Connect() and the destructor block. The user is called inside Poll(), Close()
 //               and the commands' Drain().
-// Device        OnDeviceEvent(): if this host's address moves, or the DCT stops, all peers end and a new DCT is made; if the
-//               device fails, all peers end once its queue pairs are gone, and health() says why (docs/decisions/0048).
+// Device        OnDeviceEvent(): if this host's address moves, all peers end; if a DCT stops, its peer ends; if the device
+//               fails, all peers end once its queue pairs are gone, and health() says why (docs/decisions/0048).
+// Offenders     A peer that says more than it was granted, or sends too much that is of no use, ends, and its DCT is destroyed
+//               (docs/decisions/0054). No other peer notices.
 // Bounds        MoverOptions. Nothing is posted beyond them: CanMove(), CanSay().
 #ifndef SLUICE_TRANSPORT_ONESIDED_MOVER_H_
 #define SLUICE_TRANSPORT_ONESIDED_MOVER_H_
@@ -37,13 +39,13 @@
 #include "transport/memory/region.h"
 #include "transport/memory/slab.h"
 #include "transport/onesided/address.h"
+#include "transport/onesided/receive_queues.h"
 #include "transport/onesided/word.h"
 #include "transport/peer/credits.h"
 #include "transport/poller/commands.h"
 #include "transport/queue/dci_pool.h"
 #include "transport/queue/slot_table.h"
 #include "transport/queue/target.h"
-#include "transport/receive/receive_queue.h"
 #include "transport/verbs/handles.h"
 
 namespace sluice::onesided {
@@ -94,18 +96,11 @@ struct MoverCounters {
   uint64_t words_again = 0;
   uint64_t words_taken = 0;
   uint64_t words_twice = 0;  // dropped
-  uint64_t strangers = 0;    // words of nobody who is known here
+  uint64_t strangers = 0;    // what came and is no word of the peer whose queue took it
   uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
   uint64_t pieces = 0;
   uint64_t pieces_failed = 0;
   uint64_t pieces_refused = 0;
-};
-
-// What a peer of its own reach sends to: a DCT in a protection domain that it shares with nobody.
-struct Apart {
-  std::shared_ptr<memory::Domain> domain;  // freed with the last that is registered there
-  uint64_t access_key = 0;
-  receive::Target target;  // goes first
 };
 
 class Mover final : private queue::QueueUser {
@@ -121,16 +116,20 @@ class Mover final : private queue::QueueUser {
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
-  // A free place: for the other side's Connect(). With `apart`, the peer reaches memory that is registered in that domain, and
-  // no other. Without, it reaches memory that is registered in the device's domain.
-  Address Open(uint32_t place, std::optional<Apart> apart = std::nullopt);
-  // For Open(); blocks. Each costs the device a DCT and a protection domain; it takes words into the buffers of all.
-  absl::StatusOr<Apart> MakeApart();
+  // Opens a free place, for the other side's Connect(). The peer reaches memory that is registered in `domain` and no other; null:
+  // in the device's. Blocks: it costs the device a DCT and an SRQ. RESOURCE_EXHAUSTED: those of peers that have left are not
+  // destroyed yet.
+  absl::StatusOr<Address> Open(uint32_t place, std::shared_ptr<memory::Domain> domain = nullptr);
+  // For Open(); blocks.
+  absl::StatusOr<std::shared_ptr<memory::Domain>> MakeDomain();
   // UNAVAILABLE: that address can't be reached, or no DCI is left. INVALID_ARGUMENT: its window is more than twice the one
   // here.
   absl::Status Connect(uint32_t place, const Address& peer);
   // Nothing more is posted; OnDown() follows in a later Poll(). `goodbye`: the peer is told, behind what is posted.
   void Close(uint32_t place, const absl::Status& why, bool goodbye);
+  // The peer of this place, closed or not, reaches nothing here any more: its DCT is destroyed by a command. Of others the DCT stays
+  // until some more have left, since their requests may still be under way.
+  void CutOff(uint32_t place);
 
   // Whether Move() takes a piece now.
   bool CanMove(uint32_t place) const;
@@ -160,7 +159,7 @@ class Mover final : private queue::QueueUser {
   struct Way {
     State state = State::kFree;
     uint64_t token = 0;  // that the peer has to show
-    std::optional<Apart> apart;
+    uint32_t receive_queue = ReceiveQueues::kNone;
     Address peer;
     verbs::Ah handle;
     queue::Target target;
@@ -168,6 +167,7 @@ class Mover final : private queue::QueueUser {
     peer::ReceiveCredits receive;
     uint32_t next_to_send = 0;
     uint32_t next_expected = 0;
+    uint32_t useless = 0;       // arrivals since the last one that was of use
     std::deque<uint32_t> kept;  // slots of words that the peer has not taken, in their order
     uint32_t pieces = 0;        // under way
     bool owes = false;          // a grant
@@ -180,9 +180,11 @@ class Mover final : private queue::QueueUser {
   absl::Status Init();
 
   int Receive();
-  void OnReceived(std::span<const std::byte> bytes);
-  void TakeGrant(Way& way, uint32_t granted);
+  void OnReceived(Way& way, std::span<const std::byte> bytes);
+  // Whether it says anything new.
+  bool TakeGrant(Way& way, uint32_t granted);
   void TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word);
+  void OnUseless(Way& way);
   void EndOffender(Way& way, const std::string& cause);
   void PostWord(Way& way, uint32_t slot);
   void OnSaid(Way& way, uint32_t slot, bool ok);
@@ -192,13 +194,9 @@ class Mover final : private queue::QueueUser {
   void End(Way& way, const absl::Status& why);
 
   // device_life.cc
-  struct Renewed;
   void RenewAddress();
-  void RenewTarget();
+  absl::Status AddressMoved() const;
   absl::Status TargetStopped() const;
-  void MakeTarget(Renewed* made) const;
-  void UseTarget(Renewed* made, const absl::Status& why);
-  void CloseAll(const absl::Status& why);
   void Break(const absl::Status& why);
 
   uint32_t PlaceOf(const Way& way) const { return static_cast<uint32_t>(&way - ways_.data()); }
@@ -217,16 +215,14 @@ class Mover final : private queue::QueueUser {
   MoverUser& user_;
   const MoverOptions options_;
   ibv_gid gid_ = {};
-  uint8_t sgid_index_ = 0;  // of gid_; the device's own changes inside commands
+  verbs::PathOptions path_;  // to gid_; the device's own changes inside commands
   memory::Slab memory_;
   verbs::Cq send_cq_;
-  verbs::Cq receive_cq_;
-  std::unique_ptr<receive::ReceiveQueue> receive_;
+  std::unique_ptr<ReceiveQueues> receive_;
   std::optional<queue::SlotTable> slots_;
   std::vector<uint64_t> cookies_;  // of pieces, by slot
   std::vector<bool> arrived_;      // words at the peer's device, by slot
-  std::vector<ibv_wc> arrivals_;   // of one look
-  uint16_t look_ = 0;              // its number
+  uint16_t look_ = 0;              // number of the last look at what came
   std::vector<Way> ways_;          // constant size: targets stay where they are
   std::vector<uint32_t> ending_;   // places
   uint32_t owing_ = 0;             // ways that owe a grant

@@ -2,7 +2,6 @@
 #include "transport/peer/cookies.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "transport/peer/wire.h"
 
@@ -19,11 +18,11 @@ Cookie Cookies::Make(std::string_view source, int64_t bucket) const {
 }
 
 Cookie Cookies::For(std::string_view source, int64_t now_ns) const {
-  return Make(source, now_ns / kBucketNs);
+  return Make(source, BucketOf(now_ns));
 }
 
 bool Cookies::Good(const Cookie& cookie, std::string_view source, int64_t now_ns) const {
-  const int64_t bucket = now_ns / kBucketNs;
+  const int64_t bucket = BucketOf(now_ns);
   bool good = false;
   for (const int64_t of : {bucket, bucket - 1}) {
     Mac expected = {}, claimed = {};
@@ -33,19 +32,6 @@ bool Cookies::Good(const Cookie& cookie, std::string_view source, int64_t now_ns
     good |= Equal(expected, claimed.data());
   }
   return good;
-}
-
-bool Cookies::Use(const Mac& hello_mac, int64_t now_ns) {
-  const int64_t bucket = now_ns / kBucketNs;
-  if (bucket != bucket_) {
-    if (bucket != bucket_ + 1) used_.clear();
-    used_before_ = std::exchange(used_, {});
-    bucket_ = bucket;
-  }
-  const auto name = Load<uint64_t>(hello_mac.data());
-  if (used_before_.contains(name) || used_.contains(name)) return false;
-  if (used_.size() < kMostUsed) used_.insert(name);
-  return true;
 }
 
 }  // namespace sluice::peer

@@ -58,7 +58,7 @@ class ReceiveCredits {
   // `window`: kMaxWindow at most.
   void Start(uint32_t window) {
     assert(window <= kMaxWindow);
-    window_ = window;
+    window_ = static_cast<uint16_t>(window);
     consumed_ = 0;
     reported_ = window;
     look_ = 0;
@@ -74,7 +74,7 @@ class ReceiveCredits {
   // What every outgoing message says; counts as reported.
   uint32_t Report() { return reported_ = consumed_ + window_; }
   // Half of the window has come back and the peer does not know: time for a message of its own.
-  bool ReportIsDue() const { return consumed_ + window_ - reported_ >= (window_ + 1) / 2; }
+  bool ReportIsDue() const { return consumed_ + window_ - reported_ >= (window() + 1) / 2; }
 
   // Counts a data message of a look, duplicates included. `look` numbers the looks; never 0. False: over MostData().
   bool DataArrived(uint16_t look) {
@@ -86,7 +86,7 @@ class ReceiveCredits {
     Begin(look);
     return ++control_ <= MostControl(sent_window);
   }
-  uint32_t MostData() const { return std::min<uint32_t>(window_ * kMaxCopies, kMostCounted); }
+  uint32_t MostData() const { return std::min<uint32_t>(window() * kMaxCopies, kMostCounted); }
   // Beside what a peer says by itself: it reports on each copy of a message.
   static uint32_t MostControl(uint32_t sent_window) {
     return std::min<uint32_t>(kMaxControl + sent_window * kMaxCopies, kMostCounted);
@@ -114,9 +114,9 @@ class ReceiveCredits {
     data_ = control_ = 0;
   }
 
-  uint32_t window_ = 0;
   uint32_t consumed_ = 0;
   uint32_t reported_ = 0;
+  uint16_t window_ = 0;
   // Of the look: its number, the low half of reported_ at the peer's first message, and the peer's messages.
   uint16_t look_ = 0;
   uint16_t limit_low_ = 0;

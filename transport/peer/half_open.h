@@ -44,7 +44,11 @@ class HalfOpen {
   }
   // Who must leave for one more of `source`; nothing: nobody need, or that source has its share.
   std::optional<uint32_t> Surplus(const std::string& source) const {
-    if (!full()) return std::nullopt;
+    return full() ? Oldest(source) : std::nullopt;
+  }
+  // The same when places have run out elsewhere: the oldest client of the source that holds most, if that is at least two more than
+  // `source` holds.
+  std::optional<uint32_t> Oldest(const std::string& source) const {
     const auto own = held_.find(source);
     size_t most = (own == held_.end() ? 0 : own->second.size()) + 1;
     std::optional<uint32_t> oldest;

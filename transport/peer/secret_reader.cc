@@ -9,16 +9,17 @@ SecretReader::SecretReader(std::vector<SecretSource> sources) {
   for (SecretSource& source : sources) sources_.push_back({.source = std::move(source)});
 }
 
-std::shared_ptr<const Keyring> SecretReader::Read(int64_t now_ns) {
+std::shared_ptr<const Keyring> SecretReader::Read(base::Clock& clock) {
   std::lock_guard lock(mutex_);
   bool changed = keyring_ == nullptr;
   for (Source& one : sources_) {
     if (closed_) break;
+    const int64_t now_ns = clock.NowNs();
     // Before the bytes: if they change in between, the version is another next time.
     std::string version = one.source.Version();
     const bool same = !version.empty() && version == one.version;
     if (same && one.settled) continue;
-    if (!same) one.since_ns = now_ns;
+    if (!same) one.since_ns = clock.NowNs();
     one.version = std::move(version);
     one.secrets = Keyring::ReadOne(one.source);
     one.settled = same && one.secrets.ok() && now_ns - one.since_ns >= kGrainNs;

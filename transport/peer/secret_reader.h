@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "transport/base/clock.h"
 #include "transport/peer/keyring.h"
 #include "transport/peer/secrets.h"
 
@@ -31,15 +32,16 @@ class SecretReader {
   SecretReader(const SecretReader&) = delete;
   SecretReader& operator=(const SecretReader&) = delete;
 
-  // The secrets as they are now. `now_ns`: of any clock that goes on.
-  std::shared_ptr<const Keyring> Read(int64_t now_ns);
+  // The secrets as they are now. `clock` is asked here, before and after each look at a version: a look may take long.
+  // It is not asked any more once Close() has returned.
+  std::shared_ptr<const Keyring> Read(base::Clock& clock);
   void Close();
 
  private:
   struct Source {
     SecretSource source;
-    std::string version;  // empty: unknown
-    int64_t since_ns = 0;
+    std::string version;   // empty: unknown
+    int64_t since_ns = 0;  // it was seen first at this time or before
     bool settled = false;  // what was read is what this version has
     absl::StatusOr<Secrets> secrets = Secrets();
   };

@@ -139,6 +139,9 @@ class DciPool {
   // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
   bool scarce(const Target& target) const;
 
+  // The first of a DCI's requests that say when they end is one of this target's bulk slots: others wait for it, it for nobody.
+  bool IsInFront(const Target& target) const;
+
   // The device has failed, and completions may never come: the DCIs are destroyed, and what is posted ends then.
   // OnQueueDead() follows. What waits ends with Close() of its target.
   void Abandon(const absl::Status& why);
@@ -219,6 +222,8 @@ class DciPool {
   bool ExpectsCompletion() const;
   void AskFor(Dci& dci);
   Target* LastToAsk(const Dci& dci) const;
+  Target* BulkInFront(const Dci& dci) const;
+  void Suspect(Target* target);
   uint32_t Mask() const { return fifo_size_ - 1; }
 
   device::Device& device_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A whole DCI: drained, taken through RESET, given up. And the watchdog that finds one which does nothing.
+#include <algorithm>
 #include <cassert>
 #include <memory>
 #include <utility>
@@ -143,12 +144,37 @@ bool DciPool::Watch(int64_t now_ns) {
       dci->watched_ns = now_ns;
     } else if (now_ns - dci->watched_ns >= 2 * attempt_ns_) {
       ++counters_.stuck_dcis;
+      if (Target* front = BulkInFront(*dci)) Suspect(front);
       Next(dci->state, DciEvent::kStuck, &dci->state);
       if (dci->rung != dci->tail) Ring(*dci);  // nothing is to be rung while it is reset
       Recover(*dci);
     }
   }
   return owes();
+}
+
+// Null: nothing there says when it ends, or the first that does is no bulk slot.
+Target* DciPool::BulkInFront(const Dci& dci) const {
+  for (uint32_t at = dci.head; at != dci.rung; ++at) {
+    const Slot& slot = slots_[dci.fifo[at & Mask()]];
+    if (slot.bulk) return slot.target;
+    if (slot.notify || slot.signal) return nullptr;
+  }
+  return nullptr;
+}
+
+bool DciPool::IsInFront(const Target& target) const {
+  return std::any_of(dcis_.begin(), dcis_.end(),
+                     [&](const auto& dci) { return BulkInFront(*dci) == &target; });
+}
+
+// A peer that answers a read with nothing stops a DCI as a dead DCI does. Nobody is blamed, but its next reads go where they hold
+// up nobody else.
+void DciPool::Suspect(Target* target) {
+  const bool waiting = target->waiting;
+  waiting_.Remove(target);
+  target->probation = true;
+  if (waiting) waiting_.Add({target, 0});
 }
 
 // The target of the last request on the device whose owner can still send something; null if there is none.

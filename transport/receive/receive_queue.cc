@@ -6,12 +6,6 @@
 #include "transport/base/error.h"
 
 namespace sluice::receive {
-namespace {
-
-constexpr size_t kLineBytes = 64;
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Device& device,
                                                                    ibv_cq* cq,
                                                                    const ReceiveOptions& options) {
@@ -19,12 +13,19 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   std::unique_ptr<ReceiveQueue> queue(new ReceiveQueue());
   queue->options_ = options;
   if (options.domain == nullptr) queue->options_.domain = device.pd();
+  if (options.target_domain == nullptr) queue->options_.target_domain = queue->options_.domain;
   queue->cq_ = cq;
-  queue->stride_bytes_ = (options.buffer_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
-  auto slab = memory::Slab::Create(api, queue->options_.domain,
-                                   options.depth * queue->stride_bytes_, IBV_ACCESS_LOCAL_WRITE);
-  if (!slab.ok()) return slab.status();
-  queue->slab_ = std::move(*slab);
+  queue->stride_bytes_ = StrideBytes(options.buffer_bytes);
+  queue->memory_ = options.memory;
+  uint32_t lkey = options.lkey;
+  if (options.memory == nullptr) {
+    auto slab = memory::Slab::Create(api, queue->options_.domain,
+                                     options.depth * queue->stride_bytes_, IBV_ACCESS_LOCAL_WRITE);
+    if (!slab.ok()) return slab.status();
+    queue->slab_ = std::move(*slab);
+    queue->memory_ = queue->slab_.data();
+    lkey = queue->slab_.lkey();
+  }
   auto srq = verbs::CreateSrq(api, queue->options_.domain, options.depth);
   if (!srq.ok()) return srq.status();
   queue->srq_ = std::move(*srq);
@@ -33,7 +34,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   for (uint32_t i = options.depth; i-- > 0;) {
     queue->segments_[i] = {.addr = reinterpret_cast<uint64_t>(queue->buffer(i)),
                            .length = options.buffer_bytes,
-                           .lkey = queue->slab_.lkey()};
+                           .lkey = lkey};
     ibv_recv_wr& work = queue->work_[i];
     work = {};
     work.wr_id = (uint64_t{options.tag} << 32) | i;
@@ -62,12 +63,13 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
 }
 
 // Open for traffic once the buffers are there.
-absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, ibv_pd* domain,
-                                                uint64_t access_key) const {
+absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, uint64_t access_key) const {
   const verbs::VerbsApi& api = device.api();
-  auto dct = verbs::CreateDct(api, device.context(), domain, cq_, srq_.get(), access_key);
+  auto dct =
+      verbs::CreateDct(api, device.context(), options_.target_domain, cq_, srq_.get(), access_key);
   if (!dct.ok()) return dct.status();
-  absl::Status status = verbs::ActivateDct(api, dct->get(), device.path(), options_.remote_access);
+  const verbs::PathOptions& path = options_.path ? *options_.path : device.path();
+  absl::Status status = verbs::ActivateDct(api, dct->get(), path, options_.remote_access);
   if (!status.ok()) return status;
   Target target{.qp = std::move(*dct), .access_key = access_key};
   if (options_.remote_access & IBV_ACCESS_REMOTE_WRITE) {

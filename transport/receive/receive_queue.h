@@ -2,7 +2,8 @@
 //
 // ReceiveQueue: a DCT with its shared receive queue and the buffers behind it.
 //
-// Who owns it   The endpoint: one for data, one for control. Device and CQ outlive it.
+// Who owns it   The endpoint: one for data, one for control; a mover: one for each peer. Device, CQ and memory that it was given
+//               outlive it.
 // Which thread  The polling thread; Create() and the destructor block.
 // Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its completion to
 //               Recycle(); it is posted again in batches, so up to kRefillBatch - 1 are not.
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,13 @@ struct ReceiveOptions {
   // Protection domain of the DCT, its queue and the buffers: the DCT gives access to memory of this domain only. It outlives
   // the queue. Null: the device's.
   ibv_pd* domain = nullptr;
+  // The same for the DCT alone. Null: `domain`.
+  ibv_pd* target_domain = nullptr;
+  // Registered memory of `domain` for the buffers, depth * StrideBytes(buffer_bytes). Null: the queue allocates its own.
+  std::byte* memory = nullptr;
+  uint32_t lkey = 0;  // of `memory`
+  // For a thread that does not run the commands, which change the device's path. None: the device's.
+  std::optional<verbs::PathOptions> path;
 };
 
 // A DCT in RTR, and what was promised when it was asked.
@@ -42,6 +51,10 @@ struct Target {
 class ReceiveQueue {
  public:
   static constexpr uint32_t kRefillBatch = 16;
+  // From the start of a buffer to the start of the next.
+  static constexpr size_t StrideBytes(uint32_t buffer_bytes) {
+    return (size_t{buffer_bytes} + kLineBytes - 1) / kLineBytes * kLineBytes;
+  }
 
   static absl::StatusOr<std::unique_ptr<ReceiveQueue>> Create(device::Device& device, ibv_cq* cq,
                                                               const ReceiveOptions& options);
@@ -53,13 +66,7 @@ class ReceiveQueue {
   // Of what peers WRITE through it.
   verbs::DataOrder write_order() const { return target_.order; }
   // Creates another DCT on the same buffers, open for traffic, with a number of its own. Blocks. Any thread.
-  absl::StatusOr<Target> MakeTarget(device::Device& device, uint64_t access_key) const {
-    return MakeTarget(device, options_.domain, access_key);
-  }
-  // The same in another domain: peers that know the key reach memory of that domain, and no other. The receive buffers stay
-  // in the queue's.
-  absl::StatusOr<Target> MakeTarget(device::Device& device, ibv_pd* domain,
-                                    uint64_t access_key) const;
+  absl::StatusOr<Target> MakeTarget(device::Device& device, uint64_t access_key) const;
   // Takes it into use; the one before is the caller's to free, which blocks.
   verbs::Qp Replace(Target target) { return std::exchange(target_, std::move(target)).qp; }
   uint64_t access_key() const { return target_.access_key; }
@@ -67,7 +74,7 @@ class ReceiveQueue {
   // What the device says that the DCT carries; vendor 0: it has no ECE. It is open for traffic before
   // any peer is known, so nobody's options are set on it (docs/decisions/0015).
   const ibv_ece& ece() const { return ece_; }
-  const std::byte* buffer(uint32_t index) const { return slab_.data() + index * stride_bytes_; }
+  const std::byte* buffer(uint32_t index) const { return memory_ + index * stride_bytes_; }
 
   void Recycle(uint32_t index) {
     work_[index].next = refill_;
@@ -80,12 +87,15 @@ class ReceiveQueue {
   uint64_t lost_buffers() const { return lost_buffers_; }
 
  private:
+  static constexpr size_t kLineBytes = 64;
+
   ReceiveQueue() = default;
 
   ReceiveOptions options_;
   ibv_cq* cq_ = nullptr;
   size_t stride_bytes_ = 0;
-  memory::Slab slab_;
+  memory::Slab slab_;  // empty: the memory is somebody else's
+  std::byte* memory_ = nullptr;
   verbs::Srq srq_;
   Target target_;                  // after what it refers to
   std::vector<ibv_sge> segments_;  // one per buffer, constant

@@ -19,8 +19,11 @@ namespace sluice::softdc {
 namespace {
 
 constexpr char kFirmwareVersion[] = "99.1.0";
-constexpr int kMaxPds = 1 << 16;
-constexpr int kMaxAhs = 1 << 20;
+// As a ConnectX-7 reports them, where no table here is shorter.
+constexpr int kMaxPds = 1 << 23;
+constexpr int kMaxAhs = INT32_MAX;
+constexpr uint16_t kMaxPkeys = 128;
+constexpr uint64_t kPageSizes = ~uint64_t{4095};
 constexpr int kMaxQps = 1 << 18;
 constexpr uint8_t kPort = 1;
 constexpr uint8_t kSpeedHdr = 64;  // IBTA encoding
@@ -53,7 +56,7 @@ int QueryDevice(ibv_context* context, ibv_device_attr* attr) {
   attr->node_guid = Context::From(context)->device().node_guid();
   attr->sys_image_guid = attr->node_guid;
   attr->max_mr_size = UINT64_MAX;
-  attr->page_size_cap = 4096;
+  attr->page_size_cap = kPageSizes;
   attr->vendor_id = kVendorId;
   attr->vendor_part_id = kVendorPartId;
   attr->max_qp = kMaxQps;
@@ -76,7 +79,7 @@ int QueryDevice(ibv_context* context, ibv_device_attr* attr) {
   attr->max_srq = static_cast<int>(kMaxSrqs) - 1;
   attr->max_srq_wr = static_cast<int>(limits.max_srq_wr);
   attr->max_srq_sge = static_cast<int>(kMaxSrqSges);
-  attr->max_pkeys = 1;
+  attr->max_pkeys = kMaxPkeys;
   attr->local_ca_ack_delay = 16;
   attr->phys_port_cnt = kPort;
   return 0;
@@ -88,10 +91,19 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
       attr_bytes < sizeof(ibv_device_attr)) {
     return EINVAL;
   }
-  // What is not named here stays 0: no on-demand paging, no raw packets, no tag matching, no device
-  // memory, no CQ moderation.
+  // What is not named here stays 0: no raw packets, no tag matching, no device memory, no CQ moderation.
   ibv_device_attr_ex all{};
   QueryDevice(context, &all.orig_attr);
+  // Paging on demand needs somebody who goes through the kernel; a simulated device has none. Not of
+  // whole address spaces.
+  if (Context::From(context)->device().fabric().SharesMemory()) {
+    constexpr uint32_t kConnected = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+                                    IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                    IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+    all.odp_caps.general_caps = IBV_ODP_SUPPORT;
+    all.odp_caps.per_transport_caps.rc_odp_caps = kConnected;
+    all.odp_caps.per_transport_caps.ud_odp_caps = IBV_ODP_SUPPORT_SEND;
+  }
   all.completion_timestamp_mask = UINT64_MAX;
   all.hca_core_clock = kClockKhz;
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
@@ -160,6 +172,12 @@ int QueryDv(ibv_context* context, mlx5dv_context* attr) {
     attr->sig_caps = DialsOf(context).features.signature ? SignatureCaps() : mlx5dv_sig_caps{};
     attr->comp_mask |= MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
   }
+  return 0;
+}
+
+int DvQueryPort(ibv_context* context, uint32_t port_num, mlx5dv_port* info, size_t info_bytes) {
+  if (context == nullptr || info == nullptr || port_num != kPort) return EINVAL;
+  std::memset(static_cast<void*>(info), 0, info_bytes);
   return 0;
 }
 

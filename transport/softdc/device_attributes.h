@@ -27,6 +27,8 @@ int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
 int QueryPortSized(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_bytes);
 int QueryRtValues(ibv_context* context, ibv_values_ex* values);
 int QueryDv(ibv_context* context, mlx5dv_context* attr);
+// What only a switch's representors have; none of it is set. 0, or EINVAL for a port that is not there.
+int DvQueryPort(ibv_context* context, uint32_t port_num, mlx5dv_port* info, size_t info_bytes);
 int DvGetClockInfo(ibv_context* context, mlx5dv_clock_info* info);
 
 }  // namespace sluice::softdc

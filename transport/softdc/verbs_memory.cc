@@ -18,6 +18,10 @@ constexpr uint32_t kKnownDomainMask =
 constexpr int kReregFlags =
     IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
 
+// Flags that a device may ignore: of these it knows one.
+constexpr int kIgnoredAccess =
+    static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE) & ~IBV_ACCESS_RELAXED_ORDERING;
+
 // A promise of the user's that one thread at a time uses what is made with it. Nothing here depends
 // on it.
 struct ThreadDomain {
@@ -94,10 +98,7 @@ ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* att
 
 ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length_bytes, int access) {
   if (pd == nullptr) return Refuse<ibv_mr>(EINVAL);
-  // Flags that a device may ignore: of these it knows one.
-  constexpr int kIgnored =
-      static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE) & ~IBV_ACCESS_RELAXED_ORDERING;
-  return RegisterMemory(pd, address, length_bytes, access & ~kIgnored);
+  return RegisterMemory(pd, address, length_bytes, access & ~kIgnoredAccess);
 }
 
 int ReregMr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length_bytes, int access) {
@@ -109,11 +110,14 @@ int ReregMr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length_byte
     errno = EINVAL;
     return IBV_REREG_MR_ERR_INPUT;
   }
-  return ReregisterMemory(mr, (flags & IBV_REREG_MR_CHANGE_PD) != 0 ? pd : mr->pd,
-                          moves ? address : mr->addr, moves ? length_bytes : mr->length,
-                          (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access : AccessOf(*mr)) == 0
-             ? 0
-             : IBV_REREG_MR_ERR_CMD;
+  if ((flags & IBV_REREG_MR_CHANGE_PD) == 0) pd = mr->pd;
+  access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0 ? access & ~kIgnoredAccess : AccessOf(*mr);
+  int error = moves ? kNeedsNewKeys : ChangeRights(mr, pd, access);
+  if (error == kNeedsNewKeys) {
+    error = ReregisterMemory(mr, pd, moves ? address : mr->addr, moves ? length_bytes : mr->length,
+                             access);
+  }
+  return error == 0 ? 0 : IBV_REREG_MR_ERR_CMD;
 }
 
 int DeregMr(ibv_mr* mr) { return mr == nullptr ? EINVAL : DeregisterMemory(mr); }

@@ -12,6 +12,7 @@
 #include "transport/softdc/loop/gids.h"
 #include "transport/softdc/model/address_handle.h"
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/grh.h"
 #include "transport/softdc/model/mutation.h"
 
 namespace sluice::softdc {
@@ -127,6 +128,7 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   ah->attr = *attr;
   if (attr->is_global != 0) ah->source_gid = gids[attr->grh.sgid_index];
   ah->node = device.fabric().NodeOf(device, *attr);
+  ah->service_level = needs_gid ? RocePacketType(ah->source_gid, attr->grh.dgid) : attr->sl;
   Pd::From(pd)->users.fetch_add(1);
   return &ah.release()->base;
 }

@@ -40,8 +40,9 @@ namespace {
 constexpr uint32_t kFreeInlineBytes = 60;
 
 constexpr uint64_t kKnownBase = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-// Create flags of plain queue pairs are known to the field, but softdc has none of them.
 constexpr uint64_t kKnownPlain = kKnownBase | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+// What a queue pair sends to its own multicast group does not come back to it: there is no multicast here.
+constexpr uint32_t kKnownCreateFlags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 constexpr uint64_t kKnownDv =
     MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DC |
     MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
@@ -178,7 +179,8 @@ ibv_qp* CreatePlain(ibv_context* context, ibv_qp_init_attr_ex* attr,
   if ((attr->comp_mask & ~kKnownPlain) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
       attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr ||
       !NamesOwnObjects(context, *attr) ||
-      (Has(attr->comp_mask, IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags != 0)) {
+      (Has(attr->comp_mask, IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+       (attr->create_flags & ~kKnownCreateFlags) != 0)) {
     return Refuse(EINVAL);
   }
   Context& owner = *Context::From(context);

@@ -2,6 +2,7 @@
 //
 // Completion channels, completion queues and shared receive queues.
 #include <cerrno>
+#include <cstdlib>
 #include <memory>
 
 #include "transport/softdc/model/context.h"
@@ -29,6 +30,15 @@ T* Refuse(int error) {
   return nullptr;
 }
 
+// The size of a hardware entry changes nothing here, but there are two, and the driver refuses others,
+// also those that it is told of in its environment.
+bool IsCqeSize(int size_bytes) { return size_bytes == 64 || size_bytes == 128; }
+
+bool EnvironmentNamesNoCqeSize() {
+  const char* const size = std::getenv("MLX5_CQE_SIZE");
+  return size != nullptr && !IsCqeSize(std::atoi(size));
+}
+
 Cq* NewCq(ibv_context* context, const Cq::Shape& shape, int64_t comp_vector) {
   if (comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
       (shape.channel != nullptr && shape.channel->base.context != context)) {
@@ -54,7 +64,7 @@ int DestroyCompChannel(ibv_comp_channel* base) {
 
 ibv_cq* CreateCq(ibv_context* context, int cqe, void* cq_context, ibv_comp_channel* channel,
                  int comp_vector) {
-  if (context == nullptr || cqe <= 0) return Refuse<ibv_cq>(EINVAL);
+  if (context == nullptr || cqe <= 0 || EnvironmentNamesNoCqeSize()) return Refuse<ibv_cq>(EINVAL);
   Cq* cq = NewCq(context,
                  {.cqe = static_cast<uint32_t>(cqe),
                   .channel = channel == nullptr ? nullptr : CompletionChannel::From(channel),
@@ -63,7 +73,8 @@ ibv_cq* CreateCq(ibv_context* context, int cqe, void* cq_context, ibv_comp_chann
   return cq == nullptr ? nullptr : &cq->base;
 }
 
-ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+// ibv_create_cq_ex but for the environment, which an mlx5dv_cq_init_attr outweighs.
+static ibv_cq_ex* CreateCqOf(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   if (context == nullptr || attr == nullptr || (attr->comp_mask & ~kKnownCqMask) != 0) {
     return Refuse<ibv_cq_ex>(EINVAL);
   }
@@ -89,6 +100,11 @@ ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   return cq == nullptr ? nullptr : &cq->ex;
 }
 
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  if (EnvironmentNamesNoCqeSize()) return Refuse<ibv_cq_ex>(EINVAL);
+  return CreateCqOf(context, attr);
+}
+
 ibv_cq_ex* DvCreateCq(ibv_context* context, ibv_cq_init_attr_ex* attr, mlx5dv_cq_init_attr* dv) {
   if (dv == nullptr || (dv->comp_mask & ~kKnownDvCqMask) != 0) return Refuse<ibv_cq_ex>(EINVAL);
   // Without the capability (mlx5dv_query_device) there is no compressed form to choose.
@@ -98,12 +114,11 @@ ibv_cq_ex* DvCreateCq(ibv_context* context, ibv_cq_init_attr_ex* attr, mlx5dv_cq
   if ((dv->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && dv->flags != 0) {
     return Refuse<ibv_cq_ex>(EINVAL);
   }
-  // The size of a hardware entry: the two that there are change nothing here.
-  if ((dv->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0 && dv->cqe_size != 64 &&
-      dv->cqe_size != 128) {
+  const bool sized = (dv->comp_mask & MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE) != 0;
+  if (sized ? !IsCqeSize(dv->cqe_size) : EnvironmentNamesNoCqeSize()) {
     return Refuse<ibv_cq_ex>(EINVAL);
   }
-  return CreateCqEx(context, attr);
+  return CreateCqOf(context, attr);
 }
 
 int ResizeCq(ibv_cq* cq, int cqe) { return cq == nullptr ? EINVAL : Cq::From(cq)->Resize(cqe); }

@@ -21,6 +21,7 @@ using testing_support::ChatServiceBase;
 using testing_support::ChatWorld;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
+using testing_support::Gate;
 using testing_support::Line;
 
 class HandlerEndingsTest : public ChatWorld {
@@ -52,6 +53,30 @@ class ThreadOfItsOwn final : public Executor {
  private:
   std::vector<std::thread> threads_;  // the polling thread's, then the test's
 };
+
+// The handler has answered. Its thread is still waking the polling thread, which has the answer and ends.
+TEST_F(HandlerEndingsTest, ServerWaitsForTheThreadThatWakesIt) {
+  Doing doing;
+  doing.what = [this] { server_end_->WaitUntilArmed(); };
+  Gate waking, goes_on;
+  ThreadOfItsOwn executor;
+  server_options_.spin = absl::ZeroDuration();
+  Start(&doing, {.executor = &executor});
+  const std::thread::id tests_thread = std::this_thread::get_id();
+  server_end_->set_after_wake([&] {
+    if (std::this_thread::get_id() == tests_thread) return;
+    waking.Open();
+    goes_on.Wait();
+  });
+  CallContext context(absl::Seconds(60));
+  Line reply;
+  ASSERT_TRUE(client().StartSay(context, hello_, &reply, [](const absl::Status&) {}).ok());
+  waking.Wait();
+  const absl::Status status = server_->Shutdown(absl::ZeroDuration());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  goes_on.Open();
+  TearDown();
+}
 
 TEST_F(HandlerEndingsTest, DrainAndShutdownInAHandlerAreRefused) {
   for (const bool on_executor : {false, true}) {

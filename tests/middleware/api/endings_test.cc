@@ -2,6 +2,8 @@
 //
 // Objects that end while something else still refers to them: coroutines that are destroyed while they wait, and channels
 // whose last reference is dropped in their own callbacks. Servers and messengers: endings_handler_test.cc.
+#include "tests/middleware/api/endings.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,66 +24,18 @@
 namespace sluice {
 namespace {
 
+using testing_support::Begin;
 using testing_support::ChatClient;
 using testing_support::ChatCoServiceBase;
 using testing_support::ChatWorld;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
 using testing_support::Gate;
+using testing_support::HomeOfTheTest;
 using testing_support::KeptLog;
+using testing_support::LastWord;
 using testing_support::Line;
-
-// A coroutine with a home, which its owner destroys.
-struct Owned {
-  struct promise_type {
-    template <typename... Rest>
-    explicit promise_type(Home* the_home, Rest&&...) : home(the_home) {}
-    Owned get_return_object() {
-      return Owned(std::coroutine_handle<promise_type>::from_promise(*this));
-    }
-    std::suspend_never initial_suspend() noexcept { return {}; }
-    std::suspend_always final_suspend() noexcept { return {}; }
-    void return_void() {}
-    void unhandled_exception() { std::terminate(); }
-    Home* home;
-  };
-  explicit Owned(std::coroutine_handle<promise_type> the_handle) : handle(the_handle) {}
-  Owned(Owned&& other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
-  ~Owned() {
-    if (handle) handle.destroy();
-  }
-
-  std::coroutine_handle<promise_type> handle;
-};
-
-Owned Begin(Home*, Task<void> task) { co_await std::move(task); }
-
-// The thread of the test is at home here, and runs what is posted when it likes.
-class HomeOfTheTest final : public Home {
- public:
-  void Post(base::MailNode* node) override {
-    mailbox_.Post(node);
-    posted.Open();
-  }
-  void TakeBack(base::MailNode* node) override { mailbox_.Remove(node); }
-  int Run() { return mailbox_.Run(); }
-
-  Gate posted;
-
- private:
-  base::Mailbox mailbox_;
-};
-
-// Says when a channel has let its log go, which is nearly the last thing it does.
-class LastWord final : public LogSink {
- public:
-  explicit LastWord(std::shared_ptr<Gate> gone) : gone_(std::move(gone)) {}
-  ~LastWord() override { gone_->Open(); }
-  void Write(const LogRecord&) override {}
-
- private:
-  const std::shared_ptr<Gate> gone_;
-};
+using testing_support::Owned;
 
 class EndingsTest : public ChatWorld {
  protected:

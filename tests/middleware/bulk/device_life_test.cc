@@ -4,8 +4,10 @@
 // hangs, and a port that can go on does.
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +34,13 @@ struct Happening {
 std::vector<ibv_qp*> g_targets;  // DCTs, in the order of making
 std::deque<Happening> g_events;
 ibv_context* g_full = nullptr;  // takes no RC queue pair
+std::map<ibv_qp*, uint8_t>
+    g_paths;               // places in the GID table, of queues that were made ready to receive
+int g_made = 0;            // DCTs and protection domains, so far
+int g_domains = 0;         // protection domains that there are
+int g_freed_in_pass = 0;   // of those that were freed: by a poller
+int g_address_events = 0;  // that somebody has read
+const PortNodes* g_nodes = nullptr;
 
 // The simulation's, and events that a test makes up.
 const verbs::VerbsApi& Table() {
@@ -45,16 +54,36 @@ const verbs::VerbsApi& Table() {
       }
       ibv_qp* qp = Simulation::Verbs().dv_create_qp(context, attr, dv);
       const bool dc = (dv->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0;
-      if (dc && dv->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) g_targets.push_back(qp);
+      if (dc && dv->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) {
+        g_targets.push_back(qp);
+        ++g_made;
+      }
       return qp;
     };
     api.destroy_qp = [](ibv_qp* qp) {
       std::erase(g_targets, qp);
       return Simulation::Verbs().destroy_qp(qp);
     };
+    api.modify_qp = [](ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+      const int error_number = Simulation::Verbs().modify_qp(qp, attr, mask);
+      if ((mask & IBV_QP_AV) != 0) g_paths[qp] = attr->ah_attr.grh.sgid_index;
+      return error_number;
+    };
+    api.alloc_pd = [](ibv_context* context) {
+      ++g_domains;
+      ++g_made;
+      return Simulation::Verbs().alloc_pd(context);
+    };
+    api.dealloc_pd = [](ibv_pd* domain) {
+      --g_domains;
+      if (g_nodes != nullptr && g_nodes->in_pass) ++g_freed_in_pass;
+      return Simulation::Verbs().dealloc_pd(domain);
+    };
     api.get_async_event = [](ibv_context* context, ibv_async_event* event) {
       if (g_events.empty() || g_events.front().context != context) {
-        return Simulation::Verbs().get_async_event(context, event);
+        const int got = Simulation::Verbs().get_async_event(context, event);
+        if (got == 0 && event->event_type == IBV_EVENT_GID_CHANGE) ++g_address_events;
+        return got;
       }
       *event = g_events.front().event;
       g_events.pop_front();
@@ -79,11 +108,14 @@ class DeviceLifeTest : public testing::Test {
     g_targets.clear();
     g_events.clear();
     g_full = nullptr;
+    g_paths.clear();
+    g_address_events = g_freed_in_pass = 0;
     PortNodesOptions options;
     options.nodes = 3;
     options.port.piece_bytes = 4096;
     options.table = &Table();
     nodes_ = std::make_unique<PortNodes>(options);
+    g_nodes = nodes_.get();
     own_ = nodes_->Lend(0, 0).id;
     lent_ = nodes_->Lend(1, kMayRead | kMayWrite);
     std::vector<std::byte> data(kData);
@@ -91,6 +123,7 @@ class DeviceLifeTest : public testing::Test {
     Protect(kCrc, data, here().memory);
     joined_ = nodes_->Join(0, 1);
   }
+  void TearDown() override { g_nodes = nullptr; }
   TransferId Begin(const Protection& protection = {}) {
     TransferRequest request;
     request.local = own_;
@@ -184,23 +217,101 @@ TEST_F(DeviceLifeTest, AddressThatIsAddedTouchesNoPeer) {
   EXPECT_TRUE(there().downs.empty());
 }
 
-TEST_F(DeviceLifeTest, TargetThatStopsEndsPeersAndIsMadeAnew) {
-  ASSERT_EQ(g_targets.size(), 3u);
+// It is told of twice, and the neighbour goes on.
+TEST_F(DeviceLifeTest, TargetThatStopsEndsItsPeerAlone) {
+  ASSERT_EQ(g_targets.size(), 2u);
   ibv_qp* const before = g_targets[1];
-  const uint32_t number = before->qp_num;
+  const PortNodes::Joined neighbour = nodes_->Join(2, 1);
+  Happens(1, IBV_EVENT_QP_FATAL, before);
   Happens(1, IBV_EVENT_QP_FATAL, before);
   ASSERT_TRUE(BothDown());
+  EXPECT_EQ(there().downs[0].first, joined_.at_other);
   EXPECT_THAT(std::string(there().downs[0].second.message()),
               HasSubstr("a receive queue of this side stopped"));
-  ASSERT_TRUE(Run([&] { return g_targets.size() == 3 && !std::ranges::count(g_targets, before); }));
-  std::string ticket;
-  {
-    const auto as = nodes_->As(1);
-    ASSERT_TRUE(there().port->Offer(&ticket).ok());
-  }
-  EXPECT_NE(LoadTicket(ticket)->way.dctn, number);
+  ASSERT_TRUE(Run([&] { return !std::ranges::count(g_targets, before); }));
   EXPECT_EQ(Health(1), absl::OkStatus());
   ExpectTransfersAgain();
+  TransferRequest request;
+  request.local = nodes_->Lend(2, 0).id;
+  request.remote = lent_.capability;
+  request.data_bytes = kData;
+  const auto transfer = nodes_->Start(2, neighbour.at_one, request);
+  ASSERT_TRUE(transfer.ok()) << transfer.status();
+  ASSERT_TRUE(Run([&] { return (*nodes_)[2].ended.contains(*transfer); }));
+  EXPECT_EQ((*nodes_)[2].ended[*transfer], absl::OkStatus());
+  EXPECT_EQ(there().downs.size(), 1u);
+}
+
+// While a command changes the device's path, a ticket and its DCT have one address, and end with those of before.
+TEST_F(DeviceLifeTest, OfferWhileTheAddressMovesIsOfOneAddress) {
+  Leaves(1);
+  nodes_->dead.resize(3);
+  ASSERT_TRUE(Run([&] {
+    nodes_->dead[1] = g_address_events != 0;
+    return there().device->path().sgid_index == 1;
+  }));
+  for (const Reach reach : {Reach::kShared, Reach::kOwn}) {
+    std::string ticket;
+    {
+      const auto as = nodes_->As(1);
+      const auto offered = there().port->Offer(&ticket, reach);
+      ASSERT_TRUE(offered.ok()) << offered.status();
+    }
+    const auto way = LoadTicket(ticket)->way;
+    const auto gid = Simulation::Gid(1);
+    EXPECT_EQ(std::memcmp(way.gid.data(), gid.raw, sizeof(gid.raw)), 0);
+    const auto target = std::ranges::find(g_targets, way.dctn, &ibv_qp::qp_num);
+    ASSERT_NE(target, g_targets.end());
+    EXPECT_EQ(g_paths[*target], 0);
+  }
+  nodes_->dead[1] = false;
+  EXPECT_TRUE(Run([&] { return there().downs.size() == 3; }));
+}
+
+TEST_F(DeviceLifeTest, OfferWithoutAPlaceAsksNothingOfTheDevice) {
+  std::string ticket;
+  const auto as = nodes_->As(0);
+  for (;;) {
+    const int made = g_made;
+    const absl::Status status = here().port->Offer(&ticket, Reach::kOwn).status();
+    if (status.ok()) continue;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("ways to peers are taken"));
+    EXPECT_EQ(g_made, made);
+    return;
+  }
+}
+
+// Whichever goes last, the peer or what was lent for it.
+TEST_F(DeviceLifeTest, ProtectionDomainsAreFreedByCommands) {
+  const int before = g_domains;
+  for (const bool lease_first : {true, false}) {
+    std::string ticket;
+    PeerId peer;
+    LeaseId lease;
+    const size_t lent = there().lent.size();
+    {
+      const auto as = nodes_->As(1);
+      peer = *there().port->Offer(&ticket, Reach::kOwn);
+      lease = *there().port->Lend(there().at(0, 4096), kMayRead, 0, peer);
+    }
+    ASSERT_TRUE(Run([&] { return there().lent.size() > lent; }));
+    EXPECT_EQ(g_domains, before + 1);
+    for (const bool now_lease : {lease_first, !lease_first}) {
+      there().returned.clear();
+      there().downs.clear();
+      {
+        const auto as = nodes_->As(1);
+        const absl::Status status =
+            now_lease ? there().port->leases().Return(lease) : there().port->Disconnect(peer);
+        ASSERT_TRUE(status.ok()) << status;
+      }
+      ASSERT_TRUE(
+          Run([&] { return !(now_lease ? there().returned.empty() : there().downs.empty()); }));
+    }
+    ASSERT_TRUE(Run([&] { return g_domains == before; }));
+  }
+  EXPECT_EQ(g_freed_in_pass, 0);
 }
 
 TEST_F(DeviceLifeTest, ErrorOfAnotherQueueEndsNobody) {

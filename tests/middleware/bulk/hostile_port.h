@@ -36,7 +36,7 @@ class HostilePort final : onesided::MoverUser, integrity::SignedQueueUser {
       const auto as = nodes_.As(from_);
       mover_ = *onesided::Mover::Create(*nodes_[from_].device, *nodes_[from_].commands,
                                         nodes_.random, *this, {});
-      ticket.way = mover_->Open(0);
+      ticket.way = *mover_->Open(0);
       EXPECT_TRUE(mover_->Connect(0, theirs.way).ok());
     }
     const auto as = nodes_.As(to_);

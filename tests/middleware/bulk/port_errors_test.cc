@@ -440,7 +440,7 @@ class BadNotices : public PortErrorsTest {
       const auto as = nodes_->As(0);
       mover =
           *onesided::Mover::Create(*here().device, *here().commands, nodes_->random, sender, {});
-      from.way = mover->Open(0);
+      from.way = *mover->Open(0);
       ASSERT_TRUE(mover->Connect(0, LoadTicket(offer)->way).ok());
     }
     {

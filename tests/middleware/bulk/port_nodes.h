@@ -148,11 +148,13 @@ class PortNodes {
   }
 
   void Pass() {
+    in_pass = true;
     for (uint32_t i = 0; i < nodes.size(); ++i) {
       if (dead.size() > i && dead[i]) continue;
       const auto as = As(i);
       nodes[i]->port->Poll();
     }
+    in_pass = false;
   }
   // Until `done`. False: not within a (virtual) minute.
   bool Run(const std::function<bool()>& done) {
@@ -175,6 +177,7 @@ class PortNodes {
   std::unique_ptr<Simulation> simulation;
   std::vector<std::unique_ptr<PortNode>> nodes;
   std::vector<bool> dead;
+  bool in_pass = false;  // a poller is at work: nothing may block
   base::SeededRandom random{7};
 
  private:

@@ -137,6 +137,30 @@ TEST_P(PortSleepTest, LeasesAndDeadlinesBoundTheSleep) {
   EXPECT_LE(port(1).SleepLimitNs(), 3600'000'000'000);
 }
 
+// What is under way to it may take as long as a dead peer; its transfer's deadline passes meanwhile.
+TEST(PortSleep, PeerThatIsGivenUp_DoesNotKeepThePortAwake) {
+  PortNodesOptions options;
+  options.port.dead_peer_ns = 100'000'000;
+  PortNodes nodes(options);
+  const auto joined = nodes.Join(0, 1);
+  TransferRequest request;
+  request.local = nodes.Lend(0, 0).id;
+  request.remote = nodes.Lend(1, kMayRead | kMayWrite).capability;
+  request.data_bytes = 16384;
+  request.deadline_ns = nodes.simulation->NowNs() + 1'000'000;
+  ASSERT_TRUE(nodes.Start(0, joined.at_one, request).ok());
+  nodes.simulation->Kill(1);
+  nodes.dead = {false, true};
+  nodes.Pass();
+  {
+    const auto as = nodes.As(0);
+    ASSERT_TRUE(nodes[0].port->Disconnect(joined.at_one).ok());
+  }
+  ASSERT_TRUE(nodes.Run([&] { return nodes.simulation->NowNs() > request.deadline_ns; }));
+  EXPECT_TRUE(nodes[0].downs.empty()) << "nothing is under way any more";
+  EXPECT_NE(nodes[0].port->SleepLimitNs(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, PortSleepTest,
                          testing::Values(Way{"Pipelined", true, true}, Way{"Serial", true, false},
                                          Way{"Software", false, false}),

@@ -238,7 +238,7 @@ TEST_F(ReachTest, ANoticeAboutMemoryOutOfReachEndsItsPeer) {
     mover = onesided::Mover::Create(*node.device, *node.commands, nodes_->random, liar,
                                     {.max_peers = 1})
                 .value();
-    const onesided::Address to = std::exchange(answer.way, mover->Open(0));
+    const onesided::Address to = std::exchange(answer.way, *mover->Open(0));
     ASSERT_TRUE(mover->Connect(0, to).ok());
   }
   answer.port = 77;

@@ -36,6 +36,8 @@ TEST(GeneratedCodeTest, MethodsHaveTheNumbersOfTheirNames) {
 TEST(GeneratedCodeTest, MethodsOfServicesWithSimilarNamesAreApart) {
   EXPECT_STREQ(acme::names::A_BClient::CMethod().full_name, "/acme.names.A_B/C");
   EXPECT_STREQ(acme::names::AClient::B_CMethod().full_name, "/acme.names.A/B_C");
+  EXPECT_STREQ(acme::names::LookClient::UpMethod().full_name, "/acme.names.Look/Up");
+  EXPECT_STREQ(acme::names::LookClient::UpMethodMethod().full_name, "/acme.names.Look/UpMethod");
 }
 
 TEST(GeneratedCodeTest, BoundHandlersReachTheService) {

@@ -179,6 +179,32 @@ TEST_F(FlowFaultsTest, DataBeforeTheAcceptIsAFault) {
   EXPECT_EQ(a_->engine.flows(), 0u);
 }
 
+// The device refuses the memory of a large message between Reserve() and Commit().
+TEST_F(FlowFaultsTest, CommitThatLosesItsMessageEndsTheConnectionWhenThePassEnds) {
+  fake_.max_large_bytes = 1 << 20;
+  Start();
+  Ear ear, next;
+  Open(&ear);
+  Settle();
+  ASSERT_TRUE(ear.flow.is_open());
+  a_->endpoint->set_slow_lending(true);
+  const auto buffer = ear.flow.Reserve(100'000);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  a_->endpoint->FinishLending(absl::AbortedError("no memory"));
+  a_->engine.Poll();
+  ear.flow.Commit(*buffer, 100'000);
+  EXPECT_EQ(ear.closed, 0) << "the caller is in Commit()";
+  EXPECT_TRUE(a_->engine.HasWork()) << "there is another pass before a sleep";
+  EXPECT_TRUE(absl::IsFailedPrecondition(ear.flow.Send(BytesOf("late"))));
+  Open(&next);  // over a connection of its own
+  Settle();
+  EXPECT_EQ(ear.closed, 1);
+  EXPECT_EQ(next.opened, 1);
+  EXPECT_TRUE(next.flow.is_open());
+  EXPECT_EQ(a_->engine.counters().protocol_errors, 1u);
+  EXPECT_EQ(a_->engine.flows(), 1u);
+}
+
 TEST_F(FlowFaultsTest, RefusalsThatAreNotReadAreBounded) {
   Start();
   Raw raw(&network_, &clock_);

@@ -91,6 +91,21 @@ TEST(SlowCallsTest, KeepsTheLast) {
   EXPECT_EQ(slow.kept().front().method, "3");
 }
 
+TEST(SlowCallsTest, ATenantThatHasManyHidesNobodyElses) {
+  SlowCalls slow;
+  slow.Add({.method = "eldest", .received_ns = 1, .tenant = "red"});
+  for (size_t i = 0; i < 2 * SlowCalls::kKept; ++i) {
+    slow.Add({.method = "many", .received_ns = 2, .tenant = "blue"});
+  }
+  slow.Add({.method = "last", .received_ns = 3, .tenant = "red"});
+  const std::vector<SlowCall> kept = slow.kept();
+  ASSERT_EQ(kept.size(), SlowCalls::kKept + 2);
+  EXPECT_EQ(kept.front().method, "eldest");
+  EXPECT_EQ(kept[1].tenant, "blue");
+  EXPECT_EQ(kept.back().method, "last");
+  EXPECT_EQ(slow.seen(), 2 * SlowCalls::kKept + 2);
+}
+
 TEST(TraceEventsTest, EachHasAName) {
   for (int event = 1; event <= static_cast<int>(TraceEvent::kPeerDown); ++event) {
     EXPECT_STRNE(Name(static_cast<TraceEvent>(event)), "?");

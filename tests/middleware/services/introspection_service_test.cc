@@ -220,6 +220,32 @@ TEST_F(TenantsIntrospectionTest, ACallerSeesPeersAndCallsOfItsOwnTenantOnly) {
   EXPECT_FALSE(red.device().empty());
 }
 
+// The cut is of what is shown: slow calls of others do not push out the caller's own.
+TEST_F(TenantsIntrospectionTest, ABusyTenantHidesNoSlowCallsOfOthers) {
+  Start();
+  for (int i = 0; i < 200; ++i) {
+    CallContext context(absl::Seconds(60));
+    ASSERT_TRUE(examples::echo::EchoClient(channels_[kBlue]).Say(context, {}).ok());
+  }
+  const LookReply red = Look(kRed);
+  ASSERT_GE(red.slow_calls_size(), 1);
+  EXPECT_EQ(red.slow_calls(0).method(), "/sluice.examples.echo.Echo/Say");
+  EXPECT_LE(Look(kBlue).slow_calls_size(), 32);
+}
+
+TEST_F(TenantsIntrospectionTest, SnapshotOfATenantHasNothingOfOthers) {
+  Start();
+  const ServerSnapshot red = server_->Snapshot(10, absl::Seconds(60), "red");
+  ASSERT_EQ(red.peers.size(), 1u);
+  EXPECT_EQ(red.peers[0].tenant, "red");
+  EXPECT_EQ(red.peers_in_all, 1u);
+  EXPECT_GE(red.slow_calls.size(), 1u);
+  const ServerSnapshot nobody = server_->Snapshot(10, absl::Seconds(60), "");
+  EXPECT_TRUE(nobody.peers.empty());
+  EXPECT_TRUE(nobody.slow_calls.empty());
+  EXPECT_EQ(server_->Snapshot(10, absl::Seconds(60)).peers.size(), 3u);
+}
+
 // The limit is of what is shown: peers of others do not take the places of the caller's own.
 TEST_F(TenantsIntrospectionTest, MaxPeersCountsPeersOfTheCallersTenant) {
   Start();

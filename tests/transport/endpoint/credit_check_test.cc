@@ -106,6 +106,18 @@ TEST_F(Offender, IsEndedWhenItRepeatsWithoutEnd) {
   ExpectEnded("more than 32 messages were here at one time; its window is 4");
 }
 
+// Nobody says any more which of them are new.
+TEST_F(Offender, IsNotTakenForOneBecauseOfCopiesThatComeWhileTheServerCloses) {
+  Connect(8);
+  SendData(0, 8);
+  Look();
+  ASSERT_EQ(saw_.taken, 8u);
+  for (int copy = 0; copy < 3; ++copy) SendData(0, 8);
+  server_->endpoint->Close();
+  EXPECT_EQ(server_->endpoint->Counts().messages_received, 32u);
+  EXPECT_EQ(server_->endpoint->Counts().over_credit, 0u);
+}
+
 TEST_F(Offender, MayAskNowAndThen) {
   Connect(8);
   SendControl(peer::Kind::kProbe, peer::ReceiveCredits::MostControl(16));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // An endpoint that listens, against clients that say wrong things at each step of the handshake.
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -124,6 +125,79 @@ TEST(EndpointListen, AddressThatFailsTooOftenMustBringACookieAndItsHoldersOfTheS
   old[4] = std::byte{3};
   const absl::Status version = AnswerTo(server, port, old);
   EXPECT_EQ(version.code(), absl::StatusCode::kFailedPrecondition) << version;
+}
+
+// Everybody at an address can have a cookie: it says nothing about a hello that its maker has not sealed with the secret.
+TEST(EndpointListen, CookieInAHelloWithAWrongMacCountsForNothing) {
+  std::atomic<int> asked{0};
+  Options options = WithSecret();
+  options.secrets = [&asked] {
+    ++asked;
+    return std::vector<std::string>{kSecret};
+  };
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  RawPeer thief(Shared());
+  thief.without_dc = true;  // never let in without a cookie
+  thief.Connect(port, thief.Hello());
+  Drive(server, thief, [&] { return thief.up || thief.down; });
+  const auto cookie = peer::CookieIn(thief.reject_data);
+  ASSERT_TRUE(cookie.has_value()) << thief.why;
+  const int before = asked;
+  peer::HelloMessage forged = thief.Hello(cookie);
+  forged.back() ^= std::byte{1};
+  EXPECT_FALSE(AnswerTo(server, port, forged).ok());
+  EXPECT_EQ(server.endpoint->Handshakes().unauthenticated, 0u) << "it got as far as the secrets";
+  EXPECT_EQ(server.endpoint->Handshakes().asked_again, 2u);
+  EXPECT_EQ(asked, before);
+}
+
+// A secret that this side has not read yet may be right: the cookie is enough to look.
+TEST(EndpointListen, CookieUnderANewSecretCounts) {
+  std::atomic<bool> rotated{false};
+  Options options = WithSecret();
+  options.secrets = [&rotated] {
+    std::vector<std::string> texts = {kSecret};
+    if (rotated) texts.push_back(kOther);
+    return texts;
+  };
+  Node server(options);
+  const uint16_t port = ListenOn(server);
+  rotated = true;
+  RawPeer client(Shared(kOther));
+  client.without_dc = true;
+  Knock(server, port, client);
+  EXPECT_TRUE(client.up && client.welcomed) << client.why;
+}
+
+// The hello goes to the endpoint with the fewest peers: another one each time.
+TEST(EndpointListen, RecordedHelloCountsOnceForAllThatShareAListener) {
+  Options options = WithSecret();
+  options.desk = MakeRequestDesk();
+  Node first(options), second(options);
+  const uint16_t port = ListenOn(first);
+  const auto drive = [&](RawPeer& raw) {
+    while (!raw.up && !raw.down) {
+      first.endpoint->Poll();
+      second.endpoint->Poll();
+      raw.Step();
+    }
+  };
+  RawPeer honest(Shared()), thief(Shared());
+  honest.without_dc = true;
+  honest.Connect(port, honest.Hello());
+  drive(honest);
+  const auto cookie = peer::CookieIn(honest.reject_data);
+  ASSERT_TRUE(cookie.has_value()) << honest.why;
+  honest.without_dc = false;
+  const peer::HelloMessage hello = honest.Hello(cookie);
+  honest.Connect(port, hello);
+  drive(honest);
+  EXPECT_TRUE(honest.up && honest.welcomed) << honest.why;
+  thief.Connect(port, hello);
+  drive(thief);
+  EXPECT_TRUE(peer::CookieIn(thief.reject_data).has_value()) << "it was let in once more";
+  EXPECT_EQ(first.endpoint->Handshakes().under_way + second.endpoint->Handshakes().under_way, 1u);
 }
 
 // Handshakes that succeed cost nothing in the end.
@@ -382,6 +456,42 @@ TEST(EndpointListen, ClientThatProvesNothingIsReaped) {
   EXPECT_EQ(server.endpoint->Handshakes().unfinished, 1u);
   EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
   EXPECT_TRUE(server.recorder.ups.empty() && server.recorder.downs.empty());
+}
+
+// What is answered then is nobody's, and the place of that connection may be another's.
+TEST(EndpointListen, RequestThatEndsWhileTheSecretsAreReadLeavesNothing) {
+  testing_support::ManualClock time;
+  std::atomic<bool> hangs{false};
+  std::atomic<int> asked{0};
+  Options options = WithSecret();
+  options.accept_timeout_ns = 1'000'000'000;
+  options.secrets = [&] {
+    ++asked;
+    hangs.wait(true);
+    return std::vector<std::string>{kSecret};
+  };
+  Node server(options, &softdc::Verbs(), &time);
+  const uint16_t port = ListenOn(server);
+  const int before = asked;
+  hangs = true;
+  RawPeer first(Shared()), second(Shared());
+  first.Connect(port, first.Hello());
+  Drive(server, first, [&] { return asked != before; });
+  time.Advance(2 * options.accept_timeout_ns);
+  Drive(server, first, [&] { return first.down; });
+  EXPECT_FALSE(first.welcomed);
+  // Most likely in the place that has become free.
+  second.Connect(port, second.Hello());
+  for (int i = 0; i < 10'000; ++i) {
+    server.endpoint->Poll();
+    second.Step();
+  }
+  hangs = false;
+  hangs.notify_all();
+  Drive(server, second, [&] { return second.up || second.down; });
+  EXPECT_TRUE(second.up && second.welcomed) << second.why;
+  EXPECT_EQ(server.endpoint->Handshakes().under_way, 1u);
+  EXPECT_FALSE(first.welcomed);
 }
 
 TEST(EndpointListen, HalfOpenPeersHoldNoReceiveBuffers) {

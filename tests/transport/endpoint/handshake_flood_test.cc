@@ -175,12 +175,11 @@ TEST(HandshakeFlood, HolderOfTheSecretThatNeverProvesShutsOutNobodyElsewhere) {
   EXPECT_GT(result.counts.under_way, 500u) << "the flood was none";
 }
 
-TEST(HandshakeFlood, NewcomerGetsAPlaceOfTheSourceThatHasThemAll) {
+// A flooder at one source takes two places, all that there are; then a client comes from another source.
+void NewcomerGetsAPlace(const Options& options) {
   softdc::sim::Options network;
   network.nodes = kFirst + 1;
   const std::unique_ptr<Simulation> simulation = Simulation::Create(network).value();
-  Options options = FloodOptions();
-  options.max_half_open = 2;
   SimEndpoint server(*simulation, 0, 1, options), client(*simulation, 1, 1, FloodOptions());
   server.Listen();
   Flooder flooder(*simulation, kFirst, /*lives=*/true);
@@ -199,6 +198,18 @@ TEST(HandshakeFlood, NewcomerGetsAPlaceOfTheSourceThatHasThemAll) {
   ASSERT_TRUE(run([&] { return server.endpoint().Handshakes().under_way == 1; }));
   EXPECT_EQ(server.endpoint().Handshakes().full, 0u);
   EXPECT_EQ(server.endpoint().Handshakes().unfinished, 1u);
+}
+
+TEST(HandshakeFlood, NewcomerGetsAPlaceOfTheSourceThatHasThemAll) {
+  Options options = FloodOptions();
+  options.max_half_open = 2;
+  NewcomerGetsAPlace(options);
+}
+
+TEST(HandshakeFlood, NewcomerGetsAPlaceOfTheSourceThatHasAllOfTheTenant) {
+  Options options = FloodOptions();
+  options.max_peers = 2;
+  NewcomerGetsAPlace(options);
 }
 
 }  // namespace

@@ -64,8 +64,8 @@ void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
 namespace sluice::endpoint {
 namespace {
 
-// Bytes per idle peer. The goal is 256: eight are what it takes to enforce a peer's credits (docs/decisions/0046).
-constexpr int64_t kBound = 264;
+// Bytes per idle peer.
+constexpr int64_t kBound = 256;
 
 class Uncounted {
  public:

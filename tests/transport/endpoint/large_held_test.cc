@@ -79,9 +79,10 @@ TEST_F(LargeHeldTest, MemoryThatIsRegisteredAfterItsPeerHasGoneIsRevoked) {
 // Half of the memory stays for others, and who waits for what is held gets it.
 TEST_F(LargeHeldTest, WhatWasFetchedIsHeldUpToAHalf) {
   Start();
+  StartSecondLender();
   const auto lent = Lend(7 * kMiB);
   const uint32_t a = Fetch(Where(*lent));
-  const uint32_t b = Fetch(Where(*lent));
+  const uint32_t b = Fetch(to_second_, LendFromSecond(7 * kMiB));
   ASSERT_TRUE(End(a).ok() && End(b).ok());
   HeldMemory held = reader_->endpoint().HoldFetched(a);
   ASSERT_TRUE(held);
@@ -96,6 +97,20 @@ TEST_F(LargeHeldTest, WhatWasFetchedIsHeldUpToAHalf) {
   held = reader_->endpoint().HoldFetched(c);
   EXPECT_TRUE(held);
   GiveBack(b);
+  TakeBack(*lent);
+}
+
+// It would wait for ever, or until the first is given back: what is held counts for no peer.
+TEST_F(LargeHeldTest, WhoKeepsOneMessageGetsTheNextOfThatPeer) {
+  Start();
+  const auto lent = Lend(7 * kMiB);
+  const uint32_t first = Fetch(Where(*lent));
+  ASSERT_TRUE(End(first).ok());
+  const HeldMemory held = reader_->endpoint().HoldFetched(first);
+  ASSERT_TRUE(held);
+  const uint32_t next = Fetch(Where(*lent));
+  EXPECT_TRUE(End(next).ok());
+  GiveBack(next);
   TakeBack(*lent);
 }
 

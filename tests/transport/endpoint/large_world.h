@@ -91,11 +91,30 @@ class LargeWorld : public testing::Test {
     where.bytes = buffer.bytes;
     return where;
   }
-  uint32_t Fetch(const RemoteMemory& from) {
+  uint32_t Fetch(const RemoteMemory& from) { return Fetch(to_lender_, from); }
+  uint32_t Fetch(PeerId peer, const RemoteMemory& from) {
     const Simulation::As as(*simulation_, 1);
-    const auto fetch = reader_->endpoint().Fetch(to_lender_, from);
+    const auto fetch = reader_->endpoint().Fetch(peer, from);
     EXPECT_TRUE(fetch.ok()) << fetch.status();
     return fetch.value_or(0xffffffff);
+  }
+  // A second lender, at node 2, and memory that it has lent to the reader.
+  void StartSecondLender() {
+    other_.emplace(*simulation_, 2, 1, LargeOptions());
+    other_->Listen();
+    ASSERT_TRUE(reader_->Connect(2).ok());
+    ASSERT_TRUE(Run([&] { return reader_saw_.ups.size() == 2 && !other_->recorder.ups.empty(); }));
+    to_second_ = reader_saw_.ups[1].id;
+  }
+  RemoteMemory LendFromSecond(uint64_t bytes) {
+    const Simulation::As as(*simulation_, 2);
+    const auto lent = other_->endpoint().Lend(other_->recorder.ups[0].id, bytes, /*waits=*/false);
+    EXPECT_TRUE(lent.ok()) << lent.status();
+    if (!lent.ok()) return {};
+    EXPECT_TRUE(Run([&] { return other_->endpoint().WhereLent(lent->number).has_value(); }));
+    RemoteMemory where = other_->endpoint().WhereLent(lent->number).value_or(RemoteMemory());
+    where.bytes = lent->bytes;
+    return where;
   }
   absl::Status End(uint32_t fetch) {
     EXPECT_TRUE(Run([&] { return reader_saw_.fetched.contains(fetch); })) << "it does not end";
@@ -124,9 +143,10 @@ class LargeWorld : public testing::Test {
   LargeRecorder reader_saw_;
   std::optional<SimEndpoint> lender_;
   std::optional<SimEndpoint> reader_;
-  std::optional<SimEndpoint> other_;  // a second reader, of tests that have one
+  std::optional<SimEndpoint> other_;  // a second reader or lender, of tests that have one
   PeerId to_reader_;
   PeerId to_lender_;
+  PeerId to_second_;
 };
 
 }  // namespace sluice::endpoint

@@ -2,8 +2,11 @@
 //
 // A tenant's DCTs after one of its peers was ended for what it sent: the others switch while they send all the while, and
 // the offender's keys lead nowhere.
+#include <algorithm>
 #include <array>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/manual_clock.h"
@@ -198,6 +201,42 @@ TEST_F(RenewalTest, HandshakeThatTakesLongerThanTheLooksKeepsTheOldOnesUntilItHa
     return !Reaches(raw);
   });
   ExpectUnharmed();
+}
+
+// The message that tells it fails. It is told again with whatever else is sent again, and not only at a later look: there is
+// none here, since the clock stands still.
+TEST_F(RenewalTest, PeerWhoseRequestsFailIsToldAgain) {
+  Start();
+  RawPeer moving(Shared());
+  ConnectOffender(moving);
+  RawPeer raw(Shared());
+  ConnectOffender(raw);
+  auto target = moving.control->MakeTarget(*moving.device, RawPeer::kControlKey);
+  ASSERT_TRUE(target.ok()) << target.status();
+  { const verbs::Qp gone = moving.control->Replace(*std::move(target)); }
+  SendData(raw, 0, 20);
+  PassUntil([&] { return Counts().targets_renewed == 1; });
+  moving.received.clear();
+  const auto where = peer::EncodeTargets({.data_dctn = moving.control->dctn(),
+                                          .control_dctn = moving.control->dctn(),
+                                          .data_key = RawPeer::kControlKey,
+                                          .control_key = RawPeer::kControlKey});
+  std::vector<std::byte> says = moving.Prefix(peer::Kind::kTargets);
+  says.insert(says.end(), where.begin(), where.end());
+  moving.Send(says);
+  while (moving.under_way != 0) moving.Step();
+  PassUntil([&] {
+    moving.Step();
+    return Counts().resends != 0 && !moving.received.empty();
+  });
+  for (int i = 0; i < 64; ++i) moving.Step();
+  const bool told = std::any_of(moving.received.begin(), moving.received.end(), [](const auto& it) {
+    peer::Prefix prefix;
+    return peer::LoadPrefix(it.data(), static_cast<uint32_t>(it.size()), &prefix) &&
+           prefix.kind == peer::Kind::kTargets;
+  });
+  EXPECT_TRUE(told) << moving.received.size() << " messages";
+  EXPECT_EQ(server_program_.downs, 1u) << "the offender alone";
 }
 
 // It would keep the old ones for as long as it likes.

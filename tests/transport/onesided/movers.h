@@ -90,8 +90,8 @@ class Movers {
   }
   // Their places for each other are given.
   void Join(uint32_t one, uint32_t at_one, uint32_t other, uint32_t at_other) {
-    const Address from = Do(one, [&](Mover& mover) { return mover.Open(at_one); });
-    const Address to = Do(other, [&](Mover& mover) { return mover.Open(at_other); });
+    const Address from = Do(one, [&](Mover& mover) { return *mover.Open(at_one); });
+    const Address to = Do(other, [&](Mover& mover) { return *mover.Open(at_other); });
     EXPECT_TRUE(Do(one, [&](Mover& mover) { return mover.Connect(at_one, to); }).ok());
     EXPECT_TRUE(Do(other, [&](Mover& mover) { return mover.Connect(at_other, from); }).ok());
   }

@@ -39,6 +39,16 @@ TEST(HalfOpen, ANewcomerFindsAPlaceHoweverManyTakeWhatTheyCan) {
   }
 }
 
+TEST(HalfOpen, OldestIsNamedWhileThisHasPlacesToo) {
+  HalfOpen places(100);
+  places.Enter("a", 1);
+  EXPECT_FALSE(places.Oldest("b").has_value()) << "one more than none is no surplus";
+  places.Enter("a", 2);
+  EXPECT_FALSE(places.Surplus("b").has_value());
+  EXPECT_EQ(places.Oldest("b"), 1u);
+  EXPECT_FALSE(places.Oldest("a").has_value());
+}
+
 TEST(HalfOpen, PlacesComeBack) {
   HalfOpen places(2);
   places.Enter("a", 1);

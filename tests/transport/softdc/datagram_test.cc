@@ -99,6 +99,29 @@ TEST(Ud, OnlySendsAreKnown) {
   EXPECT_EQ(pair.a.Post(pair.a.Wr(IBV_WR_RDMA_WRITE, PlainNode::kSendArea, 4)), EINVAL);
 }
 
+TEST(Ud, BlockOfItsOwnMulticastIsTakenOtherCreateFlagsAreNot) {
+  PlainNode node;
+  ibv_qp_init_attr_ex attr{};
+  attr.qp_type = IBV_QPT_UD;
+  attr.send_cq = node.send_cq;
+  attr.recv_cq = node.receive_cq;
+  attr.pd = node.pd;
+  attr.cap = {.max_send_wr = 4,
+              .max_recv_wr = 4,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+  ibv_qp* qp = CreateQpEx(node.context, &attr);
+  ASSERT_NE(qp, nullptr);
+  EXPECT_EQ(DestroyQp(qp), 0);
+  attr.create_flags = IBV_QP_CREATE_SCATTER_FCS;
+  errno = 0;
+  EXPECT_EQ(CreateQpEx(node.context, &attr), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
 TEST(Uc, MessageArrivesAndALostOneIsNobodysError) {
   PlainPair pair(PlainNodeOptions{.type = IBV_QPT_UC, .receives = 1});
   ASSERT_EQ(pair.a.Send("first", 1), 0);

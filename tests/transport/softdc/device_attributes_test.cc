@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -46,7 +47,7 @@ TEST(DeviceAttributes, ExtendedQueryAgreesAndWritesNoMoreThanAsked) {
   EXPECT_EQ(attr.orig_attr.max_qp, plain.max_qp);
   EXPECT_EQ(attr.completion_timestamp_mask, UINT64_MAX);
   EXPECT_EQ(attr.hca_core_clock, 1'000'000u);
-  EXPECT_EQ(attr.odp_caps.general_caps, 0u);
+  EXPECT_EQ(attr.odp_caps.general_caps, uint64_t{IBV_ODP_SUPPORT});  // and not of everything
   EXPECT_EQ(attr.phys_port_cnt_ex, 1u);
   // An older program's shorter structure.
   std::memset(static_cast<void*>(&attr), 0xff, sizeof(attr));
@@ -91,6 +92,63 @@ TEST(DeviceAttributes, ClockGoesForwardAndConverts) {
   const uint64_t now_ns =
       static_cast<uint64_t>(before.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(before.tv_nsec);
   EXPECT_LE(wall_ns, now_ns + 1'000'000);
+}
+
+TEST(DeviceAttributes, LimitsThatProgramsSizeTheirQueuesByAreAConnectxs) {
+  DcNode node;
+  ibv_device_attr attr{};
+  ASSERT_EQ(QueryDevice(node.context, &attr), 0);
+  EXPECT_EQ(attr.max_qp, 262'144);
+  EXPECT_EQ(attr.max_qp_wr, 32'768);
+  EXPECT_EQ(attr.max_sge, 30);
+  EXPECT_EQ(attr.max_cqe, 4'194'303);
+  EXPECT_EQ(attr.max_srq_sge, 31);
+  EXPECT_EQ(attr.max_qp_rd_atom, 16);
+  EXPECT_EQ(attr.max_pkeys, 128);
+}
+
+// The largest queue that there may be costs what is in it.
+TEST(DeviceAttributes, LargestCompletionQueueWorks) {
+  DcNode node;
+  ibv_cq* cq = CreateCq(node.context, 4'194'303, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  EXPECT_EQ(ResizeCq(cq, 16), 0);
+  EXPECT_EQ(ResizeCq(cq, 4'194'303), 0);
+  EXPECT_EQ(DestroyCq(cq), 0);
+}
+
+TEST(DeviceAttributes, EntrySizeOfTheEnvironmentIsChecked) {
+  DcNode node;
+  for (const char* size : {"64", "128", "100", "x"}) {
+    ASSERT_EQ(setenv("MLX5_CQE_SIZE", size, 1), 0);
+    errno = 0;
+    ibv_cq* cq = CreateCq(node.context, 16, nullptr, nullptr, 0);
+    const bool known = std::atoi(size) % 64 == 0 && std::atoi(size) != 0;
+    EXPECT_EQ(cq != nullptr, known) << size;
+    if (!known) {
+      EXPECT_EQ(errno, EINVAL);
+    }
+    if (cq != nullptr) DestroyCq(cq);
+  }
+  // What an attribute says outweighs it.
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 16;
+  mlx5dv_cq_init_attr dv{};
+  dv.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE;
+  dv.cqe_size = 128;
+  ibv_cq_ex* cq = DvCreateCq(node.context, &attr, &dv);
+  EXPECT_NE(cq, nullptr);
+  if (cq != nullptr) DestroyCq(ibv_cq_ex_to_cq(cq));
+  EXPECT_EQ(unsetenv("MLX5_CQE_SIZE"), 0);
+}
+
+TEST(DeviceAttributes, PortHasNothingOfASwitch) {
+  DcNode node;
+  mlx5dv_port port;
+  std::memset(&port, 0xff, sizeof(port));
+  EXPECT_EQ(DvQueryPort(node.context, 1, &port, sizeof(port)), 0);
+  EXPECT_EQ(port.flags, 0u);
+  EXPECT_EQ(DvQueryPort(node.context, 2, &port, sizeof(port)), EINVAL);
 }
 
 TEST(DeviceAttributes, SrqNumbersDiffer) {

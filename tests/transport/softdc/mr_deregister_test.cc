@@ -53,6 +53,52 @@ TEST(Deregister, ReregistrationGivesNewKeysAndRights) {
   EXPECT_EQ(DeregMr(mr), 0);
 }
 
+// As on mlx5: what was exchanged with peers and posted in WQEs goes on working.
+TEST(Deregister, ReregistrationOfRightsOrDomainKeepsTheKeys) {
+  DcNode a({.log_errored_streams = 4}), b;
+  ibv_mr* mr = RegMr(b.pd, b.slab + kAt, 64, IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(mr, nullptr);
+  const uint32_t lkey = mr->lkey, rkey = mr->rkey;
+  const auto write = [&](uint16_t stream) {
+    EXPECT_EQ(a.Write(b.Address(), kAt, "rights", stream, stream, rkey), 0);
+    return a.PollSend().status;
+  };
+  EXPECT_EQ(write(1), IBV_WC_REM_ACCESS_ERR);
+  ASSERT_EQ(ReregMr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
+            0);
+  EXPECT_EQ(write(2), IBV_WC_SUCCESS);
+  ibv_pd* other = AllocPd(b.context);
+  ASSERT_EQ(ReregMr(mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
+  EXPECT_EQ(mr->pd, other);
+  EXPECT_EQ(DeallocPd(other), EBUSY);
+  EXPECT_EQ(write(3), IBV_WC_REM_ACCESS_ERR);
+  ASSERT_EQ(ReregMr(mr, IBV_REREG_MR_CHANGE_PD, b.pd, nullptr, 0, 0), 0);
+  EXPECT_EQ(DeallocPd(other), 0);
+  EXPECT_EQ(write(4), IBV_WC_SUCCESS);
+  EXPECT_EQ(mr->lkey, lkey);
+  EXPECT_EQ(mr->rkey, rkey);
+  // Atomics take a new key.
+  ASSERT_EQ(ReregMr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                    kAccess | IBV_ACCESS_REMOTE_ATOMIC),
+            0);
+  EXPECT_NE(mr->rkey, rkey);
+  EXPECT_EQ(DeregMr(mr), 0);
+}
+
+TEST(Deregister, ReregistrationThatIsRefusedChangesNothing) {
+  DcNode a({.log_errored_streams = 4}), b;
+  ibv_mr* mr = RegMr(b.pd, b.slab + kAt, 64, kAccess);
+  ASSERT_NE(mr, nullptr);
+  errno = 0;
+  EXPECT_EQ(ReregMr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE),
+            IBV_REREG_MR_ERR_CMD);
+  EXPECT_EQ(errno, EINVAL);
+  ASSERT_EQ(a.Write(b.Address(), kAt, "as before", 1, 1, mr->rkey), 0);
+  EXPECT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(DeregMr(mr), 0);
+}
+
 // One thread writes into a region again and again, the other takes the region away: from the return
 // of ibv_dereg_mr on its bytes stay as they are.
 TEST(Deregister, NothingLandsAfterItHasReturned) {

@@ -2,6 +2,9 @@
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_node.h"
 #include "transport/softdc/loop/loop.h"
@@ -29,6 +32,44 @@ TEST(MrRegister, BetweenWrStartAndWrCompleteOfAQueueThatTheFirmwareWants) {
   EXPECT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
   EXPECT_EQ(b.ReceivedText(b.PollReceive()), "waits for a receive");
   munmap(memory, kBytes);
+}
+
+// Paged on demand: what is mapped when a peer comes counts, not what was when it was registered.
+TEST(MrRegister, OnDemandFollowsTheMapping) {
+  constexpr size_t kBytes = 4096;
+  DcNode a({.log_errored_streams = 4}), b;
+  const auto map = [](void* at, int flags) {
+    return mmap(at, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+  };
+  void* memory = map(nullptr, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ibv_mr* mr = RegMr(b.pd, memory, kBytes,
+                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_ON_DEMAND);
+  ASSERT_NE(mr, nullptr);
+  ASSERT_EQ(map(memory, MAP_FIXED), memory);  // other pages
+  DcAddress to = b.Address();
+  const auto write = [&](uint16_t stream) {
+    a.dci_ex->wr_id = stream;
+    a.dci_ex->wr_flags = IBV_SEND_SIGNALED;
+    ibv_wr_start(a.dci_ex);
+    ibv_wr_rdma_write(a.dci_ex, mr->rkey, reinterpret_cast<uint64_t>(memory));
+    ibv_wr_set_inline_data(a.dci_ex, const_cast<char*>("on demand"), 9);
+    mlx5dv_wr_set_dc_addr_stream(a.dci_dv, a.ah, to.dctn, to.dc_key, stream);
+    EXPECT_EQ(ibv_wr_complete(a.dci_ex), 0);
+    return a.PollSend().status;
+  };
+  EXPECT_EQ(write(1), IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(memory, "on demand", 9), 0);
+  ibv_sge sge{.addr = reinterpret_cast<uint64_t>(memory), .length = kBytes, .lkey = mr->lkey};
+  EXPECT_EQ(ibv_advise_mr(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &sge, 1), 0);
+  sge.lkey = b.mr->lkey;
+  sge.addr = reinterpret_cast<uint64_t>(b.slab);
+  EXPECT_EQ(ibv_advise_mr(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), EINVAL);
+  sge.lkey = 0;
+  EXPECT_EQ(ibv_advise_mr(b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), ENOENT);
+  munmap(memory, kBytes);
+  EXPECT_NE(write(2), IBV_WC_SUCCESS);
+  EXPECT_EQ(DeregMr(mr), 0);
 }
 
 }  // namespace

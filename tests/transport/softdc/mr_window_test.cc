@@ -79,14 +79,10 @@ TEST_F(MrWindowTest, AKeyOfAnotherQueuePairIsRefused) {
 
 TEST_F(MrWindowTest, BindsThatAreRefused) {
   const uint32_t key = ibv_inc_rkey(window_->rkey);
-  EXPECT_EQ(Bind(key + 256, Info()), IBV_WC_MW_BIND_ERR);  // another place's key
   ibv_mw_bind_info info = Info();
-  info.length = 0;
-  EXPECT_EQ(Bind(key, info), IBV_WC_MW_BIND_ERR);
-  info = Info();
   info.addr = reinterpret_cast<uint64_t>(b_.slab) + DcNode::kSlabBytes - 8;
   EXPECT_EQ(Bind(key, info), IBV_WC_MW_BIND_ERR);
-  info = Info(IBV_ACCESS_LOCAL_WRITE);
+  info = Info(IBV_ACCESS_ZERO_BASED);
   EXPECT_EQ(Bind(key, info), IBV_WC_MW_BIND_ERR);
   info = Info();
   info.mr = a_.mr;  // without IBV_ACCESS_MW_BIND, and not of this context
@@ -96,6 +92,32 @@ TEST_F(MrWindowTest, BindsThatAreRefused) {
             IBV_WC_MW_BIND_ERR);
   ASSERT_EQ(Bind(key, Info()), IBV_WC_SUCCESS);
   EXPECT_EQ(Bind(ibv_inc_rkey(key), Info()), IBV_WC_MW_BIND_ERR);  // bound already
+}
+
+TEST_F(MrWindowTest, OnlyTheLowByteOfTheNewKeyCounts) {
+  const uint32_t key = ibv_inc_rkey(window_->rkey);
+  ASSERT_EQ(Bind(key + (5 << 8), Info()), IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(key, kAt), IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(key + (5 << 8), kAt), IBV_WC_REM_ACCESS_ERR);
+  ASSERT_EQ(InvalidateWindow(context(), pd(), key), IBV_WC_SUCCESS);
+}
+
+TEST_F(MrWindowTest, LocalWriteAmongItsRightsGrantsNothing) {
+  const uint32_t key = ibv_inc_rkey(window_->rkey);
+  ASSERT_EQ(Bind(key, Info(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE)), IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(key, kAt), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_F(MrWindowTest, BindOfNothingEndsTheBinding) {
+  const uint32_t key = ibv_inc_rkey(window_->rkey);
+  const ibv_mw_bind_info nothing{};
+  EXPECT_EQ(Bind(key, nothing), IBV_WC_SUCCESS);  // was not bound
+  ASSERT_EQ(Bind(key, Info()), IBV_WC_SUCCESS);
+  ASSERT_EQ(Bind(key, nothing), IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(key, kAt), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_FALSE(HasBoundWindow(context(), b_.mr->handle));
+  ASSERT_EQ(Bind(key, Info()), IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(key, kAt), IBV_WC_SUCCESS);
 }
 
 TEST_F(MrWindowTest, InvalidationOfWhatIsNotBoundFails) {

@@ -61,9 +61,9 @@ struct Dials {
   struct Limits {
     uint32_t max_send_wr = 32768;
     uint32_t max_recv_wr = 32768;
-    uint32_t max_sge = 16;
+    uint32_t max_sge = 30;
     uint32_t max_inline_bytes = 512;
-    uint32_t max_cqe = 1 << 16;
+    uint32_t max_cqe = (1 << 22) - 1;
     uint32_t max_srq_wr = 1 << 16;
     uint32_t max_rd_atomic = 16;
     uint32_t max_message_bytes = 1u << 30;

@@ -30,7 +30,14 @@ ShmRequester::~ShmRequester() {
   continuation_->requester = nullptr;
 }
 
-void ShmRequester::RunPosted(uint64_t first) { SendExecution(*this).Run(first); }
+void ShmRequester::RunPosted(uint64_t first) {
+  uint64_t bytes = 0;
+  for (uint64_t sequence = first; sequence != queue_.posted(); ++sequence) {
+    bytes += queue_.slot(sequence).length_bytes;
+  }
+  traffic_.Add(queue_.posted() - first, bytes);
+  SendExecution(*this).Run(first);
+}
 
 void ShmRequester::RunWaiting() {
   for (uint64_t sequence = queue_.emitted(); sequence != queue_.posted(); ++sequence) {

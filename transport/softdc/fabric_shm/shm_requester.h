@@ -13,6 +13,7 @@
 
 #include "transport/softdc/fabric_shm/shm_fabric.h"
 #include "transport/softdc/model/fabric.h"
+#include "transport/softdc/model/traffic.h"
 #include "transport/softdc/shm/outbound_links.h"
 
 namespace sluice::softdc {
@@ -54,7 +55,8 @@ class ShmRequester final : public Requester {
   SendQueue& queue_;
   const std::shared_ptr<Continuation> continuation_;
   std::vector<Target*> targets_;  // forgotten before they are destroyed (IsBetweenPasses)
-  int64_t scheduled_ns_ = 0;      // of the timer that counts; 0: none
+  TrafficCounter traffic_;
+  int64_t scheduled_ns_ = 0;  // of the timer that counts; 0: none
 };
 
 }  // namespace sluice::softdc

@@ -19,6 +19,7 @@ struct AddressHandle {
   ibv_ah_attr attr{};
   ibv_gid source_gid{};  // of attr.grh.sgid_index
   NodeId node = kNoNode;
+  uint8_t service_level = 0;  // that the receiver of a datagram is told: RoCE says more (grh.h)
   std::atomic<uint32_t> mapped_qp_number{0};  // mlx5dv_map_ah_to_qp: the first call wins
 
   static AddressHandle* From(ibv_ah* ah) { return reinterpret_cast<AddressHandle*>(ah); }

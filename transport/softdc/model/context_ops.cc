@@ -2,12 +2,13 @@
 //
 // The functions that inlines of verbs.h find in ibv_context and verbs_context. An empty slot makes
 // the inline say EOPNOTSUPP by itself: XRC, flows, work queues, counters, device memory, CQ
-// moderation, null regions, advice on on-demand paging.
+// moderation, null regions.
 #include <cerrno>
 
 #include "transport/softdc/device_attributes.h"
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/memory_region.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/verbs_objects.h"
@@ -40,6 +41,44 @@ int PostRecv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return EINVAL;
 }
 
+// man ibv_bind_mw; the inline has made sure that the window is of type 1. The new key is the window's as
+// soon as the bind is posted.
+int BindMw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
+  const ibv_mw_bind_info& info = bind->bind_info;
+  if ((info.mr == nullptr && (info.addr != 0 || info.length != 0)) ||
+      (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0) {
+    return errno = EINVAL;
+  }
+  if (info.mr != nullptr && info.mr->pd != qp->pd) return errno = EPERM;
+  ibv_send_wr wr{}, *bad_wr = nullptr;
+  wr.wr_id = bind->wr_id;
+  wr.opcode = IBV_WR_BIND_MW;
+  wr.send_flags = bind->send_flags;
+  wr.bind_mw = {.mw = mw, .rkey = ibv_inc_rkey(mw->rkey), .bind_info = info};
+  if (const int error = PostSend(qp, &wr, &bad_wr); error != 0) return errno = error;
+  mw->rkey = wr.bind_mw.rkey;
+  return 0;
+}
+
+// man ibv_advise_mr: memory that is paged on demand needs no advice here.
+int AdviseMr(ibv_pd* pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge* list,
+             uint32_t count) {
+  const bool known = advice == IBV_ADVISE_MR_ADVICE_PREFETCH ||
+                     advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE ||
+                     advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+  if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || count == 0) return EINVAL;
+  if (!known) return EOPNOTSUPP;
+  const bool writes = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+  const uint32_t access = writes ? uint32_t{IBV_ACCESS_LOCAL_WRITE} : 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const shm::MemoryRegionEntry* region =
+        FindLocalRegion(*Context::From(pd->context), list[i], Pd::From(pd)->number, access);
+    if (region == nullptr) return ENOENT;
+    if ((region->access & IBV_ACCESS_ON_DEMAND) == 0) return EINVAL;
+  }
+  return 0;
+}
+
 }  // namespace
 
 void Context::FillOps() {
@@ -53,6 +92,7 @@ void Context::FillOps() {
   verbs.create_srq_ex = &CreateSrqEx;
   verbs.create_qp_ex = &CreateQpEx;
   verbs.get_srq_num = &GetSrqNum;
+  verbs.advise_mr = &AdviseMr;
   verbs.alloc_td = &AllocTd;
   verbs.dealloc_td = &DeallocTd;
   verbs.alloc_parent_domain = &AllocParentDomain;
@@ -68,6 +108,7 @@ void Context::FillOps() {
   context.ops.post_send = &PostSend;
   context.ops.post_recv = &PostRecv;
   context.ops.alloc_mw = &AllocMw;
+  context.ops.bind_mw = &BindMw;
   context.ops.dealloc_mw = &DeallocMw;
 }
 

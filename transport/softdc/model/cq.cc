@@ -11,15 +11,26 @@
 #include "transport/softdc/model/wqe.h"
 
 namespace sluice::softdc {
+namespace {
+
+// The private ring begins with room for that many and grows to what was asked for: programs ask for far
+// more than they ever leave unread.
+constexpr uint32_t kFirstLocalEntries = 4096;
+
+uint32_t RingCapacity(uint32_t cqe) {
+  // A producer may see a quarter of the ring as used that is free: `cqe` must fit nevertheless.
+  return std::clamp(std::bit_ceil(cqe) * 2, shm::kMinCqeRingCapacity, shm::kMaxCqeRingCapacity);
+}
+
+}  // namespace
 
 Cq::Cq(Context& context, const Shape& shape)
     : context_(context),
       single_threaded_(shape.single_threaded),
       stamped_((shape.wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                   IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0),
-      // A producer may see a quarter of the ring as used that is free: `cqe` must fit nevertheless.
-      ring_capacity_(std::max(shm::kMinCqeRingCapacity, std::bit_ceil(shape.cqe) * 2)),
-      local_(std::bit_ceil(shape.cqe)) {}
+      ring_capacity_(RingCapacity(shape.cqe)),
+      local_(std::min(std::bit_ceil(shape.cqe), kFirstLocalEntries)) {}
 
 std::unique_ptr<Cq> Cq::Create(Context& context, const Shape& shape) {
   if (shape.cqe == 0 || shape.cqe > context.dials().limits.max_cqe) {
@@ -114,6 +125,7 @@ void Cq::Push(const Local& local, bool solicited) {
       if (!armed_->Overrun()) return;
       overrun = true;
     } else {
+      if (local_tail_ - local_head_ == local_.size()) MoveLocalTo(local_.size() * 2);
       local_[local_tail_++ & (local_.size() - 1)] = local;
     }
   }
@@ -217,17 +229,21 @@ int Cq::Resize(int cqe) {
   SpinLockHolder hold(lock_);
   if (local_tail_ - local_head_ > size) return EINVAL;
   // The rings of senders that came before keep their size; each has room for at least the old depth.
-  std::vector<Local> resized(size);
-  uint64_t count = 0;
-  for (; local_head_ != local_tail_; ++local_head_) {
-    resized[count++] = local_[local_head_ & (local_.size() - 1)];
-  }
-  local_ = std::move(resized);
-  local_head_ = 0;
-  local_tail_ = count;
-  ring_capacity_ = std::max({ring_capacity_, shm::kMinCqeRingCapacity, size * 2});
+  if (local_.size() > size) MoveLocalTo(size);
+  ring_capacity_ = std::max(ring_capacity_, RingCapacity(size));
   base.cqe = static_cast<int>(size);
   return 0;
+}
+
+void Cq::MoveLocalTo(size_t size) {
+  std::vector<Local> moved(size);
+  uint64_t count = 0;
+  for (; local_head_ != local_tail_; ++local_head_) {
+    moved[count++] = local_[local_head_ & (local_.size() - 1)];
+  }
+  local_ = std::move(moved);
+  local_head_ = 0;
+  local_tail_ = count;
 }
 
 Cq::RingPlace Cq::RingFor(uint32_t link_id) {

@@ -151,6 +151,8 @@ class Cq {
   int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void Push(const Local& local, bool solicited);
+  // `size`: a power of two, no less than what stands in the private ring.
+  void MoveLocalTo(size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // False: nothing for the user.
   bool Translate(const shm::Cqe& cqe, ibv_wc* wc);
   void RemoveEmptyDeadRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);

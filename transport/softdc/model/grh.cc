@@ -14,6 +14,9 @@ namespace {
 constexpr uint8_t kNextHeaderUdp = 17;
 constexpr size_t kIpv4Offset = 20;
 constexpr size_t kIpv4Bytes = 20;
+constexpr uint8_t kHasUdpHeader = 8;  // of a RoCE packet's type
+constexpr uint8_t kTypeIpv6 = 1;
+constexpr uint8_t kTypeIpv4 = 2;
 constexpr uint32_t kUdpAndTransportBytes = 8 + 12 + 8 + 4;  // UDP, BTH, DETH, ICRC
 
 bool IsMappedIpv4(const ibv_gid& gid) {
@@ -66,6 +69,11 @@ Grh MakeGrh(const DatagramOperands& address, uint32_t payload_bytes) {
   std::memcpy(grh.data() + 8, address.source.raw, sizeof(address.source.raw));
   std::memcpy(grh.data() + 24, address.destination.raw, sizeof(address.destination.raw));
   return grh;
+}
+
+uint8_t RocePacketType(const ibv_gid& source, const ibv_gid& destination) {
+  const bool ipv4 = IsMappedIpv4(source) && IsMappedIpv4(destination);
+  return kHasUdpHeader | (ipv4 ? kTypeIpv4 : kTypeIpv6);
 }
 
 }  // namespace sluice::softdc

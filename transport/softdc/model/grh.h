@@ -21,6 +21,11 @@ using Grh = std::array<std::byte, kGrhBytes>;
 // not defined then.
 Grh MakeGrh(const DatagramOperands& address, uint32_t payload_bytes);
 
+// What stands in the service level of a datagram's receive completion on RoCE, as mlx5 has it: bit 3
+// says that the packet has a UDP header (RoCE v2), bits 2:0 its network header: 1 IPv6, 2 IPv4.
+// Programs find the destination in the 40 bytes by it.
+uint8_t RocePacketType(const ibv_gid& source, const ibv_gid& destination);
+
 }  // namespace sluice::softdc
 
 #endif  // SLUICE_TRANSPORT_SOFTDC_MODEL_GRH_H_

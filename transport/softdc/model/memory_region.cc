@@ -16,7 +16,21 @@ namespace {
 
 constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                             IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING;
+                             IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING |
+                             IBV_ACCESS_ON_DEMAND;
+
+// What mlx5's driver changes in place; for other bits it makes a new key.
+constexpr int kChangedInPlace = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
+
+// 0 or errno.
+int CheckAccess(Context& context, int access) {
+  const bool remote_write = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if (remote_write && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  const bool pages = context.device().fabric().SharesMemory();
+  const int known = pages ? kKnownAccess : kKnownAccess & ~IBV_ACCESS_ON_DEMAND;
+  return (access & ~known) != 0 ? EOPNOTSUPP : 0;
+}
 
 struct Region {
   ibv_mr base{};  // what the user holds; must stay first
@@ -28,18 +42,21 @@ struct Region {
 
 ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int access) {
   Context& context = *Context::From(pd->context);
-  const bool remote_write = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-  if (length_bytes == 0 || (remote_write && (access & IBV_ACCESS_LOCAL_WRITE) == 0) ||
+  const bool everything = (access & IBV_ACCESS_ON_DEMAND) != 0 && length_bytes == SIZE_MAX;
+  if (length_bytes == 0 || everything ||
       reinterpret_cast<uint64_t>(address) + length_bytes < length_bytes) {
     errno = EINVAL;
     return nullptr;
   }
-  if ((access & ~kKnownAccess) != 0) {
-    errno = EOPNOTSUPP;
+  if (const int error = CheckAccess(context, access); error != 0) {
+    errno = error;
     return nullptr;
   }
   std::optional<shm::Placement> placement;
-  if (context.device().fabric().SharesMemory()) {
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
+    // Peers go through the kernel, which finds what is mapped there when they come.
+    placement.emplace();
+  } else if (context.device().fabric().SharesMemory()) {
     placement = shm::PlaceRange(address, length_bytes, context.dials().memory.move_private);
   } else if (shm::IsPresent(address, length_bytes)) {
     placement.emplace();
@@ -106,6 +123,21 @@ int DeregisterMemory(ibv_mr* mr) {
 
 int AccessOf(const ibv_mr& mr) {
   return static_cast<int>(Context::From(mr.context)->memory_regions()[mr.handle].access);
+}
+
+int ChangeRights(ibv_mr* mr, ibv_pd* pd, int access) {
+  Context& context = *Context::From(mr->context);
+  if (const int error = CheckAccess(context, access); error != 0) return errno = error;
+  if (((access ^ AccessOf(*mr)) & ~kChangedInPlace) != 0) return kNeedsNewKeys;
+  shm::MemoryRegionEntry& entry = context.memory_regions()[mr->handle];
+  // Peers may be looking: each word is the old one or the new one.
+  std::atomic_ref(entry.access).store(static_cast<uint32_t>(access), std::memory_order_seq_cst);
+  std::atomic_ref(entry.pd).store(Pd::From(pd)->number, std::memory_order_seq_cst);
+  context.WaitForCopies();
+  Pd::From(pd)->users.fetch_add(1);
+  Pd::From(mr->pd)->users.fetch_sub(1);
+  mr->pd = pd;
+  return 0;
 }
 
 int ReregisterMemory(ibv_mr* mr, ibv_pd* pd, void* address, size_t length_bytes, int access) {

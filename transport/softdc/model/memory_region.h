@@ -21,9 +21,16 @@ namespace sluice::softdc {
 ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int access);
 // Returns when no peer writes there any more. EBUSY while a window is bound to it.
 int DeregisterMemory(ibv_mr* mr);
-// man ibv_rereg_mr, all three of them given: `mr` has new keys then. An errno: it is as it was.
+// man ibv_rereg_mr, all three of them given: `mr` has new keys then (mlx5 may keep them). An errno: it
+// is as it was.
 int ReregisterMemory(ibv_mr* mr, ibv_pd* pd, void* address, size_t length_bytes, int access);
 int AccessOf(const ibv_mr& mr);
+// The same range with another domain or other rights under the same keys, as mlx5 does it without a new
+// registration: if the rights differ in LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and RELAXED_ORDERING
+// only. Returns when no peer is at a copy any more that needs what was taken. 0, an errno, or
+// kNeedsNewKeys.
+inline constexpr int kNeedsNewKeys = -1;
+int ChangeRights(ibv_mr* mr, ibv_pd* pd, int access);
 
 // The region that a local SGE names, if its key covers it, belongs to `pd` and grants all of
 // `access` (IBV_ACCESS_LOCAL_WRITE for what is written to). Null: a local protection error.

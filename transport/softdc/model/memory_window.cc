@@ -14,6 +14,8 @@ namespace {
 
 constexpr unsigned kWindowAccess =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+// A window gives peers no more for it.
+constexpr unsigned kIgnoredAccess = IBV_ACCESS_LOCAL_WRITE;
 constexpr unsigned kWritingAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 uint32_t IndexOf(uint32_t key) { return key >> 8; }
@@ -26,8 +28,8 @@ bool Take(shm::MemoryRegionEntry& entry, uint32_t rkey) {
 }  // namespace
 
 ibv_mw* AllocateWindow(ibv_pd* pd, ibv_mw_type type) {
-  if (type != IBV_MW_TYPE_2) {
-    errno = type == IBV_MW_TYPE_1 ? EOPNOTSUPP : EINVAL;
+  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
+    errno = EINVAL;
     return nullptr;
   }
   Context& context = *Context::From(pd->context);
@@ -61,12 +63,22 @@ int DeallocateWindow(ibv_mw* mw) {
   return 0;
 }
 
+void UnbindWindow(Context& context, uint32_t window_rkey) {
+  const uint32_t index = IndexOf(window_rkey);
+  if (!context.IsWindow(index)) return;
+  context.memory_regions()[index].key.store(0, std::memory_order_seq_cst);
+}
+
 ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint32_t window_rkey,
                          uint32_t new_rkey, const ibv_mw_bind_info& info) {
   const uint32_t index = IndexOf(window_rkey);
-  if (info.mr == nullptr || Context::From(info.mr->context) != &context || info.length == 0 ||
-      IndexOf(new_rkey) != index || !context.IsWindow(index) ||
-      (info.mw_access_flags & ~kWindowAccess) != 0) {
+  if (!context.IsWindow(index)) return IBV_WC_MW_BIND_ERR;
+  if (info.length == 0) {
+    context.memory_regions()[index].key.store(0, std::memory_order_seq_cst);
+    return IBV_WC_SUCCESS;
+  }
+  if (info.mr == nullptr || Context::From(info.mr->context) != &context ||
+      (info.mw_access_flags & ~(kWindowAccess | kIgnoredAccess)) != 0) {
     return IBV_WC_MW_BIND_ERR;
   }
   shm::MemoryRegionEntry& window = context.memory_regions()[index];
@@ -82,7 +94,8 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
       info.length > region.length_bytes - into) {
     return IBV_WC_MW_BIND_ERR;
   }
-  window.access = Mutated(Mutation::kWindowGrantsAll) ? kWindowAccess : info.mw_access_flags;
+  window.access =
+      Mutated(Mutation::kWindowGrantsAll) ? kWindowAccess : info.mw_access_flags & kWindowAccess;
   window.pd = pd;
   window.address = info.addr;
   window.length_bytes = info.length;
@@ -95,7 +108,7 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
   window.segment_offset = region.segment_offset + (begin - std::min(begin, region.shared_begin));
   window.shared_begin = begin - into;
   window.shared_end = end - into;
-  window.key.store(new_rkey, std::memory_order_release);
+  window.key.store(index << 8 | (new_rkey & 0xff), std::memory_order_release);
   return IBV_WC_SUCCESS;
 }
 

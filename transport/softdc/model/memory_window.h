@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory windows of type 2 (IBA 10.6.7; man ibv_alloc_mw, ibv_wr_bind_mw): a key of its own for a
-// part of a region, given and taken by work requests. Kind 2B: the key works only through the queue
-// pair that bound it (through any of the PD's when a DCI bound it: requests come in through DCTs).
+// Memory windows (IBA 10.6.7; man ibv_alloc_mw, ibv_bind_mw, ibv_wr_bind_mw): a key of its own for a part
+// of a region, given and taken by work requests. Type 2 is of kind 2B: the key works only through the
+// queue pair that bound it (through any of the PD's when a DCI bound it: requests come in through DCTs).
+// Type 1 works through any queue pair of the PD, and is bound anew while it is bound.
 //
 // A window has a place in the table of memory regions, filled while it is bound, so whoever judges
 // an rkey needs to know nothing of windows but bound_qp (MayPass). The low 8 bits of its rkey are
@@ -23,18 +24,22 @@ namespace sluice::softdc {
 
 class Context;
 
-// Null with errno set; EOPNOTSUPP for type 1.
+// Null with errno set.
 ibv_mw* AllocateWindow(ibv_pd* pd, ibv_mw_type type);
 // Ends a binding that stands.
 int DeallocateWindow(ibv_mw* mw);
 
 // --- For the queue that executes the work requests ---
 
-// What ibv_wr_bind_mw asks for. `qp_number`: 0 for a DCI. SUCCESS; MW_BIND_ERR: the window is bound,
-// the key is not one of its keys, the region lacks IBV_ACCESS_MW_BIND or LOCAL_WRITE, the range is
-// not inside, or something belongs to another PD.
+// What ibv_wr_bind_mw asks for. `qp_number`: 0 for a DCI. Of `new_rkey` only the low byte counts, and
+// a length of 0 ends a binding, whether there is one or not: as mlx5 has it. SUCCESS; MW_BIND_ERR: the
+// window is bound, the region lacks IBV_ACCESS_MW_BIND or LOCAL_WRITE, the range is not inside, or
+// something belongs to another PD.
 ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint32_t window_rkey,
                          uint32_t new_rkey, const ibv_mw_bind_info& info);
+// Ends the binding of a window, if it has one: what a bind of a type 1 window does first. Copies through it
+// may be under way.
+void UnbindWindow(Context& context, uint32_t window_rkey);
 // Local invalidate: MW_BIND_ERR unless the key is that of a bound window of the PD.
 ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey);
 // The invalidation that comes with a SEND, where it arrives, in the target's table, before the

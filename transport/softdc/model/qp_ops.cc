@@ -59,7 +59,8 @@ void LocalInvOp(ibv_qp_ex* qp, uint32_t invalidate_rkey) {
 
 void BindMwOp(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* info) {
   if (SendQueue::Of(qp).NewWqe(IBV_WR_BIND_MW) == nullptr) return;
-  SendQueue::Of(qp).operands().bind = {.window_rkey = mw->rkey, .new_rkey = rkey, .info = *info};
+  SendQueue::Of(qp).operands().bind = {
+      .window_rkey = mw->rkey, .new_rkey = rkey, .type = mw->type, .info = *info};
 }
 
 void SetSgeOp(ibv_qp_ex* qp, uint32_t lkey, uint64_t address, uint32_t length) {

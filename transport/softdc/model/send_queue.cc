@@ -122,9 +122,11 @@ void SendQueue::RunLocally(uint64_t sequence) {
                                                         : InvalidateWindow(context_, pd_, wqe.rkey);
   } else if (wqe.opcode == IBV_WR_BIND_MW) {
     const BindOperands& bind = operands(sequence).bind;
-    // What a DCI binds is used through DCTs.
-    const uint32_t through = traits_.kind == QpKind::kDci ? 0 : number();
-    status = BindWindow(context_, pd_, through, bind.window_rkey, bind.new_rkey, bind.info);
+    // What a DCI binds is used through DCTs, and a window of type 1 through any queue pair.
+    const bool through_any = traits_.kind == QpKind::kDci || bind.type == IBV_MW_TYPE_1;
+    if (bind.type == IBV_MW_TYPE_1) UnbindWindow(context_, bind.window_rkey);
+    status = BindWindow(context_, pd_, through_any ? 0 : number(), bind.window_rkey, bind.new_rkey,
+                        bind.info);
   }
   Finish(wqe, status, status == IBV_WC_SUCCESS ? 0 : kVendorErrorLocalProtection);
 }

@@ -143,6 +143,7 @@ void SendQueue::SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uin
   wqe.node = handle.node;
   wqe.target_number = target_number & kQpNumberMask;
   wqe.key = (qkey & kOwnQkey) != 0 ? attr_.qkey : qkey;
+  wqe.service_level = handle.service_level;
   operands().datagram = {.source = handle.source_gid,
                          .destination = handle.attr.grh.dgid,
                          .flow_label = handle.attr.grh.flow_label,
@@ -183,6 +184,7 @@ int SendQueue::BuildPosted(const ibv_send_wr& wr) {
   } else if (wr.opcode == IBV_WR_BIND_MW) {
     operands().bind = {.window_rkey = wr.bind_mw.mw->rkey,
                        .new_rkey = wr.bind_mw.rkey,
+                       .type = wr.bind_mw.mw->type,
                        .info = wr.bind_mw.bind_info};
   } else if (wr.opcode == IBV_WR_SEND_WITH_INV || wr.opcode == IBV_WR_LOCAL_INV) {
     wqe->rkey = wr.invalidate_rkey;

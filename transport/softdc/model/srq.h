@@ -26,7 +26,7 @@ namespace sluice::softdc {
 
 class Context;
 
-inline constexpr uint32_t kMaxSrqSges = 16;
+inline constexpr uint32_t kMaxSrqSges = 31;
 
 // A receive WQE in the hands of a fabric of this process.
 struct TakenReceive {

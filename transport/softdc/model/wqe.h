@@ -49,10 +49,11 @@ struct alignas(16) Wqe {
   WqeState state = WqeState::kPosted;
   bool asking = false;  // waits for an answer about the target, not for a time
   uint8_t rnr_tries = 0;
-  uint8_t status = 0;      // ibv_wc_status, once kDone
-  bool cancelled = false;  // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
-  bool staged = false;     // its bytes stand in a MkeyStage
-  bool quiet = false;      // completes only with an error, whatever was asked for
+  uint8_t status = 0;         // ibv_wc_status, once kDone
+  bool cancelled = false;     // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
+  bool staged = false;        // its bytes stand in a MkeyStage
+  bool quiet = false;         // completes only with an error, whatever was asked for
+  uint8_t service_level = 0;  // of a datagram, as its receiver is told
   uint32_t vendor_error = 0;
   // The Requester's own.
   int64_t next_try_ns = 0;
@@ -77,6 +78,7 @@ struct AtomicOperands {
 struct BindOperands {
   uint32_t window_rkey;
   uint32_t new_rkey;
+  ibv_mw_type type;
   ibv_mw_bind_info info;
 };
 struct DatagramOperands {

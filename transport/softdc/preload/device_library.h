@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The one exported function of libsoftdc_device.so: softdc's functions by the names that libibverbs and libmlx5 give
-// them, and those that serve the kernel's RDMA_CM interface (ucma/ucma.h) as softdc_ucma_open, _write, _close.
+// them, and those that serve the kernel's RDMA_CM interface (ucma/ucma.h) as softdc_ucma_open, _write, _close, and those that stand for
+// files (device_files.h) as softdc_device_file_kind, _open.
 // The table (verbs.h) stands behind it; functions that only unmodified programs need are in the files beside this.
 //
 // Thread-safety: may be called from any thread.

@@ -2,15 +2,14 @@
 //
 // The calls with which librdmacm talks to the kernel: /dev/infiniband/rdma_cm is opened, said to be a character
 // device, written to (a command at a time, events are asked for with one too) and closed. These go to the RDMA_CM
-// engine in the device library; every other path and descriptor goes on to libc, for the price of one comparison.
-// Waiting needs nothing: the descriptor handed out is a real one that polls.
+// engine in the device library; every other path and descriptor goes on to libc, for the price of two comparisons.
+// Waiting needs nothing: the descriptor handed out is a real one that polls. Attributes of the device are opened as well
+// (path_calls.cc).
 //
 // After fork() the marks of the parent's descriptors are inherited as the descriptors are.
 #undef _FORTIFY_SOURCE  // its inline versions of these functions would be definitions of them
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,11 +18,11 @@
 #include <cstring>
 
 #include "transport/softdc/preload/load.h"
+#include "transport/softdc/preload/next_call.h"
 
 namespace {
 
 constexpr char kCmDevice[] = "/dev/infiniband/rdma_cm";
-constexpr dev_t kMiscMajor = 10;
 constexpr int kMaxMarked = 1 << 16;
 
 // A bit for each descriptor that is the engine's.
@@ -44,18 +43,6 @@ void Unmark(int fd) {
   __atomic_fetch_and(&marks[fd / 64], ~(uint64_t{1} << (fd % 64)), __ATOMIC_RELAXED);
 }
 
-// The next definition of a function, found at its first use: other libraries' constructors may call us before ours
-// could run.
-template <typename Function>
-Function* Next(Function** cache, const char* name) {
-  Function* function = __atomic_load_n(cache, __ATOMIC_RELAXED);
-  if (function == nullptr) {
-    function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-    __atomic_store_n(cache, function, __ATOMIC_RELAXED);
-  }
-  return function;
-}
-
 using UcmaOpen = int();
 using UcmaWrite = ssize_t(int fd, const void* bytes, size_t count);
 using UcmaClose = int(int fd);
@@ -66,8 +53,10 @@ Function* Ucma(const char* name) {
 }
 
 // The descriptor, -1 with errno, or -2: not the engine's business.
-int TryOpen(const char* path) {
-  if (path == nullptr || std::strcmp(path, kCmDevice) != 0) return -2;
+int TryOpen(const char* path, int flags) {
+  if (path == nullptr || std::strcmp(path, kCmDevice) != 0) {
+    return softdc_open_device_file(path, flags);
+  }
   auto* ucma_open = Ucma<UcmaOpen>("softdc_ucma_open");
   if (ucma_open == nullptr) return -2;
   const int fd = ucma_open();
@@ -81,9 +70,9 @@ int TryOpen(const char* path) {
 // has to be that.
 void FillStat(struct stat* out) {
   struct stat device;
-  const bool exists = stat(kCmDevice, &device) == 0 && S_ISCHR(device.st_mode);
-  out->st_mode = S_IFCHR | 0666;
-  out->st_rdev = exists ? device.st_rdev : makedev(kMiscMajor, 0);
+  if (stat(kCmDevice, &device) != 0) return;
+  out->st_mode = device.st_mode;
+  out->st_rdev = device.st_rdev;
 }
 
 mode_t ModeOf(int flags, va_list arguments) {
@@ -93,13 +82,11 @@ mode_t ModeOf(int flags, va_list arguments) {
 
 }  // namespace
 
-#define SOFTDC_EXPORTED __attribute__((visibility("default")))
-
 extern "C" {
 
 SOFTDC_EXPORTED int open(const char* path, int flags, ...) {
   static int (*next)(const char*, int, ...);
-  const int fd = TryOpen(path);
+  const int fd = TryOpen(path, flags);
   if (fd != -2) return fd;
   va_list arguments;
   va_start(arguments, flags);
@@ -110,7 +97,7 @@ SOFTDC_EXPORTED int open(const char* path, int flags, ...) {
 
 SOFTDC_EXPORTED int open64(const char* path, int flags, ...) {
   static int (*next)(const char*, int, ...);
-  const int fd = TryOpen(path);
+  const int fd = TryOpen(path, flags);
   if (fd != -2) return fd;
   va_list arguments;
   va_start(arguments, flags);
@@ -121,7 +108,7 @@ SOFTDC_EXPORTED int open64(const char* path, int flags, ...) {
 
 SOFTDC_EXPORTED int openat(int folder, const char* path, int flags, ...) {
   static int (*next)(int, const char*, int, ...);
-  const int fd = TryOpen(path);
+  const int fd = TryOpen(path, flags);
   if (fd != -2) return fd;
   va_list arguments;
   va_start(arguments, flags);
@@ -132,7 +119,7 @@ SOFTDC_EXPORTED int openat(int folder, const char* path, int flags, ...) {
 
 SOFTDC_EXPORTED int openat64(int folder, const char* path, int flags, ...) {
   static int (*next)(int, const char*, int, ...);
-  const int fd = TryOpen(path);
+  const int fd = TryOpen(path, flags);
   if (fd != -2) return fd;
   va_list arguments;
   va_start(arguments, flags);

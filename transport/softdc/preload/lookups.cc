@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/preload/lookups.h"
 
-#include <arpa/inet.h>
-#include <endian.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "transport/softdc/loop/gids.h"
+#include "transport/softdc/preload/device_files.h"
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc::preload {
@@ -37,20 +33,6 @@ bool IsZero(const ibv_gid& gid) {
   return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
 }
 
-// The interface that has the address of the GID; 0: none.
-uint32_t InterfaceIndexOf(const ibv_gid& gid) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return 0;
-  uint32_t index = 0;
-  for (const ifaddrs* entry = list; entry != nullptr && index == 0; entry = entry->ifa_next) {
-    ibv_gid candidate;
-    if (entry->ifa_addr == nullptr || !GidOfAddress(entry->ifa_addr, &candidate)) continue;
-    if (SameGid(candidate, gid)) index = if_nametoindex(entry->ifa_name);
-  }
-  freeifaddrs(list);
-  return index;
-}
-
 int FillEntry(ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry* entry) {
   ibv_gid gid;
   if (port_num > UINT8_MAX) return EINVAL;
@@ -64,35 +46,6 @@ int FillEntry(ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_g
             .gid_type = infiniband ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
             .ndev_ifindex = infiniband ? 0 : InterfaceIndexOf(gid)};
   return 0;
-}
-
-// The attribute of softdc0 with this name; false: it has none.
-bool DeviceAttribute(const std::string& name, std::string* value) {
-  int count = 0;
-  ibv_device** list = Api().get_device_list(&count);
-  if (list == nullptr || count == 0) return false;
-  const uint64_t guid = be64toh(Api().get_device_guid(list[0]));
-  char text[64];
-  if (name == "board_id") {
-    *value = "SLC0000000001";
-  } else if (name == "hca_type") {
-    *value = "MT4129";
-  } else if (name == "hw_rev") {
-    *value = "0";
-  } else if (name == "node_type") {
-    *value = "1: CA";
-  } else if (name == "node_guid" || name == "sys_image_guid") {
-    std::snprintf(text, sizeof(text), "%04x:%04x:%04x:%04x",
-                  static_cast<unsigned>(guid >> 48 & 0xffff),
-                  static_cast<unsigned>(guid >> 32 & 0xffff),
-                  static_cast<unsigned>(guid >> 16 & 0xffff), static_cast<unsigned>(guid & 0xffff));
-    *value = text;
-  } else {
-    Api().free_device_list(list);
-    return false;
-  }
-  Api().free_device_list(list);
-  return true;
 }
 
 std::string DeviceFolder() {

@@ -25,6 +25,24 @@ namespace {
 
 constexpr int kCallerAndFirmware = 2;
 
+// The kernel's calls, not libc's functions of these names: programs put hooks there to watch their
+// address space. UCX's forwards four of the five arguments of mremap, so that the new place is lost,
+// and a hook may call malloc while the range is protected.
+void* RawMmap(uint64_t length_bytes, int flags, int fd, uint64_t file_offset) {
+  return reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, length_bytes, PROT_READ | PROT_WRITE,
+                                         flags, fd, static_cast<off_t>(file_offset)));
+}
+int RawMunmap(void* address, uint64_t length_bytes) {
+  return static_cast<int>(syscall(SYS_munmap, address, length_bytes));
+}
+int RawMadvise(void* address, uint64_t length_bytes, int advice) {
+  return static_cast<int>(syscall(SYS_madvise, address, length_bytes, advice));
+}
+void* RawMremap(void* from, uint64_t length_bytes, void* to) {
+  return reinterpret_cast<void*>(
+      syscall(SYS_mremap, from, length_bytes, length_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+}
+
 bool HasOtherThreads() {
   std::unique_ptr<DIR, int (*)(DIR*)> tasks(opendir("/proc/self/task"), &closedir);
   if (tasks == nullptr) return true;
@@ -52,7 +70,7 @@ UniqueFd StopWrites(uint64_t begin, uint64_t end, WriterPolicy policy) {
   protect.mode = UFFDIO_WRITEPROTECT_MODE_WP;
   // A page that was never touched has nothing to protect yet.
   if (ioctl(fd.get(), UFFDIO_API, &api) != 0 || ioctl(fd.get(), UFFDIO_REGISTER, &range) != 0 ||
-      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) != 0 ||
+      RawMadvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) != 0 ||
       ioctl(fd.get(), UFFDIO_WRITEPROTECT, &protect) != 0) {
     const int error = errno;
     fd.Reset();
@@ -63,8 +81,7 @@ UniqueFd StopWrites(uint64_t begin, uint64_t end, WriterPolicy policy) {
 
 int MapScratch(uint64_t length_bytes, const NewPages& pages, void** scratch) {
   const int flags = pages.fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-  *scratch = mmap(nullptr, length_bytes, PROT_READ | PROT_WRITE, flags, pages.fd,
-                  static_cast<off_t>(pages.file_offset));
+  *scratch = RawMmap(length_bytes, flags, pages.fd, pages.file_offset);
   return *scratch == MAP_FAILED ? errno : 0;
 }
 
@@ -77,7 +94,7 @@ int Exchange(uint64_t begin, uint64_t end, const NewPages& pages,
   auto* const place = reinterpret_cast<void*>(begin);
   void* scratch = nullptr;
   if (const int error = MapScratch(length_bytes, pages, &scratch); error != 0) return error;
-  int error = madvise(scratch, length_bytes, MADV_POPULATE_WRITE) != 0 ? errno : 0;
+  int error = RawMadvise(scratch, length_bytes, MADV_POPULATE_WRITE) != 0 ? errno : 0;
   UniqueFd stopped;
   if (error == 0 && others) {
     stopped = StopWrites(begin, end, *others);
@@ -85,12 +102,9 @@ int Exchange(uint64_t begin, uint64_t end, const NewPages& pages,
   }
   if (error == 0) {
     std::memcpy(scratch, place, length_bytes);
-    if (mremap(scratch, length_bytes, length_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) ==
-        MAP_FAILED) {
-      error = errno;
-    }
+    if (RawMremap(scratch, length_bytes, place) == MAP_FAILED) error = errno;
   }
-  if (error != 0) munmap(scratch, length_bytes);
+  if (error != 0) RawMunmap(scratch, length_bytes);
   return error;
 }
 

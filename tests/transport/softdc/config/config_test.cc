@@ -71,8 +71,8 @@ TEST(ParseDials, MisspeltSettingIsRefusedWithItsNameAndPlace) {
 }
 
 TEST(ParseDials, ImpossibleSettingIsRefusedWithWhatIsAllowed) {
-  EXPECT_THAT(Complaint("limits { max_sge: 17 }"),
-              AllOf(HasSubstr("limits.max_sge is 17"), HasSubstr("1 to 16")));
+  EXPECT_THAT(Complaint("limits { max_sge: 31 }"),
+              AllOf(HasSubstr("limits.max_sge is 31"), HasSubstr("1 to 30")));
   EXPECT_THAT(Complaint("streams { max_log_concurrent: 300 }"), HasSubstr("0 to 15"));
   EXPECT_THAT(Complaint("streams { max_log_concurrent: 2 max_log_errored: 3 }"),
               HasSubstr("above streams.max_log_concurrent"));

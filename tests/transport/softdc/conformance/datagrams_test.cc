@@ -46,6 +46,18 @@ TEST_P(Datagrams, HeaderNamesTheSender) {
   EXPECT_EQ((sum & 0xffff) + (sum >> 16), 0xffffu);
 }
 
+// By it programs find the destination in the header: the service level of RoCE is a packet's type.
+TEST_P(Datagrams, ServiceLevelSaysHowThePacketWasAddressed) {
+  PROVES(89);
+  PlainPair pair(bed(), kUd);
+  ASSERT_EQ(pair.a.SendDatagram(pair.b, "x", 1), 0);
+  const ibv_wc got = pair.b.AwaitReceive();
+  const ibv_gid gid = pair.a.Path().grh.dgid;
+  constexpr uint8_t kUdpHeader = 8, kIpv6 = 1, kIpv4 = 2;
+  const bool ipv4 = gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+  EXPECT_EQ(got.sl, kUdpHeader | (ipv4 ? kIpv4 : kIpv6));
+}
+
 TEST_P(Datagrams, AnotherQkeyIsLost) {
   PROVES(90);
   PlainPair pair(bed(), kUd);

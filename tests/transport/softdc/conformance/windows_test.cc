@@ -137,6 +137,20 @@ TEST_P(Windows, LocalInvalidationOfWhatIsNotBoundFails) {
   EXPECT_EQ(Invalidate(b(), NextKey()).status, IBV_WC_MW_BIND_ERR);
 }
 
+TEST_P(Windows, BindOfNothingEndsIt) {
+  PROVES(163);
+  ASSERT_EQ(Bind(NextKey(), Info()).status, IBV_WC_SUCCESS);
+  const ibv_mw_bind_info nothing{};
+  EXPECT_EQ(Bind(NextKey(), nothing).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(NextKey(), kInside), IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST_P(Windows, OnlyTheLowByteOfTheNewKeyCounts) {
+  PROVES(162);
+  EXPECT_EQ(Bind(NextKey() + 256, Info()).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(WriteWith(NextKey(), kInside), IBV_WC_SUCCESS);
+}
+
 TEST_P(Windows, BindsThatTheRegionDoesNotAllowFail) {
   PROVES(164);
   ibv_mw_bind_info outside = Info();

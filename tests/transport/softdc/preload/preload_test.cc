@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +46,24 @@ TEST_F(PreloadTest, ConnectionManagerIsACharacterDeviceThatPollsAndRefusesHalfAC
   EXPECT_EQ(Probe("cm"),
             absl::StrCat("opened 1\nis_device 1\npolled 0\nshort_write -1\nshort_errno ", EINVAL,
                          "\nclosed 0\nclosed_twice -1\n"));
+}
+
+TEST_F(PreloadTest, FilesOfTheDeviceAreFoundOpenedAndRead) {
+  EXPECT_EQ(Probe("files"),
+            "device 1\ncm 1\nusable 0\nother -1\nfolder 1\nvendor 0x15b3\ntype RoCE v2\nwrite "
+            "-1\nabsent -1\n");
+}
+
+TEST_F(PreloadTest, TrafficIsReportedAtTheEndIfSomebodyWantsToKnow) {
+  const std::string path = absl::StrCat(getenv("TEST_TMPDIR"), "/traffic");
+  ASSERT_EQ(setenv("SOFTDC_TRAFFIC", path.c_str(), 1), 0);
+  Probe("files");
+  ASSERT_EQ(unsetenv("SOFTDC_TRAFFIC"), 0);
+  std::ifstream file(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  EXPECT_EQ(line, "probe 0 0");
+  EXPECT_FALSE(std::getline(file, line));
 }
 
 TEST_F(PreloadTest, ProgramThatContainsSoftdcHasBothAndTheirSettingsDoNotMeet) {

@@ -83,6 +83,32 @@ void ConnectionManager() {
   std::printf("closed_twice %d\n", close(fd));
 }
 
+std::string FirstLine(FILE* file) {
+  char line[64] = "";
+  if (file == nullptr || fgets(line, sizeof(line), file) == nullptr) return "errno";
+  fclose(file);
+  line[std::strcspn(line, "\n")] = 0;
+  return line;
+}
+
+// What UCX looks for.
+void Files() {
+  struct stat out;
+  std::printf("device %d\n", stat("/dev/infiniband/usoftdc0", &out) == 0 && S_ISCHR(out.st_mode));
+  std::printf("cm %d\n", stat("/dev/infiniband/rdma_cm", &out) == 0 && S_ISCHR(out.st_mode));
+  std::printf("usable %d\n", access("/dev/infiniband/usoftdc0", R_OK | W_OK));
+  std::printf("other %d\n", access("/dev/infiniband/other", F_OK));
+  std::printf("folder %d\n",
+              stat("/sys/class/infiniband/softdc0/ports", &out) == 0 && S_ISDIR(out.st_mode));
+  const std::string attributes = "/sys/class/infiniband/softdc0/";
+  const int fd = open((attributes + "device/vendor").c_str(), O_RDONLY);
+  std::printf("vendor %s\n", FirstLine(fdopen(fd, "r")).c_str());
+  std::printf("type %s\n",
+              FirstLine(fopen((attributes + "ports/1/gid_attrs/types/0").c_str(), "r")).c_str());
+  std::printf("write %d\n", open((attributes + "device/vendor").c_str(), O_RDWR));
+  std::printf("absent %d\n", open((attributes + "absent").c_str(), O_RDONLY));
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -90,5 +116,6 @@ int main(int, char** argv) {
   if (what == "idle") Idle();
   if (what == "verbs") Verbs();
   if (what == "cm") ConnectionManager();
+  if (what == "files") Files();
   return 0;
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What tests of endings use: coroutines that their owner destroys, a home that runs what is posted when the test says so, and
+// a log that says when a channel has let it go.
+#ifndef SLUICE_TESTS_MIDDLEWARE_API_ENDINGS_H_
+#define SLUICE_TESTS_MIDDLEWARE_API_ENDINGS_H_
+
+#include <coroutine>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "middleware/api/log.h"
+#include "middleware/api/task.h"
+#include "tests/middleware/api/chat_service.h"
+#include "transport/base/mailbox.h"
+
+namespace sluice::testing_support {
+
+// A coroutine with a home, which its owner destroys.
+struct Owned {
+  struct promise_type {
+    template <typename... Rest>
+    explicit promise_type(Home* the_home, Rest&&...) : home(the_home) {}
+    Owned get_return_object() {
+      return Owned(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+    Home* home;
+  };
+  explicit Owned(std::coroutine_handle<promise_type> the_handle) : handle(the_handle) {}
+  Owned(Owned&& other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
+  ~Owned() {
+    if (handle) handle.destroy();
+  }
+
+  std::coroutine_handle<promise_type> handle;
+};
+
+inline Owned Begin(Home*, Task<void> task) { co_await std::move(task); }
+
+// The thread of the test is at home here, and runs what is posted when it likes.
+class HomeOfTheTest final : public Home {
+ public:
+  void Post(base::MailNode* node) override {
+    mailbox_.Post(node);
+    posted.Open();
+  }
+  void TakeBack(base::MailNode* node) override { mailbox_.Remove(node); }
+  int Run() { return mailbox_.Run(); }
+
+  Gate posted;
+
+ private:
+  base::Mailbox mailbox_;
+};
+
+// Says when a channel has let its log go, which is nearly the last thing it does.
+class LastWord final : public LogSink {
+ public:
+  explicit LastWord(std::shared_ptr<Gate> gone) : gone_(std::move(gone)) {}
+  ~LastWord() override { gone_->Open(); }
+  void Write(const LogRecord&) override {}
+
+ private:
+  const std::shared_ptr<Gate> gone_;
+};
+
+}  // namespace sluice::testing_support
+
+#endif  // SLUICE_TESTS_MIDDLEWARE_API_ENDINGS_H_

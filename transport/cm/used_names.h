@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// UsedNames: what was used once in this period or in the one before, and counts no more.
+//
+// What it is    Two sets of 64-bit names, of this period and of the one before. The endpoint keeps hellos in it, so that a hello which
+//               was recorded is not taken again.
+// Who owns it   Those who take the same names: all endpoints that have a seat at one desk, or one endpoint.
+// Which thread  Any.
+// Bound         kMost names of a period. Beyond it names are taken, and not noted.
+#ifndef SLUICE_TRANSPORT_CM_USED_NAMES_H_
+#define SLUICE_TRANSPORT_CM_USED_NAMES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace sluice::cm {
+
+class UsedNames {
+ public:
+  static constexpr size_t kMost = 16384;
+
+  // Notes a name. False: it was noted before. `period`: of a clock that all users share; one that is slightly late does no harm.
+  bool Add(uint64_t name, int64_t period) {
+    std::lock_guard lock(mutex_);
+    if (period > period_) {
+      if (period != period_ + 1) now_.clear();
+      before_ = std::exchange(now_, {});
+      period_ = period;
+    }
+    if (before_.contains(name) || now_.contains(name)) return false;
+    if (now_.size() < kMost) now_.insert(name);
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  int64_t period_ = 0;                          // mutex_
+  absl::flat_hash_set<uint64_t> now_, before_;  // mutex_
+};
+
+}  // namespace sluice::cm
+
+#endif  // SLUICE_TRANSPORT_CM_USED_NAMES_H_

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Offers: the ECE offers that connected peers have made, each kept once. Private to transport/endpoint.
+//
+// What it is    Many peers make the same offer. A peer's record has one byte for it, which names an entry here. The offer is for
+//               reports only.
+// Who owns it   The endpoint.
+// Which thread  The polling thread.
+// Bound         kMost different offers of connected peers. Further offers are not kept: reports show none.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_OFFERS_H_
+#define SLUICE_TRANSPORT_ENDPOINT_OFFERS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/endpoint/endpoint.h"
+
+namespace sluice::endpoint {
+
+class Offers {
+ public:
+  static constexpr size_t kMost = 255;
+  static constexpr uint8_t kNone = 0;
+
+  // kNone: nothing was offered, or the table is full. The caller's until Release().
+  uint8_t Take(const Ece& offer) {
+    if (offer.vendor_id == 0 && offer.options == 0) return kNone;
+    Entry* free = nullptr;
+    for (Entry& entry : entries_) {
+      if (entry.users == 0) {
+        free = &entry;
+      } else if (entry.offer.vendor_id == offer.vendor_id && entry.offer.options == offer.options) {
+        return Use(&entry);
+      }
+    }
+    if (free == nullptr) {
+      if (entries_.size() == kMost) return kNone;
+      free = &entries_.emplace_back();
+    }
+    free->offer = offer;
+    return Use(free);
+  }
+  void Release(uint8_t number) {
+    if (number != kNone) --entries_[number - 1].users;
+  }
+  Ece At(uint8_t number) const { return number == kNone ? Ece() : entries_[number - 1].offer; }
+
+ private:
+  struct Entry {
+    Ece offer;
+    uint32_t users = 0;  // 0: free
+  };
+
+  uint8_t Use(Entry* entry) {
+    ++entry->users;
+    return static_cast<uint8_t>(entry - entries_.data() + 1);
+  }
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_OFFERS_H_
