@@ -93,6 +93,10 @@ void Context::RemoveSrq(uint32_t id) {
   std::lock_guard lock(mutex_);
   SrqPage& page = *srq_pages_[id / kSrqsPerPage].load(std::memory_order_relaxed);
   page[id % kSrqsPerPage].store(nullptr, std::memory_order_release);
+  // A poller finds it by what a completion says, and has it until it lets go of its CQ's lock.
+  for (Cq* cq : cqs_) {
+    if (cq != nullptr) cq->ForgetSrq(id);
+  }
   free_srqs_.push_back(id);
 }
 

@@ -40,7 +40,6 @@ int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   };
   int count = 0;
   if (local_head_ != local_tail_) count = PollLocal(max, wc, timestamps_ns);
-  if (aside_) count += PollParked(max - count, wc + count, times(count));
   const size_t rings = rings_.size();
   for (size_t i = 0; i < rings && count < max; ++i) {
     const size_t index = next_ring_ + i < rings ? next_ring_ + i : next_ring_ + i - rings;
@@ -52,7 +51,7 @@ int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   if (++next_ring_ >= rings) next_ring_ = 0;
   if (aside_) {
     count += PollFlushed(max - count, wc + count, times(count));
-    aside_ = !parked_.empty() || !flushed_.empty();
+    aside_ = !flushed_.empty();
   }
   if (dead_rings_ != 0) RemoveEmptyDeadRings();
   return count;
@@ -81,16 +80,6 @@ int Cq::PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) {
     ++count;
   }
   if (last != nullptr) last->store(sequence + 1, std::memory_order_release);
-  return count;
-}
-
-int Cq::PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  int count = 0;
-  while (count < max && !parked_.empty()) {
-    if (timestamps_ns != nullptr) timestamps_ns[count] = parked_.front().timestamp_ns;
-    if (Translate(parked_.front(), &wc[count])) ++count;
-    parked_.pop_front();
-  }
   return count;
 }
 

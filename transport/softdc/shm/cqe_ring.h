@@ -159,6 +159,17 @@ class CqeConsumer {
     for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) visit(cqe);
   }
 
+  // Makes each CQE that drop(const Cqe&) is true for one of no SRQ (srq_id 0), which whoever polls it
+  // skips. It keeps its place, so the others stay where ForEachUnread finds them: what is taken out of
+  // the ring and kept elsewhere looks to Repair as if its WQE had never been published.
+  template <typename Predicate>
+  void DropUnread(Predicate drop) {
+    Cqe cqe;
+    for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) {
+      if (drop(cqe)) Entry(position_ + i).words[0].store(0, std::memory_order_relaxed);
+    }
+  }
+
   uint32_t capacity() const { return capacity_; }
   uint64_t position() const { return position_; }  // CQEs taken so far
 
