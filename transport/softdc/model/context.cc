@@ -155,14 +155,15 @@ UniqueFd Context::SegmentFd(uint32_t segment, uint64_t* size_bytes) {
 
 int Context::TakeMemoryRegion(uint32_t* key) {
   std::lock_guard lock(mutex_);
+  const bool fresh = next_region_ < static_cast<int>(shm::kMaxMemoryRegions);
   int index = -1;
-  if (!free_regions_.empty()) {
-    index = free_regions_.back();
-    free_regions_.pop_back();
-  } else if (next_region_ < static_cast<int>(shm::kMaxMemoryRegions)) {
+  if (free_regions_.size() > kRestingRegions || (!fresh && !free_regions_.empty())) {
+    index = free_regions_.front();
+    free_regions_.pop_front();
+  } else if (fresh) {
     index = next_region_++;
   }
-  if (index >= 0) *key = static_cast<uint32_t>(index) << 8 | ++region_tags_[index];
+  if (index >= 0) *key = static_cast<uint32_t>(index) << kTagBits | ++region_tags_[index];
   return index;
 }
 
@@ -173,11 +174,21 @@ void Context::ReturnMemoryRegion(int index) {
 
 void Context::AddWindow(uint32_t index) {
   std::lock_guard lock(mutex_);
-  windows_.insert(index);
+  windows_[index].tags.set(region_tags_[index]);
+}
+
+void Context::UseWindowKey(uint32_t key) {
+  std::lock_guard lock(mutex_);
+  Window& window = windows_[key >> kTagBits];
+  window.tags.set(key & kTagMask);
 }
 
 void Context::RemoveWindow(uint32_t index) {
   std::lock_guard lock(mutex_);
+  // The next key of this index is one that the window never had, as long as there is one.
+  const std::bitset<kTags>& used = windows_[index].tags;
+  uint8_t& tag = region_tags_[index];
+  for (uint32_t i = 0; i < kTags && used[(tag + 1) & kTagMask]; ++i) ++tag;
   windows_.erase(index);
 }
 

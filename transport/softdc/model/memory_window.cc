@@ -95,6 +95,7 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
   window.segment_offset = region.segment_offset + (begin - std::min(begin, region.shared_begin));
   window.shared_begin = begin - into;
   window.shared_end = end - into;
+  context.UseWindowKey(new_rkey);
   window.key.store(new_rkey, std::memory_order_release);
   return IBV_WC_SUCCESS;
 }
