@@ -177,10 +177,22 @@ void Context::AddWindow(uint32_t index) {
   windows_[index].tags.set(region_tags_[index]);
 }
 
-void Context::UseWindowKey(uint32_t key) {
+void Context::UseWindowKey(uint32_t index, uint32_t key) {
   std::lock_guard lock(mutex_);
-  Window& window = windows_[key >> kTagBits];
+  Window& window = windows_[index];
   window.tags.set(key & kTagMask);
+  window.settled = false;
+}
+
+bool Context::SettleWindow(uint32_t key) {
+  const uint32_t index = key >> kTagBits;
+  std::lock_guard lock(mutex_);
+  const auto it = windows_.find(index);
+  if (it == windows_.end() || it->second.settled ||
+      memory_regions_[index].key.load(std::memory_order_acquire) != 0) {
+    return true;
+  }
+  return it->second.settled = !port_->WindowInUse(index);
 }
 
 void Context::RemoveWindow(uint32_t index) {

@@ -133,7 +133,11 @@ class Context {
   void RemoveWindow(uint32_t index);
   bool IsWindow(uint32_t index);
   // A window is bound with a key that the program has chosen; whoever has its place next gets another.
-  void UseWindowKey(uint32_t key);
+  void UseWindowKey(uint32_t index, uint32_t key);
+  // False: the window that this key names, bound no more, is still in somebody's copy.
+  bool SettleWindow(uint32_t key);
+  // The same at the fabric, under any lock but the context's own.
+  bool WindowInUse(uint32_t key) { return port_->WindowInUse(key >> kTagBits); }
   template <typename Predicate>
   bool AnyWindow(Predicate predicate) {
     std::lock_guard lock(mutex_);
@@ -155,6 +159,7 @@ class Context {
   static constexpr uint32_t kTagMask = kTags - 1;
   struct Window {
     std::bitset<kTags> tags;  // of its keys
+    bool settled = true;      // no copy through it can be under way
   };
   struct Shell {
     verbs_context verbs{};

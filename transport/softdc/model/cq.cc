@@ -285,6 +285,7 @@ int Cq::RequestNotify(bool solicited_only) {
   armed_->Arm(solicited_only && !Mutated(Mutation::kSolicitedIsAny)
                   ? shm::ArmedWord::Mode::kSolicited
                   : shm::ArmedWord::Mode::kAny);
+  if (held_back_) WakeHeldBack();
   return 0;
 }
 

@@ -152,6 +152,8 @@ class Cq {
   int PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  bool IsHeldBack(uint32_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void WakeHeldBack();
   void Push(const Local& local, bool solicited);
   // Drops the completions of the private ring that drop(const Local&) is true for.
   template <typename Predicate>
@@ -180,6 +182,7 @@ class Cq {
   size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
   bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
+  std::atomic<bool> held_back_{false};         // the last poll has left a completion where it is
 
   friend class CqEvents;
 };

@@ -115,6 +115,21 @@ void PutWord(ibv_wc* wc, uint64_t word) {
 }
 }  // namespace
 
+// A message that took back a window's key is not told of while a copy through the window goes on: the
+// program may use the memory as soon as it knows. Whoever sleeps instead of polling is woken at once, until
+// the copy has ended.
+bool Cq::IsHeldBack(uint32_t key) {
+  held_back_ = context_.WindowInUse(key);
+  if (held_back_) WakeHeldBack();
+  return held_back_;
+}
+
+void Cq::WakeHeldBack() {
+  if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, /*solicited=*/true)) {
+    events_.Fire();
+  }
+}
+
 int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
   constexpr int kFlagsShift = 8 * (offsetof(shm::Cqe, flags) % sizeof(uint64_t));
   int count = 0;
@@ -136,8 +151,22 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
     if (timestamps_ns != nullptr) {
       timestamps_ns[count] = static_cast<int64_t>(entry->Word(shm::internal::kTimestampWord));
     }
-    ring.consumer.Take();
     const auto wqe_index = static_cast<uint32_t>(wqe);
+    if ((last >> kFlagsShift & (shm::kCqeUnused | shm::kCqeInvalidates)) != 0) {
+      if ((last >> kFlagsShift & shm::kCqeInvalidates) != 0) {
+        if (IsHeldBack(wc[count].invalidated_rkey)) break;
+      } else {
+        ring.consumer.Take();
+        if (srq != nullptr) srq->lock().Unlock();
+        srq_id = wqe >> 32;
+        srq = context_.FindSrq(static_cast<uint32_t>(srq_id));
+        if (srq == nullptr) continue;
+        srq->lock().Lock();
+        if (srq->owner().Repost(wqe_index)) srq->owner().Ring();
+        continue;
+      }
+    }
+    ring.consumer.Take();
     if (wqe >> 32 != srq_id) {
       if (srq != nullptr) srq->lock().Unlock();
       srq_id = wqe >> 32;
@@ -145,10 +174,6 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
       if (srq != nullptr) srq->lock().Lock();
     }
     if (srq == nullptr) continue;
-    if ((last >> kFlagsShift & shm::kCqeUnused) != 0) {
-      if (srq->owner().Repost(wqe_index)) srq->owner().Ring();
-      continue;
-    }
     const std::optional<uint64_t> wr_id = srq->owner().Complete(wqe_index);
     if (!wr_id) continue;
     wc[count++].wr_id = *wr_id;

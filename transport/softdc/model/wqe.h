@@ -49,10 +49,11 @@ struct alignas(16) Wqe {
   WqeState state = WqeState::kPosted;
   bool asking = false;  // waits for an answer about the target, not for a time
   uint8_t rnr_tries = 0;
-  uint8_t status = 0;      // ibv_wc_status, once kDone
-  bool cancelled = false;  // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
-  bool staged = false;     // its bytes stand in a MkeyStage
-  bool quiet = false;      // completes only with an error, whatever was asked for
+  uint8_t status = 0;       // ibv_wc_status, once kDone
+  bool cancelled = false;   // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
+  bool staged = false;      // its bytes stand in a MkeyStage
+  bool quiet = false;       // completes only with an error, whatever was asked for
+  bool taken_back = false;  // LOCAL_INV of a window whose key is gone, and whose copies may go on
   uint32_t vendor_error = 0;
   // The Requester's own.
   int64_t next_try_ns = 0;

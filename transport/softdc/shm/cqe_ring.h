@@ -35,6 +35,9 @@ inline constexpr uint32_t kMaxCqeRingCapacity = 1u << 22;
 inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
 inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
+// imm_data is the key of a window that the producer took back: not for the program before the copies
+// through that window have ended.
+inline constexpr uint8_t kCqeInvalidates = 4;
 
 // What one completion says: the receive WQE in place of a wr_id, then the fields of ibv_wc, where
 // ibv_wc has them, so that the owner hands them on word by word. It checks every index before use.
