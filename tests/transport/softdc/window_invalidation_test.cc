@@ -113,7 +113,7 @@ int SendInvalidation(DcNode& node, const Place& place) {
 
 void ExpectNothing(ibv_cq* cq) {
   ibv_wc wc{};
-  for (int i = 0; i < 1000; ++i) {  // time to come wrongly
+  for (int i = 0; i < 200; ++i) {  // time to come wrongly
     ASSERT_EQ(ibv_poll_cq(cq, 1, &wc), 0) << "told of while the copy goes on";
     std::this_thread::yield();
   }

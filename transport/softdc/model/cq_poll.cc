@@ -118,7 +118,7 @@ void PutWord(ibv_wc* wc, uint64_t word) {
 // A message that took back a window's key is not told of while a copy through the window goes on: the
 // program may use the memory as soon as it knows. Whoever sleeps instead of polling is woken at once, until
 // the copy has ended.
-bool Cq::IsHeldBack(uint32_t key) {
+[[gnu::noinline]] bool Cq::IsHeldBack(uint32_t key) {
   held_back_ = context_.WindowInUse(key);
   if (held_back_) WakeHeldBack();
   return held_back_;
@@ -132,6 +132,10 @@ void Cq::WakeHeldBack() {
 
 int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
   constexpr int kFlagsShift = 8 * (offsetof(shm::Cqe, flags) % sizeof(uint64_t));
+  constexpr uint64_t kUnused = uint64_t{shm::kCqeUnused} << kFlagsShift;
+  constexpr uint64_t kInvalidates = uint64_t{shm::kCqeInvalidates} << kFlagsShift;
+  constexpr size_t kImmediateWord = offsetof(shm::Cqe, imm_data) / sizeof(uint64_t);
+  static_assert(offsetof(shm::Cqe, imm_data) % sizeof(uint64_t) == 0);
   int count = 0;
   // Most CQEs of a ring are of one SRQ: found and locked once for all of them. A CQE that turns out
   // to be none of the user's is overwritten by the next.
@@ -142,6 +146,22 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
     if (entry == nullptr) break;
     const uint64_t wqe = entry->Word(0);
     const uint64_t last = entry->Word(5);
+    const auto wqe_index = static_cast<uint32_t>(wqe);
+    if ((last & (kUnused | kInvalidates)) != 0) [[unlikely]] {
+      if (srq != nullptr) srq->lock().Unlock();
+      srq = nullptr;
+      srq_id = 0;
+      if ((last & kInvalidates) != 0) {
+        if (IsHeldBack(static_cast<uint32_t>(entry->Word(kImmediateWord)))) break;
+        // From now on a CQE like others.
+        const_cast<shm::internal::CqeEntry*>(entry)->words[5].store(last & ~kInvalidates,
+                                                                    std::memory_order_relaxed);
+      } else {
+        ring.consumer.Take();
+        if (Srq* owner = context_.FindSrq(wqe >> 32)) owner->Repost(wqe_index);
+      }
+      continue;
+    }
     PutWord<1>(&wc[count], entry->Word(1));
     PutWord<2>(&wc[count], entry->Word(2));
     PutWord<3>(&wc[count], entry->Word(3));
@@ -150,21 +170,6 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
     static_assert(sizeof(ibv_wc) == 6 * sizeof(uint64_t));
     if (timestamps_ns != nullptr) {
       timestamps_ns[count] = static_cast<int64_t>(entry->Word(shm::internal::kTimestampWord));
-    }
-    const auto wqe_index = static_cast<uint32_t>(wqe);
-    if ((last >> kFlagsShift & (shm::kCqeUnused | shm::kCqeInvalidates)) != 0) {
-      if ((last >> kFlagsShift & shm::kCqeInvalidates) != 0) {
-        if (IsHeldBack(wc[count].invalidated_rkey)) break;
-      } else {
-        ring.consumer.Take();
-        if (srq != nullptr) srq->lock().Unlock();
-        srq_id = wqe >> 32;
-        srq = context_.FindSrq(static_cast<uint32_t>(srq_id));
-        if (srq == nullptr) continue;
-        srq->lock().Lock();
-        if (srq->owner().Repost(wqe_index)) srq->owner().Ring();
-        continue;
-      }
     }
     ring.consumer.Take();
     if (wqe >> 32 != srq_id) {
