@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
@@ -192,6 +193,15 @@ void InboundLinks::WaitForCopies() {
       std::this_thread::yield();
     }
   }
+}
+
+bool InboundLinks::WindowInUse(uint32_t index) {
+  shm::FullFence();
+  std::lock_guard lock(copiers_mutex_);
+  return std::any_of(copiers_.begin(), copiers_.end(), [&](const auto& copier) {
+    const uint32_t key = copier->journal.window();
+    return key != 0 && key >> 8 == index;
+  });
 }
 
 bool InboundLinks::Reply(Link& link, ControlMessage answer, std::span<const int> fds) {

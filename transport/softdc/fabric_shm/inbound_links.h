@@ -9,8 +9,8 @@
 // answered or died, the blocks that were retired before the round are free. A sender that stands still
 // delays that, and nothing else.
 //
-// Thread-safety: Serve, StopServing and WaitForCopies from any thread; everything else happens on the
-// Loop thread.
+// Thread-safety: Serve, StopServing, WaitForCopies and WindowInUse from any thread; everything else
+// happens on the Loop thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_
 
@@ -47,6 +47,8 @@ class InboundLinks {
   // Any thread. A key was taken back: returns when every living sender's copies that may still use
   // it have ended.
   void WaitForCopies();
+  // The same for a window, without waiting: whether some living sender's copy may still use it.
+  bool WindowInUse(uint32_t index);
 
  private:
   struct Link;
@@ -75,7 +77,7 @@ class InboundLinks {
   // How many WQEs a living sender may still hold of what the dead one claimed.
   uint32_t RepairAfter(const shm::ClaimIntent& dead, const std::vector<shm::ClaimJournal>& living);
 
-  // What WaitForCopies has to know of a link.
+  // What WaitForCopies and WindowInUse have to know of a link.
   struct Copier {
     explicit Copier(const shm::ClaimJournal& line) : journal(line) {}
     const shm::ClaimJournal journal;

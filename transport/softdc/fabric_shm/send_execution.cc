@@ -17,6 +17,7 @@ constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a los
 constexpr int64_t kAskingMaxNs =
     10'000'000'000;  // a context that lives but does not answer for this long is dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
+constexpr int64_t kCopyNs = 20'000;  // somebody copies through a window that is taken back
 // Longer WRITEs gain nothing from running together, and would keep the link from others.
 constexpr uint32_t kMaxJoinedWriteBytes = 4096;
 
@@ -65,7 +66,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     return 1;
   }
   if (IsLocal(wqe.opcode) || wqe.cancelled) {
-    queue_.RunLocally(sequence);
+    if (!queue_.RunLocally(sequence)) Wait(wqe, NowNs() + kCopyNs);
     return 1;
   }
   if (!queue_.CheckLocalSide(sequence)) return 1;

@@ -60,6 +60,7 @@ class ShmPort final : public FabricPort {
   bool FreeReservedNumber(uint32_t number) override { return reserved_numbers_->Free(number); }
   std::unique_ptr<Requester> NewRequester(SendQueue& queue) override;
   void WaitForCopies() override { inbound_->WaitForCopies(); }
+  bool WindowInUse(uint32_t index) override { return inbound_->WindowInUse(index); }
   bool LinkIsUp() override { return true; }
 
   OutboundLinks& outbound() { return *outbound_; }

@@ -35,6 +35,9 @@ inline constexpr uint32_t kMaxCqeRingCapacity = 1u << 22;
 inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
 inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
+// imm_data is the key of a window that the producer took back: not for the program before the copies
+// through that window have ended.
+inline constexpr uint8_t kCqeInvalidates = 4;
 
 // What one completion says: the receive WQE in place of a wr_id, then the fields of ibv_wc, where
 // ibv_wc has them, so that the owner hands them on word by word. It checks every index before use.
@@ -159,6 +162,17 @@ class CqeConsumer {
   void ForEachUnread(Visitor visit) const {
     Cqe cqe;
     for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) visit(cqe);
+  }
+
+  // Makes each CQE that drop(const Cqe&) is true for one of no SRQ (srq_id 0), which whoever polls it
+  // skips. It keeps its place, so the others stay where ForEachUnread finds them: what is taken out of
+  // the ring and kept elsewhere looks to Repair as if its WQE had never been published.
+  template <typename Predicate>
+  void DropUnread(Predicate drop) {
+    Cqe cqe;
+    for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) {
+      if (drop(cqe)) Entry(position_ + i).words[0].store(0, std::memory_order_relaxed);
+    }
   }
 
   uint32_t capacity() const { return capacity_; }

@@ -50,6 +50,8 @@ struct alignas(64) MemoryRegionEntry {
   uint64_t shared_end;
   uint32_t bound_qp;  // of a window: the only QP that may use it; 0: any of the PD's
   uint32_t parent;    // of a window: the index of its region; 0: it is a region itself
+
+  bool IsWindow() const { return parent != 0; }
 };
 static_assert(sizeof(MemoryRegionEntry) == 64);
 
