@@ -5,6 +5,7 @@
 # of its mutants, one broken rule each, must fail in at least one: a model that can't fail shows nothing.
 #
 #   srq_cq.pml        claiming a receive WQE and publishing its completion
+#   cq_purge.pml      a queue pair that ends while others' completions are unread
 #   srq_limit.pml     the limit of an SRQ
 #   cq_overrun.pml    the overrun of a CQ
 #   copy_counter.pml  deregistration, which waits for the copies of others
@@ -12,7 +13,7 @@
 #   stream_delivery.pml  resets of streams, sending again, credits: its properties are named after the design's invariants,
 #                        and each of them is broken by some mutant
 #
-# In the first four a process may die between any two of its steps. Three minutes and 0.7 GB. `check.sh full` adds two
+# In the first five a process may die between any two of its steps. Three minutes and 0.7 GB. `check.sh full` adds two
 # deaths to the first, and two errors to the last (three minutes more).
 # Needs spin and gcc: ./dev models installs them.
 set -eu
@@ -69,7 +70,7 @@ fi
 
 mutants_must_fail "$batched" "$overtaken"
 
-for name in srq_limit cq_overrun copy_counter lane_sleep; do
+for name in cq_purge srq_limit cq_overrun copy_counter lane_sleep; do
   model=$models/$name.pml
   echo "$name:"
   must_hold

@@ -4,12 +4,18 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <thread>
 
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_node.h"
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/srq.h"
+#include "transport/softdc/shm/claim_journal.h"
+#include "transport/softdc/shm/srq_claimer.h"
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
@@ -77,6 +83,40 @@ TEST(AsyncEvent, DestroyWaitsForTheAcknowledgement) {
   acknowledged.store(true);
   AckAsyncEvent(&event);
   destroyer.join();
+}
+
+// The limit is reached by a sender that says so late: while the SRQ is being destroyed.
+TEST(AsyncEvent, NothingIsPostedOnceTheObjectIsBeingDestroyed) {
+  DcNode node;
+  Context& context = *Context::From(node.context);
+  ibv_srq_init_attr init{};
+  init.attr = {.max_wr = 16, .max_sge = 1, .srq_limit = 0};
+  ibv_srq* srq = CreateSrq(node.pd, &init);
+  ASSERT_NE(srq, nullptr);
+  ibv_srq_attr attr{};
+  attr.srq_limit = 2;
+  ASSERT_EQ(ModifySrq(srq, &attr, IBV_SRQ_LIMIT), 0);
+  ibv_async_event event{};
+  ASSERT_EQ(GetAsyncEvent(node.context, &event), 0);
+  for (uint64_t i = 0; i < 2; ++i) {
+    ibv_recv_wr wr{.wr_id = i, .next = nullptr, .sg_list = nullptr, .num_sge = 0};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_srq_recv(srq, &wr, &bad), 0);
+  }
+  ASSERT_EQ(ModifySrq(srq, &attr, IBV_SRQ_LIMIT), 0);
+  alignas(shm::kLineBytes) std::array<std::byte, shm::ClaimJournal::Bytes()> line{};
+  shm::ClaimJournal journal = *shm::ClaimJournal::Create(line.data(), line.size());
+  auto sender = shm::SrqClaimer::Attach(context.arena().At(Srq::From(srq)->offset()),
+                                        shm::SrqOwner::Bytes(16, 1));
+  ASSERT_TRUE(sender);
+  std::array<shm::ClaimedWqe, 1> claimed;
+  ASSERT_TRUE(sender->Claim(1, journal, claimed).limit_reached);
+  std::thread destroyer([&] { EXPECT_EQ(DestroySrq(srq), 0); });
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();  // time to wait for the first event
+  context.CollectNotices();
+  AckAsyncEvent(&event);
+  destroyer.join();
+  EXPECT_FALSE(Readable(node.context->async_fd, 0)) << "an event of an SRQ that is gone";
 }
 
 TEST(AsyncEvent, DestroyDropsWhatNobodyHasAskedFor) {

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -23,6 +24,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <random>
@@ -99,6 +101,14 @@ struct Report {
   bool good = true;
 };
 
+// Its memory is more than a round of forgetting waits for (kForget), so each asks all senders.
+bool MakeAndDestroyAnSrq(DcNode& node) {
+  ibv_srq_init_attr attr{};
+  attr.attr = {.max_wr = 4096, .max_sge = 1, .srq_limit = 0};
+  ibv_srq* srq = CreateSrq(node.pd, &attr);
+  return srq != nullptr && DestroySrq(srq) == 0;
+}
+
 int OpenFiles() {
   const std::filesystem::directory_iterator files("/proc/self/fd");
   return static_cast<int>(std::distance(begin(files), end(files)));
@@ -146,6 +156,7 @@ void Receive(int down, int up) {
       asked = false;
       report.from_survivor = ledger.Count(kSurvivor);
       report.open_files = OpenFiles();
+      report.good &= MakeAndDestroyAnSrq(node);
       if (write(up, &report, sizeof(report)) < 0) return;
     }
     ibv_cq* cq;
@@ -174,11 +185,22 @@ struct Order {
   DcAddress victim;
 };
 
+struct SurvivorReport {
+  uint32_t sent = 0;
+  int open_files = 0;
+  int mappings = 0;
+};
+
+int Mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<int>(std::count(std::istreambuf_iterator<char>(maps), {}, '\n'));
+}
+
 // Says when it has begun. Sends to the receiver without end, and to the victim while there is one; ends
 // with the pipe.
 void Survive(const DcAddress& receiver, int down, int up) {
   DcNode node({.timeout = 14, .retry_count = 7}), to_victim;
-  const uint32_t ready = 0;
+  const SurvivorReport ready;
   if (write(up, &ready, sizeof(ready)) < 0) return;
   fcntl(down, F_SETFL, O_NONBLOCK);
   DcAddress victim;
@@ -192,7 +214,10 @@ void Survive(const DcAddress& receiver, int down, int up) {
     EXPECT_EQ(node.Send(receiver, Message(kSurvivor, sent++), 1), 0);
     EXPECT_EQ(node.PollSend().status, IBV_WC_SUCCESS);
     if (::testing::Test::HasFailure()) return;
-    if (sent == report_at && write(up, &sent, sizeof(sent)) < 0) return;
+    if (sent == report_at) {
+      const SurvivorReport report{.sent = sent, .open_files = OpenFiles(), .mappings = Mappings()};
+      if (write(up, &report, sizeof(report)) < 0) return;
+    }
     if (victim.dctn == 0) continue;
     EXPECT_EQ(to_victim.Send(victim, "to the victim", 1), 0);
     const ibv_wc_status status = to_victim.PollSend().status;
@@ -209,10 +234,10 @@ void LiveAndDie(const DcAddress& receiver, uint32_t name, int up) {
   uint32_t number = 0;
   for (uint32_t round = 0; round < kVictimRounds; ++round) {
     DcNode node({.receives = 32, .private_memory = round % 2 == 1, .channel = true});
-    if (round == 0) {
-      const DcAddress address = node.Address();
-      if (write(up, &address, sizeof(address)) < 0) return;
-    }
+    const DcAddress self = node.Address();
+    if (round == 0 && write(up, &self, sizeof(self)) < 0) return;
+    EXPECT_EQ(node.Send(self, "to myself", 1), 0);
+    EXPECT_EQ(node.PollSend().status, IBV_WC_SUCCESS);
     for (uint32_t i = 0; i < kVictimMessages; ++i) {
       EXPECT_EQ(node.Send(receiver, Message(name, number++), 1), 0);
       EXPECT_EQ(node.PollSend().status, IBV_WC_SUCCESS);
@@ -225,6 +250,7 @@ void LiveAndDie(const DcAddress& receiver, uint32_t name, int up) {
         std::vector<char> own(4 * 4096);
         ibv_mr* mr = RegMr(node.pd, own.data(), own.size(), IBV_ACCESS_LOCAL_WRITE);
         EXPECT_TRUE(mr != nullptr && DeregMr(mr) == 0);
+        EXPECT_TRUE(MakeAndDestroyAnSrq(node));
       }
       ibv_wc wc;
       while (ibv_poll_cq(node.receive_cq, 1, &wc) > 0) node.PostReceives(1);
@@ -242,7 +268,7 @@ class ContextKillTest : public ::testing::Test {
  protected:
   // The survivor has its numbers before there is a victim: it must not get those of a dead one, which
   // it may still be asked to send to.
-  void SetUp() override { EXPECT_EQ(survivor_.Get<uint32_t>(), 0u); }
+  void SetUp() override { EXPECT_EQ(survivor_.Get<SurvivorReport>().sent, 0u); }
 
   // A victim that dies by `sentence`, or after timer_us microseconds; then the others must go on.
   Outcome KillOnce(int point, int die_at_hit, int timer_us) {
@@ -266,7 +292,8 @@ class ContextKillTest : public ::testing::Test {
     EXPECT_EQ(waitpid(victim.pid, &status, 0), victim.pid);
     victim.pid = -1;
     survivor_.Put(Order{});
-    const auto sent = survivor_.Get<uint32_t>();
+    survivor_report_ = survivor_.Get<SurvivorReport>();
+    const uint32_t sent = survivor_report_.sent;
     receiver_.Put(sent);
     report_ = receiver_.Get<Report>();
     EXPECT_TRUE(report_.good) << "lost, doubled, out of order or torn";
@@ -300,6 +327,7 @@ class ContextKillTest : public ::testing::Test {
   }};
   uint32_t next_victim_ = kSurvivor + 1;
   Report report_;
+  SurvivorReport survivor_report_;
 };
 
 // How often a victim comes by in its life, at least.
@@ -319,6 +347,8 @@ int HitsToChooseFrom(KillPoint point) {
     case KillPoint::kTargetHalfWritten:
     case KillPoint::kTargetPublished:
     case KillPoint::kTargetGone:
+    case KillPoint::kForgetAsked:
+    case KillPoint::kTargetsForgotten:
       return 6;
     default:
       return 20;
@@ -331,12 +361,15 @@ TEST_F(ContextKillTest, DeathAtEveryNamedPointCostsNobodyElseAnything) {
       KillPoint::kWqeClaimed,   KillPoint::kPayloadHalfCopied, KillPoint::kPayloadCopied,
       KillPoint::kCqeUnstamped, KillPoint::kCqePublished,      KillPoint::kArmedTaken,
       KillPoint::kBellRung,     KillPoint::kSlotWritten,       KillPoint::kCqeConsumed};
-  for (int i = static_cast<int>(shm::kFirstContextPoint); i < shm::kKillPointCount; ++i) {
+  // Those of memory windows have one too (window_kill_test).
+  for (int i = static_cast<int>(shm::kFirstContextPoint);
+       i < static_cast<int>(shm::kFirstWindowPoint); ++i) {
     points.push_back(static_cast<KillPoint>(i));
   }
   std::minstd_rand random(20);
   std::printf("%-20s %6s %6s\n", "killed at", "kills", "missed");
   int files = 0;
+  SurvivorReport survivor;
   for (const KillPoint point : points) {
     const char* name = shm::kKillPointNames[static_cast<int>(point)];
     int kills = 0, misses = 0;
@@ -349,12 +382,18 @@ TEST_F(ContextKillTest, DeathAtEveryNamedPointCostsNobodyElseAnything) {
     }
     std::printf("%-20s %6d %6d\n", name, kills, misses);
     EXPECT_GE(kills, kKillsPerPoint) << name << " was hardly ever reached";
-    if (files == 0) files = report_.open_files;
+    if (files == 0) {
+      files = report_.open_files;
+      survivor = survivor_report_;
+    }
   }
   std::printf("limit events seen: %u; open files of the receiver: %d, %d\n", report_.limit_events,
               files, report_.open_files);
   EXPECT_GT(report_.limit_events, 0u);
   EXPECT_LE(report_.open_files, files + 4) << "each death leaves something behind";
+  // The survivor has sent to nearly all of the dead.
+  EXPECT_LE(survivor_report_.open_files, survivor.open_files + 6);
+  EXPECT_LE(survivor_report_.mappings, survivor.mappings + 24);
 }
 
 TEST_F(ContextKillTest, DeathAtAnyInstantCostsNobodyElseAnything) {

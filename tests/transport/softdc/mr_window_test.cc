@@ -4,8 +4,11 @@
 // invalidate are the queue pairs' (their tests post them); here it is what they do.
 #include <sys/mman.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <set>
+#include <span>
 
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_node.h"
@@ -131,6 +134,50 @@ TEST_F(MrWindowTest, InvalidationOfWhatIsNotBoundFails) {
   EXPECT_FALSE(InvalidateArriving(regions, key, pd() + 1, 7));
   EXPECT_TRUE(InvalidateArriving(regions, key, pd(), 7));
   EXPECT_FALSE(InvalidateArriving(regions, key, pd(), 7));
+}
+
+TEST_F(MrWindowTest, NoKeyOfAWindowIsTheNextAllocationsOfItsPlace) {
+  ibv_mw* window = AllocMw(b_.pd, IBV_MW_TYPE_2);
+  ASSERT_NE(window, nullptr);
+  const uint32_t place = window->handle;
+  std::set<uint32_t> revoked = {window->rkey};
+  // As ibv_inc_rkey counts, and as a program may choose.
+  for (const uint32_t key : {ibv_inc_rkey(window->rkey), ibv_inc_rkey(ibv_inc_rkey(window->rkey)),
+                             place << 8 | 0xfe, place << 8 | 0x4}) {
+    ASSERT_EQ(BindWindow(context(), pd(), 0, window->rkey, key, Info()), IBV_WC_SUCCESS);
+    ASSERT_EQ(InvalidateWindow(context(), pd(), key), IBV_WC_SUCCESS);
+    revoked.insert(key);
+  }
+  ASSERT_EQ(DeallocMw(window), 0);
+  for (bool again = false; !again;) {
+    window = AllocMw(b_.pd, IBV_MW_TYPE_2);
+    ASSERT_NE(window, nullptr);
+    again = window->handle == place;
+    EXPECT_FALSE(revoked.contains(window->rkey)) << "a revoked key lives again";
+    ASSERT_EQ(DeallocMw(window), 0);
+  }
+}
+
+TEST_F(MrWindowTest, PlacesAreUsedAgainOldestFirstAndNotAtOnce) {
+  ibv_mw* first = AllocMw(b_.pd, IBV_MW_TYPE_2);
+  ibv_mw* second = AllocMw(b_.pd, IBV_MW_TYPE_2);
+  const std::array<uint32_t, 2> freed = {first->handle, second->handle};
+  ASSERT_EQ(DeallocMw(first), 0);
+  ASSERT_EQ(DeallocMw(second), 0);
+  uint32_t others = 0, found = 0;
+  while (found < freed.size()) {
+    ibv_mw* window = AllocMw(b_.pd, IBV_MW_TYPE_2);
+    ASSERT_NE(window, nullptr);
+    if (window->handle == freed[found]) {
+      ++found;
+    } else {
+      ++others;
+      ASSERT_TRUE(found == 1 || window->handle != freed[1]) << "the newer one came first";
+    }
+    ASSERT_EQ(DeallocMw(window), 0);
+    ASSERT_LT(others, shm::kMaxMemoryRegions);
+  }
+  EXPECT_GE(others, kRestingRegions - freed.size());
 }
 
 TEST_F(MrWindowTest, ARegionWithABoundWindowIsBusy) {

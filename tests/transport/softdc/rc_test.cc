@@ -244,6 +244,26 @@ TEST(Rc, ResetForgetsEverythingAndTheNumberStays) {
   EXPECT_EQ(pair.b.Text(9, 0, got.byte_len), "again");
 }
 
+// A refused WRITE with immediate gives its receive back through the CQ, where the reset finds it.
+TEST(Rc, ResetForgetsAReceiveThatCameBackUnused) {
+  PlainPair pair;
+  ibv_send_wr wr = pair.a.Wr(IBV_WR_RDMA_WRITE_WITH_IMM, PlainNode::kSendArea, 8);
+  wr.wr.rdma = {.remote_addr = pair.b.Address(0), .rkey = pair.b.mr->rkey + 1};
+  ASSERT_EQ(pair.a.Post(wr), 0);
+  ASSERT_EQ(pair.a.PollSend().status, IBV_WC_REM_ACCESS_ERR);
+  while (pair.b.State() != IBV_QPS_ERR) {
+  }
+  ASSERT_EQ(pair.b.ToState(IBV_QPS_RESET), 0);
+  pair.b.ToInit();
+  ibv_wc wc{};
+  EXPECT_EQ(ibv_poll_cq(pair.b.receive_cq, 1, &wc), 0);
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  ASSERT_EQ(QueryQp(pair.b.qp, &attr, IBV_QP_CAP, &init), 0);
+  // There is room for as many as at the start.
+  for (uint32_t i = 0; i < attr.cap.max_recv_wr; ++i) EXPECT_EQ(pair.b.PostReceive(i), 0);
+}
+
 TEST(Rc, QueryReturnsWhatWasModified) {
   PlainPair pair;
   ibv_qp_attr attr{};

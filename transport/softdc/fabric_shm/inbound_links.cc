@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
@@ -12,9 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include "transport/softdc/fabric_shm/inbound_link.h"
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/loop/out_of_descriptors.h"
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/qp.h"
@@ -29,29 +32,23 @@ using shm::ControlKind;
 using shm::ControlMessage;
 
 namespace {
+constexpr int64_t kAcceptAgainNs = 50'000'000;  // when there are no descriptors to be had
 constexpr int64_t kRepairAgainNs =
     1'000'000;  // while a living sender may hold what a dead one claimed
-}
-
-struct InboundLinks::Link {
-  uint32_t id = 0;
-  UniqueFd socket;
-  uint64_t journal_offset = 0;
-  std::optional<shm::ClaimJournal> journal;  // set by the hello
-  std::shared_ptr<Copier> copier;            // the same
-  int listening_fd = -1;                     // where it came in; -1: we serve that block no more
-  bool shunned = false;                      // not answered any more
-  bool closed = false;                       // its process, or its context, has ended
-};
+}  // namespace
 
 InboundLinks::InboundLinks(Context& context)
-    : context_(context), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    : context_(context),
+      bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (bell_) {
     Loop::Get().Watch(bell_.get(), EPOLLIN, [this](uint32_t) { OnBell(); });
   }
+  context_.arena().OnManyRetired([this] { Loop::Get().Run([this] { StartRound(); }); });
 }
 
 InboundLinks::~InboundLinks() {
+  context_.arena().OnManyRetired(nullptr);
   Loop::Get().RunAndWait([this] {
     if (bell_) Loop::Get().Unwatch(bell_.get());
     for (const int fd : listening_) Loop::Get().Unwatch(fd);
@@ -61,13 +58,15 @@ InboundLinks::~InboundLinks() {
     }
     links_.clear();
     if (repair_timer_ != 0) Loop::Get().Cancel(repair_timer_);
+    if (accept_timer_ != 0) Loop::Get().Cancel(accept_timer_);
   });
 }
 
 void InboundLinks::Serve(int listening_fd) {
   Loop::Get().RunAndWait([this, listening_fd] {
     listening_.insert(listening_fd);
-    Loop::Get().Watch(listening_fd, EPOLLIN,
+    const uint32_t events = accept_timer_ == 0 ? uint32_t{EPOLLIN} : 0;
+    Loop::Get().Watch(listening_fd, events,
                       [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
   });
 }
@@ -86,6 +85,7 @@ void InboundLinks::OnConnect(int listening_fd) {
     UniqueFd socket = AcceptSameUser(listening_fd);
     if (!socket) {
       if (errno == EACCES) continue;
+      if (IsOutOfDescriptors(errno) && TurnAway(listening_fd)) continue;
       return;
     }
     if (links_.size() >= kMaxInboundLinks) continue;
@@ -102,6 +102,41 @@ void InboundLinks::OnConnect(int listening_fd) {
       links_[link->id] = link;
     }
   }
+}
+
+bool InboundLinks::TurnAway(int listening_fd) {
+  int error = EMFILE;
+  if (spare_) {
+    spare_.Reset();
+    const UniqueFd socket = AcceptSameUser(listening_fd);
+    error = socket ? 0 : errno;
+    if (socket) {
+      ReportOutOfDescriptors();
+      // Its hello is read first: an unread one would reset the connection, and our answer with it.
+      ControlMessage hello;
+      RecvWithFds(socket.get(), std::as_writable_bytes(std::span(&hello, 1)));
+      ControlMessage refusal;
+      refusal.layout_version = shm::kLayoutVersion;
+      refusal.kind = ControlKind::kHello;
+      refusal.error = EMFILE;
+      SendWithFds(socket.get(), std::as_bytes(std::span(&refusal, 1)));
+    }
+  }
+  if (!spare_) spare_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // Another thread may have been faster than we with the descriptor.
+  if (IsOutOfDescriptors(error)) PauseAccepting();
+  return error == 0 || error == EACCES;
+}
+
+void InboundLinks::PauseAccepting() {
+  ReportOutOfDescriptors();
+  for (const int fd : listening_) Loop::Get().Rewatch(fd, 0);
+  if (accept_timer_ != 0) return;
+  accept_timer_ = Loop::Get().After(kAcceptAgainNs, [this] {
+    accept_timer_ = 0;
+    if (!spare_) spare_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    for (const int fd : listening_) Loop::Get().Rewatch(fd, EPOLLIN);
+  });
 }
 
 void InboundLinks::OnReadable(const std::shared_ptr<Link>& link) {
@@ -131,6 +166,8 @@ bool InboundLinks::Answer(Link& link, const ControlMessage& request) {
     case ControlKind::kBadRequest:
       OnBadRequest(request);
       return true;
+    case ControlKind::kForget:
+      return link.journal.has_value() && OnForgotten(link, request.number);
   }
   return false;
 }
@@ -158,6 +195,15 @@ void InboundLinks::WaitForCopies() {
   }
 }
 
+bool InboundLinks::WindowInUse(uint32_t index) {
+  shm::FullFence();
+  std::lock_guard lock(copiers_mutex_);
+  return std::any_of(copiers_.begin(), copiers_.end(), [&](const auto& copier) {
+    const uint32_t key = copier->journal.window();
+    return key != 0 && key >> 8 == index;
+  });
+}
+
 bool InboundLinks::Reply(Link& link, ControlMessage answer, std::span<const int> fds) {
   answer.layout_version = shm::kLayoutVersion;
   answer.context_id = context_.id();
@@ -179,6 +225,7 @@ bool InboundLinks::AnswerHello(Link& link, const ControlMessage& request) {
   if (link.journal_offset == 0) return false;
   link.journal = shm::ClaimJournal::Create(context_.arena().At(link.journal_offset),
                                            shm::ClaimJournal::Bytes());
+  link.asked_round = link.forgotten_round = last_round_;
   SOFTDC_KILL_POINT(kJournalMade);
   ControlMessage answer;
   answer.kind = ControlKind::kHello;
@@ -220,10 +267,17 @@ bool InboundLinks::AnswerSegment(Link& link, const ControlMessage& request) {
   ControlMessage answer;
   answer.kind = ControlKind::kSegment;
   answer.number = request.number;
-  const UniqueFd fd = context_.SegmentFd(request.number, &answer.size_bytes);
+  UniqueFd fd = context_.SegmentFd(request.number, &answer.size_bytes);
+  if (!fd && IsOutOfDescriptors(errno)) {
+    spare_.Reset();
+    fd = context_.SegmentFd(request.number, &answer.size_bytes);
+  }
   answer.error = fd ? 0 : ENOENT;
   const int raw = fd.get();
-  return Reply(link, answer, std::span(&raw, fd ? 1 : 0));
+  const bool replied = Reply(link, answer, std::span(&raw, fd ? 1 : 0));
+  fd.Reset();
+  if (!spare_) spare_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return replied;
 }
 
 void InboundLinks::OnBadRequest(const ControlMessage& request) {
@@ -301,7 +355,7 @@ void InboundLinks::Repair() {
     context_.arena().Free(link.journal_offset, shm::ClaimJournal::Bytes());
     it = links_.erase(it);
   }
-  if (links_.empty()) context_.arena().ReclaimRetired();
+  FreeForgotten();
   if (again && repair_timer_ == 0) {
     repair_timer_ = Loop::Get().After(kRepairAgainNs, [this] {
       repair_timer_ = 0;

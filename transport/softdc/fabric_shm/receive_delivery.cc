@@ -44,6 +44,8 @@ DeliveryStatus StatusOf(shm::PrivateCopy copy) {
       return DeliveryStatus::kNotMapped;
     case shm::PrivateCopy::kRefused:
       return DeliveryStatus::kFailed;
+    case shm::PrivateCopy::kMaybe:
+      return DeliveryStatus::kMaybe;
     case shm::PrivateCopy::kNobody:
       break;
   }
@@ -95,7 +97,9 @@ ReceiveDelivery::Claim ReceiveDelivery::ClaimWqes(uint32_t want,
     want = std::min(want, reach_.cq->ring.max_batch());
     while (want > 1 && !reach_.cq->ring.CanPublish(want)) want /= 2;
     if (!reach_.cq->ring.CanPublish(want)) {
-      if (reach_.cq->armed.waits_when_full()) return {.why_not = WhyNot::kNoCompletionSpace};
+      if (reach_.cq->armed.waits_when_full() || reach_.cq->ring.narrow()) {
+        return {.why_not = WhyNot::kNoCompletionSpace};
+      }
       tell_firmware_ |= reach_.cq->armed.Overrun();
       lost_ = true;
     }
@@ -205,8 +209,8 @@ DeliveryStatus ReceiveDelivery::Move(const MessageSource& source, uint64_t sourc
 DeliveryStatus ReceiveDelivery::Deliver(const Wqe& wqe, const MessageSource& source,
                                         const shm::ClaimedWqe& claimed) {
   if (wqe.opcode == IBV_WR_SEND_WITH_INV &&
-      !InvalidateArriving(reach_.link->regions(), wqe.rkey, reach_.descriptor->pd,
-                          reach_.descriptor->qp_num)) {
+      !MayInvalidateArriving(reach_.link->regions(), wqe.rkey, reach_.descriptor->pd,
+                             reach_.descriptor->qp_num)) {
     GiveBack(claimed);
     return DeliveryStatus::kDenied;
   }
@@ -244,6 +248,14 @@ DeliveryStatus ReceiveDelivery::DeliverTo(const Wqe& wqe, const MessageSource& s
     status = Scatter(header, sges, 0);
   }
   if (status == DeliveryStatus::kDelivered) status = Scatter(source, sges, header_bytes);
+  // Last of all: a message that has to be tried again finds the key as it was.
+  if (status == DeliveryStatus::kDelivered && wqe.opcode == IBV_WR_SEND_WITH_INV) {
+    if (!InvalidateArriving(reach_.link->regions(), wqe.rkey, reach_.descriptor->pd,
+                            reach_.descriptor->qp_num)) {
+      status = DeliveryStatus::kDenied;
+    }
+    SOFTDC_KILL_POINT(kWindowTakenBack);
+  }
   if (status == DeliveryStatus::kFailed) {
     Publish(wqe, claimed.wqe_index, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, 0);
   } else if (status != DeliveryStatus::kDelivered) {
@@ -289,12 +301,29 @@ DeliveryStatus ReceiveDelivery::OneSided(const Wqe& wqe, const MessageSource& so
   // check).
   if (source.length_bytes == 0) return DeliveryStatus::kDelivered;
   if (IsMkey(wqe.rkey)) return OneSidedThroughMkey(wqe, source);
-  const shm::MemoryRegionEntry* region =
-      JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, source.length_bytes,
-                 NeededAccess(wqe.opcode), *reach_.descriptor);
+  const shm::MemoryRegionEntry* region = Judge(wqe, source);
   if (region == nullptr) return DeliveryStatus::kDenied;
+  if (!region->IsWindow()) return OneSidedIn(*region, wqe, source);
+  reach_.link->journal.BeginWindow(wqe.rkey);
+  SOFTDC_KILL_POINT(kWindowBegun);
+  // Once more, now that whoever takes the key back waits for us.
+  region = Judge(wqe, source);
+  const DeliveryStatus status =
+      region == nullptr ? DeliveryStatus::kDenied : OneSidedIn(*region, wqe, source);
+  reach_.link->journal.EndWindow();
+  return status;
+}
+
+const shm::MemoryRegionEntry* ReceiveDelivery::Judge(const Wqe& wqe,
+                                                     const MessageSource& source) const {
+  return JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, source.length_bytes,
+                    NeededAccess(wqe.opcode), *reach_.descriptor);
+}
+
+DeliveryStatus ReceiveDelivery::OneSidedIn(const shm::MemoryRegionEntry& region, const Wqe& wqe,
+                                           const MessageSource& source) {
   const auto place_of = [&](uint64_t into, uint64_t length_bytes) {
-    return reach_.link->Place(*region, wqe.remote_address - region->address + into, length_bytes);
+    return reach_.link->Place(region, wqe.remote_address - region.address + into, length_bytes);
   };
   if (IsAtomic(wqe.opcode)) {
     const shm::RemotePlace place = place_of(0, source.length_bytes);

@@ -38,6 +38,7 @@ enum class DeliveryStatus {
   kDenied,      // key, range, right or protection domain
   kNotMapped,   // the segment was asked for; try again
   kFailed,      // the other side's memory cannot be written
+  kMaybe,       // an atomic may be run, or not: no response, and no further try
   kNoResponse,  // the other side's queue holds nonsense, or it is gone
 };
 
@@ -78,6 +79,10 @@ class ReceiveDelivery {
                            const shm::ClaimedWqe& claimed, std::span<const shm::Sge> sges);
   // Copies source bytes to the pieces of a receive buffer, from `at` on.
   DeliveryStatus Scatter(const MessageSource& source, std::span<const shm::Sge> sges, uint64_t at);
+  DeliveryStatus OneSidedIn(const shm::MemoryRegionEntry& region, const Wqe& wqe,
+                            const MessageSource& source);
+  // The region or window that the WQE's range is in, or null.
+  const shm::MemoryRegionEntry* Judge(const Wqe& wqe, const MessageSource& source) const;
   // An indirect key of the peer's, as a remote key or as a piece of a receive buffer.
   DeliveryStatus OneSidedThroughMkey(const Wqe& wqe, const MessageSource& source);
   DeliveryStatus ScatterThroughMkey(const MessageSource& source, uint64_t source_offset,
@@ -151,6 +156,7 @@ template <bool kPlain>
   if (!kPlain && wqe.opcode == IBV_WR_SEND_WITH_INV) {
     cqe.imm_data = wqe.rkey;
     cqe.wc_flags = IBV_WC_WITH_INV;
+    cqe.flags |= shm::kCqeInvalidates;
   }
   if (!kPlain && Datagram()) {
     cqe.byte_len += kGrhBytes;
@@ -161,7 +167,8 @@ template <bool kPlain>
   if (reach_.cq->ring.stamped()) cqe.timestamp_ns = Loop::NowNs();
   reach_.cq->ring.Publish(cqe);
   published_ = true;
-  solicited_ |= cqe.flags != 0 || status != IBV_WC_SUCCESS;
+  solicited_ |=
+      (cqe.flags & (shm::kCqeSolicited | shm::kCqeUnused)) != 0 || status != IBV_WC_SUCCESS;
 }
 
 inline bool ReceiveDelivery::DeliverPlain(const Wqe& wqe, const std::byte* from,
@@ -187,7 +194,10 @@ inline bool ReceiveDelivery::WritePlain(const Wqe& wqe, const std::byte* from) {
   const shm::Sge place{.offset = wqe.remote_address - region->address,
                        .key = region->key.load(std::memory_order_relaxed),
                        .length = wqe.length_bytes};
-  if (place.key != mapped_.key) mapped_ = reach_.link->Mapped(place.key);
+  if (place.key != mapped_.key) {
+    if (region->IsWindow()) return false;
+    mapped_ = reach_.link->Mapped(place.key);
+  }
   std::byte* const to = mapped_.At(place);
   if (to == nullptr) return false;
   CopyTo(mapped_.relaxed, to, from, wqe.length_bytes);

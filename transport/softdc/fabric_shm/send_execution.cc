@@ -17,6 +17,7 @@ constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a los
 constexpr int64_t kAskingMaxNs =
     10'000'000'000;  // a context that lives but does not answer for this long is dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
+constexpr int64_t kCopyNs = 20'000;  // somebody copies through a window that is taken back
 // Longer WRITEs gain nothing from running together, and would keep the link from others.
 constexpr uint32_t kMaxJoinedWriteBytes = 4096;
 
@@ -65,7 +66,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     return 1;
   }
   if (IsLocal(wqe.opcode) || wqe.cancelled) {
-    queue_.RunLocally(sequence);
+    if (!queue_.RunLocally(sequence)) Wait(wqe, NowNs() + kCopyNs);
     return 1;
   }
   if (!queue_.CheckLocalSide(sequence)) return 1;
@@ -110,6 +111,8 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
         *why_not = Outcome::kAsking;
       }
       return nullptr;
+    case TargetStatus::kDropped:
+      return ReachAnew(wqe, why_not);
   }
   Target::Reach* reach = target->reach.load(std::memory_order_acquire);
   if (reach == nullptr || reach->link->dead()) return nullptr;
@@ -120,6 +123,11 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
     return nullptr;
   }
   return reach;
+}
+
+Target::Reach* SendExecution::ReachAnew(const Wqe& wqe, Outcome* why_not) {
+  requester_.Forget(wqe.target_number);
+  return Reach(wqe, why_not);
 }
 
 ReceiveDelivery SendExecution::Deliver(Target::Reach& reach) {
@@ -212,6 +220,10 @@ void SendExecution::FinishDelivery(Wqe& wqe, DeliveryStatus status, Target::Reac
     case DeliveryStatus::kFailed:
       if (!queue_.traits().acknowledged) return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
       return queue_.Finish(wqe, IBV_WC_REM_OP_ERR, kVendorErrorRemoteOperation);
+    case DeliveryStatus::kMaybe: {
+      const CompletionStatus failed = StatusOf(Verdict::kNoResponse);
+      return queue_.Finish(wqe, failed.status, failed.vendor_error);
+    }
     case DeliveryStatus::kNoResponse:
       return Settle(wqe, Outcome::kNoResponse, &reach);
   }

@@ -50,6 +50,8 @@ class SendExecution {
   static std::optional<Outcome> NotNow(Target::Reach& reach);
   // Null: see *why_not.
   Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);
+  // The same when the target that is remembered was dropped.
+  [[gnu::noinline, gnu::cold]] Target::Reach* ReachAnew(const Wqe& wqe, Outcome* why_not);
   // Whether the next WQE can run in one go with the first of a run of SENDs, or of WRITEs.
   bool Joins(uint64_t sequence, const Wqe& first);
   // WQEs that can: consecutive ones of a kind to the same target whose streams are free to run, as many

@@ -53,7 +53,9 @@ NodeId ShmFabric::NodeOf(const SoftDevice& from, const ibv_ah_attr& address) {
 NodeId ShmFabric::SelfNode(const SoftDevice&) { return kThisHost; }
 
 ShmPort::ShmPort(Context& context)
-    : outbound_(std::make_unique<OutboundLinks>(context.id(), [this] { KickWaiting(); })),
+    : outbound_(std::make_unique<OutboundLinks>(
+          context.id(), [this] { KickWaiting(); },
+          [this](std::shared_ptr<Dropped> dropped) { pass_ends_.Destroy(std::move(dropped)); })),
       bounce_(std::make_unique<shm::BounceServer>(context.id(), context.memory_regions())),
       inbound_(std::make_unique<InboundLinks>(context)) {
   outbound_->copy_order = CopyOrderOf(context.dials().features.in_order);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transport/softdc/fabric_shm/inbound_links.h"
+#include "transport/softdc/fabric_shm/pass_ends.h"
 #include "transport/softdc/model/fabric.h"
 #include "transport/softdc/shm/bounce.h"
 #include "transport/softdc/shm/number_space.h"
@@ -59,9 +60,11 @@ class ShmPort final : public FabricPort {
   bool FreeReservedNumber(uint32_t number) override { return reserved_numbers_->Free(number); }
   std::unique_ptr<Requester> NewRequester(SendQueue& queue) override;
   void WaitForCopies() override { inbound_->WaitForCopies(); }
+  bool WindowInUse(uint32_t index) override { return inbound_->WindowInUse(index); }
   bool LinkIsUp() override { return true; }
 
   OutboundLinks& outbound() { return *outbound_; }
+  PassEnds& pass_ends() { return pass_ends_; }
   // A queue that waits for an answer about a target; KickWaiting, on the Loop thread, continues each
   // once.
   void AddWaiting(const std::shared_ptr<Continuation>& continuation);
@@ -73,6 +76,7 @@ class ShmPort final : public FabricPort {
 
   std::mutex waiting_mutex_;
   std::vector<std::shared_ptr<Continuation>> waiting_;
+  PassEnds pass_ends_;
   std::unique_ptr<OutboundLinks> outbound_;
   std::unique_ptr<shm::BounceServer> bounce_;
   std::unique_ptr<InboundLinks> inbound_;

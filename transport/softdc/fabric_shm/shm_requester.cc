@@ -21,9 +21,11 @@ ShmRequester::ShmRequester(ShmPort& port, SendQueue& queue)
       targets_(queue.traits().addressed ? kTargetCacheEntries : 1, nullptr) {
   std::lock_guard lock(continuation_->mutex);
   continuation_->requester = this;
+  port_.pass_ends().Add(continuation_);
 }
 
 ShmRequester::~ShmRequester() {
+  port_.pass_ends().Remove(continuation_);
   std::lock_guard lock(continuation_->mutex);
   continuation_->requester = nullptr;
 }
@@ -57,6 +59,16 @@ void ShmRequester::ContinueIn(int64_t delay_ns, int64_t timer_ns) {
     std::lock_guard lock(continuation->mutex);
     if (continuation->requester != nullptr) continuation->requester->Continue(timer_ns);
   });
+}
+
+bool ShmRequester::IsBetweenPasses(const Dropped& dropped) {
+  if (!queue_.lock().TryLock()) return false;
+  for (const auto& target : dropped.targets) {
+    Target*& cached = targets_[target->qp_number & (targets_.size() - 1)];
+    if (cached == target.get()) cached = nullptr;
+  }
+  queue_.lock().Unlock();
+  return true;
 }
 
 void ShmRequester::Continue(int64_t timer_ns) {

@@ -36,6 +36,9 @@ class ShmRequester final : public Requester {
   // Somebody answered about some target; or the time that ContinueAt was given has come.
   static constexpr int64_t kAnswer = 0;
   void Continue(int64_t timer_ns);
+  // Loop thread. False: a pass may be under way, which may use what was dropped. True: none is, and no
+  // target of it is remembered any more.
+  bool IsBetweenPasses(const Dropped& dropped);
 
  private:
   friend class SendExecution;
@@ -44,13 +47,14 @@ class ShmRequester final : public Requester {
     if (cached == nullptr || cached->qp_number != number) cached = port_.outbound().Find(number);
     return cached;
   }
+  void Forget(uint32_t number) { targets_[number & (targets_.size() - 1)] = nullptr; }
   void ContinueAt(int64_t when_ns);
   void ContinueIn(int64_t delay_ns, int64_t timer_ns);
 
   ShmPort& port_;
   SendQueue& queue_;
   const std::shared_ptr<Continuation> continuation_;
-  std::vector<Target*> targets_;  // targets live as long as the context
+  std::vector<Target*> targets_;  // forgotten before they are destroyed (IsBetweenPasses)
   TrafficCounter traffic_;
   int64_t scheduled_ns_ = 0;  // of the timer that counts; 0: none
 };

@@ -58,6 +58,12 @@ ssize_t RecvWithFds(int socket_fd, std::span<std::byte> buffer, std::vector<Uniq
       taken.emplace_back(fd);
     }
   }
+  // There is room for kMaxMessageFds, so if fewer were cut off, this process can take no more.
+  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == MSG_CTRUNC && fds != nullptr &&
+      taken.size() < kMaxMessageFds) {
+    errno = EMFILE;
+    return -1;
+  }
   const bool cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
   if (cut || (fds == nullptr && !taken.empty())) {
     errno = EMSGSIZE;

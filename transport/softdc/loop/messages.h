@@ -27,7 +27,8 @@ int SendWithFds(int socket_fd, std::span<const std::byte> bytes, std::span<const
 // Receives one message into `buffer`, and what came with it, close-on-exec, into `fds` (replaced;
 // nullptr: none are expected). Returns its length, 0 at the end of the connection, or -1 with
 // errno: EAGAIN: nothing there; EMSGSIZE: longer than `buffer` or more descriptors than allowed;
-// that message is gone and its descriptors are closed; ECONNRESET: the peer closed while messages
+// that message is gone and its descriptors are closed; EMFILE: this process had no descriptors for those
+// that came along; they are closed, and the message is in `buffer`; ECONNRESET: the peer closed while messages
 // of ours were unread: said once, what it had sent before is still there to be received.
 ssize_t RecvWithFds(int socket_fd, std::span<std::byte> buffer,
                     std::vector<UniqueFd>* fds = nullptr);

@@ -93,6 +93,10 @@ void Context::RemoveSrq(uint32_t id) {
   std::lock_guard lock(mutex_);
   SrqPage& page = *srq_pages_[id / kSrqsPerPage].load(std::memory_order_relaxed);
   page[id % kSrqsPerPage].store(nullptr, std::memory_order_release);
+  // A poller finds it by what a completion says, and has it until it lets go of its CQ's lock.
+  for (Cq* cq : cqs_) {
+    if (cq != nullptr) cq->ForgetSrq(id);
+  }
   free_srqs_.push_back(id);
 }
 
@@ -151,14 +155,15 @@ UniqueFd Context::SegmentFd(uint32_t segment, uint64_t* size_bytes) {
 
 int Context::TakeMemoryRegion(uint32_t* key) {
   std::lock_guard lock(mutex_);
+  const bool fresh = next_region_ < static_cast<int>(shm::kMaxMemoryRegions);
   int index = -1;
-  if (!free_regions_.empty()) {
-    index = free_regions_.back();
-    free_regions_.pop_back();
-  } else if (next_region_ < static_cast<int>(shm::kMaxMemoryRegions)) {
+  if (free_regions_.size() > kRestingRegions || (!fresh && !free_regions_.empty())) {
+    index = free_regions_.front();
+    free_regions_.pop_front();
+  } else if (fresh) {
     index = next_region_++;
   }
-  if (index >= 0) *key = static_cast<uint32_t>(index) << 8 | ++region_tags_[index];
+  if (index >= 0) *key = static_cast<uint32_t>(index) << kTagBits | ++region_tags_[index];
   return index;
 }
 
@@ -169,11 +174,33 @@ void Context::ReturnMemoryRegion(int index) {
 
 void Context::AddWindow(uint32_t index) {
   std::lock_guard lock(mutex_);
-  windows_.insert(index);
+  windows_[index].tags.set(region_tags_[index]);
+}
+
+void Context::UseWindowKey(uint32_t index, uint32_t key) {
+  std::lock_guard lock(mutex_);
+  Window& window = windows_[index];
+  window.tags.set(key & kTagMask);
+  window.settled = false;
+}
+
+bool Context::SettleWindow(uint32_t key) {
+  const uint32_t index = key >> kTagBits;
+  std::lock_guard lock(mutex_);
+  const auto it = windows_.find(index);
+  if (it == windows_.end() || it->second.settled ||
+      memory_regions_[index].key.load(std::memory_order_acquire) != 0) {
+    return true;
+  }
+  return it->second.settled = !port_->WindowInUse(index);
 }
 
 void Context::RemoveWindow(uint32_t index) {
   std::lock_guard lock(mutex_);
+  // The next key of this index is one that the window never had, as long as there is one.
+  const std::bitset<kTags>& used = windows_[index].tags;
+  uint8_t& tag = region_tags_[index];
+  for (uint32_t i = 0; i < kTags && used[(tag + 1) & kTagMask]; ++i) ++tag;
   windows_.erase(index);
 }
 

@@ -16,12 +16,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
@@ -30,6 +31,7 @@
 #include "transport/softdc/model/mkey.h"
 #include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/shm/arena.h"
+#include "transport/softdc/shm/ring_budget.h"
 
 namespace sluice::softdc {
 
@@ -41,6 +43,7 @@ inline constexpr uint32_t kMaxCqs = 4096;
 // Receive queues of queue pairs among them.
 inline constexpr uint32_t kMaxSrqs = 1 << 18;
 inline constexpr uint32_t kMaxSegments = 4096;
+inline constexpr uint32_t kRestingRegions = 256;  // places of regions that wait to be used again
 
 struct Pd {
   ibv_pd base{};
@@ -71,6 +74,7 @@ class Context {
   ibv_context* base() { return &shell_.verbs.context; }
 
   shm::Arena& arena() { return *arena_; }
+  shm::RingBudget& ring_budget() { return ring_budget_; }
   MkeyTable& mkeys() { return *mkeys_; }
   shm::MemoryRegionEntry* memory_regions() { return memory_regions_; }
   std::span<const shm::MemoryRegionEntry> regions() const {
@@ -122,17 +126,25 @@ class Context {
   // Duplicate of the descriptor; empty when there is no such segment.
   UniqueFd SegmentFd(uint32_t segment, uint64_t* size_bytes);
 
-  // A free place in the table of memory regions, or -1.
+  // A free place in the table of memory regions, or -1. Of those given back the oldest, once it has
+  // rested for kRestingRegions others. Keys of a place differ until its 256 tags have been used.
   int TakeMemoryRegion(uint32_t* key);
   void ReturnMemoryRegion(int index);
   // The places in it that belong to memory windows.
   void AddWindow(uint32_t index);
   void RemoveWindow(uint32_t index);
   bool IsWindow(uint32_t index);
+  // A window is bound with a key that the program has chosen; whoever has its place next gets another.
+  void UseWindowKey(uint32_t index, uint32_t key);
+  // False: the window that this key names, bound no more, is still in somebody's copy.
+  bool SettleWindow(uint32_t key);
+  // The same at the fabric, under any lock but the context's own.
+  bool WindowInUse(uint32_t key) { return port_->WindowInUse(key >> kTagBits); }
   template <typename Predicate>
   bool AnyWindow(Predicate predicate) {
     std::lock_guard lock(mutex_);
-    return std::any_of(windows_.begin(), windows_.end(), predicate);
+    return std::any_of(windows_.begin(), windows_.end(),
+                       [&](const auto& window) { return predicate(window.first); });
   }
   // A key was just taken back: returns when no peer is at a copy any more that may still use it.
   void WaitForCopies();
@@ -143,6 +155,14 @@ class Context {
   void CollectNotices();
 
  private:
+  // The low bits of a key, which differ between those that had its place in turn.
+  static constexpr uint32_t kTagBits = 8;
+  static constexpr uint32_t kTags = 1 << kTagBits;
+  static constexpr uint32_t kTagMask = kTags - 1;
+  struct Window {
+    std::bitset<kTags> tags;  // of its keys
+    bool settled = true;      // no copy through it can be under way
+  };
   struct Shell {
     verbs_context verbs{};
     Context* self = nullptr;
@@ -155,6 +175,7 @@ class Context {
   SoftDevice& device_;
   const uint64_t id_;
   std::unique_ptr<shm::Arena> arena_;
+  shm::RingBudget ring_budget_;
   std::unique_ptr<MkeyTable> mkeys_;
   shm::MemoryRegionEntry* memory_regions_ = nullptr;  // in the arena; looked at for each message
   std::unique_ptr<FabricPort> port_;
@@ -169,10 +190,10 @@ class Context {
   std::vector<Cq*> cqs_;
   std::unordered_map<uint32_t, Responder*> responders_;
   std::vector<Segment> segments_;
-  std::vector<int> free_regions_;
+  std::deque<int> free_regions_;  // oldest first
   int next_region_ = 0;
   std::vector<uint8_t> region_tags_;
-  std::unordered_set<uint32_t> windows_;
+  std::unordered_map<uint32_t, Window> windows_;  // by index
   std::vector<uint32_t> free_srqs_;
   uint32_t next_srq_ = 1;  // id 0 names none
 };

@@ -67,12 +67,15 @@ std::unique_ptr<Cq> Cq::Create(Context& context, const Shape& shape) {
   return cq;
 }
 
+// First of all the firmware thread must not find it any more: what that posts or rings after the events
+// were retired would be of an object that is gone.
 Cq::~Cq() {
+  if (id_ != 0) context_.RemoveCq(id_);
   events_.Detach();
   context_.async_events().Retire(&base);
-  if (id_ != 0) context_.RemoveCq(id_);
   for (const auto& ring : rings_) {
     context_.arena().Retire(ring->place.offset, ring->place.size_bytes);
+    context_.ring_budget().GiveBack(ring->place.capacity);
   }
   if (armed_offset_ != 0) context_.arena().Retire(armed_offset_, shm::ArmedWord::Bytes());
 }
@@ -97,20 +100,6 @@ ibv_wc WcOf(const shm::Cqe& cqe) {
 }
 
 }  // namespace
-
-bool Cq::Translate(const shm::Cqe& cqe, ibv_wc* wc) {
-  Srq* srq = context_.FindSrq(cqe.srq_id);
-  if (srq == nullptr) return false;
-  if ((cqe.flags & shm::kCqeUnused) != 0) {
-    srq->Repost(cqe.wqe_index);
-    return false;
-  }
-  const std::optional<uint64_t> wr_id = srq->Complete(cqe.wqe_index);
-  if (!wr_id) return false;
-  *wc = WcOf(cqe);
-  wc->wr_id = *wr_id;
-  return true;
-}
 
 void Cq::Push(const Local& local, bool solicited) {
   bool overrun = false;
@@ -185,41 +174,46 @@ void Cq::PushFlushedReceive(uint64_t wr_id, uint32_t qp_number) {
   }
 }
 
-void Cq::PurgeSends(const std::atomic<uint64_t>* released) {
-  SpinLockHolder hold(lock_);
+template <typename Predicate>
+void Cq::DropLocal(Predicate drop) {
   uint64_t kept = local_head_;
   for (uint64_t i = local_head_; i != local_tail_; ++i) {
     const Local local = local_[i & (local_.size() - 1)];
-    if (local.released != released) local_[kept++ & (local_.size() - 1)] = local;
+    if (!drop(local)) local_[kept++ & (local_.size() - 1)] = local;
   }
   local_tail_ = kept;
 }
 
+void Cq::PurgeSends(const std::atomic<uint64_t>* released) {
+  SpinLockHolder hold(lock_);
+  DropLocal([&](const Local& local) { return local.released == released; });
+}
+
 void Cq::PurgeReceives(uint32_t qp_number) {
   SpinLockHolder hold(lock_);
+  const auto complete = [&](uint32_t srq_id, uint32_t wqe_index) {
+    if (Srq* srq = context_.FindSrq(srq_id)) srq->Complete(wqe_index);
+    return true;
+  };
   std::erase_if(flushed_, [&](const Local& local) { return local.wc.qp_num == qp_number; });
-  uint64_t kept = local_head_;
-  for (uint64_t i = local_head_; i != local_tail_; ++i) {
-    const Local local = local_[i & (local_.size() - 1)];
-    if (local.released == nullptr && local.wc.qp_num == qp_number) {
-      Srq* srq = local.srq_id == 0 ? nullptr : context_.FindSrq(local.srq_id);
-      if (srq != nullptr) srq->Complete(local.wqe_index);
-    } else {
-      local_[kept++ & (local_.size() - 1)] = local;
-    }
-  }
-  local_tail_ = kept;
-  // A ring gives its entries in order only, so those of others wait aside for their poller.
-  aside_ = true;
-  for (const auto& ring : rings_) {
-    shm::Cqe cqe;
-    while (ring->consumer.Poll(&cqe)) parked_.push_back(cqe);
-  }
-  std::erase_if(parked_, [&](const shm::Cqe& cqe) {
-    ibv_wc unread;
-    return cqe.qp_num == qp_number && (cqe.flags & shm::kCqeUnused) == 0 &&
-           (Translate(cqe, &unread), true);
+  DropLocal([&](const Local& local) {
+    return local.released == nullptr && local.wc.qp_num == qp_number &&
+           complete(local.srq_id, local.wqe_index);
   });
+  // What came back unused is forgotten like the rest: posted again, it would outlive the reset.
+  for (const auto& ring : rings_) {
+    ring->consumer.DropUnread([&](const shm::Cqe& cqe) {
+      return cqe.qp_num == qp_number && complete(cqe.srq_id, cqe.wqe_index);
+    });
+  }
+}
+
+void Cq::ForgetSrq(uint32_t srq_id) {
+  SpinLockHolder hold(lock_);
+  DropLocal([&](const Local& local) { return local.srq_id == srq_id; });
+  for (const auto& ring : rings_) {
+    ring->consumer.DropUnread([&](const shm::Cqe& cqe) { return cqe.srq_id == srq_id; });
+  }
 }
 
 int Cq::Resize(int cqe) {
@@ -250,13 +244,16 @@ Cq::RingPlace Cq::RingFor(uint32_t link_id) {
   for (const auto& ring : rings_) {
     if (ring->link_id == link_id) return ring->place;
   }
-  RingPlace place{.offset = 0,
-                  .size_bytes = shm::CqeConsumer::Bytes(ring_capacity_),
-                  .capacity = ring_capacity_};
+  const uint32_t capacity = context_.ring_budget().Take(ring_capacity_);
+  RingPlace place{
+      .offset = 0, .size_bytes = shm::CqeConsumer::Bytes(capacity), .capacity = capacity};
   place.offset = context_.arena().Allocate(place.size_bytes);
-  if (place.offset == 0) return {};
+  if (place.offset == 0) {
+    context_.ring_budget().GiveBack(capacity);
+    return {};
+  }
   auto consumer = shm::CqeConsumer::Create(context_.arena().At(place.offset), place.size_bytes,
-                                           ring_capacity_, stamped_);
+                                           capacity, stamped_, capacity < ring_capacity_);
   rings_.push_back(
       std::make_unique<Ring>(Ring{.link_id = link_id, .place = place, .consumer = *consumer}));
   return place;
@@ -288,6 +285,7 @@ void Cq::RemoveEmptyDeadRings() {
   for (auto it = rings_.begin(); it != rings_.end();) {
     if ((*it)->dead && (*it)->consumer.Empty()) {
       context_.arena().Free((*it)->place.offset, (*it)->place.size_bytes);
+      context_.ring_budget().GiveBack((*it)->place.capacity);
       it = rings_.erase(it);
       --dead_rings_;
     } else {
@@ -308,6 +306,7 @@ int Cq::RequestNotify(bool solicited_only) {
   armed_->Arm(solicited_only && !Mutated(Mutation::kSolicitedIsAny)
                   ? shm::ArmedWord::Mode::kSolicited
                   : shm::ArmedWord::Mode::kAny);
+  if (held_back_) WakeHeldBack();
   return 0;
 }
 

@@ -82,8 +82,11 @@ class Cq {
 
   // Forgets the completions of a send queue that is reset or destroyed.
   void PurgeSends(const std::atomic<uint64_t>* released);
-  // The same for what a queue pair has received. Receives of an SRQ give their place back.
+  // The same for what a queue pair with a receive queue of its own has received.
   void PurgeReceives(uint32_t qp_number);
+  // An SRQ goes, and its id may be given out again: forgets the completions that name it, and returns
+  // when no poll of this queue uses it any more.
+  void ForgetSrq(uint32_t srq_id);
 
   // ibv_resize_cq(3). 0 or errno.
   int Resize(int cqe);
@@ -146,15 +149,17 @@ class Cq {
   // `timestamps_ns` may be null, here and below.
   int PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  int PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  bool IsHeldBack(uint32_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void WakeHeldBack();
   void Push(const Local& local, bool solicited);
   // `size`: a power of two, no less than what stands in the private ring.
   void MoveLocalTo(size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // False: nothing for the user.
-  bool Translate(const shm::Cqe& cqe, ibv_wc* wc);
+  // Drops the completions of the private ring that drop(const Local&) is true for.
+  template <typename Predicate>
+  void DropLocal(Predicate drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void RemoveEmptyDeadRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   Context& context_;
@@ -174,12 +179,12 @@ class Cq {
   std::vector<Local> local_ ABSL_GUARDED_BY(lock_);  // ring buffer; a power of two
   uint64_t local_head_ ABSL_GUARDED_BY(lock_) = 0;
   uint64_t local_tail_ ABSL_GUARDED_BY(lock_) = 0;
-  std::deque<shm::Cqe> parked_ ABSL_GUARDED_BY(lock_);  // came out of the rings before their time
-  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);    // no more than were posted
+  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);  // no more than were posted
   std::vector<std::unique_ptr<Ring>> rings_ ABSL_GUARDED_BY(lock_);
   size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
-  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // parked_ or flushed_ may hold something
+  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
+  std::atomic<bool> held_back_{false};         // the last poll has left a completion where it is
 
   friend class CqEvents;
 };

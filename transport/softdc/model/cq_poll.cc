@@ -40,7 +40,6 @@ int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   };
   int count = 0;
   if (local_head_ != local_tail_) count = PollLocal(max, wc, timestamps_ns);
-  if (aside_) count += PollParked(max - count, wc + count, times(count));
   const size_t rings = rings_.size();
   for (size_t i = 0; i < rings && count < max; ++i) {
     const size_t index = next_ring_ + i < rings ? next_ring_ + i : next_ring_ + i - rings;
@@ -52,7 +51,7 @@ int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   if (++next_ring_ >= rings) next_ring_ = 0;
   if (aside_) {
     count += PollFlushed(max - count, wc + count, times(count));
-    aside_ = !parked_.empty() || !flushed_.empty();
+    aside_ = !flushed_.empty();
   }
   if (dead_rings_ != 0) RemoveEmptyDeadRings();
   return count;
@@ -81,16 +80,6 @@ int Cq::PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) {
     ++count;
   }
   if (last != nullptr) last->store(sequence + 1, std::memory_order_release);
-  return count;
-}
-
-int Cq::PollParked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  int count = 0;
-  while (count < max && !parked_.empty()) {
-    if (timestamps_ns != nullptr) timestamps_ns[count] = parked_.front().timestamp_ns;
-    if (Translate(parked_.front(), &wc[count])) ++count;
-    parked_.pop_front();
-  }
   return count;
 }
 
@@ -126,8 +115,27 @@ void PutWord(ibv_wc* wc, uint64_t word) {
 }
 }  // namespace
 
+// A message that took back a window's key is not told of while a copy through the window goes on: the
+// program may use the memory as soon as it knows. Whoever sleeps instead of polling is woken at once, until
+// the copy has ended.
+[[gnu::noinline]] bool Cq::IsHeldBack(uint32_t key) {
+  held_back_ = context_.WindowInUse(key);
+  if (held_back_) WakeHeldBack();
+  return held_back_;
+}
+
+void Cq::WakeHeldBack() {
+  if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, /*solicited=*/true)) {
+    events_.Fire();
+  }
+}
+
 int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
   constexpr int kFlagsShift = 8 * (offsetof(shm::Cqe, flags) % sizeof(uint64_t));
+  constexpr uint64_t kUnused = uint64_t{shm::kCqeUnused} << kFlagsShift;
+  constexpr uint64_t kInvalidates = uint64_t{shm::kCqeInvalidates} << kFlagsShift;
+  constexpr size_t kImmediateWord = offsetof(shm::Cqe, imm_data) / sizeof(uint64_t);
+  static_assert(offsetof(shm::Cqe, imm_data) % sizeof(uint64_t) == 0);
   int count = 0;
   // Most CQEs of a ring are of one SRQ: found and locked once for all of them. A CQE that turns out
   // to be none of the user's is overwritten by the next.
@@ -138,6 +146,22 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
     if (entry == nullptr) break;
     const uint64_t wqe = entry->Word(0);
     const uint64_t last = entry->Word(5);
+    const auto wqe_index = static_cast<uint32_t>(wqe);
+    if ((last & (kUnused | kInvalidates)) != 0) [[unlikely]] {
+      if (srq != nullptr) srq->lock().Unlock();
+      srq = nullptr;
+      srq_id = 0;
+      if ((last & kInvalidates) != 0) {
+        if (IsHeldBack(static_cast<uint32_t>(entry->Word(kImmediateWord)))) break;
+        // From now on a CQE like others.
+        const_cast<shm::internal::CqeEntry*>(entry)->words[5].store(last & ~kInvalidates,
+                                                                    std::memory_order_relaxed);
+      } else {
+        ring.consumer.Take();
+        if (Srq* owner = context_.FindSrq(wqe >> 32)) owner->Repost(wqe_index);
+      }
+      continue;
+    }
     PutWord<1>(&wc[count], entry->Word(1));
     PutWord<2>(&wc[count], entry->Word(2));
     PutWord<3>(&wc[count], entry->Word(3));
@@ -148,7 +172,6 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
       timestamps_ns[count] = static_cast<int64_t>(entry->Word(shm::internal::kTimestampWord));
     }
     ring.consumer.Take();
-    const auto wqe_index = static_cast<uint32_t>(wqe);
     if (wqe >> 32 != srq_id) {
       if (srq != nullptr) srq->lock().Unlock();
       srq_id = wqe >> 32;
@@ -156,10 +179,6 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
       if (srq != nullptr) srq->lock().Lock();
     }
     if (srq == nullptr) continue;
-    if ((last >> kFlagsShift & shm::kCqeUnused) != 0) {
-      if (srq->owner().Repost(wqe_index)) srq->owner().Ring();
-      continue;
-    }
     const std::optional<uint64_t> wr_id = srq->owner().Complete(wqe_index);
     if (!wr_id) continue;
     wc[count++].wr_id = *wr_id;

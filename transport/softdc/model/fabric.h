@@ -67,6 +67,8 @@ class FabricPort {
 
   // A key was taken back: returns when all copies that may still use it have ended.
   virtual void WaitForCopies() = 0;
+  // The key of the window at that place was taken back: whether a copy through it may still be under way.
+  virtual bool WindowInUse(uint32_t index) = 0;
 
   // What ibv_query_port(3) says of the link.
   virtual bool LinkIsUp() = 0;

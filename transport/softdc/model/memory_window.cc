@@ -108,7 +108,9 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
   window.segment_offset = region.segment_offset + (begin - std::min(begin, region.shared_begin));
   window.shared_begin = begin - into;
   window.shared_end = end - into;
-  window.key.store(index << 8 | (new_rkey & 0xff), std::memory_order_release);
+  const uint32_t key = index << 8 | (new_rkey & 0xff);
+  context.UseWindowKey(index, key);
+  window.key.store(key, std::memory_order_release);
   return IBV_WC_SUCCESS;
 }
 
@@ -121,16 +123,18 @@ ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey) {
   return IBV_WC_SUCCESS;
 }
 
-bool InvalidateArriving(std::span<shm::MemoryRegionEntry> regions, uint32_t rkey, uint32_t pd,
-                        uint32_t qp_number) {
+bool MayInvalidateArriving(std::span<const shm::MemoryRegionEntry> regions, uint32_t rkey,
+                           uint32_t pd, uint32_t qp_number) {
   const uint32_t index = IndexOf(rkey);
   if (rkey == 0 || index >= regions.size()) return false;
-  shm::MemoryRegionEntry& entry = regions[index];
-  if (entry.key.load(std::memory_order_acquire) != rkey || entry.parent == 0 || entry.pd != pd ||
-      !MayPass(entry, qp_number)) {
-    return false;
-  }
-  return Take(entry, rkey);
+  const shm::MemoryRegionEntry& entry = regions[index];
+  return entry.key.load(std::memory_order_acquire) == rkey && entry.IsWindow() && entry.pd == pd &&
+         MayPass(entry, qp_number);
+}
+
+bool InvalidateArriving(std::span<shm::MemoryRegionEntry> regions, uint32_t rkey, uint32_t pd,
+                        uint32_t qp_number) {
+  return MayInvalidateArriving(regions, rkey, pd, qp_number) && Take(regions[IndexOf(rkey)], rkey);
 }
 
 bool HasBoundWindow(Context& context, uint32_t index) {

@@ -40,11 +40,15 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
 // Ends the binding of a window, if it has one: what a bind of a type 1 window does first. Copies through it
 // may be under way.
 void UnbindWindow(Context& context, uint32_t window_rkey);
-// Local invalidate: MW_BIND_ERR unless the key is that of a bound window of the PD.
+// Local invalidate: MW_BIND_ERR unless the key is that of a bound window of the PD. Copies through it may
+// be under way: it is complete when Context::SettleWindow says so.
 ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey);
-// The invalidation that comes with a SEND, where it arrives, in the target's table, before the
-// receive completes (with IBV_WC_WITH_INV and the key). False: the key is not that of a window that
-// is bound to this queue pair: a remote access error for the sender.
+// The invalidation that comes with a SEND, where it arrives, in the target's table: it is looked at before
+// anything of the message is placed, and done when all of it is, before the receive completes (with
+// IBV_WC_WITH_INV and the key). False: the key is not that of a window that is bound to this queue pair:
+// a remote access error for the sender.
+bool MayInvalidateArriving(std::span<const shm::MemoryRegionEntry> regions, uint32_t rkey,
+                           uint32_t pd, uint32_t qp_number);
 bool InvalidateArriving(std::span<shm::MemoryRegionEntry> regions, uint32_t rkey, uint32_t pd,
                         uint32_t qp_number);
 

@@ -111,24 +111,34 @@ bool SendQueue::CheckLocalSideFully(uint64_t sequence) {
   return true;
 }
 
-void SendQueue::RunLocally(uint64_t sequence) {
+bool SendQueue::RunLocally(uint64_t sequence) {
   Wqe& wqe = slot(sequence);
-  if (wqe.cancelled) return Finish(wqe, IBV_WC_SUCCESS, 0);
   ibv_wc_status status = IBV_WC_LOC_QP_OP_ERR;
-  if (wqe.opcode == IBV_WR_DRIVER1) {
+  if (wqe.cancelled) {
+    status = IBV_WC_SUCCESS;
+  } else if (wqe.opcode == IBV_WR_DRIVER1) {
     status = mkey_poster_.Run(sequence) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
   } else if (wqe.opcode == IBV_WR_LOCAL_INV) {
-    status = context_.mkeys().Invalidate(wqe.rkey, pd_) ? IBV_WC_SUCCESS
-                                                        : InvalidateWindow(context_, pd_, wqe.rkey);
+    if (!wqe.taken_back && !context_.mkeys().Invalidate(wqe.rkey, pd_)) {
+      status = InvalidateWindow(context_, pd_, wqe.rkey);
+      wqe.taken_back = status == IBV_WC_SUCCESS;
+    } else {
+      status = IBV_WC_SUCCESS;
+    }
+    if (wqe.taken_back && !context_.SettleWindow(wqe.rkey)) return false;
   } else if (wqe.opcode == IBV_WR_BIND_MW) {
     const BindOperands& bind = operands(sequence).bind;
     // What a DCI binds is used through DCTs, and a window of type 1 through any queue pair.
     const bool through_any = traits_.kind == QpKind::kDci || bind.type == IBV_MW_TYPE_1;
     if (bind.type == IBV_MW_TYPE_1) UnbindWindow(context_, bind.window_rkey);
+    if (!context_.SettleWindow(bind.window_rkey)) return false;
     status = BindWindow(context_, pd_, through_any ? 0 : number(), bind.window_rkey, bind.new_rkey,
                         bind.info);
+    // One of nothing has ended what was bound.
+    if (status == IBV_WC_SUCCESS && !context_.SettleWindow(bind.window_rkey)) return false;
   }
   Finish(wqe, status, status == IBV_WC_SUCCESS ? 0 : kVendorErrorLocalProtection);
+  return true;
 }
 
 void SendQueue::Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error) {

@@ -163,8 +163,9 @@ class SendQueue {
     }
     return CheckLocalSideFully(sequence);
   }
-  // An operation of the own device alone (IsLocal), or a cancelled one: runs it, and finishes it.
-  void RunLocally(uint64_t sequence);
+  // An operation of the own device alone (IsLocal), or a cancelled one: runs it, and finishes it. False:
+  // copies of others through the window that it names are under way; to be called again soon.
+  bool RunLocally(uint64_t sequence);
   // The WQE has its status: an error stops its stream, and the queue once the budget is spent.
   void Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error);
   // The same with success, for one that never waited and is not staged.

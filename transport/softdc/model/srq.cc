@@ -56,9 +56,10 @@ std::unique_ptr<Srq> Srq::CreateReceiveQueue(ibv_pd* pd, uint32_t max_wr, uint32
   return errno == 0 ? std::move(srq) : nullptr;
 }
 
+// First of all nobody must find it any more, so that no event is posted after they were retired.
 Srq::~Srq() {
-  context_.async_events().Retire(&base);
   if (id_ != 0) context_.RemoveSrq(id_);
+  context_.async_events().Retire(&base);
   if (offset_ != 0) context_.arena().Retire(offset_, size_bytes_);
 }
 

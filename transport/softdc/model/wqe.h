@@ -54,6 +54,7 @@ struct alignas(16) Wqe {
   bool staged = false;        // its bytes stand in a MkeyStage
   bool quiet = false;         // completes only with an error, whatever was asked for
   uint8_t service_level = 0;  // of a datagram, as its receiver is told
+  bool taken_back = false;    // LOCAL_INV of a window whose key is gone, and whose copies may go on
   uint32_t vendor_error = 0;
   // The Requester's own.
   int64_t next_try_ns = 0;

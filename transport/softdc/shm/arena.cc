@@ -5,9 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace sluice::softdc::shm {
 namespace {
@@ -54,10 +56,12 @@ MemoryRegionEntry* Arena::memory_regions() {
 }
 
 uint64_t Arena::Rounded(uint64_t size_bytes) {
-  // Small blocks by multiples of the line pair; large ones by powers of two, so that few classes
-  // exist.
-  if (size_bytes <= kPageBytes) return (size_bytes + kAlignBytes - 1) & ~(kAlignBytes - 1);
-  return std::bit_ceil(size_bytes);
+  // Small blocks by multiples of the line pair; large ones by eighths of a power of two, so that few
+  // classes exist.
+  const uint64_t step = size_bytes <= kPageBytes
+                            ? kAlignBytes
+                            : std::max(kAlignBytes, std::bit_floor(size_bytes) / 8);
+  return (size_bytes + step - 1) / step * step;
 }
 
 uint64_t Arena::Allocate(uint64_t size_bytes) {
@@ -84,13 +88,26 @@ void Arena::Free(uint64_t offset, uint64_t size_bytes) {
 void Arena::Retire(uint64_t offset, uint64_t size_bytes) {
   if (offset == 0) return;
   std::lock_guard lock(mutex_);
-  retired_.emplace_back(offset, size_bytes);
+  retired_.push_back({.offset = offset, .size_bytes = size_bytes});
+  const bool were_many = retired_bytes_ >= kManyRetiredBytes;
+  retired_bytes_ += Rounded(size_bytes);
+  if (!were_many && retired_bytes_ >= kManyRetiredBytes && many_ != nullptr) many_();
 }
 
-void Arena::ReclaimRetired() {
+std::vector<Arena::Block> Arena::TakeRetired() {
   std::lock_guard lock(mutex_);
-  for (const auto& [offset, size_bytes] : retired_) free_[Rounded(size_bytes)].push_back(offset);
-  retired_.clear();
+  retired_bytes_ = 0;
+  return std::exchange(retired_, {});
+}
+
+void Arena::OnManyRetired(std::function<void()> many) {
+  std::lock_guard lock(mutex_);
+  many_ = std::move(many);
+}
+
+uint64_t Arena::unused_bytes() {
+  std::lock_guard lock(mutex_);
+  return size_bytes_ - next_;
 }
 
 }  // namespace sluice::softdc::shm

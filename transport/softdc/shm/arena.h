@@ -2,19 +2,25 @@
 //
 // Arena: the owner's side of a context's shared segment: a sealed, sparse memory file, and an
 // allocator in it. Thread-safe. Freed blocks are handed out again by size class, zeroed.
+//
+// A block that other processes may still look at is retired, not freed. Its owner asks them to forget
+// what is gone (fabric_shm/inbound_links.h), and frees what TakeRetired had given when all have
+// answered.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "transport/softdc/shm/layout.h"
 
 namespace sluice::softdc::shm {
+
+inline constexpr uint64_t kManyRetiredBytes = 1 << 16;
 
 class Arena {
  public:
@@ -32,10 +38,21 @@ class Arena {
   // Zeroed, aligned to 128 bytes. 0 when the arena is full.
   uint64_t Allocate(uint64_t size_bytes);
   void Free(uint64_t offset, uint64_t size_bytes);
-  // For blocks that another process may still be looking at: free only after ReclaimRetired(),
-  // which is called when no other process has the arena mapped any more.
+  // For blocks that another process may still be looking at.
   void Retire(uint64_t offset, uint64_t size_bytes);
-  void ReclaimRetired();
+  struct Block {
+    uint64_t offset = 0;
+    uint64_t size_bytes = 0;
+  };
+  // What was retired since the last call; the caller frees it.
+  std::vector<Block> TakeRetired();
+  // `many` is called, in Retire and once until the next TakeRetired, when kManyRetiredBytes wait. It must
+  // not call this object. Null: nobody.
+  void OnManyRetired(std::function<void()> many);
+  // How much address space a block takes. Waste is at most an eighth.
+  static uint64_t Rounded(uint64_t size_bytes);
+  // Never given out so far; freed blocks not among it.
+  uint64_t unused_bytes();
 
   template <typename T = std::byte>
   T* At(uint64_t offset) {
@@ -45,15 +62,16 @@ class Arena {
  private:
   Arena(int fd, std::byte* base, uint64_t size_bytes)
       : fd_(fd), base_(base), size_bytes_(size_bytes) {}
-  static uint64_t Rounded(uint64_t size_bytes);
 
   const int fd_;
   std::byte* const base_;
   const uint64_t size_bytes_;
   std::mutex mutex_;
   uint64_t next_ = 0;
-  std::vector<std::pair<uint64_t, uint64_t>> retired_;  // offset, size
-  std::map<uint64_t, std::vector<uint64_t>> free_;      // rounded size -> offsets
+  std::vector<Block> retired_;
+  uint64_t retired_bytes_ = 0;
+  std::function<void()> many_;
+  std::map<uint64_t, std::vector<uint64_t>> free_;  // rounded size -> offsets
 };
 
 }  // namespace sluice::softdc::shm

@@ -21,16 +21,18 @@
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/loop/out_of_descriptors.h"
 #include "transport/softdc/shm/address_map.h"
 
 namespace sluice::softdc::shm {
 namespace {
 
-constexpr uint32_t kBounceMagic = 0x31656e62;
+constexpr uint32_t kBounceMagic = 0x32656e62;
 constexpr int kBacklog = 64;
 constexpr size_t kMaxClients = 1024;
-constexpr int kAnswerWithinMs =
-    5000;  // a copy takes microseconds; this is a peer that stands still
+constexpr int64_t kAcceptAgainNs = 50'000'000;  // when there are no descriptors to be had
+constexpr uint64_t kBufferBytes =
+    kBounceBytes + 4096;  // behind the bytes of a request: the turn word
 
 struct BounceMessage {
   uint32_t magic = kBounceMagic;
@@ -39,15 +41,33 @@ struct BounceMessage {
   int32_t error = 0;  // of the answer
   uint64_t address = 0;
   uint64_t length_bytes = 0;
+  uint64_t turn = 0;
 };
-static_assert(sizeof(BounceMessage) == 32);
+static_assert(sizeof(BounceMessage) == 40);
+
+// The turn word holds a turn and what became of it.
+enum class TurnState : uint64_t { kWaits = 1, kTaken = 2, kTakenBack = 3 };
+
+constexpr uint64_t TurnWord(uint64_t turn, TurnState state) {
+  return turn << 2 | static_cast<uint64_t>(state);
+}
+
+std::atomic<uint64_t>& TurnOf(std::byte* buffer) {
+  return *reinterpret_cast<std::atomic<uint64_t>*>(buffer + kBounceBytes);
+}
+
+// Of the two sides, one succeeds.
+bool TakeTurn(std::byte* buffer, uint64_t turn, TurnState as) {
+  uint64_t waits = TurnWord(turn, TurnState::kWaits);
+  return TurnOf(buffer).compare_exchange_strong(waits, TurnWord(turn, as));
+}
 
 std::string BounceName(uint64_t context_id) {
   return AbstractName("bounce", std::to_string(context_id));
 }
 
 std::byte* MapBuffer(int fd) {
-  void* base = mmap(nullptr, kBounceBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* base = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
@@ -56,7 +76,7 @@ bool IsGoodBuffer(int fd) {
   struct stat info {};
   const int seals = fcntl(fd, F_GET_SEALS);
   return fstat(fd, &info) == 0 && info.st_uid == geteuid() && seals >= 0 &&
-         (seals & F_SEAL_SHRINK) != 0 && static_cast<uint64_t>(info.st_size) >= kBounceBytes;
+         (seals & F_SEAL_SHRINK) != 0 && static_cast<uint64_t>(info.st_size) >= kBufferBytes;
 }
 
 bool Covers(const MemoryRegionEntry& region, const BounceMessage& request) {
@@ -99,7 +119,7 @@ struct BounceServer::Client {
   UniqueFd socket;
   std::byte* buffer = nullptr;
   ~Client() {
-    if (buffer != nullptr) munmap(buffer, kBounceBytes);
+    if (buffer != nullptr) munmap(buffer, kBufferBytes);
   }
 };
 
@@ -117,7 +137,10 @@ BounceServer::BounceServer(uint64_t context_id, const MemoryRegionEntry* regions
 
 BounceServer::~BounceServer() {
   if (!listening_ || !wake_ || !memory_) return;
-  Loop::Get().Unwatch(listening_.get());
+  Loop::Get().RunAndWait([this] {
+    Loop::Get().Unwatch(listening_.get());
+    if (accept_timer_ != 0) Loop::Get().Cancel(accept_timer_);
+  });
   over_.store(true);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
@@ -128,7 +151,10 @@ void BounceServer::OnConnect() {
   for (;;) {
     UniqueFd socket = AcceptSameUser(listening_.get());
     if (!socket && errno == EACCES) continue;
-    if (!socket) return;
+    if (!socket) {
+      if (IsOutOfDescriptors(errno)) PauseAccepting();
+      return;
+    }
     auto client = std::make_unique<Client>();
     client->socket = std::move(socket);
     {
@@ -144,6 +170,15 @@ void BounceServer::OnConnect() {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
   }
+}
+
+void BounceServer::PauseAccepting() {
+  ReportOutOfDescriptors();
+  Loop::Get().Rewatch(listening_.get(), 0);
+  accept_timer_ = Loop::Get().After(kAcceptAgainNs, [this] {
+    accept_timer_ = 0;
+    Loop::Get().Rewatch(listening_.get(), EPOLLIN);
+  });
 }
 
 void BounceServer::ThreadMain() {
@@ -188,6 +223,10 @@ bool BounceServer::ServeOne(Client& client) {
   }
   if (client.buffer == nullptr || message.length_bytes > kBounceBytes) return false;
   const uint32_t index = message.key >> 8;
+  if (!TakeTurn(client.buffer, message.turn, TurnState::kTaken)) {
+    message.error = ECANCELED;
+    return SendWithFds(client.socket.get(), std::as_bytes(std::span(&message, 1))) == 0;
+  }
   message.error = EACCES;
   if (index < kMaxMemoryRegions && Covers(regions_[index], message)) {
     if (message.kind == BounceKind::kChange) {
@@ -207,7 +246,7 @@ std::unique_ptr<BounceClient> BounceClient::Connect(uint64_t context_id) {
   UniqueFd socket = ConnectAbstract(BounceName(context_id));
   if (!socket) return nullptr;
   const UniqueFd file(memfd_create("softdc-bounce", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ftruncate(file.get(), kBounceBytes) != 0 ||
+  if (!file || ftruncate(file.get(), kBufferBytes) != 0 ||
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return nullptr;
   }
@@ -223,7 +262,7 @@ std::unique_ptr<BounceClient> BounceClient::Connect(uint64_t context_id) {
   return client;
 }
 
-BounceClient::~BounceClient() { munmap(buffer_, kBounceBytes); }
+BounceClient::~BounceClient() { munmap(buffer_, kBufferBytes); }
 
 bool BounceClient::Ready() {
   if (ready_) return true;
@@ -234,22 +273,35 @@ bool BounceClient::Ready() {
   return ready_;
 }
 
+bool BounceClient::Answered() const {
+  pollfd polled{.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  int ready;
+  do {
+    ready = poll(&polled, 1, kAnswerWithinMs);
+  } while (ready < 0 && errno == EINTR);
+  return ready != 0;
+}
+
 int BounceClient::Ask(BounceKind kind, uint32_t key, uint64_t peer_address, uint64_t length_bytes) {
   BounceMessage message;
   message.kind = kind;
   message.key = key;
   message.address = peer_address;
   message.length_bytes = length_bytes;
+  message.turn = ++turn_;
+  TurnOf(buffer_).store(TurnWord(turn_, TurnState::kWaits), std::memory_order_release);
   const int error = SendWithFds(socket_.get(), std::as_bytes(std::span(&message, 1)));
   if (error != 0) return error;
-  pollfd polled{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-  int ready;
-  do {
-    ready = poll(&polled, 1, kAnswerWithinMs);
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) return ETIMEDOUT;
+  if (!Answered()) {
+    const bool taken_back = TakeTurn(buffer_, turn_, TurnState::kTakenBack);
+    if (taken_back || !Answered()) {
+      ready_ = false;
+      return taken_back ? EAGAIN : EINPROGRESS;
+    }
+  }
   const ssize_t size = RecvWithFds(socket_.get(), std::as_writable_bytes(std::span(&message, 1)));
-  return size == sizeof(message) && message.magic == kBounceMagic ? message.error : EPIPE;
+  if (size == sizeof(message) && message.magic == kBounceMagic) return message.error;
+  return TakeTurn(buffer_, turn_, TurnState::kTakenBack) ? EPIPE : EINPROGRESS;
 }
 
 int BounceClient::Write(uint32_t key, uint64_t peer_address, const std::byte* from,

@@ -8,7 +8,13 @@
 //   connect to "bounce/<context id>"        ->    the Loop accepts, a thread of its own serves
 //   {buffer's descriptor}                   ->    maps it
 //                                           <-    {ready}
-//   {write, key, address, length}           ->    looks the key up, copies, answers 0 or an errno
+//   {write, key, address, length, turn}     ->    takes the turn, looks the key up, copies, answers 0 or an
+//                                                 errno
+//
+// The owner may stand still. So a request waits as the turn word of the buffer, which the owner takes and
+// the sender takes back, each with one CAS: what was taken back is never run. The sender waits for
+// kAnswerWithinMs, takes the request back, and asks nothing more until the owner has answered that it got
+// none (Ready). A request that the owner had taken already, and does not answer, may have run or not.
 //
 // For atomic operations it is the only way, whatever the kernel allows: it copies for others, but
 // changes no word in one step.
@@ -34,7 +40,8 @@
 
 namespace sluice::softdc::shm {
 
-inline constexpr uint64_t kBounceBytes = uint64_t{1} << 20;  // of one request, and of the buffer
+inline constexpr uint64_t kBounceBytes = uint64_t{1} << 20;  // of one request
+inline constexpr int kAnswerWithinMs = 50;                   // a copy takes microseconds
 
 // What a message asks for; kBuffer is the first.
 enum class BounceKind : uint32_t { kBuffer = 1, kWrite = 2, kRead = 3, kChange = 4 };
@@ -54,12 +61,14 @@ class BounceServer {
  private:
   struct Client;
   void OnConnect();
+  void PauseAccepting();
   void ThreadMain();
   bool ServeOne(Client& client);
 
   const MemoryRegionEntry* const regions_;
   UniqueFd listening_;
-  UniqueFd wake_;  // eventfd: there is a new client, or it is over
+  uint64_t accept_timer_ = 0;  // Loop: there are no descriptors for those who connect, until then
+  UniqueFd wake_;              // eventfd: there is a new client, or it is over
   UniqueFd memory_;
   std::atomic<bool> over_{false};
   std::mutex mutex_;
@@ -74,12 +83,14 @@ class BounceClient {
   static std::unique_ptr<BounceClient> Connect(uint64_t context_id);
   ~BounceClient();
 
-  // False: the peer's firmware thread has not let us in yet; never blocks. Whoever waited here could
-  // wait for a thread that waits for him.
+  // False: the peer's firmware thread has not let us in yet, or the peer stands still; never blocks.
+  // Whoever waited here could wait for a thread that waits for him.
   bool Ready();
 
-  // When Ready: 0 or errno; blocks. The range lies in the peer's region that `key` names. After anything but 0,
-  // EACCES and EFAULT the client is of no use any more: an answer may still be under way.
+  // When Ready: 0 or errno; blocks for at most twice kAnswerWithinMs for each kBounceBytes. The range lies in
+  // the peer's region that `key` names. EAGAIN: the peer stands still, and nothing runs (any more) of what was
+  // not done. EINPROGRESS: it stands still, and the last piece may run later. After anything but these, 0,
+  // EACCES and EFAULT the client is of no use any more.
   int Write(uint32_t key, uint64_t peer_address, const std::byte* from, uint64_t length_bytes);
   int Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes);
   // *before: what the word held.
@@ -88,10 +99,12 @@ class BounceClient {
  private:
   BounceClient(UniqueFd socket, std::byte* buffer) : socket_(std::move(socket)), buffer_(buffer) {}
   int Ask(BounceKind kind, uint32_t key, uint64_t peer_address, uint64_t length_bytes);
+  bool Answered() const;
 
   const UniqueFd socket_;
   std::byte* const buffer_;
   bool ready_ = false;
+  uint64_t turn_ = 0;  // of the last request
 };
 
 }  // namespace sluice::softdc::shm

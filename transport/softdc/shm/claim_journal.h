@@ -9,10 +9,15 @@
 // One claim is open per Link at a time: the next is written only after each WQE of the last one was
 // published, as a completion or as kCqeUnused. Writers are serialised by the Link's lock.
 //
-// The other word counts: odd from before the process looks at keys of the owner's regions until after
+// The second word counts: odd from before the process looks at keys of the owner's regions until after
 // its last copy. An owner that takes a key back makes every core see that (MakeCopiersSee), then
 // waits for each odd word to change: whoever looks at the key later finds it gone. The sender pays
 // two plain stores to its own line, and a fence only where the kernel gives the owner no such means.
+//
+// The third word is the rkey of the memory window that the process is at, or 0: written before it looks at
+// that key for the last time, and taken away after its copy. An owner that takes a window's key back asks
+// for this word alone, so an invalidation does not wait for copies that have nothing to do with it. The
+// sender pays for it only when the key is a window's.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CLAIM_JOURNAL_H_
 
@@ -76,8 +81,17 @@ class ClaimJournal {
     copies_->store(copies_->load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
+  // Link's process, between the two, around looking at the key of a window and copying through it.
+  void BeginWindow(uint32_t rkey) {
+    window_->store(rkey, std::memory_order_relaxed);
+    FullFence();
+  }
+  void EndWindow() { window_->store(0, std::memory_order_release); }
+
   // Owner: odd while a copy may be under way.
   uint64_t copies() const { return copies_->load(std::memory_order_acquire); }
+  // Owner, after a full fence: the window that may be in use; 0: none.
+  uint32_t window() const { return window_->load(std::memory_order_acquire); }
 
   // Owner.
   ClaimIntent Read() const {
@@ -91,15 +105,18 @@ class ClaimJournal {
   struct Words {
     std::atomic<uint64_t> claim;
     std::atomic<uint64_t> copies;
+    std::atomic<uint32_t> window;
   };
 
-  explicit ClaimJournal(Words* words) : word_(&words->claim), copies_(&words->copies) {}
+  explicit ClaimJournal(Words* words)
+      : word_(&words->claim), copies_(&words->copies), window_(&words->window) {}
   static bool Fits(const void* base, size_t size_bytes) {
     return base != nullptr && size_bytes >= Bytes() && IsLineAligned(base);
   }
 
   std::atomic<uint64_t>* word_;
   std::atomic<uint64_t>* copies_;
+  std::atomic<uint32_t>* window_;
 };
 
 }  // namespace sluice::softdc::shm

@@ -11,6 +11,8 @@
 //   kSegment {segment id}             ->
 //                                     <-   kSegment {size} + segment
 //   kBadRequest {qp number, event}    ->        (no answer) my request has brought your RC queue pair down
+//                                     <-   kForget {round}   forget the targets of mine that are gone
+//   kForget {round}                   ->        (the answer) nothing of mine looks at them any more
 //
 // An answer repeats the kind and the number asked for; `error` is an errno, 0 for yes. To a hello of another
 // version it is EPROTONOSUPPORT, with the owner's version beside it: the first four fields are those of all
@@ -25,7 +27,13 @@ namespace sluice::softdc::shm {
 
 inline constexpr uint32_t kControlMagic = 0x31636473;  // "sdc1"
 
-enum class ControlKind : uint32_t { kHello = 1, kResolve = 2, kSegment = 3, kBadRequest = 4 };
+enum class ControlKind : uint32_t {
+  kHello = 1,
+  kResolve = 2,
+  kSegment = 3,
+  kBadRequest = 4,
+  kForget = 5
+};
 
 struct ControlMessage {
   uint32_t magic = kControlMagic;
@@ -33,7 +41,7 @@ struct ControlMessage {
   ControlKind kind = ControlKind::kHello;
   int32_t error = 0;  // kBadRequest: the ibv_event_type that follows, or -1
   uint64_t context_id = 0;
-  uint32_t number = 0;  // QP number or segment id
+  uint32_t number = 0;  // QP number, segment id or round
   uint32_t link_id = 0;
   uint32_t cq_id = 0;
   uint32_t ring_capacity = 0;

@@ -35,6 +35,9 @@ inline constexpr uint32_t kMaxCqeRingCapacity = 1u << 22;
 inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
 inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
+// imm_data is the key of a window that the producer took back: not for the program before the copies
+// through that window have ended.
+inline constexpr uint8_t kCqeInvalidates = 4;
 
 // What one completion says: the receive WQE in place of a wr_id, then the fields of ibv_wc, where
 // ibv_wc has them, so that the owner hands them on word by word. It checks every index before use.
@@ -92,6 +95,7 @@ struct CqeRingHead {
   std::atomic<uint32_t> magic;
   uint32_t capacity;
   uint32_t stamped;  // 1: the owner's CQ reports when completions happened
+  uint32_t narrow;   // 1: smaller than the CQ needs: a producer that finds it full waits
   alignas(kLineBytes) std::atomic<uint64_t> consumed;
   alignas(kLineBytes) CqeEntry entries[];
 };
@@ -113,9 +117,9 @@ class CqeConsumer {
 
   // Makes an empty ring there, for one producer in its life. nullopt: capacity is no power of two
   // in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or not aligned.
-  // stamped: producers are to fill in Cqe::timestamp_ns.
+  // stamped: producers are to fill in Cqe::timestamp_ns. narrow: see CqeProducer::narrow.
   static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity,
-                                           bool stamped = false) {
+                                           bool stamped = false, bool narrow = false) {
     if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
     if (!internal::ValidCqeRingCapacity(capacity) || size_bytes < Bytes(capacity)) {
       return std::nullopt;
@@ -124,6 +128,7 @@ class CqeConsumer {
     area->magic.store(0, std::memory_order_relaxed);
     area->capacity = capacity;
     area->stamped = stamped ? 1 : 0;
+    area->narrow = narrow ? 1 : 0;
     area->consumed.store(0, std::memory_order_relaxed);
     for (uint32_t i = 0; i < capacity; ++i) new (&area->entries[i]) internal::CqeEntry{};
     area->magic.store(internal::kCqeRingMagic, std::memory_order_release);
@@ -157,6 +162,17 @@ class CqeConsumer {
   void ForEachUnread(Visitor visit) const {
     Cqe cqe;
     for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) visit(cqe);
+  }
+
+  // Makes each CQE that drop(const Cqe&) is true for one of no SRQ (srq_id 0), which whoever polls it
+  // skips. It keeps its place, so the others stay where ForEachUnread finds them: what is taken out of
+  // the ring and kept elsewhere looks to Repair as if its WQE had never been published.
+  template <typename Predicate>
+  void DropUnread(Predicate drop) {
+    Cqe cqe;
+    for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) {
+      if (drop(cqe)) Entry(position_ + i).words[0].store(0, std::memory_order_relaxed);
+    }
   }
 
   uint32_t capacity() const { return capacity_; }
@@ -237,10 +253,15 @@ class CqeProducer {
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
   bool stamped() const { return stamped_; }
+  // A full ring does not mean that the CQ is full.
+  bool narrow() const { return narrow_; }
 
  private:
   explicit CqeProducer(internal::CqeRingHead* area)
-      : area_(area), capacity_(area->capacity), stamped_(area->stamped != 0) {}
+      : area_(area),
+        capacity_(area->capacity),
+        stamped_(area->stamped != 0),
+        narrow_(area->narrow != 0) {}
 
   // 0 when a broken owner claims to have consumed more than there is.
   uint32_t Free() const {
@@ -251,6 +272,7 @@ class CqeProducer {
   internal::CqeRingHead* area_;
   uint32_t capacity_;
   bool stamped_;
+  bool narrow_;
   uint64_t position_ = 0;
   uint64_t consumed_seen_ = 0;
 };

@@ -22,6 +22,8 @@ enum class KillPoint {
 
 // Points before this one are reached by the rings alone, those from it on by whole contexts.
 inline constexpr KillPoint kFirstContextPoint = KillPoint::kHelloSent;
+// From this one on it takes memory windows too.
+inline constexpr KillPoint kFirstWindowPoint = KillPoint::kWindowBegun;
 
 inline constexpr const char* kKillPointNames[] = {
 #define SOFTDC_KILL_POINT_NAME(name) #name,

@@ -16,7 +16,7 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kArenaMagic = 0x31616e6572616473;  // "sdarena1"
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr uint64_t kArenaBytes = uint64_t{1} << 30;  // sparse: only touched pages count
 inline constexpr uint32_t kMaxMemoryRegions = 1 << 14;
 inline constexpr uint32_t kPrivateSegment = 0;  // no segment: reached through the kernel
@@ -50,6 +50,8 @@ struct alignas(64) MemoryRegionEntry {
   uint64_t shared_end;
   uint32_t bound_qp;  // of a window: the only QP that may use it; 0: any of the PD's
   uint32_t parent;    // of a window: the index of its region; 0: it is a region itself
+
+  bool IsWindow() const { return parent != 0; }
 };
 static_assert(sizeof(MemoryRegionEntry) == 64);
 
@@ -57,8 +59,8 @@ enum class TargetState : uint32_t { kGone = 0, kReadyToReceive = 1 };
 enum class TargetType : uint32_t { kDct = 1, kRc = 2, kUc = 3, kUd = 4 };
 
 // A QP that others send to. A sender whose request brings an RC queue pair down stores kGone itself,
-// before it tells the owner. Its place is used again only when no other process has the
-// arena mapped.
+// before it tells the owner. Its place is used again only when all senders have forgotten
+// it (kForget in control.h).
 struct alignas(64) TargetDescriptor {
   std::atomic<uint32_t> state;  // TargetState
   uint32_t qp_num;

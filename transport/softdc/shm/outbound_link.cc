@@ -2,6 +2,7 @@
 #include "transport/softdc/shm/outbound_link.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -43,6 +44,7 @@ PrivateCopy CopyOf(int error) {
     case 0:
       return PrivateCopy::kDone;
     case EAGAIN:
+    case EINPROGRESS:  // a copy is done again, after this one has ended (Ready)
       return PrivateCopy::kAgain;
     case EACCES:
     case EFAULT:
@@ -82,13 +84,19 @@ OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint
   if (bounces_) bounce_ = BounceClient::Connect(context_id_);
 }
 
+bool OutboundLink::PidIsPeers() const {
+  if (dead()) return false;
+  pollfd polled{.fd = socket_.get(), .events = 0, .revents = 0};
+  return poll(&polled, 1, 0) == 0;
+}
+
 template <typename Copy>
 int OutboundLink::Bounce(Copy copy) {
-  // Lost when its answer did not come; the next copy waits for a new one (ReadyForPrivate).
+  if (bounce_ == nullptr) bounce_ = BounceClient::Connect(context_id_);
   if (bounce_ == nullptr) return ENOTCONN;
   if (!bounce_->Ready()) return EAGAIN;
   const int error = copy(*bounce_);
-  if (error != 0 && error != EACCES && error != EFAULT) {
+  if (error != 0 && error != EACCES && error != EFAULT && error != EAGAIN && error != EINPROGRESS) {
     bounce_ = BounceClient::Connect(context_id_);
   }
   return error;
@@ -98,6 +106,7 @@ PrivateCopy OutboundLink::WritePrivate(const RemotePlace& place, uint64_t into,
                                        const std::byte* from, uint64_t length_bytes) {
   const uint64_t peer_address = place.peer_address + into;
   if (!bounces_) {
+    if (!PidIsPeers()) return PrivateCopy::kNobody;
     const iovec local{.iov_base = const_cast<std::byte*>(from), .iov_len = length_bytes};
     const iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
     return KernelCopyOf(process_vm_writev(pid_, &local, 1, &remote, 1, 0), length_bytes);
@@ -111,6 +120,7 @@ PrivateCopy OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, s
                                       uint64_t length_bytes) {
   const uint64_t peer_address = place.peer_address + into;
   if (!bounces_) {
+    if (!PidIsPeers()) return PrivateCopy::kNobody;
     const iovec local{.iov_base = to, .iov_len = length_bytes};
     const iovec remote{.iov_base = reinterpret_cast<void*>(peer_address), .iov_len = length_bytes};
     return KernelCopyOf(process_vm_readv(pid_, &local, 1, &remote, 1, 0), length_bytes);
@@ -123,10 +133,10 @@ PrivateCopy OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, s
 PrivateCopy OutboundLink::ChangePrivate(const RemotePlace& place, const WordChange& change,
                                         uint64_t* before) {
   // Its owner does it, also where the kernel copies for us.
-  if (bounce_ == nullptr) bounce_ = BounceClient::Connect(context_id_);
-  return CopyOf(Bounce([&](BounceClient& bounce) {
+  const int error = Bounce([&](BounceClient& bounce) {
     return bounce.Change(place.key, place.peer_address, change, before);
-  }));
+  });
+  return error == EINPROGRESS ? PrivateCopy::kMaybe : CopyOf(error);
 }
 
 void OutboundLink::RingFirmware() const {
@@ -148,8 +158,9 @@ void OutboundLink::AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file
 }
 
 RemoteCq* OutboundLink::AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset,
-                                    UniqueFd event_fd) {
-  if (const auto it = remote_cqs_.find(answer.cq_id); it != remote_cqs_.end()) {
+                                    UniqueFd event_fd, std::unique_ptr<RemoteCq>* replaced) {
+  const auto it = remote_cqs_.find(answer.cq_id);
+  if (it != remote_cqs_.end() && it->second->ring_offset == answer.ring_offset) {
     return it->second.get();
   }
   std::byte* ring = arena_->At(answer.ring_offset, answer.size_bytes);
@@ -158,9 +169,25 @@ RemoteCq* OutboundLink::AddRemoteCq(const ControlMessage& answer, uint64_t armed
   auto producer = CqeProducer::Attach(ring, answer.size_bytes);
   auto word = ArmedWord::Attach(armed, ArmedWord::Bytes());
   if (!producer || !word) return nullptr;
-  auto cq = std::make_unique<RemoteCq>(
-      RemoteCq{.ring = *producer, .armed = *word, .event_fd = std::move(event_fd)});
-  return remote_cqs_.emplace(answer.cq_id, std::move(cq)).first->second.get();
+  std::unique_ptr<RemoteCq>& cq = remote_cqs_[answer.cq_id];
+  *replaced =
+      std::exchange(cq, std::make_unique<RemoteCq>(RemoteCq{.ring_offset = answer.ring_offset,
+                                                            .ring = *producer,
+                                                            .armed = *word,
+                                                            .event_fd = std::move(event_fd)}));
+  return cq.get();
+}
+
+void OutboundLink::DropRemoteCqs(const std::unordered_set<const RemoteCq*>& used,
+                                 std::vector<std::unique_ptr<RemoteCq>>* dropped) {
+  for (auto it = remote_cqs_.begin(); it != remote_cqs_.end();) {
+    if (used.contains(it->second.get())) {
+      ++it;
+      continue;
+    }
+    dropped->push_back(std::move(it->second));
+    it = remote_cqs_.erase(it);
+  }
 }
 
 }  // namespace sluice::softdc::shm

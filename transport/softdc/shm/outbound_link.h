@@ -3,9 +3,9 @@
 // OutboundLink: what this context has mapped of another context it sends to: that one's arena and
 // shared segments, its own journal line and CQE rings in there. Target: one QP number over there.
 //
-// The Loop thread makes, extends and ends links; posters use them under `lock`. Links and targets
-// live until this context closes, so a poster may keep pointers; a link whose peer died stays
-// mapped and says so.
+// The Loop thread makes, extends and ends links; posters use them under `lock`. A link whose peer died
+// says so, and is destroyed, with everything mapped for it, when no pass uses it any more
+// (outbound_links.h, Dropped).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 
@@ -21,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
@@ -103,13 +104,15 @@ struct MappedRegion {
 // How a copy from or to a peer's private memory ended.
 enum class PrivateCopy {
   kDone,
-  kAgain,    // the peer has not let our bounce client in yet
+  kAgain,    // the peer has not let our bounce client in yet, or stands still
   kRefused,  // it has no such memory
-  kNobody,   // it is gone, or stands still
+  kMaybe,  // of an atomic operation: the peer stands still, and may still do it; never to be tried again
+  kNobody,  // it is gone
 };
 
 // Our completion ring in one CQ of the peer's, and how to wake whoever sleeps on that CQ.
 struct RemoteCq {
+  uint64_t ring_offset = 0;  // in the peer's arena
   CqeProducer ring;
   ArmedWord armed;
   UniqueFd event_fd;  // empty: the CQ has no completion channel
@@ -185,8 +188,13 @@ class OutboundLink {
   void AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file);
   bool HasSegment(uint32_t segment) const { return Find(segment) != nullptr; }
   // The ring into that CQ, made at the first target that completes there. Null: the answer makes no
-  // sense.
-  RemoteCq* AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset, UniqueFd event_fd);
+  // sense. CQ ids are reused: the ring into an earlier CQ of that id moves to *replaced.
+  RemoteCq* AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset, UniqueFd event_fd,
+                        std::unique_ptr<RemoteCq>* replaced);
+
+  // Rings that no target uses any more move to *dropped.
+  void DropRemoteCqs(const std::unordered_set<const RemoteCq*>& used,
+                     std::vector<std::unique_ptr<RemoteCq>>* dropped);
 
   SpinLock lock;         // posters; covers a claim and the publishing of what was claimed
   ClaimJournal journal;  // under lock
@@ -227,6 +235,9 @@ class OutboundLink {
 
   template <typename Copy>
   int Bounce(Copy copy);
+  // Whether pid_ is still the peer's, for the kernel's copies. The kernel closes the sockets of a process
+  // before its id can be another's.
+  bool PidIsPeers() const;
 
   UniqueFd socket_;
   const UniqueFd bell_;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One file, though a long one: all of it works on Channel, which nobody else sees.
 #include "transport/softdc/shm/outbound_links.h"
 
 #include <sys/epoll.h>
@@ -11,11 +13,13 @@
 #include <cstring>
 #include <deque>
 #include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/loop/messages.h"
 #include "transport/softdc/loop/names.h"
+#include "transport/softdc/loop/out_of_descriptors.h"
 #include "transport/softdc/shm/kill_point.h"
 #include "transport/softdc/shm/number_space.h"
 
@@ -40,7 +44,7 @@ struct Question {
 struct OutboundLinks::Channel {
   uint32_t block = 0;
   UniqueFd socket;  // moves into the link when the hello is answered
-  shm::OutboundLink* link = nullptr;
+  std::unique_ptr<shm::OutboundLink> link;
   bool closed = false;
   uint32_t segments_asked = 0;  // ids 1 to this
   std::vector<Target*> asking;  // wait for the hello, or for their answer
@@ -64,8 +68,9 @@ void ReportOtherLayout(uint32_t layout_version) {
 
 }  // namespace
 
-OutboundLinks::OutboundLinks(uint64_t context_id, std::function<void()> on_change)
-    : context_id_(context_id), on_change_(std::move(on_change)) {}
+OutboundLinks::OutboundLinks(uint64_t context_id, std::function<void()> on_change,
+                             std::function<void(std::shared_ptr<Dropped>)> drop)
+    : context_id_(context_id), on_change_(std::move(on_change)), drop_(std::move(drop)) {}
 
 OutboundLinks::~OutboundLinks() {
   Loop::Get().RunAndWait([this] {
@@ -111,7 +116,10 @@ std::shared_ptr<OutboundLinks::Channel> OutboundLinks::ChannelFor(uint32_t block
   auto channel = std::make_shared<Channel>();
   channel->block = block;
   channel->socket = ConnectAbstract(BlockSocketName(block));
-  if (!channel->socket) return nullptr;
+  if (!channel->socket) {
+    if (IsOutOfDescriptors(errno)) ReportOutOfDescriptors();
+    return nullptr;
+  }
   const int error =
       Loop::Get().Watch(channel->fd(), EPOLLIN, [this, channel](uint32_t) { OnReadable(channel); });
   if (error != 0) return nullptr;
@@ -160,9 +168,14 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
   while (!channel->closed) {
     ControlMessage answer;
     std::vector<UniqueFd> fds;
-    const ssize_t size =
-        RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
+    ssize_t size = RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
     if (size < 0 && errno == EAGAIN) return;
+    if (size < 0 && errno == EMFILE) {
+      // The link goes on with what it has.
+      ReportOutOfDescriptors();
+      answer.error = EMFILE;
+      size = sizeof(answer);
+    }
     if (size != sizeof(answer) || answer.magic != shm::kControlMagic) return Close(*channel);
     if (answer.layout_version != shm::kLayoutVersion) {
       ReportOtherLayout(answer.layout_version);
@@ -178,6 +191,9 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
       case ControlKind::kSegment:
         OnSegment(*channel, answer, fds);
         break;
+      case ControlKind::kForget:
+        OnForget(channel, answer.number);
+        continue;
       default:
         return Close(*channel);
     }
@@ -189,6 +205,12 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
 
 bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
                             std::vector<UniqueFd>& fds) {
+  // As the kernel knows it, here; what the peer calls itself may be somebody else's number.
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (getsockopt(channel.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
+  // (A shortage of our own was reported where it was noticed.)
+  if (answer.error == EMFILE && answer.context_id == 0) ReportTurnedAway(peer.pid);
   if (channel.link != nullptr || answer.error != 0 || fds.size() != 2) return false;
   auto arena = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
   if (arena == nullptr) return false;
@@ -201,14 +223,9 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
   }
   const auto journal = shm::ClaimJournal::Attach(line, shm::ClaimJournal::Bytes());
   if (!journal) return false;
-  // As the kernel knows it, here; what the peer calls itself may be somebody else's number.
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  if (getsockopt(channel.socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  links_.push_back(std::make_unique<shm::OutboundLink>(
+  channel.link = std::make_unique<shm::OutboundLink>(
       std::move(channel.socket), peer.pid, answer.context_id, answer.link_id, std::move(arena),
-      *journal, std::move(fds[1]), process_vm));
-  channel.link = links_.back().get();
+      *journal, std::move(fds[1]), process_vm);
   SOFTDC_KILL_POINT(kLinkMade);
   for (const Target* target : channel.asking) {
     AskResolve(channel, target->qp_number);
@@ -228,10 +245,11 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
     return AskOnLoop(target);
   }
   auto reach = std::make_unique<Target::Reach>();
+  auto dropped = std::make_shared<Dropped>();
   bool usable = false;
   if (answer.error == 0) {
     const shm::MappedFile& arena = channel.link->arena();
-    reach->link = channel.link;
+    reach->link = channel.link.get();
     reach->descriptor = reinterpret_cast<shm::TargetDescriptor*>(
         arena.At(answer.object_offset, sizeof(shm::TargetDescriptor)));
     if (reach->descriptor != nullptr) {
@@ -240,19 +258,54 @@ void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
       if (srq != nullptr) {
         reach->srq = shm::SrqClaimer::Attach(srq, shm::kArenaBytes - srq_offset);
       }
-      reach->cq = channel.link->AddRemoteCq(answer, reach->descriptor->armed_offset,
-                                            fds.empty() ? UniqueFd() : std::move(fds[0]));
+      std::unique_ptr<shm::RemoteCq> replaced;
+      reach->cq =
+          channel.link->AddRemoteCq(answer, reach->descriptor->armed_offset,
+                                    fds.empty() ? UniqueFd() : std::move(fds[0]), &replaced);
       usable = reach->srq.has_value() && reach->cq != nullptr;
+      if (replaced != nullptr) {
+        DropReaches([&](const Target::Reach& old) { return old.cq == replaced.get(); },
+                    dropped.get());
+        dropped->cqs.push_back(std::move(replaced));
+      }
     }
   }
   if (usable) {
-    target->reach.store(reach.get(), std::memory_order_release);
-    reaches_.push_back(std::move(reach));
+    Target::Reach* old = target->reach.exchange(reach.release(), std::memory_order_acq_rel);
+    if (old != nullptr) dropped->reaches.emplace_back(old);
     target->status.store(TargetStatus::kReady, std::memory_order_release);
   } else {
     target->status.store(TargetStatus::kUnknown, std::memory_order_release);
   }
+  drop_(std::move(dropped));
   on_change_();
+}
+
+void OutboundLinks::OnForget(const std::shared_ptr<Channel>& channel, uint32_t round) {
+  if (channel->link == nullptr) return;
+  shm::OutboundLink& link = *channel->link;
+  auto dropped = std::make_shared<Dropped>();
+  DropReaches(
+      [&](const Target::Reach& reach) {
+        return reach.link == &link && reach.descriptor->state.load(std::memory_order_acquire) ==
+                                          static_cast<uint32_t>(shm::TargetState::kGone);
+      },
+      dropped.get());
+  std::unordered_set<const shm::RemoteCq*> used;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [number, target] : targets_) {
+      if (const Target::Reach* reach = target->reach.load()) used.insert(reach->cq);
+    }
+  }
+  link.DropRemoteCqs(used, &dropped->cqs);
+  dropped->then = [this, channel = std::weak_ptr(channel), round] {
+    const std::shared_ptr<Channel> alive = channel.lock();
+    if (alive == nullptr || alive->closed) return;
+    SOFTDC_KILL_POINT(kTargetsForgotten);
+    SendRequest(*alive, ControlKind::kForget, round);
+  };
+  drop_(std::move(dropped));
 }
 
 void OutboundLinks::Retire(const Channel& channel) {
@@ -262,24 +315,29 @@ void OutboundLinks::Retire(const Channel& channel) {
   channels_.erase(it);
 }
 
+OutboundLinks::Channel* OutboundLinks::Find(const shm::OutboundLink* link) {
+  for (const auto& [block, channel] : channels_) {
+    if (channel->link.get() == link) return channel.get();
+  }
+  for (const auto& channel : retired_) {
+    if (channel->link.get() == link) return channel.get();
+  }
+  return nullptr;
+}
+
 void OutboundLinks::AskSegment(shm::OutboundLink* link, uint32_t segment) {
   Loop::Get().Run([this, link, segment] {
-    if (link->dead() || link->HasSegment(segment)) return on_change_();
-    for (auto& [block, channel] : channels_) {
-      if (channel->link != link) continue;
-      channel->asks.push_back({ControlKind::kSegment, segment});
-      return SendAsks(*channel);
-    }
+    Channel* channel = Find(link);
+    if (channel == nullptr || link->HasSegment(segment)) return on_change_();
+    channel->asks.push_back({ControlKind::kSegment, segment});
+    SendAsks(*channel);
   });
 }
 
 void OutboundLinks::TellBadRequest(shm::OutboundLink* link, uint32_t qp_number, int event) {
   Loop::Get().Run([this, link, qp_number, event] {
-    for (auto& [block, channel] : channels_) {
-      if (channel->link == link) {
-        return SendRequest(*channel, ControlKind::kBadRequest, qp_number, event);
-      }
-    }
+    Channel* channel = Find(link);
+    if (channel != nullptr) SendRequest(*channel, ControlKind::kBadRequest, qp_number, event);
   });
 }
 
@@ -293,19 +351,55 @@ void OutboundLinks::OnSegment(Channel& channel, const ControlMessage& answer,
   on_change_();
 }
 
+template <typename Which>
+void OutboundLinks::DropReaches(Which which, Dropped* dropped) {
+  std::lock_guard lock(mutex_);
+  for (auto it = targets_.begin(); it != targets_.end();) {
+    Target& target = *it->second;
+    Target::Reach* reach = target.reach.load();
+    if (reach == nullptr || !which(*reach)) {
+      ++it;
+      continue;
+    }
+    target.reach.store(nullptr);
+    dropped->reaches.emplace_back(reach);
+    TargetStatus status = TargetStatus::kReady;
+    // One that is asked about stays, for the answer.
+    if (!target.status.compare_exchange_strong(status, TargetStatus::kDropped)) {
+      ++it;
+      continue;
+    }
+    dropped->targets.push_back(std::move(it->second));
+    it = targets_.erase(it);
+  }
+}
+
+void OutboundLinks::DropUnknown(Dropped* dropped) {
+  std::lock_guard lock(mutex_);
+  for (auto it = targets_.begin(); it != targets_.end();) {
+    TargetStatus status = TargetStatus::kUnknown;
+    if (it->second->status.compare_exchange_strong(status, TargetStatus::kDropped)) {
+      dropped->targets.push_back(std::move(it->second));
+      it = targets_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
 void OutboundLinks::Close(Channel& channel) {
   if (std::exchange(channel.closed, true)) return;
   Loop::Get().Unwatch(channel.fd());
   for (Target* target : channel.asking) target->status.store(TargetStatus::kUnknown);
   channel.asking.clear();
-  shm::OutboundLink* link = channel.link;
-  if (link != nullptr) {
-    link->MarkDead();
-    std::lock_guard lock(mutex_);
-    for (auto& [number, target] : targets_) {
-      const Target::Reach* reach = target->reach.load();
-      if (reach != nullptr && reach->link == link) target->status.store(TargetStatus::kUnknown);
-    }
+  if (channel.link != nullptr) {
+    auto dropped = std::make_shared<Dropped>();
+    channel.link->MarkDead();
+    DropReaches([&](const Target::Reach& reach) { return reach.link == channel.link.get(); },
+                dropped.get());
+    DropUnknown(dropped.get());
+    dropped->links.push_back(std::move(channel.link));
+    drop_(std::move(dropped));
   }
   const auto it = channels_.find(channel.block);
   if (it != channels_.end() && it->second.get() == &channel) channels_.erase(it);

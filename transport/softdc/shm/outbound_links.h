@@ -5,6 +5,10 @@
 // and calls back
 // (`on_change`) whenever an answer came or a peer died, so that waiting queues try again.
 //
+// Posters use targets and links without a lock of this object's, in passes. So what a dead peer
+// leaves is taken out of the tables first, and destroyed once every pass that had begun has ended
+// (`drop`, Dropped).
+//
 // Thread-safety: Find, Ask and AskSegment from any thread; the rest is the Loop thread's.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
@@ -27,6 +31,7 @@ enum class TargetStatus : uint32_t {
   kReady,    // link, descriptor, srq and cq are set
   kUnknown,  // nobody has that number, or its owner died: no response. Ask() again to have another
              // look
+  kDropped,  // not in the table any more, and soon destroyed: Find() gives another
 };
 
 struct Target {
@@ -41,15 +46,33 @@ struct Target {
     std::optional<shm::SrqClaimer> srq;  // used under link->lock
     shm::RemoteCq* cq = nullptr;         // its ring under link->lock
   };
-  std::atomic<Reach*> reach{nullptr};
+  std::atomic<Reach*> reach{nullptr};  // owned
+  ~Target() { delete reach.load(); }
+};
+
+// What no pass that begins now finds any more, while one that had begun may still use it.
+struct Dropped {
+  std::vector<std::unique_ptr<Target>> targets;
+  std::vector<std::unique_ptr<Target::Reach>> reaches;
+  std::vector<std::unique_ptr<shm::RemoteCq>> cqs;
+  std::vector<std::unique_ptr<shm::OutboundLink>> links;
+
+  std::function<void()> then;  // called when the others are destroyed
+
+  bool Empty() const {
+    return targets.empty() && reaches.empty() && cqs.empty() && links.empty() && then == nullptr;
+  }
 };
 
 class OutboundLinks {
  public:
-  OutboundLinks(uint64_t context_id, std::function<void()> on_change);
+  // `drop` is called on the Loop thread. It keeps what it is given until all passes that have begun
+  // have ended, and nobody remembers a target of it.
+  OutboundLinks(uint64_t context_id, std::function<void()> on_change,
+                std::function<void(std::shared_ptr<Dropped>)> drop);
   ~OutboundLinks();
 
-  // Never null; lives as long as this object.
+  // Never null. Lives until it is kDropped and the passes that had begun by then have ended.
   Target* Find(uint32_t qp_number);
   // kUnknown -> kAsking, and asks. Does nothing in other states.
   void Ask(Target* target);
@@ -75,14 +98,23 @@ class OutboundLinks {
   void OnReadable(const std::shared_ptr<Channel>& channel);
   bool OnHello(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void OnResolve(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
+  void OnForget(const std::shared_ptr<Channel>& channel, uint32_t round);
   void OnSegment(Channel& channel, const shm::ControlMessage& answer, std::vector<UniqueFd>& fds);
   void Close(Channel& channel);
+  // The channel of a link that lives, or null. The pointer may be of one that was destroyed.
+  Channel* Find(const shm::OutboundLink* link);
+  // Takes what those targets lead to that `which(Reach)` names, and the targets themselves.
+  template <typename Which>
+  void DropReaches(Which which, Dropped* dropped);
+  // Targets that lead nowhere and that nobody asks about.
+  void DropUnknown(Dropped* dropped);
   void AskResolve(Channel& channel, uint32_t qp_number);
   void SendAsks(Channel& channel);
   void SendRequest(Channel& channel, shm::ControlKind kind, uint32_t number, int32_t error = 0);
 
   const uint64_t context_id_;
   const std::function<void()> on_change_;
+  const std::function<void(std::shared_ptr<Dropped>)> drop_;
 
   std::mutex mutex_;
   std::unordered_map<uint32_t, std::unique_ptr<Target>> targets_;
@@ -90,8 +122,6 @@ class OutboundLinks {
   // Loop thread.
   std::unordered_map<uint32_t, std::shared_ptr<Channel>> channels_;  // by block
   std::vector<std::shared_ptr<Channel>> retired_;
-  std::vector<std::unique_ptr<shm::OutboundLink>> links_;
-  std::vector<std::unique_ptr<Target::Reach>> reaches_;
 };
 
 }  // namespace sluice::softdc

@@ -51,9 +51,9 @@ void Arrivals::ExecuteSend(Message* message, const Target& target) {
     return RefuseWith(message, IBV_WC_REM_OP_ERR, kVendorErrorRemoteOperation);
   }
   const shm::TargetDescriptor& descriptor = target.responder->descriptor();
-  if (message->wqe.opcode == IBV_WR_SEND_WITH_INV &&
-      !InvalidateArriving({target.port->context().memory_regions(), shm::kMaxMemoryRegions},
-                          message->wqe.rkey, descriptor.pd, descriptor.qp_num)) {
+  const bool invalidates = message->wqe.opcode == IBV_WR_SEND_WITH_INV;
+  if (invalidates && !MayInvalidateArriving(target.port->context().regions(), message->wqe.rkey,
+                                            descriptor.pd, descriptor.qp_num)) {
     GiveBackReceive(*message, target);
     return Refuse(message, target, Verdict::kAccessDenied);
   }
@@ -74,6 +74,10 @@ void Arrivals::ExecuteSend(Message* message, const Target& target) {
       PushReceive(*message, target, IBV_WC_LOC_LEN_ERR);
     }
     return Refuse(message, target, verdict);
+  }
+  if (invalidates) {
+    InvalidateArriving({target.port->context().memory_regions(), shm::kMaxMemoryRegions},
+                       message->wqe.rkey, descriptor.pd, descriptor.qp_num);
   }
   const Grh head =
       datagram ? MakeGrh(message->operands.datagram, message->wqe.length_bytes) : Grh{};

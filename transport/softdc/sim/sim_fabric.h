@@ -61,6 +61,7 @@ class SimPort final : public FabricPort {
   bool FreeReservedNumber(uint32_t number) override;
   std::unique_ptr<Requester> NewRequester(SendQueue& queue) override;
   void WaitForCopies() override {}  // what has not landed asks before it does
+  bool WindowInUse(uint32_t) override { return false; }
   bool LinkIsUp() override { return !dead_ && node_.port_up; }
 
   SimFabric& fabric() { return *fabric_; }

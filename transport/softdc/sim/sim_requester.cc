@@ -119,7 +119,7 @@ SimRequester::Step SimRequester::PumpOne(Channel& channel, uint64_t sequence, ui
       break;
   }
   if (IsLocal(wqe.opcode) || wqe.cancelled) {
-    queue_.RunLocally(sequence);
+    queue_.RunLocally(sequence);  // no copy is under way between two events
     return Step::kGoOn;
   }
   if (!MayStart(channel, wqe)) return Step::kStop;

@@ -124,6 +124,17 @@ TEST_P(Windows, SendWithInvalidateEndsItFromAfar) {
   EXPECT_EQ(WriteWith(NextKey(), kInside), IBV_WC_REM_ACCESS_ERR);
 }
 
+// Nothing of either program is known to the other's device yet.
+TEST_P(Windows, SendWithInvalidateMayBeTheFirstMessage) {
+  PROVES(163);
+  ASSERT_EQ(Bind(NextKey(), Info()).status, IBV_WC_SUCCESS);
+  ibv_send_wr wr = a().Wr(IBV_WR_SEND_WITH_INV, PlainNode::kFreeOffset, 6);
+  wr.invalidate_rkey = NextKey();
+  ASSERT_EQ(a().Post(wr), 0);
+  EXPECT_EQ(a().AwaitSend().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(b().AwaitReceive().invalidated_rkey, NextKey());
+}
+
 TEST_P(Windows, InvalidatingWhatIsNotBoundIsDenied) {
   PROVES(163);
   ibv_send_wr wr = a().Wr(IBV_WR_SEND_WITH_INV, PlainNode::kFreeOffset, 6);

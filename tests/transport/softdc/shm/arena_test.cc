@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 #include <set>
+#include <vector>
 
 namespace sluice::softdc::shm {
 namespace {
@@ -73,14 +74,47 @@ TEST(ArenaTest, FreedBlocksComeAgainZeroed) {
   EXPECT_NE(arena->Allocate(300), offset);
 }
 
-TEST(ArenaTest, RetiredBlocksWaitForReclaim) {
+TEST(ArenaTest, RetiredBlocksWaitUntilTheirTakerFreesThem) {
   auto arena = Arena::Create(1);
   ASSERT_NE(arena, nullptr);
   const uint64_t offset = arena->Allocate(128);
   arena->Retire(offset, 128);
   EXPECT_NE(arena->Allocate(128), offset) << "somebody may still be looking at it";
-  arena->ReclaimRetired();
+  const std::vector<Arena::Block> blocks = arena->TakeRetired();
+  ASSERT_EQ(blocks.size(), 1u);
+  EXPECT_EQ(blocks[0].offset, offset);
+  EXPECT_EQ(blocks[0].size_bytes, 128u);
+  EXPECT_TRUE(arena->TakeRetired().empty());
+  arena->Free(offset, 128);
   EXPECT_EQ(arena->Allocate(128), offset);
+}
+
+TEST(ArenaTest, ManyRetiredBytesAreToldOnceUntilTheyAreTaken) {
+  auto arena = Arena::Create(1);
+  ASSERT_NE(arena, nullptr);
+  int told = 0;
+  arena->OnManyRetired([&] { ++told; });
+  const auto retire = [&](uint64_t size_bytes) {
+    arena->Retire(arena->Allocate(size_bytes), size_bytes);
+  };
+  retire(kManyRetiredBytes / 2);
+  EXPECT_EQ(told, 0);
+  retire(kManyRetiredBytes / 2);
+  EXPECT_EQ(told, 1);
+  retire(kManyRetiredBytes);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(arena->TakeRetired().size(), 3u);
+  retire(kManyRetiredBytes);
+  EXPECT_EQ(told, 2);
+  arena->OnManyRetired(nullptr);
+}
+
+TEST(ArenaTest, NoMoreThanAnEighthOfABlockIsWaste) {
+  for (const uint64_t size_bytes : {4097, 65'792, 1'000'000, 8'388'864}) {
+    EXPECT_GE(Arena::Rounded(size_bytes), size_bytes);
+    EXPECT_LE(Arena::Rounded(size_bytes), size_bytes + size_bytes / 8);
+    EXPECT_EQ(Arena::Rounded(size_bytes) % 128, 0u);
+  }
 }
 
 TEST(ArenaTest, FullArenaSaysSoAndGoesOn) {

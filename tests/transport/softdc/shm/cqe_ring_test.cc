@@ -39,6 +39,23 @@ TEST_F(CqeRingTest, CreateAndAttachRefuseBadShapes) {
   EXPECT_FALSE(CqeProducer::Attach(zeros.data(), zeros.size()));
 }
 
+TEST_F(CqeRingTest, DroppedCqesKeepTheirPlaceAndAreOfNoSrq) {
+  for (uint32_t n = 0; n < 4; ++n) {
+    ASSERT_TRUE(producer_.CanPublish(1));
+    producer_.Publish({.wqe_index = n, .srq_id = 7, .qp_num = n % 2});
+  }
+  consumer_.DropUnread([](const Cqe& cqe) { return cqe.qp_num == 1; });
+  uint32_t unread = 0;
+  consumer_.ForEachUnread([&](const Cqe&) { ++unread; });
+  EXPECT_EQ(unread, 4u);
+  Cqe cqe;
+  for (uint32_t n = 0; n < 4; ++n) {
+    ASSERT_TRUE(consumer_.Poll(&cqe));
+    EXPECT_EQ(cqe.srq_id, n % 2 == 1 ? 0u : 7u);
+    EXPECT_EQ(cqe.wqe_index, n % 2 == 1 ? 0u : n);
+  }
+}
+
 TEST_F(CqeRingTest, PollReturnsEveryFieldAsPublished) {
   const Cqe in = {.wqe_index = 1,
                   .srq_id = 2,

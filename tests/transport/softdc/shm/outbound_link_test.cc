@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,10 +75,10 @@ class OutboundLinkTest : public ::testing::Test {
     region.key.store(kKey);
     link = LinkTo(getpid());
   }
-  std::unique_ptr<OutboundLink> LinkTo(pid_t pid) {
+  std::unique_ptr<OutboundLink> LinkTo(pid_t pid, UniqueFd socket = UniqueFd()) {
     const uint64_t journal = arena->Allocate(ClaimJournal::Bytes());
     return std::make_unique<OutboundLink>(
-        UniqueFd(), pid, 1, 1, MappedFile::Map(arena->fd(), kArenaBytes),
+        std::move(socket), pid, 1, 1, MappedFile::Map(arena->fd(), kArenaBytes),
         *ClaimJournal::Create(arena->At(journal), ClaimJournal::Bytes()), UniqueFd(),
         /*process_vm=*/true);
   }
@@ -194,6 +195,26 @@ TEST_F(OutboundLinkTest, PrivateMemoryOfAProcessThatJustDiedIsNobodys) {
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   EXPECT_EQ(to_child->WritePrivate(place, 0, here, sizeof(here)), PrivateCopy::kNobody);
   EXPECT_EQ(to_child->ReadPrivate(place, 0, here, sizeof(here)), PrivateCopy::kNobody);
+}
+
+// When the peer's process is gone its id may be another's, here our own.
+TEST_F(OutboundLinkTest, PrivateMemoryOfWhoeverGotThePeersProcessIdIsLeftAlone) {
+  int fds[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+  UniqueFd peers_end(fds[1]);
+  const std::unique_ptr<OutboundLink> to_peer = LinkTo(getpid(), UniqueFd(fds[0]));
+  char target[8] = "before";
+  const RemotePlace place{.kind = RemotePlace::Kind::kPrivate,
+                          .peer_address = reinterpret_cast<uint64_t>(target)};
+  const auto* text = reinterpret_cast<const std::byte*>("xy");
+  EXPECT_EQ(to_peer->WritePrivate(place, 0, text, 2), PrivateCopy::kDone);
+  EXPECT_STREQ(target, "xyfore");
+  peers_end.Reset();
+  EXPECT_EQ(to_peer->WritePrivate(place, 2, text, 2), PrivateCopy::kNobody);
+  EXPECT_STREQ(target, "xyfore");
+  char got[2] = {};
+  EXPECT_EQ(to_peer->ReadPrivate(place, 0, reinterpret_cast<std::byte*>(got), 2),
+            PrivateCopy::kNobody);
 }
 
 }  // namespace

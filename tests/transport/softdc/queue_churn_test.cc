@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Queues that come and go at a receiver, beside a sender that stays connected to it.
+#include <fcntl.h>
+
+#include <cstdint>
+
+#include "gtest/gtest.h"
+#include "tests/transport/softdc/dc_node.h"
+#include "transport/softdc/model/context.h"
+#include "transport/softdc/model/cq.h"
+#include "transport/softdc/verbs_objects.h"
+
+namespace sluice::softdc {
+namespace {
+
+constexpr uint64_t kKey = 77;
+constexpr int kDeepest = 65'536;
+
+// A DCT of its own on those queues.
+ibv_qp* MakeDct(DcNode& node, ibv_cq* cq, ibv_srq* srq) {
+  ibv_qp_init_attr_ex attr{};
+  attr.qp_type = IBV_QPT_DRIVER;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+  attr.pd = node.pd;
+  attr.send_cq = attr.recv_cq = cq;
+  attr.srq = srq;
+  mlx5dv_qp_init_attr dv{};
+  dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+  dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
+  dv.dc_init_attr.dct_access_key = kKey;
+  ibv_qp* dct = DvCreateQp(node.context, &attr, &dv);
+  if (dct == nullptr) return nullptr;
+  ibv_qp_attr modify{};
+  modify.qp_state = IBV_QPS_INIT;
+  modify.port_num = 1;
+  EXPECT_EQ(
+      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
+      0);
+  modify.qp_state = IBV_QPS_RTR;
+  modify.path_mtu = IBV_MTU_4096;
+  modify.min_rnr_timer = 1;
+  modify.ah_attr.is_global = 1;
+  modify.ah_attr.port_num = 1;
+  modify.ah_attr.grh.hop_limit = 64;
+  EXPECT_EQ(QueryGid(node.context, 1, 0, &modify.ah_attr.grh.dgid), 0);
+  EXPECT_EQ(
+      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU), 0);
+  return dct;
+}
+
+// An event that is there already; not 0: there is none.
+int GetAsyncEventNow(DcNode& node, ibv_async_event* event) {
+  fcntl(node.context->async_fd, F_SETFL, O_NONBLOCK);
+  return GetAsyncEvent(node.context, event);
+}
+
+// The CQ of each has the id of the one before it, and another ring.
+TEST(QueueChurn, QueuesThatComeAndGoBesideALastingSenderUseNothingUp) {
+  constexpr int kGenerations = 200;
+  DcNode sender, receiver;
+  shm::Arena& arena = Context::From(receiver.context)->arena();
+  uint64_t unused_bytes = 0;
+  for (int i = 0; i < kGenerations; ++i) {
+    ibv_cq* cq = CreateCq(receiver.context, kDeepest, nullptr, nullptr, 0);
+    ASSERT_NE(cq, nullptr);
+    ibv_qp* dct = MakeDct(receiver, cq, receiver.srq);
+    ASSERT_NE(dct, nullptr);
+    DcAddress to = receiver.Address();
+    to.dctn = dct->qp_num;
+    to.dc_key = kKey;
+    ASSERT_EQ(sender.Send(to, "x", 1), 0);
+    ASSERT_EQ(sender.PollSend().status, IBV_WC_SUCCESS) << "generation " << i;
+    ibv_wc wc{};
+    while (ibv_poll_cq(cq, 1, &wc) == 0) {
+    }
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    receiver.PostReceives(1);
+    ASSERT_EQ(DestroyQp(dct), 0);
+    ASSERT_EQ(DestroyCq(cq), 0);
+    if (i == kGenerations / 2) unused_bytes = arena.unused_bytes();
+  }
+  EXPECT_EQ(arena.unused_bytes(), unused_bytes) << "each generation keeps some of the arena";
+}
+
+TEST(QueueChurn, TwoThousandSendersToOneDeepCqFit) {
+  DcNode receiver({.cqe = kDeepest});
+  shm::Arena& arena = Context::From(receiver.context)->arena();
+  const uint64_t before = arena.unused_bytes();
+  for (uint32_t link = 1; link <= 2000; ++link) {
+    ASSERT_NE(Cq::From(receiver.receive_cq)->RingFor(link).offset, 0u) << "sender " << link;
+  }
+  EXPECT_LT(before - arena.unused_bytes(), uint64_t{256} << 20);
+}
+
+// A sender that got a ring smaller than the CQ waits for the poller, where it would overrun the CQ
+// otherwise.
+TEST(QueueChurn, SenderWithANarrowRingWaitsWhenItIsFull) {
+  constexpr uint32_t kMessages = 2 * shm::kNarrowCapacity, kReceiveBytes = 16;
+  DcNode sender({.send_wr = kMessages}), receiver;
+  Context& context = *Context::From(receiver.context);
+  while (context.ring_budget().Take(2 * kDeepest) != shm::kNarrowCapacity) {
+  }
+  ibv_srq_init_attr attr{};
+  attr.attr = {.max_wr = kMessages, .max_sge = 1, .srq_limit = 0};
+  ibv_srq* srq = CreateSrq(receiver.pd, &attr);
+  ASSERT_NE(srq, nullptr);
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    ibv_sge sge{.addr = reinterpret_cast<uint64_t>(receiver.slab) + uint64_t{i} * kReceiveBytes,
+                .length = kReceiveBytes,
+                .lkey = receiver.mr->lkey};
+    ibv_recv_wr wr{.wr_id = i, .next = nullptr, .sg_list = &sge, .num_sge = 1};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_srq_recv(srq, &wr, &bad), 0);
+  }
+  ibv_cq* cq = CreateCq(receiver.context, kDeepest, nullptr, nullptr, 0);
+  ASSERT_NE(cq, nullptr);
+  ibv_qp* dct = MakeDct(receiver, cq, srq);
+  ASSERT_NE(dct, nullptr);
+  DcAddress to = receiver.Address();
+  to.dctn = dct->qp_num;
+  to.dc_key = kKey;
+  for (uint32_t i = 0; i < kMessages; ++i) ASSERT_EQ(sender.Send(to, "x", i, 0, 0), 0);
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    ibv_wc wc{};
+    while (ibv_poll_cq(cq, 1, &wc) == 0) {
+    }
+    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+  }
+  ibv_async_event event;
+  EXPECT_NE(GetAsyncEventNow(receiver, &event), 0) << "the CQ was overrun";
+  EXPECT_EQ(DestroyQp(dct), 0);
+  EXPECT_EQ(DestroyCq(cq), 0);
+  EXPECT_EQ(DestroySrq(srq), 0);
+}
+
+}  // namespace
+}  // namespace sluice::softdc

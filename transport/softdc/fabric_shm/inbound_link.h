@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// InboundLinks::Link: one context that sends to this one. For inbound_links.cc and inbound_rounds.cc only.
+//
+// Thread-safety: the Loop thread's.
+#ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_
+#define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "transport/softdc/fabric_shm/inbound_links.h"
+
+namespace sluice::softdc {
+
+struct InboundLinks::Link {
+  uint32_t id = 0;
+  UniqueFd socket;
+  uint64_t journal_offset = 0;
+  std::optional<shm::ClaimJournal> journal;  // set by the hello
+  std::shared_ptr<Copier> copier;            // the same
+  int listening_fd = -1;                     // where it came in; -1: we serve that block no more
+  uint32_t asked_round = 0;                  // the last that it was asked to forget,
+  uint32_t forgotten_round = 0;              // and that it has forgotten
+  bool shunned = false;                      // not answered any more
+  bool closed = false;                       // its process, or its context, has ended
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PassEnds: when every pass of a context's send queues that has begun has ended. What a dead peer left is
+// destroyed then. A poster pays nothing for it: a pass holds its queue's lock, so the firmware thread
+// needs to get that lock once.
+//
+// Thread-safety: Add and Remove from any thread; the rest is the Loop thread's.
+#ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_PASS_ENDS_H_
+#define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_PASS_ENDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "transport/softdc/shm/outbound_links.h"
+
+namespace sluice::softdc {
+
+struct Continuation;
+
+class PassEnds {
+ public:
+  PassEnds() = default;
+  ~PassEnds();
+  PassEnds(const PassEnds&) = delete;
+  PassEnds& operator=(const PassEnds&) = delete;
+
+  void Add(const std::shared_ptr<Continuation>& queue);
+  void Remove(const std::shared_ptr<Continuation>& queue);
+
+  // Destroys `dropped` on the Loop thread after all passes that have begun, and all tasks that they gave
+  // the Loop. A program that holds a queue's lock, between ibv_wr_start and ibv_wr_complete, delays that.
+  void Destroy(std::shared_ptr<Dropped> dropped);
+
+ private:
+  struct Wait {
+    std::vector<std::shared_ptr<Continuation>> running;  // not seen between two passes yet
+    std::shared_ptr<Dropped> dropped;
+  };
+  void Look();
+
+  std::mutex mutex_;
+  std::unordered_set<std::shared_ptr<Continuation>> queues_;  // mutex_
+
+  // Loop thread.
+  std::deque<Wait> waits_;
+  uint64_t timer_ = 0;
+  int64_t next_look_ns_ = 0;
+};
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_PASS_ENDS_H_
