@@ -133,8 +133,9 @@ enum class CopyOrder : uint8_t {
 };
 
 // Another order each time, where there is none to keep. relaxed: the destination's region is.
-inline void Copy(CopyOrder order, bool relaxed, std::byte* to, const std::byte* from,
-                 size_t size_bytes) {
+// Inlined always: with a constant order that leaves one call, and the compiler sees it only then.
+[[gnu::always_inline]] inline void Copy(CopyOrder order, bool relaxed, std::byte* to,
+                                        const std::byte* from, size_t size_bytes) {
   static thread_local uint64_t copies = 0;
   if (Mutated(Mutation::kPayloadUnordered)) order = CopyOrder::kNone;
   switch (order) {
