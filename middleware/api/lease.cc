@@ -75,8 +75,6 @@ bool Lease::EndInBackground(void (*last)(void*), void* argument) {
 
 // ---- Getting and giving up the lease
 
-bool Lease::HeldByMe() const { return holder_.load(std::memory_order_relaxed) == &this_thread; }
-
 bool Lease::TryAcquire() {
   uint32_t seen = word_.load(std::memory_order_relaxed);
   while (!(seen & kHeld)) {

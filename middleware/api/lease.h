@@ -68,6 +68,10 @@
 #include "transport/endpoint/endpoint.h"
 
 namespace sluice {
+namespace internal {
+// Its address names the thread.
+inline constinit thread_local char this_thread = 0;
+}  // namespace internal
 
 class Lease {
   struct Waiter;
@@ -119,7 +123,9 @@ class Lease {
   // The same, and returns when it has ended: its callback has run, or runs on this thread's stack below.
   void CancelAndWait(uint64_t call_id);
   // This thread drives: it is in a callback.
-  bool HeldByMe() const;
+  bool HeldByMe() const {
+    return holder_.load(std::memory_order_relaxed) == &internal::this_thread;
+  }
 
   // The user's own loop: channel.h says how. Without one: 0, false, -1.
   int Poll();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of the lease share: who waits, and which thread this is.
+// What the files of the lease share: who waits, and how.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_WAITER_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_WAITER_H_
 
@@ -17,9 +17,6 @@
 
 namespace sluice {
 namespace internal {
-
-// Its address names the thread.
-inline constinit thread_local char this_thread = 0;
 
 // The engine reads the clock once in this many passes that find nothing.
 inline constexpr uint32_t kIdlePassesPerLook = 16;
