@@ -139,7 +139,10 @@ void Cq::PushSend(const ibv_wc& wc, bool solicited, std::atomic<uint64_t>* relea
 
 void Cq::PushReceive(const shm::Cqe& cqe) {
   if ((cqe.flags & shm::kCqeUnused) != 0) {
-    if (Srq* srq = context_.FindSrq(cqe.srq_id)) srq->Repost(cqe.wqe_index);
+    SpinLockHolder hold(lock_);
+    if (Srq* srq = context_.FindSrq(cqe.srq_id)) {
+      if (const auto flushed = srq->Return(cqe.wqe_index)) AppendFlushed(*flushed);
+    }
     return;
   }
   Push({.wc = WcOf(cqe),
@@ -151,23 +154,29 @@ void Cq::PushReceive(const shm::Cqe& cqe) {
        (cqe.flags & shm::kCqeSolicited) != 0 || cqe.status != IBV_WC_SUCCESS);
 }
 
-void Cq::PushFlushedReceive(uint64_t wr_id, uint32_t qp_number) {
+void Cq::AppendFlushed(const FlushedReceive& flushed) {
+  if (armed_->overrun()) return;
   ibv_wc wc{};
-  wc.wr_id = wr_id;
+  wc.wr_id = flushed.wr_id;
   wc.status = IBV_WC_WR_FLUSH_ERR;
   wc.opcode = IBV_WC_RECV;
   wc.vendor_err = kVendorErrorFlushed;
-  wc.qp_num = qp_number;
+  wc.qp_num = flushed.qp_number;
+  aside_ = true;
+  flushed_.push_back({.wc = wc,
+                      .timestamp_ns = TimestampNs(),
+                      .released = nullptr,
+                      .sequence = 0,
+                      .srq_id = 0,
+                      .wqe_index = 0});
+}
+
+void Cq::FlushReceives(Srq& receives) {
   {
     SpinLockHolder hold(lock_);
-    if (armed_->overrun()) return;
-    aside_ = true;
-    flushed_.push_back({.wc = wc,
-                        .timestamp_ns = TimestampNs(),
-                        .released = nullptr,
-                        .sequence = 0,
-                        .srq_id = 0,
-                        .wqe_index = 0});
+    const size_t before = flushed_.size();
+    while (const auto flushed = receives.NextFlushed()) AppendFlushed(*flushed);
+    if (flushed_.size() == before) return;
   }
   if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, /*solicited=*/true)) {
     events_.Fire();

@@ -158,7 +158,9 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
                                                                     std::memory_order_relaxed);
       } else {
         ring.consumer.Take();
-        if (Srq* owner = context_.FindSrq(wqe >> 32)) owner->Repost(wqe_index);
+        if (Srq* owner = context_.FindSrq(static_cast<uint32_t>(wqe >> 32))) {
+          if (const auto flushed = owner->Return(wqe_index)) AppendFlushed(*flushed);
+        }
       }
       continue;
     }
