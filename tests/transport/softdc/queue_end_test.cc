@@ -6,14 +6,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_child.h"
+#include "tests/transport/softdc/dc_node.h"
 #include "tests/transport/softdc/plain_node.h"
 #include "transport/softdc/loop/loop.h"
+#include "transport/softdc/model/srq.h"
 #include "transport/softdc/shm/kill_point.h"
 #include "transport/softdc/verbs_objects.h"
 
@@ -36,6 +39,13 @@ void Stop(shm::KillPoint point) {
   if (point != pause_point.at || pause_point.reached.exchange(true)) return;
   if (tell_fd >= 0 && write(tell_fd, "x", 1) != 1) _exit(1);
   while (!pause_point.go_on.load()) std::this_thread::yield();
+}
+
+void HoldUp(shm::KillPoint point) {
+  pause_point.at = point;
+  pause_point.reached = false;
+  pause_point.go_on = false;
+  shm::kill_point_hook = Stop;
 }
 
 // A process whose only message stops when it has its receive.
@@ -91,9 +101,37 @@ void ExpectRoomForAllReceives(PlainNode& node) {
   }
 }
 
+// The same to a DCT.
+void ClaimOfSrqAndStop(int down, int up) {
+  DcNode node;
+  DcAddress to;
+  if (read(down, &to, sizeof(to)) != sizeof(to)) return;
+  tell_fd = up;
+  pause_point.at = shm::KillPoint::kWqeClaimed;
+  shm::kill_point_hook = Stop;
+  node.Send(to, "never whole", 1);
+  node.PollSend();
+}
+
+// A sender that lives, and sends no more, has had the same tickets of an earlier SRQ with the same id.
+void ExpectReceiveComesBackBesideAQuietSender(Child& dies) {
+  DcNode lasting, receiver;
+  ASSERT_EQ(lasting.Send(receiver.Address(), "first", 1), 0);
+  EXPECT_EQ(receiver.PollReceive().status, IBV_WC_SUCCESS);
+  const uint32_t id = Srq::From(receiver.srq)->id();
+  receiver.RenewTarget();
+  ASSERT_EQ(Srq::From(receiver.srq)->id(), id);
+  receiver.PostReceives(1);
+  dies.Put(receiver.Address());
+  EXPECT_EQ(dies.Get<char>(), 'x');
+  dies.Kill();
+  LetFirmwareRun();
+  EXPECT_EQ(Srq::From(receiver.srq)->owner().Unclaimed(), 1u) << "the receive is lost";
+}
+
 // First, since it forks.
-TEST(QueueEnd, ReceiveOfASenderThatDiesIsFlushedOrForgotten) {
-  Child first(ClaimAndStop), second(ClaimAndStop);
+TEST(QueueEnd, ReceiveOfASenderThatDiesIsFlushedForgottenOrPostedAgain) {
+  Child first(ClaimAndStop), second(ClaimAndStop), third(ClaimOfSrqAndStop);
   {
     PlainNode node;
     Connect(node, first);
@@ -112,6 +150,7 @@ TEST(QueueEnd, ReceiveOfASenderThatDiesIsFlushedOrForgotten) {
   LetFirmwareRun();
   node.ToInit();
   ExpectRoomForAllReceives(node);
+  ExpectReceiveComesBackBesideAQuietSender(third);
 }
 
 TEST(QueueEnd, ErrorFlushesWhatASenderGivesBack) {
@@ -138,12 +177,11 @@ TEST(QueueEnd, ErrorFlushesWhatASenderGivesBack) {
 
 TEST(QueueEnd, NothingOfBeforeAResetIsDeliveredAfterIt) {
   PlainPair pair;
-  // The link first, so that the copy below runs on the poster's thread.
+  // The link first, so that the copy runs on the poster's thread.
   ASSERT_EQ(pair.a.Send("first", 1), 0);
   EXPECT_EQ(pair.a.PollSend().status, IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.PollReceive().status, IBV_WC_SUCCESS);
-  pause_point.at = shm::KillPoint::kPayloadHalfCopied;
-  shm::kill_point_hook = Stop;
+  HoldUp(shm::KillPoint::kPayloadHalfCopied);
   std::thread sends([&] { EXPECT_EQ(pair.a.Send("second", 2), 0); });
   while (!pause_point.reached.load()) std::this_thread::yield();
   std::atomic<bool> let_go{false};
@@ -161,6 +199,44 @@ TEST(QueueEnd, NothingOfBeforeAResetIsDeliveredAfterIt) {
   EXPECT_EQ(ibv_poll_cq(pair.b.receive_cq, 1, &wc), 0);
   pair.b.ToInit();
   ExpectRoomForAllReceives(pair.b);
+}
+
+// Its message has failed, so the firmware thread closes its receiving half.
+TEST(QueueEnd, DestroyedWhileItFails) {
+  PlainNode nobody;
+  auto node = std::make_unique<PlainNode>();
+  node->ToReady(nobody.qp->qp_num);
+  HoldUp(shm::KillPoint::kTargetGone);
+  ASSERT_EQ(node->Send("to nobody", 1), 0);
+  while (!pause_point.reached.load()) std::this_thread::yield();
+  std::thread destroys([&] { node.reset(); });
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();  // time to destroy it too early
+  pause_point.go_on = true;
+  destroys.join();
+  shm::kill_point_hook = nullptr;
+}
+
+TEST(QueueEnd, WhatItForgetsLeavesItsRoomInTheCq) {
+  constexpr int kLives = 40;  // with 640 messages that nobody reads; the CQ was made for 256
+  PlainPair pair;
+  for (int life = 0; life < kLives; ++life) {
+    for (uint64_t i = 0; i < kReceives; ++i) {
+      ASSERT_EQ(pair.a.Send("unread", i), 0);
+      ASSERT_EQ(pair.a.PollSend().status, IBV_WC_SUCCESS) << "life " << life;
+    }
+    for (PlainNode* node : {&pair.a, &pair.b}) {
+      ASSERT_EQ(node->ToState(IBV_QPS_RESET), 0);
+      node->ToInit();
+      for (uint64_t i = 0; i < kReceives; ++i) ASSERT_EQ(node->PostReceive(i), 0);
+    }
+    pair.a.ToReady(pair.b.qp->qp_num);
+    pair.b.ToReady(pair.a.qp->qp_num);
+  }
+  ASSERT_EQ(pair.a.Send("fresh", 1), 0);
+  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_SUCCESS);
+  ibv_wc wc{};
+  ASSERT_EQ(ibv_poll_cq(pair.b.receive_cq, 1, &wc), 1) << "it is lost";
+  EXPECT_EQ(pair.b.Text(wc.wr_id, 0, wc.byte_len), "fresh");
 }
 
 }  // namespace

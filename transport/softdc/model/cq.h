@@ -155,7 +155,9 @@ class Cq {
   int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool IsHeldBack(uint32_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  void WakeHeldBack();
+  // Whether what stands first in some ring takes a window's key back.
+  bool HasInvalidation() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Wake();  // whoever sleeps, solicited or not
   void AppendFlushed(const FlushedReceive& flushed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void Push(const Local& local, bool solicited);
   // `size`: a power of two, no less than what stands in the private ring.
@@ -163,6 +165,8 @@ class Cq {
   // Drops the completions of the private ring that drop(const Local&) is true for.
   template <typename Predicate>
   void DropLocal(Predicate drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Nobody will poll: gives the receive WQEs of what is unread back to their SRQs.
+  void ForgetUnread();
   void RemoveEmptyDeadRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   Context& context_;
@@ -187,7 +191,7 @@ class Cq {
   size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
   bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
-  std::atomic<bool> held_back_{false};         // the last poll has left a completion where it is
+  std::atomic<bool> held_back_{false};         // some poll has left a completion where it is
 
   friend class CqEvents;
 };

@@ -72,6 +72,8 @@ Qp::~Qp() {
     std::lock_guard lock(life_->mutex);
     life_->qp = nullptr;
   }
+  // Before the responder, which what waits in the queue would still close when it fails.
+  if (send_ != nullptr) send_->requester_.reset();
   responder_.reset();
   context_.async_events().Retire(&base());
   if (send_ == nullptr) return;

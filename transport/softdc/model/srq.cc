@@ -23,13 +23,14 @@ Srq::Srq(Context& context, ibv_pd* pd, const ibv_srq_attr& attr)
 int Srq::Make(uint32_t capacity, uint32_t max_sge) {
   size_bytes_ = shm::SrqOwner::Bytes(capacity, max_sge);
   offset_ = context_.arena().Allocate(size_bytes_);
-  id_ = offset_ == 0 ? 0 : context_.AddSrq(this);
+  id_ = offset_ == 0 ? 0 : context_.TakeSrqId();
   if (id_ == 0) return ENOMEM;
   auto owner =
       shm::SrqOwner::Create(context_.arena().At(offset_), size_bytes_, id_, capacity, max_sge);
   if (!owner) return EINVAL;
   owner_ = std::make_unique<shm::SrqOwner>(std::move(*owner));
   base.handle = id_;
+  context_.AddSrq(id_, this);  // last of all: from now on it is used
   return 0;
 }
 
