@@ -3,8 +3,9 @@
  * Model of what the end of a queue pair does to a CQ with a ring per sender (transport/softdc/model/cq.cc, PurgeReceives
  * and ForgetSrq; transport/softdc/shm/cqe_ring.h, DropUnread; transport/softdc/shm/repair.cc): two senders publish
  * completions of two queue pairs; the owner polls, and ends one of the queue pairs at some time; a sender may die between any
- * two of its steps, and the owner's firmware thread then posts again what the dead one had claimed and not published. How
- * a WQE is claimed is one step here: srq_cq.pml has it in its parts.
+ * two of its steps, and the owner's firmware thread then posts again what the dead one had claimed and not published. What
+ * is dropped leaves its room to the sender: the others in the ring close up first. How a WQE is claimed is one step here:
+ * srq_cq.pml has it in its parts.
  *
  * Checked: what is polled is a WQE that nobody else has, with its message, of a queue pair that lives; and when nothing can
  * move any more, every living sender has sent everything, everything was polled or dropped, and every WQE is posted and free.
@@ -21,7 +22,8 @@
 typedef Ring {
   byte wqe[RING]; /* NONE: dropped */
   byte number[RING];
-  byte stamped
+  byte stamped;
+  byte consumed /* as the sender is told */
 };
 
 /* Shared. */
@@ -46,10 +48,31 @@ bool finished[SENDERS], repaired, purged;
 #define UNREAD(p) (position[p] < ring[p].stamped)
 #define UNREAD_WQE(p, k) (position[p] + (k) < ring[p].stamped -> ring[p].wqe[(position[p] + (k)) % RING] : NONE)
 
+/* Of the two entries of a ring. */
+#define AT(k) (position[p] + (k)) % RING
+#define CLOSE_UP(p) \
+  if \
+  :: UNREAD_WQE(p, 1) == NONE && position[p] + 1 < ring[p].stamped && UNREAD_WQE(p, 0) != NONE -> \
+     ring[p].wqe[AT(1)] = ring[p].wqe[AT(0)]; \
+     ring[p].number[AT(1)] = ring[p].number[AT(0)]; \
+     ring[p].wqe[AT(0)] = NONE \
+  :: else \
+  fi; \
+  do \
+  :: UNREAD(p) && ring[p].wqe[AT(0)] == NONE -> position[p]++ \
+  :: else -> break \
+  od; \
+  ring[p].consumed = position[p]
+/* The mutant's: what CLOSE_UP will free. */
+#define TELL(p) \
+  ring[p].consumed = position[p] + (UNREAD(p) && UNREAD_WQE(p, 0) == NONE -> 1 : 0) + \
+                     (position[p] + 1 < ring[p].stamped && UNREAD_WQE(p, 1) == NONE -> 1 : 0)
+
 #define POST(w) slot[posted % SLOTS] = w; ticket[w] = posted; posted++
 
 /* Polled: the WQE is outstanding, and no sender is offered it; the program posts it again. */
 #define COMPLETE(w, p, n) \
+  assert(w != NONE); \
   assert(ticket[w] < claim); \
   assert(body[w] == BODY(p, n)); \
   assert(!purged || (n) % 2 == 0); \
@@ -63,7 +86,7 @@ proctype Sender(byte p) provided (!dead[p]) {
     if
     :: atomic { closed && number % 2 == 1 -> number++ }
     :: atomic {
-         !(closed && number % 2 == 1) && posted > claim && ring[p].stamped - position[p] < RING ->
+         !(closed && number % 2 == 1) && posted > claim && ring[p].stamped - ring[p].consumed < RING ->
          copying[p] = (number % 2 == 1);
          intent[p] = claim + 1;
          w = slot[claim % SLOTS];
@@ -90,10 +113,8 @@ proctype Owner() {
        w = ring[p].wqe[position[p] % RING];
        k = ring[p].number[position[p] % RING];
        position[p]++;
-       if
-       :: w != NONE -> COMPLETE(w, p, k)
-       :: else
-       fi;
+       ring[p].consumed = position[p];
+       COMPLETE(w, p, k);
        w = 0; k = 0
      }
   :: atomic {
@@ -134,6 +155,12 @@ proctype Owner() {
             :: else
             fi
           };
+#ifdef MUTANT_TELL_BEFORE_CLOSING_UP
+          TELL(p)
+        };
+        atomic {
+#endif
+          CLOSE_UP(p);
           k = 0; w = 0; p++
         }
      :: atomic { p == SENDERS -> p = 0; purged = true; locked = false; break }

@@ -56,10 +56,7 @@ DcNode::DcNode(const DcNodeOptions& options) : options_(options) {
   }
   EXPECT_NE(receive_cq, nullptr);
   send_cq = options.one_cq ? receive_cq : CreateCq(context, options.cqe, nullptr, nullptr, 0);
-  ibv_srq_init_attr srq_attr{};
-  srq_attr.attr = {.max_wr = 256, .max_sge = 2, .srq_limit = 0};
-  srq = CreateSrq(pd, &srq_attr);
-  EXPECT_NE(srq, nullptr);
+  CreateQueue();
   CreateDct();
   CreateDci();
   ibv_ah_attr ah_attr = LocalAh(context);
@@ -90,6 +87,22 @@ void DcNode::DestroyTarget() {
   if (dct == nullptr) return;
   EXPECT_EQ(DestroyQp(std::exchange(dct, nullptr)), 0);
   EXPECT_EQ(DeregMr(std::exchange(mr, nullptr)), 0);
+}
+
+void DcNode::CreateQueue() {
+  ibv_srq_init_attr attr{};
+  attr.attr = {.max_wr = 256, .max_sge = 2, .srq_limit = 0};
+  srq = CreateSrq(pd, &attr);
+  EXPECT_NE(srq, nullptr);
+}
+
+void DcNode::RenewTarget() {
+  DestroyTarget();
+  EXPECT_EQ(DestroySrq(srq), 0);
+  CreateQueue();
+  mr = RegMr(pd, slab, kSlabBytes, options_.access);
+  EXPECT_NE(mr, nullptr);
+  CreateDct();
 }
 
 void DcNode::CreateDct() {

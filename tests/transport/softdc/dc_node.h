@@ -70,6 +70,7 @@ class DcNode {
   ibv_wc PollReceive();
   std::string ReceivedText(const ibv_wc& wc) const;
   void DestroyTarget();  // the DCT and its memory region, for good
+  void RenewTarget();    // an SRQ without receives, the memory region and a DCT
   void Recover();        // RESET, INIT, RTR, RTS
 
   ibv_context* context = nullptr;
@@ -87,6 +88,7 @@ class DcNode {
   std::byte* slab = nullptr;
 
  private:
+  void CreateQueue();
   void CreateDct();
   void CreateDci();
   void ToReadyToSend();

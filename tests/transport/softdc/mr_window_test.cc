@@ -91,6 +91,7 @@ TEST_F(MrWindowTest, BindsThatAreRefused) {
   info.mr = a_.mr;  // without IBV_ACCESS_MW_BIND, and not of this context
   EXPECT_EQ(Bind(key, info), IBV_WC_MW_BIND_ERR);
   EXPECT_EQ(BindWindow(context(), pd() + 1, 0, window_->rkey, key, Info()), IBV_WC_MW_BIND_ERR);
+  EXPECT_EQ(BindWindow(context(), pd() + 1, 0, window_->rkey, key, {}), IBV_WC_MW_BIND_ERR);
   EXPECT_EQ(BindWindow(context(), pd(), 0, b_.mr->rkey, b_.mr->rkey + 1, Info()),
             IBV_WC_MW_BIND_ERR);
   ASSERT_EQ(Bind(key, Info()), IBV_WC_SUCCESS);

@@ -2,6 +2,7 @@
 //
 // A memory window's key is taken back while another's copy through the window is under way, held up in its
 // middle by a kill point: nothing lands after the completion that says so, and nobody waits for the dead.
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -240,6 +241,107 @@ TEST(WindowInvalidation, WhoSleepsIsWokenWhenTheCopyHasEnded) {
   }
   EXPECT_TRUE(pause_point.go_on.load());
   EXPECT_EQ(wc.invalidated_rkey, place.key);
+}
+
+// As many times as it asks.
+TEST(WindowInvalidation, NobodyIsWokenForACompletionThatIsForgotten) {
+  Owner owner(/*channel=*/true);
+  DcNode& node = owner.node;
+  const Place place = owner.Bind();
+  {
+    HeldUpWriter writer(place);
+    EXPECT_EQ(node.ReceivedText(node.PollReceive()), "first");
+    DcNode sender;
+    ASSERT_EQ(SendInvalidation(sender, place), 0);
+    EXPECT_EQ(sender.PollSend().status, IBV_WC_SUCCESS);
+    ExpectNothing(node.receive_cq);
+  }
+  node.RenewTarget();
+  ExpectNothing(node.receive_cq);
+  ASSERT_EQ(ibv_req_notify_cq(node.receive_cq, 0), 0);
+  pollfd bell{.fd = node.channel->fd, .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&bell, 1, 0), 0) << "a program that sleeps spins from now on";
+}
+
+// An RC queue pair of that node.
+ibv_qp* MakeRc(DcNode& node) {
+  ibv_qp_init_attr init{};
+  init.send_cq = node.send_cq;
+  init.recv_cq = node.receive_cq;
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {.max_send_wr = 4,
+              .max_recv_wr = 4,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 16};
+  return CreateQp(node.pd, &init);
+}
+
+void ConnectRc(DcNode& node, ibv_qp* qp, uint32_t peer) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  ASSERT_EQ(
+      ModifyQp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  attr.dest_qp_num = peer;
+  attr.max_dest_rd_atomic = 1;
+  attr.min_rnr_timer = 1;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = 1;
+  attr.ah_attr.grh.hop_limit = 64;
+  ASSERT_EQ(QueryGid(node.context, 1, 0, &attr.ah_attr.grh.dgid), 0);
+  ASSERT_EQ(ModifyQp(qp, &attr,
+                     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+            0);
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = 14;
+  attr.retry_cnt = attr.rnr_retry = 7;
+  attr.max_rd_atomic = 1;
+  ASSERT_EQ(ModifyQp(qp, &attr,
+                     IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
+            0);
+}
+
+TEST(WindowInvalidation, FlushedReceivesDoNotOvertakeIt) {
+  Owner owner;
+  DcNode& node = owner.node;
+  DcNode sender;
+  ibv_qp* const to = MakeRc(node);
+  ibv_qp* const from = MakeRc(sender);
+  ASSERT_TRUE(to != nullptr && from != nullptr);
+  ConnectRc(node, to, from->qp_num);
+  ConnectRc(sender, from, to->qp_num);
+  for (uint64_t i = 1; i <= 2; ++i) {
+    ibv_recv_wr receive{.wr_id = i, .next = nullptr, .sg_list = nullptr, .num_sge = 0};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_recv(to, &receive, &bad), 0);
+  }
+  const Place place = owner.Bind();
+  {
+    HeldUpWriter writer(place);
+    EXPECT_EQ(node.ReceivedText(node.PollReceive()), "first");
+    ibv_send_wr invalidation{}, *bad = nullptr;
+    invalidation.opcode = IBV_WR_SEND_WITH_INV;
+    invalidation.send_flags = IBV_SEND_SIGNALED;
+    invalidation.invalidate_rkey = place.key;
+    ASSERT_EQ(ibv_post_send(from, &invalidation, &bad), 0);
+    EXPECT_EQ(sender.PollSend().status, IBV_WC_SUCCESS);
+    ibv_qp_attr error{};
+    error.qp_state = IBV_QPS_ERR;
+    ASSERT_EQ(ModifyQp(to, &error, IBV_QP_STATE), 0);
+    ExpectNothing(node.receive_cq);
+  }
+  const ibv_wc first = node.PollReceive(), second = node.PollReceive();
+  EXPECT_EQ(first.wr_id, 1u);
+  EXPECT_EQ(first.invalidated_rkey, place.key);
+  EXPECT_EQ(second.wr_id, 2u);
+  EXPECT_EQ(second.status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(DestroyQp(to), 0);
+  EXPECT_EQ(DestroyQp(from), 0);
 }
 
 }  // namespace

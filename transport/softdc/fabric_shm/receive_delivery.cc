@@ -75,8 +75,9 @@ std::vector<std::byte> BytesOf(const MessageSource& source, uint64_t offset,
 ReceiveDelivery::~ReceiveDelivery() {
   reach_.link->journal.EndCopies();
   SOFTDC_KILL_POINT(kCopiesEnded);
-  // What was taken and is not published is lost to the owner too; it is not ours any more.
-  if (lost_) reach_.link->journal.Clear();
+  // All that was taken is published, or lost to the owner too. A word that stood would defer the repair of
+  // others' claims for as long as this link is quiet, once an SRQ has the same id and tickets.
+  reach_.link->journal.Clear();
   if (tell_firmware_) {
     reach_.link->RingFirmware();
     SOFTDC_KILL_POINT(kFirmwareRung);

@@ -70,7 +70,7 @@ void Context::RemoveCq(uint32_t id) {
   cqs_[id] = nullptr;
 }
 
-uint32_t Context::AddSrq(Srq* srq) {
+uint32_t Context::TakeSrqId() {
   std::lock_guard lock(mutex_);
   uint32_t id = 0;
   if (!free_srqs_.empty()) {
@@ -85,8 +85,12 @@ uint32_t Context::AddSrq(Srq* srq) {
   if (page.load(std::memory_order_relaxed) == nullptr) {
     page.store(new SrqPage{}, std::memory_order_release);
   }
-  (*page.load(std::memory_order_relaxed))[id % kSrqsPerPage].store(srq, std::memory_order_release);
   return id;
+}
+
+void Context::AddSrq(uint32_t id, Srq* srq) {
+  SrqPage& page = *srq_pages_[id / kSrqsPerPage].load(std::memory_order_acquire);
+  page[id % kSrqsPerPage].store(srq, std::memory_order_release);
 }
 
 void Context::RemoveSrq(uint32_t id) {
@@ -172,9 +176,11 @@ void Context::ReturnMemoryRegion(int index) {
   free_regions_.push_back(index);
 }
 
-void Context::AddWindow(uint32_t index) {
+void Context::AddWindow(uint32_t index, uint32_t pd) {
   std::lock_guard lock(mutex_);
-  windows_[index].tags.set(region_tags_[index]);
+  Window& window = windows_[index];
+  window.pd = pd;
+  window.tags.set(region_tags_[index]);
 }
 
 void Context::UseWindowKey(uint32_t index, uint32_t key) {
@@ -204,9 +210,10 @@ void Context::RemoveWindow(uint32_t index) {
   windows_.erase(index);
 }
 
-bool Context::IsWindow(uint32_t index) {
+bool Context::IsWindow(uint32_t index, uint32_t pd) {
   std::lock_guard lock(mutex_);
-  return windows_.contains(index);
+  const auto it = windows_.find(index);
+  return it != windows_.end() && it->second.pd == pd;
 }
 
 }  // namespace sluice::softdc

@@ -88,7 +88,9 @@ class Context {
   // Ids are small and reused. Registration fails with 0 when the table is full.
   uint32_t AddCq(Cq* cq);
   void RemoveCq(uint32_t id);
-  uint32_t AddSrq(Srq* srq);
+  // An SRQ is found once it is added, under an id that was taken for it, and until it is removed.
+  uint32_t TakeSrqId();
+  void AddSrq(uint32_t id, Srq* srq);
   void RemoveSrq(uint32_t id);
   // Lock-free: the poller asks for each completion. Null when there is none.
   Srq* FindSrq(uint32_t id) const {
@@ -131,9 +133,9 @@ class Context {
   int TakeMemoryRegion(uint32_t* key);
   void ReturnMemoryRegion(int index);
   // The places in it that belong to memory windows.
-  void AddWindow(uint32_t index);
+  void AddWindow(uint32_t index, uint32_t pd);
   void RemoveWindow(uint32_t index);
-  bool IsWindow(uint32_t index);
+  bool IsWindow(uint32_t index, uint32_t pd);  // of that PD
   // A window is bound with a key that the program has chosen; whoever has its place next gets another.
   void UseWindowKey(uint32_t index, uint32_t key);
   // False: the window that this key names, bound no more, is still in somebody's copy.
@@ -160,6 +162,7 @@ class Context {
   static constexpr uint32_t kTags = 1 << kTagBits;
   static constexpr uint32_t kTagMask = kTags - 1;
   struct Window {
+    uint32_t pd = 0;
     std::bitset<kTags> tags;  // of its keys
     bool settled = true;      // no copy through it can be under way
   };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <optional>
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/mutation.h"
@@ -67,9 +68,10 @@ std::unique_ptr<Cq> Cq::Create(Context& context, const Shape& shape) {
   return cq;
 }
 
-// First of all the firmware thread must not find it any more: what that posts or rings after the events
-// were retired would be of an object that is gone.
+// Before its events are retired the firmware thread must not find it any more: what that posts or rings
+// later would be of an object that is gone.
 Cq::~Cq() {
+  ForgetUnread();
   if (id_ != 0) context_.RemoveCq(id_);
   events_.Detach();
   context_.async_events().Retire(&base);
@@ -139,7 +141,15 @@ void Cq::PushSend(const ibv_wc& wc, bool solicited, std::atomic<uint64_t>* relea
 
 void Cq::PushReceive(const shm::Cqe& cqe) {
   if ((cqe.flags & shm::kCqeUnused) != 0) {
-    if (Srq* srq = context_.FindSrq(cqe.srq_id)) srq->Repost(cqe.wqe_index);
+    bool flushes = false;
+    {
+      SpinLockHolder hold(lock_);
+      Srq* const srq = context_.FindSrq(cqe.srq_id);
+      const auto flushed = srq == nullptr ? std::nullopt : srq->Return(cqe.wqe_index);
+      if (flushed) AppendFlushed(*flushed);
+      flushes = flushed.has_value();
+    }
+    if (flushes) Wake();
     return;
   }
   Push({.wc = WcOf(cqe),
@@ -151,27 +161,31 @@ void Cq::PushReceive(const shm::Cqe& cqe) {
        (cqe.flags & shm::kCqeSolicited) != 0 || cqe.status != IBV_WC_SUCCESS);
 }
 
-void Cq::PushFlushedReceive(uint64_t wr_id, uint32_t qp_number) {
+void Cq::AppendFlushed(const FlushedReceive& flushed) {
+  if (armed_->overrun()) return;
   ibv_wc wc{};
-  wc.wr_id = wr_id;
+  wc.wr_id = flushed.wr_id;
   wc.status = IBV_WC_WR_FLUSH_ERR;
   wc.opcode = IBV_WC_RECV;
   wc.vendor_err = kVendorErrorFlushed;
-  wc.qp_num = qp_number;
+  wc.qp_num = flushed.qp_number;
+  aside_ = true;
+  flushed_.push_back({.wc = wc,
+                      .timestamp_ns = TimestampNs(),
+                      .released = nullptr,
+                      .sequence = 0,
+                      .srq_id = 0,
+                      .wqe_index = 0});
+}
+
+void Cq::FlushReceives(Srq& receives) {
   {
     SpinLockHolder hold(lock_);
-    if (armed_->overrun()) return;
-    aside_ = true;
-    flushed_.push_back({.wc = wc,
-                        .timestamp_ns = TimestampNs(),
-                        .released = nullptr,
-                        .sequence = 0,
-                        .srq_id = 0,
-                        .wqe_index = 0});
+    const size_t before = flushed_.size();
+    while (const auto flushed = receives.NextFlushed()) AppendFlushed(*flushed);
+    if (flushed_.size() == before) return;
   }
-  if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, /*solicited=*/true)) {
-    events_.Fire();
-  }
+  Wake();
 }
 
 template <typename Predicate>
@@ -216,14 +230,38 @@ void Cq::ForgetSrq(uint32_t srq_id) {
   }
 }
 
+void Cq::ForgetUnread() {
+  SpinLockHolder hold(lock_);
+  const auto forget = [&](uint32_t srq_id, uint32_t wqe_index, bool unused) {
+    Srq* const srq = context_.FindSrq(srq_id);
+    if (srq == nullptr) return true;
+    if (unused) {
+      srq->Return(wqe_index);
+    } else {
+      srq->Complete(wqe_index);
+    }
+    return true;
+  };
+  DropLocal(
+      [&](const Local& local) { return forget(local.srq_id, local.wqe_index, /*unused=*/false); });
+  for (const auto& ring : rings_) {
+    ring->consumer.DropUnread([&](const shm::Cqe& cqe) {
+      return forget(cqe.srq_id, cqe.wqe_index, (cqe.flags & shm::kCqeUnused) != 0);
+    });
+  }
+}
+
 int Cq::Resize(int cqe) {
   if (cqe <= 0 || static_cast<uint32_t>(cqe) > context_.dials().limits.max_cqe) return EINVAL;
   const uint32_t size = std::bit_ceil(static_cast<uint32_t>(cqe));
   SpinLockHolder hold(lock_);
   if (local_tail_ - local_head_ > size) return EINVAL;
-  // The rings of senders that came before keep their size; each has room for at least the old depth.
   if (local_.size() > size) MoveLocalTo(size);
   ring_capacity_ = std::max(ring_capacity_, RingCapacity(size));
+  // The rings of senders that came before keep their size, and those senders wait when they are full.
+  for (const auto& ring : rings_) {
+    if (ring->place.capacity < ring_capacity_) ring->consumer.SetNarrow();
+  }
   base.cqe = static_cast<int>(size);
   return 0;
 }
@@ -242,7 +280,7 @@ void Cq::MoveLocalTo(size_t size) {
 Cq::RingPlace Cq::RingFor(uint32_t link_id) {
   SpinLockHolder hold(lock_);
   for (const auto& ring : rings_) {
-    if (ring->link_id == link_id) return ring->place;
+    if (ring->link_id == link_id && !ring->dead) return ring->place;
   }
   const uint32_t capacity = context_.ring_budget().Take(ring_capacity_);
   RingPlace place{
@@ -269,6 +307,8 @@ void Cq::LinkDied(uint32_t link_id) {
       ++dead_rings_;
       unread = !ring->consumer.Empty();
     }
+    // Perhaps nobody polls for a long time.
+    if (dead_rings_ != 0) RemoveEmptyDeadRings();
   }
   if (base.channel != nullptr && armed_->OwesAfterDeath(link_id, unread)) events_.Fire();
 }
@@ -306,7 +346,14 @@ int Cq::RequestNotify(bool solicited_only) {
   armed_->Arm(solicited_only && !Mutated(Mutation::kSolicitedIsAny)
                   ? shm::ArmedWord::Mode::kSolicited
                   : shm::ArmedWord::Mode::kAny);
-  if (held_back_) WakeHeldBack();
+  if (held_back_) [[unlikely]] {
+    bool still = false;  // it may have been dropped meanwhile
+    {
+      SpinLockHolder hold(lock_);
+      held_back_ = still = HasInvalidation();
+    }
+    if (still) Wake();
+  }
   return 0;
 }
 

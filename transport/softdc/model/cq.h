@@ -36,6 +36,8 @@
 namespace sluice::softdc {
 
 class Context;
+class Srq;
+struct FlushedReceive;
 
 // What ibv_create_cq_ex may ask for; the others are for packets that softdc does not have.
 inline constexpr uint64_t kCqWcFlags = uint64_t{IBV_WC_STANDARD_FLAGS} |
@@ -76,9 +78,9 @@ class Cq {
   // A receive completion that this process delivers itself, of a WQE that Srq::Take gave (or a
   // kCqeUnused one, which goes back).
   void PushReceive(const shm::Cqe& cqe);
-  // A receive WQE that is flushed; it has left its queue already. Leaves after everything that
-  // senders have completed before.
-  void PushFlushedReceive(uint64_t wr_id, uint32_t qp_number);
+  // Takes what is flushed of a receive queue (Srq::FlushTo). It leaves after everything that senders have
+  // completed before.
+  void FlushReceives(Srq& receives);
 
   // Forgets the completions of a send queue that is reset or destroyed.
   void PurgeSends(const std::atomic<uint64_t>* released);
@@ -153,13 +155,18 @@ class Cq {
   int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool IsHeldBack(uint32_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  void WakeHeldBack();
+  // Whether what stands first in some ring takes a window's key back.
+  bool HasInvalidation() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  void Wake();  // whoever sleeps, solicited or not
+  void AppendFlushed(const FlushedReceive& flushed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void Push(const Local& local, bool solicited);
   // `size`: a power of two, no less than what stands in the private ring.
   void MoveLocalTo(size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   // Drops the completions of the private ring that drop(const Local&) is true for.
   template <typename Predicate>
   void DropLocal(Predicate drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Nobody will poll: gives the receive WQEs of what is unread back to their SRQs.
+  void ForgetUnread();
   void RemoveEmptyDeadRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
   Context& context_;
@@ -184,7 +191,7 @@ class Cq {
   size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
   bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
-  std::atomic<bool> held_back_{false};         // the last poll has left a completion where it is
+  std::atomic<bool> held_back_{false};         // some poll has left a completion where it is
 
   friend class CqEvents;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Polling: the private ring, then those of the senders in turn, then what was flushed.
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -49,7 +50,8 @@ int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
     }
   }
   if (++next_ring_ >= rings) next_ring_ = 0;
-  if (aside_) {
+  // What was flushed comes after all that senders have completed, also after what is held back.
+  if (aside_ && !(held_back_ && HasInvalidation())) {
     count += PollFlushed(max - count, wc + count, times(count));
     aside_ = !flushed_.empty();
   }
@@ -109,6 +111,12 @@ static_assert(offsetof(ibv_wc, status) == offsetof(shm::Cqe, status) &&
               sizeof(ibv_wc) == offsetof(shm::Cqe, timestamp_ns));
 
 namespace {
+constexpr size_t kFlagsWord = offsetof(shm::Cqe, flags) / sizeof(uint64_t);
+constexpr int kFlagsShift = 8 * (offsetof(shm::Cqe, flags) % sizeof(uint64_t));
+constexpr uint64_t kUnused = uint64_t{shm::kCqeUnused} << kFlagsShift;
+constexpr uint64_t kInvalidates = uint64_t{shm::kCqeInvalidates} << kFlagsShift;
+static_assert(kFlagsWord == 5);
+
 template <size_t kWord>
 void PutWord(ibv_wc* wc, uint64_t word) {
   std::memcpy(reinterpret_cast<std::byte*>(wc) + kWord * sizeof(word), &word, sizeof(word));
@@ -119,21 +127,26 @@ void PutWord(ibv_wc* wc, uint64_t word) {
 // program may use the memory as soon as it knows. Whoever sleeps instead of polling is woken at once, until
 // the copy has ended.
 [[gnu::noinline]] bool Cq::IsHeldBack(uint32_t key) {
-  held_back_ = context_.WindowInUse(key);
-  if (held_back_) WakeHeldBack();
-  return held_back_;
+  if (!context_.WindowInUse(key)) return false;
+  held_back_ = true;
+  Wake();
+  return true;
 }
 
-void Cq::WakeHeldBack() {
+bool Cq::HasInvalidation() const {
+  return std::any_of(rings_.begin(), rings_.end(), [](const auto& ring) {
+    const shm::internal::CqeEntry* entry = ring->consumer.Peek();
+    return entry != nullptr && (entry->Word(kFlagsWord) & kInvalidates) != 0;
+  });
+}
+
+void Cq::Wake() {
   if (base.channel != nullptr && armed_->TryTake(shm::ArmedWord::kOwnerLink, /*solicited=*/true)) {
     events_.Fire();
   }
 }
 
 int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  constexpr int kFlagsShift = 8 * (offsetof(shm::Cqe, flags) % sizeof(uint64_t));
-  constexpr uint64_t kUnused = uint64_t{shm::kCqeUnused} << kFlagsShift;
-  constexpr uint64_t kInvalidates = uint64_t{shm::kCqeInvalidates} << kFlagsShift;
   constexpr size_t kImmediateWord = offsetof(shm::Cqe, imm_data) / sizeof(uint64_t);
   static_assert(offsetof(shm::Cqe, imm_data) % sizeof(uint64_t) == 0);
   int count = 0;
@@ -158,7 +171,9 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
                                                                     std::memory_order_relaxed);
       } else {
         ring.consumer.Take();
-        if (Srq* owner = context_.FindSrq(wqe >> 32)) owner->Repost(wqe_index);
+        if (Srq* owner = context_.FindSrq(static_cast<uint32_t>(wqe >> 32))) {
+          if (const auto flushed = owner->Return(wqe_index)) AppendFlushed(*flushed);
+        }
       }
       continue;
     }

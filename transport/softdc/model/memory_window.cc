@@ -47,7 +47,7 @@ ibv_mw* AllocateWindow(ibv_pd* pd, ibv_mw_type type) {
          .rkey = key,
          .handle = static_cast<uint32_t>(index),
          .type = type};
-  context.AddWindow(mw->handle);
+  context.AddWindow(mw->handle, Pd::From(pd)->number);
   Pd::From(pd)->users.fetch_add(1);
   return mw.release();
 }
@@ -63,16 +63,16 @@ int DeallocateWindow(ibv_mw* mw) {
   return 0;
 }
 
-void UnbindWindow(Context& context, uint32_t window_rkey) {
+void UnbindWindow(Context& context, uint32_t pd, uint32_t window_rkey) {
   const uint32_t index = IndexOf(window_rkey);
-  if (!context.IsWindow(index)) return;
+  if (!context.IsWindow(index, pd)) return;
   context.memory_regions()[index].key.store(0, std::memory_order_seq_cst);
 }
 
 ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint32_t window_rkey,
                          uint32_t new_rkey, const ibv_mw_bind_info& info) {
   const uint32_t index = IndexOf(window_rkey);
-  if (!context.IsWindow(index)) return IBV_WC_MW_BIND_ERR;
+  if (!context.IsWindow(index, pd)) return IBV_WC_MW_BIND_ERR;
   if (info.length == 0) {
     context.memory_regions()[index].key.store(0, std::memory_order_seq_cst);
     return IBV_WC_SUCCESS;
@@ -116,8 +116,7 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
 
 ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey) {
   const uint32_t index = IndexOf(rkey);
-  if (!context.IsWindow(index) || context.memory_regions()[index].pd != pd ||
-      !Take(context.memory_regions()[index], rkey)) {
+  if (!context.IsWindow(index, pd) || !Take(context.memory_regions()[index], rkey)) {
     return IBV_WC_MW_BIND_ERR;
   }
   return IBV_WC_SUCCESS;

@@ -39,7 +39,7 @@ ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint
                          uint32_t new_rkey, const ibv_mw_bind_info& info);
 // Ends the binding of a window, if it has one: what a bind of a type 1 window does first. Copies through it
 // may be under way.
-void UnbindWindow(Context& context, uint32_t window_rkey);
+void UnbindWindow(Context& context, uint32_t pd, uint32_t window_rkey);
 // Local invalidate: MW_BIND_ERR unless the key is that of a bound window of the PD. Copies through it may
 // be under way: it is complete when Context::SettleWindow says so.
 ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey);

@@ -72,11 +72,16 @@ Qp::~Qp() {
     std::lock_guard lock(life_->mutex);
     life_->qp = nullptr;
   }
+  // Before the responder, which what waits in the queue would still close when it fails.
+  if (send_ != nullptr) send_->requester_.reset();
   responder_.reset();
   context_.async_events().Retire(&base());
   if (send_ == nullptr) return;
   send_.reset();
-  if (receive_.own != nullptr) Cq::From(base().recv_cq)->PurgeReceives(number());
+  if (receive_.own != nullptr) {
+    receive_.own->Forget();
+    Cq::From(base().recv_cq)->PurgeReceives(number());
+  }
   context_.async_events().Retire(&base());
   context_.port().FreeNumber(number());
 }
@@ -164,8 +169,10 @@ void Qp::Enter(ibv_qp_state to) {
     case IBV_QPS_RESET:
       if (responder_ != nullptr) {
         responder_->Close();
+        // What has been let in ends first: it would be delivered to the next life of the queue pair.
+        context_.WaitForCopies();
         if (receive_.own != nullptr) {
-          receive_.own->Drain([](uint64_t) {});
+          receive_.own->Forget();
           responder_->cq().PurgeReceives(number());
         }
       }
@@ -211,8 +218,8 @@ void Qp::StopReceiving() {
     context_.PostAsyncEvent(event);
     return;
   }
-  Cq& cq = responder_->cq();
-  receive_.own->Drain([&](uint64_t wr_id) { cq.PushFlushedReceive(wr_id, number()); });
+  receive_.own->FlushTo(responder_->cq(), number());
+  responder_->cq().FlushReceives(*receive_.own);
 }
 
 void Qp::WhenUnlocked(Fabric& fabric, const std::shared_ptr<QpLife>& life,

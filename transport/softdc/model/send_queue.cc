@@ -130,7 +130,7 @@ bool SendQueue::RunLocally(uint64_t sequence) {
     const BindOperands& bind = operands(sequence).bind;
     // What a DCI binds is used through DCTs, and a window of type 1 through any queue pair.
     const bool through_any = traits_.kind == QpKind::kDci || bind.type == IBV_MW_TYPE_1;
-    if (bind.type == IBV_MW_TYPE_1) UnbindWindow(context_, bind.window_rkey);
+    if (bind.type == IBV_MW_TYPE_1) UnbindWindow(context_, pd_, bind.window_rkey);
     if (!context_.SettleWindow(bind.window_rkey)) return false;
     status = BindWindow(context_, pd_, through_any ? 0 : number(), bind.window_rkey, bind.new_rkey,
                         bind.info);

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <vector>
 
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/memory_region.h"
 #include "transport/softdc/model/mkey_area.h"
 #include "transport/softdc/model/mutation.h"
@@ -21,13 +23,14 @@ Srq::Srq(Context& context, ibv_pd* pd, const ibv_srq_attr& attr)
 int Srq::Make(uint32_t capacity, uint32_t max_sge) {
   size_bytes_ = shm::SrqOwner::Bytes(capacity, max_sge);
   offset_ = context_.arena().Allocate(size_bytes_);
-  id_ = offset_ == 0 ? 0 : context_.AddSrq(this);
+  id_ = offset_ == 0 ? 0 : context_.TakeSrqId();
   if (id_ == 0) return ENOMEM;
   auto owner =
       shm::SrqOwner::Create(context_.arena().At(offset_), size_bytes_, id_, capacity, max_sge);
   if (!owner) return EINVAL;
   owner_ = std::make_unique<shm::SrqOwner>(std::move(*owner));
   base.handle = id_;
+  context_.AddSrq(id_, this);  // last of all: from now on it is used
   return 0;
 }
 
@@ -129,23 +132,42 @@ std::optional<TakenReceive> Srq::Take(std::span<ibv_sge> pieces) {
   return taken;
 }
 
-void Srq::Drain(const std::function<void(uint64_t wr_id)>& visit) {
-  for (;;) {
-    uint64_t wr_id = 0;
-    {
-      SpinLockHolder hold(lock_);
-      bool limit_reached = false;
-      const std::optional<uint32_t> index = owner_->Take(&limit_reached);
-      if (!index) return;
-      wr_id = *owner_->Complete(*index);
-    }
-    visit(wr_id);
-  }
+void Srq::FlushTo(Cq& cq, uint32_t qp_number) {
+  SpinLockHolder hold(lock_);
+  flush_cq_ = &cq;
+  flush_qp_ = qp_number;
 }
 
-void Srq::Repost(uint32_t wqe_index) {
+std::optional<FlushedReceive> Srq::NextFlushed() {
   SpinLockHolder hold(lock_);
-  if (owner_->Repost(wqe_index)) owner_->Ring();
+  if (flush_cq_ == nullptr) return std::nullopt;
+  bool limit_reached = false;
+  const std::optional<uint32_t> index = owner_->Take(&limit_reached);
+  if (!index) return std::nullopt;
+  return FlushedReceive{.wr_id = *owner_->Complete(*index), .qp_number = flush_qp_};
+}
+
+void Srq::Forget() {
+  SpinLockHolder hold(lock_);
+  flush_cq_ = nullptr;
+  bool limit_reached = false;
+  while (const std::optional<uint32_t> index = owner_->Take(&limit_reached)) {
+    owner_->Complete(*index);
+  }
+  // What senders had taken that died with it: no repair finds it any more.
+  std::vector<uint64_t> ended;
+  owner_->DrainTo(&ended);
+}
+
+std::optional<FlushedReceive> Srq::Return(uint32_t wqe_index) {
+  SpinLockHolder hold(lock_);
+  if (flush_cq_ == nullptr) {
+    if (owner_->Repost(wqe_index)) owner_->Ring();
+    return std::nullopt;
+  }
+  const std::optional<uint64_t> wr_id = owner_->Complete(wqe_index);
+  if (!wr_id) return std::nullopt;
+  return FlushedReceive{.wr_id = *wr_id, .qp_number = flush_qp_};
 }
 
 void Srq::CollectLimit() {
@@ -154,8 +176,13 @@ void Srq::CollectLimit() {
 }
 
 void Srq::LookAtLimit() {
-  SpinLockHolder hold(lock_);
-  if (owner_->LookAtLimit()) PostLimitEvent();
+  Cq* flush_cq = nullptr;
+  {
+    SpinLockHolder hold(lock_);
+    if (owner_->LookAtLimit()) PostLimitEvent();
+    flush_cq = flush_cq_;
+  }
+  if (flush_cq != nullptr) flush_cq->FlushReceives(*this);
 }
 
 void Srq::PostLimitEvent() {

@@ -13,7 +13,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +24,7 @@
 namespace sluice::softdc {
 
 class Context;
+class Cq;
 
 inline constexpr uint32_t kMaxSrqSges = 31;
 
@@ -35,6 +35,12 @@ struct TakenReceive {
   uint32_t sge_count = 0;
   // SUCCESS, or LOC_PROT_ERR: a piece names memory that is not registered (any more).
   ibv_wc_status status = IBV_WC_SUCCESS;
+};
+
+// A receive WQE that ends unused, since its queue pair is in error.
+struct FlushedReceive {
+  uint64_t wr_id = 0;
+  uint32_t qp_number = 0;
 };
 
 class Srq {
@@ -56,8 +62,14 @@ class Srq {
   // The oldest WQE, with its pieces in this process's address space. Nothing: receiver not ready. It
   // is given back by Cq::PushReceive: as a completion, or with kCqeUnused.
   std::optional<TakenReceive> Take(std::span<ibv_sge> pieces);
-  // Empties the queue, oldest first, of all that no sender has taken.
-  void Drain(const std::function<void(uint64_t wr_id)>& visit);
+
+  // The receive queue of a queue pair that is in error: from now on until Forget, WQEs that nobody has taken
+  // are Cq::FlushReceives' to end, and so are those that senders give back later.
+  void FlushTo(Cq& cq, uint32_t qp_number);
+  // The oldest of them. Under the lock of that CQ.
+  std::optional<FlushedReceive> NextFlushed();
+  // Empties the queue. No sender may have a WQE of it.
+  void Forget();
 
   // A completion names this WQE: its wr_id, and the place is free again. Nothing: no such WQE is
   // outstanding.
@@ -65,12 +77,13 @@ class Srq {
     SpinLockHolder hold(lock_);
     return owner_->Complete(wqe_index);
   }
-  // A sender claimed the WQE and gave it back.
-  void Repost(uint32_t wqe_index);
+  // A sender claimed the WQE and gave it back: it is posted again, or has ended. Under the lock of the CQ.
+  std::optional<FlushedReceive> Return(uint32_t wqe_index);
 
   // Firmware thread: a sender may have reached the limit. Posts the event if so.
   void CollectLimit();
-  // After a repair: whether what is left has fallen below the limit without anybody noticing.
+  // After a repair: whether what is left has fallen below the limit without anybody noticing. What was
+  // posted again is flushed if it has to be.
   void LookAtLimit();
 
   uint32_t id() const { return id_; }
@@ -95,6 +108,8 @@ class Srq {
   SpinLock lock_;
   std::array<shm::Sge, kMaxSrqSges> sges_;  // under lock_: room for one WQE's pieces
   std::unique_ptr<shm::SrqOwner> owner_;
+  Cq* flush_cq_ = nullptr;  // under lock_; of a queue pair in error
+  uint32_t flush_qp_ = 0;   // under lock_
 };
 
 }  // namespace sluice::softdc

@@ -7,7 +7,8 @@
 // One word, stored whole, so it is never seen torn:
 //   bits 63..44 srq_id   43..32 count (0: no claim)   31..0 head (low bits)
 // One claim is open per Link at a time: the next is written only after each WQE of the last one was
-// published, as a completion or as kCqeUnused. Writers are serialised by the Link's lock.
+// published, as a completion or as kCqeUnused, and the word is cleared at the end of the doorbell. Writers
+// are serialised by the Link's lock.
 //
 // The second word counts: odd from before the process looks at keys of the owner's regions until after
 // its last copy. An owner that takes a key back makes every core see that (MakeCopiersSee), then

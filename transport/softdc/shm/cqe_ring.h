@@ -94,8 +94,8 @@ inline std::array<uint64_t, kCqeWords> WordsOf(const Cqe& cqe) {
 struct CqeRingHead {
   std::atomic<uint32_t> magic;
   uint32_t capacity;
-  uint32_t stamped;  // 1: the owner's CQ reports when completions happened
-  uint32_t narrow;   // 1: smaller than the CQ needs: a producer that finds it full waits
+  uint32_t stamped;              // 1: the owner's CQ reports when completions happened
+  std::atomic<uint32_t> narrow;  // 1: see CqeProducer::narrow
   alignas(kLineBytes) std::atomic<uint64_t> consumed;
   alignas(kLineBytes) CqeEntry entries[];
 };
@@ -128,7 +128,7 @@ class CqeConsumer {
     area->magic.store(0, std::memory_order_relaxed);
     area->capacity = capacity;
     area->stamped = stamped ? 1 : 0;
-    area->narrow = narrow ? 1 : 0;
+    area->narrow.store(narrow ? 1 : 0, std::memory_order_relaxed);
     area->consumed.store(0, std::memory_order_relaxed);
     for (uint32_t i = 0; i < capacity; ++i) new (&area->entries[i]) internal::CqeEntry{};
     area->magic.store(internal::kCqeRingMagic, std::memory_order_release);
@@ -164,16 +164,31 @@ class CqeConsumer {
     for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) visit(cqe);
   }
 
-  // Makes each CQE that drop(const Cqe&) is true for one of no SRQ (srq_id 0), which whoever polls it
-  // skips. It keeps its place, so the others stay where ForEachUnread finds them: what is taken out of
-  // the ring and kept elsewhere looks to Repair as if its WQE had never been published.
+  // Takes out each CQE that drop(const Cqe&) is true for, the newest first. The others close up towards
+  // the producer's end, so they stay where ForEachUnread finds them: what is taken out of the ring and kept
+  // elsewhere looks to Repair as if its WQE had never been published. The producer is told of the room
+  // last, since it writes there.
   template <typename Predicate>
   void DropUnread(Predicate drop) {
+    uint64_t end = position_;
+    while (end - position_ < capacity_ && Stamped(end)) ++end;
+    uint64_t kept = end;
     Cqe cqe;
-    for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) {
-      if (drop(cqe)) Entry(position_ + i).words[0].store(0, std::memory_order_relaxed);
+    for (uint64_t i = end; i-- != position_;) {
+      if (!Read(i, &cqe) || drop(cqe)) continue;
+      if (--kept == i) continue;
+      // The entry there has its stamp.
+      for (size_t word = 0; word < internal::kCqeWords; ++word) {
+        Entry(kept).words[word].store(Entry(i).Word(word), std::memory_order_relaxed);
+      }
     }
+    if (kept == position_) return;
+    position_ = kept;
+    area_->consumed.store(position_, std::memory_order_release);
   }
+
+  // The CQ has become larger than the ring is for.
+  void SetNarrow() { area_->narrow.store(1, std::memory_order_release); }
 
   uint32_t capacity() const { return capacity_; }
   uint64_t position() const { return position_; }  // CQEs taken so far
@@ -253,15 +268,12 @@ class CqeProducer {
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
   bool stamped() const { return stamped_; }
-  // A full ring does not mean that the CQ is full.
-  bool narrow() const { return narrow_; }
+  // The ring is smaller than the CQ needs: a full one does not mean that the CQ is full, so a producer waits.
+  bool narrow() const { return area_->narrow.load(std::memory_order_acquire) != 0; }
 
  private:
   explicit CqeProducer(internal::CqeRingHead* area)
-      : area_(area),
-        capacity_(area->capacity),
-        stamped_(area->stamped != 0),
-        narrow_(area->narrow != 0) {}
+      : area_(area), capacity_(area->capacity), stamped_(area->stamped != 0) {}
 
   // 0 when a broken owner claims to have consumed more than there is.
   uint32_t Free() const {
@@ -272,7 +284,6 @@ class CqeProducer {
   internal::CqeRingHead* area_;
   uint32_t capacity_;
   bool stamped_;
-  bool narrow_;
   uint64_t position_ = 0;
   uint64_t consumed_seen_ = 0;
 };
