@@ -32,6 +32,7 @@ void Blame(Arrival* arrival, const absl::Status& status) {
 
 void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
   peer.way.used = ++uses_;
+  if (peer.way.awaited()) peer.way.awaited_ns = clock_.NowNs();  // it ends what it has begun
   const auto notice = LoadNotice(bytes);
   if (!notice) return GiveUpBroken(peer, "it is none");
   TakeNotice(peer, *notice);

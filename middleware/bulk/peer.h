@@ -47,12 +47,18 @@ struct Port::SignedWay {
 
   bool up() const { return connected && ready_heard && !dropped; }
   bool exists() const { return busy || queue != nullptr; }
+  // The next step is the peer's.
+  bool awaited() const {
+    return queue != nullptr && !busy && !dropped && (!up() || !ready_said || close_said || mute);
+  }
 
   std::unique_ptr<integrity::SignedQueue> queue;
   std::optional<There> there;
   uint64_t used = 0;  // when, in uses of the port
   // When somebody else is to be asked for room, if it is not closed yet.
   int64_t close_by_ns = 0;
+  // While this side waits for the peer: when it began, or when a notice came last.
+  int64_t awaited_ns = 0;
   bool wanted = false;     // here or there
   bool busy = false;       // a command has the queue: nobody else touches it
   bool said = false;       // where it is
@@ -61,6 +67,7 @@ struct Port::SignedWay {
   bool ready_heard = false;
   bool close_said = false;
   bool close_heard = false;
+  bool mute = false;     // it is to be closed, and the peer takes no word
   bool dropped = false;  // nobody needs it: its end is not the peer's
   bool ended = false;
 };

@@ -118,6 +118,7 @@ int64_t Port::SleepLimitNs() const {
     if (ns != 0 && (wake_ns == 0 || ns < wake_ns)) wake_ns = ns;
   };
   if (mover_->busy()) sooner(watch_at_ns_);
+  sooner(room_at_ns_);
   const int64_t now_ns = clock_.NowNs();
   for (const auto& peer : peers_) {
     if (peer->polled() && peer->way.queue->open() != 0) sooner(watch_at_ns_);

@@ -169,6 +169,7 @@ class Port final : private onesided::MoverUser {
   // The queue pair for protected transfers: signed_way.cc.
   int AdvanceSigned(Peer& peer);
   int MakeRoom(int64_t now_ns);
+  bool MayClose(const Peer& peer) const;
   void MakeQueue(Peer& peer);
   void ConnectQueue(Peer& peer);
   void ReadQueue(Peer& peer);
@@ -208,6 +209,7 @@ class Port final : private onesided::MoverUser {
   TransferId next_transfer_ = 1;
   uint32_t signed_made_ = 0;     // peers with a queue pair, or one in the making
   uint32_t signed_waiting_ = 0;  // peers for which there was no room in this pass
+  int64_t room_at_ns_ = 0;       // when one that is awaited loses its place to them; 0: nobody does
   uint64_t uses_ = 0;
   size_t first_ = 0;  // peer of this pass
   uint64_t passes_ = 0;

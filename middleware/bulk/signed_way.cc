@@ -38,6 +38,7 @@ uint32_t NoticeBuffers(const PortOptions& options) {
 // One step at a time; how many.
 int Port::AdvanceSigned(Peer& peer) {
   SignedWay& way = peer.way;
+  if (way.mute && mover_->CanSay(peer.id.index)) way.mute = false;
   if (way.busy || way.dropped || !(way.wanted || way.queue != nullptr)) return 0;
   if (way.queue == nullptr) {
     // Whoever asks for one is answered in any case: ports that all have no room would wait for each other.
@@ -53,6 +54,7 @@ int Port::AdvanceSigned(Peer& peer) {
                           .qp_number = way.queue->address().number,
                           .notices = options_.max_pieces_in_flight,
                           .reads = way.queue->address().reads});
+    if (way.said) way.awaited_ns = clock_.NowNs();
     return way.said ? 1 : 0;
   }
   if (!way.connected) {
@@ -73,27 +75,58 @@ int Port::AdvanceSigned(Peer& peer) {
   return 1;
 }
 
+// Nothing is under way on it, or waits for it.
+bool Port::MayClose(const Peer& peer) const {
+  const SignedWay& way = peer.way;
+  return peer.state == Peer::State::kUp && way.up() && way.ready_said && !way.close_said &&
+         !way.close_heard && way.queue->open() == 0 &&
+         std::ranges::none_of(
+             peer.outgoing, [](const Outgoing* out) { return !IsPlain(out->request.protection); });
+}
+
 // Asks for as many to be closed as there are too many, or as are waited for; one at a time, the eldest first. One that does not
-// answer is not waited for: another one is asked.
+// answer is not waited for: another one is asked. Where nobody is left to ask, the peer that has not done its part for the
+// longest time is given up, after dead_peer_ns: words of a queue pair that this side alone has closed could be taken for those
+// of the next.
 int Port::MakeRoom(int64_t now_ns) {
+  room_at_ns_ = 0;
   const uint32_t waiting = std::exchange(signed_waiting_, 0);
   if (signed_made_ + waiting <= options_.max_signed_peers) return 0;
   uint32_t closing = 0;
   Peer* oldest = nullptr;
+  Peer* awaited = nullptr;
   for (const auto& peer : peers_) {
-    const SignedWay& way = peer->way;
-    if (way.dropped || now_ns < way.close_by_ns) ++closing;
-    const bool idle = peer->state == Peer::State::kUp && way.up() && way.ready_said &&
-                      !way.close_said && !way.close_heard && way.queue->open() == 0 &&
-                      std::ranges::none_of(peer->outgoing, [](const Outgoing* out) {
-                        return !IsPlain(out->request.protection);
-                      });
-    if (idle && (oldest == nullptr || way.used < oldest->way.used)) oldest = peer.get();
+    SignedWay& way = peer->way;
+    const bool leaves = peer->state != Peer::State::kUp && way.exists();
+    if (leaves || way.dropped || now_ns < way.close_by_ns) ++closing;
+    const bool idle = MayClose(*peer);
+    const bool mute = idle && !mover_->CanSay(peer->id.index);
+    if (mute && !way.mute) way.awaited_ns = now_ns;
+    way.mute = mute;
+    if (idle && !mute && (oldest == nullptr || way.used < oldest->way.used)) oldest = peer.get();
+    if (peer->state == Peer::State::kUp && way.awaited() &&
+        (awaited == nullptr || way.awaited_ns < awaited->way.awaited_ns)) {
+      awaited = peer.get();
+    }
   }
-  if (signed_made_ + waiting - closing <= options_.max_signed_peers || oldest == nullptr) return 0;
-  if (!Say(*oldest, {.kind = Kind::kClose})) return 0;
-  oldest->way.close_said = true;
-  oldest->way.close_by_ns = Later(now_ns, options_.patience_ns);
+  if (signed_made_ + waiting - closing <= options_.max_signed_peers) return 0;
+  if (oldest != nullptr) {
+    if (!Say(*oldest, {.kind = Kind::kClose})) return 0;
+    oldest->way.close_said = true;
+    oldest->way.awaited_ns = now_ns;
+    oldest->way.close_by_ns = Later(now_ns, options_.patience_ns);
+    return 1;
+  }
+  if (awaited == nullptr) return 0;
+  const int64_t end_ns = Later(awaited->way.awaited_ns, options_.dead_peer_ns);
+  if (now_ns < end_ns) {
+    room_at_ns_ = end_ns;
+    return 0;
+  }
+  GiveUp(*awaited, Refused(absl::StatusCode::kUnavailable,
+                           "the peer keeps a place for protected transfers that others wait for",
+                           "it neither opened its queue pair in time, nor closed it",
+                           "join the ports again; raise max_signed_peers or dead_peer_ns"));
   return 1;
 }
 
@@ -120,6 +153,7 @@ void Port::MakeQueue(Peer& peer) {
           ++counters_.signed_queues;
           peer.way.queue = *std::move(*made);
           peer.way.used = ++uses_;
+          peer.way.awaited_ns = clock_.NowNs();
           if (peer.state != Peer::State::kUp) peer.way.queue->Fail(peer.why);
           return;
         }
@@ -144,6 +178,7 @@ void Port::ConnectQueue(Peer& peer) {
                    [this, &peer, status] {
                      peer.way.busy = false;
                      peer.way.connected = true;
+                     peer.way.awaited_ns = clock_.NowNs();
                      if (peer.state != Peer::State::kUp) {
                        peer.way.queue->Fail(peer.why);
                      } else if (!status->ok()) {
@@ -204,7 +239,8 @@ void Port::OnQueueWord(Peer& peer, const PortWord& word) {
       way.ready_heard = true;
       return;
     case Kind::kClose:
-      if (way.queue == nullptr || way.dropped) return;
+      // Said again, it gains no time.
+      if (way.queue == nullptr || way.dropped || way.close_heard) return;
       way.close_heard = true;
       way.close_by_ns = Later(clock_.NowNs(), options_.patience_ns);
       return;

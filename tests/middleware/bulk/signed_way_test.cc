@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/middleware/bulk/hostile_port.h"
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
@@ -31,6 +32,8 @@ class SignedWayTest : public testing::Test {
     options.nodes = nodes;
     options.port.piece_bytes = 4096;
     options.port.max_signed_peers = max_signed_peers;
+    if (dead_peer_ns_ != 0) options.port.dead_peer_ns = dead_peer_ns_;
+    if (rate_bits_per_second_ != 0) options.sim.rate_bits_per_second = rate_bits_per_second_;
     nodes_ = std::make_unique<PortNodes>(options);
     for (uint32_t i = 0; i < nodes; ++i) {
       own_.push_back(nodes_->Lend(i, 0).id);
@@ -67,6 +70,10 @@ class SignedWayTest : public testing::Test {
     }
     return true;
   }
+  void RunFor(int64_t ns) {
+    const int64_t end_ns = nodes_->simulation->NowNs() + ns;
+    nodes_->Run([&] { return nodes_->simulation->NowNs() >= end_ns; });
+  }
   void ExpectAllGood() {
     for (const auto& node : nodes_->nodes) {
       for (const auto& [id, status] : node->ended) EXPECT_TRUE(status.ok()) << status;
@@ -76,6 +83,8 @@ class SignedWayTest : public testing::Test {
   }
   const PortCounters& counters(uint32_t node) { return (*nodes_)[node].port->counters(); }
 
+  int64_t dead_peer_ns_ = 0;           // 0: as by default
+  uint64_t rate_bits_per_second_ = 0;  // 0: as by default
   std::unique_ptr<PortNodes> nodes_;
   std::vector<LeaseId> own_;
   std::vector<PortNodes::Lent> lent_;
@@ -318,6 +327,64 @@ TEST_F(SignedWayTest, PeerThatDoesNotLookIsNotWaitedForLong) {
   nodes_->dead = {};
   Begin(0, 1);
   ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  ExpectAllGood();
+}
+
+// ---- Peers that do not do their part: the place is another's after dead_peer_ns.
+
+constexpr char kHeld[] = "the peer keeps a place for protected transfers";
+
+TEST_F(SignedWayTest, PeerThatNeverConnects_IsGivenUpForAnother) {
+  Make(3, /*max_signed_peers=*/1);
+  HostilePort hostile(*nodes_, 2, 0);
+  hostile.Say({.kind = PortWord::Kind::kQueue, .qp_number = 0x123, .notices = 4, .reads = 1});
+  ASSERT_TRUE(hostile.Run([&] { return counters(0).signed_queues == 1; }));
+  const int64_t start_ns = nodes_->simulation->NowNs();
+  const TransferId transfer = Begin(0, 1);
+  ASSERT_TRUE(hostile.Run([&] { return AllEnded(); })) << "it has its place for ever";
+  EXPECT_TRUE((*nodes_)[0].ended[transfer].ok()) << (*nodes_)[0].ended[transfer];
+  EXPECT_TRUE(hostile.down());
+  EXPECT_NE(hostile.why().find(kHeld), std::string::npos) << hostile.why();
+  EXPECT_GE(nodes_->simulation->NowNs() - start_ns, 900'000'000);
+  EXPECT_EQ((*nodes_)[0].downs.size(), 1u);
+}
+
+// Nobody needs its place.
+TEST_F(SignedWayTest, PeerThatNeverConnects_StaysWhileThereIsRoom) {
+  Make(3, /*max_signed_peers=*/2);
+  HostilePort hostile(*nodes_, 2, 0);
+  hostile.Say({.kind = PortWord::Kind::kQueue, .qp_number = 0x123, .notices = 4, .reads = 1});
+  const int64_t end_ns = nodes_->simulation->NowNs() + 5'000'000'000;
+  ASSERT_TRUE(hostile.Run([&] { return nodes_->simulation->NowNs() > end_ns; }));
+  const TransferId transfer = Begin(0, 1);
+  ASSERT_TRUE(hostile.Run([&] { return AllEnded(); }));
+  EXPECT_TRUE((*nodes_)[0].ended[transfer].ok());
+  EXPECT_FALSE(hostile.down());
+}
+
+TEST_F(SignedWayTest, PeerThatNeverCloses_IsGivenUpForAnother) {
+  Make(3, /*max_signed_peers=*/1);
+  HostilePort hostile(*nodes_, 2, 0);
+  hostile.MakeQueue();
+  const TransferId transfer = Begin(0, 1);
+  ASSERT_TRUE(hostile.Run([&] { return AllEnded(); })) << "it has its place for ever";
+  EXPECT_TRUE((*nodes_)[0].ended[transfer].ok()) << (*nodes_)[0].ended[transfer];
+  EXPECT_NE(hostile.why().find(kHeld), std::string::npos) << hostile.why();
+}
+
+// A peer that is asked to close ends what it has begun first, however long that takes.
+TEST_F(SignedWayTest, PeerInTheMiddleOfALongTransfer_IsWaitedFor) {
+  dead_peer_ns_ = 100'000'000;
+  rate_bits_per_second_ = 1'000'000;
+  Make(3, /*max_signed_peers=*/1);
+  const TransferId lasts = Begin(1, 0, kDif, kMostAtOnce);
+  ASSERT_TRUE(nodes_->Run([&] { return counters(0).signed_queues == 1; }));
+  RunFor(20'000'000);
+  const TransferId waits = Begin(0, 2);
+  RunFor(150'000'000);
+  EXPECT_FALSE((*nodes_)[1].ended.contains(lasts)) << "nothing is shown";
+  ASSERT_TRUE(nodes_->Run([&] { return AllEnded(); }));
+  EXPECT_TRUE((*nodes_)[0].ended.contains(waits));
   ExpectAllGood();
 }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Large messages of a peer that this side leaves, in virtual time: OnPeerDown() is the last call for it, also while the goodbye is
+// still under way.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "tests/transport/endpoint/large_world.h"
+
+namespace sluice::endpoint {
+namespace {
+
+class LargeLeaveTest : public LargeWorld {
+ protected:
+  static constexpr uint64_t kOnePiece = 64 << 10;
+
+  // Each message that starts from now on takes 10 ms, so a goodbye takes longer than what is under way.
+  void Leave(uint32_t node) {
+    simulation_->message_faults() = {.delay_ppm = 1'000'000, .delay_ns = 10'000'000};
+    const LargeRecorder& saw = node == 0 ? lender_saw_ : reader_saw_;
+    const LargeRecorder& other = node == 0 ? reader_saw_ : lender_saw_;
+    {
+      const Simulation::As as(*simulation_, node);
+      if (node == 0) {
+        lender_->endpoint().Disconnect(to_reader_);
+      } else {
+        reader_->endpoint().Disconnect(to_lender_);
+      }
+    }
+    ASSERT_TRUE(Run([&] { return !saw.downs.empty(); }));
+    const size_t told = saw.fetched.size() + saw.lent.size();
+    ASSERT_EQ(told, 0u) << "it ended before";
+    RunFor(8'000'000);
+    ASSERT_TRUE(other.downs.empty()) << "the goodbye has arrived: nothing is shown";
+    EXPECT_EQ(saw.fetched.size() + saw.lent.size(), 0u) << "told after OnPeerDown()";
+    simulation_->message_faults() = {};
+    ASSERT_TRUE(Run([&] { return !other.downs.empty(); }));
+    RunFor(1'000'000'000);
+    EXPECT_EQ(saw.fetched.size() + saw.lent.size(), 0u) << "told after OnPeerDown()";
+  }
+  // Until the read of the first piece is on its way.
+  bool RunUntilRead() {
+    const auto posted = [&] {
+      uint32_t count = 0;
+      for (const QueueReport& queue : reader_->endpoint().Queues()) count += queue.posted;
+      return count != 0;
+    };
+    if (!Run([&] { return !posted(); }) || !Run(posted)) return false;
+    simulation_->RunFor(500);
+    return true;
+  }
+  // As much as there is in all can be fetched from somebody else.
+  void ExpectMemoryIsFree() {
+    StartSecondLender();
+    const uint32_t fetch = Fetch(to_second_, LendFromSecond(8 * kMiB));
+    EXPECT_TRUE(End(fetch).ok()) << End(fetch);
+    GiveBack(fetch);
+  }
+};
+
+TEST_F(LargeLeaveTest, FetchThatSucceedsMeanwhile_IsNotTold) {
+  Start();
+  const auto lent = Lend(kOnePiece);
+  Fetch(Where(*lent));
+  ASSERT_TRUE(RunUntilRead());
+  ASSERT_NO_FATAL_FAILURE(Leave(1));
+  EXPECT_EQ(reader_->endpoint().Counts().fetched_bytes, kOnePiece);
+  ExpectMemoryIsFree();
+}
+
+TEST_F(LargeLeaveTest, FetchThatIsCancelledMeanwhile_IsNotTold) {
+  Start();
+  const auto lent = Lend(kOnePiece);
+  const uint32_t fetch = Fetch(Where(*lent));
+  ASSERT_TRUE(RunUntilRead());
+  {
+    const Simulation::As as(*simulation_, 1);
+    reader_->endpoint().CancelFetch(fetch);
+  }
+  ASSERT_NO_FATAL_FAILURE(Leave(1));
+  EXPECT_EQ(reader_->endpoint().Counts().fetches_failed, 1u);
+  ExpectMemoryIsFree();
+}
+
+TEST_F(LargeLeaveTest, FetchThatIsRefusedMeanwhile_IsNotTold) {
+  Start();
+  const auto lent = Lend(kOnePiece);
+  RemoteMemory where = Where(*lent);
+  where.key ^= 0x5a00;
+  Fetch(where);
+  ASSERT_TRUE(RunUntilRead());
+  ASSERT_NO_FATAL_FAILURE(Leave(1));
+  EXPECT_EQ(reader_->endpoint().Counts().fetches_failed, 1u);
+  ExpectMemoryIsFree();
+}
+
+TEST_F(LargeLeaveTest, MemoryThatTheDeviceKnowsMeanwhile_IsNotTold) {
+  Start();
+  LargeBuffer lent;
+  {
+    const Simulation::As as(*simulation_, 0);
+    const auto buffer = lender_->endpoint().Lend(to_reader_, 4 * kMiB, /*waits=*/false);
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    lent = *buffer;
+  }
+  ASSERT_FALSE(lender_->endpoint().WhereLent(lent.number).has_value()) << "nothing is shown";
+  ASSERT_NO_FATAL_FAILURE(Leave(0));
+  TakeBack(lent);
+}
+
+}  // namespace
+}  // namespace sluice::endpoint
