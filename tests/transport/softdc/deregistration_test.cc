@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_child.h"
@@ -42,6 +42,11 @@ bool IsTakenBack(const DcNode& node, uint32_t handle) {
   return Context::From(node.context)->memory_regions()[handle].key.load() == 0;
 }
 
+// Memory that senders always copy into themselves. Private memory may be reached by a system call, without a kill point.
+std::span<std::byte> SharedBytes(const DcNode& node) {
+  return {node.slab + DcNode::kSlabBytes - kBytes, kBytes};
+}
+
 struct Place {
   DcAddress address;
   uint64_t buffer;
@@ -65,7 +70,7 @@ TEST(Deregistration, DoesNotWaitForACopierThatDies) {
     node.PollSend();
   });
   DcNode node;
-  std::vector<std::byte> memory(kBytes);
+  const std::span<std::byte> memory = SharedBytes(node);
   ibv_mr* mr = RegMr(node.pd, memory.data(), kBytes, kAccess);
   ASSERT_NE(mr, nullptr);
   copier.Put(Place{node.Address(), reinterpret_cast<uint64_t>(memory.data()), mr->rkey});
@@ -79,7 +84,7 @@ TEST(Deregistration, DoesNotWaitForACopierThatDies) {
 
 TEST(Deregistration, ReturnsWhenTheCopyHasEndedAndNothingLandsAfterwards) {
   DcNode node, other;
-  std::vector<std::byte> memory(kBytes);
+  const std::span<std::byte> memory = SharedBytes(node);
   ibv_mr* mr = RegMr(node.pd, memory.data(), kBytes, kAccess);
   ASSERT_NE(mr, nullptr);
   const Place place{node.Address(), reinterpret_cast<uint64_t>(memory.data()), mr->rkey};
