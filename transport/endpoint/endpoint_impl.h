@@ -173,7 +173,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void LeaveHalfOpen(Peer* peer);
 
   // peers.cc
-  Peer* Find(PeerId id) const;
+  Peer* Find(PeerId id) const {
+    if (id.index >= peers_.size()) return nullptr;
+    Peer* peer = &peers_[id.index];
+    return peer->generation == id.generation && peer->state != peer::State::kFree ? peer : nullptr;
+  }
   Peer* FindByConnection(cm::ConnectionId id) const;
   absl::StatusOr<Peer*> NewPeer(peer::Event event, uint32_t tenant);
   Reception& ReceptionOf(const Peer& peer) { return receptions_[peer.tenant]; }

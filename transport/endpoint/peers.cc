@@ -12,12 +12,6 @@
 
 namespace sluice::endpoint {
 
-Peer* EndpointImpl::Find(PeerId id) const {
-  if (id.index >= peers_.size()) return nullptr;
-  Peer* peer = &peers_[id.index];
-  return peer->generation == id.generation && peer->state != peer::State::kFree ? peer : nullptr;
-}
-
 Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
   if (id.index >= peer_of_connection_.size()) return nullptr;
   const uint32_t index = peer_of_connection_[id.index];

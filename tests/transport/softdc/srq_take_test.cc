@@ -118,9 +118,16 @@ TEST_F(SrqTakeTest, ReceiveQueueOfAQueuePairKeepsItsDepthAndDrainsInOrder) {
     ibv_recv_wr wr{.wr_id = i, .next = nullptr, .sg_list = &sge, .num_sge = 1};
     EXPECT_EQ(queue->Post(&wr, &bad), i < 3 ? 0 : ENOMEM);
   }
-  std::vector<uint64_t> drained;
-  queue->Drain([&](uint64_t wr_id) { drained.push_back(wr_id); });
-  EXPECT_EQ(drained, (std::vector<uint64_t>{0, 1, 2}));
+  queue->FlushTo(cq(), 0x30);
+  cq().FlushReceives(*queue);
+  ibv_wc wc{};
+  for (uint64_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(Poll(&wc), 1);
+    EXPECT_EQ(wc.wr_id, i);
+    EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+  }
+  EXPECT_EQ(Poll(&wc), 0);
+  queue->Forget();
   ibv_recv_wr wr{.wr_id = 9, .next = nullptr, .sg_list = &sge, .num_sge = 1};
   EXPECT_EQ(queue->Post(&wr, &bad), 0);
 }
@@ -167,7 +174,13 @@ TEST_F(SrqTakeTest, FlushedReceivesAndSendsPurgeApart) {
   std::atomic<uint64_t> released{0};
   ibv_wc send{};
   send.wr_id = 1;
-  cq().PushFlushedReceive(2, 0x30);
+  auto queue = Srq::CreateReceiveQueue(node_.pd, 1, 1);
+  ASSERT_NE(queue, nullptr);
+  ibv_recv_wr* bad = nullptr;
+  ibv_recv_wr wr{.wr_id = 2, .next = nullptr, .sg_list = nullptr, .num_sge = 0};
+  ASSERT_EQ(queue->Post(&wr, &bad), 0);
+  queue->FlushTo(cq(), 0x30);
+  cq().FlushReceives(*queue);
   cq().PushSend(send, false, &released, 41);
   cq().PurgeSends(&released);
   ibv_wc wc{};

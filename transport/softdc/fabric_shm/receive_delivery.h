@@ -120,8 +120,9 @@ class ReceiveDelivery {
 };
 
 // In the header so that the product has nothing but the copy.
-inline void ReceiveDelivery::CopyTo(bool relaxed, std::byte* to, const std::byte* from,
-                                    uint64_t size_bytes) {
+[[gnu::always_inline]] inline void ReceiveDelivery::CopyTo(bool relaxed, std::byte* to,
+                                                           const std::byte* from,
+                                                           uint64_t size_bytes) {
   if constexpr (shm::kHasKillPoints) {
     const uint64_t half_bytes = size_bytes / 2;
     shm::Copy(links_.copy_order, relaxed, to, from, half_bytes);
