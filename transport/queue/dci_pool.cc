@@ -192,6 +192,7 @@ void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
   slot.dci = dci.index;
   slot.stream = target->stream;
   dci.fifo[dci.tail++ & Mask()] = index;
+  unrung_ = true;
   ++target->posted;
   ++posted_;
   if (exclusive_) ++dci.streams[slot.stream].posted;
@@ -199,6 +200,7 @@ void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
 }
 
 void DciPool::Flush() {
+  if (!std::exchange(unrung_, false)) return;
   for (auto& dci : dcis_) {
     if (dci->rung != dci->tail) Ring(*dci);
   }

@@ -253,6 +253,7 @@ class DciPool {
   std::vector<Broken> broken_;  // until their stream is reset, or their DCI recovered
   bool some_unasked_ = false;   // a DCI is
   bool pump_ = false;           // something changed that a waiter may need
+  bool unrung_ = false;         // something was appended since the last Flush()
   uint32_t posted_ = 0;
   uint32_t fifo_size_ = 0;  // power of two
   uint32_t low_water_ = 0;  // free data slots, below which every request is signalled
