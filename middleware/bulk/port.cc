@@ -146,16 +146,16 @@ int Port::Poll() {
     at = at + 1 == peers_.size() ? 0 : at + 1;
     if (peer->state == Peer::State::kUp) {
       CheckTime(*peer, now_ns);
+      done += AdvanceSigned(*peer);  // before notices take what the peer has granted
       PumpPlain(*peer);
       PumpSigned(*peer);
-      done += AdvanceSigned(*peer);
     }
     if (!peer->polled()) continue;
     peer->way.queue->Flush();
     done += peer->way.queue->Poll();
   }
-  done += MakeRoom(now_ns);
   done += mover_->Poll();
+  done += MakeRoom(now_ns);  // what has come by now was in time, however long this thread was away
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kFree || peer->state == Peer::State::kBuried) continue;
     done += EndQueue(*peer);

@@ -117,7 +117,7 @@ int Port::MakeRoom(int64_t now_ns) {
     oldest->way.close_by_ns = Later(now_ns, options_.patience_ns);
     return 1;
   }
-  if (awaited == nullptr) return 0;
+  if (awaited == nullptr || waiting == 0) return 0;
   const int64_t end_ns = Later(awaited->way.awaited_ns, options_.dead_peer_ns);
   if (now_ns < end_ns) {
     room_at_ns_ = end_ns;
