@@ -10,7 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 source tools/dev/common.sh
 
 pattern=${1:-}
-packages=(ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin openmpi-bin libopenmpi-dev)
+packages=(ibverbs-utils rdmacm-utils perftest ucx-utils libfabric-bin libfabric-dev openmpi-bin
+  libopenmpi-dev)
 tools/dev/install.sh "${packages[@]}" || exit 1
 step "building softdc_run"
 bazel build //tools:softdc_run || exit 1

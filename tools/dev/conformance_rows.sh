@@ -94,6 +94,11 @@ rping() {
 rping "-C 100 -v -V" "data verified by the program"
 rping "-C 100 -S 4000 -v -V" "data verified by the program"
 rping "-C 100 -v -V -q" "data verified by the program; queue pairs of its own, moved with rdma_init_qp_attr"
+cp tools/dev/conformance_rping.sh "$scratch/rping_many"
+environment=(PATH="$scratch:$PATH")
+two "rping_many serve %P $scratch/rping_done" "rping_many clients %P $scratch/rping_done 100" \
+  '^alive after its clients$' '^100 of 100 clients$' "one server that stays, 100 clients; data verified by the program"
+environment=()
 for options in "" "-c 4 -C 50" "-c 100 -C 10" "-m"; do
   two "ucmatose -p %P $options" "ucmatose -p %P $options -s 127.0.0.1" 'return status 0' 'return status 0' \
     "$([[ $options == -m ]] && echo "ids migrate to other event channels")"
@@ -145,19 +150,29 @@ fabric() {
 }
 fabric verbs msg
 fabric "verbs;ofi_rxm" rdm
+# A program of our own (tools/dev/conformance_fabric.c), which waits by polling and checks larger blocks.
+gcc -O1 -o "$scratch/fabric_check" tools/dev/conformance_fabric.c -lfabric
+environment=(PATH="$scratch:$PATH")
+least_bytes=$((2 * 65536 * 200))
+for kind in "verbs msg" "verbs;ofi_rxm rdm"; do
+  two "fabric_check $kind %P" "fabric_check $kind %P 127.0.0.1" '^200 rounds, 0 blocks wrong$' \
+    '^200 rounds, 0 blocks wrong$' "data verified by the program"
+done
+environment=() least_bytes=
 
 section "Open MPI, over UCX"
-# A program of our own (tools/dev/conformance_ring.c): MPI has none that checks what it moves.
+# A program of our own (tools/dev/conformance_mpi.c): MPI has none that checks what it moves.
 mpi() {
   local transport=$1
   environment=(UCX_TLS="$transport,self" UCX_NET_DEVICES=softdc0:1 OMPI_ALLOW_RUN_AS_ROOT=1
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PATH="$scratch:$PATH")
-  least_bytes=$((2 * 65536 * 200))
-  one mpirun "--oversubscribe -np 2 --mca pml ucx --mca btl ^openib,vader,tcp mpi_ring" '^200 rounds, 0 blocks wrong$' \
+  # Sent, exchanged, put, got and summed up, by each of two.
+  least_bytes=$((2 * 5 * 65536 * 200))
+  one mpirun "--oversubscribe -np 2 --mca pml ucx --mca osc ucx --mca btl ^openib,vader,tcp mpi_check" '^in all 0 wrong$' \
     "UCX_TLS=$transport,self; data verified by the program"
   environment=() least_bytes=
 }
-mpicc -O1 -o "$scratch/mpi_ring" tools/dev/conformance_ring.c
+mpicc -O1 -o "$scratch/mpi_check" tools/dev/conformance_mpi.c
 mpi rc_v
 mpi ud_v
 
