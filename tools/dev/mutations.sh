@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: mutations.sh [seeds, default 200] [messages of each, default 20000] [names]
-# Makes the mistakes of tests/simulation/mutations one after the other in a copy of the committed tree, builds the simulation
-# with each, and says which seed noticed it first and what it called it. Fails unless each is noticed, and unless the same seeds
-# pass without a mistake (try_mutations).
+# usage: mutations.sh [names of patches, without folder and suffix; default: all of the table]
+#        mutations.sh --check
+# Makes the mistakes of tools/dev/mutations.txt one after the other in a copy of the committed tree, builds the program that the
+# row names with each, runs it with the row's arguments, and prints what it noticed. Fails unless each mistake is noticed, and
+# unless the same arguments pass without a mistake (try_mutations). With --check only checks the table: rows, targets, and that
+# each patch applies to the tree as it is.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
+# shellcheck source=tools/dev/mutation_table.sh
+source tools/dev/mutation_table.sh
 
-seeds=${1:-200}
-messages=${2:-20000}
-shift $(($# < 2 ? $# : 2))
-names=("$@")
-[[ ${#names[@]} -gt 0 ]] ||
-  mapfile -t names < <(find tests/simulation/mutations -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort)
+table=tools/dev/mutations.txt
+if [[ ${1:-} == --check ]]; then
+  check_mutations "$table"
+  exit
+fi
 
 tools/dev/install.sh git
 tree=$(mktemp -d)
@@ -31,8 +34,18 @@ git clone --quiet . "$tree/sluice"
 [[ ! -e user.bazelrc ]] || cp user.bazelrc "$tree/sluice"
 cd "$tree/sluice"
 
-patches=()
-for name in "${names[@]}"; do patches+=("tests/simulation/mutations/$name.patch"); done
-step "${#patches[@]} mutations, $seeds seeds of $messages messages each"
-tools/dev/try_mutations "${build[*]} build --noshow_progress //tests/simulation:simulate" \
-  bazel-bin/tests/simulation/simulate "--seed 1 --seeds $seeds --messages $messages --no_shrink" "${patches[@]}"
+check_mutations "$table" || die "the table of mutations is wrong (above)"
+group_mutations "$@" || die "see $table"
+failed=0
+for run in "${mutation_runs[@]}"; do
+  target=${run%% *}
+  arguments=${run#* }
+  program=bazel-bin/${target#//}
+  read -ra patches <<<"${mutation_runs_of[$run]}"
+  step "$target $arguments: ${#patches[@]} mutations"
+  status=0
+  tools/dev/try_mutations "${build[*]} build --noshow_progress $target" "${program/://}" "$arguments" "${patches[@]}" || status=$?
+  [[ $status -lt 2 ]] || exit $status # a patch may still be in the tree
+  [[ $status -eq 0 ]] || failed=1
+done
+exit $failed

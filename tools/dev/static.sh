@@ -35,5 +35,6 @@ run "errors" tools/dev/check_errors docs/errors.md tools/dev/errors_left_out.txt
 mapfile -t scripts < <(git ls-files -z ':!*.md' ':!*.cc' ':!*.h' ':!tests/tools/dev/check_pipes_test.sh' |
   xargs -0 grep -lE '^#!.*\b(ba)?sh\b|^# shellcheck shell=')
 run "pipes: ${#scripts[@]} scripts" tools/dev/check_pipes "${scripts[@]}"
+run "mutations" tools/dev/mutations.sh --check
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
 exit $status

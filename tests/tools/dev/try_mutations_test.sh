@@ -28,13 +28,15 @@ with() {
     n=$((n + 1))
     printf "%s\n" "$line" >"p$n.patch"
   done
-  "$try_mutations" "${build:-cp source.sh program && chmod +x program}" ./program '--seeds 3' ./*.patch
+  "$try_mutations" "${build:-cp source.sh program && chmod +x program}" ./program "${arguments:---seeds 3}" ./*.patch
 }
 passes=': passes'
 fails="echo \"FAILED seed 2: invariant x, \$*\"; exit 1"
 
 expect 0 '^p1: FAILED seed 2: invariant x, --seeds 3$' with "$passes" "$fails"
 expect 0 '^p2: FAILED' with "$passes" "$fails" "$fails # too"
+expect 0 '^p1: \[  FAILED  \] A\.B$' with "$passes" 'echo "[  FAILED  ] A.B"; exit 1'
+arguments='--filter *' expect 0 '^p1: FAILED seed 2: invariant x, --filter \*$' with "$passes" "$fails"
 expect 1 '^p1: NOT NOTICED$' with "$passes" ': passes too'
 expect 1 '^p2: FAILED' with "$passes" ': passes too' "$fails"
 
