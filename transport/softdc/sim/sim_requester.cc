@@ -278,7 +278,8 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   message->answer = Answer::kRefused;
   message->status = rule->status;
   message->vendor_error = VendorErrorOf(rule->status);
-  message->lands_late_ns = IsSend(message->wqe.opcode) ? 0 : rule->lands_late_ns;
+  const uint8_t opcode = message->wqe.opcode;
+  message->lands_late_ns = IsSend(opcode) || ReturnsData(opcode) ? 0 : rule->lands_late_ns;
   message->planned = true;
   if (rule->carried_out && IsSend(message->wqe.opcode)) {
     Message* twin = Pack(channel, sequence);
