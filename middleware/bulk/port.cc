@@ -146,9 +146,9 @@ int Port::Poll() {
     at = at + 1 == peers_.size() ? 0 : at + 1;
     if (peer->state == Peer::State::kUp) {
       CheckTime(*peer, now_ns);
-      done += AdvanceSigned(*peer);  // before notices take what the peer has granted
-      PumpPlain(*peer);
       PumpSigned(*peer);
+      done += AdvanceSigned(*peer);  // before plain notices take what the peer has granted
+      PumpPlain(*peer);
     }
     if (!peer->polled()) continue;
     peer->way.queue->Flush();
