@@ -178,7 +178,7 @@ two() {
   [[ -z $client_regex ]] || expect_output client "$client_regex"
   expect_traffic
   local shown programs=${server%% *}
-  shown=$(sed -E 's/^[^ ]+//; s/ -[pPB] %P//; s/ (-[as] )?127\.0\.0\.1//; s/ +/ /g; s/^ //; s/ $//' <<<"$client")
+  shown=$(sed -E 's/^[^ ]+//; s/ -[pPB] %P//; s/ %P//; s/ (-[as] )?127\.0\.0\.1//; s/ +/ /g; s/^ //; s/ $//' <<<"$client")
   [[ $programs == "${client%% *}" ]] || programs="$programs, ${client%% *}"
   finish "$programs" "$shown" "$note" "$wrong"
 }

@@ -95,8 +95,8 @@ rping "-C 100 -v -V" "data verified by the program"
 rping "-C 100 -S 4000 -v -V" "data verified by the program"
 rping "-C 100 -v -V -q" "data verified by the program; queue pairs of its own, moved with rdma_init_qp_attr"
 cp tools/dev/conformance_rping.sh "$scratch/rping_many"
-environment=(PATH="$scratch:$PATH")
-two "rping_many serve %P $scratch/rping_done" "rping_many clients %P $scratch/rping_done 100" \
+environment=(PATH="$scratch:$PATH" DONE="$scratch/rping_done")
+two "rping_many serve %P" "rping_many clients %P 100" \
   '^alive after its clients$' '^100 of 100 clients$' "one server that stays, 100 clients; data verified by the program"
 environment=()
 for options in "" "-c 4 -C 50" "-c 100 -C 10" "-m"; do
