@@ -22,7 +22,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 while [[ $# -ge 2 ]]; do
-  valgrind --tool=callgrind --callgrind-out-file="$work/profile" --collect-atstart=no \
+  valgrind --tool=callgrind --fair-sched=yes --callgrind-out-file="$work/profile" --collect-atstart=no \
     --toggle-collect='RunMessages*' "$program" "$1" "$2" "$messages" 2>"$work/errors" ||
     die "$(cat "$work/errors")"
   # A function has one line per source file of which something was inlined into it.

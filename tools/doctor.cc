@@ -14,14 +14,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "transport/endpoint/create.h"
+#include "transport/endpoint/memory_need.h"
 
 namespace sluice::tools {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A channel and a server with default options register a few MiB each; bulk lends as much as it likes.
-constexpr uint64_t kLeastMemlock = uint64_t{64} << 20;
+// Of one poller with default options. Bulk ports register more: what their user lends.
+endpoint::MemoryNeed DefaultNeed() {
+  endpoint::Options options;
+  options.max_large_bytes = uint64_t{128} << 20;  // EndpointLimits::max_large_message_bytes
+  return endpoint::NeedOf(options);
+}
 constexpr uint64_t kLeastFiles = 1024;
 constexpr uint64_t kWholeMtu = 4200;  // Ethernet's, that carries RoCE packets of 4096
 
@@ -109,15 +115,21 @@ class Examination {
   void Limits() {
     nics_ = host_.List("/sys/class/infiniband");
     const auto memlock = LimitOf("Max locked memory");
+    const endpoint::MemoryNeed need = DefaultNeed();
+    const std::string needs =
+        absl::StrCat("KiB: a NIC's memory is locked; each poller with default options takes ",
+                     endpoint::MebibytesOf(need.at_start_bytes), " when it starts, and up to ",
+                     endpoint::MebibytesOf(need.later_bytes), " later (lanes, large messages)");
     if (!memlock.has_value()) {
       Add(Finding::NOTE, "memlock", "the limit can't be read", "look at ulimit -l");
-    } else if (*memlock >= kLeastMemlock) {
+    } else if (*memlock >= need.at_start_bytes + need.later_bytes) {
       Add(Finding::OK, "memlock",
           *memlock == UINT64_MAX ? "unlimited" : absl::StrCat(*memlock >> 10, " KiB"));
     } else {
-      Add(nics_.empty() ? Finding::NOTE : Finding::BLOCKING, "memlock",
-          absl::StrCat(*memlock >> 10, " KiB: a NIC's memory is locked, and registering fails ",
-                       "with ENOMEM above this; softdc needs none"),
+      const Finding::Level level =
+          *memlock < need.at_start_bytes ? Finding::BLOCKING : Finding::WARNING;
+      Add(nics_.empty() ? Finding::NOTE : level, "memlock",
+          absl::StrCat(*memlock >> 10, " ", needs, "; softdc needs none"),
           "ulimit -l unlimited; LimitMEMLOCK=infinity in a unit; --ulimit memlock=-1 of a "
           "container; memlock in /etc/security/limits.conf");
     }
@@ -266,7 +278,7 @@ class Examination {
       if (words.size() >= 2 && words[0] == "MemAvailable:")
         (void)absl::SimpleAtoi(words[1], &free_kb);
     }
-    if (free_kb != 0 && free_kb < (kLeastMemlock >> 10)) {
+    if (free_kb != 0 && free_kb < (DefaultNeed().at_start_bytes >> 10)) {
       Add(Finding::WARNING, "memory", absl::StrCat(free_kb, " KiB are available"),
           "free some, or lower limits.receive_buffers and limits.max_message_bytes");
     }

@@ -41,17 +41,7 @@ absl::StatusOr<std::vector<call::ServerAddress>> ParseAll(const std::vector<std:
   return servers;
 }
 
-constexpr absl::string_view kFile = "file:";
-
-}  // namespace
-
-absl::Status Channel::Validate(const std::string& address, const ChannelOptions& options) {
-  if (absl::Status status = options.Validate(); !status.ok()) return status;
-  if (options.resolver != nullptr || absl::StartsWith(address, kFile)) return absl::OkStatus();
-  return ParseAll(absl::StrSplit(address, ',')).status();
-}
-
-call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
+inline call::CallSpec SpecOf(const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply) {
   call::CallSpec spec;
@@ -65,6 +55,22 @@ call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
   spec.attachment = context.attachment();
   spec.buffer = context.buffer();
   return spec;
+}
+
+constexpr absl::string_view kFile = "file:";
+
+}  // namespace
+
+absl::Status Channel::Validate(const std::string& address, const ChannelOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  if (options.resolver != nullptr || absl::StartsWith(address, kFile)) return absl::OkStatus();
+  return ParseAll(absl::StrSplit(address, ',')).status();
+}
+
+call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
+                             const google::protobuf::MessageLite* request,
+                             google::protobuf::MessageLite* reply) {
+  return SpecOf(method, context, request, reply);
 }
 
 absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stack> stack,
@@ -228,6 +234,19 @@ absl::Status Channel::Start(const call::CallSpec& spec) {
   if (interceptors_.empty()) return lease_->Start(spec);
   return interceptors_.Start(spec, address_,
                              [this](const call::CallSpec& one) { return lease_->Start(one); });
+}
+
+absl::Status Channel::StartCallback(const Method& method, CallContext& context,
+                                    const google::protobuf::MessageLite& request,
+                                    google::protobuf::MessageLite* reply, call::Callback* done) {
+  call::CallSpec spec = SpecOf(method, context, &request, reply);
+  spec.callback = done;
+  spec.reply_beside = context.ReplyBeside();
+  // No callback runs inside a start, so nothing ends there.
+  if (lease_->HeldByMe()) return engine_.Start(spec);
+  const Visit visit(this);
+  const internal::ChannelKeep kept(this);
+  return lease_->Start(spec);
 }
 
 absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {

@@ -98,6 +98,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
                          call::Beside* reply_beside = nullptr);
+  // The same with a callback that holds what it needs, moved from when the call has been started, and only then.
+  // CallContext::set_stop_token() has no effect, and channels with interceptors take none: client_call.h's StartCall() has
+  // both.
+  absl::Status StartCallback(const Method& method, CallContext& context,
+                             const google::protobuf::MessageLite& request,
+                             google::protobuf::MessageLite* reply, call::Callback* done);
+  bool intercepted() const { return !interceptors_.empty(); }
+
   // Memory for an attachment of this size that is sent without a copy (CallContext::set_attachment()): the server's for which
   // the next call would be, which a call with it prefers. Any thread. UNAVAILABLE: no server is up. RESOURCE_EXHAUSTED:
   // limits.large_memory_bytes is used up for now. INVALID_ARGUMENT: over the limit of a message.

@@ -15,11 +15,10 @@ void OnDone(void* argument, const absl::Status& status) {
   std::move(call->done)(status);
 }
 
-}  // namespace
-
-absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
-                       const google::protobuf::MessageLite& request,
-                       google::protobuf::MessageLite* reply, CallCallback done) {
+// With a record of its own, for what few calls have.
+absl::Status StartRecorded(Channel* channel, const Method& method, CallContext& context,
+                           const google::protobuf::MessageLite& request,
+                           google::protobuf::MessageLite* reply, CallCallback&& done) {
   auto call = std::make_unique<CallbackCall>();
   call->done = std::move(done);
   call->stop.Set(context.stop_token(), channel, &call->control);
@@ -27,6 +26,16 @@ absl::Status StartCall(Channel* channel, const Method& method, CallContext& cont
                                             &call->control, context.ReplyBeside());
   if (started.ok()) call.release();  // OnDone()'s
   return started;
+}
+
+}  // namespace
+
+absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
+                       const google::protobuf::MessageLite& request,
+                       google::protobuf::MessageLite* reply, CallCallback&& done) {
+  if (context.stop_token().stop_possible() || channel->intercepted()) [[unlikely]]
+    return StartRecorded(channel, method, context, request, reply, std::move(done));
+  return channel->StartCallback(method, context, request, reply, &done);
 }
 
 }  // namespace sluice

@@ -24,12 +24,12 @@
 namespace sluice {
 
 // Runs once when the call has ended, on whichever thread drives the channel: it must not block (channel.h).
-using CallCallback = absl::AnyInvocable<void(const absl::Status& status) &&>;
+using CallCallback = call::Callback;
 
 // OK: `done` will run, once; request, reply and context stay until then. Anything else: it never will.
 absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite& request,
-                       google::protobuf::MessageLite* reply, CallCallback done);
+                       google::protobuf::MessageLite* reply, CallCallback&& done);
 
 // co_await it once, soon: the context and the request stay until it has ended. Destroying the coroutine that waits, on the
 // thread it runs on (task.h), cancels the call, and takes until the thread that drives the channel has looked up, one pass.

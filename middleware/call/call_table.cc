@@ -41,28 +41,10 @@ void CallTable::OnTimer(base::Timer*, void* context) {
   call->table->on_deadline_(call->table->owner_, call);
 }
 
-Call* CallTable::Take(const CallSpec& spec, int64_t deadline_ns) {
-  if (free_ == kNil) return nullptr;
-  Call* call = &calls_[free_];
-  Move(call, CallEvent::kStart);
-  free_ = call->next;
-  call->spec = spec;
-  call->deadline_ns = deadline_ns;
-  call->attempt = 1;
-  ++active_;
-  if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
-  return call;
-}
-
-Call* CallTable::StartSent(const CallSpec& spec, int64_t deadline_ns) {
-  Call* call = Take(spec, deadline_ns);
-  if (call != nullptr) Move(call, CallEvent::kSend);
-  return call;
-}
-
 Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {
   Call* call = Take(spec, deadline_ns);
   if (call == nullptr) return nullptr;
+  Move(call, CallEvent::kStart);
   Enqueue(call);
   return call;
 }
@@ -81,24 +63,15 @@ Call* CallTable::Find(uint64_t wire_id) {
   return call->generation == wire_id >> 32 && call->state != CallState::kFree ? call : nullptr;
 }
 
-Call* CallTable::FindSent(uint64_t wire_id) {
-  Call* call = Find(wire_id);
-  return call != nullptr && call->state == CallState::kSent && WireId(*call) == wire_id ? call
-                                                                                        : nullptr;
-}
-
 void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   if (call->state == CallState::kWaiting) Unqueue(call);
   Move(call, event);
   assert(call->state == CallState::kFree);
-  const Done done = call->spec.done;
-  void* const argument = call->spec.argument;
   if (call->spec.stream != nullptr) {  // what came in before may still be read
     call->spec.stream->call_id = 0;
     call->spec.stream->end.SetEnd();
   }
-  Release(call);
-  done(argument, status);
+  Finish(call, status);
 }
 
 void CallTable::Pause(Call* call) {
@@ -150,16 +123,6 @@ void CallTable::Unqueue(Call* call) {
   (call->previous == kNil ? first_ : calls_[call->previous].next) = call->next;
   (call->next == kNil ? last_ : calls_[call->next].previous) = call->previous;
   --waiting_;
-}
-
-void CallTable::Release(Call* call) {
-  wheel_->Cancel(&call->timer);
-  if (call->attempt > 1) wheel_->Cancel(&call->pause);
-  if (call->connection != nullptr) --std::exchange(call->connection, nullptr)->outstanding;
-  if (++call->generation == 0) call->generation = 1;
-  call->next = free_;
-  free_ = call->place;
-  --active_;
 }
 
 }  // namespace sluice::call

@@ -14,11 +14,14 @@
 #define SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
@@ -33,6 +36,9 @@ namespace sluice::call {
 
 // Runs exactly once per call that was started, on the thread that polls. May start other calls.
 using Done = void (*)(void* argument, const absl::Status& status);
+
+// The same, with what it needs in it.
+using Callback = absl::AnyInvocable<void(const absl::Status& status) &&>;
 
 // For who may want to end a call from another thread. Outlives the call.
 struct CallControl {
@@ -52,6 +58,8 @@ struct CallSpec {
   google::protobuf::MessageLite* reply = nullptr;  // filled before `done` runs with OK
   Done done = nullptr;
   void* argument = nullptr;
+  // Instead of `done`, which is nullptr then: moved out of here when the call is started, and only then.
+  Callback* callback = nullptr;
   int64_t timeout_ns = 0;                 // from the start of the call; kNoDeadlineNs: none
   int64_t deadline_ns = kNoDeadlineNs;    // of the channel's clock; the earlier of the two counts
   bool wait_for_ready = false;            // no connection: wait for one instead of failing
@@ -77,6 +85,7 @@ struct Call {
   uint32_t attempt = 1;
   std::string_view first_metadata;  // the caller's
   std::string metadata;             // of this attempt, if it is not the first
+  Callback callback;                // of a call that has no spec.done
   CallState state = CallState::kFree;
   uint32_t place = 0;
   uint32_t generation = 1;
@@ -99,7 +108,12 @@ class CallTable {
   Call* Start(const CallSpec& spec, int64_t deadline_ns);
 
   // The same for a call that is sent at once, because nobody waits in front of it.
-  Call* StartSent(const CallSpec& spec, int64_t deadline_ns);
+  Call* StartSent(const CallSpec& spec, int64_t deadline_ns) {
+    Call* call = Take(spec, deadline_ns);
+    constexpr CallState kStarted = CallStateAfter(CallState::kFree, CallEvent::kStart);
+    if (call != nullptr) call->state = CallStateAfter(kStarted, CallEvent::kSend);
+    return call;
+  }
 
   Call* FirstWaiting();
   // Takes it out of the queue; from now on replies find it.
@@ -111,10 +125,22 @@ class CallTable {
            call.place;
   }
   // An attempt that has been sent and has not ended; nullptr for anything else, whatever the number is.
-  Call* FindSent(uint64_t wire_id);
+  Call* FindSent(uint64_t wire_id) {
+    const auto place = static_cast<uint32_t>(wire_id) & ((1u << kPlaceBits) - 1);
+    if (place >= capacity_) return nullptr;
+    Call* call = &calls_[place];
+    return call->state == CallState::kSent && WireId(*call) == wire_id ? call : nullptr;
+  }
 
   // A call that has not ended, sent or not, by the number of any of its attempts.
   Call* Find(uint64_t wire_id);
+
+  // Of a call that was sent, has no stream, and was answered with success: the same as End() with kReply.
+  void EndOk(Call* call) {
+    assert(call->state == CallState::kSent && call->spec.stream == nullptr);
+    call->state = CallStateAfter(CallState::kSent, CallEvent::kReply);
+    Finish(call, absl::OkStatus());
+  }
 
   // Frees the place, then runs the callback, which may reuse the place. Counting the end is the engine's.
   void End(Call* call, CallEvent event, const absl::Status& status);
@@ -142,10 +168,42 @@ class CallTable {
   static_assert(kMaxCapacity <= 1u << kPlaceBits);
 
   static void OnTimer(base::Timer* timer, void* context);
-  Call* Take(const CallSpec& spec, int64_t deadline_ns);
+  Call* Take(const CallSpec& spec, int64_t deadline_ns) {
+    if (free_ == kNil) return nullptr;
+    Call* call = &calls_[free_];
+    assert(call->state == CallState::kFree);
+    free_ = call->next;
+    call->spec = spec;
+    if (spec.callback != nullptr) call->callback = std::move(*spec.callback);
+    call->deadline_ns = deadline_ns;
+    call->attempt = 1;
+    ++active_;
+    if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
+    return call;
+  }
+  // Frees the place of a call that has ended, then runs its callback.
+  void Finish(Call* call, const absl::Status& status) {
+    const Done done = call->spec.done;
+    if (done != nullptr) {
+      void* const argument = call->spec.argument;
+      Release(call);
+      return done(argument, status);
+    }
+    Callback callback = std::move(call->callback);  // the place may be taken again while it runs
+    Release(call);
+    std::move(callback)(status);
+  }
   void Enqueue(Call* call);
   void Unqueue(Call* call);
-  void Release(Call* call);
+  void Release(Call* call) {
+    wheel_->Cancel(&call->timer);
+    if (call->attempt > 1) wheel_->Cancel(&call->pause);
+    if (call->connection != nullptr) --std::exchange(call->connection, nullptr)->outstanding;
+    if (++call->generation == 0) call->generation = 1;
+    call->next = free_;
+    free_ = call->place;
+    --active_;
+  }
 
   const uint32_t capacity_;
   base::TimerWheel* const wheel_;

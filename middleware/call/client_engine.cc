@@ -77,10 +77,99 @@ void ClientEngine::LookAtOverload() {
 
 // ---- Starting and sending
 
-size_t ClientEngine::PayloadBytes(const CallSpec& spec) {
-  const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
-  return message + frame::MetadataBytes(spec.metadata.size()) +
-         frame::AttachmentBytes(spec.attachment.size());
+void ClientEngine::BeginKnown(Call* call, uint64_t id) {
+  if (call->spec.stream != nullptr) call->spec.stream->call_id = id;
+  CallControl* const control = call->spec.control;
+  if (control == nullptr) return;
+  control->call_id.store(id, std::memory_order_seq_cst);
+  if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
+}
+
+size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
+  for (size_t i = 0; buffer != nullptr && i < connections_.size(); ++i) {
+    if (connections_[i]->peer == buffer->peer() && MayGetCalls(*connections_[i])) return i;
+  }
+  if (options_.balancing == Balancing::kPickFirst) return 0;
+  const size_t start = next_choice_++ % connections_.size();
+  if (options_.balancing == Balancing::kRoundRobin) return start;
+  size_t best = start;  // of equals each gets its turn
+  uint32_t fewest = UINT32_MAX;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const size_t at = (start + i) % connections_.size();
+    const Connection& connection = *connections_[at];
+    if (!MayGetCalls(connection)) continue;
+    if (connection.outstanding >= fewest) continue;
+    fewest = connection.outstanding;
+    best = at;
+  }
+  return best;
+}
+
+[[gnu::always_inline]] inline absl::Status ClientEngine::ReserveFor(const CallSpec& spec,
+                                                                    Connection** connection,
+                                                                    endpoint::SendBuffer* buffer,
+                                                                    uint32_t* payload_bytes) {
+  const size_t size = PayloadBytes(spec);
+  *payload_bytes = static_cast<uint32_t>(size);
+  const size_t first = FirstChoice(spec.buffer);
+  bool starved = false;
+  for (size_t i = 0; i < connections_.size(); ++i) {
+    const size_t at = first + i;
+    Connection* const one =
+        connections_[at < connections_.size() ? at : at - connections_.size()].get();
+    if (!MayGetCalls(*one)) continue;
+    if (size > one->limit_bytes - frame::kHeaderBytes) {
+      *connection = one;
+      return TooLarge(spec, "request", size, one->limit_bytes);
+    }
+    const auto reserved = spec.buffer == nullptr
+                              ? sessions_.Reserve(one->peer, *payload_bytes)
+                              : sessions_.Reserve(one->peer, *payload_bytes, PlaceOf(spec, size));
+    if (reserved.ok()) [[likely]] {
+      *connection = one;
+      *buffer = *reserved;
+      return absl::OkStatus();
+    }
+    if (absl::IsAborted(reserved.status())) {
+      *connection = one;
+      return NoMemory(spec, reserved.status());
+    }
+    starved = true;
+    if (options_.balancing == Balancing::kPickFirst) break;
+  }
+  // OnWritable() or OnPeerDown() follows the first, OnPeerUp() the second.
+  return starved ? absl::ResourceExhaustedError("") : absl::UnavailableError("");
+}
+
+// `payload_bytes` is from ReserveFor(), just now: the request has its sizes cached.
+[[gnu::always_inline]] inline void ClientEngine::SendRequest(Call* call, Connection* connection,
+                                                             const endpoint::SendBuffer& buffer,
+                                                             uint32_t payload_bytes) {
+  call->connection = connection;
+  ++connection->outstanding;
+  frame::Header header;
+  header.kind = frame::Kind::kRequest;
+  header.call_id = CallTable::WireId(*call);
+  header.method_id = call->spec.method->id;
+  if (call->deadline_ns != kNoDeadlineNs) {
+    header.timeout_ns =
+        std::min(static_cast<uint64_t>(std::max<int64_t>(call->deadline_ns - now_ns_, 1)),
+                 frame::kMaxTimeoutNs);
+  }
+  header.payload_bytes = payload_bytes;
+  header.flags = static_cast<uint16_t>(call->spec.method->streams);
+  std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
+  message = frame::PutAttachment(call->spec.attachment, header, message);
+  if (!call->spec.method->client_streams()) {
+    call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
+  }
+  sessions_.Commit(connection->peer, buffer, header);
+  call->stats->CountRequestBytes(payload_bytes);
+}
+
+void ClientEngine::Send(Call* call, Connection* connection, const endpoint::SendBuffer& buffer,
+                        uint32_t payload_bytes) {
+  SendRequest(call, connection, buffer, payload_bytes);
 }
 
 absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
@@ -95,14 +184,15 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (table_.waiting() == 0 && table_.active() < table_.capacity()) {
     uint32_t payload_bytes = 0;
     Connection* connection = nullptr;
-    const auto buffer = ReserveFor(spec, &connection, &payload_bytes);
-    if (buffer.ok()) {
+    endpoint::SendBuffer buffer;
+    absl::Status reserved = ReserveFor(spec, &connection, &buffer, &payload_bytes);
+    if (reserved.ok()) [[likely]] {
       Call* call = table_.StartSent(spec, deadline_ns);
       Begin(call, call_id);
-      Send(call, connection, *buffer, payload_bytes);
-      return absl::OkStatus();
+      SendRequest(call, connection, buffer, payload_bytes);
+      return reserved;
     }
-    if (connection != nullptr) return buffer.status();  // it will not be sent there
+    if (connection != nullptr) return reserved;  // it will not be sent there
   }
   if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
     return TooLarge(spec, "request", size, limit_bytes_);
@@ -128,109 +218,16 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   return absl::OkStatus();
 }
 
-void ClientEngine::Begin(Call* call, uint64_t* call_id) {
-  ++counters_.calls_started;
-  const Method& method = *call->spec.method;
-  const uint64_t id = CallTable::WireId(*call);
-  call->started_ns = now_ns_;
-  call->stats = stats_.Of(method.id, method.full_name);
-  call->stats->CountStart();
-  if (call_id != nullptr) *call_id = id;
-  if (call->spec.stream != nullptr) call->spec.stream->call_id = id;
-  CallControl* const control = call->spec.control;
-  if (control == nullptr) return;
-  control->call_id.store(id, std::memory_order_seq_cst);
-  if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
-}
-
-size_t ClientEngine::FirstChoice(const Buffer* buffer) {
-  for (size_t i = 0; buffer != nullptr && i < connections_.size(); ++i) {
-    if (connections_[i]->peer == buffer->peer() && MayGetCalls(*connections_[i])) return i;
-  }
-  if (connections_.size() < 2 || options_.balancing == Balancing::kPickFirst) return 0;
-  const size_t start = next_choice_++ % connections_.size();
-  if (options_.balancing == Balancing::kRoundRobin) return start;
-  size_t best = start;  // of equals each gets its turn
-  uint32_t fewest = UINT32_MAX;
-  for (size_t i = 0; i < connections_.size(); ++i) {
-    const size_t at = (start + i) % connections_.size();
-    const Connection& connection = *connections_[at];
-    if (!MayGetCalls(connection)) continue;
-    if (connection.outstanding >= fewest) continue;
-    fewest = connection.outstanding;
-    best = at;
-  }
-  return best;
-}
-
-absl::StatusOr<endpoint::SendBuffer> ClientEngine::ReserveFor(const CallSpec& spec,
-                                                              Connection** connection,
-                                                              uint32_t* payload_bytes) {
-  const size_t size = PayloadBytes(spec);
-  *payload_bytes = static_cast<uint32_t>(size);
-  const size_t first = FirstChoice(spec.buffer);
-  bool starved = false;
-  for (size_t i = 0; i < connections_.size(); ++i) {
-    const size_t at = first + i;
-    Connection* const one =
-        connections_[at < connections_.size() ? at : at - connections_.size()].get();
-    if (!MayGetCalls(*one)) continue;
-    if (size > one->limit_bytes - frame::kHeaderBytes) {
-      *connection = one;
-      return TooLarge(spec, "request", size, one->limit_bytes);
-    }
-    auto buffer = spec.buffer == nullptr
-                      ? sessions_.Reserve(one->peer, *payload_bytes)
-                      : sessions_.Reserve(one->peer, *payload_bytes, PlaceOf(spec, size));
-    if (buffer.ok()) {
-      *connection = one;
-      return buffer;
-    }
-    if (absl::IsAborted(buffer.status())) {
-      *connection = one;
-      return NoMemory(spec, buffer.status());
-    }
-    starved = true;
-    if (options_.balancing == Balancing::kPickFirst) break;
-  }
-  // OnWritable() or OnPeerDown() follows the first, OnPeerUp() the second.
-  return starved ? absl::ResourceExhaustedError("") : absl::UnavailableError("");
-}
-
-// `payload_bytes` is from ReserveFor(), just now: the request has its sizes cached.
-void ClientEngine::Send(Call* call, Connection* connection, endpoint::SendBuffer buffer,
-                        uint32_t payload_bytes) {
-  call->connection = connection;
-  ++connection->outstanding;
-  frame::Header header;
-  header.kind = frame::Kind::kRequest;
-  header.call_id = CallTable::WireId(*call);
-  header.method_id = call->spec.method->id;
-  if (call->deadline_ns != kNoDeadlineNs) {
-    header.timeout_ns =
-        std::min(static_cast<uint64_t>(std::max<int64_t>(call->deadline_ns - now_ns_, 1)),
-                 frame::kMaxTimeoutNs);
-  }
-  header.payload_bytes = payload_bytes;
-  header.flags = static_cast<uint16_t>(call->spec.method->streams);
-  std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
-  message = frame::PutAttachment(call->spec.attachment, header, message);
-  if (!call->spec.method->client_streams()) {
-    call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
-  }
-  sessions_.Commit(connection->peer, buffer, header);
-  call->stats->CountRequestBytes(payload_bytes);
-}
-
 void ClientEngine::SendWaiting() {
   bool owed = false;
   while (Call* call = table_.FirstWaiting()) {
     uint32_t payload_bytes = 0;
     Connection* connection = nullptr;
-    const auto buffer = ReserveFor(call->spec, &connection, &payload_bytes);
-    if (buffer.ok()) {
+    endpoint::SendBuffer buffer;
+    const absl::Status reserved = ReserveFor(call->spec, &connection, &buffer, &payload_bytes);
+    if (reserved.ok()) {
       table_.MarkSent(call);
-      Send(call, connection, *buffer, payload_bytes);
+      Send(call, connection, buffer, payload_bytes);
       Trace(observe::TraceEvent::kCallSent, CallTable::WireId(*call), call->spec.method->id,
             (now_ns_ - call->started_ns) >> 10);
       ClientStream* const stream = call->spec.stream;
@@ -242,7 +239,7 @@ void ClientEngine::SendWaiting() {
         }
       }
     } else if (connection != nullptr) {  // it will not be sent there
-      End(call, CallEvent::kFail, buffer.status());
+      End(call, CallEvent::kFail, reserved);
     } else {
       break;
     }
@@ -318,6 +315,46 @@ void ClientEngine::OnWritable(endpoint::PeerId peer) {
 
 // ---- Receiving and ending
 
+void ClientEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
+                                   std::string_view explanation) {
+  if (Connection* connection = Find(peer); connection != nullptr) {
+    Break(connection, what, explanation);
+  }
+}
+
+inline void ClientEngine::EndOk(Call* call) {
+  if (IsSampled()) [[unlikely]]
+    return EndRecorded(call, CallEvent::kReply, absl::OkStatus(), true);
+  CountOk(call);
+  table_.EndOk(call);
+}
+
+inline void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
+                                  std::span<const std::byte> payload) {
+  Call* call = table_.FindSent(header.call_id);
+  if (call == nullptr || call->connection != connection) [[unlikely]] {
+    ++counters_.late_replies;
+    return;
+  }
+  const CallSpec& spec = call->spec;
+  call->stats->CountReplyBytes(payload.size());
+  const frame::Parts parts = frame::Split(header, payload);
+  if ((header.flags & (frame::kFlagMetadata | frame::kFlagAttachment)) != 0 &&
+      spec.reply_beside != nullptr) [[unlikely]] {
+    KeepBeside(spec.reply_beside, parts);
+  }
+  if (header.status_code != 0) [[unlikely]]
+    return Fail(call, connection, header, parts.message);
+  if (!spec.method->server_streams() &&
+      !spec.reply->ParseFromArray(parts.message.data(), static_cast<int>(parts.message.size())))
+      [[unlikely]] {
+    return End(call, CallEvent::kReply, NotParsed(*call, *connection, parts.message.size()));
+  }
+  if (spec.stream != nullptr) [[unlikely]]
+    return End(call, CallEvent::kReply, absl::OkStatus());
+  EndOk(call);
+}
+
 void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
                              std::span<const std::byte> payload) {
   Connection* const connection = Find(peer);
@@ -330,56 +367,26 @@ void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
   Break(connection, "unexpected message", "only replies and messages of streams go this way");
 }
 
-void ClientEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
-                                   std::string_view explanation) {
-  if (Connection* connection = Find(peer); connection != nullptr) {
-    Break(connection, what, explanation);
+void ClientEngine::KeepBeside(Beside* beside, const frame::Parts& parts) {
+  if (!parts.metadata.empty()) {
+    beside->metadata.assign(reinterpret_cast<const char*>(parts.metadata.data()),
+                            parts.metadata.size());
+  }
+  if (!parts.attachment.empty()) {
+    beside->attachment = Keep(parts.attachment, parts.message.size(), &sessions_);
   }
 }
 
-void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
-                           std::span<const std::byte> payload) {
-  Call* call = table_.FindSent(header.call_id);
-  if (call == nullptr || call->connection != connection) {
-    ++counters_.late_replies;
-    return;
+void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header& header,
+                        std::span<const std::byte> message) {
+  absl::Status status = frame::DecodeStatus(header.status_code, message);
+  // The server knows the number only.
+  if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
+    status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
+                                               " (peer ", connection->server, ")"));
   }
-  call->stats->CountReplyBytes(payload.size());
-  const frame::Parts parts = frame::Split(header, payload);
-  if (Beside* const beside = call->spec.reply_beside; beside != nullptr) {
-    if (!parts.metadata.empty()) {
-      beside->metadata.assign(reinterpret_cast<const char*>(parts.metadata.data()),
-                              parts.metadata.size());
-    }
-    if (!parts.attachment.empty())
-      beside->attachment = Keep(parts.attachment, parts.message.size(), &sessions_);
-  }
-  payload = parts.message;
-  if (header.status_code != 0) {
-    absl::Status status = frame::DecodeStatus(header.status_code, payload);
-    // The server knows the number only.
-    if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
-      status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
-                                                 " (peer ", connection->server, ")"));
-    }
-    if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
-    return End(call, CallEvent::kReply, status);
-  }
-  const bool has_message = !call->spec.method->server_streams();
-  if (has_message &&
-      !call->spec.reply->ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
-    return End(
-        call, CallEvent::kReply,
-        base::Error(absl::StatusCode::kInternal,
-                    absl::StrCat("reply of ", call->spec.method->full_name, " can't be parsed"),
-                    {.layer = "call",
-                     .peer = connection->server,
-                     .operation = call->spec.method->full_name,
-                     .cause = absl::StrCat(payload.size(), " bytes are not a ",
-                                           call->spec.reply->GetTypeName()),
-                     .remedy = "build client and server from the same .proto"}));
-  }
-  End(call, CallEvent::kReply, absl::OkStatus());
+  if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
+  End(call, CallEvent::kReply, status);
 }
 
 void ClientEngine::OnLost(endpoint::PeerId peer, const frame::Header& header,
@@ -391,14 +398,15 @@ void ClientEngine::OnLost(endpoint::PeerId peer, const frame::Header& header,
       !SendControl(connection, frame::Kind::kCancel, header.call_id, 0)) {
     connection->cancels_owed.push_back(header.call_id);
   }
-  End(call, CallEvent::kReply,
-      base::Prefix(why, absl::StrCat("a large message of ", call->spec.method->full_name,
-                                     " can't be moved")));
+  const absl::Status status = base::Prefix(
+      why, absl::StrCat("a large message of ", call->spec.method->full_name, " can't be moved"));
+  // The handler has run: as if the connection had been lost.
+  if (header.kind == frame::Kind::kReply && Retry(call, status, /*not_run=*/false)) return;
+  End(call, CallEvent::kReply, status);
 }
 
-// What nearly all calls do, and nothing that needs a register saved.
 void ClientEngine::End(Call* call, CallEvent event, const absl::Status& status) {
-  const bool sampled = !now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit();
+  const bool sampled = IsSampled();
   if (sampled || !status.ok()) [[unlikely]]
     return EndRecorded(call, event, status, sampled);
   CountOk(call);

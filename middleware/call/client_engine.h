@@ -222,17 +222,38 @@ class ClientEngine final : public session::User {
   void Deliver(Connection* connection, const frame::Header& header,
                std::span<const std::byte> payload);
 
-  void Begin(Call* call, uint64_t* call_id);
+  void Begin(Call* call, uint64_t* call_id) {
+    ++counters_.calls_started;
+    const Method& method = *call->spec.method;
+    const uint64_t id = CallTable::WireId(*call);
+    call->started_ns = now_ns_;
+    call->stats = stats_.Of(method.id, method.full_name);
+    call->stats->CountStart();
+    if (call_id != nullptr) *call_id = id;
+    if (call->spec.stream != nullptr || call->spec.control != nullptr) BeginKnown(call, id);
+  }
+  // Tells the call's number to its stream, and to who may cancel it.
+  void BeginKnown(Call* call, uint64_t id);
   static bool MayGetCalls(const Connection& connection) {
     return connection.state == ConnectionState::kUp && !connection.left_out;
   }
   // `buffer`, if there is one, was made for a server.
-  size_t FirstChoice(const Buffer* buffer);
-  static size_t PayloadBytes(const CallSpec& spec);
+  size_t FirstChoice(const Buffer* buffer) {
+    return connections_.size() < 2 ? 0 : FirstChoiceOfSome(buffer);
+  }
+  size_t FirstChoiceOfSome(const Buffer* buffer);
+  static size_t PayloadBytes(const CallSpec& spec) {
+    const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
+    return message + frame::MetadataBytes(spec.metadata.size()) +
+           frame::AttachmentBytes(spec.attachment.size());
+  }
   // Memory for the request, and the server it is for. UNAVAILABLE: none is up.
-  absl::StatusOr<endpoint::SendBuffer> ReserveFor(const CallSpec& spec, Connection** connection,
-                                                  uint32_t* payload_bytes);
-  void Send(Call* call, Connection* connection, endpoint::SendBuffer buffer,
+  absl::Status ReserveFor(const CallSpec& spec, Connection** connection,
+                          endpoint::SendBuffer* buffer, uint32_t* payload_bytes);
+  // Of these two one is always inlined.
+  void SendRequest(Call* call, Connection* connection, const endpoint::SendBuffer& buffer,
+                   uint32_t payload_bytes);
+  void Send(Call* call, Connection* connection, const endpoint::SendBuffer& buffer,
             uint32_t payload_bytes);
   void SendWaiting();
   // True: there will be another attempt.
@@ -244,6 +265,15 @@ class ClientEngine final : public session::User {
   void OnStream(Connection* connection, const frame::Header& header,
                 std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);
+  // The same for a reply of success to a call without a stream.
+  void EndOk(Call* call);
+  bool IsSampled() { return !now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit(); }
+  // Gives the caller what came beside the reply's message.
+  void KeepBeside(Beside* beside, const frame::Parts& parts);
+  // The server answered with an error.
+  void Fail(Call* call, Connection* connection, const frame::Header& header,
+            std::span<const std::byte> message);
+  absl::Status NotParsed(const Call& call, const Connection& connection, size_t bytes) const;
   // With what is not done for each call.
   void EndRecorded(Call* call, CallEvent event, const absl::Status& status, bool sampled);
   void CountOk(Call* call) {

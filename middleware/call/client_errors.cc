@@ -88,4 +88,16 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
                       .retry_safe = state != CallState::kSent && attempt == 1});
 }
 
+absl::Status ClientEngine::NotParsed(const Call& call, const Connection& connection,
+                                     size_t bytes) const {
+  return base::Error(
+      absl::StatusCode::kInternal,
+      absl::StrCat("reply of ", call.spec.method->full_name, " can't be parsed"),
+      {.layer = "call",
+       .peer = connection.server,
+       .operation = call.spec.method->full_name,
+       .cause = absl::StrCat(bytes, " bytes are not a ", call.spec.reply->GetTypeName()),
+       .remedy = "build client and server from the same .proto"});
+}
+
 }  // namespace sluice::call

@@ -54,6 +54,7 @@ struct Method {
 
 // What goes beside the message of a reply.
 struct Beside {
+  bool empty() const { return metadata.empty() && attachment.empty(); }
   void Clear() {
     if (!metadata.empty()) metadata.clear();
     if (!attachment.empty()) attachment = {};

@@ -248,9 +248,10 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   assert(call->serial_ != 0);
   wheel_.Cancel(&call->timer_);
   RefreshNow();
-  // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it.
-  const absl::Status& answer =
-      status.ok() || call->why_cancelled_.ok() ? status : call->why_cancelled_;
+  // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it. A reply that is
+  // late is whole. A stream that was cut off is not, whatever the handler says: it may not have noticed.
+  const bool whole = status.ok() && call->stream_ == nullptr;
+  const absl::Status& answer = whole || call->why_cancelled_.ok() ? status : call->why_cancelled_;
   if (call->not_run_ && absl::IsResourceExhausted(answer)) {
     overload_.Refused(now_ns_, answer, &log_);
   }

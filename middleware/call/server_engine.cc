@@ -187,17 +187,6 @@ void ServerEngine::StepDrain() {
 
 // ---- Peers
 
-ServerEngine::Peer* ServerEngine::FindAny(endpoint::PeerId id) {
-  if (id.index >= peers_.size()) return nullptr;
-  Peer* peer = peers_[id.index].get();
-  return peer != nullptr && peer->generation == id.generation ? peer : nullptr;
-}
-
-ServerEngine::Peer* ServerEngine::Find(endpoint::PeerId id) {
-  Peer* peer = FindAny(id);
-  return peer != nullptr && !peer->ending ? peer : nullptr;
-}
-
 void ServerEngine::Drop(endpoint::PeerId id) {
   Peer* peer = FindAny(id);
   if (peer == nullptr) return;
@@ -279,18 +268,6 @@ void ServerEngine::EndPeers() {
 
 // ---- Requests
 
-void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
-                             std::span<const std::byte> payload) {
-  Peer* peer = Find(id);
-  if (peer == nullptr) return;  // disconnected by us a moment ago
-  if (header.kind == frame::Kind::kRequest) return Run(id, peer, header, payload);
-  if (header.kind == frame::Kind::kDrain) return OnDrainAnswer(id, peer);
-  const bool of_a_call =
-      header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
-  if (of_a_call) return OnStream(id, peer, header, payload);
-  OnProtocolError(id, "malformed message", "only requests and what belongs to them go this way");
-}
-
 void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
                                    std::string_view explanation) {
   if (Find(id) == nullptr) return;
@@ -298,14 +275,55 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   Break(id, what, explanation);
 }
 
-ServerEngine::Entry* ServerEngine::Lookup(uint64_t method_id) {
-  if (last_called_ != nullptr && last_called_->handler.method->id == method_id) return last_called_;
-  const auto found = methods_.find(method_id);
-  return found == methods_.end() ? nullptr : last_called_ = found->second.get();
+// Serialises a reply of success without metadata and attachment into its send buffer. ReplyOk() sends replies that are too large, and
+// those behind a backlog.
+inline void ServerEngine::ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t call_id,
+                                     observe::MethodStats* stats,
+                                     const google::protobuf::MessageLite& reply) {
+  const size_t size = reply.ByteSizeLong();
+  if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
+    return ReplyOk(id, peer, call_id, stats, &reply, {});
+  }
+  const auto buffer = sessions_.Reserve(id, static_cast<uint32_t>(size));
+  if (!buffer.ok()) [[unlikely]] {
+    return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), buffer.status()), id,
+                     call_id, stats, &reply, size, static_cast<uint32_t>(size), {});
+  }
+  CountReply(id, call_id, stats, size);
+  frame::Header header;
+  header.kind = frame::Kind::kReply;
+  header.call_id = call_id;
+  header.payload_bytes = static_cast<uint32_t>(size);
+  reply.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
+  sessions_.Commit(id, *buffer, header);
+  ++counters_.replies_ok;
 }
 
-void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
-                       std::span<const std::byte> payload) {
+inline void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                                    Entry* entry, Incoming& incoming) {
+  MethodHandler* const handler = &entry->handler;
+  handler->reply->Clear();
+  reply_beside_.Clear();
+  incoming.reply = &reply_beside_;
+  ++counters_.requests;
+  const absl::Status status =
+      handler->run(handler->service, incoming, *handler->request, handler->reply.get());
+  if (status.ok()) [[likely]] {
+    if (reply_beside_.empty()) [[likely]] {
+      ReplyPlain(id, peer, request.call_id, entry->stats, *handler->reply);
+    } else {
+      ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_beside_);
+    }
+  } else {
+    ReplyError(id, peer, request.call_id, entry->stats, status, reply_beside_.metadata);
+  }
+  if (!reply_beside_.attachment.empty()) reply_beside_.attachment = {};  // others need the memory
+  NoteInline(id, entry->stats, status);
+  if (options_.gate != nullptr) EndAtGate(incoming, status);
+}
+
+inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                              std::span<const std::byte> payload) {
   if (drain_.started()) {
     ++counters_.refused_draining;
     return Refuse(id, peer, request.call_id, nullptr,
@@ -365,23 +383,16 @@ void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& req
   RunInline(id, peer, request, entry, incoming);
 }
 
-void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
-                             Entry* entry, Incoming& incoming) {
-  MethodHandler* const handler = &entry->handler;
-  handler->reply->Clear();
-  reply_beside_.Clear();
-  incoming.reply = &reply_beside_;
-  ++counters_.requests;
-  const absl::Status status =
-      handler->run(handler->service, incoming, *handler->request, handler->reply.get());
-  if (status.ok()) {
-    ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_beside_);
-  } else {
-    ReplyError(id, peer, request.call_id, entry->stats, status, reply_beside_.metadata);
-  }
-  if (!reply_beside_.attachment.empty()) reply_beside_.attachment = {};  // others need the memory
-  NoteInline(id, entry->stats, status);
-  if (options_.gate != nullptr) EndAtGate(incoming, status);
+void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
+                             std::span<const std::byte> payload) {
+  Peer* peer = Find(id);
+  if (peer == nullptr) return;  // disconnected by us a moment ago
+  if (header.kind == frame::Kind::kRequest) return Run(id, peer, header, payload);
+  if (header.kind == frame::Kind::kDrain) return OnDrainAnswer(id, peer);
+  const bool of_a_call =
+      header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
+  if (of_a_call) return OnStream(id, peer, header, payload);
+  OnProtocolError(id, "malformed message", "only requests and what belongs to them go this way");
 }
 
 void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& status) {
@@ -420,11 +431,14 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
     if (!large.ok()) return ReplyError(id, peer, call_id, stats, large.status(), {});
     outgoing = *large;
   }
-  stats->CountOk();
-  stats->CountReplyBytes(payload_bytes);
-  if (quiet_passes_ >= kQuietPasses || traced_.Hit()) {
-    Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
-  }
+  ReplyInto(outgoing, id, call_id, stats, reply, message_bytes, size, beside);
+}
+
+void ServerEngine::ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
+                             observe::MethodStats* stats,
+                             const google::protobuf::MessageLite* reply, size_t message_bytes,
+                             uint32_t size, const Beside& beside) {
+  CountReply(id, call_id, stats, size);
   if (outgoing.data == nullptr) return;
   frame::Header header;
   header.kind = frame::Kind::kReply;
@@ -472,18 +486,25 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
 
 ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer,
                                              uint32_t payload_bytes) {
+  // Nothing may pass what waits.
+  if (!peer->backlog.empty()) {
+    return ReserveWaiting(id, peer, payload_bytes, absl::ResourceExhaustedError(""));
+  }
+  const auto buffer = sessions_.Reserve(id, payload_bytes);
+  if (!buffer.ok()) return ReserveWaiting(id, peer, payload_bytes, buffer.status());
   Outgoing outgoing;
-  if (peer->backlog.empty()) {  // nothing may pass what waits
-    auto buffer = sessions_.Reserve(id, payload_bytes);
-    if (buffer.ok()) {
-      outgoing.buffer = *buffer;
-      outgoing.data = buffer->data;
-      return outgoing;
-    }
-    if (!absl::IsResourceExhausted(buffer.status())) {
-      ++counters_.replies_lost;  // OnPeerDown() follows
-      return outgoing;
-    }
+  outgoing.buffer = *buffer;
+  outgoing.data = buffer->data;
+  return outgoing;
+}
+
+ServerEngine::Outgoing ServerEngine::ReserveWaiting(endpoint::PeerId id, Peer* peer,
+                                                    uint32_t payload_bytes,
+                                                    const absl::Status& refusal) {
+  Outgoing outgoing;
+  if (!absl::IsResourceExhausted(refusal)) {
+    ++counters_.replies_lost;  // OnPeerDown() follows
+    return outgoing;
   }
   std::byte* const waiting =
       peer->ending ? nullptr : peer->backlog.Push(frame::kHeaderBytes + payload_bytes);

@@ -194,9 +194,16 @@ class ServerEngine final : public session::User {
   };
 
   // nullptr: it is down, or about to be disconnected.
-  Peer* Find(endpoint::PeerId id);
+  Peer* Find(endpoint::PeerId id) {
+    Peer* peer = FindAny(id);
+    return peer != nullptr && !peer->ending ? peer : nullptr;
+  }
   // Finds one that is about to be disconnected, too.
-  Peer* FindAny(endpoint::PeerId id);
+  Peer* FindAny(endpoint::PeerId id) {
+    if (id.index >= peers_.size()) return nullptr;
+    Peer* peer = peers_[id.index].get();
+    return peer != nullptr && peer->generation == id.generation ? peer : nullptr;
+  }
   void LogLoss(const Peer& peer, const absl::Status& why);
   void Drop(endpoint::PeerId id);
   // Disconnects the peer at the end of the pass: callers, and theirs, still use its record.
@@ -212,7 +219,13 @@ class ServerEngine final : public session::User {
   void OnDrainAnswer(endpoint::PeerId id, Peer* peer);
   void TellDrain(endpoint::PeerId id, Peer* peer);
   void CancelUnderWay(const absl::Status& why);
-  Entry* Lookup(uint64_t method_id);
+  Entry* Lookup(uint64_t method_id) {
+    if (last_called_id_ == method_id) return last_called_;
+    const auto found = methods_.find(method_id);
+    if (found == methods_.end()) return nullptr;
+    last_called_id_ = method_id;
+    return last_called_ = found->second.get();
+  }
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
            std::span<const std::byte> payload);
   void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
@@ -220,6 +233,8 @@ class ServerEngine final : public session::User {
   // Both count the call's end in `stats`, if there is such a method.
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                const google::protobuf::MessageLite* reply, const Beside& beside);
+  void ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
+                  const google::protobuf::MessageLite& reply);
   // `flags`: kFlagNotRun if no handler has seen the request.
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                   const absl::Status& status, std::string_view metadata, uint16_t flags = 0);
@@ -285,6 +300,20 @@ class ServerEngine final : public session::User {
   absl::StatusOr<Outgoing> ReserveLarge(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes,
                                         const session::InPlace& place);
   Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
+  // What Reserve() answers when there is no memory to send from.
+  Outgoing ReserveWaiting(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes,
+                          const absl::Status& refusal);
+  // Writes a reply of success, and counts it. `size`: with what is beside the message.
+  void ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
+                 observe::MethodStats* stats, const google::protobuf::MessageLite* reply,
+                 size_t message_bytes, uint32_t size, const Beside& beside);
+  void CountReply(endpoint::PeerId id, uint64_t call_id, observe::MethodStats* stats,
+                  size_t payload_bytes) {
+    stats->CountOk();
+    stats->CountReplyBytes(payload_bytes);
+    if (quiet_passes_ >= kQuietPasses || traced_.Hit()) [[unlikely]]
+      Trace(observe::TraceEvent::kReply, id, call_id, stats->id());
+  }
   void Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header);
   void PopWaiting(Peer* peer) {
     peer->backlog.Pop();
@@ -307,6 +336,7 @@ class ServerEngine final : public session::User {
   std::atomic<uint32_t> posting_{0};  // threads in Post()
   std::atomic<std::thread::id> polls_{};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
+  uint64_t last_called_id_ = 0;  // of these two: no method has number 0
   Entry* last_called_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
   std::vector<endpoint::PeerId> ending_;      // to be disconnected at the end of the pass

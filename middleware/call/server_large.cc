@@ -29,6 +29,23 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
   return outgoing;
 }
 
+namespace {
+
+// What the peer took back or left before it was read has not run.
+absl::Status NotRead(const std::string& peer, const absl::Status& why) {
+  const auto detail = base::DetailOf(why);
+  const std::string cause = detail.has_value() ? detail->cause() : std::string();
+  return base::Error(why.code(), "large message not received",
+                     {.layer = "call",
+                      .peer = peer,
+                      .operation = "receive a large request",
+                      .cause = cause,
+                      .remedy = "call again: it did not run",
+                      .retry_safe = true});
+}
+
+}  // namespace
+
 absl::StatusOr<Buffer> ServerEngine::MakeBuffer(endpoint::PeerId id, size_t bytes) {
   Peer* peer = Find(id);
   if (peer == nullptr || closed_) return absl::CancelledError("the caller is gone");
@@ -46,7 +63,8 @@ void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,
     return;
   }
   if (header.kind == frame::Kind::kRequest) {
-    return Refuse(id, peer, header.call_id, nullptr, status);
+    return Refuse(id, peer, header.call_id, nullptr,
+                  absl::IsUnavailable(why) ? NotRead(peer->address, why) : status);
   }
   ReplyError(id, peer, header.call_id, nullptr, status, {});
 }

@@ -94,6 +94,7 @@ class FlowEngine final : public session::User {
   void OnDelivered(endpoint::PeerId peer, uint32_t sequence) override;
   void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                        std::string_view explanation) override;
+  void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why) override;
 
  private:
   friend class Flow;
@@ -152,6 +153,8 @@ class FlowEngine final : public session::User {
   // False: this peer's connection ends for it.
   bool MakeRoomToRefuse(Connection& connection);
   void ForgetRefusals(Connection& connection);
+  // Its connection ends with `why` when the pass ends.
+  void EndLater(Connection* connection, const absl::Status& why);
   // Disconnects those of ending_. Handlers run here; they may break further connections.
   void EndPeers();
   void Drop(endpoint::PeerId peer, const absl::Status& why);

@@ -90,10 +90,21 @@ void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
        .remedy = "run the same version of Sluice on both sides, Messenger to Messenger"});
   log_.Say(base::Severity::kWarning, "protocol error", connection->address,
            std::string(why.message()));
-  // Callers, and theirs, still use it: a Commit() may lose its message.
+  EndLater(connection, why);
+}
+
+// The peer is leaving, which breaks no rule; the flow cannot go on without the message.
+void FlowEngine::OnLost(endpoint::PeerId peer, const frame::Header& header,
+                        const absl::Status& why) {
+  if (!absl::IsUnavailable(why)) return session::User::OnLost(peer, header, why);
+  if (Connection* connection = Find(peer); connection != nullptr) EndLater(connection, why);
+}
+
+// Callers, and theirs, still use it: a Commit() may lose its message.
+void FlowEngine::EndLater(Connection* connection, const absl::Status& why) {
   connection->ending = true;
   if (!connection->inbound) outbound_.erase(connection->address);
-  ending_.push_back({peer, why});
+  ending_.push_back({connection->peer, why});
 }
 
 void FlowEngine::EndPeers() {

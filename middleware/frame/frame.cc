@@ -115,7 +115,7 @@ Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
 
 }  // namespace
 
-Parts Split(const Header& header, std::span<const std::byte> payload) {
+Parts internal::SplitAny(const Header& header, std::span<const std::byte> payload) {
   Parts parts;
   if (header.flags & kFlagMetadata) {
     uint16_t size = 0;
@@ -133,8 +133,8 @@ Parts Split(const Header& header, std::span<const std::byte> payload) {
   return parts;
 }
 
-std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload) {
-  if (metadata.empty()) return payload;
+std::byte* internal::PutSomeMetadata(std::string_view metadata, Header& header,
+                                     std::byte* payload) {
   header.flags |= kFlagMetadata;
   const auto size = static_cast<uint16_t>(metadata.size());
   std::memcpy(payload, &size, sizeof(size));
@@ -142,9 +142,8 @@ std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* pay
   return payload + sizeof(size) + size;
 }
 
-std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header,
-                         std::byte* payload) {
-  if (attachment.empty()) return payload;
+std::byte* internal::PutSomeAttachment(std::span<const std::byte> attachment, Header& header,
+                                       std::byte* payload) {
   header.flags |= kFlagAttachment;
   const auto size = static_cast<uint32_t>(attachment.size());
   std::memcpy(payload, &size, sizeof(size));
@@ -160,7 +159,7 @@ Fault Complete(Header* header, std::span<const std::byte> payload) {
   return header->flags == 0 ? Fault::kNone : CheckFlags(*header, payload);
 }
 
-Fault Decode(std::span<const std::byte> bytes, Header* header) {
+Fault internal::DecodeAny(std::span<const std::byte> bytes, Header* header) {
   if (bytes.size() < kHeaderBytes) return Fault::kTooShort;
   std::memcpy(header, bytes.data(), sizeof(*header));
   if (header->version != kVersion) return Fault::kVersion;

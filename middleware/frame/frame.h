@@ -208,7 +208,7 @@ inline void Encode(const Header& header, std::byte* destination) {
 
 // Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
 // the payload.
-Fault Decode(std::span<const std::byte> bytes, Header* header);
+inline Fault Decode(std::span<const std::byte> bytes, Header* header);
 // A large message has been read: the header becomes what it would be had the payload come with it, and what could not be
 // checked before is.
 Fault Complete(Header* header, std::span<const std::byte> payload);
@@ -219,17 +219,68 @@ struct Parts {
   std::span<const std::byte> attachment;
   std::span<const std::byte> message;
 };
-Parts Split(const Header& header, std::span<const std::byte> payload);
+inline Parts Split(const Header& header, std::span<const std::byte> payload);
 // What metadata of this size takes in a payload.
 inline uint32_t MetadataBytes(size_t size) {
   return size == 0 ? 0 : static_cast<uint32_t>(size) + uint32_t{sizeof(uint16_t)};
 }
 // Writes it; returns where the message begins. `metadata` has kMaxMetadataBytes at most; empty: nothing is
 // written, and the flag stays as it is.
-std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload);
+inline std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload);
 // The same of an attachment, which comes next, and may stand there already.
 inline size_t AttachmentBytes(size_t size) { return size == 0 ? 0 : size + sizeof(uint32_t); }
-std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header, std::byte* payload);
+inline std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header,
+                                std::byte* payload);
+
+namespace internal {
+
+// The same without a shortcut for the messages that are most.
+Fault DecodeAny(std::span<const std::byte> bytes, Header* header);
+Parts SplitAny(const Header& header, std::span<const std::byte> payload);
+std::byte* PutSomeMetadata(std::string_view metadata, Header& header, std::byte* payload);
+std::byte* PutSomeAttachment(std::span<const std::byte> attachment, Header& header,
+                             std::byte* payload);
+
+// The first word of a message of this kind without flags and flow.
+constexpr uint64_t PlainWord(Kind kind) { return kVersion | static_cast<uint64_t>(kind) << 8; }
+
+// Compares whole words of a request or a reply of success that has no flags. False: DecodeAny() says what it is.
+inline bool DecodePlain(std::span<const std::byte> bytes, Header* header) {
+  if (bytes.size() < kHeaderBytes || bytes.size() > UINT32_MAX) return false;
+  uint64_t words[kHeaderBytes /
+                 sizeof(uint64_t)];  // the peer may change what is checked where it stands
+  std::memcpy(words, bytes.data(), sizeof(words));
+  // Length; status_code and reserved are 0, and so is flow_window.
+  if (words[5] != bytes.size() - kHeaderBytes || words[1] > UINT32_MAX) return false;
+  if (words[0] == PlainWord(Kind::kRequest)) {
+    if (words[3] == 0 || words[4] > kMaxTimeoutNs) return false;
+  } else if (words[0] != PlainWord(Kind::kReply) || (words[3] | words[4]) != 0) {
+    return false;
+  }
+  std::memcpy(static_cast<void*>(header), words, sizeof(words));
+  return true;
+}
+
+}  // namespace internal
+
+inline Fault Decode(std::span<const std::byte> bytes, Header* header) {
+  return internal::DecodePlain(bytes, header) ? Fault::kNone : internal::DecodeAny(bytes, header);
+}
+
+inline Parts Split(const Header& header, std::span<const std::byte> payload) {
+  if ((header.flags & (kFlagMetadata | kFlagAttachment)) != 0) [[unlikely]]
+    return internal::SplitAny(header, payload);
+  return {{}, {}, payload};
+}
+
+inline std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload) {
+  return metadata.empty() ? payload : internal::PutSomeMetadata(metadata, header, payload);
+}
+
+inline std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header,
+                                std::byte* payload) {
+  return attachment.empty() ? payload : internal::PutSomeAttachment(attachment, header, payload);
+}
 
 }  // namespace sluice::frame
 

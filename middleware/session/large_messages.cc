@@ -2,6 +2,7 @@
 //
 // Sessions' part in large messages: lent at one side, fetched by the other (peer_large.h).
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "middleware/session/sessions.h"
@@ -17,6 +18,19 @@ absl::Status NotNow(const char* cause) {
                       .cause = cause,
                       .remedy = "wait for OnWritable",
                       .retry_safe = true});
+}
+
+// What users see of a refused read. The peer's device does not say whether the peer revoked the memory or never lent it; a peer
+// that never lends what it announces is disconnected (kMaxRefusals).
+absl::Status Withdrawn(const absl::Status& refusal) {
+  const auto detail = base::DetailOf(refusal);
+  const std::string peer = detail.has_value() ? detail->peer() : std::string();
+  return base::Error(absl::StatusCode::kUnavailable, "large message not received",
+                     {.layer = "session",
+                      .peer = peer,
+                      .operation = "receive",
+                      .cause = "the peer took it back, or left while it was read",
+                      .remedy = "the call may have run; repeat it only if that does no harm"});
 }
 
 LineKey LineOf(const frame::Header& header) {
@@ -329,9 +343,12 @@ void Sessions::OnFetched(endpoint::PeerId peer, const absl::StatusOr<endpoint::L
   if (buffer.ok()) fetch.buffer = *buffer;
   if (buffer.ok()) {
     large.refusals = 0;
-  } else if (absl::IsPermissionDenied(buffer.status()) && ++large.refusals == kMaxRefusals) {
-    return Break(peer, "no large message where it says",
-                 "its device refused to let them be read, several in a row");
+  } else if (absl::IsPermissionDenied(buffer.status())) {
+    fetch.status = Withdrawn(buffer.status());
+    if (++large.refusals == kMaxRefusals) {
+      return Break(peer, "no large message where it says",
+                   "its device refused to let them be read, several in a row");
+    }
   }
   if (fetch.cancelled) {
     if (buffer.ok()) endpoint_->GiveBack(number);

@@ -49,7 +49,8 @@ class User {
   // What the peer sends is not what a Sluice of this version sends: disconnect it.
   virtual void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                                std::string_view explanation) = 0;
-  // A large message with this header, sent or received by this side, is lost: there was no memory for it.
+  // A large message with this header, sent or received by this side, is lost: there was no memory for it; or, UNAVAILABLE, the
+  // peer took it back or left while this side read it.
   virtual void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why);
 };
 
@@ -83,9 +84,12 @@ class Sessions final : public endpoint::Handler {
   absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t payload_bytes,
                                                const InPlace& place = {}) {
     auto buffer = endpoint_->Reserve(peer, frame::kHeaderBytes + payload_bytes);
-    if (!buffer.ok()) return ReserveLarge(peer, payload_bytes, buffer.status(), place);
-    buffer->data += frame::kHeaderBytes;
-    buffer->capacity_bytes -= frame::kHeaderBytes;
+    if (buffer.ok()) [[likely]] {
+      buffer->data += frame::kHeaderBytes;
+      buffer->capacity_bytes -= frame::kHeaderBytes;
+    } else {
+      buffer = ReserveLarge(peer, payload_bytes, buffer.status(), place);
+    }
     return buffer;
   }
   // Reserve() for a large message, in two steps, for those who can't wait for credit before they write: memory first, then

@@ -44,6 +44,18 @@ TEST_F(EngineErrors, CallThatIsTooLongForADrain) {
   ExpectCatalogued("ended-by-drain", EndOf(held));
 }
 
+// The other side may be gone by then; its device says no more than that it refuses the read.
+TEST_F(EngineErrors, RequestThatCannotBeReadAnyMore) {
+  fake_options_.max_large_bytes = options_.max_large_bytes = 1 << 20;
+  Connect(1);
+  nodes_[0]->end->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  Outcome& large = outcomes_.emplace_back();
+  large.request.set_cause(std::string(100'000, 'q'));
+  ASSERT_TRUE(Start(&large).ok());
+  Settle();
+  ExpectCatalogued("taken-back", EndOf(large));
+}
+
 TEST_F(EngineErrors, CallsOfAnotherProto) {
   Connect(1);
   Outcome outcome;

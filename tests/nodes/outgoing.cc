@@ -114,8 +114,7 @@ bool Outgoing::Explains(const absl::Status& status) const {
     case absl::StatusCode::kAborted:
       return fails_;
     case absl::StatusCode::kPermissionDenied:
-      // By the interceptor; or by the device of a peer that has gone, or as a fault would have it.
-      return label_.refused || (plan.disruptive && plan.habits.large_bytes != 0);
+      return label_.refused;  // by the interceptor
     default:
       return false;
   }

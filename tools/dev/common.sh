@@ -16,3 +16,9 @@ cxx_files() {
   find benchmarks examples middleware tests tools transport \
     -path '*/testdata/*' -prune -o -type f \( -name '*.h' -o -name '*.cc' \) -print 2>/dev/null | sort
 }
+
+# Removes from Bazel's cache of results (.bazelrc) what nobody read for two weeks.
+prune_disk_cache() {
+  local cache=$HOME/.cache/sluice/bazel/
+  [[ ! -d $cache ]] || find "$cache" -type f -atime +14 -delete
+}

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: embed.sh
 # Builds and runs examples/embedding as a Bazel project elsewhere that takes Sluice in as a repository. (With pkg-config
-# and CMake //tests/tools/install does it.) Everything is compiled anew: other flags, other paths.
+# and CMake //tests/tools/install does it.) What is compiled here has other flags and other paths than in this tree.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
@@ -21,7 +21,7 @@ cd "$folder/hello"
 rm -f bazel-*
 sed -i "s#path = \"../..\"#path = \"$sluice\"#" WORKSPACE
 step "building examples/embedding in $folder with Sluice from $sluice"
-bazel --output_base="$folder/output" build //:hello
+bazel --output_base="$folder/output" build --disk_cache="$HOME/.cache/sluice/bazel" //:hello
 said=$(bazel-bin/hello Ada)
 [[ $said == 'hello, Ada' ]] || die "it said '$said'"
 step "it said '$said'"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: fresh.sh [--keep]
+# usage: fresh.sh [--keep] [--cache]
 # Proves the README: makes a bare Debian bookworm root, clones the committed state of this checkout into it, and
 # runs there, in a chroot, the commands of the README's first shell block as they are written. --keep leaves the
-# root in place (its path is printed) for a look.
+# root in place (its path is printed) for a look. --cache lends the root what this machine has compiled already (.bazelrc): packages, commands
+# and tests are tried as without it.
 #
 # Mounts and processes live in namespaces of their own, so they end with this script however it ends.
 set -euo pipefail
@@ -50,7 +51,7 @@ copy_apt_configuration() {
 
 # Everything from here on runs inside the namespaces.
 inside() {
-  local root=$1 uri=$2
+  local root=$1 uri=$2 cache=$3
   local include=()
   [[ $uri != https:* ]] || include=(--include=ca-certificates)
   step "a bare bookworm root from $uri in $root"
@@ -67,6 +68,10 @@ inside() {
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"
   mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+  if [[ -n $cache ]]; then
+    mkdir -p "$root/root/.cache/sluice/bazel"
+    mount --bind "$cache" "$root/root/.cache/sluice/bazel"
+  fi
 
   step "cloning the project into it, at $(git rev-parse --short HEAD)"
   git clone --quiet --no-hardlinks . "$root/root/sluice"
@@ -92,10 +97,20 @@ inside() {
 }
 
 if [[ ${1:-} == --inside ]]; then
-  inside "$2" "$3"
+  inside "$2" "$3" "$4"
   exit
 fi
 
+keep=
+cache=
+for option in "$@"; do
+  case $option in
+    --keep) keep=yes ;;
+    --cache) cache=$(readlink -f "$HOME/.cache/sluice/bazel") ;;
+    *) die "usage: ./dev fresh [--keep] [--cache]" ;;
+  esac
+done
+[[ -z $cache || -d $cache ]] || die "there is no cache yet: $cache"
 [[ $(id -u) -eq 0 ]] || die "chroot and mount need root"
 [[ -n $(readme_commands) ]] || die "README.md has no \`\`\`sh block"
 tools/dev/install.sh debootstrap git
@@ -106,13 +121,12 @@ uri=$(mirror)
 root=$(mktemp -d /var/tmp/sluice-fresh.XXXXXX)
 chmod 755 "$root"
 cleanup() {
-  if [[ ${1:-} == --keep ]]; then
+  if [[ -n $keep ]]; then
     step "kept: $root"
   else
     rm -rf --one-file-system "$root" "$root.log"
   fi
 }
-# shellcheck disable=SC2064  # $1 as it is now.
-trap "cleanup '${1:-}'" EXIT
+trap cleanup EXIT
 unshare --mount --propagation private --pid --fork --kill-child \
-  "$PWD/tools/dev/fresh.sh" --inside "$root" "$uri"
+  "$PWD/tools/dev/fresh.sh" --inside "$root" "$uri" "$cache"

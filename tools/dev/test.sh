@@ -19,7 +19,10 @@ targets=("$@")
 
 # CI's machine is shared, and many tests start processes: there a failure must happen twice. count_cases names the tests that
 # passed only at the second attempt, and more than two fail the run: find the cause of each.
-[[ -z ${CI:-} ]] || options+=(--flaky_test_attempts=2)
+# A result that another run left in a cache proves nothing there.
+[[ -z ${CI:-} ]] || options+=(--flaky_test_attempts=2 --nocache_test_results)
+
+prune_disk_cache
 
 events=$(mktemp)
 trap 'rm -f "$events"' EXIT

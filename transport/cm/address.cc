@@ -4,8 +4,10 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "transport/base/error.h"
@@ -39,6 +41,23 @@ bool IsNumeric(const std::string& host) {
   if (getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
   freeaddrinfo(list);
   return true;
+}
+
+bool IsOfThisHost(const sockaddr_storage& address) {
+  const int fd = socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return true;
+  sockaddr_storage own = address;  // at any port
+  socklen_t length = sizeof(sockaddr_in);
+  if (own.ss_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&own)->sin6_port = 0;
+    length = sizeof(sockaddr_in6);
+  } else {
+    reinterpret_cast<sockaddr_in*>(&own)->sin_port = 0;
+  }
+  const bool other =
+      bind(fd, reinterpret_cast<const sockaddr*>(&own), length) != 0 && errno == EADDRNOTAVAIL;
+  close(fd);
+  return !other;
 }
 
 absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,

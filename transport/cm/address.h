@@ -23,6 +23,9 @@ std::string PlaceOf(const std::string& device, uint8_t port);
 // An address, not a name: Resolve() asks nobody.
 bool IsNumeric(const std::string& host);
 
+// Whether the address belongs to an interface of this host. True if that is not known. Makes system calls.
+bool IsOfThisHost(const sockaddr_storage& address);
+
 // All addresses of a name, IPv4 first (man getaddrinfo). Blocks on a name server. `passive`: for listening; an empty host or "*" is every address then.
 absl::StatusOr<std::vector<sockaddr_storage>> Resolve(const std::string& host, uint16_t port,
                                                       bool passive);

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cerrno>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -20,6 +21,19 @@ constexpr int kResolveTimeoutMs = 10'000;  // the kernel's own; ours are shorter
 constexpr uint32_t kMaxDoublings = 4;
 
 int ErrnoOf(int result) { return result == 0 ? 0 : (errno != 0 ? errno : EIO); }
+
+constexpr int kOtherHost = -1;  // no errno
+
+absl::Status OtherHostError(const Options& options, std::string_view peer) {
+  return base::Error(
+      absl::StatusCode::kFailedPrecondition, options.device + " does not reach other hosts",
+      {.layer = "cm",
+       .peer = peer,
+       .operation = "connect",
+       .cause = "it was taken because no mlx5 device can be used (" + options.only_this_host + ")",
+       .remedy = "run sluice_info --check, and name the device with --device",
+       .retry_safe = true});
+}
 
 }  // namespace
 
@@ -138,6 +152,7 @@ void ConnectionManager::StartResolving(Connection* c) {
   Submit(
       c,
       [this, address](Connection* own) {
+        if (!options_.only_this_host.empty() && !IsOfThisHost(address)) return kOtherHost;
         sockaddr_storage copy = address;
         errno = 0;
         return ErrnoOf(api_.cm_resolve_addr(own->id, nullptr, reinterpret_cast<sockaddr*>(&copy),
@@ -145,7 +160,10 @@ void ConnectionManager::StartResolving(Connection* c) {
       },
       [this](Connection* own, int error_number) {
         if (error_number == 0) return;
-        EndTry(own, CommandError(*own, error_number, "rdma_resolve_addr"), Verdict::kElsewhere);
+        const absl::Status why = error_number == kOtherHost
+                                     ? OtherHostError(options_, own->peer)
+                                     : CommandError(*own, error_number, "rdma_resolve_addr");
+        EndTry(own, why, Verdict::kElsewhere);
       });
 }
 

@@ -98,6 +98,8 @@ struct Options {
   ibv_ece local_ece = {};  // offered in requests when the vendor is not 0
   std::string device;      // connections over another device fail; empty: any
   uint8_t port = 0;        // likewise; 0: any
+  // Not empty: the device reaches this host only, for this reason. A connection to another host is refused with it.
+  std::string only_this_host;
   // Those who share one hand each other the requests that one of them hears; nullptr: each keeps its own.
   std::shared_ptr<RequestDesk> desk;
   // Whom to ask for the addresses of a name. Called on a thread that may outlive the manager.

@@ -118,10 +118,12 @@ std::vector<DeviceEntry> ListDevices(const Tables& tables) {
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, const Tables& tables) {
   const DeviceSpec spec = ParseSpec(text);
   const bool automatic = spec.automatic;
-  std::string seen;  // what was there and would not do
-  std::string none;  // tables that list nothing
+  std::string seen;      // what was there and would not do
+  std::string none;      // tables that list nothing
+  std::string unusable;  // of what was seen: mlx5 devices
   for (const verbs::VerbsApi* api : tables) {
     const RawList devices(*api);
+    const std::string unusable_before = unusable;
     if (devices.begin() == devices.end())
       none += (none.empty() ? "" : ", ") + std::string(api->name);
     for (ibv_device* raw : devices) {
@@ -136,6 +138,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
         std::unique_ptr<Device> device(new Device());
         absl::Status status = device->Init(*api, raw, place.port, place.gid);
         if (status.ok()) {
+          device->passed_over_ = unusable_before;
           if (spec.gid.has_value()) {
             device->choice_ = entry.name + ": its port " + std::to_string(place.port) +
                               " has the address " + spec.text;
@@ -160,6 +163,9 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
                             .remedy = "bring its port up, or use --device=auto"});
       }
       seen += (seen.empty() ? "" : ", ") + entry.name + ": " + problem;
+      if (api->dv_is_supported(raw)) {
+        unusable += (unusable.empty() ? "" : ", ") + entry.name + ": " + problem;
+      }
     }
   }
   const char* what = spec.gid.has_value() ? "no device has the address " : "no device named ";

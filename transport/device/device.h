@@ -69,6 +69,9 @@ class Device {
   std::string_view provider() const { return api().name; }
   // "softdc0: no active mlx5 device with DC (mlx5_0: port 1 is DOWN)".
   const std::string& choice() const { return choice_; }
+  // The mlx5 devices that "auto" could not use before it took a device of a later table, with the reasons:
+  // "mlx5_0: can't be opened: …". Empty: there are none, or the device was asked for.
+  const std::string& passed_over() const { return passed_over_; }
   uint64_t guid() const { return guid_; }
   const Limits& limits() const { return limits_; }
   // Port, GID index and MTU; retries are the queue's business.
@@ -109,6 +112,7 @@ class Device {
 
   std::string name_;
   std::string choice_;
+  std::string passed_over_;
   uint64_t guid_ = 0;
   Limits limits_;
   verbs::PathOptions path_;

@@ -10,18 +10,11 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/endpoint/memory_need.h"
 
 namespace sluice::endpoint {
 namespace {
 
-// A credit message per half window, at most two unread, one that was asked for, a probe, an answer to
-// one, and a goodbye; a proof or an answer comes before those. It is the longest: prefix and sealed
-// terms.
-constexpr uint32_t kControlBuffersPerPeer = 6;
-constexpr uint32_t kControlBufferBytes = 128;
-static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
-// Words about lanes, in either direction: few peers have one, and who finds no buffer tries again.
-constexpr uint32_t kControlBuffersForLanes = 256;
 // While polling without a sleep, descriptors are looked at, and time read, every so many passes.
 constexpr uint32_t kDescriptorPeriod = 1024;
 constexpr uint32_t kTimerPeriod = 32;
@@ -29,8 +22,18 @@ constexpr uint32_t kTimerPeriod = 32;
 constexpr int kCloseLooks = 100;
 constexpr int kCloseLookMs = 10;
 
-uint32_t BufferBytes(const Options& options) {
-  return options.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+// An option that a shared receive queue of the device has no room for.
+absl::Status BeyondDevice(const device::Device& device, const char* option, uint32_t value,
+                          uint32_t most) {
+  return base::Error(
+      absl::StatusCode::kInvalidArgument,
+      "option " + std::string(option) + " is " + std::to_string(value),
+      {.layer = "endpoint",
+       .operation = "create",
+       .cause = "it must be at most " + std::to_string(most) + " on " + device.name() +
+                ", whose shared receive queues hold " + std::to_string(device.limits().max_srq_wr) +
+                " requests (max_srq_wr)",
+       .remedy = "lower it, or use several endpoints"});
 }
 
 }  // namespace
@@ -46,6 +49,13 @@ absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
   if (!status.ok()) return status;
   auto endpoint = std::make_unique<EndpointImpl>(options, device, clock, random, commands, handler);
   status = endpoint->Init();
+  const std::optional<ErrorDetail> detail = base::DetailOf(status);
+  if (detail.has_value() && detail->operation() == memory::kRegisterOperation) {
+    const MemoryNeed need = NeedOf(options);
+    status = base::Prefix(
+        status, "an endpoint with these options registers " + MebibytesOf(need.at_start_bytes) +
+                    " when it is created, and up to " + MebibytesOf(need.later_bytes) + " later");
+  }
   if (!status.ok()) return base::Prefix(status, "can't create an endpoint on " + device.name());
   return endpoint;
 }
@@ -100,6 +110,12 @@ absl::Status EndpointImpl::Init() {
   }
   used_hellos_ =
       options_.desk != nullptr ? options_.desk->used() : std::make_shared<cm::UsedNames>();
+  if (!device_.passed_over().empty()) {
+    log_.Say(base::Severity::kWarning, "device passed over", "",
+             device_.name() +
+                 " is used, which reaches this host only: no mlx5 device can be used (" +
+                 device_.passed_over() + "); see sluice_info --check");
+  }
   auto poller = poller::Poller::Create();
   if (!poller.ok()) return poller.status();
   poller_ = std::move(*poller);
@@ -120,9 +136,7 @@ absl::Status EndpointImpl::Init() {
   if (!cq.ok()) return cq.status();
   send_cq_ = std::move(*cq);
 
-  const uint32_t buffer_bytes = BufferBytes(options_);
-  // Behind a message is room for its stamp, or for its form in blocks.
-  const size_t stride_bytes = (size_t{buffer_bytes} + 8 + options_.lane_slot_bytes + 63) / 64 * 64;
+  const size_t stride_bytes = SendStrideBytes(options_);
   const size_t data_bytes = stride_bytes * options_.send_buffers;
   auto slab = memory::Slab::Create(api_, device_.pd(),
                                    data_bytes + size_t{kControlSlots} * kControlBufferBytes, 0);
@@ -158,6 +172,7 @@ absl::Status EndpointImpl::Init() {
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
   cm_options.port = device_.path().port;
+  cm_options.only_this_host = device_.passed_over();
   cm_options.desk = options_.desk;
   auto connections = cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_,
                                                    timers_, random_, *this);
@@ -183,15 +198,22 @@ absl::Status EndpointImpl::MakeReceptions() {
     receptions_.push_back(
         {.tenant = tenant.name, .srq_size = tenant.srq_size, .max_peers = tenant.max_peers});
   }
+  const uint32_t most = device_.limits().max_srq_wr;
+  for (const Reception& one : receptions_) {
+    if (DataDepth(one.srq_size) > most) {
+      return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
+                          most - std::min(most, DataDepth(0)));
+    }
+    if (ControlDepth(one.max_peers) > most) {
+      return BeyondDevice(device_, "max_peers", one.max_peers,
+                          (most - std::min(most, ControlDepth(0))) / kControlBuffersPerPeer);
+    }
+  }
   // Queues are as deep as what can be in them, so that they can't overrun.
-  const auto data_depth = [](const Reception& reception) {
-    return reception.srq_size + receive::ReceiveQueue::kRefillBatch;
-  };
-  const auto control_depth = [](const Reception& reception) {
-    return reception.max_peers * kControlBuffersPerPeer + kControlBuffersForLanes;
-  };
   uint32_t depth = 0;
-  for (const Reception& one : receptions_) depth += data_depth(one) + control_depth(one);
+  for (const Reception& one : receptions_) {
+    depth += DataDepth(one.srq_size) + ControlDepth(one.max_peers);
+  }
   auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
   if (!cq.ok()) return cq.status();
   receive_cq_ = std::move(*cq);
@@ -211,13 +233,13 @@ absl::Status EndpointImpl::MakeReceptions() {
     auto domain = verbs::AllocPd(api_, device_.context());
     if (!domain.ok()) return domain.status();
     reception.domain = std::move(*domain);
-    auto queue = make(reception, data_depth(reception), BufferBytes(options_),
+    auto queue = make(reception, DataDepth(reception.srq_size), BufferBytes(options_),
                       (options_.lane_memory_bytes != 0 ? IBV_ACCESS_REMOTE_WRITE : 0) |
                           (options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0));
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
-    queue = make(reception, control_depth(reception), kControlBufferBytes, 0);
+    queue = make(reception, ControlDepth(reception.max_peers), kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());

@@ -23,6 +23,7 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/cm/connection_manager.h"
 #include "transport/cm/used_names.h"
+#include "transport/endpoint/buffer_sizes.h"
 #include "transport/endpoint/create.h"
 #include "transport/endpoint/lanes.h"
 #include "transport/endpoint/large.h"
@@ -251,7 +252,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // renewal.cc
   void RenewTenant(uint32_t tenant);
   void UseRenewed(uint32_t tenant, std::array<absl::StatusOr<receive::Target>, 2>& made);
-  static constexpr uint32_t kControlSlots = 256;
   void OweTargets(Peer* peer);
   void SayTargets();
   bool LookAtRenewal(uint32_t tenant);

@@ -166,7 +166,11 @@ void EndpointImpl::FreeLent(uint32_t number) {
   const uint64_t owner = lent_->owner(number);
   const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
   const Peer* peer = Find(id);
-  if (peer == nullptr || peer->state != peer::State::kUp) return lent_->Discard(number);
+  // A peer that is being left may still read it: the key stays valid until the goodbye has been acknowledged (EndLarge()), so the
+  // peer reads the message or hears the goodbye first.
+  const bool reads =
+      peer != nullptr && (peer->state == peer::State::kUp || peer->state == peer::State::kLeaving);
+  if (!reads) return lent_->Discard(number);
   lent_->Give(number);
 }
 
@@ -462,6 +466,12 @@ int EndpointImpl::MoveLarge() {
       fetching_.push_back(number);
     }
   }
+  // The peer revokes its memory when it leaves. Its goodbye may be among the messages that have arrived: they are taken first,
+  // so the fetch ends with its peer.
+  const bool refused = std::any_of(ended.begin(), ended.end(), [this](uint32_t number) {
+    return absl::IsPermissionDenied(fetches_[number].status);
+  });
+  if (refused) ReceiveAll();
   for (uint32_t number : ended) {
     FetchRecord& fetch = fetches_[number];
     const Peer* const peer = Find(fetch.peer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/lane/reader.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -27,12 +28,14 @@ Reader::Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, boo
 }
 
 uint32_t Reader::ReadyAhead(uint32_t most) const {
+  most = std::min(most, geometry_.slots);
+  const size_t step = geometry_.slot_bytes / kStampBytes;
+  const uint64_t* at = stamp_;
+  uint32_t to_end = geometry_.slots - slot_;
   uint32_t count = 0;
-  uint32_t slot = slot_;
-  for (; count < most && count < geometry_.slots; ++count) {
-    const std::byte* end = memory_ + (size_t{slot} + 1) * geometry_.slot_bytes;
-    if (!Ready(reinterpret_cast<const uint64_t*>(end - kStampBytes), value_ + count)) break;
-    if (++slot == geometry_.slots) slot = 0;
+  while (count < most && Ready(at, value_ + count)) {
+    ++count;
+    at = --to_end == 0 ? at - step * (geometry_.slots - 1) : at + step;
   }
   return count;
 }
@@ -70,16 +73,22 @@ Reader::Found Reader::LookAtBlocks(uint64_t stamp, std::byte* to) const {
 
 void Reader::Take() {
   // No later lap finds what this one left, not even once values come round again.
-  std::byte* const begin = slot_end() - geometry_.slot_bytes;
-  for (std::byte* end = slot_end(); end != begin; end -= kBlockBytes) {
-    std::atomic_ref(*LastWord(end)).store(kScrubbed, std::memory_order_relaxed);
-    if (geometry_.layout == Layout::kWhole) break;
+  std::atomic_ref(*stamp_).store(kScrubbed, std::memory_order_relaxed);
+  if (geometry_.layout == Layout::kBlocks) {
+    std::byte* const begin = slot_end() - geometry_.slot_bytes;
+    for (std::byte* end = slot_end() - kBlockBytes; end != begin; end -= kBlockBytes) {
+      std::atomic_ref(*LastWord(end)).store(kScrubbed, std::memory_order_relaxed);
+    }
   }
   if (!announced_.empty()) announced_[slot_] = false;
   ++value_;
   ++taken_;
-  if (++slot_ == geometry_.slots) slot_ = 0;
-  stamp_ = LastWord(memory_ + (size_t{slot_} + 1) * geometry_.slot_bytes);
+  if (++slot_ == geometry_.slots) {
+    slot_ = 0;
+    stamp_ = LastWord(memory_ + geometry_.slot_bytes);
+  } else {
+    stamp_ += geometry_.slot_bytes / kStampBytes;
+  }
 }
 
 bool Reader::Announce(uint32_t low_bits) {

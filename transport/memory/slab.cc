@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <string>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -19,6 +21,27 @@ absl::Status Failed(int error_number, const char* call) {
                            .operation = "allocate registered memory",
                            .cause = "this process or this host is out of memory or descriptors",
                            .remedy = "ask for fewer or smaller buffers, or raise `ulimit -n`"});
+}
+
+// The kernel pins what a NIC registers, up to RLIMIT_MEMLOCK in all.
+absl::Status NotLocked(size_t size_bytes) {
+  rlimit limit = {};
+  std::string known = "which RLIMIT_MEMLOCK limits";
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+    known = limit.rlim_cur == RLIM_INFINITY
+                ? "RLIMIT_MEMLOCK is unlimited, so the host or the device has no more"
+                : "RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur >> 10) +
+                      " KiB, and holds for all that the user has registered";
+  }
+  return base::Error(
+      absl::StatusCode::kResourceExhausted,
+      "registering " + std::to_string(size_bytes) + " bytes of memory failed with ENOMEM",
+      {.layer = "memory",
+       .operation = kRegisterOperation,
+       .cause = "a NIC locks registered memory: " + known,
+       .remedy = "raise the limit (ulimit -l, LimitMEMLOCK in a unit), or lower "
+                 "limits.receive_buffers and limits.max_message_bytes",
+       .syndrome = ENOMEM});
 }
 
 }  // namespace
@@ -53,7 +76,11 @@ absl::StatusOr<Slab> Slab::Map(size_t size_bytes) {
 
 absl::Status Slab::Register(const verbs::VerbsApi& api, ibv_pd* pd, int access) {
   auto mr = verbs::RegisterMemory(api, pd, data_, size_bytes_, access);
-  if (!mr.ok()) return mr.status();
+  if (!mr.ok()) {
+    const auto detail = base::DetailOf(mr.status());
+    const bool not_locked = detail.has_value() && detail->syndrome() == ENOMEM;
+    return not_locked ? NotLocked(size_bytes_) : mr.status();
+  }
   mr_ = std::move(*mr);
   return absl::OkStatus();
 }

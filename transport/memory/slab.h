@@ -18,6 +18,9 @@
 
 namespace sluice::memory {
 
+// ErrorContext::operation of a registration that failed for want of lockable memory.
+inline constexpr char kRegisterOperation[] = "register memory";
+
 class Slab {
  public:
   // `access` as in man ibv_reg_mr; the size is rounded up to whole pages.

@@ -317,11 +317,23 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
   }
   Dci& dci = *dcis_[slots_[*index].dci];
   dci.late = dci.unasked = false;
+  pump_ = true;
   // Whatever was posted before it on this DCI and said nothing has succeeded.
   while (dci.head != dci.rung) {
     const uint32_t oldest = dci.fifo[dci.head++ & Mask()];
     if (oldest == *index) break;
-    Finish(dci, oldest, true);
+    const Slot& slot = slots_[oldest];
+    const Slot* const next = dci.head == dci.rung ? nullptr : &slots_[dci.fifo[dci.head & Mask()]];
+    if (next == nullptr || slot.notify || next->target != slot.target ||
+        next->stream != slot.stream) {
+      Finish(dci, oldest, true);
+      continue;
+    }
+    // Another request of the target is posted on this stream: no count reaches zero, so nothing ends here.
+    --posted_;
+    --slot.target->posted;
+    if (exclusive_) --dci.streams[slot.stream].posted;
+    slots_.Complete(oldest);
   }
   if (wc.status == IBV_WC_SUCCESS) {
     const Slot& slot = slots_[*index];

@@ -145,7 +145,7 @@ TEST_F(AllocationsTest, CallThatIsWaitedForAllocatesNothingAtEitherEnd) {
   server_.reset();
 }
 
-TEST_F(AllocationsTest, CallbackAllocatesItsRecord) {
+TEST_F(AllocationsTest, CallbackAllocatesNothing) {
   Plain plain;
   Open(&plain);
   ASSERT_FALSE(HasFatalFailure());
@@ -159,7 +159,7 @@ TEST_F(AllocationsTest, CallbackAllocatesItsRecord) {
       EXPECT_TRUE(started.ok()) << started;
     });
   };
-  EXPECT_EQ(Settle(call, Mine, 1), 1);
+  EXPECT_EQ(Settle(call, Mine, 0), 0);
   server_.reset();
 }
 

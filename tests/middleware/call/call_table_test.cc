@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::call {
@@ -45,6 +47,72 @@ TEST_F(CallTableTest, FullTableRefuses) {
   table_.EndAll(CallState::kWaiting, CallEvent::kCancel, absl::CancelledError("rest"),
                 [](const Call&) { return true; });
   EXPECT_EQ(log_, (std::vector<std::string>{"two", "rest", "rest", "rest", "rest"}));
+}
+
+TEST_F(CallTableTest, RefusedStartLeavesTheCallbackWithItsCaller) {
+  for (int i = 0; i < 4; ++i) table_.Start(Spec(), kNoDeadlineNs);
+  const auto held = std::make_shared<int>(0);
+  Callback callback = [held](const absl::Status&) { ++*held; };
+  CallSpec spec = Spec();
+  spec.done = nullptr;
+  spec.callback = &callback;
+  EXPECT_EQ(table_.StartSent(spec, kNoDeadlineNs), nullptr);
+  EXPECT_EQ(table_.Start(spec, kNoDeadlineNs), nullptr);
+  ASSERT_TRUE(callback);
+  std::move(callback)(absl::OkStatus());
+  EXPECT_EQ(*held, 1);
+  table_.EndAll(CallState::kWaiting, CallEvent::kCancel, absl::CancelledError("rest"),
+                [](const Call&) { return true; });
+}
+
+TEST_F(CallTableTest, CallbackMayStartACallInItsPlaceAndIsGoneWhenItHasRun) {
+  const auto held = std::make_shared<int>(0);
+  Call* second = nullptr;
+  Callback later = [held](const absl::Status& status) { *held += status.ok() ? 100 : 1000; };
+  CallSpec next = Spec();
+  next.done = nullptr;
+  next.callback = &later;
+  Callback callback = [&, held](const absl::Status& status) {
+    EXPECT_TRUE(status.ok());
+    second = table_.StartSent(next, kNoDeadlineNs);
+    ++*held;  // what it holds is still there
+  };
+  CallSpec spec = Spec();
+  spec.done = nullptr;
+  spec.callback = &callback;
+  Call* const first = table_.StartSent(spec, kNoDeadlineNs);
+  const uint64_t id = CallTable::WireId(*first);
+  EXPECT_FALSE(callback) << "it is the call's now";
+  EXPECT_EQ(held.use_count(), 3);
+  table_.EndOk(first);
+  EXPECT_EQ(*held, 1);
+  EXPECT_EQ(second, first) << "the same place";
+  EXPECT_EQ(held.use_count(), 2) << "the first callback is gone, the second is not";
+  EXPECT_EQ(table_.FindSent(id), nullptr);
+  table_.End(second, CallEvent::kDeadline, absl::DeadlineExceededError("late"));
+  EXPECT_EQ(*held, 1001);
+  EXPECT_EQ(held.use_count(), 1);
+  EXPECT_EQ(table_.active(), 0u);
+}
+
+TEST_F(CallTableTest, CallOfTheCallbackOfADeadlineIsNotTheOneThatEnded) {
+  int ended = 0;
+  Callback callback = [&](const absl::Status& status) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status));
+    ++ended;
+    table_.StartSent(Spec(), 5'000'000);
+  };
+  CallSpec spec = Spec();
+  spec.done = nullptr;
+  spec.callback = &callback;
+  table_.StartSent(spec, 1'000'000);
+  wheel_.Advance(2'000'000);
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(table_.active(), 1u);
+  wheel_.Advance(6'000'000);
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(log_, (std::vector<std::string>{"late"}));
+  EXPECT_EQ(table_.active(), 0u);
 }
 
 TEST_F(CallTableTest, LateReplyFindsNobody) {

@@ -74,5 +74,19 @@ TEST_F(ClientStreamsTest, AnEndThatWasSaidBeforeTheConnectionIsSentWhenItIsUp) {
   EXPECT_EQ(taken_->Read(&message), ReadResult::kEnd);
 }
 
+// The handler's streams have ended early, which it may take for their end.
+TEST_F(ClientStreamsTest, ADeadlineThatTheServerNoticesFirstIsNoSuccess) {
+  Appear();
+  clock_.Advance(60'001 * kMs);
+  for (int pass = 0; pass < 40; ++pass) nodes_[0]->engine->Poll();
+  Text message;
+  EXPECT_EQ(taken_->Read(&message), ReadResult::kEnd);
+  std::exchange(taken_, nullptr)->Finish(absl::OkStatus());
+  nodes_[0]->engine->Poll();
+  client_->Poll();
+  EXPECT_EQ(outcome_.ended, 1);
+  EXPECT_EQ(outcome_.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome_.status;
+}
+
 }  // namespace
 }  // namespace sluice::call

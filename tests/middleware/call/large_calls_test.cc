@@ -22,6 +22,7 @@ using testing_support::FakeNetwork;
 using Text = ErrorDetail;
 
 constexpr Method kEcho("/test.Service/Echo");
+constexpr Method kEchoAgain("/test.Service/EchoAgain", Streams::kNobody, /*idempotent=*/true);
 constexpr int64_t kMs = 1'000'000;
 constexpr size_t kMiB = 1 << 20;
 
@@ -43,21 +44,23 @@ class LargeCallsTest : public ::testing::Test {
     server_ = std::make_unique<ServerEngine>(server_options_, &clock_, nullptr);
     server_end_ = network_.Create(server_->handler(), &clock_, fake);
     server_->Attach(server_end_.get());
-    MethodHandler handler;
-    handler.method = &kEcho;
-    handler.service = this;
-    handler.run = [](void* self, const Incoming&, const google::protobuf::MessageLite& request,
-                     google::protobuf::MessageLite* reply) {
-      auto* test = static_cast<LargeCallsTest*>(self);
-      ++test->handled_;
-      auto* text = static_cast<Text*>(reply);
-      text->set_cause(static_cast<const Text&>(request).cause());
-      if (test->reply_bytes_ != 0) text->set_cause(std::string(test->reply_bytes_, 'r'));
-      return absl::OkStatus();
-    };
-    handler.request = std::make_unique<Text>();
-    handler.reply = std::make_unique<Text>();
-    ASSERT_TRUE(server_->Register(std::move(handler)).ok());
+    for (const Method* method : {&kEcho, &kEchoAgain}) {
+      MethodHandler handler;
+      handler.method = method;
+      handler.service = this;
+      handler.run = [](void* self, const Incoming&, const google::protobuf::MessageLite& request,
+                       google::protobuf::MessageLite* reply) {
+        auto* test = static_cast<LargeCallsTest*>(self);
+        ++test->handled_;
+        auto* text = static_cast<Text*>(reply);
+        text->set_cause(static_cast<const Text&>(request).cause());
+        if (test->reply_bytes_ != 0) text->set_cause(std::string(test->reply_bytes_, 'r'));
+        return absl::OkStatus();
+      };
+      handler.request = std::make_unique<Text>();
+      handler.reply = std::make_unique<Text>();
+      ASSERT_TRUE(server_->Register(std::move(handler)).ok());
+    }
     ASSERT_TRUE(server_end_->Listen("h", 1).ok());
     client_ = std::make_unique<ClientEngine>(client_options_, &clock_, &random_);
     client_end_ = network_.Create(client_->handler(), &clock_, fake);
@@ -73,10 +76,10 @@ class LargeCallsTest : public ::testing::Test {
     }
   }
   absl::Status Start(Outcome* outcome, size_t bytes, uint64_t* id = nullptr,
-                     int64_t timeout_ns = 1000 * kMs) {
+                     int64_t timeout_ns = 1000 * kMs, const Method& method = kEcho) {
     outcome->request.set_cause(std::string(bytes, 'q'));
     CallSpec spec;
-    spec.method = &kEcho;
+    spec.method = &method;
     spec.request = &outcome->request;
     spec.reply = &outcome->reply;
     spec.timeout_ns = timeout_ns;
@@ -408,6 +411,76 @@ TEST_F(LargeCallsTest, ReplyThatTheCallerHasNoMemoryFor) {
   ASSERT_TRUE(Start(&outcome, 10).ok());
   Settle();
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kResourceExhausted) << outcome.status;
+  ExpectNothingOut();
+}
+
+// The server takes it back when it leaves, and the client may not know yet that it left.
+TEST_F(LargeCallsTest, ReplyThatTheServerTookBack) {
+  Connect();
+  client_end_->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  reply_bytes_ = kMiB;
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, 10).ok());
+  Settle();
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+  EXPECT_EQ(outcome.ended, 1);
+  const auto detail = base::DetailOf(outcome.status);
+  ASSERT_TRUE(detail.has_value());
+  EXPECT_FALSE(detail->retry_safe()) << "the handler has run";
+  ExpectNothingOut();
+}
+
+TEST_F(LargeCallsTest, ReplyThatTheServerTookBackIsAskedForAgainIfThatDoesNoHarm) {
+  client_options_.retry.max_attempts = 2;
+  Connect();
+  client_end_->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  reply_bytes_ = kMiB;
+  Outcome once;
+  Outcome again;
+  ASSERT_TRUE(Start(&once, 10).ok());
+  ASSERT_TRUE(Start(&again, 10, nullptr, 60'000 * kMs, kEchoAgain).ok());
+  Settle();
+  EXPECT_EQ(once.status.code(), absl::StatusCode::kUnavailable) << once.status;
+  EXPECT_EQ(again.ended, 0) << "it pauses";
+  client_end_->set_fail_fetches(absl::OkStatus());
+  clock_.Advance(100 * kMs);
+  Settle();
+  EXPECT_EQ(again.ended, 1);
+  EXPECT_TRUE(again.status.ok()) << again.status;
+  EXPECT_EQ(again.reply.cause().size(), kMiB);
+  EXPECT_EQ(handled_, 3);
+  ExpectNothingOut();
+}
+
+TEST_F(LargeCallsTest, RequestThatTheClientTookBack) {
+  Connect();
+  server_end_->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, kMiB).ok());
+  Settle();
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable) << outcome.status;
+  const auto detail = base::DetailOf(outcome.status);
+  EXPECT_TRUE(detail.has_value() && detail->retry_safe()) << outcome.status;  // it has not run
+  EXPECT_EQ(outcome.ended, 1);
+  EXPECT_EQ(handled_, 0);
+  ExpectNothingOut();
+}
+
+// A request that was not read has not run: it may be tried again, whatever its method does.
+TEST_F(LargeCallsTest, RequestThatCouldNotBeReadIsSentAgain) {
+  client_options_.retry.max_attempts = 2;
+  Connect();
+  server_end_->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  server_end_->set_hold_fetches(true);
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, kMiB).ok());
+  Settle();
+  server_end_->set_fail_fetches(absl::OkStatus());  // those that come from now on
+  server_end_->set_hold_fetches(false);
+  Settle();
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+  EXPECT_EQ(handled_, 1);
+  EXPECT_EQ(client_->counters().retries, 1u);
   ExpectNothingOut();
 }
 

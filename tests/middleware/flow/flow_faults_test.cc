@@ -205,6 +205,27 @@ TEST_F(FlowFaultsTest, CommitThatLosesItsMessageEndsTheConnectionWhenThePassEnds
   EXPECT_EQ(a_->engine.flows(), 1u);
 }
 
+// Its sender leaves, and the receiver does not know that yet: no rule is broken.
+TEST_F(FlowFaultsTest, LargeMessageThatIsTakenBackEndsTheFlowAsUnavailable) {
+  fake_.max_large_bytes = 1 << 20;
+  Start();
+  Ear ear;
+  Open(&ear);
+  Settle();
+  ASSERT_EQ(ears_.size(), 1u);
+  b_->endpoint->set_fail_fetches(absl::PermissionDeniedError("refused"));
+  ASSERT_TRUE(ear.flow.Send(BytesOf(std::string(100'000, 'x'))).ok());
+  Settle();
+  EXPECT_EQ(ears_[0]->closed, 1);
+  EXPECT_EQ(ears_[0]->status.code(), absl::StatusCode::kUnavailable) << ears_[0]->status;
+  EXPECT_NE(std::string(ears_[0]->status.message()).find("took it back"), std::string::npos)
+      << ears_[0]->status;
+  EXPECT_EQ(b_->engine.counters().protocol_errors, 0u);
+  EXPECT_EQ(ear.closed, 1);
+  EXPECT_EQ(ear.status.code(), absl::StatusCode::kUnavailable) << ear.status;
+  EXPECT_EQ(b_->engine.flows(), 0u);
+}
+
 TEST_F(FlowFaultsTest, RefusalsThatAreNotReadAreBounded) {
   Start();
   Raw raw(&network_, &clock_);

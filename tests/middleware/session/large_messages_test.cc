@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/middleware/session/large_pair.h"
+#include "transport/base/error.h"
 
 namespace sluice::session {
 namespace {
@@ -101,6 +102,23 @@ TEST_F(LargeMessagesTest, AFetchThatFailsIsToldToTheReceiver) {
   Settle();
   EXPECT_EQ(b_.lost, "1memlock ");
   EXPECT_EQ(b_.received, "1b ");
+  EXPECT_EQ(b_.error, "");
+  ExpectNothingOut();
+}
+
+// The peer's device says the same of memory that was revoked and of memory that was never lent.
+TEST_F(LargeMessagesTest, AFetchThatIsRefusedIsToldAsUnavailable) {
+  Start();
+  b_.endpoint->set_fail_fetches(base::Error(absl::StatusCode::kPermissionDenied, "refused",
+                                            {.layer = "endpoint", .peer = "host:7"}));
+  ASSERT_TRUE(a_.Send(1, 'a', 10000));
+  Settle();
+  EXPECT_EQ(b_.why_lost.code(), absl::StatusCode::kUnavailable) << b_.why_lost;
+  const auto detail = base::DetailOf(b_.why_lost);
+  ASSERT_TRUE(detail.has_value());
+  EXPECT_EQ(detail->peer(), "host:7");
+  EXPECT_EQ(detail->cause(), "the peer took it back, or left while it was read");
+  EXPECT_FALSE(detail->retry_safe());
   EXPECT_EQ(b_.error, "");
   ExpectNothingOut();
 }

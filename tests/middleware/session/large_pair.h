@@ -46,6 +46,7 @@ struct End final : User {
   }
   void OnLost(PeerId, const frame::Header& header, const absl::Status& why) override {
     lost += std::to_string(header.call_id) + std::string(why.message()) + " ";
+    why_lost = why;
   }
 
   void Open(FakeNetwork& network, base::Clock* clock, const FakeNetwork::Options& options) {
@@ -80,6 +81,7 @@ struct End final : User {
   std::string error;
   std::string received;
   std::string lost;
+  absl::Status why_lost;  // the last one
   int writable = 0;
   uint32_t delivered = 0;
 };

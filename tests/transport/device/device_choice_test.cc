@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include <array>
+#include <cerrno>
 #include <memory>
 #include <string>
 
@@ -105,6 +106,48 @@ TEST_F(SeveralDevices, AutoPassesByPortsThatAreDownAndDevicesThatAreUnplugged) {
   EXPECT_EQ((*device)->name(), "soft2");
   EXPECT_NE((*device)->choice().find("soft0: port 1 is not active"), std::string::npos)
       << (*device)->choice();
+}
+
+// An mlx5 device that may not be opened, or has no DC.
+const verbs::VerbsApi& Unusable(bool opens) {
+  static const auto make = [](auto open) {
+    verbs::VerbsApi api = softdc::Verbs();
+    api.name = "native";
+    api.get_device_name = [](ibv_device*) { return "mlx5_0"; };
+    api.open_device = open;
+    api.dv_create_qp = [](ibv_context*, ibv_qp_init_attr_ex*, mlx5dv_qp_init_attr*) -> ibv_qp* {
+      errno = EOPNOTSUPP;
+      return nullptr;
+    };
+    return api;
+  };
+  static const verbs::VerbsApi denied = make([](ibv_device*) -> ibv_context* {
+    errno = EACCES;
+    return nullptr;
+  });
+  static const verbs::VerbsApi without_dc = make(softdc::Verbs().open_device);
+  return opens ? without_dc : denied;
+}
+
+TEST(PassedOver, SaysWhyNoMlx5DeviceWasTaken) {
+  const auto denied = Device::Open("auto", {&Unusable(false), &softdc::Verbs()});
+  ASSERT_TRUE(denied.ok()) << denied.status();
+  EXPECT_EQ((*denied)->name(), "softdc0");
+  EXPECT_NE((*denied)->passed_over().find("mlx5_0: can't be opened"), std::string::npos)
+      << (*denied)->passed_over();
+  const auto without_dc = Device::Open("auto", {&Unusable(true), &softdc::Verbs()});
+  ASSERT_TRUE(without_dc.ok()) << without_dc.status();
+  EXPECT_NE((*without_dc)->passed_over().find("no DC transport"), std::string::npos)
+      << (*without_dc)->passed_over();
+}
+
+TEST(PassedOver, EmptyWhereNothingWasOrADeviceWasAskedFor) {
+  const auto alone = Device::Open("auto", {&softdc::Verbs()});
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ((*alone)->passed_over(), "");
+  const auto named = Device::Open("softdc0", {&Unusable(false), &softdc::Verbs()});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ((*named)->passed_over(), "");
 }
 
 // A card with two ports, of which the second has the link: the software NIC's one port shows there.

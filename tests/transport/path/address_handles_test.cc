@@ -19,12 +19,17 @@ struct FakeDevice {
   int maps = 0;                         // asked for
   int map_result = 0;
   bool refuse = false;
+  // Of the last handle:
+  uint8_t static_rate = 0;
+  uint32_t flow_label = 0;
 } device;
 
 verbs::VerbsApi FakeTable() {
   device = {};
   verbs::VerbsApi api = {};
-  api.create_ah = [](ibv_pd*, ibv_ah_attr*) {
+  api.create_ah = [](ibv_pd*, ibv_ah_attr* attr) {
+    device.static_rate = attr->static_rate;
+    device.flow_label = attr->grh.flow_label;
     if (device.refuse) {
       errno = ETIMEDOUT;
       return static_cast<ibv_ah*>(nullptr);
@@ -114,6 +119,40 @@ TEST_F(AddressHandlesTest, AcquireKnowsPortAndClassOfAnAddress) {
     made.push_back(route->handle);
   }
   EXPECT_EQ(device.handles.size(), made.size());
+}
+
+TEST_F(AddressHandlesTest, AcquireClearsTheStaticRateOnRoceOnly) {
+  AddressHandles handles = Make();
+  ibv_ah_attr roce = To(1), infiniband = To(1);
+  roce.static_rate = IBV_RATE_40_GBPS;
+  infiniband.static_rate = IBV_RATE_40_GBPS;
+  infiniband.dlid = 7;
+  ASSERT_TRUE(handles.Acquire(roce, 77).ok());
+  EXPECT_EQ(device.static_rate, IBV_RATE_MAX);
+  EXPECT_FALSE(Take(handles, 1).first);  // the rate is not part of the key either
+  ASSERT_TRUE(handles.Acquire(infiniband, 77).ok());
+  EXPECT_EQ(device.static_rate, IBV_RATE_40_GBPS);
+}
+
+// RDMA_CM computes it from the ports of each connection.
+TEST_F(AddressHandlesTest, AcquireHasOneFlowLabelForEachHostOnRoceOnly) {
+  AddressHandles handles = Make();
+  ibv_ah_attr one = To(1), another = To(1), elsewhere = To(2);
+  one.grh.flow_label = 0x11111;
+  another.grh.flow_label = elsewhere.grh.flow_label = 0x22222;
+  const auto made = handles.Acquire(one, 77);
+  const uint32_t label = device.flow_label;
+  EXPECT_NE(label, 0u);
+  EXPECT_EQ(label & ~0xfffffu, 0u);
+  const auto again = handles.Acquire(another, 77);
+  ASSERT_TRUE(made.ok() && again.ok());
+  EXPECT_EQ(made->handle, again->handle);
+  ASSERT_TRUE(handles.Acquire(elsewhere, 77).ok());
+  EXPECT_NE(device.flow_label, label);
+  one.dlid = another.dlid = 7;
+  ASSERT_TRUE(handles.Acquire(one, 77).ok());
+  EXPECT_EQ(device.flow_label, 0x11111u);
+  EXPECT_TRUE(handles.Acquire(another, 77)->first);
 }
 
 // It was negotiated anew, with another outcome: a second mapping of the handle would do nothing.

@@ -86,6 +86,7 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(cm, packet_lifetime);
   SOFTDC_DIAL(memory, move_private);
   SOFTDC_DIAL(memory, process_vm);
+  SOFTDC_DIAL(memory, memlock_bytes);
 }
 
 #undef SOFTDC_DIAL
@@ -115,6 +116,7 @@ absl::Status CheckSettings(const Settings& settings) {
       {"cm", "retry_ns", 1'000'000, 3600 * kSecondNs},
       {"cm", "max_attempts", 1, 16},
       {"cm", "packet_lifetime", 0, 31},
+      {"memory", "memlock_bytes", 0, int64_t{1} << 62},
   };
   for (const Range& range : kRanges) {
     const int64_t value = settings.Get(range.group, range.name);

@@ -64,7 +64,7 @@ struct Dials {
     uint32_t max_sge = 30;
     uint32_t max_inline_bytes = 512;
     uint32_t max_cqe = (1 << 22) - 1;
-    uint32_t max_srq_wr = 1 << 16;
+    uint32_t max_srq_wr = 32767;
     uint32_t max_rd_atomic = 16;
     uint32_t max_message_bytes = 1u << 30;
     bool operator==(const Limits&) const = default;
@@ -78,10 +78,11 @@ struct Dials {
     bool operator==(const Cm&) const = default;
   } cm;
 
-  // The shm fabric's way to memory that peers cannot map.
+  // The shm fabric's way to memory that peers cannot map, and how much may be registered.
   struct Memory {
     bool move_private = true;
     bool process_vm = true;
+    uint64_t memlock_bytes = 0;  // 0: no limit
     bool operator==(const Memory&) const = default;
   } memory;
 

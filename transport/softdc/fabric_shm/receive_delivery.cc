@@ -297,6 +297,24 @@ DeliveryStatus ReceiveDelivery::Scatter(const MessageSource& source, std::span<c
   return DeliveryStatus::kDelivered;
 }
 
+bool ReceiveDelivery::Grant(const Wqe& wqe) {
+  // An indirect key is in no such table.
+  const shm::MemoryRegionEntry* region =
+      JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
+                 IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor);
+  if (region == nullptr || region->IsWindow()) return false;
+  const shm::MappedRegion mapped = reach_.link->Mapped(region->key.load(std::memory_order_relaxed));
+  const uint64_t address = region->address;
+  const Granted granted{.rkey = wqe.rkey,
+                        .relaxed = mapped.relaxed,
+                        .begin = address + mapped.begin,
+                        .bytes = mapped.end - mapped.begin,
+                        .address = mapped.address - address};
+  if (!granted.Covers(wqe)) return false;
+  granted_ = granted;
+  return true;
+}
+
 DeliveryStatus ReceiveDelivery::OneSided(const Wqe& wqe, const MessageSource& source) {
   // Without a byte to move no key is looked at (IBA 9.7.5: zero-length requests skip the R_Key
   // check).

@@ -70,10 +70,29 @@ class ReceiveDelivery {
   void PublishImmediate(const Wqe& wqe, const shm::ClaimedWqe& claimed);
   // WRITE, READ or atomic on the range that the WQE names.
   DeliveryStatus OneSided(const Wqe& wqe, const MessageSource& source);
-  // The common WRITE, as DeliverPlain. False: nothing was done, OneSided has to.
+  // The common WRITE of one byte or more, as DeliverPlain. False: nothing was done, OneSided has to.
   bool WritePlain(const Wqe& wqe, const std::byte* from);
 
  private:
+  // What a WRITE may write to without another look at the target's table: a region of it that an earlier
+  // WRITE of this doorbell was judged by, as far as it is mapped here. Rights and domain were judged
+  // then; the key and the range are compared for each. As MappedRegion, good until the copies end.
+  struct Granted {
+    uint32_t rkey = 0;
+    bool relaxed = false;
+    uint64_t begin = 0;     // as the peer addresses it
+    uint64_t bytes = 0;     // 0: nothing
+    uintptr_t address = 0;  // here, less the peer's
+
+    bool Covers(const Wqe& wqe) const {
+      const uint64_t into = wqe.remote_address - begin;
+      return wqe.rkey == rkey && into <= bytes && wqe.length_bytes <= bytes - into;
+    }
+  };
+  // Judges a WRITE by the target's table, and remembers the region. False: not allowed, not all mapped,
+  // or through a window, whose copies its owner counts one by one.
+  [[gnu::noinline]] bool Grant(const Wqe& wqe);
+
   enum class Direction { kToRemote, kFromRemote };
   DeliveryStatus DeliverTo(const Wqe& wqe, const MessageSource& source,
                            const shm::ClaimedWqe& claimed, std::span<const shm::Sge> sges);
@@ -116,7 +135,8 @@ class ReceiveDelivery {
   bool tell_firmware_ = false;  // over there
   bool published_ = false;
   bool solicited_ = false;
-  shm::MappedRegion mapped_;  // of the last plain delivery
+  shm::MappedRegion mapped_;  // of the last plain SEND
+  Granted granted_;           // to the last plain WRITE
 };
 
 // In the header so that the product has nothing but the copy.
@@ -186,22 +206,12 @@ inline bool ReceiveDelivery::DeliverPlain(const Wqe& wqe, const std::byte* from,
   return true;
 }
 
-inline bool ReceiveDelivery::WritePlain(const Wqe& wqe, const std::byte* from) {
-  // An indirect key is in no such table.
-  const shm::MemoryRegionEntry* region =
-      JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
-                 IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor);
-  if (region == nullptr) return false;
-  const shm::Sge place{.offset = wqe.remote_address - region->address,
-                       .key = region->key.load(std::memory_order_relaxed),
-                       .length = wqe.length_bytes};
-  if (place.key != mapped_.key) {
-    if (region->IsWindow()) return false;
-    mapped_ = reach_.link->Mapped(place.key);
-  }
-  std::byte* const to = mapped_.At(place);
-  if (to == nullptr) return false;
-  CopyTo(mapped_.relaxed, to, from, wqe.length_bytes);
+[[gnu::always_inline]] inline bool ReceiveDelivery::WritePlain(const Wqe& wqe,
+                                                               const std::byte* from) {
+  if (!granted_.Covers(wqe) && !Grant(wqe)) [[unlikely]]
+    return false;
+  CopyTo(granted_.relaxed, reinterpret_cast<std::byte*>(granted_.address + wqe.remote_address),
+         from, wqe.length_bytes);
   return true;
 }
 

@@ -50,6 +50,7 @@ void SendExecution::Run(uint64_t first) {
 
 uint32_t SendExecution::RunFrom(uint64_t sequence) {
   Wqe& wqe = queue_.slot(sequence);
+  local_ = {};  // what an earlier run found may have been deregistered since
   switch (queue_.TurnOf(sequence)) {
     case SendQueue::Turn::kFlush:
       queue_.Flush(wqe);
@@ -136,18 +137,52 @@ ReceiveDelivery SendExecution::Deliver(Target::Reach& reach) {
 
 bool SendExecution::Joins(uint64_t sequence, const Wqe& first) {
   const Wqe& next = queue_.slot(sequence);
-  return next.state == WqeState::kPosted && !next.cancelled &&
-         (IsSend(first.opcode) ? IsSend(next.opcode) : IsShortWrite(next)) &&
+  return next.state == WqeState::kPosted && !next.cancelled && IsSend(next.opcode) &&
          next.target_number == first.target_number && next.key == first.key &&
          next.node != kNoNode && next.next_try_ns == 0 &&
-         queue_.TurnOf(sequence) == SendQueue::Turn::kRun && queue_.CheckLocalSide(sequence);
+         queue_.TurnOf(sequence) == SendQueue::Turn::kRun && MayBeRead(sequence);
+}
+
+// Without side effects: one that fails here must not stop those before it, which have not run yet.
+bool SendExecution::MayBeRead(uint64_t sequence) {
+  const Wqe& wqe = queue_.slot(sequence);
+  if (wqe.length_bytes > queue_.max_plain_bytes()) return false;
+  if (wqe.inlined || wqe.staged) return true;
+  for (const ibv_sge& sge : queue_.sges(sequence)) {
+    if (!queue_.CheckPlainSide(sge, &local_)) return false;
+  }
+  return true;
+}
+
+[[gnu::always_inline]] inline const std::byte* SendExecution::JoinsPlainly(uint64_t sequence,
+                                                                           const Wqe& first,
+                                                                           uint32_t max_bytes,
+                                                                           bool calm) {
+  constexpr uint64_t kOpcode = StateBits({.opcode = 0xff});
+  constexpr uint64_t kFree =
+      StateBits({.flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED, .inlined = 1});
+  SendQueue& queue = queue_;
+  const Wqe& next = queue.slot(sequence);
+  if ((StateWord(next) & ~kFree) != (StateWord(first) & kOpcode) ||
+      next.length_bytes - 1 >= max_bytes || next.target_number != first.target_number ||
+      next.key != first.key || next.node == kNoNode || next.next_try_ns != 0) {
+    return nullptr;
+  }
+  if (!calm && queue.TurnOf(sequence) != SendQueue::Turn::kRun) return nullptr;
+  if (next.inlined) return queue.inline_place(sequence);
+  const ibv_sge& sge = queue.first_sge(sequence);
+  if (next.num_sge != 1 || !queue.CheckPlainSide(sge, &local_)) return nullptr;
+  return reinterpret_cast<const std::byte*>(sge.addr);
 }
 
 uint32_t SendExecution::RunLength(uint64_t sequence) {
   uint32_t length = 1;
   const Wqe& first = queue_.slot(sequence);
+  const uint32_t max_bytes = queue_.max_plain_bytes();
+  const bool calm = queue_.Calm();
   while (length < shm::kClaimBatchMax && sequence + length != queue_.posted() &&
-         Joins(sequence + length, first)) {
+         (JoinsPlainly(sequence + length, first, max_bytes, calm) != nullptr ||
+          Joins(sequence + length, first))) {
     ++length;
   }
   return length;
@@ -167,9 +202,9 @@ bool SendExecution::Spoiled(Wqe& wqe) {
 }
 
 // Where all of the message stands, if that is one place; null otherwise.
-const std::byte* SendExecution::PlainSource(const Wqe& wqe, uint64_t sequence) {
+inline const std::byte* SendExecution::PlainSource(const Wqe& wqe, uint64_t sequence) {
   if (wqe.staged || wqe.length_bytes == 0) return nullptr;
-  if (wqe.inlined) return queue_.inline_data(sequence).data();
+  if (wqe.inlined) return queue_.inline_place(sequence);
   return wqe.num_sge == 1 ? reinterpret_cast<const std::byte*>(queue_.first_sge(sequence).addr)
                           : nullptr;
 }
@@ -188,9 +223,10 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
     Settle(queue_.slot(sequence), OutcomeOf(claim.why_not), &reach);
     return 1;
   }
+  bool calm = queue_.Calm();
   for (uint32_t i = 0; i < claim.count; ++i) {
     Wqe& wqe = queue_.slot(sequence + i);
-    if (Spoiled(wqe)) {
+    if (!calm && Spoiled(wqe)) {
       delivery.GiveBack(claimed[i]);
       continue;
     }
@@ -200,6 +236,7 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
       continue;
     }
     FinishDelivery(wqe, delivery.Deliver(wqe, SourceOf(wqe, sequence + i), claimed[i]), reach);
+    calm = queue_.Calm();
   }
   // Before the receiver's bell rings, at the end of `delivery`: on a NIC the acknowledgement, and
   // with it the event of our own CQ, comes ahead of any reply, and programs rely on it.
@@ -280,24 +317,33 @@ std::optional<SendExecution::Outcome> SendExecution::NotNow(Target::Reach& reach
 }
 
 uint32_t SendExecution::RunWrites(uint64_t sequence, Target::Reach& reach) {
-  const uint32_t count = RunLength(sequence);
   SpinLockHolder hold(reach.link->lock);
   ReceiveDelivery delivery = Deliver(reach);
   if (const auto why_not = NotNow(reach)) {
     Settle(queue_.slot(sequence), *why_not, &reach);
     return 1;
   }
-  for (uint32_t i = 0; i < count; ++i) {
-    Wqe& wqe = queue_.slot(sequence + i);
-    if (Spoiled(wqe)) continue;
-    const std::byte* from = PlainSource(wqe, sequence + i);
-    if (from != nullptr && delivery.WritePlain(wqe, from)) {
+  // The first was judged before. What stands between it and those that join is compared only.
+  const Wqe& first = queue_.slot(sequence);
+  const uint32_t max_bytes = std::min(kMaxJoinedWriteBytes, queue_.max_plain_bytes());
+  const uint64_t end = std::min(queue_.posted(), sequence + shm::kClaimBatchMax);
+  const std::byte* from = PlainSource(first, sequence);
+  bool calm = queue_.Calm();
+  uint64_t at = sequence;
+  for (;;) {
+    Wqe& wqe = queue_.slot(at);
+    if (from != nullptr && delivery.WritePlain(wqe, from)) [[likely]] {
       queue_.FinishPlain(wqe);
-      continue;
+    } else {
+      FinishDelivery(wqe, delivery.OneSided(wqe, SourceOf(wqe, at)), reach);
+      calm = queue_.Calm();
     }
-    FinishDelivery(wqe, delivery.OneSided(wqe, SourceOf(wqe, sequence + i)), reach);
+    ++at;
+    if (at == end) break;
+    from = JoinsPlainly(at, first, max_bytes, calm);
+    if (from == nullptr) break;
   }
-  return count;
+  return static_cast<uint32_t>(at - sequence);
 }
 
 void SendExecution::RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach) {

@@ -52,9 +52,15 @@ class SendExecution {
   Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);
   // The same when the target that is remembered was dropped.
   [[gnu::noinline, gnu::cold]] Target::Reach* ReachAnew(const Wqe& wqe, Outcome* why_not);
-  // Whether the next WQE can run in one go with the first of a run of SENDs, or of WRITEs.
+  // Whether the next WQE can run in one go with the first of a run of SENDs.
   bool Joins(uint64_t sequence, const Wqe& first);
-  // WQEs that can: consecutive ones of a kind to the same target whose streams are free to run, as many
+  // Whether its local side passes without more ado (SendQueue::CheckLocalSide decides otherwise, in its turn).
+  bool MayBeRead(uint64_t sequence);
+  // The same for most SENDs and short WRITEs, without side effects and with little but comparisons: a fresh WQE of the
+  // same opcode without a fence, of 1 to max_bytes in one place. That place; null: it does not, or Joins
+  // has to say. calm: the queue is (SendQueue::Calm).
+  const std::byte* JoinsPlainly(uint64_t sequence, const Wqe& first, uint32_t max_bytes, bool calm);
+  // SENDs that can: consecutive ones to the same target whose streams are free to run, as many
   // as one claim can serve.
   uint32_t RunLength(uint64_t sequence);
   // Whether an earlier one of its run has made it wait, or flushed it.
@@ -75,7 +81,8 @@ class SendExecution {
   ShmRequester& requester_;
   SendQueue& queue_;
   int64_t now_ns_ = 0;
-  bool asking_ = false;  // some WQE of this pass waits for an answer
+  SendQueue::LocalRange local_;  // of the last plain WQE
+  bool asking_ = false;          // some WQE of this pass waits for an answer
   int64_t next_try_ns_ = INT64_MAX;
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/model/memory_region.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -32,10 +35,42 @@ int CheckAccess(Context& context, int access) {
   return (access & ~known) != 0 ? EOPNOTSUPP : 0;
 }
 
+// Bytes that this process has registered with a limit, over all contexts: a kernel counts pinned pages per process.
+std::atomic<uint64_t> g_locked_bytes{0};
+
+// What pinning the range takes: whole pages.
+uint64_t PinnedBytes(const void* address, size_t length_bytes) {
+  static const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uint64_t>(address) / page_bytes;
+  const auto last = (reinterpret_cast<uint64_t>(address) + length_bytes - 1) / page_bytes;
+  return (last - begin + 1) * page_bytes;
+}
+
+// Bytes that count against memory.memlock_bytes, until it ends or the registration takes them over.
+class LockedBytes {
+ public:
+  // False: beyond the limit.
+  bool Take(uint64_t limit_bytes, uint64_t bytes) {
+    if (bytes > limit_bytes) return false;
+    uint64_t before = g_locked_bytes.load();
+    do {
+      if (before > limit_bytes - bytes) return false;
+    } while (!g_locked_bytes.compare_exchange_weak(before, before + bytes));
+    bytes_ = bytes;
+    return true;
+  }
+  ~LockedBytes() { g_locked_bytes.fetch_sub(bytes_); }
+  uint64_t Release() { return std::exchange(bytes_, 0); }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
 struct Region {
   ibv_mr base{};  // what the user holds; must stay first
   uint64_t placement = 0;
   uint32_t segment = shm::kPrivateSegment;  // of which it is a user; files of moved memory stay
+  uint64_t locked_bytes = 0;
 };
 
 }  // namespace
@@ -50,6 +85,14 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
   }
   if (const int error = CheckAccess(context, access); error != 0) {
     errno = error;
+    return nullptr;
+  }
+  // Memory that is paged on demand is not pinned.
+  LockedBytes locked;
+  const uint64_t limit_bytes = context.dials().memory.memlock_bytes;
+  if (limit_bytes != 0 && (access & IBV_ACCESS_ON_DEMAND) == 0 &&
+      !locked.Take(limit_bytes, PinnedBytes(address, length_bytes))) {
+    errno = ENOMEM;
     return nullptr;
   }
   std::optional<shm::Placement> placement;
@@ -101,6 +144,7 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
                   .lkey = key,
                   .rkey = key};
   region->placement = placement->id;
+  region->locked_bytes = locked.Release();
   region->segment = placement->moved ? shm::kPrivateSegment : entry.segment;
   Pd::From(pd)->users.fetch_add(1);
   return &region.release()->base;
@@ -117,6 +161,7 @@ int DeregisterMemory(ibv_mr* mr) {
   context.DropSegmentUse(region->segment);
   shm::EndPlacement(region->placement, /*quiet=*/true);
   context.ReturnMemoryRegion(static_cast<int>(mr->handle));
+  g_locked_bytes.fetch_sub(region->locked_bytes);
   Pd::From(mr->pd)->users.fetch_sub(1);
   return 0;
 }

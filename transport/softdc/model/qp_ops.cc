@@ -10,7 +10,24 @@ void StartOp(ibv_qp_ex* qp) { SendQueue::Of(qp).Start(); }
 int CompleteOp(ibv_qp_ex* qp) { return SendQueue::Of(qp).Complete(); }
 void AbortOp(ibv_qp_ex* qp) { SendQueue::Of(qp).Abort(); }
 
-void SendOp(ibv_qp_ex* qp) { SendQueue::Of(qp).NewWqe(IBV_WR_SEND); }
+// Of their own, so that the builders below save no registers for them.
+[[gnu::noinline, gnu::cold]] void SendSlowly(ibv_qp_ex* qp) {
+  SendQueue::Of(qp).NewWqe(IBV_WR_SEND);
+}
+[[gnu::noinline, gnu::cold]] void WriteSlowly(ibv_qp_ex* qp, uint32_t rkey,
+                                              uint64_t remote_address) {
+  Wqe* wqe = SendQueue::Of(qp).NewWqe(IBV_WR_RDMA_WRITE);
+  if (wqe == nullptr) return;
+  wqe->rkey = rkey;
+  wqe->remote_address = remote_address;
+}
+
+void SendOp(ibv_qp_ex* qp) {
+  SendQueue& queue = SendQueue::Of(qp);
+  if (!queue.RoomIsKnown()) [[unlikely]]
+    return SendSlowly(qp);
+  queue.TakeSlot(IBV_WR_SEND);
+}
 
 void SendImmOp(ibv_qp_ex* qp, __be32 imm_data) {
   if (Wqe* wqe = SendQueue::Of(qp).NewWqe(IBV_WR_SEND_WITH_IMM)) wqe->imm_data = imm_data;
@@ -31,7 +48,12 @@ Wqe* RdmaOp(ibv_qp_ex* qp, uint8_t opcode, uint32_t rkey, uint64_t remote_addres
 }
 
 void WriteOp(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_address) {
-  RdmaOp(qp, IBV_WR_RDMA_WRITE, rkey, remote_address, 0);
+  SendQueue& queue = SendQueue::Of(qp);
+  if (!queue.RoomIsKnown()) [[unlikely]]
+    return WriteSlowly(qp, rkey, remote_address);
+  Wqe& wqe = queue.TakeSlot(IBV_WR_RDMA_WRITE);
+  wqe.rkey = rkey;
+  wqe.remote_address = remote_address;
 }
 
 void WriteImmOp(ibv_qp_ex* qp, uint32_t rkey, uint64_t remote_address, __be32 imm_data) {
@@ -64,7 +86,7 @@ void BindMwOp(ibv_qp_ex* qp, ibv_mw* mw, uint32_t rkey, const ibv_mw_bind_info* 
 }
 
 void SetSgeOp(ibv_qp_ex* qp, uint32_t lkey, uint64_t address, uint32_t length) {
-  SendQueue::Of(qp).SetSge({.addr = address, .length = length, .lkey = lkey});
+  SendQueue::Of(qp).SetSge(lkey, address, length);
 }
 
 void SetSgeListOp(ibv_qp_ex* qp, size_t count, const ibv_sge* list) {

@@ -36,6 +36,7 @@ SendQueue::SendQueue(Qp& qp, const Attributes& attributes)
       pd_(Pd::From(qp.base().pd)->number),
       max_plain_bytes_(std::min(context_.dials().limits.max_message_bytes,
                                 traits_.kind == QpKind::kUd ? MtuBytes(IBV_MTU_4096) : UINT32_MAX)),
+      said_(qp.qp_ex),
       slot_mask_(std::bit_ceil(attributes.max_send_wr) - 1),
       wqes_(slot_mask_ + 1),
       sges_((slot_mask_ + 1) * attributes.max_send_sge),
@@ -229,12 +230,18 @@ void SendQueue::EmitPerStream() {
 
 void SendQueue::EmitCompletions() {
   if (per_stream_ || Mutated(Mutation::kCqeOrderOff)) return EmitPerStream();
-  while (emitted_ != posted_) {
-    const Wqe& wqe = slot(emitted_);
-    if (wqe.state != WqeState::kDone) return;
-    Emit(wqe, emitted_);
-    ++emitted_;
+  // Most have succeeded, and say nothing.
+  constexpr uint64_t kTold =
+      StateBits({.flags = IBV_SEND_SIGNALED, .state = WqeState{0xff}, .status = 0xff});
+  constexpr uint64_t kSilent = StateBits({.state = WqeState::kDone, .status = IBV_WC_SUCCESS});
+  uint64_t sequence = emitted_;
+  for (; sequence != posted_; ++sequence) {
+    const Wqe& wqe = slot(sequence);
+    if ((StateWord(wqe) & kTold) == kSilent && !attributes_.signal_all) continue;
+    if (wqe.state != WqeState::kDone) break;
+    Emit(wqe, sequence);
   }
+  emitted_ = sequence;
 }
 
 void SendQueue::Reset() {
@@ -249,9 +256,10 @@ void SendQueue::Reset() {
   mkey_poster_.Forget(0);
   signature_stop_ = false;
   emitted_ = head_ = posted_;
-  released_.store(head_, std::memory_order_release);
   attr_ = {};
+  // A completion that is polled until then still writes to released_.
   if (!Mutated(Mutation::kResetKeepsCompletions)) cq().PurgeSends(&released_);
+  released_.store(head_, std::memory_order_release);
 }
 
 }  // namespace sluice::softdc

@@ -31,10 +31,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/softdc/model/address_handle.h"
 #include "transport/softdc/model/fabric.h"
 #include "transport/softdc/model/memory_region.h"
 #include "transport/softdc/model/mkey_post.h"
 #include "transport/softdc/model/mkey_stage.h"
+#include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp_kind.h"
 #include "transport/softdc/model/wqe.h"
 #include "transport/softdc/shm/spin_lock.h"
@@ -44,7 +46,6 @@ namespace sluice::softdc {
 class Context;
 class Cq;
 class Qp;
-struct AddressHandle;
 
 inline constexpr uint32_t kStreamIds = 1 << 16;
 inline constexpr uint32_t kQpNumberMask = 0xffffff;
@@ -83,20 +84,60 @@ class SendQueue {
   void Start();
   int Complete();
   void Abort();
-  Wqe* NewWqe(uint8_t opcode);  // null once the batch has an error
+  // Null once the batch has an error.
+  Wqe* NewWqe(uint8_t opcode) {
+    if (!RoomIsKnown() && !HasRoom()) [[unlikely]]
+      return nullptr;
+    return &TakeSlot(opcode);
+  }
+  // Its steps, for builders that are called for each message. Nothing is wrong, and a slot is free
+  // without another look at what was released:
+  bool RoomIsKnown() const {
+    return batch_error_ == 0 && missing_setters_ == 0 && head_ < room_end_;
+  }
+  // The same with a look. False: the batch has failed.
+  [[gnu::noinline]] bool HasRoom();
+  Wqe& TakeSlot(uint8_t opcode) {
+    Wqe& wqe = slot(head_++);
+    newest_ = &wqe;
+    Clear(&wqe);
+    wqe.wr_id = said_.wr_id;
+    static_assert(StateBits({.flags = 1}) == 1 << 8);
+    SetStateBits(&wqe, opcode | (said_.wr_flags & kWqeFlags) << 8);
+    if ((setters_ & kAddressSetter) == 0) [[unlikely]] {
+      wqe.target_number = attr_.dest_qp_num;
+      wqe.key = peer_key_;
+      wqe.node = peer_node_;
+    }
+    missing_setters_ = IsLocal(opcode) ? 0 : setters_;
+    return wqe;
+  }
   WqeOperands& operands() { return operands_[(head_ - 1) & slot_mask_]; }  // of the newest WQE
   void SetSges(size_t count, const ibv_sge* sges);
-  void SetSge(const ibv_sge& sge) {
+  void SetSge(uint32_t lkey, uint64_t address, uint32_t length_bytes) {
     if (batch_error_ != 0 || head_ == posted_) return;
-    if (sge.length == 0 || attributes_.max_send_sge == 0) return SetSges(1, &sge);
-    const uint64_t place = (head_ - 1) & slot_mask_;
-    sges_[place * attributes_.max_send_sge] = sge;
-    wqes_[place].length_bytes += sge.length;
-    wqes_[place].num_sge = 1;
+    if (length_bytes == 0 || attributes_.max_send_sge == 0) [[unlikely]] {
+      return SetOneSge({.addr = address, .length = length_bytes, .lkey = lkey});
+    }
+    ibv_sge& sge = sges_[((head_ - 1) & slot_mask_) * attributes_.max_send_sge];
+    sge.addr = address;
+    sge.length = length_bytes;
+    sge.lkey = lkey;
+    newest_->length_bytes += length_bytes;
+    newest_->num_sge = 1;
     missing_setters_ &= ~kDataSetter;
   }
   void SetInline(size_t count, const ibv_data_buf* buffers);
-  void SetDcAddress(const ibv_ah* ah, uint32_t target_number, uint64_t dc_key, uint16_t stream_id);
+  void SetDcAddress(const ibv_ah* ah, uint32_t target_number, uint64_t dc_key, uint16_t stream_id) {
+    if (batch_error_ != 0 || head_ == posted_) return;
+    Wqe& wqe = *newest_;
+    wqe.node = AddressHandle::From(ah)->node;
+    wqe.target_number = target_number & kQpNumberMask;
+    if (Mutated(Mutation::kAddressSetterLast) && (missing_setters_ & kDataSetter) != 0) return;
+    wqe.key = dc_key;
+    wqe.stream_id = stream_id;
+    missing_setters_ &= ~kAddressSetter;
+  }
   void SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uint32_t qkey);
   // ibv_post_send(3).
   int Post(ibv_send_wr* wr, ibv_send_wr** bad_wr);
@@ -120,8 +161,11 @@ class SendQueue {
   }
   std::span<const std::byte> inline_data(uint64_t sequence) {
     if (slot(sequence).staged) return stages_.find(sequence & slot_mask_)->second.bytes();
-    return {&inline_[(sequence & slot_mask_) * attributes_.max_inline_bytes],
-            slot(sequence).length_bytes};
+    return {inline_place(sequence), slot(sequence).length_bytes};
+  }
+  // Where a WQE that is inlined and not staged has its bytes.
+  const std::byte* inline_place(uint64_t sequence) const {
+    return inline_.data() + (sequence & slot_mask_) * attributes_.max_inline_bytes;
   }
   const WqeOperands& operands(uint64_t sequence) { return operands_[sequence & slot_mask_]; }
   StreamState& stream(const Wqe& wqe) {
@@ -163,6 +207,31 @@ class SendQueue {
     }
     return CheckLocalSideFully(sequence);
   }
+  // The part of it that can be kept for a doorbell: the region that the last SGE was in.
+  struct LocalRange {
+    uint32_t lkey = 0;
+    uint64_t begin = 0;
+    uint64_t bytes = 0;
+
+    bool Covers(const ibv_sge& sge) const {
+      const uint64_t into = sge.addr - begin;
+      return sge.lkey == lkey && into <= bytes && sge.length <= bytes - into;
+    }
+  };
+  // The same for a WQE of one SGE that only reads it, of max_plain_bytes() at most. False: nothing was
+  // done, CheckLocalSide has to.
+  bool CheckPlainSide(const ibv_sge& sge, LocalRange* known) const {
+    if (known->Covers(sge)) [[likely]]
+      return true;
+    const shm::MemoryRegionEntry* region = FindLocalRegion(context_, sge, pd_, /*access=*/0);
+    if (region == nullptr) return false;
+    *known = {.lkey = sge.lkey, .begin = region->address, .bytes = region->length_bytes};
+    return true;
+  }
+  uint32_t max_plain_bytes() const { return max_plain_bytes_; }
+  // Nothing waits and nothing has failed: TurnOf says kRun to each WQE without a fence, until one that runs
+  // fails or waits.
+  bool Calm() const { return state_ == IBV_QPS_RTS && errored_streams_ == 0 && waiting_ == 0; }
   // An operation of the own device alone (IsLocal), or a cancelled one: runs it, and finishes it. False:
   // copies of others through the window that it names are under way; to be called again soon.
   bool RunLocally(uint64_t sequence);
@@ -170,8 +239,9 @@ class SendQueue {
   void Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error);
   // The same with success, for one that never waited and is not staged.
   static void FinishPlain(Wqe& wqe) {
-    wqe.status = static_cast<uint8_t>(IBV_WC_SUCCESS);
-    wqe.state = WqeState::kDone;
+    // Its status is success since it was built.
+    static_assert(IBV_WC_SUCCESS == 0 && static_cast<int>(WqeState::kPosted) == 0);
+    SetStateBits(&wqe, StateBits({.state = WqeState::kDone}));
   }
   void Flush(Wqe& wqe) { Finish(wqe, IBV_WC_WR_FLUSH_ERR, kVendorErrorFlushed); }
   // The end of each pass: flushes what stands behind an error, and lets CQEs leave.
@@ -190,7 +260,10 @@ class SendQueue {
   static constexpr uint8_t kAddressSetter = 2;
   static constexpr uint8_t kMkeySetters = 4;
 
+  static constexpr unsigned kWqeFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE;
+
   void Fail(int error);  // of the batch; the first one stays
+  [[gnu::noinline]] void SetOneSge(const ibv_sge& sge) { SetSges(1, &sge); }
   int BuildPosted(const ibv_send_wr& wr);
   void HandOver();
   bool FenceIsOpen(uint64_t sequence);
@@ -216,6 +289,7 @@ class SendQueue {
   const uint32_t number_;
   const uint32_t pd_;
   const uint32_t max_plain_bytes_;  // that the device sends in one message
+  const ibv_qp_ex& said_;           // wr_id and wr_flags of the next WQE
   const uint64_t slot_mask_;
   std::vector<Wqe> wqes_;
   std::vector<ibv_sge> sges_;
@@ -237,9 +311,11 @@ class SendQueue {
   uint64_t failures_ = 0;
   uint64_t resets_ = 0;
   bool stopping_ = false;  // the budget is spent, ERR follows
+  Wqe* newest_ = nullptr;  // the one at head_ - 1, if head_ != posted_
+  uint64_t room_end_ = 0;  // no less are free: HasRoom looks again when head_ is there
   int batch_error_ = 0;
   uint8_t setters_ = 0;          // that a WQE of this kind of queue needs
-  uint8_t missing_setters_ = 0;  // of the WQE being built
+  uint8_t missing_setters_ = 0;  // of the WQE being built; 0 when a batch begins
   NodeId peer_node_ = kNoNode;   // of a connected queue
   uint64_t peer_key_ = 0;
   ibv_qp_attr attr_{};

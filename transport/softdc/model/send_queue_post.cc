@@ -13,7 +13,6 @@
 namespace sluice::softdc {
 namespace {
 
-constexpr unsigned kWqeFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE;
 constexpr uint32_t kOwnQkey = 0x80000000;  // a Q_Key with this bit stands for the queue's own
 
 }  // namespace
@@ -21,6 +20,7 @@ constexpr uint32_t kOwnQkey = 0x80000000;  // a Q_Key with this bit stands for t
 void SendQueue::Start() {
   lock_.Lock();
   batch_error_ = 0;
+  missing_setters_ = 0;
 }
 
 void SendQueue::Abort() {
@@ -36,7 +36,7 @@ int SendQueue::Complete() {
     error = EINVAL;
   }
   // The last WQE needs its setters as well.
-  if (error == 0 && head_ != posted_ && missing_setters_ != 0) error = EINVAL;
+  if (error == 0 && missing_setters_ != 0) error = EINVAL;
   if (error != 0 && Mutated(Mutation::kBatchKeepsGoodPart) && state_ == IBV_QPS_RTS &&
       head_ - posted_ > 1) {
     --head_;  // the bad one
@@ -63,31 +63,19 @@ void SendQueue::Fail(int error) {
   if (batch_error_ == 0) batch_error_ = error;
 }
 
-Wqe* SendQueue::NewWqe(uint8_t opcode) {
-  if (batch_error_ != 0) return nullptr;
-  if (head_ != posted_ && missing_setters_ != 0) {
+bool SendQueue::HasRoom() {
+  if (batch_error_ != 0) return false;
+  if (missing_setters_ != 0) {
     Fail(EINVAL);
-    return nullptr;
+    return false;
   }
   const uint64_t free_below = Mutated(Mutation::kSlotFreeWhenDone)
                                   ? emitted_
                                   : std::min(released_.load(std::memory_order_acquire), emitted_);
-  if (head_ - free_below >= attributes_.max_send_wr) {
-    Fail(ENOMEM);
-    return nullptr;
-  }
-  Wqe& wqe = slot(head_++);
-  Clear(&wqe);
-  wqe.wr_id = qp_.qp_ex.wr_id;
-  wqe.opcode = opcode;
-  wqe.flags = static_cast<uint8_t>(qp_.qp_ex.wr_flags & kWqeFlags);
-  if (!traits_.addressed) {
-    wqe.target_number = attr_.dest_qp_num;
-    wqe.key = peer_key_;
-    wqe.node = peer_node_;
-  }
-  missing_setters_ = IsLocal(opcode) ? 0 : setters_;
-  return &wqe;
+  room_end_ = free_below + attributes_.max_send_wr;
+  if (head_ < room_end_) return true;
+  Fail(ENOMEM);
+  return false;
 }
 
 void SendQueue::SetSges(size_t count, const ibv_sge* list) {
@@ -122,18 +110,6 @@ void SendQueue::SetInline(size_t count, const ibv_data_buf* buffers) {
   wqe.inlined = true;
   wqe.length_bytes = static_cast<uint32_t>(used);
   missing_setters_ &= ~kDataSetter;
-}
-
-void SendQueue::SetDcAddress(const ibv_ah* ah, uint32_t target_number, uint64_t dc_key,
-                             uint16_t stream_id) {
-  if (batch_error_ != 0 || head_ == posted_) return;
-  Wqe& wqe = slot(head_ - 1);
-  wqe.node = AddressHandle::From(ah)->node;
-  wqe.target_number = target_number & kQpNumberMask;
-  if (Mutated(Mutation::kAddressSetterLast) && (missing_setters_ & kDataSetter) != 0) return;
-  wqe.key = dc_key;
-  wqe.stream_id = stream_id;
-  missing_setters_ &= ~kAddressSetter;
 }
 
 void SendQueue::SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uint32_t qkey) {

@@ -7,7 +7,10 @@
 
 #include <infiniband/verbs.h>
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "transport/softdc/model/fabric.h"
 
@@ -43,15 +46,16 @@ struct alignas(16) Wqe {
   NodeId node = kNoNode;  // where the address leads
   uint16_t stream_id = 0;
   uint16_t num_sge = 0;  // entries in the queue's SGE array for this slot
-  uint8_t opcode = 0;    // ibv_wr_opcode
-  uint8_t flags = 0;     // IBV_SEND_SIGNALED | SOLICITED | FENCE
+  // From here to `status`: one word, which StateWord reads at once.
+  uint8_t opcode = 0;  // ibv_wr_opcode
+  uint8_t flags = 0;   // IBV_SEND_SIGNALED | SOLICITED | FENCE
   bool inlined = false;
   WqeState state = WqeState::kPosted;
-  bool asking = false;  // waits for an answer about the target, not for a time
+  bool asking = false;     // waits for an answer about the target, not for a time
+  bool cancelled = false;  // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
+  bool staged = false;     // its bytes stand in a MkeyStage
+  uint8_t status = 0;      // ibv_wc_status, once kDone
   uint8_t rnr_tries = 0;
-  uint8_t status = 0;         // ibv_wc_status, once kDone
-  bool cancelled = false;     // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
-  bool staged = false;        // its bytes stand in a MkeyStage
   bool quiet = false;         // completes only with an error, whatever was asked for
   uint8_t service_level = 0;  // of a datagram, as its receiver is told
   bool taken_back = false;    // LOCAL_INV of a window whose key is gone, and whose copies may go on
@@ -69,6 +73,34 @@ inline void Clear(Wqe* wqe) {
   auto* const vectors = reinterpret_cast<Vector*>(wqe);
   static_assert(sizeof(Wqe) == 6 * sizeof(Vector));
   vectors[0] = vectors[1] = vectors[2] = vectors[3] = vectors[4] = vectors[5] = Vector{};
+}
+
+// The fields of a WQE from `opcode` to `status` as one word, so that several are compared at once.
+inline uint64_t StateWord(const Wqe& wqe) {
+  static_assert(offsetof(Wqe, opcode) % sizeof(uint64_t) == 0 &&
+                offsetof(Wqe, status) == offsetof(Wqe, opcode) + sizeof(uint64_t) - 1);
+  uint64_t word;
+  std::memcpy(&word, reinterpret_cast<const std::byte*>(&wqe) + offsetof(Wqe, opcode),
+              sizeof(word));
+  return word;
+}
+// The bits of StateWord that differ in these fields.
+struct StateFields {
+  uint8_t opcode = 0;
+  uint8_t flags = 0;
+  uint8_t inlined = 0;
+  WqeState state = WqeState::kPosted;
+  uint8_t asking = 0;
+  uint8_t cancelled = 0;
+  uint8_t staged = 0;
+  uint8_t status = 0;
+};
+consteval uint64_t StateBits(const StateFields& fields) { return std::bit_cast<uint64_t>(fields); }
+// Changes the word by one store of its own size: a byte that is stored just before the word is read would
+// make the reader wait.
+inline void SetStateBits(Wqe* wqe, uint64_t bits) {
+  const uint64_t word = StateWord(*wqe) | bits;
+  std::memcpy(reinterpret_cast<std::byte*>(wqe) + offsetof(Wqe, opcode), &word, sizeof(word));
 }
 
 // What some operations carry beside their WQE: one per slot, valid for those opcodes only.

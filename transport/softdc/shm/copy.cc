@@ -13,7 +13,7 @@ namespace {
 
 void CopyBlocksPlain(std::byte* to, const std::byte* from, size_t blocks) {
   for (; blocks != 0; --blocks, to += kOrderedBlockBytes, from += kOrderedBlockBytes) {
-    CopyUnit(to, from, kOrderedBlockBytes);
+    CopyWhole<kOrderedBlockBytes>(to, from);
   }
 }
 
@@ -30,7 +30,7 @@ __attribute__((target("avx2"))) void CopyBlocksAvx2(std::byte* to, const std::by
                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + at)));
       std::atomic_signal_fence(std::memory_order_acq_rel);
     }
-    CopyUnit(to + kTail, from + kTail, kVector);
+    CopyWhole<kVector>(to + kTail, from + kTail);
   }
 }
 #endif
@@ -65,9 +65,26 @@ void CopyDescending(std::byte* to, const std::byte* from, size_t size_bytes) {
 
 }  // namespace
 
-void CopyBlocks(std::byte* to, const std::byte* from, size_t blocks) {
-  static const BlockCopier copier = ChooseBlockCopier();
-  copier(to, from, blocks);
+void CopyUnits(std::byte* to, const std::byte* from, size_t size_bytes) {
+  const size_t past_boundary = reinterpret_cast<uintptr_t>(to) % kOrderedBlockBytes;
+  if (past_boundary != 0) {
+    const size_t first_bytes = kOrderedBlockBytes - past_boundary;
+    CopyUnit(to, from, first_bytes);
+    to += first_bytes;
+    from += first_bytes;
+    size_bytes -= first_bytes;
+  }
+  const size_t blocks = size_bytes / kOrderedBlockBytes;
+  if (blocks == 1) {
+    CopyWhole<kOrderedBlockBytes>(to, from);
+  } else if (blocks != 0) {
+    static const BlockCopier copier = ChooseBlockCopier();
+    copier(to, from, blocks);
+  }
+  const size_t rest_bytes = size_bytes % kOrderedBlockBytes;
+  if (rest_bytes != 0) {
+    CopyUnit(to + size_bytes - rest_bytes, from + size_bytes - rest_bytes, rest_bytes);
+  }
 }
 
 }  // namespace internal

@@ -50,74 +50,104 @@ inline void CopyVector(std::byte* to, const std::byte* from) {
   std::atomic_signal_fence(std::memory_order_acq_rel);
 }
 
-inline void CopyAscending(std::byte* to, const std::byte* from, size_t size_bytes) {
-  constexpr size_t kVector = 16;
-  for (; size_bytes >= kVector; size_bytes -= kVector, to += kVector, from += kVector) {
+// kBytes at once: 1, 2, 4 or 8 by one store, more by vectors.
+template <size_t kBytes>
+[[gnu::always_inline]] inline void CopyStep(std::byte* to, const std::byte* from) {
+  if constexpr (kBytes > 16) {
+    CopyStep<16>(to, from);
+    CopyStep<kBytes - 16>(to + 16, from + 16);
+  } else if constexpr (kBytes == 16) {
     CopyVector(to, from);
-  }
-  for (; size_bytes >= sizeof(uint64_t);
-       size_bytes -= sizeof(uint64_t), to += sizeof(uint64_t), from += sizeof(uint64_t)) {
-    std::memcpy(to, from, sizeof(uint64_t));
-    std::atomic_signal_fence(std::memory_order_acq_rel);
-  }
-  for (; size_bytes != 0; --size_bytes, ++to, ++from) {
-    *to = *from;
+  } else {
+    std::memcpy(to, from, kBytes);
     std::atomic_signal_fence(std::memory_order_acq_rel);
   }
 }
 
-// size_bytes >= 1.
-inline void CopyUnit(std::byte* to, const std::byte* from, size_t size_bytes) {
+// Fewer than a block's bytes. Unrolled: most messages are short, and a loop takes longer than their
+// stores.
+[[gnu::always_inline]] inline void CopyAscending(std::byte* to, const std::byte* from,
+                                                 size_t size_bytes) {
+  constexpr size_t kVector = 16;
+  static_assert(kOrderedBlockBytes == 8 * kVector);
+  const size_t vectors = (size_bytes / kVector) % 8;
+  to += vectors * kVector;
+  from += vectors * kVector;
+  switch (vectors) {
+    case 7:
+      CopyVector(to - 112, from - 112);
+      [[fallthrough]];
+    case 6:
+      CopyVector(to - 96, from - 96);
+      [[fallthrough]];
+    case 5:
+      CopyVector(to - 80, from - 80);
+      [[fallthrough]];
+    case 4:
+      CopyVector(to - 64, from - 64);
+      [[fallthrough]];
+    case 3:
+      CopyVector(to - 48, from - 48);
+      [[fallthrough]];
+    case 2:
+      CopyVector(to - 32, from - 32);
+      [[fallthrough]];
+    case 1:
+      CopyVector(to - 16, from - 16);
+  }
+  if ((size_bytes & 8) != 0) {
+    CopyStep<8>(to, from);
+    to += 8;
+    from += 8;
+  }
+  for (size_bytes %= 8; size_bytes != 0; --size_bytes, ++to, ++from) CopyStep<1>(to, from);
+}
+
+// 1 to kOrderedBlockBytes.
+[[gnu::always_inline]] inline void CopyUnit(std::byte* to, const std::byte* from,
+                                            size_t size_bytes) {
   constexpr size_t kWord = sizeof(uint64_t);
-  std::byte* const last = to + size_bytes - kWord;
-  if (size_bytes >= kWord && reinterpret_cast<uintptr_t>(last) % kWord == 0) {
-    CopyAscending(to, from, size_bytes - kWord);
+  const bool whole_word =
+      size_bytes >= kWord && reinterpret_cast<uintptr_t>(to + size_bytes) % kWord == 0;
+  const size_t before = size_bytes - (whole_word ? kWord : 1);
+  CopyAscending(to, from, before);
+  if (whole_word) [[likely]] {
     uint64_t word;
-    std::memcpy(&word, from + size_bytes - kWord, kWord);
-    std::atomic_ref(*reinterpret_cast<uint64_t*>(last)).store(word, std::memory_order_release);
+    std::memcpy(&word, from + before, kWord);
+    std::atomic_ref(*reinterpret_cast<uint64_t*>(to + before))
+        .store(word, std::memory_order_release);
     return;
   }
   // No aligned last word: the last byte is the one that a reader can poll.
-  CopyAscending(to, from, size_bytes - 1);
-  std::atomic_ref(to[size_bytes - 1]).store(from[size_bytes - 1], std::memory_order_release);
+  std::atomic_ref(to[before]).store(from[before], std::memory_order_release);
 }
 
-// CopyUnit of 64 bytes whose last word is aligned: what most small messages are.
-inline void CopyLine(std::byte* to, const std::byte* from) {
-  CopyVector(to, from);
-  CopyVector(to + 16, from + 16);
-  CopyVector(to + 32, from + 32);
+// CopyUnit of kBytes whose last word is aligned: 64, what most small messages are, or a block.
+template <size_t kBytes>
+inline void CopyWhole(std::byte* to, const std::byte* from) {
+  CopyStep<kBytes - 16>(to, from);
   uint64_t words[2];
-  std::memcpy(words, from + 48, sizeof(words));
-  std::memcpy(to + 48, &words[0], sizeof(uint64_t));
-  std::atomic_ref(*reinterpret_cast<uint64_t*>(to + 56)).store(words[1], std::memory_order_release);
+  std::memcpy(words, from + kBytes - 16, sizeof(words));
+  std::memcpy(to + kBytes - 16, &words[0], sizeof(uint64_t));
+  std::atomic_ref(*reinterpret_cast<uint64_t*>(to + kBytes - 8))
+      .store(words[1], std::memory_order_release);
 }
 
-// Whole blocks, `to` aligned to them.
-void CopyBlocks(std::byte* to, const std::byte* from, size_t blocks);
+// CopyInOrder of more than one unit.
+void CopyUnits(std::byte* to, const std::byte* from, size_t size_bytes);
 
 }  // namespace internal
 
-inline void CopyInOrder(std::byte* to, const std::byte* from, size_t size_bytes) {
+[[gnu::always_inline]] inline void CopyInOrder(std::byte* to, const std::byte* from,
+                                               size_t size_bytes) {
   if (size_bytes == 0) return;
   const size_t to_boundary =
       kOrderedBlockBytes - reinterpret_cast<uintptr_t>(to) % kOrderedBlockBytes;
-  if (size_bytes == 64 && to_boundary >= 64 && to_boundary % sizeof(uint64_t) == 0) {
-    return internal::CopyLine(to, from);
+  if (size_bytes > to_boundary) return internal::CopyUnits(to, from, size_bytes);
+  if (size_bytes == 64 && to_boundary % sizeof(uint64_t) == 0) {
+    return internal::CopyWhole<64>(to, from);
   }
-  if (size_bytes <= to_boundary) return internal::CopyUnit(to, from, size_bytes);
-  if (to_boundary != kOrderedBlockBytes) {
-    internal::CopyUnit(to, from, to_boundary);
-    to += to_boundary;
-    from += to_boundary;
-    size_bytes -= to_boundary;
-  }
-  const size_t blocks = size_bytes / kOrderedBlockBytes;
-  internal::CopyBlocks(to, from, blocks);
-  const size_t rest_bytes = size_bytes % kOrderedBlockBytes;
-  if (rest_bytes != 0) {
-    internal::CopyUnit(to + size_bytes - rest_bytes, from + size_bytes - rest_bytes, rest_bytes);
-  }
+  internal::CopyUnit(to, from, size_bytes);
 }
 
 void CopyRelaxed(std::byte* to, const std::byte* from, size_t size_bytes);
@@ -138,10 +168,13 @@ enum class CopyOrder : uint8_t {
                                         const std::byte* from, size_t size_bytes) {
   static thread_local uint64_t copies = 0;
   if (Mutated(Mutation::kPayloadUnordered)) order = CopyOrder::kNone;
+  if (order == CopyOrder::kWholeMessage) [[likely]] {
+    if (relaxed) return CopyRelaxed(to, from, size_bytes);
+    return CopyInOrder(to, from, size_bytes);
+  }
   switch (order) {
     case CopyOrder::kWholeMessage:
-      if (relaxed) return CopyRelaxed(to, from, size_bytes);
-      return CopyInOrder(to, from, size_bytes);
+      break;
     case CopyOrder::kBlocks128:
       return CopyShuffled(to, from, size_bytes, kOrderedBlockBytes, ++copies);
     case CopyOrder::kNone:

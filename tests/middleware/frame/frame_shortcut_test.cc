@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// DecodePlain() against DecodeAny(), which it stands in for.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "middleware/frame/frame.h"
+
+namespace sluice::frame {
+namespace {
+
+// The shortcut for requests and replies without flags: with each value of each byte of the header it says what the checks say.
+TEST(FrameShortcutTest, ShortcutAgreesWithTheChecksWhateverAByteIs) {
+  Header request;
+  request.method_id = 1;
+  request.timeout_ns = 1;
+  request.payload_bytes = 3;
+  Header reply = request;
+  reply.kind = Kind::kReply;
+  reply.method_id = reply.timeout_ns = 0;
+  uint64_t accepted = 0;
+  for (const Header& plain : {request, reply}) {
+    for (uint32_t at = 0; at < kHeaderBytes; ++at) {
+      for (int value = 0; value < 256; ++value) {
+        std::vector<std::byte> bytes(kHeaderBytes + 3);
+        Encode(plain, bytes.data());
+        bytes[at] = static_cast<std::byte>(value);
+        Header quick;
+        Header checked;
+        const Fault fault = Decode(bytes, &quick);
+        ASSERT_EQ(fault, internal::DecodeAny(bytes, &checked)) << at << " " << value;
+        if (fault != Fault::kNone) continue;
+        ASSERT_EQ(quick, checked) << at << " " << value;
+        if (internal::DecodePlain(bytes, &quick)) ++accepted;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 2u * 12 * 256) << "it takes the common ones";
+  std::vector<std::byte> cut(kHeaderBytes);
+  Encode(request, cut.data());
+  Header header;
+  EXPECT_FALSE(internal::DecodePlain(cut, &header));
+  EXPECT_FALSE(internal::DecodePlain(std::span(cut).first(kHeaderBytes - 1), &header));
+}
+
+}  // namespace
+}  // namespace sluice::frame

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How many buffers an endpoint makes, and how large they are. Thread-safety: constant.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_
+#define SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/endpoint/create.h"
+#include "transport/peer/prefix.h"
+#include "transport/peer/terms.h"
+#include "transport/receive/receive_queue.h"
+
+namespace sluice::endpoint {
+
+// A credit message per half window, at most two unread, one that was asked for, a probe, an answer to
+// one, and a goodbye; a proof or an answer comes before those. It is the longest: prefix and sealed
+// terms.
+inline constexpr uint32_t kControlBuffersPerPeer = 6;
+inline constexpr uint32_t kControlBufferBytes = 128;
+static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
+// Words about lanes, in either direction: few peers have one, and who finds no buffer tries again.
+inline constexpr uint32_t kControlBuffersForLanes = 256;
+
+// Send buffers for control messages.
+inline constexpr uint32_t kControlSlots = 256;
+
+inline uint32_t BufferBytes(const Options& options) {
+  return options.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+}
+
+// Behind a message is room for its stamp, or for its form in blocks.
+inline size_t SendStrideBytes(const Options& options) {
+  return (size_t{BufferBytes(options)} + 8 + options.lane_slot_bytes + 63) / 64 * 64;
+}
+
+// Buffers of a shared receive queue for messages, and of one for control.
+constexpr uint32_t DataDepth(uint32_t srq_size) {
+  return srq_size + receive::ReceiveQueue::kRefillBatch;
+}
+constexpr uint32_t ControlDepth(uint32_t max_peers) {
+  return max_peers * kControlBuffersPerPeer + kControlBuffersForLanes;
+}
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_

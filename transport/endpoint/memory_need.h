@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// MemoryNeed: the registered memory that an endpoint takes, computed from its options. A NIC locks it, and
+// RLIMIT_MEMLOCK limits the sum over the endpoints (pollers) of a process. Thread-safety: a value.
+#ifndef SLUICE_TRANSPORT_ENDPOINT_MEMORY_NEED_H_
+#define SLUICE_TRANSPORT_ENDPOINT_MEMORY_NEED_H_
+
+#include <cstdint>
+#include <string>
+
+namespace sluice::endpoint {
+
+struct Options;
+
+struct MemoryNeed {
+  uint64_t at_start_bytes = 0;  // receive and send buffers: registered when the endpoint is created
+  uint64_t later_bytes = 0;  // lanes and large messages: registered when first needed, at most this
+};
+
+MemoryNeed NeedOf(const Options& options);
+
+// "33 MiB", rounded up.
+std::string MebibytesOf(uint64_t bytes);
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_MEMORY_NEED_H_
