@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
-namespace {
+namespace app_test {
 
 // The event of a connection had come before the process was killed, and is read when its remains are cleared away.
 TEST(App, ConnectionOfAProcessThatIsDeadIsNobodys) {
@@ -21,5 +21,5 @@ TEST(App, ConnectionOfAProcessThatIsDeadIsNobodys) {
   EXPECT_TRUE(scene.ledger.violations().empty());
 }
 
-}  // namespace
+}  // namespace app_test
 }  // namespace sluice::simulation

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
-namespace {
+namespace fault_driver_test {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr uint32_t kSent = 1'000;
@@ -94,5 +94,5 @@ TEST(FaultDriver, NextFailureWaitsForTheOneThatIsNotToldYet) {
   EXPECT_EQ(world.HappenedAfter(2 * kSent), 1u);
 }
 
-}  // namespace
+}  // namespace fault_driver_test
 }  // namespace sluice::simulation

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
-namespace {
+namespace isolation_test {
 
 IsolationOptions Small() {
   return {.peers = 60, .dead = 6, .after_ns = 200'000'000, .dci_count = 4, .dci_depth = 256};
@@ -68,5 +68,5 @@ TEST(MeasureIsolation, OneStreamADciAndMoreDeadThanDcis_EverybodyElseIsServedInT
   EXPECT_GT(with.known.calls, 100u);
 }
 
-}  // namespace
+}  // namespace isolation_test
 }  // namespace sluice::simulation

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
-namespace {
+namespace ledger_test {
 
 class LedgerTest : public ::testing::Test {
  protected:
@@ -97,5 +97,5 @@ TEST_F(LedgerTest, ConnectionThatComesUpWhenItsOtherEndIsGone_IsExcused) {
   EXPECT_EQ(Broken(), "");
 }
 
-}  // namespace
+}  // namespace ledger_test
 }  // namespace sluice::simulation

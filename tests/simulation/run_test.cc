@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
-namespace {
+namespace run_test {
 
 constexpr uint64_t kSeeds = 12;
 constexpr uint64_t kMessages = 4'000;
@@ -74,5 +74,5 @@ TEST(RunPlanTest, OtherSeed_IsAnotherRun) {
 INSTANTIATE_TEST_SUITE_P(Faults, RunTest,
                          ::testing::Values(FaultSet::kNone, FaultSet::kHarmless, FaultSet::kAll));
 
-}  // namespace
+}  // namespace run_test
 }  // namespace sluice::simulation

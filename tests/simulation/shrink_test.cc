@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
-namespace {
+namespace shrink_test {
 
 TEST(ShrinkTest, PlanThatFailsBecauseOfTwoFaultsAndAThousandMessages_LosesAllElse) {
   Plan plan;
@@ -31,5 +31,5 @@ TEST(ShrinkTest, PlanThatDoesNotFail_StaysAsItIs) {
   EXPECT_EQ(ToString(least), ToString(plan));
 }
 
-}  // namespace
+}  // namespace shrink_test
 }  // namespace sluice::simulation

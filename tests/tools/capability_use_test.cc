@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::tools {
-namespace {
+namespace capability_use_test {
 
 using ::testing::HasSubstr;
 using verbs::CapabilityReport;
@@ -52,5 +52,5 @@ TEST(CapabilityTextTest, SaysHowManyAndWhatInstead) {
               HasSubstr("instead: signatures are checked, by the device or the CPU"));
 }
 
-}  // namespace
+}  // namespace capability_use_test
 }  // namespace sluice::tools

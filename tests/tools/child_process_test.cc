@@ -8,7 +8,7 @@
 #include <string>
 
 namespace sluice::tools {
-namespace {
+namespace child_process_test {
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
@@ -84,5 +84,5 @@ TEST(ListeningAddressTest, ServerThatEndsIsAnError) {
   EXPECT_EQ(ListeningAddress(*process, kLong).status().code(), absl::StatusCode::kOutOfRange);
 }
 
-}  // namespace
+}  // namespace child_process_test
 }  // namespace sluice::tools

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::tools {
-namespace {
+namespace command_line_test {
 
 using ::testing::HasSubstr;
 
@@ -90,5 +90,5 @@ TEST(CommandLineTest, HelpWinsOverWhatFollows) {
   EXPECT_TRUE(parsed.help);
 }
 
-}  // namespace
+}  // namespace command_line_test
 }  // namespace sluice::tools

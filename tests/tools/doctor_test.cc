@@ -12,7 +12,7 @@
 #include <string>
 
 namespace sluice::tools {
-namespace {
+namespace doctor_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -217,5 +217,5 @@ TEST(DoctorOfNothingTest, UnreadableHostIsNoCrash) {
   EXPECT_THAT(CheckText(report), HasSubstr("the limit can't be read"));
 }
 
-}  // namespace
+}  // namespace doctor_test
 }  // namespace sluice::tools

@@ -10,7 +10,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::tools {
-namespace {
+namespace latency_report_test {
 
 using ::testing::HasSubstr;
 
@@ -71,5 +71,5 @@ TEST(HistogramTextTest, LinesAreBoundedAndTheTailIsOneOfThem) {
   EXPECT_THAT(text, HasSubstr("more"));
 }
 
-}  // namespace
+}  // namespace latency_report_test
 }  // namespace sluice::tools

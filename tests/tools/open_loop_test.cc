@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::tools {
-namespace {
+namespace open_loop_test {
 
 constexpr int64_t kMicrosecond = 1'000;
 constexpr int64_t kMillisecond = 1'000'000;
@@ -117,5 +117,5 @@ TEST(OpenLoop, NothingStartsEarlyOrBeyondItsPlaces) {
   EXPECT_EQ(intended_ns.back(), 500 + 2 * kMillisecond) << "as it was meant, though it is late";
 }
 
-}  // namespace
+}  // namespace open_loop_test
 }  // namespace sluice::tools

@@ -11,7 +11,7 @@
 #include "tools/child_process.h"
 
 namespace sluice::tools {
-namespace {
+namespace sluice_call_test {
 
 using ::testing::HasSubstr;
 
@@ -92,5 +92,5 @@ TEST_F(SluiceCallTest, WrongInputIsSaidClearly) {
               HasSubstr("as JSON"));
 }
 
-}  // namespace
+}  // namespace sluice_call_test
 }  // namespace sluice::tools

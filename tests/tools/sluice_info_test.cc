@@ -14,7 +14,7 @@
 #include "tests/tools/program_run.h"
 
 namespace sluice::tools {
-namespace {
+namespace sluice_info_test {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -164,5 +164,5 @@ TEST(SluiceInfoTest, WrongUsageIsExitCode2) {
   EXPECT_EQ(RunProgram({kInfo, "--json"}).exit_code, 2);
 }
 
-}  // namespace
+}  // namespace sluice_info_test
 }  // namespace sluice::tools

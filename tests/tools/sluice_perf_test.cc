@@ -11,7 +11,7 @@
 #include "tests/tools/program_run.h"
 
 namespace sluice::tools {
-namespace {
+namespace sluice_perf_test {
 
 using ::testing::HasSubstr;
 
@@ -229,5 +229,5 @@ TEST(SluicePerfTest, HelpIsExitCode0) {
   EXPECT_THAT(run.output, HasSubstr("--window"));
 }
 
-}  // namespace
+}  // namespace sluice_perf_test
 }  // namespace sluice::tools

@@ -13,7 +13,7 @@
 #include "tools/child_process.h"
 
 namespace sluice::tools {
-namespace {
+namespace sluice_stat_test {
 
 using ::testing::HasSubstr;
 
@@ -83,5 +83,5 @@ TEST_F(SluiceStatTest, WrongInputIsSaidClearly) {
   EXPECT_THAT(Stat("--server=127.0.0.1:1 --timeout=200ms --count=1", 1), HasSubstr("127.0.0.1:1"));
 }
 
-}  // namespace
+}  // namespace sluice_stat_test
 }  // namespace sluice::tools

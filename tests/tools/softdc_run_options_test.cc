@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::tools {
-namespace {
+namespace softdc_run_options_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -46,5 +46,5 @@ TEST(ParseSoftdcRunOptionsTest, BadInputSaysWhatIsWrong) {
   EXPECT_THAT(Refusal({"--dom", "x", "ls"}), HasSubstr("no option --dom"));
 }
 
-}  // namespace
+}  // namespace softdc_run_options_test
 }  // namespace sluice::tools

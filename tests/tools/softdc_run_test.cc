@@ -11,7 +11,7 @@
 #include "tests/tools/program_run.h"
 
 namespace sluice::tools {
-namespace {
+namespace softdc_run_test {
 
 using ::testing::HasSubstr;
 
@@ -75,5 +75,5 @@ TEST_F(SoftdcRunTest, HelpNamesTheOptions) {
   EXPECT_THAT(run.output, HasSubstr("--config"));
 }
 
-}  // namespace
+}  // namespace softdc_run_test
 }  // namespace sluice::tools

@@ -7,7 +7,7 @@
 #include "google/protobuf/text_format.h"
 
 namespace sluice::tools {
-namespace {
+namespace stat_table_test {
 
 using introspection::v1::LookReply;
 using ::testing::HasSubstr;
@@ -93,5 +93,5 @@ TEST(StatTableTest, ServerThatWasStartedAnewCountsFromItsStart) {
   EXPECT_EQ(difference.counts(0).value(), 100u);
 }
 
-}  // namespace
+}  // namespace stat_table_test
 }  // namespace sluice::tools

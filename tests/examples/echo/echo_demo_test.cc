@@ -10,7 +10,7 @@
 #include "tests/examples/echo/echo_fixture.h"
 
 namespace sluice::examples::echo {
-namespace {
+namespace echo_demo_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -80,5 +80,5 @@ INSTANTIATE_TEST_SUITE_P(Signals, EndSignal, ::testing::Values(SIGINT, SIGTERM),
                            return info.param == SIGINT ? "SIGINT" : "SIGTERM";
                          });
 
-}  // namespace
+}  // namespace echo_demo_test
 }  // namespace sluice::examples::echo

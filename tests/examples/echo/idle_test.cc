@@ -12,7 +12,7 @@
 #include "tests/examples/echo/echo_fixture.h"
 
 namespace sluice::examples::echo {
-namespace {
+namespace idle_test {
 
 constexpr int kSettleMs = 300;  // watch periods and the last timers of the connection
 constexpr int kIntervalMs = 1500;
@@ -58,5 +58,5 @@ TEST_F(EchoTest, IdleServerAndIdleConnectedClientUseNoCpu) {
   EXPECT_TRUE(Say(channel, "awake again").ok());
 }
 
-}  // namespace
+}  // namespace idle_test
 }  // namespace sluice::examples::echo

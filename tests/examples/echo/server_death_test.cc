@@ -13,7 +13,7 @@
 #include "tests/examples/echo/echo_fixture.h"
 
 namespace sluice::examples::echo {
-namespace {
+namespace server_death_test {
 
 constexpr absl::Duration kDeadline = absl::Seconds(5);
 constexpr int kWindow = 64;
@@ -144,5 +144,5 @@ TEST_F(EchoTest, ServerKilledUnderThreadsThatWaitEndsEachCallInTime) {
   EXPECT_EQ(unexpected.load(), 0);
 }
 
-}  // namespace
+}  // namespace server_death_test
 }  // namespace sluice::examples::echo

@@ -11,7 +11,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::examples::echo {
-namespace {
+namespace status_test {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
@@ -156,5 +156,5 @@ TEST_F(EchoTest, CallPastItsDeadline) {
   ExpectTeaches(status, address_);
 }
 
-}  // namespace
+}  // namespace status_test
 }  // namespace sluice::examples::echo

@@ -6,7 +6,7 @@
 #include <string>
 
 namespace sluice {
-namespace {
+namespace address_test {
 
 TEST(AddressTest, WhatIsUnderstood) {
   EXPECT_EQ(ParseAddress("127.0.0.1:7471", false)->host, "127.0.0.1");
@@ -30,5 +30,5 @@ TEST(AddressTest, WhatIsNotUnderstoodIsExplained) {
   }
 }
 
-}  // namespace
+}  // namespace address_test
 }  // namespace sluice

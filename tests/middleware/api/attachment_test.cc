@@ -17,7 +17,7 @@
 #include "middleware/api/in_process.h"
 
 namespace sluice {
-namespace {
+namespace attachment_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoCoServiceBase;
@@ -364,5 +364,5 @@ TEST_F(AttachmentTest, CountsTowardsTheLimitOfAMessage) {
   EXPECT_TRUE(Say(context, "").ok());
 }
 
-}  // namespace
+}  // namespace attachment_test
 }  // namespace sluice

@@ -16,7 +16,7 @@
 #include "transport/base/error.h"
 
 namespace sluice {
-namespace {
+namespace authentication_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -198,5 +198,5 @@ TEST_F(AuthenticationTest, FileThatOthersCanReadIsRefusedWhenTheObjectIsMade) {
             absl::StatusCode::kNotFound);
 }
 
-}  // namespace
+}  // namespace authentication_test
 }  // namespace sluice

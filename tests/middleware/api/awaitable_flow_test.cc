@@ -9,7 +9,7 @@
 #include "tests/middleware/flow/flow_fixture.h"
 
 namespace sluice {
-namespace {
+namespace awaitable_flow_test {
 
 using flow::BytesOf;
 using flow::Flow;
@@ -261,5 +261,5 @@ TEST_F(AwaitableFlowTest, ReaderThatOwnsItsEnd_MayReturnWhenItIsClosed) {
   EXPECT_TRUE(reader.done());
 }
 
-}  // namespace
+}  // namespace awaitable_flow_test
 }  // namespace sluice

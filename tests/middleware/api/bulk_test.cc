@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice {
-namespace {
+namespace bulk_test {
 
 using integrity::Guard;
 using integrity::MismatchOf;
@@ -296,5 +296,5 @@ TEST_F(ThreeBulksTest, ArrivalsOfOnePeerPushOutNoneOfAnother) {
   EXPECT_TRUE(other_->Await(at_other_, 2, now).ok());
 }
 
-}  // namespace
+}  // namespace bulk_test
 }  // namespace sluice

@@ -14,7 +14,7 @@
 #include "tests/middleware/api/endings.h"
 
 namespace sluice {
-namespace {
+namespace channel_endings_test {
 
 using testing_support::Begin;
 using testing_support::ChatClient;
@@ -231,5 +231,5 @@ TEST_F(ChannelEndingsTest, CoroutinesAreDestroyedWhileTheirChannelEnds) {
   }
 }
 
-}  // namespace
+}  // namespace channel_endings_test
 }  // namespace sluice

@@ -20,7 +20,7 @@
 #include "transport/base/error.h"
 
 namespace sluice {
-namespace {
+namespace channel_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -559,5 +559,5 @@ TEST_F(ChannelTest, ShutdownEndsCallsOfClients) {
   EXPECT_TRUE(server_->Shutdown(absl::Seconds(10)).ok());
 }
 
-}  // namespace
+}  // namespace channel_test
 }  // namespace sluice

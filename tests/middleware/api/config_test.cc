@@ -17,7 +17,7 @@
 #include "proto/config.pb.h"
 
 namespace sluice {
-namespace {
+namespace config_test {
 
 using Source = Config::Source;
 using ::testing::ElementsAre;
@@ -252,5 +252,5 @@ TEST(OptionTableTest, DefaultsAreValidAndReadBack) {
   EXPECT_TRUE(options.Validate().ok());
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace sluice

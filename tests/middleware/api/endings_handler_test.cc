@@ -15,7 +15,7 @@
 #include "tests/middleware/api/chat_service.h"
 
 namespace sluice {
-namespace {
+namespace endings_handler_test {
 
 using testing_support::ChatServiceBase;
 using testing_support::ChatWorld;
@@ -177,5 +177,5 @@ TEST_F(MessengerEndingsDeathTest, MessengerThatIsDestroyedInAHandlerSaysSo) {
   ear_.opened = nullptr;
 }
 
-}  // namespace
+}  // namespace endings_handler_test
 }  // namespace sluice

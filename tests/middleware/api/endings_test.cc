@@ -22,7 +22,7 @@
 #include "tests/support/kept_log.h"
 
 namespace sluice {
-namespace {
+namespace endings_test {
 
 using testing_support::Begin;
 using testing_support::ChatClient;
@@ -520,5 +520,5 @@ TEST_F(EndingsTest, DeadlineOfTheServersCallBoundsTheWaitForTheChannel) {
   EXPECT_TRUE(came_back) << "it waited until the callback returned";
 }
 
-}  // namespace
+}  // namespace endings_test
 }  // namespace sluice

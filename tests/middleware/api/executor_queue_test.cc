@@ -18,7 +18,7 @@
 #include "transport/base/error.h"
 
 namespace sluice {
-namespace {
+namespace executor_queue_test {
 
 using tests::chat::ChatClient;
 using tests::chat::ChatServiceBase;
@@ -187,5 +187,5 @@ TEST_F(ExecutorQueueTest, BoundsAreThoseOfTheQueue) {
   EXPECT_TRUE(queue.Enter(incoming).ok());
 }
 
-}  // namespace
+}  // namespace executor_queue_test
 }  // namespace sluice

@@ -10,7 +10,7 @@
 #include "examples/log_tail/log_service.h"
 
 namespace sluice {
-namespace {
+namespace in_process_test {
 
 using namespace examples::log_tail;
 
@@ -67,5 +67,5 @@ TEST(InProcessTest, WrongOptionsAndServicesAreErrors) {
   EXPECT_EQ(InProcess::Start({&log, &log}).status().code(), absl::StatusCode::kAlreadyExists);
 }
 
-}  // namespace
+}  // namespace in_process_test
 }  // namespace sluice

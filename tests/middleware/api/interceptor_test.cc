@@ -18,7 +18,7 @@
 #include "tests/middleware/api/chat.sluice.h"
 
 namespace sluice {
-namespace {
+namespace interceptor_test {
 
 using tests::chat::ChatClient;
 using tests::chat::ChatServiceBase;
@@ -248,5 +248,5 @@ TEST_F(InterceptorTest, AuthorizationComesFirst) {
   EXPECT_EQ(server_.Lines(2).size(), 2u) << "interceptors see what is authorised";
 }
 
-}  // namespace
+}  // namespace interceptor_test
 }  // namespace sluice

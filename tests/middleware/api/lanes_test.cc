@@ -13,7 +13,7 @@
 #include "middleware/api/server.h"
 
 namespace sluice {
-namespace {
+namespace lanes_test {
 
 using examples::echo::EchoClient;
 using examples::echo::SayReply;
@@ -108,5 +108,5 @@ TEST_F(LanesTest, NoMemoryGrantsNone) {
   EXPECT_EQ(channel_->endpoint_counters().lanes_granted, 0u);
 }
 
-}  // namespace
+}  // namespace lanes_test
 }  // namespace sluice

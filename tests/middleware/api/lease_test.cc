@@ -23,7 +23,7 @@
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
-namespace {
+namespace lease_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -217,5 +217,5 @@ TEST_F(LeaseSleepTest, ACancelJustBeforeTheHolderSleeps) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LeaseTest, ::testing::Range(1u, 13u));
 
-}  // namespace
+}  // namespace lease_test
 }  // namespace sluice

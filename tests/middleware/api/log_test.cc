@@ -14,7 +14,7 @@
 #include "tests/support/kept_log.h"
 
 namespace sluice {
-namespace {
+namespace log_test {
 
 using testing_support::KeptLog;
 
@@ -61,5 +61,5 @@ TEST(LogTest, ChannelTellsItsSinkOfALostServer) {
   EXPECT_TRUE((*channel)->Drive([&] { return kept->Has("connection lost"); }, absl::Seconds(60)));
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace sluice

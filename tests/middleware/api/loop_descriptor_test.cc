@@ -9,7 +9,7 @@
 #include <cstdint>
 
 namespace sluice {
-namespace {
+namespace loop_descriptor_test {
 
 constexpr int kHangMs = 30'000;
 constexpr int64_t kHourNs = 3'600'000'000'000;
@@ -58,5 +58,5 @@ TEST_F(LoopDescriptorTest, WhatIsSaidLastCounts) {
   EXPECT_FALSE(Readable(0));
 }
 
-}  // namespace
+}  // namespace loop_descriptor_test
 }  // namespace sluice

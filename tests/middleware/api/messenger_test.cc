@@ -15,7 +15,7 @@
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
-namespace {
+namespace messenger_test {
 
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
@@ -201,5 +201,5 @@ TEST_F(MessengerTest, WhatIsNotAllowedIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace messenger_test
 }  // namespace sluice

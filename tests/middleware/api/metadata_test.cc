@@ -8,7 +8,7 @@
 #include "middleware/frame/frame.h"
 
 namespace sluice {
-namespace {
+namespace metadata_test {
 
 TEST(MetadataTest, ReadsWhatItHasWritten) {
   Metadata sent;
@@ -54,5 +54,5 @@ TEST(MetadataTest, BytesOfAPeerThatAreNoneGiveNothing) {
   EXPECT_EQ(mixed.Find("ok"), "1");
 }
 
-}  // namespace
+}  // namespace metadata_test
 }  // namespace sluice

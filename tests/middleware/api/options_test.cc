@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace sluice {
-namespace {
+namespace options_test {
 
 // The error names the option, its value and what is allowed.
 void ExpectRefused(const absl::Status& status, const std::string& name, const std::string& value) {
@@ -140,5 +140,5 @@ TEST(OptionsTest, SecretsComeFromOnePlace) {
   EXPECT_TRUE(channel.Validate().ok());
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace sluice

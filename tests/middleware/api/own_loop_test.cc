@@ -26,7 +26,7 @@
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
-namespace {
+namespace own_loop_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -591,5 +591,5 @@ TEST_F(OwnServerLoopTest, ItsDestructorSaysGoodbye) {
                      absl::Milliseconds(kHangMs)));
 }
 
-}  // namespace
+}  // namespace own_loop_test
 }  // namespace sluice

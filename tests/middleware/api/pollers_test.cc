@@ -20,7 +20,7 @@
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
-namespace {
+namespace pollers_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -205,5 +205,5 @@ TEST(PollersOptionsTest, WrongNumbersAreRefused) {
   EXPECT_EQ(options.Validate().code(), absl::StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace pollers_test
 }  // namespace sluice

@@ -18,7 +18,7 @@
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
-namespace {
+namespace server_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -253,5 +253,5 @@ TEST_F(ServerTest, HandlerSeesItsCaller) {
   EXPECT_EQ(reply->payload(), "local-client /sluice.examples.echo.Echo/Say inherits");
 }
 
-}  // namespace
+}  // namespace server_test
 }  // namespace sluice

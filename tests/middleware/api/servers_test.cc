@@ -20,7 +20,7 @@
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
-namespace {
+namespace servers_test {
 
 using examples::echo::EchoClient;
 using examples::echo::EchoServiceBase;
@@ -243,5 +243,5 @@ TEST_F(ServersTest, UsersOwnResolverIsHeardAndStopped) {
   EXPECT_TRUE(directory->stopped);
 }
 
-}  // namespace
+}  // namespace servers_test
 }  // namespace sluice

@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace sluice {
-namespace {
+namespace signal_test {
 
 Task<void> WaitTwice(Signal* signal, std::stop_token stop, std::vector<int>* log, int name) {
   co_await signal->Wait(stop);
@@ -54,5 +54,5 @@ TEST(SignalTest, OneWhoWaitsMayBeDestroyed) {
   EXPECT_TRUE(log.empty());
 }
 
-}  // namespace
+}  // namespace signal_test
 }  // namespace sluice

@@ -12,7 +12,7 @@
 #include "middleware/observe/trace_events.h"
 
 namespace sluice {
-namespace {
+namespace snapshot_test {
 
 using examples::echo::EchoClient;
 using examples::echo::SayReply;
@@ -151,5 +151,5 @@ TEST_F(SnapshotTest, TraceTellsWhatHappened) {
   EXPECT_EQ(server, "peer up 0, reply 5, ");
 }
 
-}  // namespace
+}  // namespace snapshot_test
 }  // namespace sluice

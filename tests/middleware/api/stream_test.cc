@@ -14,7 +14,7 @@
 #include "tests/middleware/api/chat_service.h"
 
 namespace sluice {
-namespace {
+namespace stream_test {
 
 using testing_support::ChatClient;
 using testing_support::ChatWorld;
@@ -277,5 +277,5 @@ TEST_F(StreamTest, StreamThatCouldNotStartSaysSoAtItsEnd) {
   EXPECT_EQ(lines.Finish().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-}  // namespace
+}  // namespace stream_test
 }  // namespace sluice

@@ -14,7 +14,7 @@
 #include "tests/middleware/api/chat_service.h"
 
 namespace sluice {
-namespace {
+namespace styles_test {
 
 using testing_support::ChatClient;
 using testing_support::ChatCoServiceBase;
@@ -406,5 +406,5 @@ TEST_F(StylesTest, TooManyCallsUnderWayAreRefused) {
   chat_.stopped.Wait();
 }
 
-}  // namespace
+}  // namespace styles_test
 }  // namespace sluice

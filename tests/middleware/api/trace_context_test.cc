@@ -10,7 +10,7 @@
 #include "middleware/api/in_process.h"
 
 namespace sluice {
-namespace {
+namespace trace_context_test {
 
 constexpr char kValid[] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -129,5 +129,5 @@ TEST_F(TraceOverHopsTest, WhatIsNoTraceEndsAtTheFirstHop) {
   EXPECT_EQ(second_.received, "none");
 }
 
-}  // namespace
+}  // namespace trace_context_test
 }  // namespace sluice

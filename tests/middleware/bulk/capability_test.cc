@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::bulk {
-namespace {
+namespace capability_test {
 
 constexpr Capability kLent{.port = 0x1122334455667789,
                            .address = 0x7f0000001000,
@@ -69,5 +69,5 @@ TEST(LoadCapability, EveryByteIsChecked) {
   }
 }
 
-}  // namespace
+}  // namespace capability_test
 }  // namespace sluice::bulk

@@ -18,7 +18,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace device_life_test {
 
 using integrity::Guard;
 using integrity::Protection;
@@ -383,5 +383,5 @@ TEST_F(DeviceLifeTest, PortThatIsDownShowsAndEndsNothing) {
   EXPECT_TRUE(here().downs.empty());
 }
 
-}  // namespace
+}  // namespace device_life_test
 }  // namespace sluice::bulk

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::bulk {
-namespace {
+namespace notice_test {
 
 using Bytes = std::array<std::byte, kNoticeBytes>;
 
@@ -109,5 +109,5 @@ TEST(LoadNotice, AnyBytes) {
   }
 }
 
-}  // namespace
+}  // namespace notice_test
 }  // namespace sluice::bulk

@@ -9,7 +9,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace peers_test {
 
 using testing::HasSubstr;
 
@@ -120,5 +120,5 @@ TEST(PortOptions, PatienceMayBeForEver) {
   EXPECT_TRUE(nodes[0].downs.empty());
 }
 
-}  // namespace
+}  // namespace peers_test
 }  // namespace sluice::bulk

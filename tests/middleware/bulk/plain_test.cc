@@ -10,7 +10,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace plain_test {
 
 using Kind = integrity::Transfer::Kind;
 
@@ -252,5 +252,5 @@ TEST_F(PlainTest, PeersThatHaveMuchToDoLeavePiecesToOthers) {
   }
 }
 
-}  // namespace
+}  // namespace plain_test
 }  // namespace sluice::bulk

@@ -11,7 +11,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace port_errors_test {
 
 using integrity::Guard;
 using integrity::MismatchOf;
@@ -394,12 +394,12 @@ TEST(PortOptions, WrongOnesAreRefused) {
 }
 
 // The ways to peers are few: the one that was not used for the longest time goes.
-class TwoPeersTest : public PortErrorsTest {
+class RoomForTwoTest : public PortErrorsTest {
  protected:
-  TwoPeersTest() : PortErrorsTest(4, 2) {}
+  RoomForTwoTest() : PortErrorsTest(4, 2) {}
 };
 
-TEST_F(TwoPeersTest, EldestIdlePeerMakesRoom) {
+TEST_F(RoomForTwoTest, EldestIdlePeerMakesRoom) {
   JoinTwo();
   nodes_->Join(0, 2);
   ASSERT_TRUE(RunUntilEnded(Begin(Request(100))));  // so the way to 2 is older
@@ -514,5 +514,5 @@ TEST_F(BadNotices, WordsOutOfTurn) {
   EXPECT_THAT(why_, HasSubstr("it is none"));
 }
 
-}  // namespace
+}  // namespace port_errors_test
 }  // namespace sluice::bulk

@@ -9,7 +9,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace port_sleep_test {
 
 using integrity::Guard;
 using integrity::Protection;
@@ -166,5 +166,5 @@ INSTANTIATE_TEST_SUITE_P(Ways, PortSleepTest,
                                          Way{"Software", false, false}),
                          [](const auto& info) { return info.param.name; });
 
-}  // namespace
+}  // namespace port_sleep_test
 }  // namespace sluice::bulk

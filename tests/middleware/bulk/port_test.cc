@@ -12,7 +12,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace port_test {
 
 using integrity::Guard;
 using integrity::MismatchOf;
@@ -232,5 +232,5 @@ TEST_P(PortTest, ProgressCountsWhatHasMoved) {
   EXPECT_EQ(here().port->Progress(*transfer), 0u);
 }
 
-}  // namespace
+}  // namespace port_test
 }  // namespace sluice::bulk

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::bulk {
-namespace {
+namespace port_word_test {
 
 using Kind = PortWord::Kind;
 
@@ -66,5 +66,5 @@ TEST(LoadPortWord, EveryByteIsChecked) {
   }
 }
 
-}  // namespace
+}  // namespace port_word_test
 }  // namespace sluice::bulk

@@ -16,7 +16,7 @@
 #include "transport/onesided/mover.h"
 
 namespace sluice::bulk {
-namespace {
+namespace reach_test {
 
 using integrity::Guard;
 using Kind = integrity::Transfer::Kind;
@@ -268,5 +268,5 @@ TEST_F(ReachTest, ANoticeAboutMemoryOutOfReachEndsItsPeer) {
   mover.reset();
 }
 
-}  // namespace
+}  // namespace reach_test
 }  // namespace sluice::bulk

@@ -11,7 +11,7 @@
 #include "tests/middleware/bulk/port_nodes.h"
 
 namespace sluice::bulk {
-namespace {
+namespace signed_way_test {
 
 using integrity::Guard;
 using integrity::Protection;
@@ -430,5 +430,5 @@ TEST_F(SignedWayTest, TransferThatIsStoppedWhenAllOfItIsUnderWayEndsAlikeAtBothE
   }
 }
 
-}  // namespace
+}  // namespace signed_way_test
 }  // namespace sluice::bulk

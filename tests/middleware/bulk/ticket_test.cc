@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::bulk {
-namespace {
+namespace ticket_test {
 
 Ticket Sample() {
   Ticket ticket{
@@ -66,5 +66,5 @@ TEST(LoadTicket, EveryByteIsChecked) {
   }
 }
 
-}  // namespace
+}  // namespace ticket_test
 }  // namespace sluice::bulk

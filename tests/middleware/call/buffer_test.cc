@@ -19,7 +19,7 @@
 #include "tests/support/manual_clock.h"
 
 namespace sluice::call {
-namespace {
+namespace buffer_test {
 
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
@@ -551,5 +551,5 @@ TEST_F(BufferTest, WaitsUntilTheDeviceKnowsIt) {
   EXPECT_EQ(InPlace(), 1u);
 }
 
-}  // namespace
+}  // namespace buffer_test
 }  // namespace sluice::call

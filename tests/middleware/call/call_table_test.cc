@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace sluice::call {
-namespace {
+namespace call_table_test {
 
 constexpr Method kMethod("/test.Service/Method");
 
@@ -268,5 +268,5 @@ TEST(CallTableRaceTest, RandomEventsEndEachCallOnce) {
   }
 }
 
-}  // namespace
+}  // namespace call_table_test
 }  // namespace sluice::call

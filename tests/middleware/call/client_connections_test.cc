@@ -9,7 +9,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace client_connections_test {
 
 class ClientConnectionsTest : public Cluster {
  protected:
@@ -273,5 +273,5 @@ TEST_F(ClientConnectionsTest, AttemptsToConnectAreBoundedPerSecond) {
   EXPECT_GE(dials, 24u) << "and not given up";
 }
 
-}  // namespace
+}  // namespace client_connections_test
 }  // namespace sluice::call

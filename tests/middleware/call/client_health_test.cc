@@ -13,7 +13,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace client_health_test {
 
 using health::v1::HealthCheckRequest;
 using health::v1::HealthCheckResponse;
@@ -244,5 +244,5 @@ TEST_F(ClientHealthTest, QuestionUnderWayOutlivesItsServerAndItsPlaceInTheList) 
   client_->Close();  // with the last one's under way
 }
 
-}  // namespace
+}  // namespace client_health_test
 }  // namespace sluice::call

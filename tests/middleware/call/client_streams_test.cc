@@ -9,7 +9,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace client_streams_test {
 
 constexpr Method kUp("/test.Service/Up", Streams::kClient);
 
@@ -88,5 +88,5 @@ TEST_F(ClientStreamsTest, ADeadlineThatTheServerNoticesFirstIsNoSuccess) {
   EXPECT_EQ(outcome_.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome_.status;
 }
 
-}  // namespace
+}  // namespace client_streams_test
 }  // namespace sluice::call

@@ -17,7 +17,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::call {
-namespace {
+namespace drain_test {
 
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
@@ -348,5 +348,5 @@ TEST_F(DrainTest, SleepEndsWhenAPhaseDoes) {
   EXPECT_LE(server_->SleepLimitNs(), 25 * kMs);
 }
 
-}  // namespace
+}  // namespace drain_test
 }  // namespace sluice::call

@@ -18,7 +18,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::call {
-namespace {
+namespace engine_test {
 
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
@@ -552,5 +552,5 @@ TEST_F(EngineTest, DamagedMessagesNeverHarmMoreThanTheirConnection) {
   EXPECT_TRUE(last.status.ok()) << last.status;
 }
 
-}  // namespace
+}  // namespace engine_test
 }  // namespace sluice::call

@@ -11,7 +11,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace gate_test {
 
 // Counts, and reads all that it is given, as interceptors do.
 struct ReadingGate final : Gate {
@@ -89,5 +89,5 @@ TEST_F(GateTest, HearsOfACallWhoseNumberIsGivenTwice) {
   for (Outcome& outcome : outcomes) EXPECT_TRUE(absl::IsUnavailable(outcome.status));
 }
 
-}  // namespace
+}  // namespace gate_test
 }  // namespace sluice::call

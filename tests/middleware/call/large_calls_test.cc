@@ -15,7 +15,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::call {
-namespace {
+namespace large_calls_test {
 
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
@@ -484,5 +484,5 @@ TEST_F(LargeCallsTest, RequestThatCouldNotBeReadIsSentAgain) {
   ExpectNothingOut();
 }
 
-}  // namespace
+}  // namespace large_calls_test
 }  // namespace sluice::call

@@ -6,7 +6,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace log_test {
 
 using LogTest = Cluster;
 
@@ -154,5 +154,5 @@ TEST_F(LogTest, DrainIsSaidOnBothSides) {
   EXPECT_EQ(client_log_.Lines(), "info: server drains (s0:1)\n");
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace sluice::call

@@ -9,7 +9,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace overload_test {
 
 constexpr int64_t kPassNs = 1'000;  // what a pass of either engine takes here
 
@@ -92,5 +92,5 @@ TEST_F(OverloadTest, RefusalAtTwiceTheCapacityIsAsFastAsAnEcho) {
   EXPECT_LE(slowest_call_ns, (8 + 1) * kServiceNs + 2 * echo_ns) << "the queue is bounded";
 }
 
-}  // namespace
+}  // namespace overload_test
 }  // namespace sluice::call

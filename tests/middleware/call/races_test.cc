@@ -21,7 +21,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::call {
-namespace {
+namespace races_test {
 
 using testing_support::FakeEndpoint;
 using testing_support::FakeNetwork;
@@ -277,5 +277,5 @@ TEST(RacesTest, EachCallEndsOnceAndNothingIsLeft) {
   EXPECT_GT(ok, seeds * kCalls / 20) << "many are to be answered, or the test shows nothing";
 }
 
-}  // namespace
+}  // namespace races_test
 }  // namespace sluice::call

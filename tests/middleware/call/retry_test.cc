@@ -9,7 +9,7 @@
 #include "tests/middleware/call/cluster.h"
 
 namespace sluice::call {
-namespace {
+namespace retry_test {
 
 class RetryTest : public Cluster {
  protected:
@@ -255,5 +255,5 @@ TEST_F(RetryTest, RequestThatFillsItsMessageIsTriedAgainWithoutTheNumber) {
   EXPECT_EQ(nodes_[0]->attempts, (std::vector<std::string>{"", ""}));
 }
 
-}  // namespace
+}  // namespace retry_test
 }  // namespace sluice::call

@@ -9,7 +9,7 @@
 #include "middleware/call/drain.h"
 
 namespace sluice::call {
-namespace {
+namespace state_tables_test {
 
 TEST(CallStateTest, Snapshot) {
   EXPECT_EQ(PrintCallStates(),
@@ -56,7 +56,7 @@ TEST(ConnectionStateTest, Snapshot) {
             "backoff: close -> closed\n");
 }
 
-TEST(DrainTest, Snapshot) {
+TEST(DrainStateTest, Snapshot) {
   EXPECT_EQ(PrintDrainPhases(),
             "serving: start -> telling\n"
             "telling: told -> waiting\n"
@@ -75,5 +75,5 @@ TEST(ConnectionStateTest, ClosedIsTheEnd) {
   }
 }
 
-}  // namespace
+}  // namespace state_tables_test
 }  // namespace sluice::call

@@ -8,7 +8,7 @@
 #include "proto/error_detail.pb.h"  // any message will do
 
 namespace sluice::call {
-namespace {
+namespace stream_end_test {
 
 std::string Bytes(const std::string& cause) {
   ErrorDetail detail;
@@ -136,5 +136,5 @@ TEST(StreamEndTest, ResetIsAsNew) {
   EXPECT_TRUE(end.HasRoom(0));
 }
 
-}  // namespace
+}  // namespace stream_end_test
 }  // namespace sluice::call

@@ -10,7 +10,7 @@
 #include "tests/middleware/codegen/testdata/no_package.sluice.h"
 #include "tests/middleware/codegen/testdata/shop.sluice.h"
 
-namespace {
+namespace generated_code_test {
 
 using acme::shop::v1::EmptyServiceBase;
 using acme::shop::v1::Order;
@@ -77,4 +77,4 @@ TEST(GeneratedCodeTest, ServiceWithoutMethods) {
   EXPECT_TRUE(binder.TakeHandlers().empty());
 }
 
-}  // namespace
+}  // namespace generated_code_test

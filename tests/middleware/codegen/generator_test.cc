@@ -16,7 +16,7 @@
 #include <string>
 
 namespace sluice::codegen {
-namespace {
+namespace generator_test {
 
 constexpr char kFolder[] = "tests/middleware/codegen/testdata/";
 
@@ -100,5 +100,5 @@ TEST_F(GeneratorTest, UnknownParameterIsAnError) {
   EXPECT_NE(error.find("fast=1"), std::string::npos) << error;
 }
 
-}  // namespace
+}  // namespace generator_test
 }  // namespace sluice::codegen

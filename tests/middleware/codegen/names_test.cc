@@ -11,7 +11,7 @@
 #include "middleware/codegen/generator.h"
 
 namespace sluice::codegen {
-namespace {
+namespace names_test {
 
 class Written final : public google::protobuf::compiler::SourceTree {
  public:
@@ -108,5 +108,5 @@ TEST(NamesTest, NamesThatLookAlikeAreNone) {
   EXPECT_EQ(ErrorOf(Service("B", ""), Service("A", "") + Service("ACo", "")), "");
 }
 
-}  // namespace
+}  // namespace names_test
 }  // namespace sluice::codegen

@@ -7,7 +7,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::flow {
-namespace {
+namespace flow_engine_test {
 
 using Texts = std::vector<std::string>;
 
@@ -356,5 +356,5 @@ TEST_F(FlowTest, FlowsToOneAddressShareAConnection) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(ears_[i]->heard, Texts{std::to_string(i)});
 }
 
-}  // namespace
+}  // namespace flow_engine_test
 }  // namespace sluice::flow

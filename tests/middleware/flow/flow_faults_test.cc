@@ -8,7 +8,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::flow {
-namespace {
+namespace flow_faults_test {
 
 using frame::Header;
 using frame::Kind;
@@ -349,5 +349,5 @@ TEST_F(FlowFaultsTest, DamagedMessagesNeverHarmMoreThanTheirConnection) {
   EXPECT_EQ(last.opened, 1);
 }
 
-}  // namespace
+}  // namespace flow_faults_test
 }  // namespace sluice::flow

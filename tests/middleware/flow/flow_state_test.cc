@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::flow {
-namespace {
+namespace flow_state_test {
 
 TEST(FlowStateTest, Snapshot) {
   EXPECT_EQ(PrintFlowStates(),
@@ -49,5 +49,5 @@ TEST(FlowStateTest, WhatIsNotInTheTableIsRefused) {
   EXPECT_EQ(to, FlowState::kOpen) << "and leaves the state alone";
 }
 
-}  // namespace
+}  // namespace flow_state_test
 }  // namespace sluice::flow

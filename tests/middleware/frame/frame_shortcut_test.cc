@@ -10,7 +10,7 @@
 #include "middleware/frame/frame.h"
 
 namespace sluice::frame {
-namespace {
+namespace frame_shortcut_test {
 
 // The shortcut for requests and replies without flags: with each value of each byte of the header it says what the checks say.
 TEST(FrameShortcutTest, ShortcutAgreesWithTheChecksWhateverAByteIs) {
@@ -46,5 +46,5 @@ TEST(FrameShortcutTest, ShortcutAgreesWithTheChecksWhateverAByteIs) {
   EXPECT_FALSE(internal::DecodePlain(std::span(cut).first(kHeaderBytes - 1), &header));
 }
 
-}  // namespace
+}  // namespace frame_shortcut_test
 }  // namespace sluice::frame

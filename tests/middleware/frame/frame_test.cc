@@ -14,7 +14,7 @@
 #include "absl/strings/escaping.h"
 
 namespace sluice::frame {
-namespace {
+namespace frame_test {
 
 Header Request() {
   Header header;
@@ -581,5 +581,5 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
   }
 }
 
-}  // namespace
+}  // namespace frame_test
 }  // namespace sluice::frame

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::frame {
-namespace {
+namespace method_id_test {
 
 // Golden: these numbers are on the wire. The second is FNV's own published test vector.
 TEST(MethodIdTest, GoldenValues) {
@@ -18,5 +18,5 @@ TEST(MethodIdTest, NamesThatDifferInOneLetterDiffer) {
   EXPECT_NE(MethodId("/a.B/C"), MethodId("/a.C/B"));
 }
 
-}  // namespace
+}  // namespace method_id_test
 }  // namespace sluice::frame

@@ -11,7 +11,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::frame {
-namespace {
+namespace status_payload_test {
 
 std::span<const std::byte> Bytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
@@ -111,5 +111,5 @@ TEST(StatusPayloadTest, RandomDamageNeverLosesTheCode) {
   }
 }
 
-}  // namespace
+}  // namespace status_payload_test
 }  // namespace sluice::frame

@@ -9,7 +9,7 @@
 #include "middleware/api/in_process.h"
 
 namespace sluice {
-namespace {
+namespace health_service_test {
 
 using health::v1::HealthCheckRequest;
 using health::v1::HealthCheckResponse;
@@ -103,5 +103,5 @@ TEST_F(HealthServiceTest, WatchersAreToldFromAnyThreadAndMayLeave) {
   EXPECT_EQ(world_->server().counters().calls_under_way, 0u);
 }
 
-}  // namespace
+}  // namespace health_service_test
 }  // namespace sluice

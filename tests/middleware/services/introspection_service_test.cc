@@ -17,7 +17,7 @@
 #include "transport/verbs/capabilities.h"
 
 namespace sluice {
-namespace {
+namespace introspection_service_test {
 
 using introspection::v1::IntrospectionClient;
 using introspection::v1::LookReply;
@@ -311,5 +311,5 @@ TEST(CounterTableTest, LargeMessagesAreTold) {
                                                    {"large_lent", 6}}));
 }
 
-}  // namespace
+}  // namespace introspection_service_test
 }  // namespace sluice

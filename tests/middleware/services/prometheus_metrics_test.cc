@@ -21,7 +21,7 @@
 #include "middleware/api/in_process.h"
 
 namespace sluice {
-namespace {
+namespace prometheus_metrics_test {
 
 // A connection; -1: nobody listens there.
 int Open(const char* host, uint16_t port) {
@@ -213,5 +213,5 @@ TEST_F(PrometheusMetricsTest, WhatIsTakenOutIsNotTold) {
   EXPECT_TRUE(metrics_->Collect().empty());
 }
 
-}  // namespace
+}  // namespace prometheus_metrics_test
 }  // namespace sluice

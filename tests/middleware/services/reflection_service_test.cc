@@ -14,7 +14,7 @@
 #include "middleware/services/health_service.h"
 
 namespace sluice {
-namespace {
+namespace reflection_service_test {
 
 using reflection::v1::FilesOfRequest;
 using reflection::v1::ListServicesRequest;
@@ -79,5 +79,5 @@ TEST_F(ReflectionServiceTest, UnknownServiceIsAnErrorThatNamesTheKnown) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace reflection_service_test
 }  // namespace sluice

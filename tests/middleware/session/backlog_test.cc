@@ -9,7 +9,7 @@
 #include <string>
 
 namespace sluice::session {
-namespace {
+namespace backlog_test {
 
 bool Push(Backlog& backlog, const std::string& text) {
   std::byte* at = backlog.Push(static_cast<uint32_t>(text.size()));
@@ -72,5 +72,5 @@ TEST(BacklogTest, RandomPushesAndPopsKeepOrder) {
   }
 }
 
-}  // namespace
+}  // namespace backlog_test
 }  // namespace sluice::session

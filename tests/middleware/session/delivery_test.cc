@@ -14,7 +14,7 @@
 #include "tests/transport/endpoint/sim_endpoint.h"
 
 namespace sluice::session {
-namespace {
+namespace delivery_test {
 
 using endpoint::PeerId;
 using endpoint::SimEndpoint;
@@ -257,5 +257,5 @@ TEST_F(DeliveryTest, ShortInterruptionIsSurvived) {
   EXPECT_TRUE(hosts_[0]->downs.empty());
 }
 
-}  // namespace
+}  // namespace delivery_test
 }  // namespace sluice::session

@@ -13,7 +13,7 @@
 #include "tests/transport/endpoint/endpoint_pair.h"
 
 namespace sluice::session {
-namespace {
+namespace fallback_test {
 
 using endpoint::PeerId;
 using endpoint::PollUntil;
@@ -136,5 +136,5 @@ TEST_P(FallbackTest, MessagesFlowAndADeadPeerStopsNobodyElse) {
 INSTANTIATE_TEST_SUITE_P(Missing, FallbackTest, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-}  // namespace
+}  // namespace fallback_test
 }  // namespace sluice::session

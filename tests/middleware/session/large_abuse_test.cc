@@ -11,7 +11,7 @@
 #include "tests/middleware/session/large_pair.h"
 
 namespace sluice::session {
-namespace {
+namespace large_abuse_test {
 
 using LargeAbuseTest = LargeMessagesTest;
 
@@ -253,5 +253,5 @@ TEST_F(LargeAbuseTest, MorePlacesThanItWasToldOfEndTheConnection) {
   EXPECT_NE(b_.error.find("more large messages than may be"), std::string::npos) << b_.error;
 }
 
-}  // namespace
+}  // namespace large_abuse_test
 }  // namespace sluice::session

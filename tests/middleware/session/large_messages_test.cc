@@ -9,7 +9,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::session {
-namespace {
+namespace large_messages_test {
 
 TEST_F(LargeMessagesTest, ComeAsTheyWereWritten) {
   Start();
@@ -391,5 +391,5 @@ TEST_F(LargeMessagesTest, DeathOfOnePeerLeavesWhatIsLentToOthers) {
   EXPECT_EQ(a_.sessions.counters().lent, 0u);
 }
 
-}  // namespace
+}  // namespace large_messages_test
 }  // namespace sluice::session

@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace sluice::session {
-namespace {
+namespace outbox_test {
 
 std::vector<uint32_t> Contents(const Outbox& outbox, const Links& links) {
   std::vector<uint32_t> slots;
@@ -37,5 +37,5 @@ TEST(OutboxTest, EmptyAgainAndUsedAgain) {
   }
 }
 
-}  // namespace
+}  // namespace outbox_test
 }  // namespace sluice::session

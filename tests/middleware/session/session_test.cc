@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace sluice::session {
-namespace {
+namespace session_test {
 
 TEST(SessionTest, MessagesInOrderAreDelivered) {
   Links links;
@@ -80,5 +80,5 @@ TEST(SessionTest, EveryVerdictIsExplained) {
   EXPECT_EQ(Explain(static_cast<Verdict>(99)), "unknown verdict");
 }
 
-}  // namespace
+}  // namespace session_test
 }  // namespace sluice::session

@@ -15,7 +15,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::session {
-namespace {
+namespace sessions_test {
 
 using endpoint::PeerId;
 using testing_support::FakeEndpoint;
@@ -179,5 +179,5 @@ TEST_F(SessionsTest, NothingIsLostOrRepeatedWhateverFails) {
   EXPECT_LE(a_.endpoint->slots_out(), 1u);
 }
 
-}  // namespace
+}  // namespace sessions_test
 }  // namespace sluice::session

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::base {
-namespace {
+namespace error_test {
 
 TEST(Error, SaysWhatWhoWhyAndWhatToDo) {
   const absl::Status status = Error(absl::StatusCode::kUnavailable, "connect refused",
@@ -55,5 +55,5 @@ TEST(DetailOf, StatusWithoutPayload) {
   EXPECT_FALSE(DetailOf(absl::OkStatus()).has_value());
 }
 
-}  // namespace
+}  // namespace error_test
 }  // namespace sluice::base

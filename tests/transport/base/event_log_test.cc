@@ -10,7 +10,7 @@
 #include "tests/support/manual_clock.h"
 
 namespace sluice::base {
-namespace {
+namespace event_log_test {
 
 using testing_support::KeptLog;
 using testing_support::ManualClock;
@@ -73,5 +73,5 @@ TEST(StderrLogTest, OneLineWithWhatWasLeftOut) {
             "sluice: error: endpoint: once more (and 3 like it before)\n");
 }
 
-}  // namespace
+}  // namespace event_log_test
 }  // namespace sluice::base

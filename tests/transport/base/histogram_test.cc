@@ -9,7 +9,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::base {
-namespace {
+namespace histogram_test {
 
 TEST(HistogramQuantile, EmptyIsZero) {
   Histogram h;
@@ -86,5 +86,5 @@ TEST(HistogramMerge, EqualsRecordingEverythingInOne) {
   EXPECT_EQ(a.min(), all.min());
 }
 
-}  // namespace
+}  // namespace histogram_test
 }  // namespace sluice::base

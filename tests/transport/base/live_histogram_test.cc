@@ -13,7 +13,7 @@
 #include "transport/base/sampler.h"
 
 namespace sluice::base {
-namespace {
+namespace live_histogram_test {
 
 TEST(LiveHistogramTest, BucketsTileTheRange) {
   EXPECT_EQ(LiveHistogram::FirstOf(0), 0);
@@ -120,5 +120,5 @@ TEST(SamplerTest, PicksItsShareAndAllWhenToldTo) {
   EXPECT_NEAR(hits, 10'000, 500);
 }
 
-}  // namespace
+}  // namespace live_histogram_test
 }  // namespace sluice::base

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace sluice::base {
-namespace {
+namespace mailbox_test {
 
 struct Letter : MailNode {
   Letter() {
@@ -147,5 +147,5 @@ TEST(MailboxTest, ManySendersLoseNothingAndKeepTheirOrder) {
   }
 }
 
-}  // namespace
+}  // namespace mailbox_test
 }  // namespace sluice::base

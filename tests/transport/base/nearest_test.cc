@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::base {
-namespace {
+namespace nearest_test {
 
 TEST(NearestTest, EditDistanceOfKnownPairs) {
   EXPECT_EQ(EditDistance("", ""), 0u);
@@ -21,5 +21,5 @@ TEST(NearestTest, FewestEditsWinAndThreeAreTheMost) {
   EXPECT_EQ(Nearest("x", {}), "");
 }
 
-}  // namespace
+}  // namespace nearest_test
 }  // namespace sluice::base

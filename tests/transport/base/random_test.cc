@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::base {
-namespace {
+namespace random_test {
 
 TEST(SeededRandom, SameSeedRepeatsAndAnotherSeedDiffers) {
   SeededRandom a(1), b(1), c(2);
@@ -32,5 +32,5 @@ TEST(SystemRandom, DoesNotRepeatAcrossBlocks) {
   EXPECT_EQ(seen.size(), 1'000u);
 }
 
-}  // namespace
+}  // namespace random_test
 }  // namespace sluice::base

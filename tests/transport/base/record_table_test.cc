@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::base {
-namespace {
+namespace record_table_test {
 
 TEST(RecordTable, RecordsStayWhereTheyAreWhileItGrows) {
   RecordTable<size_t> table;
@@ -24,5 +24,5 @@ TEST(RecordTable, RecordsStayWhereTheyAreWhileItGrows) {
   }
 }
 
-}  // namespace
+}  // namespace record_table_test
 }  // namespace sluice::base

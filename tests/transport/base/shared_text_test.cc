@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::base {
-namespace {
+namespace shared_text_test {
 
 TEST(SharedText, CopiesAreTheSameText) {
   SharedText text(std::string("10.0.0.1:7471"));
@@ -33,5 +33,5 @@ TEST(SharedText, EmptyOneAllocatesNothing) {
   EXPECT_EQ(SharedText().view(), "");
 }
 
-}  // namespace
+}  // namespace shared_text_test
 }  // namespace sluice::base

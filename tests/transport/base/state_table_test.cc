@@ -6,7 +6,7 @@
 #include <cstdint>
 
 namespace sluice::base {
-namespace {
+namespace state_table_test {
 
 enum class Door : uint8_t { kOpen, kClosed, kLocked };
 enum class Push : uint8_t { kShut, kTurn };
@@ -41,5 +41,5 @@ TEST(StateTableTest, Print) {
       "door open: shut -> closed\ndoor closed: turn -> locked\ndoor locked: turn -> closed\n");
 }
 
-}  // namespace
+}  // namespace state_table_test
 }  // namespace sluice::base

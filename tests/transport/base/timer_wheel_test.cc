@@ -9,7 +9,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::base {
-namespace {
+namespace timer_wheel_test {
 
 constexpr int64_t kTickNs = 1000;
 
@@ -150,5 +150,5 @@ TEST(TimerWheelAdvance, AgreesWithASortedMap) {
   }
 }
 
-}  // namespace
+}  // namespace timer_wheel_test
 }  // namespace sluice::base

@@ -7,7 +7,7 @@
 #include <thread>
 
 namespace sluice::base {
-namespace {
+namespace trace_ring_test {
 
 TraceRecord Numbered(uint64_t i) {
   return {static_cast<int64_t>(i), i, i, static_cast<uint32_t>(i), static_cast<uint16_t>(i), 7};
@@ -51,5 +51,5 @@ TEST(TraceRingTest, RecordsThatAreOverwrittenMeanwhileAreLeftOut) {
   writer.join();
 }
 
-}  // namespace
+}  // namespace trace_ring_test
 }  // namespace sluice::base

@@ -19,7 +19,7 @@
 #include "transport/cm/address.h"
 
 namespace sluice::cm {
-namespace {
+namespace connection_manager_test {
 
 constexpr int64_t kPatienceNs = 20'000'000'000;
 
@@ -363,5 +363,5 @@ TEST(ConnectionManagerDesk, ARequestThatNobodyTookEndsWithTheManagerItWasFor) {
   }
 }
 
-}  // namespace
+}  // namespace connection_manager_test
 }  // namespace sluice::cm

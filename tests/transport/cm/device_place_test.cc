@@ -12,7 +12,7 @@
 #include "tests/transport/cm/sim_process.h"
 
 namespace sluice::cm {
-namespace {
+namespace device_place_test {
 
 using softdc::sim::Simulation;
 
@@ -105,5 +105,5 @@ TEST_F(DevicePlaceTest, ListenAtAnAddressOfAnotherPortNamesIt) {
       << port.status();
 }
 
-}  // namespace
+}  // namespace device_place_test
 }  // namespace sluice::cm

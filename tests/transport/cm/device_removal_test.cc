@@ -13,7 +13,7 @@
 #include "tests/transport/cm/sim_process.h"
 
 namespace sluice::cm {
-namespace {
+namespace device_removal_test {
 
 using softdc::sim::Simulation;
 
@@ -117,5 +117,5 @@ TEST_F(DeviceRemovalTest, ListenerAtAnAddressOfTheDeviceEndsTypedAndTheWildcardS
   EXPECT_TRUE(process_->manager().Listen(text, kSimPort).ok());
 }
 
-}  // namespace
+}  // namespace device_removal_test
 }  // namespace sluice::cm

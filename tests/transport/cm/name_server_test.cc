@@ -12,7 +12,7 @@
 #include "transport/cm/address.h"
 
 namespace sluice::cm {
-namespace {
+namespace name_server_test {
 
 constexpr int64_t kPatienceNs = 20'000'000'000;
 
@@ -108,5 +108,5 @@ TEST(NameServerThatHangs, KeepsNoRecordBeyondItsDeadlineAndNobodyFromGoing) {
   names->WaitUntilAnswered();
 }
 
-}  // namespace
+}  // namespace name_server_test
 }  // namespace sluice::cm

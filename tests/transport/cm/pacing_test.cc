@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::cm {
-namespace {
+namespace pacing_test {
 
 constexpr int64_t kMs = 1'000'000;
 
@@ -82,5 +82,5 @@ TEST(PacingTakeTurnNs, RateOfZeroIsNone) {
   EXPECT_EQ(pacing.peers(), 0u);
 }
 
-}  // namespace
+}  // namespace pacing_test
 }  // namespace sluice::cm

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::cm {
-namespace {
+namespace qpn_pool_test {
 
 struct FakeDevice {
   uint32_t next_qpn = 100;
@@ -125,5 +125,5 @@ TEST(QpnPoolTake, DummyQpsWhereNothingCanBeReservedUpToTheBound) {
   EXPECT_EQ(device.dummies, 0);
 }
 
-}  // namespace
+}  // namespace qpn_pool_test
 }  // namespace sluice::cm

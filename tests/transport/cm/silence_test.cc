@@ -12,7 +12,7 @@
 #include "tests/transport/cm/sim_process.h"
 
 namespace sluice::cm {
-namespace {
+namespace silence_test {
 
 using softdc::sim::Simulation;
 
@@ -320,5 +320,5 @@ TEST_F(SilenceTest, StaleNumberOfTheServerIsCountedThereAndTheClientGetsThrough)
   EXPECT_NE(user_.why.message().find("stale"), absl::string_view::npos) << user_.why;
 }
 
-}  // namespace
+}  // namespace silence_test
 }  // namespace sluice::cm

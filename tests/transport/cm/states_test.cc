@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::cm {
-namespace {
+namespace states_test {
 
 TEST(PrintTable, Snapshot) {
   EXPECT_EQ(PrintTable(), R"(idle: connect called -> wait -> backing off
@@ -115,5 +115,5 @@ TEST(Next, RequestThatWasNotToldEndsUntold) {
   }
 }
 
-}  // namespace
+}  // namespace states_test
 }  // namespace sluice::cm

@@ -8,7 +8,7 @@
 #include "tests/transport/cm/sim_process.h"
 
 namespace sluice::cm {
-namespace {
+namespace unfinished_test {
 
 using softdc::sim::Simulation;
 
@@ -57,5 +57,5 @@ TEST(ConnectionManager, DestroyedBeforeItHearsOfANewId_DestroysTheId) {
   EXPECT_EQ(destroyed, made);
 }
 
-}  // namespace
+}  // namespace unfinished_test
 }  // namespace sluice::cm

@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::cm {
-namespace {
+namespace used_names_test {
 
 TEST(UsedNames, ANameCountsOnceInItsPeriodAndTheNext) {
   UsedNames used;
@@ -52,5 +52,5 @@ TEST(UsedNames, OfSeveralThreadsOneIsTheFirst) {
   EXPECT_EQ(taken, kNames);
 }
 
-}  // namespace
+}  // namespace used_names_test
 }  // namespace sluice::cm

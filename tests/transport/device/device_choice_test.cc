@@ -15,7 +15,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::device {
-namespace {
+namespace device_choice_test {
 
 using softdc::sim::Simulation;
 
@@ -221,5 +221,5 @@ TEST(ParseSpec, AnythingThatIsNoAddressAndEndsInNoPortIsAName) {
   EXPECT_FALSE(ParseSpec("10.0.0").gid.has_value());
 }
 
-}  // namespace
+}  // namespace device_choice_test
 }  // namespace sluice::device

@@ -13,7 +13,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::device {
-namespace {
+namespace device_life_test {
 
 std::deque<ibv_async_event> g_events;  // to come
 int g_acknowledged = 0;
@@ -169,5 +169,5 @@ anything else: counted
 )");
 }
 
-}  // namespace
+}  // namespace device_life_test
 }  // namespace sluice::device

@@ -9,7 +9,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::device {
-namespace {
+namespace device_test {
 
 using verbs::Feature;
 
@@ -173,5 +173,5 @@ TEST(ReadAsyncEvents, NoneIsNotAnError) {
   EXPECT_FALSE((*device)->broken());
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace sluice::device

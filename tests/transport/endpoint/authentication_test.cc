@@ -14,7 +14,7 @@
 #include "transport/peer/secrets.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace authentication_test {
 
 using Texts = std::vector<std::string>;
 
@@ -276,5 +276,5 @@ TEST(EndpointAuthentication, ManyConnectsAtOnceAllEndUp) {
   EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
 }
 
-}  // namespace
+}  // namespace authentication_test
 }  // namespace sluice::endpoint

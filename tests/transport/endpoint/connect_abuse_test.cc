@@ -12,7 +12,7 @@
 #include "transport/peer/refusal.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace connect_abuse_test {
 
 absl::Status ConnectTo(RawPeer& raw, const Options& options, const std::function<void()>& step = {},
                        int64_t timeout_ns = kPatienceNs) {
@@ -305,5 +305,5 @@ TEST(EndpointSend, PeerThatNamesADctNobodyHas) {
   EXPECT_NE(why.message().find("(peer 127.0.0.1:"), absl::string_view::npos) << why;
 }
 
-}  // namespace
+}  // namespace connect_abuse_test
 }  // namespace sluice::endpoint

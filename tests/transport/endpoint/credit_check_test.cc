@@ -12,7 +12,7 @@
 #include "transport/peer/credits.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace credit_check_test {
 
 using softdc::sim::Simulation;
 
@@ -195,5 +195,5 @@ TEST(CorrectPeers, AreNeverTakenForOffendersWhateverFails) {
   EXPECT_GT(through_lanes, 20u);
 }
 
-}  // namespace
+}  // namespace credit_check_test
 }  // namespace sluice::endpoint

@@ -11,7 +11,7 @@
 #include "tests/transport/endpoint/sim_endpoint.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace device_life_test {
 
 using softdc::sim::Simulation;
 using testing::Test;
@@ -243,5 +243,5 @@ TEST_F(DeviceLifeTest, ListenerOfAnUnpluggedDeviceEndsItsEndpointTyped) {
   server_.reset();
 }
 
-}  // namespace
+}  // namespace device_life_test
 }  // namespace sluice::endpoint

@@ -8,7 +8,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace endpoint_test {
 
 TEST(EndpointConnect, BothSidesComeUpAndKnowEachOther) {
   Node server, client;
@@ -245,5 +245,5 @@ TEST(EndpointOptions, EachRangeIsChecked) {
   EXPECT_TRUE(Options().Validate().ok());
 }
 
-}  // namespace
+}  // namespace endpoint_test
 }  // namespace sluice::endpoint

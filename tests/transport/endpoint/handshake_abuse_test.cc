@@ -15,7 +15,7 @@
 #include "transport/peer/refusal.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace handshake_abuse_test {
 
 uint16_t ListenOn(Node& server) {
   const auto port = server.endpoint->Listen("127.0.0.1", 0);
@@ -529,5 +529,5 @@ TEST(EndpointListen, BuffersThatRanOutMeanwhileAreSaidInTheAnswer) {
   EXPECT_EQ(server.endpoint->Handshakes().full, 1u);
 }
 
-}  // namespace
+}  // namespace handshake_abuse_test
 }  // namespace sluice::endpoint

@@ -15,7 +15,7 @@
 #include "transport/peer/secrets.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace handshake_flood_test {
 
 using softdc::sim::Simulation;
 
@@ -212,5 +212,5 @@ TEST(HandshakeFlood, NewcomerGetsAPlaceOfTheSourceThatHasAllOfTheTenant) {
   NewcomerGetsAPlace(options);
 }
 
-}  // namespace
+}  // namespace handshake_flood_test
 }  // namespace sluice::endpoint

@@ -13,7 +13,7 @@
 #include <vector>
 
 namespace sluice::endpoint {
-namespace {
+namespace held_memory_test {
 
 class HeldMemoryTest : public testing::Test {
  protected:
@@ -144,5 +144,5 @@ TEST_F(HeldMemoryTest, ComesBackFromEveryThread) {
   EXPECT_EQ(Collect(), Numbers{});
 }
 
-}  // namespace
+}  // namespace held_memory_test
 }  // namespace sluice::endpoint

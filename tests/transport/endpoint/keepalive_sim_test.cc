@@ -7,7 +7,7 @@
 #include "tests/transport/endpoint/sim_endpoint.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace keepalive_sim_test {
 
 using softdc::sim::Simulation;
 
@@ -87,5 +87,5 @@ TEST_F(KeepaliveSimTest, QuestionThatGoesOutLateHasARoundForItsAnswer) {
   EXPECT_EQ(Counts().silent_peers, 0u);
 }
 
-}  // namespace
+}  // namespace keepalive_sim_test
 }  // namespace sluice::endpoint

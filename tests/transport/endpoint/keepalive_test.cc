@@ -10,7 +10,7 @@
 #include "tests/transport/endpoint/raw_peer.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace keepalive_test {
 
 using testing_support::ManualClock;
 
@@ -246,5 +246,5 @@ TEST(Keepalive, NobodyIsLookedAtOnceTheLastPeerHasGone) {
   EXPECT_EQ(server.endpoint->SleepLimitNs(), -1);
 }
 
-}  // namespace
+}  // namespace keepalive_test
 }  // namespace sluice::endpoint

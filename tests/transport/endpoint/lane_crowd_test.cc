@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace lane_crowd_test {
 
 void ExpectBounded(const CrowdResult& result) {
   EXPECT_EQ(result.wrong, "");
@@ -33,5 +33,5 @@ TEST(LaneCrowd, MemoryForAQuarterOfTheHotIsNotExceeded) {
   EXPECT_LT(result.hot_share[0], 0.6);
 }
 
-}  // namespace
+}  // namespace lane_crowd_test
 }  // namespace sluice::endpoint

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace lane_soak_test {
 
 using softdc::InOrder;
 
@@ -47,5 +47,5 @@ TEST(LaneSoak, PromiseThatIsNotKeptIsSeenAtOnce) {
   }
 }
 
-}  // namespace
+}  // namespace lane_soak_test
 }  // namespace sluice::endpoint

@@ -11,7 +11,7 @@
 #include "transport/lane/words.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace lanes_in_test {
 
 // A peer made by hand that is up at the endpoint and may send data.
 class Sender {
@@ -161,5 +161,5 @@ TEST(LanesIn, ImmediateDataThatNamesTheLaneOfAnotherCostsThatPeerNothing) {
   EXPECT_EQ(server.recorder.messages, wanted);
 }
 
-}  // namespace
+}  // namespace lanes_in_test
 }  // namespace sluice::endpoint

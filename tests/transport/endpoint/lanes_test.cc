@@ -10,7 +10,7 @@
 #include "transport/lane/layout.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace lanes_test {
 
 using softdc::InOrder;
 using softdc::sim::Simulation;
@@ -493,5 +493,5 @@ TEST_F(LanesTest, NonsenseInALaneHarmsItsOwnPeerOnly) {
   EXPECT_GT(failed, 50) << "most of it was noticed";
 }
 
-}  // namespace
+}  // namespace lanes_test
 }  // namespace sluice::endpoint

@@ -10,7 +10,7 @@
 #include "tests/transport/endpoint/large_world.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace large_held_test {
 
 using LargeHeldTest = LargeWorld;
 
@@ -153,5 +153,5 @@ TEST_F(LargeHeldTest, HeldMemoryOutlivesItsEndpoint) {
   written.data()[kMiB - 1] = std::byte{1};
 }
 
-}  // namespace
+}  // namespace large_held_test
 }  // namespace sluice::endpoint

@@ -9,7 +9,7 @@
 #include "tests/transport/endpoint/large_world.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace large_leave_test {
 
 class LargeLeaveTest : public LargeWorld {
  protected:
@@ -190,5 +190,5 @@ TEST_F(LargeLeaveTest, ReadThatIsRefusedSinceItsSenderLeft_EndsWithThePeer) {
   simulation_->cm_faults() = {};
 }
 
-}  // namespace
+}  // namespace large_leave_test
 }  // namespace sluice::endpoint

@@ -13,7 +13,7 @@
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace large_memory_test {
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kKiB64 = 64 << 10;
@@ -297,5 +297,5 @@ TEST_F(LargeMemoryTest, SizesAreRoundedUp) {
   }
 }
 
-}  // namespace
+}  // namespace large_memory_test
 }  // namespace sluice::endpoint

@@ -8,7 +8,7 @@
 #include "tests/transport/endpoint/large_world.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace large_stall_test {
 
 using LargeStallTest = LargeWorld;
 
@@ -94,5 +94,5 @@ TEST_F(LargeStallTest, ReadsThatWereInFrontOfAStuckQueueGoOnOnProbation) {
   TakeBack(*lent);
 }
 
-}  // namespace
+}  // namespace large_stall_test
 }  // namespace sluice::endpoint

@@ -18,7 +18,7 @@
 #include "tests/transport/endpoint/large_world.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace large_test {
 
 using LargeTest = LargeWorld;
 
@@ -555,5 +555,5 @@ TEST_F(LargeTest, FetchesEndWithTheirPeerAndNobodyIsTold) {
   TakeBack(*lent);
 }
 
-}  // namespace
+}  // namespace large_test
 }  // namespace sluice::endpoint

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace offers_test {
 
 TEST(Offers, TheSameOfferIsKeptOnce) {
   Offers offers;
@@ -35,5 +35,5 @@ TEST(Offers, BeyondTheBoundNoneIsKeptUntilOneIsReleased) {
   EXPECT_EQ(offers.At(twice).vendor_id, 2u);
 }
 
-}  // namespace
+}  // namespace offers_test
 }  // namespace sluice::endpoint

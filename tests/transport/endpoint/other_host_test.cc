@@ -11,7 +11,7 @@
 #include "tests/transport/endpoint/endpoint_pair.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace other_host_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -80,5 +80,5 @@ TEST_F(OtherHost, ThisHostIsStillReached) {
   EXPECT_THAT(std::string(WhyNot("127.0.0.1").message()), HasSubstr("nobody listens"));
 }
 
-}  // namespace
+}  // namespace other_host_test
 }  // namespace sluice::endpoint

@@ -9,7 +9,7 @@
 #include "tests/transport/endpoint/raw_peer.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace reconnect_test {
 
 uint16_t ListenOn(Node& server) { return *server.endpoint->Listen("127.0.0.1", 0); }
 
@@ -161,5 +161,5 @@ TEST(EndpointReconnect, DataForAServerBeforeItsRestartReachesNobody) {
   EXPECT_EQ(next.endpoint->Counts().messages_received, 0u);
 }
 
-}  // namespace
+}  // namespace reconnect_test
 }  // namespace sluice::endpoint

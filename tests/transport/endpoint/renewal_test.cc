@@ -15,7 +15,7 @@
 #include "transport/peer/targets.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace renewal_test {
 
 using testing_support::ManualClock;
 
@@ -259,5 +259,5 @@ TEST_F(RenewalTest, APeerThatNeverAcknowledgesDoesNotKeepTheOldOnes) {
   ExpectUnharmed();
 }
 
-}  // namespace
+}  // namespace renewal_test
 }  // namespace sluice::endpoint

@@ -9,7 +9,7 @@
 #include "tests/transport/endpoint/endpoint_pair.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace report_test {
 
 using ::testing::HasSubstr;
 
@@ -250,5 +250,5 @@ TEST(EndpointReport, UnknownPeerIsUnavailable) {
   EXPECT_EQ(node.endpoint->Report({7, 7}).status().code(), absl::StatusCode::kUnavailable);
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace sluice::endpoint

@@ -10,7 +10,7 @@
 #include "tests/transport/endpoint/endpoint_pair.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace sleep_test {
 
 bool Readable(int fd, int timeout_ms) {
   pollfd sleeper = {fd, POLLIN, 0};
@@ -111,5 +111,5 @@ TEST(EndpointSleep, ConnectHasATimerUntilItEnds) {
   EXPECT_EQ(client.endpoint->SleepLimitNs(), -1);
 }
 
-}  // namespace
+}  // namespace sleep_test
 }  // namespace sluice::endpoint

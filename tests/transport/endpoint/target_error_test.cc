@@ -16,7 +16,7 @@
 #include "tests/transport/endpoint/endpoint_pair.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace target_error_test {
 
 std::vector<ibv_qp*> g_targets;  // DCTs, in the order of making
 std::vector<ibv_qp*> g_queues;   // DCIs
@@ -147,5 +147,5 @@ TEST_F(TargetErrorTest, OverrunEndsTheEndpointTyped) {
   EXPECT_EQ(refused.status(), server_->endpoint->Health());
 }
 
-}  // namespace
+}  // namespace target_error_test
 }  // namespace sluice::endpoint

@@ -15,7 +15,7 @@
 #include "transport/lane/words.h"
 
 namespace sluice::endpoint {
-namespace {
+namespace tenants_test {
 
 using Texts = std::vector<std::string>;
 
@@ -341,5 +341,5 @@ TEST(Tenants, WrongOptionsAreNamed) {
   EXPECT_NE(why_not(options).message().find("srq_size of a tenant"), absl::string_view::npos);
 }
 
-}  // namespace
+}  // namespace tenants_test
 }  // namespace sluice::endpoint

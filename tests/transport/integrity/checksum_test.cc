@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::integrity {
-namespace {
+namespace checksum_test {
 
 std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -39,5 +39,5 @@ TEST(IpChecksum, WordByWordInNetworkOrder) {
   }
 }
 
-}  // namespace
+}  // namespace checksum_test
 }  // namespace sluice::integrity

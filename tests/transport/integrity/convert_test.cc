@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::integrity {
-namespace {
+namespace convert_test {
 
 using Bytes = std::vector<std::byte>;
 
@@ -179,5 +179,5 @@ TEST(Convert, TagsGoFromOneKindOfT10DifToTheOther) {
   EXPECT_NE(wire[512], bytes[512]);
 }
 
-}  // namespace
+}  // namespace convert_test
 }  // namespace sluice::integrity

@@ -12,7 +12,7 @@
 #include "tests/transport/integrity/signed_pair.h"
 
 namespace sluice::integrity {
-namespace {
+namespace latency_test {
 
 constexpr Protection kDif{
     .memory = Guard::kT10DifCrc, .wire = Guard::kT10DifCrc, .block_bytes = 4096};
@@ -78,5 +78,5 @@ TEST(Latency, PipelinedReplyDoesNotWaitForTheStoresThread) {
   }
 }
 
-}  // namespace
+}  // namespace latency_test
 }  // namespace sluice::integrity

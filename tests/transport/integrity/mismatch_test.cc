@@ -7,7 +7,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::integrity {
-namespace {
+namespace mismatch_test {
 
 constexpr Mismatch kTag{.field = Field::kApplicationTag,
                         .end = End::kTarget,
@@ -59,5 +59,5 @@ TEST(LoadMismatch, EveryByteIsChecked) {
   }
 }
 
-}  // namespace
+}  // namespace mismatch_test
 }  // namespace sluice::integrity

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::integrity {
-namespace {
+namespace protection_test {
 
 using testing::HasSubstr;
 
@@ -122,5 +122,5 @@ TEST(ToString, NamesBothDomains) {
   EXPECT_EQ(ToString(kDif), "T10-DIF (CRC) in memory, CRC32C on the wire, blocks of 512");
 }
 
-}  // namespace
+}  // namespace protection_test
 }  // namespace sluice::integrity

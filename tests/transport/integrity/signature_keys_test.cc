@@ -10,7 +10,7 @@
 #include "tests/transport/integrity/signed_pair.h"
 
 namespace sluice::integrity {
-namespace {
+namespace signature_keys_test {
 
 using testing::HasSubstr;
 using Kind = Transfer::Kind;
@@ -84,5 +84,5 @@ TEST_F(SignatureKeysTest, CpuKnowsThemAll) {
   }
 }
 
-}  // namespace
+}  // namespace signature_keys_test
 }  // namespace sluice::integrity

@@ -14,7 +14,7 @@
 #include "tests/transport/integrity/signed_pair.h"
 
 namespace sluice::integrity {
-namespace {
+namespace signed_queue_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -329,5 +329,5 @@ TEST(SignedQueueReadsTest, AreNoMoreAtATimeThanEitherDeviceAnswers) {
   }
 }
 
-}  // namespace
+}  // namespace signed_queue_test
 }  // namespace sluice::integrity

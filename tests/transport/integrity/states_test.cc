@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::integrity {
-namespace {
+namespace states_test {
 
 TEST(PrintTable, Snapshot) {
   EXPECT_EQ(PrintTable(),
@@ -34,5 +34,5 @@ TEST(Next, NothingElseMeansAnything) {
   EXPECT_EQ(known, 13);
 }
 
-}  // namespace
+}  // namespace states_test
 }  // namespace sluice::integrity

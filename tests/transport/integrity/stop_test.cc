@@ -11,7 +11,7 @@
 #include "tests/transport/integrity/signed_pair.h"
 
 namespace sluice::integrity {
-namespace {
+namespace stop_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -328,5 +328,5 @@ TEST_F(StopTest, FailEndsOpenTransfersOnceTheDeviceCannotReachTheirMemory) {
   EXPECT_FALSE(store().ended[2].status.ok());
 }
 
-}  // namespace
+}  // namespace stop_test
 }  // namespace sluice::integrity

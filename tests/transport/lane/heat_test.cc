@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::lane {
-namespace {
+namespace heat_test {
 
 TEST(Heat, CountsWithinAPeriodAndHalvesWithEach) {
   Heat heat;
@@ -23,5 +23,5 @@ TEST(Heat, PeriodsWrapAndTheCountDoesNot) {
   EXPECT_EQ(heat.Add(0), 1u);
 }
 
-}  // namespace
+}  // namespace heat_test
 }  // namespace sluice::lane

@@ -14,7 +14,7 @@
 #include "transport/lane/writer.h"
 
 namespace sluice::lane {
-namespace {
+namespace reader_test {
 
 using Found = Reader::Found;
 
@@ -298,5 +298,5 @@ TEST(Announce, OnlyOfSlotsThatCanBeWritten) {
   EXPECT_FALSE(ring.reader.Announce(Immediate(0, 0xfffffffe)));
 }
 
-}  // namespace
+}  // namespace reader_test
 }  // namespace sluice::lane

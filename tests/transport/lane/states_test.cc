@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::lane {
-namespace {
+namespace states_test {
 
 TEST(PrintTable, Snapshot) {
   EXPECT_EQ(PrintTable(),
@@ -45,5 +45,5 @@ TEST(IsWatched, ExactlyWhereAMessageMayComeWithoutACompletion) {
   }
 }
 
-}  // namespace
+}  // namespace states_test
 }  // namespace sluice::lane

@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::lane {
-namespace {
+namespace watch_test {
 
 constexpr uint32_t kSlots = 4;
 constexpr uint32_t kSlotBytes = 128;
@@ -180,5 +180,5 @@ TEST_F(WatchTest, JoiningTwiceAndLeavingTwiceAreOnce) {
   EXPECT_EQ(Pass(), 0);
 }
 
-}  // namespace
+}  // namespace watch_test
 }  // namespace sluice::lane

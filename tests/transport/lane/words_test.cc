@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::lane {
-namespace {
+namespace words_test {
 
 const Ask kAsk{.turn = 7,
                .mode = Mode::kAnnounced,
@@ -81,5 +81,5 @@ TEST(LoadAnswer, RoundTripAndWhatNoSenderSays) {
   EXPECT_FALSE(LoadAnswer(bytes).has_value());
 }
 
-}  // namespace
+}  // namespace words_test
 }  // namespace sluice::lane

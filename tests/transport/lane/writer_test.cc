@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::lane {
-namespace {
+namespace writer_test {
 
 Grant SampleGrant(Layout layout) {
   return {.generation = 1,
@@ -66,5 +66,5 @@ TEST(Writer, NothingOfTheMessageBeforeIsSentAsPadding) {
   for (size_t at = 17; at < 24; ++at) EXPECT_EQ(buffer[at], std::byte{0});
 }
 
-}  // namespace
+}  // namespace writer_test
 }  // namespace sluice::lane

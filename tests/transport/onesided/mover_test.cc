@@ -17,7 +17,7 @@
 #include "transport/verbs/handles.h"
 
 namespace sluice::onesided {
-namespace {
+namespace mover_test {
 
 using testing::Contains;
 using testing::Each;
@@ -569,5 +569,5 @@ TEST(Mover, WritesWithImmediateDataAreNoWords) {
   EXPECT_TRUE(movers[0].downs.empty());
 }
 
-}  // namespace
+}  // namespace mover_test
 }  // namespace sluice::onesided

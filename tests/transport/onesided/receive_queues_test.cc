@@ -14,7 +14,7 @@
 #include "tests/transport/onesided/raw_peer.h"
 
 namespace sluice::onesided {
-namespace {
+namespace receive_queues_test {
 
 using testing::Each;
 using testing::HasSubstr;
@@ -191,5 +191,5 @@ TEST(ReceiveQueues, SlotsAreBoundedAndComeBack) {
   EXPECT_EQ(queues->PlaceOf(static_cast<const void*>(nullptr)), std::nullopt);
 }
 
-}  // namespace
+}  // namespace receive_queues_test
 }  // namespace sluice::onesided

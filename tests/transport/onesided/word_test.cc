@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::onesided {
-namespace {
+namespace word_test {
 
 constexpr Head kSample{.kind = WordKind::kWord,
                        .place = 77,
@@ -55,5 +55,5 @@ TEST(LoadHead, EveryByteIsChecked) {
   }
 }
 
-}  // namespace
+}  // namespace word_test
 }  // namespace sluice::onesided

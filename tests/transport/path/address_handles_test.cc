@@ -12,7 +12,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::path {
-namespace {
+namespace address_handles_test {
 
 struct FakeDevice {
   std::map<ibv_ah*, uint32_t> handles;  // and what each is mapped to
@@ -322,5 +322,5 @@ TEST_F(AddressHandlesTest, EndFreesAllIdleOnesIncluded) {
   EXPECT_TRUE(device.handles.empty());
 }
 
-}  // namespace
+}  // namespace address_handles_test
 }  // namespace sluice::path

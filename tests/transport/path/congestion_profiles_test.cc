@@ -15,7 +15,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::path {
-namespace {
+namespace congestion_profiles_test {
 
 using ::testing::HasSubstr;
 
@@ -192,5 +192,5 @@ TEST_F(CongestionProfilesTest, OffersThatAreRememberedAreBounded) {
   EXPECT_EQ(profiles.templates(), 1u);
 }
 
-}  // namespace
+}  // namespace congestion_profiles_test
 }  // namespace sluice::path

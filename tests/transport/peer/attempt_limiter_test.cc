@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace attempt_limiter_test {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
@@ -69,5 +69,5 @@ TEST(AttemptLimiter, ManySourcesTakeBoundedMemoryAndShareWhatIsLeft) {
   EXPECT_EQ(limiter.size(), 1u);
 }
 
-}  // namespace
+}  // namespace attempt_limiter_test
 }  // namespace sluice::peer

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace cookies_test {
 
 constexpr int64_t kBucketNs = Cookies::kBucketNs;
 
@@ -35,5 +35,5 @@ TEST(Cookies, ThoseWithTheSameSeedTakeEachOthersAndNobodyElses) {
   EXPECT_FALSE(other.Good(cookie, "192.0.2.1", 0));
 }
 
-}  // namespace
+}  // namespace cookies_test
 }  // namespace sluice::peer

@@ -7,7 +7,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::peer {
-namespace {
+namespace credits_test {
 
 TEST(SendCredits, GrantsAreCumulativeAndIdempotent) {
   SendCredits credits;
@@ -108,5 +108,5 @@ TEST(Credits, WindowHoldsUnderLossAndWrap) {
   }
 }
 
-}  // namespace
+}  // namespace credits_test
 }  // namespace sluice::peer

@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace half_open_test {
 
 TEST(HalfOpen, OneSourceMayHaveAllAndItsOldestMakesRoomForAnother) {
   HalfOpen places(4);
@@ -70,5 +70,5 @@ TEST(HalfOpen, HalfTakenIsSaidBeforeThePlaceBeyondIsTaken) {
   EXPECT_TRUE(HalfOpen(1).half_taken()) << "half of one place is none";
 }
 
-}  // namespace
+}  // namespace half_open_test
 }  // namespace sluice::peer

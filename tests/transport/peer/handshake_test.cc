@@ -9,7 +9,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::peer {
-namespace {
+namespace handshake_test {
 
 // Both messages of one handshake, and the keys that the server made.
 struct Exchange {
@@ -294,5 +294,5 @@ TEST(DecodeHello, SurvivesGarbage) {
   EXPECT_GT(decoded, 1'000);  // changed nonces and epochs are as good as any, but for the MAC
 }
 
-}  // namespace
+}  // namespace handshake_test
 }  // namespace sluice::peer

@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace keyring_test {
 
 using Texts = std::vector<std::string>;
 
@@ -60,5 +60,5 @@ TEST(Keyring, AnUnreadableSourceLeavesTheOthersTheirs) {
   EXPECT_FALSE(ring.Find(0).has_value());
 }
 
-}  // namespace
+}  // namespace keyring_test
 }  // namespace sluice::peer

@@ -7,7 +7,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::peer {
-namespace {
+namespace prefix_test {
 
 TEST(LoadPrefix, RoundTrip) {
   std::array<std::byte, kPrefixBytes> bytes;
@@ -45,5 +45,5 @@ TEST(LoadPrefix, ShortUnknownKindAndStrayBitsAreRefused) {
   EXPECT_FALSE(LoadPrefix(bytes.data(), bytes.size(), &prefix));
 }
 
-}  // namespace
+}  // namespace prefix_test
 }  // namespace sluice::peer

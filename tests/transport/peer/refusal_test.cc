@@ -9,7 +9,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::peer {
-namespace {
+namespace refusal_test {
 
 const absl::Status kFallback = absl::UnavailableError("fallback");
 
@@ -105,5 +105,5 @@ TEST(Refusal, SurvivesGarbage) {
   }
 }
 
-}  // namespace
+}  // namespace refusal_test
 }  // namespace sluice::peer

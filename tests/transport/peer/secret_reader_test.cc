@@ -13,7 +13,7 @@
 #include "tests/support/manual_clock.h"
 
 namespace sluice::peer {
-namespace {
+namespace secret_reader_test {
 
 using Texts = std::vector<std::string>;
 
@@ -163,5 +163,5 @@ TEST(SecretReader, FileThatChangesInBytesOrRightsHasAnotherVersion) {
   EXPECT_EQ(ReadAt(reader, 7 * kGrainNs)->own().status().code(), absl::StatusCode::kNotFound);
 }
 
-}  // namespace
+}  // namespace secret_reader_test
 }  // namespace sluice::peer

@@ -13,7 +13,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::peer {
-namespace {
+namespace secrets_test {
 
 constexpr char kFirst[] = "first secret, long enough";
 constexpr char kSecond[] = "second secret, long enough";
@@ -118,5 +118,5 @@ TEST(SecretsFromFile, SaysTheFilesNameAndReadsItAnew) {
   EXPECT_EQ(source.Read().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-}  // namespace
+}  // namespace secrets_test
 }  // namespace sluice::peer

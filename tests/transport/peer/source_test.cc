@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace source_test {
 
 TEST(SourceOf, Ipv4IsTheAddressWithoutItsPort) {
   EXPECT_EQ(SourceOf("192.0.2.1:4000"), "192.0.2.1");
@@ -30,5 +30,5 @@ TEST(SourceOf, WhatIsNoAddressStandsForItself) {
   EXPECT_EQ(SourceOf("[::1"), "::/64");
 }
 
-}  // namespace
+}  // namespace source_test
 }  // namespace sluice::peer

@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace states_test {
 
 TEST(PrintTable, Snapshot) {
   EXPECT_EQ(PrintTable(),
@@ -39,5 +39,5 @@ TEST(Next, WhatIsNotInTheTableChangesNothing) {
   EXPECT_FALSE(Next(State::kDraining, Event::kFailed, &state));
 }
 
-}  // namespace
+}  // namespace states_test
 }  // namespace sluice::peer

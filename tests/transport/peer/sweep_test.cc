@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace sweep_test {
 
 constexpr int64_t kRoundNs = 64'000;
 constexpr int64_t kStepNs = kRoundNs / Sweep::kSlices;
@@ -80,5 +80,5 @@ TEST(Sweep, LookThatComesLateDelaysTheOthersInsteadOfCrowdingThem) {
   }
 }
 
-}  // namespace
+}  // namespace sweep_test
 }  // namespace sluice::peer

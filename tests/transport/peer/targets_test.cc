@@ -6,7 +6,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::peer {
-namespace {
+namespace targets_test {
 
 constexpr TenantTargets kTargets{.data_dctn = 0x010203,
                                  .control_dctn = 0xfffffe,
@@ -40,5 +40,5 @@ TEST(Targets, OtherLengthsAndNumbersThatCannotBeAreRefused) {
   }
 }
 
-}  // namespace
+}  // namespace targets_test
 }  // namespace sluice::peer

@@ -9,7 +9,7 @@
 #include "transport/peer/prefix.h"
 
 namespace sluice::peer {
-namespace {
+namespace terms_test {
 
 SessionKeys SampleKeys() {
   const Secrets secrets = SampleSecrets();
@@ -150,5 +150,5 @@ TEST(Agree, SmallerMtuOfTheOtherSideLimitsMessagesToOnePacket) {
   EXPECT_EQ(Agree(other, own, 16).max_message_bytes, 16384u);
 }
 
-}  // namespace
+}  // namespace terms_test
 }  // namespace sluice::peer

@@ -5,7 +5,7 @@
 #include "transport/base/error.h"
 
 namespace sluice::queue {
-namespace {
+namespace completion_error_test {
 
 TEST(CompletionError, DecodesTheRequestAndThePeer) {
   ibv_wc wc = {};
@@ -32,5 +32,5 @@ TEST(StatusName, EveryStatusThatADciReports) {
   EXPECT_EQ(StatusName(static_cast<ibv_wc_status>(999)), "an unknown completion status");
 }
 
-}  // namespace
+}  // namespace completion_error_test
 }  // namespace sluice::queue

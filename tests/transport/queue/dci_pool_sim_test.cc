@@ -7,7 +7,7 @@
 #include "tests/transport/queue/pool_world.h"
 
 namespace sluice::queue {
-namespace {
+namespace dci_pool_sim_test {
 
 TEST(DciPoolProbation, WhoIsNewAndSilentWithholdsNobodysCompletions) {
   World world({.dci_count = 1});
@@ -365,5 +365,5 @@ TEST(DciPoolTurns, WhoSendsWithoutEndGivesItsStreamUpToOthers) {
   EXPECT_LT(harness.peer(greedy).acknowledged, 300u);
 }
 
-}  // namespace
+}  // namespace dci_pool_sim_test
 }  // namespace sluice::queue

@@ -14,7 +14,7 @@
 #include "transport/base/random.h"
 
 namespace sluice::queue {
-namespace {
+namespace dci_pool_test {
 
 HarnessOptions With(PoolOptions pool) {
   pool.dead_peer_ns = 30'000'000;
@@ -268,5 +268,5 @@ TEST(DeriveTimeout, StaysWithinTheBoundAndAboveHalfOfIt) {
   }
 }
 
-}  // namespace
+}  // namespace dci_pool_test
 }  // namespace sluice::queue

@@ -11,7 +11,7 @@
 #include "tests/transport/queue/pool_world.h"
 
 namespace sluice::queue {
-namespace {
+namespace silent_peers_test {
 
 constexpr uint32_t kHealthy = 4;
 constexpr int64_t kPeriodNs = 200'000;
@@ -86,5 +86,5 @@ TEST(SilentPeers, CostHealthyOnesNothingAsLongAsThereIsAnotherDci) {
   EXPECT_GT(behind.max_ns, 10 * kMs);
 }
 
-}  // namespace
+}  // namespace silent_peers_test
 }  // namespace sluice::queue

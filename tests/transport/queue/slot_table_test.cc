@@ -7,7 +7,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::queue {
-namespace {
+namespace slot_table_test {
 
 struct Area {
   std::vector<std::byte> data = std::vector<std::byte>(4 * 128);
@@ -101,5 +101,5 @@ TEST(SlotList, FirstInFirstOut) {
   EXPECT_TRUE(list.empty());
 }
 
-}  // namespace
+}  // namespace slot_table_test
 }  // namespace sluice::queue

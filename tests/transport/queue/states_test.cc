@@ -4,7 +4,7 @@
 #include "gtest/gtest.h"
 
 namespace sluice::queue {
-namespace {
+namespace states_test {
 
 TEST(PrintTables, Snapshot) {
   EXPECT_EQ(PrintTables(),
@@ -28,5 +28,5 @@ TEST(PrintTables, Snapshot) {
             "stream left: reset -> free\n");
 }
 
-}  // namespace
+}  // namespace states_test
 }  // namespace sluice::queue

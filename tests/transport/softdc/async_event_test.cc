@@ -19,7 +19,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace async_event_test {
 
 bool Readable(int fd, int timeout_ms) {
   pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
@@ -132,5 +132,5 @@ TEST(AsyncEvent, DestroyDropsWhatNobodyHasAskedFor) {
   EXPECT_FALSE(Readable(node.context->async_fd, 0));
 }
 
-}  // namespace
+}  // namespace async_event_test
 }  // namespace sluice::softdc

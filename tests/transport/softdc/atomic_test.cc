@@ -12,7 +12,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace atomic_test {
 
 constexpr size_t kWord = PlainNode::kSendArea;         // at the target
 constexpr size_t kBefore = PlainNode::kSendArea + 64;  // at the requester: what was there
@@ -178,5 +178,5 @@ TEST(Atomic, WordThatItsOwnerMayNotWriteIsARemoteOperationError) {
   munmap(page, 4096);
 }
 
-}  // namespace
+}  // namespace atomic_test
 }  // namespace sluice::softdc

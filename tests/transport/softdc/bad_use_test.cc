@@ -12,7 +12,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace bad_use_test {
 
 // True: the call returned null and left this errno.
 template <typename Call>
@@ -190,5 +190,5 @@ TEST(BadUse, UnsupportedVerbsSaySo) {
   EXPECT_EQ(ibv_advise_mr(node.pd, static_cast<ibv_advise_mr_advice>(99), 0, &sge, 1), EOPNOTSUPP);
 }
 
-}  // namespace
+}  // namespace bad_use_test
 }  // namespace sluice::softdc

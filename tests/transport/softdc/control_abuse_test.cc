@@ -21,7 +21,7 @@
 #include "transport/softdc/shm/number_space.h"
 
 namespace sluice::softdc {
-namespace {
+namespace control_abuse_test {
 
 UniqueFd ConnectTo(const DcNode& node) {
   UniqueFd fd = ConnectAbstract(BlockSocketName(node.dct->qp_num / kNumbersPerBlock));
@@ -156,5 +156,5 @@ TEST(ControlAbuse, SenderThatNeverReadsItsAnswersDoesNotHoldUpTheThread) {
   ExpectStillServes(node);
 }
 
-}  // namespace
+}  // namespace control_abuse_test
 }  // namespace sluice::softdc

@@ -11,7 +11,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace cq_event_test {
 
 bool Readable(int fd, int timeout_ms) {
   pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
@@ -77,5 +77,5 @@ TEST(CqEvent, ArmingAgainBeforeFetchingKeepsBothEvents) {
   AckCqEvents(cq, 2);
 }
 
-}  // namespace
+}  // namespace cq_event_test
 }  // namespace sluice::softdc

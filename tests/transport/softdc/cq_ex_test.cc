@@ -11,7 +11,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace cq_ex_test {
 
 constexpr uint64_t kTimestamps =
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
@@ -209,5 +209,5 @@ TEST(CqEx, DvCreateTakesTheSizesOfAnEntry) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-}  // namespace
+}  // namespace cq_ex_test
 }  // namespace sluice::softdc

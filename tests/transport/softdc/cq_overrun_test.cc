@@ -10,7 +10,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace cq_overrun_test {
 
 constexpr int kCqe = 8;
 // More than any ring of a queue of that depth holds.
@@ -87,5 +87,5 @@ TEST(CqOverrun, AResizedQueueHasTheNewDepth) {
   EXPECT_FALSE(EventWaits(a));
 }
 
-}  // namespace
+}  // namespace cq_overrun_test
 }  // namespace sluice::softdc

@@ -16,7 +16,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace cq_purge_test {
 
 uint32_t Unclaimed(DcNode& node) {
   Srq& srq = *Srq::From(node.srq);
@@ -166,5 +166,5 @@ TEST(CqPurge, ASenderDoesNotGetTheRingOfADeadOne) {
   EXPECT_NE(cq.RingFor(1000).offset, first.offset) << "its first entry is not where it writes";
 }
 
-}  // namespace
+}  // namespace cq_purge_test
 }  // namespace sluice::softdc

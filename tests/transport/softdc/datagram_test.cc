@@ -10,7 +10,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace datagram_test {
 
 constexpr uint32_t kQkey = 0x11111111;
 constexpr uint32_t kGrhBytes = 40;
@@ -156,5 +156,5 @@ TEST(Uc, ReadsAndAtomicsAreUnknown) {
   EXPECT_EQ(pair.a.Post(pair.a.Wr(IBV_WR_ATOMIC_FETCH_AND_ADD, PlainNode::kSendArea, 8)), EINVAL);
 }
 
-}  // namespace
+}  // namespace datagram_test
 }  // namespace sluice::softdc

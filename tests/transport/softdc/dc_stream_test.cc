@@ -9,7 +9,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace dc_stream_test {
 
 constexpr uint32_t kBadKey = 0xffffff01;
 
@@ -188,5 +188,5 @@ TEST(Dct, HasNoNumberBeforeReadyToReceiveAndIsNeverRecycled) {
   EXPECT_EQ(QueryQp(a.dct, &attr, IBV_QP_TIMEOUT, &init), EINVAL);
 }
 
-}  // namespace
+}  // namespace dc_stream_test
 }  // namespace sluice::softdc

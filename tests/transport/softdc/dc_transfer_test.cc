@@ -13,7 +13,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace dc_transfer_test {
 
 TEST(DcTransfer, SendArrivesWithLengthNumbersAndBytes) {
   DcNode a, b;
@@ -263,5 +263,5 @@ TEST(DcTransfer, DestroyedTargetLooksUnknown) {
   EXPECT_EQ(a.PollSend().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-}  // namespace
+}  // namespace dc_transfer_test
 }  // namespace sluice::softdc

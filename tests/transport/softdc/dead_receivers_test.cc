@@ -15,7 +15,7 @@
 #include "tests/transport/softdc/dc_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace dead_receivers_test {
 
 constexpr int kWarmUp = 20;  // deaths until the allocator has what it keeps
 constexpr int kDeaths = 220;
@@ -85,5 +85,5 @@ TEST(DeadReceivers, LeaveNothingInTheirSender) {
 #endif
 }
 
-}  // namespace
+}  // namespace dead_receivers_test
 }  // namespace sluice::softdc

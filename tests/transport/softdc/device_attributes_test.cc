@@ -12,7 +12,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace device_attributes_test {
 
 // What the inlines of verbs.h call; they themselves would want libibverbs to fall back on.
 const verbs_context& SlotsOf(const DcNode& node) { return *verbs_get_ctx(node.context); }
@@ -177,5 +177,5 @@ TEST(DeviceAttributes, KeyTable) {
   EXPECT_EQ(QueryPkey(node.context, 2, 0, &pkey), -1);
 }
 
-}  // namespace
+}  // namespace device_attributes_test
 }  // namespace sluice::softdc

@@ -11,7 +11,7 @@
 #include "tests/transport/softdc/dc_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace exit_test {
 
 // Everything stands open when main would return: objects, posted receives, registered memory.
 void ReceiverThatExits(int down, int up) {
@@ -46,5 +46,5 @@ TEST(Exit, WithoutCloseEndsTheProcessAndFreesItsNumbersForTheNext) {
   EXPECT_EQ(heir.Address().dctn / 256, gone.dctn / 256);
 }
 
-}  // namespace
+}  // namespace exit_test
 }  // namespace sluice::softdc

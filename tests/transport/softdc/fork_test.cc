@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/dc_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace fork_test {
 
 TEST(Fork, ParentGoesOnAndTheChildOpensADeviceOfItsOwn) {
 #if defined(__SANITIZE_THREAD__)
@@ -31,5 +31,5 @@ TEST(Fork, ParentGoesOnAndTheChildOpensADeviceOfItsOwn) {
   EXPECT_EQ(a.ReceivedText(a.PollReceive()), "after");
 }
 
-}  // namespace
+}  // namespace fork_test
 }  // namespace sluice::softdc

@@ -21,7 +21,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace many_queues_test {
 
 constexpr int kQueues = 200;  // their completions fit into the node's CQ
 
@@ -129,5 +129,5 @@ TEST(ManyQueues, OneThatAsksAgainAndAgainStandsInTheListOnce) {
   EXPECT_EQ(static_cast<ShmPort&>(Context::From(node.context)->port()).waiting(), 1u);
 }
 
-}  // namespace
+}  // namespace many_queues_test
 }  // namespace sluice::softdc

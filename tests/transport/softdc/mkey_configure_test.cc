@@ -13,13 +13,13 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mkey_configure_test {
 
 constexpr uint64_t kIndirect = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT;
 
-using Pair = MkeyPairTest;
+using MkeyConfigureTest = MkeyPairTest;
 
-TEST_F(Pair, KeyIsOneNumberWithZeroInTheLowByteAndRoundedEntries) {
+TEST_F(MkeyConfigureTest, KeyIsOneNumberWithZeroInTheLowByteAndRoundedEntries) {
   mlx5dv_mkey_init_attr init{.pd = a.pd, .create_flags = kIndirect, .max_entries = 5};
   mlx5dv_mkey* key = DvCreateMkey(&init);
   ASSERT_NE(key, nullptr);
@@ -30,7 +30,7 @@ TEST_F(Pair, KeyIsOneNumberWithZeroInTheLowByteAndRoundedEntries) {
   EXPECT_EQ(DvDestroyMkey(key), 0);
 }
 
-TEST_F(Pair, KeyWithoutOrWithUnknownFlagsIsNotSupported) {
+TEST_F(MkeyConfigureTest, KeyWithoutOrWithUnknownFlagsIsNotSupported) {
   for (const uint32_t flags :
        {0u, uint32_t{MLX5DV_MKEY_INIT_ATTR_FLAGS_CRYPTO} | 1u, 1u << 7 | 1u}) {
     mlx5dv_mkey_init_attr init{.pd = a.pd, .create_flags = flags, .max_entries = 4};
@@ -41,7 +41,7 @@ TEST_F(Pair, KeyWithoutOrWithUnknownFlagsIsNotSupported) {
   EXPECT_EQ(DvDestroyMkey(nullptr), EINVAL);
 }
 
-TEST_F(Pair, CapabilitiesSayWhatIsThere) {
+TEST_F(MkeyConfigureTest, CapabilitiesSayWhatIsThere) {
   mlx5dv_context attr{};
   attr.comp_mask = MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
   ASSERT_EQ(QueryDv(a.context, &attr), 0);
@@ -53,13 +53,13 @@ TEST_F(Pair, CapabilitiesSayWhatIsThere) {
   EXPECT_EQ(attr.sig_caps.t10dif_bg, 3);
 }
 
-TEST_F(Pair, ConfigurationNeedsTheInlineFlag) {
+TEST_F(MkeyConfigureTest, ConfigurationNeedsTheInlineFlag) {
   Start(IBV_SEND_SIGNALED);
   Configure(a.CreateKey(), 0);
   EXPECT_EQ(Finish(), EOPNOTSUPP);
 }
 
-TEST_F(Pair, UnknownFlagsOfAConfigurationAreNotSupported) {
+TEST_F(MkeyConfigureTest, UnknownFlagsOfAConfigurationAreNotSupported) {
   Start();
   Configure(a.CreateKey(), 0, /*flags=*/2);
   EXPECT_EQ(Finish(), EOPNOTSUPP);
@@ -68,7 +68,7 @@ TEST_F(Pair, UnknownFlagsOfAConfigurationAreNotSupported) {
   EXPECT_EQ(Finish(), EOPNOTSUPP);
 }
 
-TEST_F(Pair, SettersNeedABuilderAndComeOnceEach) {
+TEST_F(MkeyConfigureTest, SettersNeedABuilderAndComeOnceEach) {
   mlx5dv_mkey* key = a.CreateKey();
   const CrcSignature signature(true);
   ibv_sge piece = a.Piece(0, 64);
@@ -104,14 +104,14 @@ TEST_F(Pair, SettersNeedABuilderAndComeOnceEach) {
   EXPECT_EQ(Finish(), EINVAL) << "both layouts";
 }
 
-TEST_F(Pair, AccessIsLocalOrRemoteReadWriteAtomic) {
+TEST_F(MkeyConfigureTest, AccessIsLocalOrRemoteReadWriteAtomic) {
   Start();
   Configure(a.CreateKey(), 1);
   mlx5dv_wr_set_mkey_access_flags(a.dv, IBV_ACCESS_MW_BIND);
   EXPECT_EQ(Finish(), EINVAL);
 }
 
-TEST_F(Pair, LayoutIsBoundedByTheKeyAndByTheInlineRoom) {
+TEST_F(MkeyConfigureTest, LayoutIsBoundedByTheKeyAndByTheInlineRoom) {
   const std::vector<ibv_sge> pieces(40, a.Piece(0, 8));
   const std::vector<mlx5dv_mr_interleaved> data(40);
   const auto list = [&](MkeyNode& node, uint16_t entries, uint16_t count) {
@@ -144,7 +144,7 @@ TEST_F(Pair, LayoutIsBoundedByTheKeyAndByTheInlineRoom) {
   EXPECT_EQ(interleaved(narrow, 4), ENOMEM);
 }
 
-TEST_F(Pair, SignatureNeedsRoomAndAKeyForIt) {
+TEST_F(MkeyConfigureTest, SignatureNeedsRoomAndAKeyForIt) {
   const CrcSignature signature(true);
   MkeyNode narrow({.max_inline_bytes = 64});
   narrow.Connect(b.qp->qp_num);
@@ -155,7 +155,7 @@ TEST_F(Pair, SignatureNeedsRoomAndAKeyForIt) {
   EXPECT_EQ(a.Configure(a.CreateKey(), {a.Piece(0, 512)}, none), EINVAL);
 }
 
-TEST_F(Pair, SignatureOverMoreThan32BitsIsRefused) {
+TEST_F(MkeyConfigureTest, SignatureOverMoreThan32BitsIsRefused) {
   const CrcSignature signature(true);
   mlx5dv_mr_interleaved data{.addr = 0, .bytes_count = 1u << 31, .bytes_skip = 0, .lkey = 1};
   Start();
@@ -165,7 +165,7 @@ TEST_F(Pair, SignatureOverMoreThan32BitsIsRefused) {
   EXPECT_EQ(Finish(), EINVAL);
 }
 
-TEST_F(Pair, CryptoIsForKeysMadeForIt) {
+TEST_F(MkeyConfigureTest, CryptoIsForKeysMadeForIt) {
   Start();
   Configure(a.CreateKey(), 1);
   mlx5dv_crypto_attr crypto{};
@@ -173,7 +173,7 @@ TEST_F(Pair, CryptoIsForKeysMadeForIt) {
   EXPECT_EQ(Finish(), EINVAL);
 }
 
-TEST_F(Pair, AbortedConfigurationChangesNothing) {
+TEST_F(MkeyConfigureTest, AbortedConfigurationChangesNothing) {
   mlx5dv_mkey* key = a.CreateKey(false);
   ibv_sge piece = a.Piece(0, 64);
   Start();
@@ -186,7 +186,7 @@ TEST_F(Pair, AbortedConfigurationChangesNothing) {
 }
 
 // Up to three slots: the configuration and one for each signature.
-TEST_F(Pair, ConfigurationTakesASlotMoreForEachSignature) {
+TEST_F(MkeyConfigureTest, ConfigurationTakesASlotMoreForEachSignature) {
   CrcSignature signature(true);
   for (const bool both : {false, true}) {
     signature.attr.mem = both ? &signature.domain : nullptr;
@@ -209,7 +209,7 @@ TEST_F(Pair, ConfigurationTakesASlotMoreForEachSignature) {
   }
 }
 
-TEST_F(Pair, OnlyTheLastOfItsSlotsCompletes) {
+TEST_F(MkeyConfigureTest, OnlyTheLastOfItsSlotsCompletes) {
   CrcSignature signature(true);
   signature.attr.mem = &signature.domain;
   MkeyNode node({.signal_all = true});
@@ -218,7 +218,7 @@ TEST_F(Pair, OnlyTheLastOfItsSlotsCompletes) {
   EXPECT_TRUE(node.Quiet());
 }
 
-TEST_F(Pair, KeyOfAnotherProtectionDomainIsNotConfigured) {
+TEST_F(MkeyConfigureTest, KeyOfAnotherProtectionDomainIsNotConfigured) {
   ibv_pd* other = AllocPd(a.context);
   mlx5dv_mkey_init_attr init{.pd = other, .create_flags = kIndirect, .max_entries = 4};
   mlx5dv_mkey* key = DvCreateMkey(&init);
@@ -230,5 +230,5 @@ TEST_F(Pair, KeyOfAnotherProtectionDomainIsNotConfigured) {
   EXPECT_EQ(DeallocPd(other), 0);
 }
 
-}  // namespace
+}  // namespace mkey_configure_test
 }  // namespace sluice::softdc

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace sluice::softdc {
-namespace {
+namespace mkey_layout_test {
 
 using Piece = std::tuple<uint64_t, uint64_t, uint32_t>;  // address, bytes, lkey
 
@@ -113,5 +113,5 @@ TEST(ForEachPiece, EveryByteIsWhereTheDefinitionPutsIt) {
   }
 }
 
-}  // namespace
+}  // namespace mkey_layout_test
 }  // namespace sluice::softdc

@@ -13,7 +13,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mkey_signature_test {
 
 constexpr uint32_t kBlock = 512;
 constexpr uint32_t kProtected = kBlock + 4;
@@ -22,7 +22,7 @@ bool Same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-class Pair : public MkeyPairTest {
+class MkeySignatureTest : public MkeyPairTest {
  protected:
   void SetUp() override {
     MkeyPairTest::SetUp();
@@ -39,7 +39,7 @@ class Pair : public MkeyPairTest {
   std::mt19937 random_{137};
 };
 
-TEST_F(Pair, ListIsGatheredAtOneEndAndScatteredAtTheOther) {
+TEST_F(MkeySignatureTest, ListIsGatheredAtOneEndAndScatteredAtTheOther) {
   mlx5dv_mkey* from = a.CreateKey(false);
   mlx5dv_mkey* to = b.CreateKey(false);
   ASSERT_EQ(a.Configure(from, {a.Piece(0, 8), a.Piece(64, 8)}, {}), 0);
@@ -55,7 +55,7 @@ TEST_F(Pair, ListIsGatheredAtOneEndAndScatteredAtTheOther) {
   EXPECT_TRUE(Same(b.bytes(200, 6), a.bytes(66, 6)));
 }
 
-TEST_F(Pair, OldBuildersMakeTheSameLayouts) {
+TEST_F(MkeySignatureTest, OldBuildersMakeTheSameLayouts) {
   mlx5dv_mkey* list = a.CreateKey(false);
   mlx5dv_mkey* strided = a.CreateKey(false);
   ibv_sge pieces[] = {a.Piece(0, 8), a.Piece(64, 8)};
@@ -78,7 +78,7 @@ TEST_F(Pair, OldBuildersMakeTheSameLayouts) {
   EXPECT_TRUE(Same(b.bytes(108, 8), a.bytes(74, 8)));
 }
 
-TEST_F(Pair, KeyAndPlainMemoryMixInOneMessage) {
+TEST_F(MkeySignatureTest, KeyAndPlainMemoryMixInOneMessage) {
   mlx5dv_mkey* key = a.CreateKey(false);
   ASSERT_EQ(a.Configure(key, {a.Piece(0, 8)}, {}), 0);
   const ibv_sge parts[] = {a.Piece(32, 4), Through(key, 2, 6), a.Piece(40, 4)};
@@ -94,7 +94,7 @@ TEST_F(Pair, KeyAndPlainMemoryMixInOneMessage) {
   EXPECT_TRUE(Same(b.bytes(10, 4), a.bytes(40, 4)));
 }
 
-TEST_F(Pair, LocalUseThatTheKeyDoesNotCoverIsAProtectionError) {
+TEST_F(MkeySignatureTest, LocalUseThatTheKeyDoesNotCoverIsAProtectionError) {
   enum Case { kFree, kTooLong, kReadOnly, kInvalidated, kBadPiece };
   for (const Case which : {kFree, kTooLong, kReadOnly, kInvalidated, kBadPiece}) {
     SCOPED_TRACE(which);
@@ -123,7 +123,7 @@ TEST_F(Pair, LocalUseThatTheKeyDoesNotCoverIsAProtectionError) {
   }
 }
 
-TEST_F(Pair, RemoteUseNeedsTheRight) {
+TEST_F(MkeySignatureTest, RemoteUseNeedsTheRight) {
   mlx5dv_mkey* key = b.CreateKey(false);
   ASSERT_EQ(b.Configure(key, {b.Piece(0, 32), b.Piece(100, 32)}, {}, IBV_ACCESS_REMOTE_READ), 0);
   std::ranges::fill(b.bytes(100, 32), std::byte{9});
@@ -134,7 +134,7 @@ TEST_F(Pair, RemoteUseNeedsTheRight) {
   EXPECT_EQ(a.Poll().status, IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST_F(Pair, RemoteRangeOutsideTheKeyIsDenied) {
+TEST_F(MkeySignatureTest, RemoteRangeOutsideTheKeyIsDenied) {
   mlx5dv_mkey* key = b.CreateKey(false);
   ASSERT_EQ(b.Configure(key, {b.Piece(0, 32)}, {}), 0);
   ASSERT_EQ(a.Write(a.Piece(0, 32), key->rkey, 1, 2), 0);
@@ -142,7 +142,7 @@ TEST_F(Pair, RemoteRangeOutsideTheKeyIsDenied) {
 }
 
 // man mlx5dv_wr_set_mkey_sig_block, example 1: protected in memory, plain on the wire.
-TEST_F(Pair, ProtectedMemoryIsCheckedAndStrippedOnTheWayOut) {
+TEST_F(MkeySignatureTest, ProtectedMemoryIsCheckedAndStrippedOnTheWayOut) {
   const CrcSignature signature(/*on_wire=*/false);
   mlx5dv_mkey* key = a.CreateKey();
   const auto data = Protect(a, 0, 4);
@@ -156,7 +156,7 @@ TEST_F(Pair, ProtectedMemoryIsCheckedAndStrippedOnTheWayOut) {
 }
 
 // Examples 1.1, 2 and 2.1, at the far end.
-TEST_F(Pair, FarKeyInsertsAndStripsForReadersAndWriters) {
+TEST_F(MkeySignatureTest, FarKeyInsertsAndStripsForReadersAndWriters) {
   const CrcSignature in_memory(false), on_wire(true);
   mlx5dv_mkey* plain_on_wire = b.CreateKey();
   mlx5dv_mkey* protected_on_wire = b.CreateKey();
@@ -182,7 +182,7 @@ TEST_F(Pair, FarKeyInsertsAndStripsForReadersAndWriters) {
   EXPECT_EQ(b.Check(protected_on_wire).err_type, MLX5DV_MKEY_NO_ERR);
 }
 
-TEST_F(Pair, ReadIntoAKeyInsertsAndChecks) {
+TEST_F(MkeySignatureTest, ReadIntoAKeyInsertsAndChecks) {
   const CrcSignature in_memory(false), on_wire(true);
   mlx5dv_mkey* inserting = a.CreateKey();
   mlx5dv_mkey* stripping = a.CreateKey();
@@ -202,7 +202,7 @@ TEST_F(Pair, ReadIntoAKeyInsertsAndChecks) {
   EXPECT_EQ(a.Check(stripping).err_type, MLX5DV_MKEY_NO_ERR);
 }
 
-TEST_F(Pair, ReceiveBufferMayBeAKeyWithASignature) {
+TEST_F(MkeySignatureTest, ReceiveBufferMayBeAKeyWithASignature) {
   const CrcSignature on_wire(true);
   mlx5dv_mkey* key = b.CreateKey();
   ASSERT_EQ(b.Configure(key, {b.Piece(0, 2 * kBlock)}, on_wire.attr), 0);
@@ -218,7 +218,7 @@ TEST_F(Pair, ReceiveBufferMayBeAKeyWithASignature) {
   EXPECT_EQ(error.err.sig.offset, kProtected);
 }
 
-TEST_F(Pair, SignatureStaysUntilItIsReset) {
+TEST_F(MkeySignatureTest, SignatureStaysUntilItIsReset) {
   const CrcSignature on_wire(true);
   mlx5dv_mkey* key = a.CreateKey();
   ASSERT_EQ(a.Configure(key, {a.Piece(0, kBlock)}, on_wire.attr), 0);
@@ -237,7 +237,7 @@ TEST_F(Pair, SignatureStaysUntilItIsReset) {
   EXPECT_TRUE(Same(b.bytes(4096, kBlock), a.bytes(1024, kBlock)));
 }
 
-TEST_F(Pair, MismatchDoesNotFailTheTransferAndIsSeenAfterPolling) {
+TEST_F(MkeySignatureTest, MismatchDoesNotFailTheTransferAndIsSeenAfterPolling) {
   const CrcSignature signature(false);
   mlx5dv_mkey* key = a.CreateKey();
   Protect(a, 0, 2);
@@ -264,7 +264,7 @@ TEST_F(Pair, MismatchDoesNotFailTheTransferAndIsSeenAfterPolling) {
   EXPECT_TRUE(Same(b.bytes(kBlock, kBlock), a.bytes(kProtected, kBlock)));
 }
 
-TEST_F(Pair, NextMismatchNeedsAConfiguration) {
+TEST_F(MkeySignatureTest, NextMismatchNeedsAConfiguration) {
   const CrcSignature signature(false);
   mlx5dv_mkey* key = a.CreateKey();
   ASSERT_EQ(a.Configure(key, {a.Piece(0, kProtected)}, signature.attr), 0);
@@ -283,12 +283,12 @@ TEST_F(Pair, NextMismatchNeedsAConfiguration) {
   EXPECT_EQ(write(), MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD);
 }
 
-TEST_F(Pair, CheckOfAKeyWithoutSignaturesIsInvalid) {
+TEST_F(MkeySignatureTest, CheckOfAKeyWithoutSignaturesIsInvalid) {
   mlx5dv_mkey_err error{};
   EXPECT_EQ(DvMkeyCheck(a.CreateKey(/*signature=*/false), &error), EINVAL);
 }
 
-TEST_F(Pair, FarMismatchIsSeenByTheOwnerWhoPollsTheReceiveCq) {
+TEST_F(MkeySignatureTest, FarMismatchIsSeenByTheOwnerWhoPollsTheReceiveCq) {
   const CrcSignature on_wire(true);
   mlx5dv_mkey* key = b.CreateKey();
   ASSERT_EQ(b.Configure(key, {b.Piece(0, kBlock)}, on_wire.attr), 0);
@@ -300,7 +300,7 @@ TEST_F(Pair, FarMismatchIsSeenByTheOwnerWhoPollsTheReceiveCq) {
 }
 
 // One wrong bit anywhere in data or protection, either way through either end's key.
-TEST_F(Pair, OneWrongBitAnywhereIsReportedForItsBlock) {
+TEST_F(MkeySignatureTest, OneWrongBitAnywhereIsReportedForItsBlock) {
   constexpr uint32_t kBlocks = 5;
   const CrcSignature in_memory(false), on_wire(true);
   mlx5dv_mkey* near_key = a.CreateKey();
@@ -331,5 +331,5 @@ TEST_F(Pair, OneWrongBitAnywhereIsReportedForItsBlock) {
   }
 }
 
-}  // namespace
+}  // namespace mkey_signature_test
 }  // namespace sluice::softdc

@@ -14,7 +14,7 @@
 #include "tests/transport/softdc/signature/reference_signature.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mkey_transfer_test {
 
 using signature::Bytes;
 using signature::Domain;
@@ -260,5 +260,5 @@ TEST(SeqBox, ReadersSeeWholeVersions) {
   writer.join();
 }
 
-}  // namespace
+}  // namespace mkey_transfer_test
 }  // namespace sluice::softdc

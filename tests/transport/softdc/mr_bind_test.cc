@@ -10,7 +10,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mr_bind_test {
 
 // Bound by ibv_bind_mw, again and again without an invalidation, and used through any queue pair.
 TEST(MrBind, EachBindGivesANewKeyAndTheLastOneWorks) {
@@ -70,5 +70,5 @@ TEST(MrBind, InputThatIsWrong) {
   EXPECT_EQ(DeallocMw(two), 0);
 }
 
-}  // namespace
+}  // namespace mr_bind_test
 }  // namespace sluice::softdc

@@ -13,7 +13,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mr_deregister_test {
 
 constexpr size_t kAt = DcNode::kSendAreaOffset;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -139,5 +139,5 @@ TEST(Deregister, NothingLandsAfterItHasReturned) {
   }
 }
 
-}  // namespace
+}  // namespace mr_deregister_test
 }  // namespace sluice::softdc

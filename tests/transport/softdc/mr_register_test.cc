@@ -11,7 +11,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mr_register_test {
 
 // The queue is the poster's from wr_start on; the firmware thread, which moves the memory, must not
 // wait for it.
@@ -72,5 +72,5 @@ TEST(MrRegister, OnDemandFollowsTheMapping) {
   EXPECT_EQ(DeregMr(mr), 0);
 }
 
-}  // namespace
+}  // namespace mr_register_test
 }  // namespace sluice::softdc

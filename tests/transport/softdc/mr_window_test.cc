@@ -17,7 +17,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace mr_window_test {
 
 constexpr size_t kAt = DcNode::kSendAreaOffset;
 
@@ -192,5 +192,5 @@ TEST_F(MrWindowTest, ARegionWithABoundWindowIsBusy) {
   ASSERT_EQ(InvalidateWindow(context(), pd(), key), IBV_WC_SUCCESS);
 }
 
-}  // namespace
+}  // namespace mr_window_test
 }  // namespace sluice::softdc

@@ -10,7 +10,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace one_doorbell_test {
 
 constexpr uint32_t kBadKey = 0xffffff01;
 constexpr size_t kTo = DcNode::kSendAreaOffset + (256 << 10);  // in the target's slab
@@ -240,5 +240,5 @@ TEST(OneDoorbell, PrivateMemoryIsWrittenAsWell) {
   }
 }
 
-}  // namespace
+}  // namespace one_doorbell_test
 }  // namespace sluice::softdc

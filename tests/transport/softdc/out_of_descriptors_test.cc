@@ -19,7 +19,7 @@
 #include "transport/softdc/loop/loop.h"
 
 namespace sluice::softdc {
-namespace {
+namespace out_of_descriptors_test {
 
 constexpr int kRoom = 4;  // senders and some
 
@@ -79,5 +79,5 @@ TEST(OutOfDescriptors, NewcomersAreToldOthersGoOnAndThereIsRoomAgain) {
   while (SendTo(*senders.back(), address) != IBV_WC_SUCCESS) senders.back()->Recover();
 }
 
-}  // namespace
+}  // namespace out_of_descriptors_test
 }  // namespace sluice::softdc

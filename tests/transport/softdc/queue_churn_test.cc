@@ -12,7 +12,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace queue_churn_test {
 
 constexpr uint64_t kKey = 77;
 constexpr int kDeepest = 65'536;
@@ -136,5 +136,5 @@ TEST(QueueChurn, SenderWithANarrowRingWaitsWhenItIsFull) {
   EXPECT_EQ(DestroySrq(srq), 0);
 }
 
-}  // namespace
+}  // namespace queue_churn_test
 }  // namespace sluice::softdc

@@ -9,7 +9,7 @@
 #include "tests/transport/softdc/plain_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace rc_process_test {
 
 constexpr size_t kArea = PlainNode::kSendArea + (64 << 10);  // behind what Send uses
 
@@ -91,5 +91,5 @@ TEST(RcProcess, EveryOperationReachesAnotherProcessUntilItDies) {
   EXPECT_EQ(node.State(), IBV_QPS_ERR);
 }
 
-}  // namespace
+}  // namespace rc_process_test
 }  // namespace sluice::softdc

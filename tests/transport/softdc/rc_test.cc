@@ -11,7 +11,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace rc_test {
 
 TEST(Rc, SendArrivesInPostingOrderWithItsBytes) {
   PlainPair pair;
@@ -302,5 +302,5 @@ TEST(Rc, ModifyMasksAreExact) {
   EXPECT_EQ(ModifyQp(node.qp, &attr, IBV_QP_STATE), EINVAL);
 }
 
-}  // namespace
+}  // namespace rc_test
 }  // namespace sluice::softdc

@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/dc_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace receiver_death_test {
 
 TEST(ProcessDeath, KilledReceiverGivesRetryErrorsAndOthersAreReached) {
   Child child(&Receiver), other(&Receiver);
@@ -26,5 +26,5 @@ TEST(ProcessDeath, KilledReceiverGivesRetryErrorsAndOthersAreReached) {
   EXPECT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
 }
 
-}  // namespace
+}  // namespace receiver_death_test
 }  // namespace sluice::softdc

@@ -12,7 +12,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace returned_block_test {
 
 // One more DCT on what the node has.
 ibv_qp* MakeDct(DcNode& node, uint64_t dc_key) {
@@ -82,5 +82,5 @@ TEST(ReturnedBlock, IsFoundAtItsNewOwnerBySendersStillConnectedToTheOld) {
   EXPECT_EQ(first.ReceivedText(first.PollReceive()), "still there");
 }
 
-}  // namespace
+}  // namespace returned_block_test
 }  // namespace sluice::softdc

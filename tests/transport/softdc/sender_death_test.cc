@@ -9,7 +9,7 @@
 #include "tests/transport/softdc/dc_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace sender_death_test {
 
 TEST(ProcessDeath, KilledSendersCostTheReceiverNothing) {
   constexpr int kRounds = 20;
@@ -39,5 +39,5 @@ TEST(ProcessDeath, KilledSendersCostTheReceiverNothing) {
   }
 }
 
-}  // namespace
+}  // namespace sender_death_test
 }  // namespace sluice::softdc

@@ -9,7 +9,7 @@
 #include <functional>
 
 namespace sluice::softdc {
-namespace {
+namespace signature_attr_test {
 
 using signature::BlockSignature;
 using signature::Escape;
@@ -139,5 +139,5 @@ TEST(ToMkeyError, NamesEachFault) {
             MLX5DV_MKEY_SIG_BLOCK_BAD_APPTAG);
 }
 
-}  // namespace
+}  // namespace signature_attr_test
 }  // namespace sluice::softdc

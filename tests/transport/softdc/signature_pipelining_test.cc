@@ -15,7 +15,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace signature_pipelining_test {
 
 constexpr uint32_t kBlock = 512;
 constexpr uint32_t kProtected = kBlock + 4;
@@ -319,5 +319,5 @@ TEST_F(Pipelining, DciRefusesTheFlagAndTheConfigurationOfKeys) {
   }
 }
 
-}  // namespace
+}  // namespace signature_pipelining_test
 }  // namespace sluice::softdc

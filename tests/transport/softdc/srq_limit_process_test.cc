@@ -10,7 +10,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace srq_limit_process_test {
 
 constexpr int kMessages = 64;
 
@@ -48,5 +48,5 @@ TEST(OwnerIsTold, OfALimitReachedAndOfAnOverrun) {
   AckAsyncEvent(&event);
 }
 
-}  // namespace
+}  // namespace srq_limit_process_test
 }  // namespace sluice::softdc

@@ -11,7 +11,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace srq_limit_test {
 
 bool EventWaits(const DcNode& node) {
   pollfd entry{.fd = node.context->async_fd, .events = POLLIN, .revents = 0};
@@ -90,5 +90,5 @@ TEST(SrqLimit, OutOfRangeAndResizeAreRefused) {
   EXPECT_EQ(ModifySrq(b.srq, &attr, 1 << 5), EINVAL);
 }
 
-}  // namespace
+}  // namespace srq_limit_test
 }  // namespace sluice::softdc

@@ -14,7 +14,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace srq_take_test {
 
 class SrqTakeTest : public ::testing::Test {
  protected:
@@ -193,5 +193,5 @@ TEST_F(SrqTakeTest, FlushedReceivesAndSendsPurgeApart) {
   EXPECT_EQ(released.load(), 42u);
 }
 
-}  // namespace
+}  // namespace srq_take_test
 }  // namespace sluice::softdc

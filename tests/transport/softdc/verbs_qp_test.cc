@@ -14,7 +14,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace verbs_qp_test {
 
 // A valid request for a DCI or a DCT, for tests to spoil.
 struct Request {
@@ -301,5 +301,5 @@ TEST(Device, IdentityIsOneForTheUserAndLooksLikeAnAdapter) {
   EXPECT_EQ(QueryPort(node.context, 2, &port), EINVAL);
 }
 
-}  // namespace
+}  // namespace verbs_qp_test
 }  // namespace sluice::softdc

@@ -14,7 +14,7 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
-namespace {
+namespace write_run_test {
 
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 constexpr size_t kTo = DcNode::kSendAreaOffset + (256 << 10);  // in the target's slab
@@ -281,5 +281,5 @@ TEST_F(WriteRunTest, AWriteWithoutItsSettersFailsTheBatchButNotTheNext) {
   EXPECT_EQ(LetterAt(kTo), 'z');
 }
 
-}  // namespace
+}  // namespace write_run_test
 }  // namespace sluice::softdc

@@ -8,7 +8,7 @@
 #include <cstring>
 
 namespace sluice::softdc::cm {
-namespace {
+namespace addresses_test {
 
 sockaddr_storage Address(const char* text, uint16_t port = 0) {
   sockaddr_storage storage{};
@@ -59,5 +59,5 @@ TEST(AddressLengthTest, OtherFamiliesAreZero) {
   EXPECT_EQ(AddressLength(nullptr), 0u);
 }
 
-}  // namespace
+}  // namespace addresses_test
 }  // namespace sluice::softdc::cm

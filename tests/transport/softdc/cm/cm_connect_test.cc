@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/cm/cm_fixture.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace cm_connect_test {
 
 TEST_F(CmConnectTest, EventsComeInTheKernelsOrderAndCarryItsFields) {
   const uint16_t port = Listen();
@@ -375,5 +375,5 @@ TEST_F(CmConnectTest, HundredsAtOnceWithNumbersOfTheirOwn) {
   }
 }
 
-}  // namespace
+}  // namespace cm_connect_test
 }  // namespace sluice::softdc::cm

@@ -4,7 +4,7 @@
 #include "tests/transport/softdc/cm/cm_fixture.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace cm_disconnect_test {
 
 constexpr int64_t kTimewaitNs =
     1024 * kMillisecond;  // ack timeout 18: RoCE's lifetime 16 and the device's delay 16
@@ -285,5 +285,5 @@ TEST_F(CmStaleTest, ManyOnOneClientNumberOnlyOneGetsThrough) {
   EXPECT_EQ(stale, kCount - 1);
 }
 
-}  // namespace
+}  // namespace cm_disconnect_test
 }  // namespace sluice::softdc::cm

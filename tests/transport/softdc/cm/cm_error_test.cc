@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/cm/cm_fixture.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace cm_error_test {
 
 TEST_F(CmErrorTest, NobodyListensIsRejectedWithReason8) {
   rdma_cm_id* id = Resolved(4791);
@@ -202,5 +202,5 @@ TEST_F(CmErrorTest, Ipv6LoopbackConnectsWhereTheHostHasIt) {
   EXPECT_EQ(std::memcmp(attr.ah_attr.grh.dgid.raw, &in6addr_loopback, 16), 0);
 }
 
-}  // namespace
+}  // namespace cm_error_test
 }  // namespace sluice::softdc::cm

@@ -8,7 +8,7 @@
 #include "tests/transport/softdc/cm/cm_fixture.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace cm_event_test {
 
 bool Readable(int fd) {
   pollfd state{.fd = fd, .events = POLLIN, .revents = 0};
@@ -200,5 +200,5 @@ TEST_F(CmEventTest, IdleConnectionHasNoTimersArmed) {
   EXPECT_EQ(server->timers.armed(), 0u);
 }
 
-}  // namespace
+}  // namespace cm_event_test
 }  // namespace sluice::softdc::cm

@@ -13,7 +13,7 @@
 #include "transport/softdc/loop/names.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace cm_process_test {
 
 constexpr char kPortVariable[] = "SOFTDC_CM_TEST_PORT";
 constexpr char kStopVariable[] = "SOFTDC_CM_TEST_STOP";
@@ -357,5 +357,5 @@ TEST_F(CmProcessTest, ListenerThatDiesInBetweenIsNobodyListening) {
   EXPECT_EQ(rejected.status, 8);
 }
 
-}  // namespace
+}  // namespace cm_process_test
 }  // namespace sluice::softdc::cm

@@ -9,7 +9,7 @@
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace cm_qp_test {
 
 struct Transition {
   ibv_qp_state to;
@@ -278,5 +278,5 @@ TEST_F(CmQpTest, DatagramIdsHaveTheirsReadyAtOnce) {
   EXPECT_EQ(destroy_id(id), 0);
 }
 
-}  // namespace
+}  // namespace cm_qp_test
 }  // namespace sluice::softdc::cm

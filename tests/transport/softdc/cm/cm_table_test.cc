@@ -14,7 +14,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc {
-namespace {
+namespace cm_table_test {
 
 class CmTableTest : public ::testing::Test {
  protected:
@@ -130,5 +130,5 @@ TEST_F(CmTableTest, DeviceLimitsAreThoseTheCmChecks) {
   EXPECT_EQ(api_.cm_destroy_id(id), 0);
 }
 
-}  // namespace
+}  // namespace cm_table_test
 }  // namespace sluice::softdc

@@ -5,7 +5,7 @@
 #include "tests/transport/softdc/cm/two_ends.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace kernel_facts_test {
 
 constexpr int64_t kLongNs = 500 * kSecond;
 constexpr int64_t kAllRetriesNs = kRetryNs * kMaxAttempts;
@@ -276,5 +276,5 @@ TEST_F(KernelFacts, Fact110RequestsThatNobodyWants) {
   EXPECT_EQ(ends.Story(), "S CONNECT_REQUEST, C REJECTED 28");
 }
 
-}  // namespace
+}  // namespace kernel_facts_test
 }  // namespace sluice::softdc::cm

@@ -5,7 +5,7 @@
 #include "tests/transport/softdc/cm/two_ends.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace kernel_loss_test {
 
 using Where = TwoEnds::Where;
 
@@ -142,5 +142,5 @@ TEST(KernelDials, RepetitionAndLifetimeFollowThem) {
   EXPECT_EQ(ends.Count('C', RDMA_CM_EVENT_DISCONNECTED), 1);
 }
 
-}  // namespace
+}  // namespace kernel_loss_test
 }  // namespace sluice::softdc::cm

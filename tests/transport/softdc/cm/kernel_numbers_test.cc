@@ -4,7 +4,7 @@
 #include "tests/transport/softdc/cm/two_ends.h"
 
 namespace sluice::softdc::cm {
-namespace {
+namespace kernel_numbers_test {
 
 using Where = TwoEnds::Where;
 
@@ -170,5 +170,5 @@ TEST(KernelNumbersOnOneDevice, Fact116SameNumberAtBothEndsOfOneDeviceIsStale) {
   EXPECT_EQ(ends.Count('S', RDMA_CM_EVENT_REJECTED), 2);
 }
 
-}  // namespace
+}  // namespace kernel_numbers_test
 }  // namespace sluice::softdc::cm

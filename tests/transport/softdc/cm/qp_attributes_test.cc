@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::softdc::cm {
-namespace {
+namespace qp_attributes_test {
 
 constexpr uint8_t kRxeDelay = 15;
 
@@ -52,5 +52,5 @@ TEST(FillQpAttrTest, OtherStatesAndMissingPeersAreRefused) {
   EXPECT_FALSE(FillQpAttr(IBV_QPS_RTS, nullptr, &attr, &mask));
 }
 
-}  // namespace
+}  // namespace qp_attributes_test
 }  // namespace sluice::softdc::cm

@@ -7,7 +7,7 @@
 #include <utility>
 
 namespace sluice::softdc::cm {
-namespace {
+namespace state_machine_test {
 
 // from | input | to | action | event. A change here is a change of behaviour: compare it with the
 // facts first.
@@ -141,5 +141,5 @@ TEST(TableTest, EveryStateWithAPeerHandlesItsDeath) {
   }
 }
 
-}  // namespace
+}  // namespace state_machine_test
 }  // namespace sluice::softdc::cm

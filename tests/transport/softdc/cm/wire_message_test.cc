@@ -8,7 +8,7 @@
 #include <random>
 
 namespace sluice::softdc::cm {
-namespace {
+namespace wire_message_test {
 
 WireMessage Req() {
   WireMessage req = NewMessage(MessageType::kReq);
@@ -73,5 +73,5 @@ TEST(DecodeMessageTest, NoiseIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace wire_message_test
 }  // namespace sluice::softdc::cm

@@ -9,7 +9,7 @@
 #include <cstring>
 
 namespace sluice::softdc {
-namespace {
+namespace gids_test {
 
 sockaddr_storage Address(const char* text) {
   sockaddr_storage storage{};
@@ -74,5 +74,5 @@ TEST(GidOfAddressTest, Ipv4IsMappedIpv6IsVerbatim) {
   EXPECT_EQ(gid.raw[15], 7);
 }
 
-}  // namespace
+}  // namespace gids_test
 }  // namespace sluice::softdc

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace sluice::softdc {
-namespace {
+namespace loop_test {
 
 TEST(LoopRunTest, TasksRunOnTheLoopInOrder) {
   Loop& loop = Loop::Get();
@@ -206,5 +206,5 @@ TEST(LoopForkTest, ChildGetsItsOwnLoopAndDropsTheParentsConnections) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-}  // namespace
+}  // namespace loop_test
 }  // namespace sluice::softdc

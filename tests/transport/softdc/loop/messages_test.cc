@@ -12,7 +12,7 @@
 #include <cstring>
 
 namespace sluice::softdc {
-namespace {
+namespace messages_test {
 
 struct Pair {
   Pair() {
@@ -136,5 +136,5 @@ TEST(RecvWithFdsTest, EndOfConnectionIsZero) {
   EXPECT_EQ(RecvWithFds(pair.b.get(), buffer), 0);
 }
 
-}  // namespace
+}  // namespace messages_test
 }  // namespace sluice::softdc

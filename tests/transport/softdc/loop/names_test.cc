@@ -12,7 +12,7 @@
 #include <string>
 
 namespace sluice::softdc {
-namespace {
+namespace names_test {
 
 std::string UniqueKey(const char* test) { return std::string(test) + std::to_string(getpid()); }
 
@@ -122,5 +122,5 @@ TEST(HoldAbstractTest, KernelFreesTheNameOfAKilledProcess) {
   close(ready[1]);
 }
 
-}  // namespace
+}  // namespace names_test
 }  // namespace sluice::softdc

@@ -7,7 +7,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc {
-namespace {
+namespace qp_flush_test {
 
 constexpr int kInitMask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 
@@ -98,5 +98,5 @@ TEST_P(QpFlushTest, ReceivePostedInErrorIsFlushedAtOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Types, QpFlushTest, ::testing::Values(IBV_QPT_RC, IBV_QPT_UC));
 
-}  // namespace
+}  // namespace qp_flush_test
 }  // namespace sluice::softdc

@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/plain_node.h"
 
 namespace sluice::softdc {
-namespace {
+namespace traffic_test {
 
 TEST(Traffic, EndedCountersStayInTheTotal) {
   const Traffic before = Traffic::Total();
@@ -29,5 +29,5 @@ TEST(Traffic, QueuesCountWhatTheyAreGiven) {
   EXPECT_EQ(Traffic::Total().requests - before.requests, 1u);
 }
 
-}  // namespace
+}  // namespace traffic_test
 }  // namespace sluice::softdc

@@ -10,7 +10,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc::preload {
-namespace {
+namespace address_from_wc_test {
 
 constexpr uint8_t kPort = 1;
 
@@ -117,5 +117,5 @@ TEST_F(AddressFromWcTest, CreateAhFromWcMakesAnAddressHandle) {
   EXPECT_EQ(Verbs().dealloc_pd(pd), 0);
 }
 
-}  // namespace
+}  // namespace address_from_wc_test
 }  // namespace sluice::softdc::preload

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace sluice::softdc::preload {
-namespace {
+namespace device_files_test {
 
 constexpr char kFolder[] = "/sys/class/infiniband/softdc0";
 
@@ -64,5 +64,5 @@ TEST(DeviceFiles, EntriesBeyondTheTableAreAbsent) {
   EXPECT_EQ(Read("/ports"), "ENOENT");
 }
 
-}  // namespace
+}  // namespace device_files_test
 }  // namespace sluice::softdc::preload

@@ -6,7 +6,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc {
-namespace {
+namespace device_library_test {
 
 TEST(SoftdcFunctionTest, FunctionsOfTheTableByTheNamesOfTheirLibraries) {
   EXPECT_EQ(softdc_function("ibv_alloc_pd"), reinterpret_cast<void*>(Verbs().alloc_pd));
@@ -25,5 +25,5 @@ TEST(SoftdcFunctionTest, NothingForOtherNames) {
   EXPECT_EQ(softdc_function("rdma_connect"), nullptr);  // librdmacm's own
 }
 
-}  // namespace
+}  // namespace device_library_test
 }  // namespace sluice::softdc

@@ -15,7 +15,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc::preload {
-namespace {
+namespace lookups_test {
 
 constexpr uint8_t kPort = 1;
 
@@ -145,5 +145,5 @@ TEST_F(LookupsTest, DvOpenDeviceOpensButNotForDevx) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-}  // namespace
+}  // namespace lookups_test
 }  // namespace sluice::softdc::preload

@@ -13,7 +13,7 @@
 #include "tests/tools/program_run.h"
 
 namespace sluice::softdc {
-namespace {
+namespace preload_test {
 
 using ::testing::HasSubstr;
 
@@ -73,5 +73,5 @@ TEST_F(PreloadTest, ProgramThatContainsSoftdcHasBothAndTheirSettingsDoNotMeet) {
   EXPECT_EQ(run.output, "own_lid 7\npreloaded softdc0\n");
 }
 
-}  // namespace
+}  // namespace preload_test
 }  // namespace sluice::softdc

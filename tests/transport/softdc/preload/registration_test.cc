@@ -8,7 +8,7 @@
 #include "transport/softdc/verbs.h"
 
 namespace sluice::softdc::preload {
-namespace {
+namespace registration_test {
 
 class RegistrationTest : public ::testing::Test {
  protected:
@@ -44,5 +44,5 @@ TEST_F(RegistrationTest, RegMrIovaWithAnAddressOfItsOwnIsNotSupported) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-}  // namespace
+}  // namespace registration_test
 }  // namespace sluice::softdc::preload

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace sluice::softdc::shm {
-namespace {
+namespace arena_test {
 
 TEST(ArenaTest, HeaderSaysWhoseItIsAndHowItIsLaidOut) {
   auto arena = Arena::Create(77);
@@ -126,5 +126,5 @@ TEST(ArenaTest, FullArenaSaysSoAndGoesOn) {
   EXPECT_NE(arena->Allocate(128), 0u);
 }
 
-}  // namespace
+}  // namespace arena_test
 }  // namespace sluice::softdc::shm

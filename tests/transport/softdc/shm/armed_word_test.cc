@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/shm/shared_area.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace armed_word_test {
 
 constexpr uint32_t kLink = 3;
 constexpr uint32_t kOtherLink = 4;
@@ -85,5 +85,5 @@ TEST_F(ArmedWordTest, OwesAfterDeathWhenTheDeadOnePublishedWithoutLooking) {
   EXPECT_FALSE(owner_.OwesAfterDeath(kLink, true)) << "not armed";
 }
 
-}  // namespace
+}  // namespace armed_word_test
 }  // namespace sluice::softdc::shm

@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace sluice::softdc::shm {
-namespace {
+namespace bounce_test {
 
 constexpr uint64_t kContextId = 7;
 constexpr uint32_t kIndex = 1, kKey = kIndex << 8 | 3;
@@ -77,5 +77,5 @@ TEST(BounceTest, AtomicOfAnOwnerThatStoodStillRunsOnce) {
   close(ready);
 }
 
-}  // namespace
+}  // namespace bounce_test
 }  // namespace sluice::softdc::shm

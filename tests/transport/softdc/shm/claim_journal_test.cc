@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/shm/shared_area.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace claim_journal_test {
 
 TEST(ClaimJournalTest, CreateRefusesShortOrCrookedMemory) {
   const SharedArea area(4096);
@@ -45,5 +45,5 @@ TEST(ClaimJournalTest, CoversExactlyItsTicketsAlsoWhereTheLowBitsWrap) {
   EXPECT_FALSE((ClaimIntent{.srq_id = 9, .head = 5, .count = 0}).Covers(9, 5));
 }
 
-}  // namespace
+}  // namespace claim_journal_test
 }  // namespace sluice::softdc::shm

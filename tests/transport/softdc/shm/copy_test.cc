@@ -17,7 +17,7 @@
 #include <vector>
 
 namespace sluice::softdc::shm {
-namespace {
+namespace copy_test {
 
 using Copier = std::function<void(std::byte*, const std::byte*, size_t)>;
 
@@ -248,5 +248,5 @@ TEST(CopyShuffled, OnlyBlocksOf128AreInOrderInside) {
   EXPECT_EQ(LandedBeforeTheForbiddenHalf(64), 0u);
 }
 
-}  // namespace
+}  // namespace copy_test
 }  // namespace sluice::softdc::shm

@@ -9,7 +9,7 @@
 #include "tests/transport/softdc/shm/shared_area.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace cqe_ring_test {
 
 class CqeRingTest : public ::testing::Test {
  protected:
@@ -165,5 +165,5 @@ TEST_F(CqeRingTest, CanPublishIsFalseWhenTheOwnerClaimsTheImpossible) {
   EXPECT_FALSE(producer_.CanPublish(1));
 }
 
-}  // namespace
+}  // namespace cqe_ring_test
 }  // namespace sluice::softdc::shm

@@ -22,7 +22,7 @@
 #include "transport/softdc/shm/address_map.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace moved_memory_test {
 
 constexpr uint64_t kPage = 4096;
 
@@ -268,5 +268,5 @@ TEST_F(MovedMemoryTest, WritersLoseNothingWhileTheirPagesMove) {
   EXPECT_EQ(lost, 0);
 }
 
-}  // namespace
+}  // namespace moved_memory_test
 }  // namespace sluice::softdc::shm

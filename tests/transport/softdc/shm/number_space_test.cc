@@ -12,7 +12,7 @@
 #include "transport/softdc/loop/names.h"
 
 namespace sluice::softdc {
-namespace {
+namespace number_space_test {
 
 struct Served {
   std::set<int> fds;
@@ -137,5 +137,5 @@ TEST(NumberSpaceTest, DeadProcessHoldsNoBlock) {
   close(told[1]);
 }
 
-}  // namespace
+}  // namespace number_space_test
 }  // namespace sluice::softdc

@@ -18,7 +18,7 @@
 #include "transport/softdc/shm/arena.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace outbound_link_test {
 
 constexpr uint64_t kPage = 4096;
 
@@ -217,5 +217,5 @@ TEST_F(OutboundLinkTest, PrivateMemoryOfWhoeverGotThePeersProcessIdIsLeftAlone) 
             PrivateCopy::kNobody);
 }
 
-}  // namespace
+}  // namespace outbound_link_test
 }  // namespace sluice::softdc::shm

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 namespace sluice::softdc::shm {
-namespace {
+namespace page_file_test {
 
 constexpr uint64_t kPage = 4096;
 
@@ -75,5 +75,5 @@ TEST(PageFileTest, RunThatIsNotToBeReusedIsEmptiedOnly) {
   EXPECT_FALSE(file->Allocate(kPage));
 }
 
-}  // namespace
+}  // namespace page_file_test
 }  // namespace sluice::softdc::shm

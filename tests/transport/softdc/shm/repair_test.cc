@@ -10,7 +10,7 @@
 #include "transport/softdc/shm/srq_claimer.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace repair_test {
 
 constexpr uint32_t kSrqId = 5;
 constexpr uint32_t kCapacity = 8;
@@ -141,5 +141,5 @@ TEST_F(RepairTest, GarbageInTheRingsIsNoEvidenceAndNoHarm) {
   EXPECT_EQ(RepairNow().reposted, 1u);
 }
 
-}  // namespace
+}  // namespace repair_test
 }  // namespace sluice::softdc::shm

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace sluice::softdc::shm {
-namespace {
+namespace ring_budget_test {
 
 constexpr uint32_t kOfTheDeepestCq = 2 << 16;  // Cq asks for twice its depth, at most 65,536
 
@@ -44,5 +44,5 @@ TEST(RingBudgetTest, WhatIsGivenBackIsHadAgain) {
   EXPECT_EQ(budget.Take(kOfTheDeepestCq), kOfTheDeepestCq);
 }
 
-}  // namespace
+}  // namespace ring_budget_test
 }  // namespace sluice::softdc::shm

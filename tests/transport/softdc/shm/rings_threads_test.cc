@@ -12,7 +12,7 @@
 #include "tests/transport/softdc/shm/mini_fabric.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace rings_threads_test {
 
 TEST(RingsThreadsTest, ThreeSendersAndASleepingOwnerLoseNothing) {
   constexpr int kSenders = 3;
@@ -85,5 +85,5 @@ TEST(RingsThreadsTest, OwnerThatSleepsBeforeEachMessageIsWokenForEach) {
   thread.join();
 }
 
-}  // namespace
+}  // namespace rings_threads_test
 }  // namespace sluice::softdc::shm

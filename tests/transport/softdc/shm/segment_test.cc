@@ -14,7 +14,7 @@
 #include "transport/softdc/loop/unique_fd.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace segment_test {
 
 constexpr size_t kPage = 4096;
 constexpr size_t kBytes = 8 * kPage;
@@ -98,5 +98,5 @@ TEST(IsMappedTest, HolesAndForbiddenPagesAreNot) {
   munmap(base, kBytes);
 }
 
-}  // namespace
+}  // namespace segment_test
 }  // namespace sluice::softdc::shm

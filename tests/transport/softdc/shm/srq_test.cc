@@ -15,7 +15,7 @@
 #include "transport/softdc/shm/srq_owner.h"
 
 namespace sluice::softdc::shm {
-namespace {
+namespace srq_test {
 
 constexpr uint32_t kSrqId = 7;
 
@@ -270,5 +270,5 @@ TEST_F(SrqTest, RandomOrdersNeverOverwriteAnUnclaimedSlotNorHandOutTwice) {
   EXPECT_TRUE(overtaken) << "no slot was reused under a WQE still held: the trap was not visited";
 }
 
-}  // namespace
+}  // namespace srq_test
 }  // namespace sluice::softdc::shm

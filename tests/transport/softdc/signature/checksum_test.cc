@@ -10,7 +10,7 @@
 #include "tests/transport/softdc/signature/reference_signature.h"
 
 namespace sluice::softdc::signature {
-namespace {
+namespace checksum_test {
 
 constexpr std::string_view kCheck = "123456789";  // of the catalogues of CRCs
 
@@ -70,5 +70,5 @@ TEST(Checksums, AgreeWithTheBitwiseReferenceForEveryLengthAndSeed) {
   }
 }
 
-}  // namespace
+}  // namespace checksum_test
 }  // namespace sluice::softdc::signature

@@ -11,7 +11,7 @@
 #include "tests/transport/softdc/signature/reference_signature.h"
 
 namespace sluice::softdc::signature {
-namespace {
+namespace transform_test {
 
 Domain Crc(Kind kind, BlockSize block_size, uint32_t seed = UINT32_MAX) {
   return {.kind = kind, .block_size = block_size, .seed = seed};
@@ -304,5 +304,5 @@ TEST(ExtentOf, BeginningInsideABlockIsNoPlace) {
   EXPECT_FALSE(ExtentOf({.memory = Crc(Kind::kCrc32, BlockSize::k4096)}, 512, 512));
 }
 
-}  // namespace
+}  // namespace transform_test
 }  // namespace sluice::softdc::signature

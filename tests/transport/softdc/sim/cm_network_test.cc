@@ -15,7 +15,7 @@
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::softdc::sim {
-namespace {
+namespace cm_network_test {
 
 constexpr uint16_t kServicePort = 7471;
 constexpr int64_t kMinuteNs = 60'000'000'000;
@@ -334,5 +334,5 @@ TEST_F(CmNetworkTest, SameSeedGivesTheSameLogWithConnections) {
   EXPECT_NE(logs[0].find(" cm_duplicated "), std::string::npos);
 }
 
-}  // namespace
+}  // namespace cm_network_test
 }  // namespace sluice::softdc::sim

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace sluice::softdc::sim {
-namespace {
+namespace event_log_test {
 
 void Fill(EventLog* log, uint64_t place) {
   log->Add(1000, LogKind::kTransmit, 3, 256, place, 64);
@@ -35,5 +35,5 @@ TEST(EventLogTest, OffKeepsNothing) {
   EXPECT_EQ(log.digest(), 0u);
 }
 
-}  // namespace
+}  // namespace event_log_test
 }  // namespace sluice::softdc::sim

@@ -12,7 +12,7 @@
 #include "transport/softdc/sim/random.h"
 
 namespace sluice::softdc::sim {
-namespace {
+namespace event_queue_test {
 
 TEST(EventQueueTest, ScheduleAtRunsInOrderOfTimeThenOfScheduling) {
   EventQueue queue(/*start_ns=*/1000);
@@ -105,5 +105,5 @@ TEST(RandomTest, ChanceIsAboutRightAndCertainAtTheEnds) {
   EXPECT_TRUE(random.Chance(kMillion));
 }
 
-}  // namespace
+}  // namespace event_queue_test
 }  // namespace sluice::softdc::sim

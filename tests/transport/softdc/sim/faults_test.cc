@@ -14,7 +14,7 @@
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::softdc::sim {
-namespace {
+namespace faults_test {
 
 class FaultsTest : public SimNodesTest {
  protected:
@@ -380,5 +380,5 @@ TEST_F(FaultsTest, TimedFaultsHappenAtTheirTime) {
   EXPECT_TRUE(simulation_->IsPlugged(1));
 }
 
-}  // namespace
+}  // namespace faults_test
 }  // namespace sluice::softdc::sim

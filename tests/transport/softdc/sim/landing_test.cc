@@ -11,7 +11,7 @@
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::softdc::sim {
-namespace {
+namespace landing_test {
 
 constexpr size_t kArea = 128 << 10;
 constexpr uint32_t kBytes = 1500;
@@ -104,5 +104,5 @@ TEST(LandingTest, BlocksForAReceiverThatHasClosedLandNowhere) {
   EXPECT_EQ(from.AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
 }
 
-}  // namespace
+}  // namespace landing_test
 }  // namespace sluice::softdc::sim

@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace sluice::softdc::sim {
-namespace {
+namespace options_test {
 
 using Change = std::function<void(Options*)>;
 
@@ -48,5 +48,5 @@ TEST(OptionsTest, ImpossibleSettingIsRefusedWithTheReason) {
   }
 }
 
-}  // namespace
+}  // namespace options_test
 }  // namespace sluice::softdc::sim

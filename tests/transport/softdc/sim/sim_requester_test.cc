@@ -14,7 +14,7 @@
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::softdc::sim {
-namespace {
+namespace sim_requester_test {
 
 class SimRequesterTest : public SimNodesTest {
  protected:
@@ -297,5 +297,5 @@ TEST_F(SimRequesterTest, AnswersThatNobodyWaitsForAnyMoreHarmNobody) {
   }
 }
 
-}  // namespace
+}  // namespace sim_requester_test
 }  // namespace sluice::softdc::sim

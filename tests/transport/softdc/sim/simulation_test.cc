@@ -13,7 +13,7 @@
 #include "tests/transport/softdc/sim/sim_node.h"
 
 namespace sluice::softdc::sim {
-namespace {
+namespace simulation_test {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
@@ -188,5 +188,5 @@ TEST(SimulationTest, ObjectsMayOutliveTheSimulation) {
   b.reset();
 }
 
-}  // namespace
+}  // namespace simulation_test
 }  // namespace sluice::softdc::sim

@@ -8,7 +8,7 @@
 #include "tests/transport/softdc/ucma/ucma_fixture.h"
 
 namespace sluice::softdc::ucma {
-namespace {
+namespace commands_test {
 
 constexpr uint64_t kBadAddress = 4096;
 
@@ -368,5 +368,5 @@ TEST_F(CommandsTest, MulticastIsNotSupported) {
             EOPNOTSUPP);
 }
 
-}  // namespace
+}  // namespace commands_test
 }  // namespace sluice::softdc::ucma

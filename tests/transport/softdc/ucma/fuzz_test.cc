@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/ucma/ucma_fixture.h"
 
 namespace sluice::softdc::ucma {
-namespace {
+namespace fuzz_test {
 
 constexpr size_t kRoom = 1024;
 
@@ -162,5 +162,5 @@ TEST_F(FuzzTest, SpoiltBytesInRightCommands) {
   Establish(Listen());
 }
 
-}  // namespace
+}  // namespace fuzz_test
 }  // namespace sluice::softdc::ucma

@@ -6,7 +6,7 @@
 #include "tests/transport/softdc/ucma/ucma_fixture.h"
 
 namespace sluice::softdc::ucma {
-namespace {
+namespace query_test {
 
 TEST_F(QueryTest, DeviceIsToldOnceTheIdIsOnOne) {
   const uint32_t id = client->Create(1);
@@ -93,5 +93,5 @@ TEST_F(QueryTest, RouteOfAPassiveIdLeadsBack) {
   EXPECT_EQ(route.ib_route[0].mtu, IBV_MTU_4096);
 }
 
-}  // namespace
+}  // namespace query_test
 }  // namespace sluice::softdc::ucma

@@ -8,7 +8,7 @@
 #include "tests/transport/softdc/ucma/ucma_fixture.h"
 
 namespace sluice::softdc::ucma {
-namespace {
+namespace ucma_test {
 
 // Until the thread sits in a system call that waits: only then "it blocks" can be said.
 void AwaitBlocked(pid_t tid) {
@@ -144,5 +144,5 @@ TEST_F(UcmaTest, ChildOfAForkNeitherUsesNorEndsTheParents) {
   EXPECT_EQ(server->Next().event, RDMA_CM_EVENT_DISCONNECTED);
 }
 
-}  // namespace
+}  // namespace ucma_test
 }  // namespace sluice::softdc::ucma

@@ -10,7 +10,7 @@
 #include <string>
 
 namespace sluice::softdc::ucma {
-namespace {
+namespace user_memory_test {
 
 uint64_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
@@ -45,5 +45,5 @@ TEST(CopyToUserTest, AreaThatEndsInAHoleIsAFault) {
   munmap(pages, static_cast<size_t>(page));
 }
 
-}  // namespace
+}  // namespace user_memory_test
 }  // namespace sluice::softdc::ucma
