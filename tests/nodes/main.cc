@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // nodes --seed N [--seeds K | --minutes M] [--plan] [--keep_going]
-// Runs seed after seed, each in a process of its own: a seed that crashes is reported as well.
+// Runs seed after seed. Each seed runs in a new process, started anew with --only: a seed that crashes is reported as well, and a seed
+// does not depend on the memory that earlier ones allocated.
 #include <sys/personality.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ struct Arguments {
   double minutes = 0;
   bool plan = false;        // is printed
   bool keep_going = false;  // after a failure
+  bool only = false;        // runs the seed in this process
 };
 
 [[noreturn]] void Usage(const std::string& why) {
@@ -42,6 +44,8 @@ Arguments Parse(int argc, char** argv) {
       arguments.plan = true;
     } else if (word == "--keep_going") {
       arguments.keep_going = true;
+    } else if (word == "--only") {
+      arguments.only = true;
     } else {
       if (i + 1 == argc) Usage(absl::StrCat(word, " wants a value"));
       const std::string value = argv[++i];
@@ -56,18 +60,24 @@ Arguments Parse(int argc, char** argv) {
   return arguments;
 }
 
+int RunHere(uint64_t seed) {
+  const Plan plan = MakePlan(seed);
+  const Result result = RunPlan(plan);
+  std::printf("%s", ToString(plan, result).c_str());
+  return result.succeeded() ? 0 : 1;
+}
+
 bool Try(uint64_t seed) {
   std::fflush(stdout);
+  const std::string number = absl::StrCat(seed);
   const pid_t child = fork();
   if (child == 0) {
-    const Plan plan = MakePlan(seed);
-    const Result result = RunPlan(plan);
-    std::printf("%s", ToString(plan, result).c_str());
-    std::fflush(stdout);
-    _exit(result.succeeded() ? 0 : 1);
+    execl("/proc/self/exe", "nodes", "--only", "--seed", number.c_str(), nullptr);
+    _exit(127);
   }
   int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child) {
+  if (child < 0 || waitpid(child, &status, 0) != child ||
+      (WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
     std::fprintf(stderr, "simulate --calls: can't start a process for seed %lu\n", seed);
     std::exit(3);
   }
@@ -80,6 +90,7 @@ bool Try(uint64_t seed) {
 
 int Main(int argc, char** argv) {
   const Arguments arguments = Parse(argc, argv);
+  if (arguments.only) return RunHere(arguments.seed);
   const auto start = std::chrono::steady_clock::now();
   uint64_t tried = 0;
   uint64_t failed = 0;
