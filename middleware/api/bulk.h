@@ -6,12 +6,12 @@
 //   std::string ticket, answer;
 //   auto peer = (*bulk)->Offer(&ticket);                       // one side; the ticket goes to the other in any message
 //   auto peer = (*bulk)->Accept(ticket, &answer);              // the other; the answer comes back
-//   (*bulk)->Complete(*peer, answer);                          // one side
+//   absl::Status joined = (*bulk)->Complete(*peer, answer);    // one side
 //
 //   auto lent = (*bulk)->Lend(buffer, bulk::kMayWrite);        // its capability goes to the other side in any message
-//   (*bulk)->Move(*peer, request);                             // the other side writes into the buffer
+//   absl::Status moved = (*bulk)->Move(*peer, request);        // the other side writes into the buffer
 //   auto arrival = (*bulk)->Await(*peer, tag, timeout);        // and this one hears of it
-//   (*bulk)->Return(lent->id);                                 // from here on nobody reaches the buffer
+//   absl::Status ended = (*bulk)->Return(lent->id);            // from here on nobody reaches the buffer
 //
 // What it is    A port (bulk/port.h) with a device and a thread of its own.
 // Errors        Statuses that teach; of damaged data DATA_LOSS, of which integrity::MismatchOf() tells block, field, expected and

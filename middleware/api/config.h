@@ -3,9 +3,10 @@
 // Config: options from files, flags and the environment, for programs that want that.
 //
 //   sluice::Config config;
-//   config.ReadEnvironment();                                  // only because it is asked for
-//   absl::Status status = config.ReadFile("/etc/orders/sluice.textproto");
-//   config.Set("server.limits.receive_buffers", flag, sluice::Config::Source::kFlag);
+//   absl::Status status = config.ReadEnvironment();            // only because it is asked for
+//   status.Update(config.ReadFile("/etc/orders/sluice.textproto"));
+//   status.Update(config.Set("server.limits.receive_buffers", flag, sluice::Config::Source::kFlag));
+//   if (!status.ok()) return status;
 //   config.server.slow_call = absl::Milliseconds(20);          // code has the last word
 //   auto server = sluice::Server::Create(config.server);
 //   for (const std::string& warning : config.warnings()) …

@@ -2,7 +2,7 @@
 //
 // Executor: threads of the user's on which handlers may run that take long or block.
 //
-//   server->Register(&reports, {.executor = &pool});
+//   absl::Status status = server->Register(&reports, {.executor = &pool});
 //
 // Thread-safety Run() is called by the server's polling thread; what it is given runs on any other.
 // What ends it  The executor outlives the server, and runs everything that it was given.

@@ -2,9 +2,10 @@
 //
 // Messenger: flows to and from other processes (middleware/flow/flow.h says what a flow is, and what its handler hears).
 //
-//   auto messenger = sluice::Messenger::Create();
-//   (*messenger)->Accept("prices", {}, [&](sluice::Flow flow, const sluice::Offer&) { return &handler; });
-//   (*messenger)->Listen("127.0.0.1:7480");                                            // in one process
+//   auto messenger = sluice::Messenger::Create();                                      // check each status
+//   absl::Status status =
+//       (*messenger)->Accept("prices", {}, [&](sluice::Flow flow, const sluice::Offer&) { return &handler; });
+//   absl::StatusOr<uint16_t> port = (*messenger)->Listen("127.0.0.1:7480");            // in one process
 //
 //   absl::StatusOr<sluice::Flow> flow =
 //       (*messenger)->Open("127.0.0.1:7480", "prices", {.priority = sluice::Priority::kHigh}, &handler);

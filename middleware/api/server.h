@@ -2,12 +2,14 @@
 //
 // Server: runs services for whoever connects.
 //
+//   EchoImpl echo;                                             // outlives the server
 //   auto server = sluice::Server::Create();
-//   EchoImpl echo;
-//   (*server)->Register(&echo);
+//   if (!server.ok()) return server.status();
+//   if (absl::Status status = (*server)->Register(&echo); !status.ok()) return status;
 //   absl::StatusOr<uint16_t> port = (*server)->Listen("127.0.0.1:7471");
+//   if (!port.ok()) return port.status();                      // the port is in use, for example
 //   …
-//   (*server)->Drain(absl::Seconds(10));
+//   return (*server)->Drain(absl::Seconds(10));
 //
 // Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps; or several do
 //               (ServerOptions::pollers), or the user's own loop (ServerOptions::driving). Those of a service that was registered with an executor run there

@@ -38,9 +38,9 @@ enum class Streams : uint16_t {
 };
 
 struct Method {
-  constexpr explicit Method(const char* name, Streams streams = Streams::kNobody,
-                            bool idempotent = false)
-      : full_name(name), id(frame::MethodId(name)), streams(streams), idempotent(idempotent) {}
+  constexpr explicit Method(const char* name, Streams streaming = Streams::kNobody,
+                            bool repeatable = false)
+      : full_name(name), id(frame::MethodId(name)), streams(streaming), idempotent(repeatable) {}
 
   bool client_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagClientStreams; }
   bool server_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagServerStreams; }

@@ -9,7 +9,7 @@ std::string_view Explain(Fault fault) {
       return "no fault";
     case Fault::kTooShort:
       return "message is shorter than a header";
-    case Fault::kVersion:
+    case Fault::kOtherVersion:
       return "unknown version of the wire format";
     case Fault::kKind:
       return "unknown kind of message";
@@ -162,7 +162,7 @@ Fault Complete(Header* header, std::span<const std::byte> payload) {
 Fault internal::DecodeAny(std::span<const std::byte> bytes, Header* header) {
   if (bytes.size() < kHeaderBytes) return Fault::kTooShort;
   std::memcpy(header, bytes.data(), sizeof(*header));
-  if (header->version != kVersion) return Fault::kVersion;
+  if (header->version != kVersion) return Fault::kOtherVersion;
   if (header->reserved != 0) return Fault::kReserved;
   if (header->payload_bytes != bytes.size() - kHeaderBytes) return Fault::kPayloadLength;
   if (header->flags != 0) {

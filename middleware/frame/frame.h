@@ -183,7 +183,7 @@ inline bool IsAboutLarge(const Header& header) {
 enum class Fault : uint8_t {
   kNone = 0,
   kTooShort,       // fewer bytes than a header
-  kVersion,        // not kVersion
+  kOtherVersion,   // not kVersion
   kKind,           // unknown kind
   kReserved,       // reserved not 0, or a flag that is unknown or does not belong there
   kFlow,           // flow_id or flow_window where none belongs

@@ -4,7 +4,7 @@
 //
 //   sluice::HealthService health;                        // the server as a whole is SERVING
 //   health.Set("shop.v1.Shop", sluice::HealthService::NOT_SERVING);
-//   server->Register(&health);
+//   absl::Status status = server->Register(&health);
 //
 // Thread-safety Set() from any thread. Who watches gets the last status, not each of those between.
 // Draining      The server says NOT_SERVING of everything; who watches hears that, and then the end of the call.

@@ -4,7 +4,7 @@
 // methods and their latencies, slow calls, limits and capabilities. For sluice_stat and sluice_trace.
 //
 //   sluice::IntrospectionService introspection(server.get(), options);
-//   server->Register(&introspection);
+//   absl::Status status = server->Register(&introspection);
 //
 // Who sees what  If the server has no tenants, every caller sees everything. If it has tenants, a caller sees the peers, slow
 //                calls and calls under way of its own tenant, and nothing that is counted for all tenants together; Trace()

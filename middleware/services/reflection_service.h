@@ -4,7 +4,7 @@
 // sluice_call can call them without a .proto.
 //
 //   sluice::ReflectionService reflection(server.get());
-//   server->Register(&reflection);
+//   absl::Status status = server->Register(&reflection);
 //
 // What it tells is what the program was built from; who may connect may know it.
 //

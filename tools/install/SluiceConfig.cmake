@@ -4,6 +4,9 @@
 #   Sluice::sluice          the library
 #   Sluice::sluice_static   the same as an archive
 #   Sluice::protoc_plugin   the code generator
+# with COMPONENTS prometheus, which needs prometheus-cpp,
+#   Sluice::prometheus          PrometheusMetrics and MetricsExposer, and Sluice::sluice
+#   Sluice::prometheus_static   the same as an archive, and Sluice::sluice_static
 # and the function
 #   sluice_protobuf_generate(TARGET <target> PROTOS <file.proto>... [IMPORT_DIRS <folder>...])
 # which compiles messages (.pb.h) and services (.sluice.h) of those files into the target. A file's header is named as
@@ -12,6 +15,16 @@ include(CMakeFindDependencyMacro)
 find_dependency(absl)
 find_dependency(Protobuf)
 find_dependency(Threads)
+foreach(_sluice_component IN LISTS Sluice_FIND_COMPONENTS)
+  if(_sluice_component STREQUAL prometheus)
+    find_dependency(prometheus-cpp CONFIG)
+    set(Sluice_prometheus_FOUND TRUE)
+  elseif(Sluice_FIND_REQUIRED_${_sluice_component})
+    set(Sluice_FOUND FALSE)
+    set(Sluice_NOT_FOUND_MESSAGE "Sluice has no component '${_sluice_component}'; it has 'prometheus'")
+    return()
+  endif()
+endforeach()
 
 get_filename_component(_sluice_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
@@ -38,6 +51,19 @@ if(NOT TARGET Sluice::sluice)
 
   add_executable(Sluice::protoc_plugin IMPORTED)
   set_target_properties(Sluice::protoc_plugin PROPERTIES IMPORTED_LOCATION "${_sluice_prefix}/bin/protoc-gen-sluice")
+endif()
+
+if(Sluice_prometheus_FOUND AND NOT TARGET Sluice::prometheus)
+  add_library(Sluice::prometheus SHARED IMPORTED)
+  set_target_properties(Sluice::prometheus PROPERTIES
+    IMPORTED_LOCATION "${_sluice_prefix}/lib/libsluice_prometheus.so.0"
+    IMPORTED_SONAME libsluice_prometheus.so.0)
+  target_link_libraries(Sluice::prometheus INTERFACE Sluice::sluice prometheus-cpp::pull)
+  add_library(Sluice::prometheus_static STATIC IMPORTED)
+  set_target_properties(Sluice::prometheus_static PROPERTIES
+    IMPORTED_LOCATION "${_sluice_prefix}/lib/libsluice_prometheus.a"
+    IMPORTED_LINK_INTERFACE_LANGUAGES CXX)
+  target_link_libraries(Sluice::prometheus_static INTERFACE Sluice::sluice_static prometheus-cpp::pull)
 endif()
 
 function(sluice_protobuf_generate)

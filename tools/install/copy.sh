@@ -20,4 +20,6 @@ for program in $("$man_page" --list); do
   "$man_page" "$prefix/bin/$program" >"$prefix/share/man/man1/$program.1"
 done
 # Found by its plain name when linking, by its soname when running.
-ln -sfn libsluice.so.0 "$prefix/lib/libsluice.so"
+for library in libsluice libsluice_prometheus; do
+  ln -sfn "$library.so.0" "$prefix/lib/$library.so"
+done

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: lay_out MANIFEST FOLDER
-# Copies what the manifest names (kind, file, place; see stage.bzl) to its place below FOLDER. Of the headers only the
-# public ones are copied and those that they include, directly or not.
+# usage: lay_out MANIFEST HEADERS FOLDER
+# Copies what the manifest names (kind, file, place; see stage.bzl) to its place below FOLDER. Of the headers only those are
+# copied that HEADERS (headers.txt) lists as public, and those that they include, directly or not.
 set -euo pipefail
 manifest=$1
-folder=$2
+headers=$2
+folder=$3
 
 declare -A file_of=()
 todo=()
 while IFS=$'\t' read -r kind file place; do
   case $kind in
-    public) todo+=("$place") ;;
     header) file_of[$place]=$file ;;
     file) install -D -m 644 "$file" "$folder/$place" ;;
     binary)
@@ -20,6 +20,15 @@ while IFS=$'\t' read -r kind file place; do
       ;;
   esac
 done <"$manifest"
+
+while read -r kind place; do
+  [[ $kind == public ]] || continue
+  [[ -n ${file_of[$place]:-} ]] || {
+    echo "lay_out: $headers lists $place as public, and no library of 'headers_of' has it" >&2
+    exit 1
+  }
+  todo+=("$place")
+done <"$headers"
 
 while [[ ${#todo[@]} -gt 0 ]]; do
   included=()

@@ -8,15 +8,19 @@ given libraries need from this repository, and `stage` lays out headers, librari
 def _ours(label):
     return label.workspace_name == ""
 
-def _merged_archive_impl(ctx):
-    archives = depset([
+def _archives(targets):
+    return depset([
         library.pic_static_library or library.static_library
-        for target in ctx.attr.deps
+        for target in targets
         for input in target[CcInfo].linking_context.linker_inputs.to_list()
         if _ours(input.owner)
         for library in input.libraries
         if library.pic_static_library or library.static_library
     ]).to_list()
+
+def _merged_archive_impl(ctx):
+    elsewhere = _archives(ctx.attr.without)
+    archives = [archive for archive in _archives(ctx.attr.deps) if archive not in elsewhere]
     output = ctx.actions.declare_file(ctx.label.name + ".a")
     commands = ctx.actions.declare_file(ctx.label.name + ".mri")
     ctx.actions.write(commands, "\n".join(
@@ -35,7 +39,10 @@ def _merged_archive_impl(ctx):
 
 merged_archive = rule(
     implementation = _merged_archive_impl,
-    attrs = {"deps": attr.label_list(mandatory = True, providers = [CcInfo])},
+    attrs = {
+        "deps": attr.label_list(mandatory = True, providers = [CcInfo]),
+        "without": attr.label_list(doc = "libraries that another archive has", providers = [CcInfo]),
+    },
 )
 
 def _stage_impl(ctx):
@@ -45,8 +52,6 @@ def _stage_impl(ctx):
 
     for target in ctx.attr.headers_of:
         context = target[CcInfo].compilation_context
-        for header in context.direct_public_headers:
-            lines.append("public\t%s\t%s" % (header.path, header.short_path))
         for header in context.headers.to_list():
             if _ours(header.owner):
                 inputs.append(header)
@@ -64,8 +69,8 @@ def _stage_impl(ctx):
     ctx.actions.write(manifest, "\n".join(lines) + "\n")
     ctx.actions.run(
         executable = ctx.executable._lay_out,
-        arguments = [manifest.path, tree.path],
-        inputs = depset(inputs + [manifest]),
+        arguments = [manifest.path, ctx.file.public_headers.path, tree.path],
+        inputs = depset(inputs + [manifest, ctx.file.public_headers]),
         outputs = [tree],
         mnemonic = "Stage",
         use_default_shell_env = True,
@@ -76,8 +81,13 @@ stage = rule(
     implementation = _stage_impl,
     attrs = {
         "headers_of": attr.label_list(
-            doc = "libraries whose public headers users include; what those include comes with them",
+            doc = "libraries that have the public headers and those that these include",
             providers = [CcInfo],
+        ),
+        "public_headers": attr.label(
+            allow_single_file = True,
+            doc = "list of the installed headers (headers.txt); the public ones are copied, and those that they include",
+            mandatory = True,
         ),
         "files": attr.label_keyed_string_dict(allow_files = True, doc = "file: folder below the prefix"),
         "binaries": attr.label_keyed_string_dict(doc = "program or shared library: folder; stripped of debug information"),

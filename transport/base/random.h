@@ -18,7 +18,8 @@ class Random {
 
   // In [0, bound); bound must not be 0. The bias is below bound / 2^64.
   uint64_t Below(uint64_t bound) {
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(Next64()) * bound) >> 64);
+    __extension__ using Wide = unsigned __int128;  // Not ISO C++, and -Wpedantic would say so.
+    return static_cast<uint64_t>((static_cast<Wide>(Next64()) * bound) >> 64);
   }
 
   uint32_t NonZero32() {

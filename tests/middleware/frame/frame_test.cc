@@ -298,7 +298,7 @@ Fault FaultOf(const Header& header, const std::string& payload = "abc") {
 TEST(FrameTest, EachFaultIsFound) {
   Header header = Request();
   header.version = 1;
-  EXPECT_EQ(FaultOf(header), Fault::kVersion);
+  EXPECT_EQ(FaultOf(header), Fault::kOtherVersion);
   header = Request();
   header.kind = static_cast<Kind>(0);
   EXPECT_EQ(FaultOf(header), Fault::kKind);

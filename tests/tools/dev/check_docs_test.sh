@@ -26,4 +26,9 @@ expect 1 'not in code.cc: int c = 3;' block 'int a = 1;' '// …' 'int c = 3;'
 expect 1 'there is no file gone.cc' with '<!-- from gone.cc -->' '```cpp' 'int a;' '```'
 # Only the block that follows is compared.
 expect 0 '^$' with '<!-- from code.cc -->' '```' 'int a = 1;' '```' '```' 'int c;' '```'
+# A page whose C++ is compiled has none that is not.
+expect 1 'page.md:5: C\+\+ that no file has' with '<!-- from code.cc -->' '```cpp' 'int a = 1;' '```' '```cpp' 'int c;' '```'
+expect 1 'page.md:1: C\+\+ that no file has' with '```cpp' 'int c;' '```' '<!-- from code.cc -->' '```cpp' 'int a = 1;' '```'
+expect 0 '^$' with '<!-- from code.cc -->' '```cpp' 'int a = 1;' '```' '<!-- not compiled: theirs -->' '```cpp' 'int c;' '```'
+expect 0 '^$' with '```cpp' 'int c;' '```'
 expect 2 'nothing would be proved' "$checker"
