@@ -150,6 +150,7 @@ absl::Status DecodeStatus(uint16_t code, std::span<const std::byte> payload) {
                                          ? "error reply without a text"
                                          : "error reply with a text longer than the message");
   }
+  base::PrintDetailsAsText();
   absl::Status status(status_code, *text);
   for (uint32_t count = 0; count < kMaxStatusPayloads && !left.empty(); ++count) {
     const auto url = Take<UrlLength>(&left);

@@ -93,7 +93,7 @@ class ChatService final : public ChatCoServiceBase {
     Line line;
     for (int64_t i = 0; request.number() < 0 || i < request.number(); ++i) {
       line.set_number(i);
-      line.set_text(request.text());
+      line.set_text(request.text() == "large" ? std::string(1 << 20, 'x') : request.text());
       if (!co_await writer.Write(line)) {
         stopped.Open();
         co_return absl::CancelledError("nobody reads");
