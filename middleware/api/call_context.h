@@ -54,7 +54,7 @@ class CallContext {
     context.stop_token_ = server.stop_token();
     if (const auto trace = server.trace(); trace.has_value()) {
       context.set_trace(*trace);
-      const Metadata sent = server.metadata();
+      const Metadata& sent = server.metadata();
       const auto state = sent.Find(kTraceState);
       if (state.has_value() && state->size() <= kMaxTraceStateBytes) {
         (void)context.AddMetadata(kTraceState, *state);  // what does not fit may be left out
@@ -89,10 +89,13 @@ class CallContext {
     attachment_ = buffer_->bytes();
   }
 
-  // What the server sent with the reply, or with the error, of the last call.
-  Metadata reply_metadata() const { return Metadata::FromWire(reply_.beside.metadata); }
+  // What the server sent with the reply, or with the error, of the last call. The reference is valid as long as the context;
+  // what it refers to changes with the next call.
+  const Metadata& reply_metadata() const& { return reply_.ReadMetadata(); }
+  const Metadata& reply_metadata() const&& = delete;
   // And beside the reply (ServerContext::set_reply_attachment()), until the next call is started.
-  std::string_view reply_attachment() const { return reply_.beside.attachment.text(); }
+  std::string_view reply_attachment() const& { return reply_.beside.attachment.text(); }
+  std::string_view reply_attachment() const&& = delete;
   // The same, to be kept for longer: where this side's device has put it, if it is large (buffer.h says what bounds that).
   Buffer TakeReplyAttachment() { return std::move(reply_.beside.attachment); }
 
@@ -102,7 +105,8 @@ class CallContext {
   }  // CLOCK_MONOTONIC; call::kNoDeadlineNs: none
   bool wait_for_ready() const { return wait_for_ready_; }
   const std::stop_token& stop_token() const { return stop_token_; }
-  const Metadata& metadata() const { return metadata_; }
+  const Metadata& metadata() const& { return metadata_; }
+  const Metadata& metadata() const&& = delete;
   std::span<const std::byte> attachment() const { return attachment_; }
   // nullptr: it is none.
   const Buffer* buffer() const { return buffer_.get(); }
@@ -124,7 +128,23 @@ class CallContext {
       return *this;
     }
     Reply& operator=(Reply&&) = default;
+
+    // Stays where it is, as long as this does.
+    const Metadata& ReadMetadata() const {
+      if (read == nullptr) read = std::make_unique<Read>();
+      if (read->wire != beside.metadata) {
+        read->metadata = Metadata::FromWire(beside.metadata);
+        read->wire = beside.metadata;
+      }
+      return read->metadata;
+    }
+
     call::Beside beside;
+    struct Read {
+      std::string wire;
+      Metadata metadata;
+    };
+    mutable std::unique_ptr<Read> read;  // once it was asked for
   };
 
   int64_t timeout_ns_;

@@ -19,6 +19,7 @@
 #include "middleware/api/server_context.h"
 #include "middleware/api/task.h"
 #include "middleware/call/server_call.h"
+#include "middleware/call/stream_end.h"
 #include "transport/base/clock.h"
 
 namespace sluice {
@@ -237,7 +238,7 @@ class ServerWriter {
       const absl::Status status = context->call()->Write(*message);
       if (absl::IsResourceExhausted(status)) return false;
       sent = status.ok();
-      if (!sent) context->set_fault(status);
+      if (!sent) context->set_fault(call::WriteFault(status));
       return true;
     }
 

@@ -24,9 +24,10 @@ absl::Status ExecutorQueue::Enter(const call::Incoming& incoming) {
   const uint32_t waiting = waiting_.fetch_add(1, std::memory_order_relaxed);
   if (waiting < max_waiting_) return absl::OkStatus();
   waiting_.fetch_sub(1, std::memory_order_relaxed);
-  return Refused(absl::StatusCode::kResourceExhausted, incoming,
-                 absl::StrCat(waiting, " calls wait for the server's executor, which is its limit"),
-                 "call less often, or raise executor.max_waiting_calls of the server");
+  return Refused(
+      absl::StatusCode::kResourceExhausted, incoming,
+      absl::StrCat(waiting, " calls wait for the server's executor, the limit is ", max_waiting_),
+      "call less often, or raise executor.max_waiting_calls of the server");
 }
 
 absl::Status ExecutorQueue::Begin(const call::Incoming& incoming, int64_t now_ns) {
@@ -39,7 +40,8 @@ absl::Status ExecutorQueue::Begin(const call::Incoming& incoming, int64_t now_ns
   if (waited_ns <= max_wait_ns_) return absl::OkStatus();
   return Refused(absl::StatusCode::kResourceExhausted, incoming,
                  absl::StrCat("it had waited ", absl::FormatDuration(absl::Nanoseconds(waited_ns)),
-                              " for the server's executor, which is too long"),
+                              " for the server's executor, the limit is ",
+                              absl::FormatDuration(absl::Nanoseconds(max_wait_ns_))),
                  "call less often, or raise executor.max_wait of the server");
 }
 

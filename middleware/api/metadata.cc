@@ -73,7 +73,7 @@ void Metadata::Clear() {
   wire_.clear();
 }
 
-std::optional<std::string_view> Metadata::Find(std::string_view key) const {
+std::optional<std::string_view> Metadata::Find(std::string_view key) const& {
   for (const auto& [name, value] : entries_) {
     if (name == key) return value;
   }

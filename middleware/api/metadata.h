@@ -28,11 +28,15 @@ class Metadata {
   absl::Status Add(std::string_view key, std::string_view value);
   void Clear();
 
+  // What these return refers to this object, until it is changed or destroyed. On a temporary they don't compile.
   // The first value of the key.
-  std::optional<std::string_view> Find(std::string_view key) const;
-  const std::vector<std::pair<std::string, std::string>>& entries() const { return entries_; }
+  std::optional<std::string_view> Find(std::string_view key) const&;
+  std::optional<std::string_view> Find(std::string_view key) const&& = delete;
+  const std::vector<std::pair<std::string, std::string>>& entries() const& { return entries_; }
+  const std::vector<std::pair<std::string, std::string>>& entries() const&& = delete;
   // Serialised sluice.MetadataEntries.
-  const std::string& wire() const { return wire_; }
+  const std::string& wire() const& { return wire_; }
+  const std::string& wire() const&& = delete;
 
  private:
   std::vector<std::pair<std::string, std::string>> entries_;

@@ -40,7 +40,8 @@ enum class Driving : uint8_t {
 
 // Common to both. The process with the lower limit decides for a connection.
 struct EndpointLimits {
-  // Largest message, request or reply, that is sent as it is, with the 48 bytes of its header. 1024 to 1 MiB.
+  // Largest message, request or reply, that is sent as it is, with the 48 bytes of its header. 1024 to 1 MiB. Text and payloads
+  // of a status fit into one as well, or are shortened, and then the text says so.
   uint32_t max_message_bytes = 16384;
   // Largest message at all. What does not fit above stays in registered memory of its sender, and the receiver reads it
   // from there, in pieces. 0: there are none; below 2 GiB.

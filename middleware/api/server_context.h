@@ -11,6 +11,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -67,14 +68,18 @@ class ServerContext {
   // 1, or more if the caller's channel tries it again (RetryOptions).
   uint32_t attempt() const;
 
-  // What the caller sent beside the request.
-  Metadata metadata() const { return Metadata::FromWire(incoming_.metadata); }
+  // What the caller sent beside the request. The reference is valid as long as the context.
+  const Metadata& metadata() const {
+    if (metadata_ == nullptr) {
+      metadata_ = std::make_unique<const Metadata>(Metadata::FromWire(incoming_.metadata));
+    }
+    return *metadata_;
+  }
   // The trace that the caller says this call is part of, with this call as the span: what goes with calls that it makes
   // (CallContext::FromServer()). Empty: none.
   std::optional<TraceContext> trace() const {
     if (incoming_.metadata.empty()) return std::nullopt;
-    const Metadata sent = metadata();
-    const auto value = sent.Find(kTraceParent);
+    const auto value = metadata().Find(kTraceParent);
     const auto parent = value.has_value() ? TraceContext::Parse(*value) : std::nullopt;
     return parent.has_value() ? std::optional(parent->Child(incoming_.span)) : std::nullopt;
   }
@@ -116,7 +121,8 @@ class ServerContext {
   const bool elsewhere_ = false;
   std::atomic<bool> stopped_{false};
   std::optional<std::stop_source> stop_;
-  std::optional<Metadata> reply_metadata_;  // few have any
+  std::optional<Metadata> reply_metadata_;            // few have any
+  mutable std::unique_ptr<const Metadata> metadata_;  // once it was asked for
 };
 
 }  // namespace sluice

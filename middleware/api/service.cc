@@ -11,7 +11,7 @@ namespace sluice {
 uint32_t ServerContext::attempt() const {
   uint32_t number = 1;
   if (incoming_.metadata.empty()) return number;
-  const Metadata all = metadata();
+  const Metadata& all = metadata();
   const std::string_view text = all.Find(call::kAttemptKey).value_or("1");
   return absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) ? number : 1;
 }

@@ -6,6 +6,7 @@
 #include "middleware/api/channel_visit.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
+#include "middleware/call/stream_end.h"
 #include "transport/base/error.h"
 
 namespace sluice::internal {
@@ -118,9 +119,9 @@ std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) 
 
 std::optional<bool> StreamCore::TryWrite(const google::protobuf::MessageLite& message) {
   if (over_) return false;
-  absl::Status status = channel_->engine_.Write(&stream_, message);
+  const absl::Status status = channel_->engine_.Write(&stream_, message);
   if (absl::IsResourceExhausted(status)) return std::nullopt;
-  if (!status.ok() && fault_.ok()) fault_ = std::move(status);
+  if (!status.ok() && fault_.ok()) fault_ = call::WriteFault(status);
   return status.ok();
 }
 

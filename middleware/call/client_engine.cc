@@ -26,6 +26,13 @@ bool IsUnknownMethod(const absl::Status& status) {
   return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
 }
 
+// A refusal, or a reply that it could not send: no handler's.
+bool IsOfTheServersEngine(const absl::Status& status) {
+  const auto detail = base::DetailOf(status);
+  return detail.has_value() && detail->peer().empty() &&
+         (detail->layer() == "call" || detail->layer() == "api");
+}
+
 // As Metadata (middleware/api) writes it: entries stand one behind another.
 std::string AttemptEntry(uint32_t attempt) {
   MetadataEntries one;
@@ -384,6 +391,8 @@ void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header&
   if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
     status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
                                                " (peer ", connection->server, ")"));
+  } else if (IsOfTheServersEngine(status)) {
+    status = base::AddPeer(status, connection->server);  // how it is called here, it can't know
   }
   if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
   End(call, CallEvent::kReply, status);

@@ -56,7 +56,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
         {.layer = "call",
          .operation = incoming.method->full_name,
          .cause = absl::StrCat("the server has ", under_way_.size(),
-                               " calls under way, which is its limit"),
+                               " calls under way, the limit is ", options_.max_concurrent_calls),
          .remedy = "try again later, call less often, or raise max_concurrent_calls",
          .retry_safe = true});
     overload_.Refused(now_ns_, why, &log_);
@@ -78,8 +78,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   if (incoming.method->client_streams()) {
     made->request_->Clear();
   } else if (!made->request_->ParseFromArray(message.data(), static_cast<int>(message.size()))) {
-    const absl::Status malformed =
-        Malformed(*peer, *incoming.method, message.size(), *made->request_);
+    const absl::Status malformed = Malformed(*incoming.method, message.size(), *made->request_);
     entry->free.push_back(std::move(made));
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, malformed);
   }
@@ -212,7 +211,6 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
         absl::StatusCode::kInvalidArgument,
         absl::StrCat("message of ", call->incoming_.method->full_name, " too large"),
         {.layer = "call",
-         .peer = peer->address,
          .operation = call->incoming_.method->full_name,
          .cause = absl::StrCat("it takes ", bytes, " bytes, the limit is ", peer->largest_bytes),
          .remedy = "send less at a time, or raise max_large_message_bytes on both sides"});

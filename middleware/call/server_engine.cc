@@ -346,7 +346,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
   const auto streams = static_cast<uint16_t>(
       request.flags & (frame::kFlagClientStreams | frame::kFlagServerStreams));
   if (streams != static_cast<uint16_t>(handler->method->streams)) {
-    return Refuse(id, peer, request.call_id, entry->stats, OtherShape(*peer, *handler->method));
+    return Refuse(id, peer, request.call_id, entry->stats, OtherShape(*handler->method));
   }
   const frame::Parts parts = frame::Split(request, payload);
   // Each field by name: of a rest that is zero GCC makes a string instruction.
@@ -378,7 +378,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
   if (!handler->request->ParseFromArray(parts.message.data(),
                                         static_cast<int>(parts.message.size()))) {
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming,
-                       Malformed(*peer, *handler->method, parts.message.size(), *handler->request));
+                       Malformed(*handler->method, parts.message.size(), *handler->request));
   }
   RunInline(id, peer, request, entry, incoming);
 }
@@ -413,7 +413,6 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
         base::Error(absl::StatusCode::kResourceExhausted,
                     absl::StrCat("reply of ", stats->name(), " too large"),
                     {.layer = "call",
-                     .peer = peer->address,
                      .operation = stats->name(),
                      .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
                                            peer->largest_bytes),

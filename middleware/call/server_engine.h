@@ -273,8 +273,8 @@ class ServerEngine final : public session::User {
                 static_cast<uint16_t>(status.ok() ? absl::StatusCode::kOk : status.code())});
   }
   absl::Status UnknownMethod(uint64_t method_id) const;
-  absl::Status OtherShape(const Peer& peer, const Method& method) const;
-  absl::Status Malformed(const Peer& peer, const Method& method, size_t bytes,
+  absl::Status OtherShape(const Method& method) const;
+  absl::Status Malformed(const Method& method, size_t bytes,
                          const google::protobuf::MessageLite& message) const;
 
   // Calls with a ServerCall (server_call.cc).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ServerEngine says of requests that no handler can serve.
+// What ServerEngine says of requests that no handler can serve. It names no peer: the client adds how it calls the server.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,24 +12,22 @@
 
 namespace sluice::call {
 
-absl::Status ServerEngine::Malformed(const Peer& peer, const Method& method, size_t bytes,
+absl::Status ServerEngine::Malformed(const Method& method, size_t bytes,
                                      const google::protobuf::MessageLite& message) const {
   return base::Error(absl::StatusCode::kInvalidArgument,
                      absl::StrCat("request of ", method.full_name, " can't be parsed"),
                      {.layer = "call",
-                      .peer = peer.address,
                       .operation = method.full_name,
                       .cause = absl::StrCat(bytes, " bytes are not a ", message.GetTypeName()),
                       .remedy = "build client and server from the same .proto",
                       .retry_safe = true});
 }
 
-absl::Status ServerEngine::OtherShape(const Peer& peer, const Method& method) const {
+absl::Status ServerEngine::OtherShape(const Method& method) const {
   return base::Error(
       absl::StatusCode::kUnimplemented,
       absl::StrCat(method.full_name, " is not called as it is declared"),
       {.layer = "call",
-       .peer = peer.address,
        .operation = method.full_name,
        .cause = absl::StrCat("here the client ",
                              method.client_streams() ? "streams" : "sends one message",

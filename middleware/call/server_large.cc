@@ -18,7 +18,6 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
     const std::string cause(lent.status().message());
     return base::Error(absl::StatusCode::kResourceExhausted, "reply not sent",
                        {.layer = "call",
-                        .peer = peer->address,
                         .operation = "reply",
                         .cause = cause,
                         .remedy = "try again later, or raise large_memory_bytes at the server"});
@@ -32,12 +31,11 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
 namespace {
 
 // What the peer took back or left before it was read has not run.
-absl::Status NotRead(const std::string& peer, const absl::Status& why) {
+absl::Status NotRead(const absl::Status& why) {
   const auto detail = base::DetailOf(why);
   const std::string cause = detail.has_value() ? detail->cause() : std::string();
   return base::Error(why.code(), "large message not received",
                      {.layer = "call",
-                      .peer = peer,
                       .operation = "receive a large request",
                       .cause = cause,
                       .remedy = "call again: it did not run",
@@ -64,7 +62,7 @@ void ServerEngine::OnLost(endpoint::PeerId id, const frame::Header& header,
   }
   if (header.kind == frame::Kind::kRequest) {
     return Refuse(id, peer, header.call_id, nullptr,
-                  absl::IsUnavailable(why) ? NotRead(peer->address, why) : status);
+                  absl::IsUnavailable(why) ? NotRead(why) : status);
   }
   ReplyError(id, peer, header.call_id, nullptr, status, {});
 }

@@ -38,4 +38,13 @@ ReadResult StreamEnd::Read(google::protobuf::MessageLite* message) {
   return parsed ? ReadResult::kMessage : ReadResult::kMalformed;
 }
 
+absl::Status WriteFault(const absl::Status& said) {
+  if (!absl::IsInvalidArgument(said)) return said;
+  absl::Status fault(absl::StatusCode::kResourceExhausted, said.message());
+  said.ForEachPayload([&fault](absl::string_view url, const absl::Cord& payload) {
+    fault.SetPayload(url, payload);
+  });
+  return fault;
+}
+
 }  // namespace sluice::call

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 
+#include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
 #include "middleware/frame/frame.h"
 
@@ -88,6 +89,11 @@ class StreamEnd {
   uint32_t inbox_out_ = 0;
   std::array<std::string, kWindow> inbox_;
 };
+
+// What a message of a stream that is not sent ends its call with, of what the engine's Write() said. There RESOURCE_EXHAUSTED
+// means later; over the limit, where it says INVALID_ARGUMENT, the call ends with RESOURCE_EXHAUSTED as one with such a request
+// or reply does.
+absl::Status WriteFault(const absl::Status& said);
 
 }  // namespace sluice::call
 

@@ -103,6 +103,7 @@ struct Connection {
   bool ending =
       false;  // in the engine's list of those that are disconnected at the end of the pass
   uint32_t limit_bytes = 0;  // of a flow's message
+  uint32_t eager_bytes = 0;  // of the same if it is not lent
   uint32_t writers = 0;      // flows in line that wait for their turn to send
   uint32_t refusals = 0;     // of its flows, that are not said yet
   uint32_t acknowledged = 0;

@@ -377,7 +377,7 @@ bool FlowEngine::Say(Connection& connection, uint32_t index) {
         header.flow_window = 0;
         if (const auto why = reasons_.find(index); why != reasons_.end()) {
           header.status_code = static_cast<uint16_t>(why->second.code());
-          payload = frame::EncodeStatus(why->second, connection.limit_bytes);
+          payload = frame::EncodeStatus(why->second, connection.eager_bytes);
         }
         break;
     }

@@ -40,6 +40,7 @@ void FlowEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info)
   }
   connection->tenant = info.tenant;
   connection->limit_bytes = session::Sessions::LargestPayload(info);
+  connection->eager_bytes = session::Sessions::LargestEager(info);
   connection->up = true;
   if (!connection->turns.empty()) Activate(*connection);
 }

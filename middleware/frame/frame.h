@@ -14,14 +14,13 @@
 //   metadata := bytes:u16 serialised sluice.Metadata, `bytes` of it      with kFlagMetadata
 //   attachment := bytes:u32 what the caller or the handler wants, `bytes` of it, 1 at least      with kFlagAttachment
 //   message  := request or reply, serialised protobuf      kind = kRequest, kStreamData, or kReply with status 0
-//             | text_bytes:u16 text detail                 kind = kReply or kFlowClose with status 1 to 16
+//             | text_bytes:u32 text detail*                kind = kReply or kFlowClose with status 1 to 16
 //             | priority:u8 name                           kind = kFlowOpen
 //             | what the sender wants                      kind = kFlowData
 //             | nothing                                    everything else
 //   name     := 1 to kMaxEndNameBytes bytes, of the end that is wanted
-//   text     := UTF-8, at most kMaxStatusTextBytes
-//   detail   := serialised sluice.ErrorDetail, to the end of the payload, at most
-//   kMaxStatusDetailBytes; may be empty
+//   text     := UTF-8
+//   detail   := url_bytes:u16 type URL value_bytes:u32 value      payload of an absl::Status; kMaxStatusPayloads at most
 //
 //   With kFlagLarge (request, reply with status 0, kStreamData, kFlowData) the payload is a Place: where all of the above
 //   stands at the sender, for the receiver to read it there. Then it says kTaken.
@@ -86,7 +85,7 @@
 
 namespace sluice::frame {
 
-inline constexpr uint8_t kVersion = 6;
+inline constexpr uint8_t kVersion = 7;
 inline constexpr uint16_t kMaxStatusCode = 16;  // UNAUTHENTICATED, the last canonical code
 inline constexpr uint64_t kMaxTimeoutNs = uint64_t{1} << 62;
 inline constexpr uint32_t kMaxEndNameBytes = 255;

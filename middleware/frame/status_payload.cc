@@ -4,19 +4,50 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/optional.h"
-#include "proto/error_detail.pb.h"
 #include "transport/base/error.h"
 
 namespace sluice::frame {
 namespace {
 
-constexpr uint32_t kTextLengthBytes = 2;
+using UrlLength = uint16_t;
+using Length = uint32_t;
+
 constexpr char kCut[] = "...";
-constexpr uint32_t kCutBytes = sizeof(kCut) - 1;
+constexpr size_t kCutBytes = sizeof(kCut) - 1;
+// No less than Note() is long. A message that has less room than two of them carries the beginning of the text.
+constexpr size_t kMaxNoteBytes = 192;
+
+struct Entry {
+  size_t bytes() const { return sizeof(UrlLength) + url.size() + sizeof(Length) + value.size(); }
+  std::string url;
+  absl::Cord value;
+};
+
+size_t BytesOf(const std::vector<Entry>& entries) {
+  size_t bytes = 0;
+  for (const Entry& entry : entries) bytes += entry.bytes();
+  return bytes;
+}
+
+// absl::Status has them in no order.
+std::vector<Entry> EntriesOf(const absl::Status& status) {
+  std::vector<Entry> entries;
+  status.ForEachPayload([&entries](absl::string_view url, const absl::Cord& value) {
+    entries.push_back({std::string(url), value});
+  });
+  const auto is_ours = [](const Entry& entry) { return entry.url == base::kErrorDetailUrl; };
+  std::sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
+    return std::pair(!is_ours(a), a.url) < std::pair(!is_ours(b), b.url);
+  });
+  return entries;
+}
 
 // Not inside a UTF-8 sequence: the first byte that is cut off is not a continuation byte.
 size_t CutAt(absl::string_view text, size_t limit) {
@@ -24,25 +55,87 @@ size_t CutAt(absl::string_view text, size_t limit) {
   return limit;
 }
 
-std::string Bounded(absl::string_view text, uint32_t limit) {
+std::string Bounded(absl::string_view text, size_t limit) {
   if (text.size() <= limit) return std::string(text);
   if (limit < kCutBytes) return std::string(text.substr(0, CutAt(text, limit)));
-  return std::string(text.substr(0, CutAt(text, limit - kCutBytes))) + kCut;
+  return absl::StrCat(text.substr(0, CutAt(text, limit - kCutBytes)), kCut);
+}
+
+std::string Note(size_t text_bytes, size_t payloads, size_t payload_bytes) {
+  std::string note = absl::StrCat(" [text of ", text_bytes, " bytes");
+  if (payloads > 0) {
+    absl::StrAppend(&note, ", and ", payloads, payloads == 1 ? " payload" : " payloads", " of ",
+                    payload_bytes, " bytes left out");
+  }
+  return note + ": raise limits.max_message_bytes on both sides]";
+}
+
+// What is left of a status that is over the limit.
+std::string Shorten(absl::string_view text, size_t room, std::vector<Entry>* entries) {
+  if (room < 2 * kMaxNoteBytes) {
+    entries->clear();
+    return Bounded(text, room);
+  }
+  const size_t to_share = room - kMaxNoteBytes;
+  size_t left = to_share - std::min(text.size(), to_share / 2);
+  size_t payloads_out = 0;
+  size_t bytes_out = 0;
+  std::vector<Entry> kept;
+  for (Entry& entry : *entries) {
+    if (kept.size() < kMaxStatusPayloads && entry.url.size() <= UINT16_MAX &&
+        entry.bytes() <= left) {
+      left -= entry.bytes();
+      kept.push_back(std::move(entry));
+    } else {
+      ++payloads_out;
+      bytes_out += entry.value.size();
+    }
+  }
+  *entries = std::move(kept);
+  return Bounded(text, to_share - BytesOf(*entries)) + Note(text.size(), payloads_out, bytes_out);
+}
+
+template <typename Number>
+void Append(size_t value, std::string* out) {
+  const auto number = static_cast<Number>(value);
+  out->append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+// Takes a length and as many bytes from the front; nullopt: there are fewer.
+template <typename Number>
+std::optional<absl::string_view> Take(absl::string_view* from) {
+  Number bytes = 0;
+  if (from->size() < sizeof(bytes)) return std::nullopt;
+  std::memcpy(&bytes, from->data(), sizeof(bytes));
+  if (bytes > from->size() - sizeof(bytes)) return std::nullopt;
+  const absl::string_view taken = from->substr(sizeof(bytes), bytes);
+  from->remove_prefix(sizeof(bytes) + bytes);
+  return taken;
 }
 
 }  // namespace
 
 std::string EncodeStatus(const absl::Status& status, uint32_t limit_bytes) {
-  assert(!status.ok() && limit_bytes >= kTextLengthBytes);
-  const uint32_t room = limit_bytes - kTextLengthBytes;
-  const std::string text = Bounded(status.message(), std::min(room, kMaxStatusTextBytes));
-  const auto text_bytes = static_cast<uint16_t>(text.size());
-  std::string payload(reinterpret_cast<const char*>(&text_bytes), sizeof(text_bytes));
-  payload += text;
-  const absl::optional<absl::Cord> detail = status.GetPayload(base::kErrorDetailUrl);
-  if (detail.has_value() && detail->size() <= kMaxStatusDetailBytes &&
-      detail->size() <= room - text.size()) {
-    payload += std::string(*detail);
+  assert(!status.ok() && limit_bytes >= kMinStatusBytes);
+  const size_t room = limit_bytes - kMinStatusBytes;
+  std::vector<Entry> entries = EntriesOf(status);
+  const bool fits = status.message().size() + BytesOf(entries) <= room &&
+                    entries.size() <= kMaxStatusPayloads &&
+                    std::none_of(entries.begin(), entries.end(),
+                                 [](const Entry& entry) { return entry.url.size() > UINT16_MAX; });
+  const std::string shortened = fits ? std::string() : Shorten(status.message(), room, &entries);
+  const absl::string_view text = fits ? status.message() : absl::string_view(shortened);
+  std::string payload;
+  payload.reserve(kMinStatusBytes + text.size() + BytesOf(entries));
+  Append<Length>(text.size(), &payload);
+  payload.append(text.data(), text.size());
+  for (const Entry& entry : entries) {
+    Append<UrlLength>(entry.url.size(), &payload);
+    payload.append(entry.url);
+    Append<Length>(entry.value.size(), &payload);
+    for (const absl::string_view chunk : entry.value.Chunks()) {
+      payload.append(chunk.data(), chunk.size());
+    }
   }
   return payload;
 }
@@ -50,23 +143,21 @@ std::string EncodeStatus(const absl::Status& status, uint32_t limit_bytes) {
 absl::Status DecodeStatus(uint16_t code, std::span<const std::byte> payload) {
   assert(code != 0);
   const auto status_code = static_cast<absl::StatusCode>(code);
-  const auto broken = [&](const char* what) { return absl::Status(status_code, what); };
-  uint16_t text_bytes = 0;
-  if (payload.size() < sizeof(text_bytes)) return broken("error reply without a text");
-  std::memcpy(&text_bytes, payload.data(), sizeof(text_bytes));
-  payload = payload.subspan(sizeof(text_bytes));
-  if (text_bytes > payload.size() || text_bytes > kMaxStatusTextBytes) {
-    return broken("error reply with a text longer than the message");
+  absl::string_view left(reinterpret_cast<const char*>(payload.data()), payload.size());
+  const auto text = Take<Length>(&left);
+  if (!text.has_value()) {
+    return absl::Status(status_code, payload.size() < kMinStatusBytes
+                                         ? "error reply without a text"
+                                         : "error reply with a text longer than the message");
   }
-  absl::Status status(status_code,
-                      absl::string_view(reinterpret_cast<const char*>(payload.data()), text_bytes));
-  payload = payload.subspan(text_bytes);
-  ErrorDetail detail;
-  if (!payload.empty() && payload.size() <= kMaxStatusDetailBytes &&
-      detail.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) {
-    status.SetPayload(base::kErrorDetailUrl,
-                      absl::Cord(absl::string_view(reinterpret_cast<const char*>(payload.data()),
-                                                   payload.size())));
+  base::PrintDetailsAsText();
+  absl::Status status(status_code, *text);
+  for (uint32_t count = 0; count < kMaxStatusPayloads && !left.empty(); ++count) {
+    const auto url = Take<UrlLength>(&left);
+    if (!url.has_value()) break;
+    const auto value = Take<Length>(&left);
+    if (!value.has_value()) break;
+    status.SetPayload(*url, absl::Cord(*value));
   }
   return status;
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An absl::Status as the payload of an error reply: text, and the ErrorDetail that base::Error()
-// attached. The grammar is in frame.h.
+// An absl::Status as the payload of an error reply: its text and its payloads, those of base::Error() and those of users.
+// The grammar is in frame.h.
+//
+// Bound         What one message holds (EndpointLimits::max_message_bytes), and kMaxStatusPayloads. A status that exceeds it is
+//               shortened, and its text ends with what was left out.
 //
 // Thread-safety: pure functions.
 #ifndef SLUICE_MIDDLEWARE_FRAME_STATUS_PAYLOAD_H_
@@ -16,15 +19,16 @@
 
 namespace sluice::frame {
 
-inline constexpr uint32_t kMaxStatusTextBytes =
-    1024;  // longer texts are cut, at the end, with "..."
-inline constexpr uint32_t kMaxStatusDetailBytes = 2048;  // longer details are left out
+inline constexpr uint32_t kMaxStatusPayloads = 64;
+inline constexpr uint32_t kMinStatusBytes = sizeof(uint32_t);  // of an empty text
 
-// At most `limit_bytes` long: the detail goes first, then the end of the text. `status` is not OK.
+// Encodes `status`, which is not OK, in at most `limit_bytes`, which is at least kMinStatusBytes. If that is too little, the
+// text keeps half of it or more, Sluice's own payload comes next, and then those of users that fit as a whole, in the order
+// of their type URLs.
 std::string EncodeStatus(const absl::Status& status, uint32_t limit_bytes);
 
-// `code` is a checked header's, not 0. Bytes that break the grammar give a status of the same code
-// that says so; a detail that is not an ErrorDetail is dropped.
+// Decodes it. `code` is a checked header's, not 0. A text that breaks the grammar gives a status of the same code that says
+// so. Of payloads that break the grammar, those in front of the break are kept.
 absl::Status DecodeStatus(uint16_t code, std::span<const std::byte> payload);
 
 }  // namespace sluice::frame

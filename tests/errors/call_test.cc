@@ -168,6 +168,12 @@ TEST_F(CallErrors, MessagesThatAreTooLarge) {
   Start(&chat_);
   ExpectCatalogued("request-size", Say(channel_, std::string(1 << 20, 'x')));
   ExpectCatalogued("buffer-size", channel_->MakeBuffer(1 << 20).status());
+  CallContext context(absl::Seconds(30));
+  Line sum;
+  auto numbers = client().Sum(context, &sum);
+  EXPECT_FALSE(numbers.Write(Text(std::string(1 << 20, 'x'))));
+  numbers.WritesDone();
+  ExpectCatalogued("stream-size", numbers.Finish());
   class Talkative final : public ChatServiceBase {
     absl::Status Say(ServerContext&, const Line&, Line* reply) override {
       reply->set_text(std::string(1 << 20, 'x'));

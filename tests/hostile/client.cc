@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/error_detail.pb.h"
 #include "tests/hostile/payload.h"
 #include "tests/hostile/victim.h"
 

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
@@ -56,16 +57,8 @@ absl::Status Error(absl::StatusCode code, std::string_view what, const ErrorCont
   if (!context.remedy.empty()) message.append("; ").append(context.remedy);
 
   absl::Status status(code, message);
-  ErrorDetail detail;
-  detail.set_layer(std::string(context.layer));
-  detail.set_peer(std::string(context.peer));
-  detail.set_operation(std::string(context.operation));
-  detail.set_cause(std::string(context.cause));
-  detail.set_remedy(std::string(context.remedy));
-  detail.set_syndrome(context.syndrome);
-  detail.set_vendor_code(context.vendor_code);
-  detail.set_retry_safe(context.retry_safe);
-  status.SetPayload(kErrorDetailUrl, absl::Cord(detail.SerializeAsString()));
+  status.SetPayload(kErrorDetailUrl, absl::Cord(StatusDetail(context).Serialise()));
+  PrintDetailsAsText();
   return status;
 }
 
@@ -82,11 +75,23 @@ absl::Status ErrnoError(int error_number, std::string_view what, ErrorContext co
   return Error(CodeOf(error_number), full, context);
 }
 
-std::optional<ErrorDetail> DetailOf(const absl::Status& status) {
-  const auto payload = status.GetPayload(kErrorDetailUrl);
-  ErrorDetail detail;
-  if (!payload.has_value() || !detail.ParseFromString(std::string(*payload))) return std::nullopt;
-  return detail;
+absl::Status AddPeer(const absl::Status& status, std::string_view peer) {
+  auto detail = DetailOf(status);
+  if (!detail.has_value() || !detail->peer().empty()) return status;
+  // As Error() puts it together.
+  std::string why;
+  if (!detail->cause().empty()) why.append(": ").append(detail->cause());
+  if (!detail->remedy().empty()) why.append("; ").append(detail->remedy());
+  std::string message(status.message());
+  const size_t at = message.ends_with(why) ? message.size() - why.size() : message.size();
+  message.insert(at, std::string(" (peer ").append(peer).append(")"));
+  absl::Status named(status.code(), message);
+  status.ForEachPayload([&named](absl::string_view url, const absl::Cord& payload) {
+    named.SetPayload(url, payload);
+  });
+  detail->set_peer(peer);
+  named.SetPayload(kErrorDetailUrl, absl::Cord(detail->Serialise()));
+  return named;
 }
 
 absl::Status Prefix(const absl::Status& status, std::string_view what) {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Error(): the one way to make an error status, because errors teach: what happened, to whom, why
-// likely, what to do. The status carries the same as a sluice.ErrorDetail payload for programs.
+// likely, what to do. The status carries the same as a payload for programs (status_detail.h).
 //
 // Thread-safety: pure functions.
 #ifndef SLUICE_TRANSPORT_BASE_ERROR_H_
 #define SLUICE_TRANSPORT_BASE_ERROR_H_
 
 #include <cstdint>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "proto/error_detail.pb.h"
+#include "transport/base/status_detail.h"
 
 namespace sluice::base {
 
@@ -37,10 +35,11 @@ absl::Status Error(absl::StatusCode code, std::string_view what, const ErrorCont
 // (ENOMEM → RESOURCE_EXHAUSTED, EOPNOTSUPP → UNIMPLEMENTED, EACCES → PERMISSION_DENIED, …).
 absl::Status ErrnoError(int error_number, std::string_view what, ErrorContext context);
 
-std::optional<ErrorDetail> DetailOf(const absl::Status& status);
-
 // The same error seen by an outer layer: the message grows in front, code and payload stay.
 absl::Status Prefix(const absl::Status& status, std::string_view what);
+
+// The same error, of an operation with `peer`, if it names nobody so far: in message and payload.
+absl::Status AddPeer(const absl::Status& status, std::string_view peer);
 
 }  // namespace sluice::base
 

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
   if (!status.ok()) return status;
   auto endpoint = std::make_unique<EndpointImpl>(options, device, clock, random, commands, handler);
   status = endpoint->Init();
-  const std::optional<ErrorDetail> detail = base::DetailOf(status);
+  const auto detail = base::DetailOf(status);
   if (detail.has_value() && detail->operation() == memory::kRegisterOperation) {
     const MemoryNeed need = NeedOf(options);
     status = base::Prefix(

@@ -103,7 +103,10 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
     ++handshakes_.full;
     LogRefused(peer->target.name.str(), window.status());
     peer::Next(peer->state, peer::Event::kRefused, &peer->state);
-    const bool posted = PostTerms(peer, peer::Kind::kAnswer, {.refusal = peer::RefusalCode::kFull},
+    const bool posted = PostTerms(peer, peer::Kind::kAnswer,
+                                  {.peer_index = ReceptionOf(*peer).peers,
+                                   .credits = ReceptionOf(*peer).srq_size,
+                                   .refusal = peer::RefusalCode::kFull},
                                   peer->handshake()->keys.answer, /*notify=*/true);
     EndHandshake(peer);
     if (posted) {
@@ -126,8 +129,11 @@ void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
     return Fail(peer, base::Prefix(terms.status(), "connect to " + peer->target.name.str()));
   }
   if (terms->refusal != peer::RefusalCode::kNone) {
-    return Fail(peer, peer::RefusalStatus(terms->refusal, peer->target.name.str(),
-                                          "the server ran out of receive buffers meanwhile"));
+    return Fail(peer, peer::RefusalStatus(
+                          terms->refusal, peer->target.name.str(),
+                          "the server says: all " + std::to_string(terms->credits) +
+                              " receive buffers are taken: " + std::to_string(terms->peer_index) +
+                              " peers are connected"));
   }
   Adopt(peer, *terms);
   GoUp(peer);

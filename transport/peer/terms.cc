@@ -66,7 +66,10 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
   terms.refusal = static_cast<RefusalCode>(Load<uint8_t>(in + 39));
   terms.max_large_bytes = Load<uint64_t>(in + 40);
   Wipe(plain.data(), plain.size());
-  if (terms.refusal != RefusalCode::kNone) return Terms{.refusal = terms.refusal};
+  if (terms.refusal != RefusalCode::kNone) {
+    return Terms{
+        .peer_index = terms.peer_index, .credits = terms.credits, .refusal = terms.refusal};
+  }
   if (terms.data_dctn == 0 || terms.data_dctn > kMaxQpn) {
     return Absurd("a DCT number is out of range");
   }

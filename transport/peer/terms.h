@@ -14,7 +14,8 @@
 //    36  u8   reads in flight that it serves
 //    37  u8   path MTU of its port, as enum ibv_mtu
 //    38  u8   service level of its path, 0 to 15
-//    39  u8   refusal code; not 0: there will be no connection, and the rest is zero
+//    39  u8   refusal code; not 0: there will be no connection, and the rest is zero, but for kFull: at 24 the peers that the
+//             sender is connected with, at 32 the receive buffers that it has
 //    40  u64  largest message that it reads from memory lent to it; 0: none
 #ifndef SLUICE_TRANSPORT_PEER_TERMS_H_
 #define SLUICE_TRANSPORT_PEER_TERMS_H_

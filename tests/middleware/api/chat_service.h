@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/server.h"
 #include "middleware/api/signal.h"
@@ -58,6 +59,14 @@ class Gate {
   bool open_ = false;
 };
 
+// A status as an application makes one: with a long text and payloads of its own.
+inline absl::Status OutOfStock() {
+  absl::Status status = absl::FailedPreconditionError("out of stock " + std::string(5000, 'x'));
+  status.SetPayload("type.googleapis.com/shop.OutOfStock", absl::Cord(std::string("\0\xff", 2)));
+  status.SetPayload("type.googleapis.com/shop.Hint", absl::Cord(std::string(6000, 'h')));
+  return status;
+}
+
 class ChatService final : public ChatCoServiceBase {
  public:
   // "wait" is answered when nobody waits for it any more.
@@ -69,7 +78,8 @@ class ChatService final : public ChatCoServiceBase {
       co_return absl::CancelledError("nobody waits");
     }
     if (request.text() == "fail") co_return absl::NotFoundError("nothing of that name");
-    const Metadata metadata = context.metadata();
+    if (request.text() == "order") co_return OutOfStock();
+    const Metadata& metadata = context.metadata();
     if (const auto who = metadata.Find("who"); who.has_value()) {
       reply->set_text(std::string(*who));
       EXPECT_TRUE(context.AddReplyMetadata("seen", *who).ok());
@@ -83,13 +93,14 @@ class ChatService final : public ChatCoServiceBase {
     Line line;
     for (int64_t i = 0; request.number() < 0 || i < request.number(); ++i) {
       line.set_number(i);
-      line.set_text(request.text());
+      line.set_text(request.text() == "large" ? std::string(1 << 20, 'x') : request.text());
       if (!co_await writer.Write(line)) {
         stopped.Open();
         co_return absl::CancelledError("nobody reads");
       }
       written.store(i + 1);
     }
+    if (request.text() == "order") co_return OutOfStock();
     co_return request.text() == "fail" ? absl::DataLossError("the rest is lost") : absl::OkStatus();
   }
   Task<absl::Status> Sum(ServerContext& context, ServerReader<Line> reader, Line* reply) override {

@@ -94,7 +94,7 @@ class Chat final : public ChatServiceBase {
   absl::Status Say(ServerContext& context, const Line& request, Line* reply) override {
     ++calls;
     if (request.text() == "fail") return absl::NotFoundError("no");
-    const Metadata metadata = context.metadata();
+    const Metadata& metadata = context.metadata();
     for (const auto& [key, value] : metadata.entries()) {
       reply->set_text(reply->text() + key + "=" + value + " ");
     }
@@ -225,7 +225,7 @@ TEST_F(InterceptorTest, CallbacksAndStreamsAreSeenToo) {
 
 TEST_F(InterceptorTest, AuthorizationComesFirst) {
   server_options_.authorize = [](const ServerContext& context) -> absl::Status {
-    const Metadata metadata = context.metadata();
+    const Metadata& metadata = context.metadata();
     const auto token = metadata.Find("token");
     if (!token.has_value()) return absl::UnauthenticatedError("who are you?");
     if (*token != "open sesame") return absl::PermissionDeniedError("not you");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/middleware/api/chat_service.h"
+#include "transport/base/error.h"
 
 namespace sluice {
 namespace stream_test {
@@ -185,13 +186,18 @@ TEST_F(StreamTest, MessageOverTheLimitIsTheWritersError) {
   auto numbers = client().Sum(context, &reply);
   EXPECT_FALSE(numbers.Write(Text(std::string(100'000, 'x'))));
   numbers.WritesDone();
-  EXPECT_EQ(numbers.Finish().code(), absl::StatusCode::kInvalidArgument);
+  const absl::Status too_large = numbers.Finish();
+  EXPECT_EQ(too_large.code(), absl::StatusCode::kResourceExhausted) << "as a request's";
+  EXPECT_NE(too_large.message().find("too large"), absl::string_view::npos) << too_large;
 
-  auto lines = client().Tail(context, Text(std::string(16'000, 'x'), 1));
+  auto lines = client().Tail(context, Text("large", 1));
   Line line;
-  while (lines.Read(&line)) {
-  }
-  (void)lines.Finish();
+  EXPECT_FALSE(lines.Read(&line));
+  const absl::Status of_the_server = lines.Finish();
+  EXPECT_EQ(of_the_server.code(), absl::StatusCode::kResourceExhausted) << "as a reply's";
+  EXPECT_EQ(base::DetailOf(of_the_server)->peer(), kAddress) << "how the client calls the server";
+  EXPECT_NE(of_the_server.message().find("too large (peer "), absl::string_view::npos)
+      << of_the_server;
 }
 
 TEST_F(StreamTest, TwoThreadsWaitForEachOther) {

@@ -116,6 +116,16 @@ TEST_F(StylesTest, DestroyedCoroutineGivesItsCallUp) {
   EXPECT_EQ(channel_->counters().calls_failed, 1u);
 }
 
+TEST_F(StylesTest, StatusOfAHandlerArrivesWithItsWholeTextAndItsPayloads) {
+  CallContext context(absl::Seconds(30));
+  EXPECT_EQ(client().Say(context, Text("order")).status(), OutOfStock());
+  auto lines = client().Tail(context, Text("order", 1));
+  Line line;
+  EXPECT_TRUE(lines.Read(&line));
+  EXPECT_FALSE(lines.Read(&line));
+  EXPECT_EQ(lines.Finish(), OutOfStock());
+}
+
 TEST_F(StylesTest, MetadataGoesBothWays) {
   CallContext context(absl::Seconds(30));
   ASSERT_TRUE(context.AddMetadata("who", "me").ok());

@@ -66,7 +66,7 @@ class Hop final : public examples::echo::EchoServiceBase {
  public:
   absl::Status Say(ServerContext& context, const examples::echo::SayRequest& request,
                    examples::echo::SayReply* reply) override {
-    const Metadata sent = context.metadata();
+    const Metadata& sent = context.metadata();
     received = std::string(sent.Find(kTraceParent).value_or("none"));
     state = std::string(sent.Find(kTraceState).value_or("none"));
     own = context.trace();

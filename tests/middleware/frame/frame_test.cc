@@ -83,7 +83,7 @@ std::string Hex(std::span<const std::byte> bytes) {
 
 TEST(FrameTest, GoldenRequest) {
   EXPECT_EQ(Hex(Message(Request(), "abc")),
-            "0601000000000000"
+            "0701000000000000"
             "1413121100000000"
             "3837363534333231"
             "4847464544434241"
@@ -94,7 +94,7 @@ TEST(FrameTest, GoldenRequest) {
 
 TEST(FrameTest, GoldenReply) {
   EXPECT_EQ(Hex(Message(Reply(), "abc")),
-            "0602000000000000"
+            "0702000000000000"
             "0700000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -105,7 +105,7 @@ TEST(FrameTest, GoldenReply) {
 
 TEST(FrameTest, GoldenMessagesOfAFlow) {
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowOpen), "\x02xy")),
-            "0603000000000000"
+            "0703000000000000"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
@@ -113,14 +113,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "027879");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowAccept), "")),
-            "0604000024232221"
+            "0704000024232221"
             "0900000054535251"
             "6463626100000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowData), "abc")),
-            "0605000024232221"
+            "0705000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
@@ -128,14 +128,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowWindow), "")),
-            "0606000024232221"
+            "0706000024232221"
             "0900000054535251"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfFlow(Kind::kFlowClose), "abc")),
-            "0607000024232221"
+            "0707000024232221"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -146,14 +146,14 @@ TEST(FrameTest, GoldenMessagesOfAFlow) {
 
 TEST(FrameTest, GoldenMessagesOfACall) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kCancel), "")),
-            "0608000000000000"
+            "0708000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamData), "abc")),
-            "0609000000000000"
+            "0709000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
@@ -161,14 +161,14 @@ TEST(FrameTest, GoldenMessagesOfACall) {
             "0300000000000000"
             "616263");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamWindow), "")),
-            "060a000000000000"
+            "070a000000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"
             "0000000000000000"
             "0000000000000000");
   EXPECT_EQ(Hex(Message(OfCall(Kind::kStreamEnd), "")),
-            "060b000000000000"
+            "070b000000000000"
             "0900000000000000"
             "3837363534333231"
             "0000000000000000"
@@ -178,7 +178,7 @@ TEST(FrameTest, GoldenMessagesOfACall) {
 
 TEST(FrameTest, GoldenDrain) {
   EXPECT_EQ(Hex(Message(OfCall(Kind::kDrain), "")),
-            "060c000000000000"
+            "070c000000000000"
             "0900000000000000"
             "0000000000000000"
             "0000000000000000"
@@ -195,7 +195,7 @@ TEST(FrameTest, GoldenMetadata) {
   header.payload_bytes = 5;
   const std::vector<std::byte> bytes =
       Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-  EXPECT_EQ(Hex(bytes).substr(0, 16), "0601010000000000");
+  EXPECT_EQ(Hex(bytes).substr(0, 16), "0701010000000000");
   EXPECT_EQ(Hex(bytes).substr(96), "02006d6d78");
   Header got;
   ASSERT_EQ(Decode(bytes, &got), Fault::kNone);
@@ -223,7 +223,7 @@ TEST(FrameTest, GoldenAttachment) {
     header.payload_bytes = static_cast<uint32_t>(payload.size());
     const std::vector<std::byte> bytes =
         Message(header, std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
-    EXPECT_EQ(Hex(bytes).substr(0, 16), with_metadata ? "0601210000000000" : "0601200000000000");
+    EXPECT_EQ(Hex(bytes).substr(0, 16), with_metadata ? "0701210000000000" : "0701200000000000");
     EXPECT_EQ(Hex(bytes).substr(96),
               std::string(with_metadata ? "02006d6d" : "") + "0300000061616178");
     Header got;
@@ -431,7 +431,7 @@ TEST(FrameTest, GoldenPlace) {
   header.payload_bytes = kPlaceBytes;
   const std::vector<std::byte> message = Message(header, Bytes(place));
   EXPECT_EQ(Hex(message),
-            "0609100000000000"
+            "0709100000000000"
             "0900000054535251"
             "3837363534333231"
             "0000000000000000"

@@ -62,6 +62,27 @@ case $1 in
     make OUT=built
     export LD_LIBRARY_PATH=$prefix/lib
     greets built/hello
+    # A program reads what an error says, and may have its own copy of the message.
+    mkdir own
+    protoc -I"$prefix/include/sluice" --cpp_out=own proto/error_detail.proto
+    cat >own/main.cc <<'CODE'
+#include "middleware/api/channel.h"
+#include "middleware/api/status_detail.h"
+#include "proto/error_detail.pb.h"
+
+int main() {
+  const absl::Status status = sluice::Channel::Connect("no address").status();
+  const auto detail = sluice::DetailOf(status);
+  sluice::ErrorDetail own;
+  const auto payload = status.GetPayload("type.googleapis.com/sluice.ErrorDetail");
+  const bool same = payload.has_value() && own.ParseFromString(std::string(*payload)) && detail.has_value() &&
+                    own.layer() == detail->layer() && own.cause() == detail->cause() && !own.layer().empty();
+  return same && !sluice::IsRetrySafe(absl::OkStatus()) && sluice::ErrorDetail::descriptor() != nullptr ? 0 : 1;
+}
+CODE
+    # shellcheck disable=SC2046  # words.
+    g++ -std=c++20 -Iown own/main.cc own/proto/error_detail.pb.cc $(pkg-config --cflags --libs sluice) -o own/main
+    own/main || fail 'a program with its own copy of error_detail.proto does not read an error'
     # The programs stand alone.
     said=$(env -u LD_LIBRARY_PATH "$prefix/bin/sluice_info" --help)
     [[ $said == *sluice_info* ]] || fail "sluice_info --help said '$said'"

@@ -50,9 +50,21 @@ TEST(Prefix, KeepsCodeAndPayload) {
   EXPECT_TRUE(Prefix(absl::OkStatus(), "x").ok());
 }
 
-TEST(DetailOf, StatusWithoutPayload) {
-  EXPECT_FALSE(DetailOf(absl::InternalError("x")).has_value());
-  EXPECT_FALSE(DetailOf(absl::OkStatus()).has_value());
+TEST(AddPeer, NamesAPeerWhereThereIsNone) {
+  const absl::Status status = Error(absl::StatusCode::kInternal, "reply too large",
+                                    {.layer = "call", .cause = "9 bytes", .remedy = "send less"});
+  const absl::Status named = AddPeer(status, "h:1");
+  EXPECT_EQ(named.message(), "reply too large (peer h:1): 9 bytes; send less");
+  EXPECT_EQ(DetailOf(named)->peer(), "h:1");
+  EXPECT_EQ(DetailOf(named)->cause(), "9 bytes");
+  EXPECT_EQ(AddPeer(named, "other:2"), named);
+  EXPECT_EQ(AddPeer(Error(absl::StatusCode::kInternal, "broke", {}), "h:1").message(),
+            "broke (peer h:1)");
+}
+
+TEST(AddPeer, LeavesWhatIsNotOursAsItIs) {
+  EXPECT_EQ(AddPeer(absl::OkStatus(), "h:1"), absl::OkStatus());
+  EXPECT_EQ(AddPeer(absl::NotFoundError("x"), "h:1"), absl::NotFoundError("x"));
 }
 
 }  // namespace error_test

@@ -225,10 +225,14 @@ TEST(EndpointConnect, AbsurdTermsAreRefused) {
 TEST(EndpointConnect, RefusalInTheAnswerIsSeen) {
   RawPeer raw(Shared());
   const absl::Status why = AnswerWith(raw, [&] {
-    return raw.Sealed(peer::Kind::kAnswer, {.refusal = peer::RefusalCode::kFull}, raw.keys.answer);
+    return raw.Sealed(peer::Kind::kAnswer,
+                      {.peer_index = 7, .credits = 64, .refusal = peer::RefusalCode::kFull},
+                      raw.keys.answer);
   });
   EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
-  EXPECT_NE(why.message().find("ran out of receive buffers"), absl::string_view::npos) << why;
+  EXPECT_NE(why.message().find("all 64 receive buffers are taken: 7 peers are connected"),
+            absl::string_view::npos)
+      << why;
 }
 
 TEST(EndpointConnect, WhatIsNoAnswerIsDroppedAndTheRightOneStillCounts) {

@@ -101,6 +101,11 @@ TEST(OpenTerms, RefusalNeedsNothingElse) {
   const auto terms = OpenTerms(SealTerms({.refusal = RefusalCode::kFull}, key, {}), key, {});
   ASSERT_TRUE(terms.ok()) << terms.status();
   EXPECT_EQ(terms->refusal, RefusalCode::kFull);
+  const Terms full{.peer_index = 7, .credits = 64, .refusal = RefusalCode::kFull};
+  const auto with_numbers =
+      OpenTerms(SealTerms(full, SampleKeys().proof, {}), SampleKeys().proof, {});
+  ASSERT_TRUE(with_numbers.ok()) << with_numbers.status();
+  EXPECT_EQ(*with_numbers, full);
 }
 
 TEST(OpenTerms, SurvivesGarbage) {
