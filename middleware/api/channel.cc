@@ -143,7 +143,7 @@ Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const Channe
     : stack_(std::move(stack)),
       address_(std::move(address)),
       log_(options.log, stack_->log(), options.log_level),
-      interceptors_(options.interceptors, stack_->clock()),
+      interceptors_(options.interceptors, stack_->clock(), &log_),
       engine_(engine_options, stack_->clock(), stack_->random(), &log_) {}
 
 // Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end.

@@ -61,7 +61,7 @@ class StreamCore;
 
 // Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must
 // not block. It may start calls; a synchronous call on the same channel answers FAILED_PRECONDITION
-// there.
+// there. An exception that leaves it is logged, and goes no further.
 using CallDone = void (*)(void* argument, const absl::Status& status);
 
 class Channel : public std::enable_shared_from_this<Channel> {
@@ -121,7 +121,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // asynchronous calls. One thread drives at a time; while another one waits in a call, this one
   // waits for it first. `until` and callbacks never run at the same time; if the time is over before
   // this thread's turn, `until` is not asked, and the answer is false. Inside a callback of the channel nothing is driven:
-  // `until` is asked once, and the log says what is wrong.
+  // `until` is asked once, and the log says what is wrong. An exception that leaves `until` leaves Drive().
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // The user's own loop: Driving::kCaller. docs/threads.md has the loop. All of these, Drive() and the last reference's end

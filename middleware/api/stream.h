@@ -16,6 +16,7 @@
 // Bounds        One Read and one Write at a time, from any thread; one Finish. The context outlives the stream, and the stream
 //               those that wait for it. If the channel ends first, the call ends with CANCELLED. A coroutine that waits for
 //               it may be destroyed (task.h says by which thread): what it waits for is given up, and the call goes on.
+// Exceptions    One that leaves a callback is logged, and ends the call with UNKNOWN. It goes no further.
 // What ends it  Finish(), after which it may go; or its destructor, which cancels the call.
 #ifndef SLUICE_MIDDLEWARE_API_STREAM_H_
 #define SLUICE_MIDDLEWARE_API_STREAM_H_
@@ -68,6 +69,11 @@ class StreamCore final : private call::ClientStream::Observer {
   void Cancel();
   // After AwaitEnd().
   absl::Status status() const { return status_; }
+  Channel* channel() const { return channel_.get(); }
+  // 0: it was not started.
+  uint64_t call_id() const { return control_.call_id.load(); }
+  // In the catch block of an exception that left a callback of the call: logs it, and ends the call with UNKNOWN, soon.
+  static void Thrown(Channel* channel, uint64_t call_id);
 
   bool WaitRead(google::protobuf::MessageLite* message);
   bool WaitWrite(const google::protobuf::MessageLite& message);
@@ -148,20 +154,27 @@ class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
 class StreamCallback final : public StreamWaiter {
  public:
   using Function = absl::AnyInvocable<void(bool ok) &&>;
-  explicit StreamCallback(Function done) : done_(std::move(done)) {}
+  StreamCallback(const StreamCore& core, Function done)
+      : channel_(core.channel()), call_id_(core.call_id()), done_(std::move(done)) {}
   void Done(bool ok) override {
     const std::unique_ptr<StreamCallback> self(this);
-    std::move(done_)(ok);
+    try {
+      std::move(done_)(ok);
+    } catch (...) {  // the stream may be gone
+      StreamCore::Thrown(channel_.get(), call_id_);
+    }
   }
   // `begin(waiter)` as in StreamAwaiter. The callback may run before this returns.
   template <typename Begin>
-  static void Start(Function done, Begin begin) {
-    auto* callback = new StreamCallback(std::move(done));
+  static void Start(const StreamCore& core, Function done, Begin begin) {
+    auto* callback = new StreamCallback(core, std::move(done));
     const std::optional<bool> result = begin(static_cast<StreamWaiter*>(callback));
     if (result.has_value()) callback->Done(*result);
   }
 
  private:
+  const ChannelKeep channel_;
+  const uint64_t call_id_;
   Function done_;
 };
 
@@ -180,7 +193,7 @@ class ClientStreamBase {
   void StartFinish(absl::AnyInvocable<void(const absl::Status&) &&> done) {
     StreamCore* const core = core_.get();
     StreamCallback::Start(
-        [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
+        *core, [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
         [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
   }
   // Ends the call with CANCELLED, soon.
@@ -200,14 +213,16 @@ class ClientStreamBase {
     });
   }
   void CallBackRead(google::protobuf::MessageLite* message, Callback done) {
-    StreamCallback::Start(std::move(done), [core = core_.get(), message](StreamWaiter* waiter) {
-      return core->Read(message, waiter);
-    });
+    StreamCallback::Start(*core_, std::move(done),
+                          [core = core_.get(), message](StreamWaiter* waiter) {
+                            return core->Read(message, waiter);
+                          });
   }
   void CallBackWrite(const google::protobuf::MessageLite& message, Callback done) {
-    StreamCallback::Start(std::move(done), [core = core_.get(), &message](StreamWaiter* waiter) {
-      return core->Write(message, waiter);
-    });
+    StreamCallback::Start(*core_, std::move(done),
+                          [core = core_.get(), &message](StreamWaiter* waiter) {
+                            return core->Write(message, waiter);
+                          });
   }
 
   std::unique_ptr<StreamCore> core_;

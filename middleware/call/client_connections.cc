@@ -76,7 +76,7 @@ void ClientEngine::DropLeft() {
 
 // Timers and the endpoint have their own events; this is the rest of what Poll() looks at.
 bool ClientEngine::HasWork() const {
-  return dial_wanted_ || servers_changed_ || !cancel_soon_.empty() ||
+  return dial_wanted_ || servers_changed_ || !end_soon_.empty() ||
          std::any_of(leaving_.begin(), leaving_.end(),
                      [](const auto& connection) { return connection->outstanding == 0; });
 }

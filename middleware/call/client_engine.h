@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,7 @@
 #include "middleware/call/call_table.h"
 #include "middleware/call/connection.h"
 #include "middleware/call/connection_state.h"
+#include "middleware/call/exceptions.h"
 #include "middleware/call/retry.h"
 #include "middleware/frame/frame.h"
 #include "middleware/observe/call_stats.h"
@@ -117,6 +119,11 @@ class ClientEngine final : public session::User {
   // is told, as soon as there is credit.
   bool Cancel(uint64_t call_id);
 
+  // Ends the call with `why` in the next Poll(), if it has not ended by then. OK: with CANCELLED, as Cancel() does.
+  void EndSoon(uint64_t call_id, absl::Status why) {
+    end_soon_.push_back({call_id, std::move(why)});
+  }
+
   // Memory for an attachment, for the server that would get a call now. UNAVAILABLE: none is up. RESOURCE_EXHAUSTED: there
   // is no memory now. INVALID_ARGUMENT: over the limit of a message.
   absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
@@ -160,6 +167,8 @@ class ClientEngine final : public session::User {
   // May be read by any thread meanwhile.
   const observe::CallStats& stats() const { return stats_; }
   const base::TraceRing& trace() const { return trace_; }
+  // Any thread.
+  Exceptions* exceptions() { return &exceptions_; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -177,6 +186,8 @@ class ClientEngine final : public session::User {
   static constexpr uint32_t kQuietPasses = 64;
 
   static void OnDeadline(void* owner, Call* call);
+  static void OnThrown(void* owner, const Method& method);
+  void EndTheseSoon();
   static void OnBackoffOver(base::Timer* timer, void* context);
   static void OnPauseOver(base::Timer* timer, void* context);
 
@@ -314,6 +325,7 @@ class ClientEngine final : public session::User {
   session::Sessions sessions_{this};
 
   base::TimerWheel wheel_;
+  Exceptions exceptions_;
   CallTable table_;
 
   std::vector<std::unique_ptr<Connection>> connections_;
@@ -324,9 +336,9 @@ class ClientEngine final : public session::User {
   uint32_t limit_bytes_;  // of a message, header included: the largest of the connections'
   bool closed_ = false;
   absl::Status last_error_;
-  bool dial_wanted_ = false;           // by a call, at the next Poll()
-  bool servers_changed_ = false;       // since the last Poll(): calls may have lost their hope
-  std::vector<uint64_t> cancel_soon_;  // cancelled while they were started, at the next Poll()
+  bool dial_wanted_ = false;      // by a call, at the next Poll()
+  bool servers_changed_ = false;  // since the last Poll(): calls may have lost their hope
+  std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // EndSoon()'s
 
   int64_t now_ns_ = 0;
   bool now_is_stale_ = true;

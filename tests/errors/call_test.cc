@@ -39,6 +39,18 @@ TEST_F(CallErrors, HandlerThatTakesTooLong) {
   ExpectCatalogued("deadline", Say(channel_, "wait", CallContext(absl::Milliseconds(1))));
 }
 
+class Thrower final : public ChatServiceBase {
+ public:
+  absl::Status Say(ServerContext&, const Line&, Line*) override { throw 7; }
+};
+
+TEST_F(CallErrors, HandlerThatThrows) {
+  Thrower thrower;
+  Start(&thrower);
+  ExpectCatalogued("exception", Say(channel_, "hello"));
+  TearDown();  // before its service
+}
+
 TEST_F(CallErrors, StopThatIsRequested) {
   std::stop_source stop;
   std::thread stopper([&] {
