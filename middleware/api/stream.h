@@ -10,6 +10,11 @@
 //
 // What it is    Messages in order, with a window both ways: a reader that does not read stops its writer. Errors come
 //               with Finish(), whatever failed: Read() and Write() say false only.
+// Window        16 messages each way that have been sent and not read; a message over 1 MiB counts once for each MiB, and as 8
+//               at most. Write() waits while the window is full. A client that writes all before it reads waits for a server
+//               that waits for it, if the server answers while it reads: both stop after some 33 messages, and the
+//               call ends with DEADLINE_EXCEEDED, whose text has the number of messages that are unread. Read while
+//               writing: on another thread, with StartRead() or with co_await.
 // Three styles  Read(), Write(), Finish() wait on this thread, and work for the channel meanwhile; inside a callback of the channel
 //               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
 //               the thread that drives the channel.

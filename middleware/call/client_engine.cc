@@ -388,6 +388,12 @@ void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header&
                                                " (peer ", connection->server, ")"));
   }
   if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
+  // Both ends know the deadline. This end knows what has not been read.
+  if (absl::IsDeadlineExceeded(status) && call->spec.stream != nullptr &&
+      !call->spec.stream->end.empty()) {
+    RefreshNow();
+    if (now_ns_ >= call->deadline_ns) return OnDeadline(this, call);
+  }
   End(call, CallEvent::kReply, status);
 }
 

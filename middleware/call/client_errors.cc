@@ -80,6 +80,17 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
   if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
   return base::Error(absl::StatusCode::kDeadlineExceeded,
                      absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
+  if (state == CallState::kSent && spec.stream != nullptr && !spec.stream->end.empty()) {
+    const StreamEnd& end = spec.stream->end;
+    absl::StrAppend(&cause, "; ", end.unread(), " messages of the stream are unread here");
+    if (end.full()) {
+      absl::StrAppend(&cause, ", which is the whole window: the server can't send more");
+      if (spec.stream->wants_to_write) {
+        absl::StrAppend(&cause, ", and a Write() here waits for the server to read");
+      }
+      remedy = "read while writing: on another thread, with StartRead() or with co_await";
+    }
+  }
                      {.layer = "call",
                       .peer = server_,
                       .operation = spec.method->full_name,
