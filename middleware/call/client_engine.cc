@@ -57,6 +57,7 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
 }
 
 ClientEngine::~ClientEngine() {
+  while (!watches_.empty()) Unwatch(watches_.back());
   for (auto* list : {&connections_, &leaving_}) {
     for (const auto& connection : *list) {
       wheel_.Cancel(&connection->backoff);
@@ -387,13 +388,13 @@ void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header&
     status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
                                                " (peer ", connection->server, ")"));
   }
-  if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
   // Both ends know the deadline. This end knows what has not been read.
   if (absl::IsDeadlineExceeded(status) && call->spec.stream != nullptr &&
       !call->spec.stream->end.empty()) {
     RefreshNow();
     if (now_ns_ >= call->deadline_ns) return OnDeadline(this, call);
   }
+  if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
   End(call, CallEvent::kReply, status);
 }
 
@@ -550,6 +551,7 @@ void ClientEngine::Close() {
       table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
   counters_.calls_failed +=
       table_.EndAll(CallState::kPausing, CallEvent::kCancel, last_error_, all);
+  EndWatches();
 }
 
 }  // namespace sluice::call

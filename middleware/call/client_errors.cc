@@ -70,16 +70,16 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
     cause = this->state() == ConnectionState::kUp
                 ? "the server gave no credit to send it in time"
                 : absl::StrCat("there was no connection (", Name(this->state()), ")");
+    if (this->state() != ConnectionState::kUp && !last_error_.ok()) {
+      absl::StrAppend(&cause, ": ", CauseOf(last_error_));
+      remedy = "look at the server; the channel goes on trying";
+    }
     const size_t bytes = frame::kHeaderBytes + PayloadBytes(spec);
     if (this->state() == ConnectionState::kUp && bytes > options_.max_message_bytes) {
       cause = "the server gave no credit, or there was no memory for a large request, in time";
       remedy = "give it more time; let go of buffers, or raise large_memory_bytes";
     }
   }
-  if (state == CallState::kPausing) cause = "it came before another attempt";
-  if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
-  return base::Error(absl::StatusCode::kDeadlineExceeded,
-                     absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
   if (state == CallState::kSent && spec.stream != nullptr && !spec.stream->end.empty()) {
     const StreamEnd& end = spec.stream->end;
     absl::StrAppend(&cause, "; ", end.unread(), " messages of the stream are unread here");
@@ -91,6 +91,10 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
       remedy = "read while writing: on another thread, with StartRead() or with co_await";
     }
   }
+  if (state == CallState::kPausing) cause = "it came before another attempt";
+  if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
+  return base::Error(absl::StatusCode::kDeadlineExceeded,
+                     absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
                      {.layer = "call",
                       .peer = server_,
                       .operation = spec.method->full_name,
