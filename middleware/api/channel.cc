@@ -94,6 +94,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.max_reconnect_attempts = options.max_reconnect_attempts;
   engine.health_period_ns = absl::ToInt64Nanoseconds(options.health.period);
   engine.health_service = options.health.service;
+  engine.first_failure_is_told = !options.connect_in_background;
   engine.trace_records = options.trace_records;
 
   std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine),
@@ -117,6 +118,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
 
   const call::ClientEngine& state = channel->engine_;
   channel->lease_->Run([&] { channel->engine_.Dial(); });
+  if (options.connect_in_background) return channel;
   const bool decided = channel->lease_->Drive(
       [&state] { return state.state() != call::ConnectionState::kConnecting; },
       engine.connect_timeout_ns +
@@ -143,7 +145,7 @@ Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const Channe
     : stack_(std::move(stack)),
       address_(std::move(address)),
       log_(options.log, stack_->log(), options.log_level),
-      interceptors_(options.interceptors, stack_->clock()),
+      interceptors_(options.interceptors, stack_->clock(), &log_),
       engine_(engine_options, stack_->clock(), stack_->random(), &log_) {}
 
 // Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end.
@@ -322,13 +324,6 @@ endpoint::Counters Channel::endpoint_counters() {
   endpoint::Counters counters;
   lease_->Run([&] { counters = endpoint_->Counts(); });
   return counters;
-}
-
-call::ConnectionState Channel::connection_state() {
-  const Visit visit(this);
-  call::ConnectionState state = call::ConnectionState::kIdle;
-  lease_->Run([&] { state = engine_.state(); });
-  return state;
 }
 
 }  // namespace sluice

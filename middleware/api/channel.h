@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -44,10 +45,12 @@
 
 namespace sluice {
 
+using call::ConnectionState;  // connection_state.h says what each means for a call
 using call::Method;
 
 class Lease;
 class Stack;
+class StateChange;
 namespace endpoint {
 class Endpoint;
 }
@@ -61,14 +64,15 @@ class StreamCore;
 
 // Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must
 // not block. It may start calls; a synchronous call on the same channel answers FAILED_PRECONDITION
-// there.
+// there. An exception that leaves it is logged, and goes no further.
 using CallDone = void (*)(void* argument, const absl::Status& status);
 
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // `address`: "host:port"; several, "a:7471,b:7471"; or "file:/path" of a list that is watched (resolver.h).
   // With options.resolver it says nothing, and may be empty. Returns when a connection is up, or all have failed:
-  // one attempt each, options.connect_timeout at most; at once if there are no servers so far.
+  // one attempt each, options.connect_timeout at most; at once if there are no servers so far, or with
+  // options.connect_in_background.
   static absl::StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address,
                                                           const ChannelOptions& options = {});
   // The same over a given stack.
@@ -121,7 +125,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // asynchronous calls. One thread drives at a time; while another one waits in a call, this one
   // waits for it first. `until` and callbacks never run at the same time; if the time is over before
   // this thread's turn, `until` is not asked, and the answer is false. Inside a callback of the channel nothing is driven:
-  // `until` is asked once, and the log says what is wrong.
+  // `until` is asked once, and the log says what is wrong. An exception that leaves `until` leaves Drive().
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // The user's own loop: Driving::kCaller. docs/threads.md has the loop. All of these, Drive() and the last reference's end
@@ -153,7 +157,21 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
   call::ClientCounters counters();
   endpoint::Counters endpoint_counters();
-  call::ConnectionState connection_state();
+  // The state of the connection to the server that is nearest to being up. Any thread. Waits until the thread that drives looks
+  // up, one pass.
+  ConnectionState connection_state();
+  // Waits until that state is another one than `seen`, and returns the first other state; `seen` if `timeout` is over. Any
+  // thread, several at a time; works for the channel meanwhile if nobody else does. Inside a callback of the channel it
+  // returns the state at once. After max_reconnect_attempts the state stays idle until a call or WaitUntilConnected().
+  ConnectionState WaitForStateChange(ConnectionState seen, absl::Duration timeout);
+  // The same with a callback, which runs once: as CallDone does, or before this returns if the state is another one already.
+  // If the channel ends first, it runs with kClosed. (For co_await: state_change.h.)
+  void StartStateChange(ConnectionState seen, absl::Duration timeout,
+                        absl::AnyInvocable<void(ConnectionState now) &&> done);
+  // Waits until a server is up, and has the channel connect if it is idle. Any thread. Errors:
+  //   DEADLINE_EXCEEDED    `timeout` is over; the message has the reason of the last failed attempt. The channel goes on trying
+  //   FAILED_PRECONDITION  inside a callback of the channel
+  absl::Status WaitUntilConnected(absl::Duration timeout);
 
  private:
   Channel(std::unique_ptr<Stack> stack, std::string address, const ChannelOptions& options,
@@ -161,6 +179,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   friend class internal::ChannelKeep;
   friend class internal::StreamCore;
+  friend class StateChange;
   class Visit;
 
   // Ends the channel after its last reference was dropped: here, or where this thread leaves the channel.

@@ -23,7 +23,8 @@
 
 namespace sluice {
 
-// Runs once when the call has ended, on whichever thread drives the channel: it must not block (channel.h).
+// Runs once when the call has ended, on whichever thread drives the channel: it must not block (channel.h). An exception that leaves it is
+// logged, and goes no further.
 using CallCallback = call::Callback;
 
 // OK: `done` will run, once; request, reply and context stay until then. Anything else: it never will.

@@ -20,7 +20,12 @@ struct ClientChain::Seen {
 
 absl::Status ClientChain::Begin(Seen* seen, call::CallSpec* spec) {
   for (size_t i = 0; i < interceptors_.size(); ++i) {
-    absl::Status status = interceptors_[i]->OnCall(seen->call);
+    absl::Status status;
+    try {
+      status = interceptors_[i]->OnCall(seen->call);
+    } catch (...) {
+      status = Thrown(seen->call);
+    }
     if (status.ok()) continue;
     End(*seen, i, status);
     return status;
@@ -31,7 +36,13 @@ absl::Status ClientChain::Begin(Seen* seen, call::CallSpec* spec) {
 
 void ClientChain::End(const Seen& seen, size_t count, const absl::Status& status) const {
   const absl::Duration took = absl::Nanoseconds(clock_->NowNs() - seen.begin_ns);
-  while (count-- > 0) interceptors_[count]->OnEnd(seen.call, status, took);
+  while (count-- > 0) {
+    try {
+      interceptors_[count]->OnEnd(seen.call, status, took);
+    } catch (...) {
+      (void)Thrown(seen.call);
+    }
+  }
 }
 
 void ClientChain::OnDone(void* argument, const absl::Status& status) {

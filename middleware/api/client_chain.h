@@ -14,16 +14,21 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "middleware/api/interceptor.h"
 #include "middleware/call/call_table.h"
+#include "middleware/call/exceptions.h"
 #include "transport/base/clock.h"
+#include "transport/base/log.h"
 
 namespace sluice {
 
 class ClientChain {
  public:
-  ClientChain(std::vector<std::shared_ptr<ClientInterceptor>> interceptors, base::Clock* clock)
-      : interceptors_(std::move(interceptors)), clock_(clock) {}
+  // `log` may be nullptr.
+  ClientChain(std::vector<std::shared_ptr<ClientInterceptor>> interceptors, base::Clock* clock,
+              base::LogSink* log)
+      : interceptors_(std::move(interceptors)), clock_(clock), exceptions_(log, clock) {}
   bool empty() const { return interceptors_.empty(); }
 
   // `start` starts the call it is given: OK, and its `done` runs once; else it never does. The interceptors have heard
@@ -38,11 +43,17 @@ class ClientChain {
   struct Seen;
 
   absl::Status Begin(Seen* seen, call::CallSpec* spec);
+  // In a catch block.
+  absl::Status Thrown(const ClientCall& call) const {
+    return exceptions_.Take(absl::StrCat("interceptor of ", call.method()), call.method(),
+                            call.server());
+  }
   void End(const Seen& seen, size_t count, const absl::Status& status) const;
   static void OnDone(void* argument, const absl::Status& status);
 
   const std::vector<std::shared_ptr<ClientInterceptor>> interceptors_;
   base::Clock* const clock_;
+  mutable call::Exceptions exceptions_;
 };
 
 }  // namespace sluice

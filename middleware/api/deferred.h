@@ -19,6 +19,7 @@
 #include "middleware/api/server_context.h"
 #include "middleware/api/task.h"
 #include "middleware/call/server_call.h"
+#include "middleware/call/server_engine.h"
 #include "middleware/call/stream_end.h"
 #include "transport/base/clock.h"
 
@@ -50,6 +51,8 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   void set_fault(absl::Status fault) {
     if (fault_.ok()) fault_ = std::move(fault);
   }
+  // In the catch block of an exception that left the handler.
+  absl::Status Thrown() { return call_->incoming().engine->Thrown("handler", call_->incoming()); }
   void Finish(const absl::Status& status) {
     call_->set_observer(nullptr);
     call_->Finish(status.ok() ? fault_ : status);
@@ -80,7 +83,12 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
 // Runs `handler(context)`, a Task<absl::Status>, and answers.
 template <typename Handler>
 Detached RunHandler(Home* /*lives as long as this*/, TaskContext* context, Handler handler) {
-  const absl::Status status = co_await handler(*context);
+  absl::Status status;
+  try {
+    status = co_await handler(*context);
+  } catch (...) {
+    status = context->Thrown();
+  }
   context->Finish(status);
   delete context;
 }
@@ -100,7 +108,17 @@ class ExecutorCall final : public ServerContext,
                     Handler handler) {
     if (absl::Status full = queue->Enter(call->incoming()); !full.ok()) return call->Refuse(full);
     auto* self = new ExecutorCall(call, queue, std::move(handler));  // until Answer()
-    queue->executor()->Run([self] { self->Work(); });
+    absl::Status thrown;
+    try {
+      queue->executor()->Run([self] { self->Work(); });
+      return;
+    } catch (...) {
+      thrown = call->incoming().engine->Thrown("executor", call->incoming());
+    }
+    queue->Leave();
+    call->set_observer(nullptr);
+    delete self;
+    call->Refuse(thrown);
   }
 
  private:
@@ -120,10 +138,17 @@ class ExecutorCall final : public ServerContext,
     if (!refused_) {
       // A handler may run another one's here: an executor may do so in Run().
       const auto* const before = std::exchange(internal::executing_for, call_->incoming().engine);
-      status_ = handler_(*this);
+      status_ = RunHandler();
       internal::executing_for = before;
     }
     call_->Post(this);
+  }
+  absl::Status RunHandler() {
+    try {
+      return handler_(*this);
+    } catch (...) {
+      return call_->incoming().engine->Thrown("handler", call_->incoming());
+    }
   }
   static void Answer(base::MailNode* node) {
     auto* self = static_cast<ExecutorCall*>(node);

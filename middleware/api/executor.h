@@ -16,7 +16,7 @@ namespace sluice {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Must not block.
+  // Must not block. If it throws, it must not run `work` any more: the call ends with UNKNOWN.
   virtual void Run(absl::AnyInvocable<void() &&> work) = 0;
 };
 

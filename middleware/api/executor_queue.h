@@ -35,6 +35,8 @@ class ExecutorQueue {
   absl::Status Enter(const call::Incoming& incoming);
   // OK: its handler may run. Else why not: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED.
   absl::Status Begin(const call::Incoming& incoming, int64_t now_ns);
+  // Instead of Begin(): it will not run.
+  void Leave() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   Executor* const executor_;

@@ -13,6 +13,7 @@
 // Who owns it   The options, and the channel or server made with them.
 // Thread-safety A channel's: any thread, several at a time; OnEnd() on whichever drives the channel, where it must not
 //               block. A server's: its polling thread, where it must not block either.
+// Exceptions    One that leaves authorize or OnCall() ends the call with UNKNOWN, as a refusal does. One that leaves OnEnd() is only logged.
 // Cost          None where there are none. At a channel one allocation a call.
 #ifndef SLUICE_MIDDLEWARE_API_INTERCEPTOR_H_
 #define SLUICE_MIDDLEWARE_API_INTERCEPTOR_H_

@@ -79,9 +79,15 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   engine_->AfterSleep();  // it may be a while since somebody looked at the clock
   const int64_t waited_ns =
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-  DriveHeld(until,
-            timeout_ns == kForeverNs ? kForeverNs : std::max<int64_t>(timeout_ns - waited_ns, 0));
-  const bool result = until();
+  bool result = false;
+  try {
+    DriveHeld(until,
+              timeout_ns == kForeverNs ? kForeverNs : std::max<int64_t>(timeout_ns - waited_ns, 0));
+    result = until();
+  } catch (...) {  // of `until`
+    Release();
+    throw;
+  }
   Release();
   return result;
 }

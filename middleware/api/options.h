@@ -121,6 +121,12 @@ struct ChannelOptions {
   Authentication authentication;
   // Of each attempt to connect; Connect() makes one. 1 ms to 1 h.
   absl::Duration connect_timeout = absl::Seconds(5);
+  // True: Connect() returns at once, before a server is up, and the channel connects in the background, as it does after a
+  // connection was lost. Calls with wait_for_ready wait for a server until their deadline; other calls wait for the attempt
+  // that is under way, and fail with UNAVAILABLE between two attempts. Channel::WaitUntilConnected() waits for a server.
+  // Connect() still fails for an address, an option or a device that can't be used. With Driving::kCaller the channel
+  // connects in the caller's Poll(). Default: Connect() waits, and returns why the first connection failed.
+  bool connect_in_background = false;
   // Calls that have not ended; more fail with RESOURCE_EXHAUSTED. 1 to 1048576.
   uint32_t max_outstanding_calls = 1024;
   // A connection that is lost is made again: after backoff_min, then twice that, … up to

@@ -9,6 +9,7 @@
 #include "middleware/api/channel.h"
 #include "middleware/api/messenger.h"
 #include "middleware/api/server.h"
+#include "middleware/call/exceptions.h"
 #include "transport/device/device.h"
 #include "transport/device/tables.h"
 #include "transport/endpoint/create.h"
@@ -19,8 +20,15 @@ namespace sluice {
 namespace {
 
 peer::SecretSource SourceOf(const Authentication& authentication) {
-  return authentication.secret_file.empty() ? authentication.secret_source
-                                            : peer::SecretsFromFile(authentication.secret_file);
+  if (!authentication.secret_file.empty()) return peer::SecretsFromFile(authentication.secret_file);
+  if (!authentication.secret_source) return {};
+  return [source = authentication.secret_source]() -> absl::StatusOr<std::vector<std::string>> {
+    try {
+      return source();
+    } catch (...) {
+      return call::StatusOfException("secret_source", "secrets", "");
+    }
+  };
 }
 
 class ProductionStack final : public Stack {

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -16,6 +17,7 @@
 #include "middleware/api/options.h"
 #include "middleware/api/server_context.h"
 #include "middleware/call/gate.h"
+#include "middleware/call/server_engine.h"
 
 namespace sluice {
 
@@ -27,22 +29,38 @@ class ServerChain final : public call::Gate {
 
   absl::Status OnCall(const call::Incoming& incoming) override {
     const ServerContext context(incoming);
-    absl::Status status = authorize_ ? authorize_(context) : absl::OkStatus();
+    absl::Status status;
+    if (authorize_) status = Guard("authorize", incoming, [&] { return authorize_(context); });
     for (size_t i = 0; status.ok() && i < interceptors_.size(); ++i) {
-      status = interceptors_[i]->OnCall(context);
-      if (!status.ok()) End(context, i, status, absl::ZeroDuration());
+      status = Guard("interceptor", incoming, [&] { return interceptors_[i]->OnCall(context); });
+      if (!status.ok()) End(incoming, context, i, status, absl::ZeroDuration());
     }
     return status;
   }
   void OnEnd(const call::Incoming& incoming, const absl::Status& status, int64_t now_ns) override {
-    End(ServerContext(incoming), interceptors_.size(), status,
+    End(incoming, ServerContext(incoming), interceptors_.size(), status,
         absl::Nanoseconds(now_ns - incoming.received_ns));
   }
 
  private:
-  void End(const ServerContext& context, size_t count, const absl::Status& status,
-           absl::Duration took) const {
-    while (count-- > 0) interceptors_[count]->OnEnd(context, status, took);
+  // An exception of the user's code is its status.
+  template <typename Code>
+  static absl::Status Guard(std::string_view who, const call::Incoming& incoming, Code code) {
+    try {
+      return code();
+    } catch (...) {
+      return incoming.engine->Thrown(who, incoming);
+    }
+  }
+  void End(const call::Incoming& incoming, const ServerContext& context, size_t count,
+           const absl::Status& status, absl::Duration took) const {
+    while (count-- > 0) {
+      // The call has its status by now: an exception is logged.
+      (void)Guard("interceptor", incoming, [&] {
+        interceptors_[count]->OnEnd(context, status, took);
+        return absl::OkStatus();
+      });
+    }
   }
 
   const decltype(ServerOptions::authorize) authorize_;

@@ -210,6 +210,13 @@ void StreamCore::Cancel() {
   if (control_.Cancel(&id)) channel_->Cancel(id);
 }
 
+void StreamCore::Thrown(Channel* channel, uint64_t call_id) {
+  const Channel::Visit visit(channel);
+  const absl::Status why =
+      channel->engine_.exceptions()->Take("callback of a stream", "stream", channel->server());
+  if (call_id != 0) channel->lease_->Run([&] { channel->engine_.EndSoon(call_id, OwnCopy(why)); });
+}
+
 // Begins, and works for the channel until it is done. A call has an end, so this has.
 template <typename Begin>
 bool StreamCore::Wait(Begin begin) {

@@ -10,12 +10,18 @@
 //
 // What it is    Messages in order, with a window both ways: a reader that does not read stops its writer. Errors come
 //               with Finish(), whatever failed: Read() and Write() say false only.
+// Window        16 messages each way that have been sent and not read; a message over 1 MiB counts once for each MiB, and as 8
+//               at most. Write() waits while the window is full. A client that writes all before it reads waits for a server
+//               that waits for it, if the server answers while it reads: both stop after some 33 messages, and the
+//               call ends with DEADLINE_EXCEEDED, whose text has the number of messages that are unread. Read while
+//               writing: on another thread, with StartRead() or with co_await.
 // Three styles  Read(), Write(), Finish() wait on this thread, and work for the channel meanwhile; inside a callback of the channel
 //               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
 //               the thread that drives the channel.
 // Bounds        One Read and one Write at a time, from any thread; one Finish. The context outlives the stream, and the stream
 //               those that wait for it. If the channel ends first, the call ends with CANCELLED. A coroutine that waits for
 //               it may be destroyed (task.h says by which thread): what it waits for is given up, and the call goes on.
+// Exceptions    One that leaves a callback is logged, and ends the call with UNKNOWN. It goes no further.
 // What ends it  Finish(), after which it may go; or its destructor, which cancels the call.
 #ifndef SLUICE_MIDDLEWARE_API_STREAM_H_
 #define SLUICE_MIDDLEWARE_API_STREAM_H_
@@ -68,6 +74,11 @@ class StreamCore final : private call::ClientStream::Observer {
   void Cancel();
   // After AwaitEnd().
   absl::Status status() const { return status_; }
+  Channel* channel() const { return channel_.get(); }
+  // 0: it was not started.
+  uint64_t call_id() const { return control_.call_id.load(); }
+  // In the catch block of an exception that left a callback of the call: logs it, and ends the call with UNKNOWN, soon.
+  static void Thrown(Channel* channel, uint64_t call_id);
 
   bool WaitRead(google::protobuf::MessageLite* message);
   bool WaitWrite(const google::protobuf::MessageLite& message);
@@ -148,20 +159,27 @@ class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
 class StreamCallback final : public StreamWaiter {
  public:
   using Function = absl::AnyInvocable<void(bool ok) &&>;
-  explicit StreamCallback(Function done) : done_(std::move(done)) {}
+  StreamCallback(const StreamCore& core, Function done)
+      : channel_(core.channel()), call_id_(core.call_id()), done_(std::move(done)) {}
   void Done(bool ok) override {
     const std::unique_ptr<StreamCallback> self(this);
-    std::move(done_)(ok);
+    try {
+      std::move(done_)(ok);
+    } catch (...) {  // the stream may be gone
+      StreamCore::Thrown(channel_.get(), call_id_);
+    }
   }
   // `begin(waiter)` as in StreamAwaiter. The callback may run before this returns.
   template <typename Begin>
-  static void Start(Function done, Begin begin) {
-    auto* callback = new StreamCallback(std::move(done));
+  static void Start(const StreamCore& core, Function done, Begin begin) {
+    auto* callback = new StreamCallback(core, std::move(done));
     const std::optional<bool> result = begin(static_cast<StreamWaiter*>(callback));
     if (result.has_value()) callback->Done(*result);
   }
 
  private:
+  const ChannelKeep channel_;
+  const uint64_t call_id_;
   Function done_;
 };
 
@@ -180,7 +198,7 @@ class ClientStreamBase {
   void StartFinish(absl::AnyInvocable<void(const absl::Status&) &&> done) {
     StreamCore* const core = core_.get();
     StreamCallback::Start(
-        [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
+        *core, [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
         [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
   }
   // Ends the call with CANCELLED, soon.
@@ -200,14 +218,16 @@ class ClientStreamBase {
     });
   }
   void CallBackRead(google::protobuf::MessageLite* message, Callback done) {
-    StreamCallback::Start(std::move(done), [core = core_.get(), message](StreamWaiter* waiter) {
-      return core->Read(message, waiter);
-    });
+    StreamCallback::Start(*core_, std::move(done),
+                          [core = core_.get(), message](StreamWaiter* waiter) {
+                            return core->Read(message, waiter);
+                          });
   }
   void CallBackWrite(const google::protobuf::MessageLite& message, Callback done) {
-    StreamCallback::Start(std::move(done), [core = core_.get(), &message](StreamWaiter* waiter) {
-      return core->Write(message, waiter);
-    });
+    StreamCallback::Start(*core_, std::move(done),
+                          [core = core_.get(), &message](StreamWaiter* waiter) {
+                            return core->Write(message, waiter);
+                          });
   }
 
   std::unique_ptr<StreamCore> core_;

@@ -16,15 +16,21 @@
 //               what it waits for is given up. It must not be destroyed by another thread than the one it runs on: its
 //               home's, and without a home the one that drives what it waits for.
 // GCC 12        compiles a coroutine that awaits in a loop and has no local variable to nothing: give it one (docs/threads.md).
-// Exceptions    One that leaves the coroutine leaves the co_await that waits for it; from Spawn() it ends the process.
+// Exceptions    One that leaves the coroutine leaves the co_await that waits for it. Where Spawn() started the coroutine, a
+//               result that is a Status or a StatusOr is UNKNOWN then, with the exception's text; with other results, and when
+//               `done` throws, the process ends, as with a std::thread: nobody could be told.
 #ifndef SLUICE_MIDDLEWARE_API_TASK_H_
 #define SLUICE_MIDDLEWARE_API_TASK_H_
 
 #include <coroutine>
 #include <exception>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "middleware/call/exceptions.h"
 #include "transport/base/mailbox.h"
 
 namespace sluice {
@@ -190,9 +196,24 @@ Detached RunDetached(Home*, Task<void> task, Done done) {
   co_await std::move(task);
   done();
 }
+template <typename T>
+inline constexpr bool kTellsErrors = std::is_same_v<T, absl::Status>;
+template <typename T>
+inline constexpr bool kTellsErrors<absl::StatusOr<T>> = true;
+
 template <typename T, typename Done>
 Detached RunDetached(Home*, Task<T> task, Done done) {
-  done(co_await std::move(task));
+  if constexpr (kTellsErrors<T>) {
+    T result = absl::UnknownError("");
+    try {
+      result = co_await std::move(task);
+    } catch (...) {
+      result = call::StatusOfException("coroutine", "coroutine", "");
+    }
+    done(std::move(result));
+  } else {
+    done(co_await std::move(task));
+  }
 }
 
 }  // namespace internal

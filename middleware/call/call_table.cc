@@ -16,11 +16,13 @@ void Move(Call* call, CallEvent event) {
 }  // namespace
 
 CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel,
-                     void (*on_deadline)(void* owner, Call* call), void* owner)
+                     void (*on_deadline)(void* owner, Call* call), void* owner,
+                     void (*on_thrown)(void* owner, const Method& method))
     : capacity_(capacity),
       wheel_(wheel),
       on_deadline_(on_deadline),
       owner_(owner),
+      on_thrown_(on_thrown),
       calls_(std::make_unique<Call[]>(capacity)) {
   assert(capacity > 0 && capacity <= kMaxCapacity);
   for (uint32_t place = capacity; place-- > 0;) {
@@ -109,6 +111,11 @@ uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status&
     ++ended;
   }
   return ended;
+}
+
+void CallTable::Thrown(const Method& method) {
+  if (on_thrown_ == nullptr) throw;
+  on_thrown_(owner_, method);
 }
 
 void CallTable::Enqueue(Call* call) {

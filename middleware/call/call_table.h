@@ -97,9 +97,11 @@ class CallTable {
  public:
   static constexpr uint32_t kMaxCapacity = 1u << 20;
 
-  // `on_deadline` runs in TimerWheel::Advance() for a call whose time is up; it calls End().
+  // `on_deadline` runs in TimerWheel::Advance() for a call whose time is up; it calls End(). `on_thrown` runs in the catch
+  // block of an exception that left a callback; without it such an exception goes on.
   CallTable(uint32_t capacity, base::TimerWheel* wheel,
-            void (*on_deadline)(void* owner, Call* call), void* owner);
+            void (*on_deadline)(void* owner, Call* call), void* owner,
+            void (*on_thrown)(void* owner, const Method& method) = nullptr);
   ~CallTable();
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
@@ -183,16 +185,27 @@ class CallTable {
   }
   // Frees the place of a call that has ended, then runs its callback.
   void Finish(Call* call, const absl::Status& status) {
+    const Method* const method = call->spec.method;
     const Done done = call->spec.done;
     if (done != nullptr) {
       void* const argument = call->spec.argument;
       Release(call);
-      return done(argument, status);
+      try {
+        done(argument, status);
+      } catch (...) {
+        Thrown(*method);
+      }
+      return;
     }
     Callback callback = std::move(call->callback);  // the place may be taken again while it runs
     Release(call);
-    std::move(callback)(status);
+    try {
+      std::move(callback)(status);
+    } catch (...) {
+      Thrown(*method);
+    }
   }
+  [[gnu::cold, gnu::noinline]] void Thrown(const Method& method);
   void Enqueue(Call* call);
   void Unqueue(Call* call);
   void Release(Call* call) {
@@ -209,6 +222,7 @@ class CallTable {
   base::TimerWheel* const wheel_;
   void (*const on_deadline_)(void* owner, Call* call);
   void* const owner_;
+  void (*const on_thrown_)(void* owner, const Method& method);
   const std::unique_ptr<Call[]> calls_;
   uint32_t free_ = kNil;
   uint32_t first_ = kNil;  // of the queue

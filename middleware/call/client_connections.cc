@@ -26,6 +26,7 @@ void ClientEngine::Move(Connection* connection, ConnectionEvent event) {
   [[maybe_unused]] const bool legal =
       NextConnectionState(connection->state, event, &connection->state);
   assert(legal);
+  connection->engine->NoteState();
 }
 
 void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
@@ -58,6 +59,7 @@ void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
   server_ = absl::StrJoin(connections_, ",", [](std::string* out, const auto& one) {
     absl::StrAppend(out, one->server);
   });
+  NoteState();
 }
 
 void ClientEngine::DropLeft() {
@@ -76,7 +78,7 @@ void ClientEngine::DropLeft() {
 
 // Timers and the endpoint have their own events; this is the rest of what Poll() looks at.
 bool ClientEngine::HasWork() const {
-  return dial_wanted_ || servers_changed_ || !cancel_soon_.empty() ||
+  return dial_wanted_ || servers_changed_ || !end_soon_.empty() ||
          std::any_of(leaving_.begin(), leaving_.end(),
                      [](const auto& connection) { return connection->outstanding == 0; });
 }
@@ -223,12 +225,13 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   if (connection->ask != nullptr) SendWaiting();
 }
 
-// A warning once for each reason, and not for what Connect() is about to return.
+// A warning once for each reason, and not for what Channel::Connect() is about to return.
 void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
   if (!log_.listens()) return;
   const bool was_up = connection->state != ConnectionState::kConnecting;
-  const bool expected = connection->state == ConnectionState::kDraining ||
-                        (counters_.connections == 0 && connections_.size() == 1);
+  const bool expected =
+      connection->state == ConnectionState::kDraining ||
+      (options_.first_failure_is_told && counters_.connections == 0 && connections_.size() == 1);
   const bool news = std::exchange(connection->said, why.code()) != why.code() || was_up;
   base::Severity severity = base::Severity::kInfo;
   if (news && !expected) {

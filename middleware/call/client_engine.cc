@@ -51,7 +51,9 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
       random_(random),
       log_("call", log, clock),
       wheel_(clock->NowNs()),
-      table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this),
+      exceptions_(log, clock),
+      table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this,
+             &ClientEngine::OnThrown),
       budget_(options.retry),
       limit_bytes_(LimitOf({.max_message_bytes = options.max_message_bytes,
                             .max_large_bytes = options.max_large_bytes})),
@@ -62,6 +64,7 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
 }
 
 ClientEngine::~ClientEngine() {
+  while (!watches_.empty()) Unwatch(watches_.back());
   for (auto* list : {&connections_, &leaving_}) {
     for (const auto& connection : *list) {
       wheel_.Cancel(&connection->backoff);
@@ -89,7 +92,7 @@ void ClientEngine::BeginKnown(Call* call, uint64_t id) {
   CallControl* const control = call->spec.control;
   if (control == nullptr) return;
   control->call_id.store(id, std::memory_order_seq_cst);
-  if (control->cancelled.load(std::memory_order_seq_cst)) cancel_soon_.push_back(id);
+  if (control->cancelled.load(std::memory_order_seq_cst)) EndSoon(id, absl::OkStatus());
 }
 
 size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
@@ -394,6 +397,12 @@ void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header&
   } else if (IsOfTheServersEngine(status)) {
     status = base::AddPeer(status, connection->server);  // how it is called here, it can't know
   }
+  // Both ends know the deadline. This end knows what has not been read.
+  if (absl::IsDeadlineExceeded(status) && call->spec.stream != nullptr &&
+      !call->spec.stream->end.empty()) {
+    RefreshNow();
+    if (now_ns_ >= call->deadline_ns) return OnDeadline(this, call);
+  }
   if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
   End(call, CallEvent::kReply, status);
 }
@@ -472,6 +481,23 @@ bool ClientEngine::Cancel(uint64_t call_id) {
   return true;
 }
 
+void ClientEngine::EndTheseSoon() {
+  const std::vector<std::pair<uint64_t, absl::Status>> calls = std::exchange(end_soon_, {});
+  for (const auto& [id, why] : calls) {
+    if (why.ok()) {
+      Cancel(id);
+    } else if (Call* call = table_.Find(id); call != nullptr) {
+      End(call, CallEvent::kCancel, why);
+    }
+  }
+}
+
+void ClientEngine::OnThrown(void* owner, const Method& method) {
+  auto* engine = static_cast<ClientEngine*>(owner);
+  (void)engine->exceptions_.Take(absl::StrCat("callback of ", method.full_name), method.full_name,
+                                 engine->server_);
+}
+
 // ---- Driving
 
 int ClientEngine::Poll() {
@@ -484,10 +510,7 @@ int ClientEngine::Poll() {
   }
   servers_changed_ = false;
   if (!leaving_.empty()) DropLeft();
-  if (!cancel_soon_.empty()) {
-    const std::vector<uint64_t> ids = std::exchange(cancel_soon_, {});
-    for (const uint64_t id : ids) Cancel(id);
-  }
+  if (!end_soon_.empty()) EndTheseSoon();
   const int done = endpoint_->Poll();
   quiet_passes_ = done == 0 ? quiet_passes_ + 1 : 0;
   const bool due = done == 0 ? ++idle_passes_ % kIdlePassesPerClockRead == 0
@@ -537,6 +560,7 @@ void ClientEngine::Close() {
       table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
   counters_.calls_failed +=
       table_.EndAll(CallState::kPausing, CallEvent::kCancel, last_error_, all);
+  EndWatches();
 }
 
 }  // namespace sluice::call

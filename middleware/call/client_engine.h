@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,7 +29,9 @@
 #include "middleware/call/call_table.h"
 #include "middleware/call/connection.h"
 #include "middleware/call/connection_state.h"
+#include "middleware/call/exceptions.h"
 #include "middleware/call/retry.h"
+#include "middleware/call/state_watch.h"
 #include "middleware/frame/frame.h"
 #include "middleware/observe/call_stats.h"
 #include "middleware/observe/overload.h"
@@ -70,7 +73,9 @@ struct ClientEngineOptions {
   int64_t health_period_ns = 0;
   std::string health_service;            // "package.Service"; empty: the server as a whole
   uint32_t max_reconnect_attempts = 20;  // in a row; then it rests until the next call
-  uint32_t trace_records = 4096;         // kept of what happened last; 32 bytes each
+  // The owner hears why the first connection of a single server failed: the log needs no warning.
+  bool first_failure_is_told = true;
+  uint32_t trace_records = 4096;  // kept of what happened last; 32 bytes each
   uint32_t timed_every = 16;  // one of how many calls is timed while they come one upon the other
 };
 
@@ -107,6 +112,14 @@ class ClientEngine final : public session::User {
 
   // Starts an attempt to connect to each server now, unless one is under way or it is up.
   void Dial();
+  // The next Poll() does so for servers that are idle.
+  void DialSoon() { dial_wanted_ = true; }
+
+  // Waits for another state() than `watch->seen`. True: `watch->done` will run once. False: it won't: `watch->now` is another
+  // one already, or the engine is closed.
+  bool Watch(StateWatch* watch);
+  // Its `done` does not run any more. No effect on a watch that does not wait.
+  void Unwatch(StateWatch* watch);
 
   // OK: `spec.done` will run exactly once, from Poll() or Close(). Anything else: it never will.
   // Nothing reaches the wire before Flush() or the end of Poll(). `call_id`, if given, is for
@@ -116,6 +129,11 @@ class ClientEngine final : public session::User {
   // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The server
   // is told, as soon as there is credit.
   bool Cancel(uint64_t call_id);
+
+  // Ends the call with `why` in the next Poll(), if it has not ended by then. OK: with CANCELLED, as Cancel() does.
+  void EndSoon(uint64_t call_id, absl::Status why) {
+    end_soon_.push_back({call_id, std::move(why)});
+  }
 
   // Memory for an attachment, for the server that would get a call now. UNAVAILABLE: none is up. RESOURCE_EXHAUSTED: there
   // is no memory now. INVALID_ARGUMENT: over the limit of a message.
@@ -160,6 +178,8 @@ class ClientEngine final : public session::User {
   // May be read by any thread meanwhile.
   const observe::CallStats& stats() const { return stats_; }
   const base::TraceRing& trace() const { return trace_; }
+  // Any thread.
+  Exceptions* exceptions() { return &exceptions_; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
   void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) override;
@@ -177,12 +197,18 @@ class ClientEngine final : public session::User {
   static constexpr uint32_t kQuietPasses = 64;
 
   static void OnDeadline(void* owner, Call* call);
+  static void OnThrown(void* owner, const Method& method);
+  void EndTheseSoon();
   static void OnBackoffOver(base::Timer* timer, void* context);
   static void OnPauseOver(base::Timer* timer, void* context);
 
   void RefreshNow();
   void LookAtOverload();
   static void Move(Connection* connection, ConnectionEvent event);
+  // client_watch.cc: after each change of what state() says.
+  void NoteState();
+  static void OnWatch(base::Timer* timer, void* context);
+  void EndWatches();
   // The servers' connections (client_connections.cc).
   Connection* Find(endpoint::PeerId peer) {
     if (peer.index >= by_peer_.size()) return nullptr;
@@ -314,6 +340,7 @@ class ClientEngine final : public session::User {
   session::Sessions sessions_{this};
 
   base::TimerWheel wheel_;
+  Exceptions exceptions_;
   CallTable table_;
 
   std::vector<std::unique_ptr<Connection>> connections_;
@@ -324,9 +351,10 @@ class ClientEngine final : public session::User {
   uint32_t limit_bytes_;  // of a message, header included: the largest of the connections'
   bool closed_ = false;
   absl::Status last_error_;
-  bool dial_wanted_ = false;           // by a call, at the next Poll()
-  bool servers_changed_ = false;       // since the last Poll(): calls may have lost their hope
-  std::vector<uint64_t> cancel_soon_;  // cancelled while they were started, at the next Poll()
+  std::vector<StateWatch*> watches_;
+  bool dial_wanted_ = false;      // by a call, at the next Poll()
+  bool servers_changed_ = false;  // since the last Poll(): calls may have lost their hope
+  std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // EndSoon()'s
 
   int64_t now_ns_ = 0;
   bool now_is_stale_ = true;

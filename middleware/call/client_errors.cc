@@ -70,10 +70,25 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
     cause = this->state() == ConnectionState::kUp
                 ? "the server gave no credit to send it in time"
                 : absl::StrCat("there was no connection (", Name(this->state()), ")");
+    if (this->state() != ConnectionState::kUp && !last_error_.ok()) {
+      absl::StrAppend(&cause, ": ", CauseOf(last_error_));
+      remedy = "look at the server; the channel goes on trying";
+    }
     const size_t bytes = frame::kHeaderBytes + PayloadBytes(spec);
     if (this->state() == ConnectionState::kUp && bytes > options_.max_message_bytes) {
       cause = "the server gave no credit, or there was no memory for a large request, in time";
       remedy = "give it more time; let go of buffers, or raise large_memory_bytes";
+    }
+  }
+  if (state == CallState::kSent && spec.stream != nullptr && !spec.stream->end.empty()) {
+    const StreamEnd& end = spec.stream->end;
+    absl::StrAppend(&cause, "; ", end.unread(), " messages of the stream are unread here");
+    if (end.full()) {
+      absl::StrAppend(&cause, ", which is the whole window: the server can't send more");
+      if (spec.stream->wants_to_write) {
+        absl::StrAppend(&cause, ", and a Write() here waits for the server to read");
+      }
+      remedy = "read while writing: on another thread, with StartRead() or with co_await";
     }
   }
   if (state == CallState::kPausing) cause = "it came before another attempt";

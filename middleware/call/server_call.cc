@@ -178,15 +178,18 @@ void ServerEngine::CancelAll(Peer* peer, const absl::Status& why) {
 
 void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
   auto* call = static_cast<ServerCall*>(context);
+  const bool unread = call->wants_to_write_ && !call->stream_->HasRoom(1);
   call->engine_->CancelCall(
-      call,
-      base::Error(absl::StatusCode::kDeadlineExceeded,
-                  absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
-                  {.layer = "call",
-                   .peer = call->peer_address_,
-                   .operation = call->incoming_.method->full_name,
-                   .cause = "the handler took longer than its caller waits",
-                   .remedy = "give it more time, or look for what keeps the server busy"}));
+      call, base::Error(
+                absl::StatusCode::kDeadlineExceeded,
+                absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
+                {.layer = "call",
+                 .peer = call->peer_address_,
+                 .operation = call->incoming_.method->full_name,
+                 .cause = unread ? "the caller does not read the stream, whose window is full"
+                                 : "the handler took longer than its caller waits",
+                 .remedy = unread ? "have the caller read while it writes"
+                                  : "give it more time, or look for what keeps the server busy"}));
 }
 
 void ServerEngine::SayWindow(ServerCall* call) {

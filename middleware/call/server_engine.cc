@@ -29,6 +29,7 @@ ServerEngine::ServerEngine(const ServerEngineOptions& options, base::Clock* cloc
     : options_(options),
       clock_(clock),
       log_("call", log, clock),
+      exceptions_(log, clock),
       wheel_(clock->NowNs()),
       spans_(options.span_seed),
       sampler_(options.timed_every),
@@ -306,8 +307,7 @@ inline void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame
   reply_beside_.Clear();
   incoming.reply = &reply_beside_;
   ++counters_.requests;
-  const absl::Status status =
-      handler->run(handler->service, incoming, *handler->request, handler->reply.get());
+  const absl::Status status = RunHandler(*handler, incoming);
   if (status.ok()) [[likely]] {
     if (reply_beside_.empty()) [[likely]] {
       ReplyPlain(id, peer, request.call_id, entry->stats, *handler->reply);

@@ -11,8 +11,7 @@
 // Which thread  The polling thread; registration before the first Poll(). Post() any.
 // Draining      StartDrain(): drain.h says how it goes. Calls that come are refused with UNAVAILABLE, known not to have run.
 // What ends it  Close(), which cancels the calls under way; the engine outlives their Finish(), and in_use().
-//
-// A handler that throws is not caught: the exception leaves Poll() and, in a Server, ends the process.
+// Exceptions    One that leaves a handler ends its call with UNKNOWN and is logged (exceptions.h); Poll() goes on.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 
@@ -32,6 +31,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "middleware/call/drain.h"
+#include "middleware/call/exceptions.h"
 #include "middleware/call/gate.h"
 #include "middleware/call/method.h"
 #include "middleware/call/server_call.h"
@@ -127,6 +127,10 @@ class ServerEngine final : public session::User {
   // Memory for the attachment of a reply to this peer. CANCELLED: it is gone. RESOURCE_EXHAUSTED: there is none now.
   // INVALID_ARGUMENT: over the limit.
   absl::StatusOr<Buffer> MakeBuffer(endpoint::PeerId peer, size_t bytes);
+
+  // In a catch block, on any thread while the call is under way: logs the exception, which left `who` ("handler"), and
+  // returns the status with which the call is to end.
+  absl::Status Thrown(std::string_view who, const Incoming& incoming);
 
   // Any thread. `node` is run by the polling thread, in its next pass.
   void Post(base::MailNode* node);
@@ -228,6 +232,13 @@ class ServerEngine final : public session::User {
   }
   void Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
            std::span<const std::byte> payload);
+  absl::Status RunHandler(const MethodHandler& handler, const Incoming& incoming) {
+    try {
+      return handler.run(handler.service, incoming, *handler.request, handler.reply.get());
+    } catch (...) {
+      return Thrown("handler", incoming);
+    }
+  }
   void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
                  Incoming& incoming);
   // Both count the call's end in `stats`, if there is such a method.
@@ -323,6 +334,7 @@ class ServerEngine final : public session::User {
   const ServerEngineOptions options_;
   base::Clock* const clock_;
   base::EventLog log_;
+  Exceptions exceptions_;
   observe::Overload overload_{"calls are refused"};
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};

@@ -56,4 +56,9 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
                       .retry_safe = true});
 }
 
+absl::Status ServerEngine::Thrown(std::string_view who, const Incoming& incoming) {
+  const char* const method = incoming.method->full_name;
+  return exceptions_.Take(absl::StrCat(std::string(who), " of ", method), method, *incoming.peer);
+}
+
 }  // namespace sluice::call

@@ -69,6 +69,10 @@ class StreamEnd {
   void SetEnd() { end_ = true; }
   bool end() const { return end_; }
   bool empty() const { return inbox_in_ == inbox_out_; }
+  // Messages that have come in and were not read.
+  uint32_t unread() const { return inbox_in_ - inbox_out_; }
+  // The other end can't send even a small message before this end reads.
+  bool full() const { return received_ - read_ >= kWindow; }
   ReadResult Read(google::protobuf::MessageLite* message);
   // True: half of the window has been read since it was last said.
   bool WindowIsDue() const { return !end_ && read_ + kWindow - said_ >= kWindow / 2; }

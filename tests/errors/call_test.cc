@@ -23,6 +23,7 @@ using testing_support::ChatClient;
 using testing_support::ChatServiceBase;
 using testing_support::ChatWorld;
 using testing_support::ExpectCatalogued;
+using testing_support::FakeNetwork;
 using testing_support::FakeStack;
 using testing_support::Gate;
 using testing_support::Line;
@@ -37,6 +38,42 @@ class CallErrors : public ChatWorld {
 
 TEST_F(CallErrors, HandlerThatTakesTooLong) {
   ExpectCatalogued("deadline", Say(channel_, "wait", CallContext(absl::Milliseconds(1))));
+}
+
+class Thrower final : public ChatServiceBase {
+ public:
+  absl::Status Say(ServerContext&, const Line&, Line*) override { throw 7; }
+};
+
+TEST_F(CallErrors, HandlerThatThrows) {
+  Thrower thrower;
+  Start(&thrower);
+  ExpectCatalogued("exception", Say(channel_, "hello"));
+  TearDown();  // before its service
+}
+
+TEST_F(CallErrors, ServerThatDoesNotComeUp) {
+  ChannelOptions options;
+  options.connect_in_background = true;
+  auto channel = Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()),
+                                    "nobody:1", options);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  ExpectCatalogued("connect-wait", (*channel)->WaitUntilConnected(absl::Milliseconds(1)));
+  absl::Status inside;
+  const Line request;
+  Line reply;
+  CallContext context(absl::Milliseconds(1));
+  context.set_wait_for_ready(true);
+  bool ended = false;
+  ASSERT_TRUE(ChatClient(*channel)
+                  .StartSay(context, request, &reply,
+                            [&](const absl::Status&) {
+                              inside = (*channel)->WaitUntilConnected(absl::Seconds(60));
+                              ended = true;
+                            })
+                  .ok());
+  ASSERT_TRUE((*channel)->Drive([&] { return ended; }, absl::Seconds(60)));
+  ExpectCatalogued("waits-for-connection", inside);
 }
 
 TEST_F(CallErrors, StopThatIsRequested) {

@@ -3,6 +3,10 @@
 // docs/errors.md, "Calls": what needs a moment that only virtual time can hold still.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "google/protobuf/wrappers.pb.h"
 #include "tests/errors/catalogue.h"
 #include "tests/middleware/call/cluster.h"
@@ -83,6 +87,51 @@ TEST_F(EngineErrors, CallsOfAnotherProto) {
   ASSERT_TRUE(client_->Start(spec).ok());
   Settle();
   ExpectCatalogued("other-shape", EndOf(outcome));
+}
+
+constexpr Method kTalk("/test.Service/Talk", Streams::kBoth);
+
+TEST_F(EngineErrors, ClientThatWritesWithoutReading) {
+  Connect(1);
+  std::vector<ServerCall*> taken;
+  MethodHandler handler;
+  handler.method = &kTalk;
+  handler.start = [&taken](ServerCall* call) { taken.push_back(call); };
+  handler.request = std::make_unique<Text>();
+  handler.reply = std::make_unique<Text>();
+  ASSERT_TRUE(nodes_[0]->engine->Register(std::move(handler)).ok());
+  Outcome outcome;
+  ClientStream stream;
+  CallSpec spec;
+  spec.method = &kTalk;
+  spec.reply = &outcome.reply;
+  spec.timeout_ns = 1000 * kMs;
+  spec.stream = &stream;
+  spec.argument = &outcome;
+  spec.done = [](void* argument, const absl::Status& status) {
+    auto* of = static_cast<Outcome*>(argument);
+    ++of->ended;
+    of->status = status;
+  };
+  ASSERT_TRUE(client_->Start(spec).ok());
+  Settle();
+  ASSERT_EQ(taken.size(), 1u);
+  Text message;
+  while (taken[0]->Write(message).ok()) Settle();
+  while (client_->Write(&stream, message).ok()) Settle();
+  clock_.Advance(1001 * kMs);
+  // The end that notices first: the server, whose answer knows less.
+  for (int pass = 0; pass < 40; ++pass) nodes_[0]->engine->Poll();
+  EXPECT_NE(std::string(taken[0]->why_cancelled().message()).find("does not read the stream"),
+            std::string::npos)
+      << taken[0]->why_cancelled();
+  const absl::Status why = taken[0]->why_cancelled();
+  std::exchange(taken[0], nullptr)->Finish(why);
+  nodes_[0]->engine->Poll();
+  Settle();
+  ExpectCatalogued("unread", EndOf(outcome));
+  EXPECT_NE(std::string(outcome.status.message()).find("a Write() here waits"), std::string::npos)
+      << outcome.status;
 }
 
 }  // namespace

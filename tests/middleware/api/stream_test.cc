@@ -111,6 +111,19 @@ TEST_F(StreamTest, ReaderThatDoesNotReadStopsItsWriterAndNobodyElse) {
   chat_.stopped.Wait();
 }
 
+TEST_F(StreamTest, ClientThatWritesAllBeforeItReadsIsToldWhatIsUnread) {
+  CallContext context(absl::Seconds(2));
+  auto talk = client().Talk(context);
+  int64_t written = 0;
+  while (talk.Write(Text("a", written))) ++written;
+  EXPECT_GE(written, 2 * call::StreamEnd::kWindow);
+  const absl::Status status = talk.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_NE(status.message().find("16 messages of the stream are unread here"),
+            absl::string_view::npos)
+      << status;
+}
+
 TEST_F(StreamTest, DestroyedStreamIsCancelled) {
   CallContext context(absl::Seconds(600));
   {

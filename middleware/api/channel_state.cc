@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The state of a channel's connection: asked, and waited for.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/channel_visit.h"
+#include "middleware/api/lease.h"
+#include "middleware/api/own_copy.h"
+#include "middleware/api/stack.h"
+#include "middleware/api/state_change.h"
+#include "middleware/call/state_watch.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+int64_t DeadlineIn(base::Clock* clock, absl::Duration timeout) {
+  const int64_t now_ns = clock->NowNs();
+  const int64_t timeout_ns = absl::ToInt64Nanoseconds(timeout);  // saturates
+  return timeout_ns >= call::kNoDeadlineNs - now_ns ? call::kNoDeadlineNs : now_ns + timeout_ns;
+}
+
+// Calls back; owns itself.
+struct CallingWatch final : call::StateWatch {
+  absl::AnyInvocable<void(ConnectionState now) &&> callback;
+  call::Exceptions* exceptions = nullptr;  // the channel's: it is there while the callback runs
+  std::string server;
+
+  static void Done(call::StateWatch* watch) {
+    const std::unique_ptr<CallingWatch> self(static_cast<CallingWatch*>(watch));
+    try {
+      std::move(self->callback)(self->now);
+    } catch (...) {
+      (void)self->exceptions->Take("callback of a state change", "state", self->server);
+    }
+  }
+};
+
+}  // namespace
+
+ConnectionState Channel::connection_state() {
+  const Visit visit(this);
+  ConnectionState state = ConnectionState::kIdle;
+  lease_->Run([&] { state = engine_.state(); });
+  return state;
+}
+
+ConnectionState Channel::WaitForStateChange(ConnectionState seen, absl::Duration timeout) {
+  const Visit visit(this);
+  if (lease_->HeldByMe()) return engine_.state();
+  call::StateWatch watch;
+  watch.seen = seen;
+  watch.deadline_ns = DeadlineIn(stack_->clock(), timeout);
+  watch.done = [](call::StateWatch* one) { static_cast<Lease::Event*>(one->argument)->Set(); };
+  lease_->Await([&](Lease::Event* event) {
+    watch.argument = event;
+    return !engine_.Watch(&watch);
+  });
+  return watch.now;
+}
+
+void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
+                               absl::AnyInvocable<void(ConnectionState now) &&> done) {
+  const Visit visit(this);
+  // The watch may end on another thread, whose callback may drop the last reference, before this returns.
+  const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);
+  auto watch = std::make_unique<CallingWatch>();
+  watch->seen = seen;
+  watch->deadline_ns = DeadlineIn(stack_->clock(), timeout);
+  watch->done = &CallingWatch::Done;
+  watch->callback = std::move(done);
+  watch->exceptions = engine_.exceptions();
+  watch->server = address_;
+  CallingWatch* const one = watch.release();
+  bool waits = false;
+  lease_->Run([&] { waits = engine_.Watch(one); });
+  if (!waits) CallingWatch::Done(one);
+}
+
+absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
+  const Visit visit(this);
+  const int64_t deadline_ns = DeadlineIn(stack_->clock(), timeout);
+  for (;;) {
+    ConnectionState state = ConnectionState::kIdle;
+    absl::Status last;
+    lease_->Run([&] {
+      state = engine_.state();
+      last = OwnCopy(engine_.last_error());
+      if (state == ConnectionState::kIdle) engine_.DialSoon();
+    });
+    if (state == ConnectionState::kUp) return absl::OkStatus();
+    if (lease_->HeldByMe()) {
+      return base::Error(absl::StatusCode::kFailedPrecondition, "the connection was not waited for",
+                         {.layer = "api",
+                          .peer = address_,
+                          .operation = "connect",
+                          .cause = "a callback of a channel can't wait on that channel",
+                          .remedy = "use StartStateChange() or co_await there, or another thread",
+                          .retry_safe = true});
+    }
+    const int64_t now_ns = stack_->clock()->NowNs();
+    if (now_ns >= deadline_ns) {
+      const auto detail = base::DetailOf(last);
+      const std::string why = last.ok() ? "no attempt to connect has ended so far"
+                              : detail.has_value() && !detail->cause().empty()
+                                  ? detail->cause()
+                                  : std::string(last.message());
+      return base::Error(absl::StatusCode::kDeadlineExceeded, "not connected in time",
+                         {.layer = "api",
+                          .peer = address_,
+                          .operation = "connect",
+                          .cause = absl::StrCat("the channel is ", call::Name(state), ": ", why),
+                          .remedy = "look at the server; the channel goes on trying",
+                          .retry_safe = true});
+    }
+    WaitForStateChange(state, deadline_ns == call::kNoDeadlineNs
+                                  ? absl::InfiniteDuration()
+                                  : absl::Nanoseconds(deadline_ns - now_ns));
+  }
+}
+
+StateChange::StateChange(Channel* channel, ConnectionState seen, absl::Duration timeout)
+    : channel_(channel), timeout_(timeout) {
+  watch_.seen = seen;
+  watch_.argument = this;
+  watch_.done = [](call::StateWatch* watch) {
+    static_cast<StateChange*>(watch->argument)->resumption_.Resume();
+  };
+}
+
+bool StateChange::Begin() {
+  Channel* const channel = channel_.get();
+  const Channel::Visit visit(channel);
+  const internal::ChannelKeep kept(channel->lease_->HeldByMe() ? nullptr : channel);
+  watch_.deadline_ns = DeadlineIn(channel->stack_->clock(), timeout_);
+  bool waits = false;
+  channel->lease_->Run([&] { waits = channel->engine_.Watch(&watch_); });
+  return waits;
+}
+
+void StateChange::Forget() {
+  const Channel::Visit visit(channel_.get());
+  channel_->lease_->Run([this] { channel_->engine_.Unwatch(&watch_); });
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ClientEngine's part in telling its state. A change is told by a timer that is due at once: the code that changes a state may
+// run where no callback may, and calls pay nothing for watches.
+#include <algorithm>
+
+#include "middleware/call/client_engine.h"
+
+namespace sluice::call {
+
+bool ClientEngine::Watch(StateWatch* watch) {
+  watch->now = state();
+  if (closed_ || watch->now != watch->seen) return false;
+  watch->engine = this;
+  watch->timer.fire = &ClientEngine::OnWatch;
+  watch->timer.context = watch;
+  watches_.push_back(watch);
+  if (watch->deadline_ns != kNoDeadlineNs) wheel_.Schedule(&watch->timer, watch->deadline_ns);
+  return true;
+}
+
+void ClientEngine::Unwatch(StateWatch* watch) {
+  if (watch->engine == nullptr) return;
+  watch->engine = nullptr;
+  wheel_.Cancel(&watch->timer);
+  std::erase(watches_, watch);
+}
+
+void ClientEngine::NoteState() {
+  if (watches_.empty()) return;
+  const ConnectionState now = state();
+  for (StateWatch* watch : watches_) {
+    if (watch->now != watch->seen || now == watch->seen) continue;
+    watch->now = now;
+    wheel_.Schedule(&watch->timer, now_ns_);
+  }
+}
+
+void ClientEngine::OnWatch(base::Timer*, void* context) {
+  auto* watch = static_cast<StateWatch*>(context);
+  watch->engine->Unwatch(watch);
+  watch->done(watch);
+}
+
+void ClientEngine::EndWatches() {
+  while (!watches_.empty()) {
+    StateWatch* const watch = watches_.back();
+    Unwatch(watch);
+    watch->now = ConnectionState::kClosed;
+    watch->done(watch);
+  }
+}
+
+}  // namespace sluice::call

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exceptions: turns what the user's code throws (handlers, callbacks, interceptors, coroutines) into a status, and logs it.
+//
+// Who owns it   The object that calls the user's code: ClientEngine, ServerEngine, the channel's interceptors.
+// Which thread  Any, several at a time. Sink and clock outlive it; the sink may be nullptr.
+// Bounds        kMaxTextBytes of the exception's text; records in the log as EventLog has it.
+#ifndef SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
+#define SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "transport/base/clock.h"
+#include "transport/base/event_log.h"
+#include "transport/base/log.h"
+
+namespace sluice::call {
+
+// Of an exception's what().
+inline constexpr size_t kMaxTextBytes = 256;
+
+// Both of these are for catch blocks only.
+// Returns the text of the exception that is being handled: what(), cut at kMaxTextBytes, with '?' for bytes that are not
+// printable ASCII. Rethrows the unwinding of a thread that is cancelled.
+std::string TextOfException();
+// Returns UNKNOWN with that text. `who` is what threw: "handler of /package.Service/Method".
+absl::Status StatusOfException(std::string_view who, std::string_view operation,
+                               std::string_view peer);
+
+class Exceptions {
+ public:
+  Exceptions(base::LogSink* log, base::Clock* clock) : log_("call", log, clock) {}
+
+  // In a catch block. Logs the exception, and returns StatusOfException().
+  absl::Status Take(std::string_view who, std::string_view operation, std::string_view peer);
+
+ private:
+  std::mutex mutex_;
+  base::EventLog log_;  // mutex_
+};
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
