@@ -187,6 +187,10 @@ TEST_F(RunOnTest, ServerCanNotBeEndedFromTheExecutor) {
   auto reply = Say("end");
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->text(), "FAILED_PRECONDITION");
+  blocking_.at_executor = [this] { return server_->Wait(); };
+  reply = Say("end");
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text(), "FAILED_PRECONDITION");
   EXPECT_TRUE(Say("hello").ok());
 }
 
