@@ -10,12 +10,14 @@
 #define SLUICE_MIDDLEWARE_API_DEFERRED_H_
 
 #include <coroutine>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/executor_queue.h"
+#include "middleware/api/run_on.h"
 #include "middleware/api/server_context.h"
 #include "middleware/api/task.h"
 #include "middleware/call/server_call.h"
@@ -36,6 +38,14 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
 
    protected:
     ~Waiting() = default;
+    // On another thread than the polling one. Calls Look() on the polling thread.
+    void LookAtHome(TaskContext* context) {
+      arrival_.Post(
+          context, [](void* self) { static_cast<Waiting*>(self)->Look(); }, this);
+    }
+
+   private:
+    HomeMail arrival_;
   };
 
   explicit TaskContext(call::ServerCall* call)
@@ -45,6 +55,17 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
 
   void Post(base::MailNode* node) override { call_->Post(node); }
   void TakeBack(base::MailNode* node) override { call_->TakeBack(node); }
+  bool IsHere() const override { return !call_->PolledElsewhere(); }
+  void StartTimer(base::Timer* timer, int64_t after_ns) override {
+    call_->StartTimer(timer, after_ns);
+  }
+  void StopTimer(base::Timer* timer) override { call_->StopTimer(timer); }
+  void ResumeElsewhere(std::coroutine_handle<> coroutine) override {
+    // As in ExecutorCall::Work(). This context may be gone when resume() returns.
+    const auto* const before = std::exchange(executing_for, call_->incoming().engine);
+    coroutine.resume();
+    executing_for = before;
+  }
   call::ServerCall* call() { return call_; }
 
   // The first thing that is wrong with the stream; it becomes the answer of a handler that found nothing wrong.
@@ -89,6 +110,7 @@ Detached RunHandler(Home* /*lives as long as this*/, TaskContext* context, Handl
   } catch (...) {
     status = context->Thrown();
   }
+  co_await ComeHome();  // it may have ended on an executor
   context->Finish(status);
   delete context;
 }
@@ -178,7 +200,7 @@ class ServerReader {
   explicit ServerReader(internal::TaskContext* context) : context_(context) {}
 
   // co_await reader.Read(&message): true, and there is a message; false: nothing follows, since the client has ended its
-  // stream, or nobody waits for an answer (ServerContext::cancelled()).
+  // stream, or nobody waits for an answer (ServerContext::cancelled()). From an executor (run_on.h) the coroutine comes home.
   auto Read(Request* message) { return Awaiter{context_, message}; }
 
  private:
@@ -191,19 +213,19 @@ class ServerReader {
       if (waits) context->reader = nullptr;
     }
 
-    bool await_ready() { return Try(); }
+    bool await_ready() { return context->IsHere() && Try(); }
     template <typename Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) {
       resumption.Set(handle);
+      if (!context->IsHere()) return LookAtHome(context);  // this may be gone now
       context->reader = this;
       waits = true;
     }
     bool await_resume() { return result == call::ReadResult::kMessage; }
     void Look() override {
-      if (!Try()) return;
-      context->reader = nullptr;
-      waits = false;
-      resumption.Resume();
+      waits = !Try();
+      context->reader = waits ? this : nullptr;
+      if (!waits) resumption.Resume();
     }
     bool Try() {
       result = context->call()->Read(message);
@@ -232,7 +254,8 @@ class ServerWriter {
   explicit ServerWriter(internal::TaskContext* context) : context_(context) {}
 
   // co_await writer.Write(message): waits until there is room for it. True: it is on its way. False: nobody reads it
-  // (ServerContext::cancelled()), or it is over the limit, which then is the call's error.
+  // (ServerContext::cancelled()), or it is over the limit, which then is the call's error. From an executor (run_on.h) the
+  // coroutine comes home.
   auto Write(const Reply& message) { return Awaiter{context_, &message}; }
 
  private:
@@ -245,19 +268,19 @@ class ServerWriter {
       if (waits) context->writer = nullptr;
     }
 
-    bool await_ready() { return Try(); }
+    bool await_ready() { return context->IsHere() && Try(); }
     template <typename Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) {
       resumption.Set(handle);
+      if (!context->IsHere()) return LookAtHome(context);  // this may be gone now
       context->writer = this;
       waits = true;
     }
     bool await_resume() { return sent; }
     void Look() override {
-      if (!Try()) return;
-      context->writer = nullptr;
-      waits = false;
-      resumption.Resume();
+      waits = !Try();
+      context->writer = waits ? this : nullptr;
+      if (!waits) resumption.Resume();
     }
     bool Try() {
       const absl::Status status = context->call()->Write(*message);

@@ -8,6 +8,7 @@
 #include "middleware/api/address.h"
 #include "middleware/api/end_refused.h"
 #include "middleware/api/server_poller.h"
+#include "middleware/api/signal_watch.h"
 #include "middleware/api/stack.h"
 #include "transport/base/error.h"
 
@@ -116,7 +117,7 @@ absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
   if (!parsed.ok()) return parsed.status();
   auto port = pollers_[0]->Listen(parsed->host, parsed->port);
   if (!port.ok()) return port;
-  for (const auto& poller : pollers_) poller->Start();
+  for (const auto& poller : pollers_) poller->Start([this] { OnPollerEnd(); });
   return port;
 }
 
@@ -136,7 +137,7 @@ absl::Status Server::Shutdown(absl::Duration timeout) {
 }
 
 void Server::BeginDrain(absl::Duration timeout) {
-  if (!pollers_[0]->started()) return;
+  if (!pollers_[0]->started() || drain_begun_.exchange(true)) return;
   for (Service* service : registered_) service->OnDrain();
   const int64_t timeout_ns = Nanoseconds(timeout);
   const int64_t begin_ns = now_ns();
@@ -156,6 +157,41 @@ absl::Status Server::Drain(absl::Duration timeout) {
                       .operation = "drain",
                       .cause = "calls, or replies that wait for credit, were left (drain_phase())",
                       .remedy = "give it more time; let handlers look at their stop token"});
+}
+
+bool Server::Ended() const {
+  return std::all_of(pollers_.begin(), pollers_.end(),
+                     [](const auto& poller) { return poller->ended(); });
+}
+
+void Server::OnPollerEnd() {
+  std::lock_guard lock(waits_mutex_);
+  for (SignalWatch* wait : waits_) wait->Wake();
+}
+
+absl::Status Server::Wait(const WaitOptions& options) {
+  if (InHandler()) return AskedInHandler("wait");
+  if (!pollers_[0]->started()) {
+    return Refused("wait", "the server does not listen", "call Listen() before Wait()");
+  }
+  if (fd() >= 0) {
+    return Refused("wait", "the server has no thread of its own (Driving::kCaller)",
+                   "poll it in your loop, and call BeginDrain() there when a signal comes");
+  }
+  auto watch = SignalWatch::Create(options.signals);
+  if (!watch.ok()) return watch.status();
+  {
+    std::lock_guard lock(waits_mutex_);
+    waits_.push_back(watch->get());
+  }
+  int signal = 0;
+  while (signal == 0 && !Ended()) signal = (*watch)->Wait();
+  {
+    std::lock_guard lock(waits_mutex_);
+    std::erase(waits_, watch->get());
+  }
+  watch->reset();  // a second signal does what it did before
+  return signal == 0 ? absl::OkStatus() : Drain(options.drain_timeout);
 }
 
 absl::Status Server::WaitForEnd(std::string_view operation, int64_t timeout_ns) {

@@ -8,22 +8,25 @@
 //   if (absl::Status status = (*server)->Register(&echo); !status.ok()) return status;
 //   absl::StatusOr<uint16_t> port = (*server)->Listen("127.0.0.1:7471");
 //   if (!port.ok()) return port.status();                      // the port is in use, for example
-//   …
-//   return (*server)->Drain(absl::Seconds(10));
+//   return (*server)->Wait();                                  // until SIGINT or SIGTERM, then drains
 //
 // Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps; or several do
 //               (ServerOptions::pollers), or the user's own loop (ServerOptions::driving). Those of a service that was registered with an executor run there
 //               (service.h). One more runs what may block in the kernel.
-// Thread-safety Create, Register, Listen, Drain and Shutdown from one thread, or one at a time; with a loop of the user's
-//               from that. Services outlive the server.
+// Thread-safety Create, Register and Listen from one thread, or one at a time. After Listen(): Wait, Drain and Shutdown from any,
+//               at the same time. With a loop of the user's all of them from that. Services outlive the server.
 // What ends it  Drain(), Shutdown(), or the destructor, which waits for handlers that run. None of them inside a handler of
 //               this server: the first two refuse it with FAILED_PRECONDITION, the destructor says so and ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
+#include <signal.h>
+
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +45,7 @@
 namespace sluice {
 
 class ServerPoller;
+class SignalWatch;
 class Stack;
 namespace verbs {
 class CapabilityReport;
@@ -54,6 +58,13 @@ struct RegisterOptions {
   // As in ExecutorOptions; not set: the server's.
   std::optional<uint32_t> max_waiting_calls;
   std::optional<absl::Duration> max_wait;
+};
+
+struct WaitOptions {
+  // Signals that end Server::Wait(). May be empty: none does. SIGKILL and SIGSTOP can't be given.
+  std::vector<int> signals = {SIGINT, SIGTERM};
+  // Timeout of the Drain() that follows. Zero: calls under way are cancelled at once.
+  absl::Duration drain_timeout = absl::Seconds(10);
 };
 
 class Server {
@@ -88,10 +99,23 @@ class Server {
   // Makes fd() readable. Any thread.
   void Wake();
 
+  // Blocks until one of `options.signals` comes, then drains (Drain()) and returns its status. Also returns, with OK, when the
+  // server has ended otherwise: after Drain(), BeginDrain() or Shutdown(). Do not destroy the server while a thread waits.
+  //
+  // Handles the signals while it blocks; they then do what they did before, so a second SIGINT ends a process that does not
+  // handle it. A signal that comes before Wait() is not kept, unless the program has blocked it (end_signals.h). Up to 16
+  // threads of a process may wait; each hears of a signal.
+  // Errors, beside Drain()'s:
+  // - FAILED_PRECONDITION: before Listen(); inside a handler; with a loop of the user's, which polls instead.
+  // - INVALID_ARGUMENT: a signal that can't be handled.
+  // - RESOURCE_EXHAUSTED: 16 threads wait.
+  absl::Status Wait(const WaitOptions& options = {});
+
   // The end that costs callers nothing, in phases (call/drain.h): services hear OnDrain(), so that health says
   // NOT_SERVING; peers are told, and new calls end UNAVAILABLE, known not to have run; those under way have three
   // quarters of `timeout` to end by themselves, then are cancelled (UNAVAILABLE at their callers), and have the rest.
-  // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). Once.
+  // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). A drain
+  // that has begun already goes on with its own times, and this waits for it.
   // With a loop of the user's this polls to the end itself, the server and nothing else. FAILED_PRECONDITION inside a
   // handler: BeginDrain() may be called there.
   absl::Status Drain(absl::Duration timeout);
@@ -131,6 +155,8 @@ class Server {
   explicit Server(const ServerOptions& options);
 
   absl::Status WaitForEnd(std::string_view operation, int64_t timeout_ns);
+  bool Ended() const;
+  void OnPollerEnd();
   bool InHandler() const;
   ServerSnapshot Published() const;
 
@@ -138,7 +164,10 @@ class Server {
   std::vector<Service*> registered_;
   const ExecutorOptions executor_;
   ServerChain chain_;
-  bool over_ = false;                                   // Shutdown() was said
+  std::atomic<bool> over_{false};         // Shutdown() was said
+  std::atomic<bool> drain_begun_{false};  // BeginDrain() was said
+  std::mutex waits_mutex_;
+  std::vector<SignalWatch*> waits_;                     // waits_mutex_; of threads in Wait()
   std::vector<std::unique_ptr<ServerPoller>> pollers_;  // the first one listens
 };
 

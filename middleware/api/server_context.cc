@@ -50,7 +50,7 @@ class BufferAsk final : private base::MailNode {
 absl::StatusOr<Buffer> ServerContext::MakeBuffer(size_t bytes) {
   if (incoming_.engine == nullptr) return Buffer::Ordinary(bytes);
   // An executor may run what it is given at once, or in the loop that polls.
-  if (elsewhere_ && !incoming_.engine->PolledHere()) return BufferAsk(incoming_, bytes).Wait();
+  if (can_stop_ && incoming_.engine->PolledElsewhere()) return BufferAsk(incoming_, bytes).Wait();
   return incoming_.engine->MakeBuffer(incoming_.from, bytes);
 }
 

@@ -3,7 +3,8 @@
 // ServerContext: what a handler may know about the call it serves. Valid while the handler runs; for a coroutine until
 // it is done.
 //
-// Thread-safety None: the thread that runs the handler. A stop_token that was taken from it may be used by any.
+// Thread-safety None: the thread that runs the handler; for a coroutine that is on an executor meanwhile (run_on.h), that
+//               executor's. A stop_token that was taken from it may be used by any.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 
@@ -57,11 +58,12 @@ class ServerContext {
   // has passed. Never for a handler that runs inline on the polling thread: nothing is heard while it does.
   std::stop_token stop_token() {
     if (!can_stop_) return {};
-    if (!stop_.has_value()) {
-      stop_.emplace();
-      if (cancelled()) stop_->request_stop();
-    }
-    return stop_->get_token();
+    LockStop();
+    if (!stop_.has_value()) stop_.emplace();
+    std::stop_source stop = *stop_;
+    UnlockStop();
+    if (cancelled()) stop.request_stop();
+    return stop.get_token();
   }
   bool cancelled() const { return stopped_.load(std::memory_order_relaxed); }
 
@@ -107,20 +109,30 @@ class ServerContext {
  protected:
   // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().
   ServerContext(const call::Incoming& incoming, bool elsewhere)
-      : incoming_(incoming), can_stop_(true), elsewhere_(elsewhere) {
+      : incoming_(incoming), can_stop_(true) {
     if (elsewhere) stop_.emplace();
   }
   void RequestStop() {
     stopped_.store(true, std::memory_order_relaxed);
-    if (stop_.has_value()) stop_->request_stop();
+    LockStop();
+    std::optional<std::stop_source> stop = stop_;
+    UnlockStop();
+    if (stop.has_value()) stop->request_stop();
   }
 
  private:
+  // A coroutine may ask for its token on an executor (run_on.h) while the polling thread requests the stop.
+  void LockStop() {
+    while (stop_locked_.exchange(true, std::memory_order_acquire)) {
+    }
+  }
+  void UnlockStop() { stop_locked_.store(false, std::memory_order_release); }
+
   const call::Incoming& incoming_;
   const bool can_stop_ = false;
-  const bool elsewhere_ = false;
   std::atomic<bool> stopped_{false};
-  std::optional<std::stop_source> stop_;
+  std::atomic<bool> stop_locked_{false};
+  std::optional<std::stop_source> stop_;              // LockStop()
   std::optional<Metadata> reply_metadata_;            // few have any
   mutable std::unique_ptr<const Metadata> metadata_;  // once it was asked for
 };

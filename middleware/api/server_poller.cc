@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "middleware/api/executor_queue.h"
 
@@ -72,7 +73,8 @@ ServerPoller::~ServerPoller() {
   }
 }
 
-void ServerPoller::Start() {
+void ServerPoller::Start(absl::AnyInvocable<void()> on_end) {
+  on_end_ = std::move(on_end);
   started_ = true;
   if (loop_ != nullptr) return;
   thread_ = std::thread([this] {
@@ -133,14 +135,14 @@ bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
     in_poll_ = false;
     return ended;
   }
-  if (!thread_.joinable()) return true;
   {
     std::unique_lock lock(mutex_);
     const std::chrono::nanoseconds left(
         std::max<int64_t>(give_up_ns - stack_->clock()->NowNs(), 0));
     if (!ended_changed_.wait_for(lock, left, [this] { return ended_; })) return false;
   }
-  thread_.join();
+  std::lock_guard lock(join_mutex_);  // others may wait, too
+  if (thread_.joinable()) thread_.join();
   return true;
 }
 
@@ -179,10 +181,13 @@ bool ServerPoller::RunOut(int64_t give_up_ns) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   Publish();
-  std::lock_guard lock(mutex_);
-  ended_ = true;
-  ended_changed_.notify_all();
-  answered_.notify_all();
+  {
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    ended_changed_.notify_all();
+    answered_.notify_all();
+  }
+  if (on_end_ != nullptr) on_end_();
   return true;
 }
 

@@ -3,8 +3,8 @@
 // ServerPoller: the part of a server that one thread polls: an endpoint, the engine over it, and what they have counted.
 //
 // Who owns it   Server. Chain and services outlive it.
-// Which thread  Register(), Listen(), Start(), Shutdown(), Drain(), WaitForEnd(): one at a time, as the server's. Serving: a
-//               thread of its own, or whoever calls Poll(). The others: any.
+// Which thread  Register(), Listen(), Start(), Drain(): one at a time, as the server's. Serving: a thread of its own, or whoever
+//               calls Poll(), which then calls Shutdown() and WaitForEnd() as well. The others: any.
 // What ends it  Shutdown() or Drain(), then WaitForEnd(); or the destructor, which waits for handlers that run.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,8 +55,8 @@ class ServerPoller {
     return endpoint_->Listen(host, port);
   }
 
-  // Serves from now on. Once.
-  void Start();
+  // Serves from now on. Once. `on_end` is called on the polling thread when it has ended.
+  void Start(absl::AnyInvocable<void()> on_end);
   bool started() const { return started_; }
 
   // The user's own loop: server.h says how. Without one: 0, false, -1.
@@ -72,6 +73,11 @@ class ServerPoller {
   // After one of these. False: a handler is still running at `give_up_ns`. In the user's own loop it polls to the end here.
   bool WaitForEnd(int64_t give_up_ns);
   call::DrainPhase drain_phase() const { return drain_phase_.load(); }
+  // Any thread. Returns whether it was started and has ended.
+  bool ended() const {
+    std::lock_guard lock(mutex_);
+    return ended_;
+  }
 
   Stack& stack() const { return *stack_; }
   const call::ServerEngine& engine() const { return engine_; }  // stats() and trace()
@@ -131,7 +137,9 @@ class ServerPoller {
   uint64_t answers_ = 0;        // mutex_
   mutable std::condition_variable answered_;
   ServerSnapshot published_;  // mutex_; without methods
-  std::thread thread_;
+  absl::AnyInvocable<void()> on_end_;
+  std::mutex join_mutex_;
+  std::thread thread_;  // join_mutex_: joining it
 };
 
 }  // namespace sluice

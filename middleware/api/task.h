@@ -10,7 +10,8 @@
 //
 // It starts when it is awaited, or by Spawn(), and runs where it was started: what it awaits brings it back there, if
 // "there" has a Home (a server's polling thread has one); else it goes on where the awaited thing ended, for a call the
-// thread that drives its channel.
+// thread that drives its channel. run_on.h has it go on on an executor meanwhile, sleep.h has it wait for a time, when.h
+// has it wait for several others.
 //
 // Who owns it   The Task object owns the coroutine, with all that is in its frame. Destroying one that waits is allowed:
 //               what it waits for is given up. It must not be destroyed by another thread than the one it runs on: its
@@ -23,6 +24,7 @@
 #define SLUICE_MIDDLEWARE_API_TASK_H_
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <type_traits>
@@ -34,6 +36,9 @@
 #include "transport/base/mailbox.h"
 
 namespace sluice {
+namespace base {
+struct Timer;
+}
 
 // A thread that coroutines come back to.
 class Home {
@@ -43,6 +48,44 @@ class Home {
   virtual void Post(base::MailNode* node) = 0;
   // The home's own thread. `node`, which was posted, does not run (base::Mailbox::Remove()). Nothing happens if it has run.
   virtual void TakeBack(base::MailNode* node) = 0;
+  // Any thread. Returns whether the calling thread is the home's own.
+  virtual bool IsHere() const = 0;
+  // The home's own thread. Fires `timer` there after `after_ns` of the home's clock, or never after StopTimer(). The timer
+  // belongs to the caller, who stops it before it is destroyed (base::TimerWheel).
+  virtual void StartTimer(base::Timer* timer, int64_t after_ns) = 0;
+  virtual void StopTimer(base::Timer* timer) = 0;
+  // A thread of an executor. Resumes `coroutine`, which belongs to this home, on that thread. The home may be destroyed before
+  // it returns.
+  virtual void ResumeElsewhere(std::coroutine_handle<> coroutine) { coroutine.resume(); }
+};
+
+// Work for a home; part of what a coroutine awaits. Destroyed on the home's own thread.
+class HomeMail : private base::MailNode {
+ public:
+  HomeMail() = default;
+  HomeMail(const HomeMail&) = delete;
+  HomeMail& operator=(const HomeMail&) = delete;
+  ~HomeMail() {
+    if (home_ != nullptr) home_->TakeBack(this);
+  }
+  // Any thread; once until `work` runs. Runs `work(context)` at home, unless this is destroyed before. `this` may be gone when
+  // Post() returns.
+  void Post(Home* home, void (*work)(void* context), void* context) {
+    home_ = home;
+    work_ = work;
+    context_ = context;
+    run = [](base::MailNode* node) {
+      auto* self = static_cast<HomeMail*>(node);
+      self->home_ = nullptr;
+      self->work_(self->context_);
+    };
+    home->Post(this);
+  }
+
+ private:
+  Home* home_ = nullptr;  // of the work that is posted
+  void (*work_)(void* context) = nullptr;
+  void* context_ = nullptr;
 };
 
 // What is needed to go on with a coroutine at home; part of whatever it awaits.
@@ -60,6 +103,8 @@ class Resumption : private base::MailNode {
     handle_ = handle;
     if constexpr (requires { handle.promise().home; }) home_ = handle.promise().home;
   }
+  // nullptr: the coroutine has none.
+  Home* home() const { return home_; }
   // Any thread. The coroutine, and this with it, may be gone when it returns.
   void Resume() {
     if (home_ == nullptr) return handle_.resume();

@@ -43,6 +43,13 @@ void ServerCall::Refuse(const absl::Status& status) {
 
 void ServerCall::Post(base::MailNode* node) { engine_->Post(node); }
 void ServerCall::TakeBack(base::MailNode* node) { engine_->TakeBack(node); }
+bool ServerCall::PolledElsewhere() const { return engine_->PolledElsewhere(); }
+
+void ServerCall::StartTimer(base::Timer* timer, int64_t after_ns) {
+  engine_->wheel_.Schedule(timer, engine_->clock_->NowNs() + after_ns);
+}
+
+void ServerCall::StopTimer(base::Timer* timer) { engine_->wheel_.Cancel(timer); }
 
 // ---- The engine's part
 

@@ -71,6 +71,12 @@ class ServerCall {
   void Post(base::MailNode* node);
   // On the polling thread: takes back what was posted and has not run.
   void TakeBack(base::MailNode* node);
+  // Any thread. Returns whether another thread than the calling one is the polling thread.
+  bool PolledElsewhere() const;
+  // On the polling thread. Fires `timer` there after `after_ns` of the server's clock; also after the server's Close(), as long as
+  // the call is not finished.
+  void StartTimer(base::Timer* timer, int64_t after_ns);
+  void StopTimer(base::Timer* timer);
 
  private:
   friend class ServerEngine;

@@ -116,8 +116,8 @@ class ServerEngine final : public session::User {
   int64_t SleepLimitNs();
   // Goodbye to all peers. No handler is started afterwards; those under way are told that nobody waits for them.
   void Close();
-  // Runs what has been posted, and nothing else: for those who are still under way after Close().
-  int RunMail() { return mail_.Run(); }
+  // Runs what has been posted and the timers that are due, and nothing else: for those who are still under way after Close().
+  int RunMail() { return mail_.Run() + wheel_.Advance(clock_->NowNs()); }
 
   // Takes no new calls from now on, and tells the peers; cancels what is under way at `cancel_at_ns`. Then poll until
   // drain().over(). Once.
@@ -141,6 +141,11 @@ class ServerEngine final : public session::User {
   void BePolledByNobody() { polls_.store({}, std::memory_order_relaxed); }
   bool PolledHere() const {
     return polls_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+  // Any thread. Returns whether another thread is the polling thread.
+  bool PolledElsewhere() const {
+    const std::thread::id polls = polls_.load(std::memory_order_relaxed);
+    return polls != std::thread::id() && polls != std::this_thread::get_id();
   }
 
   const ServerCounters& counters() const { return counters_; }

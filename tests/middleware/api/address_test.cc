@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace sluice {
 namespace address_test {
@@ -15,6 +16,48 @@ TEST(AddressTest, WhatIsUnderstood) {
   EXPECT_EQ(ParseAddress("[fe80::1%eth0]:1", false)->host, "fe80::1%eth0");
   EXPECT_EQ(ParseAddress("[::1]:1", false)->host, "::1");
   EXPECT_EQ(ParseAddress("h:0", true)->port, 0);
+}
+
+TEST(AddressTest, TargetsOfGrpcThatMeanHostAndPort) {
+  const std::vector<std::vector<std::string>> targets = {
+      {"dns:///node-7:7471", "node-7"},
+      {"dns:node-7:7471", "node-7"},
+      {"ipv4:127.0.0.1:7471", "127.0.0.1"},
+      {"ipv6:[::1]:7471", "::1"},
+      {"dns:///[fe80::1%eth0]:7471", "fe80::1%eth0"},
+      {"dns:7471", "dns"},
+      {"ipv4:7471", "ipv4"},
+  };
+  for (const auto& target : targets) {
+    const auto address = ParseAddress(target[0], false);
+    ASSERT_TRUE(address.ok()) << address.status();
+    EXPECT_EQ(address->host, target[1]);
+    EXPECT_EQ(address->port, 7471);
+  }
+}
+
+TEST(AddressTest, TargetsThatAreNotSupportedAreCalledSo) {
+  const std::vector<std::vector<std::string>> targets = {
+      {"unix:/run/shop.sock", "unix sockets are not supported", "in_process.h"},
+      {"unix:///run/shop.sock", "unix sockets are not supported", "in_process.h"},
+      {"unix-abstract:shop", "unix sockets are not supported", "in_process.h"},
+      {"vsock:2:7471", "vsock is not supported", "host:port"},
+      {"xds:///shop", "xDS is not supported", "options.resolver"},
+      {"http://node-7:7471", "does not speak HTTP", "without http://"},
+      {"https://node-7:7471", "does not speak HTTP", "without https://"},
+      {"file:/etc/shop", "a file of servers can't stand here", "Channel::Connect()"},
+      {"dns://8.8.8.8/node-7:7471", "names a name server", "dns:///host:port"},
+      {"dns:///node-7", "it has no port", "host:port"},
+      {"ipv6:::1:7471", "an IPv6 address needs brackets", "[::1]:7471"},
+  };
+  for (const auto& target : targets) {
+    const auto address = ParseAddress(target[0], false);
+    ASSERT_FALSE(address.ok()) << target[0];
+    EXPECT_EQ(address.status().code(), absl::StatusCode::kInvalidArgument);
+    for (const std::string& part : {"\"" + target[0] + "\"", target[1], target[2]}) {
+      EXPECT_NE(address.status().message().find(part), std::string::npos) << address.status();
+    }
+  }
 }
 
 TEST(AddressTest, WhatIsNotUnderstoodIsExplained) {

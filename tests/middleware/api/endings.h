@@ -6,14 +6,18 @@
 #define SLUICE_TESTS_MIDDLEWARE_API_ENDINGS_H_
 
 #include <coroutine>
+#include <cstdint>
 #include <exception>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "middleware/api/log.h"
 #include "middleware/api/task.h"
 #include "tests/middleware/api/chat_service.h"
+#include "tests/support/manual_clock.h"
 #include "transport/base/mailbox.h"
+#include "transport/base/timer_wheel.h"
 
 namespace sluice::testing_support {
 
@@ -50,12 +54,27 @@ class HomeOfTheTest final : public Home {
     posted.Open();
   }
   void TakeBack(base::MailNode* node) override { mailbox_.Remove(node); }
-  int Run() { return mailbox_.Run(); }
+  bool IsHere() const override { return std::this_thread::get_id() == thread_; }
+  void StartTimer(base::Timer* timer, int64_t after_ns) override {
+    wheel_.Schedule(timer, clock.NowNs() + after_ns);
+  }
+  void StopTimer(base::Timer* timer) override { wheel_.Cancel(timer); }
+  // What is posted, and the timers that are due; until there is nothing left.
+  int Run() {
+    int all = 0;
+    for (int count = 1; count > 0; all += count) {
+      count = wheel_.Advance(clock.NowNs()) + mailbox_.Run();
+    }
+    return all;
+  }
 
   Gate posted;
+  ManualClock clock;
 
  private:
+  const std::thread::id thread_ = std::this_thread::get_id();
   base::Mailbox mailbox_;
+  base::TimerWheel wheel_{clock.NowNs()};
 };
 
 // Says when a channel has let its log go, which is nearly the last thing it does.

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/signal_watch.h"
+
+#include <semaphore.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "transport/base/error.h"
+
+namespace sluice {
+namespace {
+
+constexpr int kSlots = 16;
+constexpr int kSignals = 64;
+
+// Never freed: a handler may be in it when its watch ends.
+struct Slot {
+  Slot() { sem_init(&changed, /*pshared=*/0, 0); }
+
+  std::atomic<uint64_t> signals{0};  // bit number - 1
+  std::atomic<int> came{0};
+  sem_t changed;
+  bool taken = false;  // Table::mutex
+};
+
+struct Table {
+  std::array<Slot, kSlots> slots;
+  std::mutex mutex;
+  struct Handled {
+    int watches = 0;
+    struct sigaction before;
+  };
+  std::array<Handled, kSignals + 1> handled;  // mutex; by number
+};
+
+// Made before the first handler is there.
+Table& TheTable() {
+  static Table* const table = new Table;
+  return *table;
+}
+
+void OnSignal(int number) {
+  const int error = errno;
+  for (Slot& slot : TheTable().slots) {
+    if ((slot.signals.load() >> (number - 1) & 1) == 0) continue;
+    slot.came.store(number);
+    sem_post(&slot.changed);
+  }
+  errno = error;
+}
+
+absl::Status NoWatch(absl::StatusCode code, const std::string& cause, const char* remedy) {
+  return base::Error(
+      code, "signals not watched",
+      {.layer = "api", .operation = "wait", .cause = cause, .remedy = remedy, .retry_safe = true});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SignalWatch>> SignalWatch::Create(const std::vector<int>& signals) {
+  Table& table = TheTable();
+  std::unique_lock lock(table.mutex);
+  int free = 0;
+  while (free < kSlots && table.slots[free].taken) ++free;
+  if (free == kSlots) {
+    return NoWatch(
+        absl::StatusCode::kResourceExhausted,
+        absl::StrCat(kSlots, " threads of this process wait for signals, which is the limit"),
+        "wait on fewer threads, or without signals on another way to end");
+  }
+  Slot& slot = table.slots[free];
+  slot.taken = true;
+  while (sem_trywait(&slot.changed) == 0) {
+  }
+  slot.came.store(0);
+  std::unique_ptr<SignalWatch> watch(new SignalWatch(free));
+  sigset_t let_through;
+  sigemptyset(&let_through);
+  for (const int number : signals) {
+    Table::Handled* const handled =
+        number >= 1 && number <= kSignals ? &table.handled[number] : nullptr;
+    struct sigaction action = {};
+    action.sa_handler = &OnSignal;
+    action.sa_flags = SA_RESTART;
+    sigfillset(&action.sa_mask);
+    const bool set = handled != nullptr &&
+                     (handled->watches > 0 || sigaction(number, &action, &handled->before) == 0);
+    if (!set) {
+      lock.unlock();  // the watch ends
+      return NoWatch(
+          absl::StatusCode::kInvalidArgument, absl::StrCat("signal ", number, " can't be handled"),
+          "give signals such as SIGINT and SIGTERM; SIGKILL and SIGSTOP can't be handled");
+    }
+    ++handled->watches;
+    watch->signals_.push_back(number);
+    slot.signals.fetch_or(uint64_t{1} << (number - 1));
+    sigaddset(&let_through, number);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &let_through, nullptr);
+  return watch;
+}
+
+SignalWatch::SignalWatch(int slot) : slot_(slot) {
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask_before_);
+}
+
+SignalWatch::~SignalWatch() {
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  Table& table = TheTable();
+  std::lock_guard lock(table.mutex);
+  table.slots[slot_].signals.store(0);
+  for (const int number : signals_) {
+    Table::Handled& handled = table.handled[number];
+    if (--handled.watches == 0) sigaction(number, &handled.before, nullptr);
+  }
+  table.slots[slot_].taken = false;
+}
+
+int SignalWatch::Wait() {
+  Slot& slot = TheTable().slots[slot_];
+  while (sem_wait(&slot.changed) != 0) {
+  }
+  return slot.came.load();
+}
+
+void SignalWatch::Wake() { sem_post(&TheTable().slots[slot_].changed); }
+
+}  // namespace sluice
