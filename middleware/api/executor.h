@@ -2,9 +2,13 @@
 //
 // Executor: threads of the user's on which handlers may run that take long or block.
 //
-//   absl::Status status = server->Register(&reports, {.executor = &pool});
+//   absl::Status status = server->Register(&reports, {.executor = &pool});  // plain handlers
+//   co_await sluice::RunOn(&pool);                                           // coroutines: run_on.h
 //
-// Thread-safety Run() is called by the server's polling thread; what it is given runs on any other.
+// ThreadPool (thread_pool.h) is one; a user may write another.
+//
+// Thread-safety Run() is called by the server's polling thread, and by whatever thread RunOn() is awaited on. What it is given
+//               runs on any other.
 // What ends it  The executor outlives the server, and runs everything that it was given.
 #ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_H_
 #define SLUICE_MIDDLEWARE_API_EXECUTOR_H_

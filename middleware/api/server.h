@@ -53,7 +53,7 @@ class CapabilityReport;
 
 struct RegisterOptions {
   // Runs the service's plain functions, several at a time; nullptr: they run on the polling thread, one after another.
-  // Coroutines always run there. Outlives the server.
+  // Coroutines begin there, and go to an executor by themselves (run_on.h). Outlives the server.
   Executor* executor = nullptr;
   // As in ExecutorOptions; not set: the server's.
   std::optional<uint32_t> max_waiting_calls;

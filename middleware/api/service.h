@@ -12,6 +12,7 @@
 // Plain functions run one after another on the server's polling thread: one that blocks, blocks all callers. With
 // RegisterOptions::executor they run on the user's threads instead, several at a time. EchoCoServiceBase has coroutines
 // (task.h): they run on the polling thread too, and others run while one waits. Methods that stream are coroutines in both.
+// A coroutine that has to block goes on on an executor meanwhile (run_on.h).
 // Request and reply are valid until the handler is done. An exception that leaves a handler ends its call with UNKNOWN and the
 // exception's text, cut at 256 bytes; the server logs it, and goes on.
 #ifndef SLUICE_MIDDLEWARE_API_SERVICE_H_

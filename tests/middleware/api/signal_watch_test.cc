@@ -13,6 +13,7 @@ namespace signal_watch_test {
 int heard_before = 0;
 
 TEST(SignalWatchTest, SignalsDoWhatTheyDidBeforeWhenItEnds) {
+  heard_before = 0;
   struct sigaction mine = {};
   struct sigaction before;
   mine.sa_handler = [](int) { ++heard_before; };
