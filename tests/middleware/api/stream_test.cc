@@ -207,7 +207,7 @@ TEST_F(StreamTest, MessageOverTheLimitIsTheWritersError) {
   Line line;
   EXPECT_FALSE(lines.Read(&line));
   const absl::Status of_the_server = lines.Finish();
-  EXPECT_EQ(of_the_server.code(), absl::StatusCode::kResourceExhausted) << "as a reply's";
+  ASSERT_EQ(of_the_server.code(), absl::StatusCode::kResourceExhausted) << "as a reply's";
   EXPECT_EQ(base::DetailOf(of_the_server)->peer(), kAddress) << "how the client calls the server";
   EXPECT_NE(of_the_server.message().find("too large (peer "), absl::string_view::npos)
       << of_the_server;

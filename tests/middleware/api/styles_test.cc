@@ -22,6 +22,7 @@ using testing_support::ChatServiceBase;
 using testing_support::ChatWorld;
 using testing_support::Gate;
 using testing_support::Line;
+using testing_support::OutOfStock;
 
 using StylesTest = ChatWorld;
 
