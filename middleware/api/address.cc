@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/api/address.h"
 
+#include <arpa/inet.h>
+
 #include <cstddef>
 #include <string_view>
 
@@ -92,11 +94,23 @@ absl::StatusOr<Address> ParseAddress(const std::string& target, bool allow_port_
     if (address.host.find_first_of("[]") != std::string::npos) {
       return Bad(target, "a bracket stands where none belongs", kHostPort);
     }
+    if (address.host.find("//") != std::string::npos) {
+      return Bad(target, "this kind of target is not known", kHostPort);
+    }
     if (address.host.find(':') != std::string::npos) {
       return Bad(target, "an IPv6 address needs brackets", kHostPort);
     }
   }
   if (address.host.empty()) return Bad(target, "it has no host", kHostPort);
+  in6_addr ignored;
+  if (target.starts_with("ipv4:") && text != target &&
+      inet_pton(AF_INET, address.host.c_str(), &ignored) != 1) {
+    return Bad(target, "ipv4: is followed by an IPv4 address", kHostPort);
+  }
+  if (target.starts_with("ipv6:") && text != target &&
+      inet_pton(AF_INET6, address.host.substr(0, address.host.find('%')).c_str(), &ignored) != 1) {
+    return Bad(target, "ipv6: is followed by an IPv6 address in brackets", kHostPort);
+  }
   const std::string digits = text.substr(colon + 1);
   uint32_t port = 0;
   const bool is_number = !digits.empty() &&

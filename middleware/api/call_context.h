@@ -127,7 +127,11 @@ class CallContext {
       beside.Clear();
       return *this;
     }
-    Reply& operator=(Reply&&) = default;
+    // `read` stays: users may hold references to it.
+    Reply& operator=(Reply&& other) noexcept {
+      beside = std::move(other.beside);
+      return *this;
+    }
 
     // Stays where it is, as long as this does.
     const Metadata& ReadMetadata() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The state of a channel's connection: asked, and waited for.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,9 @@
 
 namespace sluice {
 namespace {
+// Between attempts to connect that WaitUntilConnected() begins.
+constexpr int64_t kMinPauseNs = 10'000'000;
+constexpr int64_t kMaxPauseNs = 1'000'000'000;
 
 int64_t DeadlineIn(base::Clock* clock, absl::Duration timeout) {
   const int64_t now_ns = clock->NowNs();
@@ -84,13 +88,16 @@ void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
 absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
   const Visit visit(this);
   const int64_t deadline_ns = DeadlineIn(stack_->clock(), timeout);
+  // After its last attempt (max_reconnect_attempts) the channel is idle again: the pauses from then on are made here.
+  bool may_dial = true;
+  int64_t pause_ns = kMinPauseNs;
   for (;;) {
     ConnectionState state = ConnectionState::kIdle;
     absl::Status last;
     lease_->Run([&] {
       state = engine_.state();
       last = OwnCopy(engine_.last_error());
-      if (state == ConnectionState::kIdle) engine_.DialSoon();
+      if (state == ConnectionState::kIdle && may_dial) engine_.DialSoon();
     });
     if (state == ConnectionState::kUp) return absl::OkStatus();
     if (lease_->HeldByMe()) {
@@ -117,9 +124,17 @@ absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
                           .remedy = "look at the server; the channel goes on trying",
                           .retry_safe = true});
     }
-    WaitForStateChange(state, deadline_ns == call::kNoDeadlineNs
-                                  ? absl::InfiniteDuration()
-                                  : absl::Nanoseconds(deadline_ns - now_ns));
+    absl::Duration left = deadline_ns == call::kNoDeadlineNs
+                              ? absl::InfiniteDuration()
+                              : absl::Nanoseconds(deadline_ns - now_ns);
+    if (state == ConnectionState::kIdle) {
+      if (!may_dial) {
+        left = std::min(left, absl::Nanoseconds(pause_ns));
+        pause_ns = std::min(2 * pause_ns, kMaxPauseNs);
+      }
+      may_dial = !may_dial;
+    }
+    WaitForStateChange(state, left);
   }
 }
 

@@ -55,7 +55,10 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
 
   void Post(base::MailNode* node) override { call_->Post(node); }
   void TakeBack(base::MailNode* node) override { call_->TakeBack(node); }
-  bool IsHere() const override { return !call_->PolledElsewhere(); }
+  // What an executor resumed is not at home, whatever its thread: it is in no pass.
+  bool IsHere() const override {
+    return executing_for != call_->incoming().engine && !call_->PolledElsewhere();
+  }
   void StartTimer(base::Timer* timer, int64_t after_ns) override {
     call_->StartTimer(timer, after_ns);
   }

@@ -59,11 +59,14 @@ class ServerContext {
   std::stop_token stop_token() {
     if (!can_stop_) return {};
     LockStop();
-    if (!stop_.has_value()) stop_.emplace();
-    std::stop_source stop = *stop_;
+    if (!stop_.has_value()) {
+      stop_.emplace();
+      // Nobody has a token so far. Once somebody has, RequestStop() alone requests it, on the polling thread.
+      if (cancelled()) stop_->request_stop();
+    }
+    std::stop_token token = stop_->get_token();
     UnlockStop();
-    if (cancelled()) stop.request_stop();
-    return stop.get_token();
+    return token;
   }
   bool cancelled() const { return stopped_.load(std::memory_order_relaxed); }
 

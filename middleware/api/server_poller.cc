@@ -77,11 +77,16 @@ void ServerPoller::Start(absl::AnyInvocable<void()> on_end) {
   on_end_ = std::move(on_end);
   started_ = true;
   if (loop_ != nullptr) return;
-  thread_ = std::thread([this] {
-    Serve();
-    RunOut(INT64_MAX);
-    engine_.BePolledByNobody();  // another thread may get this one's name
-  });
+  try {
+    thread_ = std::thread([this] {
+      Serve();
+      RunOut(INT64_MAX);
+      engine_.BePolledByNobody();  // another thread may get this one's name
+    });
+  } catch (...) {
+    started_ = false;  // nobody serves, so nobody is waited for
+    throw;
+  }
 }
 
 bool ServerPoller::InHandler() const {

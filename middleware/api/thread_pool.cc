@@ -41,11 +41,9 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Run(absl::AnyInvocable<void() &&> work) {
-  {
-    std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
-  }
-  given_.notify_one();
+  std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+  given_.notify_one();  // under the lock: what the work does may have the pool destroyed
 }
 
 size_t ThreadPool::waiting() const {

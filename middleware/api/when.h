@@ -38,6 +38,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "middleware/api/run_on.h"
 #include "middleware/api/task.h"
 
 namespace sluice {
@@ -176,6 +177,7 @@ Branch RunBranch(Join* join, size_t index, Task<T> task, Outcome<T>* outcome) {
     outcome->exception = std::current_exception();
     failed = true;
   }
+  co_await ComeHome();  // what a stop calls, Signal for example, is for the home only
   join->OnTaskEnd(index, failed);
 }
 

@@ -390,8 +390,11 @@ void ClientEngine::KeepBeside(Beside* beside, const frame::Parts& parts) {
 void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header& header,
                         std::span<const std::byte> message) {
   absl::Status status = frame::DecodeStatus(header.status_code, message);
+  // Only the server's engine knows whether the call ran. A handler may pass on the error of a call of its own.
+  const bool not_run = (header.flags & frame::kFlagNotRun) != 0;
+  if (!not_run) status = base::NotRetrySafe(std::move(status));
   // The server knows the number only.
-  if (absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
+  if (not_run && absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
     status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
                                                " (peer ", connection->server, ")"));
   } else if (IsOfTheServersEngine(status)) {
@@ -403,7 +406,7 @@ void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header&
     RefreshNow();
     if (now_ns_ >= call->deadline_ns) return OnDeadline(this, call);
   }
-  if (Retry(call, status, header.flags & frame::kFlagNotRun)) return;
+  if (Retry(call, status, not_run)) return;
   End(call, CallEvent::kReply, status);
 }
 

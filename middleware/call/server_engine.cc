@@ -18,7 +18,7 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
       address(info.address),
       tenant(info.tenant),
       // Room for an error reply is always there.
-      limit_bytes(std::max(frame::kHeaderBytes + 2,
+      limit_bytes(std::max(frame::kHeaderBytes + frame::kMinStatusBytes,
                            std::min(options.max_message_bytes, info.max_message_bytes))),
       largest_bytes(session::Sessions::LargestPayload(
           {.max_message_bytes = limit_bytes, .max_large_bytes = info.max_large_bytes})),

@@ -61,13 +61,16 @@ std::string Bounded(absl::string_view text, size_t limit) {
   return absl::StrCat(text.substr(0, CutAt(text, limit - kCutBytes)), kCut);
 }
 
-std::string Note(size_t text_bytes, size_t payloads, size_t payload_bytes) {
+// `by_size`: something was left out for want of room, not for the number of payloads or the length of an URL.
+std::string Note(size_t text_bytes, size_t payloads, size_t payload_bytes, bool by_size) {
   std::string note = absl::StrCat(" [text of ", text_bytes, " bytes");
   if (payloads > 0) {
     absl::StrAppend(&note, ", and ", payloads, payloads == 1 ? " payload" : " payloads", " of ",
                     payload_bytes, " bytes left out");
   }
-  return note + ": raise limits.max_message_bytes on both sides]";
+  if (by_size) return note + ": raise limits.max_message_bytes on both sides]";
+  return absl::StrCat(note, ": at most ", kMaxStatusPayloads, " payloads with URLs of at most ",
+                      UINT16_MAX, " bytes are sent]");
 }
 
 // What is left of a status that is over the limit.
@@ -80,6 +83,7 @@ std::string Shorten(absl::string_view text, size_t room, std::vector<Entry>* ent
   size_t left = to_share - std::min(text.size(), to_share / 2);
   size_t payloads_out = 0;
   size_t bytes_out = 0;
+  bool by_size = false;
   std::vector<Entry> kept;
   for (Entry& entry : *entries) {
     if (kept.size() < kMaxStatusPayloads && entry.url.size() <= UINT16_MAX &&
@@ -87,12 +91,15 @@ std::string Shorten(absl::string_view text, size_t room, std::vector<Entry>* ent
       left -= entry.bytes();
       kept.push_back(std::move(entry));
     } else {
+      by_size = by_size || entry.bytes() > left;
       ++payloads_out;
       bytes_out += entry.value.size();
     }
   }
   *entries = std::move(kept);
-  return Bounded(text, to_share - BytesOf(*entries)) + Note(text.size(), payloads_out, bytes_out);
+  const size_t for_text = to_share - BytesOf(*entries);
+  by_size = by_size || text.size() > for_text;
+  return Bounded(text, for_text) + Note(text.size(), payloads_out, bytes_out, by_size);
 }
 
 template <typename Number>

@@ -3,14 +3,21 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
 namespace sluice::observe {
+namespace {
+constexpr size_t kMaxTextBytes = 1024;  // the text may be a peer's
+}
 
 void Overload::Refused(int64_t now_ns, const absl::Status& why, base::EventLog* log) {
   last_ns_ = now_ns;
   if (refused_++ != 0) return;
   since_ns_ = now_ns;
   log->Say(base::Severity::kWarning, "overload begins", "",
-           std::string(what_) + ": " + std::string(why.message()));
+           absl::StrCat(std::string(what_), ": ",
+                        absl::Utf8SafeCHexEscape(why.message().substr(0, kMaxTextBytes))));
 }
 
 void Overload::Look(int64_t now_ns, base::EventLog* log) {

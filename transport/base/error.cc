@@ -75,6 +75,14 @@ absl::Status ErrnoError(int error_number, std::string_view what, ErrorContext co
   return Error(CodeOf(error_number), full, context);
 }
 
+absl::Status NotRetrySafe(absl::Status status) {
+  auto detail = DetailOf(status);
+  if (!detail.has_value() || !detail->retry_safe()) return status;
+  detail->set_retry_safe(false);
+  status.SetPayload(kErrorDetailUrl, absl::Cord(detail->Serialise()));
+  return status;
+}
+
 absl::Status AddPeer(const absl::Status& status, std::string_view peer) {
   auto detail = DetailOf(status);
   if (!detail.has_value() || !detail->peer().empty()) return status;

@@ -41,6 +41,10 @@ absl::Status Prefix(const absl::Status& status, std::string_view what);
 // The same error, of an operation with `peer`, if it names nobody so far: in message and payload.
 absl::Status AddPeer(const absl::Status& status, std::string_view peer);
 
+// Takes the claim that the operation did not run from a status that carries it: what was true of a call that a handler made is not
+// true of the handler's own call.
+absl::Status NotRetrySafe(absl::Status status);
+
 }  // namespace sluice::base
 
 #endif  // SLUICE_TRANSPORT_BASE_ERROR_H_

@@ -3,6 +3,7 @@
 
 #include "absl/status/status_payload_printer.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/optional.h"
@@ -74,7 +75,7 @@ absl::optional<std::string> Print(absl::string_view url, const absl::Cord& paylo
   if (detail->syndrome() != 0) add("syndrome ", detail->syndrome());
   if (detail->vendor_code() != 0) add("vendor code ", detail->vendor_code());
   add("", detail->retry_safe() ? "safe to retry" : "may have run");
-  return text;
+  return absl::Utf8SafeCHexEscape(text);  // it may have come from a peer
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ class StatusDetail {
   // The operation provably did not run at the peer: repeating it can't run it twice.
   bool retry_safe() const { return retry_safe_; }
   void set_peer(std::string_view peer) { peer_.assign(peer); }
+  void set_retry_safe(bool safe) { retry_safe_ = safe; }
 
  private:
   std::string layer_;

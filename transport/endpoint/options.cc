@@ -65,7 +65,7 @@ absl::Status Options::Validate() const {
     const char* name;
     int64_t value, least, most;
   } checks[] = {
-      {"max_message_bytes", max_message_bytes, 64, 1 << 20},
+      {"max_message_bytes", max_message_bytes, peer::kMinMessageBytes, 1 << 20},
       {"srq_size", srq_size, 16, 1 << 16},
       {"credits_per_peer", credits_per_peer, 2, srq_size},
       {"send_buffers", send_buffers, 64, 1 << 16},

@@ -74,7 +74,7 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
     return Absurd("a DCT number is out of range");
   }
   if (terms.token == 0) return Absurd("its token is zero");
-  if (terms.max_message_bytes == 0) return Absurd("it takes no messages");
+  if (terms.max_message_bytes < kMinMessageBytes) return Absurd("it takes no messages");
   if (terms.credits == 0 || terms.credits > kMaxCredits) return Absurd("its credits are absurd");
   if (terms.mtu < 1 || terms.mtu > 5) return Absurd("its path MTU is none");
   if (terms.service_level > 15) return Absurd("its service level is out of range");

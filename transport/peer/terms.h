@@ -32,6 +32,8 @@ namespace sluice::peer {
 
 inline constexpr size_t kTermsBytes = 48;
 inline constexpr size_t kSealedTermsBytes = kTermsBytes + kTagBytes;
+// The least that options allow: a header and an error fit.
+inline constexpr uint32_t kMinMessageBytes = 64;
 inline constexpr uint32_t kMaxCredits = 1u << 17;
 inline constexpr uint64_t kMaxLargeBytes = INT32_MAX;  // what protobuf can do
 

@@ -49,6 +49,10 @@ TEST(AddressTest, TargetsThatAreNotSupportedAreCalledSo) {
       {"dns://8.8.8.8/node-7:7471", "names a name server", "dns:///host:port"},
       {"dns:///node-7", "it has no port", "host:port"},
       {"ipv6:::1:7471", "an IPv6 address needs brackets", "[::1]:7471"},
+      {"ipv4:some.name:7471", "followed by an IPv4 address", "host:port"},
+      {"ipv4:[::1]:7471", "followed by an IPv4 address", "host:port"},
+      {"ipv6:127.0.0.1:7471", "followed by an IPv6 address", "host:port"},
+      {"tcp://node-7:7471", "this kind of target is not known", "host:port"},
   };
   for (const auto& target : targets) {
     const auto address = ParseAddress(target[0], false);

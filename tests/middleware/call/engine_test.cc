@@ -152,6 +152,31 @@ TEST_F(EngineTest, CallGoesToTheMethodItNamesNotToTheOneBefore) {
   EXPECT_EQ(handled_, 2);
 }
 
+// A handler passes on the error of a call that it made itself: that call did not run, its own did.
+TEST_F(EngineTest, ErrorThatAHandlerPassesOnIsNotSafeToRetry) {
+  Connect();
+  answer_ = base::Error(absl::StatusCode::kUnavailable, "not connected",
+                        {.layer = "call", .retry_safe = true});
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome).ok());
+  Settle();
+  EXPECT_EQ(handled_, 1);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(base::IsRetrySafe(outcome.status)) << outcome.status;
+}
+
+// The least that options allow leaves no room for the text.
+TEST_F(EngineTest, PeerThatTakesTheLeastIsAnsweredWithAnError) {
+  static constexpr Method kNobodys("/test.Service/Nobodys");
+  fake_options_.max_message_bytes = 64;
+  Connect();
+  Outcome outcome;
+  ASSERT_TRUE(Start(&outcome, 1000 * kMs, false, nullptr, &kNobodys).ok());
+  Settle();
+  EXPECT_EQ(outcome.ended, 1);
+  EXPECT_EQ(outcome.status.code(), absl::StatusCode::kUnimplemented) << outcome.status;
+}
+
 // The server's clock may be the first to say so; its handler then says what it likes.
 TEST_F(EngineTest, DeadlineThatTheServerNoticesFirstIsADeadline) {
   struct Late : ServerCall::Observer {

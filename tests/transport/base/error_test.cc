@@ -62,6 +62,18 @@ TEST(AddPeer, NamesAPeerWhereThereIsNone) {
             "broke (peer h:1)");
 }
 
+TEST(NotRetrySafe, TakesTheClaimAndLeavesTheRest) {
+  const absl::Status status =
+      Error(absl::StatusCode::kUnavailable, "not connected",
+            {.layer = "call", .cause = "nobody listens", .retry_safe = true});
+  const absl::Status passed_on = NotRetrySafe(status);
+  EXPECT_TRUE(IsRetrySafe(status));
+  EXPECT_FALSE(IsRetrySafe(passed_on));
+  EXPECT_EQ(passed_on.message(), status.message());
+  EXPECT_EQ(DetailOf(passed_on)->cause(), "nobody listens");
+  EXPECT_EQ(NotRetrySafe(absl::NotFoundError("x")), absl::NotFoundError("x"));
+}
+
 TEST(AddPeer, LeavesWhatIsNotOursAsItIs) {
   EXPECT_EQ(AddPeer(absl::OkStatus(), "h:1"), absl::OkStatus());
   EXPECT_EQ(AddPeer(absl::NotFoundError("x"), "h:1"), absl::NotFoundError("x"));

@@ -91,6 +91,7 @@ TEST(OpenTerms, AbsurdValuesAreRefused) {
   EXPECT_TRUE(refused([](Terms& t) { t.credits = 0; }));
   EXPECT_TRUE(refused([](Terms& t) { t.credits = 0xffffffff; }));
   EXPECT_TRUE(refused([](Terms& t) { t.max_message_bytes = 0; }));
+  EXPECT_TRUE(refused([](Terms& t) { t.max_message_bytes = kMinMessageBytes - 1; }));
   EXPECT_TRUE(refused([](Terms& t) { t.mtu = 0; }));
   EXPECT_TRUE(refused([](Terms& t) { t.mtu = 6; }));
   EXPECT_TRUE(refused([](Terms& t) { t.service_level = 16; }));
