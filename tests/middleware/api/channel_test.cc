@@ -145,7 +145,7 @@ TEST_F(ChannelTest, ErrorOfHandlerArrivesWholeWithItsDetail) {
   const auto detail = base::DetailOf(reply.status());
   ASSERT_TRUE(detail.has_value());
   EXPECT_EQ(detail->operation(), "/sluice.examples.echo.Echo/Say");
-  EXPECT_TRUE(detail->retry_safe());
+  EXPECT_FALSE(detail->retry_safe());  // as the handler said; but it ran
 }
 
 TEST_F(ChannelTest, UnknownMethodIsNamed) {

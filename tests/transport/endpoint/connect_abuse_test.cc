@@ -51,7 +51,7 @@ TEST(EndpointConnect, AnotherProtocolVersionInTheAnswer) {
   raw.change_welcome = [](std::vector<std::byte>& bytes) { bytes[4] = std::byte{1}; };
   const absl::Status why = ConnectTo(raw, {});
   EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
-  EXPECT_NE(why.message().find("this side speaks version 4, the other side version 1"),
+  EXPECT_NE(why.message().find("this side speaks version 5, the other side version 1"),
             absl::string_view::npos)
       << why;
   EXPECT_NE(why.message().find("run the same release on both sides"), absl::string_view::npos);
