@@ -30,6 +30,8 @@ run "facts: ${#tests[@]} test sources" tools/dev/check_facts docs/facts.md "${te
 # (The conformance page is written out of this one.)
 mapfile -t pages < <(git ls-files '*.md' ':!tools/dev/conformance_head.md')
 run "docs: ${#pages[@]} pages" tools/dev/check_docs "${pages[@]}"
+mapfile -t decisions < <(git ls-files 'docs/decisions/0*.md')
+run "decisions: ${#decisions[@]} pages" tools/dev/check_decisions docs/decisions/README.md "${decisions[@]}"
 run "errors" tools/dev/check_errors docs/errors.md tools/dev/errors_left_out.txt "${sources[@]}"
 # The test of this check has in its texts what is looked for.
 mapfile -t scripts < <(git ls-files -z ':!*.md' ':!*.cc' ':!*.h' ':!tests/tools/dev/check_pipes_test.sh' |
