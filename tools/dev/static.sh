@@ -32,6 +32,9 @@ mapfile -t pages < <(git ls-files '*.md' ':!tools/dev/conformance_head.md')
 run "docs: ${#pages[@]} pages" tools/dev/check_docs "${pages[@]}"
 mapfile -t decisions < <(git ls-files 'docs/decisions/0*.md')
 run "decisions: ${#decisions[@]} pages" tools/dev/check_decisions docs/decisions/README.md "${decisions[@]}"
+# The map of the tree: everything that it names has to be there.
+map=(docs/architecture.md docs/rooms.svg docs/call-path.svg)
+run "names: ${#map[@]} pages" tools/dev/check_names "${map[@]}" -- "${sources[@]}"
 run "errors" tools/dev/check_errors docs/errors.md tools/dev/errors_left_out.txt "${sources[@]}"
 # The test of this check has in its texts what is looked for.
 mapfile -t scripts < <(git ls-files -z ':!*.md' ':!*.cc' ':!*.h' ':!tests/tools/dev/check_pipes_test.sh' |
