@@ -110,8 +110,9 @@ class ServerContext {
   void set_reply_attachment(std::same_as<Buffer> auto&& buffer) {
     incoming_.reply->attachment = std::move(buffer);
   }
-  // Allocates memory for it. On an executor it waits for one pass of the polling thread. Errors: as
-  // Channel::MakeBuffer().
+  // Allocates memory for it. On an executor it waits for one pass of the polling thread. Errors:
+  // CANCELLED (the caller has disconnected), RESOURCE_EXHAUSTED (no memory now), INVALID_ARGUMENT
+  // (over the limit of a message).
   absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
  protected:
