@@ -57,7 +57,7 @@ class AwaitableFlow final : public flow::FlowHandler {
   // nullopt when the flow is closed; why() has the reason.
   NextMessage Next();
   // co_await it after Send() or Reserve() of the flow returned RESOURCE_EXHAUSTED: gives true when
-  // the program may try again, false when the flow is closed.
+  // the program may retry, false when the flow is closed.
   Room Writable();
   // co_await it: sends `message` as soon as there is room, and gives OK or the error of
   // Flow::Send(). `message` must stay valid until then.

@@ -154,7 +154,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool PrepareToSleep();
   // Descriptor for poll() or epoll, level-triggered. It becomes readable when there is work, a
   // timer has expired, or another thread needs the loop. The channel owns it; it does not change.
-  // -1: the channel has no loop of yours.
+  // -1: Driving::kThreads.
   int fd() const;
   // Makes fd() readable. Any thread.
   void Wake();

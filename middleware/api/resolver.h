@@ -33,7 +33,7 @@ class Resolver {
   // Called once. Calls the listener before it returns, and again when the list has changed. An
   // error: there is no list; the listener is not called later either.
   virtual absl::Status Start(Listener listener) = 0;
-  // When it has returned, the listener is not running and is not called any more.
+  // When it has returned, the listener is not running, and is not called again.
   virtual void Stop() = 0;
 };
 

@@ -101,7 +101,7 @@ class Server {
   // True: sleep until fd() is readable, then call Poll(). False: call Poll() again.
   bool PrepareToSleep();
   // Descriptor for poll() or epoll, level-triggered. It becomes readable when there is work or a
-  // timer has expired. The server owns it; it does not change. -1: the server has no loop of yours.
+  // timer has expired. The server owns it; it does not change. -1: Driving::kThreads.
   int fd() const;
   // Makes fd() readable. Any thread.
   void Wake();

@@ -19,14 +19,13 @@
 // Ownership     The holder, or the call context that it was given to. Do not write into it
 //               afterwards: each call with that context, retries included, sends its current bytes.
 //               The destructor returns the memory to the endpoint; the peer has then read it, or
-//               cannot read it any more.
+//               can no longer read it.
 // Threads       Any, one at a time.
 // Limits        limits.large_memory_bytes, shared with large messages. Received buffers keep at
 //               most half of it, or the part that max_large_message_bytes leaves free if that is
 //               less. Beyond that, and if the message beside the attachment is larger than the
 //               attachment, the bytes are copied.
-// End           It may outlive its channel or server: it stays readable, and no peer reads it any
-//               more.
+// End           It may outlive its channel or server: it stays readable, and no peer reads it.
 #ifndef SLUICE_MIDDLEWARE_CALL_BUFFER_H_
 #define SLUICE_MIDDLEWARE_CALL_BUFFER_H_
 

@@ -130,7 +130,7 @@ class FlowHandler {
   virtual void OnOpen(Flow) {}
   // `message` is valid during the call only.
   virtual void OnMessage(Flow flow, std::span<const std::byte> message) = 0;
-  // Called once after Send() or Reserve() returned RESOURCE_EXHAUSTED: try again.
+  // Called once after Send() or Reserve() returned RESOURCE_EXHAUSTED: retry now.
   virtual void OnWritable(Flow) {}
   // The other end's OnMessage() has received the first `total` messages of this end, or the other
   // end has dropped them because it closed the flow.
