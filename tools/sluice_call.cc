@@ -147,11 +147,11 @@ int Main(const std::vector<std::string>& arguments) {
   Options options;
   CommandLine line(kHead);
   line.Add("server", &options.server, "host:port of a server with a reflection service");
-  line.Add("json", &options.json, "the request; -: all of standard input is the request");
+  line.Add("json", &options.json, "the request; -: read the request from standard input");
   line.Add("timeout", &options.timeout, absl::Milliseconds(1), absl::Hours(24),
-           "of the connection and of each call");
+           "timeout of the connection and of each call");
   line.Add("device", &options.device, "RDMA device: auto, or a name that sluice_info shows");
-  line.Add("secret_file", &options.secret_file, "file of the secret that the server demands");
+  line.Add("secret_file", &options.secret_file, "file of the secret that the server requires");
   // What is no option is what to do.
   std::vector<std::string> words, rest;
   for (size_t i = 0; i < arguments.size(); ++i) {

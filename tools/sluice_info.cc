@@ -152,23 +152,22 @@ int Main(const std::vector<std::string>& arguments) {
   bool environment = false;
   std::optional<std::string> config;
   CommandLine line(
-      "usage: sluice_info [options]\nWhat Sluice finds on this machine, and what it makes of "
-      "it; with --peer, how a connection to another process stands.\n");
+      "usage: sluice_info [options]\nShows the devices of this machine, and the features that "
+      "Sluice uses; with --peer, the state of a connection to another process.\n");
   line.Add("json", &json,
            "print JSON (sluice.SystemInfo, sluice.CheckReport with --check, sluice.ConnectionInfo "
            "with --peer) to this file, - for standard output");
-  line.Add("check", &check,
-           "look for what keeps Sluice from working well here, and say what to do");
+  line.Add("check", &check, "check the settings of this machine, and say what to change");
   line.Add("config", &config,
-           "list all options: value, source, default, what is allowed, meaning; with =FILE as "
-           "that file (a sluice.ConfigFile in text format) makes them");
-  line.Add("env", &environment, "with --config: as variables SLUICE_… make them, too");
+           "list all options: value, source, default, range, meaning; with =FILE after reading "
+           "that file (a sluice.ConfigFile in text format)");
+  line.Add("env", &environment, "with --config: read variables SLUICE_… as well");
   line.Add("peer", &peer, "host:port of a Sluice server: connect, and describe the connection");
   line.Add("device", &device, "with --peer: the device to connect over");
   line.Add("secret_file", &secret_file,
-           "with --peer: the file of the secret that the peer demands, mode 600");
+           "with --peer: file of the secret that the peer requires, mode 600");
   line.Add("timeout", &timeout, absl::Milliseconds(10), absl::Minutes(10),
-           "with --peer: how long connecting may take");
+           "with --peer: timeout of the connection");
   if (absl::Status status = line.Parse(arguments); !status.ok()) {
     std::fprintf(stderr, "sluice_info: %s\n", std::string(status.message()).c_str());
     return kExitUsage;

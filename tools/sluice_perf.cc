@@ -28,11 +28,11 @@ namespace sluice::tools {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: sluice_perf rpc [options]      calls, one after the other or by a schedule\n"
-    "       sluice_perf serve [options]    what rpc calls, for --server on another host\n"
-    "       sluice_perf flow [options]     messages in flows: rate and latency\n"
-    "       sluice_perf sink [options]     what flow sends to, for --server on another host\n"
-    "       sluice_perf WORD --help        the options\n";
+    "usage: sluice_perf rpc [options]      measures calls, one after another or by a schedule\n"
+    "       sluice_perf serve [options]    the server for rpc, for --server on another host\n"
+    "       sluice_perf flow [options]     measures messages in flows: rate and latency\n"
+    "       sluice_perf sink [options]     the receiver for flow, for --server on another host\n"
+    "       sluice_perf WORD --help        shows the options\n";
 
 int Complain(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "sluice_perf: %s\n", std::string(status.message()).c_str());
@@ -94,7 +94,7 @@ int Measure(PerfOptions& options, CommandLine& line, const std::string& server_w
 int Rpc(const std::vector<std::string>& arguments) {
   PerfOptions options;
   options.arguments = arguments;
-  CommandLine line("usage: sluice_perf rpc [options]\nCalls: rate and latency.\n");
+  CommandLine line("usage: sluice_perf rpc [options]\nMeasures rate and latency of calls.\n");
   options.AddRpcTo(&line);
   return Measure(options, line, "serve", &MeasureRpc);
 }
@@ -104,7 +104,7 @@ int FlowWord(const std::vector<std::string>& arguments) {
   options.arguments = arguments;
   options.window = 32;
   CommandLine line(
-      "usage: sluice_perf flow [options]\nMessages in flows, each as fast as its window allows.\n");
+      "usage: sluice_perf flow [options]\nMeasures messages in flows, limited by their windows.\n");
   options.AddFlowTo(&line);
   return Measure(options, line, "sink", &MeasureFlows);
 }
@@ -120,13 +120,12 @@ struct ServeOptions {
   uint32_t cpu = kNoCpu;
 
   void AddTo(CommandLine* line) {
-    line->Add("listen", &listen, "host:port; port 0 takes a free one");
+    line->Add("listen", &listen, "host:port; port 0: any free port");
     line->Add("device", &device, "auto, or a name that sluice_info shows");
-    line->Add(
-        "secret_file", &secret_file,
-        "file of the secrets of which clients must prove one, mode 600; none: nobody is asked");
-    line->Add("lanes", &lanes, "auto, off or on: whether busy clients get memory to write into");
-    line->Add("size", &size_bytes, 0, 128u << 20, "largest payload to expect");
+    line->Add("secret_file", &secret_file,
+              "file of secrets, mode 600; clients must prove one of them; none: no authentication");
+    line->Add("lanes", &lanes, "auto, off or on: whether busy clients get lanes");
+    line->Add("size", &size_bytes, 0, 128u << 20, "maximum payload in bytes");
     line->Add("cpu", &cpu, 0, kNoCpu, "CPU to pin to; 65535: none");
   }
   absl::Status ApplyTo(EndpointLimits* limits) const {
@@ -165,7 +164,7 @@ void SayWhere(const std::string& listen, uint16_t port) {
 
 int Serve(const std::vector<std::string>& arguments) {
   ServeOptions serve;
-  CommandLine line("usage: sluice_perf serve [options]\nAnswers what sluice_perf rpc asks.\n");
+  CommandLine line("usage: sluice_perf serve [options]\nServes the calls of sluice_perf rpc.\n");
   serve.AddTo(&line);
   sigset_t end_signals;
   if (const auto done = Prepare(serve, line, arguments, &end_signals)) return *done;
@@ -190,9 +189,10 @@ int Serve(const std::vector<std::string>& arguments) {
 
 int Sink(const std::vector<std::string>& arguments) {
   ServeOptions serve;
-  CommandLine line("usage: sluice_perf sink [options]\nTakes what sluice_perf flow sends.\n");
+  CommandLine line(
+      "usage: sluice_perf sink [options]\nReceives the messages of sluice_perf flow.\n");
   serve.AddTo(&line);
-  line.Add("window", &serve.window, 1, 1u << 16, "messages of each flow that may be on their way");
+  line.Add("window", &serve.window, 1, 1u << 16, "maximum number of messages in flight per flow");
   sigset_t end_signals;
   if (const auto done = Prepare(serve, line, arguments, &end_signals)) return *done;
   MessengerOptions options;

@@ -38,15 +38,14 @@ std::string CpuModel() {
 void AddCommonTo(PerfOptions* options, CommandLine* line) {
   line->Add("device", &options->device, "auto, or a name that sluice_info shows");
   line->Add("secret_file", &options->secret_file,
-            "file of the secret that the server demands, mode 600; none: no authentication");
-  line->Add("lanes", &options->lanes,
-            "auto, off or on: whether busy peers write into memory that is watched");
+            "file of the secret that the server requires, mode 600; none: no authentication");
+  line->Add("lanes", &options->lanes, "auto, off or on: whether busy peers get lanes");
   line->Add("size", &options->size_bytes, 0, kMaxLargeBytes - kHeaderBytes - kProtobufBytes,
             "bytes of payload, each way; above 1 MiB they are large messages");
   line->Add("duration", &options->duration, absl::Milliseconds(1), absl::Hours(24),
-            "how long to measure");
+            "duration of the measurement");
   line->Add("warmup", &options->warmup, absl::ZeroDuration(), absl::Hours(1),
-            "how long to run before that");
+            "duration of the run before the measurement");
   line->Add("cpus", &options->cpus, "CPU of the client, or CLIENT,SERVER, to pin to");
   line->Add("json", &options->json,
             "print JSON (sluice.BenchResult) to this file, - for standard output");
@@ -58,21 +57,20 @@ void PerfOptions::AddRpcTo(CommandLine* line) {
   line->Add("server", &server,
             "host:port of a sluice_perf serve or echo_server; none: one is started");
   line->Add("window", &window, 1, 1u << 16,
-            "calls outstanding; with --rate: at most. Not given: 1, and 1024 with --rate");
-  line->Add(
-      "rate", &rate, 0, 10'000'000,
-      "calls a second, started by a schedule whatever has been answered; latency counts from the "
-      "intended start. 0: the end of each starts the next (closed loop)");
-  line->Add("deadline", &deadline, absl::Milliseconds(1), absl::Hours(1), "of each call");
+            "number of calls in flight; with --rate the maximum. Default: 1, with --rate 1024");
+  line->Add("rate", &rate, 0, 10'000'000,
+            "calls a second, started by a schedule regardless of replies; latency counts from the "
+            "intended start. 0: the end of each call starts the next (closed loop)");
+  line->Add("deadline", &deadline, absl::Milliseconds(1), absl::Hours(1), "deadline of each call");
   AddCommonTo(this, line);
 }
 
 void PerfOptions::AddFlowTo(CommandLine* line) {
   line->Add("server", &server, "host:port of a sluice_perf sink; none: one is started");
-  line->Add("flows", &flows, 1, 1u << 20, "how many, all over one connection");
-  line->Add("window", &window, 1, 1u << 16, "messages of each flow under way");
+  line->Add("flows", &flows, 1, 1u << 20, "number of flows, all over one connection");
+  line->Add("window", &window, 1, 1u << 16, "maximum number of messages in flight per flow");
   line->Add("replies", &replies, 0, 1,
-            "1: each message comes back; 0: only the report of its delivery");
+            "1: the receiver returns each message; 0: it reports only delivery");
   AddCommonTo(this, line);
 }
 

@@ -26,10 +26,10 @@ using introspection::v1::LookReply;
 
 constexpr char kHead[] =
     "usage: sluice_stat [options]\n"
-    "What a server with an introspection service is doing: calls, latencies, peers, send queues, "
-    "slow calls.\n"
-    "The first table is of the server's whole life, each that follows of the time since the one "
-    "before.\n";
+    "Shows the state of a server with an introspection service: calls, latencies, peers, send "
+    "queues, slow calls.\n"
+    "The first table counts since the start of the server, each further table since the previous "
+    "one.\n";
 
 struct Options {
   std::string server = "127.0.0.1:7471";
@@ -102,16 +102,17 @@ int Main(const std::vector<std::string>& arguments) {
   Options options;
   CommandLine line(kHead);
   line.Add("server", &options.server, "host:port of a server with an introspection service");
-  line.Add("count", &options.count, 0, 1'000'000'000, "tables to show; 0: until it is interrupted");
+  line.Add("count", &options.count, 0, 1'000'000'000,
+           "number of tables; 0: until the program is interrupted");
   line.Add("interval", &options.interval, absl::Milliseconds(10), absl::Hours(1),
-           "between two tables");
-  line.Add("peers", &options.peers, 1, 1024, "to show at most");
-  line.Add("trace", &options.trace, 0, 4096, "show so many of the last events instead");
+           "time between two tables");
+  line.Add("peers", &options.peers, 1, 1024, "maximum number of peers to show");
+  line.Add("trace", &options.trace, 0, 4096, "show this number of recent events instead");
   line.Add("json", &options.json, "print JSON to this file, - for standard output and no table");
   line.Add("timeout", &options.timeout, absl::Milliseconds(1), absl::Hours(1),
-           "of the connection and of each question");
+           "timeout of the connection and of each request");
   line.Add("device", &options.device, "RDMA device: auto, or a name that sluice_info shows");
-  line.Add("secret_file", &options.secret_file, "file of the secret that the server demands");
+  line.Add("secret_file", &options.secret_file, "file of the secret that the server requires");
   if (absl::Status status = line.Parse(arguments); !status.ok()) return Fail(status, kExitUsage);
   if (line.help()) {
     std::fputs(line.HelpText().c_str(), stdout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AwaitableFlow: a handler for coroutines.
+// AwaitableFlow: a flow handler for coroutines.
 //
 //   sluice::AwaitableFlow end(/*window=*/64);
 //   sluice::Flow flow = *messenger->Open(address, "prices", end.options(), &end);
@@ -8,13 +8,17 @@
 //   while (const auto message = co_await end.Next()) Use(*message);          // in one coroutine: until it is closed
 //   const absl::Status status = co_await end.Send(flow, bytes);              // in another, or the same
 //
-// What it is    OnMessage() and OnWritable() as things to wait for. It brings no type of coroutine: any that may await what it
-//               likes will do. Messages that nobody waits for are copied, as in FlowInbox, and slow the sender down.
-// Bound         One coroutine waits for messages and one for room at a time; `window` messages.
-// Who owns it   The user; it outlives the flow and whoever waits here.
-// Which thread  The messenger's. Who waits goes on inside Poll(), Drive() or Close(), and may do what a handler may.
-// What ends it  When the flow is closed both go on: messages that have come are still there, then there are none; a message
-//               that could not be sent is not. Nobody is left waiting. A coroutine may be destroyed while it waits.
+// Purpose       Makes OnMessage() and OnWritable() awaitable. Any coroutine type may await.
+//               Messages that no coroutine has taken are copied, as in FlowInbox, and slow the
+//               sender down.
+// Ownership     The user owns it. It outlives the flow and all coroutines that wait here.
+// Threads       The messenger's thread. A waiting coroutine resumes inside Poll(), Drive() or
+//               Close(), and may call all that a handler may call.
+// Limits        One coroutine may wait for messages and one for room at a time. At most `window`
+//               messages are kept.
+// End           When the flow is closed, both coroutines resume: received messages can still be
+//               taken; a message that could not be sent is not sent. A coroutine may be destroyed
+//               while it waits.
 #ifndef SLUICE_MIDDLEWARE_API_AWAITABLE_FLOW_H_
 #define SLUICE_MIDDLEWARE_API_AWAITABLE_FLOW_H_
 
@@ -39,22 +43,24 @@ class AwaitableFlow final : public flow::FlowHandler {
   AwaitableFlow(const AwaitableFlow&) = delete;
   AwaitableFlow& operator=(const AwaitableFlow&) = delete;
 
-  // What the flow must be opened or accepted with.
+  // Options to open or accept the flow with.
   flow::FlowOptions options() const { return inbox_.options(); }
   bool is_open() const { return inbox_.is_open(); }
   bool closed() const { return inbox_.closed(); }
-  // Once it is closed.
+  // Reason for the end of the flow. Valid once closed() is true.
   const absl::Status& why() const { return inbox_.why(); }
 
   class NextMessage;
   class Room;
   class Sending;
-  // The next message, valid until the next one is asked for; nothing: the flow is closed, why() says why.
+  // co_await it: gives the next message, which is valid until the next call of Next(). Gives
+  // nullopt when the flow is closed; why() has the reason.
   NextMessage Next();
-  // After Send() or Reserve() of the flow itself has answered RESOURCE_EXHAUSTED: true when it may be tried again, false
-  // when the flow is closed.
+  // co_await it after Send() or Reserve() of the flow returned RESOURCE_EXHAUSTED: gives true when
+  // the program may retry, false when the flow is closed.
   Room Writable();
-  // Sends as soon as there is room. `message` must stay until then. What Flow::Send() answers otherwise.
+  // co_await it: sends `message` as soon as there is room, and gives OK or the error of
+  // Flow::Send(). `message` must stay valid until then.
   Sending Send(flow::Flow flow, std::span<const std::byte> message);
 
   void OnOpen(flow::Flow flow) override { inbox_.OnOpen(flow); }
@@ -66,20 +72,20 @@ class AwaitableFlow final : public flow::FlowHandler {
   void OnClosed(flow::Flow flow, const absl::Status& why, const flow::FlowTotals& totals) override;
 
  private:
-  // What goes on may wait again at once.
+  // Resumes the waiter, which may wait again at once.
   static void Continue(std::coroutine_handle<>& waiter) {
     if (waiter) std::exchange(waiter, {}).resume();
   }
 
   FlowInbox inbox_;
-  bool taken_ = false;     // the front of the inbox was given out
-  bool writable_ = false;  // since somebody waited for it last
+  bool taken_ = false;     // Next() has given out the front of the inbox
+  bool writable_ = false;  // OnWritable() came since the last wait
   std::coroutine_handle<> reader_;
   std::coroutine_handle<> writer_;
   Sending* sending_ = nullptr;  // what the writer waits for
 };
 
-// A place where a coroutine waits. One that is destroyed meanwhile is forgotten.
+// A place where one coroutine waits. Destroying a FlowWait clears the place.
 class FlowWait {
  public:
   explicit FlowWait(std::coroutine_handle<>* place) : place_(place) {}
@@ -89,7 +95,7 @@ class FlowWait {
   FlowWait(const FlowWait&) = delete;
   FlowWait& operator=(const FlowWait&) = delete;
   void await_suspend(std::coroutine_handle<> handle) {
-    assert(!*place_);  // somebody waits here already
+    assert(!*place_);  // another coroutine waits here already
     *place_ = handle;
     waits_ = true;
   }
@@ -161,7 +167,7 @@ class [[nodiscard]] AwaitableFlow::Sending : public FlowWait {
 
 inline void AwaitableFlow::OnWritable(flow::Flow) {
   writable_ = true;
-  // Refused once more: this is called again.
+  // Refused again: OnWritable() follows once more.
   if (sending_ != nullptr && !sending_->await_ready()) return;
   sending_ = nullptr;
   Continue(writer_);
@@ -170,7 +176,7 @@ inline void AwaitableFlow::OnWritable(flow::Flow) {
 inline void AwaitableFlow::OnClosed(flow::Flow flow, const absl::Status& why,
                                     const flow::FlowTotals& totals) {
   inbox_.OnClosed(flow, why, totals);
-  if (sending_ != nullptr) sending_->await_ready();  // refused for good
+  if (sending_ != nullptr) sending_->await_ready();  // refused: the flow is closed
   sending_ = nullptr;
   Continue(writer_);
   Continue(reader_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bulk: large data, moved straight between the memory of two programs, with T10-DIF or CRCs or without.
+// Bulk: transfers large data directly between the memory of two programs, unprotected, or protected
+// by T10-DIF or CRCs.
 //
 //   auto bulk = sluice::Bulk::Create();                       // on both sides
 //   std::string ticket, answer;
@@ -13,15 +14,19 @@
 //   auto arrival = (*bulk)->Await(*peer, tag, timeout);        // and this one hears of it
 //   absl::Status ended = (*bulk)->Return(lent->id);            // from here on nobody reaches the buffer
 //
-// What it is    A port (bulk/port.h) with a device and a thread of its own.
-// Errors        Statuses that teach; of damaged data DATA_LOSS, of which integrity::MismatchOf() tells block, field, expected and
-//               actual value, and the end that found it. Both sides hear the same.
-// Threads       One polls: it spins while there is work and for a moment after, then sleeps until the device, or a call, wakes it.
-//               One more runs what may block in the kernel.
-// Thread-safety All calls from any thread, but not from `done`, where they answer FAILED_PRECONDITION. Create, Offer, Accept,
-//               Complete, Lend, Return and Move wait for what they do. Memory outlives its lease.
-// What ends it  The destructor, with nobody waiting in a call: all memory is out of reach then. In `done` it can't wait for
-//               the thread it runs on: it says so and ends the process.
+// Purpose       A port (bulk/port.h) with its own device and its own thread.
+// Ownership     The user owns it, and the memory that it lends. Memory must outlive its lease.
+// Threads       All functions may be called from any thread. In `done` they fail with
+//               FAILED_PRECONDITION. Create, Offer, Accept, Complete, Lend, Return and Move block
+//               until the operation has ended. One thread of the object polls: it spins while there
+//               is work and for a short time after, then sleeps until the device or a call wakes
+//               it. Another thread runs operations that may block in the kernel.
+// Errors        absl::Status with cause and remedy. Damaged data: DATA_LOSS;
+//               integrity::MismatchOf() returns block, field, expected and actual value, and the
+//               side that found it. Both sides get the same status.
+// End           The destructor, while no thread is in a call. Afterwards no peer can access lent
+//               memory. In `done` the destructor cannot wait for the thread that it runs on: it
+//               writes a message to standard error and ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_BULK_H_
 #define SLUICE_MIDDLEWARE_API_BULK_H_
 
@@ -44,14 +49,15 @@
 namespace sluice {
 
 struct BulkOptions {
-  std::string device = "auto";  // or a name that sluice_info shows
+  std::string device = "auto";  // "auto", or a name that sluice_info shows
   bulk::PortOptions port;
 };
 
 class Bulk {
  public:
-  // Maximum number of arrivals of a peer that are kept until Await() takes them; the next one drops the oldest of that peer.
-  // Peers that are down have as many together; the one with most loses its oldest first.
+  // Maximum number of arrivals of one peer that are kept until Await() takes them. At the limit the
+  // oldest arrival of that peer is dropped. All disconnected peers together have the same limit;
+  // the peer with the most arrivals loses its oldest first.
   static constexpr size_t kMaxKeptArrivals = 4096;
 
   static absl::StatusOr<std::unique_ptr<Bulk>> Create(const BulkOptions& options = {});
@@ -59,8 +65,9 @@ class Bulk {
   Bulk(const Bulk&) = delete;
   Bulk& operator=(const Bulk&) = delete;
 
-  // Joining two sides. The one that accepted may begin at once.
-  // `reach`: bulk::Reach::kShared, or kOwn: the peer reaches only memory that this side lends for it.
+  // Join two sides. The side that called Accept() may start transfers at once.
+  // `reach`: bulk::Reach::kShared, or kOwn: the peer can access only memory that this side lends to
+  // it.
   absl::StatusOr<bulk::PeerId> Offer(std::string* ticket, bulk::Reach reach = bulk::Reach::kShared);
   absl::StatusOr<bulk::PeerId> Accept(std::string_view ticket, std::string* answer,
                                       bulk::Reach reach = bulk::Reach::kShared);
@@ -68,34 +75,42 @@ class Bulk {
 
   struct Lent {
     bulk::LeaseId id;
-    std::string capability;  // what to give away; of no use if there are no rights
+    std::string capability;  // to send to the peer; useless without rights
   };
-  // `rights`: bulk::kMayRead, kMayWrite, or 0 for memory of one's own transfers. After `time` it ends by itself. `peer`: the
-  // peer, joined with bulk::Reach::kOwn, that alone reaches the memory; none: every peer joined with kShared. Errors for
-  // `peer`: NOT_FOUND (no such peer), FAILED_PRECONDITION (joined with kShared).
+  // Lends `memory`.
+  // `rights`: bulk::kMayRead, bulk::kMayWrite, or both; 0: only this side's transfers use the
+  // memory.
+  // `time`: duration of the lease; default: until Return().
+  // `peer`: the only peer that can access the memory; it was joined with bulk::Reach::kOwn.
+  // Default: all peers that were joined with kShared.
+  // Errors for `peer`: NOT_FOUND (no such peer), FAILED_PRECONDITION (joined with kShared).
   absl::StatusOr<Lent> Lend(std::span<std::byte> memory, uint8_t rights,
                             absl::Duration time = absl::InfiniteDuration(), bulk::PeerId peer = {});
-  // Returns when nobody reaches the memory any more. NOT_FOUND: that is so already.
+  // Ends a lease. Returns when no peer can access the memory. NOT_FOUND: the lease had ended
+  // before.
   absl::Status Return(bulk::LeaseId lease);
 
-  // Port::Start(); then `done` runs once, on the thread of this object, and must not block. Deadlines are those of
-  // base::RealClock.
+  // Starts a transfer (Port::Start()). `done` runs once, on this object's thread, and must not
+  // block. The clock of deadlines is base::RealClock.
   absl::StatusOr<bulk::TransferId> Start(bulk::PeerId peer, const bulk::TransferRequest& request,
                                          absl::AnyInvocable<void(const absl::Status&)> done);
   absl::Status Cancel(bulk::TransferId transfer);
-  // Starts, and waits until it has ended.
+  // Starts a transfer, and waits until it has ended.
   absl::Status Move(bulk::PeerId peer, const bulk::TransferRequest& request);
 
-  // The peer's next transfer with that tag that ends in memory lent here, or has ended and nobody asked. Its status
-  // is in it. DEADLINE_EXCEEDED: none came; UNAVAILABLE: the peer is down.
+  // Returns the next ended transfer of `peer` with this tag into or out of memory that this side
+  // has lent. Arrival::status is its result. An earlier arrival that was not taken is returned at
+  // once.
+  // Errors: DEADLINE_EXCEEDED (none arrived within `timeout`), UNAVAILABLE (the peer is down).
   absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout);
 
-  // OK, or UNAVAILABLE: the device has failed, so that a new Bulk is needed; or its port is down, which needs nothing here.
-  // Waits for the thread of this object.
+  // Returns OK or UNAVAILABLE: the device has failed, and a new Bulk is needed; or its port is
+  // down, and the object recovers by itself. Waits for this object's thread.
   absl::Status Health();
 
   const std::string& device_choice() const;
-  // Since the start, as of the last pass of this object's thread. Any thread; never waits for that one.
+  // Counts since the start, as of the last pass of this object's thread. Any thread; does not wait
+  // for that thread.
   bulk::PortCounters counters() const;
 
  private:

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CallContext: how long a call may take, what it waits for, who may stop it, and what goes with it.
+// CallContext: deadline, readiness, cancellation, metadata and attachment of a call.
 //
 //   sluice::CallContext context(absl::Milliseconds(100));
 //   absl::StatusOr<SayReply> reply = client.Say(context, request);
 //
-// One context may serve many calls, one after another: each has the whole timeout, counted from its
-// own start. It outlives each call that was started with it, and has what came beside the reply of the last one. Thread-safety:
-// none; to end a call from another thread give it a std::stop_token, whose source may be asked by any:
+// To end a call from another thread, give the context a std::stop_token:
 //
 //   std::stop_source stop;
 //   context.set_stop_token(stop.get_token());
 //   …
 //   stop.request_stop();   // the call ends with CANCELLED, the server hears of it, and so do those whom it calls
+//
+// Ownership     The user owns it. It outlives each call that was started with it, and holds
+//               metadata and attachment of the last reply. It may be used for many calls, one after
+//               another: each has the whole timeout, from its own start.
+// Threads       One at a time. Any thread may request a stop.
 #ifndef SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_CALL_CONTEXT_H_
 
@@ -35,18 +38,18 @@ namespace sluice {
 
 class CallContext {
  public:
-  // Zero or less has passed already. There is no default: a call without an end is written
-  // NoDeadline().
+  // `timeout`: time after which the call ends with DEADLINE_EXCEEDED. Zero or less: it has passed.
+  // There is no default; for a call without a deadline use NoDeadline().
   explicit CallContext(absl::Duration timeout)
       : timeout_ns_(timeout == absl::InfiniteDuration() ? call::kNoDeadlineNs
                                                         : absl::ToInt64Nanoseconds(timeout)) {}
 
-  // The call may take for ever. It still ends when the server goes away.
+  // A call without a deadline. It ends with UNAVAILABLE if the server disconnects.
   static CallContext NoDeadline() { return CallContext(absl::InfiniteDuration()); }
 
-  // For a call made by a handler: no later than the call it serves, stopped when nobody waits for that any more, and part
-  // of the same trace, if there is one.
-  // `timeout` may shorten it further. (A call that is to outlive it has a context of its own instead.)
+  // Context for a call that a handler makes: it has the deadline of the handler's call at the
+  // latest, is stopped when that call is cancelled, and belongs to the same trace. `timeout` may
+  // shorten the deadline. For a call that outlives the handler's call, use a separate context.
   static CallContext FromServer(ServerContext& server,
                                 absl::Duration timeout = absl::InfiniteDuration()) {
     CallContext context(timeout);
@@ -57,46 +60,51 @@ class CallContext {
       const Metadata& sent = server.metadata();
       const auto state = sent.Find(kTraceState);
       if (state.has_value() && state->size() <= kMaxTraceStateBytes) {
-        (void)context.AddMetadata(kTraceState, *state);  // what does not fit may be left out
+        (void)context.AddMetadata(kTraceState, *state);  // omitted if it does not fit
       }
     }
     return context;
   }
 
-  // Not connected: wait for a connection until the deadline, instead of failing with UNAVAILABLE.
+  // True: if not connected, wait for a connection until the deadline. False (default): fail with
+  // UNAVAILABLE.
   void set_wait_for_ready(bool wait) { wait_for_ready_ = wait; }
-  // Ends the call with CANCELLED when a stop is requested; before its start it does not start.
+  // Ends the call with CANCELLED when a stop is requested. If it was requested before, the call
+  // does not start.
   void set_stop_token(std::stop_token token) { stop_token_ = std::move(token); }
-  // Goes with the request: metadata.h says which errors there are.
+  // Adds metadata to the request. Errors: as Metadata::Add().
   absl::Status AddMetadata(std::string_view key, std::string_view value) {
     return metadata_.Add(key, value);
   }
 
-  // Which trace it is part of; goes with the request as metadata. Once.
+  // Sets the trace of the call, which the request carries as metadata. Call once.
   void set_trace(const TraceContext& trace) { (void)AddMetadata(kTraceParent, trace.ToString()); }
 
-  // Bytes that go beside the request, without a field of its message. They are not copied before they are sent: they stay
-  // as they are until the call has ended. The limit of a message holds for both together. Empty: none.
+  // Sets bytes that the request carries beside its message. They are not copied, and must stay
+  // valid and unchanged until the call has ended. Message and attachment together must not exceed
+  // the limit of a message. Empty: no attachment.
   void set_attachment(std::span<const std::byte> bytes) {
     attachment_ = bytes;
     buffer_ = nullptr;
   }
-  // The same in memory of the channel's (Channel::MakeBuffer()), where the server's device reads them if they are many: they
-  // are not copied. The context keeps it until another one is set, and copies of the context share it; nobody writes into it
-  // from now on. (A template so that {} means the other one.)
+  // The same in memory of Channel::MakeBuffer(). The server's device reads a large attachment from
+  // it without a copy. The context keeps it until another is set, and copies of the context share
+  // it. Do not write into it afterwards. (A template, so that {} selects the other overload.)
   void set_attachment(std::same_as<Buffer> auto&& buffer) {
     buffer_ = std::make_shared<const Buffer>(std::move(buffer));
     attachment_ = buffer_->bytes();
   }
 
-  // What the server sent with the reply, or with the error, of the last call. The reference is valid as long as the context;
-  // what it refers to changes with the next call.
+  // Metadata of the last call's reply or error. The reference is valid as long as the context; its
+  // content changes with the next call.
   const Metadata& reply_metadata() const& { return reply_.ReadMetadata(); }
   const Metadata& reply_metadata() const&& = delete;
-  // And beside the reply (ServerContext::set_reply_attachment()), until the next call is started.
+  // Attachment of the last reply (ServerContext::set_reply_attachment()). Valid until the next call
+  // starts.
   std::string_view reply_attachment() const& { return reply_.beside.attachment.text(); }
   std::string_view reply_attachment() const&& = delete;
-  // The same, to be kept for longer: where this side's device has put it, if it is large (buffer.h says what bounds that).
+  // The same, to keep it longer. A large attachment stays in the memory that this side's device
+  // wrote (limits: buffer.h).
   Buffer TakeReplyAttachment() { return std::move(reply_.beside.attachment); }
 
   int64_t timeout_ns() const { return timeout_ns_; }
@@ -108,17 +116,18 @@ class CallContext {
   const Metadata& metadata() const& { return metadata_; }
   const Metadata& metadata() const&& = delete;
   std::span<const std::byte> attachment() const { return attachment_; }
-  // nullptr: it is none.
+  // The attachment's buffer; nullptr: the attachment is not in a Buffer.
   const Buffer* buffer() const { return buffer_.get(); }
 
-  // Where the next call's goes; for those who start it.
+  // Place for the reply of the next call. Used by the functions that start calls.
   call::Beside* ReplyBeside() {
     reply_.beside.Clear();
     return &reply_.beside;
   }
 
  private:
-  // As it came. It stays with the context that was called with: a copy has none.
+  // The reply as received. It belongs to the context of the call: a copy of the context has no
+  // reply.
   struct Reply {
     Reply() = default;
     Reply(const Reply&) {}
@@ -127,13 +136,13 @@ class CallContext {
       beside.Clear();
       return *this;
     }
-    // `read` stays: users may hold references to it.
+    // Keeps `read`: users may hold references to it.
     Reply& operator=(Reply&& other) noexcept {
       beside = std::move(other.beside);
       return *this;
     }
 
-    // Stays where it is, as long as this does.
+    // The result has a fixed address as long as *this exists.
     const Metadata& ReadMetadata() const {
       if (read == nullptr) read = std::make_unique<Read>();
       if (read->wire != beside.metadata) {
@@ -148,7 +157,7 @@ class CallContext {
       std::string wire;
       Metadata metadata;
     };
-    mutable std::unique_ptr<Read> read;  // once it was asked for
+    mutable std::unique_ptr<Read> read;  // set when first used
   };
 
   int64_t timeout_ns_;
@@ -157,7 +166,7 @@ class CallContext {
   std::stop_token stop_token_;
   Metadata metadata_;
   std::span<const std::byte> attachment_;
-  std::shared_ptr<const Buffer> buffer_;  // in which that stands
+  std::shared_ptr<const Buffer> buffer_;  // buffer of the attachment, if any
   Reply reply_;
 };
 

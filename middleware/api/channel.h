@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Channel: calls to a server, or to one of several.
+// Channel: makes calls to one server, or to one of several.
 //
 //   auto channel = sluice::Channel::Connect("127.0.0.1:7471");
 //   if (!channel.ok()) …
 //   EchoClient client(*channel);
 //
-// What it is    A connection to each of its servers, over queues that they share, kept up by itself: when one is lost, calls
-//               under way there end with UNAVAILABLE or are tried elsewhere (RetryOptions), and it is made again
-//               (options.h). ChannelOptions::balancing says who gets which call. Several channels of a process share
-//               nothing so far.
-// Thread-safety Any thread may call, several at a time. Nobody may be in a call when the last reference goes.
-// Threads       A calling thread does the work itself while it waits (lease.h). One thread in the background takes
-//               over when nobody waits, and sleeps when nothing happens; one more runs what may block in the kernel.
-//               Or the user's own loop polls (ChannelOptions::driving): callbacks run there only, and calls of other threads
-//               wait for it.
-// What ends it  The last reference: calls that have not ended end with CANCELLED, their callbacks run there. It may go inside
-//               a callback of the channel: then the thread that runs it ends the channel when the callback has returned, in
-//               Poll(), Drive() or a call before that returns. Nobody can wait for the background thread to have done so.
-//               Streams and coroutines hold no reference. They may outlive the channel: then their call has ended with
-//               CANCELLED, and they keep the channel's memory and device resources until they go.
+// Purpose       Keeps a connection to each of its servers, over queues that they share. If a
+//               connection is lost, the channel reconnects; calls in flight on it end with
+//               UNAVAILABLE or are retried on another server (RetryOptions).
+//               ChannelOptions::balancing selects the server for each call. Several channels of a
+//               process share nothing.
+// Ownership     References are shared. Do not destroy the last reference while a call is in
+//               progress. Streams and coroutines hold no reference.
+// Threads       Any thread may call, several at a time. A calling thread polls while it waits
+//               (lease.h). A background thread polls when no thread waits, and sleeps when there is
+//               no work; one more thread runs operations that may block in the kernel. With your
+//               own loop (ChannelOptions::driving) only the loop polls: callbacks run there, and
+//               calls of other threads wait for it.
+// Errors        absl::Status with cause and remedy (docs/errors.md). IsRetrySafe() states whether a
+//               retry is safe.
+// End           The last reference is destroyed: calls in flight end with CANCELLED, and their
+//               callbacks run on that thread. Inside a callback of the channel it is allowed: the
+//               thread that runs the callback ends the channel after the callback, before Poll(),
+//               Drive() or a call returns. If that is the background thread, no thread can wait for
+//               the end. Streams and coroutines may outlive the channel: their calls have ended
+//               with CANCELLED, and they keep the channel's memory and device resources until they
+//               are destroyed.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 
@@ -45,7 +52,7 @@
 
 namespace sluice {
 
-using call::ConnectionState;  // connection_state.h says what each means for a call
+using call::ConnectionState;  // connection_state.h defines the states
 using call::Method;
 
 class Lease;
@@ -62,20 +69,21 @@ class ChannelKeep;
 class StreamCore;
 }  // namespace internal
 
-// Runs once when an asynchronous call has ended, on whichever thread drives the channel. It must
-// not block. It may start calls; a synchronous call on the same channel answers FAILED_PRECONDITION
-// there. An exception that leaves it is logged, and goes no further.
+// Runs once when an asynchronous call has ended, on the thread that drives the channel. Must not
+// block. May start calls; a synchronous call on the same channel fails with FAILED_PRECONDITION. If
+// it throws, the exception is logged and dropped.
 using CallDone = void (*)(void* argument, const absl::Status& status);
 
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // `address`: "host:port"; several, "a:7471,b:7471"; or "file:/path" of a list that is watched (resolver.h).
-  // With options.resolver it says nothing, and may be empty. Returns when a connection is up, or all have failed:
-  // one attempt each, options.connect_timeout at most; at once if there are no servers so far, or with
+  // Creates a channel. Blocks until a connection is up, or one attempt for each server has failed,
+  // for at most options.connect_timeout. Returns at once if there are no servers so far, or with
   // options.connect_in_background.
+  // `address`: "host:port"; several: "a:7471,b:7471"; or "file:/path" of a list that is watched
+  // (resolver.h). Ignored if options.resolver is set.
   static absl::StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address,
                                                           const ChannelOptions& options = {});
-  // The same over a given stack.
+  // The same over `stack`.
   static absl::StatusOr<std::shared_ptr<Channel>> ConnectOn(std::unique_ptr<Stack> stack,
                                                             const std::string& address,
                                                             const ChannelOptions& options = {});
@@ -83,94 +91,106 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // Calls and waits. What generated code uses. Errors: the server's, or
-  //   DEADLINE_EXCEEDED   the context's time is over; the server may still run it
-  //   UNAVAILABLE         no connection, or it was lost; ErrorDetail.retry_safe says if it can't have run
-  //   RESOURCE_EXHAUSTED  too many calls under way, or request or reply are over the limit: both sizes are named
-  //   UNIMPLEMENTED       the server has no such method
+  // Makes a call, and blocks until it has ended. Used by generated code. Errors: those of the
+  // server, or
+  // - DEADLINE_EXCEEDED: the deadline of the context has passed; the server may still run the call.
+  // - UNAVAILABLE: not connected, or the connection was lost; ErrorDetail.retry_safe states whether
+  //   the call can have run.
+  // - RESOURCE_EXHAUSTED: too many calls in flight, or request or reply over the limit; the message
+  //   has both sizes.
+  // - UNIMPLEMENTED: the server has no such method.
   absl::Status Call(const Method& method, CallContext& context,
                     const google::protobuf::MessageLite& request,
                     google::protobuf::MessageLite* reply);
 
-  // Starts a call. OK: `done(argument, status)` will run exactly once; request, reply and argument
-  // stay until then. Anything else: it never will. Calls of one thread are sent in the order of
-  // their start.
-  // `control`, if given, outlives the call: when it has the call's number, Cancel() ends it. `reply_beside` the same: it is
-  // filled with what Metadata::FromWire() reads, and the attachment.
+  // Starts a call. Does not block. OK: `done(argument, status)` runs exactly once; request, reply
+  // and argument must stay valid until then. Other status: `done` does not run. Calls of one thread
+  // are sent in the order of their start.
+  // `control`: optional; outlives the call. Once it has the call's number, Cancel() can end the
+  // call.
+  // `reply_beside`: optional; outlives the call. Gets the reply's metadata, for
+  // Metadata::FromWire(), and the attachment.
   absl::Status StartCall(const Method& method, const CallContext& context,
                          const google::protobuf::MessageLite& request,
                          google::protobuf::MessageLite* reply, CallDone done, void* argument,
                          call::CallControl* control = nullptr,
                          call::Beside* reply_beside = nullptr);
-  // The same with a callback that holds what it needs, moved from when the call has been started, and only then.
-  // CallContext::set_stop_token() has no effect, and channels with interceptors take none: client_call.h's StartCall() has
-  // both.
+  // The same with a callback object. `*done` is moved from only if the call was started.
+  // CallContext::set_stop_token() has no effect, and a channel with interceptors cannot use it:
+  // StartCall() in client_call.h supports both.
   absl::Status StartCallback(const Method& method, CallContext& context,
                              const google::protobuf::MessageLite& request,
                              google::protobuf::MessageLite* reply, call::Callback* done);
   bool intercepted() const { return !interceptors_.empty(); }
 
-  // Memory for an attachment of this size that is sent without a copy (CallContext::set_attachment()): the server's for which
-  // the next call would be, which a call with it prefers. Any thread. UNAVAILABLE: no server is up. RESOURCE_EXHAUSTED:
-  // limits.large_memory_bytes is used up for now. INVALID_ARGUMENT: over the limit of a message.
+  // Allocates memory for an attachment of `bytes` that is sent without a copy
+  // (CallContext::set_attachment()). The memory is for the server that the next call would select;
+  // a call with the buffer prefers that server. Any thread.
+  // Errors: UNAVAILABLE (no server is connected), RESOURCE_EXHAUSTED (limits.large_memory_bytes is
+  // used up), INVALID_ARGUMENT (over the limit of a message).
   absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
-  // Ends it with CANCELLED, soon; any thread, inside callbacks too.
+  // Cancels a call. Does not block. Any thread, callbacks included.
   void Cancel(uint64_t call_id);
-  // The same; when it returns the call's callback has run.
+  // The same; blocks until the call's callback has run.
   void CancelAndWait(uint64_t call_id);
 
-  // Works for the channel on this thread, callbacks included, until `until` (asked after each pass)
-  // says true or the time is over; returns what `until` says last. For one thread with many
-  // asynchronous calls. One thread drives at a time; while another one waits in a call, this one
-  // waits for it first. `until` and callbacks never run at the same time; if the time is over before
-  // this thread's turn, `until` is not asked, and the answer is false. Inside a callback of the channel nothing is driven:
-  // `until` is asked once, and the log says what is wrong. An exception that leaves `until` leaves Drive().
+  // Polls on this thread, callbacks included, until `until` returns true or `timeout` has passed.
+  // Evaluates `until` after each pass; returns its last result. For one thread with many
+  // asynchronous calls. One thread drives at a time; if another thread waits in a call, this thread
+  // waits for it first. `until` and callbacks never run at the same time. If the timeout passes
+  // before this thread may drive, `until` is not evaluated, and the result is false. Inside a
+  // callback of the channel it does not poll: it evaluates `until` once, and the log has `drive
+  // refused`. If `until` throws, the exception leaves Drive().
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
-  // The user's own loop: Driving::kCaller. docs/threads.md has the loop. All of these, Drive() and the last reference's end
-  // belong to one thread at a time, the loop's; until the first Poll() that is who called Connect(). Its synchronous
-  // calls poll until they end.
-  // One pass; never blocks; callbacks run in it. The number of things done.
+  // For your own loop (Driving::kCaller); docs/threads.md has the loop. Call these functions and
+  // Drive(), and destroy the last reference, on the loop's thread: the thread that called Poll()
+  // last, or before the first Poll() the thread that called Connect(). Synchronous calls of that
+  // thread poll until they end.
+  // Runs one pass, callbacks included, and returns the number of events handled. Does not block.
   int Poll();
-  // True: sleep until fd() is readable, then Poll(). False: Poll() again.
+  // True: sleep until fd() is readable, then call Poll(). False: call Poll() again.
   bool PrepareToSleep();
-  // For poll() or epoll, level-triggered; becomes readable when there is something to do, when a time is over, and when
-  // other threads want something. The channel's; the same always. -1: no loop of the user's.
+  // Descriptor for poll() or epoll, level-triggered. It becomes readable when there is work, a
+  // timer has expired, or another thread needs the loop. The channel owns it; it does not change.
+  // -1: Driving::kThreads.
   int fd() const;
   // Makes fd() readable. Any thread.
   void Wake();
 
-  // The servers from now on: calls under way at others end there, and are not cancelled. Any thread; what resolvers call.
-  // INVALID_ARGUMENT: one of them is no address; then nothing changes.
+  // Replaces the list of servers. Calls in flight on removed servers continue. Any thread;
+  // resolvers call it. INVALID_ARGUMENT: an entry is not an address; the list does not change.
   absl::Status SetServers(const std::vector<std::string>& addresses);
 
-  // As given to Connect().
+  // The address given to Connect().
   const std::string& server() const { return address_; }
-  // "softdc0, because …".
+  // The selected device and the reason: "softdc0, because …".
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  // Everything that is counted. Waits until the thread that drives looks up, one pass; not inside a callback of another
-  // channel that this one waits for.
+  // Returns all counters. Waits for one pass of the thread that drives. Do not call it inside a
+  // callback of another channel that this channel waits for.
   ChannelSnapshot Snapshot();
-  // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
+  // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
   std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
   call::ClientCounters counters();
   endpoint::Counters endpoint_counters();
-  // The state of the connection to the server that is nearest to being up. Any thread. Waits until the thread that drives looks
-  // up, one pass.
+  // State of the connection that is nearest to being up. Any thread. Waits for one pass of the
+  // thread that drives.
   ConnectionState connection_state();
-  // Waits until that state is another one than `seen`, and returns the first other state; `seen` if `timeout` is over. Any
-  // thread, several at a time; works for the channel meanwhile if nobody else does. Inside a callback of the channel it
-  // returns the state at once. After max_reconnect_attempts the state stays idle until a call or WaitUntilConnected().
+  // Blocks until that state differs from `seen`, and returns the new state; returns `seen` when
+  // `timeout` has passed. Any thread, several at a time; polls meanwhile if no other thread does.
+  // Inside a callback of the channel it returns the current state at once. After
+  // max_reconnect_attempts the state stays idle until a call or WaitUntilConnected().
   ConnectionState WaitForStateChange(ConnectionState seen, absl::Duration timeout);
-  // The same with a callback, which runs once: as CallDone does, or before this returns if the state is another one already.
-  // If the channel ends first, it runs with kClosed. (For co_await: state_change.h.)
+  // The same with a callback, which runs once: as CallDone, or before this returns if the state
+  // differs already. If the channel ends first, it runs with kClosed. For co_await: state_change.h.
   void StartStateChange(ConnectionState seen, absl::Duration timeout,
                         absl::AnyInvocable<void(ConnectionState now) &&> done);
-  // Waits until a server is up, and has the channel connect if it is idle. Any thread. Errors:
-  //   DEADLINE_EXCEEDED    `timeout` is over; the message has the reason of the last failed attempt. The channel goes on trying
-  //   FAILED_PRECONDITION  inside a callback of the channel
+  // Blocks until a server is connected. An idle channel starts to connect. Any thread. Errors:
+  // - DEADLINE_EXCEEDED: `timeout` has passed; the message has the reason of the last attempt. The
+  //   channel continues to reconnect.
+  // - FAILED_PRECONDITION: inside a callback of the channel.
   absl::Status WaitUntilConnected(absl::Duration timeout);
 
  private:
@@ -182,9 +202,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   friend class StateChange;
   class Visit;
 
-  // Ends the channel after its last reference was dropped: here, or where this thread leaves the channel.
+  // Ends the channel after its last reference was destroyed: at once, or when this thread leaves
+  // the channel.
   static void Release(Channel* channel);
-  // Ends all calls. Its callbacks run on this thread.
+  // Ends all calls. Their callbacks run on this thread.
   void End();
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
@@ -198,7 +219,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply);
 
-  std::atomic<uint32_t> keeps_{1};  // ChannelKeep's; all references together are one
+  std::atomic<uint32_t> keeps_{1};  // ChannelKeeps, plus one for all references together
   const std::unique_ptr<Stack> stack_;
   const std::string address_;
   LevelLog log_;
@@ -206,7 +227,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   call::ClientEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   std::unique_ptr<Lease> lease_;
-  std::shared_ptr<Resolver> resolver_;  // nullptr: the servers are those that were given
+  std::shared_ptr<Resolver> resolver_;  // nullptr: the list of servers is fixed
 };
 
 }  // namespace sluice

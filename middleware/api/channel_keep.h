@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChannelKeep: keeps a channel's memory. Dropping the last reference to a channel ends the channel. Streams and coroutines
-// that still refer to it then find a channel without calls, and the last of them frees it.
+// ChannelKeep: keeps a channel's memory. Destroying the last reference to a channel ends the
+// channel. Streams and coroutines that still refer to it then find a channel without calls, and the
+// last of them frees it.
 //
-// Who owns it   Whoever may use a channel without a reference to it, or longer than its caller has one.
-// Which thread  Any. Its end may free the channel: not inside a function of the channel that goes on after it.
+// Ownership     Objects that use a channel without a reference, or longer than their caller has a
+//               reference.
+// Threads       Any. The destructor may free the channel: do not call it inside a function of the
+//               channel that continues afterwards.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_KEEP_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_KEEP_H_
 
@@ -14,7 +17,7 @@ namespace sluice::internal {
 
 class ChannelKeep {
  public:
-  // nullptr: keeps nothing. Another keep or a reference is there when this is made.
+  // nullptr: keeps nothing. Another keep or a reference must exist during the call.
   explicit ChannelKeep(Channel* channel) : channel_(channel) {
     if (channel != nullptr) channel->keeps_.fetch_add(1, std::memory_order_relaxed);
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What generated code uses for calls that nobody waits for on a thread: with a callback, and co_await.
+// Asynchronous calls with a callback, and with co_await. Used by generated code.
+//
+// Threads       Any. The call ends on the thread that drives the channel.
 #ifndef SLUICE_MIDDLEWARE_API_CLIENT_CALL_H_
 #define SLUICE_MIDDLEWARE_API_CLIENT_CALL_H_
 
@@ -23,17 +25,19 @@
 
 namespace sluice {
 
-// Runs once when the call has ended, on whichever thread drives the channel: it must not block (channel.h). An exception that leaves it is
-// logged, and goes no further.
+// Runs once when the call has ended, on the thread that drives the channel. Must not block
+// (channel.h). If it throws, the exception is logged and dropped.
 using CallCallback = call::Callback;
 
-// OK: `done` will run, once; request, reply and context stay until then. Anything else: it never will.
+// Starts a call. OK: `done` runs once; request, reply and context must stay valid until then. Other
+// status: `done` does not run.
 absl::Status StartCall(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite& request,
                        google::protobuf::MessageLite* reply, CallCallback&& done);
 
-// co_await it once, soon: the context and the request stay until it has ended. Destroying the coroutine that waits, on the
-// thread it runs on (task.h), cancels the call, and takes until the thread that drives the channel has looked up, one pass.
+// co_await it once, at once: context and request must stay valid until the call has ended.
+// Destroying the waiting coroutine, on the thread that it runs on (task.h), cancels the call, and
+// waits for one pass of the thread that drives the channel.
 template <typename Reply>
 class [[nodiscard]] CallAwaiter {
  public:
@@ -45,7 +49,7 @@ class [[nodiscard]] CallAwaiter {
   ~CallAwaiter() {
     if (!waits_) return;
     given_up_.store(true);
-    // After it OnDone() neither runs nor will, though the call may have ended before.
+    // When it returns, OnDone() is not running and will not run. The call may have ended before.
     channel_->CancelAndWait(control_.call_id.load());
   }
 
@@ -55,7 +59,7 @@ class [[nodiscard]] CallAwaiter {
     resumption_.Set(handle);
     stop_.Set(context_.stop_token(), channel_.get(), &control_);
     waits_ = true;
-    // When it is started it may have ended, and this be gone, before StartCall() returns.
+    // The call may have ended, and *this may be destroyed, before StartCall() returns.
     absl::Status started = channel_->StartCall(method_, context_, request_, &*reply_, &OnDone, this,
                                                &control_, context_.ReplyBeside());
     if (started.ok()) return true;
@@ -84,8 +88,8 @@ class [[nodiscard]] CallAwaiter {
   absl::Status status_;
   call::CallControl control_;
   Resumption resumption_;
-  bool waits_ = false;                 // the coroutine's: it has not gone on
-  std::atomic<bool> given_up_{false};  // nobody is there to go on
+  bool waits_ = false;                 // used by the coroutine's thread: it has not resumed yet
+  std::atomic<bool> given_up_{false};  // the coroutine is being destroyed
   internal::StopCall stop_;
 };
 

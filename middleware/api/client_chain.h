@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientChain: a channel's interceptors, around the calls of that channel.
+// ClientChain: runs a channel's interceptors around its calls.
 //
-// Who owns it   The channel.
-// Which thread  Any, several at a time.
+// Ownership     The channel owns it.
+// Threads       Any, several at a time.
 #ifndef SLUICE_MIDDLEWARE_API_CLIENT_CHAIN_H_
 #define SLUICE_MIDDLEWARE_API_CLIENT_CHAIN_H_
 
@@ -25,17 +25,18 @@ namespace sluice {
 
 class ClientChain {
  public:
-  // `log` may be nullptr.
+  // `log`: may be nullptr.
   ClientChain(std::vector<std::shared_ptr<ClientInterceptor>> interceptors, base::Clock* clock,
               base::LogSink* log)
       : interceptors_(std::move(interceptors)), clock_(clock), exceptions_(log, clock) {}
   bool empty() const { return interceptors_.empty(); }
 
-  // `start` starts the call it is given: OK, and its `done` runs once; else it never does. The interceptors have heard
-  // of the end when the caller's own `done` runs, or this returns an error.
+  // `start` starts the given call. If it returns OK, `done` runs once; otherwise `done` does not
+  // run. The interceptors have got OnEnd() when the caller's `done` runs, or when this returns an
+  // error.
   absl::Status Start(call::CallSpec spec, const std::string& server,
                      absl::FunctionRef<absl::Status(const call::CallSpec&)> start);
-  // `run` returns when the call has ended.
+  // `run` makes the call, and returns when it has ended.
   absl::Status Run(call::CallSpec spec, const std::string& server,
                    absl::FunctionRef<absl::Status(const call::CallSpec&)> run);
 
@@ -43,7 +44,7 @@ class ClientChain {
   struct Seen;
 
   absl::Status Begin(Seen* seen, call::CallSpec* spec);
-  // In a catch block.
+  // Call in a catch block only.
   absl::Status Thrown(const ClientCall& call) const {
     return exceptions_.Take(absl::StrCat("interceptor of ", call.method()), call.method(),
                             call.server());

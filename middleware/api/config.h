@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Config: options from files, flags and the environment, for programs that want that.
+// Config: reads options from files, flags and the environment.
 //
 //   sluice::Config config;
 //   absl::Status status = config.ReadEnvironment();            // only because it is asked for
@@ -11,11 +11,13 @@
 //   auto server = sluice::Server::Create(config.server);
 //   for (const std::string& warning : config.warnings()) …
 //
-// What counts   Flag before file before environment before default, in whatever order they are read. Create() checks ranges.
-// Names         As in options.h, behind "channel.", "server." or "messenger."; in the environment SLUICE_SERVER_SLOW_CALL.
-//               A name that is not known is a warning that names the one that was probably meant, not an error: a file may serve
-//               several releases.
-// Thread-safety None.
+// Precedence    Flag, then file, then environment, then default, in whatever order they are read.
+//               Values that code sets afterwards replace all of them. Create() checks ranges.
+// Names         As in options.h, with the prefix "channel.", "server." or "messenger."; in the
+//               environment SLUICE_SERVER_SLOW_CALL. An unknown name is a warning that suggests the
+//               nearest name. It is not an error, because one file may serve several releases.
+// Ownership     A value of the user's.
+// Threads       One at a time.
 #ifndef SLUICE_MIDDLEWARE_API_CONFIG_H_
 #define SLUICE_MIDDLEWARE_API_CONFIG_H_
 
@@ -38,23 +40,27 @@ class Config {
   ServerOptions server;
   MessengerOptions messenger;
 
-  // A sluice.ConfigFile in protobuf's text format (proto/config.proto). INVALID_ARGUMENT: file, line, and what is wrong there;
-  // then nothing of it is taken. NOT_FOUND and others: it can't be read.
+  // Reads a sluice.ConfigFile in protobuf's text format (proto/config.proto).
+  // Errors: INVALID_ARGUMENT (with file, line and reason; then no option of the file is taken),
+  // NOT_FOUND and others (the file cannot be read).
   absl::Status ReadFile(const std::string& path);
-  // The same, given. `name` stands for it in errors.
+  // The same for `text`. Errors name it `name`.
   absl::Status ReadText(const std::string& text, const std::string& name);
 
-  // Variables that begin with SLUICE_CHANNEL_, SLUICE_SERVER_ or SLUICE_MESSENGER_: this process's, or those given as
-  // "NAME=value". INVALID_ARGUMENT: one can't be read; the others are taken.
+  // Reads variables that begin with SLUICE_CHANNEL_, SLUICE_SERVER_ or SLUICE_MESSENGER_: of this
+  // process, or `variables` ("NAME=value"). INVALID_ARGUMENT: a value cannot be parsed; the other
+  // variables are taken.
   absl::Status ReadEnvironment();
   absl::Status ReadEnvironment(const std::vector<std::string>& variables);
 
-  // "server.slow_call". INVALID_ARGUMENT: there is no such option, or it can't be read.
+  // Sets one option; `name` as in "server.slow_call". INVALID_ARGUMENT: no such option, or the
+  // value cannot be parsed.
   absl::Status Set(const std::string& name, std::string_view value, Source source);
 
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // All of them, as they are now. What is neither the default nor what was read has been set in code.
+  // All options with their current values. A value that is neither the default nor was read has the
+  // source kCode.
   struct Setting {
     std::string name;
     std::string value;
@@ -66,11 +72,11 @@ class Config {
   std::vector<Setting> Settings() const;
 
  private:
-  // By whole name.
+  // Options with their full names.
   std::vector<Option> All();
   struct Given {
     Source source;
-    std::string text;  // as Option::Text() says it
+    std::string text;  // as Option::Text() returns it
   };
   void Warn(const std::string& where, const std::string& what, const std::string& name,
             const std::vector<std::string>& candidates);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EndSignals: a program that serves until it gets SIGINT or SIGTERM.
+// EndSignals: waits until the process gets SIGINT or SIGTERM.
 //
 //   int main() {
 //     sluice::EndSignals end;      // first of all, so that threads that start later leave the signals alone
@@ -10,7 +10,8 @@
 //     return (*server)->Drain(absl::Seconds(10)).ok() ? 0 : 1;
 //   }
 //
-// Thread-safety: the thread that made it waits. The signals stay blocked, also in programs that are started from here.
+// Threads       The thread that created it calls Wait(). The signals stay blocked, also in programs
+//               that this process starts afterwards.
 #ifndef SLUICE_MIDDLEWARE_API_END_SIGNALS_H_
 #define SLUICE_MIDDLEWARE_API_END_SIGNALS_H_
 
@@ -29,7 +30,7 @@ class EndSignals {
   EndSignals(const EndSignals&) = delete;
   EndSignals& operator=(const EndSignals&) = delete;
 
-  // Returns the signal that came.
+  // Blocks until a signal arrives, and returns its number.
   int Wait() {
     int number = 0;
     sigwait(&signals_, &number);

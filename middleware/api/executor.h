@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Executor: threads of the user's on which handlers may run that take long or block.
+// Executor: interface to threads of the user, for handlers that block or take long.
 //
 //   absl::Status status = server->Register(&reports, {.executor = &pool});  // plain handlers
 //   co_await sluice::RunOn(&pool);                                           // coroutines: run_on.h
 //
-// ThreadPool (thread_pool.h) is one; a user may write another.
+// ThreadPool (thread_pool.h) is an implementation; a user may write another.
 //
-// Thread-safety Run() is called by the server's polling thread, and by whatever thread RunOn() is awaited on. What it is given
-//               runs on any other.
-// What ends it  The executor outlives the server, and runs everything that it was given.
+// Ownership     The user owns it. It outlives the server, and runs all work that it was given.
+// Threads       The server's polling thread calls Run(), and so does any thread that awaits
+//               RunOn(). The work runs on any other thread.
 #ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_H_
 #define SLUICE_MIDDLEWARE_API_EXECUTOR_H_
 
@@ -20,7 +20,8 @@ namespace sluice {
 class Executor {
  public:
   virtual ~Executor() = default;
-  // Must not block. If it throws, it must not run `work` any more: the call ends with UNKNOWN.
+  // Runs `work` once on another thread. Must not block. If Run() throws, it must not run `work`:
+  // the call ends with UNKNOWN.
   virtual void Run(absl::AnyInvocable<void() &&> work) = 0;
 };
 

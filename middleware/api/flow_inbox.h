@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FlowInbox: a handler for those who ask for messages instead of being called.
+// FlowInbox: a flow handler that queues messages until the program takes them.
 //
 //   sluice::FlowInbox inbox(/*window=*/64);
 //   auto flow = messenger->Open(address, "prices", inbox.options(), &inbox);
@@ -9,11 +9,12 @@
 //     inbox.Pop();
 //   }
 //
-// What it is    The messages of one flow, copied, first in first out. One that is taken makes room for one more: a reader
-//               that does not read stops the sender, and nothing is dropped.
-// Bound         `window` messages.
-// Who owns it   The user; it outlives the flow.
-// Which thread  The messenger's.
+// Purpose       Holds copies of the messages of one flow, first in, first out. Each message that is
+//               taken makes room for one more: a reader that does not read stops the sender. No
+//               message is dropped.
+// Ownership     The user owns it. It outlives the flow.
+// Threads       The messenger's thread.
+// Limits        `window` messages.
 #ifndef SLUICE_MIDDLEWARE_API_FLOW_INBOX_H_
 #define SLUICE_MIDDLEWARE_API_FLOW_INBOX_H_
 
@@ -31,11 +32,11 @@ class FlowInbox final : public flow::FlowHandler {
  public:
   explicit FlowInbox(uint32_t window) : messages_(window, UINT64_MAX), window_(window) {}
 
-  // What the flow must be opened or accepted with.
+  // Options to open or accept the flow with.
   flow::FlowOptions options() const { return {.window = window_, .manual_consume = true}; }
 
   bool ready() const { return !messages_.empty(); }
-  // The oldest; only when ready(). Valid until Pop().
+  // Returns the oldest message. Call only if ready(). Valid until Pop().
   std::span<const std::byte> Front() const { return messages_.Front().subspan(1); }
   void Pop() {
     messages_.Pop();
@@ -43,13 +44,13 @@ class FlowInbox final : public flow::FlowHandler {
   }
 
   bool is_open() const { return open_; }
-  bool closed() const { return closed_; }  // what is ready() can still be taken
+  bool closed() const { return closed_; }  // messages can still be taken while ready()
   const absl::Status& why() const { return why_; }
 
   void OnOpen(flow::Flow) override { open_ = true; }
   void OnMessage(flow::Flow flow, std::span<const std::byte> message) override {
     flow_ = flow;
-    // One more in front: a backlog holds nothing that is empty.
+    // One byte in front of the message, since a backlog cannot hold an empty entry.
     std::byte* const place = messages_.Push(static_cast<uint32_t>(message.size()) + 1);
     std::copy(message.begin(), message.end(), place + 1);
   }
@@ -62,7 +63,7 @@ class FlowInbox final : public flow::FlowHandler {
  private:
   session::Backlog messages_;
   const uint32_t window_;
-  flow::Flow flow_;  // once there was a message
+  flow::Flow flow_;  // set by the first message
   bool open_ = false;
   bool closed_ = false;
   absl::Status why_;

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// InProcess: a server and its clients in one process, with no device and no sockets: for tests of services.
+// InProcess: a server and its clients in one process, without device and sockets, for tests of
+// services.
 //
 //   auto world = sluice::InProcess::Start({&my_service});
 //   MyServiceClient client(*(*world)->NewChannel());
 //   …
 //   (*world)->KillServer();     // as if its process had died
 //
-// What it is    The same Server, Channel and generated code as between processes, threads, deadlines, streams and limits included;
-//               only what carries the messages is another thing (middleware/local), which is slower than shared memory.
-// Thread-safety As Server and Channel.
-// What ends it  The destructor; channels go first.
+// Purpose       Uses the same Server, Channel and generated code as between processes, with
+//               threads, deadlines, streams and limits. Only the transport differs
+//               (middleware/local); it is slower than shared memory.
+// Ownership     The user owns it. Services outlive it. Destroy channels first.
+// Threads       As Server and Channel.
 #ifndef SLUICE_MIDDLEWARE_API_IN_PROCESS_H_
 #define SLUICE_MIDDLEWARE_API_IN_PROCESS_H_
 
@@ -27,7 +29,7 @@ namespace sluice {
 
 class InProcess {
  public:
-  // Services outlive it. Of the options, device and authentication are of no effect.
+  // Starts a server with `services`. The options for device and authentication have no effect.
   static absl::StatusOr<std::unique_ptr<InProcess>> Start(const std::vector<Service*>& services,
                                                           const ServerOptions& options = {},
                                                           const RegisterOptions& registering = {});
@@ -37,7 +39,8 @@ class InProcess {
 
   absl::StatusOr<std::shared_ptr<Channel>> NewChannel(const ChannelOptions& options = {});
   Server& server();
-  // Its callers see it die: UNAVAILABLE. It does not come back.
+  // Simulates the death of the server process: calls end with UNAVAILABLE. The server cannot be
+  // restarted.
   void KillServer();
 
  private:

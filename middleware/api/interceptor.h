@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientInterceptor, ServerInterceptor: see each call on its way, and may refuse it: for tokens, logs, quotas, traces.
+// ClientInterceptor, ServerInterceptor: run code before and after each call, and may refuse it. For
+// tokens, logs, quotas, traces.
 //
 //   class WithToken final : public sluice::ClientInterceptor {
 //     absl::Status OnCall(sluice::ClientCall& call) override { return call.AddMetadata("token", token_); }
 //   };
 //   options.interceptors = {std::make_shared<WithToken>()};
 //
-// Order         As in the options: the first of a channel's list sees a call first, and its end last; so at a server. One
-//               that refuses ends the call with its status: those behind it don't see it, those before it see the end.
-// Attempts      A channel's interceptors see a call once, whatever number of attempts it takes; a server's see each.
-// Who owns it   The options, and the channel or server made with them.
-// Thread-safety A channel's: any thread, several at a time; OnEnd() on whichever drives the channel, where it must not
-//               block. A server's: its polling thread, where it must not block either.
-// Exceptions    One that leaves authorize or OnCall() ends the call with UNKNOWN, as a refusal does. One that leaves OnEnd() is only logged.
-// Cost          None where there are none. At a channel one allocation a call.
+// Order         As in the options: the first interceptor of the list gets OnCall() first and
+//               OnEnd() last. If an interceptor refuses, the call ends with its status:
+//               interceptors behind it do not see the call, interceptors before it get OnEnd().
+// Retries       A channel's interceptors see a call once, whatever number of attempts it takes. A
+//               server's interceptors see each attempt.
+// Ownership     The options and the channel or server created with them share it.
+// Threads       Channel: OnCall() on any thread, several at a time; OnEnd() on the thread that
+//               drives the channel, where it must not block. Server: the polling thread, where it
+//               must not block.
+// Exceptions    If authorize or OnCall() throws, the call ends with UNKNOWN, as with a refusal. If
+//               OnEnd() throws, the exception is only logged.
+// Cost          Without interceptors none. In a channel one allocation per call.
 #ifndef SLUICE_MIDDLEWARE_API_INTERCEPTOR_H_
 #define SLUICE_MIDDLEWARE_API_INTERCEPTOR_H_
 
@@ -29,7 +34,7 @@
 
 namespace sluice {
 
-// A call as its channel's interceptors see it.
+// A call as the interceptors of its channel see it. Valid during OnCall() and OnEnd().
 class ClientCall {
  public:
   ClientCall(const call::Method& method, const std::string& server, std::string_view metadata)
@@ -37,9 +42,9 @@ class ClientCall {
 
   // "/package.Service/Method".
   const char* method() const { return method_->full_name; }
-  // As given to Channel::Connect().
+  // The address given to Channel::Connect().
   const std::string& server() const { return *server_; }
-  // What goes with the request; in OnCall() it may be added to.
+  // Metadata of the request. OnCall() may add entries.
   const Metadata& metadata() const { return metadata_; }
   absl::Status AddMetadata(std::string_view key, std::string_view value) {
     return metadata_.Add(key, value);
@@ -54,9 +59,9 @@ class ClientCall {
 class ClientInterceptor {
  public:
   virtual ~ClientInterceptor() = default;
-  // Before the call starts. Anything but OK is the call's end.
+  // Runs before the call starts. A status other than OK ends the call with that status.
   virtual absl::Status OnCall(ClientCall& /*call*/) { return absl::OkStatus(); }
-  // Once for each OnCall() that said OK. `took`: since then.
+  // Runs once for each OnCall() that returned OK. `took`: time since OnCall().
   virtual void OnEnd(const ClientCall& /*call*/, const absl::Status& /*status*/,
                      absl::Duration /*took*/) {}
 };
@@ -64,10 +69,11 @@ class ClientInterceptor {
 class ServerInterceptor {
  public:
   virtual ~ServerInterceptor() = default;
-  // Before the handler, and before the request is parsed. Anything but OK is the answer; the caller's channel knows then that
-  // no handler ran. `context` is valid until it returns.
+  // Runs before the request is parsed and before the handler. A status other than OK is the reply;
+  // it tells the caller's channel that no handler ran. `context` is valid until OnCall() returns.
   virtual absl::Status OnCall(const ServerContext& /*context*/) { return absl::OkStatus(); }
-  // The answer is on its way, or its caller is gone. Once for each OnCall() that said OK. `took`: since the request came in.
+  // Runs once for each OnCall() that returned OK, when the reply was sent or the caller has
+  // disconnected. `took`: time since the request arrived.
   virtual void OnEnd(const ServerContext& /*context*/, const absl::Status& /*status*/,
                      absl::Duration /*took*/) {}
 };

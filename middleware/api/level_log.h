@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LevelLog: an object's own log: the sink of its options, or its stack's, and nothing below its level.
+// LevelLog: the log of an object: the sink of its options, or of its stack, without records below
+// its level.
 //
-// Who owns it   Channel, Server, Messenger; it outlives their engine and endpoint.
-// Thread-safety Any thread.
+// Ownership     Channel, Server and Messenger own it. It outlives their engine and endpoint.
+// Threads       Any.
 #ifndef SLUICE_MIDDLEWARE_API_LEVEL_LOG_H_
 #define SLUICE_MIDDLEWARE_API_LEVEL_LOG_H_
 
@@ -16,7 +17,7 @@ namespace sluice {
 
 class LevelLog final : public LogSink {
  public:
-  // Without `sink` it is `otherwise`, which may be nullptr.
+  // Uses `sink`, or `otherwise` if that is nullptr. Both may be nullptr.
   LevelLog(std::shared_ptr<LogSink> sink, LogSink* otherwise, LogLevel level)
       : own_(std::move(sink)), to_(own_ != nullptr ? own_.get() : otherwise), level_(level) {}
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messenger: flows to and from other processes (middleware/flow/flow.h says what a flow is, and what its handler hears).
+// Messenger: flows to and from other processes. middleware/flow/flow.h defines flows and their
+// handlers.
 //
 //   auto messenger = sluice::Messenger::Create();                                      // check each status
 //   absl::Status status =
@@ -11,15 +12,19 @@
 //       (*messenger)->Open("127.0.0.1:7480", "prices", {.priority = sluice::Priority::kHigh}, &handler);
 //   (*messenger)->Drive([&] { return handler.done; }, absl::Seconds(10));              // in another
 //
-// What it is    One endpoint with its own queues, and any number of flows over one connection for each address. The
-//               first Open() to an address connects; the connection stays until a process ends or is not heard of any
-//               more. Then its flows end with an error; the next Open() connects again.
-// Thread-safety None: one thread makes all calls but Wake(), and runs all handlers, inside Poll(), Drive() and Close().
-// Threads       None polls by itself: either Drive(), or a loop of the user's over Poll(), PrepareToSleep() and fd(). One
-//               in the background runs what may block in the kernel.
-// What ends it  Close() or the destructor: flows that are left end with CANCELLED here, UNAVAILABLE there. Inside a handler
-//               Close() takes effect when the handler has returned; the destructor refuses: it says so and ends the process.
-//               Poll() and Drive() do nothing there.
+// Purpose       One endpoint with its own queues, and any number of flows over one connection per
+//               address. The first Open() to an address connects. The connection stays until a
+//               process ends or the peer does not respond. Then its flows end with an error, and
+//               the next Open() connects again.
+// Ownership     The user owns it. Handlers outlive their flows.
+// Threads       One thread makes all calls except Wake(), and runs all handlers, inside Poll(),
+//               Drive() and Close(). No thread of the object polls: use Drive(), or your own loop
+//               with Poll(), PrepareToSleep() and fd(). One background thread runs operations that
+//               may block in the kernel.
+// End           Close() or the destructor. Open flows end with CANCELLED here and with UNAVAILABLE
+//               at the peer. Inside a handler Close() takes effect when the handler has returned;
+//               Poll() and Drive() do nothing; the destructor writes a message to standard error
+//               and ends the process.
 #ifndef SLUICE_MIDDLEWARE_API_MESSENGER_H_
 #define SLUICE_MIDDLEWARE_API_MESSENGER_H_
 
@@ -56,33 +61,38 @@ class CapabilityReport;
 class Messenger {
  public:
   static absl::StatusOr<std::unique_ptr<Messenger>> Create(const MessengerOptions& options = {});
-  // The same over a given stack.
+  // The same over `stack`.
   static absl::StatusOr<std::unique_ptr<Messenger>> CreateOn(std::unique_ptr<Stack> stack,
                                                              const MessengerOptions& options = {});
   ~Messenger();
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
-  // "host:port"; port 0 takes a free one. Returns the port.
+  // Listens on "host:port"; port 0: any free port. Returns the port.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
-  // Whoever opens a flow to `end` of this process is the acceptor's. ALREADY_EXISTS: it has one; INVALID_ARGUMENT.
+  // Sets the acceptor of flows to `end` of this process. Errors: ALREADY_EXISTS (`end` has an
+  // acceptor), INVALID_ARGUMENT.
   absl::Status Accept(const std::string& end, const FlowOptions& options, Acceptor acceptor);
-  // Never waits: the handler hears OnOpen(), or OnClosed() with the reason. It outlives the flow.
-  // INVALID_ARGUMENT: the address, the name (1 to 255 bytes) or an option; RESOURCE_EXHAUSTED: max_flows.
+  // Opens a flow. Does not block: `handler` gets OnOpen(), or OnClosed() with the reason. `handler`
+  // outlives the flow.
+  // Errors: INVALID_ARGUMENT (the address, the name (1 to 255 bytes) or an option),
+  // RESOURCE_EXHAUSTED (max_flows).
   absl::StatusOr<Flow> Open(const std::string& address, const std::string& end,
                             const FlowOptions& options, FlowHandler* handler);
 
-  // One pass; never blocks. The number of things done. What was sent outside of it goes out in it.
+  // Runs one pass, and returns the number of events handled. Does not block. Transmits messages
+  // that were sent since the last pass.
   int Poll();
-  // Polls, and sleeps where there is nothing to do, until `until` (asked after each pass) says true or the time is
-  // over; returns what it says last.
+  // Polls, and sleeps while there is nothing to do, until `until` returns true or `timeout` has
+  // passed. Evaluates `until` after each pass; returns its last result.
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
-  // For a loop of one's own. True: sleep until fd() is readable, SleepLimit() at most, then Poll(). False: poll again.
+  // For your own loop. True: sleep until fd() is readable, for at most SleepLimit(), then call
+  // Poll(). False: call Poll() again.
   bool PrepareToSleep();
   int fd() const { return endpoint_->fd(); }
   absl::Duration SleepLimit() const;
-  // Ends a sleep. Any thread.
+  // Makes fd() readable. Any thread.
   void Wake() { endpoint_->Wake(); }
 
   void Close();
@@ -100,8 +110,8 @@ class Messenger {
   LevelLog log_;
   flow::FlowEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
-  bool in_handler_ = false;    // handlers run
-  bool close_wanted_ = false;  // by one of them
+  bool in_handler_ = false;    // a handler runs
+  bool close_wanted_ = false;  // by a handler
 };
 
 }  // namespace sluice

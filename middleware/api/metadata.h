@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Metadata: keys and values that go with a request, or with a reply, beside its message: who asks, a trace, a token.
+// Metadata: keys and values that a request or a reply carries beside its message, for example a
+// caller, a trace or a token.
 //
-// Bound         8 KiB in all as it is on the wire, keys of 1 to 64 of a-z 0-9 - _ . ; it counts to max_message_bytes.
-// Cost          A call without any pays nothing; one with some allocates at both ends.
-// Thread-safety None; const use from many threads.
+// Ownership     A value.
+// Threads       Const functions: any, at the same time. Other functions: one at a time.
+// Limits        8 KiB in total in wire format, counted towards max_message_bytes. A key has
+//               1 to 64 characters of "a-z 0-9 - _ .".
+// Cost          A call without metadata costs nothing. A call with metadata allocates on both
+//               sides.
 #ifndef SLUICE_MIDDLEWARE_API_METADATA_H_
 #define SLUICE_MIDDLEWARE_API_METADATA_H_
 
@@ -21,15 +25,17 @@ namespace sluice {
 class Metadata {
  public:
   Metadata() = default;
-  // What a peer has sent; entries that can't be read are left out.
+  // Parses metadata of a peer. Entries that cannot be parsed are omitted.
   static Metadata FromWire(std::string_view wire);
 
-  // A key may be there more than once. INVALID_ARGUMENT: it is no key. RESOURCE_EXHAUSTED: too much.
+  // Adds an entry. A key may occur more than once. Errors: INVALID_ARGUMENT (not a valid key),
+  // RESOURCE_EXHAUSTED (over the limit).
   absl::Status Add(std::string_view key, std::string_view value);
   void Clear();
 
-  // What these return refers to this object, until it is changed or destroyed. On a temporary they don't compile.
-  // The first value of the key.
+  // Results refer to this object, and are valid until it is changed or destroyed. Calls on a
+  // temporary do not compile.
+  // Returns the first value of the key.
   std::optional<std::string_view> Find(std::string_view key) const&;
   std::optional<std::string_view> Find(std::string_view key) const&& = delete;
   const std::vector<std::pair<std::string, std::string>>& entries() const& { return entries_; }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Resolver: where a channel learns which servers there are.
+// Resolver: gives a channel its list of servers.
 //
 //   sluice::Channel::Connect("file:/etc/shop/servers")         // FileResolver
 //   options.resolver = std::make_shared<MyDirectory>();        // a user's own
 //
-// Who owns it   The channel; the user may share it. One channel each.
-// Which thread  The channel calls Start() and Stop(), one thread at a time. The listener may be called on any.
-// What ends it  Stop(), when the channel goes.
+// Ownership     The channel and the user share it. Each resolver serves one channel.
+// Threads       The channel calls Start() and Stop(), one thread at a time. Any thread may call the
+//               listener.
+// End           The channel calls Stop() when it ends.
 #ifndef SLUICE_MIDDLEWARE_API_RESOLVER_H_
 #define SLUICE_MIDDLEWARE_API_RESOLVER_H_
 
@@ -24,21 +25,21 @@ namespace sluice {
 
 class Resolver {
  public:
-  // All servers there are, "host:port" each, in the order in which pick-first wants them. A list that can't be
-  // understood is answered with INVALID_ARGUMENT, and changes nothing.
+  // Receives the complete list of servers, "host:port" each, in the order in which pick-first tries
+  // them. INVALID_ARGUMENT: an address cannot be parsed; the channel keeps its servers.
   using Listener = std::function<absl::Status(const std::vector<std::string>& servers)>;
 
   virtual ~Resolver() = default;
-  // Once. Calls the listener before it returns, and later when the list is another one. An error: there is none to
-  // be had; then the listener is not called later either.
+  // Called once. Calls the listener before it returns, and again when the list has changed. An
+  // error: there is no list; the listener is not called later either.
   virtual absl::Status Start(Listener listener) = 0;
-  // No call of the listener runs, or comes, after it has returned.
+  // When it has returned, the listener is not running, and is not called again.
   virtual void Stop() = 0;
 };
 
-// A file of addresses, one a line; empty lines and those that begin with # don't count. It is watched: a new file that is
-// moved in its place, or one that was written and closed, is read at once. A file that is gone or makes no sense
-// leaves the servers as they are.
+// Reads the servers from a file of addresses, one a line. Empty lines and lines that begin with #
+// are ignored. The file is watched: when a new file is moved in its place, or the file is written
+// and closed, it is read at once. If the file is missing or invalid, the channel keeps its servers.
 class FileResolver final : public Resolver {
  public:
   explicit FileResolver(std::string path) : path_(std::move(path)) {}
@@ -56,12 +57,12 @@ class FileResolver final : public Resolver {
   const std::string path_;
   Listener listener_;
   std::vector<std::string> servers_;
-  int watch_fd_ = -1;  // inotify, of the file's folder
+  int watch_fd_ = -1;  // inotify descriptor of the file's directory
   int stop_fd_ = -1;
   std::thread thread_;
 };
 
-// The lines of such a file.
+// Returns the addresses in the text of such a file.
 std::vector<std::string> ParseServers(const std::string& text);
 
 }  // namespace sluice

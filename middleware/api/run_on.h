@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RunOn() and ComeHome(): a coroutine does on an executor what takes long or blocks, and comes back.
+// RunOn(), ComeHome(): run the blocking parts of a coroutine on an executor, and return to its
+// home.
 //
 //   sluice::Task<absl::Status> Export(sluice::ServerContext&, const Query& query, sluice::ServerWriter<Row> writer) override {
 //     Row row;
@@ -12,22 +13,25 @@
 //     co_return absl::OkStatus();                // from either thread
 //   }
 //
-// or, if it is one piece of work with a result:
+// or, for one piece of work with a result:
 //
 //     Row row = co_await sluice::RunOn(&pool_, [&] { return ReadFromDisk(i); });
 //
-// Which thread  After RunOn(executor): the executor's. The coroutine comes home with ComeHome(), RunOn(executor, function),
-//               SleepFor(), ServerReader::Read() and ServerWriter::Write(). Another awaitable brings it home if it suspends the
-//               coroutine, and leaves it where it is otherwise. Data that handlers share without a lock, and Signal, belong to
-//               the home's thread: call ComeHome() before you use them. A handler may co_return from either.
-// Without home  A coroutine without a home (task.h) stays on the executor's thread until something that it awaits resumes it
-//               elsewhere. ComeHome() does nothing.
-// Ownership     The executor outlives the coroutine, and runs everything that it is given. Do not destroy a coroutine that is
-//               on an executor or waits for it.
-// Bounds        None here: the work waits in the executor's own queue. ExecutorOptions (max_waiting_calls, max_wait) do not
-//               apply.
-// Ending        Server::Drain() and Server::Shutdown() answer FAILED_PRECONDITION on the executor's thread meanwhile, as in
-//               a handler. Elsewhere they wait for the work to end.
+// Ownership     The executor outlives the coroutine, and runs all work that it is given. Do not
+//               destroy a coroutine that is on an executor or waits for it.
+// Threads       After RunOn(executor): a thread of the executor. The coroutine returns to its home
+//               with ComeHome(), RunOn(executor, function), SleepFor(), ServerReader::Read() and
+//               ServerWriter::Write(). Another awaitable returns it to its home only if it suspends
+//               the coroutine. Data that handlers share without a lock, and Signal, belong to the
+//               home's thread: call ComeHome() before you use them. A handler may co_return on
+//               either thread.
+// Without home  A coroutine without a home (task.h) stays on the executor's thread until an awaited
+//               operation resumes it elsewhere. ComeHome() does nothing.
+// Limits        None here: the work waits in the executor's own queue. ExecutorOptions
+//               (max_waiting_calls, max_wait) do not apply.
+// End           On the executor's thread, Server::Drain() and Server::Shutdown() fail with
+//               FAILED_PRECONDITION, as in a handler. On other threads they wait until the work has
+//               ended.
 #ifndef SLUICE_MIDDLEWARE_API_RUN_ON_H_
 #define SLUICE_MIDDLEWARE_API_RUN_ON_H_
 
@@ -52,7 +56,7 @@ class RunOnAwaiter {
   void await_suspend(std::coroutine_handle<Promise> handle) {
     Home* home = nullptr;
     if constexpr (requires { handle.promise().home; }) home = handle.promise().home;
-    // This may be gone before Run() returns.
+    // *this may be destroyed before Run() returns.
     executor_->Run([home, coroutine = std::coroutine_handle<>(handle)] {
       if (home == nullptr) return coroutine.resume();
       home->ResumeElsewhere(coroutine);
@@ -75,7 +79,7 @@ class ComeHomeAwaiter {
   bool await_suspend(std::coroutine_handle<Promise> handle) {
     resumption_.Set(handle);
     if (resumption_.home() == nullptr || resumption_.home()->IsHere()) return false;
-    resumption_.Resume();  // this may be gone now
+    resumption_.Resume();  // *this may be destroyed now
     return true;
   }
   void await_resume() const {}
@@ -86,15 +90,17 @@ class ComeHomeAwaiter {
 
 }  // namespace internal
 
-// co_await it: the coroutine goes on on a thread of `executor`.
+// co_await it: continues the coroutine on a thread of `executor`.
 [[nodiscard]] inline internal::RunOnAwaiter RunOn(Executor* executor) {
   return internal::RunOnAwaiter(executor);
 }
 
-// co_await it: the coroutine goes on at home, at once if it is there. Does nothing without a home.
+// co_await it: continues the coroutine at its home, without suspending if it is there. Does nothing
+// without a home.
 [[nodiscard]] inline internal::ComeHomeAwaiter ComeHome() { return {}; }
 
-// Runs `function()` on a thread of `executor`, comes home, and gives its result, or throws its exception there.
+// co_await it: runs `function()` on a thread of `executor`, returns to the home, and gives the
+// result or rethrows the exception.
 template <typename Function>
 Task<std::invoke_result_t<Function&>> RunOn(Executor* executor, Function function) {
   using Result = std::invoke_result_t<Function&>;

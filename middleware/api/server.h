@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Server: runs services for whoever connects.
+// Server: runs services for its clients.
 //
 //   EchoImpl echo;                                             // outlives the server
 //   auto server = sluice::Server::Create();
@@ -10,13 +10,18 @@
 //   if (!port.ok()) return port.status();                      // the port is in use, for example
 //   return (*server)->Wait();                                  // until SIGINT or SIGTERM, then drains
 //
-// Threads       One polls and runs the handlers, from Listen() on: it spins while there is work, then sleeps; or several do
-//               (ServerOptions::pollers), or the user's own loop (ServerOptions::driving). Those of a service that was registered with an executor run there
-//               (service.h). One more runs what may block in the kernel.
-// Thread-safety Create, Register and Listen from one thread, or one at a time. After Listen(): Wait, Drain and Shutdown from any,
-//               at the same time. With a loop of the user's all of them from that. Services outlive the server.
-// What ends it  Drain(), Shutdown(), or the destructor, which waits for handlers that run. None of them inside a handler of
-//               this server: the first two refuse it with FAILED_PRECONDITION, the destructor says so and ends the process.
+// Ownership     The user owns it. Services outlive the server.
+// Threads       From Listen() on one thread polls and runs the handlers: it spins while there is
+//               work, then sleeps. Alternatives: several such threads (ServerOptions::pollers), or
+//               your own loop (ServerOptions::driving). Handlers of a service registered with an
+//               executor run on the executor (service.h). One more thread runs operations that may
+//               block in the kernel. Call Create, Register and Listen on one thread at a time.
+//               After Listen() call Wait, Drain and Shutdown on any thread, at the same time. With
+//               your own loop, call these functions on the loop's thread.
+// End           Drain(), Shutdown(), or the destructor, which waits for running handlers. Not
+//               inside a handler of this server: Drain() and Shutdown() fail with
+//               FAILED_PRECONDITION; the destructor writes a message to standard error and ends the
+//               process.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_H_
 
@@ -52,103 +57,116 @@ class CapabilityReport;
 }
 
 struct RegisterOptions {
-  // Runs the service's plain functions, several at a time; nullptr: they run on the polling thread, one after another.
-  // Coroutines begin there, and go to an executor by themselves (run_on.h). Outlives the server.
+  // Executor that runs the service's plain functions, several at a time. nullptr (default): they
+  // run on the polling thread, one after another. Coroutines start on the polling thread, and move
+  // to an executor with RunOn() (run_on.h). The executor outlives the server.
   Executor* executor = nullptr;
-  // As in ExecutorOptions; not set: the server's.
+  // As in ExecutorOptions. Default: the values in ServerOptions.
   std::optional<uint32_t> max_waiting_calls;
   std::optional<absl::Duration> max_wait;
 };
 
 struct WaitOptions {
-  // Signals that end Server::Wait(). May be empty: none does. SIGKILL and SIGSTOP can't be given.
+  // Signals that end Server::Wait(). Empty: no signal ends it. SIGKILL and SIGSTOP are not allowed.
   std::vector<int> signals = {SIGINT, SIGTERM};
-  // Timeout of the Drain() that follows. Zero: calls under way are cancelled at once.
+  // Timeout of the Drain() that follows. Zero: calls in progress are cancelled at once.
   absl::Duration drain_timeout = absl::Seconds(10);
 };
 
 class Server {
  public:
   static absl::StatusOr<std::unique_ptr<Server>> Create(const ServerOptions& options = {});
-  // The same over a given stack, for one poller.
+  // The same over `stack`, with one poller.
   static absl::StatusOr<std::unique_ptr<Server>> CreateOn(std::unique_ptr<Stack> stack,
                                                           const ServerOptions& options = {});
-  // One for each poller; who connects to the first one is spread over all by the stacks.
+  // The same with one stack for each poller. The first stack listens, and the stacks distribute new
+  // clients.
   static absl::StatusOr<std::unique_ptr<Server>> CreateOn(
       std::vector<std::unique_ptr<Stack>> stacks, const ServerOptions& options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Before Listen(). ALREADY_EXISTS: a method of it is registered.
+  // Registers a service. Call before Listen(). ALREADY_EXISTS: one of its methods is registered.
   absl::Status Register(Service* service, const RegisterOptions& options = {});
 
-  // The names of those that are registered, in order. Does not change after Listen().
+  // Names of the registered services, in order of registration. Does not change after Listen().
   const std::vector<std::string>& services() const { return services_; }
-  // "host:port"; port 0 takes a free one. Returns the port. Once.
+  // Listens on "host:port"; port 0: any free port. Returns the port. Call once.
   absl::StatusOr<uint16_t> Listen(const std::string& address);
 
-  // The user's own loop: Driving::kCaller, from Listen() on. docs/threads.md has the loop.
-  // One pass; never blocks; handlers run in it. The number of things done.
+  // For your own loop (Driving::kCaller), from Listen() on. docs/threads.md has the loop.
+  // Runs one pass, handlers included, and returns the number of events handled. Does not block.
   int Poll();
-  // True: sleep until fd() is readable, then Poll(). False: Poll() again.
+  // True: sleep until fd() is readable, then call Poll(). False: call Poll() again.
   bool PrepareToSleep();
-  // For poll() or epoll, level-triggered; becomes readable when there is something to do, and when a time is over. The
-  // server's; the same always. -1: no loop of the user's.
+  // Descriptor for poll() or epoll, level-triggered. It becomes readable when there is work or a
+  // timer has expired. The server owns it; it does not change. -1: Driving::kThreads.
   int fd() const;
   // Makes fd() readable. Any thread.
   void Wake();
 
-  // Blocks until one of `options.signals` comes, then drains (Drain()) and returns its status. Also returns, with OK, when the
-  // server has ended otherwise: after Drain(), BeginDrain() or Shutdown(). Do not destroy the server while a thread waits.
+  // Blocks until one of `options.signals` arrives, then drains (Drain()) and returns its status.
+  // Returns OK when the server has ended otherwise: after Drain(), BeginDrain() or Shutdown(). Do
+  // not destroy the server while a thread waits.
   //
-  // Handles the signals while it blocks; they then do what they did before, so a second SIGINT ends a process that does not
-  // handle it. A signal that comes before Wait() is not kept, unless the program has blocked it (end_signals.h). Up to 16
-  // threads of a process may wait; each hears of a signal.
-  // Errors, beside Drain()'s:
-  // - FAILED_PRECONDITION: before Listen(); inside a handler; with a loop of the user's, which polls instead.
-  // - INVALID_ARGUMENT: a signal that can't be handled.
+  // Handles the signals while it blocks, and restores their previous actions afterwards: a second
+  // SIGINT ends a process that does not handle it. A signal that arrives before Wait() is lost,
+  // unless the program has blocked it (end_signals.h). Up to 16 threads of a process may wait; each
+  // wakes on a signal.
+  // Errors, in addition to those of Drain():
+  // - FAILED_PRECONDITION: before Listen(); inside a handler; with your own loop, which polls
+  //   instead.
+  // - INVALID_ARGUMENT: a signal that cannot be handled.
   // - RESOURCE_EXHAUSTED: 16 threads wait.
   absl::Status Wait(const WaitOptions& options = {});
 
-  // The end that costs callers nothing, in phases (call/drain.h): services hear OnDrain(), so that health says
-  // NOT_SERVING; peers are told, and new calls end UNAVAILABLE, known not to have run; those under way have three
-  // quarters of `timeout` to end by themselves, then are cancelled (UNAVAILABLE at their callers), and have the rest.
-  // Then the server says goodbye. DEADLINE_EXCEEDED: something did not end, as with Shutdown(). A drain
-  // that has begun already goes on with its own times, and this waits for it.
-  // With a loop of the user's this polls to the end itself, the server and nothing else. FAILED_PRECONDITION inside a
-  // handler: BeginDrain() may be called there.
+  // Shuts down without failing calls that can be retried, in phases (call/drain.h):
+  // - Services get OnDrain(), so that health reports NOT_SERVING. Peers are told. New calls end
+  //   with UNAVAILABLE and IsRetrySafe().
+  // - Calls in progress have three quarters of `timeout` to end. Then they are cancelled
+  //   (UNAVAILABLE at their callers), and have the remaining quarter.
+  // - The server disconnects.
+  // Blocks until the end. If a drain has begun before, waits for it; its timeout does not change.
+  // With your own loop this function polls until the end, the server and nothing else.
+  // Errors: DEADLINE_EXCEEDED (a call or a handler did not end, as with Shutdown()),
+  // FAILED_PRECONDITION (inside a handler: call BeginDrain() there).
   absl::Status Drain(absl::Duration timeout);
-  // The same, and does not wait for it: for a loop of the user's, which goes on polling until drain_phase() is kDrained or
-  // kOverdue, and then calls Shutdown().
+  // The same without waiting, for your own loop: continue polling until drain_phase() is kDrained
+  // or kOverdue, then call Shutdown().
   void BeginDrain(absl::Duration timeout);
-  // Any thread. Of several pollers the one that is least far; when all have ended, kOverdue if one of them is.
+  // Any thread. With several pollers: the earliest phase of any poller; when all have ended,
+  // kOverdue if one of them is.
   call::DrainPhase drain_phase() const;
 
-  // At once, for those who have no time to drain: sends the replies that wait for credit, says goodbye to all peers and ends the polling thread.
-  // Coroutines and handlers on an executor may end before, and are told to stop (ServerContext::stop_token()) after that.
-  // `timeout` bounds the sending and the waiting for handlers: DEADLINE_EXCEEDED if
-  // one goes on (then only the destructor waits for it, or another Shutdown()); a tenth of
-  // a second may come on top. Calls that have not been answered end with UNAVAILABLE at their
-  // callers. FAILED_PRECONDITION inside a handler.
+  // Shuts down at once: sends the replies that wait for credit, disconnects all peers, and ends the
+  // polling thread. Coroutines and handlers on an executor may end during that time; the others are
+  // then asked to stop (ServerContext::stop_token()). Unanswered calls end with UNAVAILABLE at
+  // their callers.
+  // `timeout`: limit for sending replies and waiting for handlers; the function may take up to a
+  // tenth of a second longer.
+  // Errors: DEADLINE_EXCEEDED (a handler is still running: the destructor, or another Shutdown(),
+  // waits for it), FAILED_PRECONDITION (inside a handler).
   absl::Status Shutdown(absl::Duration timeout);
 
-  // Of the clock by which the server goes.
+  // Current time of the server's clock, in nanoseconds.
   int64_t now_ns() const;
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  // Everything that is counted, from any thread, handlers included. Polling threads are asked for their part, and waited
-  // for `patience` at most (in a handler a fiftieth of a second for those of other pollers). `details`: peers (so many of each tenant at most, 0: no details at all), queues, slow calls.
-  // `only_tenant`: peers and calls of this tenant only.
+  // Returns all counters. Any thread, handlers included. Waits for the polling threads for at most
+  // `patience` (in a handler: for those of other pollers, at most a fiftieth of a second).
+  // `details`: maximum number of peers listed per tenant, with queues and slow calls; 0 (default):
+  // no details.
+  // `only_tenant`: only peers and calls of this tenant.
   ServerSnapshot Snapshot(size_t details = 0, absl::Duration patience = absl::Milliseconds(200),
                           std::optional<std::string_view> only_tenant = std::nullopt) const;
-  // What happened last, the oldest first; observe/trace_events.h says what it means. Any thread.
+  // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
   std::vector<base::TraceRecord> Trace() const;
-  // As of the last time the server had nothing to do, or of its end.
+  // Counters as of the last time the server was idle, or of its end.
   call::ServerCounters counters() const;
-  // Likewise.
+  // Likewise, for the transport.
   endpoint::Counters endpoint_counters() const;
-  // How the handshakes of clients ended; likewise.
+  // Likewise: results of the handshakes of clients.
   endpoint::HandshakeCounts handshakes() const;
 
  private:
@@ -164,10 +182,10 @@ class Server {
   std::vector<Service*> registered_;
   const ExecutorOptions executor_;
   ServerChain chain_;
-  std::atomic<bool> over_{false};         // Shutdown() was said
-  std::atomic<bool> drain_begun_{false};  // BeginDrain() was said
+  std::atomic<bool> over_{false};         // Shutdown() was called
+  std::atomic<bool> drain_begun_{false};  // BeginDrain() was called
   std::mutex waits_mutex_;
-  std::vector<SignalWatch*> waits_;                     // waits_mutex_; of threads in Wait()
+  std::vector<SignalWatch*> waits_;                     // waits_mutex_; threads in Wait()
   std::vector<std::unique_ptr<ServerPoller>> pollers_;  // the first one listens
 };
 

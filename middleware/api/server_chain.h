@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerChain: a server's authorisation and interceptors, at the gate of its engine.
+// ServerChain: runs a server's authorize function and interceptors, as the gate of its engine.
 //
-// Who owns it   The server.
-// Which thread  Its polling thread.
+// Ownership     The server owns it.
+// Threads       The server's polling thread.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_CHAIN_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_CHAIN_H_
 
@@ -43,7 +43,7 @@ class ServerChain final : public call::Gate {
   }
 
  private:
-  // An exception of the user's code is its status.
+  // An exception of user code becomes its status.
   template <typename Code>
   static absl::Status Guard(std::string_view who, const call::Incoming& incoming, Code code) {
     try {
@@ -55,7 +55,7 @@ class ServerChain final : public call::Gate {
   void End(const call::Incoming& incoming, const ServerContext& context, size_t count,
            const absl::Status& status, absl::Duration took) const {
     while (count-- > 0) {
-      // The call has its status by now: an exception is logged.
+      // The call has its status already: an exception is only logged.
       (void)Guard("interceptor", incoming, [&] {
         interceptors_[count]->OnEnd(context, status, took);
         return absl::OkStatus();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerContext: what a handler may know about the call it serves. Valid while the handler runs; for a coroutine until
-// it is done.
+// ServerContext: the call that a handler serves: caller, deadline, cancellation, metadata and
+// attachments.
 //
-// Thread-safety None: the thread that runs the handler; for a coroutine that is on an executor meanwhile (run_on.h), that
-//               executor's. A stop_token that was taken from it may be used by any.
+// Ownership     The server owns it. Valid while the handler runs; for a coroutine until it has
+//               ended.
+// Threads       The thread that runs the handler; for a coroutine on an executor (run_on.h) the
+//               executor's. Any thread may use a stop_token taken from it.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_CONTEXT_H_
 
@@ -40,22 +42,23 @@ class ServerContext {
 
   // Address of the caller.
   const std::string& peer() const { return *incoming_.peer; }
-  // Whose secret the caller has proved; empty where ServerOptions::tenants is.
+  // Tenant whose secret the caller has proved; empty without ServerOptions::tenants.
   const std::string& tenant() const { return *incoming_.tenant; }
   // "/package.Service/Method".
   const char* method() const { return incoming_.method->full_name; }
-  // When the caller stops waiting, on CLOCK_MONOTONIC of this host, the way here not counted;
-  // call::kNoDeadlineNs if it never does.
+  // Deadline of the call in nanoseconds of this host's CLOCK_MONOTONIC, without the time that the
+  // request needed to arrive; call::kNoDeadlineNs: none.
   int64_t deadline_ns() const { return incoming_.deadline_ns; }
-  // What of the caller's timeout was left when the request came in.
+  // Time that was left until the deadline when the request arrived.
   absl::Duration time_left_on_arrival() const {
     return incoming_.deadline_ns == call::kNoDeadlineNs
                ? absl::InfiniteDuration()
                : absl::Nanoseconds(incoming_.deadline_ns - incoming_.received_ns);
   }
 
-  // A stop is requested when nobody waits for the answer any more: the caller cancelled, has gone away, or its deadline
-  // has passed. Never for a handler that runs inline on the polling thread: nothing is heard while it does.
+  // Returns a token. A stop is requested when no caller waits for the reply any more: the caller
+  // cancelled or disconnected, or the deadline has passed. Never for a handler that runs inline on
+  // the polling thread, which receives no messages meanwhile.
   std::stop_token stop_token() {
     if (!can_stop_) return {};
     LockStop();
@@ -70,25 +73,25 @@ class ServerContext {
   }
   bool cancelled() const { return stopped_.load(std::memory_order_relaxed); }
 
-  // 1, or more if the caller's channel tries it again (RetryOptions).
+  // Number of this attempt: 1, or more if the caller's channel retries the call (RetryOptions).
   uint32_t attempt() const;
 
-  // What the caller sent beside the request. The reference is valid as long as the context.
+  // Metadata of the request. The reference is valid as long as the context.
   const Metadata& metadata() const {
     if (metadata_ == nullptr) {
       metadata_ = std::make_unique<const Metadata>(Metadata::FromWire(incoming_.metadata));
     }
     return *metadata_;
   }
-  // The trace that the caller says this call is part of, with this call as the span: what goes with calls that it makes
-  // (CallContext::FromServer()). Empty: none.
+  // Trace of the call, with this call as the span: calls that the handler makes carry it
+  // (CallContext::FromServer()). nullopt: none.
   std::optional<TraceContext> trace() const {
     if (incoming_.metadata.empty()) return std::nullopt;
     const auto value = metadata().Find(kTraceParent);
     const auto parent = value.has_value() ? TraceContext::Parse(*value) : std::nullopt;
     return parent.has_value() ? std::optional(parent->Child(incoming_.span)) : std::nullopt;
   }
-  // Goes with the reply, or with the error.
+  // Adds metadata to the reply or the error. Errors: as Metadata::Add().
   absl::Status AddReplyMetadata(std::string_view key, std::string_view value) {
     if (!reply_metadata_.has_value()) reply_metadata_.emplace();
     absl::Status added = reply_metadata_->Add(key, value);
@@ -98,15 +101,18 @@ class ServerContext {
 
   // What the caller sent beside the request's message (CallContext::set_attachment()), where it came in if it is large.
   std::span<const std::byte> attachment() const { return incoming_.attachment; }
-  // Goes beside the reply's message, whose limit holds for both together. Not with an error.
+  // Sets the attachment of the reply. Message and attachment together must not exceed the limit of
+  // a message. Not sent with an error.
   void set_reply_attachment(std::string bytes) {
     incoming_.reply->attachment = Buffer::Ordinary(std::move(bytes));
   }
-  // The same without a copy, if it is large; nobody writes into it from now on.
+  // The same; a large attachment is not copied. Do not write into the memory afterwards.
   void set_reply_attachment(std::same_as<Buffer> auto&& buffer) {
     incoming_.reply->attachment = std::move(buffer);
   }
-  // Memory for that; its errors are ServerEngine::MakeBuffer()'s. On an executor it waits for the polling thread, one pass.
+  // Allocates memory for it. On an executor it waits for one pass of the polling thread. Errors:
+  // CANCELLED (the caller has disconnected), RESOURCE_EXHAUSTED (no memory now), INVALID_ARGUMENT
+  // (over the limit of a message).
   absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
  protected:
@@ -124,7 +130,8 @@ class ServerContext {
   }
 
  private:
-  // A coroutine may ask for its token on an executor (run_on.h) while the polling thread requests the stop.
+  // A coroutine may call stop_token() on an executor (run_on.h) while the polling thread requests
+  // the stop.
   void LockStop() {
     while (stop_locked_.exchange(true, std::memory_order_acquire)) {
     }
@@ -136,8 +143,8 @@ class ServerContext {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> stop_locked_{false};
   std::optional<std::stop_source> stop_;              // LockStop()
-  std::optional<Metadata> reply_metadata_;            // few have any
-  mutable std::unique_ptr<const Metadata> metadata_;  // once it was asked for
+  std::optional<Metadata> reply_metadata_;            // most calls have none
+  mutable std::unique_ptr<const Metadata> metadata_;  // set when first used
 };
 
 }  // namespace sluice

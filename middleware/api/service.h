@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Service: what a Server runs. Generated code derives EchoServiceBase from it; a user derives from that:
+// Service: base class of the services that a Server runs. Generated code derives EchoServiceBase
+// from it; a user derives from that:
 //
 //   class EchoImpl final : public EchoServiceBase {
 //     absl::Status Say(sluice::ServerContext& context, const SayRequest& request, SayReply* reply) override {
@@ -9,12 +10,15 @@
 //     }
 //   };
 //
-// Plain functions run one after another on the server's polling thread: one that blocks, blocks all callers. With
-// RegisterOptions::executor they run on the user's threads instead, several at a time. EchoCoServiceBase has coroutines
-// (task.h): they run on the polling thread too, and others run while one waits. Methods that stream are coroutines in both.
-// A coroutine that has to block goes on on an executor meanwhile (run_on.h).
-// Request and reply are valid until the handler is done. An exception that leaves a handler ends its call with UNKNOWN and the
-// exception's text, cut at 256 bytes; the server logs it, and goes on.
+// Ownership     The user owns it. It outlives the server. Request and reply are valid until the
+//               handler has ended.
+// Threads       Plain functions run one after another on the server's polling thread: a function
+//               that blocks delays all callers. With RegisterOptions::executor they run on threads
+//               of the user, several at a time. EchoCoServiceBase has coroutines (task.h): they run
+//               on the polling thread, and others run while one is suspended. Streaming methods are
+//               coroutines in both. A coroutine that must block moves to an executor (run_on.h).
+// Exceptions    If a handler throws, its call ends with UNKNOWN and the exception's text, cut at
+//               256 bytes. The server logs the exception, and continues.
 #ifndef SLUICE_MIDDLEWARE_API_SERVICE_H_
 #define SLUICE_MIDDLEWARE_API_SERVICE_H_
 
@@ -36,14 +40,16 @@ namespace sluice {
 using call::Method;
 using call::Streams;
 
-// Collects the methods of a service; used by generated code. `method` and `service` outlive the server.
+// Collects the methods of a service. Used by generated code. `method` and `service` outlive the
+// server.
 class MethodBinder {
  public:
-  // `queue`: of the executor on which plain functions run; nullptr: they run on the polling thread.
+  // `queue`: queue of the executor that runs plain functions; nullptr: they run on the polling
+  // thread.
   explicit MethodBinder(std::shared_ptr<ExecutorQueue> queue = nullptr)
       : queue_(std::move(queue)) {}
 
-  // A plain function.
+  // Binds a plain function.
   template <typename Service, typename Request, typename Reply,
             absl::Status (Service::*kFunction)(ServerContext&, const Request&, Reply*)>
   void Bind(const Method& method, Service* service) {
@@ -65,7 +71,7 @@ class MethodBinder {
     };
   }
 
-  // Coroutines: nobody streams, the client, the server, both.
+  // Bind a coroutine: unary, client streaming, server streaming, bidirectional.
   template <typename Service, typename Request, typename Reply,
             Task<absl::Status> (Service::*kFunction)(ServerContext&, const Request&, Reply*)>
   void BindTask(const Method& method, Service* service) {
@@ -137,12 +143,12 @@ class Service {
   // "package.Service".
   virtual const char* name() const = 0;
   virtual void Bind(MethodBinder& binder) = 0;
-  // The server that runs it begins to drain: called once, by the thread that calls Server::Drain(), before calls are
-  // refused.
+  // The server begins to drain. Called once, by the thread that calls Server::Drain(), before the
+  // server refuses calls.
   virtual void OnDrain() {}
 };
 
-// What a method that is not overridden answers.
+// Status of a method that is not overridden.
 absl::Status NotOverridden(const Method& method);
 Task<absl::Status> NotOverriddenTask(const Method& method);
 

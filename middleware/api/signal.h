@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signal: coroutines of one thread wait for each other's news.
+// Signal: coroutines of one thread wait until another one notifies them.
 //
 //   while (!stop.stop_requested() && !HasNews()) co_await news.Wait(stop);     // in one handler
 //   news.NotifyAll();                                                          // in another
 //
-// Who owns it   Something that outlives those who wait.
-// Which thread  One: the home of all who wait, where NotifyAll() is called and stops are requested: a server's polling
-//               thread, for its handlers' contexts.
+// Ownership     Outlives the coroutines that wait.
+// Threads       One: the home of all waiting coroutines. NotifyAll() is called and stops are
+//               requested there. For handlers' contexts this is the server's polling thread.
 #ifndef SLUICE_MIDDLEWARE_API_SIGNAL_H_
 #define SLUICE_MIDDLEWARE_API_SIGNAL_H_
 
@@ -48,7 +48,7 @@ class Signal {
       Waiter* self;
     };
 
-    // False: it had gone on before.
+    // Returns false if the coroutine was resumed before.
     bool Unlink() {
       if (previous_ == nullptr) return false;
       *previous_ = next_;
@@ -63,7 +63,7 @@ class Signal {
     Signal* const signal_;
     const std::stop_token stop_;
     Resumption resumption_;
-    Waiter** previous_ = nullptr;  // what points here; nullptr: nothing does
+    Waiter** previous_ = nullptr;  // pointer to this waiter; nullptr: not linked
     Waiter* next_ = nullptr;
     std::optional<std::stop_callback<Stop>> on_stop_;
   };
@@ -72,11 +72,11 @@ class Signal {
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
 
-  // co_await it: goes on after the next NotifyAll(), or when a stop is requested.
+  // co_await it: resumes after the next NotifyAll(), or when a stop is requested.
   Waiter Wait(std::stop_token stop = {}) { return Waiter(this, std::move(stop)); }
 
   void NotifyAll() {
-    // Those who wait again while they are told have heard of it already.
+    // Coroutines that wait again during this call are not notified again.
     Waiter* list = std::exchange(first_, nullptr);
     if (list != nullptr) list->previous_ = &list;
     while (list != nullptr) list->GoOn();

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SleepFor(): a coroutine waits for a time, and blocks no thread.
+// SleepFor(): suspends a coroutine for a time, and blocks no thread.
 //
 //   absl::Status slept = co_await sluice::SleepFor(absl::Seconds(1), context.stop_token());
 //   if (!slept.ok()) co_return slept;      // nobody waits for the answer any more
 //
-// Name          Write sluice::SleepFor: absl::SleepFor(), which blocks the thread, is found as well otherwise, and the compiler refuses.
-// Clock         The home's: for a handler the server's, with a resolution of 16 us. A sleep never ends early, except by a stop.
-// Which thread  Any that the coroutine is on; it goes on at home. Any thread may request the stop.
-// Ending        Without a stop token a handler sleeps to its end, and Server::Shutdown() waits for it.
-// Destroying    A coroutine that sleeps may be destroyed at home.
+// Name          Write sluice::SleepFor. Otherwise the compiler also finds absl::SleepFor(), which
+//               blocks the thread, and reports an ambiguity.
+// Ownership     A sleeping coroutine may be destroyed at its home.
+// Threads       May be awaited on any thread; the coroutine resumes at its home. Any thread may
+//               request the stop.
+// Clock         The home's clock: for a handler the server's, with a resolution of 16 us. A sleep
+//               never ends early, except by a stop.
+// End           Without a stop token a handler sleeps to the end, and Server::Shutdown() waits for
+//               it.
 #ifndef SLUICE_MIDDLEWARE_API_SLEEP_H_
 #define SLUICE_MIDDLEWARE_API_SLEEP_H_
 
@@ -28,7 +32,7 @@
 namespace sluice {
 namespace internal {
 
-// What SleepFor() answers without a home, and when a stop is requested.
+// Results of SleepFor() without a home, and after a stop request.
 absl::Status NoHomeToSleepAt();
 absl::Status SleepStopped();
 
@@ -39,7 +43,7 @@ class [[nodiscard]] SleepAwaiter {
   SleepAwaiter(const SleepAwaiter&) = delete;
   SleepAwaiter& operator=(const SleepAwaiter&) = delete;
   ~SleepAwaiter() {
-    on_stop_.reset();  // posts nothing from now on
+    on_stop_.reset();  // no more mail is posted
     if (timer_.armed()) resumption_.home()->StopTimer(&timer_);
   }
 
@@ -53,7 +57,7 @@ class [[nodiscard]] SleepAwaiter {
       return false;
     }
     if (home->IsHere()) return Begin();
-    arrival_.Post(home, &SleepAwaiter::OnArrival, this);  // this may be gone now
+    arrival_.Post(home, &SleepAwaiter::OnArrival, this);  // *this may be destroyed now
     return true;
   }
   absl::Status await_resume() { return std::move(status_); }
@@ -66,7 +70,7 @@ class [[nodiscard]] SleepAwaiter {
     SleepAwaiter* self;
   };
 
-  // At home, as all below. False: there is nothing to wait for.
+  // Runs at home, as all functions below. Returns false if there is nothing to wait for.
   bool Begin() {
     if (stop_.stop_requested()) {
       status_ = SleepStopped();
@@ -80,13 +84,13 @@ class [[nodiscard]] SleepAwaiter {
     auto* self = static_cast<SleepAwaiter*>(context);
     if (!self->Begin()) self->resumption_.Resume();
   }
-  // The coroutine goes on in the next pass: nothing ends while timers fire.
+  // The coroutine resumes in the next pass, since no timer may be destroyed while timers fire.
   static void OnTimer(base::Timer* /*timer*/, void* context) {
     static_cast<SleepAwaiter*>(context)->resumption_.Resume();
   }
   static void OnStop(void* context) {
     auto* self = static_cast<SleepAwaiter*>(context);
-    if (!self->timer_.armed()) return;  // the time is over, and the coroutine about to go on
+    if (!self->timer_.armed()) return;  // the timer has fired; the coroutine resumes soon
     self->resumption_.home()->StopTimer(&self->timer_);
     self->status_ = SleepStopped();
     self->resumption_.Resume();
@@ -104,12 +108,13 @@ class [[nodiscard]] SleepAwaiter {
 
 }  // namespace internal
 
-// co_await it at once: gives an absl::Status, OK after `duration`.
-// `duration`: zero or less: the coroutine goes on in a later pass of its home. Infinite: until a stop.
+// co_await it at once: gives an absl::Status; OK after `duration`.
+// `duration`: zero or less: resumes in a later pass of its home. Infinite: until a stop.
 // `stop`: ends the sleep early.
 // Errors:
 // - CANCELLED: a stop was requested, before the sleep or during it.
-// - FAILED_PRECONDITION: the coroutine has no home, whose timers it could use (task.h). Handlers have one.
+// - FAILED_PRECONDITION: the coroutine has no home, and therefore no timers (task.h). Handlers have
+//   a home.
 [[nodiscard]] inline internal::SleepAwaiter SleepFor(absl::Duration duration,
                                                      std::stop_token stop = {}) {
   constexpr int64_t kLongestNs = INT64_MAX / 4;  // any clock's time plus it does not overflow

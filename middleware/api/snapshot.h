@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Snapshot: what a Server or a Channel has counted, as values. Prometheus, the introspection service and tests read these;
-// nothing here is counted twice.
+// Snapshot: the counters of a Server or a Channel, as values. Prometheus, the introspection service
+// and tests read these values; no counter exists twice.
 //
-// Who owns it   Whoever asked for it.
+// Ownership     A value.
+// Threads       As any value.
 #ifndef SLUICE_MIDDLEWARE_API_SNAPSHOT_H_
 #define SLUICE_MIDDLEWARE_API_SNAPSHOT_H_
 
@@ -23,28 +24,28 @@
 
 namespace sluice {
 
-// A caller, as its server sees it.
+// A connected client of a server.
 struct PeerSnapshot {
   std::string address;
   std::string tenant;
   bool authenticated = false;
-  bool own_congestion_control = false;  // negotiated, and its address handle is mapped
+  bool own_congestion_control = false;  // negotiated, and the address handle is mapped
   uint32_t max_message_bytes = 0;
-  size_t calls_under_way = 0;  // that are answered later
-  size_t waiting_replies = 0;  // for its credit
+  size_t calls_under_way = 0;  // asynchronous calls without a reply so far
+  size_t waiting_replies = 0;  // replies that wait for credit
   size_t waiting_bytes = 0;
 };
 
-// A call that is answered later and has not been yet.
+// An asynchronous call that the server has not answered yet.
 struct CallUnderWay {
   std::string method;
   std::string peer;
   absl::Duration age;
-  absl::Duration time_left;  // until its deadline; infinite: it has none
-  std::string tenant;        // of the caller; empty: there are no tenants
+  absl::Duration time_left;  // until the deadline; infinite: no deadline
+  std::string tenant;        // tenant of the caller; empty: no tenants
 };
 
-// The peers of a tenant.
+// Number of peers of a tenant.
 struct TenantSnapshot {
   std::string tenant;
   uint64_t peers = 0;  // now
@@ -52,17 +53,17 @@ struct TenantSnapshot {
 
 // One of a server's polling threads.
 struct PollerSnapshot {
-  bool fresh = false;  // as below
+  bool fresh = false;  // as in ServerSnapshot
   uint64_t requests = 0;
   uint64_t peers = 0;  // now
 };
 
-// Of all pollers together.
+// Counters of all pollers together.
 struct ServerSnapshot {
-  // Counted while it works; always of this moment.
+  // Counted while the server runs; always current.
   std::vector<observe::MethodSnapshot> methods;
-  // The others are the polling thread's, which is asked for them. True: it has answered. False: it did not in time, because
-  // it runs a handler that takes long; then they are what it said last.
+  // True: the polling thread has answered, and all values below are current. False: it did not
+  // answer in time, because a handler blocks it; the values are those of its last answer.
   bool fresh = false;
   std::vector<PollerSnapshot> pollers;
   call::ServerCounters calls;
@@ -70,23 +71,24 @@ struct ServerSnapshot {
   endpoint::Counters transport;
   endpoint::HandshakeCounts handshakes;
   endpoint::ConnectionCounts connections;
-  // With details only.
-  std::vector<PeerSnapshot> peers;  // `details` of each tenant at most
+  // The members below are set only with details.
+  std::vector<PeerSnapshot> peers;  // at most `details` per tenant
   size_t peers_in_all = 0;
-  std::vector<TenantSnapshot> tenants;  // those that have peers; empty: there are no tenants
+  std::vector<TenantSnapshot> tenants;  // tenants with peers; empty: no tenants
   std::vector<endpoint::QueueReport> queues;
-  std::vector<observe::SlowCall> slow_calls;  // the eldest first
+  std::vector<observe::SlowCall> slow_calls;  // oldest first
   uint64_t slow_calls_in_all = 0;
-  std::vector<CallUnderWay> calls_under_way;  // the eldest of them first
+  std::vector<CallUnderWay> calls_under_way;  // oldest first
 };
 
-// Adds what another poller has counted; its lists follow, `details` peers of each tenant in all.
+// Adds the counters of another poller and appends its lists, at most `details` peers of each tenant
+// in total.
 void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into);
 
-// Drops the peers and calls that belong to no tenant, or to another one.
+// Removes peers and calls that do not belong to `tenant`.
 void KeepTenant(std::string_view tenant, ServerSnapshot* snapshot);
 
-// Adds to the peers of this tenant; returns how many there are now.
+// Adds `peers` to the number of peers of `tenant`; returns the new number.
 uint64_t CountPeer(const std::string& tenant, uint64_t peers, std::vector<TenantSnapshot>* tenants);
 
 struct ChannelSnapshot {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StateChange: waits in a coroutine until the state of a channel's connection changes.
+// StateChange: suspends a coroutine until the state of a channel's connection changes.
 //
 //   const sluice::ConnectionState now =
 //       co_await sluice::StateChange(channel.get(), channel->connection_state(), absl::Seconds(5));
 //
-// What it is    The form of Channel::WaitForStateChange() for co_await. Gives the first state that is another one than `seen`;
-//               `seen` if the timeout is over; kClosed if the channel ends.
-// Who owns it   The coroutine that awaits it, once. The coroutine may be destroyed while it waits, on the thread it runs on.
-// Which thread  Any. The coroutine goes on as task.h says.
+// Purpose       Channel::WaitForStateChange() for co_await. Gives the first state that differs from
+//               `seen`; `seen` when the timeout has passed; kClosed when the channel ends.
+// Ownership     The awaiting coroutine owns it, and awaits it once. A waiting coroutine may be
+//               destroyed on the thread that it runs on.
+// Threads       Any. The coroutine resumes as task.h describes.
 #ifndef SLUICE_MIDDLEWARE_API_STATE_CHANGE_H_
 #define SLUICE_MIDDLEWARE_API_STATE_CHANGE_H_
 
@@ -36,7 +37,7 @@ class [[nodiscard]] StateChange {
   bool await_suspend(std::coroutine_handle<Promise> handle) {
     resumption_.Set(handle);
     waits_ = true;
-    // When it waits it may have been told, and be gone, before this returns.
+    // If Begin() returns true, another thread may have resumed the coroutine and destroyed *this.
     if (Begin()) return true;
     waits_ = false;
     return false;
@@ -54,7 +55,7 @@ class [[nodiscard]] StateChange {
   const absl::Duration timeout_;
   call::StateWatch watch_;
   Resumption resumption_;
-  bool waits_ = false;  // the coroutine's: it has not gone on
+  bool waits_ = false;  // used by the coroutine's thread: it has not resumed yet
 };
 
 }  // namespace sluice

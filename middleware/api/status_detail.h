@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an error of Sluice says to programs: which layer saw it, with which peer, why most likely, and whether the operation may
-// be repeated.
+// DetailOf(), IsRetrySafe(): read the details of an error of Sluice: layer, peer, likely cause,
+// remedy, and whether a retry is safe.
 //
 //   const absl::StatusOr<SayReply> reply = client.Say(context, request);
 //   if (sluice::IsRetrySafe(reply.status())) …             // it provably did not run at the server
@@ -9,10 +9,10 @@
 //     Count(detail->layer(), detail->peer());
 //   }
 //
-// The payload is a serialised sluice.ErrorDetail; proto/error_detail.proto is installed for programs in other languages, and a
-// program may compile it as well.
-//
-// Thread-safety: values and pure functions.
+// Format        The payload is a serialised sluice.ErrorDetail. An installation has
+//               proto/error_detail.proto for programs in other languages. A C++ program may compile
+//               it as well.
+// Threads       Any: values and pure functions.
 #ifndef SLUICE_MIDDLEWARE_API_STATUS_DETAIL_H_
 #define SLUICE_MIDDLEWARE_API_STATUS_DETAIL_H_
 

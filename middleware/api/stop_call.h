@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StopCall: while it lives, a stop that is requested through a token ends a call.
+// StopCall: ends a call when a stop is requested through a token.
 //
-// Who owns it   Whoever started the call, until it has ended. May be destroyed in the call's callback.
-// Which thread  The stop is requested on any, also while the channel ends on another.
+// Ownership     The object that started the call owns it, until the call has ended. May be
+//               destroyed in the call's callback.
+// Threads       Any thread may request the stop, also while another thread ends the channel.
 #ifndef SLUICE_MIDDLEWARE_API_STOP_CALL_H_
 #define SLUICE_MIDDLEWARE_API_STOP_CALL_H_
 
@@ -25,7 +26,7 @@ class StopCall {
   StopCall(const StopCall&) = delete;
   StopCall& operator=(const StopCall&) = delete;
 
-  // Before the call is started, so that no stop is missed.
+  // Call before the call starts, so that no stop is missed.
   void Set(const std::stop_token& token, Channel* channel, call::CallControl* control) {
     if (token.stop_possible()) callback_.emplace(token, Request{channel, control});
   }
@@ -35,7 +36,8 @@ class StopCall {
     void operator()() const {
       uint64_t id = 0;
       if (!control->Cancel(&id)) return;
-      // The cancelled call's callback may destroy this; its last reference may go on another thread.
+      // The callback of the cancelled call may destroy *this; another thread may destroy the last
+      // reference.
       const ChannelKeep kept(channel);
       kept->Cancel(id);
     }

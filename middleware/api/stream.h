@@ -45,7 +45,8 @@
 namespace sluice {
 namespace internal {
 
-// Something that waits for a stream: done(ok) is called once, on the thread that drives, and may destroy it.
+// A waiter for a stream operation. Done(ok) is called once, on the thread that drives, and may
+// destroy the waiter.
 class StreamWaiter {
  public:
   virtual void Done(bool ok) = 0;
@@ -56,7 +57,8 @@ class StreamWaiter {
 
 class StreamCore final : private call::ClientStream::Observer {
  public:
-  // `request` may be nullptr where the client streams, `reply` where the server does; the request is copied.
+  // `request` is nullptr if the client streams, `reply` if the server streams. The request is
+  // copied.
   StreamCore(Channel* channel, const Method& method, CallContext& context,
              const google::protobuf::MessageLite* request, google::protobuf::MessageLite* reply);
   ~StreamCore();
@@ -75,7 +77,7 @@ class StreamCore final : private call::ClientStream::Observer {
   // After AwaitEnd().
   absl::Status status() const { return status_; }
   Channel* channel() const { return channel_.get(); }
-  // 0: it was not started.
+  // Number of the call; 0: it was not started.
   uint64_t call_id() const { return control_.call_id.load(); }
   // In the catch block of an exception that left a callback of the call: logs it, and ends the call with UNKNOWN, soon.
   static void Thrown(Channel* channel, uint64_t call_id);
@@ -92,7 +94,7 @@ class StreamCore final : private call::ClientStream::Observer {
   void OnWritable() override;
   template <typename Begin>
   bool Wait(Begin begin);
-  // With the lease.
+  // These functions need the lease.
   std::optional<bool> TryRead(google::protobuf::MessageLite* message);
   std::optional<bool> TryWrite(const google::protobuf::MessageLite& message);
   std::optional<bool> BeginRead(google::protobuf::MessageLite* message, StreamWaiter* waiter);
@@ -105,10 +107,10 @@ class StreamCore final : private call::ClientStream::Observer {
   call::ClientStream stream_;
   call::CallControl control_;
   StopCall stop_;
-  // The rest with the lease.
+  // The members below need the lease.
   bool over_ = false;
   absl::Status status_;
-  absl::Status fault_;  // what this side found wrong with a message
+  absl::Status fault_;  // error that this side found in a message
   StreamWaiter* reader_ = nullptr;
   google::protobuf::MessageLite* read_into_ = nullptr;
   StreamWaiter* writer_ = nullptr;
@@ -131,7 +133,8 @@ class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
   bool await_suspend(std::coroutine_handle<Promise> handle) {
     resumption_.Set(handle);
     waits_ = true;
-    // When it waits it may have been told, and be gone, before this returns.
+    // If `begin_` returns nullopt, another thread may have resumed the coroutine and destroyed
+    // *this.
     const std::optional<bool> result = begin_(static_cast<StreamWaiter*>(this));
     if (!result.has_value()) return true;
     ok_ = *result;
@@ -151,11 +154,11 @@ class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
   StreamCore* const core_;
   Begin begin_;
   bool ok_ = false;
-  bool waits_ = false;  // the coroutine's: it has not gone on
+  bool waits_ = false;  // used by the coroutine's thread: it has not resumed yet
   Resumption resumption_;
 };
 
-// Calls back; owns itself.
+// Runs a callback, and owns itself.
 class StreamCallback final : public StreamWaiter {
  public:
   using Function = absl::AnyInvocable<void(bool ok) &&>;
@@ -165,7 +168,7 @@ class StreamCallback final : public StreamWaiter {
     const std::unique_ptr<StreamCallback> self(this);
     try {
       std::move(done_)(ok);
-    } catch (...) {  // the stream may be gone
+    } catch (...) {  // the stream may be destroyed
       StreamCore::Thrown(channel_.get(), call_id_);
     }
   }
@@ -183,12 +186,13 @@ class StreamCallback final : public StreamWaiter {
   Function done_;
 };
 
-// What all three have in common.
+// Common part of the three classes.
 class ClientStreamBase {
  public:
   using Callback = StreamCallback::Function;
 
-  // Waits for the end of the call: OK, or why not. What has not been read is given up.
+  // Blocks until the call has ended, and returns its status. Messages that were not read are
+  // dropped.
   absl::Status Finish() { return core_->WaitEnd(); }
   Task<absl::Status> CoFinish() {
     StreamCore* const core = core_.get();
@@ -235,7 +239,7 @@ class ClientStreamBase {
 
 }  // namespace internal
 
-// The server sends many.
+// A call in which the server streams.
 template <typename Reply>
 class ClientReader : public internal::ClientStreamBase {
  public:
@@ -243,13 +247,14 @@ class ClientReader : public internal::ClientStreamBase {
                const google::protobuf::MessageLite& request)
       : ClientStreamBase(
             std::make_unique<internal::StreamCore>(channel, method, context, &request, nullptr)) {}
-  // False: there are no more; Finish() says why.
+  // Blocks until there is a message. False: there are no more messages; Finish() returns the
+  // reason.
   bool Read(Reply* message) { return core_->WaitRead(message); }
   auto CoRead(Reply* message) { return AwaitRead(message); }
   void StartRead(Reply* message, Callback done) { CallBackRead(message, std::move(done)); }
 };
 
-// The client sends many; `reply` is filled when Finish() says OK.
+// A call in which the client streams. `reply` is set if Finish() returns OK.
 template <typename Request>
 class ClientWriter : public internal::ClientStreamBase {
  public:
@@ -257,17 +262,18 @@ class ClientWriter : public internal::ClientStreamBase {
                google::protobuf::MessageLite* reply)
       : ClientStreamBase(
             std::make_unique<internal::StreamCore>(channel, method, context, nullptr, reply)) {}
-  // Waits until there is room for it. False: the call is over; Finish() says why.
+  // Blocks until the window has room for the message. False: the call has ended; Finish() returns
+  // the reason.
   bool Write(const Request& message) { return core_->WaitWrite(message); }
   auto CoWrite(const Request& message) { return AwaitWrite(message); }
   void StartWrite(const Request& message, Callback done) {
     CallBackWrite(message, std::move(done));
   }
-  // Nothing follows.
+  // Ends the stream of requests.
   void WritesDone() { core_->EndWrites(); }
 };
 
-// Both send many.
+// A call in which client and server stream.
 template <typename Request, typename Reply>
 class ClientReaderWriter : public internal::ClientStreamBase {
  public:

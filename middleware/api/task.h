@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Task<T>: a coroutine that gives a T.
+// Task<T>: a coroutine with a result of type T.
 //
 //   sluice::Task<absl::Status> Serve(...) {
 //     absl::StatusOr<Reply> reply = co_await client.CoSay(context, request);
@@ -8,18 +8,22 @@
 //     co_return absl::OkStatus();
 //   }
 //
-// It starts when it is awaited, or by Spawn(), and runs where it was started: what it awaits brings it back there, if
-// "there" has a Home (a server's polling thread has one); else it goes on where the awaited thing ended, for a call the
-// thread that drives its channel. run_on.h has it go on on an executor meanwhile, sleep.h has it wait for a time, when.h
-// has it wait for several others.
+// It starts when it is awaited, or by Spawn(), on that thread. If the coroutine has a Home (a
+// server's polling thread is one), each awaited operation resumes it at its home. Otherwise it
+// resumes where the operation ended: for a call, on the thread that drives the channel. run_on.h
+// moves it to an executor, sleep.h suspends it for a time, when.h runs several tasks at the same
+// time.
 //
-// Who owns it   The Task object owns the coroutine, with all that is in its frame. Destroying one that waits is allowed:
-//               what it waits for is given up. It must not be destroyed by another thread than the one it runs on: its
-//               home's, and without a home the one that drives what it waits for.
-// GCC 12        compiles a coroutine that awaits in a loop and has no local variable to nothing: give it one (docs/threads.md).
-// Exceptions    One that leaves the coroutine leaves the co_await that waits for it. Where Spawn() started the coroutine, a
-//               result that is a Status or a StatusOr is UNKNOWN then, with the exception's text; with other results, and when
-//               `done` throws, the process ends, as with a std::thread: nobody could be told.
+// Ownership     The Task object owns the coroutine and its frame. A suspended task may be
+//               destroyed: the awaited operation is abandoned. Destroy it only on the thread that
+//               it runs on: its home's thread, or without a home the thread that drives the awaited
+//               operation.
+// GCC 12        Compiles a coroutine to nothing if it awaits in a loop and has no local variable:
+//               give it one (docs/threads.md).
+// Exceptions    An exception that leaves the coroutine leaves the co_await that waits for it. If
+//               Spawn() started the coroutine, a result of type Status or StatusOr is UNKNOWN with
+//               the exception's text. With other results, and when `done` throws, the process ends,
+//               as with a std::thread.
 #ifndef SLUICE_MIDDLEWARE_API_TASK_H_
 #define SLUICE_MIDDLEWARE_API_TASK_H_
 
@@ -40,26 +44,28 @@ namespace base {
 struct Timer;
 }
 
-// A thread that coroutines come back to.
+// A thread at which coroutines resume.
 class Home {
  public:
   virtual ~Home() = default;
-  // Any thread. `node` runs there.
+  // Runs `node` at the home. Any thread.
   virtual void Post(base::MailNode* node) = 0;
-  // The home's own thread. `node`, which was posted, does not run (base::Mailbox::Remove()). Nothing happens if it has run.
+  // Withdraws `node`, which was posted (base::Mailbox::Remove()). No effect if it has run. Home's
+  // thread only.
   virtual void TakeBack(base::MailNode* node) = 0;
-  // Any thread. Returns whether the calling thread is the home's own.
+  // Returns whether the calling thread is the home's. Any thread.
   virtual bool IsHere() const = 0;
-  // The home's own thread. Fires `timer` there after `after_ns` of the home's clock, or never after StopTimer(). The timer
-  // belongs to the caller, who stops it before it is destroyed (base::TimerWheel).
+  // Fires `timer` at the home `after_ns` nanoseconds of the home's clock later, or never after
+  // StopTimer(). The caller owns the timer, and stops it before it destroys it (base::TimerWheel).
+  // Home's thread only.
   virtual void StartTimer(base::Timer* timer, int64_t after_ns) = 0;
   virtual void StopTimer(base::Timer* timer) = 0;
-  // A thread of an executor. Resumes `coroutine`, which belongs to this home, on that thread. The home may be destroyed before
-  // it returns.
+  // Resumes `coroutine`, which belongs to this home, on the calling thread, which is an executor's.
+  // The home may be destroyed before this returns.
   virtual void ResumeElsewhere(std::coroutine_handle<> coroutine) { coroutine.resume(); }
 };
 
-// Work for a home; part of what a coroutine awaits. Destroyed on the home's own thread.
+// Work for a home; part of an awaitable. Destroyed on the home's thread.
 class HomeMail : private base::MailNode {
  public:
   HomeMail() = default;
@@ -68,8 +74,8 @@ class HomeMail : private base::MailNode {
   ~HomeMail() {
     if (home_ != nullptr) home_->TakeBack(this);
   }
-  // Any thread; once until `work` runs. Runs `work(context)` at home, unless this is destroyed before. `this` may be gone when
-  // Post() returns.
+  // Runs `work(context)` at the home, unless *this is destroyed before. Any thread; not again until
+  // `work` runs. *this may be destroyed when Post() returns.
   void Post(Home* home, void (*work)(void* context), void* context) {
     home_ = home;
     work_ = work;
@@ -83,18 +89,19 @@ class HomeMail : private base::MailNode {
   }
 
  private:
-  Home* home_ = nullptr;  // of the work that is posted
+  Home* home_ = nullptr;  // home of the posted work
   void (*work_)(void* context) = nullptr;
   void* context_ = nullptr;
 };
 
-// What is needed to go on with a coroutine at home; part of whatever it awaits.
+// Resumes a coroutine at its home; part of every awaitable.
 class Resumption : private base::MailNode {
  public:
   Resumption() = default;
   Resumption(const Resumption&) = delete;
   Resumption& operator=(const Resumption&) = delete;
-  // At home. A coroutine that is destroyed while it waits does not go on; by then nobody is in Resume().
+  // Call at the home. A coroutine that is destroyed while it waits does not resume; no thread may
+  // be in Resume().
   ~Resumption() {
     if (posted_) home_->TakeBack(this);
   }
@@ -103,9 +110,9 @@ class Resumption : private base::MailNode {
     handle_ = handle;
     if constexpr (requires { handle.promise().home; }) home_ = handle.promise().home;
   }
-  // nullptr: the coroutine has none.
+  // The coroutine's home; nullptr: none.
   Home* home() const { return home_; }
-  // Any thread. The coroutine, and this with it, may be gone when it returns.
+  // Resumes the coroutine. Any thread. The coroutine and *this may be destroyed when it returns.
   void Resume() {
     if (home_ == nullptr) return handle_.resume();
     run = [](base::MailNode* node) {
@@ -169,11 +176,11 @@ struct TaskPromise<void> : TaskPromiseBase {
   }
 };
 
-// Runs by itself and owns itself.
+// A coroutine that starts at once and owns itself.
 struct Detached {
   struct promise_type {
     Home* home = nullptr;
-    // The first argument of the coroutine is its home.
+    // The coroutine's first argument is its home.
     template <typename... Rest>
     explicit promise_type(Home* the_home, Rest&&...) : home(the_home) {}
     Detached get_return_object() { return {}; }
@@ -216,7 +223,7 @@ class [[nodiscard]] Task {
     }
     T await_resume() { return handle.promise().Take(); }
   };
-  // Once.
+  // Await a task once.
   Awaiter operator co_await() const { return Awaiter{handle_}; }
 
  private:
@@ -263,7 +270,8 @@ Detached RunDetached(Home*, Task<T> task, Done done) {
 
 }  // namespace internal
 
-// Starts it now, on this thread; `done` gets its result. `home`: where it comes back to; nullptr: nowhere.
+// Starts `task` now, on this thread; `done` gets its result. `home`: where it resumes; nullptr
+// (default): no home.
 template <typename T, typename Done>
 void Spawn(Task<T> task, Done done, Home* home = nullptr) {
   internal::RunDetached(home, std::move(task), std::move(done));

@@ -7,13 +7,16 @@
 //   server->Register(&reports, {.executor = &pool});    // plain handlers that block
 //   co_await sluice::RunOn(&pool);                      // coroutines, streaming handlers among them: run_on.h
 //
-// Order         First in, first out. With one thread the work runs in the order of Run().
-// Bounds        None: Run() accepts all work. ExecutorOptions bound the calls that wait for handlers on an executor.
-// Ownership     Outlives each Server that it is registered with and each coroutine that runs on it.
-// Thread-safety Run() and waiting(): any thread, the pool's own among them.
+// Ownership     The user owns it. It outlives each Server that uses it and each coroutine that runs
+//               on it.
+// Threads       Run() and waiting(): any thread, the pool's included.
+// Order         First in, first out. With one thread, work runs in the order of Run().
+// Limits        None: Run() accepts all work. ExecutorOptions limit the number of calls that wait
+//               for a handler on an executor.
 // Exceptions    An exception that leaves the work ends the process.
-// What ends it  The destructor. It runs all work that was given, also what that work gives, then joins the threads. Refused on a
-//               thread of the pool itself: a message on standard error, and the process ends.
+// End           The destructor runs all queued work, and work that this work adds, then joins the
+//               threads. On a thread of the pool it writes a message to standard error and ends the
+//               process.
 #ifndef SLUICE_MIDDLEWARE_API_THREAD_POOL_H_
 #define SLUICE_MIDDLEWARE_API_THREAD_POOL_H_
 
@@ -34,9 +37,10 @@ class ThreadPool final : public Executor {
   // Maximum number of threads of a pool.
   static constexpr unsigned kMaxThreads = 1024;
 
-  // `threads`: number of threads; range: 1 to kMaxThreads, more counts as kMaxThreads; 0, the default: as many as the host has
-  // CPUs. If the system refuses to create some of them, the pool runs with those that there are (threads()); if it refuses the
-  // first, std::system_error is thrown.
+  // `threads`: number of threads. Range: 1 to kMaxThreads; a larger value counts as kMaxThreads. 0
+  // (default): number of CPUs of the host. If the system refuses to create some threads, the pool
+  // runs with the others (threads()). If it refuses the first, the constructor throws
+  // std::system_error.
   explicit ThreadPool(unsigned threads = 0);
   ~ThreadPool() override;
   ThreadPool(const ThreadPool&) = delete;
@@ -47,7 +51,7 @@ class ThreadPool final : public Executor {
 
   // Number of threads. Does not change.
   size_t threads() const { return threads_.size(); }
-  // Number of pieces of work that no thread has begun.
+  // Number of pieces of work that no thread has started.
   size_t waiting() const;
 
  private:

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TraceContext: which distributed trace a call is part of, as W3C Trace Context has it: the value of "traceparent". It goes
-// with requests as metadata of that name; CallContext and ServerContext pass it on (docs/decisions/0036). Sluice records no
-// spans: an exporter is the program's.
+// TraceContext: the distributed trace of a call, as in W3C Trace Context: the value of
+// "traceparent".
 //
-// Thread-safety Values.
+// Transport     Requests carry it as metadata of that name. CallContext and ServerContext propagate
+//               it (docs/decisions/0036). Sluice records no spans: use an exporter of your own.
+// Threads       A value.
 #ifndef SLUICE_MIDDLEWARE_API_TRACE_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_TRACE_CONTEXT_H_
 
@@ -21,12 +22,12 @@ inline constexpr char kTraceState[] = "tracestate";
 inline constexpr size_t kMaxTraceStateBytes = 512;
 
 struct TraceContext {
-  std::array<uint64_t, 2> trace_id{};  // as two numbers, the first digits first; not both 0
-  uint64_t span_id = 0;                // of who calls; not 0
+  std::array<uint64_t, 2> trace_id{};  // first digits in the first number; not both 0
+  uint64_t span_id = 0;                // of the caller; not 0
   uint8_t flags = 0;
 
   bool sampled() const { return flags & 1; }
-  // The same trace, one hop further.
+  // Returns the context of the next hop: the same trace, with span id `span`; 0 counts as 1.
   TraceContext Child(uint64_t span) const {
     TraceContext child = *this;
     child.span_id = span == 0 ? 1 : span;
@@ -34,7 +35,8 @@ struct TraceContext {
   }
   // "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
   std::string ToString() const;
-  // Empty: it is none, and counts as if it had not been sent. Of versions later than 00 what is known of is read.
+  // Parses a value of "traceparent". nullopt: it is invalid; treat it as missing. Of versions later
+  // than 00 only the known fields are read.
   static std::optional<TraceContext> Parse(std::string_view traceparent);
 
   friend bool operator==(const TraceContext&, const TraceContext&) = default;

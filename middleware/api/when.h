@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WhenAll() and WhenAny(): a coroutine runs several tasks at the same time.
+// WhenAll(), WhenAny(): run several tasks at the same time in a coroutine.
 //
 //   std::stop_source rest;
 //   std::stop_callback too(context.stop_token(), [&rest] { rest.request_stop(); });   // the caller's stop stops them, too
@@ -8,18 +8,22 @@
 //   onward.set_stop_token(rest.get_token());
 //   auto [price, stock] = co_await sluice::WhenAll(rest, AskPrice(&onward), AskStock(&onward));
 //
-// Ending        Both wait until all tasks have ended, so tasks may use what belongs to the coroutine that waits. They end the
-//               rest early by requesting a stop at `rest`: give its token to the calls and sleeps of the tasks. A task that
-//               does not look at the token runs to its end.
-// WhenAll       Gives all results, in the order of the tasks. Requests the stop when a task gives an absl::Status or
-//               absl::StatusOr that is not OK, or throws. Throws the exception of the first task that threw, after all have
-//               ended.
-// WhenAny       Gives the result of the task that ended first, good or bad, and its index; requests the stop then. Throws its
-//               exception, if it threw. Drops the results and exceptions of the others.
-// Results       void is std::monostate. A list of tasks has one type.
-// Which thread  Tasks begin one after another on the thread that awaits, each until it waits for the first time. All have the
-//               home of the coroutine that awaits, which goes on there. Without a home it goes on where the last task ended.
-// Destroying    A coroutine that waits may be destroyed as task.h says, and its tasks with it, if none of them is on an executor.
+// WhenAll       Gives all results, in the order of the tasks. Requests the stop when a task returns
+//               an absl::Status or absl::StatusOr that is not OK, or throws. After all tasks have
+//               ended, rethrows the exception of the first task that threw.
+// WhenAny       Gives result and index of the task that ended first, successful or not, and then
+//               requests the stop. If that task threw, rethrows its exception. Discards results and
+//               exceptions of the other tasks.
+// Results       A void result is std::monostate. All tasks of a list have the same type.
+// Ownership     A suspended coroutine may be destroyed as task.h describes, and its tasks with it,
+//               if none of them is on an executor.
+// Threads       Tasks start one after another on the awaiting thread; each runs until it is first
+//               suspended. All tasks have the home of the awaiting coroutine, which resumes there.
+//               Without a home it resumes where the last task ended.
+// End           Both wait until all tasks have ended, so tasks may use data of the waiting
+//               coroutine. They end the remaining tasks early by a stop request at `rest`: give its
+//               token to the calls and sleeps of the tasks. A task that does not check the token
+//               runs to its end.
 #ifndef SLUICE_MIDDLEWARE_API_WHEN_H_
 #define SLUICE_MIDDLEWARE_API_WHEN_H_
 
@@ -43,10 +47,10 @@
 
 namespace sluice {
 
-// What WhenAny() gives.
+// Result of WhenAny().
 template <typename T>
 struct FirstOf {
-  size_t index;  // of the task that ended first
+  size_t index;  // index of the task that ended first
   T value;
 };
 
@@ -65,20 +69,20 @@ bool Failed(const T&) {
   return false;
 }
 
-// What several branches and the coroutine that waits for them share.
+// State that branches share with the waiting coroutine.
 class Join {
  public:
   Join(std::stop_source rest, bool first_ends) : rest_(std::move(rest)), first_ends_(first_ends) {}
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
 
-  // Any thread. A task has ended; its branch has not.
+  // A task has ended; its branch has not. Any thread.
   void OnTaskEnd(size_t index, bool failed) {
     size_t none = kNone;
     const bool first = first_.compare_exchange_strong(none, index, std::memory_order_acq_rel);
     if (first_ends_ ? first : failed) rest_.request_stop();
   }
-  // Any thread. What goes on then.
+  // A branch has ended. Returns the coroutine to resume. Any thread.
   std::coroutine_handle<> OnBranchEnd() {
     if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return std::noop_coroutine();
     Home* const home = resumption_.home();
@@ -91,7 +95,7 @@ class Join {
  protected:
   template <typename Promise>
   void Begin(size_t branches, std::coroutine_handle<Promise> waiting) {
-    left_.store(branches + 1, std::memory_order_relaxed);  // and one for the beginning itself
+    left_.store(branches + 1, std::memory_order_relaxed);  // one more for the start itself
     waiting_ = waiting;
     resumption_.Set(waiting);
   }
@@ -123,7 +127,7 @@ class Branch {
     std::suspend_always initial_suspend() noexcept { return {}; }
     struct FinalAwaiter {
       bool await_ready() noexcept { return false; }
-      // The branch may be destroyed by what goes on.
+      // The resumed coroutine may destroy the branch.
       std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> handle) noexcept {
         return handle.promise().join->OnBranchEnd();
       }
@@ -131,7 +135,7 @@ class Branch {
     };
     FinalAwaiter final_suspend() noexcept { return {}; }
     void return_void() {}
-    void unhandled_exception() { std::terminate(); }  // the task's are caught
+    void unhandled_exception() { std::terminate(); }  // exceptions of the task are caught
   };
 
   Branch(Branch&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -150,7 +154,7 @@ class Branch {
   std::coroutine_handle<promise_type> handle_;
 };
 
-// How a task ended.
+// The result of a task, or its exception.
 template <typename T>
 struct Outcome {
   ResultOf<T> Take() {
@@ -177,11 +181,11 @@ Branch RunBranch(Join* join, size_t index, Task<T> task, Outcome<T>* outcome) {
     outcome->exception = std::current_exception();
     failed = true;
   }
-  co_await ComeHome();  // what a stop calls, Signal for example, is for the home only
+  co_await ComeHome();  // stop callbacks, for example of Signal, run at the home only
   join->OnTaskEnd(index, failed);
 }
 
-// co_await it: begins all branches, and goes on when all have ended.
+// co_await it: starts all branches; resumes when all have ended.
 class Branches : public Join {
  public:
   using Join::Join;
@@ -210,25 +214,25 @@ Task<std::tuple<ResultOf<Ts>...>> AllOf(std::stop_source rest, std::tuple<Task<T
   Branches branches(std::move(rest), /*first_ends=*/false);
   (branches.Add(std::move(std::get<kIndexes>(tasks)), &std::get<kIndexes>(outcomes)), ...);
   co_await branches;
-  // Braces: in the order of the tasks.
+  // Braces evaluate in the order of the tasks.
   co_return std::tuple<ResultOf<Ts>...>{std::get<kIndexes>(outcomes).Take()...};
 }
 
 }  // namespace internal
 
-// `rest`: asked to stop when a task fails.
+// `rest`: a stop is requested here when a task fails.
 template <typename... Ts>
 Task<std::tuple<internal::ResultOf<Ts>...>> WhenAll(std::stop_source rest, Task<Ts>... tasks) {
   return internal::AllOf(std::move(rest), std::tuple<Task<Ts>...>(std::move(tasks)...),
                          std::index_sequence_for<Ts...>());
 }
-// No task is stopped.
+// The same without a stop request.
 template <typename... Ts>
 Task<std::tuple<internal::ResultOf<Ts>...>> WhenAll(Task<Ts>... tasks) {
   return WhenAll(std::stop_source(std::nostopstate), std::move(tasks)...);
 }
 
-// The same for a list, which may be empty.
+// The same for a list of tasks, which may be empty.
 template <typename T>
 Task<std::vector<internal::ResultOf<T>>> WhenAll(std::stop_source rest,
                                                  std::vector<Task<T>> tasks) {
@@ -246,7 +250,8 @@ Task<std::vector<internal::ResultOf<T>>> WhenAll(std::vector<Task<T>> tasks) {
   return WhenAll(std::stop_source(std::nostopstate), std::move(tasks));
 }
 
-// `rest`: asked to stop when the first task has ended. Throws std::invalid_argument if `tasks` is empty.
+// `rest`: a stop is requested here when the first task has ended. Throws std::invalid_argument if
+// `tasks` is empty.
 template <typename T>
 Task<FirstOf<internal::ResultOf<T>>> WhenAny(std::stop_source rest, std::vector<Task<T>> tasks) {
   if (tasks.empty()) throw std::invalid_argument("WhenAny: the list of tasks is empty");

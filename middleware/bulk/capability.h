@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Capability: what a lender of memory gives away, as bytes in any message: where it is, how much, what may be done with it, and the
-// key that the lender's device asks for. It is good until the lender takes the lease back or its time is over, whatever copies of
-// it there are.
+// Capability: grants access to lent memory: location, size, rights, and the key that the lender's
+// device checks. It is sent as bytes in any message.
 //
-// Thread-safety: values and pure functions. What came from outside is checked by Load…().
+// Ownership     A value. All copies are valid until the lender returns the lease or the lease
+//               expires.
+// Threads       Any: values and pure functions.
+// Errors        LoadCapability() checks bytes from a peer.
 #ifndef SLUICE_MIDDLEWARE_BULK_CAPABILITY_H_
 #define SLUICE_MIDDLEWARE_BULK_CAPABILITY_H_
 
@@ -17,7 +19,7 @@
 
 namespace sluice::bulk {
 
-// Bits of a lease's rights: those of others. None: the memory is for transfers of one's own.
+// Rights of peers, as bits. 0: only transfers of this side use the memory.
 inline constexpr uint8_t kMayRead = 1;
 inline constexpr uint8_t kMayWrite = 2;
 
@@ -29,20 +31,20 @@ struct LeaseId {
 };
 
 struct Capability {
-  uint64_t port = 0;  // the lender's; never 0
+  uint64_t port = 0;  // port number of the lender; never 0
   uint64_t address = 0;
   uint64_t length_bytes = 0;
   uint32_t key = 0;
   uint32_t lease = 0;
-  uint32_t epoch = 0;  // of the lease's place; never 0
-  uint8_t rights = 0;  // at least one
+  uint32_t epoch = 0;  // distinguishes leases with the same index; never 0
+  uint8_t rights = 0;  // kMayRead, kMayWrite or both
 
   bool operator==(const Capability&) const = default;
 };
 
 inline constexpr size_t kCapabilityBytes = 48;
 std::string ToBytes(const Capability& capability);
-// INVALID_ARGUMENT: no capability, or of another version.
+// INVALID_ARGUMENT: not a capability, or a capability of another version.
 absl::StatusOr<Capability> LoadCapability(std::string_view bytes);
 
 }  // namespace sluice::bulk

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is asked of a port, and what it tells: values, without anything of a device.
+// Requests, results, options and counters of a port (bulk/port.h).
+//
+// Ownership     Values, without resources of a device.
 #ifndef SLUICE_MIDDLEWARE_BULK_TRANSFER_H_
 #define SLUICE_MIDDLEWARE_BULK_TRANSFER_H_
 
@@ -19,58 +21,64 @@ struct PeerId {
   friend bool operator==(const PeerId&, const PeerId&) = default;
 };
 
-// What a peer reaches of the memory that a port lends.
+// Memory of a port that a peer can access.
 enum class Reach : uint8_t {
-  // Memory that was lent for no peer in particular, of which the peer has the capability. The keys of such memory are
-  // guarded by nothing but their being unknown: a device counts them up.
+  // Memory that was lent to no peer in particular, if the peer has the capability. Keys of such
+  // memory are guessable: the device counts them up.
   kShared,
-  // Memory that was lent for this peer, and no other. The device refuses everything else, whatever keys the peer knows.
+  // Only memory that was lent to this peer. The device refuses all other memory, whatever keys the
+  // peer knows.
   kOwn,
 };
 
-using TransferId = uint64_t;  // never used again; 0 names none
+using TransferId = uint64_t;  // never reused; 0: none
 
 struct TransferRequest {
   integrity::TransferKind kind = integrity::TransferKind::kWrite;
-  // Memory of one's own, lent to this port (with any rights, or none).
+  // Memory of this side, lent to this port (with any rights, or none).
   LeaseId local;
   uint64_t local_offset = 0;
   Capability remote;
   uint64_t remote_offset = 0;
-  // Of data, signatures not counted. With protection whole blocks, both offsets at a block.
+  // Number of bytes to transfer, without signatures. With protection: whole blocks, and both
+  // offsets at the start of a block.
   uint64_t data_bytes = 0;
-  integrity::Protection protection;  // none in both domains: plain
-  int64_t deadline_ns = 0;           // of the port's clock; 0: none
-  uint64_t tag = 0;                  // goes to the lender with the verdict
+  integrity::Protection protection;  // default: none
+  int64_t deadline_ns = 0;           // in the port's clock; 0: none
+  uint64_t tag = 0;                  // sent to the lender with the result
 };
 
-// What a lender hears of a transfer that has ended.
+// A peer's transfer that has ended, as reported to the lender of the memory.
 struct Arrival {
   integrity::TransferKind kind = integrity::TransferKind::kWrite;
   LeaseId lease;
   uint64_t tag = 0;
-  uint64_t data_bytes = 0;  // that were moved well
-  // OK; DATA_LOSS, with MismatchOf(); CANCELLED, by the other side; NOT_FOUND: the lease had ended before its data
-  // could be looked at.
+  uint64_t data_bytes = 0;  // transferred without error
+  // OK; DATA_LOSS, with MismatchOf(); CANCELLED: the other side cancelled it; NOT_FOUND: the lease
+  // ended before its data could be checked.
   absl::Status status;
 };
 
 struct PortOptions {
-  uint32_t max_peers = 64;
-  // Peers that have a queue pair for protected transfers. The one that was not used for the longest time makes room; until it has,
-  // those that this side wants wait, and those that others want are made all the same.
+  uint32_t max_peers = 64;  // maximum number of joined peers; at least 1
+  // Maximum number of peers with a queue pair for protected transfers; at least 1. At the limit the
+  // queue pair that was unused for the longest time is closed. Until it is closed, transfers of
+  // this side wait; queue pairs that peers request are created beyond the limit.
   uint32_t max_signed_peers = 16;
-  uint32_t max_leases = 256;
-  uint32_t max_transfers = 256;        // open, of one's own
-  uint32_t max_pieces_in_flight = 16;  // of a peer
-  // Size of a piece, in bytes of data; whole blocks of 4096, at most 1 GiB. Of a protected transfer: the smaller of both ports'.
+  uint32_t max_leases = 256;           // maximum number of leases; at least 1
+  uint32_t max_transfers = 256;        // maximum number of open transfers of this side; at least 1
+  uint32_t max_pieces_in_flight = 16;  // per peer; 1 to 16384
+  // Size of a piece in bytes of data. A multiple of 4096; at most 1 GiB. For protected transfers
+  // the lower value of both ports applies.
   uint32_t piece_bytes = 64 << 10;
-  // How long a transfer that was stopped may take to end, before its peer is given up.
+  // Time in nanoseconds after which a stopped transfer that has not ended disconnects its peer. 0
+  // or more.
   int64_t patience_ns = 1'000'000'000;
-  // A peer that does not answer to plain transfers for so long is down.
+  // Time in nanoseconds after which a peer that does not answer plain transfers is declared dead.
+  // More than 0.
   int64_t dead_peer_ns = 1'000'000'000;
-  int64_t watch_ns = 10'000'000;  // for stops whose event was lost
-  // False: as if the device had none (integrity::SignedQueueOptions).
+  int64_t watch_ns = 10'000'000;  // interval of the check for lost stop events
+  // False: do not use the device's feature (integrity::SignedQueueOptions).
   bool offload = true;
   bool pipelining = true;
 };
@@ -80,10 +88,10 @@ struct PortCounters {
   uint64_t pieces = 0;
   uint64_t mismatches = 0;
   uint64_t arrivals = 0;
-  uint64_t found_here = 0;     // wrong data that the other side had sent as good
-  uint64_t evicted = 0;        // peers
-  uint64_t signed_queues = 0;  // made
-  uint64_t signed_closed = 0;  // to make room for others
+  uint64_t found_here = 0;     // damaged data that the other side had not detected
+  uint64_t evicted = 0;        // peers disconnected to admit others
+  uint64_t signed_queues = 0;  // queue pairs created
+  uint64_t signed_closed = 0;  // queue pairs closed to admit others
 };
 
 }  // namespace sluice::bulk

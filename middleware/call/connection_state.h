@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The states of a channel's connection, as a table.
+// ConnectionState: the states of a channel's connection.
 //
 //   state       a call that starts now
-//   idle        dials, and waits for the outcome
-//   connecting  waits for the outcome
+//   idle        starts to connect, and waits for the result
+//   connecting  waits for the result
 //   up          is sent
-//   draining    fails at once, or waits if it was told to; those that were sent before go on. The server has said
-//               that it takes no new ones, and will say goodbye
-//   backoff     fails at once with what went wrong last, or waits if it was told to (wait_for_ready)
+//   draining    fails at once, or waits with wait_for_ready; calls sent before continue. The server
+//               accepts no new calls, and will disconnect
+//   backoff     fails at once with the last error, or waits with wait_for_ready
 //   closed      fails
 //
-// idle is also where it rests after too many failed attempts in a row: a server that is gone for good costs
-// nothing until somebody calls it.
+// After max_reconnect_attempts failures in a row the state is idle as well: a server that is gone
+// permanently costs nothing until the next call.
+//
+// Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
 
@@ -24,11 +26,11 @@ namespace sluice::call {
 enum class ConnectionState : uint8_t { kIdle, kConnecting, kUp, kDraining, kBackoff, kClosed };
 
 enum class ConnectionEvent : uint8_t {
-  kDial,  // somebody wants it, or the back-off is over
+  kDial,  // a call needs the connection, or the back-off has ended
   kPeerUp,
-  kDrain,   // the server says so
-  kLost,    // the attempt failed, or the peer went down: try again later
-  kGiveUp,  // the same, and the attempts are used up
+  kDrain,   // the server is draining
+  kLost,    // the attempt failed, or the peer went down: reconnect later
+  kGiveUp,  // the same, after the last attempt
   kClose,
 };
 

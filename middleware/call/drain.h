@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drain: how far a server is on its way to its end.
+// Drain: the phases in which a server shuts down.
 //
-//   phase       new calls   what it waits for
-//   serving     are run
-//   telling     refused     peers to answer that no more requests follow: after that none can be lost with the goodbye
-//   waiting     refused     calls under way to end by themselves, and their replies to find credit
-//   cancelling  refused     the same; the handlers have been told that nobody waits
-//   drained     refused     nothing: all of it has ended
-//   overdue     refused     nothing: the time was over before; whose fault it is, is in the counts
+//   phase       new calls   waits for
+//   serving     accepted
+//   telling     refused     peers to confirm that they send no more requests, so that none is lost by
+//                           the disconnect
+//   waiting     refused     calls in progress to end, and their replies to get credit
+//   cancelling  refused     the same; the handlers have been asked to stop
+//   drained     refused     nothing: all calls have ended
+//   overdue     refused     nothing: the timeout has passed; the counters show the cause
 //
-// Who owns it   ServerEngine, whose thread uses it. Time is an argument.
+// Ownership     ServerEngine owns it.
+// Threads       The engine's thread. Time is an argument.
 #ifndef SLUICE_MIDDLEWARE_CALL_DRAIN_H_
 #define SLUICE_MIDDLEWARE_CALL_DRAIN_H_
 
@@ -30,8 +32,8 @@ const char* Name(DrainEvent event);
 // One line per transition, in the order of the table.
 std::string PrintDrainPhases();
 
-// The phase of several pollers that drain beside each other, of which there is one at least: the earliest of any; at the
-// end, overdue if one was.
+// Phase of several pollers (at least one) that drain at the same time: the earliest phase of any;
+// when all have ended, overdue if one of them is.
 DrainPhase PhaseOfAll(std::span<const DrainPhase> phases);
 
 class Drain {

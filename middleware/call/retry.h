@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RetryPolicy, RetryBudget: when a call that failed is tried once more.
+// RetryPolicy, RetryBudget: decide whether a failed call is retried.
 //
-// A call is tried again if it ended UNAVAILABLE and either no handler has seen it (the server said so, kFlagNotRun), or its
-// method is declared idempotent. A streaming call only if no handler has seen it and its client has sent one message. Its
-// deadline is that of all attempts; the server is told which one it sees.
-//
-// The budget keeps retries from making an overload worse: each takes one token, each success gives a part of one back.
-// With the bucket empty calls fail at their first error.
+// Rule          A call is retried if it ended with UNAVAILABLE, and no handler has seen it (the
+//               server reported kFlagNotRun) or its method is declared idempotent. A streaming call
+//               is retried only if no handler has seen it and its client has sent one message. The
+//               deadline covers all attempts. The server learns the number of the attempt.
+// Budget        Keeps retries from increasing an overload: each retry takes one token, each success
+//               returns a part of one. Without tokens, calls fail at their first error.
+// Ownership     ClientEngine owns them.
+// Threads       The thread that drives the engine.
 #ifndef SLUICE_MIDDLEWARE_CALL_RETRY_H_
 #define SLUICE_MIDDLEWARE_CALL_RETRY_H_
 
@@ -18,19 +20,20 @@
 
 namespace sluice::call {
 
-// The key of a request's metadata that says which attempt it is, from the second one on.
+// Key of request metadata with the number of the attempt, from the second attempt on.
 inline constexpr char kAttemptKey[] = "sluice-attempt";
 
 struct RetryPolicy {
   static constexpr uint32_t kMaxAttempts = 16;
 
-  uint32_t max_attempts = 1;  // the first one included; 1: none is tried again
+  uint32_t max_attempts = 1;  // maximum number of attempts, the first included; 1: no retries
   int64_t pause_min_ns = 5'000'000;
   int64_t pause_max_ns = 500'000'000;
-  uint32_t budget = 10;                   // tokens at most, and at the start
-  uint32_t budget_per_thousand_ok = 100;  // tokens that a thousand successes give back
+  uint32_t budget = 10;                   // maximum number of tokens, and number at the start
+  uint32_t budget_per_thousand_ok = 100;  // tokens that a thousand successes return
 
-  // Before the attempt that follows `attempt` (1: the first): between a half and all of a time that doubles.
+  // Pause in nanoseconds after attempt number `attempt` (1: the first): a random time between half
+  // of the current maximum, which doubles with each attempt, and all of it.
   int64_t Pause(uint32_t attempt, base::Random* random) const {
     const int64_t longest = std::min(pause_max_ns, pause_min_ns << std::min(attempt - 1, 20u));
     return longest / 2 +
@@ -52,7 +55,7 @@ class RetryBudget {
   }
 
  private:
-  const uint64_t most_;  // in thousandths
+  const uint64_t most_;  // in thousandths of a token
   const uint64_t per_ok_;
   uint64_t tokens_;
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StateWatch: waits until a ClientEngine's state() is another one, or until its time is over.
+// StateWatch: waits until the state() of a ClientEngine changes, or until a deadline.
 //
-// Who owns it   Who waits, from ClientEngine::Watch() until `done` or ClientEngine::Unwatch().
-// Which thread  The one that drives the engine.
-// What ends it  `done`, once: in Poll(), AfterSleep() or Close(). It may destroy the watch, and start others.
+// Ownership     The waiter owns it, from ClientEngine::Watch() until `done` or
+//               ClientEngine::Unwatch().
+// Threads       The thread that drives the engine.
+// End           `done` runs once: in Poll(), AfterSleep() or Close(). It may destroy the watch, and
+//               start others.
 #ifndef SLUICE_MIDDLEWARE_CALL_STATE_WATCH_H_
 #define SLUICE_MIDDLEWARE_CALL_STATE_WATCH_H_
 
@@ -20,13 +22,13 @@ class ClientEngine;
 
 struct StateWatch {
   ConnectionState seen = ConnectionState::kIdle;
-  int64_t deadline_ns = kNoDeadlineNs;  // of the engine's clock
+  int64_t deadline_ns = kNoDeadlineNs;  // in the engine's clock
   void (*done)(StateWatch* watch) = nullptr;
   void* argument = nullptr;
-  // The first state that was another one than `seen`; `seen` if the time is over.
+  // The first state that differed from `seen`; `seen` if the deadline has passed.
   ConnectionState now = ConnectionState::kIdle;
-  // The rest is the engine's.
-  ClientEngine* engine = nullptr;  // nullptr: it does not wait
+  // The members below belong to the engine.
+  ClientEngine* engine = nullptr;  // nullptr: not waiting
   base::Timer timer;
 };
 

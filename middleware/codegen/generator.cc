@@ -131,7 +131,7 @@ void PrintServerMethod(const MethodDescriptor* method, bool task, Printer* out) 
                                      : of_method["reply"] + "* reply";
   out->Print(of_method,
              "\n$comment$"
-             "  // Override it: as it is, it answers UNIMPLEMENTED.\n"
+             "  // Override this method. The default returns UNIMPLEMENTED.\n"
              "  virtual $result$ $method$(::sluice::ServerContext& context,\n"
              "      $request_parameter$, $reply_parameter$);\n");
 }
@@ -159,15 +159,15 @@ void PrintUnaryClientMethod(const MethodDescriptor* method, Printer* out) {
              "\n$comment$"
              "  ::absl::StatusOr<$reply$> $method$(\n"
              "      ::sluice::CallContext& context, const $request$& request) const;\n"
-             "  // The same, into a message that may be used again: its memory is kept.\n"
+             "  // The same with a reply of the caller, whose memory is reused.\n"
              "  ::absl::Status $method$(::sluice::CallContext& context,\n"
              "      const $request$& request, $reply$* reply) const;\n"
-             "  // The same without waiting: `done` runs on the thread that drives the channel. "
-             "What it is given stays\n"
-             "  // until then. Not OK: it was not started, and `done` never runs.\n"
+             "  // The same without blocking. `done` runs once, on the thread that drives the\n"
+             "  // channel. All arguments must stay valid until then. If the status is not OK,\n"
+             "  // the call was not started, and `done` does not run.\n"
              "  ::absl::Status Start$method$(::sluice::CallContext& context,\n"
              "      const $request$& request, $reply$* reply, ::sluice::CallCallback done) const;\n"
-             "  // The same for co_await, which gives an absl::StatusOr<$reply$>.\n"
+             "  // The same for co_await; gives an absl::StatusOr<$reply$>.\n"
              "  ::sluice::CallAwaiter<$reply$> Co$method$(\n"
              "      ::sluice::CallContext& context, const $request$& request) const;\n"
              "  // For Channel::StartCall().\n"
@@ -203,9 +203,8 @@ void PrintServiceHeader(const ServiceDescriptor* service, Printer* out) {
   PrintServerClass(service, /*co=*/false, out);
   PrintServerClass(service, /*co=*/true, out);
   out->Print(of_service,
-             "// Calls $full_service$ over a channel. Cheap to copy; any thread may use it. It, or "
-             "another reference to\n"
-             "// the channel, outlives its calls.\n"
+             "// Client of $full_service$ over a channel. Cheap to copy. Any thread may use it.\n"
+             "// Keep it, or another reference to the channel, until its calls have ended.\n"
              "class $service$Client {\n"
              " public:\n"
              "  explicit $service$Client(::std::shared_ptr<::sluice::Channel> channel)\n"
@@ -218,7 +217,8 @@ void PrintServiceHeader(const ServiceDescriptor* service, Printer* out) {
     }
     out->Print(OfStream(method),
                "\n$comment$"
-               "  // Starts at once; errors come with Finish(). What it is given outlives it.\n"
+               "  // Starts the call without blocking. Finish() returns its errors. All arguments\n"
+               "  // outlive the stream.\n"
                "  $stream$ $method$(\n"
                "      ::sluice::CallContext& context$parameter$) const;\n"
                "  static const ::sluice::Method& $method$Method();\n");

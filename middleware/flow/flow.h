@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Flow: an ordered, prioritised way of messages between two named ends of two processes.
+// Flow: a bidirectional, ordered message stream with a priority, between two named ends in two
+// processes.
 //
 //   opener                                             acceptor
 //   Open("host:port", "prices", options, handler)  →   Accept("prices", options, acceptor) was called before
@@ -10,12 +11,17 @@
 //   Close()                                        →   OnClosed(OK)
 //   OnClosed(OK): all that was sent has been delivered, unless the other end closed first; nothing more will come
 //
-// What it is    A name for a flow of a FlowEngine, to be copied; it may be used after the flow's end, and is refused then.
-// Order         Messages of a flow arrive in the order of sending, once, as long as both processes live and a path exists.
-//               Between flows there is none.
-// Bounds        A message: what one receive buffer holds (limit_bytes()). In a flow: the receiver's window. Over all flows to
-//               a peer: its credits. Nothing waits on this side but what was sent: Send() refuses, OnWritable() follows.
-// Which thread  The polling thread. Handlers are called inside Poll() and Close() of the engine only.
+// Purpose       A handle to a flow of a FlowEngine. It may be copied. Functions fail after the flow
+//               has ended.
+// Order         Messages of a flow arrive once and in the order of sending, as long as both
+//               processes live and a path exists. There is no order between flows.
+// Ownership     A value. The handler belongs to the user, and outlives the flow.
+// Threads       The polling thread. Handlers are called only inside Poll() and Close() of the
+//               engine.
+// Limits        Size of a message: limit_bytes(). Messages in flight per flow: the receiver's
+//               window. Messages in flight of all flows to a peer: its credits. Only messages that
+//               were sent wait on this side: Send() refuses further messages, and OnWritable()
+//               follows.
 #ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_H_
 #define SLUICE_MIDDLEWARE_FLOW_FLOW_H_
 
@@ -33,39 +39,41 @@ namespace sluice::flow {
 
 class FlowEngine;
 
-// Which flows of a peer go first when its credits are short: of 21 messages 16, 4 and 1 are of each if all three have
-// some. None starves; within one priority flows take turns.
+// Share of the flows of a peer when its credits are short: if all three priorities have messages,
+// 16, 4 and 1 of 21 messages are high, normal and low. No flow starves; flows of one priority take
+// turns.
 enum class Priority : uint8_t { kLow = 0, kNormal = 1, kHigh = 2 };
 inline constexpr int kPriorities = 3;
 
-// Largest window of a flow.
+// Maximum window of a flow, in messages.
 inline constexpr uint32_t kMaxWindow = 65536;
 
 struct FlowOptions {
-  // The opener's counts, for both ways.
+  // Priority of both directions. The opener's value applies.
   Priority priority = Priority::kNormal;
-  // Messages that the other end may have sent and this one not consumed. 1 to kMaxWindow.
+  // Maximum number of messages that the other end has sent and this end has not consumed. Range: 1
+  // to kMaxWindow.
   uint32_t window = 64;
-  // False: a message is consumed when OnMessage() returns. True: when Flow::Consume() says so, so that a slow reader
-  // slows the sender down.
+  // False: a message is consumed when OnMessage() returns. True: when Flow::Consume() is called, so
+  // that a slow reader slows down the sender.
   bool manual_consume = false;
-  // OnDelivered() as soon as it is known. Otherwise some time later, with what comes from the peer anyway.
+  // True: the peer reports delivery at once, and OnDelivered() follows. False: later, with other
+  // messages of the peer.
   bool report_delivery = false;
 };
 
 struct FlowTotals {
-  uint64_t sent = 0;  // messages
-  uint64_t delivered =
-      0;  // of these: have reached the other end for sure, which drops them if it has closed the flow
-  uint64_t received = 0;  // by OnMessage()
+  uint64_t sent = 0;       // messages sent by this end
+  uint64_t delivered = 0;  // of these, messages known to have reached the other end
+  uint64_t received = 0;   // messages received by OnMessage()
 };
 
-// A message that is being written, in registered memory. Ends in Commit() or Cancel(), before anything else is done
-// with the engine.
+// A message in registered memory that the program is writing. Call Commit() or Cancel() before any
+// other function of the engine.
 struct FlowBuffer {
   std::byte* data = nullptr;
   uint32_t capacity_bytes = 0;
-  endpoint::SendBuffer place;  // the engine's own
+  endpoint::SendBuffer place;  // used by the engine
 };
 
 class Flow {
@@ -74,29 +82,34 @@ class Flow {
   Flow(FlowEngine* engine, uint32_t index, uint32_t generation)
       : engine_(engine), index_(index), generation_(generation) {}
 
-  // Sends a copy of `message`, which may be empty.
-  //   RESOURCE_EXHAUSTED   the flow's window or the peer's credits are used up, or others wait for them: OnWritable() follows.
-  //                        Also before the flow is open.
-  //   INVALID_ARGUMENT     larger than limit_bytes()
-  //   FAILED_PRECONDITION  the flow is closed
+  // Sends a copy of `message`, which may be empty. Does not block.
+  // Errors:
+  // - RESOURCE_EXHAUSTED: the flow's window or the peer's credits are used up, or other flows wait
+  //   for them, or the flow is not open yet. OnWritable() follows.
+  // - INVALID_ARGUMENT: larger than limit_bytes().
+  // - FAILED_PRECONDITION: the flow is closed.
   absl::Status Send(std::span<const std::byte> message) const;
-  // The same in place.
+  // The same without a copy: Reserve() returns a buffer of `bytes`; Commit() sends its first
+  // `bytes`.
   absl::StatusOr<FlowBuffer> Reserve(uint32_t bytes) const;
   void Commit(const FlowBuffer& buffer, uint32_t bytes) const;
   void Cancel(const FlowBuffer& buffer) const;
 
-  // With manual_consume: `messages` more of those received are done with. Not more than were received.
+  // With manual_consume: marks `messages` received messages as consumed. Not more than were
+  // received.
   void Consume(uint32_t messages = 1) const;
 
-  // Sends nothing more, and wants nothing more; what was sent before is delivered. Status: why, for the other end.
-  // OnClosed() follows when the other end has had everything, or has closed too. Nothing happens if it is closed.
+  // Closes the flow in both directions; messages sent before are delivered. `why`: status for the
+  // other end. OnClosed() follows when the other end has received all messages, or has closed the
+  // flow too. No effect on a closed flow.
   void Close(const absl::Status& why = absl::OkStatus()) const;
 
   bool is_open() const;
-  // 0 while the peer is not connected.
+  // Maximum size of a message in bytes, limited by max_large_message_bytes of both sides. 0 while
+  // the peer is not connected.
   uint32_t limit_bytes() const;
   FlowTotals totals() const;
-  // Names it among all flows of this engine, earlier ones included.
+  // Identifies the flow among all flows of this engine, closed flows included.
   uint64_t id() const { return static_cast<uint64_t>(generation_) << 32 | index_; }
 
   friend bool operator==(const Flow&, const Flow&) = default;
@@ -108,34 +121,35 @@ class Flow {
   uint32_t generation_ = 0;
 };
 
-// What the user of an end is told. May be one for many flows; outlives them. May call everything but Poll() and
-// Close() of the engine. Must not block.
+// Callbacks of one end of a flow. One handler may serve many flows; it outlives them. It may call
+// all functions except Poll() and Close() of the engine. It must not block.
 class FlowHandler {
  public:
   virtual ~FlowHandler() = default;
-  // At the opener: the other end has accepted.
+  // Opener only: the other end has accepted the flow.
   virtual void OnOpen(Flow) {}
   // `message` is valid during the call only.
   virtual void OnMessage(Flow flow, std::span<const std::byte> message) = 0;
-  // Follows a Send() or Reserve() that answered RESOURCE_EXHAUSTED, once.
+  // Called once after Send() or Reserve() returned RESOURCE_EXHAUSTED: retry now.
   virtual void OnWritable(Flow) {}
-  // The first `total` messages of this end have been given to the other end's OnMessage(), or dropped because that end
-  // has closed the flow.
+  // The other end's OnMessage() has received the first `total` messages of this end, or the other
+  // end has dropped them because it closed the flow.
   virtual void OnDelivered(Flow, uint64_t /*total*/) {}
-  // The last call for this flow. OK: this or the other end closed it. Else why it failed: the peer is gone (the text says
-  // how many messages are known to be delivered), the other end does not exist or refused, or closed it with that status.
+  // The last call for this flow. OK: this or the other end closed it. Otherwise the reason: the
+  // peer disconnected (the text has the number of messages known to be delivered), the other end
+  // does not exist or refused, or closed the flow with that status.
   virtual void OnClosed(Flow flow, const absl::Status& why, const FlowTotals& totals) = 0;
 };
 
-// Somebody wants to open a flow to an end of this process. Valid during the call only.
+// A peer's request to open a flow to an end of this process. Valid during the call only.
 struct Offer {
   const std::string& end;
   const std::string& peer;    // source address
-  const std::string& tenant;  // whose secret it proved; empty: there are no tenants
+  const std::string& tenant;  // tenant whose secret the peer proved; empty: no tenants
   Priority priority;
 };
 
-// Says who handles the flow; nullptr refuses.
+// Returns the handler of the flow; nullptr refuses the flow.
 using Acceptor = std::function<FlowHandler*(Flow flow, const Offer& offer)>;
 
 }  // namespace sluice::flow

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReadCounters(): what is counted once for a whole server or channel, as a table: one place for its names and meanings.
-// Calls by method are apart (observe/call_stats.h).
+// ReadCounters(): the counters of a whole server or channel as a table with names and meanings.
+// Counters per method are separate (observe/call_stats.h).
 //
-// Thread-safety Pure functions.
+// Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_COUNTER_TABLE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_COUNTER_TABLE_H_
 
@@ -18,9 +18,9 @@
 namespace sluice {
 
 struct Reading {
-  const char* name;  // "stream_resets"; no unit but in its name
+  const char* name;  // "stream_resets"; the unit, if any, is in the name
   uint64_t value;
-  bool now;  // as of now; otherwise since the start
+  bool now;  // current value; otherwise a count since the start
   const char* meaning;
 };
 
@@ -28,7 +28,7 @@ std::vector<Reading> ReadCounters(const ServerSnapshot& snapshot);
 std::vector<Reading> ReadCounters(const ChannelSnapshot& snapshot);
 std::vector<Reading> ReadCounters(const bulk::PortCounters& counters);  // of Bulk::counters()
 
-// What else there is to read. Any thread; it must not wait for a thread that may hang.
+// A further source of counters. Called on any thread; it must not wait for a thread that may block.
 using CounterSource = std::function<std::vector<Reading>()>;
 
 // "OK", "CANCELLED", … by absl::StatusCode, 0 to 16.

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HealthService: tells load balancers and people whether a server takes calls (proto/health.proto).
+// HealthService: reports whether a server accepts calls, to load balancers and people
+// (proto/health.proto).
 //
 //   sluice::HealthService health;                        // the server as a whole is SERVING
 //   health.Set("shop.v1.Shop", sluice::HealthService::NOT_SERVING);
 //   absl::Status status = server->Register(&health);
 //
-// Thread-safety Set() from any thread. Who watches gets the last status, not each of those between.
-// Draining      The server says NOT_SERVING of everything; who watches hears that, and then the end of the call.
-// What ends it  It outlives the server.
+// Ownership     The user owns it. It outlives the server.
+// Threads       Set(): any thread. A watcher gets the last status, not each intermediate status.
+// Drain         While the server drains, all services report NOT_SERVING. A watcher gets that
+//               status, and then its call ends.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_HEALTH_SERVICE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_HEALTH_SERVICE_H_
 
@@ -31,9 +33,10 @@ class HealthService final : public health::v1::HealthServiceBase {
 
   HealthService() { Set("", SERVING); }
 
-  // "package.Service"; empty: the server as a whole.
+  // Sets the status of "package.Service"; "": of the server as a whole.
   void Set(const std::string& service, Status status);
-  // All of them: before a shutdown, so that callers go elsewhere.
+  // Sets the status of all services, for example before a shutdown, so that callers use other
+  // servers.
   void SetAll(Status status);
   void OnDrain() override;
 
@@ -45,9 +48,9 @@ class HealthService final : public health::v1::HealthServiceBase {
  private:
   class Change;
 
-  // SERVICE_UNKNOWN: nothing was said of it.
+  // SERVICE_UNKNOWN: no status was set.
   Status StatusLocked(const std::string& service) const;
-  // Something else than `seen` is to be said.
+  // Returns whether the status to report differs from `seen`.
   bool IsNewsLocked(const std::string& service, Status seen) const {
     return draining_ || StatusLocked(service) != seen;
   }

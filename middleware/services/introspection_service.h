@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IntrospectionService: tells what a server is doing (proto/introspection.proto): its peers, send queues and streams,
-// methods and their latencies, slow calls, limits and capabilities. For sluice_stat and sluice_trace.
+// IntrospectionService: reports the state of a server (proto/introspection.proto) to sluice_stat
+// and sluice_trace: peers, send queues and streams, methods and latencies, slow calls, limits and
+// capabilities.
 //
 //   sluice::IntrospectionService introspection(server.get(), options);
 //   absl::Status status = server->Register(&introspection);
 //
-// Who sees what  If the server has no tenants, every caller sees everything. If it has tenants, a caller sees the peers, slow
-//                calls and calls under way of its own tenant, and nothing that is counted for all tenants together; Trace()
-//                is refused. ShowAllTo() names the tenants whose callers see everything. Do not register the service if
-//                even that is too much.
-//
-// Which thread  The polling thread, which it holds up for some microseconds, and for about one per peer that it tells of.
-//               Of other tenants' peers it only compares the name.
-// Bounds        kMaxPeers, kMaxRecords; the answer has to fit max_message_bytes: peers that don't are left out.
-// What ends it  It outlives the server's calls; the server outlives it, or is destroyed first.
+// Access        Without tenants, every caller sees everything. With tenants, a caller sees peers,
+//               slow calls and calls in progress of its own tenant, and no counters of all tenants
+//               together; Trace() is refused. ShowAllTo() names tenants whose callers see
+//               everything. Do not register the service if this is too much.
+// Ownership     The user owns it. It outlives the server's calls. Destroy the server before or
+//               after it.
+// Threads       Runs on the polling thread. A call takes some microseconds, and about one more for
+//               each reported peer. For peers of other tenants it compares only the name.
+// Limits        kMaxPeers, kMaxRecords. The reply must fit max_message_bytes: peers that do not fit
+//               are omitted.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_INTROSPECTION_SERVICE_H_
 
@@ -34,17 +36,18 @@ class IntrospectionService final : public introspection::v1::IntrospectionServic
   static constexpr uint32_t kMaxPeers = 1024;
   static constexpr uint32_t kMaxRecords = 4096;
 
-  // `options` are those the server was made with. `patience`: for the polling thread of a server that is not the one that
-  // is asked.
+  // `options`: the options that the server was created with. `patience`: maximum time to wait for
+  // the polling thread of another server than the called one.
   IntrospectionService(const Server* server, const ServerOptions& options,
                        absl::Duration patience = absl::Milliseconds(200))
       : server_(server), options_(options), patience_(patience) {}
 
-  // Callers of this tenant see everything that the server does, other tenants included. Default: no tenant does. Before
+  // Callers of this tenant see everything, other tenants included. Default: no tenant. Call before
   // Listen().
   void ShowAllTo(std::string tenant) { see_all_.push_back(std::move(tenant)); }
-  // Told beside what the server counts: introspection.Add([&] { return sluice::ReadCounters(bulk->counters()); }).
-  // Before Listen().
+  // Adds counters to the report: introspection.Add([&] { return
+  // sluice::ReadCounters(bulk->counters()); }).
+  // Call before Listen().
   void Add(CounterSource source) { sources_.push_back(std::move(source)); }
 
   absl::Status Look(ServerContext& context, const introspection::v1::LookRequest& request,

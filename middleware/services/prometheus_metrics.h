@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PrometheusMetrics: what servers and channels have counted, for Prometheus, through prometheus-cpp.
+// PrometheusMetrics: exports the counters of servers and channels to Prometheus, through
+// prometheus-cpp.
 //
 //   auto metrics = std::make_shared<sluice::PrometheusMetrics>();
 //   metrics->Add(server.get(), "orders");
 //   auto exposer = sluice::MetricsExposer::Start("9464", metrics);   // http://127.0.0.1:9464/metrics
 //
-// What it is    A prometheus::Collectable: families are built from Snapshot() when somebody scrapes, and nothing is done
-//               otherwise. Whoever has an exposer, or a registry with collectables, of their own hands it this instead.
-// Names         sluice_server_…, sluice_channel_…; seconds and bytes; counters end in _total. docs/decisions/0034.
-// Labels        server, or channel: the names given here. method: 64 a server or channel, and "other". code: 17. Nothing that a
-//               caller chooses.
-// Who owns it   Whoever made it; what was added outlives it, or is taken out again.
-// Thread-safety Any thread. A scrape waits `patience` at most for a server whose handler hangs, and tells of that by
-//               sluice_server_fresh 0.
+// Purpose       A prometheus::Collectable: a scrape builds the metric families from Snapshot();
+//               between scrapes it does no work. A program with its own exposer or registry adds
+//               this object there.
+// Names         sluice_server_…, sluice_channel_…; units are seconds and bytes; counters end in
+//               _total. docs/decisions/0034.
+// Labels        server or channel: the name given to Add(). method: 64 per server or channel, and
+//               "other". code: 17. No label value comes from a caller.
+// Ownership     The user shares it with the exposer. Servers outlive it, or are removed before they
+//               are destroyed.
+// Threads       Any. A scrape waits at most `patience` for a server whose handler blocks, and then
+//               reports sluice_server_fresh 0.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
 #define SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
 
@@ -43,10 +47,11 @@ class PrometheusMetrics final : public prometheus::Collectable {
   explicit PrometheusMetrics(absl::Duration patience = absl::Milliseconds(200))
       : patience_(patience) {}
 
-  // `name` is the label's value; a name that is there is replaced.
+  // Adds a server or channel. `name`: value of the label; replaces an entry of the same name.
   void Add(const Server* server, const std::string& name);
   void Add(std::shared_ptr<Channel> channel, const std::string& name);
-  // sluice_<reading>, with the label source: [bulk] { return sluice::ReadCounters(bulk->counters()); }.
+  // Adds counters sluice_<reading> with the label source: [bulk] { return
+  // sluice::ReadCounters(bulk->counters()); }.
   void Add(CounterSource source, const std::string& name);
   void Remove(const std::string& name);
 
@@ -61,21 +66,23 @@ class PrometheusMetrics final : public prometheus::Collectable {
 };
 
 struct ExposerOptions {
-  // Number of connections that the HTTP server serves at the same time, one thread each. 1 to 64. Further connections
-  // wait until a thread is free.
+  // Maximum number of connections that the HTTP server serves at the same time, one thread each.
+  // Range: 1 to 64. Further connections wait until a thread is free.
   int workers = 4;
-  // Time after which the HTTP server closes a connection that has sent no complete request, or that does not read the
-  // answer. 10 ms to 1 h; whole milliseconds.
+  // Time after which the HTTP server closes a connection that has not sent a complete request, or
+  // does not read the reply. Range: 10 ms to 1 h, whole milliseconds.
   absl::Duration request_timeout = absl::Seconds(2);
 };
 
-// An HTTP server for the metrics, with threads of its own. It serves one request for each connection. It is off unless a
-// program starts it. Without a host in the address it listens on 127.0.0.1 only, because everybody who connects may read the
-// metrics. A connection that sends nothing holds one worker for `request_timeout`, and no other worker.
+// An HTTP server for the metrics, with its own threads. It serves one request per connection. The
+// program must start it explicitly. Without a host in the address it listens on 127.0.0.1 only,
+// because any client that connects can read the metrics. A connection that sends nothing occupies
+// one worker for `request_timeout`.
 class MetricsExposer {
  public:
-  // `address`: "9464", or "10.0.0.5:9464"; port 0 takes a free port. Errors: INVALID_ARGUMENT (not an address, or an option
-  // out of range), UNAVAILABLE (the address is in use, or not an address of this host).
+  // `address`: "9464" or "10.0.0.5:9464"; port 0: any free port. Errors: INVALID_ARGUMENT (not an
+  // address, or an option out of range), UNAVAILABLE (the address is in use, or not an address of
+  // this host).
   static absl::StatusOr<std::unique_ptr<MetricsExposer>> Start(
       const std::string& address, std::shared_ptr<PrometheusMetrics> metrics,
       const ExposerOptions& options = {});

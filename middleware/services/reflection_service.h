@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReflectionService: tells which services a server has, and how their messages look (proto/reflection.proto), so that tools such as
-// sluice_call can call them without a .proto.
+// ReflectionService: lists a server's services and the descriptors of their messages
+// (proto/reflection.proto), so that tools such as sluice_call can call them without a .proto.
 //
 //   sluice::ReflectionService reflection(server.get());
 //   absl::Status status = server->Register(&reflection);
 //
-// What it tells is what the program was built from; who may connect may know it.
-//
-// Thread-safety None needed: it reads what does not change after Listen().
-// What ends it  It outlives the server's calls; the server outlives it, or is destroyed first.
+// Access        All callers can read it. It reports the .proto files that the program was built
+//               from.
+// Ownership     The user owns it. It outlives the server's calls. Destroy the server before or
+//               after it.
+// Threads       Any: it reads data that does not change after Listen().
 #ifndef SLUICE_MIDDLEWARE_SERVICES_REFLECTION_SERVICE_H_
 #define SLUICE_MIDDLEWARE_SERVICES_REFLECTION_SERVICE_H_
 

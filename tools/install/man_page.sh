@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: man_page.sh PROGRAM         writes its manual page to standard output
 #        man_page.sh --list          names of the programs that have one
-# A page says what the program's own --help says, so that there is one text. What --help has no line for is here: what it is in
-# a few words, and the words it takes before its options.
+# A page has the text of the program's own --help. This script adds a short description and the words before the options.
 set -euo pipefail
 
 declare -A is=(
   [sluice_call]="call a method of a reflecting server with JSON"
-  [sluice_info]="what Sluice finds on this machine, and what it makes of it"
+  [sluice_info]="show devices, settings and options of Sluice on this machine"
   [sluice_perf]="measure calls and flows of messages"
-  [sluice_stat]="what a Sluice server is doing"
+  [sluice_stat]="show the state of a Sluice server"
   [softdc_run]="run a verbs program on softdc, the software DC NIC"
 )
 declare -A words=([sluice_perf]="rpc serve flow sink")
@@ -51,6 +50,6 @@ for word in ${words[$name]:-}; do
   printf '.SS %s %s\n' "$name" "$word"
   "$program" "$word" --help | roff
 done
-exit_status="0 if all went well, 1 if something failed, 2 if an option was not understood."
-[[ $name != softdc_run ]] || exit_status="That of the program; 2 if an option was not understood."
+exit_status="0 on success, 1 on failure, 2 on an invalid option."
+[[ $name != softdc_run ]] || exit_status="The status of the program; 2 on an invalid option."
 printf '.SH EXIT STATUS\n%s\n' "$exit_status"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LogSink: where the few lines go that nobody asked for. A constructor argument, never a global;
-// nothing is logged per message or per call (event_log.h sees to it).
+// LogSink: receives log records. It is passed to constructors, and never a global. No record is
+// written per message or per call (event_log.h limits them).
 //
-// Thread-safety: Write() may come from any thread, while that thread polls: it must neither block nor call back.
+// Ownership     The user owns it. It outlives the objects that write to it.
+// Threads       Any thread may call Write() while it polls. Write() must neither block nor call
+//               back.
 #ifndef SLUICE_TRANSPORT_BASE_LOG_H_
 #define SLUICE_TRANSPORT_BASE_LOG_H_
 
@@ -17,11 +19,11 @@ enum class Severity : uint8_t { kInfo, kWarning, kError };
 // Valid during Write().
 struct LogRecord {
   Severity severity = Severity::kInfo;
-  std::string_view room;     // the folder that speaks: "call", "endpoint", …
-  std::string_view event;    // what a filter goes by: "connection lost", … (docs/log.md has all)
-  std::string_view peer;     // "host:port", or empty
-  std::string_view message;  // for people; complete without the rest
-  uint64_t left_out = 0;     // events of this name before it that were not written: too many
+  std::string_view room;     // directory of the source: "call", "endpoint", …
+  std::string_view event;    // name for filters: "connection lost", … (list: docs/log.md)
+  std::string_view peer;     // "host:port"; empty: none
+  std::string_view message;  // text for people; complete without the other fields
+  uint64_t left_out = 0;     // number of omitted earlier records of this event
 };
 
 class LogSink {
@@ -30,7 +32,7 @@ class LogSink {
   virtual void Write(const LogRecord& record) = 0;
 };
 
-// One line each to standard error: "sluice: warning: call: …".
+// Writes one line per record to standard error: "sluice: warning: call: …".
 class StderrLog final : public LogSink {
  public:
   void Write(const LogRecord& record) override;

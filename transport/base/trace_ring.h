@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TraceRing: the last things that happened on one thread, 32 bytes each, in fixed memory. What the events mean is their
-// writer's; middleware/observe/trace_events.h names those of calls.
+// TraceRing: recent events of one thread, 32 bytes each, in fixed memory. The writer defines the
+// events; middleware/observe/trace_events.h lists those of calls.
 //
-// Bound         `records`, a power of two, or 0: then nothing is kept. The newest overwrite the oldest.
-// Cost          Six plain stores; no clock is read here.
-// Which thread  Add(): as Tally::Add(). Copy(): any; records that are overwritten while they are copied are left out.
+// Threads       Add(): as Tally::Add(). Copy(): any; records that are overwritten during the copy
+//               are omitted.
+// Limits        `records`: a power of two, or 0: no records are kept. The newest records overwrite
+//               the oldest.
+// Cost          Six plain stores; it does not read a clock.
 #ifndef SLUICE_TRANSPORT_BASE_TRACE_RING_H_
 #define SLUICE_TRANSPORT_BASE_TRACE_RING_H_
 
@@ -17,9 +19,9 @@
 namespace sluice::base {
 
 struct TraceRecord {
-  int64_t time_ns = 0;  // of the writer's clock
-  uint64_t id = 0;      // of what it is about: a call's number, …
-  uint64_t detail = 0;  // as the event says
+  int64_t time_ns = 0;  // in the writer's clock
+  uint64_t id = 0;      // identifies the object: number of a call, …
+  uint64_t detail = 0;  // defined by the event
   uint32_t number = 0;
   uint16_t event = 0;
   uint16_t code = 0;
@@ -39,7 +41,8 @@ class TraceRing {
     if (mask_ == kOff) return;
     const uint64_t at = next_.load(std::memory_order_relaxed);
     std::atomic<uint64_t>* const words = slots_[at & mask_].words;
-    // Before the words: a reader that sees one of them sees this too, and leaves out the record that was there.
+    // Stored before the words: a reader that sees one of them sees this value too, and omits the
+    // old record.
     begun_.store(at + 1, std::memory_order_relaxed);
     words[0].store(static_cast<uint64_t>(record.time_ns), std::memory_order_release);
     words[1].store(record.id, std::memory_order_release);
@@ -49,7 +52,7 @@ class TraceRing {
     next_.store(at + 1, std::memory_order_release);
   }
 
-  // The oldest first.
+  // Returns the records, oldest first.
   std::vector<TraceRecord> Copy() const;
   uint64_t added() const { return next_.load(std::memory_order_relaxed); }
 
@@ -61,8 +64,8 @@ class TraceRing {
 
   uint64_t mask_ = kOff;
   std::unique_ptr<Slot[]> slots_;
-  std::atomic<uint64_t> next_{0};   // records that were added
-  std::atomic<uint64_t> begun_{0};  // the same, with the one that is being added
+  std::atomic<uint64_t> next_{0};   // records added
+  std::atomic<uint64_t> begun_{0};  // the same, with the record being added
 };
 
 }  // namespace sluice::base

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How an endpoint is made: options and factory.
+// Options and factory of an endpoint.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_CREATE_H_
 #define SLUICE_TRANSPORT_ENDPOINT_CREATE_H_
 
@@ -25,89 +25,96 @@ class RequestDesk;
 
 namespace sluice::endpoint {
 
-// Some of the peers, kept apart from the others.
+// A group of peers that is isolated from other groups.
 struct Tenant {
-  std::string name;  // 1 to 64 bytes; for reports and errors
+  std::string name;  // 1 to 64 bytes; used in reports and errors
   peer::SecretSource secrets;
-  uint32_t srq_size = 1024;
-  uint32_t max_peers = 64;
+  uint32_t srq_size = 1024;  // number of receive buffers; 16 to 65,536
+  uint32_t max_peers = 64;   // maximum number of peers; 1 to 65,536
 };
 
 struct Options {
   static constexpr size_t kMaxTenants = 64;
 
-  // Largest message that this side takes or sends, without headers of lower layers. 64 B to 1 MiB.
+  // Maximum size of a message that this side receives or sends, in bytes, without headers of lower
+  // layers. Range: 64 to 1 MiB.
   uint32_t max_message_bytes = 16384;
-  // Receive buffers for messages, shared by all peers: the sum of all credits.
+  // Number of receive buffers for messages, shared by all peers: the sum of all credits. Range: 16
+  // to 65,536.
   uint32_t srq_size = 1024;
-  // Messages that one peer may have under way to this side; new peers get less once the buffers run
-  // short.
+  // Maximum number of messages that one peer may have in flight to this side. New peers get less
+  // when buffers are short. Range: 2 to srq_size.
   uint32_t credits_per_peer = 64;
-  // Send buffers, shared by all peers.
+  // Number of send buffers, shared by all peers. Range: 64 to 65,536.
   uint32_t send_buffers = 1024;
-  uint32_t max_peers = 1024;
-  uint32_t dci_count = 2;
-  uint32_t dci_depth = 256;
-  // How long a silent peer may hold up its stream before it counts as dead.
+  uint32_t max_peers = 1024;  // maximum number of peers; 1 to 65,536
+  uint32_t dci_count = 2;     // number of DCIs; 1 to 64
+  uint32_t dci_depth = 256;   // requests in flight per DCI; 64 to 16,384
+  // Time in nanoseconds after which a peer that does not answer requests is declared dead. Range: 1
+  // ms to 600 s.
   int64_t dead_peer_ns = 1'000'000'000;
-  // A peer that does not answer for this long, or three times dead_peer_ns if that is longer, has
-  // gone; one that answers and has nothing else to say is asked twice in that time at most. 0: nobody is
-  // asked. See docs/decisions/0013.
+  // Time in nanoseconds after which a peer that does not answer probes is declared dead; three
+  // times dead_peer_ns if that is longer. A silent peer is probed at most twice in that time. 0: no
+  // probes. Range: 0 to 1 h. See docs/decisions/0013.
   int64_t keepalive_ns = 30'000'000'000;
-  // How long a client may take from asking to being connected.
+  // Time in nanoseconds after which a handshake of a client times out. Range: 1 ms to 600 s.
   int64_t accept_timeout_ns = 5'000'000'000;
-  // Memory for lanes: rings into which busy peers write, so that this side may watch their payload instead of
-  // completions, where the device promises the order that takes. 0: none. A peer is asked before this side sleeps, and before
-  // its lane is given to others. One that does not comply within keepalive_ns (within 30 s if that is 0) is disconnected,
-  // a third of that later at most.
-  // See docs/decisions/0024.
+  // Maximum memory for lanes, in bytes: rings into which busy peers write, so that this side polls
+  // the payload instead of completions. Used only if the device guarantees the required order. 0:
+  // no lanes. Range: 0 to 1 GiB. A peer is asked to use completions before this side sleeps, and
+  // before its lane is given to others. A peer that does not comply within keepalive_ns (30 s if
+  // that is 0), plus at most a third of that, is disconnected. See docs/decisions/0024.
   uint32_t lane_memory_bytes = 2 << 20;
-  // What one lane is at most: fewer slots do for a peer with fewer credits. Longer messages are sent.
+  // Maximum number of slots of a lane; a peer with fewer credits gets fewer. Range: 4 to 4096.
+  // Longer messages than a slot are sent.
   uint32_t lane_slots = 128;
-  uint32_t lane_slot_bytes =
-      256;  // in blocks of 128; also how long a message is that this side writes into others' lanes
-  // So many messages of a peer, in a time in which this process did not sleep, make a lane worth its while.
+  uint32_t lane_slot_bytes = 256;  // a multiple of 128, 128 to 4096; also for lanes of peers
+  // Number of messages from a peer, while this process does not sleep, after which the peer gets a
+  // lane. Range: 1 to 32,768.
   uint32_t lane_after_messages = 64;
-  // Lanes also where no order is promised; each message is announced by a completion then, so nothing is gained.
+  // True: use lanes even if the device does not guarantee order. Each message is then announced by
+  // a completion, so there is no gain.
   bool lanes_without_order = false;
-  // Largest message that peers may make this side fetch; 0: none, and this side sends none. Below 2 GiB.
+  // Maximum size of a large message, fetched or lent, in bytes. 0: none. Range: below 2 GiB.
   uint64_t max_large_bytes = 0;
-  // Memory for what is fetched, and as much again for what is lent; at least max_large_bytes. Taken when it is needed.
+  // Maximum memory for fetched messages, in bytes, and the same amount for lent messages. Allocated
+  // when needed. Range: max_large_bytes to 1 TiB.
   uint64_t large_memory_bytes = 256 << 20;
-  // Off: as on a device without DCI streams.
+  // False: do not use DCI streams.
   bool use_streams = true;
 
-  // What peers must prove to share, asked again for each handshake, inside Commands. Empty: whoever
-  // reaches the port may connect. See docs/decisions/0011 for what it protects.
+  // Source of the secrets that peers must prove. Called for each handshake, inside Commands. Empty:
+  // any peer that reaches the port may connect. See docs/decisions/0011.
   peer::SecretSource secrets;
-  // Not empty: the secret that a peer proves says whose it is, and each tenant's peers have DCTs,
-  // keys, receive buffers and places of their own. Then `secrets` stays empty, `srq_size` and
-  // `max_peers` are each tenant's, and connections that this side makes are the first tenant's.
+  // Not empty: the secret that a peer proves selects its tenant. Each tenant's peers have separate
+  // DCTs, keys, receive buffers and places. `secrets` must be empty, `srq_size` and `max_peers`
+  // have no effect (each tenant has its own), and outbound connections belong to the first tenant.
   std::vector<Tenant> tenants;
-  // Maximum number of clients that have asked and not proved the secret yet. From half of it on a client must bring
-  // a cookie back first, and no source gets all of what is left; beyond it clients are refused with
-  // RESOURCE_EXHAUSTED. Range: 1 to 65,536. See docs/decisions/0049.
+  // Maximum number of clients that have sent a hello and not proved the secret yet. When half of it
+  // is used, a client must first return a cookie, and the sources share the rest. At the limit
+  // clients are refused with RESOURCE_EXHAUSTED. Range: 1 to 65,536. See docs/decisions/0049.
   uint32_t max_half_open = 512;
-  // Maximum number of handshakes a second that come to nothing, of one source (an IPv4 address, or an IPv6 /64).
-  // Beyond it a client at that source must bring a cookie back first. Range: 1 to 1,000,000.
+  // Maximum number of failed handshakes a second from one source (an IPv4 address, or an IPv6 /64).
+  // At the limit a client at that source must first return a cookie. Range: 1 to 1,000,000.
   uint32_t failed_handshakes_per_second = 32;
-  // Endpoints of one process and device that have the same are spread over who connects: one of them listens, and each
-  // client becomes the peer of the one with the fewest. nullptr: those who connect here are this one's.
+  // Endpoints of one process and device with the same desk share their clients: one of them
+  // listens, and each client becomes a peer of the endpoint with the fewest peers. nullptr: this
+  // endpoint keeps its clients.
   std::shared_ptr<cm::RequestDesk> desk;
 
-  // Hears of what the endpoint deals with by itself: whom it refused, requests that failed, the device's
-  // events. nullptr: nobody does. It outlives the endpoint.
+  // Sink for conditions that no caller learns of: refused peers, failed requests, events of the
+  // device. nullptr: none. Outlives the endpoint.
   base::LogSink* log = nullptr;
 
-  // INVALID_ARGUMENT names the option, its value and its range.
+  // Checks ranges. INVALID_ARGUMENT with the option, its value and its range.
   absl::Status Validate() const;
 };
 
-// For Options::desk.
+// Creates a desk for Options::desk.
 std::shared_ptr<cm::RequestDesk> MakeRequestDesk();
 
-// Makes queues, buffers and DCTs; blocks. Everything passed by reference outlives the endpoint; one
-// `commands` serves one endpoint.
+// Creates an endpoint with queues, buffers and DCTs. Blocks. All objects passed by reference
+// outlive the endpoint. Each `commands` serves one endpoint.
 absl::StatusOr<std::unique_ptr<Endpoint>> CreateEndpoint(const Options& options,
                                                          device::Device& device, base::Clock& clock,
                                                          base::Random& random,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Endpoint: the façade of transport/. Peers, messages, one polling thread.
+// Endpoint: the interface of transport/: peers, messages, one polling thread.
 //
-// What it is    Whole messages to and from peers: DCI pool, DCT + SRQ receive, credits, connections. A message may be lost or
-//               doubled when a request fails; who must know keeps it until it is acknowledged, and posts it again when
-//               told to: middleware/session (docs/decisions/0019).
-// Who owns it   Its creator; the device, clock, random source, commands and handler outlive it.
-// Which thread  One: all calls but Wake() come from the thread that calls Poll(). The handler is called
-//               inside Poll() only.
-// What ends it  Close() says goodbye to peers; the destructor frees everything that is left.
+// Purpose       Sends whole messages to peers and receives them, with a DCI pool, DCT and SRQ,
+//               credits and connections. If a request fails, a message may be lost or duplicated. A
+//               user that needs reliability keeps each message until it is acknowledged, and posts
+//               it again in OnResend(): middleware/session (docs/decisions/0019).
+// Ownership     Its creator owns it. Device, clock, random source, commands and handler outlive it.
+// Threads       One: all calls except Wake() come from the thread that calls Poll(). The handler is
+//               called only inside Poll().
+// End           Close() disconnects all peers; the destructor frees all resources.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_H_
 
@@ -26,7 +27,7 @@
 
 namespace sluice::endpoint {
 
-// Names a peer until OnPeerDown; a later peer in the same place has another generation.
+// Identifies a peer until OnPeerDown(). A later peer with the same index has another generation.
 struct PeerId {
   uint32_t index = 0;
   uint32_t generation = 0;  // 0 never names a peer
@@ -39,183 +40,188 @@ struct PeerId {
 };
 
 struct PeerInfo {
-  std::string address;  // "host:port" as asked for (outbound), source address (inbound)
+  std::string address;  // "host:port" of Connect() (outbound), source address (inbound)
   bool inbound = false;
-  uint32_t max_message_bytes = 0;  // what both ends can do
-  uint64_t max_large_bytes = 0;    // that is lent and fetched, likewise; 0: there are none
-  std::string tenant;              // whose it is; empty: there are no tenants here
+  uint32_t max_message_bytes = 0;  // limit of both ends
+  uint64_t max_large_bytes = 0;    // limit of large messages of both ends; 0: none
+  std::string tenant;              // tenant of the peer; empty: no tenants here
 };
 
-// An offer or a result of an ECE exchange (man ibv_set_ece); vendor 0: none.
+// Offer or result of an ECE exchange (man ibv_set_ece); vendor 0: none.
 struct Ece {
   uint32_t vendor_id = 0;
   uint32_t options = 0;
 };
 
-// A peer's connection as it stands, for people and tools.
+// State of a peer's connection, for people and tools.
 struct PeerReport {
   std::string address;
   bool inbound = false;
   bool up = false;
-  uint32_t qp_number = 0;            // that stands for this side in RDMA_CM; 0: none at the moment
-  uint32_t quarantined_numbers = 0;  // of the endpoint, until their timewait is over
-  uint64_t own_epoch = 0;            // names this incarnation of the endpoint, and the peer's
-  uint64_t peer_epoch = 0;
-  bool authenticated = false;  // it proved a secret; else it is whoever reached the port
-  std::string tenant;          // whose secret that was; empty: there are no tenants here
-  // Agreed: what both ends can do.
+  uint32_t qp_number = 0;            // number of this side in RDMA_CM; 0: none now
+  uint32_t quarantined_numbers = 0;  // of the endpoint, in timewait
+  uint64_t own_epoch = 0;            // identifies this incarnation of the endpoint
+  uint64_t peer_epoch = 0;           // likewise, of the peer's endpoint
+  bool authenticated = false;        // the peer proved a secret
+  std::string tenant;                // tenant of that secret; empty: no tenants here
+  // Negotiated: the limits of both ends.
   uint32_t max_message_bytes = 0;
   uint32_t mtu_bytes = 0;
   uint32_t reads_in_flight = 0;
   uint32_t service_level = 0;  // of the path, as RDMA_CM resolved it
-  // Congestion control: what this side offers, what the peer sent, what this device made of that.
+  // Congestion control: offer of this side, offer of the peer, and what this device accepted.
   Ece offered;
   Ece received;
   Ece accepted;
   uint32_t template_qp_number = 0;  // the DCI that carries `accepted`
-  std::string why_default;          // why no template was made; empty: one was
-  // What the shared DCT carries, to which all peers send: the same for all, whatever they agreed on.
-  // Options 0: what the device does by itself.
+  std::string why_default;          // why no template was created; empty: it was
+  // ECE options of the shared DCT, to which all peers send: the same for all peers. Options 0: the
+  // device's default.
   Ece receiving;
-  // The address handle: whether it is mapped to the template, and whether this peer made it. That
-  // is all that can be known: the mapping is a hint to the device.
+  // Whether the address handle is mapped to the template, and whether this peer created the handle.
+  // The mapping is a hint to the device; its effect cannot be observed.
   bool mapped = false;
   bool first_on_handle = false;
   std::string why_unmapped;  // empty: it is mapped, or there is no handle yet
 };
 
-// QP numbers and address handles of an endpoint; since the start, but for those that are as of now.
+// QP numbers and address handles of an endpoint. Counts since the start, except values marked
+// "now".
 struct ConnectionCounts {
-  uint32_t numbers_live = 0;         // now: of connections and attempts
-  uint32_t numbers_quarantined = 0;  // now: of closed ones, until nobody can be in timewait
-  uint64_t numbers_exhausted = 0;    // attempts for which there was none
-  uint64_t stale_rejects = 0;        // numbers that the other host still knew
+  uint32_t numbers_live = 0;         // now: used by connections and attempts
+  uint32_t numbers_quarantined = 0;  // now: of closed connections, in timewait
+  uint64_t numbers_exhausted = 0;    // attempts that failed for want of a number
+  uint64_t stale_rejects = 0;        // numbers still in timewait at the other host
   uint64_t retries = 0;
-  uint64_t throttled = 0;        // tries that waited because their peer had been asked too often
+  uint64_t throttled = 0;        // attempts delayed by the limit per peer
   uint32_t handles_in_use = 0;   // now
-  uint32_t handles_idle = 0;     // now: kept in case their peer comes back
+  uint32_t handles_idle = 0;     // now: kept for peers that reconnect
   uint64_t handles_made = 0;     // one for each destination and template
-  uint64_t handles_reused = 0;   // by one more peer, or by one that came back
-  uint64_t handles_evicted = 0;  // idle ones
-  uint64_t handle_failures = 0;  // could not be made: no way to the peer
-  uint64_t map_failures = 0;     // could not be mapped: used as they are
+  uint64_t handles_reused = 0;   // by another peer, or after a reconnect
+  uint64_t handles_evicted = 0;  // idle handles destroyed
+  uint64_t handle_failures = 0;  // not created: no route to the peer
+  uint64_t map_failures = 0;     // not mapped: used unmapped
 };
 
-// How handshakes of clients ended, since the start.
+// Results of client handshakes since the start.
 struct HandshakeCounts {
   uint64_t completed = 0;
-  uint64_t garbage = 0;          // no hello, cut short, or of another version
+  uint64_t garbage = 0;          // not a hello, truncated, or of another version
   uint64_t unauthenticated = 0;  // no secret, an unknown one, a wrong MAC, a wrong proof
-  uint64_t unfinished = 0;       // a recorded hello, or a client that went away: no proof came
-  uint64_t too_often = 0;        // refused without words: too many of that address had failed
-  uint64_t asked_again = 0;      // under load: the client was asked to come back with a cookie
-  uint64_t full = 0;             // no place, no buffers, or too many under way
+  uint64_t unfinished = 0;       // no proof arrived: a replayed hello, or the client left
+  uint64_t too_often = 0;        // refused without a reason: too many failures of that address
+  uint64_t asked_again = 0;      // under load: the client was asked for a cookie
+  uint64_t full = 0;             // no place, no buffers, or too many in progress
   uint64_t without_dc = 0;       // ended with the welcome: the client has no DC
-  uint64_t no_secrets = 0;       // this side's own secrets could not be read
+  uint64_t no_secrets = 0;       // this side could not read its own secrets
   uint32_t under_way = 0;        // now
 };
 
-// A send queue as it stands, for people and tools.
+// State of a send queue, for people and tools.
 struct QueueReport {
   uint32_t qp_number = 0;
   std::string state;       // "ready", "draining", …
-  bool probation = false;  // for peers of which nothing good is known
+  bool probation = false;  // for peers on probation
   uint32_t posted = 0;     // requests that have not completed
-  uint32_t streams = 0;    // 0: the device has none
+  uint32_t streams = 0;    // 0: the device has no streams
   uint32_t streams_busy = 0;
   uint32_t streams_errored = 0;  // or being reset
-  uint32_t drains = 0;           // recoveries begun so far
+  uint32_t drains = 0;           // recoveries started
 };
 
-// What came and went, since the start.
+// Counts since the start, except values marked "now".
 struct Counters {
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
-  uint64_t credit_messages = 0;    // sent: credits, or a sign of life, and nothing else
+  uint64_t credit_messages = 0;    // sent: messages with credits or a keepalive only
   uint64_t control_received = 0;   // from peers that are up
-  uint64_t dropped_unknown = 0;    // prefix of nobody we know, or of an older incarnation
-  uint64_t dropped_malformed = 0;  // no prefix at all
-  uint64_t dropped_unproven = 0;   // what is not a handshake's, before the handshake's end
+  uint64_t dropped_unknown = 0;    // the prefix is of an unknown peer, or of an earlier incarnation
+  uint64_t dropped_malformed = 0;  // no valid prefix
+  uint64_t dropped_unproven = 0;   // not a handshake message, before the handshake's end
   uint64_t receive_errors = 0;
-  uint64_t probes = 0;   // sent: asks for a sign of life, or for credit that does not come
-  uint64_t resends = 0;  // peers that were told OnResend()
-  uint64_t reposts = 0;  // messages sent again
-  // Of lanes that this side has granted.
+  uint64_t probes = 0;   // sent: requests for a keepalive or for missing credit
+  uint64_t resends = 0;  // calls of OnResend()
+  uint64_t reposts = 0;  // messages retransmitted
+  // Lanes that this side has granted.
   uint32_t lanes = 0;          // now
-  uint32_t lanes_watched = 0;  // now: of those
-  uint64_t lane_bytes = 0;     // now: their memory, and of those that are being freed
+  uint32_t lanes_watched = 0;  // now: of these
+  uint64_t lane_bytes = 0;     // now: memory of lanes, lanes being freed included
   uint64_t lanes_granted = 0;
-  uint64_t lanes_lost = 0;      // after errors of their senders, or with their peer
+  uint64_t lanes_lost = 0;      // after errors of their senders, or with their peer's end
   uint64_t lanes_closed = 0;    // in favour of busier peers
-  uint64_t lanes_refused = 0;   // memory for them could not be had
+  uint64_t lanes_refused = 0;   // no memory
   uint64_t lane_received = 0;   // messages; also in messages_received
-  uint64_t lane_announced = 0;  // of those: with a completion
-  uint64_t lane_hushes = 0;     // asked to announce, before a sleep or because they were idle
-  uint64_t lane_wakes = 0;      // told not to announce any more
-  uint64_t lane_held = 0;       // messages that came by a completion before others from a lane
-  uint64_t lane_sent = 0;       // messages into lanes of others; also in messages_sent
-  // Of the send queues.
-  uint64_t requests_failed = 0;  // by themselves
-  uint64_t fetches = 0;          // of large messages that began
+  uint64_t lane_announced = 0;  // of these, with a completion
+  uint64_t lane_hushes = 0;     // requests to announce, before a sleep or when idle
+  uint64_t lane_wakes = 0;      // requests to stop announcing
+  uint64_t lane_held = 0;       // messages by completion that overtook messages in a lane
+  uint64_t lane_sent = 0;       // messages into lanes of peers; also in messages_sent
+  // Send queues.
+  uint64_t requests_failed = 0;  // failed, not flushed
+  uint64_t fetches = 0;          // large messages whose fetch started
   uint64_t fetches_failed = 0;
   uint64_t fetched_bytes = 0;
-  uint64_t requests_flushed = 0;  // because of another's error
-  uint64_t late_completions = 0;  // of a request whose slot was used again: dropped
+  uint64_t requests_flushed = 0;  // because another request failed
+  uint64_t late_completions = 0;  // of a request whose slot was reused: dropped
   uint64_t stream_resets = 0;
-  uint64_t queue_recoveries = 0;  // of whole DCIs
-  uint64_t silent_peers = 0;      // that were ended for want of one
-  uint64_t targets_renewed = 0;   // times that a tenant's DCTs were replaced after such a peer
+  uint64_t queue_recoveries = 0;  // recoveries of whole DCIs
+  uint64_t silent_peers = 0;      // ended because they did not answer
+  uint64_t targets_renewed =
+      0;                     // replacements of a tenant's DCTs after a peer sent over its credits
   uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
 };
 
-// Where memory that a peer has lent is. Bytes that travel in a message.
+// Location of memory that a peer has lent. Sent in a message.
 struct RemoteMemory {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint32_t key = 0;
 };
 
-// Memory for a large message: lent to one peer, which reads it, or fetched from one.
+// Memory for a large message: lent to one peer, which reads it, or fetched from a peer.
 struct LargeBuffer {
   std::byte* data = nullptr;
   uint64_t bytes = 0;
   uint32_t number = 0;  // the endpoint's own; opaque
 };
 
-// Called on the polling thread, from inside Poll(). May call the endpoint back, Poll() excepted.
+// Callbacks, on the polling thread, inside Poll(). They may call the endpoint, except Poll().
 class Handler {
  public:
   virtual ~Handler() = default;
   virtual void OnPeerUp(PeerId peer, const PeerInfo& info) = 0;
-  // The last call for this id, also when a peer that Connect() named never came up. Messages still
-  // queued are gone. No other peer gets the same index before this call has returned.
+  // The last call for this id; also follows a Connect() that failed. Queued messages are dropped.
+  // No other peer gets the same index before this call has returned.
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
-  // `bytes` are valid during the call only. True: taken, which is acknowledged to the peer. False: it was
-  // taken before, and came again.
+  // `bytes` are valid during the call only. Returns true if the message is new: it is acknowledged
+  // to the peer. Returns false for a duplicate.
   virtual bool OnMessage(PeerId peer, std::span<const std::byte> bytes) = 0;
-  // The peer has taken `total` of the messages committed since OnPeerUp, modulo 2^32: the first ones.
+  // The peer has taken the first `total` messages committed since OnPeerUp(), modulo 2^32.
   virtual void OnAcknowledged(PeerId /*peer*/, uint32_t /*total*/) {}
-  // Requests to the peer failed, or were flushed. Repost() what was kept and is not acknowledged, in its
-  // order, now: whatever was committed meanwhile is among it, and nothing else is sent before. False:
-  // nothing is ever kept; then messages may be lost, and the peer goes down.
+  // Requests to the peer failed, or were flushed. Call Repost() now for all messages that are not
+  // acknowledged, in their order, messages committed meanwhile included; no other message is sent
+  // before. Return false if messages are not kept: messages may be lost, and the peer goes down.
   virtual bool OnResend(PeerId /*peer*/) { return false; }
-  // Follows a Reserve() that answered RESOURCE_EXHAUSTED, once a buffer and a credit are there.
+  // Follows a Reserve() that returned RESOURCE_EXHAUSTED, once a buffer and a credit are free.
   virtual void OnWritable(PeerId peer) = 0;
-  // Follows a WhereLent() that knew nothing: now it does, or the device refuses that memory.
+  // Follows a WhereLent() that returned nullopt. OK: it returns the location now. Otherwise the
+  // device refused to register the memory.
   virtual void OnLent(PeerId /*peer*/, uint32_t /*number*/, const absl::Status& /*status*/) {}
-  // A Fetch() has ended. OK: the bytes are there, the handler's until GiveBack(). Else there is nothing to give back:
-  // PERMISSION_DENIED, the peer's device refused; CANCELLED; what registering memory said. Not called after OnPeerDown().
+  // A Fetch() has ended. OK: the handler owns the bytes until GiveBack(). Errors, without bytes:
+  // PERMISSION_DENIED (the peer's device refused), CANCELLED, or an error of memory registration.
+  // Not called after OnPeerDown().
   virtual void OnFetched(PeerId /*peer*/, const absl::StatusOr<LargeBuffer>& /*buffer*/,
                          uint32_t /*number*/) {}
 };
 
-// Registered memory for one outgoing message. Belongs to the caller from Reserve() to Commit() or
+// Registered memory for one outgoing message. The caller owns it from Reserve() to Commit() or
 // Cancel().
 struct SendBuffer {
   std::byte* data = nullptr;
   uint32_t capacity_bytes = 0;
   uint32_t slot = 0;  // the endpoint's own; opaque
-  // Of whoever is between the endpoint and the writer: `data` is not the slot's, but this memory that was lent.
+  // Set by the layer between endpoint and writer: `data` is in this lent memory instead of the
+  // slot.
   uint32_t large = 0xffffffff;
 };
 
@@ -223,67 +229,72 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // Accepts peers at host:port; port 0 takes a free one. Returns the port.
+  // Accepts peers at host:port; port 0: any free port. Returns the port.
   virtual absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) = 0;
 
-  // Never blocks. Ends in OnPeerUp, or in OnPeerDown with a status that says what, who, why likely,
-  // what to do, by `deadline_ns` (of the endpoint's clock) at the latest.
+  // Connects to a peer. Does not block. OnPeerUp(), or OnPeerDown() with a complete error status,
+  // follows by `deadline_ns` (of the endpoint's clock).
   virtual absl::StatusOr<PeerId> Connect(const std::string& host, uint16_t port,
                                          int64_t deadline_ns) = 0;
 
-  // RESOURCE_EXHAUSTED: no credit or no buffer now, OnWritable follows. INVALID_ARGUMENT: over the
-  // limit of this peer. UNAVAILABLE: no such peer, or it is not up. Allocates nothing when it
-  // succeeds.
+  // Reserves a buffer for a message. Allocates no memory if it succeeds.
+  // Errors: RESOURCE_EXHAUSTED (no credit or no buffer now; OnWritable() follows), INVALID_ARGUMENT
+  // (over the limit of this peer), UNAVAILABLE (no such peer, or it is not up).
   virtual absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) = 0;
-  // Sends the first `length_bytes` of the buffer, in the order of Commit() calls per peer; the
-  // doorbell is rung by Flush() or at the end of Poll(). Its slot stays the caller's until Release(),
-  // which is due when the message is acknowledged, or the peer is down. `report_soon`: the peer is asked
-  // to acknowledge at once; otherwise it does so with its next message, or when half of its window is taken.
+  // Sends the first `length_bytes` of the buffer, per peer in the order of Commit() calls. Flush()
+  // or the end of Poll() rings the doorbell. The caller owns the slot until Release(); call it when
+  // the message is acknowledged or the peer is down. `report_soon`: the peer acknowledges at once;
+  // otherwise with its next message, or when half of its window is used.
   virtual void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) = 0;
-  // Sends a committed message once more. In OnResend() only.
+  // Retransmits a committed message. Call in OnResend() only.
   virtual void Repost(PeerId peer, uint32_t slot) = 0;
-  // The slot of a committed message goes back.
+  // Frees the slot of a committed message.
   virtual void Release(uint32_t slot) = 0;
-  // The buffer was not committed, and goes back.
+  // Frees a buffer that was not committed.
   virtual void Cancel(PeerId peer, SendBuffer buffer) = 0;
   virtual void Flush() = 0;
 
-  // Large messages: one side lends memory and says where it is in a message, the other side fetches it by reading, in
-  // pieces, on a stream of its own: an error there is none of the peer's messages. The memory is the endpoint's, and
-  // registered; what was lent to one peer is never lent to another before no key leads there any more.
+  // Large messages: one side lends memory and sends its location in a message. The other side
+  // fetches it with RDMA READs, in pieces, on a separate stream: an error there does not affect the
+  // peer's messages. The endpoint owns the memory, and registers it. Memory that was lent to one
+  // peer is not lent to another while a key to it is valid.
   //
-  // Memory to be filled, the caller's until TakeBack(), which follows always, whatever becomes of the peer.
-  // RESOURCE_EXHAUSTED: none now, or the peer has its share; with `waits`, OnWritable() follows once some came back. Who
-  // waits has his turn before those who came later, if he asks again inside that OnWritable(); who does not wait, passes.
+  // Lends memory. The caller fills it and owns it until TakeBack(), which is always required.
+  // `waits`: after RESOURCE_EXHAUSTED, OnWritable() follows when memory is free. A waiting caller
+  // has precedence over later callers if it calls Lend() again inside that OnWritable().
+  // Errors: RESOURCE_EXHAUSTED (no memory now, or the peer has its share), ABORTED (the system has
+  // no memory; no callback follows), UNAVAILABLE (no such peer).
   // ABORTED: the system gives none, and nothing follows. UNAVAILABLE: no such peer.
   virtual absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) = 0;
-  // Nothing: the device does not know it yet, OnLent() follows.
+  // Returns the location of lent memory; nullopt: it is not registered yet, and OnLent() follows.
   virtual std::optional<RemoteMemory> WhereLent(uint32_t number) = 0;
-  // The peer has said that it has read it, or never will; or it is down.
+  // Ends the loan: the peer has read the memory or will not read it, or the peer is down.
   virtual void TakeBack(uint32_t number) = 0;
-  // OnFetched() follows, with this number. It waits until there is memory. INVALID_ARGUMENT: over this side's limit.
-  // UNAVAILABLE: no such peer.
+  // Fetches memory of a peer, as soon as there is memory here. Returns a number; OnFetched()
+  // follows with it. Errors: INVALID_ARGUMENT (over this side's limit), UNAVAILABLE (no such peer).
   virtual absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) = 0;
-  // It need not be fetched any more. OnFetched() follows all the same, with CANCELLED, once nothing is under way.
+  // Cancels a fetch. OnFetched() follows with CANCELLED, once no request is outstanding.
   virtual void CancelFetch(uint32_t number) = 0;
-  // What was fetched is not needed any more.
+  // Frees fetched memory.
   virtual void GiveBack(uint32_t number) = 0;
-  // Both kinds in the hands of somebody who gives them back when he likes (held_memory.h). Nothing: not held; an endpoint
-  // need not. What was lent may be held beside that, TakeBack() is due all the same; while it is held it may be lent again, to
-  // the same peer. False: it is lent now, its peer has gone, or it is not this endpoint's.
+  // Hold lent or fetched memory beyond the calls above (held_memory.h). Empty: not held; an
+  // endpoint need not support it. TakeBack() is still required for held lent memory. While it is
+  // held, LendHeld() lends it again to the same peer. LendHeld() returns false if the memory is
+  // lent now, its peer has disconnected, or it is not this endpoint's.
   virtual HeldMemory HoldLent(uint32_t /*number*/) { return {}; }
   virtual bool LendHeld(PeerId /*peer*/, const HeldMemory& /*memory*/) { return false; }
-  // Instead of GiveBack(). Nothing, too, if half of the memory for what is fetched would be held.
+  // Call instead of GiveBack(). Empty also if more than half of the memory for fetches would be
+  // held.
   virtual HeldMemory HoldFetched(uint32_t /*number*/) { return {}; }
 
-  // One pass over everything that may have happened; never blocks. The number of things done.
+  // Runs one pass over all event sources, and returns the number of events handled. Does not block.
   virtual int Poll() = 0;
 
-  // Arms the completion queues. False: there is work, poll again instead of sleeping. After true,
-  // fd() becomes readable when Poll() has something to do.
+  // Arms the completion queues. False: there is work; call Poll() again. True: sleep; fd() becomes
+  // readable when Poll() has work.
   virtual bool PrepareToSleep() = 0;
   virtual int fd() const = 0;
-  // How long a sleep may last at most: nanoseconds until the next timer, or -1 for no timer.
+  // Maximum duration of a sleep: nanoseconds until the next timer; -1: no timer.
   virtual int64_t SleepLimitNs() const = 0;
   // Makes fd() readable. Any thread.
   virtual void Wake() = 0;
@@ -291,19 +302,19 @@ class Endpoint {
   // UNAVAILABLE: no such peer.
   virtual absl::StatusOr<PeerReport> Report(PeerId peer) const = 0;
   virtual HandshakeCounts Handshakes() const = 0;
-  // OK, or the UNAVAILABLE that Connect() would answer: the device's port is down, for now; or the
-  // device has failed or was removed, for good: close this endpoint and make another.
+  // Returns OK, or UNAVAILABLE as Connect() would: the device's port is down, for now; or the
+  // device has failed or was removed, permanently: close this endpoint and create another.
   virtual absl::Status Health() const = 0;
   virtual ConnectionCounts Connections() const = 0;
   virtual Counters Counts() const = 0;
   virtual std::vector<QueueReport> Queues() const { return {}; }
 
-  // OnPeerDown (CANCELLED) follows in the next Poll(). What was committed before is sent first, then
-  // a goodbye; the other side gets both in that order, and then its OnPeerDown (UNAVAILABLE). Not
-  // promised where the other side is lost, or this one is destroyed, before all that has been sent:
-  // an answer of the program above is the only proof that a message was read.
+  // Disconnects a peer. OnPeerDown() with CANCELLED follows in the next Poll(). Messages committed
+  // before are sent first, then a goodbye; the other side receives both in that order, and then
+  // OnPeerDown() with UNAVAILABLE. Not guaranteed if the connection fails, or this endpoint is
+  // destroyed, before all are sent: only a reply of the application proves that a message was read.
   virtual void Disconnect(PeerId peer) = 0;
-  // Goodbye to all peers; no handler calls afterwards.
+  // Disconnects all peers. No handler is called afterwards.
   virtual void Close() = 0;
 };
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HeldMemory: registered memory of an endpoint in the hands of somebody who gives it back when he likes.
+// HeldMemory: registered memory of an endpoint whose holder releases it at any time.
 //
-// What it is    What an endpoint lends, or has fetched, is otherwise given back inside a callback. This is a piece of it with
-//               an owner of its own: move-only, given back by its destructor. Nothing is called there: a flag is set, and the
-//               polling thread looks for such flags when their number has changed.
-// Who owns it   Whoever has it. It may outlive the endpoint: then no device knows the memory any more, and it is unmapped
-//               with the last that holds it.
-// Which thread  Any, one at a time. Holds is the endpoint's, on the polling thread.
-// Bound         The endpoint's large_memory_bytes.
+// Purpose       Lent and fetched memory of an endpoint is otherwise released inside a callback. A
+//               HeldMemory is a move-only piece of it that its destructor releases. The destructor
+//               only sets a flag; the polling thread looks for flags when their number has changed.
+// Ownership     The holder owns it. It may outlive the endpoint: then the memory is deregistered,
+//               and unmapped with the last holder.
+// Threads       HeldMemory: any, one at a time. Holds: the polling thread.
+// Limits        The endpoint's large_memory_bytes.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_HELD_MEMORY_H_
 #define SLUICE_TRANSPORT_ENDPOINT_HELD_MEMORY_H_
 
@@ -27,7 +27,7 @@ namespace sluice::endpoint {
 
 class HeldMemory {
  public:
-  HeldMemory() = default;  // of nothing
+  HeldMemory() = default;  // empty
   HeldMemory(HeldMemory&&) noexcept = default;
   HeldMemory& operator=(HeldMemory&& other) noexcept {
     if (this != &other) {
@@ -38,23 +38,23 @@ class HeldMemory {
   }
   ~HeldMemory() { Reset(); }
 
-  // Gives it back.
+  // Releases the memory.
   void Reset();
   explicit operator bool() const { return record_ != nullptr; }
   std::byte* data() const { return record_->data; }
   uint64_t bytes() const { return record_->bytes; }
-  uint32_t number() const { return record_->number; }  // the endpoint's own; opaque
-  uint64_t owner() const { return record_->owner; }    // the peer's: it can be lent to no other
+  uint32_t number() const { return record_->number; }  // used by the endpoint; opaque
+  uint64_t owner() const { return record_->owner; }    // of the peer; only it can read the memory
 
  private:
   friend class Holds;
 
-  // Where those who give back and the endpoint meet.
+  // State shared by holders and endpoint.
   struct Board {
     std::atomic<uint64_t> returned{0};
-    std::atomic<bool> wanted{false};  // the endpoint sleeps, and somebody waits for memory
+    std::atomic<bool> wanted{false};  // the endpoint sleeps, and a caller waits for memory
     std::mutex mutex;                 // for waking, and for the endpoint's end
-    std::function<void()> wake;       // mutex; empty: the endpoint is gone
+    std::function<void()> wake;       // mutex; empty: the endpoint has ended
   };
   struct Record {
     std::byte* data;
@@ -63,7 +63,7 @@ class HeldMemory {
     uint64_t owner;
     std::shared_ptr<Board> board;
     std::atomic<bool> over{false};
-    std::shared_ptr<void> kept;  // the memory itself, once the endpoint is gone
+    std::shared_ptr<void> kept;  // owns the memory after the endpoint's end
   };
 
   explicit HeldMemory(std::shared_ptr<Record> record) : record_(std::move(record)) {}
@@ -71,7 +71,8 @@ class HeldMemory {
   std::shared_ptr<Record> record_;
 };
 
-// What of one endpoint's memory is held. A piece may be lent to its peer at the same time: it is free when both are over.
+// The held memory of one endpoint. A piece may be lent to its peer at the same time: it is free
+// when both have ended.
 class Holds {
  public:
   // `wake` may be called by any thread until Leave() returns.
@@ -80,24 +81,24 @@ class Holds {
   Holds& operator=(const Holds&) = delete;
 
   HeldMemory Hold(std::byte* data, uint64_t bytes, uint32_t number, uint64_t owner, bool lent);
-  // It is of this endpoint.
+  // Returns whether the memory belongs to this endpoint.
   bool Owns(const HeldMemory& memory) const { return memory.record_->board == board_; }
-  // Lends it once more. False: it is lent already, or somebody else's.
+  // Lends the memory again. False: it is lent already, or is not this endpoint's.
   bool Lend(const HeldMemory& memory);
-  // It is not lent any more. True: somebody holds it still.
+  // Ends a loan. True: the memory is still held.
   bool TakeBack(uint32_t number);
 
   bool changed() const {
     return !entries_.empty() && board_->returned.load(std::memory_order_acquire) != seen_;
   }
-  // Says which are free now, and forgets them.
+  // Calls `free` for each piece that is free now, and removes it.
   void Collect(absl::FunctionRef<void(uint32_t number)> free);
-  // Before a sleep in which somebody waits for memory. False: some has come back.
+  // Call before a sleep while a caller waits for memory. False: memory was released meanwhile.
   bool PrepareToSleep();
 
   uint64_t bytes() const { return bytes_; }
   void ForEachOf(uint64_t owner, absl::FunctionRef<void(uint32_t number)> visit) const;
-  // The endpoint goes: what is still held keeps what `keep` gives for it.
+  // The endpoint ends: each held piece keeps the object that `keep` returns for it.
   void Leave(absl::FunctionRef<std::shared_ptr<void>(uint32_t number)> keep);
 
  private:

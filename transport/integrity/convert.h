@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Convert: what a protected transfer does to bytes, done by the CPU: where the device has no signature keys, and to look at
-// what a peer put into one's memory. Says of the same bytes what the device would say.
+// Convert, Check, Protect: protected transfers in software, for devices without signature keys, and
+// to check data that a peer has written. Results equal those of the device.
 //
-// Thread-safety: pure functions.
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_INTEGRITY_CONVERT_H_
 #define SLUICE_TRANSPORT_INTEGRITY_CONVERT_H_
 
@@ -19,16 +19,18 @@ namespace sluice::integrity {
 
 enum class Direction : uint8_t { kToWire, kFromWire };
 
-// The first mismatch of the domain that bytes come from, if any; `output` is filled in any case. `protection` is valid for
-// the transfer's data; `input` and `output` are as long as it takes in their domains, and apart.
+// Converts `input` to `output`, and returns the first mismatch of the source domain, if any.
+// `output` is filled in any case. `protection` is valid for the data; `input` and `output` have the
+// sizes of their domains, and do not overlap.
 std::optional<Mismatch> Convert(const Protection& protection, Direction direction,
                                 std::span<const std::byte> input, std::span<std::byte> output);
 
-// The check alone, of data that stand in memory (kToWire) or as they came from the wire (kFromWire).
+// Checks data in memory format (kToWire) or in wire format (kFromWire), without converting them.
 std::optional<Mismatch> Check(const Protection& protection, Direction direction,
                               std::span<const std::byte> input);
 
-// Puts signatures behind the blocks of `data`, as they stand in memory: what a writer of protected data does first.
+// Appends a signature to each block of `data`, in memory format. A writer of protected data does
+// this first.
 void Protect(const Protection& protection, std::span<const std::byte> data,
              std::span<std::byte> output);
 

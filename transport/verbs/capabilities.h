@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CapabilityReport: what this device can do for Sluice, feature by feature, and why. Filled by
-// querying and by making one trial object; never inferred from a version or a card's name.
+// CapabilityReport: the features of a device that Sluice can use, with the reason for each. They
+// are found by queries and one trial object, and never inferred from a version or the name of a
+// card.
+//
+// Threads       A value.
 #ifndef SLUICE_TRANSPORT_VERBS_CAPABILITIES_H_
 #define SLUICE_TRANSPORT_VERBS_CAPABILITIES_H_
 
