@@ -4,6 +4,7 @@
 #ifndef SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_
 #define SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -25,6 +26,16 @@ inline constexpr uint32_t kControlBuffersForLanes = 256;
 
 // Send buffers for control messages.
 inline constexpr uint32_t kControlSlots = 256;
+
+// Lanes of other sides that this one writes from a ring of its own.
+inline constexpr uint32_t kSendRings = 16;  // Peer::ring has room for 31
+
+inline uint32_t SendRings(const Options& options) {
+  return options.lane_memory_bytes == 0 ? 0 : std::min(kSendRings, options.max_peers);
+}
+inline size_t SendRingsBytes(const Options& options) {
+  return size_t{SendRings(options)} * options.lane_slots * options.lane_slot_bytes;
+}
 
 inline uint32_t BufferBytes(const Options& options) {
   return options.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);

@@ -138,13 +138,16 @@ absl::Status EndpointImpl::Init() {
 
   const size_t stride_bytes = SendStrideBytes(options_);
   const size_t data_bytes = stride_bytes * options_.send_buffers;
+  const size_t control_bytes = size_t{kControlSlots} * kControlBufferBytes;
   auto slab = memory::Slab::Create(api_, device_.pd(),
-                                   data_bytes + size_t{kControlSlots} * kControlBufferBytes, 0);
+                                   data_bytes + control_bytes + SendRingsBytes(options_), 0);
   if (!slab.ok()) return slab.status();
   send_memory_ = std::move(*slab);
   slots_.emplace(send_memory_.data(), options_.send_buffers, stride_bytes,
                  send_memory_.data() + data_bytes, kControlSlots, kControlBufferBytes,
-                 options_.max_large_bytes != 0 ? kLargeSlots : 0);
+                 options_.max_large_bytes != 0 ? kLargeSlots : 0,
+                 SendRings(options_) * options_.lane_slots);
+  MakeRings(send_memory_.data() + data_bytes + control_bytes);
   if (options_.max_large_bytes != 0) MakeLargeMemory();
 
   const verbs::CapabilityReport& can = device_.capabilities();
@@ -298,7 +301,8 @@ int EndpointImpl::Progress() {
     count += static_cast<int>(downs_.size());
     TellDowns();
   }
-  queue_->Flush();
+  Flush();
+  if (!closed_rings_.empty()) ReclaimRings();
   return count;
 }
 
@@ -313,12 +317,15 @@ void EndpointImpl::TellDowns() {
   }
 }
 
-void EndpointImpl::Flush() { queue_->Flush(); }
+void EndpointImpl::Flush() {
+  if (unwritten_rings_ != nullptr) WriteAllCells();
+  queue_->Flush();
+}
 
 bool EndpointImpl::PrepareToSleep() {
   for (receive::ReceiveQueue* queue : queues_by_tag_) queue->Refill();
   HushAll();
-  queue_->Flush();
+  Flush();
   ibv_req_notify_cq(receive_cq_.get(), 0);
   if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
   look_at_fds_ = true;

@@ -2,7 +2,8 @@
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
-// credit_check.cc ends who sends too much, renewal.cc gives its tenant other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc and lanes_out.cc do without completions,
+// credit_check.cc ends who sends too much, renewal.cc gives its tenant other targets, resend.cc goes on after errors, lane_grants.cc,
+// lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do without completions,
 // large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
@@ -63,7 +64,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) override;
   void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) override;
   void Repost(PeerId peer, uint32_t slot) override;
-  void Release(uint32_t slot) override { queue_->Release(slot); }
+  void Release(uint32_t slot) override {
+    if (!slots_->is_cell(slot)) queue_->Release(slot);  // a ring counts what is acknowledged
+  }
   void Cancel(PeerId peer, SendBuffer buffer) override;
   void Flush() override;
   absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) override;
@@ -234,7 +237,19 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms, const peer::Key& key,
                  bool notify);
   void WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon = false,
-                   uint16_t number = 0);
+                   uint16_t number = 0) {
+    WritePrefix(peer, (*slots_)[slot].data, kind, report_soon, number);
+  }
+  static void WritePrefix(Peer* peer, std::byte* at, peer::Kind kind, bool report_soon,
+                          uint16_t number) {
+    peer->asked = false;  // this says it
+    peer::StorePrefix(at, {.peer_index = peer->remote_index,
+                           .token = peer->remote_token,
+                           .granted = peer->receive.Report(),
+                           .kind = kind,
+                           .flags = report_soon ? peer::kReportSoon : uint8_t{0},
+                           .number = number});
+  }
   bool Hear(Peer* peer, const peer::Prefix& prefix);
 
   // credit_check.cc
@@ -301,6 +316,35 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void SayLaneWords();
   bool SayLaneWords(Peer* peer);
   void RenewLaneWords(Peer* peer);
+
+  // send_rings.cc
+  void MakeRings(std::byte* memory);
+  void OpenRing(Peer* peer, OutLane* out);
+  // `write_rest`: what has no request yet is written, else it is sent again by its owner.
+  void CloseRing(OutLane* out, bool write_rest);
+  SendRing& RingOf(uint32_t slot) {
+    return rings_[(slot - slots_->first_cell()) / options_.lane_slots];
+  }
+  SendRing* RingTo(const Peer& peer) {
+    return peer.ring == 0 ? nullptr : &rings_[peer.ring - 1u];
+  }
+  // False: the next message to the peer can't use the ring now.
+  bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes) {
+    return !ring->reserved &&
+           lane::EncodedBytes(lane::Layout::kWhole, message_bytes) <= ring->cell_bytes &&
+           // With this one, and as when messages are written from send buffers.
+           peer.send.under_way(peer.remote_window) + 2 < ring->cells &&
+           (ring->used != ring->cells || RetireCells(ring));
+  }
+  void CommitSlot(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
+  void CommitCell(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
+  void ShortenCell(queue::Slot* slot, uint32_t message_bytes);
+  void SendCell(Peer* peer, uint32_t slot, bool report_soon);
+  bool RetireCells(SendRing* ring);
+  void WriteCells(SendRing* ring);
+  void WriteAllCells();
+  void ReclaimRings();
+  bool MustAsk(Peer* peer);
 
   // large.cc
   static bool IsForLarge(const queue::Target& target) { return (target.cookie & kForLarge) != 0; }
@@ -370,6 +414,10 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> free_lanes_;
   std::vector<std::unique_ptr<PeerLanes>> peer_lanes_;  // by Peer::lanes, less 1
   std::vector<uint16_t> free_peer_lanes_;               // as Peer::lanes
+  std::vector<SendRing> rings_;                         // stay where they are
+  std::vector<uint32_t> free_rings_;
+  std::vector<uint32_t> closed_rings_;     // until they are free
+  SendRing* unwritten_rings_ = nullptr;  // that have a batch, linked
   lane::Watch watch_;
   bool draining_ = false;  // lane_message_ is being handled
   uint64_t lane_bytes_ = 0;

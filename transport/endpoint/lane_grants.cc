@@ -169,6 +169,7 @@ void EndpointImpl::ReleaseLane(InLane* lane) {
 
 void EndpointImpl::EndLanes(Peer* peer) {
   if (LanesOf(peer).in != nullptr) LoseLane(LanesOf(peer).in);
+  if (LanesOf(peer).out.has_value()) CloseRing(&*LanesOf(peer).out, /*write_rest=*/false);
   peer_lanes_[peer->lanes - 1].reset();
   free_peer_lanes_.push_back(peer->lanes);
   peer->lanes = 0;

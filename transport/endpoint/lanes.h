@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "transport/endpoint/peer.h"
+#include "transport/endpoint/send_ring.h"
 #include "transport/lane/reader.h"
 #include "transport/lane/states.h"
 #include "transport/lane/watch.h"
@@ -44,6 +45,7 @@ struct OutLane {
   lane::Writer writer;
   lane::Mode mode = lane::Mode::kClosed;
   uint32_t turn = 0;
+  SendRing* ring = nullptr;  // null: messages are written from send buffers (Peer::ring says the same)
 };
 
 struct PeerLanes {

@@ -41,6 +41,11 @@ int EndpointImpl::Drain(Peer* peer, InLane* lane) {
   // What is there now, and not what comes meanwhile: the answers to it leave before more is looked at, so that both sides
   // work at the same time.
   uint32_t there = lane->reader.has_value() ? lane->reader->ReadyAhead(kMaxTurn) : 0;
+  // Grants are cumulative: with the newest one, those of the others say nothing new.
+  uint32_t granted = 0;
+  if (there > 1 && lane->reader->Peek(there - 1, offsetof(peer::Prefix, granted), &granted)) {
+    TakeGrant(peer, granted);
+  }
   for (; stands(); ++count) {
     if (there != 0 && TakeNext(peer, lane)) {
       --there;
@@ -49,6 +54,7 @@ int EndpointImpl::Drain(Peer* peer, InLane* lane) {
     }
   }
   draining_ = false;
+  if (lane->reader.has_value()) watch_.Moved(*lane);
   if (!stands()) return count;
   if (lanes.goodbye.has_value() && InTurn(*peer, *lanes.goodbye)) {
     OnGoodbye(peer);
@@ -78,7 +84,6 @@ bool EndpointImpl::TakeNext(Peer* peer, InLane* lane) {
   }
   if (!InTurn(*peer, prefix.number)) return false;  // one that was sent comes first
   lane->reader->Take();
-  watch_.Moved(*lane);
   ++counters_.lane_received;
   if (Hear(peer, prefix)) {
     peer->receive.LeaveLook();

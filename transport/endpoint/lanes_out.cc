@@ -16,6 +16,7 @@ void EndpointImpl::WriteIntoLane(Peer* peer, queue::Slot* slot) {
   if (!LanesOf(peer).out.has_value()) return;
   OutLane& out = *LanesOf(peer).out;
   if (out.mode != Mode::kSilent && out.mode != Mode::kAnnounced) return;
+  if (out.ring != nullptr) return;  // it did not fit into a cell, or no cell was free
   // The message that was in the slot before is acknowledged, and so is one after it.
   const uint32_t under_way = peer->send.under_way(peer->remote_window);
   if (under_way + 1 >= out.writer.grant().slots) return;
@@ -68,10 +69,16 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
     if (newer < 0 || (newer == 0 && static_cast<int32_t>(ask->turn - out->turn) < 0)) return;
   }
   if (!out.has_value() || out->writer.grant().generation != ask->grant.generation) {
+    if (out.has_value()) CloseRing(&*out, /*write_rest=*/true);
     out.emplace(ask->grant);
     out->mode = ask->mode;
+    OpenRing(peer, &*out);
   } else if (out->mode == Mode::kSilent || out->mode == Mode::kAnnounced) {
+    if (out->ring != nullptr) WriteCells(out->ring);  // in the mode of before
     out->mode = ask->mode;  // a lane that was lost or left is not entered again
+  }
+  if (out->mode != Mode::kSilent && out->mode != Mode::kAnnounced) {
+    CloseRing(&*out, /*write_rest=*/true);
   }
   out->turn = ask->turn;
   LanesOf(peer).owes_answer = true;
@@ -125,6 +132,7 @@ bool EndpointImpl::SayLaneWords(Peer* peer) {
 void EndpointImpl::RenewLaneWords(Peer* peer) {
   PeerLanes& lanes = LanesOf(peer);
   if (lanes.out.has_value()) {
+    CloseRing(&*lanes.out, /*write_rest=*/false);
     lanes.out->mode = Mode::kLost;
     lanes.owes_answer = true;
   }

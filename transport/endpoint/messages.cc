@@ -62,6 +62,17 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
     Block(peer);
     return no_credit_;
   }
+  if (SendRing* ring = RingTo(*peer)) {
+    const auto message_bytes = static_cast<uint32_t>(size_bytes + peer::kPrefixBytes);
+    if (MayReserveCell(*peer, ring, message_bytes)) {
+      ring->reserved = true;
+      peer->send.Use();
+      queue::Slot& cell = (*slots_)[ring->slot()];
+      cell.data = ring->PlaceOf(message_bytes);
+      cell.length_bytes = message_bytes;
+      return SendBuffer{cell.data + peer::kPrefixBytes, size_bytes, ring->slot()};
+    }
+  }
   const uint32_t slot =
       short_of_buffers_ && !MayTakeBuffer(id) ? queue::kNoSlot : slots_->Take(/*control=*/false);
   if (slot == queue::kNoSlot) {
@@ -75,44 +86,50 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
 
 void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool report_soon) {
   assert(length_bytes <= buffer.capacity_bytes);
-  queue::Slot& slot = (*slots_)[buffer.slot];
-  slot.length_bytes = length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
   Peer* peer = Find(id);
-  if (peer == nullptr || peer->state != peer::State::kUp) {
+  if (peer != nullptr && peer->state != peer::State::kUp) peer = nullptr;
+  if (slots_->is_cell(buffer.slot)) {
+    return CommitCell(peer, buffer.slot, length_bytes, report_soon);
+  }
+  CommitSlot(peer, buffer.slot, length_bytes, report_soon);
+}
+
+// `peer`: null if it is not up any more.
+void EndpointImpl::CommitSlot(Peer* peer, uint32_t index, uint32_t length_bytes, bool report_soon) {
+  queue::Slot& slot = (*slots_)[index];
+  slot.length_bytes = length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
+  if (peer == nullptr) {
     slot.use = queue::SlotUse::kHeld;  // it went down meanwhile; OnPeerDown says so
     return;
   }
   peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
   report_soon = report_soon || peer->send.available() == 0 || queue_->scarce(peer->target);
-  if (report_soon) {
-    peer->wants = peer->asking;
-    report_soon = !peer->asking;
-    peer->asking = 1;
-    slot.signal = slot.signal || report_soon;  // a queue that is dead must be seen to owe something
-  }
-  WritePrefix(peer, buffer.slot, peer::Kind::kData, report_soon, peer->committed++);
+  report_soon = report_soon && MustAsk(peer);
+  slot.signal = slot.signal || report_soon;  // a queue that is dead must be seen to owe something
+  WritePrefix(peer, index, peer::Kind::kData, report_soon, peer->committed++);
   if (peer->lanes != 0) WriteIntoLane(peer, &slot);
   ++counters_.messages_sent;
-  queue_->Post(&peer->target, buffer.slot);
+  queue_->Post(&peer->target, index);
+}
+
+// A report is wanted. Whether to ask for it now; else that is done when the one has come that was asked for.
+bool EndpointImpl::MustAsk(Peer* peer) {
+  peer->wants = peer->asking;
+  const bool ask = !peer->asking;
+  peer->asking = 1;
+  return ask;
 }
 
 void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
-  slots_->Give(buffer.slot);
+  if (slots_->is_cell(buffer.slot)) {
+    RingOf(buffer.slot).reserved = false;
+  } else {
+    slots_->Give(buffer.slot);
+  }
   Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return;
   peer->send.Return();
   peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
-}
-
-void EndpointImpl::WritePrefix(Peer* peer, uint32_t slot, peer::Kind kind, bool report_soon,
-                               uint16_t number) {
-  peer->asked = false;  // this says it
-  peer::StorePrefix((*slots_)[slot].data, {.peer_index = peer->remote_index,
-                                           .token = peer->remote_token,
-                                           .granted = peer->receive.Report(),
-                                           .kind = kind,
-                                           .flags = report_soon ? peer::kReportSoon : uint8_t{0},
-                                           .number = number});
 }
 
 bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {

@@ -77,6 +77,7 @@ struct Peer {
   [[no_unique_address]] peer::ReceiveCredits receive;  // what follows stands in its padding
   uint8_t offer = 0;                                   // of the remote device, in Offers
   bool evicted : 1 = false;  // while half-open; it takes no place of its tenant any more
+  uint8_t ring : 5 = 0;      // its send ring, and 1; 0: none
   uint32_t remote_window : 18 = 0;
   uint32_t told_down : 1 = 0;
   uint32_t down_due : 1 = 0;            // OnPeerDown() is: nobody else gets this index before

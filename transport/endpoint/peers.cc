@@ -237,6 +237,7 @@ void EndpointImpl::Disconnect(PeerId id) {
 }
 
 void EndpointImpl::SayGoodbye(Peer* peer) {
+  if (SendRing* ring = RingTo(*peer)) WriteCells(ring);
   if (!PostControl(peer, peer::Kind::kGoodbye, /*notify=*/true)) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
     return EndLater(peer);  // the connection's end says it as well, less kindly

@@ -84,12 +84,11 @@ void EndpointImpl::Repost(PeerId id, uint32_t slot) {
   if (peer == nullptr || peer->state != peer::State::kUp) return;
   ++counters_.reposts;
   // The first asks; what it does not cover is asked for when the answer is there.
-  const bool report_soon = !peer->asking;
-  peer->wants = peer->asking;
-  peer->asking = 1;
+  const bool report_soon = MustAsk(peer);
   if (report_soon) (*slots_)[slot].signal = true;
   // By itself, whichever way it went before: lanes don't outlive an error of their sender.
   (*slots_)[slot].operation = queue::Operation::kSend;
+  (*slots_)[slot].messages = 1;
   peer::Prefix before;
   std::memcpy(&before, (*slots_)[slot].data, sizeof(before));
   WritePrefix(peer, slot, peer::Kind::kData, report_soon, before.number);

@@ -40,6 +40,24 @@ uint32_t Reader::ReadyAhead(uint32_t most) const {
   return count;
 }
 
+bool Reader::Peek(uint32_t ahead, uint32_t offset_bytes, uint32_t* word) const {
+  if (geometry_.layout != Layout::kWhole || !announced_.empty() || ahead >= geometry_.slots) {
+    return false;
+  }
+  uint32_t slot = slot_ + ahead;
+  if (slot >= geometry_.slots) slot -= geometry_.slots;
+  std::byte* const end = memory_ + size_t{slot + 1} * geometry_.slot_bytes;
+  const uint64_t stamp = LoadStamp(end);
+  const uint32_t bytes = StampLength(stamp);
+  if (StampValue(stamp) != value_ + ahead || bytes > geometry_.slot_bytes ||
+      EncodedBytes(Layout::kWhole, bytes) > geometry_.slot_bytes ||
+      uint64_t{offset_bytes} + sizeof(*word) > bytes) {
+    return false;
+  }
+  std::memcpy(word, end - EncodedBytes(Layout::kWhole, bytes) + offset_bytes, sizeof(*word));
+  return true;
+}
+
 Reader::Found Reader::Look(std::byte* to, uint32_t* length_bytes) const {
   const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
   if (StampValue(stamp) != value_ || stamp == kScrubbed) return Found::kNothing;

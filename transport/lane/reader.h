@@ -50,6 +50,9 @@ class Reader {
   // For who looks at many lanes: until the next Take().
   const uint64_t* stamp() const { return stamp_; }
   uint32_t value() const { return value_; }
+  // A word of the message that is `ahead` of the next one, and has its stamp. It may change until that message is copied. False:
+  // that message does not lie in one piece, is not all there yet, or has no such word.
+  bool Peek(uint32_t ahead, uint32_t offset_bytes, uint32_t* word) const;
   // Copies the message that is next, without taking it; `to` has room for a slot.
   Found Look(std::byte* to, uint32_t* length_bytes) const;
   // After kMessage: its slot is free, and the next one is looked at.

@@ -10,12 +10,16 @@
 #ifndef SLUICE_TRANSPORT_LANE_WRITER_H_
 #define SLUICE_TRANSPORT_LANE_WRITER_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "transport/lane/layout.h"
 
 namespace sluice::lane {
+
+static_assert(std::endian::native == std::endian::little);
 
 // What a receiver says about a lane of its own.
 struct Grant {
@@ -59,6 +63,22 @@ class Writer {
   // Stamps a message that Fits(), in place or behind it (WordsUp(message_bytes) from its beginning). Takes the next
   // slot.
   Write Put(std::byte* message, uint32_t message_bytes);
+  // The same in place, for who knows by himself where it goes. Layout::kWhole only.
+  void StampWhole(std::byte* message, uint32_t message_bytes) {
+    std::byte* const end = message + WordsUp(message_bytes);
+    if (const uint32_t tail_bytes = message_bytes % 8; tail_bytes != 0) {
+      uint64_t word;
+      std::memcpy(&word, end - 8, 8);
+      word &= (uint64_t{1} << (8 * tail_bytes)) - 1;
+      std::memcpy(end - 8, &word, 8);
+    }
+    const uint64_t stamp = Stamp(grant_.secret + written_, message_bytes);
+    std::memcpy(end, &stamp, kStampBytes);
+    ++written_;
+    if (++slot_ == grant_.slots) slot_ = 0;
+  }
+  // Immediate data that announces the last message.
+  uint32_t last_immediate() const { return Immediate(grant_.lane, grant_.secret + written_ - 1); }
 
   uint32_t written() const { return written_; }
   const Grant& grant() const { return grant_; }

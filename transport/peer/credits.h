@@ -26,6 +26,8 @@ class SendCredits {
 
   // Messages that the peer has taken since the start, modulo 2^32; its window is that of Start().
   uint32_t acknowledged(uint32_t window) const { return granted_ - window; }
+  // Credits used since the start, modulo 2^32: acknowledged() reaches it when all of them are.
+  uint32_t used() const { return used_; }
   // Messages used and not acknowledged.
   uint32_t under_way(uint32_t window) const { return used_ - acknowledged(window); }
 

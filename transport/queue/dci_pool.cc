@@ -159,6 +159,7 @@ void DciPool::Enqueue(Target* target, uint32_t index) {
 
 void DciPool::Release(uint32_t index) {
   Slot& slot = slots_[index];
+  if (slot.cell) return;
   if (slot.use == SlotUse::kPosted || slot.use == SlotUse::kPending) {
     slot.released = true;
   } else {

@@ -113,7 +113,7 @@ class DciPool {
   // Puts a slot (reserved or held, length set) in line. While the target is broken or closed a data slot is
   // held at once, and a control slot freed.
   void Post(Target* target, uint32_t slot);
-  // The owner of a data slot needs it no more; whatever of it is posted or waits to be is still sent.
+  // The owner of a data slot needs it no more; whatever of it is posted or waits to be is still sent. No effect on a cell.
   void Release(uint32_t slot);
   // The peer has acknowledged something: it lives. The owner has set `unacknowledged`.
   void Acknowledged(Target* target);

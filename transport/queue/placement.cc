@@ -139,8 +139,9 @@ bool DciPool::Serve(WaitingList::Entry entry) {
   while (target->has_pending()) {
     SlotList& list = target->control.empty() ? target->data : target->control;
     // A piece of a large message may be larger than what anybody saves up for: it is a whole turn.
-    const uint32_t cost_bytes =
-        std::min(slots_[list.Front(slots_)].length_bytes + kRequestBytes, quantum_bytes_);
+    const Slot& front = slots_[list.Front(slots_)];
+    const uint32_t bytes = front.messages > 1 ? front.write.length_bytes : front.length_bytes;
+    const uint32_t cost_bytes = std::min(bytes + kRequestBytes, quantum_bytes_);
     if (cost_bytes > entry.deficit_bytes) break;
     Dci* dci = Place(target);
     if (dci == nullptr) break;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotTable: one slot per send buffer, and some without a buffer, for pieces of large messages. A wr_id names a slot and its generation; stream, DCI, peer and operation
-// come from the slot, and a late completion never touches a slot that was used again.
+// SlotTable: one slot per send buffer, and some without a buffer, for pieces of large messages. A wr_id names a slot and its
+// generation; stream, DCI, peer and operation come from the slot, and a late completion never touches a slot that was used again.
 //
 // Who owns it   The endpoint, with the registered memory behind it.
 // Which thread  The polling thread.
 // Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, `bulk` slots for pieces,
 //               so that none can starve the others. Take() says kNoSlot when all are out.
+// Cells         Slots of send rings: neither taken nor given back. Their ring's owner decides when one is used again. One
+//               request may carry the messages of several cells: it stands in the slot of the first.
 #ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 #define SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 
@@ -43,16 +45,18 @@ struct RemoteWrite {
 };
 
 struct Slot {
-  std::byte* data = nullptr;  // constant; of a bulk slot, its user's
+  std::byte* data = nullptr;  // constant; of a bulk slot or a cell, its user's
   Target* target = nullptr;
   uint32_t generation = 1;
   uint32_t length_bytes = 0;
   uint32_t next = kNoSlot;  // in a list of pending slots, or of free ones
   uint16_t dci = 0;         // while posted
   uint16_t stream = 0;
+  uint16_t messages = 1;  // that its request carries; more than 1: of a cell
   SlotUse use = SlotUse::kFree;
   bool control = false;  // constant: goes to the peer's control DCT
   bool bulk = false;     // constant: a piece of memory that is not the table's
+  bool cell = false;     // constant: of a send ring
   bool refused = false;  // a bulk slot's request was wrong in itself: it would be refused again
   bool notify = false;   // its completion is signalled and reported
   bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
@@ -67,7 +71,7 @@ class SlotTable {
  public:
   SlotTable(std::byte* data_area, uint32_t data_slots, size_t data_stride_bytes,
             std::byte* control_area, uint32_t control_slots, size_t control_stride_bytes,
-            uint32_t bulk_slots = 0);
+            uint32_t bulk_slots = 0, uint32_t cells = 0);
 
   uint32_t Take(bool control) { return TakeFrom(control ? kControl : kData); }
   uint32_t TakeBulk() { return TakeFrom(kBulk); }
@@ -77,10 +81,11 @@ class SlotTable {
     slot.use = SlotUse::kFree;
     slot.target = nullptr;
     slot.notify = slot.signal = false;
-    slot.released = slot.control || slot.bulk;
+    slot.released = slot.control || slot.bulk || slot.cell;
     slot.operation = Operation::kSend;
     slot.refused = false;
     NextGeneration(slot);
+    if (slot.cell) return;
     const Class its = ClassOf(slot);
     slot.next = free_[its];
     free_[its] = index;
@@ -114,6 +119,13 @@ class SlotTable {
   uint32_t free_data() const { return free_count_[kData]; }
   uint32_t free_control() const { return free_count_[kControl]; }
   uint32_t free_bulk() const { return free_count_[kBulk]; }
+  // Of the first cell; cells stand between control and bulk slots.
+  uint32_t first_cell() const { return first_cell_; }
+  bool is_cell(uint32_t index) const { return index >= first_cell_ && index < first_bulk_; }
+  // A request of the cell, or with its message, waits or is with the device.
+  bool IsUnderWay(uint32_t index) const {
+    return slots_[index].use == SlotUse::kPosted || slots_[index].use == SlotUse::kPending;
+  }
   // Of the first bulk slot; those behind it are bulk slots as well.
   uint32_t first_bulk() const { return first_bulk_; }
   uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
@@ -143,6 +155,7 @@ class SlotTable {
 
   std::vector<Slot> slots_;
   uint32_t max_bytes_;
+  uint32_t first_cell_;
   uint32_t first_bulk_;
   // By class; last in, first out: the warmest buffer first.
   uint32_t free_[kClasses] = {kNoSlot, kNoSlot, kNoSlot};
@@ -164,13 +177,13 @@ class SlotList {
     }
     last_ = index;
   }
-  // How many data slots are in it; no more than `limit` are counted.
+  // How many data messages are in it; counts until there are `limit`.
   uint32_t CountData(SlotTable& slots, uint32_t limit) const {
     uint32_t count = 0;
     if (empty()) return count;
     for (uint32_t at = slots[last_].next;; at = slots[at].next) {
-      count += !slots[at].control;
-      if (at == last_ || count == limit) return count;
+      count += slots[at].control ? 0 : slots[at].messages;
+      if (at == last_ || count >= limit) return count;
     }
   }
   uint32_t PopFront(SlotTable& slots) {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// SendRing: this side's copy of a lane that it writes. Private to transport/endpoint; used by lanes_out.cc.
+//
+// What it is    As many cells of registered memory as the lane has slots, of the same size: cell i is what slot i of the peer
+//               gets. Messages are built in their cells, so those that follow one another go out as one RDMA WRITE. A message
+//               stays in its cell until it is acknowledged and its WRITE is complete: it may have to be sent again.
+// Who owns it   The endpoint, which has a fixed number of them. A peer whose lane finds none free writes its messages one by
+//               one from send buffers.
+// Cells         The cell of the next message is reserved by one writer at a time. The cells from `oldest` on, `used` of them,
+//               hold messages of requests that are not known to be complete; the last `batch` of those are in no request yet.
+// The end       Closed with its lane. It is free for the next lane when its messages are acknowledged, or their peer is down,
+//               and no request refers to it (docs/decisions/0063).
+#ifndef SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_
+#define SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/endpoint/endpoint.h"
+#include "transport/lane/layout.h"
+
+namespace sluice::endpoint {
+
+struct OutLane;
+struct Peer;
+
+struct SendRing {
+  // Messages in one WRITE: the peer begins with the first ones while this side writes the next ones.
+  static constexpr uint32_t kMaxBatch = 16;
+
+  std::byte* memory = nullptr;  // constant, as the two that follow
+  uint32_t first_slot = 0;      // of the slot table; one for each cell
+  uint32_t index = 0;           // among the rings
+
+  // Of the lane, while it is open.
+  Peer* peer = nullptr;    // null: closed
+  OutLane* out = nullptr;  // likewise
+  PeerId id;               // of that peer, until the ring is free
+  uint32_t cells = 0;
+  uint32_t cell_bytes = 0;
+
+  uint32_t next = 0;  // the cell of the next message
+  uint32_t oldest = 0;
+  uint32_t used = 0;
+  uint32_t batch = 0;
+  bool batch_asks = false;   // one of the batch asks the peer to report
+  bool reserved = false;     // somebody writes into the cell `next`
+  bool listed = false;       // among those that may have a batch
+  SendRing* next_listed = nullptr;
+  uint32_t unsignalled = 0;  // messages of WRITEs since the last one that is signalled
+  uint32_t last_credit = 0;  // when closed: acknowledged up to there, nothing in it is sent again
+
+  uint32_t slot() const { return first_slot + next; }
+  // Of a message that ends where it has to, in the cell `next`.
+  std::byte* PlaceOf(uint32_t message_bytes) const {
+    return memory + size_t{next + 1} * cell_bytes -
+           lane::EncodedBytes(lane::Layout::kWhole, message_bytes);
+  }
+};
+
+}  // namespace sluice::endpoint
+
+#endif  // SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_

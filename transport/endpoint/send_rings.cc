@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages that are written into lanes from send rings: cells are reserved and committed like send buffers, and go out by one
+// WRITE for all that stand side by side (docs/decisions/0063).
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+
+using lane::Mode;
+
+void EndpointImpl::MakeRings(std::byte* memory) {
+  const uint32_t count = SendRings(options_);
+  rings_.resize(count);
+  for (uint32_t i = count; i-- > 0;) {
+    rings_[i].memory = memory + size_t{i} * options_.lane_slots * options_.lane_slot_bytes;
+    rings_[i].first_slot = slots_->first_cell() + i * options_.lane_slots;
+    rings_[i].index = i;
+    free_rings_.push_back(i);
+  }
+}
+
+// A peer whose last ring is not free yet gets no other one: it could hold all of them by not acknowledging.
+void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
+  const lane::Grant& grant = out->writer.grant();
+  if (free_rings_.empty() || grant.layout != lane::Layout::kWhole ||
+      grant.slots > options_.lane_slots || grant.slot_bytes > options_.lane_slot_bytes) {
+    return;
+  }
+  for (const uint32_t index : closed_rings_) {
+    if (rings_[index].id == peer->id()) return;
+  }
+  SendRing& ring = rings_[free_rings_.back()];
+  free_rings_.pop_back();
+  if (!(ring.id == peer->id())) {
+    // A WRITE of several messages carries what stands between them, which must not be another peer's.
+    std::memset(ring.memory, 0, size_t{options_.lane_slots} * options_.lane_slot_bytes);
+  }
+  ring = {.memory = ring.memory,
+          .first_slot = ring.first_slot,
+          .index = ring.index,
+          .peer = peer,
+          .out = out,
+          .id = peer->id(),
+          .cells = grant.slots,
+          .cell_bytes = grant.slot_bytes,
+          .listed = ring.listed,
+          .next_listed = ring.next_listed};
+  out->ring = &ring;
+  peer->ring = (ring.index + 1) & 31;
+}
+
+void EndpointImpl::CloseRing(OutLane* out, bool write_rest) {
+  SendRing* ring = out->ring;
+  if (ring == nullptr) return;
+  if (write_rest) WriteCells(ring);
+  ring->batch = 0;
+  ring->last_credit = ring->peer->send.used();
+  ring->peer->ring = 0;
+  ring->peer = nullptr;
+  ring->out = nullptr;
+  out->ring = nullptr;
+  closed_rings_.push_back(ring->index);
+}
+
+void EndpointImpl::ReclaimRings() {
+  size_t kept = 0;
+  for (const uint32_t index : closed_rings_) {
+    const SendRing& ring = rings_[index];
+    const Peer* peer = Find(ring.id);
+    const bool needed =
+        peer != nullptr && peer->state == peer::State::kUp &&
+        static_cast<int32_t>(peer->send.acknowledged(peer->remote_window) - ring.last_credit) < 0;
+    bool free = !ring.reserved && !needed;
+    for (uint32_t cell = 0; free && cell < ring.cells; ++cell) {
+      free = !slots_->IsUnderWay(ring.first_slot + cell);
+    }
+    if (free) {
+      free_rings_.push_back(index);
+    } else {
+      closed_rings_[kept++] = index;
+    }
+  }
+  closed_rings_.resize(kept);
+}
+
+// Forgets the requests that are complete, the oldest first. False: no cell came free.
+bool EndpointImpl::RetireCells(SendRing* ring) {
+  const uint32_t before = ring->used;
+  while (ring->used != ring->batch && !slots_->IsUnderWay(ring->first_slot + ring->oldest)) {
+    const uint32_t messages = (*slots_)[ring->first_slot + ring->oldest].messages;
+    ring->used -= messages;
+    ring->oldest += messages;  // no request goes beyond the last cell
+    if (ring->oldest == ring->cells) ring->oldest = 0;
+  }
+  return ring->used != before;
+}
+
+// Shorter than it was to be.
+void EndpointImpl::ShortenCell(queue::Slot* slot, uint32_t message_bytes) {
+  std::byte* place = slot->data +
+                     lane::EncodedBytes(lane::Layout::kWhole, slot->length_bytes) -
+                     lane::EncodedBytes(lane::Layout::kWhole, message_bytes);
+  std::memmove(place, slot->data, message_bytes);
+  slot->data = place;
+  slot->length_bytes = message_bytes;
+}
+
+// `peer`: null if it is not up any more.
+void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes, bool report_soon) {
+  SendRing* ring = peer == nullptr ? nullptr : RingTo(*peer);
+  const bool open = ring != nullptr && ring->reserved && ring->slot() == index;
+  if (!open) ring = &RingOf(index);
+  ring->reserved = false;
+  if (peer == nullptr) return;  // OnPeerDown says so
+  queue::Slot& slot = (*slots_)[index];
+  const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
+  if (message_bytes != slot.length_bytes) ShortenCell(&slot, message_bytes);
+  const uint32_t under_way = peer->send.under_way(peer->remote_window);
+  peer->target.unacknowledged = under_way;
+  if (!open) return SendCell(peer, index, report_soon);
+  if (under_way + 1 >= ring->cells) {
+    // Others were sent since the cell was reserved, so the slot may not be free; and the next cell belongs to the next slot.
+    CloseRing(ring->out, /*write_rest=*/true);
+    return SendCell(peer, index, report_soon);
+  }
+  report_soon = report_soon || peer->send.available() == 0 ||
+                (ring->batch == 0 && queue_->scarce(peer->target));
+  report_soon = report_soon && MustAsk(peer);
+  ring->batch_asks |= report_soon;
+  WritePrefix(peer, slot.data, peer::Kind::kData, report_soon, peer->committed++);
+  ring->out->writer.StampWhole(slot.data, message_bytes);
+  if (!ring->listed) {
+    ring->listed = true;
+    ring->next_listed = unwritten_rings_;
+    unwritten_rings_ = ring;
+  }
+  ++ring->batch;
+  ++ring->used;
+  if (++ring->next == ring->cells) ring->next = 0;
+  ++counters_.messages_sent;
+  ++counters_.lane_sent;
+  // An announcement names one message.
+  if (ring->next == 0 || ring->batch == SendRing::kMaxBatch || ring->out->mode == Mode::kAnnounced) {
+    WriteCells(ring);
+  }
+}
+
+// A message that was built in a cell, and whose lane is not written any more.
+void EndpointImpl::SendCell(Peer* peer, uint32_t index, bool report_soon) {
+  queue::Slot& slot = (*slots_)[index];
+  slot.operation = queue::Operation::kSend;
+  slot.messages = 1;
+  report_soon = report_soon || peer->send.available() == 0 || queue_->scarce(peer->target);
+  slot.signal = report_soon && MustAsk(peer);
+  WritePrefix(peer, index, peer::Kind::kData, slot.signal, peer->committed++);
+  ++counters_.messages_sent;
+  queue_->Post(&peer->target, index);
+}
+
+// One WRITE for the batch. Cells come free when WRITEs complete, so some are signalled in each lap.
+void EndpointImpl::WriteCells(SendRing* ring) {
+  if (ring->batch == 0) return;
+  const uint32_t end = ring->next != 0 ? ring->next : ring->cells;
+  const uint32_t index = ring->first_slot + end - ring->batch;
+  const lane::Writer& writer = ring->out->writer;
+  queue::Slot& slot = (*slots_)[index];
+  assert(!slots_->IsUnderWay(index));
+  const auto begin_bytes = static_cast<uint32_t>(slot.data - ring->memory);
+  slot.operation = ring->out->mode == Mode::kSilent ? queue::Operation::kWrite
+                                                    : queue::Operation::kWriteAnnounced;
+  slot.write = {.address = writer.grant().address + begin_bytes,
+                .rkey = writer.grant().rkey,
+                .immediate = writer.last_immediate(),
+                .offset_bytes = 0,
+                .length_bytes = end * ring->cell_bytes - begin_bytes};
+  slot.messages = static_cast<uint16_t>(ring->batch);
+  ring->unsignalled += ring->batch;
+  slot.signal = ring->batch_asks || ring->unsignalled >= ring->cells / 4;
+  if (slot.signal) ring->unsignalled = 0;
+  ring->batch = 0;
+  ring->batch_asks = false;
+  queue_->Post(&ring->peer->target, index);
+}
+
+// Nothing is committed meanwhile.
+void EndpointImpl::WriteAllCells() {
+  for (SendRing* ring = std::exchange(unwritten_rings_, nullptr); ring != nullptr;
+       ring = ring->next_listed) {
+    ring->listed = false;
+    WriteCells(ring);
+  }
+}
+
+}  // namespace sluice::endpoint
