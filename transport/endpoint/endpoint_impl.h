@@ -325,9 +325,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   SendRing& RingOf(uint32_t slot) {
     return rings_[(slot - slots_->first_cell()) / options_.lane_slots];
   }
-  SendRing* RingTo(const Peer& peer) {
-    return peer.ring == 0 ? nullptr : &rings_[peer.ring - 1u];
-  }
+  SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring - 1u]; }
   // False: the next message to the peer can't use the ring now.
   bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes) {
     return !ring->reserved &&
@@ -416,7 +414,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint16_t> free_peer_lanes_;               // as Peer::lanes
   std::vector<SendRing> rings_;                         // stay where they are
   std::vector<uint32_t> free_rings_;
-  std::vector<uint32_t> closed_rings_;     // until they are free
+  std::vector<uint32_t> closed_rings_;   // until they are free
   SendRing* unwritten_rings_ = nullptr;  // that have a batch, linked
   lane::Watch watch_;
   bool draining_ = false;  // lane_message_ is being handled

@@ -45,7 +45,8 @@ struct OutLane {
   lane::Writer writer;
   lane::Mode mode = lane::Mode::kClosed;
   uint32_t turn = 0;
-  SendRing* ring = nullptr;  // null: messages are written from send buffers (Peer::ring says the same)
+  SendRing* ring =
+      nullptr;  // null: messages are written from send buffers (Peer::ring says the same)
 };
 
 struct PeerLanes {

@@ -14,9 +14,8 @@ MemoryNeed NeedOf(const Options& options) {
   };
   if (options.tenants.empty()) add(options.srq_size, options.max_peers);
   for (const Tenant& tenant : options.tenants) add(tenant.srq_size, tenant.max_peers);
-  need.at_start_bytes +=
-      SendStrideBytes(options) * options.send_buffers +
-      size_t{kControlSlots} * kControlBufferBytes + SendRingsBytes(options);
+  need.at_start_bytes += SendStrideBytes(options) * options.send_buffers +
+                         size_t{kControlSlots} * kControlBufferBytes + SendRingsBytes(options);
   need.later_bytes = options.lane_memory_bytes;
   // What is lent, and what is fetched.
   if (options.max_large_bytes != 0) need.later_bytes += 2 * options.large_memory_bytes;

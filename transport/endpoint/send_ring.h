@@ -44,9 +44,9 @@ struct SendRing {
   uint32_t oldest = 0;
   uint32_t used = 0;
   uint32_t batch = 0;
-  bool batch_asks = false;   // one of the batch asks the peer to report
-  bool reserved = false;     // somebody writes into the cell `next`
-  bool listed = false;       // among those that may have a batch
+  bool batch_asks = false;  // one of the batch asks the peer to report
+  bool reserved = false;    // somebody writes into the cell `next`
+  bool listed = false;      // among those that may have a batch
   SendRing* next_listed = nullptr;
   uint32_t unsignalled = 0;  // messages of WRITEs since the last one that is signalled
   uint32_t last_credit = 0;  // when closed: acknowledged up to there, nothing in it is sent again

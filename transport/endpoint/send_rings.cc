@@ -102,8 +102,7 @@ bool EndpointImpl::RetireCells(SendRing* ring) {
 
 // Shorter than it was to be.
 void EndpointImpl::ShortenCell(queue::Slot* slot, uint32_t message_bytes) {
-  std::byte* place = slot->data +
-                     lane::EncodedBytes(lane::Layout::kWhole, slot->length_bytes) -
+  std::byte* place = slot->data + lane::EncodedBytes(lane::Layout::kWhole, slot->length_bytes) -
                      lane::EncodedBytes(lane::Layout::kWhole, message_bytes);
   std::memmove(place, slot->data, message_bytes);
   slot->data = place;
@@ -145,7 +144,8 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
   ++counters_.messages_sent;
   ++counters_.lane_sent;
   // An announcement names one message.
-  if (ring->next == 0 || ring->batch == SendRing::kMaxBatch || ring->out->mode == Mode::kAnnounced) {
+  if (ring->next == 0 || ring->batch == SendRing::kMaxBatch ||
+      ring->out->mode == Mode::kAnnounced) {
     WriteCells(ring);
   }
 }

@@ -180,13 +180,6 @@ void DciPool::EndProbation(Target* target) {
   if (waiting) waiting_.Add({target, 0});
 }
 
-bool DciPool::scarce(const Target& target) const {
-  if (target.probation || target.waiting || slots_.free_data() < low_water_) return true;
-  if (target.stream == kNoStream) return false;
-  const Dci& dci = *dcis_[target.dci];
-  return dci.tail - dci.head >= room_ / 4 * 3;
-}
-
 void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
   Slot& slot = slots_[index];
   slot.use = SlotUse::kPosted;

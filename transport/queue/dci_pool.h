@@ -137,7 +137,10 @@ class DciPool {
   bool owes() const;
   int64_t WatchPeriodNs() const { return attempt_ns_; }
   // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
-  bool scarce(const Target& target) const;
+  bool scarce(const Target& target) const {
+    if (target.probation || target.waiting || slots_.free_data() < low_water_) return true;
+    return target.stream != kNoStream && Posted(*dcis_[target.dci]) >= room_ / 4 * 3;
+  }
 
   // The first of a DCI's requests that say when they end is one of this target's bulk slots: others wait for it, it for nobody.
   bool IsInFront(const Target& target) const;
@@ -175,12 +178,30 @@ class DciPool {
   bool CanTake(const Dci& dci) const {
     return dci.state == DciState::kReady && Posted(dci) < room_;
   }
-  bool AtCap(const Target& target, const Dci& dci) const;
+  bool AtCap(const Target& target, const Dci& dci) const {
+    if (!exclusive_) return AtCapOf(target, dci);
+    return dci.streams[target.stream].posted >= CapOf(target);
+  }
+  bool AtCapOf(const Target& target, const Dci& dci) const;
+  uint32_t CapOf(const Target& target) const {
+    return target.probation ? kProbationInFlight : in_flight_cap_;
+  }
   bool IsCurrent(const Slot& slot) const {
     return slot.dci == slot.target->dci && slot.stream == slot.target->stream;
   }
   // The DCI that the target's next request goes to, with a stream bound; null: none now.
-  Dci* Place(Target* target);
+  Dci* Place(Target* target) {
+    if (target->stream != kNoStream) {
+      Dci* current = dcis_[target->dci].get();
+      if (MayStay(*target, *current)) return current;
+    }
+    return PlaceElsewhere(target);
+  }
+  Dci* PlaceElsewhere(Target* target);
+  bool MayStay(const Target& target, const Dci& current) const {
+    const bool outgrown = current.probation && !target.probation && living_[0] != 0;
+    return !outgrown && CanTake(current) && !AtCap(target, current);
+  }
   Dci* Choose(const Target& target, const Dci* except);
   void Bind(Target* target, Dci& dci);
   void Leave(Target* target);

@@ -8,12 +8,11 @@
 
 namespace sluice::queue {
 
-Dci* DciPool::Place(Target* target) {
+// It has no stream, or may not stay where it is.
+Dci* DciPool::PlaceElsewhere(Target* target) {
   Dci* current = nullptr;
   if (target->stream != kNoStream) {
     current = dcis_[target->dci].get();
-    const bool outgrown = current->probation && !target->probation && living_[0] != 0;
-    if (!outgrown && CanTake(*current) && !AtCap(*target, *current)) return current;
     // Order: what is on its way and what follows go through one stream of one DCI.
     if (!MayLeave(*target)) return nullptr;
   }
@@ -26,9 +25,8 @@ Dci* DciPool::Place(Target* target) {
 
 // Without streams what is posted on DCIs that it has left does not count here: it may stand there without having been asked
 // for, until somebody uses that DCI again.
-bool DciPool::AtCap(const Target& target, const Dci& dci) const {
-  const uint32_t cap = target.probation ? kProbationInFlight : in_flight_cap_;
-  if (exclusive_) return dci.streams[target.stream].posted >= cap;
+bool DciPool::AtCapOf(const Target& target, const Dci& dci) const {
+  const uint32_t cap = CapOf(target);
   if (target.posted < cap) return false;
   uint32_t here = 0;
   for (uint32_t at = dci.head; at != dci.tail; ++at) {

@@ -265,6 +265,52 @@ TEST(Reader, AnotherLanesStampsMeanNothing) {
   EXPECT_FALSE(new_lane.Ready());
 }
 
+TEST(Reader, PeeksAtMessagesThatHaveTheirStamps) {
+  Ring ring(Layout::kWhole, 4, 256, 0xfffffffe);
+  // Over the end of the ring, and the values with it.
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto message = MessageOf(i, 100);
+    for (const Unit& unit : Units(ring.writer.Put(message.data(), 100), message.data(), 8)) {
+      Copy(unit);
+    }
+    ExpectMessage(ring, message, 100);
+  }
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto message = MessageOf(10 + i, 41 + i);
+    std::memcpy(message.data() + 8, &i, sizeof(i));
+    for (const Unit& unit : Units(ring.writer.Put(message.data(), 41 + i), message.data(), 8)) {
+      Copy(unit);
+    }
+  }
+  uint32_t word = 99;
+  for (uint32_t ahead = 0; ahead < 3; ++ahead) {
+    ASSERT_TRUE(ring.reader.Peek(ahead, 8, &word));
+    EXPECT_EQ(word, ahead);
+  }
+  EXPECT_FALSE(ring.reader.Peek(3, 8, &word)) << "nothing there";
+  EXPECT_FALSE(ring.reader.Peek(4, 8, &word)) << "more than there are slots";
+  EXPECT_TRUE(ring.reader.Peek(0, 37, &word));
+  EXPECT_FALSE(ring.reader.Peek(0, 38, &word)) << "beyond its 41 bytes";
+  EXPECT_FALSE(ring.reader.Peek(0, 0xfffffffe, &word));
+  // A stamp whose length can't be.
+  const uint64_t wrong = Stamp(ring.reader.value(), 249);
+  std::memcpy(ring.memory() + 4 * 256 - 8, &wrong, sizeof(wrong));
+  EXPECT_FALSE(ring.reader.Peek(0, 8, &word));
+}
+
+TEST(Reader, PeeksAtNothingThatMayBeIncomplete) {
+  uint32_t word = 0;
+  for (const auto& [layout, in_order] :
+       {std::pair(Layout::kBlocks, true), std::pair(Layout::kWhole, false)}) {
+    Ring ring(layout, 4, 256, 7, in_order);
+    auto message = MessageOf(1, 100);
+    for (const Unit& unit : Units(ring.writer.Put(message.data(), 100), message.data(), 8)) {
+      Copy(unit);
+    }
+    EXPECT_FALSE(ring.reader.Peek(0, 8, &word));
+  }
+}
+
 // A peer that writes what it likes where it may. Its messages may be nonsense; nothing else happens.
 TEST(Reader, GarbageIsNothingOrGarbageOrInBounds) {
   base::SeededRandom random(7);

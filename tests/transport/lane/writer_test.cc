@@ -66,5 +66,19 @@ TEST(Writer, NothingOfTheMessageBeforeIsSentAsPadding) {
   for (size_t at = 17; at < 24; ++at) EXPECT_EQ(buffer[at], std::byte{0});
 }
 
+TEST(Writer, StampsInPlaceAsItDoesElsewhere) {
+  Writer one(SampleGrant(Layout::kWhole));
+  Writer other(SampleGrant(Layout::kWhole));
+  for (uint32_t bytes = 1; bytes <= 248; ++bytes) {
+    std::vector<std::byte> put(1024, std::byte{0xaa});
+    std::vector<std::byte> stamped = put;
+    const Write write = one.Put(put.data(), bytes);
+    other.StampWhole(stamped.data(), bytes);
+    EXPECT_EQ(stamped, put) << bytes;
+    EXPECT_EQ(other.last_immediate(), write.immediate);
+    EXPECT_EQ(other.written(), one.written());
+  }
+}
+
 }  // namespace writer_test
 }  // namespace sluice::lane

@@ -101,5 +101,43 @@ TEST(SlotList, FirstInFirstOut) {
   EXPECT_TRUE(list.empty());
 }
 
+TEST(SlotTableCells, AreNeitherTakenNorGivenBack) {
+  std::vector<std::byte> data(4 * 128), control(2 * 64);
+  SlotTable slots{data.data(), 4, 128, control.data(), 2, 64, /*bulk_slots=*/3, /*cells=*/5};
+  ASSERT_EQ(slots.first_cell(), 6u);
+  ASSERT_EQ(slots.first_bulk(), 11u);
+  EXPECT_FALSE(slots.is_cell(5));
+  EXPECT_TRUE(slots.is_cell(6));
+  EXPECT_TRUE(slots.is_cell(10));
+  EXPECT_FALSE(slots.is_cell(11));
+  EXPECT_EQ(slots.free_data() + slots.free_control() + slots.free_bulk(), 4u + 2u + 3u);
+  Slot& cell = slots[6];
+  cell.use = SlotUse::kPosted;
+  cell.messages = 3;
+  cell.signal = true;
+  EXPECT_TRUE(slots.IsUnderWay(6));
+  const uint64_t wr_id = slots.WrId(6);
+  slots.Complete(6);
+  EXPECT_FALSE(slots.IsUnderWay(6));
+  EXPECT_EQ(cell.use, SlotUse::kFree);
+  EXPECT_EQ(cell.messages, 3) << "its ring wants to know";
+  EXPECT_FALSE(cell.signal);
+  EXPECT_FALSE(slots.Posted(wr_id).has_value()) << "of an earlier generation";
+  EXPECT_EQ(slots.free_data() + slots.free_control() + slots.free_bulk(), 4u + 2u + 3u);
+  EXPECT_EQ(slots.TakeBulk(), 11u);
+}
+
+TEST(SlotListCount, CountsMessagesOfCells) {
+  std::vector<std::byte> data(4 * 128), control(2 * 64);
+  SlotTable slots{data.data(), 4, 128, control.data(), 2, 64, 0, 2};
+  SlotList list;
+  slots[6].messages = 5;
+  list.PushBack(slots, 6);
+  list.PushBack(slots, slots.Take(/*control=*/true));
+  list.PushBack(slots, slots.Take(/*control=*/false));
+  EXPECT_EQ(list.CountData(slots, 100), 6u);
+  EXPECT_GE(list.CountData(slots, 2), 2u);
+}
+
 }  // namespace slot_table_test
 }  // namespace sluice::queue
