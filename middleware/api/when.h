@@ -7,6 +7,7 @@
 //   sluice::CallContext onward = sluice::CallContext::FromServer(context);
 //   onward.set_stop_token(rest.get_token());
 //   auto [price, stock] = co_await sluice::WhenAll(rest, AskPrice(&onward), AskStock(&onward));
+//   auto first = co_await sluice::WhenAny(rest, AskOne(&onward), AskOther(&onward));   // first.value, first.index
 //
 // Ending        Both wait until all tasks have ended, so tasks may use what belongs to the coroutine that waits. They end the
 //               rest early by requesting a stop at `rest`: give its token to the calls and sleeps of the tasks. A task that
