@@ -204,8 +204,7 @@ void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
       call, base::Error(
                 absl::StatusCode::kDeadlineExceeded,
                 absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
-                {.layer = "call",
-                 .peer = call->peer_address_,
+                {.layer = "call",  // no peer: the client adds how it calls the server
                  .operation = call->incoming_.method->full_name,
                  .cause = unread ? "the caller does not read the stream, whose window is full"
                                  : "the handler took longer than its caller waits",

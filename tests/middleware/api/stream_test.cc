@@ -450,17 +450,23 @@ TEST_F(GreetedTest, CoroutinesAndCallbacksReadIt) {
 
   CallContext context(absl::Seconds(60));
   auto second = client().Talk(context);
-  Metadata metadata;
   Metadata called_back;
   std::optional<bool> called;
-  std::optional<bool> inside;
-  second.StartReadInitialMetadata(&called_back, [&](bool ok) {
-    inside = second.ReadInitialMetadata(&metadata);
-    called = ok;
-  });
+  second.StartReadInitialMetadata(&called_back, [&](bool ok) { called = ok; });
   DriveUntil([&] { return called.has_value(); });
   EXPECT_TRUE(*called);
   EXPECT_EQ(VersionIn(called_back), "7");
+  std::optional<bool> inside;
+  const Line request = Text("hello");
+  Line reply;
+  ASSERT_TRUE(client()
+                  .StartSay(context, request, &reply,
+                            [&](const absl::Status&) {
+                              Metadata metadata;
+                              inside = second.ReadInitialMetadata(&metadata);
+                            })
+                  .ok());
+  DriveUntil([&] { return inside.has_value(); });
   EXPECT_FALSE(*inside) << "a callback can't wait";
   second.WritesDone();
   EXPECT_TRUE(second.Finish().ok());

@@ -87,6 +87,8 @@ TEST_F(ClientStreamsTest, ADeadlineThatTheServerNoticesFirstIsNoSuccess) {
   client_->Poll();
   EXPECT_EQ(outcome_.ended, 1);
   EXPECT_EQ(outcome_.status.code(), absl::StatusCode::kDeadlineExceeded) << outcome_.status;
+  ASSERT_TRUE(base::DetailOf(outcome_.status).has_value());
+  EXPECT_EQ(base::DetailOf(outcome_.status)->peer(), "s0:1") << "not the client itself";
 }
 
 constexpr Method kBoth("/test.Service/Both", Streams::kBoth);
