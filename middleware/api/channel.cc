@@ -86,6 +86,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
   engine.retry.budget = options.retry.budget;
   engine.retry.budget_per_thousand_ok = static_cast<uint32_t>(options.retry.refill * 1000);
   engine.max_outstanding_calls = options.max_outstanding_calls;
+  engine.stream_window = options.stream_window;
   engine.max_message_bytes = options.limits.max_message_bytes;
   engine.max_large_bytes = options.limits.max_large_message_bytes;
   engine.connect_timeout_ns = absl::ToInt64Nanoseconds(options.connect_timeout);

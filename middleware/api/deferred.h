@@ -49,7 +49,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   };
 
   explicit TaskContext(call::ServerCall* call)
-      : ServerContext(call->incoming(), /*elsewhere=*/false), call_(call) {
+      : ServerContext(call, call->incoming(), /*elsewhere=*/false), call_(call) {
     call->set_observer(this);
   }
 
@@ -148,7 +148,7 @@ class ExecutorCall final : public ServerContext,
 
  private:
   ExecutorCall(call::ServerCall* call, std::shared_ptr<ExecutorQueue> queue, Handler handler)
-      : ServerContext(call->incoming(), /*elsewhere=*/true),
+      : ServerContext(call, call->incoming(), /*elsewhere=*/true),
         call_(call),
         queue_(std::move(queue)),
         handler_(std::move(handler)) {

@@ -151,6 +151,11 @@ struct ChannelOptions {
   // Maximum number of calls in flight. Further calls fail with RESOURCE_EXHAUSTED. Range: 1 to
   // 1,048,576.
   uint32_t max_outstanding_calls = 1024;
+  // Window of what the server sends in a stream: number of messages that it may have sent and this side has not read. A
+  // message over 1 MiB counts once for each MiB begun, and as 8 at most. A stream that is not read keeps up to so many messages
+  // and so many MiB in memory here (more if messages exceed 8 MiB). The server's window of what this side sends is
+  // ServerOptions::stream_window. 16 to 65536.
+  uint32_t stream_window = 16;
   // A connection that is lost is made again: after backoff_min, then twice that, … up to
   // backoff_max, each varied by a quarter; max_reconnect_attempts times in a row, then not before
   // the next call.
@@ -215,6 +220,9 @@ struct ServerOptions {
   // Maximum number of calls in progress whose handlers are coroutines or run on an executor.
   // Further calls are refused with RESOURCE_EXHAUSTED. Range: 1 to 16,777,216.
   uint32_t max_concurrent_calls = 65536;
+  // The same as ChannelOptions::stream_window, of what a client sends in a stream: what each stream of each client can make this
+  // side keep in memory. 16 to 65536.
+  uint32_t stream_window = 16;
   ExecutorOptions executor;  // of each service that has one, unless it is registered with others
   // Authorizes each call by its method, metadata (for example a token), peer or tenant, before
   // interceptors and handlers. A status other than OK is the reply: UNAUTHENTICATED (unknown

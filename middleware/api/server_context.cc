@@ -3,55 +3,77 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "middleware/api/own_copy.h"
+#include "middleware/call/server_call.h"
 #include "middleware/call/server_engine.h"
+#include "transport/base/error.h"
 #include "transport/base/mailbox.h"
 
 namespace sluice {
 namespace {
 
-// Asks the polling thread, and waits.
-class BufferAsk final : private base::MailNode {
+// Has the polling thread run `work()`, and waits until it has.
+template <typename Work>
+class Ask final : private base::MailNode {
  public:
-  BufferAsk(const call::Incoming& incoming, size_t bytes) : incoming_(incoming), bytes_(bytes) {
-    run = [](base::MailNode* node) { static_cast<BufferAsk*>(node)->Make(); };
+  Ask(call::ServerEngine* engine, Work work) : engine_(engine), work_(std::move(work)) {
+    run = [](base::MailNode* node) { static_cast<Ask*>(node)->Do(); };
   }
-  absl::StatusOr<Buffer> Wait() {
-    incoming_.engine->Post(this);
+  void Wait() {
+    engine_->Post(this);
     std::unique_lock lock(mutex_);
-    made_.wait(lock, [this] { return done_; });
-    return std::move(buffer_);
+    changed_.wait(lock, [this] { return done_; });
   }
 
  private:
-  void Make() {
-    auto buffer = incoming_.engine->MakeBuffer(incoming_.from, bytes_);
+  void Do() {
+    work_();
     std::lock_guard lock(mutex_);  // to its end: who waits takes all this along
-    if (buffer.ok()) {
-      buffer_ = *std::move(buffer);
-    } else {
-      buffer_ = OwnCopy(buffer.status());
-    }
     done_ = true;
-    made_.notify_one();
+    changed_.notify_one();
   }
 
-  const call::Incoming& incoming_;
-  const size_t bytes_;
+  call::ServerEngine* const engine_;
+  Work work_;
   std::mutex mutex_;
-  std::condition_variable made_;
+  std::condition_variable changed_;
   bool done_ = false;
-  absl::StatusOr<Buffer> buffer_;
 };
 
 }  // namespace
 
 absl::StatusOr<Buffer> ServerContext::MakeBuffer(size_t bytes) {
-  if (incoming_.engine == nullptr) return Buffer::Ordinary(bytes);
+  call::ServerEngine* const engine = incoming_.engine;
+  if (engine == nullptr) return Buffer::Ordinary(bytes);
   // An executor may run what it is given at once, or in the loop that polls.
-  if (can_stop_ && incoming_.engine->PolledElsewhere()) return BufferAsk(incoming_, bytes).Wait();
-  return incoming_.engine->MakeBuffer(incoming_.from, bytes);
+  if (deferred_ == nullptr || !engine->PolledElsewhere()) {
+    return engine->MakeBuffer(incoming_.from, bytes);
+  }
+  absl::StatusOr<Buffer> made;
+  Ask(engine, [&] {
+    made = engine->MakeBuffer(incoming_.from, bytes);
+    if (!made.ok()) made = OwnCopy(made.status());
+  }).Wait();
+  return made;
+}
+
+absl::Status ServerContext::SendInitialMetadata(const Metadata& metadata) {
+  if (deferred_ == nullptr || incoming_.method->streams == call::Streams::kNobody) {
+    return base::Error(absl::StatusCode::kFailedPrecondition,
+                       absl::StrCat("initial metadata of ", method(), " not sent"),
+                       {.layer = "api",
+                        .operation = method(),
+                        .cause = "neither side of this method streams",
+                        .remedy = "use AddReplyMetadata(), which goes with the reply"});
+  }
+  call::ServerEngine* const engine = incoming_.engine;
+  if (!engine->PolledElsewhere()) return deferred_->SendInitialMetadata(metadata.wire());
+  absl::Status sent;
+  Ask(engine, [&] { sent = OwnCopy(deferred_->SendInitialMetadata(metadata.wire())); }).Wait();
+  return sent;
 }
 
 }  // namespace sluice

@@ -60,7 +60,7 @@ class ServerContext {
   // cancelled or disconnected, or the deadline has passed. Never for a handler that runs inline on
   // the polling thread, which receives no messages meanwhile.
   std::stop_token stop_token() {
-    if (!can_stop_) return {};
+    if (deferred_ == nullptr) return {};
     LockStop();
     if (!stop_.has_value()) {
       stop_.emplace();
@@ -99,6 +99,14 @@ class ServerContext {
     return added;
   }
 
+  // Sends `metadata` now, before the messages of a stream, and before the handler ends: the caller reads it with
+  // ReadInitialMetadata() (stream.h). Once, before the first message, in a handler of a method that streams. Empty metadata is
+  // sent as well: it says that the handler has begun. Does not wait for the caller. On an executor it waits for the polling
+  // thread, one pass. Errors:
+  // FAILED_PRECONDITION: the method does not stream, or it is too late. RESOURCE_EXHAUSTED: larger than a message may be.
+  // CANCELLED, DEADLINE_EXCEEDED: nobody waits for it.
+  absl::Status SendInitialMetadata(const Metadata& metadata);
+
   // What the caller sent beside the request's message (CallContext::set_attachment()), where it came in if it is large.
   std::span<const std::byte> attachment() const { return incoming_.attachment; }
   // Sets the attachment of the reply. Message and attachment together must not exceed the limit of
@@ -117,8 +125,8 @@ class ServerContext {
 
  protected:
   // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().
-  ServerContext(const call::Incoming& incoming, bool elsewhere)
-      : incoming_(incoming), can_stop_(true) {
+  ServerContext(call::ServerCall* call, const call::Incoming& incoming, bool elsewhere)
+      : incoming_(incoming), deferred_(call) {
     if (elsewhere) stop_.emplace();
   }
   void RequestStop() {
@@ -139,7 +147,7 @@ class ServerContext {
   void UnlockStop() { stop_locked_.store(false, std::memory_order_release); }
 
   const call::Incoming& incoming_;
-  const bool can_stop_ = false;
+  call::ServerCall* const deferred_ = nullptr;  // nullptr: the handler runs inline
   std::atomic<bool> stopped_{false};
   std::atomic<bool> stop_locked_{false};
   std::optional<std::stop_source> stop_;              // LockStop()

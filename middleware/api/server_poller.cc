@@ -24,6 +24,7 @@ call::ServerEngineOptions EngineOptions(const ServerOptions& options, ServerChai
   engine.max_waiting_replies_per_peer = options.max_waiting_replies_per_peer;
   engine.max_waiting_bytes_per_peer = options.max_waiting_bytes_per_peer;
   engine.max_concurrent_calls = options.max_concurrent_calls;
+  engine.stream_window = options.stream_window;
   if (!chain->empty()) engine.gate = chain;
   engine.slow_call_ns = absl::ToInt64Nanoseconds(options.slow_call);
   engine.trace_records = options.trace_records;

@@ -63,12 +63,12 @@ StreamCore::~StreamCore() {
   channel_->lease_->Run([this, &over] { over = over_; });
   if (!over) channel_->CancelAndWait(control_.call_id.load());
   if (gone_ == nullptr) {
-    assert(reader_ == nullptr && writer_ == nullptr && finisher_ == nullptr);
+    assert(reader_ == nullptr && writer_ == nullptr && opener_ == nullptr && finisher_ == nullptr);
     return;
   }
   *gone_ = true;  // this thread is in OnDone(): no other is any more
   // Each of them may destroy the others, which then are forgotten.
-  for (StreamWaiter** place : {&writer_, &reader_, &finisher_}) {
+  for (StreamWaiter** place : {&writer_, &opener_, &reader_, &finisher_}) {
     if (*place != nullptr) std::exchange(*place, nullptr)->Done(false);
   }
 }
@@ -86,6 +86,10 @@ void StreamCore::OnDone(void* argument, const absl::Status& status) {
   self->gone_ = &gone;
 #pragma GCC diagnostic pop
   if (self->writer_ != nullptr) std::exchange(self->writer_, nullptr)->Done(false);
+  if (!gone && self->opener_ != nullptr) {
+    const bool opened = self->TryInitialMetadata(self->metadata_into_).value_or(false);
+    std::exchange(self->opener_, nullptr)->Done(opened);
+  }
   if (!gone && self->reader_ != nullptr) {
     const bool read = self->TryRead(self->read_into_).value_or(false);
     std::exchange(self->reader_, nullptr)->Done(read);
@@ -125,6 +129,18 @@ std::optional<bool> StreamCore::TryWrite(const google::protobuf::MessageLite& me
   return status.ok();
 }
 
+std::optional<bool> StreamCore::TryInitialMetadata(Metadata* metadata) const {
+  if (!stream_.opened) return over_ ? std::optional(false) : std::nullopt;
+  if (stream_.has_initial_metadata) *metadata = Metadata::FromWire(stream_.initial_metadata);
+  return stream_.has_initial_metadata;
+}
+
+void StreamCore::OnOpened() {
+  if (opener_ == nullptr) return;
+  const std::optional<bool> result = TryInitialMetadata(metadata_into_);
+  if (result.has_value()) std::exchange(opener_, nullptr)->Done(*result);
+}
+
 void StreamCore::OnReadable() {
   if (reader_ == nullptr) return;
   const std::optional<bool> result = TryRead(read_into_);
@@ -135,6 +151,15 @@ void StreamCore::OnWritable() {
   if (writer_ == nullptr) return;
   const std::optional<bool> result = TryWrite(*to_write_);
   if (result.has_value()) std::exchange(writer_, nullptr)->Done(*result);
+}
+
+std::optional<bool> StreamCore::BeginInitialMetadata(Metadata* metadata, StreamWaiter* waiter) {
+  const std::optional<bool> result = TryInitialMetadata(metadata);
+  if (result.has_value()) return result;
+  stream_.wants_opened = true;
+  metadata_into_ = metadata;
+  opener_ = waiter;
+  return result;
 }
 
 std::optional<bool> StreamCore::BeginRead(google::protobuf::MessageLite* message,
@@ -181,6 +206,13 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
   return result;
 }
 
+std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter) {
+  const Channel::Visit visit(channel_.get());
+  std::optional<bool> result;
+  channel_->lease_->Run([&] { result = BeginInitialMetadata(metadata, waiter); });
+  return result;
+}
+
 std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
@@ -191,7 +223,7 @@ std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
 void StreamCore::Forget(StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
   channel_->lease_->Run([&] {
-    for (StreamWaiter** place : {&reader_, &writer_, &finisher_}) {
+    for (StreamWaiter** place : {&reader_, &writer_, &opener_, &finisher_}) {
       if (*place == waiter) *place = nullptr;
     }
   });
@@ -230,6 +262,11 @@ bool StreamCore::Wait(Begin begin) {
     return result.has_value();
   });
   return ok || blocking->ok;
+}
+
+bool StreamCore::WaitInitialMetadata(Metadata* metadata) {
+  if (channel_->lease_->HeldByMe()) return false;
+  return Wait([&](StreamWaiter* waiter) { return BeginInitialMetadata(metadata, waiter); });
 }
 
 bool StreamCore::WaitRead(google::protobuf::MessageLite* message) {

@@ -10,15 +10,19 @@
 //
 // What it is    Messages in order, with a window both ways: a reader that does not read stops its writer. Errors come
 //               with Finish(), whatever failed: Read() and Write() say false only.
-// Window        16 messages each way that have been sent and not read; a message over 1 MiB counts once for each MiB, and as 8
+// Window        16 messages each way that have been sent and not read, or as many as stream_window of ChannelOptions and
+//               ServerOptions; a message over 1 MiB counts once for each MiB, and as 8
 //               at most. Write() waits while the window is full. A client that writes all before it reads waits for a server
-//               that waits for it, if the server answers while it reads: both stop after some 33 messages, and the
-//               call ends with DEADLINE_EXCEEDED, whose text has the number of messages that are unread. Read while
-//               writing: on another thread, with StartRead() or with co_await.
+//               that waits for it, if the server answers while it reads: both stop after some 33 messages (the sum of both
+//               windows and one), and the call ends with DEADLINE_EXCEEDED, whose text has the number of messages that are
+//               unread. Read while writing: on another thread, with StartRead() or with co_await.
 // Three styles  Read(), Write(), Finish() wait on this thread, and work for the channel meanwhile; inside a callback of the channel
 //               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
 //               the thread that drives the channel.
-// Bounds        One Read and one Write at a time, from any thread; one Finish. The context outlives the stream, and the stream
+// Metadata      ReadInitialMetadata() waits for what the server's handler sends at the beginning of the call
+//               (ServerContext::SendInitialMetadata()), and gives it without ending the stream. What comes with the end is
+//               CallContext::reply_metadata(), after Finish().
+// Bounds        One ReadInitialMetadata, one Read and one Write at a time, from any thread; one Finish. The context outlives the stream, and the stream
 //               those that wait for it. If the channel ends first, the call ends with CANCELLED. A coroutine that waits for
 //               it may be destroyed (task.h says by which thread): what it waits for is given up, and the call goes on.
 // Exceptions    One that leaves a callback is logged, and ends the call with UNKNOWN. It goes no further.
@@ -68,6 +72,7 @@ class StreamCore final : private call::ClientStream::Observer {
   // A result; or nothing, and `waiter` will get it.
   std::optional<bool> Read(google::protobuf::MessageLite* message, StreamWaiter* waiter);
   std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
+  std::optional<bool> ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter);
   std::optional<bool> AwaitEnd(StreamWaiter* waiter);
   // It is not told any more; by then it has been, or never is.
   void Forget(StreamWaiter* waiter);
@@ -82,6 +87,7 @@ class StreamCore final : private call::ClientStream::Observer {
   // In the catch block of an exception that left a callback of the call: logs it, and ends the call with UNKNOWN, soon.
   static void Thrown(Channel* channel, uint64_t call_id);
 
+  bool WaitInitialMetadata(Metadata* metadata);
   bool WaitRead(google::protobuf::MessageLite* message);
   bool WaitWrite(const google::protobuf::MessageLite& message);
   absl::Status WaitEnd();
@@ -92,11 +98,14 @@ class StreamCore final : private call::ClientStream::Observer {
   static void OnDone(void* argument, const absl::Status& status);
   void OnReadable() override;
   void OnWritable() override;
+  void OnOpened() override;
   template <typename Begin>
   bool Wait(Begin begin);
   // These functions need the lease.
   std::optional<bool> TryRead(google::protobuf::MessageLite* message);
   std::optional<bool> TryWrite(const google::protobuf::MessageLite& message);
+  std::optional<bool> TryInitialMetadata(Metadata* metadata) const;
+  std::optional<bool> BeginInitialMetadata(Metadata* metadata, StreamWaiter* waiter);
   std::optional<bool> BeginRead(google::protobuf::MessageLite* message, StreamWaiter* waiter);
   std::optional<bool> BeginWrite(const google::protobuf::MessageLite& message,
                                  StreamWaiter* waiter);
@@ -115,6 +124,8 @@ class StreamCore final : private call::ClientStream::Observer {
   google::protobuf::MessageLite* read_into_ = nullptr;
   StreamWaiter* writer_ = nullptr;
   const google::protobuf::MessageLite* to_write_ = nullptr;
+  StreamWaiter* opener_ = nullptr;
+  Metadata* metadata_into_ = nullptr;
   StreamWaiter* finisher_ = nullptr;
   bool* gone_ = nullptr;  // OnDone()'s: whether this was destroyed in it
 };
@@ -204,6 +215,20 @@ class ClientStreamBase {
     StreamCallback::Start(
         *core, [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
         [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
+  }
+  // Waits for what the server's handler sends with ServerContext::SendInitialMetadata(). True: it is in `*metadata`, empty or
+  // not. False: there is none: a message came first, or the call is over. Further ones give the same again.
+  bool ReadInitialMetadata(Metadata* metadata) { return core_->WaitInitialMetadata(metadata); }
+  auto CoReadInitialMetadata(Metadata* metadata) {
+    return StreamAwaiter(core_.get(), [core = core_.get(), metadata](StreamWaiter* waiter) {
+      return core->ReadInitialMetadata(metadata, waiter);
+    });
+  }
+  void StartReadInitialMetadata(Metadata* metadata, Callback done) {
+    StreamCallback::Start(*core_, std::move(done),
+                          [core = core_.get(), metadata](StreamWaiter* waiter) {
+                            return core->ReadInitialMetadata(metadata, waiter);
+                          });
   }
   // Ends the call with CANCELLED, soon.
   void Cancel() { core_->Cancel(); }

@@ -7,6 +7,7 @@
 //   sluice::CallContext onward = sluice::CallContext::FromServer(context);
 //   onward.set_stop_token(rest.get_token());
 //   auto [price, stock] = co_await sluice::WhenAll(rest, AskPrice(&onward), AskStock(&onward));
+//   auto first = co_await sluice::WhenAny(rest, AskOne(&onward), AskOther(&onward));   // first.value, first.index
 //
 // WhenAll       Gives all results, in the order of the tasks. Requests the stop when a task returns
 //               an absl::Status or absl::StatusOr that is not OK, or throws. After all tasks have

@@ -88,7 +88,10 @@ void ClientEngine::LookAtOverload() {
 // ---- Starting and sending
 
 void ClientEngine::BeginKnown(Call* call, uint64_t id) {
-  if (call->spec.stream != nullptr) call->spec.stream->call_id = id;
+  if (ClientStream* const stream = call->spec.stream; stream != nullptr) {
+    stream->call_id = id;
+    stream->end.SetWindow(options_.stream_window);
+  }
   CallControl* const control = call->spec.control;
   if (control == nullptr) return;
   control->call_id.store(id, std::memory_order_seq_cst);
@@ -168,6 +171,10 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
   }
   header.payload_bytes = payload_bytes;
   header.flags = static_cast<uint16_t>(call->spec.method->streams);
+  if (ClientStream* const stream = call->spec.stream; stream != nullptr) [[unlikely]] {
+    if (call->spec.method->server_streams() && stream->end.FirstWindowIsDue())
+      header.flow_window = stream->end.SayWindow();
+  }
   std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
   message = frame::PutAttachment(call->spec.attachment, header, message);
   if (!call->spec.method->client_streams()) {
@@ -283,6 +290,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   table_.Pause(call);
   if (ClientStream* const stream = spec.stream; stream != nullptr) {
     stream->blocked = stream->window_owed = false;
+    stream->opened = stream->has_initial_metadata = false;
   }
   const std::string entry = AttemptEntry(call->attempt);
   call->metadata = absl::StrCat(std::string(call->first_metadata), entry);
@@ -370,7 +378,8 @@ void ClientEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
   Connection* const connection = Find(peer);
   if (connection == nullptr) return;
   if (header.kind == frame::Kind::kReply) return Deliver(connection, header, payload);
-  if (header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamWindow) {
+  if (header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamWindow ||
+      header.kind == frame::Kind::kStreamMetadata) {
     return OnStream(connection, header, payload);
   }
   if (header.kind == frame::Kind::kDrain) return OnDrain(connection);

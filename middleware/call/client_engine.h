@@ -63,7 +63,8 @@ struct ClientEngineOptions {
   uint32_t max_outstanding_calls =
       1024;                      // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
   uint64_t max_large_bytes = 0;  // of a message that does not fit below; the server may allow less
-  uint32_t max_message_bytes = 16384;  // with the header; the server may allow less
+  uint32_t max_message_bytes = 16384;           // with the header; the server may allow less
+  uint32_t stream_window = StreamEnd::kWindow;  // of what the server sends (StreamEnd)
   int64_t connect_timeout_ns = 5'000'000'000;
   int64_t backoff_min_ns = 20'000'000;  // before the first attempt to connect again
   int64_t backoff_max_ns =
@@ -288,6 +289,8 @@ class ClientEngine final : public session::User {
   bool SendControl(Connection* connection, frame::Kind kind, uint64_t call_id, uint32_t window);
   void SendOwed(Connection* connection);
   static void Block(Call* call);
+  // Its observer may end the call.
+  static void Open(ClientStream* stream);
   void OnStream(Connection* connection, const frame::Header& header,
                 std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);

@@ -88,7 +88,9 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
       if (spec.stream->wants_to_write) {
         absl::StrAppend(&cause, ", and a Write() here waits for the server to read");
       }
-      remedy = "read while writing: on another thread, with StartRead() or with co_await";
+      remedy =
+          "read while writing: on another thread, with StartRead() or with co_await; or raise "
+          "stream_window of the channel";
     }
   }
   if (state == CallState::kPausing) cause = "it came before another attempt";

@@ -9,6 +9,7 @@
 #define SLUICE_MIDDLEWARE_CALL_CLIENT_STREAM_H_
 
 #include <cstdint>
+#include <string>
 
 #include "middleware/call/stream_end.h"
 
@@ -20,12 +21,18 @@ struct ClientStream {
     virtual ~Observer() = default;
     virtual void OnReadable() {}  // after a Read() that found nothing
     virtual void OnWritable() {}  // after a Write() that was refused
+    virtual void OnOpened() {}    // `opened` is true, which wants_opened asked for
   };
 
   Observer* observer = nullptr;
   // The rest is the engine's.
   StreamEnd end;
   uint64_t call_id = 0;  // 0: not started, or over
+  // Initial metadata, or a message without, has come in; what was sent of it, serialised.
+  bool opened = false;
+  bool has_initial_metadata = false;
+  std::string initial_metadata;
+  bool wants_opened = false;  // the owner's to set
   bool wants_to_read = false;
   bool wants_to_write = false;
   bool blocked = false;       // in the engine's list of those that wait for credit

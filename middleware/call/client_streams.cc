@@ -139,6 +139,13 @@ void ClientEngine::EndWrites(ClientStream* stream) {
   if (call != nullptr) Block(call);  // else when the request is sent
 }
 
+void ClientEngine::Open(ClientStream* stream) {
+  stream->opened = true;
+  if (std::exchange(stream->wants_opened, false) && stream->observer != nullptr) {
+    stream->observer->OnOpened();
+  }
+}
+
 void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
                             std::span<const std::byte> payload) {
   Call* call = table_.FindSent(header.call_id);
@@ -149,6 +156,15 @@ void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
   ClientStream* stream = call->spec.stream;
   if (stream == nullptr)
     return Break(connection, "unexpected message", "it belongs to a stream, the call has none");
+  if (header.kind == frame::Kind::kStreamMetadata) {
+    if (stream->opened)
+      return Break(connection, "malformed message", "initial metadata of a stream that has begun");
+    const std::span<const std::byte> metadata = frame::Split(header, payload).metadata;
+    stream->has_initial_metadata = true;
+    stream->initial_metadata.assign(reinterpret_cast<const char*>(metadata.data()),
+                                    metadata.size());
+    return Open(stream);
+  }
   if (!stream->end.Grant(header.flow_window)) {
     return Break(connection, "malformed message", "a window of a stream that can't be");
   }
@@ -157,6 +173,10 @@ void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
       return Break(connection, "malformed message", "more messages of a stream than its window");
     }
     call->stats->CountStreamReceived();
+    if (!stream->opened) [[unlikely]] {
+      Open(stream);
+      if (table_.FindSent(header.call_id) != call || call->spec.stream != stream) return;
+    }
     if (std::exchange(stream->wants_to_read, false) && stream->observer != nullptr) {
       stream->observer->OnReadable();
     }

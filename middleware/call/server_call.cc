@@ -34,6 +34,10 @@ absl::Status ServerCall::Write(const google::protobuf::MessageLite& message) {
   return engine_->Write(this, message);
 }
 
+absl::Status ServerCall::SendInitialMetadata(std::string_view metadata) {
+  return engine_->SendInitialMetadata(this, metadata);
+}
+
 void ServerCall::Finish(const absl::Status& status) { engine_->Finish(this, status); }
 
 void ServerCall::Refuse(const absl::Status& status) {
@@ -69,11 +73,13 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
     overload_.Refused(now_ns_, why, &log_);
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, why);
   }
-  if (peer->calls.contains(request.call_id)) {
-    const absl::Status why = absl::InvalidArgumentError("a call's number is given a second time");
+  const bool twice = peer->calls.contains(request.call_id);
+  if (twice || request.flow_window > StreamEnd::kWindow + StreamEnd::kMaxGrant) {
+    const absl::Status why = absl::InvalidArgumentError(
+        twice ? "a call's number is given a second time" : "a window of a stream that can't be");
     entry->stats->CountError(why.code());
     if (options_.gate != nullptr) EndAtGate(incoming, why);
-    return OnProtocolError(id, "malformed message", "a call's number is given a second time");
+    return OnProtocolError(id, "malformed message", std::string(why.message()));
   }
   std::unique_ptr<ServerCall> made;
   if (entry->free.empty()) {
@@ -109,17 +115,25 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   call->stats_ = entry->stats;
   call->observer_ = nullptr;
   call->cancelled_ = call->wants_to_read_ = call->wants_to_write_ = call->blocked_ =
-      call->not_run_ = false;
+      call->not_run_ = call->opened_ = false;
   call->why_cancelled_ = absl::OkStatus();
   if (call->stream_ != nullptr) {
     call->stream_->Reset();
-    if (!incoming.method->client_streams()) call->stream_->SetEnd();
+    if (incoming.method->client_streams()) {
+      call->stream_->SetWindow(options_.stream_window);
+    } else {
+      call->stream_->SetEnd();
+    }
+    if (request.flow_window != 0) call->stream_->Grant(request.flow_window);
   }
   if (incoming.deadline_ns != kNoDeadlineNs) wheel_.Schedule(&call->timer_, incoming.deadline_ns);
   peer->calls.emplace(request.call_id, call);
   under_way_.insert(call);
   counters_.calls_under_way = under_way_.size();
   ++counters_.requests;
+  if (call->stream_ != nullptr && !call->stream_->end() && call->stream_->FirstWindowIsDue()) {
+    SayWindow(call);
+  }
   entry->handler.start(call);
 }
 
@@ -190,8 +204,7 @@ void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
       call, base::Error(
                 absl::StatusCode::kDeadlineExceeded,
                 absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
-                {.layer = "call",
-                 .peer = call->peer_address_,
+                {.layer = "call",  // no peer: the client adds how it calls the server
                  .operation = call->incoming_.method->full_name,
                  .cause = unread ? "the caller does not read the stream, whose window is full"
                                  : "the handler took longer than its caller waits",
@@ -209,6 +222,42 @@ void ServerEngine::SayWindow(ServerCall* call) {
   header.call_id = call->call_id_;
   header.flow_window = call->stream_->SayWindow();
   Commit(call->peer_, outgoing, header);
+}
+
+absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_view metadata) {
+  if (call->cancelled_) return call->why_cancelled_;
+  if (call->opened_) {
+    return base::Error(
+        absl::StatusCode::kFailedPrecondition,
+        absl::StrCat("initial metadata of ", call->incoming_.method->full_name, " not sent"),
+        {.layer = "call",
+         .operation = call->incoming_.method->full_name,
+         .cause = "initial metadata or a message has been sent before",
+         .remedy = "send it once, before the first message; AddReplyMetadata() goes with the end"});
+  }
+  Peer* peer = Find(call->peer_);
+  if (peer == nullptr) return absl::CancelledError("the caller is gone");
+  const uint32_t size = frame::MetadataBytes(metadata.size());
+  const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
+  if (size > limit) {
+    return base::Error(
+        absl::StatusCode::kResourceExhausted,
+        absl::StrCat("initial metadata of ", call->incoming_.method->full_name, " too large"),
+        {.layer = "call",
+         .operation = call->incoming_.method->full_name,
+         .cause = absl::StrCat("it takes ", size, " bytes, the limit is ", limit),
+         .remedy = "send less, or raise max_message_bytes on both sides"});
+  }
+  const Outgoing outgoing = Reserve(call->peer_, peer, size);
+  if (outgoing.data == nullptr) return absl::CancelledError("the caller is gone");
+  frame::Header header;
+  header.kind = frame::Kind::kStreamMetadata;
+  header.call_id = call->call_id_;
+  header.payload_bytes = size;
+  frame::PutMetadata(metadata, header, outgoing.data);
+  Commit(call->peer_, outgoing, header);
+  call->opened_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::MessageLite& message) {
@@ -248,6 +297,7 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
   sessions_.Commit(call->peer_, *buffer, header);
   call->stream_->CountSent(bytes);
+  call->opened_ = true;
   call->stats_->CountStreamSent();
   return absl::OkStatus();
 }

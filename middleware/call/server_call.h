@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
@@ -63,6 +64,10 @@ class ServerCall {
   // CANCELLED: nobody reads it.
   absl::Status Write(const google::protobuf::MessageLite& message);
 
+  // Of a streaming call, once, before the first message: serialised metadata, which may be empty. Does not wait. CANCELLED or
+  // DEADLINE_EXCEEDED: nobody reads it. FAILED_PRECONDITION: too late. RESOURCE_EXHAUSTED: over the limit.
+  absl::Status SendInitialMetadata(std::string_view metadata);
+
   // Answers; the call is gone then.
   void Finish(const absl::Status& status);
   // The same for a call that no handler has seen, or will see: its caller is told so.
@@ -103,6 +108,7 @@ class ServerCall {
   bool wants_to_write_ = false;
   bool blocked_ = false;  // in its peer's list
   bool not_run_ = false;
+  bool opened_ = false;  // initial metadata or a message has been sent
   absl::Status why_cancelled_;
 };
 

@@ -58,12 +58,13 @@ struct ServerEngineOptions {
   uint32_t max_message_bytes = 16384;  // with the header; a client may allow less
   uint32_t max_waiting_replies_per_peer = 4096;
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
-  uint32_t max_concurrent_calls = 65536;  // that have a ServerCall
-  Gate* gate = nullptr;                   // nobody looks
-  int64_t slow_call_ns = 100'000'000;     // calls that take longer are kept for people (SlowCalls)
-  uint32_t trace_records = 4096;          // kept of what happened last; 32 bytes each
-  uint64_t span_seed = 0;                 // random: what Incoming::span is made from
-  uint32_t timed_every = 16;              // one of how many passes is timed while they are busy
+  uint32_t max_concurrent_calls = 65536;        // that have a ServerCall
+  uint32_t stream_window = StreamEnd::kWindow;  // of what a client sends (StreamEnd)
+  Gate* gate = nullptr;                         // nobody looks
+  int64_t slow_call_ns = 100'000'000;  // calls that take longer are kept for people (SlowCalls)
+  uint32_t trace_records = 4096;       // kept of what happened last; 32 bytes each
+  uint64_t span_seed = 0;              // random: what Incoming::span is made from
+  uint32_t timed_every = 16;           // one of how many passes is timed while they are busy
 };
 
 struct ServerCounters {
@@ -302,6 +303,7 @@ class ServerEngine final : public session::User {
   void CancelAll(Peer* peer, const absl::Status& why);
   void SayWindow(ServerCall* call);
   static void WriterMayGoOn(ServerCall* call);
+  absl::Status SendInitialMetadata(ServerCall* call, std::string_view metadata);
   absl::Status Write(ServerCall* call, const google::protobuf::MessageLite& message);
   void Finish(ServerCall* call, const absl::Status& status);
   static void OnCallDeadline(base::Timer* timer, void* context);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ServerEngine says of requests that no handler can serve. It names no peer: the client adds how it calls the server.
+// What ServerEngine says of requests that no handler can serve, or that a handler throws at. It names no peer: the client adds how it calls the server.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -58,7 +58,9 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
 
 absl::Status ServerEngine::Thrown(std::string_view who, const Incoming& incoming) {
   const char* const method = incoming.method->full_name;
-  return exceptions_.Take(absl::StrCat(std::string(who), " of ", method), method, *incoming.peer);
+  const std::string whose = absl::StrCat(std::string(who), " of ", method);
+  (void)exceptions_.Take(whose, method, *incoming.peer);  // the log has the caller
+  return StatusOfException(whose, method, {});
 }
 
 }  // namespace sluice::call

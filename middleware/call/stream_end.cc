@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/call/stream_end.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace sluice::call {
 namespace {
 
@@ -10,19 +13,26 @@ constexpr size_t kKeptBytes = 64 << 10;
 }  // namespace
 
 void StreamEnd::Reset() {
-  while (!empty()) Drop(inbox_[inbox_out_++ % kWindow]);
+  while (!empty()) Drop(Place(inbox_out_++));
+  if (inbox_.size() > kWindow) std::vector<std::string>().swap(inbox_);
   sent_ = received_ = read_ = 0;
-  may_send_ = said_ = kWindow;
+  window_ = may_send_ = said_ = kWindow;
   end_ = false;
 }
 
 bool StreamEnd::Receive(std::span<const std::byte> message) {
   const uint32_t cost = CostOf(message.size());
-  if (end_ || received_ - read_ + cost > kWindow) return false;
+  if (end_ || received_ - read_ + cost > window_) return false;
   received_ += cost;
-  inbox_[inbox_in_++ % kWindow].assign(reinterpret_cast<const char*>(message.data()),
-                                       message.size());
+  if (unread() == inbox_.size()) Grow();
+  Place(inbox_in_++).assign(reinterpret_cast<const char*>(message.data()), message.size());
   return true;
+}
+
+void StreamEnd::Grow() {
+  std::vector<std::string> more(std::max<size_t>(kWindow, 2 * inbox_.size()));
+  for (uint32_t i = inbox_out_; i != inbox_in_; ++i) more[i % more.size()] = std::move(Place(i));
+  inbox_ = std::move(more);
 }
 
 void StreamEnd::Drop(std::string& bytes) {
@@ -31,7 +41,7 @@ void StreamEnd::Drop(std::string& bytes) {
 
 ReadResult StreamEnd::Read(google::protobuf::MessageLite* message) {
   if (empty()) return end_ ? ReadResult::kEnd : ReadResult::kNothing;
-  std::string& bytes = inbox_[inbox_out_++ % kWindow];
+  std::string& bytes = Place(inbox_out_++);
   read_ += CostOf(bytes.size());
   const bool parsed = message->ParseFromString(bytes);
   Drop(bytes);

@@ -5,19 +5,20 @@
 // What it is    Messages may be sent while the other end's window has room; the window is a count in total, cumulative, so
 //               that saying it twice does no harm. What comes in waits here until it is read, and reading makes room: a
 //               reader that does not read stops its writer, and nobody else. A message counts as one for each MiB begun,
-//               but not as more than half of the window: what was read and is not said yet is less than the other half.
+//               but not as more than half of the smallest window: what was read and is not said yet is less than the other
+//               half. The receiver chooses its window (SetWindow()); the sender learns it from what the receiver says.
 // Who owns it   A ServerCall, or the caller's stream (middleware/api).
 // Which thread  The one that drives its engine.
-// Bound         kInitialStreamWindow messages of 16 MiB together, or two larger ones; the memory of a place is kept for the
-//               next one if it is small.
+// Bound         As many messages as the window, of as many MiB together, or an eighth as many larger ones. The memory of a place
+//               is kept for the next one if it is small, and until Reset() if there are more than kWindow places.
 #ifndef SLUICE_MIDDLEWARE_CALL_STREAM_END_H_
 #define SLUICE_MIDDLEWARE_CALL_STREAM_END_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
@@ -34,7 +35,9 @@ enum class ReadResult : uint8_t {
 
 class StreamEnd {
  public:
+  // The smallest window, and what each end may send before it has heard of another.
   static constexpr uint32_t kWindow = frame::kInitialStreamWindow;
+  static constexpr uint32_t kMaxWindow = 1u << 16;
   static constexpr size_t kBytesOfOne = 1 << 20;
   // What a message counts as.
   static constexpr uint32_t CostOf(size_t bytes) {
@@ -47,6 +50,9 @@ class StreamEnd {
 
   // As new; memory is kept.
   void Reset();
+  // Of this end, kWindow to kMaxWindow; before anything has come in.
+  void SetWindow(uint32_t window) { window_ = window; }
+  uint32_t window() const { return window_; }
 
   // ---- Sending
   bool HasRoom(size_t bytes) const {
@@ -72,26 +78,32 @@ class StreamEnd {
   // Messages that have come in and were not read.
   uint32_t unread() const { return inbox_in_ - inbox_out_; }
   // The other end can't send even a small message before this end reads.
-  bool full() const { return received_ - read_ >= kWindow; }
+  bool full() const { return received_ - read_ >= window_; }
   ReadResult Read(google::protobuf::MessageLite* message);
   // True: half of the window has been read since it was last said.
-  bool WindowIsDue() const { return !end_ && read_ + kWindow - said_ >= kWindow / 2; }
+  bool WindowIsDue() const { return !end_ && read_ + window_ - said_ >= window_ / 2; }
   // To be said in the next message of this end.
-  uint32_t SayWindow() { return said_ = read_ + kWindow; }
+  uint32_t SayWindow() { return said_ = read_ + window_; }
+  // The other end does not know it, and nothing has been read.
+  bool FirstWindowIsDue() const { return window_ != kWindow; }
 
  private:
   static void Drop(std::string& bytes);
+  std::string& Place(uint32_t number) { return inbox_[number % inbox_.size()]; }
+  void Grow();
 
+  uint32_t window_ = kWindow;
   uint32_t sent_ = 0;
   uint32_t may_send_ = kWindow;
   uint32_t received_ = 0;
   uint32_t read_ = 0;
   uint32_t said_ = kWindow;
   bool end_ = false;
-  // Messages, not what they count as; % kWindow is the next place.
+  // Messages, not what they count as.
   uint32_t inbox_in_ = 0;
   uint32_t inbox_out_ = 0;
-  std::array<std::string, kWindow> inbox_;
+  std::vector<std::string>
+      inbox_;  // a ring, Place(); 0 places, or a power of two that has been needed
 };
 
 // What a message of a stream that is not sent ends its call with, of what the engine's Write() said. There RESOURCE_EXHAUSTED

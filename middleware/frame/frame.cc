@@ -65,7 +65,10 @@ Fault CheckOfCall(const Header& header) {
   if (header.method_id != 0) return Fault::kMethod;
   if (header.timeout_ns != 0) return Fault::kTimeout;
   if (header.status_code != 0) return Fault::kStatus;
-  if (header.payload_bytes != 0 && header.kind != Kind::kStreamData) return Fault::kPayload;
+  const bool metadata = (header.flags & kFlagMetadata) != 0;  // of kStreamMetadata, and all of it
+  if (header.payload_bytes != 0 && header.kind != Kind::kStreamData && !metadata) {
+    return Fault::kPayload;
+  }
   if (header.kind == Kind::kTaken && header.call_id > kNothingTaken) return Fault::kCall;
   return Fault::kNone;
 }
@@ -80,6 +83,8 @@ int KnownFlags(const Header& header) {
     case Kind::kStreamData:
     case Kind::kFlowData:
       return kFlagLarge;
+    case Kind::kStreamMetadata:
+      return kFlagMetadata;
     default:
       return 0;
   }
@@ -105,6 +110,7 @@ Fault CheckFlags(const Header& header, std::span<const std::byte> payload) {
   if (header.flags & kFlagMetadata) {
     const Fault fault = CheckMetadata(&payload);
     if (fault != Fault::kNone) return fault;
+    if (header.kind == Kind::kStreamMetadata && !payload.empty()) return Fault::kPayload;
   }
   if (!(header.flags & kFlagAttachment)) return Fault::kNone;
   uint32_t size = 0;
@@ -172,10 +178,11 @@ Fault internal::DecodeAny(std::span<const std::byte> bytes, Header* header) {
   if (header->kind >= Kind::kFlowOpen && header->kind <= Kind::kFlowClose) {
     return CheckFlow(*header);
   }
-  if (header->kind >= Kind::kCancel && header->kind <= Kind::kTaken) {
+  if (header->kind >= Kind::kCancel && header->kind <= Kind::kStreamMetadata) {
     return CheckOfCall(*header);
   }
-  if (header->flow_id != 0 || header->flow_window != 0) return Fault::kFlow;
+  const bool window = header->kind == Kind::kRequest && (header->flags & kFlagServerStreams) != 0;
+  if (header->flow_id != 0 || (header->flow_window != 0 && !window)) return Fault::kFlow;
   switch (header->kind) {
     case Kind::kRequest:
       if (header->method_id == 0) return Fault::kMethod;

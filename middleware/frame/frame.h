@@ -28,7 +28,8 @@
 //   field            request                                 reply
 //   flow_id          0                                       0
 //   sequence         of this message between the two sides, in this direction: from 0, +1 each, wraps
-//   flow_window      0                                       0
+//   flow_window      with kFlagServerStreams: as in          0
+//                    kStreamWindow; 0: kInitialStreamWindow
 //   call_id          chosen by the caller; any value         the request's
 //   method_id        frame::MethodId(), not 0                0
 //   timeout_ns       what is left of the deadline when the   0
@@ -46,11 +47,13 @@
 //                                  send in this call in total
 //                                  (cumulative, wraps)
 //   everything else, but sequence and payload_bytes: 0
+//   kStreamMetadata, server to caller in a streaming call: initial metadata, with kFlagMetadata unless it is empty. At most one a
+//   call, before its first kStreamData. call_id is the request's; all else but sequence, flags and payload_bytes is 0.
 //   kDrain, server to caller: it takes no new calls on this connection; caller to server, in answer: no more requests
 //   follow. All but sequence is 0.
 //   In a streaming call the request has no message if the caller streams, the reply none if the server does, and
 //   each side may send kInitialStreamWindow messages before it has seen a window. A message counts as one for each MiB
-//   begun, as half of kInitialStreamWindow at most.
+//   begun, as half of kInitialStreamWindow at most, whatever the window.
 //
 //   field        kFlowOpen         kFlowAccept       kFlowData, kFlowWindow   kFlowClose
 //   flow_id      0                 the receiver's index of the flow, in all of these
@@ -113,6 +116,7 @@ enum class Kind : uint8_t {
   kStreamEnd = 11,
   kDrain = 12,
   kTaken = 13,
+  kStreamMetadata = 14,
 };
 
 struct Header {

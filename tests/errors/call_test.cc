@@ -223,6 +223,35 @@ TEST_F(CallErrors, MessagesThatAreTooLarge) {
   TearDown();
 }
 
+// Its calls end with what they hear of their initial metadata: of the second that they send, or of one that is too large.
+class Greeter final : public testing_support::ChatCoServiceBase {
+ public:
+  Task<absl::Status> Talk(ServerContext& context, ServerReader<Line> reader,
+                          ServerWriter<Line>) override {
+    Line line;
+    co_await reader.Read(&line);
+    Metadata metadata;
+    EXPECT_TRUE(metadata.Add("key", line.text()).ok());
+    const absl::Status first = context.SendInitialMetadata(metadata);
+    if (!first.ok()) co_return first;
+    co_return context.SendInitialMetadata(metadata);
+  }
+};
+
+TEST_F(CallErrors, InitialMetadataThatIsNotSent) {
+  server_options_.limits.max_message_bytes = 1024;
+  Greeter greeter;
+  Start(&greeter);
+  for (const auto& [bytes, entry] : {std::pair{1, "initial-late"}, {2000, "initial-size"}}) {
+    CallContext context(absl::Seconds(30));
+    auto talk = client().Talk(context);
+    EXPECT_TRUE(talk.Write(Text(std::string(static_cast<size_t>(bytes), 'x'))));
+    talk.WritesDone();
+    ExpectCatalogued(entry, talk.Finish());
+  }
+  TearDown();
+}
+
 TEST_F(CallErrors, MoreBuffersThanThereIsMemoryFor) {
   constexpr size_t kBytes = 100 << 20;
   const auto first = channel_->MakeBuffer(kBytes);

@@ -160,7 +160,7 @@ class ChatWorld : public ::testing::Test {
     FakeNetwork::Options fake;
     fake.credits = credits_;
     auto channel = Channel::ConnectOn(std::make_unique<FakeStack>(&network_, fake, &client_end_),
-                                      kAddress, {});
+                                      kAddress, channel_options_);
     EXPECT_TRUE(channel.ok()) << channel.status();
     return channel.ok() ? *channel : nullptr;
   }
@@ -178,6 +178,7 @@ class ChatWorld : public ::testing::Test {
 
   int credits_ = 64;
   ServerOptions server_options_;
+  ChannelOptions channel_options_;
   FakeNetwork network_;
   ChatService chat_;
   FakeEndpoint* server_end_ = nullptr;

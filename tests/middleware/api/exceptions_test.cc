@@ -14,6 +14,7 @@
 
 #include "middleware/api/client_call.h"
 #include "middleware/api/interceptor.h"
+#include "middleware/api/status_detail.h"
 #include "middleware/api/stream.h"
 #include "middleware/api/task.h"
 #include "tests/middleware/api/chat_service.h"
@@ -110,6 +111,8 @@ class ExceptionsTest : public ChatWorld {
               absl::string_view::npos)
         << status;
     EXPECT_NE(status.message().find("the cellar is flooded?"), absl::string_view::npos) << status;
+    ASSERT_TRUE(DetailOf(status).has_value());
+    EXPECT_EQ(DetailOf(status)->peer(), kAddress) << "how the client calls the server";
     const absl::Status other = Say("throw 7");
     EXPECT_EQ(other.code(), absl::StatusCode::kUnknown) << other;
     const absl::Status long_one = Say("throw long");

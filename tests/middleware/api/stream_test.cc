@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "middleware/api/run_on.h"
+#include "middleware/api/thread_pool.h"
 #include "tests/middleware/api/chat_service.h"
 #include "transport/base/error.h"
 
@@ -122,6 +124,23 @@ TEST_F(StreamTest, ClientThatWritesAllBeforeItReadsIsToldWhatIsUnread) {
   EXPECT_NE(status.message().find("16 messages of the stream are unread here"),
             absl::string_view::npos)
       << status;
+}
+
+// A program that was written for windows of bytes.
+TEST_F(StreamTest, ClientThatWritesAllBeforeItReadsGoesOnWithinTheWindowOfTheOptions) {
+  channel_options_.stream_window = 200;
+  Start(&chat_);
+  CallContext context(absl::Seconds(60));
+  auto talk = client().Talk(context);
+  for (int64_t i = 0; i < 200; ++i) ASSERT_TRUE(talk.Write(Text("a", i))) << i;
+  talk.WritesDone();
+  Line line;
+  for (int64_t i = 0; i < 200; ++i) {
+    ASSERT_TRUE(talk.Read(&line));
+    ASSERT_EQ(line.number(), i);
+  }
+  EXPECT_FALSE(talk.Read(&line));
+  EXPECT_TRUE(talk.Finish().ok());
 }
 
 TEST_F(StreamTest, DestroyedStreamIsCancelled) {
@@ -294,6 +313,179 @@ TEST_F(StreamTest, StreamThatCouldNotStartSaysSoAtItsEnd) {
   Line line;
   EXPECT_FALSE(lines.Read(&line));
   EXPECT_EQ(lines.Finish().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+// Sends initial metadata at once, and what it hears of that as text.
+class Greeter final : public testing_support::ChatCoServiceBase {
+ public:
+  static absl::Status Greet(ServerContext& context) {
+    Metadata metadata;
+    EXPECT_TRUE(metadata.Add("version", "7").ok());
+    return context.SendInitialMetadata(metadata);
+  }
+  Task<absl::Status> Say(ServerContext& context, const Line&, Line*) override {
+    co_return Greet(context);
+  }
+  Task<absl::Status> Tail(ServerContext& context, const Line& request,
+                          ServerWriter<Line> writer) override {
+    if (request.text() == "executor") co_await RunOn(&pool_);
+    const absl::Status greeted = Greet(context);
+    Line line;
+    line.set_text(Greet(context).ToString());
+    if (!greeted.ok() || !co_await writer.Write(line)) co_return greeted;
+    line.set_text(Greet(context).ToString());
+    co_await writer.Write(line);
+    EXPECT_TRUE(context.AddReplyMetadata("end", "here").ok());
+    co_return absl::OkStatus();
+  }
+  Task<absl::Status> Sum(ServerContext& context, ServerReader<Line> reader, Line* reply) override {
+    if (const absl::Status greeted = Greet(context); !greeted.ok()) co_return greeted;
+    Line line;
+    while (co_await reader.Read(&line)) reply->set_number(reply->number() + line.number());
+    co_return absl::OkStatus();
+  }
+  Task<absl::Status> Talk(ServerContext& context, ServerReader<Line> reader,
+                          ServerWriter<Line> writer) override {
+    if (const absl::Status greeted = Greet(context); !greeted.ok()) co_return greeted;
+    Line line;
+    while (co_await reader.Read(&line)) {
+      if (!co_await writer.Write(line)) break;
+    }
+    co_return absl::OkStatus();
+  }
+
+ private:
+  ThreadPool pool_{1};
+};
+
+class GreetedTest : public ChatWorld {
+ protected:
+  void SetUp() override { Start(&greeter_); }
+  static std::string VersionIn(const Metadata& metadata) {
+    const auto version = metadata.Find("version");
+    return version.has_value() ? std::string(*version) : "none";
+  }
+
+  Greeter greeter_;
+};
+
+// The handler waits for the client by then: nothing else can have brought it.
+TEST_F(GreetedTest, InitialMetadataComesBeforeTheStreamEnds) {
+  CallContext context(absl::Seconds(60));
+  auto talk = client().Talk(context);
+  Metadata metadata;
+  ASSERT_TRUE(talk.ReadInitialMetadata(&metadata));
+  EXPECT_EQ(VersionIn(metadata), "7");
+  ASSERT_TRUE(talk.Write(Text("a", 1)));
+  Line line;
+  ASSERT_TRUE(talk.Read(&line));
+  EXPECT_EQ(line.number(), 1);
+  talk.WritesDone();
+  EXPECT_TRUE(talk.Finish().ok());
+  Metadata again;
+  EXPECT_TRUE(talk.ReadInitialMetadata(&again)) << "also after the end";
+  EXPECT_EQ(VersionIn(again), "7");
+  EXPECT_TRUE(context.reply_metadata().entries().empty());
+
+  Line reply;
+  auto numbers = client().Sum(context, &reply);
+  ASSERT_TRUE(numbers.ReadInitialMetadata(&metadata));
+  ASSERT_TRUE(numbers.Write(Text("", 5)));
+  numbers.WritesDone();
+  EXPECT_TRUE(numbers.Finish().ok());
+  EXPECT_EQ(reply.number(), 5);
+}
+
+TEST_F(GreetedTest, ItIsSentOnceAndBeforeTheFirstMessageAlsoFromAnExecutor) {
+  for (const char* where : {"home", "executor"}) {
+    SCOPED_TRACE(where);
+    CallContext context(absl::Seconds(60));
+    auto lines = client().Tail(context, Text(where));
+    Metadata metadata;
+    ASSERT_TRUE(lines.ReadInitialMetadata(&metadata));
+    EXPECT_EQ(VersionIn(metadata), "7");
+    Line line;
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(lines.Read(&line));
+      EXPECT_NE(line.text().find("has been sent before"), std::string::npos) << line.text();
+    }
+    EXPECT_FALSE(lines.Read(&line));
+    EXPECT_TRUE(lines.Finish().ok());
+    EXPECT_EQ(context.reply_metadata().Find("end"), "here");
+  }
+}
+
+TEST_F(GreetedTest, MethodThatDoesNotStreamHasNone) {
+  CallContext context(absl::Seconds(60));
+  const absl::Status status = client().Say(context, Text("")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_NE(status.message().find("AddReplyMetadata"), std::string::npos) << status;
+}
+
+TEST_F(GreetedTest, ClientThatDoesNotAskReadsMessagesOnly) {
+  CallContext context(absl::Seconds(60));
+  auto lines = client().Tail(context, Text(""));
+  Line line;
+  int count = 0;
+  while (lines.Read(&line)) ++count;
+  EXPECT_EQ(count, 2);
+  EXPECT_TRUE(lines.Finish().ok());
+}
+
+TEST_F(GreetedTest, CoroutinesAndCallbacksReadIt) {
+  const auto talk = [](ChatClient client) -> Task<std::string> {
+    CallContext context(absl::Seconds(60));
+    auto stream = client.Talk(context);
+    Metadata metadata;
+    const bool read = co_await stream.CoReadInitialMetadata(&metadata);
+    stream.WritesDone();
+    const absl::Status end = co_await stream.CoFinish();
+    EXPECT_TRUE(read && end.ok()) << end;
+    co_return VersionIn(metadata);
+  };
+  std::optional<std::string> version;
+  Spawn(talk(client()), [&](std::string result) { version = std::move(result); });
+  DriveUntil([&] { return version.has_value(); });
+  EXPECT_EQ(*version, "7");
+
+  CallContext context(absl::Seconds(60));
+  auto second = client().Talk(context);
+  Metadata called_back;
+  std::optional<bool> called;
+  second.StartReadInitialMetadata(&called_back, [&](bool ok) { called = ok; });
+  DriveUntil([&] { return called.has_value(); });
+  EXPECT_TRUE(*called);
+  EXPECT_EQ(VersionIn(called_back), "7");
+  std::optional<bool> inside;
+  const Line request = Text("hello");
+  Line reply;
+  ASSERT_TRUE(client()
+                  .StartSay(context, request, &reply,
+                            [&](const absl::Status&) {
+                              Metadata metadata;
+                              inside = second.ReadInitialMetadata(&metadata);
+                            })
+                  .ok());
+  DriveUntil([&] { return inside.has_value(); });
+  EXPECT_FALSE(*inside) << "a callback can't wait";
+  second.WritesDone();
+  EXPECT_TRUE(second.Finish().ok());
+}
+
+TEST_F(StreamTest, StreamWithoutInitialMetadataSaysSoAtItsFirstMessageOrItsEnd) {
+  CallContext context(absl::Seconds(60));
+  Metadata metadata;
+  auto lines = client().Tail(context, Text("x", 1));
+  EXPECT_FALSE(lines.ReadInitialMetadata(&metadata));
+  Line line;
+  EXPECT_TRUE(lines.Read(&line)) << "the message is still there";
+  EXPECT_TRUE(lines.Finish().ok());
+  auto none = client().Tail(context, Text("fail", 0));
+  EXPECT_FALSE(none.ReadInitialMetadata(&metadata));
+  EXPECT_TRUE(absl::IsDataLoss(none.Finish()));
+  CallContext late(absl::ZeroDuration());
+  auto not_started = client().Tail(late, Text("x", 1));
+  EXPECT_FALSE(not_started.ReadInitialMetadata(&metadata));
 }
 
 }  // namespace stream_test

@@ -70,6 +70,34 @@ TEST(StreamEndTest, WindowIsDueWhenHalfOfItIsRead) {
   EXPECT_FALSE(end.WindowIsDue()) << "nobody sends any more";
 }
 
+TEST(StreamEndTest, TakesAsMuchAsAWindowOfAnotherSizeAndReadsInOrder) {
+  constexpr uint32_t kLarge = 100;
+  StreamEnd end;
+  EXPECT_FALSE(end.FirstWindowIsDue());
+  end.SetWindow(kLarge);
+  EXPECT_TRUE(end.FirstWindowIsDue());
+  EXPECT_EQ(end.SayWindow(), kLarge);
+  ErrorDetail message;
+  uint32_t in = 0;
+  uint32_t out = 0;
+  for (int round = 0; round < 5; ++round) {
+    while (end.unread() < kLarge) ASSERT_TRUE(Receive(end, Bytes(std::to_string(in++))));
+    EXPECT_TRUE(end.full());
+    EXPECT_FALSE(Receive(end, Bytes("one too many")));
+    for (uint32_t i = 0; i < kLarge / 2; ++i) {
+      EXPECT_FALSE(end.WindowIsDue());
+      ASSERT_EQ(end.Read(&message), ReadResult::kMessage);
+      ASSERT_EQ(message.cause(), std::to_string(out++));
+    }
+    EXPECT_TRUE(end.WindowIsDue());
+    EXPECT_EQ(end.SayWindow(), out + kLarge);
+  }
+  end.Reset();
+  EXPECT_EQ(end.window(), StreamEnd::kWindow);
+  for (uint32_t i = 0; i < StreamEnd::kWindow; ++i) ASSERT_TRUE(Receive(end, ""));
+  EXPECT_FALSE(Receive(end, ""));
+}
+
 TEST(StreamEndTest, LargeMessagesCountByTheirBytes) {
   constexpr size_t kMiB = 1 << 20;
   EXPECT_EQ(StreamEnd::CostOf(0), 1u);

@@ -66,8 +66,9 @@ Header OfCall(Kind kind) {
   return header;
 }
 
-constexpr Kind kCallKinds[] = {Kind::kCancel,    Kind::kStreamData, Kind::kStreamWindow,
-                               Kind::kStreamEnd, Kind::kDrain,      Kind::kTaken};
+constexpr Kind kCallKinds[] = {Kind::kCancel,        Kind::kStreamData, Kind::kStreamWindow,
+                               Kind::kStreamEnd,     Kind::kDrain,      Kind::kTaken,
+                               Kind::kStreamMetadata};
 
 std::vector<std::byte> Message(const Header& header, const std::string& payload) {
   std::vector<std::byte> bytes(kHeaderBytes + payload.size());
@@ -302,7 +303,7 @@ TEST(FrameTest, EachFaultIsFound) {
   header = Request();
   header.kind = static_cast<Kind>(0);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
-  header.kind = static_cast<Kind>(14);
+  header.kind = static_cast<Kind>(15);
   EXPECT_EQ(FaultOf(header), Fault::kKind);
   header = Request();
   header.flags = 8;
@@ -406,7 +407,9 @@ TEST(FrameTest, EachFaultOfAMessageOfACallIsFound) {
       return FaultOf(header, std::string(header.payload_bytes, 'a'));
     };
     const bool window = kind == Kind::kStreamData || kind == Kind::kStreamWindow;
-    EXPECT_EQ(fault([](Header& h) { h.flags = 1; }), Fault::kReserved);
+    EXPECT_EQ(fault([](Header& h) { h.flags = 1; }),
+              kind == Kind::kStreamMetadata ? Fault::kMetadata : Fault::kReserved);
+    EXPECT_EQ(fault([](Header& h) { h.flags = kFlagAttachment; }), Fault::kReserved);
     EXPECT_EQ(fault([](Header& h) { h.flow_id = 1; }), Fault::kFlow);
     EXPECT_EQ(fault([](Header& h) { h.flow_window = 1; }), window ? Fault::kNone : Fault::kFlow);
     EXPECT_EQ(fault([](Header& h) { h.method_id = 1; }), Fault::kMethod);
@@ -540,9 +543,10 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
     ASSERT_EQ(header.payload_bytes, bytes.size() - kHeaderBytes);
     ASSERT_EQ(header.version, kVersion);
     ASSERT_EQ(header.reserved, 0u);
-    ASSERT_LE(header.flags, header.kind == Kind::kRequest ? 7u
-                            : header.kind == Kind::kReply ? 9u
-                                                          : 0u);
+    ASSERT_LE(header.flags, header.kind == Kind::kRequest          ? 7u
+                            : header.kind == Kind::kReply          ? 9u
+                            : header.kind == Kind::kStreamMetadata ? 1u
+                                                                   : 0u);
     const Parts parts = Split(header, std::span(bytes).subspan(kHeaderBytes));
     ASSERT_EQ(MetadataBytes(parts.metadata.size()) + parts.message.size() +
                   (header.flags & kFlagMetadata && parts.metadata.empty() ? 2 : 0),
@@ -556,11 +560,11 @@ TEST(FrameTest, RandomBytesAreAcceptedOnlyAsTheGrammarSays) {
       } else if (header.kind != Kind::kFlowData && header.status_code == 0) {
         ASSERT_EQ(header.payload_bytes, 0u);
       }
-    } else if (header.kind == Kind::kTaken ||
+    } else if (header.kind >= Kind::kTaken ||
                (header.kind >= Kind::kCancel && header.kind <= Kind::kDrain)) {
       ASSERT_EQ(header.flow_id, 0u);
       ASSERT_EQ(header.method_id | header.timeout_ns | header.status_code, 0u);
-      if (header.kind != Kind::kStreamData) {
+      if (header.kind != Kind::kStreamData && header.flags == 0) {
         ASSERT_EQ(header.payload_bytes, 0u);
       }
     } else if (header.kind == Kind::kRequest) {
