@@ -116,6 +116,7 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, 
       peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
   if (!wanted) return EndLater(peer);
   if (!route.ok()) {
+    if (peer->inbound && wrong_place) LogRefused(peer->target.name.str(), route.status());
     if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
       connections_->Reject(

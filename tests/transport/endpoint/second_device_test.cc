@@ -22,6 +22,34 @@ TEST(SecondDevice, ConnectGoesOverTheDeviceOfTheEndpoint) {
   PollUntil({&client, &server}, [&] { return !server.recorder.messages.empty(); });
 }
 
+// Both devices are of one network.
+TEST(SecondDevice, ClientOnTheOtherDeviceIsServed) {
+  Node server;
+  const auto port = server.endpoint->Listen("*", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  auto device = device::Device::Open("softdc1", {&softdc::Verbs()});
+  ASSERT_TRUE(device.ok()) << device.status();
+  base::RealClock clock;
+  base::SystemRandom random;
+  poller::ThreadCommands commands;
+  Recorder recorder;
+  auto client = CreateEndpoint({}, **device, clock, random, commands, &recorder);
+  ASSERT_TRUE(client.ok()) << client.status();
+  ASSERT_TRUE((*client)->Connect("127.0.0.1", *port, clock.NowNs() + 600'000'000'000).ok());
+  while (recorder.downs.empty() && (recorder.ups.empty() || server.recorder.ups.empty())) {
+    (*client)->Poll();
+    server.endpoint->Poll();
+  }
+  ASSERT_TRUE(recorder.downs.empty()) << recorder.downs[0].why;
+  EXPECT_EQ(server.recorder.ups[0].info.address.substr(0, 10), "127.1.0.1:");
+  ASSERT_TRUE(server.Send(server.recorder.ups[0].id, "hello").ok());
+  while (recorder.messages.empty() && server.recorder.downs.empty()) {
+    (*client)->Poll();
+    server.endpoint->Poll();
+  }
+  EXPECT_TRUE(server.recorder.downs.empty()) << server.recorder.downs[0].why;
+}
+
 TEST(SecondDevice, RequestOverTheOtherDeviceIsRefusedAtOnceByItsName) {
   Node server, client;
   const auto port = server.endpoint->Listen("*", 0);
