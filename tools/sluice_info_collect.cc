@@ -26,14 +26,20 @@ std::string SysfsFolder(const std::string& device) {
   return absl::StrCat("/sys/class/infiniband/", device);
 }
 
-// What the kernel says about an entry of the GID table; a device without a kernel driver has no
-// such file.
-std::string GidType(const std::string& device, uint32_t port, uint32_t index, bool ethernet) {
-  std::ifstream file(
-      absl::StrCat(SysfsFolder(device), "/ports/", port, "/gid_attrs/types/", index));
-  std::string type;
-  if (std::getline(file, type)) return type;
-  return ethernet ? "RoCE" : "IB";
+// In the words of the kernel's files.
+std::string GidType(const device::Device& device, uint32_t port, uint32_t index, bool ethernet) {
+  ibv_gid_entry entry = {};
+  if (device.api().query_gid_ex(device.context(), port, index, &entry) != 0) {
+    return ethernet ? "RoCE" : "IB";
+  }
+  switch (entry.gid_type) {
+    case IBV_GID_TYPE_ROCE_V2:
+      return "RoCE v2";
+    case IBV_GID_TYPE_ROCE_V1:
+      return "RoCE v1";
+    default:
+      return "IB";
+  }
 }
 
 std::string Driver(const std::string& device) {
@@ -57,7 +63,7 @@ void AddGids(const device::Device& device, uint32_t port, int length, bool ether
     GidInfo* info = out->add_gids();
     info->set_index(static_cast<uint32_t>(i));
     info->set_gid(text);
-    info->set_type(GidType(device.name(), port, static_cast<uint32_t>(i), ethernet));
+    info->set_type(GidType(device, port, static_cast<uint32_t>(i), ethernet));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -154,9 +155,14 @@ void ConnectionManager::StartResolving(Connection* c) {
       [this, address](Connection* own) {
         if (!options_.only_this_host.empty() && !IsOfThisHost(address)) return kOtherHost;
         sockaddr_storage copy = address;
+        // Without it the kernel takes the device that its route leads over, which may be another one.
+        std::optional<sockaddr_storage> source;
+        if (options_.own_address) source = options_.own_address();
+        const bool same_family = source.has_value() && source->ss_family == address.ss_family;
         errno = 0;
-        return ErrnoOf(api_.cm_resolve_addr(own->id, nullptr, reinterpret_cast<sockaddr*>(&copy),
-                                            kResolveTimeoutMs));
+        return ErrnoOf(api_.cm_resolve_addr(
+            own->id, same_family ? reinterpret_cast<sockaddr*>(&*source) : nullptr,
+            reinterpret_cast<sockaddr*>(&copy), kResolveTimeoutMs));
       },
       [this](Connection* own, int error_number) {
         if (error_number == 0) return;

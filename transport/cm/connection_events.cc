@@ -125,12 +125,13 @@ bool ConnectionManager::IsOurs(const rdma_cm_id& id) const {
   return options_.port == 0 || id.port_num == 0 || options_.port == id.port_num;
 }
 
-// Without a record, and without words; off the polling thread.
-void ConnectionManager::RefuseUnheard(rdma_cm_id* id) {
+// Without a record; off the polling thread.
+void ConnectionManager::RefuseUnheard(rdma_cm_id* id, std::vector<std::byte> words) {
   ++refusals_;
   commands_.Submit(
-      [this, id] {
-        api_.cm_reject(id, nullptr, 0);
+      [this, id, words = std::move(words)] {
+        api_.cm_reject(id, words.empty() ? nullptr : words.data(),
+                       static_cast<uint8_t>(words.size()));
         api_.cm_destroy_id(id);
       },
       [this] { --refusals_; });
@@ -139,7 +140,12 @@ void ConnectionManager::RefuseUnheard(rdma_cm_id* id) {
 void ConnectionManager::HandleRequest(const rdma_cm_event& event) {
   if (!IsOurs(*event.id)) {
     ++metrics_.strange_requests;
-    return RefuseUnheard(event.id);
+    if (!options_.wrong_place) return RefuseUnheard(event.id);
+    return RefuseUnheard(
+        event.id,
+        options_.wrong_place("the request came over " +
+                             PlaceOf(event.id->verbs->device->name, event.id->port_num) +
+                             ", the server uses " + PlaceOf(options_.device, options_.port)));
   }
   if (seat_ == nullptr || !HandOver(event)) TakeRequest(event);
 }
@@ -190,13 +196,16 @@ const void* ConnectionManager::TakeRequest(const rdma_cm_event& event) {
 
 void ConnectionManager::HandleEnd(Connection* c, const rdma_cm_event& event) {
   absl::Status why = EndError(event, c->peer, c->state == State::kEstablished);
-  const Verdict verdict = EndVerdict(event);
+  Verdict verdict = EndVerdict(event);
   if (verdict == Verdict::kStale) ++metrics_.stale_rejects;
   if (c->attempt() != nullptr) {
     c->attempt()->incoming.clear();
     if (event.event == RDMA_CM_EVENT_REJECTED && event.param.conn.private_data_len != 0) {
       const auto* bytes = static_cast<const std::byte*>(event.param.conn.private_data);
       c->attempt()->incoming.assign(bytes, bytes + event.param.conn.private_data_len);
+      if (options_.is_wrong_place && options_.is_wrong_place(c->attempt()->incoming)) {
+        verdict = Verdict::kElsewhere;
+      }
     }
   }
   if (event.event == RDMA_CM_EVENT_DISCONNECTED) {

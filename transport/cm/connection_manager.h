@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <span>
 #include <string>
@@ -100,6 +101,13 @@ struct Options {
   uint8_t port = 0;        // likewise; 0: any
   // Not empty: the device reaches this host only, for this reason. A connection to another host is refused with it.
   std::string only_this_host;
+  // The address of this side's queues, which connections are made from where it has the family of the peer's; empty: the
+  // kernel chooses. Called inside Commands.
+  std::function<std::optional<sockaddr_storage>()> own_address;
+  // The private data for a reject that says `why`: the request came over another device or port. Empty: no words.
+  std::function<std::vector<std::byte>(const std::string& why)> wrong_place;
+  // Whether the private data of a reject says so. Then the next address of the name is tried.
+  std::function<bool(std::span<const std::byte>)> is_wrong_place;
   // Those who share one hand each other the requests that one of them hears; nullptr: each keeps its own.
   std::shared_ptr<RequestDesk> desk;
   // Whom to ask for the addresses of a name. Called on a thread that may outlive the manager.
@@ -198,7 +206,7 @@ class ConnectionManager {
   // The context of its record; null: there is none.
   const void* TakeRequest(const rdma_cm_event& event);
   void TakeMoved(const Request& request);
-  void RefuseUnheard(rdma_cm_id* id);
+  void RefuseUnheard(rdma_cm_id* id, std::vector<std::byte> words = {});
   bool IsOurs(const rdma_cm_id& id) const;
   bool EndListener(const rdma_cm_event& event);
   void HandleEnd(Connection* c, const rdma_cm_event& event);

@@ -2,6 +2,7 @@
 #include "transport/device/gids.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace sluice::device {
@@ -22,15 +23,38 @@ bool Same(const ibv_gid& a, const ibv_gid& b) {
   return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
 }
 
+// Higher is better.
+int RankOf(const GidEntry& entry) {
+  return (entry.roce_v1 ? 0 : 2) + (IsIpv4Mapped(entry.gid) ? 1 : 0);
+}
+
 }  // namespace
+
+GidEntry ReadGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int index) {
+  ibv_gid_entry entry = {};
+  const int error = api.query_gid_ex(context, port, static_cast<uint32_t>(index), &entry);
+  if (error == 0 && !IsZero(entry.gid)) {
+    return {.index = index,
+            .gid = entry.gid,
+            .roce_v1 = entry.gid_type == IBV_GID_TYPE_ROCE_V1,
+            .infiniband = entry.gid_type == IBV_GID_TYPE_IB,
+            .interface = entry.ndev_ifindex};
+  }
+  ibv_gid gid = {};
+  if (error != EOPNOTSUPP || api.query_gid(context, port, index, &gid) != 0 || IsZero(gid)) {
+    return {};
+  }
+  return {.index = index, .gid = gid};
+}
 
 GidEntry PickGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int table_length) {
   GidEntry best;
   for (int i = 0; i < std::min(table_length, kMostIndexes); ++i) {
-    ibv_gid gid = {};
-    if (api.query_gid(context, port, i, &gid) != 0 || IsZero(gid)) continue;
-    const bool better = best.index < 0 || (IsIpv4Mapped(gid) && !IsIpv4Mapped(best.gid));
-    if (better || Same(gid, best.gid)) best = {.index = i, .gid = gid};
+    const GidEntry entry = ReadGid(api, context, port, i);
+    if (entry.index < 0) continue;
+    const bool better = best.index < 0 || RankOf(entry) > RankOf(best);
+    const bool later = RankOf(entry) == RankOf(best) && Same(entry.gid, best.gid);
+    if (better || later) best = entry;
   }
   return best;
 }
@@ -39,10 +63,9 @@ GidEntry FindGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port,
                  const ibv_gid& wanted) {
   GidEntry found;
   for (int i = 0; i < std::min(table_length, kMostIndexes); ++i) {
-    ibv_gid gid = {};
-    if (api.query_gid(context, port, i, &gid) == 0 && Same(gid, wanted)) {
-      found = {.index = i, .gid = gid};
-    }
+    const GidEntry entry = ReadGid(api, context, port, i);
+    if (entry.index < 0 || !Same(entry.gid, wanted)) continue;
+    if (found.index < 0 || RankOf(entry) >= RankOf(found)) found = entry;
   }
   return found;
 }

@@ -13,13 +13,20 @@ namespace sluice::device {
 struct GidEntry {
   int index = -1;  // none
   ibv_gid gid = {};
+  bool roce_v1 = false;     // said by the device; false also where it does not say
+  bool infiniband = false;  // likewise
+  uint32_t interface = 0;   // index of the network interface that has the address; 0: not known
 };
 
-// The first IPv4-mapped GID, else the first there is. Drivers list an address once per RoCE
-// version, version 2 last, so among equal ones the last is taken.
+// The entry at `index`; index -1: it is empty, or there is none. A device that does not say the type of its GIDs
+// (EOPNOTSUPP) is asked for the GID alone.
+GidEntry ReadGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int index);
+
+// The first IPv4-mapped GID of RoCE v2, else the first of RoCE v2, else the same of RoCE v1. Where the device does not say
+// which is which, the last of equal GIDs: drivers fill an empty table so.
 GidEntry PickGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int table_length);
 
-// Where this GID stands; the last place, as above.
+// The entry with this GID; of several the one that PickGid() prefers.
 GidEntry FindGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int table_length,
                  const ibv_gid& gid);
 

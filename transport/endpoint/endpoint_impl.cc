@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/device/own_address.h"
 #include "transport/endpoint/memory_need.h"
+#include "transport/peer/refusal.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -176,6 +178,13 @@ absl::Status EndpointImpl::Init() {
   cm_options.device = device_.name();
   cm_options.port = device_.path().port;
   cm_options.only_this_host = device_.passed_over();
+  cm_options.own_address = [this] { return device::OwnAddress(device_); };
+  cm_options.wrong_place = [](const std::string& why) {
+    return peer::EncodeRefusal(peer::RefusalCode::kPlace, why);
+  };
+  cm_options.is_wrong_place = [](std::span<const std::byte> words) {
+    return peer::IsRefusalWith(words, peer::RefusalCode::kPlace);
+  };
   cm_options.desk = options_.desk;
   auto connections = cm::ConnectionManager::Create(api_, cm_options, *numbers_, commands_, clock_,
                                                    timers_, random_, *this);

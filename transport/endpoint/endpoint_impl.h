@@ -188,7 +188,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Promise(Peer* peer, uint32_t window);
   void Bind(Peer* peer, cm::ConnectionId connection);
   void AcquirePath(Peer* peer, const cm::PathInfo& path);
-  void OnPath(Peer* peer, const absl::StatusOr<path::Route>& route);
+  void OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, bool wrong_place);
   void Fail(Peer* peer, const absl::Status& why);
   void TellDown(Peer* peer, const absl::Status& why);
   void EndLater(Peer* peer);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/device/own_address.h"
 #include "transport/endpoint/endpoint_impl.h"
 #include "transport/peer/refusal.h"
 
@@ -79,6 +80,7 @@ absl::StatusOr<uint16_t> EndpointImpl::Listen(const std::string& host, uint16_t 
 void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
   struct Result {
     const path::Profile* profile = nullptr;
+    absl::Status place;
     absl::StatusOr<path::Route> route;
   };
   ++peer->commands;
@@ -89,16 +91,21 @@ void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
   commands_.Submit(
       [this, ah = path.ah, ece = path.remote_ece, result] {
         result->profile = profiles_->Of(ece);
+        result->place = device::CheckOwnAddress(device_, ah);
+        if (!result->place.ok()) {
+          result->route = result->place;
+          return;
+        }
         result->route = handles_->Acquire(ah, result->profile->template_qpn);
       },
       [this, peer, result] {
         --peer->commands;
         peer->profile = result->profile;
-        OnPath(peer, result->route);
+        OnPath(peer, result->route, /*wrong_place=*/!result->place.ok());
       });
 }
 
-void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) {
+void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, bool wrong_place) {
   if (route.ok()) {
     peer->target.ah = route->handle;
     peer->mapped = route->mapped;
@@ -109,12 +116,14 @@ void EndpointImpl::OnPath(Peer* peer, const absl::StatusOr<path::Route>& route) 
       peer->state == peer::State::kConnecting || peer->state == peer::State::kAccepting;
   if (!wanted) return EndLater(peer);
   if (!route.ok()) {
+    if (peer->inbound && wrong_place) LogRefused(peer->target.name.str(), route.status());
     if (peer->inbound && peer->has_connection) {
       peer->has_connection = false;
       connections_->Reject(
           peer->connection,
-          peer::EncodeRefusal(peer::RefusalCode::kInternal,
-                              {route.status().message().data(), route.status().message().size()}));
+          peer::EncodeRefusal(
+              wrong_place ? peer::RefusalCode::kPlace : peer::RefusalCode::kInternal,
+              {route.status().message().data(), route.status().message().size()}));
     }
     return Fail(peer, base::Prefix(route.status(), "path to " + peer->target.name.str()));
   }

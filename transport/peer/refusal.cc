@@ -38,6 +38,10 @@ Meaning MeaningOf(RefusalCode code) {
               "find the process at this address whose handshakes fail, and try again in a second"};
     case RefusalCode::kCookie:
       return {C::kResourceExhausted, "try again later: the server is under load"};
+    case RefusalCode::kPlace:
+      return {C::kFailedPrecondition,
+              "connect to the address that the server's device has, or start the server with "
+              "--device and the address that clients connect to"};
     case RefusalCode::kNone:
     case RefusalCode::kInternal:
       break;
@@ -98,6 +102,10 @@ std::optional<Cookie> CookieIn(Bytes bytes) {
   Cookie cookie;
   std::copy_n(bytes.begin() + 8, kCookieBytes, cookie.begin());
   return cookie;
+}
+
+bool IsRefusalWith(Bytes bytes, RefusalCode code) {
+  return IsRefusal(bytes) && Load<uint8_t>(bytes.data() + 6) == static_cast<uint8_t>(code);
 }
 
 absl::Status RefusalStatus(RefusalCode code, const std::string& peer, const std::string& cause) {

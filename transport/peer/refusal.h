@@ -36,6 +36,7 @@ enum class RefusalCode : uint8_t {
   kUnauthenticated = 6,  // no secret, an unknown one, or its MAC is wrong
   kTooOften = 7,         // too many handshakes of that address have failed
   kCookie = 8,           // the server is under load: hello again, with this cookie
+  kPlace = 9,            // over a device, port or address that the server's queues are not at
 };
 
 // What to answer to a hello or a welcome that was refused with `why`.
@@ -48,6 +49,8 @@ std::vector<std::byte> EncodeRefusal(const Cookie& cookie);
 absl::Status DecodeRefusal(Bytes bytes, const std::string& peer, const absl::Status& fallback);
 // The cookie to say hello again with; nothing: it is another refusal, or none.
 std::optional<Cookie> CookieIn(Bytes bytes);
+// Whether it is a refusal with that code.
+bool IsRefusalWith(Bytes bytes, RefusalCode code);
 // The same as DecodeRefusal() for a code alone.
 absl::Status RefusalStatus(RefusalCode code, const std::string& peer, const std::string& cause);
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "transport/softdc/config/config.h"
 #include "transport/softdc/fabric_shm/shm_fabric.h"
+#include "transport/softdc/loop/gids.h"
 #include "transport/softdc/loop/names.h"
 #include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/verbs_objects.h"
@@ -44,6 +45,15 @@ ibv_device* Device() {
   return &device->base;
 }
 
+ibv_device* SecondDevice() {
+  static SoftDevice* const device =
+      DialsOfThisProcess().port.second_device
+          ? new SoftDevice(kSecondDeviceName, ShmFabric::Get(), DialsOfThisProcess(),
+                           htobe64(be64toh(NodeGuid()) + 1))
+          : nullptr;
+  return device == nullptr ? nullptr : &device->base;
+}
+
 uint64_t NodeGuid() {
   const uint64_t hash = Hash(absl::StrCat("softdc/", geteuid(), "/", FabricDomain()));
   // Locally administered, so that it cannot be that of a real adapter.
@@ -57,6 +67,16 @@ ibv_context* CmContext() {
 
 ibv_pd* CmPd() {
   static ibv_pd* const pd = CmContext() == nullptr ? nullptr : AllocPd(CmContext());
+  return pd;
+}
+
+ibv_context* SecondCmContext() {
+  static ibv_context* const context = OpenDevice(SecondDevice());
+  return context;
+}
+
+ibv_pd* SecondCmPd() {
+  static ibv_pd* const pd = SecondCmContext() == nullptr ? nullptr : AllocPd(SecondCmContext());
   return pd;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// softdc0, the one device of softdc that users find: its identity, and the context that
+// The devices of softdc that users find, softdc0 and where it is asked for softdc1: their identity, and the contexts that
 // RDMA_CM shares among its ids. Thread-safety: all functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_DEVICE_H_
 #define SLUICE_TRANSPORT_SOFTDC_DEVICE_H_
@@ -14,6 +14,8 @@ namespace sluice::softdc {
 inline constexpr char kDeviceName[] = "softdc0";
 
 ibv_device* Device();
+// Null: the host has one device only (Dials::Port::second_device).
+ibv_device* SecondDevice();
 // The same in all processes of this user in this SOFTDC_DOMAIN. Network byte order.
 uint64_t NodeGuid();
 
@@ -21,6 +23,8 @@ uint64_t NodeGuid();
 // closed. Null with errno.
 ibv_context* CmContext();
 ibv_pd* CmPd();
+ibv_context* SecondCmContext();
+ibv_pd* SecondCmPd();
 
 }  // namespace sluice::softdc
 

@@ -9,6 +9,23 @@
 #include "transport/softdc/verbs_objects.h"
 
 namespace sluice::softdc {
+namespace {
+
+cm::DeviceHooks HooksOf(const Dials& dials, const verbs::VerbsApi& table) {
+  cm::DeviceHooks hooks;
+  hooks.context = &CmContext;
+  hooks.pd = &CmPd;
+  hooks.node_guid = NodeGuid();
+  hooks.verbs = &table;
+  hooks.roce_v1 = dials.port.roce_v1;
+  if (dials.port.second_device) {
+    hooks.second_context = &SecondCmContext;
+    hooks.second_pd = &SecondCmPd;
+  }
+  return hooks;
+}
+
+}  // namespace
 
 // Every member is named, so that a function added to verbs_functions.inc does not compile until it
 // is here
@@ -74,11 +91,12 @@ const verbs::VerbsApi& Verbs() {
 #undef SLUICE_CM
       .reg_mr = &RegMr,
       .query_port = &QueryPort,
+      .query_gid_ex = &QueryGidEx,
       .dv_mkey_check = &DvMkeyCheck,
   };
   // Before any event channel exists, so that ids find their device.
   static const bool hooked [[maybe_unused]] =
-      (cm::SetDeviceHooks({&CmContext, &CmPd, NodeGuid(), &kTable},
+      (cm::SetDeviceHooks(HooksOf(SoftDevice::Find(Device())->dials(), kTable),
                           SoftDevice::Find(Device())->dials().cm),
        true);
   return kTable;

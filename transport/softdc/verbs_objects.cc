@@ -12,6 +12,7 @@
 #include "transport/softdc/loop/gids.h"
 #include "transport/softdc/model/address_handle.h"
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/gid_mark.h"
 #include "transport/softdc/model/grh.h"
 #include "transport/softdc/model/mutation.h"
 
@@ -27,8 +28,8 @@ T* Refuse(int error) {
 }  // namespace
 
 ibv_device** GetDeviceList(int* count) {
-  auto** list = new ibv_device* [2] { Device(), nullptr };
-  if (count != nullptr) *count = 1;
+  auto** list = new ibv_device* [3] { Device(), SecondDevice(), nullptr };
+  if (count != nullptr) *count = list[1] == nullptr ? 1 : 2;
   return list;
 }
 
@@ -64,6 +65,25 @@ int QueryGid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid) {
   const SoftDevice& device = Context::From(context)->device();
   const std::vector<Gid> gids = device.fabric().Gids(device);
   *gid = static_cast<size_t>(index) < gids.size() ? gids[index] : Gid{};
+  return 0;
+}
+
+int QueryGidEx(ibv_context* context, uint32_t port_num, uint32_t index, ibv_gid_entry* entry) {
+  if (context == nullptr || entry == nullptr || port_num != kPort || index >= kMaxGids) {
+    return EINVAL;
+  }
+  const SoftDevice& device = Context::From(context)->device();
+  const std::vector<Gid> gids = device.fabric().Gids(device);
+  static constexpr Gid kEmpty{};
+  if (index >= gids.size() || SameGid(gids[index], kEmpty)) return ENODATA;
+  const Dials::Port& port = device.dials().port;
+  uint32_t type = IsRoceV1(gids, index, port.roce_v1) ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
+  if (port.link_layer == LinkLayer::kInfiniband) type = IBV_GID_TYPE_IB;
+  *entry = {.gid = gids[index],
+            .gid_index = index,
+            .port_num = port_num,
+            .gid_type = type,
+            .ndev_ifindex = 0};
   return 0;
 }
 
@@ -127,6 +147,7 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   ah->base.pd = pd;
   ah->attr = *attr;
   if (attr->is_global != 0) ah->source_gid = gids[attr->grh.sgid_index];
+  ah->gid_mark = GidMark(device.dials(), gids, attr->grh.dgid, *attr);
   ah->node = device.fabric().NodeOf(device, *attr);
   ah->service_level = needs_gid ? RocePacketType(ah->source_gid, attr->grh.dgid) : attr->sl;
   Pd::From(pd)->users.fetch_add(1);

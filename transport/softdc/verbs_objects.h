@@ -20,6 +20,8 @@ __be64 GetDeviceGuid(ibv_device* device);
 ibv_context* OpenDevice(ibv_device* device);
 int CloseDevice(ibv_context* context);
 int QueryGid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid);
+// ndev_ifindex is 0: not known.
+int QueryGidEx(ibv_context* context, uint32_t port_num, uint32_t index, ibv_gid_entry* entry);
 int QueryPkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey);
 int GetAsyncEvent(ibv_context* context, ibv_async_event* event);
 void AckAsyncEvent(ibv_async_event* event);

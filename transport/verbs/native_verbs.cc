@@ -13,6 +13,10 @@ int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
   return ibv_query_port(context, port_num, attr);
 }
 
+int QueryGidEx(ibv_context* context, uint32_t port_num, uint32_t index, ibv_gid_entry* entry) {
+  return ibv_query_gid_ex(context, port_num, index, entry, /*flags=*/0);
+}
+
 int MkeyCheck(mlx5dv_mkey* mkey, mlx5dv_mkey_err* error) { return mlx5dv_mkey_check(mkey, error); }
 
 }  // namespace
@@ -29,6 +33,7 @@ const VerbsApi& NativeVerbs() {
 #undef SLUICE_CM
       .reg_mr = &RegMr,
       .query_port = &QueryPort,
+      .query_gid_ex = &QueryGidEx,
       .dv_mkey_check = &MkeyCheck,
   };
   return kTable;

@@ -31,9 +31,11 @@ struct VerbsApi {
 #undef SLUICE_DV
 #undef SLUICE_CM
 
-  // Macros or inlines in the headers, hence spelled out. man ibv_reg_mr, ibv_query_port.
+  // Macros or inlines in the headers, hence spelled out. man ibv_reg_mr, ibv_query_port, ibv_query_gid_ex.
   ibv_mr* (*reg_mr)(ibv_pd* pd, void* addr, size_t length, int access);
   int (*query_port)(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
+  int (*query_gid_ex)(ibv_context* context, uint32_t port_num, uint32_t index,
+                      ibv_gid_entry* entry);
   int (*dv_mkey_check)(mlx5dv_mkey* mkey, mlx5dv_mkey_err* err_info);
 };
 

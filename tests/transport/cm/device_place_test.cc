@@ -5,7 +5,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/transport/cm/sim_peer.h"
@@ -95,6 +97,54 @@ TEST_F(DevicePlaceTest, RequestOverAnotherPortIsRefusedAndCounted) {
   ASSERT_TRUE(Run([&] { return process_->manager().metrics().strange_requests == 1; }));
   EXPECT_EQ(user_.requests, 0);
   EXPECT_EQ(process_->manager().size(), 0u);
+}
+
+TEST_F(DevicePlaceTest, RefusalForThePlaceIsToldAndTheNextAddressTried) {
+  simulation_ = Simulation::Create({}).value();
+  Options server_options;
+  server_options.device = "softdc0";
+  server_options.port = 2;
+  server_options.wrong_place = [](const std::string& why) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(why.data());
+    return std::vector<std::byte>(bytes, bytes + why.size());
+  };
+  SimUser server_user;
+  SimProcess server(*simulation_, kOther, Simulation::Verbs(), /*ece=*/true, server_options, 6,
+                    server_user);
+  {
+    const Simulation::As as(*simulation_, kOther);
+    ASSERT_TRUE(server.manager().Listen("*", kSimPort).ok());
+  }
+  Options options;
+  options.is_wrong_place = [](std::span<const std::byte> words) {
+    return words[0] == std::byte{'t'};
+  };
+  options.resolve = [](const std::string&, uint16_t port, bool) {
+    auto addresses = Resolve(AddressOf(kOther), port, /*passive=*/false);
+    if (addresses.ok()) addresses->push_back(addresses->front());
+    return addresses;
+  };
+  process_ = std::make_unique<SimProcess>(*simulation_, kOwn, Simulation::Verbs(), /*ece=*/true,
+                                          options, 5, user_);
+  user_.manager = &process_->manager();
+  server_user.manager = &server.manager();
+  {
+    const Simulation::As as(*simulation_, kOwn);
+    ASSERT_TRUE(process_->manager()
+                    .Connect(AddressOf(kOther), kSimPort, simulation_->NowNs() + 30 * kSecondNs, {})
+                    .ok());
+  }
+  ASSERT_TRUE(simulation_->RunUntil(
+      [&] {
+        process_->Poll();
+        server.Poll();
+        return user_.downs == 1;
+      },
+      60 * kSecondNs));
+  EXPECT_EQ(process_->manager().metrics().tries, 2u);
+  EXPECT_EQ(server.manager().metrics().strange_requests, 2u);
+  EXPECT_EQ(server_user.requests, 0);
+  process_.reset();
 }
 
 TEST_F(DevicePlaceTest, ListenAtAnAddressOfAnotherPortNamesIt) {

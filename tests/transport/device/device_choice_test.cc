@@ -167,6 +167,9 @@ const verbs::VerbsApi& TwoPorts() {
     api.query_gid = [](ibv_context* context, uint8_t, int index, ibv_gid* gid) {
       return softdc::Verbs().query_gid(context, 1, index, gid);
     };
+    api.query_gid_ex = [](ibv_context* context, uint32_t, uint32_t index, ibv_gid_entry* entry) {
+      return softdc::Verbs().query_gid_ex(context, 1, index, entry);
+    };
     api.create_ah = [](ibv_pd* pd, ibv_ah_attr* attr) {
       ibv_ah_attr copy = *attr;
       copy.port_num = 1;

@@ -38,6 +38,11 @@ const verbs::VerbsApi& Table() {
       *gid = static_cast<size_t>(index) < g_gids.size() ? g_gids[index] : ibv_gid{};
       return 0;
     };
+    api.query_gid_ex = [](ibv_context* context, uint32_t port, uint32_t index,
+                          ibv_gid_entry* entry) {
+      if (g_gids.empty()) return softdc::Verbs().query_gid_ex(context, port, index, entry);
+      return EOPNOTSUPP;
+    };
     return api;
   }();
   return table;

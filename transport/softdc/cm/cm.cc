@@ -11,6 +11,7 @@
 #include "transport/softdc/cm/addresses.h"
 #include "transport/softdc/cm/cm_objects.h"
 #include "transport/softdc/cm/cm_qp.h"
+#include "transport/softdc/loop/gids.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice::softdc::cm {
@@ -91,10 +92,12 @@ int Refresh(CmId* id) {
   if (!info.has_device) return 0;
   const DeviceHooks& hooks = id->engine().hooks();
   if (id->verbs == nullptr && hooks.context) {
-    ibv_context* const context = hooks.context();
+    const bool second = hooks.second_context && IsOfSecondDevice(info.local_gid);
+    ibv_context* const context = second ? hooks.second_context() : hooks.context();
     if (context == nullptr) return ENODEV;
     id->verbs = context;
-    if (id->pd == nullptr && hooks.pd) id->pd = hooks.pd();
+    const auto& pd = second ? hooks.second_pd : hooks.pd;
+    if (id->pd == nullptr && pd) id->pd = pd();
   }
   id->port_num = kPortNum;
   route.addr.ibaddr.sgid = info.local_gid;

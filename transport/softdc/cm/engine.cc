@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/softdc/loop/gids.h"
 #include "transport/softdc/loop/loop.h"
 
 namespace sluice::softdc::cm {
@@ -331,7 +332,8 @@ void Engine::Tell(Id* id, const Row& row, const Arguments& arguments) {
 
 QpFacts Engine::FactsOf(const Id& id) {
   QpFacts facts = id.facts;
-  facts.local_gid_index = fabric_->GidIndex(facts.local_gid);
+  facts.local_gid_index =
+      static_cast<uint8_t>(IndexWithRoceV1(fabric_->GidIndex(facts.local_gid), hooks_.roce_v1));
   return facts;
 }
 

@@ -60,6 +60,10 @@ struct DeviceHooks {
   std::function<ibv_pd*()> pd;
   uint64_t node_guid = 0;                  // network byte order
   const verbs::VerbsApi* verbs = nullptr;  // for rdma_create_qp, which says ENODEV without
+  RoceV1 roce_v1 = RoceV1::kNone;          // Dials::Port
+  // Those of the second device; empty: there is none.
+  std::function<ibv_context*()> second_context;
+  std::function<ibv_pd*()> second_pd;
 };
 
 struct EngineCounters {

@@ -198,6 +198,9 @@ int Engine::DoResolveAddr(Id* id, const Arguments& arguments, Input* next) {
   if (IsWildcard(id->from())) {
     const uint16_t port = PortOf(id->from());
     id->source = fabric_->SourceFor(id->to());
+    if (hooks_.second_context && id->source.ss_family == AF_INET) {
+      reinterpret_cast<sockaddr_in*>(&id->source)->sin_addr.s_addr = SecondDeviceAddress();
+    }
     SetPort(port, &id->source);
   }
   GidOfAddress(id->from(), &id->facts.local_gid);

@@ -62,6 +62,7 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(unknowns, fence_scope);
   SOFTDC_DIAL(unknowns, too_long_at_target);
   SOFTDC_DIAL(unknowns, full_receive_cq);
+  SOFTDC_DIAL(unknowns, foreign_gid);
   SOFTDC_DIAL(features, in_order);
   SOFTDC_DIAL(features, ece);
   SOFTDC_DIAL(features, ece_options);
@@ -73,6 +74,8 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(features, atomics);
   SOFTDC_DIAL(port, link_layer);
   SOFTDC_DIAL(port, lid);
+  SOFTDC_DIAL(port, roce_v1);
+  SOFTDC_DIAL(port, second_device);
   SOFTDC_DIAL(limits, max_send_wr);
   SOFTDC_DIAL(limits, max_recv_wr);
   SOFTDC_DIAL(limits, max_sge);

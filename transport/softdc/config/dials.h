@@ -20,6 +20,8 @@ enum class TooLongAtTarget : uint8_t { kLocalLengthError, kSilent };
 enum class InOrder : uint8_t { kWholeMessage, kBlocks128, kNone };
 enum class FullCq : uint8_t { kOverrun, kWait };
 enum class LinkLayer : uint8_t { kRoce, kInfiniband };
+enum class ForeignGid : uint8_t { kAnswered, kLost };
+enum class RoceV1 : uint8_t { kNone, kBefore, kAfter };
 
 struct Dials {
   struct Streams {
@@ -36,6 +38,7 @@ struct Dials {
     FenceScope fence_scope = FenceScope::kQueue;
     TooLongAtTarget too_long_at_target = TooLongAtTarget::kLocalLengthError;
     FullCq full_receive_cq = FullCq::kOverrun;
+    ForeignGid foreign_gid = ForeignGid::kAnswered;
     bool operator==(const Unknowns&) const = default;
   } unknowns;
 
@@ -55,6 +58,8 @@ struct Dials {
   struct Port {
     LinkLayer link_layer = LinkLayer::kRoce;
     uint16_t lid = 1;  // InfiniBand only
+    RoceV1 roce_v1 = RoceV1::kNone;
+    bool second_device = false;
     bool operator==(const Port&) const = default;
   } port;
 

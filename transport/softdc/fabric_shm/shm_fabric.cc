@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/fabric_shm/shm_fabric.h"
 
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "transport/softdc/fabric_shm/shm_requester.h"
@@ -43,7 +45,17 @@ std::unique_ptr<FabricPort> ShmFabric::Attach(Context& context) {
   return std::make_unique<ShmPort>(context);
 }
 
-std::vector<ibv_gid> ShmFabric::Gids(const SoftDevice&) { return LocalGids(); }
+std::vector<ibv_gid> ShmFabric::Gids(const SoftDevice& device) {
+  const Dials::Port& port = device.dials().port;
+  if (device.base.name != std::string_view(kSecondDeviceName)) {
+    return WithRoceV1(LocalGids(), port.roce_v1);
+  }
+  Gid gid{};
+  gid.raw[10] = gid.raw[11] = 0xff;
+  const uint32_t address = SecondDeviceAddress();
+  std::memcpy(&gid.raw[12], &address, sizeof(address));
+  return WithRoceV1({gid}, port.roce_v1);
+}
 
 NodeId ShmFabric::NodeOf(const SoftDevice& from, const ibv_ah_attr& address) {
   if (address.is_global != 0) return IndexOfGid(address.grh.dgid) >= 0 ? kThisHost : kNoNode;

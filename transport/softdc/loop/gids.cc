@@ -74,6 +74,33 @@ int IndexOfGid(const Gid& gid) {
   return -1;
 }
 
+uint32_t SecondDeviceAddress() { return htonl(0x7f010001); }
+
+bool IsOfSecondDevice(const Gid& gid) {
+  return IsMappedIpv4(gid) && gid.raw[12] == 127 && gid.raw[13] == 1;
+}
+
+std::vector<Gid> WithRoceV1(const std::vector<Gid>& gids, RoceV1 where) {
+  if (where == RoceV1::kNone) return gids;
+  std::vector<Gid> all;
+  for (const Gid& gid : gids) all.insert(all.end(), 2, gid);
+  all.resize(std::min(all.size(), kMaxGids));
+  return all;
+}
+
+bool IsRoceV1(const std::vector<Gid>& gids, size_t index, RoceV1 where) {
+  if (where == RoceV1::kNone || index >= gids.size()) return false;
+  const auto self = gids.begin() + static_cast<ptrdiff_t>(index);
+  const auto same = [&](const Gid& gid) { return SameGid(gid, *self); };
+  return where == RoceV1::kBefore ? std::any_of(self + 1, gids.end(), same)
+                                  : std::any_of(gids.begin(), self, same);
+}
+
+size_t IndexWithRoceV1(size_t index, RoceV1 where) {
+  if (where == RoceV1::kNone) return index;
+  return 2 * index + (where == RoceV1::kBefore ? 1 : 0);
+}
+
 bool IsLocalAddress(const sockaddr* address) {
   Gid gid;
   return GidOfAddress(address, &gid) && IndexOfGid(gid) >= 0;

@@ -15,6 +15,8 @@
 
 #include <vector>
 
+#include "transport/softdc/config/dials.h"
+
 namespace sluice::softdc {
 
 using Gid = ibv_gid;
@@ -31,6 +33,18 @@ int IndexOfGid(const Gid& gid);
 
 // Whether the address is one of this host's: in the table, in 127/8, ::1, or a wildcard.
 bool IsLocalAddress(const sockaddr* address);
+
+// The second NIC of a host that has one (Dials::Port::second_device): its name, its address in network byte order, and whether
+// an address is one of those that lead to it.
+inline constexpr char kSecondDeviceName[] = "softdc1";
+uint32_t SecondDeviceAddress();
+bool IsOfSecondDevice(const Gid& gid);
+
+// Tables with entries of RoCE v1. An address is there twice then; which of the two is of version 1 follows from their order.
+std::vector<Gid> WithRoceV1(const std::vector<Gid>& gids, RoceV1 where);
+bool IsRoceV1(const std::vector<Gid>& gids, size_t index, RoceV1 where);
+// Where the entry that has `index` in a table of version 2 alone stands.
+size_t IndexWithRoceV1(size_t index, RoceV1 where);
 
 bool SameGid(const Gid& a, const Gid& b);
 

@@ -17,7 +17,8 @@ namespace sluice::softdc {
 struct AddressHandle {
   ibv_ah base{};
   ibv_ah_attr attr{};
-  ibv_gid source_gid{};  // of attr.grh.sgid_index
+  ibv_gid source_gid{};   // of attr.grh.sgid_index
+  uint64_t gid_mark = 0;  // gid_mark.h
   NodeId node = kNoNode;
   uint8_t service_level = 0;  // that the receiver of a datagram is told: RoCE says more (grh.h)
   std::atomic<uint32_t> mapped_qp_number{0};  // mlx5dv_map_ah_to_qp: the first call wins

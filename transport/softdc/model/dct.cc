@@ -3,9 +3,11 @@
 
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/gid_mark.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/qp_transitions.h"
@@ -83,11 +85,18 @@ int Dct::BecomeReady() {
   responder_ = std::move(responder);
   responder_->Open({.type = shm::TargetType::kDct,
                     .number = number,
-                    .key = dc_key_,
+                    .key = dc_key_ ^ OwnMark(),
                     .access = attr_.qp_access_flags,
                     .pd = Pd::From(base.pd)->number,
                     .min_rnr_timer = attr_.min_rnr_timer});
   return 0;
+}
+
+uint64_t Dct::OwnMark() const {
+  const SoftDevice& device = context_.device();
+  const std::vector<Gid> gids = device.fabric().Gids(device);
+  const uint8_t index = attr_.ah_attr.grh.sgid_index;
+  return index < gids.size() ? GidMark(device.dials(), gids, gids[index], attr_.ah_attr) : 0;
 }
 
 int Dct::Query(ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {

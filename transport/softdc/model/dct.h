@@ -34,6 +34,7 @@ class Dct {
 
  private:
   int BecomeReady();
+  uint64_t OwnMark() const;  // gid_mark.h
 
   Context& context_;
   const uint64_t dc_key_;

@@ -134,7 +134,7 @@ class SendQueue {
     wqe.node = AddressHandle::From(ah)->node;
     wqe.target_number = target_number & kQpNumberMask;
     if (Mutated(Mutation::kAddressSetterLast) && (missing_setters_ & kDataSetter) != 0) return;
-    wqe.key = dc_key;
+    wqe.key = dc_key ^ AddressHandle::From(ah)->gid_mark;
     wqe.stream_id = stream_id;
     missing_setters_ &= ~kAddressSetter;
   }

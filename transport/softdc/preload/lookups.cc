@@ -29,22 +29,11 @@ bool IsInfiniband(ibv_context* context, uint8_t port_num) {
          port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 }
 
-bool IsZero(const ibv_gid& gid) {
-  return gid.global.subnet_prefix == 0 && gid.global.interface_id == 0;
-}
-
 int FillEntry(ibv_context* context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry* entry) {
-  ibv_gid gid;
-  if (port_num > UINT8_MAX) return EINVAL;
-  const auto port = static_cast<uint8_t>(port_num);
-  if (Api().query_gid(context, port, static_cast<int>(gid_index), &gid) != 0) return errno;
-  if (IsZero(gid)) return ENODATA;
-  const bool infiniband = IsInfiniband(context, port);
-  *entry = {.gid = gid,
-            .gid_index = gid_index,
-            .port_num = port_num,
-            .gid_type = infiniband ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2,
-            .ndev_ifindex = infiniband ? 0 : InterfaceIndexOf(gid)};
+  if (const int error = Api().query_gid_ex(context, port_num, gid_index, entry); error != 0) {
+    return error;
+  }
+  if (entry->gid_type != IBV_GID_TYPE_IB) entry->ndev_ifindex = InterfaceIndexOf(entry->gid);
   return 0;
 }
 
@@ -117,7 +106,11 @@ ssize_t QueryGidTable(ibv_context* context, ibv_gid_entry* entries, size_t max_e
 int QueryGidType(ibv_context* context, uint8_t port_num, unsigned int index, int* type) {
   ibv_gid gid;
   if (Api().query_gid(context, port_num, static_cast<int>(index), &gid) != 0) return -1;
-  *type = IsInfiniband(context, port_num) ? kSysfsTypeIbOrRoceV1 : kSysfsTypeRoceV2;
+  ibv_gid_entry entry{};
+  const bool v2 = Api().query_gid_ex(context, port_num, index, &entry) == 0
+                      ? entry.gid_type == IBV_GID_TYPE_ROCE_V2
+                      : !IsInfiniband(context, port_num);
+  *type = v2 ? kSysfsTypeRoceV2 : kSysfsTypeIbOrRoceV1;
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "transport/softdc/loop/gids.h"
 #include "transport/softdc/sim/cm_network.h"
 #include "transport/softdc/sim/sim_fabric.h"
 
@@ -72,8 +73,9 @@ sockaddr_storage SimCmFabric::SourceFor(const sockaddr* destination) {
 }
 
 uint8_t SimCmFabric::GidIndex(const ibv_gid& gid) {
+  const RoceV1 v1 = node_.device->dials().port.roce_v1;
   for (size_t i = 0; i < node_.gids.size(); ++i) {
-    if (std::memcmp(&node_.gids[i], &gid, sizeof(gid)) == 0) return static_cast<uint8_t>(i);
+    if (SameGid(node_.gids[i], gid) && !IsRoceV1(node_.gids, i, v1)) return static_cast<uint8_t>(i);
   }
   return 0;
 }

@@ -32,9 +32,10 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   const auto dials = ParseDials(R"(
     # comments are allowed
     streams { max_log_errored: 0 cqe_order: PER_STREAM error_state_delay_ns: 5000 }
-    unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM full_receive_cq: WAIT }
+    unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM full_receive_cq: WAIT
+               foreign_gid: LOST }
     features { in_order: BLOCKS_128 ece: false ece_options: 0x7 signature: false }
-    port { link_layer: INFINIBAND lid: 17 }
+    port { link_layer: INFINIBAND lid: 17 roce_v1: V1_LAST second_device: true }
     limits { max_cqe: 64 max_inline_bytes: 0 }
     cm { retry_ns: 1000000 max_attempts: 3 packet_lifetime: 4 }
     memory { move_private: false }
@@ -47,6 +48,7 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   expected.unknowns.wrong_dc_key = WrongDcKey::kRemoteAccessError;
   expected.unknowns.fence_scope = FenceScope::kStream;
   expected.unknowns.full_receive_cq = FullCq::kWait;
+  expected.unknowns.foreign_gid = ForeignGid::kLost;
   expected.features.in_order = InOrder::kBlocks128;
   expected.features.ece = false;
   expected.features.ece_options = 7;
@@ -54,6 +56,8 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   expected.features.signature_pipelining = false;  // follows
   expected.port.link_layer = LinkLayer::kInfiniband;
   expected.port.lid = 17;
+  expected.port.roce_v1 = RoceV1::kAfter;
+  expected.port.second_device = true;
   expected.limits.max_cqe = 64;
   expected.limits.max_inline_bytes = 0;
   expected.cm.retry_ns = 1'000'000;
