@@ -4,6 +4,7 @@
 #include "transport/softdc/cm/cm.h"
 #include "transport/softdc/device.h"
 #include "transport/softdc/device_attributes.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/verbs_mkey.h"
 #include "transport/softdc/verbs_objects.h"
@@ -78,7 +79,8 @@ const verbs::VerbsApi& Verbs() {
   };
   // Before any event channel exists, so that ids find their device.
   static const bool hooked [[maybe_unused]] =
-      (cm::SetDeviceHooks({&CmContext, &CmPd, NodeGuid(), &kTable},
+      (cm::SetDeviceHooks({&CmContext, &CmPd, NodeGuid(), &kTable,
+                           MtuOf(SoftDevice::Find(Device())->dials().port.active_mtu)},
                           SoftDevice::Find(Device())->dials().cm),
        true);
   return kTable;

@@ -332,6 +332,7 @@ void Engine::Tell(Id* id, const Row& row, const Arguments& arguments) {
 QpFacts Engine::FactsOf(const Id& id) {
   QpFacts facts = id.facts;
   facts.local_gid_index = fabric_->GidIndex(facts.local_gid);
+  facts.path_mtu = hooks_.path_mtu;
   return facts;
 }
 

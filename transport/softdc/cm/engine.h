@@ -60,6 +60,7 @@ struct DeviceHooks {
   std::function<ibv_pd*()> pd;
   uint64_t node_guid = 0;                  // network byte order
   const verbs::VerbsApi* verbs = nullptr;  // for rdma_create_qp, which says ENODEV without
+  ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
 struct EngineCounters {
@@ -93,6 +94,7 @@ struct IdInfo {
   bool has_path = false;
   uint8_t traffic_class = 0;
   uint8_t packet_lifetime = 0;
+  ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
 class Engine final : public FabricEvents {

@@ -32,12 +32,13 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   const auto dials = ParseDials(R"(
     # comments are allowed
     streams { max_log_errored: 0 cqe_order: PER_STREAM error_state_delay_ns: 5000 }
-    unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM full_receive_cq: WAIT }
+    unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM full_receive_cq: WAIT unsignalled_flush: NO_COMPLETION }
     features { in_order: BLOCKS_128 ece: false ece_options: 0x7 signature: false }
-    port { link_layer: INFINIBAND lid: 17 }
+    port { link_layer: INFINIBAND lid: 17 active_mtu: 1024 }
     limits { max_cqe: 64 max_inline_bytes: 0 }
     cm { retry_ns: 1000000 max_attempts: 3 packet_lifetime: 4 }
     memory { move_private: false }
+    retries { min_timeout: 12 timeout_factor: 4 total_retry_ns: 5000 }
   )");
   ASSERT_TRUE(dials.ok()) << dials.status();
   Dials expected;
@@ -60,6 +61,9 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   expected.cm.max_attempts = 3;
   expected.cm.packet_lifetime = 4;
   expected.memory.move_private = false;
+  expected.retries = {.min_timeout = 12, .timeout_factor = 4, .total_retry_ns = 5000};
+  expected.port.active_mtu = 1024;
+  expected.unknowns.unsignalled_flush = UnsignalledFlush::kSilent;
   EXPECT_EQ(*dials, expected);
 }
 
@@ -80,6 +84,9 @@ TEST(ParseDials, ImpossibleSettingIsRefusedWithWhatIsAllowed) {
               HasSubstr("without features.signature"));
   EXPECT_THAT(Complaint("cm { retry_ns: -1 }"), HasSubstr("cm.retry_ns is -1"));
   EXPECT_THAT(Complaint("port { lid: 65536 }"), HasSubstr("port.lid"));
+  EXPECT_THAT(Complaint("port { active_mtu: 1500 }"),
+              AllOf(HasSubstr("port.active_mtu is 1500"), HasSubstr("1024, 2048")));
+  EXPECT_THAT(Complaint("retries { timeout_factor: 0 }"), HasSubstr("1 to 16"));
 }
 
 TEST(CheckDials, WhatCodeFilledInIsCheckedAsText) {
