@@ -67,6 +67,10 @@ struct EndpointLimits {
   uint32_t lane_slot_bytes = 256;
   // A peer that sends so many messages while this side does not sleep is worth a lane. 1 to 32768.
   uint32_t lane_after_messages = 64;
+  // Path MTU: largest payload of a packet, in bytes. All processes that talk to each other need the same: a connection between unlike
+  // ones is refused with FAILED_PRECONDITION. 256, 512, 1024, 2048 or 4096; if the port's active MTU is smaller, that is used. The
+  // default passes where Ethernet frames have 1500 bytes. Set it to 4096 on all sides if all ports and switches bear that.
+  uint32_t path_mtu = 1024;
 };
 
 // Who may talk to whom. Both sides prove that they hold the same secret before the other one gives

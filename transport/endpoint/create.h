@@ -76,6 +76,9 @@ struct Options {
   uint64_t large_memory_bytes = 256 << 20;
   // Off: as on a device without DCI streams.
   bool use_streams = true;
+  // Path MTU of all queues in bytes; the active MTU of the port if that is smaller. A peer with another one is refused. 256, 512,
+  // 1024, 2048 or 4096.
+  uint32_t path_mtu_bytes = 1024;
 
   // What peers must prove to share, asked again for each handshake, inside Commands. Empty: whoever
   // reaches the port may connect. See docs/decisions/0011 for what it protects.

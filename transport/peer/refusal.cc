@@ -38,6 +38,10 @@ Meaning MeaningOf(RefusalCode code) {
               "find the process at this address whose handshakes fail, and try again in a second"};
     case RefusalCode::kCookie:
       return {C::kResourceExhausted, "try again later: the server is under load"};
+    case RefusalCode::kPathMtu:
+      return {C::kFailedPrecondition,
+              "set limits.path_mtu to the same value on both sides, and give both ports at least "
+              "that MTU"};
     case RefusalCode::kNone:
     case RefusalCode::kInternal:
       break;

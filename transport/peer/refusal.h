@@ -36,6 +36,7 @@ enum class RefusalCode : uint8_t {
   kUnauthenticated = 6,  // no secret, an unknown one, or its MAC is wrong
   kTooOften = 7,         // too many handshakes of that address have failed
   kCookie = 8,           // the server is under load: hello again, with this cookie
+  kPathMtu = 9,          // the path MTUs of the two sides are not the same
 };
 
 // What to answer to a hello or a welcome that was refused with `why`.
