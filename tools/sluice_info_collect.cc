@@ -165,6 +165,7 @@ void AddDefaults(SystemInfo* out) {
       "that busy peers may write into, so that their payload is watched; 0: none");
   add("lane_slots", channel.limits.lane_slots, "of one lane at most");
   add("lane_slot_bytes", channel.limits.lane_slot_bytes, "of one message; longer ones are sent");
+  add("path_mtu", channel.limits.path_mtu, "bytes in a packet; the same on all sides");
   add("lane_after_messages", channel.limits.lane_after_messages,
       "of one peer, while this side does not sleep, make a lane worth its while");
   add("connect_timeout_ns", ns(channel.connect_timeout), "of each attempt to connect");

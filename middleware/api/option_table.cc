@@ -71,6 +71,8 @@ void AddCommon(std::string* device, EndpointLimits* limits, Authentication* auth
          "size of a slot, a multiple of 128; longer messages are sent"),
       In("limits.lane_after_messages", &limits->lane_after_messages, 1, 32768,
          "that a peer sends before it is worth a lane"),
+      In("limits.path_mtu", &limits->path_mtu, 256, 4096,
+         "bytes in a packet, a power of two; the same on all sides"),
       {"authentication.secret_file", &authentication->secret_file, 0, 0, "a file, mode 600",
        "secrets, one a line; empty: no authentication"},
       {"log_level", log_level, 0, 0, absl::StrJoin(kLogLevels, ", "),

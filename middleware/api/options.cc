@@ -2,6 +2,7 @@
 #include "middleware/api/options.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "transport/base/error.h"
@@ -65,6 +66,9 @@ absl::Status Common(const std::string& device, const EndpointLimits& limits,
       InRange("keepalive", limits.keepalive, absl::ZeroDuration(), absl::Hours(1)),
       InRange("dead_peer_timeout", limits.dead_peer_timeout, absl::Milliseconds(10),
               absl::Seconds(60)),
+      std::has_single_bit(limits.path_mtu)
+          ? InRange("path_mtu", limits.path_mtu, 256, 4096)
+          : Bad("path_mtu", absl::StrCat(limits.path_mtu), "256, 512, 1024, 2048 or 4096"),
       CheckLanes(limits), InRange("spin", spin, absl::ZeroDuration(), absl::Seconds(1)));
 }
 

@@ -80,6 +80,10 @@ struct EndpointLimits {
   // Number of messages from a peer, while this side does not sleep, after which the peer gets a
   // lane. Range: 1 to 32,768.
   uint32_t lane_after_messages = 64;
+  // Path MTU: largest payload of a packet, in bytes. All processes that talk to each other need the same: a connection between unlike
+  // ones is refused with FAILED_PRECONDITION. 256, 512, 1024, 2048 or 4096; if the port's active MTU is smaller, that is used. The
+  // default passes where Ethernet frames have 1500 bytes. Set it to 4096 on all sides if all ports and switches bear that.
+  uint32_t path_mtu = 1024;
 };
 
 // Authentication of peers. Each side proves that it holds a common secret before the other side

@@ -58,6 +58,7 @@ class ProductionStack final : public Stack {
     options.lane_slots = limits.lane_slots;
     options.lane_slot_bytes = limits.lane_slot_bytes;
     options.lane_after_messages = limits.lane_after_messages;
+    options.path_mtu_bytes = limits.path_mtu;
     options.log = log;
     options.secrets = SourceOf(authentication);
     options.desk = desk_;

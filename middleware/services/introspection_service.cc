@@ -131,6 +131,7 @@ void AddLimits(const ServerOptions& options, LookReply* reply) {
   add("max_concurrent_calls", absl::StrCat(options.max_concurrent_calls));
   add("dead_peer_timeout", absl::FormatDuration(options.limits.dead_peer_timeout));
   add("keepalive", absl::FormatDuration(options.limits.keepalive));
+  add("path_mtu", absl::StrCat(options.limits.path_mtu));
   add("slow_call", absl::FormatDuration(options.slow_call));
 }
 

@@ -8,6 +8,8 @@
 
 #include "tests/errors/catalogue.h"
 #include "transport/peer/handshake.h"
+#include "transport/peer/refusal.h"
+#include "transport/peer/terms.h"
 #include "transport/queue/completion_error.h"
 
 namespace sluice {
@@ -33,6 +35,19 @@ TEST(RequestErrors, PeerThatDoesNotAnswer) {
   const queue::FailedRequest request{
       .operation = "send", .peer = "10.0.0.7:7471", .dctn = 0x45, .stream = 6, .length_bytes = 64};
   ExpectCatalogued("request-failed", queue::CompletionError(completion, request));
+}
+
+TEST(HandshakeErrors, UnlikePathMtus) {
+  ExpectCatalogued("path-mtu", peer::RefusalStatus(peer::RefusalCode::kPathMtu, "10.0.0.7:7471",
+                                                   peer::UnlikeMtus(1024, 512)));
+}
+
+TEST(RequestErrors, QueueThatCompletesNothing) {
+  ExpectCatalogued("queue-stuck", queue::StuckError("10.0.0.7:7471", 2'147'000'000, 6'441'000'000));
+}
+
+TEST(RequestErrors, CompletionsThatCanNotBeRead) {
+  ExpectCatalogued("poll-failed", queue::PollError("queue", "send"));
 }
 
 }  // namespace

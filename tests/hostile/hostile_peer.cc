@@ -231,7 +231,7 @@ peer::Terms HostilePeer::Terms(const Persona& persona) const {
           .token = persona.token,
           .credits = script_.manners.window,
           .reads = 1,
-          .mtu = 5,
+          .mtu = IBV_MTU_1024,
           .max_large_bytes = 1 << 20};
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -178,6 +179,11 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
                            : "run sluice_info for the names, or use --device=auto"});
 }
 
+void Device::UsePathMtu(uint32_t bytes) {
+  const uint32_t used = std::min(bytes, limits_.port_mtu_bytes);
+  path_.mtu = static_cast<ibv_mtu>(std::bit_width(used) - 8);  // IBV_MTU_256 is 1
+}
+
 absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t port_number,
                           const GidEntry& gid) {
   name_ = api.get_device_name(raw);
@@ -209,7 +215,7 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t p
   }
   limits_.port_mtu_bytes = 128u << port.active_mtu;  // IBV_MTU_256 is 1
   path_.port = port_number;
-  path_.mtu = port.active_mtu;
+  UsePathMtu(kDefaultPathMtuBytes);
   path_.sgid_index = static_cast<uint8_t>(std::max(gid.index, 0));
   gid_ = gid.gid;
 

@@ -57,6 +57,9 @@ struct Limits {
 
 class Device {
  public:
+  // Path MTU that is used unless UsePathMtu() says otherwise, in bytes: what RoCE has room for in an Ethernet frame of 1500.
+  static constexpr uint32_t kDefaultPathMtuBytes = 1024;
+
   // `spec` is "auto", a device's name ("mlx5_0"), its name and a port ("mlx5_0:2"), or an address of
   // this host ("10.0.0.5"): the device and port that have it. Without a port the first active one.
   // NOT_FOUND lists what there is and why it will not do.
@@ -74,6 +77,9 @@ class Device {
   const std::string& passed_over() const { return passed_over_; }
   uint64_t guid() const { return guid_; }
   const Limits& limits() const { return limits_; }
+  // Sets the path MTU of everything that is made from now on: `bytes`, or the active MTU of the port if that is smaller. All sides that
+  // talk to each other need the same. Before anything is made. Range: 256 to 4096, a power of two.
+  void UsePathMtu(uint32_t bytes);
   // Port, GID index and MTU; retries are the queue's business.
   const verbs::PathOptions& path() const { return path_; }
   const verbs::CapabilityReport& capabilities() const { return capabilities_; }

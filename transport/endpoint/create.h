@@ -82,6 +82,9 @@ struct Options {
   uint64_t large_memory_bytes = 256 << 20;
   // False: do not use DCI streams.
   bool use_streams = true;
+  // Path MTU of all queues in bytes; the active MTU of the port if that is smaller. A peer with another one is refused. 256, 512,
+  // 1024, 2048 or 4096.
+  uint32_t path_mtu_bytes = 1024;
 
   // Source of the secrets that peers must prove. Called for each handshake, inside Commands. Empty:
   // any peer that reaches the port may connect. See docs/decisions/0011.

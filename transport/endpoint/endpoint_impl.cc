@@ -122,6 +122,7 @@ absl::Status EndpointImpl::Init() {
   if (!poller.ok()) return poller.status();
   poller_ = std::move(*poller);
 
+  device_.UsePathMtu(options_.path_mtu_bytes);
   auto channel = verbs::CreateCompChannel(api_, device_.context());
   if (!channel.ok()) return channel.status();
   completions_ = std::move(*channel);

@@ -170,6 +170,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void SayUnsaid();
   void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);
   void OnProof(Peer* peer, peer::Bytes message);
+  void RefuseProof(Peer* peer, const peer::Terms& answer);
   void OnAnswer(Peer* peer, peer::Bytes message);
   void OnHandshakeTimeout(Peer* peer);
   void GoUp(Peer* peer);
@@ -374,6 +375,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void AskBlocked();
   static void OnWatchTime(base::Timer* timer, void* context);
   void StartWatch();
+  void TellSlowRetries();
 
   // Constant after Init().
   const Options options_;
@@ -466,6 +468,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   base::Timer sweep_timer_;  // armed while peers are up
   base::Timer ask_timer_;    // armed while peers wait for credit
   base::Timer watch_timer_;  // armed while completions are owed
+  bool slow_retries_told_ = false;
   base::Timer lane_timer_;   // armed while peers have been asked to announce, or to leave a lane
   base::Timer large_timer_;  // armed while fetches are under way
   base::Timer renew_timer_;  // armed while a tenant's targets are being replaced, or are to be

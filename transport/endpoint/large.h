@@ -28,8 +28,9 @@ inline constexpr uint32_t kForLarge = 1u << 31;
 
 // Share of fetch memory: 1 / kFetchShareOfRest of what other peers leave, or one buffer.
 inline constexpr uint64_t kFetchShareOfRest = 2;
-// Looks in a row, dead_peer_ns apart, that find no progress of a peer's reads while others wait for them: it is ended.
-inline constexpr uint8_t kMostStalls = 2;
+// Looks in a row, dead_peer_ns apart, that find no progress of a peer's reads while others wait for them: it is ended. A send queue
+// that has died is recovered before (DciPool::kWatchAttempts).
+inline constexpr uint8_t kMostStalls = 3;
 
 struct PeerLarge {
   queue::Target target;    // the same DCT, another stream

@@ -9,6 +9,7 @@
 
 #include "transport/base/error.h"
 #include "transport/endpoint/endpoint_impl.h"
+#include "transport/queue/completion_error.h"
 
 namespace sluice::endpoint {
 namespace {
@@ -28,15 +29,10 @@ absl::Status NotUp(const Peer* peer) {
        .retry_safe = true});
 }
 
-absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit, uint8_t own_mtu) {
+absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit) {
   const char* cause = "the peer's max_message_bytes, which is lower than this side's";
-  const char* remedy = "send less, or raise max_message_bytes on both sides";
   if (peer.max_message_bytes == own_limit) {
     cause = "this side's max_message_bytes";
-  } else if (peer.mtu < own_mtu &&
-             peer.max_message_bytes == peer::OnePacketBytes(peer.mtu, peer::kPrefixBytes)) {
-    cause = "the path MTU of the peer's port, which is smaller than this side's";
-    remedy = "send less, or give both ports the same MTU";
   }
   return base::Error(absl::StatusCode::kInvalidArgument,
                      "message of " + std::to_string(size_bytes) + " bytes is over the limit of " +
@@ -45,7 +41,7 @@ absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit, 
                       .peer = peer.address(),
                       .operation = "send",
                       .cause = cause,
-                      .remedy = remedy,
+                      .remedy = "send less, or raise max_message_bytes on both sides",
                       .retry_safe = true});
 }
 
@@ -55,8 +51,7 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
   Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return NotUp(peer);
   if (size_bytes > peer->max_message_bytes) {
-    return TooLong(*peer, size_bytes, options_.max_message_bytes,
-                   static_cast<uint8_t>(device_.path().mtu));
+    return TooLong(*peer, size_bytes, options_.max_message_bytes);
   }
   if (peer->send.available() == 0) {
     Block(peer);
@@ -245,7 +240,11 @@ bool EndpointImpl::TakeArrivals() {
   do {
     const uint32_t room = std::min<uint32_t>(arrivals_size_ - arrivals_end_, kReceiveBatch);
     got = ibv_poll_cq(receive_cq_.get(), static_cast<int>(room), &arrivals_[arrivals_end_]);
-    arrivals_end_ += static_cast<uint32_t>(std::max(got, 0));
+    if (got < 0) [[unlikely]] {
+      if (ended_.ok()) OnQueueDead(queue::PollError("endpoint", "receive"));
+      break;
+    }
+    arrivals_end_ += static_cast<uint32_t>(got);
   } while (got == kReceiveBatch && arrivals_end_ < arrivals_size_);
   if (arrivals_end_ == 0) return false;
   if (++look_ == 0) {

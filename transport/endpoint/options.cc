@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
 #include <set>
 #include <string>
 
@@ -84,6 +85,7 @@ absl::Status Options::Validate() const {
        static_cast<int64_t>(max_large_bytes), int64_t{1} << 40},
       {"max_half_open", max_half_open, 1, 1 << 16},
       {"failed_handshakes_per_second", failed_handshakes_per_second, 1, 1'000'000},
+      {"path_mtu_bytes", path_mtu_bytes, 256, 4096},
   };
   for (const auto& check : checks) {
     absl::Status status = InRange(check.name, check.value, check.least, check.most);
@@ -96,6 +98,14 @@ absl::Status Options::Validate() const {
                         .operation = "create",
                         .cause = "a slot is made of whole blocks of 128 bytes",
                         .remedy = "choose a multiple of 128"});
+  }
+  if (!std::has_single_bit(path_mtu_bytes)) {
+    return base::Error(absl::StatusCode::kInvalidArgument,
+                       "option path_mtu_bytes is " + std::to_string(path_mtu_bytes),
+                       {.layer = "endpoint",
+                        .operation = "create",
+                        .cause = "devices have path MTUs of 256, 512, 1024, 2048 and 4096 bytes",
+                        .remedy = "choose one of them"});
   }
   return CheckTenants(*this);
 }

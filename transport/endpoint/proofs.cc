@@ -2,6 +2,7 @@
 //
 // The second half of a handshake, over the control DCTs: the client's proof and the server's answer, each with
 // the terms of its sender (docs/decisions/0011).
+#include <string>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -27,10 +28,10 @@ peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
 }
 
 void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
-  const peer::Agreement agreed = peer::Agree(OwnTerms(*peer), remote, peer::kPrefixBytes);
+  const peer::Agreement agreed = peer::Agree(OwnTerms(*peer), remote);
   peer->max_message_bytes = agreed.max_message_bytes;
   peer->reads = agreed.reads;
-  peer->mtu = agreed.mtu;
+  peer->mtu = remote.mtu;
   peer->remote_index = remote.peer_index;
   peer->remote_token = remote.token;
   peer->remote_window = remote.credits;
@@ -98,27 +99,36 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
     return Fail(peer, terms.status());
   }
   Adopt(peer, *terms);
+  if (const peer::Terms own = OwnTerms(*peer); terms->mtu != own.mtu) {
+    LogRefused(peer->target.name.str(),
+               peer::RefusalStatus(peer::RefusalCode::kPathMtu, peer->target.name.str(),
+                                   peer::UnlikeMtus(own.mtu_bytes(), terms->mtu_bytes())));
+    return RefuseProof(peer, {.credits = own.mtu_bytes(), .refusal = peer::RefusalCode::kPathMtu});
+  }
   const auto window = ReceptionOf(*peer).WindowForOne(options_.credits_per_peer);
   if (!window.ok()) {
     ++handshakes_.full;
     LogRefused(peer->target.name.str(), window.status());
-    peer::Next(peer->state, peer::Event::kRefused, &peer->state);
-    const bool posted = PostTerms(peer, peer::Kind::kAnswer,
-                                  {.peer_index = ReceptionOf(*peer).peers,
-                                   .credits = ReceptionOf(*peer).srq_size,
-                                   .refusal = peer::RefusalCode::kFull},
-                                  peer->handshake()->keys.answer, /*notify=*/true);
-    EndHandshake(peer);
-    if (posted) {
-      SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
-    } else {
-      peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
-      EndLater(peer);
-    }
-    return;
+    return RefuseProof(peer, {.peer_index = ReceptionOf(*peer).peers,
+                              .credits = ReceptionOf(*peer).srq_size,
+                              .refusal = peer::RefusalCode::kFull});
   }
   Promise(peer, *window);
   SayTerms(peer);
+}
+
+// Says why in the answer; the peer goes when that is sent, or after a while.
+void EndpointImpl::RefuseProof(Peer* peer, const peer::Terms& answer) {
+  peer::Next(peer->state, peer::Event::kRefused, &peer->state);
+  const bool posted = PostTerms(peer, peer::Kind::kAnswer, answer, peer->handshake()->keys.answer,
+                                /*notify=*/true);
+  EndHandshake(peer);
+  if (posted) {
+    SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
+  } else {
+    peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
+    EndLater(peer);
+  }
 }
 
 void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
@@ -128,12 +138,21 @@ void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
   if (!terms.ok()) {
     return Fail(peer, base::Prefix(terms.status(), "connect to " + peer->target.name.str()));
   }
+  const peer::Terms own = OwnTerms(*peer);
+  const auto refused = [&](peer::RefusalCode code, const std::string& cause) {
+    Fail(peer, peer::RefusalStatus(code, peer->target.name.str(), cause));
+  };
+  if (terms->refusal == peer::RefusalCode::kPathMtu) {
+    return refused(terms->refusal, peer::UnlikeMtus(own.mtu_bytes(), terms->credits));
+  }
   if (terms->refusal != peer::RefusalCode::kNone) {
-    return Fail(peer, peer::RefusalStatus(
-                          terms->refusal, peer->target.name.str(),
-                          "the server says: all " + std::to_string(terms->credits) +
-                              " receive buffers are taken: " + std::to_string(terms->peer_index) +
-                              " peers are connected"));
+    return refused(terms->refusal, "the server says: all " + std::to_string(terms->credits) +
+                                       " receive buffers are taken: " +
+                                       std::to_string(terms->peer_index) + " peers are connected");
+  }
+  if (terms->mtu != own.mtu) {
+    return refused(peer::RefusalCode::kPathMtu,
+                   peer::UnlikeMtus(own.mtu_bytes(), terms->mtu_bytes()));
   }
   Adopt(peer, *terms);
   GoUp(peer);

@@ -4,6 +4,7 @@
 // send queues are watched that might have died without a word (docs/decisions/0016, 0017, 0019).
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -115,9 +116,24 @@ void EndpointImpl::AskBlocked() {
 void EndpointImpl::OnWatchTime(base::Timer*, void* context) {
   auto* self = static_cast<EndpointImpl*>(context);
   const int64_t now_ns = self->clock_.NowNs();
-  if (self->queue_->Watch(now_ns)) {
+  const bool again = self->queue_->Watch(now_ns);
+  self->TellSlowRetries();
+  if (again) {
     self->timers_.Schedule(&self->watch_timer_, now_ns + self->queue_->WatchPeriodNs());
   }
+}
+
+void EndpointImpl::TellSlowRetries() {
+  if (slow_retries_told_ || !queue_->slow_retries()) return;
+  slow_retries_told_ = true;
+  constexpr int64_t kMs = 1'000'000;
+  const int64_t took_ms = queue_->counters().longest_attempt_ns / kMs;
+  log_.Say(base::Severity::kWarning, "slow retries", "",
+           "a request that nobody answered failed after " + std::to_string(took_ms) +
+               " ms or more, where " + std::to_string(queue_->WatchPeriodNs() / kMs) +
+               " ms were asked for: the device has a minimum timeout or retries of its own. "
+               "dead_peer_timeout can't be met; the least that can be is about " +
+               std::to_string(queue::DciPool::kMaxFailures * took_ms) + " ms");
 }
 
 // A report does no harm, however often it is said.

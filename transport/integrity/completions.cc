@@ -39,6 +39,8 @@ int SignedQueue::PollSends() {
   for (;;) {
     const int count = ibv_poll_cq(send_cq_.get(), kBatch, completions);
     for (int i = 0; i < count; ++i) OnCompletion(completions[i]);
+    if (count < 0) [[unlikely]]
+      Fail(queue::PollError("integrity", "send"));
     if (count <= 0) return all;
     all += count;
   }
@@ -131,6 +133,10 @@ void SignedQueue::End(uint32_t index, const absl::Status& status, bool replied) 
 int SignedQueue::PollReplies() {
   ibv_wc completions[kBatch];
   const int count = ibv_poll_cq(receive_cq_.get(), kBatch, completions);
+  if (count < 0) [[unlikely]] {
+    Fail(queue::PollError("integrity", "receive reply"));
+    return 0;
+  }
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[i];
     if (completion.status != IBV_WC_SUCCESS) {

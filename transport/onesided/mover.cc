@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/queue/completion_error.h"
 
 namespace sluice::onesided {
 namespace {
@@ -277,6 +278,8 @@ void Mover::Arm() {
 // (docs/decisions/0046).
 int Mover::Receive() {
   const std::span<const ibv_wc> arrivals = receive_->Look();
+  if (receive_->unreadable()) [[unlikely]]
+    Break(queue::PollError("onesided", "receive"));
   if (!arrivals.empty() && ++look_ == 0) {
     for (Way& way : ways_) way.receive.ForgetLook();
     look_ = 1;

@@ -106,8 +106,9 @@ std::span<const ibv_wc> ReceiveQueues::Look() {
   int got = 0;
   do {
     const auto room = static_cast<int>(std::min<size_t>(arrivals_.size() - count, kReceiveBatch));
-    got = std::max(ibv_poll_cq(cq_.get(), room, arrivals_.data() + count), 0);
-    count += static_cast<size_t>(got);
+    got = ibv_poll_cq(cq_.get(), room, arrivals_.data() + count);
+    unreadable_ = got < 0;
+    count += static_cast<size_t>(std::max(got, 0));
   } while (got == kReceiveBatch && count < arrivals_.size());
   return {arrivals_.data(), count};
 }

@@ -66,6 +66,8 @@ class ReceiveQueues {
 
   // All completions that are there. Each goes to Recycle() before FreeEnded(), which follows.
   std::span<const ibv_wc> Look();
+  // The last Look() could not read them: some are lost.
+  bool unreadable() const { return unreadable_; }
   // Who it came from. None: a peer whose queue is in use no longer.
   std::optional<uint32_t> PlaceOf(const ibv_wc& completion) const;
   std::span<const std::byte> BytesOf(const ibv_wc& completion) const;
@@ -99,6 +101,7 @@ class ReceiveQueues {
   std::vector<Slot> slots_;       // constant size
   std::deque<uint32_t> retired_;  // the eldest first
   uint32_t ended_ = 0;
+  bool unreadable_ = false;
 };
 
 }  // namespace sluice::onesided

@@ -42,6 +42,10 @@ Meaning MeaningOf(RefusalCode code) {
       return {C::kFailedPrecondition,
               "connect to the address that the server's device has, or start the server with "
               "--device and the address that clients connect to"};
+    case RefusalCode::kPathMtu:
+      return {C::kFailedPrecondition,
+              "set limits.path_mtu to the same value on both sides, and give both ports at least "
+              "that MTU"};
     case RefusalCode::kNone:
     case RefusalCode::kInternal:
       break;

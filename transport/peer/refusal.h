@@ -37,6 +37,7 @@ enum class RefusalCode : uint8_t {
   kTooOften = 7,         // too many handshakes of that address have failed
   kCookie = 8,           // the server is under load: hello again, with this cookie
   kPlace = 9,            // over a device, port or address that the server's queues are not at
+  kPathMtu = 10,         // the path MTUs of the two sides are not the same
 };
 
 // What to answer to a hello or a welcome that was refused with `why`.

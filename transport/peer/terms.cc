@@ -82,16 +82,15 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
   return terms;
 }
 
-Agreement Agree(const Terms& own, const Terms& other, uint32_t prefix_bytes) {
-  Agreement agreed{.max_message_bytes = std::min(own.max_message_bytes, other.max_message_bytes),
-                   .max_large_bytes = std::min(own.max_large_bytes, other.max_large_bytes),
-                   .reads = std::min(own.reads, other.reads),
-                   .mtu = std::min(own.mtu, other.mtu)};
-  if (other.mtu < own.mtu) {
-    agreed.max_message_bytes =
-        std::min(agreed.max_message_bytes, OnePacketBytes(other.mtu, prefix_bytes));
-  }
-  return agreed;
+Agreement Agree(const Terms& own, const Terms& other) {
+  return {.max_message_bytes = std::min(own.max_message_bytes, other.max_message_bytes),
+          .max_large_bytes = std::min(own.max_large_bytes, other.max_large_bytes),
+          .reads = std::min(own.reads, other.reads)};
+}
+
+std::string UnlikeMtus(uint32_t own_bytes, uint32_t other_bytes) {
+  return "this side's path MTU is " + std::to_string(own_bytes) + " bytes, the other side's " +
+         std::to_string(other_bytes);
 }
 
 }  // namespace sluice::peer

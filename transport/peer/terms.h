@@ -12,10 +12,10 @@
 //    28  u32  token that goes with the index
 //    32  u32  credits: data messages that may be sent before the first grant
 //    36  u8   reads in flight that it serves
-//    37  u8   path MTU of its port, as enum ibv_mtu
+//    37  u8   path MTU of its queues, as enum ibv_mtu
 //    38  u8   service level of its path, 0 to 15
 //    39  u8   refusal code; not 0: there will be no connection, and the rest is zero, but for kFull: at 24 the peers that the
-//             sender is connected with, at 32 the receive buffers that it has
+//             sender is connected with, at 32 the receive buffers that it has; and for kPathMtu: at 32 its path MTU in bytes
 //    40  u64  largest message that it reads from memory lent to it; 0: none
 #ifndef SLUICE_TRANSPORT_PEER_TERMS_H_
 #define SLUICE_TRANSPORT_PEER_TERMS_H_
@@ -23,6 +23,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "transport/peer/crypto.h"
@@ -47,6 +48,7 @@ struct Terms {
   uint32_t credits = 0;
   uint8_t reads = 0;
   uint8_t mtu = 0;  // enum ibv_mtu: 1 is 256 bytes, 5 is 4096
+  uint32_t mtu_bytes() const { return 128u << mtu; }
   uint8_t service_level = 0;
   RefusalCode refusal = RefusalCode::kNone;
   uint64_t max_large_bytes = 0;
@@ -62,22 +64,18 @@ std::array<std::byte, kSealedTermsBytes> SealTerms(const Terms& terms, const Key
 // values that can't be.
 absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix);
 
-// Of a message that goes in one packet of this MTU (enum ibv_mtu), behind its prefix.
-inline uint32_t OnePacketBytes(uint8_t mtu, uint32_t prefix_bytes) {
-  return (128u << mtu) - prefix_bytes;
-}
-
 // What both ends can do.
 struct Agreement {
   uint32_t max_message_bytes = 0;  // to the other side
   uint64_t max_large_bytes = 0;    // either way; 0: there are none
   uint8_t reads = 0;               // to the other side, in flight
-  uint8_t mtu = 0;
 };
-// `prefix_bytes` go before each message in its packet. Packets have the size of
-// this side's queues, which all peers share: where the other side's port takes smaller ones, a
-// message must fit one of those.
-Agreement Agree(const Terms& own, const Terms& other, uint32_t prefix_bytes);
+Agreement Agree(const Terms& own, const Terms& other);
+
+// "this side's path MTU is 1024 bytes, the other side's 512". All peers share this side's queues, which have one path MTU, and the
+// device of a peer with another one refuses requests of more than a packet: such peers are not connected
+// (docs/decisions/0062).
+std::string UnlikeMtus(uint32_t own_bytes, uint32_t other_bytes);
 
 }  // namespace sluice::peer
 

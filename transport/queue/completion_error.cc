@@ -26,8 +26,9 @@ constexpr Explanation kExplanations[] = {
      kReport},
     {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR", "an earlier request failed", "see that one"},
     {IBV_WC_REM_INV_REQ_ERR, "IBV_WC_REM_INV_REQ_ERR",
-     "the message is longer than the peer's receive buffers",
-     "send no more than the peer's max_message_bytes"},
+     "the message is longer than the peer's receive buffers, or than a packet while the two sides "
+     "have unlike path MTUs",
+     "send no more than the peer's max_message_bytes; give both ports the same MTU"},
     {IBV_WC_REM_ACCESS_ERR, "IBV_WC_REM_ACCESS_ERR",
      "the peer has revoked the key, most likely because it restarted", "connect again"},
     {IBV_WC_REM_OP_ERR, "IBV_WC_REM_OP_ERR", "the peer's device failed", "connect again"},
@@ -77,6 +78,29 @@ absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& requ
                       .remedy = remedy,
                       .syndrome = static_cast<uint32_t>(completion.status),
                       .vendor_code = completion.vendor_err});
+}
+
+absl::Status PollError(std::string_view layer, std::string_view operation) {
+  return base::Error(
+      absl::StatusCode::kUnavailable, "a completion queue of the device can't be polled",
+      {.layer = layer,
+       .operation = operation,
+       .cause = "the driver found a completion that it can't read, and may have dropped others",
+       .remedy = "restart the program; if it comes back, update the driver and firmware"});
+}
+
+absl::Status StuckError(std::string_view peer, int64_t silent_ns, int64_t dead_peer_ns) {
+  constexpr int64_t kMs = 1'000'000;
+  return base::Error(
+      absl::StatusCode::kUnavailable,
+      "a send queue has completed nothing for " + std::to_string(silent_ns / kMs) + " ms",
+      {.layer = "queue",
+       .peer = peer,
+       .operation = "send",
+       .cause = "the peer does not answer, and the device retries for longer than it was asked to; "
+                "or the queue has died without an error",
+       .remedy = "if it happens whenever a peer dies, raise dead_peer_timeout above " +
+                 std::to_string(dead_peer_ns / kMs) + " ms"});
 }
 
 }  // namespace sluice::queue

@@ -26,6 +26,12 @@ std::string_view StatusName(ibv_wc_status status);
 
 absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& request);
 
+// ibv_poll_cq() has failed. Completions that it had taken from the queue are lost, so nothing that uses the queue can go on.
+absl::Status PollError(std::string_view layer, std::string_view operation);
+
+// A send queue owes a completion for so long, and `peer` may be why. From `dead_peer_ns` on such a peer would be found in time.
+absl::Status StuckError(std::string_view peer, int64_t silent_ns, int64_t dead_peer_ns);
+
 }  // namespace sluice::queue
 
 #endif  // SLUICE_TRANSPORT_QUEUE_COMPLETION_ERROR_H_

@@ -39,6 +39,9 @@ struct Dci {
   // Where the watchdog saw it owe a completion, and since when.
   uint32_t watched_head = 0xffffffff;
   int64_t watched_ns = 0;
+  // Its oldest request when the watchdog looked, and since when it is the oldest.
+  uint32_t oldest = 0xffffffff;
+  int64_t oldest_ns = 0;
   // Where the watchdog saw requests that nobody has asked a completion for.
   uint32_t unasked_head = 0xffffffff;
   bool unasked = false;  // they stood there for a period: what is sent next goes there, and asks

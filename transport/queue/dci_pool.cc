@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/queue/completion_error.h"
 #include "transport/queue/sentinel.h"
 
 namespace sluice::queue {
@@ -230,13 +231,14 @@ void DciPool::Ring(Dci& dci) {
   ibv_wr_start(ex);
   for (uint32_t at = dci.rung; at != dci.tail; ++at) {
     const uint32_t index = dci.fifo[at & Mask()];
-    const Slot& slot = slots_[index];
+    Slot& slot = slots_[index];
     const Target& target = *slot.target;
     const bool signal = ++dci.unsignalled >= moderation_ || slot.notify || slot.signal || scarce;
     if (signal) {
       dci.unsignalled = 0;
       dci.last_signalled = at;
     }
+    slot.asked = signal;
     ex->wr_id = slots_.WrId(index);
     ex->wr_flags = signal ? IBV_SEND_SIGNALED : 0;
     Start(ex, slot);
@@ -287,6 +289,8 @@ int DciPool::Poll(bool thorough) {
       ibv_wc completions[kMaxPollBatch];
       const int got = ibv_poll_cq(cq_, kMaxPollBatch, completions);
       for (int i = 0; i < got; ++i) OnCompletion(completions[i]);
+      if (got < 0) [[unlikely]]
+        OnPollError();
       count = std::max(got, 0);
     }
   }
@@ -294,6 +298,9 @@ int DciPool::Poll(bool thorough) {
   pump_ = false;
   return count;
 }
+
+// Completions that the driver had taken are lost with it: nobody will know which requests have ended.
+void DciPool::OnPollError() { Abandon(PollError("queue", "send")); }
 
 void DciPool::OnCompletion(const ibv_wc& wc) {
   if (IsSentinel(wc.wr_id)) {
@@ -312,6 +319,13 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
   Dci& dci = *dcis_[slots_[*index].dci];
   dci.late = dci.unasked = false;
   pump_ = true;
+  if (wc.status == IBV_WC_RETRY_EXC_ERR) [[unlikely]]
+    Measure(dci, *index);
+  if (dci.state == DciState::kDraining) [[unlikely]] {
+    uint32_t at = dci.head;
+    while (at != dci.rung && dci.fifo[at & Mask()] != *index) ++at;
+    BreakSilent(dci, at);
+  }
   // Whatever was posted before it on this DCI and said nothing has succeeded.
   while (dci.head != dci.rung) {
     const uint32_t oldest = dci.fifo[dci.head++ & Mask()];

@@ -81,6 +81,8 @@ struct PoolCounters {
   uint64_t stuck_dcis = 0;  // found by Watch()
   uint64_t leaves = 0;      // a target left a stream whose completions were late
   uint64_t waits = 0;       // a target found no stream or no room
+  int64_t longest_attempt_ns =
+      0;  // of requests that nobody answered; a lower bound: they took as long at least
 };
 
 // Timeout exponent and retry count such that 4.096 µs * 2^timeout * (retries + 1) is at most, and
@@ -96,6 +98,9 @@ class DciPool {
   static constexpr uint8_t kMaxFailures = 3;
   // What a request costs in its turn, besides its bytes.
   static constexpr uint32_t kRequestBytes = 64;
+  // Attempts, as long as they should take, after which a DCI that completes nothing is recovered. The device may wait four
+  // times as long as it was asked to (facts 200, 201).
+  static constexpr int64_t kWatchAttempts = 8;
   // Requests posted to one target on probation.
   static constexpr uint32_t kProbationInFlight = 2;
 
@@ -129,13 +134,15 @@ class DciPool {
   // when it is complete. If `posted` is not 0 after this call (requests with `notify`, or a completion that is being handled),
   // OnTargetQuiet() follows; otherwise the target may go at once.
   void Close(Target* target);
-  // To be called about every WatchPeriodNs() while owes(): finds a DCI that says RTS and does nothing, four
-  // periods at most after its first completion was due.
-  // Whether there is still something to watch.
+  // To be called about every WatchPeriodNs() while owes(): finds a DCI that says RTS and does nothing, kWatchAttempts + 1
+  // periods at most after its first completion was due. It is recovered, and a failure is counted for each target that it may
+  // have waited for. Whether there is still something to watch.
   bool Watch(int64_t now_ns);
   // A completion is due, or has to be asked for: Watch() has something to watch.
   bool owes() const;
   int64_t WatchPeriodNs() const { return attempt_ns_; }
+  // The device retries for much longer than it was asked to: dead peers are found later than after PoolOptions::dead_peer_ns.
+  bool slow_retries() const { return 2 * counters_.longest_attempt_ns >= 3 * attempt_ns_; }
   // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
   bool scarce(const Target& target) const {
     if (target.probation || target.waiting || slots_.free_data() < low_water_) return true;
@@ -215,6 +222,7 @@ class DciPool {
   void Start(ibv_qp_ex* ex, const Slot& slot) const;
 
   void OnCompletion(const ibv_wc& wc);
+  [[gnu::noinline]] void OnPollError();
   void Unpost(Dci& dci, uint32_t slot);
   void Finish(Dci& dci, uint32_t slot, bool ok);
   void OnSuccess(const Slot& slot);
@@ -229,7 +237,7 @@ class DciPool {
   void FailUnposted(Dci& dci, uint32_t end);
   void FailRest(Dci& dci);
   void Break(Target* target);
-  void Blame(Target* target, uint32_t slot, const ibv_wc& wc);
+  void Blame(Target* target, const absl::Status& why);
   void ResetTargets(Dci& dci, uint16_t stream);
 
   void ResetStream(Dci& dci, uint16_t stream);
@@ -244,7 +252,10 @@ class DciPool {
   void AskFor(Dci& dci);
   Target* LastToAsk(const Dci& dci) const;
   Target* BulkInFront(const Dci& dci) const;
-  void Suspect(Target* target);
+  void BreakSilent(Dci& dci, uint32_t end);
+  void BlameSuspects(Dci& dci, int64_t silent_ns);
+  void Measure(const Dci& dci, uint32_t slot);
+  int64_t WatchLimitNs() const;
   uint32_t Mask() const { return fifo_size_ - 1; }
 
   device::Device& device_;
@@ -262,7 +273,8 @@ class DciPool {
   uint32_t template_qpn_ = 0;
   verbs::Ah self_;  // an address for requests that are only ever flushed
   verbs::DciOptions dci_options_;
-  int64_t attempt_ns_ = 0;      // until a request that nobody answers has failed
+  int64_t attempt_ns_ = 0;      // until a request that nobody answers should have failed
+  int64_t last_watch_ns_ = 0;   // when Watch() was called last
   uint32_t room_ = 1;           // requests posted to a DCI
   uint32_t in_flight_cap_ = 1;  // of a target that is not on probation
   uint32_t moderation_ = 1;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/error.h"
+#include "transport/queue/completion_error.h"
 #include "transport/queue/dci_pool.h"
 #include "transport/queue/sentinel.h"
 
@@ -60,8 +61,18 @@ void DciPool::PostSentinel(Dci& dci) {
 
 void DciPool::OnSentinel(Dci& dci) {
   if (!Next(dci.state, DciEvent::kDrained, &dci.state)) return;
+  BreakSilent(dci, dci.rung);
   while (dci.head != dci.rung) Finish(dci, dci.fifo[dci.head++ & Mask()], true);
   Recover(dci);
+}
+
+// Requests before `end` that said nothing while the DCI stops: they have succeeded, or they were flushed and this device tells of
+// the signalled ones only (fact 204). Their targets post again what is not acknowledged.
+void DciPool::BreakSilent(Dci& dci, uint32_t end) {
+  for (uint32_t at = dci.head; at != end; ++at) {
+    const Slot& slot = slots_[dci.fifo[at & Mask()]];
+    if (IsCurrent(slot) && !slot.target->closed && !slot.target->broken) Break(slot.target);
+  }
 }
 
 void DciPool::Recover(Dci& dci) {
@@ -82,7 +93,7 @@ void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   dci.unsignalled = 0;
   dci.errored = 0;
   dci.late = dci.unasked = false;
-  dci.watched_head = 0xffffffff;
+  dci.watched_head = dci.oldest = 0xffffffff;
   dci.free_streams.clear();
   for (size_t id = dci.streams.size(); id-- > 0;) {
     Stream& stream = dci.streams[id];
@@ -132,9 +143,14 @@ void DciPool::FailRest(Dci& dci) {
 // A DCI that owes a completion, asked for or due at the end of a drain, and says nothing for longer than any request
 // takes. RESET is all that is left then: who does nothing flushes nothing.
 bool DciPool::Watch(int64_t now_ns) {
+  last_watch_ns_ = now_ns;
   for (const auto& dci : dcis_) {
     bool owes = dci->state == DciState::kDraining;
     if (dci->state == DciState::kReady) {
+      if (dci->head != dci->oldest && dci->head != dci->rung) {
+        dci->oldest = dci->head;
+        dci->oldest_ns = now_ns;
+      }
       owes = dci->OwesCompletion();
       if (!owes) AskFor(*dci);
     }
@@ -142,15 +158,44 @@ bool DciPool::Watch(int64_t now_ns) {
     if (dci->head != dci->watched_head) {
       dci->watched_head = dci->head;
       dci->watched_ns = now_ns;
-    } else if (now_ns - dci->watched_ns >= 2 * attempt_ns_) {
+    } else if (now_ns - dci->watched_ns >= WatchLimitNs()) {
       ++counters_.stuck_dcis;
-      if (Target* front = BulkInFront(*dci)) Suspect(front);
+      const bool draining = dci->state == DciState::kDraining;
       Next(dci->state, DciEvent::kStuck, &dci->state);
       if (dci->rung != dci->tail) Ring(*dci);  // nothing is to be rung while it is reset
+      if (!draining) BlameSuspects(*dci, now_ns - dci->watched_ns);
       Recover(*dci);
     }
   }
   return owes();
+}
+
+int64_t DciPool::WatchLimitNs() const {
+  return std::max(kWatchAttempts * attempt_ns_, 2 * counters_.longest_attempt_ns);
+}
+
+// Nobody knows whether the DCI is dead, or waits for a peer for longer than it should. Completions come in posting order: such a
+// peer has the first request that was signalled, or one before it. Each of those has a failure, and goes on where it holds up
+// nobody else. An answer takes the failure back; on probation every request is signalled, so nobody stands before another.
+void DciPool::BlameSuspects(Dci& dci, int64_t silent_ns) {
+  for (uint32_t at = dci.head; at != dci.rung; ++at) {
+    const Slot& slot = slots_[dci.fifo[at & Mask()]];
+    const bool last = slot.asked;
+    Target* target = slot.target;
+    if (IsCurrent(slot) && !target->closed && !target->broken) {
+      Break(target);
+      Blame(target, StuckError(target->name, silent_ns, kMaxFailures * silent_ns));
+    }
+    if (last) return;
+  }
+}
+
+// How long the device has tried a request before it failed, as far as Watch() saw it: it was the oldest one all the time.
+void DciPool::Measure(const Dci& dci, uint32_t index) {
+  if (dci.head != dci.oldest || dci.head == dci.rung) return;
+  if (dci.fifo[dci.head & Mask()] != index) return;
+  counters_.longest_attempt_ns =
+      std::max(counters_.longest_attempt_ns, last_watch_ns_ - dci.oldest_ns);
 }
 
 // Null: nothing there says when it ends, or the first that does is no bulk slot.
@@ -166,15 +211,6 @@ Target* DciPool::BulkInFront(const Dci& dci) const {
 bool DciPool::IsInFront(const Target& target) const {
   return std::any_of(dcis_.begin(), dcis_.end(),
                      [&](const auto& dci) { return BulkInFront(*dci) == &target; });
-}
-
-// A peer that answers a read with nothing stops a DCI as a dead DCI does. Nobody is blamed, but its next reads go where they hold
-// up nobody else.
-void DciPool::Suspect(Target* target) {
-  const bool waiting = target->waiting;
-  waiting_.Remove(target);
-  target->probation = true;
-  if (waiting) waiting_.Add({target, 0});
 }
 
 // The target of the last request on the device whose owner can still send something; null if there is none.
@@ -193,6 +229,8 @@ void DciPool::AskFor(Dci& dci) {
   Target* last = LastToAsk(dci);
   if (last == nullptr) return;
   if (dci.head == dci.unasked_head) {
+    // Behind an error of their stream, flushed without a word: nothing more is posted there that would tell of it.
+    if (last->broken) return StartDrain(dci);
     dci.unasked = some_unasked_ = true;  // the target itself may go another way by now
     user_.OnUnanswered(last);
   }

@@ -44,7 +44,18 @@ void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
   if (fatal) StartDrain(dci);
   if (IsCurrent(slot) && !target->closed && !target->broken) {
     Break(target);
-    if (!flushed && !target->closed) Blame(target, index, wc);
+    if (!flushed && !target->closed) {
+      const absl::Status why = CompletionError(wc, {.operation = OperationName(slot),
+                                                    .peer = target->name,
+                                                    .dctn = target->dctn[slot.control],
+                                                    .stream = slot.stream,
+                                                    .length_bytes = slot.length_bytes});
+      if (slot.refused) {
+        broken_.back().why = why;
+      } else {
+        Blame(target, why);
+      }
+    }
   }
   Finish(dci, index, false);
 }
@@ -66,15 +77,9 @@ void DciPool::Break(Target* target) {
   TakeBackPending(target);
 }
 
-void DciPool::Blame(Target* target, uint32_t index, const ibv_wc& wc) {
-  const Slot& slot = slots_[index];
-  const absl::Status why = CompletionError(wc, {.operation = OperationName(slot),
-                                                .peer = target->name,
-                                                .dctn = target->dctn[slot.control],
-                                                .stream = slot.stream,
-                                                .length_bytes = slot.length_bytes});
+// Behind Break().
+void DciPool::Blame(Target* target, const absl::Status& why) {
   broken_.back().why = why;
-  if (slot.refused) return;
   target->probation = true;
   if (++target->failures < kMaxFailures) return;
   Close(target);

@@ -11,6 +11,7 @@
 #include "transport/softdc/loop/gids.h"
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/signature_attr.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/shm/srq_area.h"
@@ -120,7 +121,7 @@ int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
   *attr = {};
   attr->state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->max_mtu = IBV_MTU_4096;
-  attr->active_mtu = IBV_MTU_4096;
+  attr->active_mtu = MtuOf(dials.port.active_mtu);
   attr->gid_tbl_len = static_cast<int>(kMaxGids);
   attr->port_cap_flags = IBV_PORT_CM_SUP;
   attr->max_msg_sz = dials.limits.max_message_bytes;

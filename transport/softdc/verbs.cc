@@ -4,6 +4,7 @@
 #include "transport/softdc/cm/cm.h"
 #include "transport/softdc/device.h"
 #include "transport/softdc/device_attributes.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/soft_device.h"
 #include "transport/softdc/verbs_mkey.h"
 #include "transport/softdc/verbs_objects.h"
@@ -18,6 +19,7 @@ cm::DeviceHooks HooksOf(const Dials& dials, const verbs::VerbsApi& table) {
   hooks.node_guid = NodeGuid();
   hooks.verbs = &table;
   hooks.roce_v1 = dials.port.roce_v1;
+  hooks.path_mtu = MtuOf(dials.port.active_mtu);
   if (dials.port.second_device) {
     hooks.second_context = &SecondCmContext;
     hooks.second_pd = &SecondCmPd;

@@ -50,6 +50,13 @@ TEST(OptionsTest, ChannelValuesOutOfRange) {
   options.limits.keepalive = absl::ZeroDuration();
   options.limits.dead_peer_timeout = absl::Milliseconds(9);
   ExpectRefused(options.Validate(), "dead_peer_timeout", "9ms");
+  options = {};
+  options.limits.path_mtu = 1500;
+  ExpectRefused(options.Validate(), "path_mtu", "1500");
+  options.limits.path_mtu = 8192;
+  ExpectRefused(options.Validate(), "path_mtu", "8192");
+  options.limits.path_mtu = 4096;
+  EXPECT_TRUE(options.Validate().ok());
   options = ChannelOptions();
   options.spin = -absl::Nanoseconds(1);
   ExpectRefused(options.Validate(), "spin", "-1ns");

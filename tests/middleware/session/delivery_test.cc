@@ -12,6 +12,7 @@
 
 #include "middleware/session/sessions.h"
 #include "tests/transport/endpoint/sim_endpoint.h"
+#include "transport/softdc/config/config.h"
 
 namespace sluice::session {
 namespace delivery_test {
@@ -255,6 +256,57 @@ TEST_F(DeliveryTest, ShortInterruptionIsSurvived) {
       << hosts_[1]->downs.size();
   EXPECT_EQ(hosts_[1]->received[0], 100u);
   EXPECT_TRUE(hosts_[0]->downs.empty());
+}
+
+// Firmware as it may be, in softdc's dials.
+struct Firmware {
+  const char* name;
+  const char* dials;
+};
+constexpr Firmware kFirmwares[] = {
+    {"AsDocumented", ""},
+    {"WithoutStreams", "streams { enabled: false }"},
+    {"Errored0", "streams { max_log_errored: 0 }"},
+    {"Errored0AndLateErrorState", "streams { max_log_errored: 0 error_state_delay_ns: 5000000 }"},
+    {"SlowRetries", "retries { timeout_factor: 4 }"},
+    {"MinimumTimeout", "retries { min_timeout: 16 }"},
+    {"RetriesOfItsOwn", "retries { total_retry_ns: 10000000000 }"},
+    {"WithoutDataOrder", "features { in_order: NONE }"},
+    {"SmallPackets", "port { active_mtu: 1024 }"},
+    {"EveryMaybeTheOtherWay",
+     "streams { max_log_errored: 0 } retries { timeout_factor: 4 } features { in_order: NONE } "
+     "unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM too_long_at_target: SILENT "
+     "full_receive_cq: WAIT unsignalled_flush: NO_COMPLETION }"},
+};
+
+class FirmwareTest : public DeliveryTest, public testing::WithParamInterface<Firmware> {
+ protected:
+  void StartFirmware(uint32_t hosts) {
+    softdc::sim::Options sim;
+    const auto dials = softdc::ParseDials(GetParam().dials);
+    ASSERT_TRUE(dials.ok()) << dials.status();
+    sim.dials = *dials;
+    Start(sim, hosts);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, FirmwareTest, testing::ValuesIn(kFirmwares),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(FirmwareTest, DeadPeerIsFoundAndTheOthersLoseNothing) {
+  constexpr uint32_t kCount = 300;
+  StartFirmware(4);
+  simulation_->FailNext({.node = 0, .peer = 2, .skip = 20, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  simulation_->Kill(3);
+  uint32_t next[4] = {};
+  ASSERT_TRUE(RunUntil([&] {
+    for (uint32_t i = 1; i < 4; ++i) hosts_[0]->Send(hosts_[0]->ups[i - 1], &next[i], kCount);
+    const auto has_all = [&](uint32_t i) {
+      return !hosts_[i]->received.empty() && hosts_[i]->received[0] == kCount;
+    };
+    return !hosts_[0]->downs.empty() && has_all(1) && has_all(2);
+  })) << hosts_[0]->downs.size();
+  EXPECT_EQ(hosts_[0]->downs.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(hosts_[0]->downs[0])) << hosts_[0]->downs[0];
 }
 
 }  // namespace delivery_test

@@ -256,8 +256,34 @@ TEST(EndpointConnect, WhatIsNoAnswerIsDroppedAndTheRightOneStillCounts) {
   EXPECT_EQ(client.recorder.ups[0].info.max_message_bytes, 4096u);
 }
 
-// Its packets must fit that port, whatever the queues of this side are made for.
-TEST(EndpointConnect, PeerWithASmallerMtuGetsMessagesOfOneOfItsPackets) {
+// All peers share this side's queues, which have one path MTU: a device with another one would refuse what is longer than a packet.
+TEST(EndpointConnect, ServerWithAnotherPathMtuIsNotUsed) {
+  RawPeer raw(Shared());
+  const absl::Status why = AnswerWith(raw, [&] {
+    peer::Terms terms = raw.Terms();
+    terms.mtu = IBV_MTU_512;
+    return raw.Sealed(peer::Kind::kAnswer, terms, raw.keys.answer);
+  });
+  EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
+  EXPECT_NE(why.message().find("this side's path MTU is 1024 bytes, the other side's 512"),
+            absl::string_view::npos)
+      << why;
+  EXPECT_NE(why.message().find("limits.path_mtu"), absl::string_view::npos) << why;
+}
+
+TEST(EndpointConnect, RefusalForAnotherPathMtuNamesBoth) {
+  RawPeer raw(Shared());
+  const absl::Status why = AnswerWith(raw, [&] {
+    return raw.Sealed(peer::Kind::kAnswer,
+                      {.credits = 4096, .refusal = peer::RefusalCode::kPathMtu}, raw.keys.answer);
+  });
+  EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition) << why;
+  EXPECT_NE(why.message().find("this side's path MTU is 1024 bytes, the other side's 4096"),
+            absl::string_view::npos)
+      << why;
+}
+
+TEST(EndpointConnect, ReportSaysWhatWasAgreed) {
   RawPeer raw(Shared());
   raw.change_welcome = [](std::vector<std::byte>&) {};
   const auto port = raw.manager->Listen("127.0.0.1", 0);
@@ -267,18 +293,11 @@ TEST(EndpointConnect, PeerWithASmallerMtuGetsMessagesOfOneOfItsPackets) {
   ASSERT_TRUE(peer.ok());
   Drive(client, raw, [&] { return !raw.received.empty(); });
   raw.TakeProof();
-  peer::Terms terms = raw.Terms();
-  terms.mtu = 2;
-  raw.Send(raw.Sealed(peer::Kind::kAnswer, terms, raw.keys.answer));
+  raw.Send(raw.Sealed(peer::Kind::kAnswer, raw.Terms(), raw.keys.answer));
   Drive(client, raw, [&] { return !client.recorder.ups.empty(); });
-  EXPECT_EQ(client.recorder.ups[0].info.max_message_bytes, 512u - peer::kPrefixBytes);
-  const absl::Status too_long = client.endpoint->Reserve(*peer, 497).status();
-  EXPECT_EQ(too_long.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(too_long.message().find("the path MTU of the peer's port"), absl::string_view::npos)
-      << too_long;
   const auto report = client.endpoint->Report(*peer);
   ASSERT_TRUE(report.ok());
-  EXPECT_EQ(report->mtu_bytes, 512u);
+  EXPECT_EQ(report->mtu_bytes, 1024u);
   EXPECT_EQ(report->reads_in_flight, 1u);
   EXPECT_TRUE(report->authenticated);
 }

@@ -126,6 +126,19 @@ TEST_F(DeviceLifeTest, OwnAddressThatMovesEndsPeersAndNewOnesGetItsNewPlace) {
   EXPECT_TRUE(Arrives(ConnectUp(), "after"));
 }
 
+// A driver that can't read a completion has lost others: nobody knows what has arrived.
+TEST_F(DeviceLifeTest, CompletionsThatCanNotBePolledAreADeviceFailure) {
+  ConnectUp();
+  ibv_context* context = server_->device().context();
+  context->ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -2; };
+  server_->Poll();
+  const absl::Status failed = server_->endpoint().Health();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(Text(failed).find("can't be polled"), std::string::npos) << failed;
+  ASSERT_TRUE(Run([&] { return !server_->recorder.downs.empty(); }));
+  EXPECT_EQ(server_->recorder.downs.back().why, failed);
+}
+
 std::vector<uint64_t> g_keys;  // of all DCTs that were made
 
 const verbs::VerbsApi& TableThatKeepsKeys() {
@@ -241,6 +254,77 @@ TEST_F(DeviceLifeTest, ListenerOfAnUnpluggedDeviceEndsItsEndpointTyped) {
   server_->Poll();
   EXPECT_EQ(server_->endpoint().Health().code(), absl::StatusCode::kUnavailable);
   server_.reset();
+}
+
+// ---- Path MTUs: one for all sides (docs/decisions/0062).
+
+class PathMtuTest : public Test {
+ protected:
+  // Ports of these active MTUs, and what each side asks for.
+  void Start(uint16_t client_port, uint16_t server_port, uint32_t client_wants = 1024,
+             uint32_t server_wants = 1024) {
+    softdc::sim::Options options;
+    options.nodes = 2;
+    options.dials_by_node[kClient].port.active_mtu = client_port;
+    options.dials_by_node[kServer].port.active_mtu = server_port;
+    client_.reset();
+    server_.reset();
+    simulation_ = Simulation::Create(options).value();
+    Options limits = SimEndpointOptions();
+    limits.path_mtu_bytes = client_wants;
+    client_ = std::make_unique<SimEndpoint>(*simulation_, kClient, /*seed=*/1, limits);
+    limits.path_mtu_bytes = server_wants;
+    server_ = std::make_unique<SimEndpoint>(*simulation_, kServer, /*seed=*/1, limits);
+    server_->Listen();
+  }
+  bool Run(const std::function<bool()>& done) {
+    return RunUntil(*simulation_, {client_.get(), server_.get()}, done);
+  }
+
+  std::unique_ptr<Simulation> simulation_;
+  std::unique_ptr<SimEndpoint> client_;
+  std::unique_ptr<SimEndpoint> server_;
+};
+
+TEST_F(PathMtuTest, UnlikePortsTalkWithWhatBothBear) {
+  Start(4096, 1024);
+  const auto peer = client_->Connect(kServer);
+  ASSERT_TRUE(peer.ok());
+  ASSERT_TRUE(Run([&] { return !client_->recorder.ups.empty(); }));
+  EXPECT_EQ(client_->endpoint().Report(*peer)->mtu_bytes, 1024u);
+  ASSERT_TRUE(client_->Send(*peer, "hello").ok());
+  EXPECT_TRUE(Run([&] { return !server_->recorder.messages.empty(); }));
+}
+
+TEST_F(PathMtuTest, PortBelowItIsRefusedByAnErrorThatNamesBothSidesAndTheOption) {
+  for (const bool server_is_small : {true, false}) {
+    Start(server_is_small ? 4096 : 512, server_is_small ? 512 : 4096);
+    ASSERT_TRUE(client_->Connect(kServer).ok());
+    ASSERT_TRUE(Run([&] { return !client_->recorder.downs.empty(); }));
+    EXPECT_TRUE(client_->recorder.ups.empty());
+    EXPECT_TRUE(server_->recorder.ups.empty());
+    const absl::Status why = client_->recorder.downs[0].why;
+    EXPECT_EQ(why.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_NE(why.message().find(server_is_small
+                                     ? "this side's path MTU is 1024 bytes, the other side's 512"
+                                     : "this side's path MTU is 512 bytes, the other side's 1024"),
+              absl::string_view::npos)
+        << why;
+    EXPECT_NE(why.message().find("limits.path_mtu"), absl::string_view::npos) << why;
+  }
+}
+
+TEST_F(PathMtuTest, WhatBothSidesAskForIsUsedAsFarAsThePortsGo) {
+  Start(4096, 2048, 4096, 4096);
+  ASSERT_TRUE(client_->Connect(kServer).ok());
+  ASSERT_TRUE(Run([&] { return !client_->recorder.downs.empty(); }));
+  EXPECT_NE(client_->recorder.downs[0].why.message().find("4096 bytes, the other side's 2048"),
+            absl::string_view::npos);
+  Start(4096, 2048, 2048, 4096);
+  const auto peer = client_->Connect(kServer);
+  ASSERT_TRUE(peer.ok());
+  ASSERT_TRUE(Run([&] { return !client_->recorder.ups.empty(); }));
+  EXPECT_EQ(client_->endpoint().Report(*peer)->mtu_bytes, 2048u);
 }
 
 }  // namespace device_life_test

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/strings/match.h"
 #include "tests/transport/endpoint/large_world.h"
 
 namespace sluice::endpoint {
@@ -12,8 +13,10 @@ namespace large_stall_test {
 
 using LargeStallTest = LargeWorld;
 
-// The send queue is recovered again and again, and each time the reads are made again: no error is ever the peer's.
-constexpr char kStalled[] = "no part of a large message could be read from the peer for 200 ms";
+// The send queue is recovered again and again, and each time the reads are made again: no error is ever the peer's. What ends it comes
+// first: three looks without progress, or the third recovery of a queue that waits for it.
+constexpr char kStalled[] = "no part of a large message could be read from the peer for 300 ms";
+constexpr char kStuck[] = "a send queue has completed nothing for";
 
 TEST_F(LargeStallTest, APeerWhoseReadsAreNeverAnsweredIsEnded) {
   Start();
@@ -27,11 +30,11 @@ TEST_F(LargeStallTest, APeerWhoseReadsAreNeverAnsweredIsEnded) {
   ASSERT_TRUE(Run([&] { return strike(), !reader_saw_.downs.empty(); }, 5'000'000'000))
       << "it has its memory for ever";
   EXPECT_EQ(reader_saw_.downs[0].why.code(), absl::StatusCode::kUnavailable);
-  EXPECT_NE(reader_saw_.downs[0].why.message().find(kStalled), absl::string_view::npos)
-      << reader_saw_.downs[0].why;
+  const absl::string_view why = reader_saw_.downs[0].why.message();
+  EXPECT_TRUE(absl::StrContains(why, kStalled) || absl::StrContains(why, kStuck)) << why;
   EXPECT_FALSE(reader_saw_.fetched.contains(fetch));
-  EXPECT_GE(simulation_->NowNs() - start_ns, 200'000'000);
-  EXPECT_LE(simulation_->NowNs() - start_ns, 600'000'000);
+  EXPECT_GE(simulation_->NowNs() - start_ns, 300'000'000);
+  EXPECT_LE(simulation_->NowNs() - start_ns, 1'000'000'000);
 }
 
 // Its reads come again before the second look.

@@ -103,7 +103,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
             .token = 9,
             .credits = 16,
             .reads = 1,
-            .mtu = 5};
+            .mtu = static_cast<uint8_t>(device->path().mtu)};
   }
   std::vector<std::byte> Prefix(peer::Kind kind) const {
     std::vector<std::byte> bytes(peer::kPrefixBytes);

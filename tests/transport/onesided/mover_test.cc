@@ -569,5 +569,15 @@ TEST(Mover, WritesWithImmediateDataAreNoWords) {
   EXPECT_TRUE(movers[0].downs.empty());
 }
 
+TEST(MoverDevice, CompletionsThatCanNotBePolledEndEverything) {
+  Movers movers(2);
+  movers.Join(0, 3, 1, 5);
+  movers[1].device->context()->ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -2; };
+  ASSERT_TRUE(movers.Run([&] { return !movers[1].downs.empty(); }));
+  EXPECT_NE(movers[1].downs.begin()->second.message().find("can't be polled"),
+            absl::string_view::npos)
+      << movers[1].downs.begin()->second;
+}
+
 }  // namespace mover_test
 }  // namespace sluice::onesided

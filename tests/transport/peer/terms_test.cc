@@ -138,22 +138,19 @@ TEST(Agree, EachLimitIsTheLowerOne) {
   other.reads = 2;
   own.max_large_bytes = 1 << 20;
   other.max_large_bytes = 1 << 19;
-  const Agreement agreed = Agree(own, other, 16);
+  const Agreement agreed = Agree(own, other);
   EXPECT_EQ(agreed.max_message_bytes, 4096u);
   EXPECT_EQ(agreed.reads, 2);
   EXPECT_EQ(agreed.max_large_bytes, 1u << 19);
   own.max_large_bytes = 1 << 18;
-  EXPECT_EQ(Agree(own, other, 16).max_large_bytes, 1u << 18);
-  EXPECT_EQ(agreed.mtu, 3);
+  EXPECT_EQ(Agree(own, other).max_large_bytes, 1u << 18);
 }
 
-TEST(Agree, SmallerMtuOfTheOtherSideLimitsMessagesToOnePacket) {
+TEST(UnlikeMtus, NamesBoth) {
   Terms own = kSampleTerms, other = kSampleTerms;
-  other.mtu = 2;  // 512 bytes
-  EXPECT_EQ(Agree(own, other, 16).max_message_bytes, 496u);
-  EXPECT_EQ(Agree(own, other, 16).mtu, 2);
-  // The other way round it is the other side that must take care.
-  EXPECT_EQ(Agree(other, own, 16).max_message_bytes, 16384u);
+  other.mtu = 2;
+  EXPECT_EQ(UnlikeMtus(own.mtu_bytes(), other.mtu_bytes()),
+            "this side's path MTU is 1024 bytes, the other side's 512");
 }
 
 }  // namespace terms_test

@@ -227,8 +227,9 @@ void DeadInRts(bool streams) {
   EXPECT_EQ(harness.pool().counters().dci_recoveries, 1u);
   EXPECT_EQ(harness.peer(peer).resets, 1);
   EXPECT_EQ(harness.target(peer).failures, 0);  // not to blame
-  EXPECT_GE(world.simulation->NowNs() - start_ns, 2 * world.AttemptNs());
-  EXPECT_LE(world.simulation->NowNs() - start_ns, 4 * world.AttemptNs() + kMs);
+  EXPECT_GE(world.simulation->NowNs() - start_ns, DciPool::kWatchAttempts * world.AttemptNs());
+  EXPECT_LE(world.simulation->NowNs() - start_ns,
+            (DciPool::kWatchAttempts + 2) * world.AttemptNs() + kMs);
   harness.SendControl(peer, /*notify=*/true);
   ASSERT_TRUE(world.Run([&] { return harness.quiet(); }));
 }
@@ -252,7 +253,11 @@ void DeadAndOwesNothing(const std::function<void(PoolHarness&, uint32_t)>& send)
   ASSERT_TRUE(world.Run(
       [&] { return harness.quiet() && harness.peer(peer).acknowledged == harness.peer(peer).sent; },
       10'000 * kMs, world.AttemptNs(), [&] { harness.pool().Watch(world.simulation->NowNs()); }));
-  EXPECT_EQ(harness.target(peer).failures, 0);
+  ASSERT_TRUE(harness.Send(peer));
+  ASSERT_TRUE(
+      world.Run([&] { return harness.peer(peer).acknowledged == harness.peer(peer).sent; }));
+  EXPECT_EQ(harness.target(peer).failures, 0);  // it has answered
+  EXPECT_FALSE(harness.target(peer).probation);
 }
 
 TEST(DciPoolWatch, DeadDciWithTheMessageThatUsedTheLastCreditIsFound) {

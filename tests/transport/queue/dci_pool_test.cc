@@ -256,6 +256,26 @@ TEST(DciPool, ClosedTargetWaitsForWhatIsReportedOnly) {
   }
 }
 
+// ibv_poll_cq() answers -1 or -2: no empty queue, but one whose completions are lost.
+TEST(DciPool, CompletionsThatCanNotBePolledAreTheEndOfTheQueues) {
+  PoolHarness harness(With({.dci_count = 2}));
+  const uint32_t peer = harness.AddKnown();
+  harness.SendControl(peer, /*notify=*/true);
+  harness.pool().Flush();
+  ibv_context* context = harness.device().context();
+  const auto poll_cq = context->ops.poll_cq;
+  context->ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -2; };
+  harness.pool().Poll();
+  context->ops.poll_cq = poll_cq;
+  harness.Pass();
+  ASSERT_FALSE(harness.queue_dead.empty());
+  EXPECT_EQ(harness.queue_dead[0].code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(harness.queue_dead[0].message().find("can't be polled"), absl::string_view::npos)
+      << harness.queue_dead[0];
+  EXPECT_EQ(harness.log, std::vector<std::string>{"target 0 not sent"});
+  EXPECT_FALSE(harness.pool().busy());
+}
+
 TEST(DeriveTimeout, StaysWithinTheBoundAndAboveHalfOfIt) {
   for (int64_t bound_ns : {int64_t{1'000'000}, int64_t{50'000'000}, int64_t{1'000'000'000},
                            int64_t{7'777'777'777}, int64_t{600'000'000'000}}) {

@@ -44,11 +44,13 @@ inline const verbs::VerbsApi& WatchedVerbs() {
 
 class World {
  public:
-  explicit World(PoolOptions options, uint32_t data_slots = 512) : random(1) {
+  explicit World(PoolOptions options, uint32_t data_slots = 512, const softdc::Dials& dials = {})
+      : random(1) {
     created_dcis.clear();
     refuse_reset = false;
     softdc::sim::Options sim;
     sim.nodes = 3;
+    sim.dials = dials;
     simulation = Simulation::Create(sim).value();
     commands = std::make_unique<cm::SimCommands>(*simulation, 0, random);
     options.dead_peer_ns = kDeadPeerNs;

@@ -113,7 +113,7 @@ int Refresh(CmId* id) {
   path.reversible = 1;
   path.numb_path = 1;
   path.pkey = htons(0xffff);
-  path.mtu = IBV_MTU_4096;
+  path.mtu = info.path_mtu;
   path.packet_life_time = info.packet_lifetime;
   id->route.path_rec = &path;
   id->route.num_paths = 1;

@@ -334,6 +334,7 @@ QpFacts Engine::FactsOf(const Id& id) {
   QpFacts facts = id.facts;
   facts.local_gid_index =
       static_cast<uint8_t>(IndexWithRoceV1(fabric_->GidIndex(facts.local_gid), hooks_.roce_v1));
+  facts.path_mtu = hooks_.path_mtu;
   return facts;
 }
 

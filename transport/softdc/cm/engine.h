@@ -64,6 +64,7 @@ struct DeviceHooks {
   // Those of the second device; empty: there is none.
   std::function<ibv_context*()> second_context;
   std::function<ibv_pd*()> second_pd;
+  ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
 struct EngineCounters {
@@ -97,6 +98,7 @@ struct IdInfo {
   bool has_path = false;
   uint8_t traffic_class = 0;
   uint8_t packet_lifetime = 0;
+  ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
 class Engine final : public FabricEvents {

@@ -259,6 +259,7 @@ int Engine::Query(Channel* channel, uint32_t number, IdInfo* info) {
   info->has_path = id->has_path;
   info->traffic_class = id->facts.traffic_class;
   info->packet_lifetime = id->packet_lifetime;
+  info->path_mtu = hooks_.path_mtu;
   return 0;
 }
 

@@ -49,7 +49,7 @@ bool FillQpAttr(ibv_qp_state state, const QpFacts* facts, ibv_qp_attr* attr, int
     case IBV_QPS_RTR:
       if (facts == nullptr) return false;
       attr->ah_attr = AddressVector(*facts);
-      attr->path_mtu = IBV_MTU_4096;
+      attr->path_mtu = facts->path_mtu;
       attr->dest_qp_num = facts->peer_qp_num;
       attr->rq_psn = facts->peer_psn;
       attr->max_dest_rd_atomic = facts->responder_resources;

@@ -40,6 +40,7 @@ struct QpFacts {
   uint8_t rnr_retry_count;
   uint8_t timeout;
   uint8_t traffic_class;
+  ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
 // Whether ids of this type ask for a peer's datagram queue pair instead of connecting to it.

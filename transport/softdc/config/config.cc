@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/softdc/config/config.h"
 
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -63,6 +64,7 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(unknowns, too_long_at_target);
   SOFTDC_DIAL(unknowns, full_receive_cq);
   SOFTDC_DIAL(unknowns, foreign_gid);
+  SOFTDC_DIAL(unknowns, unsignalled_flush);
   SOFTDC_DIAL(features, in_order);
   SOFTDC_DIAL(features, ece);
   SOFTDC_DIAL(features, ece_options);
@@ -76,6 +78,7 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(port, lid);
   SOFTDC_DIAL(port, roce_v1);
   SOFTDC_DIAL(port, second_device);
+  SOFTDC_DIAL(port, active_mtu);
   SOFTDC_DIAL(limits, max_send_wr);
   SOFTDC_DIAL(limits, max_recv_wr);
   SOFTDC_DIAL(limits, max_sge);
@@ -90,6 +93,9 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(memory, move_private);
   SOFTDC_DIAL(memory, process_vm);
   SOFTDC_DIAL(memory, memlock_bytes);
+  SOFTDC_DIAL(retries, min_timeout);
+  SOFTDC_DIAL(retries, timeout_factor);
+  SOFTDC_DIAL(retries, total_retry_ns);
 }
 
 #undef SOFTDC_DIAL
@@ -108,6 +114,7 @@ absl::Status CheckSettings(const Settings& settings) {
       {"streams", "max_log_errored", 0, 15},
       {"streams", "error_state_delay_ns", 0, 10 * kSecondNs},
       {"port", "lid", 1, 0xbfff},
+      {"port", "active_mtu", 256, 4096},
       {"limits", "max_send_wr", 1, 32768},
       {"limits", "max_recv_wr", 1, 32768},
       {"limits", "max_sge", 1, 30},
@@ -120,6 +127,9 @@ absl::Status CheckSettings(const Settings& settings) {
       {"cm", "max_attempts", 1, 16},
       {"cm", "packet_lifetime", 0, 31},
       {"memory", "memlock_bytes", 0, int64_t{1} << 62},
+      {"retries", "min_timeout", 0, 31},
+      {"retries", "timeout_factor", 1, 16},
+      {"retries", "total_retry_ns", 0, 100 * kSecondNs},
   };
   for (const Range& range : kRanges) {
     const int64_t value = settings.Get(range.group, range.name);
@@ -135,6 +145,11 @@ absl::Status CheckSettings(const Settings& settings) {
     return absl::InvalidArgumentError(
         absl::StrCat("streams.max_log_errored is ", errored, ", above streams.max_log_concurrent (",
                      concurrent, "): more streams could fail than there are"));
+  }
+  const auto mtu_bytes = static_cast<uint64_t>(settings.Get("port", "active_mtu"));
+  if (!std::has_single_bit(mtu_bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("port.active_mtu is ", mtu_bytes,
+                                                   "; it must be 256, 512, 1024, 2048 or 4096"));
   }
   // Said on purpose, it contradicts itself; by default it only follows.
   if (settings.Has("features", "signature_pipelining") &&

@@ -19,6 +19,7 @@ enum class FenceScope : uint8_t { kQueue, kStream };
 enum class TooLongAtTarget : uint8_t { kLocalLengthError, kSilent };
 enum class InOrder : uint8_t { kWholeMessage, kBlocks128, kNone };
 enum class FullCq : uint8_t { kOverrun, kWait };
+enum class UnsignalledFlush : uint8_t { kCompletion, kSilent };
 enum class LinkLayer : uint8_t { kRoce, kInfiniband };
 enum class ForeignGid : uint8_t { kAnswered, kLost };
 enum class RoceV1 : uint8_t { kNone, kBefore, kAfter };
@@ -39,6 +40,7 @@ struct Dials {
     TooLongAtTarget too_long_at_target = TooLongAtTarget::kLocalLengthError;
     FullCq full_receive_cq = FullCq::kOverrun;
     ForeignGid foreign_gid = ForeignGid::kAnswered;
+    UnsignalledFlush unsignalled_flush = UnsignalledFlush::kCompletion;
     bool operator==(const Unknowns&) const = default;
   } unknowns;
 
@@ -60,6 +62,7 @@ struct Dials {
     uint16_t lid = 1;  // InfiniBand only
     RoceV1 roce_v1 = RoceV1::kNone;
     bool second_device = false;
+    uint16_t active_mtu = 4096;
     bool operator==(const Port&) const = default;
   } port;
 
@@ -90,6 +93,14 @@ struct Dials {
     uint64_t memlock_bytes = 0;  // 0: no limit
     bool operator==(const Memory&) const = default;
   } memory;
+
+  // How long a request that nobody acknowledges is tried.
+  struct Retries {
+    uint8_t min_timeout = 0;  // log2 of 4.096 us
+    uint8_t timeout_factor = 1;
+    int64_t total_retry_ns = 0;  // 0: timeout and retry count of the queue
+    bool operator==(const Retries&) const = default;
+  } retries;
 
   bool operator==(const Dials&) const = default;
 };

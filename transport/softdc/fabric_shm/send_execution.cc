@@ -7,6 +7,7 @@
 
 #include "transport/softdc/loop/loop.h"
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/timing.h"
 
@@ -77,8 +78,8 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     Settle(wqe, outcome, nullptr);
     return 1;
   }
-  const Verdict verdict =
-      JudgeRequest(wqe, queue_.traits().target, *reach->descriptor, queue_.context().dials());
+  const Verdict verdict = JudgeRequest(wqe, queue_.traits().target, *reach->descriptor,
+                                       queue_.context().dials(), queue_.attr().path_mtu);
   if (verdict != Verdict::kAccepted) {
     Refuse(wqe, verdict, *reach);
     return 1;
@@ -210,7 +211,8 @@ inline const std::byte* SendExecution::PlainSource(const Wqe& wqe, uint64_t sequ
 }
 
 uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
-  const uint32_t want = RunLength(sequence);
+  const uint32_t want =
+      UnlikeMtus(queue_.attr().path_mtu, reach.descriptor->path_mtu) ? 1 : RunLength(sequence);
   SpinLockHolder hold(reach.link->lock);
   ReceiveDelivery delivery = Deliver(reach);
   if (const auto why_not = NotNow(reach)) {
@@ -326,7 +328,9 @@ uint32_t SendExecution::RunWrites(uint64_t sequence, Target::Reach& reach) {
   // The first was judged before. What stands between it and those that join is compared only.
   const Wqe& first = queue_.slot(sequence);
   const uint32_t max_bytes = std::min(kMaxJoinedWriteBytes, queue_.max_plain_bytes());
-  const uint64_t end = std::min(queue_.posted(), sequence + shm::kClaimBatchMax);
+  const uint64_t most =
+      UnlikeMtus(queue_.attr().path_mtu, reach.descriptor->path_mtu) ? 1 : shm::kClaimBatchMax;
+  const uint64_t end = std::min(queue_.posted(), sequence + most);
   const std::byte* from = PlainSource(first, sequence);
   bool calm = queue_.Calm();
   uint64_t at = sequence;
@@ -374,6 +378,7 @@ void SendExecution::RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& 
 
 void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach) {
   const ibv_qp_attr& attr = queue_.attr();
+  const int64_t try_ns = TryNs(attr.timeout, attr.retry_cnt, queue_.context().dials().retries);
   if (outcome != Outcome::kAsking && !queue_.traits().acknowledged) {
     return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);
   }
@@ -400,10 +405,10 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
       wqe.asking = false;
       wqe.asking_until_ns = 0;
       if (wqe.give_up_ns == 0) {
-        wqe.give_up_ns = NowNs() + AckTimeoutNs(attr.timeout) * (attr.retry_cnt + 1);
+        wqe.give_up_ns = NowNs() + try_ns * (attr.retry_cnt + 1);
       }
       if (NowNs() >= wqe.give_up_ns) break;
-      return Wait(wqe, std::min(wqe.give_up_ns, NowNs() + AckTimeoutNs(attr.timeout)));
+      return Wait(wqe, std::min(wqe.give_up_ns, NowNs() + try_ns));
   }
   const CompletionStatus failed = StatusOf(Verdict::kNoResponse);
   if (!queue_.traits().acknowledged) return queue_.Finish(wqe, IBV_WC_SUCCESS, 0);

@@ -4,7 +4,7 @@
 // look at is in the target's arena; a fabric differs only in who calls them, and in when and how the
 // bytes move afterwards.
 //
-//   JudgeRequest     state, number, type, key, rights, alignment
+//   JudgeRequest     state, number, type, key, rights, alignment, size of packets
 //   JudgeRange       rkey, range, right, protection domain, of memory that the request names
 //   JudgeLength      room in the receive WQE
 //   StatusOf         what the requester completes with
@@ -13,12 +13,14 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
 
 #include "transport/softdc/config/dials.h"
 #include "transport/softdc/model/memory_window.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/wqe.h"
 #include "transport/softdc/shm/layout.h"
@@ -52,7 +54,8 @@ inline uint32_t NeededAccess(uint8_t opcode) {
 }
 
 inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
-                            const shm::TargetDescriptor& target, const Dials& dials) {
+                            const shm::TargetDescriptor& target, const Dials& dials,
+                            ibv_mtu path_mtu) {
   if (target.state.load(std::memory_order_acquire) !=
           static_cast<uint32_t>(shm::TargetState::kReadyToReceive) ||
       target.qp_num != wqe.target_number || target.type != static_cast<uint32_t>(meant_for)) {
@@ -76,6 +79,14 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
   }
   if (IsAtomic(wqe.opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
       !Mutated(Mutation::kAnyAlignment)) {
+    return Verdict::kInvalidRequest;
+  }
+  // All packets of a request but its last one have the size of the path MTU (IBA 9.7.4.1): a target with another one takes
+  // none of more than a packet. What a READ returns is judged here too.
+  const bool acknowledged = meant_for == shm::TargetType::kDct || meant_for == shm::TargetType::kRc;
+  if (acknowledged && UnlikeMtus(path_mtu, target.path_mtu) &&
+      wqe.length_bytes > MtuBytes(std::min<uint32_t>(path_mtu, target.path_mtu)) &&
+      !Mutated(Mutation::kAnyMtu)) {
     return Verdict::kInvalidRequest;
   }
   return Verdict::kAccepted;

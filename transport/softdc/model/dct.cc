@@ -8,6 +8,7 @@
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/gid_mark.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/qp_transitions.h"
@@ -57,7 +58,7 @@ int Dct::Modify(const ibv_qp_attr& attr, int attr_mask) {
     if (Mutated(Mutation::kNumberBeforeReady)) base.qp_num = 1;
   } else {
     if (attr.ah_attr.port_num != attr_.port_num || attr.path_mtu < IBV_MTU_256 ||
-        attr.path_mtu > IBV_MTU_4096) {
+        MtuBytes(attr.path_mtu) > context_.dials().port.active_mtu) {
       return EINVAL;
     }
     attr_.ah_attr = attr.ah_attr;
@@ -88,7 +89,8 @@ int Dct::BecomeReady() {
                     .key = dc_key_ ^ OwnMark(),
                     .access = attr_.qp_access_flags,
                     .pd = Pd::From(base.pd)->number,
-                    .min_rnr_timer = attr_.min_rnr_timer});
+                    .min_rnr_timer = attr_.min_rnr_timer,
+                    .path_mtu = attr_.path_mtu});
   return 0;
 }
 

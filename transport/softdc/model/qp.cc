@@ -9,6 +9,7 @@
 #include "transport/softdc/model/arrival.h"
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/srq.h"
 
@@ -94,7 +95,9 @@ int Qp::CheckAttributes(const ibv_qp_attr& attr, int mask) const {
            (address.is_global != 0 &&
             address.grh.sgid_index >= context_.device().fabric().Gids(context_.device()).size());
   };
-  const auto bad_mtu = [](ibv_mtu mtu) { return mtu < IBV_MTU_256 || mtu > IBV_MTU_4096; };
+  const auto bad_mtu = [&](ibv_mtu mtu) {
+    return mtu < IBV_MTU_256 || mtu > IBV_MTU_4096 || MtuBytes(mtu) > dials.port.active_mtu;
+  };
   // A DCI's vector names nobody: only its traffic class and the like count.
   const bool any_address = traits_.kind == QpKind::kDci;
   if ((Has(mask, IBV_QP_PORT) && attr.port_num != kPort) ||
@@ -205,7 +208,8 @@ void Qp::OpenResponder() {
                     .key = key,
                     .access = attr.qp_access_flags,
                     .pd = send_->pd(),
-                    .min_rnr_timer = attr.min_rnr_timer});
+                    .min_rnr_timer = attr.min_rnr_timer,
+                    .path_mtu = attr.path_mtu});
 }
 
 void Qp::StopReceiving() {

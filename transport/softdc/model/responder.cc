@@ -46,6 +46,7 @@ void Responder::Open(const Terms& terms) {
   descriptor_->cq_id = cq_.id();
   descriptor_->srq_offset = srq_.offset();
   descriptor_->armed_offset = cq_.armed_offset();
+  descriptor_->path_mtu = terms.path_mtu;
   Change(terms.access, terms.min_rnr_timer, terms.key);
   SOFTDC_KILL_POINT(kTargetHalfWritten);
   descriptor_->state.store(static_cast<uint32_t>(shm::TargetState::kReadyToReceive),

@@ -41,6 +41,7 @@ class Responder {
     uint32_t access;
     uint32_t pd;
     uint8_t min_rnr_timer;
+    ibv_mtu path_mtu;
   };
 
   // Null with errno ENOMEM. Both queues outlive it.

@@ -13,6 +13,7 @@
 #include "transport/softdc/model/memory_region.h"
 #include "transport/softdc/model/memory_window.h"
 #include "transport/softdc/model/mkey.h"
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/requester_completion.h"
@@ -21,9 +22,6 @@ namespace sluice::softdc {
 namespace {
 
 constexpr uint32_t kAtomicBytes = sizeof(uint64_t);
-
-// man ibv_modify_qp: path_mtu.
-uint32_t MtuBytes(ibv_mtu mtu) { return 128u << mtu; }
 
 }  // namespace
 
@@ -45,6 +43,8 @@ SendQueue::SendQueue(Qp& qp, const Attributes& attributes)
       streams_(attributes.has_streams ? kStreamIds : 1),
       per_stream_(attributes.has_streams &&
                   context_.dials().streams.cqe_order == CqeOrder::kPerStream),
+      flush_completes_(context_.dials().unknowns.unsignalled_flush ==
+                       UnsignalledFlush::kCompletion),
       setters_(traits_.addressed ? kDataSetter | kAddressSetter : kDataSetter),
       requester_(context_.port().NewRequester(*this)) {}
 
@@ -200,7 +200,9 @@ void SendQueue::FlushErrored() {
 }
 
 inline void SendQueue::Emit(const Wqe& wqe, uint64_t sequence) {
-  const bool failed = wqe.status != IBV_WC_SUCCESS && !Mutated(Mutation::kSilentUnsignalledError);
+  const bool told = !Mutated(Mutation::kSilentUnsignalledError) &&
+                    (wqe.status != IBV_WC_WR_FLUSH_ERR || flush_completes_);
+  const bool failed = wqe.status != IBV_WC_SUCCESS && told;
   const bool all = attributes_.signal_all && !Mutated(Mutation::kSignalAllSignalsNone);
   const bool signalled = all || (wqe.flags & IBV_SEND_SIGNALED) != 0;
   if (!failed && (!signalled || wqe.quiet)) return;

@@ -296,7 +296,8 @@ class SendQueue {
   std::vector<std::byte> inline_;
   std::vector<WqeOperands> operands_;
   std::vector<StreamState> streams_;
-  const bool per_stream_;  // CQEs leave in the order of each stream, not of the queue
+  const bool per_stream_;       // CQEs leave in the order of each stream, not of the queue
+  const bool flush_completes_;  // also of requests that are not signalled
 
   SpinLock lock_;
   // Below: under lock_.

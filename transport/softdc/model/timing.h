@@ -4,8 +4,11 @@
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+
+#include "transport/softdc/config/dials.h"
 
 namespace sluice::softdc {
 
@@ -21,9 +24,12 @@ inline int64_t RnrTimerNs(uint32_t encoded) {
   return int64_t{kTenUs[encoded % kTenUs.size()]} * 10'000;
 }
 
-// 4.096 us * 2^timeout; 0 waits for ever.
-inline int64_t AckTimeoutNs(uint8_t timeout) {
-  return timeout == 0 ? INT64_MAX / 16 : int64_t{4096} << timeout;
+// How long one of the retry_count + 1 tries of a request waits for an answer: 4.096 us * 2^timeout, unless the dials say
+// otherwise; timeout 0 waits for ever.
+inline int64_t TryNs(uint8_t timeout, uint8_t retry_count, const Dials::Retries& dials) {
+  if (timeout == 0) return INT64_MAX / 16;
+  if (dials.total_retry_ns != 0) return dials.total_retry_ns / (retry_count + 1) + 1;
+  return (int64_t{4096} << std::max(timeout, dials.min_timeout)) * dials.timeout_factor;
 }
 
 }  // namespace sluice::softdc

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "transport/softdc/model/mtu.h"
 #include "transport/softdc/sim/sim_fabric.h"
 #include "transport/softdc/sim/simulation.h"
 #include "transport/softdc/verbs_objects.h"
@@ -16,6 +17,7 @@ CmProcess::CmProcess(CmNetwork& network, World& world, Node& node)
   hooks.pd = [this] { return pd_; };
   hooks.node_guid = node.device->node_guid();
   hooks.verbs = &Simulation::Verbs();
+  hooks.path_mtu = MtuOf(node.device->dials().port.active_mtu);
   engine_ = std::make_unique<cm::Engine>(std::move(hooks), &timers_, node.device->dials().cm);
   engine_->SetSeed(world.random.Next());
   auto fabric = std::make_unique<SimCmFabric>(network, node, *engine_);

@@ -183,6 +183,7 @@ Message* SimRequester::Pack(Channel& channel, uint64_t sequence) {
   message->from_node = port_.node().index;
   message->from_number = queue_.number();
   message->meant_for = queue_.traits().target;
+  message->path_mtu = queue_.attr().path_mtu;
   message->acknowledged = queue_.traits().acknowledged;
   message->executed_before = state.executed;
   message->ghost = false;
@@ -301,7 +302,7 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   const ibv_qp_attr& attr = queue_.attr();
   int64_t after_ns = 2 * world_.options.latency_ns;
   if (rule->status == IBV_WC_RETRY_EXC_ERR && attr.timeout != 0) {
-    after_ns = AckTimeoutNs(attr.timeout) * (attr.retry_cnt + 1);
+    after_ns = TryNs() * (attr.retry_cnt + 1);
   }
   channel.resting = true;
   channel.last_answer_ns = std::max(channel.last_answer_ns, world_.now_ns() + after_ns);
@@ -313,8 +314,12 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
 }
 
 int64_t SimRequester::DeadlineNs(Channel& channel) {
-  return std::max(flight(channel.queue.front()).sent_ns, channel.heard_ns) +
-         AckTimeoutNs(queue_.attr().timeout);
+  return std::max(flight(channel.queue.front()).sent_ns, channel.heard_ns) + TryNs();
+}
+
+int64_t SimRequester::TryNs() const {
+  const ibv_qp_attr& attr = queue_.attr();
+  return softdc::TryNs(attr.timeout, attr.retry_cnt, queue_.context().dials().retries);
 }
 
 void SimRequester::ArmTimer(Channel& channel) {

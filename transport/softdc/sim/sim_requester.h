@@ -91,6 +91,7 @@ class SimRequester final : public Requester {
   static uint32_t VendorErrorOf(ibv_wc_status status);
   void ArmTimer(Channel& channel);
   int64_t DeadlineNs(Channel& channel);
+  int64_t TryNs() const;
 
   void TakeDown(Flight& state);
   void PopFront(Channel& channel);

@@ -69,7 +69,7 @@ abi::rdma_ucm_query_route_resp RouteOf(const cm::IdInfo& info) {
   path.traffic_class = info.traffic_class;
   path.reversible = 1;
   path.mtu_selector = kExactly;
-  path.mtu = IBV_MTU_4096;
+  path.mtu = info.path_mtu;
   path.rate_selector = kExactly;
   path.rate = kRate;
   path.packet_life_time_selector = kExactly;
@@ -108,7 +108,7 @@ ib_path_rec_data PathOf(const cm::IdInfo& info) {
   record.tclass = info.traffic_class;
   record.reversible_numpath = 0x80;
   record.pkey = htons(kDefaultPkey);
-  record.mtu = (kExactly << 6) | IBV_MTU_4096;
+  record.mtu = static_cast<uint8_t>((kExactly << 6) | info.path_mtu);
   record.rate = (kExactly << 6) | kRate;
   record.packetlifetime = static_cast<uint8_t>((kExactly << 6) | info.packet_lifetime);
   ib_path_rec_data data{};

@@ -33,12 +33,13 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
     # comments are allowed
     streams { max_log_errored: 0 cqe_order: PER_STREAM error_state_delay_ns: 5000 }
     unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM full_receive_cq: WAIT
-               foreign_gid: LOST }
+               foreign_gid: LOST unsignalled_flush: NO_COMPLETION }
     features { in_order: BLOCKS_128 ece: false ece_options: 0x7 signature: false }
-    port { link_layer: INFINIBAND lid: 17 roce_v1: V1_LAST second_device: true }
+    port { link_layer: INFINIBAND lid: 17 roce_v1: V1_LAST second_device: true active_mtu: 1024 }
     limits { max_cqe: 64 max_inline_bytes: 0 }
     cm { retry_ns: 1000000 max_attempts: 3 packet_lifetime: 4 }
     memory { move_private: false }
+    retries { min_timeout: 12 timeout_factor: 4 total_retry_ns: 5000 }
   )");
   ASSERT_TRUE(dials.ok()) << dials.status();
   Dials expected;
@@ -64,6 +65,9 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   expected.cm.max_attempts = 3;
   expected.cm.packet_lifetime = 4;
   expected.memory.move_private = false;
+  expected.retries = {.min_timeout = 12, .timeout_factor = 4, .total_retry_ns = 5000};
+  expected.port.active_mtu = 1024;
+  expected.unknowns.unsignalled_flush = UnsignalledFlush::kSilent;
   EXPECT_EQ(*dials, expected);
 }
 
@@ -84,6 +88,9 @@ TEST(ParseDials, ImpossibleSettingIsRefusedWithWhatIsAllowed) {
               HasSubstr("without features.signature"));
   EXPECT_THAT(Complaint("cm { retry_ns: -1 }"), HasSubstr("cm.retry_ns is -1"));
   EXPECT_THAT(Complaint("port { lid: 65536 }"), HasSubstr("port.lid"));
+  EXPECT_THAT(Complaint("port { active_mtu: 1500 }"),
+              AllOf(HasSubstr("port.active_mtu is 1500"), HasSubstr("1024, 2048")));
+  EXPECT_THAT(Complaint("retries { timeout_factor: 0 }"), HasSubstr("1 to 16"));
 }
 
 TEST(CheckDials, WhatCodeFilledInIsCheckedAsText) {

@@ -379,5 +379,86 @@ TEST_P(Dial, OnInfinibandTheLidIsAnAddress) {
   EXPECT_EQ(api().destroy_ah(ah), 0);
 }
 
+TEST_P(Dial, ActiveMtuIsReportedAndNoPathHasMore) {
+  PROVES(203);
+  TURN_DIALS("port { active_mtu: 1024 }");
+  Node node(bed(), {.path_mtu = IBV_MTU_1024});
+  ibv_port_attr port{};
+  ASSERT_EQ(api().query_port(node.context, 1, &port), 0);
+  EXPECT_EQ(port.active_mtu, IBV_MTU_1024);
+  EXPECT_EQ(port.max_mtu, IBV_MTU_4096);
+  ASSERT_EQ(node.Modify(node.dci, IBV_QPS_RESET, IBV_QP_STATE), 0);
+  ASSERT_EQ(node.Modify(node.dci, IBV_QPS_INIT, kDciInit), 0);
+  ibv_qp_attr attr = node.AttributesFor(IBV_QPS_RTR);
+  attr.path_mtu = IBV_MTU_2048;
+  EXPECT_EQ(api().modify_qp(node.dci, &attr, kDciRtr), EINVAL);
+  Node::Creation creation = node.DctCreation();
+  ibv_qp* dct = node.Create(creation);
+  ASSERT_NE(dct, nullptr);
+  ASSERT_EQ(node.Modify(dct, IBV_QPS_INIT, kDctInit), 0);
+  EXPECT_EQ(api().modify_qp(dct, &attr, kDctRtr), EINVAL);
+  attr.path_mtu = IBV_MTU_1024;
+  EXPECT_EQ(api().modify_qp(dct, &attr, kDctRtr), 0);
+  EXPECT_EQ(api().destroy_qp(dct), 0);
+}
+
+// Of two kinds of packets the target takes those of one: nothing that is longer than the smaller one arrives.
+TEST_P(Dial, BetweenUnlikePathMtusOnePacketPasses) {
+  PROVES(202);
+  for (const bool larger_sends : {true, false}) {
+    const ibv_mtu sends = larger_sends ? IBV_MTU_1024 : IBV_MTU_512;
+    const ibv_mtu takes = larger_sends ? IBV_MTU_512 : IBV_MTU_1024;
+    Node sender(bed(), {.path_mtu = sends});
+    Node target(bed(), OnHost(1, {.receive_bytes = 2048, .path_mtu = takes}));
+    const Address to = target.address();
+    ASSERT_EQ(sender.Post(to, {.text = std::string(512, 'a')}), 0);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(target.TextOf(target.AwaitReceive()), std::string(512, 'a'));
+    // Behind one doorbell with shorter ones.
+    ibv_wr_start(sender.dci_ex);
+    sender.Add(to, {.text = "short", .stream = 1});
+    sender.Add(to, {.text = std::string(513, 'b'), .stream = 1});
+    ASSERT_EQ(ibv_wr_complete(sender.dci_ex), 0);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_REM_INV_REQ_ERR);
+    EXPECT_EQ(target.TextOf(target.AwaitReceive()), "short");
+    ASSERT_EQ(sender.Post(to, {.opcode = IBV_WR_RDMA_WRITE,
+                               .text = std::string(513, 'c'),
+                               .remote_offset = Node::kFreeOffset,
+                               .stream = 2}),
+              0);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_REM_INV_REQ_ERR);
+    ASSERT_EQ(sender.Post(to, {.opcode = IBV_WR_RDMA_READ,
+                               .read_bytes = 513,
+                               .local_offset = Node::kFreeOffset,
+                               .remote_offset = Node::kFreeOffset,
+                               .stream = 3}),
+              0);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_REM_INV_REQ_ERR);
+    ASSERT_EQ(sender.Post(to, {.text = "goes on", .stream = 4}), 0);
+    EXPECT_EQ(target.TextOf(target.AwaitReceive()), "goes on");
+  }
+}
+
+TEST_P(Dial, UnsignalledRequestsMayBeFlushedWithoutACompletion) {
+  PROVES(204);
+  TURN_DIALS("unknowns { unsignalled_flush: NO_COMPLETION }");
+  Node sender(bed(), {.log_errored_streams = 0}), target(bed(), OnHost(1));
+  const Address to = target.address();
+  ibv_wr_start(sender.dci_ex);
+  Request bad = kBad;
+  bad.flags = 0;
+  sender.Add(to, bad);
+  sender.Add(to, {.wr_id = 1, .text = "unsignalled", .stream = 1, .flags = 0});
+  sender.Add(to, {.wr_id = 2, .text = "signalled", .stream = 1});
+  ASSERT_EQ(ibv_wr_complete(sender.dci_ex), 0);
+  // What went wrong by itself is told as ever.
+  EXPECT_EQ(sender.AwaitSend().status, IBV_WC_REM_ACCESS_ERR);
+  const ibv_wc flushed = sender.AwaitSend();
+  EXPECT_EQ(flushed.wr_id, 2u);
+  EXPECT_EQ(flushed.status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_TRUE(target.NoCompletion(target.receive_cq));
+}
+
 }  // namespace
 }  // namespace sluice::conformance

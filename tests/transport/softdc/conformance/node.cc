@@ -162,7 +162,7 @@ ibv_qp_attr Node::AttributesFor(ibv_qp_state state) const {
   attr.cur_qp_state = IBV_QPS_RTS;
   attr.port_num = kPort;
   attr.qp_access_flags = options.dct_access;
-  attr.path_mtu = IBV_MTU_1024;
+  attr.path_mtu = options.path_mtu;
   attr.ah_attr = Path();
   attr.min_rnr_timer = options.min_rnr_timer;
   attr.timeout = options.timeout;

@@ -52,6 +52,7 @@ struct NodeOptions {
   uint64_t dc_key = kDcKey;
   int mr_access = IBV_ACCESS_LOCAL_WRITE | kRemoteRights;
   unsigned dct_access = kRemoteRights;
+  ibv_mtu path_mtu = IBV_MTU_1024;
 };
 
 // What a peer has to know, exchanged by whatever means.

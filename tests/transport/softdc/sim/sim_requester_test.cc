@@ -74,6 +74,31 @@ TEST_F(SimRequesterTest, NobodyThereFailsAfterTimeoutTimesRetriesPlusOne) {
   EXPECT_EQ(simulation_->counters().sent, 3u);
 }
 
+// Facts 200, 201: the device's timer, not the queue's, says how long.
+TEST_F(SimRequesterTest, RetriesTakeAsLongAsTheDialsSay) {
+  struct Case {
+    Dials::Retries dials;
+    int64_t takes_ns;
+  };
+  for (const Case& one :
+       {Case{{.timeout_factor = 4}, 4 * 3 * kTimeoutNs},
+        Case{{.min_timeout = 10}, 3 * (4096ll << 10)}, Case{{.min_timeout = 5}, 3 * kTimeoutNs},
+        Case{{.total_retry_ns = 90'000'000}, 90'000'000}}) {
+    nodes_.clear();
+    Options options;
+    options.dials.retries = one.dials;
+    Build(options);
+    node(1).dct->qp_num += 1000;
+    const int64_t start_ns = simulation_->NowNs();
+    ASSERT_EQ(node(0).Send(node(1), "hello?", 1), 0);
+    node(1).dct->qp_num -= 1000;
+    EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
+    EXPECT_GE(Since(start_ns), one.takes_ns);
+    EXPECT_LT(Since(start_ns), one.takes_ns + 1000);
+    EXPECT_EQ(simulation_->counters().sent, 3u);
+  }
+}
+
 TEST_F(SimRequesterTest, EmptySrqIsTriedAgainAfterTheTargetsTimer) {
   Build({}, {.receives = 0, .rnr_retry = 7, .min_rnr_timer = 12});  // 640 us
   const int64_t start_ns = simulation_->NowNs();
