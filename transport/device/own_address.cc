@@ -63,8 +63,8 @@ absl::Status CheckOwnAddress(const Device& device, const ibv_ah_attr& path) {
   }
   return base::Error(
       absl::StatusCode::kFailedPrecondition,
-      "connection at " + TextOf(other, path.grh.sgid_index) + " of " +
-          device.name() + ", queues at " + TextOf(Read(device, own), own),
+      "connection at " + TextOf(other, path.grh.sgid_index) + " of " + device.name() +
+          ", queues at " + TextOf(Read(device, own), own),
       {.layer = "device",
        .operation = "connect",
        .cause = "answers would leave with the address of the queues, which the peer does not know",
