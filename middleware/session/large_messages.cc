@@ -443,7 +443,7 @@ void Sessions::OnWritable(endpoint::PeerId peer) {
 // The peer is down: what was lent to it is out of its reach before anybody else has it; the endpoint ends fetches.
 void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
   for (const Unsent& unsent : large.unsent) {
-    if (unsent.buffer.large == kNotLarge) endpoint_->Release(unsent.buffer.slot);
+    if (unsent.buffer.large == kNotLarge) endpoint_->Cancel(peer, unsent.buffer);
   }
   for (auto it = lent_.begin(); large.lent > 0 && it != lent_.end();) {
     const auto lent = it++;
@@ -451,7 +451,7 @@ void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
     --large.lent;
     const bool lost = lent->second.committed && !lent->second.status.ok();  // Lose() was said
     if (lent->second.place.data != nullptr && !lent->second.sent) {
-      endpoint_->Release(lent->second.place.slot);
+      endpoint_->Cancel(peer, lent->second.place);
     }
     if (!lost) endpoint_->TakeBack(lent->first);
     --counters_.lent;

@@ -118,7 +118,7 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
       Text(),
       "BLOCKING  memlock          8192 KiB: a NIC's memory is locked; each poller with default "
       "options "
-      "takes 34 MiB when it starts, and up to 514 MiB later (lanes, large messages); softdc needs "
+      "takes 35 MiB when it starts, and up to 514 MiB later (lanes, large messages); softdc needs "
       "none\n"
       "                             ulimit -l unlimited; LimitMEMLOCK=infinity in a unit; --ulimit "
       "memlock=-1 of a container; memlock in /etc/security/limits.conf\n"

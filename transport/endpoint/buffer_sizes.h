@@ -30,11 +30,20 @@ inline constexpr uint32_t kControlSlots = 256;
 // Lanes of other sides that this one writes from a ring of its own.
 inline constexpr uint32_t kSendRings = 16;  // Peer::ring has room for 31
 
+// Room for two laps of a lane for a peer with 64 credits.
+constexpr uint32_t SendRingCells(const Options& options) {
+  return options.lane_slots + options.lane_slots / 4;
+}
+inline size_t SendRingBytes(const Options& options) {
+  return size_t{SendRingCells(options)} * options.lane_slot_bytes;
+}
+// All of them take no more memory than lanes that this side grants.
 inline uint32_t SendRings(const Options& options) {
-  return options.lane_memory_bytes == 0 ? 0 : std::min(kSendRings, options.max_peers);
+  const auto most = static_cast<uint32_t>(options.lane_memory_bytes / SendRingBytes(options));
+  return std::min({kSendRings, options.max_peers, most});
 }
 inline size_t SendRingsBytes(const Options& options) {
-  return size_t{SendRings(options)} * options.lane_slots * options.lane_slot_bytes;
+  return SendRings(options) * SendRingBytes(options);
 }
 
 inline uint32_t BufferBytes(const Options& options) {

@@ -149,7 +149,7 @@ absl::Status EndpointImpl::Init() {
   slots_.emplace(send_memory_.data(), options_.send_buffers, stride_bytes,
                  send_memory_.data() + data_bytes, kControlSlots, kControlBufferBytes,
                  options_.max_large_bytes != 0 ? kLargeSlots : 0,
-                 SendRings(options_) * options_.lane_slots);
+                 SendRings(options_) * SendRingCells(options_));
   MakeRings(send_memory_.data() + data_bytes + control_bytes);
   if (options_.max_large_bytes != 0) MakeLargeMemory();
 

@@ -8,6 +8,7 @@
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -324,7 +325,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // `write_rest`: what has no request yet is written, else it is sent again by its owner.
   void CloseRing(OutLane* out, bool write_rest);
   SendRing& RingOf(uint32_t slot) {
-    return rings_[(slot - slots_->first_cell()) / options_.lane_slots];
+    return rings_[(slot - slots_->first_cell()) / SendRingCells(options_)];
   }
   SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring - 1u]; }
   // False: the next message to the peer can't use the ring now.
@@ -332,14 +333,23 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     return !ring->reserved &&
            lane::EncodedBytes(lane::Layout::kWhole, message_bytes) <= ring->cell_bytes &&
            // With this one, and as when messages are written from send buffers.
-           peer.send.under_way(peer.remote_window) + 2 < ring->cells &&
-           (ring->used != ring->cells || RetireCells(ring));
+           peer.send.under_way(peer.remote_window) + 2 < ring->slots &&
+           (ring->used != ring->cells || RetireCells(ring) || LeaveRing(ring));
   }
   void CommitSlot(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
   void CommitCell(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
   void ShortenCell(queue::Slot* slot, uint32_t message_bytes);
   void SendCell(Peer* peer, uint32_t slot, bool report_soon);
   bool RetireCells(SendRing* ring);
+  bool LeaveRing(SendRing* ring);
+  void CancelCell(Peer* peer, uint32_t slot);
+  // Messages given to the queue that the peer has not acknowledged; those of an unwritten batch were not given yet.
+  void CountUnacknowledged(Peer* peer) {
+    const uint32_t under_way = peer->send.under_way(peer->remote_window);
+    const SendRing* ring = RingTo(*peer);
+    const uint32_t unwritten = ring == nullptr ? 0 : ring->batch;
+    peer->target.unacknowledged = under_way - std::min(under_way, unwritten);
+  }
   void WriteCells(SendRing* ring);
   void WriteAllCells();
   void ReclaimRings();

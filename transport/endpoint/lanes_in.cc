@@ -43,7 +43,8 @@ int EndpointImpl::Drain(Peer* peer, InLane* lane) {
   uint32_t there = lane->reader.has_value() ? lane->reader->ReadyAhead(kMaxTurn) : 0;
   // Grants are cumulative: with the newest one, those of the others say nothing new.
   uint32_t granted = 0;
-  if (there > 1 && lane->reader->Peek(there - 1, offsetof(peer::Prefix, granted), &granted)) {
+  if (there > 1 && stands() &&
+      lane->reader->Peek(there - 1, offsetof(peer::Prefix, granted), &granted)) {
     TakeGrant(peer, granted);
   }
   for (; stands(); ++count) {

@@ -97,7 +97,7 @@ void EndpointImpl::CommitSlot(Peer* peer, uint32_t index, uint32_t length_bytes,
     slot.use = queue::SlotUse::kHeld;  // it went down meanwhile; OnPeerDown says so
     return;
   }
-  peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
+  CountUnacknowledged(peer);
   report_soon = report_soon || peer->send.available() == 0 || queue_->scarce(peer->target);
   report_soon = report_soon && MustAsk(peer);
   slot.signal = slot.signal || report_soon;  // a queue that is dead must be seen to owe something
@@ -116,15 +116,15 @@ bool EndpointImpl::MustAsk(Peer* peer) {
 }
 
 void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
+  Peer* peer = Find(id);
+  if (peer != nullptr && peer->state != peer::State::kUp) peer = nullptr;
+  if (peer != nullptr) peer->send.Return();
   if (slots_->is_cell(buffer.slot)) {
-    RingOf(buffer.slot).reserved = false;
+    CancelCell(peer, buffer.slot);
   } else {
     slots_->Give(buffer.slot);
   }
-  Peer* peer = Find(id);
-  if (peer == nullptr || peer->state != peer::State::kUp) return;
-  peer->send.Return();
-  peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
+  if (peer != nullptr) CountUnacknowledged(peer);
 }
 
 bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
@@ -323,7 +323,7 @@ bool EndpointImpl::Hear(Peer* peer, const peer::Prefix& prefix) {
 
 void EndpointImpl::TakeGrant(Peer* peer, uint32_t granted) {
   if (!peer->send.Grant(granted, peer->remote_window)) return;
-  peer->target.unacknowledged = peer->send.under_way(peer->remote_window);
+  CountUnacknowledged(peer);
   OnReport(peer);
   queue_->Acknowledged(&peer->target);
   if (!closed_) {

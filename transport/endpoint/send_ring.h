@@ -2,14 +2,15 @@
 //
 // SendRing: this side's copy of a lane that it writes. Private to transport/endpoint; used by lanes_out.cc.
 //
-// What it is    As many cells of registered memory as the lane has slots, of the same size: cell i is what slot i of the peer
-//               gets. Messages are built in their cells, so those that follow one another go out as one RDMA WRITE. A message
-//               stays in its cell until it is acknowledged and its WRITE is complete: it may have to be sent again.
+// What it is    Cells of registered memory, of the size of the lane's slots, for one lap of the lane or two: slot i of the peer
+//               gets cell i, then cell `slots` + i. Messages are built in their cells, so those that follow one another go out as one
+//               RDMA WRITE. A message stays in its cell until it is acknowledged and its WRITE is complete: it may have to be
+//               sent again. Completions are looked at later than acknowledgements, which is what the second lap is for.
 // Who owns it   The endpoint, which has a fixed number of them. A peer whose lane finds none free writes its messages one by
 //               one from send buffers.
 // Cells         The cell of the next message is reserved by one writer at a time. The cells from `oldest` on, `used` of them,
 //               hold messages of requests that are not known to be complete; the last `batch` of those are in no request yet.
-// The end       Closed with its lane. It is free for the next lane when its messages are acknowledged, or their peer is down,
+// The end       Closed with its lane, or when the device keeps its cells for long: the rest is written from send buffers. It is free for the next lane when its messages are acknowledged, or their peer is down,
 //               and no request refers to it (docs/decisions/0063).
 #ifndef SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_
 #define SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_
@@ -37,7 +38,8 @@ struct SendRing {
   Peer* peer = nullptr;    // null: closed
   OutLane* out = nullptr;  // likewise
   PeerId id;               // of that peer, until the ring is free
-  uint32_t cells = 0;
+  uint32_t slots = 0;
+  uint32_t cells = 0;  // slots, or twice as many
   uint32_t cell_bytes = 0;
 
   uint32_t next = 0;  // the cell of the next message

@@ -17,8 +17,8 @@ void EndpointImpl::MakeRings(std::byte* memory) {
   const uint32_t count = SendRings(options_);
   rings_.resize(count);
   for (uint32_t i = count; i-- > 0;) {
-    rings_[i].memory = memory + size_t{i} * options_.lane_slots * options_.lane_slot_bytes;
-    rings_[i].first_slot = slots_->first_cell() + i * options_.lane_slots;
+    rings_[i].memory = memory + i * SendRingBytes(options_);
+    rings_[i].first_slot = slots_->first_cell() + i * SendRingCells(options_);
     rings_[i].index = i;
     free_rings_.push_back(i);
   }
@@ -38,7 +38,7 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
   free_rings_.pop_back();
   if (!(ring.id == peer->id())) {
     // A WRITE of several messages carries what stands between them, which must not be another peer's.
-    std::memset(ring.memory, 0, size_t{options_.lane_slots} * options_.lane_slot_bytes);
+    std::memset(ring.memory, 0, SendRingBytes(options_));
   }
   ring = {.memory = ring.memory,
           .first_slot = ring.first_slot,
@@ -46,7 +46,8 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
           .peer = peer,
           .out = out,
           .id = peer->id(),
-          .cells = grant.slots,
+          .slots = grant.slots,
+          .cells = grant.slots * (2 * grant.slots <= SendRingCells(options_) ? 2 : 1),
           .cell_bytes = grant.slot_bytes,
           .listed = ring.listed,
           .next_listed = ring.next_listed};
@@ -60,6 +61,7 @@ void EndpointImpl::CloseRing(OutLane* out, bool write_rest) {
   if (write_rest) WriteCells(ring);
   ring->batch = 0;
   ring->last_credit = ring->peer->send.used();
+  CountUnacknowledged(ring->peer);
   ring->peer->ring = 0;
   ring->peer = nullptr;
   ring->out = nullptr;
@@ -71,10 +73,13 @@ void EndpointImpl::ReclaimRings() {
   size_t kept = 0;
   for (const uint32_t index : closed_rings_) {
     const SendRing& ring = rings_[index];
-    const Peer* peer = Find(ring.id);
+    const Peer& peer = peers_[ring.id.index];
+    // Whoever keeps its messages hears of the end of the peer first.
     const bool needed =
-        peer != nullptr && peer->state == peer::State::kUp &&
-        static_cast<int32_t>(peer->send.acknowledged(peer->remote_window) - ring.last_credit) < 0;
+        peer.generation == ring.id.generation &&
+        (peer.down_due ||
+         (peer.state == peer::State::kUp &&
+          static_cast<int32_t>(peer.send.acknowledged(peer.remote_window) - ring.last_credit) < 0));
     bool free = !ring.reserved && !needed;
     for (uint32_t cell = 0; free && cell < ring.cells; ++cell) {
       free = !slots_->IsUnderWay(ring.first_slot + cell);
@@ -100,11 +105,31 @@ bool EndpointImpl::RetireCells(SendRing* ring) {
   return ring->used != before;
 }
 
+// All messages of the ring but two laps' worth are acknowledged, and the device does not say that it has done with them: others
+// hold up its completions. The lane goes on without. Always false.
+bool EndpointImpl::LeaveRing(SendRing* ring) {
+  CloseRing(ring->out, /*write_rest=*/true);
+  return false;
+}
+
+// `peer`: null if it is not up any more. Nothing that was written there goes to anybody.
+void EndpointImpl::CancelCell(Peer* peer, uint32_t index) {
+  SendRing& ring = RingOf(index);
+  ring.reserved = false;
+  const queue::Slot& slot = (*slots_)[index];
+  std::memset(slot.data, 0, slot.length_bytes);
+  if (peer != nullptr && ring.peer == nullptr &&
+      static_cast<int32_t>(ring.last_credit - peer->send.used()) > 0) {
+    ring.last_credit = peer->send.used();
+  }
+}
+
 // Shorter than it was to be.
 void EndpointImpl::ShortenCell(queue::Slot* slot, uint32_t message_bytes) {
   std::byte* place = slot->data + lane::EncodedBytes(lane::Layout::kWhole, slot->length_bytes) -
                      lane::EncodedBytes(lane::Layout::kWhole, message_bytes);
   std::memmove(place, slot->data, message_bytes);
+  std::memset(slot->data, 0, static_cast<size_t>(place - slot->data));
   slot->data = place;
   slot->length_bytes = message_bytes;
 }
@@ -119,10 +144,8 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
   queue::Slot& slot = (*slots_)[index];
   const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
   if (message_bytes != slot.length_bytes) ShortenCell(&slot, message_bytes);
-  const uint32_t under_way = peer->send.under_way(peer->remote_window);
-  peer->target.unacknowledged = under_way;
   if (!open) return SendCell(peer, index, report_soon);
-  if (under_way + 1 >= ring->cells) {
+  if (peer->send.under_way(peer->remote_window) + 1 >= ring->slots) {
     // Others were sent since the cell was reserved, so the slot may not be free; and the next cell belongs to the next slot.
     CloseRing(ring->out, /*write_rest=*/true);
     return SendCell(peer, index, report_soon);
@@ -143,9 +166,11 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
   if (++ring->next == ring->cells) ring->next = 0;
   ++counters_.messages_sent;
   ++counters_.lane_sent;
-  // An announcement names one message.
-  if (ring->next == 0 || ring->batch == SendRing::kMaxBatch ||
-      ring->out->mode == Mode::kAnnounced) {
+  if (ring->batch == SendRing::kMaxBatch) {
+    WriteCells(ring);
+    queue_->Flush();
+  } else if (ring->next == 0 || ring->next == ring->slots ||
+             ring->out->mode == Mode::kAnnounced) {  // an announcement names one message
     WriteCells(ring);
   }
 }
@@ -153,6 +178,8 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
 // A message that was built in a cell, and whose lane is not written any more.
 void EndpointImpl::SendCell(Peer* peer, uint32_t index, bool report_soon) {
   queue::Slot& slot = (*slots_)[index];
+  RingOf(index).last_credit = peer->send.used();
+  CountUnacknowledged(peer);
   slot.operation = queue::Operation::kSend;
   slot.messages = 1;
   report_soon = report_soon || peer->send.available() == 0 || queue_->scarce(peer->target);
@@ -171,9 +198,10 @@ void EndpointImpl::WriteCells(SendRing* ring) {
   queue::Slot& slot = (*slots_)[index];
   assert(!slots_->IsUnderWay(index));
   const auto begin_bytes = static_cast<uint32_t>(slot.data - ring->memory);
+  const uint32_t lap_bytes = end > ring->slots ? ring->slots * ring->cell_bytes : 0;
   slot.operation = ring->out->mode == Mode::kSilent ? queue::Operation::kWrite
                                                     : queue::Operation::kWriteAnnounced;
-  slot.write = {.address = writer.grant().address + begin_bytes,
+  slot.write = {.address = writer.grant().address + begin_bytes - lap_bytes,
                 .rkey = writer.grant().rkey,
                 .immediate = writer.last_immediate(),
                 .offset_bytes = 0,
@@ -184,6 +212,7 @@ void EndpointImpl::WriteCells(SendRing* ring) {
   if (slot.signal) ring->unsignalled = 0;
   ring->batch = 0;
   ring->batch_asks = false;
+  CountUnacknowledged(ring->peer);
   queue_->Post(&ring->peer->target, index);
 }
 

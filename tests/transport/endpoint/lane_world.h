@@ -122,6 +122,7 @@ class Program final : public Handler {
   }
   void OnAcknowledged(PeerId id, uint32_t total) override {
     Peer& peer = Of(id);
+    if (!peer.up) ++late_acknowledgements;
     for (; peer.acknowledged != total && !peer.kept.empty(); ++peer.acknowledged) {
       endpoint->Release(peer.kept.front());
       peer.kept.pop_front();
@@ -142,6 +143,7 @@ class Program final : public Handler {
   uint64_t gaps = 0;
   uint64_t doubles = 0;
   uint64_t downs = 0;
+  uint64_t late_acknowledgements = 0;  // after OnPeerDown()
 };
 
 class LaneHost {

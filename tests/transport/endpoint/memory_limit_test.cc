@@ -66,7 +66,7 @@ TEST(MemoryLimit, CreateSaysHowMuchTheOptionsNeed) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
       std::string(refused.message()),
-      HasSubstr("an endpoint with these options registers 34 MiB when it is created, and up "
+      HasSubstr("an endpoint with these options registers 35 MiB when it is created, and up "
                 "to 514 MiB later"));
 }
 

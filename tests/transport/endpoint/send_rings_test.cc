@@ -229,6 +229,148 @@ TEST_F(Reserved, PeerHasGoneMeanwhile) {
   }
 }
 
+// ---- Found by reading
+
+// A grant in the lane of a peer that is leaving.
+TEST_F(SendRingsTest, NothingIsAcknowledgedAfterTheEndOfThePeer) {
+  Make();
+  MakeLane();
+  const PeerId back = host(0).program.ups[0];
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(host(0).Send(back, 64));
+  // Host 1 takes them; its next messages say so.
+  ASSERT_TRUE(world_->RunUntil([&] { return host(1).program.received == 3; }));
+  ASSERT_FALSE(host(0).program.Of(back).kept.empty());
+  ASSERT_EQ(Burst(4, {64}), 4u);
+  host(0).Disconnect(back);
+  host(0).Look();
+  ASSERT_EQ(host(0).program.downs, 1u);
+  for (int i = 0; i < 200 && world_->simulation->Step(); ++i) host(0).Look();
+  EXPECT_EQ(host(0).program.late_acknowledgements, 0u);
+}
+
+TEST_F(SendRingsTest, SixteenMessagesLeaveBeforeTheEndOfThePass) {
+  Options options = LaneOptions();
+  options.srq_size = 2048;
+  options.credits_per_peer = 100;
+  options.send_buffers = 512;
+  options.dci_depth = 512;
+  Make(options);
+  MakeLane();
+  {
+    const Simulation::As as(*world_->simulation, 1);
+    for (int i = 0; i < 40; ++i) ASSERT_TRUE(host(1).program.Send(peer_, 64));
+  }
+  // No Flush(): the pass is long.
+  const uint64_t received = host(0).program.received;
+  for (int i = 0; i < 200; ++i) {
+    world_->simulation->Step();
+    host(0).Look();
+  }
+  EXPECT_GE(host(0).program.received, received + 32);
+  {
+    const Simulation::As as(*world_->simulation, 1);
+    host(1).endpoint().Flush();
+  }
+  ASSERT_TRUE(world_->RunUntil([&] { return AllCame(); }));
+}
+
+// Completions of a DCI are withheld by a peer that is silent: others leave that DCI, and go on writing their lanes.
+TEST_F(SendRingsTest, SilentNeighbourHoldsNobodyUp) {
+  for (const int extra : {0, 1}) {
+    softdc::sim::Options sim_options;
+    sim_options.nodes = 3;
+    Options options = LaneOptions();
+    options.send_buffers = 512;
+    options.dead_peer_ns = 1'000'000'000;
+    world_.emplace(sim_options, options);
+    world_->Connect(1);
+    world_->Connect(2);
+    LaneHost& me = host(0);
+    const PeerId silent = me.program.ups[0];
+    const PeerId good = me.program.ups[1];
+    host(2).program.on_message = [&](PeerId id) { host(2).program.Send(id, 64); };
+    const auto over = [&] {
+      return host(2).program.received == me.program.Of(good).sent &&
+             me.program.Of(good).kept.empty();
+    };
+    for (int i = 0; i < 40; ++i) {
+      me.Send(silent, 64);
+      ASSERT_TRUE(me.Send(good, 64));
+      ASSERT_TRUE(world_->RunUntil(over));
+    }
+    const uint64_t written = me.Counts().lane_sent;
+    world_->simulation->CutLink(0, 1);
+    me.Send(silent, 64);
+    for (int i = 0; i < extra; ++i) {
+      ASSERT_TRUE(me.Send(good, 64));
+      ASSERT_TRUE(world_->RunUntil(over));
+    }
+    for (int round = 0; round < 60; ++round) {
+      const int64_t before_ns = world_->simulation->NowNs();
+      ASSERT_TRUE(me.Send(good, 64));
+      {
+        const Simulation::As as(*world_->simulation, 0);
+        ASSERT_TRUE(me.program.Send(good, 64));  // of the next pass, before it looks
+      }
+      ASSERT_TRUE(world_->RunUntil(over));
+      ASSERT_LT(world_->simulation->NowNs() - before_ns, 1'000'000) << extra << ' ' << round;
+    }
+    EXPECT_GT(me.Counts().lane_sent - written, 100u);
+    host(2).program.on_message = nullptr;
+    world_.reset();
+  }
+}
+
+TEST_F(SendRingsTest, CellIsNobodyElsesWhileItsMessageIsNotAcknowledged) {
+  softdc::sim::Options sim_options;
+  sim_options.nodes = 3;
+  world_.emplace(sim_options, LaneOptions());
+  world_->Connect(1);
+  world_->Connect(2);
+  LaneHost& me = host(0);
+  const PeerId one = me.program.ups[0];
+  const PeerId two = me.program.ups[1];
+  const auto came = [&] { return host(1).program.received == me.program.Of(one).sent; };
+  ASSERT_TRUE(world_->RunUntil([&] {
+    me.Send(one, 64);
+    return me.Counts().lane_sent > 0;
+  }));
+  ASSERT_TRUE(world_->RunUntil(came));
+  SendBuffer buffer;
+  {
+    const Simulation::As as(*world_->simulation, 0);
+    world_->simulation->FailNext({.node = 0, .opcode = IBV_WR_RDMA_WRITE, .lands_late_ns = 1'000});
+    ASSERT_TRUE(me.program.Send(one, 64));
+    auto reserved = me.endpoint().Reserve(one, 64);
+    ASSERT_TRUE(reserved.ok());
+    buffer = *reserved;
+    me.endpoint().Flush();
+  }
+  ASSERT_TRUE(world_->RunUntil([&] { return host(1).Counts().lanes_lost == 1 && came(); }));
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(world_->RunUntil([&] { return me.Send(one, 900); }));  // in no lane
+    ASSERT_TRUE(world_->RunUntil(came));
+  }
+  {
+    const Simulation::As as(*world_->simulation, 0);
+    Program::Fill(buffer.data, 64, me.program.Of(one).sent++);
+    me.program.Of(one).kept.push_back(buffer.slot);
+    me.endpoint().Commit(one, buffer, 64, false);
+    me.endpoint().Flush();
+  }
+  host(1).hung = true;
+  const uint64_t written = me.Counts().lane_sent;
+  ASSERT_TRUE(world_->RunUntil([&] {
+    if (me.Send(two, 48)) {
+      EXPECT_NE(me.program.Of(two).kept.back(), buffer.slot);
+    }
+    return me.Counts().lane_sent > written + 300 || HasFailure();
+  }));
+  host(1).hung = false;
+  ASSERT_TRUE(world_->RunUntil(came));
+  world_->ExpectClean();
+}
+
 // ---- More lanes than rings
 
 TEST_F(SendRingsTest, WhoFindsNoRingWritesFromSendBuffers) {
