@@ -73,7 +73,7 @@ TEST(EndpointAuthentication, SharedSecretConnectsAndBothReportsSaySo) {
   ASSERT_TRUE(at_client.ok() && at_server.ok());
   EXPECT_TRUE(at_client->authenticated && at_server->authenticated);
   EXPECT_EQ(at_client->peer_epoch, at_server->own_epoch);
-  EXPECT_EQ(at_client->mtu_bytes, client.device->limits().port_mtu_bytes);
+  EXPECT_EQ(at_client->mtu_bytes, Options().path_mtu_bytes);
   EXPECT_EQ(at_client->max_message_bytes, Options().max_message_bytes);
   EXPECT_GE(at_client->reads_in_flight, 1u);
   ASSERT_TRUE(client.Send(peer, "hello").ok());
