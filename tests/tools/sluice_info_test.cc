@@ -136,7 +136,7 @@ TEST(SluiceInfoTest, CheckSaysByItsExitCodeWhetherSomethingBlocks) {
 
 TEST(SluiceInfoTest, ConfigListsOptionsAndWhereTheyComeFrom) {
   const std::string all = RunProgram({kInfo, "--config"}).output;
-  EXPECT_THAT(all, ContainsRegex("\nserver\\.slow_call +100ms +default +100ms +1us to 1h  +calls"));
+  EXPECT_THAT(all, ContainsRegex("\nserver\\.slow_call +100ms +default +100ms +1us to 1h  +time after"));
   // However long what is allowed: the last column begins at the same place in each line.
   const std::vector<std::string> lines = absl::StrSplit(all, '\n', absl::SkipEmpty());
   const size_t meaning = lines[0].find("meaning");
