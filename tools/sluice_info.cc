@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -48,6 +49,10 @@ void AppendDevice(const DeviceInfo& device, std::string* text) {
     for (const GidInfo& gid : port.gids()) {
       absl::StrAppendFormat(text, "    GID %3u  %-40s %s\n", gid.index(), gid.gid(), gid.type());
     }
+    for (int i = 0; i < port.pkeys_size(); ++i) {
+      if (port.pkeys(i) == 0) continue;
+      absl::StrAppendFormat(text, "    partition key %3d  0x%04x\n", i, port.pkeys(i));
+    }
   }
   absl::StrAppend(text, "  hardware capabilities\n");
   for (const CapabilityInfo& capability : device.capabilities()) {
@@ -86,7 +91,8 @@ int Print(const google::protobuf::Message& message, const std::string& text,
 }
 
 int PrintPeer(const std::string& peer, const std::string& device, absl::Duration timeout,
-              const std::string& secret_file, const std::string& json) {
+              const std::string& secret_file, const ChannelOptions& options,
+              const std::string& json) {
   const auto address = ParseAddress(peer, /*allow_port_0=*/false);
   if (!address.ok()) {
     std::fprintf(stderr, "sluice_info: --peer: %s\n",
@@ -94,7 +100,7 @@ int PrintPeer(const std::string& peer, const std::string& device, absl::Duration
     return kExitUsage;
   }
   const auto connection = DescribeConnection(device::AllTables(), device, address->host,
-                                             address->port, timeout, secret_file);
+                                             address->port, timeout, secret_file, options);
   if (!connection.ok()) {
     std::fprintf(stderr, "sluice_info: %s\n",
                  connection.status().ToString(absl::StatusToStringMode::kWithNoExtraData).c_str());
@@ -120,20 +126,23 @@ std::string Columns(const std::vector<std::array<std::string, n>>& rows) {
   return text;
 }
 
-// All options as `file`, if any, and the environment, if asked, make them.
-int PrintConfig(const std::string& file, bool environment) {
-  Config config;
-  absl::Status status = environment ? config.ReadEnvironment() : absl::OkStatus();
-  if (status.ok() && !file.empty()) status = config.ReadFile(file);
-  for (const absl::Status& one :
-       {status, config.channel.Validate(), config.server.Validate(), config.messenger.Validate()}) {
+// All options as `file`, if any, and the environment, if asked, make them. False: not valid, and said so.
+bool ReadConfig(const std::string& file, bool environment, Config* config) {
+  absl::Status status = environment ? config->ReadEnvironment() : absl::OkStatus();
+  if (status.ok() && !file.empty()) status = config->ReadFile(file);
+  for (const absl::Status& one : {status, config->channel.Validate(), config->server.Validate(),
+                                  config->messenger.Validate()}) {
     if (one.ok()) continue;
     std::fprintf(stderr, "sluice_info: %s\n", std::string(one.message()).c_str());
-    return kExitFailed;
+    return false;
   }
-  for (const std::string& warning : config.warnings()) {
+  for (const std::string& warning : config->warnings()) {
     std::fprintf(stderr, "sluice_info: warning: %s\n", warning.c_str());
   }
+  return true;
+}
+
+int PrintConfig(Config config) {
   using Row = std::array<std::string, 6>;
   std::vector<Row> rows = {{"option", "value", "source", "default", "allowed", "meaning"}};
   for (const Config::Setting& setting : config.Settings()) {
@@ -160,7 +169,8 @@ int Main(const std::vector<std::string>& arguments) {
   line.Add("check", &check, "check the settings of this machine, and say what to change");
   line.Add("config", &config,
            "list all options: value, source, default, range, meaning; with =FILE after reading "
-           "that file (a sluice.ConfigFile in text format)");
+           "that file (a sluice.ConfigFile in text format); with --peer: connect with its options "
+           "channel.path and channel.limits.path_mtu");
   line.Add("env", &environment, "with --config: read variables SLUICE_… as well");
   line.Add("peer", &peer, "host:port of a Sluice server: connect, and describe the connection");
   line.Add("device", &device, "with --peer: the device to connect over");
@@ -176,8 +186,12 @@ int Main(const std::vector<std::string>& arguments) {
     std::fputs(line.HelpText().c_str(), stdout);
     return kExitOk;
   }
-  if (config.has_value()) return PrintConfig(*config, environment);
-  if (!peer.empty()) return PrintPeer(peer, device, timeout, secret_file, json);
+  Config options;
+  if (config.has_value() && !ReadConfig(*config, environment, &options)) return kExitFailed;
+  if (!peer.empty()) {
+    return PrintPeer(peer, device, timeout, secret_file, options.channel, json);
+  }
+  if (config.has_value()) return PrintConfig(std::move(options));
   const SystemInfo system = CollectSystemInfo(device::AllTables());
   if (check) {
     const CheckReport report = Examine("", system);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -67,6 +68,18 @@ void AddGids(const device::Device& device, uint32_t port, int length, bool ether
   }
 }
 
+// Up to the last that is not empty.
+void AddPkeys(const device::Device& device, uint8_t port, int length, PortInfo* out) {
+  std::vector<uint32_t> keys;
+  for (int i = 0; i < length; ++i) {
+    __be16 key = 0;
+    if (device.api().query_pkey(device.context(), port, i, &key) != 0) break;
+    keys.push_back(ntohs(key));
+  }
+  while (!keys.empty() && keys.back() == 0) keys.pop_back();
+  for (const uint32_t key : keys) out->add_pkeys(key);
+}
+
 void AddPorts(const device::Device& device, uint32_t count, DeviceInfo* out) {
   for (uint32_t port = 1; port <= count; ++port) {
     ibv_port_attr attr = {};
@@ -79,6 +92,7 @@ void AddPorts(const device::Device& device, uint32_t count, DeviceInfo* out) {
     info->set_link_layer(ethernet ? "Ethernet" : "InfiniBand");
     info->set_active_mtu_bytes(128u << attr.active_mtu);  // IBV_MTU_256 is 1
     AddGids(device, port, attr.gid_tbl_len, ethernet, info);
+    AddPkeys(device, static_cast<uint8_t>(port), attr.pkey_tbl_len, info);
   }
 }
 

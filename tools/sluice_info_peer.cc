@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
@@ -86,9 +87,11 @@ absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
                                                   const std::string& device_spec,
                                                   const std::string& host, uint16_t port,
                                                   absl::Duration timeout,
-                                                  const std::string& secret_file) {
+                                                  const std::string& secret_file,
+                                                  const ChannelOptions& channel) {
   auto device = device::Device::Open(device_spec, tables);
   if (!device.ok()) return device.status();
+  if (absl::Status status = (*device)->UsePath(channel.path); !status.ok()) return status;
   base::RealClock clock;
   base::SystemRandom random;
   Watcher watcher;
@@ -100,6 +103,7 @@ absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
   options.max_peers = 2;
   options.dci_count = 1;
   options.dci_depth = 64;
+  options.path_mtu_bytes = channel.limits.path_mtu;
   if (!secret_file.empty()) options.secrets = peer::SecretsFromFile(secret_file);
   auto endpoint = endpoint::CreateEndpoint(options, **device, clock, random, commands, &watcher);
   if (!endpoint.ok()) return endpoint.status();
@@ -144,6 +148,9 @@ absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
   info.set_mtu_bytes(report->mtu_bytes);
   info.set_reads_in_flight(report->reads_in_flight);
   info.set_service_level(report->service_level);
+  info.set_gid_index((*device)->path().sgid_index);
+  if ((*device)->path().traffic_class) info.set_traffic_class(*(*device)->path().traffic_class);
+  info.set_pkey((*device)->pkey());
   info.set_connect_us(static_cast<uint64_t>(connect_ns / 1'000));
   (*endpoint)->Close();
   return info;
@@ -172,6 +179,11 @@ std::string ConnectionText(const ConnectionInfo& info) {
   line("agreed path",
        absl::StrFormat("MTU %u bytes, %u reads in flight, service level %u", info.mtu_bytes(),
                        info.reads_in_flight(), info.service_level()));
+  line("own path",
+       absl::StrCat("GID index ", info.gid_index(), ", traffic class ",
+                    info.has_traffic_class() ? absl::StrCat(info.traffic_class()) : "of RDMA_CM",
+                    ", partition key ",
+                    info.pkey() != 0 ? absl::StrFormat("0x%04x", info.pkey()) : "at index 0"));
   absl::StrAppend(&text, "QP numbers and address handles of this process\n");
   for (const LimitInfo& count : info.counts()) {
     absl::StrAppendFormat(&text, "  %-22s %-10u %s\n", count.name(), count.value(),

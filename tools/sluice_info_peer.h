@@ -10,17 +10,19 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "middleware/api/options.h"
 #include "proto/device_info.pb.h"
 #include "transport/device/device.h"
 
 namespace sluice::tools {
 
-// `secret_file`: what to prove to the peer; empty: nothing. Blocks until the connection is up, has failed, or `timeout` is over; then ends it.
+// `secret_file`: what to prove to the peer; empty: nothing. `options`: of them `path` and `limits.path_mtu`. Blocks until the connection is up, has failed, or `timeout` is over; then ends it.
 absl::StatusOr<ConnectionInfo> DescribeConnection(const device::Tables& tables,
                                                   const std::string& device_spec,
                                                   const std::string& host, uint16_t port,
                                                   absl::Duration timeout,
-                                                  const std::string& secret_file = "");
+                                                  const std::string& secret_file = "",
+                                                  const ChannelOptions& options = {});
 
 std::string ConnectionText(const ConnectionInfo& connection);
 

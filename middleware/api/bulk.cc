@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +15,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -296,8 +298,18 @@ class Bulk::Impl final : public bulk::PortUser {
 };
 
 absl::StatusOr<std::unique_ptr<Bulk>> Bulk::Create(const BulkOptions& options) {
+  if (!std::has_single_bit(options.path_mtu) || options.path_mtu < 256 || options.path_mtu > 4096) {
+    return base::Error(absl::StatusCode::kInvalidArgument,
+                       "option path_mtu is " + std::to_string(options.path_mtu),
+                       {.layer = "bulk",
+                        .operation = "create",
+                        .cause = "allowed is 256, 512, 1024, 2048 or 4096",
+                        .remedy = "change the value"});
+  }
   auto device = device::Device::Open(options.device, device::AllTables());
   if (!device.ok()) return device.status();
+  if (absl::Status status = (*device)->UsePath(options.path); !status.ok()) return status;
+  (*device)->UsePathMtu(options.path_mtu);
   auto impl = std::make_unique<Impl>(*std::move(device));
   absl::Status status = impl->Init(options.port);
   if (!status.ok()) return status;

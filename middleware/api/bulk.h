@@ -42,14 +42,21 @@
 #include "absl/time/time.h"
 #include "middleware/bulk/capability.h"
 #include "middleware/bulk/transfer.h"
+#include "transport/device/path_settings.h"
 #include "transport/integrity/convert.h"
 #include "transport/integrity/mismatch.h"
 #include "transport/integrity/protection.h"
 
 namespace sluice {
 
+using PathOptions = device::PathSettings;  // also in options.h
+
 struct BulkOptions {
   std::string device = "auto";  // "auto", or a name that sluice_info shows
+  PathOptions path;
+  // Path MTU in bytes: the same as EndpointLimits::path_mtu of the program, and as that of all peers. Peers with another one fail
+  // with their first transfer of more than a packet. 256, 512, 1024, 2048 or 4096; the port's active MTU if that is smaller.
+  uint32_t path_mtu = 1024;
   bulk::PortOptions port;
 };
 

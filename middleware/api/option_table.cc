@@ -40,12 +40,14 @@ Option In(const char* name, T* value, double low, double high, const char* meani
                                ? absl::StrCat(static_cast<int64_t>(low))
                                : absl::StrCat(low),
                            " to ", absl::StrCat(static_cast<int64_t>(high)));
+    if constexpr (std::is_same_v<T, std::optional<uint32_t>>) allowed += ", or auto";
   }
   return {name, value, low, high, std::move(allowed), meaning};
 }
 
-void AddCommon(std::string* device, EndpointLimits* limits, Authentication* authentication,
-               LogLevel* log_level, absl::Duration* spin, std::vector<Option>* out) {
+void AddCommon(std::string* device, EndpointLimits* limits, PathOptions* path,
+               Authentication* authentication, LogLevel* log_level, absl::Duration* spin,
+               std::vector<Option>* out) {
   const Option common[] = {
       {"device", device, 0, 0, "auto, a device, an address", "the RDMA device to use"},
       In("limits.max_message_bytes", &limits->max_message_bytes, 1024, 1 << 20,
@@ -73,6 +75,20 @@ void AddCommon(std::string* device, EndpointLimits* limits, Authentication* auth
          "that a peer sends before it is worth a lane"),
       In("limits.path_mtu", &limits->path_mtu, 256, 4096,
          "bytes in a packet, a power of two; the same on all sides"),
+      In("path.gid_index", &path->gid_index, 0, 254,
+         "entry of the GID table: address and RoCE version of all packets"),
+      In("path.traffic_class", &path->traffic_class, 0, 255,
+         "of all packets: DSCP << 2 | ECN on RoCE v2"),
+      In("path.service_level", &path->service_level, 0, 15,
+         "of all packets; on RoCE the priority, to 7"),
+      In("path.pkey", &path->pkey, 1, 65535,
+         "partition key (not its index); the same on all sides"),
+      In("path.ack_timeout", &path->ack_timeout, 1, 31,
+         "of RC queue pairs: 4.096 us * 2^n; that of DCIs follows from dead_peer_timeout"),
+      In("path.retry_count", &path->retry_count, 0, 7,
+         "retries of a request that nobody acknowledges"),
+      In("path.rnr_retry", &path->rnr_retry, 0, 6,
+         "retries of a message for which the peer has no buffer"),
       {"authentication.secret_file", &authentication->secret_file, 0, 0, "a file, mode 600",
        "secrets, one a line; empty: no authentication"},
       {"log_level", log_level, 0, 0, absl::StrJoin(kLogLevels, ", "),
@@ -87,6 +103,9 @@ void AddCommon(std::string* device, EndpointLimits* limits, Authentication* auth
 std::string Option::Text() const {
   struct Print {
     std::string operator()(uint32_t* v) const { return absl::StrCat(*v); }
+    std::string operator()(std::optional<uint32_t>* v) const {
+      return v->has_value() ? absl::StrCat(**v) : "auto";
+    }
     std::string operator()(uint64_t* v) const { return absl::StrCat(*v); }
     std::string operator()(double* v) const { return absl::StrCat(*v); }
     std::string operator()(absl::Duration* v) const { return absl::FormatDuration(*v); }
@@ -102,6 +121,18 @@ std::string Option::Set(std::string_view text) const {
   struct Read {
     std::string operator()(uint32_t* v) const {
       return absl::SimpleAtoi(Text(), v) ? "" : "it is no number from 0 to 4294967295";
+    }
+    std::string operator()(std::optional<uint32_t>* v) const {
+      uint32_t number = 0;
+      if (text == "auto") {
+        v->reset();
+      } else if (absl::SimpleAtoi(Text(), &number) ||
+                 (text.substr(0, 2) == "0x" && absl::SimpleHexAtoi(Text(), &number))) {
+        *v = number;
+      } else {
+        return "it is neither a number nor auto";
+      }
+      return "";
     }
     std::string operator()(uint64_t* v) const {
       return absl::SimpleAtoi(Text(), v) ? "" : "it is no whole number";
@@ -127,7 +158,8 @@ std::string Option::Set(std::string_view text) const {
 
 std::vector<Option> OptionsOf(ChannelOptions* o) {
   std::vector<Option> options;
-  AddCommon(&o->device, &o->limits, &o->authentication, &o->log_level, &o->spin, &options);
+  AddCommon(&o->device, &o->limits, &o->path, &o->authentication, &o->log_level, &o->spin,
+            &options);
   const Option own[] = {
       In("connect_timeout", &o->connect_timeout, 1 * kMs, 3600,
          "timeout of each attempt to connect"),
@@ -163,7 +195,8 @@ std::vector<Option> OptionsOf(ChannelOptions* o) {
 
 std::vector<Option> OptionsOf(ServerOptions* o) {
   std::vector<Option> options;
-  AddCommon(&o->device, &o->limits, &o->authentication, &o->log_level, &o->spin, &options);
+  AddCommon(&o->device, &o->limits, &o->path, &o->authentication, &o->log_level, &o->spin,
+            &options);
   const Option own[] = {
       In("max_waiting_replies_per_peer", &o->max_waiting_replies_per_peer, 1, 1 << 20,
          "replies that wait for credit; beyond it the peer is disconnected"),
@@ -190,7 +223,8 @@ std::vector<Option> OptionsOf(ServerOptions* o) {
 
 std::vector<Option> OptionsOf(MessengerOptions* o) {
   std::vector<Option> options;
-  AddCommon(&o->device, &o->limits, &o->authentication, &o->log_level, &o->spin, &options);
+  AddCommon(&o->device, &o->limits, &o->path, &o->authentication, &o->log_level, &o->spin,
+            &options);
   const Option own[] = {
       In("connect_timeout", &o->connect_timeout, 1 * kMs, 3600,
          "timeout of the connection for a first flow"),

@@ -9,6 +9,7 @@
 #define SLUICE_MIDDLEWARE_API_OPTION_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -21,10 +22,10 @@ namespace sluice {
 
 struct Option {
   using Value = std::variant<uint32_t*, uint64_t*, double*, absl::Duration*, std::string*, Lanes*,
-                             Balancing*, LogLevel*>;
+                             Balancing*, LogLevel*, std::optional<uint32_t>*>;
   std::string name;  // "limits.max_message_bytes"
   Value value;
-  // Numbers, and seconds of times; both 0: see `allowed`.
+  // Numbers, and seconds of times; both 0: see `allowed`. An optional number may be "auto" as well.
   double low = 0;
   double high = 0;
   std::string allowed;  // for people: "1024 to 1048576", "off, auto, on"

@@ -52,9 +52,10 @@ absl::Status CheckLanes(const EndpointLimits& limits) {
 }
 
 absl::Status Common(const std::string& device, const EndpointLimits& limits,
-                    const Authentication& authentication, absl::Duration spin) {
+                    const PathOptions& path, const Authentication& authentication,
+                    absl::Duration spin) {
   return All(
-      authentication.Validate(),
+      authentication.Validate(), path.Validate(),
       device.empty() ? Bad("device", "empty", "\"auto\" or a device's name") : absl::OkStatus(),
       InRange("max_message_bytes", limits.max_message_bytes, 1024, 1u << 20),
       InRange("max_large_message_bytes", limits.max_large_message_bytes, 0, INT32_MAX),
@@ -105,7 +106,7 @@ absl::Status Authentication::Validate() const {
 }
 
 absl::Status ChannelOptions::Validate() const {
-  return All(Common(device, limits, authentication, spin),
+  return All(Common(device, limits, path, authentication, spin),
              InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),
              InRange("max_outstanding_calls", max_outstanding_calls, 1, 1u << 20),
              InRange("stream_window", stream_window, call::StreamEnd::kWindow,
@@ -124,7 +125,7 @@ absl::Status ChannelOptions::Validate() const {
 }
 
 absl::Status ServerOptions::Validate() const {
-  return All(Common(device, limits, authentication, spin),
+  return All(Common(device, limits, path, authentication, spin),
              CheckTenants(tenants, authentication, limits),
              InRange("max_waiting_replies_per_peer", max_waiting_replies_per_peer, 1, 1u << 20),
              InRange("max_waiting_bytes_per_peer", max_waiting_bytes_per_peer,
@@ -140,7 +141,7 @@ absl::Status ServerOptions::Validate() const {
 }
 
 absl::Status MessengerOptions::Validate() const {
-  return All(Common(device, limits, authentication, spin),
+  return All(Common(device, limits, path, authentication, spin),
              CheckTenants(tenants, authentication, limits),
              InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),
              InRange("max_flows", max_flows, 1, 1u << 24));

@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "middleware/api/log.h"
 #include "middleware/call/client_engine.h"
+#include "transport/device/path_settings.h"
 
 namespace sluice {
 
@@ -86,6 +87,9 @@ struct EndpointLimits {
   uint32_t path_mtu = 1024;
 };
 
+// Options of the path over the network: GID, traffic class, service level, partition, retries. Set the same on all sides.
+using PathOptions = device::PathSettings;
+
 // Authentication of peers. Each side proves that it holds a common secret before the other side
 // gives keys or credits. A wrong or missing secret: UNAUTHENTICATED. Default: no authentication;
 // any peer that reaches the port may call. Nothing on the wire is encrypted. docs/decisions/0011
@@ -142,6 +146,7 @@ struct ChannelOptions {
   // ("10.0.0.5"): the device and port with this address.
   std::string device = "auto";
   EndpointLimits limits;
+  PathOptions path;
   Authentication authentication;
   // Timeout of each attempt to connect. Connect() makes one attempt. Range: 1 ms to 1 h.
   absl::Duration connect_timeout = absl::Seconds(5);
@@ -211,6 +216,7 @@ struct ExecutorOptions {
 struct ServerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
+  PathOptions path;
   Authentication authentication;
   // Tenants. Each has its own receive queues, keys, buffers and protection domain, so that the
   // device refuses its callers access to memory of other tenants. If not empty, `authentication`
@@ -257,6 +263,7 @@ struct ServerOptions {
 struct MessengerOptions {
   std::string device = "auto";  // as above
   EndpointLimits limits;
+  PathOptions path;
   Authentication authentication;
   std::vector<Tenant> tenants;  // tenants of inbound peers, as above
   // Timeout of the connection that the first flow to an address needs. Range: 1 ms to 1 h.

@@ -82,24 +82,26 @@ class ProductionStack final : public Stack {
   poller::ThreadCommands commands_;
 };
 
-absl::StatusOr<std::unique_ptr<Stack>> Open(const std::string& device,
+absl::StatusOr<std::unique_ptr<Stack>> Open(const std::string& device, const PathOptions& path,
                                             std::shared_ptr<cm::RequestDesk> desk) {
   auto opened = device::Device::Open(device, device::AllTables());
   if (!opened.ok()) return opened.status();
+  if (absl::Status status = (*opened)->UsePath(path); !status.ok()) return status;
   return std::make_unique<ProductionStack>(*std::move(opened), std::move(desk));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device) {
-  return Open(device, nullptr);
+absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device,
+                                                 const PathOptions& path) {
+  return Open(device, path, nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& address,
                                                           const ChannelOptions& options) {
   // Before a device is opened for nothing.
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
-  auto stack = OpenStack(options.device);
+  auto stack = OpenStack(options.device, options.path);
   if (!stack.ok()) return stack.status();
   return ConnectOn(*std::move(stack), address, options);
 }
@@ -110,7 +112,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
   const auto desk = options.pollers > 1 ? endpoint::MakeRequestDesk() : nullptr;
   std::vector<std::unique_ptr<Stack>> stacks;
   while (stacks.size() < options.pollers) {
-    auto stack = Open(options.device, desk);
+    auto stack = Open(options.device, options.path, desk);
     if (!stack.ok()) return stack.status();
     stacks.push_back(*std::move(stack));
   }
@@ -119,7 +121,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& opti
 
 absl::StatusOr<std::unique_ptr<Messenger>> Messenger::Create(const MessengerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  auto stack = OpenStack(options.device);
+  auto stack = OpenStack(options.device, options.path);
   if (!stack.ok()) return stack.status();
   return CreateOn(*std::move(stack), options);
 }

@@ -14,7 +14,8 @@
 namespace sluice {
 
 // `device`: "auto" or a device's name.
-absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device);
+absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device,
+                                                 const PathOptions& path);
 
 }  // namespace sluice
 

@@ -132,6 +132,13 @@ void AddLimits(const ServerOptions& options, LookReply* reply) {
   add("dead_peer_timeout", absl::FormatDuration(options.limits.dead_peer_timeout));
   add("keepalive", absl::FormatDuration(options.limits.keepalive));
   add("path_mtu", absl::StrCat(options.limits.path_mtu));
+  const auto add_optional = [&add](const char* name, std::optional<uint32_t> value) {
+    add(name, value ? absl::StrCat(*value) : "auto");
+  };
+  add_optional("path.gid_index", options.path.gid_index);
+  add_optional("path.traffic_class", options.path.traffic_class);
+  add_optional("path.service_level", options.path.service_level);
+  add_optional("path.pkey", options.path.pkey);
   add("slow_call", absl::FormatDuration(options.slow_call));
 }
 

@@ -50,6 +50,14 @@ TEST(SetupErrors, OptionOutOfItsRange) {
   ExpectCatalogued("option", Server::Create(options).status());
 }
 
+TEST(SetupErrors, PathThatThePortDoesNotHave) {
+  auto options = OnSoftdc<ServerOptions>();
+  options.path.gid_index = 200;
+  ExpectCatalogued("gid-index", Server::Create(options).status());
+  options.path = {.pkey = 0x8001};
+  ExpectCatalogued("partition", Server::Create(options).status());
+}
+
 TEST(SetupErrors, DeviceThatIsNotThere) {
   ServerOptions options;
   options.device = "mlx5_99";

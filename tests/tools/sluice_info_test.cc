@@ -57,8 +57,8 @@ TEST(SluiceInfoTest, JsonHasTheSoftwareDeviceWithItsFiveCapabilities) {
 TEST(SluiceInfoTest, TextForPeople) {
   const ProgramRun run = RunProgram({kInfo});
   EXPECT_EQ(run.exit_code, 0);
-  for (const char* part : {"Sluice ", "device softdc0", "GID", "stream isolation", "limits",
-                           "--device=auto takes", "defaults"}) {
+  for (const char* part : {"Sluice ", "device softdc0", "GID", "partition key   0  0xffff",
+                           "stream isolation", "limits", "--device=auto takes", "defaults"}) {
     EXPECT_THAT(run.output, HasSubstr(part));
   }
 }
@@ -79,6 +79,13 @@ TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
         "as the device presets it", "numbers_quarantined", "numbers_exhausted", "map_failures"}) {
     EXPECT_THAT(text.output, HasSubstr(part));
   }
+
+  const std::string file = ::testing::TempDir() + "/sluice_info_path.textproto";
+  std::ofstream(file) << "channel { path { traffic_class: 106 service_level: 3 gid_index: 0 } }";
+  const ProgramRun path = RunProgram({kInfo, "--peer", *address, "--config=" + file});
+  EXPECT_EQ(path.exit_code, 0);
+  EXPECT_THAT(path.output, HasSubstr("service level 3"));
+  EXPECT_THAT(path.output, HasSubstr("GID index 0, traffic class 106, partition key at index 0"));
 
   const ProgramRun json = RunProgram({kInfo, "--peer", *address, "--json", "-"});
   EXPECT_EQ(json.exit_code, 0);
@@ -136,7 +143,8 @@ TEST(SluiceInfoTest, CheckSaysByItsExitCodeWhetherSomethingBlocks) {
 
 TEST(SluiceInfoTest, ConfigListsOptionsAndWhereTheyComeFrom) {
   const std::string all = RunProgram({kInfo, "--config"}).output;
-  EXPECT_THAT(all, ContainsRegex("\nserver\\.slow_call +100ms +default +100ms +1us to 1h  +time after"));
+  EXPECT_THAT(all,
+              ContainsRegex("\nserver\\.slow_call +100ms +default +100ms +1us to 1h  +time after"));
   // However long what is allowed: the last column begins at the same place in each line.
   const std::vector<std::string> lines = absl::StrSplit(all, '\n', absl::SkipEmpty());
   const size_t meaning = lines[0].find("meaning");

@@ -150,25 +150,36 @@ void ConnectionManager::ResolveAddress(Connection* c) {
 
 void ConnectionManager::StartResolving(Connection* c) {
   const sockaddr_storage address = c->attempt()->addresses[c->attempt()->next_address++];
+  auto call = std::make_shared<const char*>("rdma_resolve_addr");
   Submit(
       c,
-      [this, address](Connection* own) {
+      [this, address, call](Connection* own) {
         if (!options_.only_this_host.empty() && !IsOfThisHost(address)) return kOtherHost;
         sockaddr_storage copy = address;
         // Without it the kernel takes the device that its route leads over, which may be another one.
         std::optional<sockaddr_storage> source;
         if (options_.own_address) source = options_.own_address();
         const bool same_family = source.has_value() && source->ss_family == address.ss_family;
+        if (options_.type_of_service) {
+          uint8_t tos = *options_.type_of_service;  // before the route, which is chosen by it
+          errno = 0;
+          const int error_number = ErrnoOf(
+              api_.cm_set_option(own->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)));
+          if (error_number != 0) {
+            *call = "rdma_set_option (TOS)";
+            return error_number;
+          }
+        }
         errno = 0;
         return ErrnoOf(api_.cm_resolve_addr(
             own->id, same_family ? reinterpret_cast<sockaddr*>(&*source) : nullptr,
             reinterpret_cast<sockaddr*>(&copy), kResolveTimeoutMs));
       },
-      [this](Connection* own, int error_number) {
+      [this, call](Connection* own, int error_number) {
         if (error_number == 0) return;
         const absl::Status why = error_number == kOtherHost
                                      ? OtherHostError(options_, own->peer)
-                                     : CommandError(*own, error_number, "rdma_resolve_addr");
+                                     : CommandError(*own, error_number, *call);
         EndTry(own, why, Verdict::kElsewhere);
       });
 }

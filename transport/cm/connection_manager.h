@@ -104,6 +104,8 @@ struct Options {
   // The address of this side's queues, which connections are made from where it has the family of the peer's; empty: the
   // kernel chooses. Called inside Commands.
   std::function<std::optional<sockaddr_storage>()> own_address;
+  // Type of service that RDMA_CM asks for (RDMA_OPTION_ID_TOS); nothing: the kernel's default.
+  std::optional<uint8_t> type_of_service;
   // The private data for a reject that says `why`: the request came over another device or port. Empty: no words.
   std::function<std::vector<std::byte>(const std::string& why)> wrong_place;
   // Whether the private data of a reject says so. Then the next address of the name is tried.

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/device/device_events.h"
+#include "transport/device/path_settings.h"
 #include "transport/verbs/capabilities.h"
 #include "transport/verbs/handles.h"
 
@@ -80,7 +81,13 @@ class Device {
   // Sets the path MTU of everything that is made from now on: `bytes`, or the active MTU of the port if that is smaller. All sides that
   // talk to each other need the same. Before anything is made. Range: 256 to 4096, a power of two.
   void UsePathMtu(uint32_t bytes);
-  // Port, GID index and MTU; retries are the queue's business.
+  // Sets what everything that is made from now on has of `settings`. Before anything is made, and before UsePathMtu(); blocks.
+  // INVALID_ARGUMENT: the port can't have such a value. FAILED_PRECONDITION: the entry of the GID table is empty, or the port's
+  // table has no such partition key. The message names the option.
+  absl::Status UsePath(const PathSettings& settings);
+  // The partition key that UsePath() selected; 0: none was asked for, and the entry at index 0 is used.
+  uint16_t pkey() const { return pkey_; }
+  // Port, GID index, partition key index, class and MTU; the ack timeout of DCIs is the queue's business.
   const verbs::PathOptions& path() const { return path_; }
   const verbs::CapabilityReport& capabilities() const { return capabilities_; }
   // What the device offers in an ECE exchange; vendor 0: nothing.
@@ -124,7 +131,9 @@ class Device {
   verbs::PathOptions path_;
   ibv_ece ece_ = {};
   verbs::CapabilityReport capabilities_;
-  ibv_gid gid_ = {};  // at path_.sgid_index
+  ibv_gid gid_ = {};              // at path_.sgid_index
+  bool gid_index_fixed_ = false;  // by PathSettings
+  uint16_t pkey_ = 0;
   std::atomic<const EventRule*> broken_by_{nullptr};
   std::atomic<bool> port_up_{true};
   std::atomic<uint64_t> async_events_{0};

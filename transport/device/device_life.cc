@@ -94,6 +94,12 @@ Device::Address Device::RefreshAddress() {
       std::memcmp(now.raw, gid_.raw, sizeof(now.raw)) == 0) {
     return Address::kSame;
   }
+  if (gid_index_fixed_) {
+    const GidEntry entry = ReadGid(api(), context_.get(), path_.port, path_.sgid_index);
+    if (entry.index < 0) return Address::kNone;
+    gid_ = entry.gid;
+    return Address::kMoved;
+  }
   ibv_port_attr port = {};
   if (api().query_port(context_.get(), path_.port, &port) != 0) return Address::kNone;
   GidEntry entry = FindGid(api(), context_.get(), path_.port, port.gid_tbl_len, gid_);

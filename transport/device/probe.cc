@@ -157,11 +157,7 @@ void Device::ProbeStreams(ibv_cq* cq) {
 }
 
 void Device::ProbeOnDci(ibv_qp* dci) {
-  ibv_ah_attr attr = {};
-  attr.is_global = 1;
-  attr.port_num = path_.port;
-  attr.grh.sgid_index = path_.sgid_index;
-  attr.grh.hop_limit = 64;
+  ibv_ah_attr attr = verbs::AddressVector(path_);
   if (api().query_gid(context_.get(), path_.port, path_.sgid_index, &attr.grh.dgid) == 0) {
     errno = 0;
     verbs::Ah ah(&api(), api().create_ah(pd_.get(), &attr));

@@ -154,7 +154,8 @@ absl::Status EndpointImpl::Init() {
   if (options_.max_large_bytes != 0) MakeLargeMemory();
 
   const verbs::CapabilityReport& can = device_.capabilities();
-  handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping), clock_);
+  handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping), clock_,
+                   path::HandleLimits{}, device_.path());
   auto queue = queue::DciPool::Create(device_, send_cq_.get(), *slots_, send_memory_.lkey(),
                                       {.dci_count = options_.dci_count,
                                        .send_depth = options_.dci_depth,
@@ -178,6 +179,7 @@ absl::Status EndpointImpl::Init() {
   cm_options.local_ece = device_.ece();
   cm_options.device = device_.name();
   cm_options.port = device_.path().port;
+  cm_options.type_of_service = device_.path().traffic_class;
   cm_options.only_this_host = device_.passed_over();
   cm_options.own_address = [this] { return device::OwnAddress(device_); };
   cm_options.wrong_place = [](const std::string& why) {

@@ -137,11 +137,7 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
                 "its window is more than twice that of this side",
                 "run the same release of Sluice on both sides");
   }
-  ibv_ah_attr attr = {};
-  attr.is_global = 1;
-  attr.port_num = path_.port;
-  attr.grh.sgid_index = path_.sgid_index;
-  attr.grh.hop_limit = 64;
+  ibv_ah_attr attr = verbs::AddressVector(path_);
   std::memcpy(attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
   errno = 0;
   way.handle = {&device_.api(), device_.api().create_ah(device_.pd(), &attr)};

@@ -52,7 +52,8 @@ ibv_ah_attr Shared(ibv_ah_attr attr) {
 
 absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& from_cm, uint32_t template_qpn) {
   Evict();
-  const ibv_ah_attr attr = Shared(from_cm);
+  ibv_ah_attr attr = Shared(from_cm);
+  verbs::SetClass(path_, &attr);
   std::string destination = Key(attr, template_qpn);
   const auto found = by_destination_.find(destination);
   const bool first = found == by_destination_.end();

@@ -59,10 +59,11 @@ struct HandleCounts {
 
 class AddressHandles {
  public:
-  // `map`: the device can map handles (Feature::kAhMapping).
+  // `map`: the device can map handles (Feature::kAhMapping). `path`: of it, the traffic class and the service level, if it has
+  // them, replace those of RDMA_CM.
   AddressHandles(const verbs::VerbsApi& api, ibv_pd* pd, bool map, base::Clock& clock,
-                 HandleLimits limits = {})
-      : api_(api), pd_(pd), map_(map), clock_(clock), limits_(limits) {}
+                 HandleLimits limits = {}, const verbs::PathOptions& path = {})
+      : api_(api), pd_(pd), map_(map), clock_(clock), limits_(limits), path_(path) {}
 
   // The handle for this destination and template, mapped once, right after it is made. One that
   // can't be mapped is used unmapped and counted: mapping is a hint.
@@ -121,6 +122,7 @@ class AddressHandles {
   const bool map_;
   base::Clock& clock_;
   const HandleLimits limits_;
+  const verbs::PathOptions path_;
   absl::flat_hash_map<ibv_ah*, std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_destination_;
   std::list<Entry*> idle_;  // unused longest first

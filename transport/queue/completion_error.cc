@@ -28,12 +28,13 @@ constexpr Explanation kExplanations[] = {
     {IBV_WC_REM_INV_REQ_ERR, "IBV_WC_REM_INV_REQ_ERR",
      "the message is longer than the peer's receive buffers, or than a packet while the two sides "
      "have unlike path MTUs",
-     "send no more than the peer's max_message_bytes; give both ports the same MTU"},
+     "send no more than the peer's max_message_bytes; give both sides the same path_mtu"},
     {IBV_WC_REM_ACCESS_ERR, "IBV_WC_REM_ACCESS_ERR",
      "the peer has revoked the key, most likely because it restarted", "connect again"},
     {IBV_WC_REM_OP_ERR, "IBV_WC_REM_OP_ERR", "the peer's device failed", "connect again"},
     {IBV_WC_RETRY_EXC_ERR, "IBV_WC_RETRY_EXC_ERR",
-     "the peer's process or host is gone, its DC key has changed, or the path is broken",
+     "the peer's process or host is gone, its DC key has changed, the path is broken, or it is in "
+     "another partition (option path.pkey)",
      "connect again when it is back"},
     {IBV_WC_RNR_RETRY_EXC_ERR, "IBV_WC_RNR_RETRY_EXC_ERR",
      "the peer had no receive buffer for too long: it hangs, or is overloaded",

@@ -25,10 +25,11 @@ constexpr uint32_t kMinQuantumBytes = 4096;
 
 }  // namespace
 
-void DeriveTimeout(int64_t attempt_ns, uint8_t* timeout, uint8_t* retry_count) {
-  *retry_count = 7;
-  *timeout = 1;
-  while (*timeout < 31 && (int64_t{4096} << (*timeout + 1)) * 8 <= attempt_ns) ++*timeout;
+uint8_t DeriveTimeout(int64_t attempt_ns, uint8_t retry_count) {
+  uint8_t timeout = 1;
+  const int64_t tries = retry_count + 1;
+  while (timeout < 31 && (int64_t{4096} << (timeout + 1)) * tries <= attempt_ns) ++timeout;
+  return timeout;
 }
 
 absl::StatusOr<std::unique_ptr<DciPool>> DciPool::Create(device::Device& device, ibv_cq* cq,
@@ -55,7 +56,7 @@ DciPool::DciPool(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t 
       path_(device.path()) {
   nobody_.closed = true;  // so its errors are nobody's
   nobody_.probation = false;
-  DeriveTimeout(options.dead_peer_ns / kMaxFailures, &path_.timeout, &path_.retry_count);
+  path_.timeout = DeriveTimeout(options.dead_peer_ns / kMaxFailures, path_.retry_count);
   attempt_ns_ = (int64_t{4096} << path_.timeout) * (path_.retry_count + 1);
 }
 
@@ -84,11 +85,7 @@ absl::Status DciPool::Init() {
   // At least one message, and of small ones a batch.
   quantum_bytes_ = std::max(slots_.max_bytes(), kMinQuantumBytes) + kRequestBytes;
 
-  ibv_ah_attr attr = {};
-  attr.is_global = 1;
-  attr.port_num = path_.port;
-  attr.grh.sgid_index = path_.sgid_index;
-  attr.grh.hop_limit = 64;
+  ibv_ah_attr attr = verbs::AddressVector(path_);
   int error_number =
       api_.query_gid(device_.context(), path_.port, path_.sgid_index, &attr.grh.dgid);
   if (error_number == 0) {

@@ -85,9 +85,9 @@ struct PoolCounters {
       0;  // of requests that nobody answered; a lower bound: they took as long at least
 };
 
-// Timeout exponent and retry count such that 4.096 µs * 2^timeout * (retries + 1) is at most, and
-// more than half of, `attempt_ns` (within the field's range).
-void DeriveTimeout(int64_t attempt_ns, uint8_t* timeout, uint8_t* retry_count);
+// Timeout exponent such that 4.096 µs * 2^timeout * (retry_count + 1) is at most, and more than half of, `attempt_ns` (within
+// the field's range).
+uint8_t DeriveTimeout(int64_t attempt_ns, uint8_t retry_count);
 
 class DciPool {
  public:

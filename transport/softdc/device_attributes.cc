@@ -12,6 +12,7 @@
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/mtu.h"
+#include "transport/softdc/model/pkey.h"
 #include "transport/softdc/model/signature_attr.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/shm/srq_area.h"
@@ -125,7 +126,7 @@ int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr) {
   attr->gid_tbl_len = static_cast<int>(kMaxGids);
   attr->port_cap_flags = IBV_PORT_CM_SUP;
   attr->max_msg_sz = dials.limits.max_message_bytes;
-  attr->pkey_tbl_len = 1;
+  attr->pkey_tbl_len = PkeyCount(dials);
   attr->active_width = kWidth4x;
   attr->active_speed = kSpeedHdr;
   attr->phys_state = up ? kPhysicalLinkUp : kPhysicalDisabled;

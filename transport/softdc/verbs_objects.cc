@@ -4,6 +4,8 @@
 // verbs_memory.cc, verbs_queues.cc and verbs_qp.cc.
 #include "transport/softdc/verbs_objects.h"
 
+#include <arpa/inet.h>
+
 #include <cerrno>
 #include <memory>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "transport/softdc/model/gid_mark.h"
 #include "transport/softdc/model/grh.h"
 #include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/pkey.h"
 
 namespace sluice::softdc {
 namespace {
@@ -87,12 +90,13 @@ int QueryGidEx(ibv_context* context, uint32_t port_num, uint32_t index, ibv_gid_
   return 0;
 }
 
-int QueryPkey(ibv_context*, uint8_t port_num, int index, __be16* pkey) {
-  if (pkey == nullptr || port_num != kPort || index != 0) {
+int QueryPkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey) {
+  if (context == nullptr || pkey == nullptr || port_num != kPort || index < 0 ||
+      index >= PkeyCount(Context::From(context)->device().dials())) {
     errno = EINVAL;
     return -1;
   }
-  *pkey = 0xffff;
+  *pkey = htons(PkeyAt(Context::From(context)->device().dials(), static_cast<uint16_t>(index)));
   return 0;
 }
 

@@ -40,15 +40,6 @@ absl::Status Modify(const VerbsApi& api, ibv_qp* qp, ibv_qp_attr* attr, int mask
   return error_number == 0 ? absl::OkStatus() : Failed(error_number, call);
 }
 
-ibv_ah_attr AddressVector(const PathOptions& path) {
-  ibv_ah_attr av = {};
-  av.is_global = 1;
-  av.grh.sgid_index = path.sgid_index;
-  av.grh.hop_limit = 64;
-  av.port_num = path.port;
-  return av;
-}
-
 }  // namespace
 
 absl::StatusOr<Context> OpenContext(const VerbsApi& api, ibv_device* device) {
@@ -155,11 +146,26 @@ absl::StatusOr<Qp> CreateDct(const VerbsApi& api, ibv_context* context, ibv_pd* 
   return result;
 }
 
+void SetClass(const PathOptions& path, ibv_ah_attr* vector) {
+  if (path.traffic_class) vector->grh.traffic_class = *path.traffic_class;
+  if (path.service_level) vector->sl = *path.service_level;
+}
+
+ibv_ah_attr AddressVector(const PathOptions& path) {
+  ibv_ah_attr vector = {};
+  vector.is_global = 1;
+  vector.grh.sgid_index = path.sgid_index;
+  vector.grh.hop_limit = 64;
+  vector.port_num = path.port;
+  SetClass(path, &vector);
+  return vector;
+}
+
 absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path,
                          const ibv_ece* ece) {
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_INIT;
-  attr.pkey_index = 0;
+  attr.pkey_index = path.pkey_index;
   attr.port_num = path.port;
   absl::Status status = Modify(api, dci, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT,
                                "ibv_modify_qp (DCI, INIT)");
@@ -203,7 +209,7 @@ absl::Status ActivateDct(const VerbsApi& api, ibv_qp* dct, const PathOptions& pa
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_INIT;
   attr.qp_access_flags = static_cast<unsigned>(access);
-  attr.pkey_index = 0;
+  attr.pkey_index = path.pkey_index;
   attr.port_num = path.port;
   absl::Status status =
       Modify(api, dct, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT,

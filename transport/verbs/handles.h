@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -108,6 +109,10 @@ absl::StatusOr<Qp> CreateDct(const VerbsApi& api, ibv_context* context, ibv_pd* 
 struct PathOptions {
   uint8_t port = 1;
   uint8_t sgid_index = 0;
+  uint16_t pkey_index = 0;
+  // Nothing: 0 in queue pairs, and what RDMA_CM found in address handles.
+  std::optional<uint8_t> traffic_class;  // of the GRH or the IP header
+  std::optional<uint8_t> service_level;  // on RoCE the priority
   ibv_mtu mtu = IBV_MTU_1024;
   uint8_t min_rnr_timer = 12;  // the DCT's: 12 is 0.64 ms (man ibv_modify_qp)
   // The DCI's: ack timeout 4.096 µs * 2^timeout, sent retry_count + 1 times; 7 for rnr_retry is
@@ -117,6 +122,10 @@ struct PathOptions {
   uint8_t rnr_retry = 6;
   uint8_t max_rd_atomic = 1;
 };
+// The address vector from this port: of a queue pair, or with a destination that the caller adds, of an address handle.
+ibv_ah_attr AddressVector(const PathOptions& path);
+// Sets the traffic class and the service level that `path` has.
+void SetClass(const PathOptions& path, ibv_ah_attr* vector);
 // RESET→INIT→RTR→RTS with the exact masks that the kernel accepts for a DCI. `ece`, if given, is set
 // in INIT, so that it rides on the move to RTR (man ibv_set_ece).
 absl::Status ActivateDci(const VerbsApi& api, ibv_qp* dci, const PathOptions& path,

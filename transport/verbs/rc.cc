@@ -64,6 +64,7 @@ absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path
                         const RcPeer& peer, int access) {
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = path.pkey_index;
   attr.port_num = path.port;
   attr.qp_access_flags = static_cast<unsigned>(access);
   absl::Status status =
@@ -77,11 +78,8 @@ absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path
   attr.dest_qp_num = peer.number;
   attr.max_dest_rd_atomic = path.max_rd_atomic;
   attr.min_rnr_timer = path.min_rnr_timer;
-  attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = path.port;
+  attr.ah_attr = AddressVector(path);
   attr.ah_attr.grh.dgid = peer.gid;
-  attr.ah_attr.grh.sgid_index = path.sgid_index;
-  attr.ah_attr.grh.hop_limit = 64;
   status = Modify(api, qp, &attr,
                   IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,

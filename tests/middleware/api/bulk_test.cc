@@ -76,6 +76,39 @@ TEST_F(BulkTest, MovesAndBothSidesHearOfIt) {
   EXPECT_TRUE(one_->Health().ok()) << one_->Health();
 }
 
+// What Move() of much says between two programs of these path MTUs.
+absl::Status MoveBetween(uint32_t one_mtu, uint32_t other_mtu) {
+  auto one = Bulk::Create({.device = "softdc0", .path_mtu = one_mtu}).value();
+  auto other = Bulk::Create({.device = "softdc0", .path_mtu = other_mtu}).value();
+  std::string ticket, answer;
+  const auto at_one = one->Offer(&ticket).value();
+  EXPECT_TRUE(other->Accept(ticket, &answer).ok());
+  EXPECT_TRUE(one->Complete(at_one, answer).ok());
+  std::vector<std::byte> from(1 << 16), to(1 << 16);
+  const auto own = one->Lend(from, 0).value();
+  const auto lent = other->Lend(to, bulk::kMayWrite).value();
+  bulk::TransferRequest request;
+  request.local = own.id;
+  request.remote = *bulk::LoadCapability(lent.capability);
+  request.data_bytes = from.size();
+  return one->Move(at_one, request);
+}
+
+TEST(BulkPath, PathMtuIsTheOptions) {
+  EXPECT_TRUE(MoveBetween(4096, 4096).ok());
+  EXPECT_TRUE(MoveBetween(512, 512).ok());
+  EXPECT_FALSE(MoveBetween(4096, 1024).ok());
+}
+
+TEST(BulkPath, OptionsAreChecked) {
+  const absl::Status mtu = Bulk::Create({.device = "softdc0", .path_mtu = 1500}).status();
+  EXPECT_EQ(mtu.code(), absl::StatusCode::kInvalidArgument) << mtu;
+  EXPECT_THAT(std::string(mtu.message()), HasSubstr("option path_mtu is 1500"));
+  const absl::Status pkey = Bulk::Create({.device = "softdc0", .path = {.pkey = 0x8001}}).status();
+  EXPECT_EQ(pkey.code(), absl::StatusCode::kFailedPrecondition) << pkey;
+  EXPECT_THAT(std::string(pkey.message()), HasSubstr("option path.pkey is 0x8001"));
+}
+
 TEST_F(BulkTest, BothSidesCount) {
   EXPECT_TRUE(one_->Move(at_one_, Request(5)).ok());
   ASSERT_TRUE(other_->Await(at_other_, 5, kLong).ok());

@@ -142,6 +142,21 @@ TEST(ConfigTest, WhatCannotBeReadIsAnErrorAndNothingOfItIsTaken) {
   EXPECT_EQ(config.server.trace_records, 8u) << "the others are taken";
 }
 
+TEST(ConfigTest, OptionalNumbersAreAutoUnlessTheyAreSet) {
+  Config config;
+  EXPECT_EQ(config.channel.path.pkey, std::nullopt);
+  ASSERT_TRUE(config.ReadText("channel { path { pkey: 0x8001 gid_index: 3 } }", "a").ok());
+  EXPECT_EQ(config.channel.path.pkey, 0x8001u);
+  EXPECT_EQ(config.channel.path.gid_index, 3u);
+  EXPECT_EQ(config.channel.path.traffic_class, std::nullopt);
+  ASSERT_TRUE(config.Set("channel.path.pkey", "0x7fff", Config::Source::kFlag).ok());
+  EXPECT_EQ(config.channel.path.pkey, 0x7fffu);
+  ASSERT_TRUE(config.Set("channel.path.gid_index", "auto", Config::Source::kFlag).ok());
+  EXPECT_EQ(config.channel.path.gid_index, std::nullopt);
+  const absl::Status bad = config.Set("channel.path.pkey", "mine", Config::Source::kFlag);
+  EXPECT_THAT(std::string(bad.message()), HasSubstr("allowed is 1 to 65535, or auto")) << bad;
+}
+
 TEST(ConfigTest, FileOfAName) {
   const std::string path = ::testing::TempDir() + "/config_test.textproto";
   std::ofstream(path) << "channel { spin: '1ms' }";

@@ -57,6 +57,8 @@ TEST(OptionsTest, ChannelValuesOutOfRange) {
   ExpectRefused(options.Validate(), "path_mtu", "8192");
   options.limits.path_mtu = 4096;
   EXPECT_TRUE(options.Validate().ok());
+  options.path.traffic_class = 256;
+  ExpectRefused(options.Validate(), "path.traffic_class", "256");
   options = ChannelOptions();
   options.spin = -absl::Nanoseconds(1);
   ExpectRefused(options.Validate(), "spin", "-1ns");

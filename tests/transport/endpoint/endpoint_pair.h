@@ -56,13 +56,15 @@ struct Node {
   // `table` stands for another device, `time` for the clock of the endpoint, `handler` for the
   // recorder; they outlive the node.
   explicit Node(const Options& options = {}, const verbs::VerbsApi* table = &softdc::Verbs(),
-                base::Clock* time = nullptr, Handler* handler = nullptr) {
+                base::Clock* time = nullptr, Handler* handler = nullptr,
+                const device::PathSettings& path = {}) {
     auto opened = device::Device::Open("softdc0", {table});
     if (!opened.ok()) {
       ADD_FAILURE() << opened.status();
       return;
     }
     device = std::move(*opened);
+    EXPECT_TRUE(device->UsePath(path).ok());
     auto created = CreateEndpoint(options, *device, time == nullptr ? clock : *time, random,
                                   commands, handler == nullptr ? &recorder : handler);
     if (!created.ok()) {

@@ -22,6 +22,8 @@ struct FakeDevice {
   // Of the last handle:
   uint8_t static_rate = 0;
   uint32_t flow_label = 0;
+  uint8_t traffic_class = 0;
+  uint8_t service_level = 0;
 } device;
 
 verbs::VerbsApi FakeTable() {
@@ -30,6 +32,8 @@ verbs::VerbsApi FakeTable() {
   api.create_ah = [](ibv_pd*, ibv_ah_attr* attr) {
     device.static_rate = attr->static_rate;
     device.flow_label = attr->grh.flow_label;
+    device.traffic_class = attr->grh.traffic_class;
+    device.service_level = attr->sl;
     if (device.refuse) {
       errno = ETIMEDOUT;
       return static_cast<ibv_ah*>(nullptr);
@@ -132,6 +136,22 @@ TEST_F(AddressHandlesTest, AcquireClearsTheStaticRateOnRoceOnly) {
   EXPECT_FALSE(Take(handles, 1).first);  // the rate is not part of the key either
   ASSERT_TRUE(handles.Acquire(infiniband, 77).ok());
   EXPECT_EQ(device.static_rate, IBV_RATE_40_GBPS);
+}
+
+TEST_F(AddressHandlesTest, AcquireReplacesTheClassOfRdmaCmByThatOfThePath) {
+  ibv_ah_attr from_cm = To(1);
+  from_cm.grh.traffic_class = 8;
+  from_cm.sl = 1;
+  AddressHandles unchanged = Make();
+  ASSERT_TRUE(unchanged.Acquire(from_cm, 77).ok());
+  EXPECT_EQ(device.traffic_class, 8);
+  EXPECT_EQ(device.service_level, 1);
+  AddressHandles handles(api_, nullptr, /*map=*/true, clock_, {},
+                         {.traffic_class = 106, .service_level = 3});
+  ASSERT_TRUE(handles.Acquire(from_cm, 77).ok());
+  EXPECT_EQ(device.traffic_class, 106);
+  EXPECT_EQ(device.service_level, 3);
+  EXPECT_FALSE(Take(handles, 1).first);  // another class of RDMA_CM, the same handle
 }
 
 // RDMA_CM computes it from the ports of each connection.

@@ -279,12 +279,13 @@ TEST(DciPool, CompletionsThatCanNotBePolledAreTheEndOfTheQueues) {
 TEST(DeriveTimeout, StaysWithinTheBoundAndAboveHalfOfIt) {
   for (int64_t bound_ns : {int64_t{1'000'000}, int64_t{50'000'000}, int64_t{1'000'000'000},
                            int64_t{7'777'777'777}, int64_t{600'000'000'000}}) {
-    uint8_t timeout = 0, retries = 0;
-    DeriveTimeout(bound_ns, &timeout, &retries);
-    const int64_t total_ns = (int64_t{4096} << timeout) * (retries + 1);
-    EXPECT_LE(total_ns, bound_ns);
-    EXPECT_GT(2 * total_ns, bound_ns);
-    EXPECT_LE(timeout, 31);
+    for (const uint8_t retries : {7, 2, 0}) {
+      const uint8_t timeout = DeriveTimeout(bound_ns, retries);
+      const int64_t total_ns = (int64_t{4096} << timeout) * (retries + 1);
+      EXPECT_LE(total_ns, bound_ns);
+      EXPECT_GT(2 * total_ns, bound_ns);
+      EXPECT_LE(timeout, 31);
+    }
   }
 }
 

@@ -79,6 +79,7 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(port, roce_v1);
   SOFTDC_DIAL(port, second_device);
   SOFTDC_DIAL(port, active_mtu);
+  SOFTDC_DIAL(port, second_pkey);
   SOFTDC_DIAL(limits, max_send_wr);
   SOFTDC_DIAL(limits, max_recv_wr);
   SOFTDC_DIAL(limits, max_sge);
@@ -115,6 +116,7 @@ absl::Status CheckSettings(const Settings& settings) {
       {"streams", "error_state_delay_ns", 0, 10 * kSecondNs},
       {"port", "lid", 1, 0xbfff},
       {"port", "active_mtu", 256, 4096},
+      {"port", "second_pkey", 0, 0xffff},
       {"limits", "max_send_wr", 1, 32768},
       {"limits", "max_recv_wr", 1, 32768},
       {"limits", "max_sge", 1, 30},

@@ -63,6 +63,7 @@ struct Dials {
     RoceV1 roce_v1 = RoceV1::kNone;
     bool second_device = false;
     uint16_t active_mtu = 4096;
+    uint16_t second_pkey = 0;  // 0: none
     bool operator==(const Port&) const = default;
   } port;
 

@@ -182,8 +182,8 @@ template <bool kPlain>
   if (!kPlain && Datagram()) {
     cqe.byte_len += kGrhBytes;
     cqe.wc_flags |= IBV_WC_GRH;
-    cqe.sl = wqe.service_level;
   }
+  cqe.sl = wqe.service_level;
   if ((wqe.flags & IBV_SEND_SOLICITED) != 0) cqe.flags |= shm::kCqeSolicited;
   if (reach_.cq->ring.stamped()) cqe.timestamp_ns = Loop::NowNs();
   reach_.cq->ring.Publish(cqe);

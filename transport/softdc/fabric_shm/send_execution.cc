@@ -9,6 +9,7 @@
 #include "transport/softdc/model/context.h"
 #include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/pkey.h"
 #include "transport/softdc/model/timing.h"
 
 namespace sluice::softdc {
@@ -79,7 +80,8 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     return 1;
   }
   const Verdict verdict = JudgeRequest(wqe, queue_.traits().target, *reach->descriptor,
-                                       queue_.context().dials(), queue_.attr().path_mtu);
+                                       queue_.context().dials(), queue_.attr().path_mtu,
+                                       PkeyAt(queue_.context().dials(), queue_.attr().pkey_index));
   if (verdict != Verdict::kAccepted) {
     Refuse(wqe, verdict, *reach);
     return 1;

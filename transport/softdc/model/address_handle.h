@@ -20,7 +20,7 @@ struct AddressHandle {
   ibv_gid source_gid{};   // of attr.grh.sgid_index
   uint64_t gid_mark = 0;  // gid_mark.h
   NodeId node = kNoNode;
-  uint8_t service_level = 0;  // that the receiver of a datagram is told: RoCE says more (grh.h)
+  uint8_t service_level = 0;                  // that the receiver is told: RoCE says more (grh.h)
   std::atomic<uint32_t> mapped_qp_number{0};  // mlx5dv_map_ah_to_qp: the first call wins
 
   static AddressHandle* From(ibv_ah* ah) { return reinterpret_cast<AddressHandle*>(ah); }

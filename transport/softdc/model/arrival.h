@@ -4,7 +4,7 @@
 // look at is in the target's arena; a fabric differs only in who calls them, and in when and how the
 // bytes move afterwards.
 //
-//   JudgeRequest     state, number, type, key, rights, alignment, size of packets
+//   JudgeRequest     state, number, type, partition, key, rights, alignment, size of packets
 //   JudgeRange       rkey, range, right, protection domain, of memory that the request names
 //   JudgeLength      room in the receive WQE
 //   StatusOf         what the requester completes with
@@ -22,6 +22,7 @@
 #include "transport/softdc/model/memory_window.h"
 #include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/pkey.h"
 #include "transport/softdc/model/wqe.h"
 #include "transport/softdc/shm/layout.h"
 
@@ -55,10 +56,13 @@ inline uint32_t NeededAccess(uint8_t opcode) {
 
 inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
                             const shm::TargetDescriptor& target, const Dials& dials,
-                            ibv_mtu path_mtu) {
+                            ibv_mtu path_mtu, uint16_t pkey) {
   if (target.state.load(std::memory_order_acquire) !=
           static_cast<uint32_t>(shm::TargetState::kReadyToReceive) ||
       target.qp_num != wqe.target_number || target.type != static_cast<uint32_t>(meant_for)) {
+    return Verdict::kNoResponse;
+  }
+  if (!SamePartition(pkey, static_cast<uint16_t>(target.pkey)) && !Mutated(Mutation::kAnyPkey)) {
     return Verdict::kNoResponse;
   }
   // What a mistake in the check of each kind's key would take.

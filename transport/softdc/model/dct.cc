@@ -10,6 +10,7 @@
 #include "transport/softdc/model/gid_mark.h"
 #include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/pkey.h"
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/qp_transitions.h"
 #include "transport/softdc/model/srq.h"
@@ -47,7 +48,7 @@ int Dct::Modify(const ibv_qp_attr& attr, int attr_mask) {
     return EINVAL;
   }
   if (attr.qp_state == IBV_QPS_INIT) {
-    if (attr.port_num != kPort || attr.pkey_index != 0) return EINVAL;
+    if (attr.port_num != kPort || attr.pkey_index >= PkeyCount(context_.dials())) return EINVAL;
     if ((attr.qp_access_flags & ~static_cast<unsigned>(kRemoteAccess | IBV_ACCESS_LOCAL_WRITE)) !=
         0) {
       return EINVAL;
@@ -90,7 +91,8 @@ int Dct::BecomeReady() {
                     .access = attr_.qp_access_flags,
                     .pd = Pd::From(base.pd)->number,
                     .min_rnr_timer = attr_.min_rnr_timer,
-                    .path_mtu = attr_.path_mtu});
+                    .path_mtu = attr_.path_mtu,
+                    .pkey = PkeyAt(context_.dials(), attr_.pkey_index)});
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "transport/softdc/model/cq.h"
 #include "transport/softdc/model/mtu.h"
 #include "transport/softdc/model/mutation.h"
+#include "transport/softdc/model/pkey.h"
 #include "transport/softdc/model/srq.h"
 
 namespace sluice::softdc {
@@ -101,7 +102,7 @@ int Qp::CheckAttributes(const ibv_qp_attr& attr, int mask) const {
   // A DCI's vector names nobody: only its traffic class and the like count.
   const bool any_address = traits_.kind == QpKind::kDci;
   if ((Has(mask, IBV_QP_PORT) && attr.port_num != kPort) ||
-      (Has(mask, IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) ||
+      (Has(mask, IBV_QP_PKEY_INDEX) && attr.pkey_index >= PkeyCount(dials)) ||
       (Has(mask, IBV_QP_AV) &&
        (any_address ? attr.ah_attr.port_num != kPort : bad_address(attr.ah_attr))) ||
       (Has(mask, IBV_QP_PATH_MTU) && bad_mtu(attr.path_mtu)) ||
@@ -209,7 +210,8 @@ void Qp::OpenResponder() {
                     .access = attr.qp_access_flags,
                     .pd = send_->pd(),
                     .min_rnr_timer = attr.min_rnr_timer,
-                    .path_mtu = attr.path_mtu});
+                    .path_mtu = attr.path_mtu,
+                    .pkey = PkeyAt(context_.dials(), attr.pkey_index)});
 }
 
 void Qp::StopReceiving() {

@@ -47,6 +47,7 @@ void Responder::Open(const Terms& terms) {
   descriptor_->srq_offset = srq_.offset();
   descriptor_->armed_offset = cq_.armed_offset();
   descriptor_->path_mtu = terms.path_mtu;
+  descriptor_->pkey = terms.pkey;
   Change(terms.access, terms.min_rnr_timer, terms.key);
   SOFTDC_KILL_POINT(kTargetHalfWritten);
   descriptor_->state.store(static_cast<uint32_t>(shm::TargetState::kReadyToReceive),

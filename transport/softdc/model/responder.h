@@ -42,6 +42,7 @@ class Responder {
     uint32_t pd;
     uint8_t min_rnr_timer;
     ibv_mtu path_mtu;
+    uint16_t pkey;
   };
 
   // Null with errno ENOMEM. Both queues outlive it.

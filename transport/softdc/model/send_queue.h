@@ -136,6 +136,7 @@ class SendQueue {
     if (Mutated(Mutation::kAddressSetterLast) && (missing_setters_ & kDataSetter) != 0) return;
     wqe.key = dc_key ^ AddressHandle::From(ah)->gid_mark;
     wqe.stream_id = stream_id;
+    wqe.service_level = AddressHandle::From(ah)->service_level;
     missing_setters_ &= ~kAddressSetter;
   }
   void SetDatagramAddress(const ibv_ah* ah, uint32_t target_number, uint32_t qkey);

@@ -57,7 +57,7 @@ struct alignas(16) Wqe {
   uint8_t status = 0;      // ibv_wc_status, once kDone
   uint8_t rnr_tries = 0;
   bool quiet = false;         // completes only with an error, whatever was asked for
-  uint8_t service_level = 0;  // of a datagram, as its receiver is told
+  uint8_t service_level = 0;  // of the address handle, as the receiver is told
   bool taken_back = false;    // LOCAL_INV of a window whose key is gone, and whose copies may go on
   uint32_t vendor_error = 0;
   // The Requester's own.

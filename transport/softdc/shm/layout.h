@@ -16,7 +16,7 @@
 namespace sluice::softdc::shm {
 
 inline constexpr uint64_t kArenaMagic = 0x31616e6572616473;  // "sdarena1"
-inline constexpr uint32_t kLayoutVersion = 6;
+inline constexpr uint32_t kLayoutVersion = 7;
 inline constexpr uint64_t kArenaBytes = uint64_t{1} << 30;  // sparse: only touched pages count
 inline constexpr uint32_t kMaxMemoryRegions = 1 << 14;
 inline constexpr uint32_t kPrivateSegment = 0;  // no segment: reached through the kernel
@@ -74,7 +74,7 @@ struct alignas(64) TargetDescriptor {
   uint64_t srq_offset;
   uint64_t armed_offset;  // ArmedWord of the receive CQ
   uint32_t path_mtu;      // enum ibv_mtu; 0: none was set
-  uint32_t reserved1;
+  uint32_t pkey;          // partition key; 0: none was set
 };
 static_assert(sizeof(TargetDescriptor) == 64);
 

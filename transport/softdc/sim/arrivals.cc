@@ -48,6 +48,7 @@ void Arrivals::SendGhost(Message& message) {
   ghost->sequence = message.sequence;
   ghost->meant_for = message.meant_for;
   ghost->path_mtu = message.path_mtu;
+  ghost->pkey = message.pkey;
   ghost->acknowledged = false;
   ghost->wqe = message.wqe;
   std::byte* to = ghost->Resize(message.wqe.length_bytes);
@@ -66,8 +67,8 @@ void Arrivals::OnGhost(Message* message) {
     Context& context = target.port->context();
     const shm::TargetDescriptor& descriptor = target.responder->descriptor();
     const Wqe& wqe = message->wqe;
-    if (JudgeRequest(wqe, message->meant_for, descriptor, context.dials(), message->path_mtu) ==
-            Verdict::kAccepted &&
+    if (JudgeRequest(wqe, message->meant_for, descriptor, context.dials(), message->path_mtu,
+                     message->pkey) == Verdict::kAccepted &&
         JudgeRange(context.regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
                    IBV_ACCESS_REMOTE_WRITE, descriptor) != nullptr) {
       std::memcpy(reinterpret_cast<void*>(wqe.remote_address), message->data(), wqe.length_bytes);
@@ -125,7 +126,7 @@ void Arrivals::OnArrive(Message* message) {
   if (target.responder == nullptr) return Lose(message);
   const Verdict verdict =
       JudgeRequest(message->wqe, message->meant_for, target.responder->descriptor(),
-                   target.port->context().dials(), message->path_mtu);
+                   target.port->context().dials(), message->path_mtu, message->pkey);
   if (verdict == Verdict::kNoResponse) return Lose(message);
   if (verdict != Verdict::kAccepted) return Refuse(message, target, verdict);
   if (message->executed_before && message->wqe.opcode != IBV_WR_RDMA_READ) {

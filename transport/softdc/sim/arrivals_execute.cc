@@ -278,7 +278,7 @@ void Arrivals::PushReceive(const Message& message, const Target& target, ibv_wc_
     cqe.imm_data = wqe.rkey;
     cqe.wc_flags = IBV_WC_WITH_INV;
   }
-  if (datagram) cqe.sl = wqe.service_level;
+  cqe.sl = wqe.service_level;
   if (datagram && message.operands.datagram.has_grh) cqe.wc_flags |= IBV_WC_GRH;
   if ((wqe.flags & IBV_SEND_SOLICITED) != 0) cqe.flags = shm::kCqeSolicited;
   target.responder->cq().PushReceive(cqe);

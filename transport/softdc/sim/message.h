@@ -44,6 +44,7 @@ struct Message {
   uint32_t from_number = 0;
   shm::TargetType meant_for = shm::TargetType::kDct;
   ibv_mtu path_mtu = IBV_MTU_4096;
+  uint16_t pkey = 0xffff;
   bool acknowledged = false;
   bool executed_before = false;  // sent again, though it had been carried out
   bool ghost = false;            // its failure was reported; nobody waits for an answer

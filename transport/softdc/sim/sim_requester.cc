@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "transport/softdc/model/context.h"
+#include "transport/softdc/model/pkey.h"
 #include "transport/softdc/model/timing.h"
 #include "transport/softdc/sim/arrivals.h"
 #include "transport/softdc/sim/sim_fabric.h"
@@ -184,6 +185,7 @@ Message* SimRequester::Pack(Channel& channel, uint64_t sequence) {
   message->from_number = queue_.number();
   message->meant_for = queue_.traits().target;
   message->path_mtu = queue_.attr().path_mtu;
+  message->pkey = PkeyAt(queue_.context().dials(), queue_.attr().pkey_index);
   message->acknowledged = queue_.traits().acknowledged;
   message->executed_before = state.executed;
   message->ghost = false;

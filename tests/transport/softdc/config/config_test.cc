@@ -35,7 +35,7 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
     unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM full_receive_cq: WAIT
                foreign_gid: LOST unsignalled_flush: NO_COMPLETION }
     features { in_order: BLOCKS_128 ece: false ece_options: 0x7 signature: false }
-    port { link_layer: INFINIBAND lid: 17 roce_v1: V1_LAST second_device: true active_mtu: 1024 }
+    port { link_layer: INFINIBAND lid: 17 roce_v1: V1_LAST second_device: true active_mtu: 1024 second_pkey: 0x8001 }
     limits { max_cqe: 64 max_inline_bytes: 0 }
     cm { retry_ns: 1000000 max_attempts: 3 packet_lifetime: 4 }
     memory { move_private: false }
@@ -67,6 +67,7 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   expected.memory.move_private = false;
   expected.retries = {.min_timeout = 12, .timeout_factor = 4, .total_retry_ns = 5000};
   expected.port.active_mtu = 1024;
+  expected.port.second_pkey = 0x8001;
   expected.unknowns.unsignalled_flush = UnsignalledFlush::kSilent;
   EXPECT_EQ(*dials, expected);
 }

@@ -2,6 +2,8 @@
 //
 // Where devices differ, or nobody has said what they do: each setting of softdc's dials
 // (proto/softdc_config.proto) does what it says, on both fabrics.
+#include <endian.h>
+
 #include <atomic>
 #include <cstring>
 #include <string>
@@ -377,6 +379,76 @@ TEST_P(Dial, OnInfinibandTheLidIsAnAddress) {
   // The congestion settings of a queue pair are for global addresses.
   EXPECT_EQ(api().dv_map_ah_to_qp(ah, sender.dci->qp_num), EOPNOTSUPP);
   EXPECT_EQ(api().destroy_ah(ah), 0);
+}
+
+TEST_P(Dial, OnInfinibandTheReceiverIsToldTheServiceLevel) {
+  PROVES(208);
+  TURN_DIALS("port { link_layer: INFINIBAND }");
+  Node sender(bed()), target(bed(), OnHost(1));
+  for (const uint8_t level : {5, 0}) {
+    Address to = target.address();
+    to.path.sl = level;
+    ASSERT_EQ(sender.Post(to, {.text = "x"}), 0);
+    EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(target.AwaitReceive().sl, level);
+  }
+}
+
+TEST_P(Dial, PacketsOfAnotherPartitionAreDropped) {
+  PROVES(207);
+  TURN_DIALS("port { second_pkey: 0x8001 }");
+  Node sender(bed()), target(bed(), OnHost(1));
+  ibv_port_attr port{};
+  ASSERT_EQ(api().query_port(sender.context, 1, &port), 0);
+  EXPECT_EQ(port.pkey_tbl_len, 2);
+  __be16 pkey = 0;
+  ASSERT_EQ(api().query_pkey(sender.context, 1, 1, &pkey), 0);
+  EXPECT_EQ(be16toh(pkey), 0x8001);
+  const auto join = [&](uint16_t index) {
+    ASSERT_EQ(sender.Modify(sender.dci, IBV_QPS_RESET, IBV_QP_STATE), 0);
+    ibv_qp_attr attr = sender.AttributesFor(IBV_QPS_INIT);
+    attr.pkey_index = index;
+    ASSERT_EQ(api().modify_qp(sender.dci, &attr, kDciInit), 0);
+    ASSERT_EQ(sender.Modify(sender.dci, IBV_QPS_RTR, kDciRtr), 0);
+    ASSERT_EQ(sender.Modify(sender.dci, IBV_QPS_RTS, kDciRts), 0);
+  };
+  join(1);
+  ASSERT_EQ(sender.Post(target.address(), {.text = "elsewhere"}), 0);
+  EXPECT_EQ(sender.AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_TRUE(target.NoCompletion(target.receive_cq));
+  join(0);
+  ASSERT_EQ(sender.Post(target.address(), {.text = "here"}), 0);
+  EXPECT_EQ(sender.AwaitSend().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(target.TextOf(target.AwaitReceive()), "here");
+}
+
+// Of a partition at most one of two members may be a limited one.
+TEST_P(Dial, LimitedMembersOfAPartitionDoNotHearEachOther) {
+  PROVES(207);
+  for (const bool full : {true, false}) {
+    TURN_DIALS(full ? "port { second_pkey: 0x8001 }" : "port { second_pkey: 0x0001 }");
+    Node sender(bed()), target(bed(), OnHost(1));
+    ASSERT_EQ(sender.Modify(sender.dci, IBV_QPS_RESET, IBV_QP_STATE), 0);
+    ibv_qp_attr attr = sender.AttributesFor(IBV_QPS_INIT);
+    attr.pkey_index = 1;
+    ASSERT_EQ(api().modify_qp(sender.dci, &attr, kDciInit), 0);
+    ASSERT_EQ(sender.Modify(sender.dci, IBV_QPS_RTR, kDciRtr), 0);
+    ASSERT_EQ(sender.Modify(sender.dci, IBV_QPS_RTS, kDciRts), 0);
+    Node::Creation creation = target.DctCreation();
+    ibv_qp* dct = target.Create(creation);
+    ASSERT_NE(dct, nullptr);
+    attr = target.AttributesFor(IBV_QPS_INIT);
+    attr.pkey_index = 2;
+    EXPECT_EQ(api().modify_qp(dct, &attr, kDctInit), EINVAL);
+    attr.pkey_index = 1;
+    ASSERT_EQ(api().modify_qp(dct, &attr, kDctInit), 0);
+    ASSERT_EQ(target.Modify(dct, IBV_QPS_RTR, kDctRtr), 0);
+    Address to = target.address();
+    to.dctn = dct->qp_num;
+    ASSERT_EQ(sender.Post(to, {.text = "x"}), 0);
+    EXPECT_EQ(sender.AwaitSend().status, full ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR);
+    EXPECT_EQ(api().destroy_qp(dct), 0);
+  }
 }
 
 TEST_P(Dial, ActiveMtuIsReportedAndNoPathHasMore) {
