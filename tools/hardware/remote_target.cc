@@ -53,6 +53,11 @@ bool Numbers(const std::vector<std::string>& words, size_t from, std::vector<uin
   return true;
 }
 
+bool IsGid(const std::string& hex) {
+  return hex.size() == 2 * sizeof(ibv_gid) &&
+         hex.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 std::string Hex(const ibv_gid& gid) {
   return absl::BytesToHexString(std::string(reinterpret_cast<const char*>(gid.raw), 16));
 }
@@ -127,7 +132,7 @@ absl::StatusOr<std::unique_ptr<Target>> RemoteTarget::Create(Rendezvous& rendezv
   if (!words.ok()) return words.status();
   const std::string line = absl::StrJoin(*words, " ");
   std::vector<uint64_t> numbers;
-  if (words->size() != 8 || (*words)[1].size() != 32) return NoAnswer(rendezvous, line);
+  if (words->size() != 8 || !IsGid((*words)[1])) return NoAnswer(rendezvous, line);
   std::vector<std::string> rest = *words;
   const std::string gid = absl::HexStringToBytes(rest[1]);
   rest.erase(rest.begin() + 1);

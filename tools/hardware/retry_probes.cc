@@ -48,8 +48,9 @@ absl::StatusOr<double> Measure(const Scene& scene, const TargetAddress& nobody,
     }
     *vendor = wc->vendor_err;
     const double took = absl::ToDoubleNanoseconds(absl::Now() - start);
+    const bool agrees = best != 0 && std::abs(took - best) < 0.03 * best;
     if (best == 0 || took < best) best = took;
-    if (took > 3e9) break;
+    if (agrees || took > 3e9) break;
   }
   return best;
 }
