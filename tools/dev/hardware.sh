@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
-role=alone address='' device=auto cpu=1 out=''
+role=alone address='' device=auto cpu='' out=''
 while [[ $# -gt 0 ]]; do
   case $1 in
     --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
@@ -27,26 +27,31 @@ while [[ $# -gt 0 ]]; do
   shift 2
 done
 [[ $role == alone || $address =~ ^.+:[0-9]+$ ]] || die "--$role=$address: HOST:PORT is wanted"
-[[ $cpu =~ ^[0-9]+$ ]] || die "--cpu=$cpu: the number of a CPU is wanted"
+[[ $cpu =~ ^[0-9]*$ ]] || die "--cpu=$cpu: the number of a CPU is wanted"
+# The server's, and the client's. Alone both are on this host.
+server_cpu=${cpu:-1} client_cpu=${cpu:-0}
+[[ $role != alone || $server_cpu != "$client_cpu" ]] || client_cpu=$((server_cpu == 0))
 out=${out:-hardware-$(hostname)-$role}
 port=${address##*:}
 host=${address%:*}
 
-if [[ -z ${SLUICE_HARDWARE_BUILT:-} ]]; then
+# Programs that are built already, as a test has them.
+bin=${SLUICE_HARDWARE_BIN:-}
+if [[ -z $bin ]]; then
+  bin=$PWD/bazel-bin
   tools/dev/install.sh || exit 1
   step "building"
   bazel build //tools/... //examples/... //tests/transport/softdc/conformance:conformance_test || exit 1
 fi
-bin=$PWD/bazel-bin
 probe=$bin/tools/hardware/hardware_probe
 
-# "device NAME ADDRESS", or why there is none.
+# "device NIC ADDRESS", or why there is none.
 found=$("$probe" --device="$device" --only=none) || exit 1
-read -r _ name own < <(grep '^device ' <<<"$found")
+read -r _ nic own < <(grep '^device ' <<<"$found")
 [[ $role != alone ]] || host=${own:-127.0.0.1} port=${SLUICE_HARDWARE_PORT:-7490}
 bed=native
 run=()
-case $name in softdc*) bed=shm run=("$bin/tools/softdc_run" --) ;; esac
+case $nic in softdc*) bed=shm run=("$bin/tools/softdc_run") ;; esac
 
 mkdir -p "$out" || exit 1
 steps=$out/steps
@@ -82,14 +87,27 @@ try() {
   shift 3
   timeout --kill-after=2 "$limit" "$@" >"$log" 2>&1 </dev/null
   code=$?
+  grep -qaE "$pattern" "$log" || pattern=.
   record "$name" "$(verdict "$code")" $((SECONDS - start)) "$log" "$pattern"
 }
 
 # Both sides wait here for each other. The first time somebody has to walk to the other host.
 meet() {
   [[ $role != alone ]] || return 0
-  timeout --kill-after=2 $((${1:-100} + 5)) "$probe" --device="$name" --only=none "--$role=$address" --wait="${1:-100}s" \
+  timeout --kill-after=2 $((${1:-100} + 5)) "$probe" --device="$nic" --only=none "--$role=$address" --wait="${1:-100}s" \
     >"$out/meet.log" 2>&1 </dev/null
+}
+
+# Until the server says that it listens, or has a TCP port as perftest, or has ended.
+await_server() {
+  local tries port_hex
+  printf -v port_hex '%04X' $((port + 6))
+  for ((tries = 0; tries < 100; ++tries)); do
+    ! grep -qa 'listening on' "$1" || return 0
+    ! grep -qE "^ *[0-9]+: [0-9A-F]+:$port_hex [0-9A-F]+:0000 0A" /proc/net/tcp /proc/net/tcp6 || return 0
+    kill -0 "$server" 2>/dev/null || return 0
+    sleep 0.1
+  done
 }
 
 # pair NAME PATTERN SERVER... -- CLIENT...: the server where --listen was given, the client at the other host. Where the program that $needs
@@ -113,11 +131,7 @@ pair() {
   if [[ $role != peer ]]; then
     timeout --kill-after=2 60 "${serve[@]}" >"$log.server" 2>&1 </dev/null &
     server=$!
-    local tries
-    for ((tries = 0; tries < 100; ++tries)); do
-      grep -qaE 'listening on|Waiting for client' "$log.server" && break
-      sleep 0.1
-    done
+    await_server "$log.server"
   fi
   local met=ok
   meet || met=no
@@ -137,7 +151,7 @@ pair() {
   fi
 }
 
-step "device $name, $role; the report goes to $out"
+step "device $nic, $role; the report goes to $out"
 if ! meet 600; then
   cat "$out/meet.log" >&2
   exit 1
@@ -152,26 +166,27 @@ others=()
 [[ $role == alone ]] || others=("--$role=$address" --wait=250s)
 start=$SECONDS
 step "probes"
-timeout --kill-after=2 300 "$probe" --device="$name" --report="$report" ${others[@]+"${others[@]}"} >"$out/probes.log" 2>&1
+timeout --kill-after=2 300 "$probe" --device="$nic" --report="$report" ${others[@]+"${others[@]}"} >"$out/probes.log" 2>&1
 code=$?
 record "probes" "$(verdict "$code")" $((SECONDS - start)) "$out/probes.log" '^hardware_probe:'
 
 at() { echo "$host:$((port + $1))"; }
 examples=$bin/examples
-pair "example echo" . "$examples/echo/echo_server" "--listen=$(at 1)" "--device=$name" -- \
-  "$examples/echo/echo_client" "--server=$(at 1)" "--device=$name"
-pair "example kv_store" . "$examples/kv_store/kv_server" "--listen=$(at 2)" "--device=$name" -- \
-  "$examples/kv_store/kv" "--server=$(at 2)" "--device=$name" put key value
-pair "example blockstore" . "$examples/blockstore/blockstore_server" "--listen=$(at 3)" "--device=$name" -- \
-  "$examples/blockstore/blockstore_client" "--server=$(at 3)" "--device=$name"
-pair "example flow" . "$examples/flow/publisher" "--listen=$(at 4)" "--device=$name" --ticks=100000 --subscribers=1 -- \
-  "$examples/flow/subscriber" "--publisher=$(at 4)" "--device=$name"
+pair "example echo" . "$examples/echo/echo_server" "--listen=$(at 1)" "--device=$nic" -- \
+  "$examples/echo/echo_client" "--server=$(at 1)" "--device=$nic"
+pair "example kv_store" . "$examples/kv_store/kv_server" "--listen=$(at 2)" "--device=$nic" -- \
+  "$examples/kv_store/kv" "--server=$(at 2)" "--device=$nic" put key value
+pair "example blockstore" . "$examples/blockstore/blockstore_server" "--listen=$(at 3)" "--device=$nic" -- \
+  "$examples/blockstore/blockstore_client" "--server=$(at 3)" "--device=$nic"
+pair "example flow" . "$examples/flow/publisher" "--listen=$(at 4)" "--device=$nic" --ticks=100000 --subscribers=1 -- \
+  "$examples/flow/subscriber" "--publisher=$(at 4)" "--device=$nic"
 
 perf=$bin/tools/sluice_perf
-pair "sluice_perf rpc" . "$perf" serve "--listen=$(at 5)" "--device=$name" "--cpu=$cpu" -- \
-  "$perf" rpc "--server=$(at 5)" "--device=$name" "--cpus=$cpu" --size=64 --duration=5s
-lat=(taskset -c "$cpu" ${run[@]+"${run[@]}"} ib_send_lat -F -d "$name" -p $((port + 6)) -s 64 -n 20000)
-needs=ib_send_lat pair "perftest ib_send_lat" '^ *(#bytes|64 )' "${lat[@]}" -- "${lat[@]}" "$host"
+pair "sluice_perf rpc" . "$perf" serve "--listen=$(at 5)" "--device=$nic" "--cpu=$server_cpu" -- \
+  "$perf" rpc "--server=$(at 5)" "--device=$nic" "--cpus=$client_cpu" --size=64 --duration=5s
+lat=(${run[@]+"${run[@]}"} ib_send_lat -F -d "$nic" -p $((port + 6)) -s 64 -n 5000)
+needs=ib_send_lat pair "perftest ib_send_lat" '^ *(#bytes|64 )' taskset -c "$server_cpu" "${lat[@]}" -- \
+  taskset -c "$client_cpu" "${lat[@]}" "$host"
 
 if [[ -e $report.json ]]; then
   "$probe" --merge "$report" --steps "$steps" || exit 1
