@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Probe: one question to a device that only hardware can answer, with what softdc claims, and what another answer would change. A probe
+// takes a bounded time, changes nothing on the host, and returns an answer, or an error: then it could not be tried.
+//
+// Thread-safety: constant tables and values.
+#ifndef SLUICE_TOOLS_HARDWARE_PROBE_H_
+#define SLUICE_TOOLS_HARDWARE_PROBE_H_
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/hardware_report.pb.h"
+#include "tools/hardware/nic.h"
+#include "tools/hardware/sender.h"
+#include "tools/hardware/target.h"
+
+namespace sluice::hardware {
+
+// A setting of proto/softdc_config.proto, as text.
+struct Dial {
+  std::string group;
+  std::string name;
+  std::string value;
+};
+
+struct Answer {
+  bool as_softdc = true;
+  std::string text;
+  std::vector<Dial> dials =
+      {};  // that make softdc answer the same; empty although it differs: there is none
+};
+
+// Where a probe runs.
+struct Scene {
+  const Nic& nic;
+  // Makes a target, here or at the peer.
+  std::function<absl::StatusOr<std::unique_ptr<Target>>(const TargetOptions&)> target;
+
+  // An address at which nobody is: the number of a target that has gone.
+  absl::StatusOr<TargetAddress> Nobody() const;
+};
+
+struct Probe {
+  std::string_view name;
+  std::string_view facts;  // numbers of docs/facts.md
+  bool needs_dc = true;
+  std::string_view claim;    // softdc's, with its default dials
+  std::string_view changes;  // for Sluice, if the answer is another one
+  absl::StatusOr<Answer> (*run)(const Scene& scene);
+};
+
+// All probes, the most doubtful facts first.
+std::vector<Probe> AllProbes();
+std::span<const Probe> RetryProbes();
+std::span<const Probe> StreamProbes();
+std::span<const Probe> TargetProbes();
+std::span<const Probe> OrderProbes();
+std::span<const Probe> CapabilityProbes();
+
+// Runs the probes that `pattern` (part of a name; empty: all) selects, and tells of each as it ends.
+HardwareReport RunProbes(const Scene& scene, const std::string& pattern,
+                         const std::function<void(const HardwareRow&)>& tell);
+
+}  // namespace sluice::hardware
+
+#endif  // SLUICE_TOOLS_HARDWARE_PROBE_H_
