@@ -45,6 +45,7 @@ constexpr int kMaxReads = 16;
 struct Place {
   uint8_t port = 0;  // 0: nowhere
   GidEntry gid;
+  verbs::Context context;  // of the device, which was opened to find out
 };
 
 // The first active port that is asked for. Most multi-port cards show one device per port.
@@ -98,7 +99,7 @@ DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw, const DeviceSp
       continue;
     }
     entry.note = "port " + std::to_string(number) + " is active";
-    *place = {.port = port_number, .gid = gid};
+    *place = {.port = port_number, .gid = gid, .context = std::move(*context)};
   }
   return entry;
 }
@@ -137,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
       std::string problem = entry.note;
       if (entry.usable) {
         std::unique_ptr<Device> device(new Device());
-        absl::Status status = device->Init(*api, raw, place.port, place.gid);
+        absl::Status status = device->Init(*api, raw, std::move(place.context), place.port, place.gid);
         if (status.ok()) {
           device->passed_over_ = unusable_before;
           if (spec.gid.has_value()) {
@@ -184,13 +185,11 @@ void Device::UsePathMtu(uint32_t bytes) {
   path_.mtu = static_cast<ibv_mtu>(std::bit_width(used) - 8);  // IBV_MTU_256 is 1
 }
 
-absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t port_number,
-                          const GidEntry& gid) {
+absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, verbs::Context context,
+                          uint8_t port_number, const GidEntry& gid) {
   name_ = api.get_device_name(raw);
   guid_ = be64toh(api.get_device_guid(raw));
-  auto context = verbs::OpenContext(api, raw);
-  if (!context.ok()) return context.status();
-  context_ = std::move(*context);
+  context_ = std::move(context);
   auto pd = verbs::AllocPd(api, context_.get());
   if (!pd.ok()) return pd.status();
   pd_ = std::move(*pd);

@@ -114,8 +114,8 @@ class Device {
 
  private:
   Device() = default;
-  absl::Status Init(const verbs::VerbsApi& api, ibv_device* raw, uint8_t port_number,
-                    const GidEntry& gid);
+  absl::Status Init(const verbs::VerbsApi& api, ibv_device* raw, verbs::Context context,
+                    uint8_t port_number, const GidEntry& gid);
   void Probe();  // probe.cc
   absl::Status ProbeDc();
   void ProbeStreams(ibv_cq* cq);

@@ -28,6 +28,9 @@ int RankOf(const GidEntry& entry) {
   return (entry.roce_v1 ? 0 : 2) + (IsIpv4Mapped(entry.gid) ? 1 : 0);
 }
 
+// Whether no entry with the same GID is preferred to this one. Untyped: an equal GID further on is.
+bool IsBestOfItsGid(const GidEntry& entry) { return entry.typed && !entry.roce_v1; }
+
 }  // namespace
 
 GidEntry ReadGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int index) {
@@ -38,6 +41,7 @@ GidEntry ReadGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port,
             .gid = entry.gid,
             .roce_v1 = entry.gid_type == IBV_GID_TYPE_ROCE_V1,
             .infiniband = entry.gid_type == IBV_GID_TYPE_IB,
+            .typed = true,
             .interface = entry.ndev_ifindex};
   }
   ibv_gid gid = {};
@@ -55,6 +59,7 @@ GidEntry PickGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port,
     const bool better = best.index < 0 || RankOf(entry) > RankOf(best);
     const bool later = RankOf(entry) == RankOf(best) && Same(entry.gid, best.gid);
     if (better || later) best = entry;
+    if (IsBestOfItsGid(entry) && IsIpv4Mapped(entry.gid)) break;
   }
   return best;
 }
@@ -66,6 +71,7 @@ GidEntry FindGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port,
     const GidEntry entry = ReadGid(api, context, port, i);
     if (entry.index < 0 || !Same(entry.gid, wanted)) continue;
     if (found.index < 0 || RankOf(entry) >= RankOf(found)) found = entry;
+    if (IsBestOfItsGid(entry)) break;
   }
   return found;
 }

@@ -15,6 +15,7 @@ struct GidEntry {
   ibv_gid gid = {};
   bool roce_v1 = false;     // said by the device; false also where it does not say
   bool infiniband = false;  // likewise
+  bool typed = false;       // the device says the type of its GIDs
   uint32_t interface = 0;   // index of the network interface that has the address; 0: not known
 };
 
@@ -23,7 +24,8 @@ struct GidEntry {
 GidEntry ReadGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int index);
 
 // The first IPv4-mapped GID of RoCE v2, else the first of RoCE v2, else the same of RoCE v1. Where the device does not say
-// which is which, the last of equal GIDs: drivers fill an empty table so.
+// which is which, the last of equal GIDs: drivers fill an empty table so. Reads no further than the first entry that none can
+// surpass, because each entry is a command to the kernel.
 GidEntry PickGid(const verbs::VerbsApi& api, ibv_context* context, uint8_t port, int table_length);
 
 // The entry with this GID; of several the one that PickGid() prefers.

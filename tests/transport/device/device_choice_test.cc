@@ -150,6 +150,23 @@ TEST(PassedOver, EmptyWhereNothingWasOrADeviceWasAskedFor) {
   EXPECT_EQ((*named)->passed_over(), "");
 }
 
+int g_opened = 0;
+
+// Opening is the dearest step of a start: files, memory, and queries behind it.
+TEST(Open, OpensTheDeviceThatItTakesOnce) {
+  static const verbs::VerbsApi counting = [] {
+    verbs::VerbsApi api = softdc::Verbs();
+    api.open_device = [](ibv_device* device) {
+      ++g_opened;
+      return softdc::Verbs().open_device(device);
+    };
+    return api;
+  }();
+  const auto device = Device::Open("auto", {&counting});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(g_opened, 1);
+}
+
 // A card with two ports, of which the second has the link: the software NIC's one port shows there.
 const verbs::VerbsApi& TwoPorts() {
   static const verbs::VerbsApi table = [] {

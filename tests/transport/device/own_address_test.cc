@@ -28,6 +28,7 @@ struct Entry {
 };
 
 std::vector<Entry> g_table;
+int g_reads = 0;
 
 ibv_gid V4(uint8_t last) {
   ibv_gid gid = {};
@@ -55,6 +56,7 @@ const verbs::VerbsApi& Table() {
       return 0;
     };
     api.query_gid_ex = [](ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+      ++g_reads;
       if (index >= g_table.size()) return ENODATA;
       *entry = {.gid = g_table[index].gid,
                 .gid_index = index,
@@ -81,6 +83,7 @@ const verbs::VerbsApi& Table() {
 
 std::unique_ptr<Device> Open(std::vector<Entry> table, const std::string& spec = "softdc0") {
   g_table = std::move(table);
+  g_reads = 0;
   auto opened = Device::Open(spec, {&Table()});
   EXPECT_TRUE(opened.ok()) << opened.status();
   return opened.ok() ? std::move(*opened) : nullptr;
@@ -111,6 +114,17 @@ TEST(FindGid, TakesRoceV2WhereverItStands) {
   const std::vector<Entry> table = {
       {V4(1)}, {V4(2), IBV_GID_TYPE_ROCE_V2}, {V4(2), IBV_GID_TYPE_ROCE_V1}};
   EXPECT_EQ(Open(table, "10.0.0.2")->path().sgid_index, 1);
+}
+
+// Each entry is a command to the kernel, or a look-up of the host's addresses, and a table has 256.
+TEST(PickGid, ReadsNoFurtherThanTheEntryThatNoneCanSurpass) {
+  Open({{V4(1), IBV_GID_TYPE_ROCE_V1}, {LinkLocal()}, {V4(1)}, {V4(2)}});
+  EXPECT_EQ(g_reads, 3);
+}
+
+TEST(FindGid, ReadsNoFurtherThanTheEntryThatNoneCanSurpass) {
+  Open({{V4(1)}, {V4(2), IBV_GID_TYPE_ROCE_V1}, {V4(2)}, {V4(3)}}, "10.0.0.2");
+  EXPECT_EQ(g_reads, 3);
 }
 
 TEST(OwnAddress, IsTheGidOfTheQueues) {

@@ -62,13 +62,16 @@ InboundLinks::~InboundLinks() {
   });
 }
 
+// Whoever connects before the loop watches waits in the backlog. What ends this waits for the loop, and
+// its tasks run in order.
 void InboundLinks::Serve(int listening_fd) {
-  Loop::Get().RunAndWait([this, listening_fd] {
+  const auto serve = [this, listening_fd] {
     listening_.insert(listening_fd);
     const uint32_t events = accept_timer_ == 0 ? uint32_t{EPOLLIN} : 0;
     Loop::Get().Watch(listening_fd, events,
                       [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
-  });
+  };
+  if (!Loop::Get().Run(serve)) Loop::Get().RunAndWait(serve);
 }
 
 void InboundLinks::StopServing(int listening_fd) {

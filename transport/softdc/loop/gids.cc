@@ -2,10 +2,17 @@
 #include "transport/softdc/loop/gids.h"
 
 #include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <mutex>
+
+#include "transport/softdc/loop/unique_fd.h"
 
 namespace sluice::softdc {
 namespace {
@@ -32,11 +39,7 @@ bool IsEntryZero(const Gid& gid) {
   return gid.raw[12] == 127 || address_be == 0;
 }
 
-}  // namespace
-
-bool SameGid(const Gid& a, const Gid& b) { return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0; }
-
-std::vector<Gid> LocalGids() {
+std::vector<Gid> ReadAddresses() {
   std::vector<Gid> gids = {MapIpv4(htonl(INADDR_LOOPBACK))};
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return gids;
@@ -53,6 +56,92 @@ std::vector<Gid> LocalGids() {
   return gids;
 }
 
+// What the kernel announces to this socket: addresses that come or go. Empty where it announces nothing.
+UniqueFd OpenAnnouncements() {
+  UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+  sockaddr_nl groups{};
+  groups.nl_family = AF_NETLINK;
+  groups.nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+  if (fd && bind(fd.get(), reinterpret_cast<const sockaddr*>(&groups), sizeof(groups)) != 0) {
+    fd.Reset();
+  }
+  return fd;
+}
+
+// The addresses of this host as the kernel lists them now.
+class AddressList {
+ public:
+  static AddressList& Get() {
+    // Never destroyed: it outlives static destructors on purpose.
+    static AddressList* const list = [] {
+      auto* made = new AddressList();
+      pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
+                     [] { Get().StartAnew(); });
+      return made;
+    }();
+    return *list;
+  }
+
+  template <typename Visit>
+  auto With(Visit visit) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    // The announcements first: a change after them is announced to the next call.
+    if (!announcements_) {
+      announcements_ = OpenAnnouncements();
+      current_ = false;
+    }
+    if (HasChanged()) current_ = false;
+    if (!current_) {
+      gids_ = ReadAddresses();
+      ++reads_;
+      current_ = static_cast<bool>(announcements_);
+    }
+    return visit(static_cast<const std::vector<Gid>&>(gids_));
+  }
+  uint64_t reads() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return reads_;
+  }
+
+ private:
+  // Any answer but "nothing has come" counts, also that announcements were dropped (ENOBUFS).
+  bool HasChanged() {
+    if (!announcements_) return true;
+    bool changed = false;
+    for (;;) {
+      char ignored[1];  // a datagram goes as a whole
+      const ssize_t bytes = recv(announcements_.get(), ignored, sizeof(ignored), MSG_DONTWAIT);
+      if (bytes < 0 && errno == EAGAIN) return changed;
+      changed = true;
+      if (bytes > 0 || (bytes < 0 && (errno == ENOBUFS || errno == EINTR))) continue;
+      announcements_.Release();  // the program closed it, and the number is another's
+      return true;
+    }
+  }
+  // In a forked child: what its parent's socket is told it would take from the parent.
+  void StartAnew() {
+    announcements_.Reset();
+    current_ = false;
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  UniqueFd announcements_;  // mutex_, as all below
+  bool current_ = false;
+  std::vector<Gid> gids_;
+  uint64_t reads_ = 0;
+};
+
+}  // namespace
+
+bool SameGid(const Gid& a, const Gid& b) { return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0; }
+
+std::vector<Gid> LocalGids() {
+  return AddressList::Get().With([](const std::vector<Gid>& gids) { return gids; });
+}
+
+uint64_t AddressListReads() { return AddressList::Get().reads(); }
+
 bool GidOfAddress(const sockaddr* address, Gid* gid) {
   if (address->sa_family == AF_INET) {
     *gid = MapIpv4(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
@@ -67,11 +156,12 @@ bool GidOfAddress(const sockaddr* address, Gid* gid) {
 
 int IndexOfGid(const Gid& gid) {
   if (IsEntryZero(gid)) return 0;
-  const std::vector<Gid> gids = LocalGids();
-  for (size_t i = 0; i < gids.size(); ++i) {
-    if (SameGid(gids[i], gid)) return static_cast<int>(i);
-  }
-  return -1;
+  return AddressList::Get().With([&](const std::vector<Gid>& gids) {
+    for (size_t i = 0; i < gids.size(); ++i) {
+      if (SameGid(gids[i], gid)) return static_cast<int>(i);
+    }
+    return -1;
+  });
 }
 
 uint32_t SecondDeviceAddress() { return htonl(0x7f010001); }

@@ -4,15 +4,18 @@
 // of this host, an IPv4 address in its IPv4-mapped form. All of 127/8 and both wildcard addresses
 // count as index 0.
 //
-// Thread-safety: all functions may be called from any thread. The table is read anew at each call,
-// as an address that comes or goes changes the kernel's table too; entries keep the order in which
-// the kernel lists the addresses.
+// Thread-safety: all functions may be called from any thread. An address that comes or goes changes the
+// table at once, as it changes a NIC's; entries keep the order in which the kernel lists the addresses.
+// The list is kept per process and read again after the kernel has announced a change (rtnetlink(7));
+// where it announces none, each call reads it. A process that moves to another network namespace after
+// its first call is not noticed.
 #ifndef SLUICE_TRANSPORT_SOFTDC_LOOP_GIDS_H_
 #define SLUICE_TRANSPORT_SOFTDC_LOOP_GIDS_H_
 
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "transport/softdc/config/dials.h"
@@ -24,6 +27,9 @@ using Gid = ibv_gid;
 constexpr size_t kMaxGids = 256;  // ibv_port_attr.gid_tbl_len; addresses beyond are left out
 
 std::vector<Gid> LocalGids();
+
+// How often this process has read the list of addresses.
+uint64_t AddressListReads();
 
 // The GID of an IPv4 or IPv6 address (scope and port don't matter); false: another family.
 bool GidOfAddress(const sockaddr* address, Gid* gid);

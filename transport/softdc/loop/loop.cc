@@ -205,18 +205,24 @@ bool Loop::Run(Task task) {
 
 void Loop::RunAndWait(const Task& task) {
   if (OnLoop()) return task();
-  std::mutex done_mutex;
-  std::condition_variable done_condition;
-  bool done = false;
-  const auto run = [&] {
+  // Shared, so that the loop can notify without the lock: the caller would wake up and wait for it.
+  struct End {
+    std::mutex mutex;
+    std::condition_variable condition;
+    bool come = false;
+  };
+  const auto end = std::make_shared<End>();
+  const auto run = [&task, end] {
     task();
-    std::lock_guard<std::mutex> lock(done_mutex);
-    done = true;
-    done_condition.notify_one();
+    {
+      std::lock_guard<std::mutex> lock(end->mutex);
+      end->come = true;
+    }
+    end->condition.notify_one();
   };
   while (!Run(run)) std::this_thread::yield();  // full: wait for room, the caller waits anyway
-  std::unique_lock<std::mutex> lock(done_mutex);
-  done_condition.wait(lock, [&] { return done; });
+  std::unique_lock<std::mutex> lock(end->mutex);
+  end->condition.wait(lock, [&] { return end->come; });
 }
 
 void Loop::ArmTimerFd(int64_t deadline_ns) {

@@ -16,7 +16,7 @@ namespace {
 
 // The private ring begins with room for that many and grows to what was asked for: programs ask for far
 // more than they ever leave unread.
-constexpr uint32_t kFirstLocalEntries = 4096;
+constexpr uint32_t kFirstLocalEntries = 256;
 
 uint32_t RingCapacity(uint32_t cqe) {
   // A producer may see a quarter of the ring as used that is free: `cqe` must fit nevertheless.

@@ -249,7 +249,7 @@ void SendQueue::EmitCompletions() {
 void SendQueue::Reset() {
   requester_->Forget();
   // The number and the CQ stay, everything in the queue goes without a completion.
-  for (StreamState& of : streams_) of = StreamState{};
+  streams_.Clear();
   errored_streams_ = 0;
   stopping_ = false;
   ++resets_;

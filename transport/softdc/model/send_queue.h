@@ -39,6 +39,7 @@
 #include "transport/softdc/model/mutation.h"
 #include "transport/softdc/model/qp_kind.h"
 #include "transport/softdc/model/wqe.h"
+#include "transport/softdc/model/zeroed_array.h"
 #include "transport/softdc/shm/spin_lock.h"
 
 namespace sluice::softdc {
@@ -296,7 +297,7 @@ class SendQueue {
   std::vector<ibv_sge> sges_;
   std::vector<std::byte> inline_;
   std::vector<WqeOperands> operands_;
-  std::vector<StreamState> streams_;
+  ZeroedArray<StreamState> streams_;
   const bool per_stream_;       // CQEs leave in the order of each stream, not of the queue
   const bool flush_completes_;  // also of requests that are not signalled
 

@@ -128,6 +128,7 @@ union WqeOperands {
   DatagramOperands datagram;
 };
 
+// Zero bytes are the state of a stream that was never used (ZeroedArray).
 struct StreamState {
   bool errored = false;
   uint32_t waiting = 0;       // WQEs that are kWaiting

@@ -3,6 +3,7 @@
 
 #include <sys/sysmacros.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,8 @@
 
 namespace sluice::softdc::shm {
 namespace {
+
+std::atomic<uint64_t> g_lists_read{0};
 
 bool ParseMapping(const char* line, Mapping* m) {
   unsigned major_number = 0, minor_number = 0;
@@ -52,7 +55,10 @@ bool OnlyPlainFlags(const char* flags) {
 
 }  // namespace
 
+uint64_t MappingListsRead() { return g_lists_read.load(std::memory_order_relaxed); }
+
 void ForEachMapping(const std::function<bool(const Mapping&)>& visit) {
+  g_lists_read.fetch_add(1, std::memory_order_relaxed);
   ForEachLine("/proc/self/maps", [&](const char* line) {
     Mapping m;
     return !ParseMapping(line, &m) || visit(m);

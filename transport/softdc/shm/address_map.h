@@ -23,7 +23,11 @@ struct Mapping {
 };
 
 // Calls visit for each mapping, in ascending order, until it says false.
+// The kernel writes them all down each time, so a process of many mappings should do it seldom.
 void ForEachMapping(const std::function<bool(const Mapping&)>& visit);
+
+// How often this process has called ForEachMapping, also from within here.
+uint64_t MappingListsRead();
 
 // Whether the range may be exchanged for pages of a file without anybody noticing: all of it private,
 // anonymous, readable and writable, no thread's stack that grows by itself, and nothing special was

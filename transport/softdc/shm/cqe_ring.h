@@ -21,7 +21,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <optional>
 
 #include "transport/softdc/shm/area.h"
@@ -115,7 +114,8 @@ class CqeConsumer {
                          size_t{capacity} * sizeof(internal::CqeEntry));
   }
 
-  // Makes an empty ring there, for one producer in its life. nullopt: capacity is no power of two
+  // Makes an empty ring there, for one producer in its life. The memory reads as zeros, as an Arena gives
+  // it: entries stay untouched, so a ring takes pages as it is used. nullopt: capacity is no power of two
   // in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or not aligned.
   // stamped: producers are to fill in Cqe::timestamp_ns. narrow: see CqeProducer::narrow.
   static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity,
@@ -130,7 +130,6 @@ class CqeConsumer {
     area->stamped = stamped ? 1 : 0;
     area->narrow.store(narrow ? 1 : 0, std::memory_order_relaxed);
     area->consumed.store(0, std::memory_order_relaxed);
-    for (uint32_t i = 0; i < capacity; ++i) new (&area->entries[i]) internal::CqeEntry{};
     area->magic.store(internal::kCqeRingMagic, std::memory_order_release);
     return CqeConsumer(area, capacity);
   }

@@ -37,6 +37,23 @@ std::string BlockSocketName(uint32_t block);
 // time goes on by a block, in 20 ms.
 uint32_t BlockOfTime(int64_t now_ns);
 
+// How often this process has tried to take a block's name.
+uint64_t BlockNamesTried();
+
+// That this process holds a block: others of its contexts pass the block over without asking the kernel, so
+// a thousand contexts do not try each other's names. A forked child begins with none.
+class OwnBlock {
+ public:
+  OwnBlock(std::string domain, uint32_t index);
+  ~OwnBlock();
+  OwnBlock(const OwnBlock&) = delete;
+  OwnBlock& operator=(const OwnBlock&) = delete;
+
+ private:
+  const std::string domain_;
+  const uint32_t index_;
+};
+
 class NumberSpace {
  public:
   // `on_block` starts serving the block's listening socket; `off_block` stops it. Called under the
@@ -55,6 +72,7 @@ class NumberSpace {
     uint32_t index = 0;
     uint32_t next = 0;  // first number never handed out
     std::bitset<kNumbersPerBlock> live;
+    std::optional<OwnBlock> own;  // outlives the socket, which holds the name
     UniqueFd socket;
   };
   bool TakeBlock();

@@ -11,11 +11,14 @@
 namespace sluice::softdc::shm {
 
 std::optional<Placement> PlaceRange(const void* address, size_t length_bytes, bool move) {
-  if (!IsMapped(address, length_bytes)) return std::nullopt;
+  // Memory in a file of the program's needs no further look: one list of mappings, not three.
+  const auto shared = FindSharedRange(address, length_bytes);
+  UniqueFd shared_fd(shared.has_value() ? shared->fd : -1);
+  if (!shared.has_value() && !IsMapped(address, length_bytes)) return std::nullopt;
   Placement placement;
   const uint64_t begin = reinterpret_cast<uint64_t>(address);
   const MovedMemory::Place place =
-      MovedMemory::Get().Enter(begin, begin + length_bytes, move, &placement.id);
+      MovedMemory::Get().Enter(begin, begin + length_bytes, move && !shared.has_value(), &placement.id);
   if (place.file != nullptr) {
     placement.fd = UniqueFd(fcntl(place.file->fd(), F_DUPFD_CLOEXEC, 0));
     if (!placement.fd) return placement;  // out of descriptors: reached through the kernel
@@ -28,10 +31,10 @@ std::optional<Placement> PlaceRange(const void* address, size_t length_bytes, bo
     placement.moved = true;
     return placement;
   }
-  if (const auto shared = FindSharedRange(address, length_bytes)) {
+  if (shared.has_value()) {
     placement.shared_end = length_bytes;
     placement.file_offset = shared->file_offset;
-    placement.fd = UniqueFd(shared->fd);
+    placement.fd = std::move(shared_fd);
     placement.file_bytes = shared->file_bytes;
     placement.device = shared->device;
     placement.inode = shared->inode;

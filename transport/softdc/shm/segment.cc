@@ -17,30 +17,46 @@
 namespace sluice::softdc::shm {
 namespace {
 
+constexpr int kLikelyDescriptors = 4;
+
+// Another descriptor for what the descriptor with this name is open on, if that is the file and it is sealed
+// against shrinking, or -1.
+int OpenIfFile(const std::string& name, dev_t device, ino_t inode, uint64_t* file_bytes) {
+  const std::string path = "/proc/self/fd/" + name;
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || info.st_dev != device || info.st_ino != inode) return -1;
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (fstat(fd, &info) == 0 && info.st_dev == device && info.st_ino == inode && seals >= 0 &&
+      (seals & F_SEAL_SHRINK) != 0) {
+    *file_bytes = static_cast<uint64_t>(info.st_size);
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
 // A descriptor of our own for that file, if it is sealed against shrinking, or -1. Goes by the names
 // in /proc, since any other thread may close or reuse a descriptor while we look.
 int OpenFile(dev_t device, ino_t inode, uint64_t* file_bytes) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), &closedir);
   if (dir == nullptr) return -1;
+  // Registered soon after it was made, as a rule, and both got the lowest number that was free: it is just below.
+  const int lowest_free = dirfd(dir.get());
+  for (int fd = lowest_free - 1; fd >= 0 && fd >= lowest_free - kLikelyDescriptors; --fd) {
+    const int found = OpenIfFile(std::to_string(fd), device, inode, file_bytes);
+    if (found >= 0) return found;
+  }
   std::vector<std::string> names;
   while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
-  // Registered soon after it was made, as a rule: the last ones first.
+  // The last ones first.
   std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
-    const std::string path = "/proc/self/fd/" + name;
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0 || info.st_dev != device || info.st_ino != inode) continue;
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd < 0) continue;
-    const int seals = fcntl(fd, F_GET_SEALS);
-    if (fstat(fd, &info) == 0 && info.st_dev == device && info.st_ino == inode && seals >= 0 &&
-        (seals & F_SEAL_SHRINK) != 0) {
-      *file_bytes = static_cast<uint64_t>(info.st_size);
-      return fd;
-    }
-    close(fd);
+    const int found = OpenIfFile(name, device, inode, file_bytes);
+    if (found >= 0) return found;
   }
   return -1;
 }
@@ -53,7 +69,8 @@ std::optional<SharedRange> FindSharedRange(const void* address, size_t length_by
   std::optional<SharedRange> found;
   ForEachMapping([&](const Mapping& m) {
     if (m.end <= begin) return true;
-    if (m.begin <= begin && end <= m.end && m.access[3] == 's' && m.inode != 0) {
+    if (m.begin <= begin && end <= m.end && m.access[0] == 'r' && m.access[3] == 's' &&
+        m.inode != 0) {
       found = SharedRange{
           .device = m.device, .inode = m.inode, .file_offset = m.file_offset + (begin - m.begin)};
     }

@@ -23,7 +23,7 @@ struct SharedRange {
 };
 
 // Reads /proc/self: slow, for registration only. Nothing when any part of the range is not shared
-// that way.
+// that way, or not readable.
 std::optional<SharedRange> FindSharedRange(const void* address, size_t length_bytes);
 
 // Whether every page of the range is mapped, with whatever access. Asks the kernel about the range

@@ -2,14 +2,12 @@
 #include "transport/softdc/shm/srq_owner.h"
 
 #include <algorithm>
-#include <new>
 
 #include "transport/softdc/shm/kill_point.h"
 
 namespace sluice::softdc::shm {
 
 using internal::SrqHead;
-using internal::SrqSlot;
 
 std::optional<SrqOwner> SrqOwner::Create(void* base, size_t size_bytes, uint32_t srq_id,
                                          uint32_t capacity, uint32_t max_sge) {
@@ -24,8 +22,6 @@ std::optional<SrqOwner> SrqOwner::Create(void* base, size_t size_bytes, uint32_t
   area->limit.store(0, std::memory_order_relaxed);
   area->posted.store(0, std::memory_order_relaxed);
   area->claim.store(0, std::memory_order_relaxed);
-  for (uint32_t i = 0; i < capacity; ++i) new (&area->slots[i]) SrqSlot{};
-  std::fill_n(area->sges(), size_t{capacity} * max_sge, Sge{});
   area->magic.store(internal::kSrqMagic, std::memory_order_release);
   return SrqOwner(area, srq_id, capacity, max_sge);
 }

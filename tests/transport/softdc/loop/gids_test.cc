@@ -4,7 +4,12 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -47,6 +52,57 @@ TEST(LocalGidsTest, EveryAddressOfTheHostHasOneEntry) {
   freeifaddrs(list);
   const std::vector<Gid> gids = LocalGids();
   for (size_t i = 0; i < gids.size(); ++i) EXPECT_EQ(IndexOfGid(gids[i]), static_cast<int>(i));
+}
+
+// A look-up is one system call then, where a reading of the list is ten and a socket.
+TEST(LocalGidsTest, TheListOfAddressesIsNotReadForEachLookUp) {
+  LocalGids();
+  const uint64_t reads = AddressListReads();
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(IsLocal("192.0.2.1"));
+  EXPECT_LT(AddressListReads() - reads, 10u) << "more than addresses come and go";
+}
+
+// Gives the loopback interface, by another name, an address.
+bool SetAddress(const char* text) {
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo:1");
+  const sockaddr_storage address = Address(text);
+  std::memcpy(&request.ifr_addr, &address, sizeof(request.ifr_addr));
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool set = ioctl(fd, SIOCSIFADDR, &request) == 0;
+  close(fd);
+  return set;
+}
+
+constexpr int kSkipped = 77;
+
+// Runs in a child, in a network of its own. Returns 0, the number of the check that failed, or kSkipped.
+int FollowAddresses() {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return kSkipped;
+  if (LocalGids().size() != 1) return 1;
+  if (!SetAddress("192.0.2.1")) return kSkipped;
+  if (!IsLocal("192.0.2.1") || LocalGids().size() != 2) return 2;
+  const pid_t grandchild = fork();
+  if (grandchild == 0) {
+    // Takes nothing from its parent, and finds out by itself.
+    if (!SetAddress("192.0.2.2")) _exit(kSkipped);
+    _exit(IsLocal("192.0.2.2") && !IsLocal("192.0.2.1") ? 0 : 3);
+  }
+  int status = 0;
+  waitpid(grandchild, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return 3;
+  return IsLocal("192.0.2.2") && !IsLocal("192.0.2.1") ? 0 : 4;
+}
+
+TEST(LocalGidsTest, FollowAddressesThatComeAndGoAlsoAfterFork) {
+  LocalGids();  // the child leaves what its parent knew
+  const pid_t child = fork();
+  if (child == 0) _exit(FollowAddresses());
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kSkipped) GTEST_SKIP() << "no network namespace of one's own here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(IsLocalAddressTest, LoopbackAndWildcardsAreHereOthersAreNot) {

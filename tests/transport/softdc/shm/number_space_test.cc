@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -65,6 +66,36 @@ TEST(NumberSpaceTest, NumbersOfOneThatIsGoneComeBackAtOnce) {
     NumberSpace gone(served.on, served.off);
     number = gone.Allocate();
   }
+  EXPECT_EQ(NumberSpace(served.on, served.off).Allocate(), number);
+}
+
+// Each try is a socket; a thousand contexts that tried each other's names would make half a million.
+TEST(NumberSpaceTest, BlocksOfThisProcessAreNotTriedAgain) {
+  Served served;
+  std::vector<std::unique_ptr<NumberSpace>> spaces;
+  const auto add = [&] {
+    spaces.push_back(std::make_unique<NumberSpace>(served.on, served.off));
+    EXPECT_NE(spaces.back()->Allocate(), kNoQpNumber);
+  };
+  add();
+  const uint64_t tried = BlockNamesTried();
+  for (int i = 0; i < 50; ++i) add();
+  EXPECT_LE(BlockNamesTried() - tried, 60u);
+}
+
+TEST(NumberSpaceTest, AForkedChildAsksTheKernel) {
+  Served served;
+  auto space = std::make_unique<NumberSpace>(served.on, served.off);
+  const uint32_t number = space->Allocate();
+  const pid_t child = fork();
+  if (child == 0) {
+    const uint32_t other = NumberSpace([](int) {}, [](int) {}).Allocate();
+    _exit(other != kNoQpNumber && other != number ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  space.reset();
   EXPECT_EQ(NumberSpace(served.on, served.off).Allocate(), number);
 }
 

@@ -10,8 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 #include "transport/softdc/loop/unique_fd.h"
+#include "transport/softdc/shm/address_map.h"
+#include "transport/softdc/shm/placement.h"
 
 namespace sluice::softdc::shm {
 namespace segment_test {
@@ -66,6 +69,34 @@ TEST(FindSharedRangeTest, PrivateMappingOfASealedFileIsNotShared) {
 TEST(FindSharedRangeTest, RangeBeyondTheMappingIsNotShared) {
   const MappedMemfd file(F_SEAL_SHRINK);
   EXPECT_FALSE(FindSharedRange(file.base + kPage, kBytes));
+}
+
+TEST(FindSharedRangeTest, FileIsFoundAmongManyDescriptors) {
+  const MappedMemfd file(F_SEAL_SHRINK);
+  std::vector<UniqueFd> later;
+  for (int i = 0; i < 20; ++i) later.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const auto range = FindSharedRange(file.base, kBytes);
+  ASSERT_TRUE(range);
+  close(range->fd);
+}
+
+TEST(FindSharedRangeTest, RangeThatIsNotReadableIsNotShared) {
+  const MappedMemfd file(F_SEAL_SHRINK);
+  ASSERT_EQ(mprotect(file.base, kBytes, PROT_NONE), 0);
+  EXPECT_FALSE(FindSharedRange(file.base, kBytes));
+  EXPECT_FALSE(PlaceRange(file.base, kBytes, /*move=*/true));
+}
+
+// The kernel writes the whole list down each time: thousands of lines in a process of a thousand channels.
+TEST(PlaceRangeTest, ASealedFileIsPlacedWithOneListOfMappings) {
+  const MappedMemfd file(F_SEAL_SHRINK);
+  const uint64_t lists = MappingListsRead();
+  const auto placement = PlaceRange(file.base, kBytes, /*move=*/true);
+  EXPECT_EQ(MappingListsRead() - lists, 1u);
+  ASSERT_TRUE(placement);
+  EXPECT_EQ(placement->shared_end, kBytes);
+  EXPECT_FALSE(placement->moved);
+  EndPlacement(placement->id, /*quiet=*/true);
 }
 
 TEST(IsPresentTest, HolesAreNotAndForbiddenPagesAre) {

@@ -45,6 +45,15 @@ class SrqTest : public ::testing::Test {
   std::array<ClaimedWqe, 16> wqes_;
 };
 
+// Rows for pieces are of WQEs that have several, and most have one.
+TEST(SrqMemoryTest, AnSrqTakesPagesAsItIsUsed) {
+  constexpr uint32_t kLarge = 4096;
+  const SparseArea area(SrqOwner::Bytes(kLarge, 4));
+  auto owner = SrqOwner::Create(area.data(), area.size(), kSrqId, kLarge, 4);
+  ASSERT_TRUE(owner);
+  EXPECT_LE(area.TouchedBytes(), 4096u);
+}
+
 TEST_F(SrqTest, CreateRefusesBadShapesAndShortMemory) {
   EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kSrqId, 6, 1));
   EXPECT_FALSE(SrqOwner::Create(area_.data(), area_.size(), kSrqId, 1, 1));
