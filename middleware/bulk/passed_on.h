@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What capabilities and tickets have in common: bytes that a user passes on. Private to middleware/bulk.
+// Common part of capabilities and tickets: bytes that a user passes on. Private to middleware/bulk.
 #ifndef SLUICE_MIDDLEWARE_BULK_PASSED_ON_H_
 #define SLUICE_MIDDLEWARE_BULK_PASSED_ON_H_
 
