@@ -35,7 +35,7 @@ void SignedQueue::Watch() {
 // An event may be late, and of a stop that is over; so it is never taken for what it says.
 void SignedQueue::Ask(QueueEvent event) {
   if (!Next(state_, event, &state_)) return;
-  ++counters_.asked;
+  ++counters_.state_queries;
   auto answer = std::make_shared<absl::StatusOr<ibv_qp_state>>(IBV_QPS_ERR);
   commands_.Submit(
       [api = &device_.api(), qp = qp_.get(), answer] { *answer = verbs::QueryState(*api, qp); },
