@@ -30,7 +30,7 @@ inline absl::Status NoPeer() {
 }
 
 inline absl::Status Broken(std::string_view cause) {
-  return base::Error(absl::StatusCode::kUnavailable, "a peer's notice can't be",
+  return base::Error(absl::StatusCode::kUnavailable, "invalid notice from the peer",
                      {.layer = "bulk",
                       .operation = "arrival",
                       .cause = cause,

@@ -31,7 +31,7 @@ class SignatureSupport {
  public:
   // An error: it knows none. Asks the device.
   static absl::StatusOr<SignatureSupport> Ask(device::Device& device);
-  // UNIMPLEMENTED: this device does not know that signature, or blocks of that size.
+  // UNIMPLEMENTED: this device does not support that signature, or blocks of that size.
   absl::Status Supports(const Protection& protection) const;
 
  private:

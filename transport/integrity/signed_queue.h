@@ -130,13 +130,13 @@ class SignedQueue {
   // The peer may do in memory here whatever the keys that it has allow.
   absl::Status Connect(const QueueAddress& peer);
 
-  // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not know that signature), RESOURCE_EXHAUSTED (max_open),
+  // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not support that signature), RESOURCE_EXHAUSTED (max_open),
   // UNAVAILABLE (the queue has failed). Nothing happens before Flush(). With kSoftware a kWrite is checked and converted
   // here.
   absl::Status Post(const Transfer& transfer);
   // A reply alone, of no transfer; it has an OnEnd() all the same.
   absl::Status Tell(std::span<const std::byte> reply, uint64_t cookie);
-  // UNIMPLEMENTED: this device does not know that signature.
+  // UNIMPLEMENTED: this device does not support that signature.
   absl::Status Supports(const Protection& protection) const;
   // Data first, then the replies of all of it. What can't go now goes as soon as it can.
   void Flush();

@@ -117,12 +117,13 @@ void SignedQueue::OnCancelled(const std::vector<uint32_t>& wrong, const std::vec
 }
 
 absl::Status SignedQueue::Unexplained(const std::string& what) const {
-  return base::Error(absl::StatusCode::kUnavailable, "a signed queue has failed: " + what,
-                     {.layer = "integrity",
-                      .peer = options_.peer,
-                      .operation = "protected transfer",
-                      .cause = "the device, or a request that failed without a word",
-                      .remedy = "connect again"});
+  return base::Error(
+      absl::StatusCode::kUnavailable, "a signed queue has failed: " + what,
+      {.layer = "integrity",
+       .peer = options_.peer,
+       .operation = "protected transfer",
+       .cause = "an error of the device, or a request that failed without a completion",
+       .remedy = "connect again"});
 }
 
 void SignedQueue::Fail(const absl::Status& why) {
