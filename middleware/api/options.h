@@ -81,9 +81,9 @@ struct EndpointLimits {
   // Number of messages from a peer, while this side does not sleep, after which the peer gets a
   // lane. Range: 1 to 32,768.
   uint32_t lane_after_messages = 64;
-  // Path MTU: largest payload of a packet, in bytes. All processes that talk to each other need the same: a connection between unlike
-  // ones is refused with FAILED_PRECONDITION. 256, 512, 1024, 2048 or 4096; if the port's active MTU is smaller, that is used. The
-  // default passes where Ethernet frames have 1500 bytes. Set it to 4096 on all sides if all ports and switches bear that.
+  // Path MTU: maximum payload of a packet in bytes. Set the same value in all processes that connect to each other: otherwise the
+  // connection is refused with FAILED_PRECONDITION. If the port's active MTU is smaller, it applies. The default fits Ethernet
+  // frames of 1500 bytes. Set 4096 everywhere if all ports and switches support it. Values: 256, 512, 1024, 2048, 4096.
   uint32_t path_mtu = 1024;
 };
 
@@ -160,14 +160,13 @@ struct ChannelOptions {
   // Maximum number of calls in flight. Further calls fail with RESOURCE_EXHAUSTED. Range: 1 to
   // 1,048,576.
   uint32_t max_outstanding_calls = 1024;
-  // Window of what the server sends in a stream: number of messages that it may have sent and this side has not read. A
-  // message over 1 MiB counts once for each MiB begun, and as 8 at most. A stream that is not read keeps up to so many messages
-  // and so many MiB in memory here (more if messages exceed 8 MiB). The server's window of what this side sends is
-  // ServerOptions::stream_window. 16 to 65536.
+  // Maximum number of messages of a stream that the server has sent and this side has not read. At the limit the server waits. A
+  // message over 1 MiB counts once for each MiB begun, and as 8 at most. A stream that is not read keeps up to this many messages
+  // and MiB in memory here (more if messages exceed 8 MiB). For the other direction see ServerOptions::stream_window. Range: 16 to
+  // 65,536.
   uint32_t stream_window = 16;
-  // A connection that is lost is made again: after backoff_min, then twice that, … up to
-  // backoff_max, each varied by a quarter; max_reconnect_attempts times in a row, then not before
-  // the next call.
+  // The channel reconnects after backoff_min, then after twice the time, up to backoff_max, each varied by a quarter. After
+  // max_reconnect_attempts failures in a row it waits for the next call. Range: 1 ms to 2 s, 20 ms to 1 h, 0 to 4,294,967,295.
   absl::Duration backoff_min = absl::Milliseconds(20);
   absl::Duration backoff_max = absl::Seconds(2);
   uint32_t max_reconnect_attempts = 20;
@@ -197,10 +196,12 @@ struct ChannelOptions {
 // A group of callers that is isolated from other groups. The secret that a caller proves selects
 // its tenant.
 struct Tenant {
-  std::string name;                 // 1 to 64 bytes
-  Authentication authentication;    // required; each secret belongs to one tenant only
-  uint32_t receive_buffers = 1024;  // as in EndpointLimits, for this tenant
-  uint32_t max_peers = 64;          // maximum number of connections; 1 to 65,536
+  std::string name;               // 1 to 64 bytes
+  Authentication authentication;  // required; each secret belongs to one tenant only
+  // Number of receive buffers of this tenant. Range: 16 to 32,768, at least credits_per_peer.
+  uint32_t receive_buffers = 1024;
+  // Maximum number of connections of this tenant. Further connections are refused. Range: 1 to 65,536.
+  uint32_t max_peers = 64;
 };
 
 // Limits of calls that wait for a thread of their service's executor (RegisterOptions::executor).
@@ -224,14 +225,14 @@ struct ServerOptions {
   // tenant of a call.
   std::vector<Tenant> tenants;
   // Maximum number and size in bytes of replies to one peer that wait for its credit. A peer that
-  // exceeds a limit is disconnected.
-  uint32_t max_waiting_replies_per_peer = 4096;     // number; 1 to 1,048,576
-  uint64_t max_waiting_bytes_per_peer = 16u << 20;  // bytes; limits.max_message_bytes to 1 TiB
+  // exceeds a limit is disconnected. Range: 1 to 1,048,576, and limits.max_message_bytes to 1 TiB.
+  uint32_t max_waiting_replies_per_peer = 4096;
+  uint64_t max_waiting_bytes_per_peer = 16u << 20;
   // Maximum number of calls in progress whose handlers are coroutines or run on an executor.
   // Further calls are refused with RESOURCE_EXHAUSTED. Range: 1 to 16,777,216.
   uint32_t max_concurrent_calls = 65536;
-  // The same as ChannelOptions::stream_window, of what a client sends in a stream: what each stream of each client can make this
-  // side keep in memory. 16 to 65536.
+  // Maximum number of messages of a stream that a client has sent and this side has not read, counted as for
+  // ChannelOptions::stream_window. It limits the memory here for each stream of each client. Range: 16 to 65,536.
   uint32_t stream_window = 16;
   ExecutorOptions executor;  // of each service that has one, unless it is registered with others
   // Authorizes each call by its method, metadata (for example a token), peer or tenant, before

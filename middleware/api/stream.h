@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientReader, ClientWriter, ClientReaderWriter: the caller's side of calls in which the server, the client, or both
-// send more than one message.
+// ClientReader, ClientWriter, ClientReaderWriter: the caller's side of calls in which the server, the client, or both send more than one
+// message.
 //
 //   auto lines = client.Tail(context, request);              // ClientReader<Line>
 //   Line line;
 //   while (lines.Read(&line)) …                               // or co_await lines.CoRead(&line)
 //   absl::Status status = lines.Finish();                     // or co_await lines.CoFinish()
 //
-// What it is    Messages in order, with a window both ways: a reader that does not read stops its writer. Errors come
-//               with Finish(), whatever failed: Read() and Write() say false only.
-// Window        16 messages each way that have been sent and not read, or as many as stream_window of ChannelOptions and
-//               ServerOptions; a message over 1 MiB counts once for each MiB, and as 8
-//               at most. Write() waits while the window is full. A client that writes all before it reads waits for a server
-//               that waits for it, if the server answers while it reads: both stop after some 33 messages (the sum of both
-//               windows and one), and the call ends with DEADLINE_EXCEEDED, whose text has the number of messages that are
-//               unread. Read while writing: on another thread, with StartRead() or with co_await.
-// Three styles  Read(), Write(), Finish() wait on this thread, and work for the channel meanwhile; inside a callback of the channel
-//               they answer false, or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back, on
-//               the thread that drives the channel.
-// Metadata      ReadInitialMetadata() waits for what the server's handler sends at the beginning of the call
-//               (ServerContext::SendInitialMetadata()), and gives it without ending the stream. What comes with the end is
-//               CallContext::reply_metadata(), after Finish().
-// Bounds        One ReadInitialMetadata, one Read and one Write at a time, from any thread; one Finish. The context outlives the stream, and the stream
-//               those that wait for it. If the channel ends first, the call ends with CANCELLED. A coroutine that waits for
-//               it may be destroyed (task.h says by which thread): what it waits for is given up, and the call goes on.
-// Exceptions    One that leaves a callback is logged, and ends the call with UNKNOWN. It goes no further.
-// What ends it  Finish(), after which it may go; or its destructor, which cancels the call.
+// Purpose       Messages in order, with a window in each direction: if the reader does not read, its writer waits.
+// Ownership     The user. The context outlives the stream. The stream outlives the callbacks and coroutines that wait for it. A
+//               waiting coroutine may be destroyed (task.h names the thread): its operation is withdrawn, and the call continues.
+// Threads       At most one ReadInitialMetadata, one Read and one Write at a time, from any thread; one Finish.
+// Styles        Read(), Write(), Finish() block, and drive the channel meanwhile. Inside a callback of the channel they return false
+//               or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back on the thread that drives the channel.
+// Errors        Read() and Write() return false for any error; Finish() returns the error. An exception that leaves a callback is
+//               logged and ends the call with UNKNOWN.
+// Metadata      ReadInitialMetadata() waits for the metadata that the server's handler sends at the beginning of the call
+//               (ServerContext::SendInitialMetadata()). CallContext::reply_metadata() has the metadata at the end, after Finish().
+// Limits        The receiver's stream_window (ChannelOptions, ServerOptions; default 16) limits the messages of each direction that
+//               were sent and not read. A message over 1 MiB counts once for each MiB begun, and as 8 at most. Write() waits while the
+//               window is full.
+// Deadlock      A client that writes all its messages before it reads waits for a server that replies while it reads, and the server
+//               waits for the client. Both stop after about 33 messages (the sum of both windows, and one). The call ends with
+//               DEADLINE_EXCEEDED, and the text has the number of unread messages. To avoid it, read while writing: on another thread,
+//               with StartRead(), or with co_await.
+// End           Finish(); after it the stream may be destroyed. A destructor without Finish() cancels the call. If the channel ends
+//               first, the call ends with CANCELLED.
 #ifndef SLUICE_MIDDLEWARE_API_STREAM_H_
 #define SLUICE_MIDDLEWARE_API_STREAM_H_
 

@@ -76,9 +76,8 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
     }
     case Outcome::kCancelled:
       if (IsPlain(notice.protection)) in.arrival.data_bytes += notice.data_bytes;
-      Blame(&in.arrival,
-            base::Error(absl::StatusCode::kCancelled, "the other side has stopped the transfer",
-                        {.layer = "bulk", .operation = "arrival"}));
+      Blame(&in.arrival, base::Error(absl::StatusCode::kCancelled, "the peer stopped the transfer",
+                                     {.layer = "bulk", .operation = "arrival"}));
       break;
   }
   Arrive(peer);
@@ -117,11 +116,11 @@ void Port::CheckLanded(const Notice& notice, Arrival* arrival) {
     const auto landed = leases_.Find({notice.lease, notice.epoch}, notice.offset,
                                      WireBytes(notice.protection, notice.data_bytes));
     if (landed.empty()) {
-      return Blame(
-          arrival,
-          base::Error(
-              absl::StatusCode::kNotFound, "the lease ended before its data could be looked at",
-              {.layer = "bulk", .operation = "arrival", .remedy = "lend the memory for longer"}));
+      return Blame(arrival, base::Error(absl::StatusCode::kNotFound,
+                                        "the lease expired before its data was checked",
+                                        {.layer = "bulk",
+                                         .operation = "arrival",
+                                         .remedy = "set a longer duration for the lease"}));
     }
     auto mismatch = Check(notice.protection, integrity::Direction::kFromWire, landed);
     if (mismatch) {

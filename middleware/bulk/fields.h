@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fields of what crosses between ports: little-endian, at fixed places. The length is for the caller to check. Private to
-// middleware/bulk.
+// Fields of the bytes that ports exchange: little-endian, at fixed offsets. The caller checks the length. Private to middleware/bulk.
+//
+// Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_BULK_FIELDS_H_
 #define SLUICE_MIDDLEWARE_BULK_FIELDS_H_
 

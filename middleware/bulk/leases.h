@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Leases: memory that is lent to others, or to transfers of one's own. One memory region of the device for each lease, exactly as
-// long as it and with its rights only: when it is gone, nobody reaches the memory.
+// Leases: memory that is open to peers, or to this side's own transfers. Each lease has a memory region of the device with exactly its
+// range and rights. After the region is deregistered, no peer accesses the memory.
 //
-// What it is    A table. Memory goes back to its user, OnReturned(), once the device has let go of it: after Return(), or
-//               when the time of the lease is over; and after the last transfer of one's own that uses it.
-// Who owns it   A port. Device, clock and commands outlive it, the memory until OnReturned(). The destructor wants a Commands
-//               that has finished; whatever is lent then is taken back without a word.
-// Which thread  The polling thread.
-// Bounds        max_leases; the next one is RESOURCE_EXHAUSTED.
+// Purpose       A table. OnReturned() gives the memory back to its user when the device has deregistered it: after Return(), after the
+//               lease has expired, and after the last transfer of this side that uses it.
+// Ownership     A port. Device, clock and commands outlive it; the memory stays valid until OnReturned(). Before the destructor, the
+//               Commands must have finished. The destructor ends all leases without OnReturned().
+// Threads       The polling thread.
+// Limits        max_leases; a further one is RESOURCE_EXHAUSTED.
 #ifndef SLUICE_MIDDLEWARE_BULK_LEASES_H_
 #define SLUICE_MIDDLEWARE_BULK_LEASES_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Notice: what the end that moves data tells the other about one piece of a transfer, or about all that will not come. The OK
-// and the error of a piece are the same notice, but for the outcome, so whichever is sent takes the same place.
+// Notice: the message of the side that moves data about one piece of a transfer, or about all pieces that will not come. OK and error
+// of a piece are the same notice with another outcome, so one replaces the other.
 //
-// Thread-safety: values and pure functions.
+// Threads       Any: values and pure functions.
 #ifndef SLUICE_MIDDLEWARE_BULK_NOTICE_H_
 #define SLUICE_MIDDLEWARE_BULK_NOTICE_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What capabilities and tickets have in common: bytes that a user passes on. Private to middleware/bulk.
+// Common part of capabilities and tickets: bytes that a user passes on. Private to middleware/bulk.
 #ifndef SLUICE_MIDDLEWARE_BULK_PASSED_ON_H_
 #define SLUICE_MIDDLEWARE_BULK_PASSED_ON_H_
 
@@ -15,13 +15,12 @@
 namespace sluice::bulk {
 
 inline absl::Status NotPassedOn(std::string_view what, std::string_view cause) {
-  return base::Error(
-      absl::StatusCode::kInvalidArgument, what,
-      {.layer = "bulk",
-       .operation = "load",
-       .cause = cause,
-       .remedy = "pass on the bytes of the other side as they are, between programs of "
-                 "the same release of Sluice"});
+  return base::Error(absl::StatusCode::kInvalidArgument, what,
+                     {.layer = "bulk",
+                      .operation = "load",
+                      .cause = cause,
+                      .remedy = "pass on the bytes of the peer unchanged, and run on both sides "
+                                "the same release of Sluice"});
 }
 
 // kind(1) version(1) and two bytes of its own.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a port keeps of each port at the other end.
+// State of a port for each peer port. Private to middleware/bulk.
 #ifndef SLUICE_MIDDLEWARE_BULK_PEER_H_
 #define SLUICE_MIDDLEWARE_BULK_PEER_H_
 

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Port: moves data between memory here and memory that others have lent, one-sided, in pieces, with protection or without.
+// Port: moves data between local memory and leased memory of peers, one-sided, in pieces, with or without protection.
 //
-// What it is    The owner of leases and of the ways to other ports. Who holds a capability reads or writes the memory behind it;
-//               the lender's CPU does nothing, but hears of each transfer once it has ended, in the order in which they were
-//               begun, with the same verdict as who made it. Tickets and capabilities are bytes that travel in any message: an
-//               RPC, a flow.
+// Purpose       Owns leases and the connections to other ports. The owner of a capability reads or writes the memory behind it. The
+//               lender's CPU takes no part. Its port reports each transfer after its end, in the order in which transfers began, with
+//               the same result as at the initiator. Tickets and capabilities are bytes that travel in any message: an RPC, a flow.
 //
 //               Joining two ports:    one   Offer() -> ticket ------->  other   Accept(ticket) -> ticket
 //                                     one   Complete(ticket) <--------
-//               The side that accepted may begin at once; protected transfers wait until the other has completed.
-// Plain         Transfers without a guard, and the words about them, run over a few DCIs that all peers share (onesided/mover.h).
-//               One that its lender's device refuses ends alone.
-// Protected     Over a queue pair of the peer's own (integrity/signed_queue.h), made when one of the two ports has such a transfer.
-//               Transfer::protection with a guard: signatures in memory and on the wire are checked, inserted, stripped, converted
-//               block by block (integrity/protection.h). The lender never hears that a transfer was good when its data are not;
-//               data that were written with signatures on the wire are looked at once more where they landed.
-// Who owns it   Its creator. Device, clock, commands and user outlive it. The destructor wants a Commands that has finished;
-//               then no memory is reached any more, and nothing is told.
-// Which thread  One, all calls but Wake(). The user is called inside Poll() and PrepareToSleep() only. Offer() and Accept() make
-//               queues, Accept() and Complete() an address handle; they may block.
-// Bounds        PortOptions. Beyond them: RESOURCE_EXHAUSTED. When all ways to peers are taken, the one that was not used for
-//               the longest time and has nothing open is given up.
+//               The side that accepted may start transfers at once. Protected transfers wait until the other side has completed.
+// Plain         Transfers without a guard, and the notices about them, use a few DCIs that all peers share (onesided/mover.h). If the
+//               lender's device refuses one, only this transfer ends.
+// Protected     Transfers with a guard in Transfer::protection use a queue pair for each peer (integrity/signed_queue.h), created for
+//               the first such transfer of either port. Signatures in memory and on the wire are checked, inserted, stripped and
+//               converted block by block (integrity/protection.h). The lender gets no success for wrong data. Data that was written
+//               with signatures on the wire is checked again at its destination.
+// Ownership     The creator. Device, clock, commands and user outlive it. Before the destructor, the Commands must have finished.
+//               After it, the device accesses no memory, and no callback follows.
+// Threads       One thread for all calls but Wake(). The user is called only inside Poll() and PrepareToSleep(). Offer() and Accept()
+//               create queues, Accept() and Complete() an address handle: they may block.
+// Limits        PortOptions. Beyond them: RESOURCE_EXHAUSTED. If all connections to peers are in use, the port closes the least
+//               recently used one that has no open transfer.
 #ifndef SLUICE_MIDDLEWARE_BULK_PORT_H_
 #define SLUICE_MIDDLEWARE_BULK_PORT_H_
 

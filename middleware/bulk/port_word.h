@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PortWord: what one port says to another beside its transfers: how a transfer ended, and where the queue pair for protected
-// ones is, whether it is open, and that it is to be closed (signed_way.cc).
+// PortWord: a message between two ports that is no data: the result of a transfer, and the place, readiness and end of the queue pair
+// for protected transfers (signed_way.cc).
 //
-// Thread-safety: values and pure functions. What came from outside is checked by LoadPortWord().
+// Threads       Any: values and pure functions.
+// Errors        LoadPortWord() checks bytes from a peer.
 #ifndef SLUICE_MIDDLEWARE_BULK_PORT_WORD_H_
 #define SLUICE_MIDDLEWARE_BULK_PORT_WORD_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a port says when it refuses, or when a transfer ends badly. Private to middleware/bulk.
+// Errors of a port that refuses a request, or whose transfer fails. Private to middleware/bulk.
 #ifndef SLUICE_MIDDLEWARE_BULK_REFUSAL_H_
 #define SLUICE_MIDDLEWARE_BULK_REFUSAL_H_
 
@@ -30,7 +30,7 @@ inline absl::Status NoPeer() {
 }
 
 inline absl::Status Broken(std::string_view cause) {
-  return base::Error(absl::StatusCode::kUnavailable, "a peer's notice can't be",
+  return base::Error(absl::StatusCode::kUnavailable, "invalid notice from the peer",
                      {.layer = "bulk",
                       .operation = "arrival",
                       .cause = cause,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ticket: where a port is, for the port at the other end, as bytes in any message. Two of them join two ports (port.h).
+// Ticket: the address of a port for another port, as bytes in any message. Two tickets join two ports (port.h).
 //
-// Thread-safety: values and pure functions. What came from outside is checked by LoadTicket().
+// Threads       Any: values and pure functions.
+// Errors        LoadTicket() checks bytes from a peer.
 #ifndef SLUICE_MIDDLEWARE_BULK_TICKET_H_
 #define SLUICE_MIDDLEWARE_BULK_TICKET_H_
 

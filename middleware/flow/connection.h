@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connection: what a FlowEngine knows of one peer: its flows, those that stand in line for it, and which flow each
-// message that it has not acknowledged was of.
+// Connection: state of a FlowEngine for one peer: its flows, the flows that wait for it, and the flow of each message that the peer has
+// not acknowledged.
 //
-// Turns         Flows with something to say stand in one line a priority. The highest priority that has quota left is
-//               next; every message takes one off the quota, and when nobody who waits has any, all get theirs again.
-// Who owns it   FlowEngine, from Connect() or OnPeerUp() until the peer is down.
-// Which thread  The polling thread.
+// Ownership     FlowEngine, from Connect() or OnPeerUp() until the peer is down.
+// Threads       The polling thread.
+// Order         Flows with messages wait in one line for each priority. The next flow is of the highest priority that has quota left.
+//               Each message takes one off the quota. When no waiting priority has quota left, all get their quota again.
 #ifndef SLUICE_MIDDLEWARE_FLOW_CONNECTION_H_
 #define SLUICE_MIDDLEWARE_FLOW_CONNECTION_H_
 

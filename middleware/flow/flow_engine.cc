@@ -54,10 +54,10 @@ FlowEngine::FlowEngine(const FlowEngineOptions& options, base::Clock* clock, bas
       not_open_(base::Error(absl::StatusCode::kFailedPrecondition, "the flow is closed",
                             {.layer = "flow",
                              .operation = "send",
-                             .cause = "this or the other end has closed it, or the peer is gone",
+                             .cause = "this side or the peer closed it, or the peer disconnected",
                              .remedy = "open another one",
                              .retry_safe = true})),
-      no_window_(NotNow("the window of the flow is used up",
+      no_window_(NotNow("the window of the flow is full",
                         "the other end has not consumed what was sent, or has not accepted yet")),
       not_its_turn_(NotNow("other flows are first", "they wait for credit of the same peer")),
       table_(options.max_flows + kRefusals) {}
@@ -75,7 +75,7 @@ absl::Status FlowEngine::Accept(const std::string& name, const FlowOptions& opti
                      absl::StrCat("end \"", name, "\" not accepted"),
                      {.layer = "flow",
                       .operation = "accept",
-                      .cause = "it has an acceptor",
+                      .cause = "an acceptor is registered for this end",
                       .remedy = "accept each end once",
                       .retry_safe = true});
 }

@@ -2,14 +2,14 @@
 //
 // FlowEngine: the flows between this endpoint and all its peers.
 //
-// What it is    Opens and accepts flows, and gives those that want to write their turns. One connection for each address, made
-//               by the first Open(), and kept. Order and delivery are the session's, which has one sequence for each
-//               peer: a flow adds its own identity, window and priority (docs/decisions/0018).
-// Bounds        Flows: max_flows, 80 bytes each. Messages: none waits here; a message that was sent is in a send slot of
-//               the endpoint. What a flow owes the other side is a bit of it, said when the peer can be written to.
-// Who owns it   Messenger (middleware/api), or a test. Handlers outlive their flows, and acceptors this.
-// Which thread  The polling thread. Handlers and acceptors are called inside Poll() and Close() only.
-// What ends it  Close(): every flow that is left ends with CANCELLED.
+// Purpose       Opens and accepts flows, and selects the next flow that may write. It has one connection for each address: the first
+//               Open() creates it, and it stays. Order and delivery are the session's, with one sequence for each peer. A flow adds its
+//               own identity, window and priority (docs/decisions/0018).
+// Ownership     Messenger (middleware/api), or a test. Handlers outlive their flows, and acceptors the engine.
+// Threads       The polling thread. Handlers and acceptors are called only inside Poll() and Close().
+// End           Close(): every flow that is left ends with CANCELLED.
+// Limits        Flows: max_flows, 80 bytes each. Messages: the engine queues none; a message that was sent is in a send slot of the
+//               endpoint. A report that a flow owes its peer is one bit, sent when the peer can be written to.
 #ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_ENGINE_H_
 #define SLUICE_MIDDLEWARE_FLOW_FLOW_ENGINE_H_
 

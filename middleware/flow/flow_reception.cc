@@ -138,16 +138,16 @@ void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
       const std::string cause = detail.has_value() && !detail->cause().empty()
                                     ? detail->cause()
                                     : std::string(why.message());
-      Tell(index,
-           base::Error(why.code(),
-                       absl::StrCat("flow ended, ", record.delivered, " of ", record.sent,
-                                    " messages are known to be delivered"),
-                       {.layer = "flow",
-                        .peer = gone->address,
-                        .operation = "flow",
-                        .cause = cause,
-                        .remedy = "open it again, and agree with the other end where to go on",
-                        .retry_safe = record.sent == record.delivered}));
+      Tell(index, base::Error(
+                      why.code(),
+                      absl::StrCat("flow ended, ", record.delivered, " of ", record.sent,
+                                   " messages are known to be delivered"),
+                      {.layer = "flow",
+                       .peer = gone->address,
+                       .operation = "flow",
+                       .cause = cause,
+                       .remedy = "open the flow again, and agree with the peer on the next message",
+                       .retry_safe = record.sent == record.delivered}));
     }
     Forget(index);
   }
@@ -265,7 +265,7 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
       NameOf(index), {name, connection.address, connection.tenant, record.priority});
   if (handler == nullptr) {
     CloseFlow(NameOf(index), refuse(absl::StatusCode::kPermissionDenied,
-                                    "the other side's acceptor wants none", "ask its operator"));
+                                    "the peer's acceptor refused the flow", "ask its operator"));
     return nullptr;
   }
   record.handler = handler;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The states of a flow at one of its ends, as a table. A way to kFree is taken only when both sides have said close, or the
-// peer is down: nothing that is under way can name the place any more, and another flow may have it.
+// States of a flow at one of its ends, as a table. A flow becomes kFree only when both sides have sent close, or the peer is down: then no
+// message in flight can name its place, and another flow may use it.
 #ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_STATE_H_
 #define SLUICE_MIDDLEWARE_FLOW_FLOW_STATE_H_
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FlowTable: the flows of one engine, and the lists they are in.
+// FlowTable: the flows of one engine, and the lists that they are in.
 //
-// What it is    Places in large pieces that stay where they are. A place has a generation, so that a Flow that is over finds
-//               nobody. A list is a pair of indexes; its links are in the places.
-// Bound         `capacity` places; kIdleFlowBytes of memory for each.
-// Who owns it   FlowEngine.
-// Which thread  The polling thread.
+// Purpose       Places in large blocks that never move. A place has a generation, so that a handle to an ended flow finds no flow. A
+//               list is a pair of indexes; its links are in the places.
+// Ownership     FlowEngine.
+// Threads       The polling thread.
+// Limits        `capacity` places, kIdleFlowBytes of memory each.
 #ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_TABLE_H_
 #define SLUICE_MIDDLEWARE_FLOW_FLOW_TABLE_H_
 

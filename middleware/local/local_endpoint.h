@@ -2,12 +2,12 @@
 //
 // LocalNetwork, LocalEndpoint: an endpoint::Endpoint in memory, within one process, with faults that tests switch.
 //
-// What it is    Endpoints of one process that find each other by "host:port". It keeps the contract of endpoint.h:
-//               handler calls inside Poll() only, credits, doorbell batches, arming, a descriptor to sleep on; both are held to
-//               it by tests/middleware/local/contract_test. No device, no
-//               shared memory: what InProcess (middleware/api) and our own tests stand on. Each message is copied, and allocates.
-// Who owns it   Whoever made the network owns it; endpoints go before it.
-// Which thread  As the contract says; fault switches: any thread. Everything is behind one lock.
+// Purpose       Endpoints of one process that find each other by "host:port", without a device or shared memory. InProcess
+//               (middleware/api) and tests use them. They keep the contract of endpoint.h: handler calls only inside Poll(), credits,
+//               doorbell batches, arming, a descriptor to sleep on. tests/middleware/local/contract_test runs against both
+//               implementations. Each message is copied, and allocates.
+// Ownership     The creator of the network. Endpoints end before it.
+// Threads       As in endpoint.h. Fault switches: any thread. One lock protects everything.
 #ifndef SLUICE_MIDDLEWARE_LOCAL_LOCAL_ENDPOINT_H_
 #define SLUICE_MIDDLEWARE_LOCAL_LOCAL_ENDPOINT_H_
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CallStats: what the calls of one engine came to, by method.
+// CallStats: counters of the calls of one engine, by method.
 //
-// What it is    For each method: calls started, ended by status code, bytes, messages of streams, and a histogram of
-//               latencies. Engines count into MethodStats while they work; Snapshot() reads it meanwhile.
-// Bound         kMaxMethods by name; the calls of all further methods are counted together, as kOtherMethods. A method
-//               takes 2.8 KB, allocated when it is seen first.
-// Who owns it   The engine.
-// Which thread  Of() and all counting: the engine's. Snapshot(): any, at any time.
+// Purpose       For each method: calls started, calls ended by status code, bytes, messages of streams, and a histogram of latencies.
+//               Engines count into MethodStats. Snapshot() reads them at the same time.
+// Ownership     The engine.
+// Threads       Of() and all counting: the engine's. Snapshot(): any.
+// Limits        kMaxMethods by name. All further methods are counted together, as kOtherMethods. A method takes 2.8 KB, allocated
+//               with its first call.
 #ifndef SLUICE_MIDDLEWARE_OBSERVE_CALL_STATS_H_
 #define SLUICE_MIDDLEWARE_OBSERVE_CALL_STATS_H_
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Overload: refusals come in crowds, and are said in two lines: why the first one, and how many they were, when none has come for
-// a while.
+// Overload: logs many refusals in two lines: the reason of the first one, and their number when there was none for a while.
 //
-// Who owns it   An engine.
-// Which thread  The engine's.
+// Ownership     An engine.
+// Threads       The engine's.
 #ifndef SLUICE_MIDDLEWARE_OBSERVE_OVERLOAD_H_
 #define SLUICE_MIDDLEWARE_OBSERVE_OVERLOAD_H_
 

@@ -2,8 +2,9 @@
 //
 // SlowCalls: the last calls that took longer than a threshold.
 //
-// Bound         kKept of each tenant; the eldest of that tenant goes. A tenant that has many hides nobody else's.
-// Which thread  The engine's.
+// Ownership     An engine.
+// Threads       The engine's.
+// Limits        kKept calls for each tenant; a further one replaces the oldest of the same tenant.
 #ifndef SLUICE_MIDDLEWARE_OBSERVE_SLOW_CALLS_H_
 #define SLUICE_MIDDLEWARE_OBSERVE_SLOW_CALLS_H_
 

@@ -95,7 +95,7 @@ absl::Status HealthService::Check(ServerContext&, const HealthCheckRequest& requ
                        absl::StrCat("health of ", request.service(), " is not known"),
                        {.layer = "health",
                         .operation = "check",
-                        .cause = "nobody has said anything of it to this server",
+                        .cause = "no status was set for it on this server",
                         .remedy = "ask for \"\", the server, or check the name",
                         .retry_safe = true});
   }
@@ -115,10 +115,10 @@ Task<absl::Status> HealthService::Watch(ServerContext& context, const HealthChec
       last = draining_;
     }
     if (!co_await writer.Write(response)) break;
-    if (last) co_return absl::UnavailableError("the server drains: nothing follows");
+    if (last) co_return absl::UnavailableError("the server drains, and sends no further status");
     co_await Change(this, request.service(), response.status(), stop);
   }
-  co_return absl::CancelledError("nobody watches");
+  co_return absl::CancelledError("the watcher cancelled its call");
 }
 
 }  // namespace sluice

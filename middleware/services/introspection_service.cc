@@ -219,7 +219,8 @@ absl::Status IntrospectionService::Trace(ServerContext& context,
         absl::StatusCode::kPermissionDenied, "the trace is not shown to this tenant",
         {.layer = "introspection",
          .operation = "trace",
-         .cause = "it has the calls of all tenants; the caller's is \"" + context.tenant() + "\"",
+         .cause = "it contains calls of all tenants; the caller's tenant is \"" + context.tenant() +
+                  "\"",
          .remedy = "let the server call IntrospectionService::ShowAllTo() for this tenant"});
   }
   const uint32_t wanted = request.max_records() == 0 ? kDefaultRecords : request.max_records();

@@ -184,7 +184,7 @@ absl::StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::Start(
                        {.layer = "metrics",
                         .operation = "expose",
                         .cause = absl::StrCat("\"", address, "\" is neither a port nor host:port"),
-                        .remedy = "say 9464, which this host alone reaches, or 10.0.0.5:9464",
+                        .remedy = "use 9464 (reachable from this host only) or 10.0.0.5:9464",
                         .retry_safe = true});
   }
   const std::string bound =

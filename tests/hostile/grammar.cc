@@ -5,6 +5,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "tests/hostile/draw_acts.h"
 #include "transport/base/random.h"
 
 namespace sluice::hostile {
@@ -90,33 +91,9 @@ Script Draw(uint64_t seed, bool withhold) {
   base::SeededRandom random(seed * 0x9e3779b97f4a7c15u + 0x51);
   Script script;
   script.manners = DrawManners(random, withhold);
-  std::array<uint32_t, std::size(kOperations)> weights = {};
-  uint32_t total = 0;
-  for (const OperationInfo& one : kOperations) {
-    const bool enabled = one.operation == Operation::kDial || random.Below(3) == 0;
-    if (!enabled || (withhold && IsWithheld(one.name))) continue;
-    weights[static_cast<size_t>(one.operation)] = one.weight;
-    total += one.weight;
-  }
-  const size_t acts = 8 + random.Below(1 + random.Below(400));
-  for (size_t i = 0; i < acts; ++i) {
-    Act act;
-    uint64_t at = random.Below(total);
-    size_t which = 0;
-    while (at >= weights[which]) at -= weights[which++];
-    act.operation = static_cast<Operation>(which);
-    act.persona = static_cast<uint32_t>(random.Below(script.manners.personas));
-    act.dice = random.Next64();
-    // Most follow at once, some when what came before has had its effect.
-    act.pause_ns =
-        static_cast<int64_t>(random.Below(8) == 0 ? random.Below(400'000) : random.Below(10'000));
-    // First of all there is somebody to be.
-    if (i < script.manners.personas) {
-      act.operation = Operation::kDial;
-      act.persona = static_cast<uint32_t>(i);
-    }
-    script.acts.push_back(act);
-  }
+  DrawActs(
+      random, kOperations, Operation::kDial, 400,
+      [withhold](const char* name) { return withhold && IsWithheld(name); }, &script);
   script.ending = static_cast<Ending>(random.Below(5));
   return script;
 }
@@ -128,11 +105,7 @@ std::string ToString(const Script& script) {
       manners.establishes ? "" : ", never establishes", manners.proves ? "" : ", never proves",
       manners.answers ? "" : ", never answers", manners.reads ? "" : ", never reads",
       ", ends with ", NameOf(script.ending), "\n");
-  for (size_t i = 0; i < script.acts.size(); ++i) {
-    const Act& act = script.acts[i];
-    absl::StrAppend(&text, "  ", i, ": ", Name(act.operation), " as ", act.persona, ", then ",
-                    act.pause_ns, " ns\n");
-  }
+  AppendActs(script, &text);
   return text;
 }
 

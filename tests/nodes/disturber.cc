@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/nodes/disturber.h"
 
-#include <algorithm>
-
 namespace sluice::nodes {
 namespace {
 
 using simulation::Fault;
 using simulation::FaultKind;
+using simulation::IsOfHost;
+using simulation::IsRate;
 
 constexpr int64_t kMs = 1'000'000;
-
-bool IsRate(FaultKind kind) {
-  return kind == FaultKind::kDelay || kind == FaultKind::kLoss || kind == FaultKind::kAnswerLoss ||
-         kind == FaultKind::kCmTrouble;
-}
-
-bool IsOfHost(FaultKind kind) {
-  return kind == FaultKind::kKill || kind == FaultKind::kPause || kind == FaultKind::kPortDown ||
-         kind == FaultKind::kFatal || kind == FaultKind::kUnplug;
-}
 
 }  // namespace
 
@@ -55,8 +45,7 @@ void Disturber::FailRequests(const Fault& fault) {
 bool Disturber::Do(const Fault& fault) {
   softdc::sim::Simulation& simulation = stage_->simulation();
   if (IsRate(fault.kind)) {
-    rates_.push_back(fault);
-    SetRates();
+    rates_.Begin(fault, simulation);
     return true;
   }
   switch (fault.kind) {
@@ -85,10 +74,7 @@ bool Disturber::Do(const Fault& fault) {
 
 void Disturber::Undo(const Fault& fault) {
   softdc::sim::Simulation& simulation = stage_->simulation();
-  if (IsRate(fault.kind)) {
-    rates_.erase(std::find(rates_.begin(), rates_.end(), fault));
-    return SetRates();
-  }
+  if (IsRate(fault.kind)) return rates_.End(fault, simulation);
   switch (fault.kind) {
     case FaultKind::kPause:
       return simulation.Resume(fault.node);
@@ -102,33 +88,6 @@ void Disturber::Undo(const Fault& fault) {
     default:
       return;
   }
-}
-
-void Disturber::SetRates() {
-  softdc::sim::MessageFaults messages;
-  softdc::sim::CmFaults cm;
-  for (const Fault& fault : rates_) {
-    switch (fault.kind) {
-      case FaultKind::kDelay:
-        messages.delay_ppm = fault.amount;
-        messages.delay_ns = std::min<int64_t>(fault.length_ns, kMs / 10);
-        break;
-      case FaultKind::kLoss:
-        messages.loss_ppm = fault.amount;
-        break;
-      case FaultKind::kAnswerLoss:
-        messages.ack_loss_ppm = fault.amount;
-        break;
-      default:
-        cm.loss_ppm = fault.amount;
-        cm.duplicate_ppm = fault.amount;
-        cm.delay_ppm = fault.amount;
-        cm.delay_ns = 2 * kMs;
-        cm.reject_ppm = fault.amount / 2;
-    }
-  }
-  stage_->simulation().message_faults() = messages;
-  stage_->simulation().cm_faults() = cm;
 }
 
 }  // namespace sluice::nodes

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <set>
-#include <vector>
 
 #include "tests/simulation/fault.h"
+#include "tests/simulation/fault_rates.h"
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::nodes {
@@ -39,13 +39,12 @@ class Disturber {
   bool Do(const simulation::Fault& fault);
   void Undo(const simulation::Fault& fault);
   void FailRequests(const simulation::Fault& fault);
-  void SetRates();
 
   Stage* const stage_;
   bool stopped_ = false;
   uint32_t under_way_ = 0;
   std::set<uint32_t> down_;
-  std::vector<simulation::Fault> rates_;  // those under way that are rates
+  simulation::FaultRates rates_;
 };
 
 }  // namespace sluice::nodes

@@ -4,28 +4,23 @@
 // Runs seed after seed. Each seed runs in a new process, started anew with --only: a seed that crashes is reported as well, and a seed
 // does not depend on the memory that earlier ones allocated.
 #include <sys/personality.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "tests/nodes/run.h"
+#include "tests/support/seed_runs.h"
 
 namespace sluice::nodes {
 namespace {
 
 struct Arguments {
-  uint64_t seed = 1;
-  uint64_t seeds = UINT64_MAX;
-  double minutes = 0;
-  bool plan = false;        // is printed
-  bool keep_going = false;  // after a failure
-  bool only = false;        // runs the seed in this process
+  bool plan = false;  // is printed
+  bool only = false;  // runs the seed in this process
+  testing_support::SeedOptions seeds;
 };
 
 [[noreturn]] void Usage(const std::string& why) {
@@ -38,25 +33,14 @@ struct Arguments {
 
 Arguments Parse(int argc, char** argv) {
   Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--plan") {
-      arguments.plan = true;
-    } else if (word == "--keep_going") {
-      arguments.keep_going = true;
-    } else if (word == "--only") {
-      arguments.only = true;
-    } else {
-      if (i + 1 == argc) Usage(absl::StrCat(word, " wants a value"));
-      const std::string value = argv[++i];
-      bool known = false;
-      if (word == "--seed") known = absl::SimpleAtoi(value, &arguments.seed);
-      if (word == "--seeds") known = absl::SimpleAtoi(value, &arguments.seeds);
-      if (word == "--minutes") known = absl::SimpleAtod(value, &arguments.minutes);
-      if (!known) Usage(absl::StrCat(word, " can't be ", value));
-    }
-  }
-  if (arguments.minutes == 0 && arguments.seeds == UINT64_MAX) arguments.seeds = 1;
+  arguments.seeds = testing_support::ParseSeedOptions(
+      argc, argv,
+      [&](const std::string& word) {
+        if (word == "--plan") return arguments.plan = true;
+        if (word == "--only") return arguments.only = true;
+        return false;
+      },
+      [](const std::string&, const std::string&) { return false; }, Usage);
   return arguments;
 }
 
@@ -67,44 +51,24 @@ int RunHere(uint64_t seed) {
   return result.succeeded() ? 0 : 1;
 }
 
-bool Try(uint64_t seed) {
-  std::fflush(stdout);
+bool Try(const Arguments& arguments, uint64_t seed) {
+  if (arguments.plan) std::printf("%s", ToString(MakePlan(seed)).c_str());
   const std::string number = absl::StrCat(seed);
-  const pid_t child = fork();
-  if (child == 0) {
+  const auto start_again = [&] {
     execl("/proc/self/exe", "nodes", "--only", "--seed", number.c_str(), nullptr);
-    _exit(127);
-  }
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child ||
-      (WIFEXITED(status) && WEXITSTATUS(status) == 127)) {
-    std::fprintf(stderr, "simulate --calls: can't start a process for seed %lu\n", seed);
-    std::exit(3);
-  }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
-  std::printf("FAILED seed %lu%s\n%sagain: ./dev simulate --calls --seed %lu\n", seed,
-              WIFSIGNALED(status) || WEXITSTATUS(status) != 1 ? ": it crashed" : "",
-              ToString(MakePlan(seed)).c_str(), seed);
+    return 127;
+  };
+  if (testing_support::RunSeedInChild("simulate --calls", seed, start_again)) return true;
+  std::printf("%sagain: ./dev simulate --calls --seed %lu\n", ToString(MakePlan(seed)).c_str(),
+              seed);
   return false;
 }
 
 int Main(int argc, char** argv) {
   const Arguments arguments = Parse(argc, argv);
-  if (arguments.only) return RunHere(arguments.seed);
-  const auto start = std::chrono::steady_clock::now();
-  uint64_t tried = 0;
-  uint64_t failed = 0;
-  for (; tried < arguments.seeds; ++tried) {
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (arguments.minutes != 0 && took.count() >= arguments.minutes * 60) break;
-    const uint64_t seed = arguments.seed + tried;
-    if (arguments.plan) std::printf("%s", ToString(MakePlan(seed)).c_str());
-    if (Try(seed)) continue;
-    ++failed;
-    if (!arguments.keep_going) return 1;
-  }
-  std::printf("%lu seeds, %lu failed\n", tried, failed);
-  return failed == 0 ? 0 : 1;
+  if (arguments.only) return RunHere(arguments.seeds.seed);
+  return testing_support::RunSeeds(arguments.seeds,
+                                   [&](uint64_t seed) { return Try(arguments, seed); });
 }
 
 }  // namespace

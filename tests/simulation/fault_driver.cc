@@ -1,27 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulation/fault_driver.h"
 
-#include <algorithm>
-
 namespace sluice::simulation {
 namespace {
 
-using softdc::sim::CmFaults;
-using softdc::sim::MessageFaults;
 using softdc::sim::RequestRule;
-
-constexpr int64_t kMs = 1'000'000;
-
-bool IsRate(FaultKind kind) {
-  return kind == FaultKind::kDelay || kind == FaultKind::kLoss || kind == FaultKind::kAnswerLoss ||
-         kind == FaultKind::kCmTrouble;
-}
-
-// Concerns all peers of the host.
-bool IsOfHost(FaultKind kind) {
-  return kind == FaultKind::kKill || kind == FaultKind::kUnplug || kind == FaultKind::kFatal ||
-         kind == FaultKind::kPause || kind == FaultKind::kPortDown;
-}
 
 }  // namespace
 
@@ -119,8 +102,7 @@ bool FaultDriver::Do(const Fault& fault) {
   softdc::sim::Simulation& simulation = *scene_.simulation;
   Node& node = *nodes_[fault.node];
   if (IsRate(fault.kind)) {
-    rates_.push_back(fault);
-    SetRates();
+    rates_.Begin(fault, simulation);
     return true;
   }
   switch (fault.kind) {
@@ -165,10 +147,7 @@ bool FaultDriver::Do(const Fault& fault) {
 void FaultDriver::Undo(const Fault& fault) {
   softdc::sim::Simulation& simulation = *scene_.simulation;
   Node& node = *nodes_[fault.node];
-  if (IsRate(fault.kind)) {
-    rates_.erase(std::find(rates_.begin(), rates_.end(), fault));
-    return SetRates();
-  }
+  if (IsRate(fault.kind)) return rates_.End(fault, simulation);
   switch (fault.kind) {
     case FaultKind::kPause:
       return simulation.Resume(fault.node);
@@ -189,33 +168,6 @@ void FaultDriver::Undo(const Fault& fault) {
     default:
       return;
   }
-}
-
-void FaultDriver::SetRates() {
-  MessageFaults messages;
-  CmFaults cm;
-  for (const Fault& fault : rates_) {
-    switch (fault.kind) {
-      case FaultKind::kDelay:
-        messages.delay_ppm = fault.amount;
-        messages.delay_ns = std::min<int64_t>(fault.length_ns, kMs / 10);
-        break;
-      case FaultKind::kLoss:
-        messages.loss_ppm = fault.amount;
-        break;
-      case FaultKind::kAnswerLoss:
-        messages.ack_loss_ppm = fault.amount;
-        break;
-      default:
-        cm.loss_ppm = fault.amount;
-        cm.duplicate_ppm = fault.amount;
-        cm.delay_ppm = fault.amount;
-        cm.delay_ns = 2 * kMs;
-        cm.reject_ppm = fault.amount / 2;
-    }
-  }
-  scene_.simulation->message_faults() = messages;
-  scene_.simulation->cm_faults() = cm;
 }
 
 }  // namespace sluice::simulation

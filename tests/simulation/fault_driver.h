@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/simulation/fault_rates.h"
 #include "tests/simulation/node.h"
 #include "tests/simulation/scene.h"
 
@@ -41,7 +42,6 @@ class FaultDriver {
   // False: it can't be now.
   bool Do(const Fault& fault);
   void Undo(const Fault& fault);
-  void SetRates();
   void Trouble(const Fault& fault, bool begins);
 
   Scene& scene_;
@@ -49,8 +49,8 @@ class FaultDriver {
   size_t next_ = 0;
   uint32_t under_way_ = 0;
   uint64_t happened_ = 0;
-  std::vector<Fault> rates_;  // those under way that are rates
-  std::vector<bool> busy_;    // by host: something is wrong with it as a whole
+  FaultRates rates_;
+  std::vector<bool> busy_;  // by host: something is wrong with it as a whole
   // Pairs some of whose requests are to fail, or have failed and their host has not been told.
   std::vector<std::pair<uint32_t, uint32_t>> failing_;
   std::vector<uint32_t> settled_;  // by pair: messages acknowledged when the last failure was told

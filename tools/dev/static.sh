@@ -44,5 +44,7 @@ mapfile -t scripts < <(git ls-files -z ':!*.md' ':!*.cc' ':!*.h' ':!tests/tools/
   xargs -0 grep -lE '^#!.*\b(ba)?sh\b|^# shellcheck shell=')
 run "pipes: ${#scripts[@]} scripts" tools/dev/check_pipes "${scripts[@]}"
 run "mutations" tools/dev/mutations.sh --check
+mapfile -t headers < <(cxx_files | grep '\.h$')
+run "banners: ${#headers[@]} headers" tools/dev/check_banners "${headers[@]}" -- middleware/api/options.h
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
 exit $status

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clock: time as a constructor argument, so that everything above the seam can run on virtual time.
+// Clock: time as a constructor argument, so that everything above the seam can run in virtual time.
 //
-// Thread-safety: RealClock may be read from any thread.
+// Threads       RealClock: any.
 #ifndef SLUICE_TRANSPORT_BASE_CLOCK_H_
 #define SLUICE_TRANSPORT_BASE_CLOCK_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Error(): the one way to make an error status, because errors teach: what happened, to whom, why
-// likely, what to do. The status carries the same as a payload for programs (status_detail.h).
+// Error(): builds an error status: what happened, to which object, the likely cause, the remedy. The status also carries these parts
+// as a payload for programs (status_detail.h).
 //
-// Thread-safety: pure functions.
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_BASE_ERROR_H_
 #define SLUICE_TRANSPORT_BASE_ERROR_H_
 

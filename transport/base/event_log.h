@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EventLog: what one object says to a LogSink, and not too much of it: of each event eight at once, then one a second.
+// EventLog: writes the events of one object to a LogSink, and limits them: of each event the first eight, then one per second.
 //
-// Who owns it   The object that speaks. Sink and clock outlive it; without a sink it says nothing.
-// Which thread  The owner's.
-// Bounds        As many events as there are names in the code: names are literals.
+// Ownership     The object that logs. Sink and clock outlive it. Without a sink it writes nothing.
+// Threads       The owner's.
+// Limits        One entry for each event name. Names are literals.
 #ifndef SLUICE_TRANSPORT_BASE_EVENT_LOG_H_
 #define SLUICE_TRANSPORT_BASE_EVENT_LOG_H_
 

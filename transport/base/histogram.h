@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histogram: counts of non-negative integers (latencies in nanoseconds, sizes in bytes) in log-linear buckets.
+// Histogram: counts non-negative integers (latencies in nanoseconds, sizes in bytes) in log-linear buckets.
 //
-// Precision     Values below 128 are exact; above, a bucket is at most 1/128 of its lower bound wide, so a
-//               quantile is at most 0.79 % above the true one and never below it. Minimum, maximum, count and
-//               sum are exact.
-// Thread-safety: one thread; merge the histograms of several threads afterwards.
+// Threads       One. Merge the histograms of several threads afterwards.
+// Precision     Values below 128 are exact. Above, a bucket is at most 1/128 of its lower bound wide: a quantile is at most 0.79 %
+//               above the true value, and never below it. Minimum, maximum, count and sum are exact.
 #ifndef SLUICE_TRANSPORT_BASE_HISTOGRAM_H_
 #define SLUICE_TRANSPORT_BASE_HISTOGRAM_H_
 

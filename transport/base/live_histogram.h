@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LiveHistogram: counts of non-negative integers in log-linear buckets, counted by one thread while others read.
-// HistogramCopy is what they read. histogram.h is the finer one, for measurements that end.
+// LiveHistogram: counts non-negative integers in log-linear buckets. One thread counts while others read. HistogramCopy is the result
+// of a read. For measurements that end, histogram.h is more precise.
 //
-// Precision     Values below 8 are exact; above, a bucket is at most 1/8 of its lower bound wide, so a quantile is at most
-//               12.5 % above the true one and never below it. Values of 2^40 and more share the last bucket. 2.4 KB.
-// Which thread  Record(): as Tally::Add(). Copy(): any; a copy may miss what is counted while it is made.
+// Threads       Record(): as Tally::Add(). Copy(): any; a copy may miss values that are counted during the copy.
+// Precision     Values below 8 are exact. Above, a bucket is at most 1/8 of its lower bound wide: a quantile is at most 12.5 % above
+//               the true value, and never below it. Values of 2^40 and more share the last bucket.
+// Cost          2.4 KB.
 #ifndef SLUICE_TRANSPORT_BASE_LIVE_HISTOGRAM_H_
 #define SLUICE_TRANSPORT_BASE_LIVE_HISTOGRAM_H_
 

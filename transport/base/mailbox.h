@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mailbox: work for one thread, posted by any.
+// Mailbox: work for one thread, posted by any thread.
 //
-// What it is    A list of nodes that their senders own: posting allocates nothing and takes no lock. The reader takes
-//               all of them at once, so no node is ever looked for in the list by two threads.
-// Who owns it   The reader. A node belongs to the mailbox from Post() until its `run` is called.
-// Which thread  Post() any; Run(), Remove() and empty() the reader's.
-// Bound         None of its own: whoever posts has one node for each thing that may be under way.
+// Purpose       A list of nodes that their senders own. A post allocates nothing and takes no lock. The reader takes all nodes at
+//               once, so no two threads search the list.
+// Ownership     The reader. A node belongs to the mailbox from Post() until its `run` is called.
+// Threads       Post(): any. Run(), Remove(), empty(): the reader's.
+// Limits        None: a sender has one node for each piece of work that can be in progress.
 #ifndef SLUICE_TRANSPORT_BASE_MAILBOX_H_
 #define SLUICE_TRANSPORT_BASE_MAILBOX_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nearest(): which name was probably meant.
+// Nearest(): returns the known name that is most similar to a misspelt one.
 //
-// Thread-safety: pure functions.
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_BASE_NEAREST_H_
 #define SLUICE_TRANSPORT_BASE_NEAREST_H_
 

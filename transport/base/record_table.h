@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RecordTable: records by index that never move. It grows by kBlock records at a time and never
-// shrinks, so a record costs its own size and no more: no pointer and no allocation of its own.
+// RecordTable: records by index that never move. The table grows by kBlock records and never shrinks. A record costs only its own
+// size: no pointer, no allocation of its own.
 //
-// Which thread  One.
+// Threads       One.
 #ifndef SLUICE_TRANSPORT_BASE_RECORD_TABLE_H_
 #define SLUICE_TRANSPORT_BASE_RECORD_TABLE_H_
 

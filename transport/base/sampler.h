@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sampler: picks one of `every` at random, for what is too dear to be done each time; the same picks in each run, so that
-// a run can be repeated. Its randomness keeps it out of step with what it looks at.
+// Sampler: selects one event of `every` at random, for work that is too expensive for each event. The selection is the same in each
+// run. Random distances keep it out of step with periodic events.
 //
-// Which thread  One.
+// Threads       One.
 #ifndef SLUICE_TRANSPORT_BASE_SAMPLER_H_
 #define SLUICE_TRANSPORT_BASE_SAMPLER_H_
 

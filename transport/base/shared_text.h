@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SharedText: a constant text with several owners, in eight bytes each: names of peers, which many
-// records want to say in their errors and none wants to pay for.
+// SharedText: a constant text with several owners, in eight bytes each. For names of peers, which many records need for their errors.
 //
-// What ends it  Its last owner.
-// Bound         65,535 owners; no zero among its characters.
-// Which thread  One: all owners of a text live on the same thread.
+// Ownership     The last owner frees the text.
+// Threads       One: all owners of a text are used by the same thread.
+// Limits        65,535 owners. The text contains no zero.
 #ifndef SLUICE_TRANSPORT_BASE_SHARED_TEXT_H_
 #define SLUICE_TRANSPORT_BASE_SHARED_TEXT_H_
 

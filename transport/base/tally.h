@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tally: a number that one thread counts and any may read.
+// Tally: a number that one thread counts and any thread reads.
 //
+// Threads       Add(), Set(): one at a time, with a happens-before edge between two. value(): any; it may be an older value.
 // Cost          An addition in memory: no locked instruction, no fence.
-// Which thread  Add() and Set(): one at a time, with a happens-before edge between two. value(): any; it is as old as the
-//               reader's view of that memory is.
 #ifndef SLUICE_TRANSPORT_BASE_TALLY_H_
 #define SLUICE_TRANSPORT_BASE_TALLY_H_
 

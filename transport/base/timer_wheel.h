@@ -2,12 +2,11 @@
 //
 // TimerWheel: deadlines by the hundred thousand, without allocation.
 //
-// What it is    A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1); a timer
-//               moves down at most five times before it fires.
-// Who owns it   The wheel owns nothing: a Timer lives inside its owner's object, and must be cancelled (or have
-//               fired) before that object goes away.
-// Which thread  One.
-// Precision     A timer never fires early, and late by less than one tick after Advance() reaches it.
+// Purpose       A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1). A timer moves down at most five
+//               times before it fires.
+// Ownership     The wheel owns nothing. A Timer is a member of its owner's object. Cancel it, or let it fire, before the object ends.
+// Threads       One.
+// Precision     A timer never fires early, and less than one tick after Advance() reaches it.
 #ifndef SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 #define SLUICE_TRANSPORT_BASE_TIMER_WHEEL_H_
 

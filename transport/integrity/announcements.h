@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Announcements: the descriptor that becomes readable when a signed queue that was armed has something to poll.
+// Announcements: the descriptor that becomes readable when an armed signed queue has completions.
 //
-// Who owns it   Whoever has the queues; it outlives them.
-// Which thread  The polling thread.
+// Ownership     The owner of the queues. It outlives them.
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_INTEGRITY_ANNOUNCEMENTS_H_
 #define SLUICE_TRANSPORT_INTEGRITY_ANNOUNCEMENTS_H_
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checksums of blocks, by the CPU's own instructions where ISA-L has them. Thread-safe, no state.
+// Checksums of blocks, by instructions of the CPU where ISA-L supports them.
 //
 //   Crc16T10Dif   0x8bb7 from 0: the guard of T10 SBC-3
 //   IpChecksum    the Internet checksum (RFC 1071), complemented, words in network order: the guard of T10 DIX
-//   Crc32         that of Ethernet and zlib
-//   Crc32c        that of iSCSI (RFC 3720)
+//   Crc32         the CRC of Ethernet and zlib
+//   Crc32c        the CRC of iSCSI (RFC 3720)
+//
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_INTEGRITY_CHECKSUM_H_
 #define SLUICE_TRANSPORT_INTEGRITY_CHECKSUM_H_
 

@@ -64,18 +64,18 @@ void SignedQueue::OnCompletion(const ibv_wc& completion) {
   const auto role = static_cast<Role>(completion.wr_id & 3);
   if (completion.status != IBV_WC_SUCCESS) {
     const bool denied = completion.status == IBV_WC_REM_ACCESS_ERR;
-    return Fail(
-        base::Error(denied ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kUnavailable,
-                    "a request of a signed queue failed with " +
-                        std::string(queue::StatusName(completion.status)),
-                    {.layer = "integrity",
-                     .peer = options_.peer,
-                     .operation = role == Role::kConfigure ? "configure key" : "protected transfer",
-                     .cause = denied ? "the peer has revoked its memory, or never gave these rights"
-                                     : "the peer is gone, or takes no replies",
-                     .remedy = "connect again",
-                     .syndrome = static_cast<uint32_t>(completion.status),
-                     .vendor_code = completion.vendor_err}));
+    return Fail(base::Error(
+        denied ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kUnavailable,
+        "a request of a signed queue failed with " +
+            std::string(queue::StatusName(completion.status)),
+        {.layer = "integrity",
+         .peer = options_.peer,
+         .operation = role == Role::kConfigure ? "configure key" : "protected transfer",
+         .cause = denied ? "the peer deregistered its memory, or did not grant these rights"
+                         : "the peer disconnected, or has no receive buffer for the reply",
+         .remedy = "connect again",
+         .syndrome = static_cast<uint32_t>(completion.status),
+         .vendor_code = completion.vendor_err}));
   }
   if (index >= slots_.size() || slots_[index].number != completion.wr_id >> 16) return;
   Slot& slot = slots_[index];

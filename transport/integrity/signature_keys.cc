@@ -84,7 +84,7 @@ absl::StatusOr<SignatureSupport> SignatureSupport::Ask(device::Device& device) {
     return base::ErrnoError(error_number, "signature keys of " + device.name(),
                             {.layer = "integrity",
                              .operation = "mlx5dv_query_device",
-                             .remedy = "let the CPU check: SignedQueueOptions::offload"});
+                             .remedy = "set SignedQueueOptions::offload so that the CPU checks"});
   }
   return SignatureSupport(dv.sig_caps);
 }
@@ -108,7 +108,7 @@ absl::StatusOr<SignatureKeys> SignatureKeys::Create(device::Device& device, uint
                               "signature key " + std::to_string(i) + " of " + std::to_string(count),
                               {.layer = "integrity",
                                .operation = "mlx5dv_create_mkey",
-                               .remedy = "ask for fewer open transfers"});
+                               .remedy = "lower the number of open transfers"});
     }
     keys.keys_.push_back(key);
   }
@@ -125,10 +125,11 @@ SignatureKeys::~SignatureKeys() {
 absl::Status SignatureSupport::Supports(const Protection& protection) const {
   const auto refused = [](const std::string& what) {
     return base::Error(
-        absl::StatusCode::kUnimplemented, "this device does not know " + what,
+        absl::StatusCode::kUnimplemented, "this device does not support " + what,
         {.layer = "integrity",
          .operation = "protected transfer",
-         .remedy = "take another, or let the CPU check: SignedQueueOptions::offload"});
+         .remedy =
+             "use another protection, or set SignedQueueOptions::offload so that the CPU checks"});
   };
   for (const Guard guard : {protection.memory, protection.wire}) {
     if (!Has(caps_, guard)) return refused(std::string(Name(guard)));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SignatureKeys: memory keys through which the device checks, inserts and strips signatures while it moves data (man
+// SignatureKeys: memory keys through which the device checks, inserts and strips signatures during a transfer (man
 // mlx5dv_create_mkey, mlx5dv_wr_set_mkey_sig_block).
 //
-// What it is    A fixed number of keys. Each transfer configures its key anew, which also arms it again after a mismatch.
-// Who owns it   A signed queue, whose queue pair goes first.
-// Which thread  Create() and the end: any (they block). The rest: the polling thread.
+// Purpose       A fixed number of keys. Each transfer configures its key, which also arms it again after a mismatch.
+// Ownership     A signed queue. Its queue pair is destroyed first.
+// Threads       Create() and the destructor: any (they block). Other calls: the polling thread.
 #ifndef SLUICE_TRANSPORT_INTEGRITY_SIGNATURE_KEYS_H_
 #define SLUICE_TRANSPORT_INTEGRITY_SIGNATURE_KEYS_H_
 
@@ -31,7 +31,7 @@ class SignatureSupport {
  public:
   // An error: it knows none. Asks the device.
   static absl::StatusOr<SignatureSupport> Ask(device::Device& device);
-  // UNIMPLEMENTED: this device does not know that signature, or blocks of that size.
+  // UNIMPLEMENTED: this device does not support that signature, or blocks of that size.
   absl::Status Supports(const Protection& protection) const;
 
  private:

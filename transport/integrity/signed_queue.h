@@ -2,25 +2,23 @@
 //
 // SignedQueue: protected transfers to one peer, each with its reply, over an RC queue pair of its own.
 //
-// What it is    A transfer moves whole protected blocks between memory here and memory of the peer, and then tells the peer that
-//               it is done: data and reply are one call, and the peer never gets the OK of data whose signature is wrong.
+// Purpose       A transfer moves whole protected blocks between local memory and memory of the peer. Then it sends the peer a reply.
+//               Data and reply are one call. The peer never gets an OK for data with a wrong signature.
 //
-//               kPipelined   Data and OK are posted together, the OK behind a fence. At a wrong signature the device stops in
-//                            front of the next fence; each wrong transfer's OK is cancelled, its error reply is posted, and
-//                            the queue goes on (states.h). No round trip is spent on waiting.
-//               kSerial      The OK, or the error reply, is posted once the data has moved and its key was looked at.
-//               kSoftware    Likewise, and the CPU checks and converts: before the data leave, or after they came.
+//               kPipelined   Data and OK are posted together, the OK behind a fence. At a wrong signature the device stops before
+//                            the next fence. The queue cancels the OK of each wrong transfer, posts an error reply instead, and
+//                            resumes (states.h). It waits for no round trip.
+//               kSerial      The queue posts the OK or the error reply after the data has moved and its key was checked.
+//               kSoftware    As kSerial, but the CPU checks and converts: before data leaves, or after it has arrived.
 //
-//               Which of these it is shows in nothing but time: results and bytes are the same.
-// Who owns it   Its creator. Device, commands and user outlive it. The destructor blocks, and wants a Commands that has
-//               finished.
-// Which thread  The polling thread; Create(), Connect() and the destructor block, so from a poller they go through Commands.
-// What ends it  Fail(), a failed request, or a stop that can't be explained: open transfers end, then OnDown(). By then the
-//               queue pair is gone, and with it every way of the device to their memory.
-// Bounds        options.max_open transfers; the next one is RESOURCE_EXHAUSTED. Replies that the peer sends here find
-//               options.max_replies buffers: it may have as many transfers open, no more.
-// Order         Replies arrive in the order of Post(), but for error replies, which may come later: what is carried in a reply
-//               says of which request it is.
+//               Results and bytes are the same for all three. Only the time differs.
+// Ownership     The creator. Device, commands and user outlive it. Before the destructor, the Commands must have finished.
+// Threads       The polling thread. Create(), Connect() and the destructor block: a poller runs them in Commands.
+// End           Fail(), a failed request, or a stop without a known cause: open transfers end, then OnDown(). By then the queue pair
+//               is destroyed, and the device no longer accesses their memory.
+// Limits        options.max_open transfers; a further one is RESOURCE_EXHAUSTED. options.max_replies receive buffers for replies of
+//               the peer: the peer may have that many transfers open.
+// Order         Replies arrive in the order of Post(). An error reply may arrive later. The content of a reply names its request.
 #ifndef SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_
 #define SLUICE_TRANSPORT_INTEGRITY_SIGNED_QUEUE_H_
 
@@ -111,10 +109,10 @@ struct SignedQueueCounters {
   uint64_t posted = 0;
   uint64_t good = 0;
   uint64_t mismatches = 0;
-  uint64_t stops = 0;      // in SQD, with their wrong transfers
-  uint64_t cancelled = 0;  // replies
-  uint64_t asked = 0;      // what state the queue is in
-  uint64_t replies = 0;    // of the peer
+  uint64_t stops = 0;          // in SQD, with their wrong transfers
+  uint64_t cancelled = 0;      // replies
+  uint64_t state_queries = 0;  // sent to the device
+  uint64_t replies = 0;        // of the peer
 };
 
 class SignedQueue {
@@ -132,13 +130,13 @@ class SignedQueue {
   // The peer may do in memory here whatever the keys that it has allow.
   absl::Status Connect(const QueueAddress& peer);
 
-  // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not know that signature), RESOURCE_EXHAUSTED (max_open),
+  // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not support that signature), RESOURCE_EXHAUSTED (max_open),
   // UNAVAILABLE (the queue has failed). Nothing happens before Flush(). With kSoftware a kWrite is checked and converted
   // here.
   absl::Status Post(const Transfer& transfer);
   // A reply alone, of no transfer; it has an OnEnd() all the same.
   absl::Status Tell(std::span<const std::byte> reply, uint64_t cookie);
-  // UNIMPLEMENTED: this device does not know that signature.
+  // UNIMPLEMENTED: this device does not support that signature.
   absl::Status Supports(const Protection& protection) const;
   // Data first, then the replies of all of it. What can't go now goes as soon as it can.
   void Flush();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a signed queue, as a table.
+// States and transitions of a signed queue, as a table.
 #ifndef SLUICE_TRANSPORT_INTEGRITY_STATES_H_
 #define SLUICE_TRANSPORT_INTEGRITY_STATES_H_
 

@@ -35,7 +35,7 @@ void SignedQueue::Watch() {
 // An event may be late, and of a stop that is over; so it is never taken for what it says.
 void SignedQueue::Ask(QueueEvent event) {
   if (!Next(state_, event, &state_)) return;
-  ++counters_.asked;
+  ++counters_.state_queries;
   auto answer = std::make_shared<absl::StatusOr<ibv_qp_state>>(IBV_QPS_ERR);
   commands_.Submit(
       [api = &device_.api(), qp = qp_.get(), answer] { *answer = verbs::QueryState(*api, qp); },
@@ -117,12 +117,13 @@ void SignedQueue::OnCancelled(const std::vector<uint32_t>& wrong, const std::vec
 }
 
 absl::Status SignedQueue::Unexplained(const std::string& what) const {
-  return base::Error(absl::StatusCode::kUnavailable, "a signed queue has failed: " + what,
-                     {.layer = "integrity",
-                      .peer = options_.peer,
-                      .operation = "protected transfer",
-                      .cause = "the device, or a request that failed without a word",
-                      .remedy = "connect again"});
+  return base::Error(
+      absl::StatusCode::kUnavailable, "a signed queue has failed: " + what,
+      {.layer = "integrity",
+       .peer = options_.peer,
+       .operation = "protected transfer",
+       .cause = "an error of the device, or a request that failed without a completion",
+       .remedy = "connect again"});
 }
 
 void SignedQueue::Fail(const absl::Status& why) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Region: memory of somebody else, registered as long as this lives, with exactly these rights. When it is gone, no device and
-// no peer reaches the memory through it.
+// Region: registers memory that another object owns, with exactly the given rights. After its destructor, no device and no peer
+// accesses the memory through it.
 //
-// Which thread  Any; making and freeing block: from a poller they go through Commands. Device and memory outlive it.
+// Ownership     The creator. Device and memory outlive it.
+// Threads       Any. Creation and destruction block: a poller runs them in Commands.
 #ifndef SLUICE_TRANSPORT_MEMORY_REGION_H_
 #define SLUICE_TRANSPORT_MEMORY_REGION_H_
 

@@ -20,7 +20,7 @@ absl::Status Failed(int error_number, const char* call) {
                           {.layer = "memory",
                            .operation = "allocate registered memory",
                            .cause = "this process or this host is out of memory or descriptors",
-                           .remedy = "ask for fewer or smaller buffers, or raise `ulimit -n`"});
+                           .remedy = "configure fewer or smaller buffers, or raise `ulimit -n`"});
 }
 
 // The kernel pins what a NIC registers, up to RLIMIT_MEMLOCK in all.

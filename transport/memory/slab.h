@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Slab: registered memory. A memory file, mapped shared, registered once.
+// Slab: registered memory: a memory file, mapped shared, registered once.
 //
-// What it is    One region of zeroed pages with its ibv_mr. Shared mappings of memory files, always: harmless
-//               on a NIC, and a software device in another process can map the same pages.
-// Who owns it   Its creator; the protection domain outlives it. The file descriptor stays open as long as the
-//               region is registered, because the device may find the file by it.
-// Which thread  Making and freeing: any (they block). The memory: its users'.
+// Purpose       One region of zeroed pages with its ibv_mr. The mapping is always shared: a NIC does not mind, and a software device
+//               in another process can map the same pages.
+// Ownership     The creator. The protection domain outlives it. The file descriptor stays open as long as the region is registered,
+//               because the device may find the file by it.
+// Threads       Creation and destruction: any (they block). The memory: its users'.
 #ifndef SLUICE_TRANSPORT_MEMORY_SLAB_H_
 #define SLUICE_TRANSPORT_MEMORY_SLAB_H_
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands: where calls go that may block in kernel, firmware or a name server, so that a poller never does.
+// Commands: runs calls that may block in kernel, firmware or a name server, so that a poller never blocks.
 //
-// What it is    A queue of work, done in order, one at a time; and others for what may wait for another host, one for
-//               each kind. When a piece of work has ended, its `done` waits until the polling thread calls Drain().
-// Who owns it   Its creator. One Commands serves one poller, and outlives it.
-// Which thread  Submit(), SubmitSlow(), Drain() and Finish(): the polling thread. Work runs wherever the implementation
-//               says; it may touch only what nobody else touches until `done`.
-// Bound         Callers bound it: each peer has at most a few pieces of work under way.
+// Purpose       A queue of work, run in order, one piece at a time. Work that may wait for another host has queues of its own, one
+//               for each kind. When a piece of work has ended, its `done` waits until the polling thread calls Drain().
+// Ownership     The creator. One Commands serves one poller, and outlives it.
+// Threads       Submit(), SubmitSlow(), Drain(), Finish(): the polling thread. The implementation selects the thread that runs the
+//               work. The work uses only data that no other thread uses until `done`.
+// Limits        The callers': each peer has at most a few pieces of work in progress.
 #ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 #define SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 

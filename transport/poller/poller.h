@@ -2,10 +2,10 @@
 //
 // Poller: the descriptors that one polling thread sleeps on, and the way to wake it.
 //
-// What it is    An epoll set and an eventfd. The hot path never comes here: completion queues are polled in
-//               memory; descriptors are looked at after a sleep and now and then.
-// Who owns it   Its creator. Watched descriptors stay their owners'.
-// Which thread  One, the polling thread; Wake() any.
+// Purpose       An epoll set and an eventfd. Not part of the hot path: completion queues are polled in memory. Descriptors are
+//               checked after a sleep and from time to time.
+// Ownership     The creator. Watched descriptors belong to their owners.
+// Threads       The polling thread. Wake(): any.
 #ifndef SLUICE_TRANSPORT_POLLER_POLLER_H_
 #define SLUICE_TRANSPORT_POLLER_POLLER_H_
 

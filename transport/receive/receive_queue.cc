@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   queue->Refill();
   if (queue->lost_buffers_ != 0) {
     return base::Error(absl::StatusCode::kResourceExhausted,
-                       "the device takes only " +
+                       "the device supports only " +
                            std::to_string(options.depth - queue->lost_buffers_) + " of " +
                            std::to_string(options.depth) + " receive buffers",
                        {.layer = "receive",

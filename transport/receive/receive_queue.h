@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReceiveQueue: a DCT with its shared receive queue and the buffers behind it.
+// ReceiveQueue: a DCT with its shared receive queue and receive buffers.
 //
-// Who owns it   The endpoint: one for data, one for control; a mover: one for each peer. Device, CQ and memory that it was given
-//               outlive it.
-// Which thread  The polling thread; Create() and the destructor block.
-// Bound         `depth` buffers, all posted at start. A buffer belongs to its user from its completion to
-//               Recycle(); it is posted again in batches, so up to kRefillBatch - 1 are not.
+// Ownership     The endpoint: one for data, one for control. A mover: one for each peer. Device, CQ and memory outlive it.
+// Threads       The polling thread. Create() and the destructor block.
+// Limits        `depth` buffers, all posted at start. A buffer belongs to its user from its completion to Recycle(). Buffers are
+//               posted again in batches, so up to kRefillBatch - 1 are not posted.
 #ifndef SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
 #define SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
 

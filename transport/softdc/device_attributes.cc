@@ -160,17 +160,17 @@ int QueryRtValues(ibv_context* context, ibv_values_ex* values) {
 
 int QueryDv(ibv_context* context, mlx5dv_context* attr) {
   if (context == nullptr || attr == nullptr) return EINVAL;
-  const uint64_t asked = attr->comp_mask;
+  const uint64_t requested = attr->comp_mask;
   const Dials::Streams& streams = DialsOf(context).streams;
   attr->version = 0;
   attr->flags = 0;
   attr->comp_mask = 0;
-  if ((asked & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0 && streams.enabled) {
+  if ((requested & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0 && streams.enabled) {
     attr->dci_streams_caps = {.max_log_num_concurent = streams.max_log_concurrent,
                               .max_log_num_errored = streams.max_log_errored};
     attr->comp_mask |= MLX5DV_CONTEXT_MASK_DCI_STREAMS;
   }
-  if ((asked & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0) {
+  if ((requested & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0) {
     attr->sig_caps = DialsOf(context).features.signature ? SignatureCaps() : mlx5dv_sig_caps{};
     attr->comp_mask |= MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
   }

@@ -143,14 +143,14 @@ ibv_qp* CreateDci(ibv_context* context, ibv_qp_init_attr_ex* attr, const mlx5dv_
     return Refuse(EOPNOTSUPP);
   }
   if (Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS)) {
-    const mlx5dv_dci_streams& asked = dv.dc_init_attr.dci_streams;
-    if (!dials.streams.enabled || asked.log_num_concurent > dials.streams.max_log_concurrent ||
-        asked.log_num_errored > dials.streams.max_log_errored) {
+    const mlx5dv_dci_streams& requested = dv.dc_init_attr.dci_streams;
+    if (!dials.streams.enabled || requested.log_num_concurent > dials.streams.max_log_concurrent ||
+        requested.log_num_errored > dials.streams.max_log_errored) {
       return Refuse(EINVAL);
     }
     send.has_streams = true;
-    send.log_concurrent_streams = static_cast<uint8_t>(asked.log_num_concurent);
-    send.log_errored_streams = asked.log_num_errored;
+    send.log_concurrent_streams = static_cast<uint8_t>(requested.log_num_concurent);
+    send.log_errored_streams = requested.log_num_errored;
   }
   return Finish(context, *attr, kDciHandle, traits, send, {});
 }

@@ -217,7 +217,7 @@ void PortHost::OnPeerDown(bulk::PeerId peer, const absl::Status& why) {
   if (!link->honest) ends_.push_back({link->number, why});
   link->up = false;
   link->remote.reset();
-  TakeBack(*link);
+  ReturnLeases(*link);
   Forget(link->number);
 }
 
@@ -279,7 +279,7 @@ void PortHost::TakeBackFrom(uint32_t number) {
   OnActivity(softdc::sim::Activity::kEvent);
 }
 
-void PortHost::TakeBack(Link& link) {
+void PortHost::ReturnLeases(Link& link) {
   for (auto* lease : {&link.lent, &link.local}) {
     if (lease->has_value()) (void)port_->leases().Return(**lease);
     lease->reset();

@@ -96,7 +96,7 @@ class PortHost final : public Host, private bulk::PortUser {
   Link& NewLink(bulk::PeerId peer, bool honest, bulk::Reach reach);
   Link* Find(bulk::PeerId peer);
   void Lend(Link& link, bool local);
-  void TakeBack(Link& link);
+  void ReturnLeases(Link& link);
   void Forget(uint32_t number);
   void Tick();
   void Work(Link& link);

@@ -17,6 +17,7 @@
 #include "middleware/api/lease.h"
 #include "middleware/api/server.h"
 #include "tests/support/fake_stack.h"
+#include "tests/support/hold.h"
 #include "transport/base/error.h"
 
 namespace sluice {
@@ -48,31 +49,12 @@ class EchoImpl final : public EchoServiceBase {
       reply->set_payload(absl::FormatDuration(context.time_left_on_arrival()));
       return absl::OkStatus();
     }
-    if (request.payload() == "hold") {
-      std::unique_lock lock(mutex_);
-      holding_ = true;
-      changed_.notify_all();
-      changed_.wait(lock, [this] { return released_; });
-    }
+    if (request.payload() == "hold") hold.Wait();
     reply->set_payload(request.payload());
     return absl::OkStatus();
   }
 
-  void WaitUntilHolding() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return holding_; });
-  }
-  void LetGo() {
-    std::lock_guard lock(mutex_);
-    released_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool holding_ = false;
-  bool released_ = false;
+  testing_support::Hold hold;
 };
 
 class ChannelTest : public ::testing::Test {
@@ -205,11 +187,11 @@ TEST_F(ChannelTest, DeadlineIsHonouredWhileTheServerIsSilent) {
   auto channel = MustConnect();
   EchoClient client(channel);
   std::thread holder([&] { EXPECT_EQ(*Say(client, "hold"), "hold"); });
-  echo_.WaitUntilHolding();
+  echo_.hold.WaitUntilHolding();
   const absl::Status status = Say(client, "late", absl::Milliseconds(20)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(std::string(status.message()).find("Echo/Say"), std::string::npos) << status;
-  echo_.LetGo();
+  echo_.hold.Release();
   holder.join();
   EXPECT_EQ(*Say(client, "again"), "again");
   EXPECT_EQ(channel->counters().late_replies, 1u);
@@ -258,7 +240,7 @@ TEST_F(ChannelTest, ServerThatDiesEndsCallsAndIsFoundAgain) {
   EchoClient client(channel);
   absl::Status under_way;
   std::thread holder([&] { under_way = Say(client, "hold").status(); });
-  echo_.WaitUntilHolding();
+  echo_.hold.WaitUntilHolding();
   server_end_->Kill();
   holder.join();
   EXPECT_EQ(under_way.code(), absl::StatusCode::kUnavailable);
@@ -267,7 +249,7 @@ TEST_F(ChannelTest, ServerThatDiesEndsCallsAndIsFoundAgain) {
   EXPECT_EQ(next.code(), absl::StatusCode::kUnavailable) << next;
   EXPECT_TRUE(base::DetailOf(next)->retry_safe());
 
-  echo_.LetGo();
+  echo_.hold.Release();
   server_.reset();
   StartServer();
   CallContext context(absl::Seconds(30));
@@ -331,7 +313,7 @@ TEST_F(ChannelTest, DeadlinesOfWaitingThreadsAreKeptByTheDriver) {
   StartServer();
   EchoClient client(MustConnect());
   std::thread holder([&] { EXPECT_EQ(*Say(client, "hold"), "hold"); });
-  echo_.WaitUntilHolding();
+  echo_.hold.WaitUntilHolding();
   std::vector<std::thread> threads;
   std::atomic<int> exceeded{0};
   for (int t = 0; t < 4; ++t) {
@@ -342,7 +324,7 @@ TEST_F(ChannelTest, DeadlinesOfWaitingThreadsAreKeptByTheDriver) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(exceeded.load(), 4);
-  echo_.LetGo();
+  echo_.hold.Release();
   holder.join();
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -18,6 +17,7 @@
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/server.h"
 #include "tests/support/fake_stack.h"
+#include "tests/support/hold.h"
 
 namespace sluice {
 namespace pollers_test {
@@ -33,38 +33,26 @@ constexpr absl::Duration kLong = absl::Seconds(30);  // a hang; nothing waits fo
 class WhereEcho final : public EchoServiceBase {
  public:
   absl::Status Say(ServerContext&, const SayRequest& request, SayReply* reply) override {
-    std::unique_lock lock(mutex_);
-    const auto here = std::this_thread::get_id();
-    const auto at = std::find(threads_.begin(), threads_.end(), here);
-    reply->set_payload(std::to_string(at - threads_.begin()));
-    if (at == threads_.end()) threads_.push_back(here);
-    if (request.payload() != "block") return absl::OkStatus();
-    blocked_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return released_; });
+    {
+      std::lock_guard lock(mutex_);
+      const auto here = std::this_thread::get_id();
+      const auto at = std::find(threads_.begin(), threads_.end(), here);
+      reply->set_payload(std::to_string(at - threads_.begin()));
+      if (at == threads_.end()) threads_.push_back(here);
+    }
+    if (request.payload() == "block") hold.Wait();
     return absl::OkStatus();
   }
-  void WaitUntilBlocked() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return blocked_; });
-  }
-  void Release() {
-    std::lock_guard lock(mutex_);
-    released_ = true;
-    changed_.notify_all();
-  }
+  testing_support::Hold hold;
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<std::thread::id> threads_;
-  bool blocked_ = false;
-  bool released_ = false;
 };
 
 class PollersTest : public ::testing::Test {
  protected:
-  ~PollersTest() override { echo_.Release(); }
+  ~PollersTest() override { echo_.hold.Release(); }
 
   void Start(uint32_t pollers) {
     ServerOptions options;
@@ -142,13 +130,13 @@ TEST_F(PollersTest, AHandlerThatBlocksStallsItsOwnPollerOnly) {
   std::swap(channels_[1], channels_.back());
   const std::string other = Say(channels_[1]);
   std::thread blocked([this] { EXPECT_NE(Say(channels_[0], "block"), Say(channels_[1])); });
-  echo_.WaitUntilBlocked();
+  echo_.hold.WaitUntilHolding();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(Say(channels_[1]), other);
   const ServerSnapshot snapshot = server_->Snapshot(0, absl::Milliseconds(50));
   EXPECT_FALSE(snapshot.fresh);
   ASSERT_EQ(snapshot.pollers.size(), 2u);
   EXPECT_NE(snapshot.pollers[0].fresh, snapshot.pollers[1].fresh);
-  echo_.Release();
+  echo_.hold.Release();
   blocked.join();
 }
 

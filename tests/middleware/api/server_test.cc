@@ -16,6 +16,7 @@
 #include "absl/functional/any_invocable.h"
 #include "examples/echo/echo.sluice.h"
 #include "tests/support/fake_stack.h"
+#include "tests/support/hold.h"
 
 namespace sluice {
 namespace server_test {
@@ -31,27 +32,10 @@ using testing_support::FakeStack;
 class StuckEcho final : public EchoServiceBase {
  public:
   absl::Status Say(ServerContext&, const SayRequest&, SayReply*) override {
-    std::unique_lock lock(mutex_);
-    running_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return released_; });
+    hold.Wait();
     return absl::OkStatus();
   }
-  void WaitUntilRunning() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return running_; });
-  }
-  void Release() {
-    std::lock_guard lock(mutex_);
-    released_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool running_ = false;
-  bool released_ = false;
+  testing_support::Hold hold;
 };
 
 class ServerTest : public ::testing::Test {
@@ -126,9 +110,9 @@ TEST_F(ServerTest, ShutdownReturnsThoughAHandlerIsStuck) {
     CallContext context = CallContext::NoDeadline();
     ended = EchoClient(*channel).Say(context, SayRequest()).status();
   });
-  stuck.WaitUntilRunning();
+  stuck.hold.WaitUntilHolding();
   EXPECT_EQ(server->Shutdown(absl::Milliseconds(1)).code(), absl::StatusCode::kDeadlineExceeded);
-  stuck.Release();
+  stuck.hold.Release();
   EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
   caller.join();
   // Its handler has ended before the server said goodbye.
@@ -222,9 +206,9 @@ TEST_F(ServerTest, DrainReturnsThoughAHandlerIsStuck) {
     CallContext context = CallContext::NoDeadline();
     ended = EchoClient(*channel).Say(context, SayRequest()).status();
   });
-  stuck.WaitUntilRunning();
+  stuck.hold.WaitUntilHolding();
   EXPECT_EQ(server->Drain(absl::Milliseconds(1)).code(), absl::StatusCode::kDeadlineExceeded);
-  stuck.Release();
+  stuck.hold.Release();
   EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
   caller.join();
   EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;

@@ -48,7 +48,7 @@ class SignatureKeysTest : public testing::Test {
   static void ExpectUnknown(const absl::Status& status, std::string_view what) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("this device does not know " + std::string(what)));
+                HasSubstr("this device does not support " + std::string(what)));
   }
 };
 

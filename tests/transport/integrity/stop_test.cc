@@ -200,12 +200,12 @@ TEST_F(StopTest, LateEventOfAStopThatIsOverIsHarmless) {
     store().queue->OnDeviceEvent(event);  // about no object
     EXPECT_EQ(store().queue->state(), QueueState::kRunning);
   }
-  const uint64_t asked = store().queue->counters().asked;
+  const uint64_t asked = store().queue->counters().state_queries;
   store().deaf = true;
   TellDrained();
   EXPECT_EQ(store().queue->state(), QueueState::kAsking);
   Settle();
-  EXPECT_EQ(store().queue->counters().asked, asked + 1);
+  EXPECT_EQ(store().queue->counters().state_queries, asked + 1);
   EXPECT_THAT(client().replies, ElementsAre("bad 1", "ok 2"));
   EXPECT_EQ(store().queue->counters().stops, 1u);
 }
@@ -216,9 +216,9 @@ TEST_F(StopTest, EventDuringAStopIsLookedIntoAfterwards) {
   Settle();
   TellDrained();
   TellDrained();
-  const uint64_t asked = store().queue->counters().asked;
+  const uint64_t asked = store().queue->counters().state_queries;
   Settle();
-  EXPECT_EQ(store().queue->counters().asked, asked + 1);
+  EXPECT_EQ(store().queue->counters().state_queries, asked + 1);
   EXPECT_EQ(store().queue->state(), QueueState::kRunning);
 }
 

@@ -3,7 +3,6 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -30,31 +29,6 @@ ibv_send_wr Atomic(PlainPair& pair, ibv_wr_opcode opcode, uint64_t compare_add, 
   return wr;
 }
 
-TEST(Atomic, FetchAndAddReturnsWhatWasThere) {
-  PlainPair pair;
-  WordAt(pair.b, kWord) = 40;
-  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 2)), 0);
-  const ibv_wc wc = pair.a.PollSend();
-  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(wc.opcode, IBV_WC_FETCH_ADD);
-  EXPECT_EQ(wc.byte_len, 8u);
-  EXPECT_EQ(WordAt(pair.a, kBefore), 40u);
-  EXPECT_EQ(WordAt(pair.b, kWord), 42u);
-}
-
-TEST(Atomic, CompareAndSwapSwapsOnlyWhatItExpected) {
-  PlainPair pair;
-  WordAt(pair.b, kWord) = 7;
-  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_CMP_AND_SWP, 8, 9)), 0);
-  EXPECT_EQ(pair.a.PollSend().opcode, IBV_WC_COMP_SWAP);
-  EXPECT_EQ(WordAt(pair.a, kBefore), 7u);
-  EXPECT_EQ(WordAt(pair.b, kWord), 7u);
-  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_CMP_AND_SWP, 7, 9)), 0);
-  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(WordAt(pair.a, kBefore), 7u);
-  EXPECT_EQ(WordAt(pair.b, kWord), 9u);
-}
-
 TEST(Atomic, AddsOfTheQueuePairAndOfTheCpuAllCount) {
   constexpr uint64_t kEach = 1000;
   PlainPair pair;
@@ -69,39 +43,6 @@ TEST(Atomic, AddsOfTheQueuePairAndOfTheCpuAllCount) {
   }
   cpu.join();
   EXPECT_EQ(WordAt(pair.b, kWord), 2 * kEach);
-}
-
-TEST(Atomic, MisalignedAddressIsAnInvalidRequest) {
-  PlainPair pair;
-  ibv_send_wr wr = Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
-  wr.wr.atomic.remote_addr += 4;
-  ASSERT_EQ(pair.a.Post(wr), 0);
-  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_REM_INV_REQ_ERR);
-}
-
-TEST(Atomic, OtherLengthThanEightIsALocalError) {
-  PlainPair pair;
-  ibv_send_wr wr = Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1);
-  wr.sg_list->length = 4;
-  ASSERT_EQ(pair.a.Post(wr), 0);
-  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_LOC_LEN_ERR);
-}
-
-TEST(Atomic, RightMissingAtTheRegionOrAtTheQueuePairIsDenied) {
-  const unsigned no_atomic =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  PlainPair region({}, {.mr_access = no_atomic});
-  ASSERT_EQ(region.a.Post(Atomic(region, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
-  EXPECT_EQ(region.a.PollSend().status, IBV_WC_REM_ACCESS_ERR);
-  PlainPair queue({}, {.access = no_atomic});
-  ASSERT_EQ(queue.a.Post(Atomic(queue, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
-  EXPECT_EQ(queue.a.PollSend().status, IBV_WC_REM_ACCESS_ERR);
-}
-
-TEST(Atomic, ResultNeedsALocallyWritableRegion) {
-  PlainPair pair({.mr_access = 0}, {});
-  ASSERT_EQ(pair.a.Post(Atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 1)), 0);
-  EXPECT_EQ(pair.a.PollSend().status, IBV_WC_LOC_PROT_ERR);
 }
 
 // Less than a page of the heap stays the program's own.

@@ -59,15 +59,6 @@ TEST(BadUse, NullHandlesAreInvalid) {
   EXPECT_EQ(QueryDevice(node.context, nullptr), EINVAL);
 }
 
-TEST(BadUse, DestroyedWhileInUseIsBusy) {
-  DcNode node({.channel = true});
-  EXPECT_EQ(DeallocPd(node.pd), EBUSY);
-  EXPECT_EQ(DestroyCq(node.send_cq), EBUSY);
-  EXPECT_EQ(DestroyCq(node.receive_cq), EBUSY);
-  EXPECT_EQ(DestroyCompChannel(node.channel), EBUSY);
-  EXPECT_EQ(DestroySrq(node.srq), EBUSY);
-}
-
 TEST(BadUse, ObjectsOfAnotherContextAreInvalid) {
   DcNode a({.channel = true}), b;
   EXPECT_TRUE(Refuses(EINVAL, [&] { return CreateCq(b.context, 4, nullptr, a.channel, 0); }));

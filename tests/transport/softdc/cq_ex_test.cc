@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Extended completion queues (man ibv_create_cq_ex).
+// Extended completion queues (man ibv_create_cq_ex), beyond the conformance suite.
 #include <cerrno>
 #include <ctime>
 #include <memory>
-#include <string>
 
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/dc_node.h"
@@ -52,19 +51,11 @@ class CqExTest : public ::testing::Test {
   ibv_cq_ex* cq_ = nullptr;
 };
 
-TEST_F(CqExTest, ReadsWhatEachCompletionSays) {
+TEST_F(CqExTest, ReadsPathFieldsAndBothClocks) {
   Make();
   const int64_t before_ns = NowNs(CLOCK_MONOTONIC), before_wall_ns = NowNs(CLOCK_REALTIME);
   ASSERT_EQ(a_.WriteImm(b_->Address(), DcNode::kSendAreaOffset, "hello", 7, 1), 0);
   StartPoll(cq_);
-  EXPECT_EQ(cq_->status, IBV_WC_SUCCESS);
-  EXPECT_EQ(ibv_wc_read_opcode(cq_), IBV_WC_RECV_RDMA_WITH_IMM);
-  EXPECT_EQ(ibv_wc_read_byte_len(cq_), 5u);
-  EXPECT_EQ(ibv_wc_read_imm_data(cq_), htobe32(7));
-  EXPECT_EQ(ibv_wc_read_wc_flags(cq_), static_cast<unsigned>(IBV_WC_WITH_IMM));
-  EXPECT_EQ(ibv_wc_read_qp_num(cq_), b_->dct->qp_num);
-  EXPECT_EQ(ibv_wc_read_src_qp(cq_), a_.dci->qp_num);
-  EXPECT_EQ(ibv_wc_read_vendor_err(cq_), 0u);
   EXPECT_EQ(ibv_wc_read_sl(cq_), 0);
   EXPECT_EQ(ibv_wc_read_slid(cq_), 0u);
   EXPECT_EQ(ibv_wc_read_dlid_path_bits(cq_), 0);
@@ -76,31 +67,6 @@ TEST_F(CqExTest, ReadsWhatEachCompletionSays) {
   EXPECT_LE(wall_ns, NowNs(CLOCK_REALTIME) + 1'000'000);
   EXPECT_EQ(ibv_next_poll(cq_), ENOENT);
   ibv_end_poll(cq_);
-}
-
-TEST_F(CqExTest, EmptyQueueNeedsNoEnd) {
-  Make();
-  ibv_poll_cq_attr attr{};
-  EXPECT_EQ(ibv_start_poll(cq_, &attr), ENOENT);
-  EXPECT_EQ(ibv_start_poll(cq_, &attr), ENOENT);
-  attr.comp_mask = 1;
-  EXPECT_EQ(ibv_start_poll(cq_, &attr), EINVAL);
-}
-
-TEST_F(CqExTest, NextPollGoesOnAndPlainPollingSeesTheSameQueue) {
-  Make();
-  for (uint64_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(a_.Send(b_->Address(), std::string(i + 1, 'x'), i), 0);
-    a_.PollSend();
-  }
-  StartPoll(cq_);
-  EXPECT_EQ(ibv_wc_read_byte_len(cq_), 1u);
-  ASSERT_EQ(ibv_next_poll(cq_), 0);
-  EXPECT_EQ(ibv_wc_read_byte_len(cq_), 2u);
-  ibv_end_poll(cq_);
-  ibv_wc wc{};
-  ASSERT_EQ(ibv_poll_cq(ibv_cq_ex_to_cq(cq_), 1, &wc), 1);
-  EXPECT_EQ(wc.byte_len, 3u);
 }
 
 // A server posts its answer while it polls.
@@ -129,43 +95,21 @@ TEST(CqEx, CreateRefusesWhatItCannotReport) {
   }
 }
 
-TEST(CqEx, CreateRefusesWhatIsOutOfRange) {
+TEST(CqEx, PlainDomainIsNoParentDomain) {
   DcNode node;
-  const auto refused = [&](ibv_cq_init_attr_ex attr) {
-    errno = 0;
-    return ibv_create_cq_ex(node.context, &attr) == nullptr && errno == EINVAL;
-  };
   ibv_cq_init_attr_ex attr = Attributes(kStandard);
-  attr.cqe = 0;
-  EXPECT_TRUE(refused(attr));
-  attr.cqe = 1u << 30;
-  EXPECT_TRUE(refused(attr));
-  attr = Attributes(kStandard);
-  attr.comp_vector = 1000;
-  EXPECT_TRUE(refused(attr));
-  attr = Attributes(kStandard);
-  attr.comp_mask = 1 << 7;
-  EXPECT_TRUE(refused(attr));
-  attr = Attributes(kStandard);
-  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-  attr.flags = 1 << 7;
-  EXPECT_TRUE(refused(attr));
-  attr = Attributes(kStandard);
   attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
-  attr.parent_domain = node.pd;  // no parent domain
-  EXPECT_TRUE(refused(attr));
+  attr.parent_domain = node.pd;
+  errno = 0;
+  EXPECT_EQ(ibv_create_cq_ex(node.context, &attr), nullptr);
+  EXPECT_EQ(errno, EINVAL);
 }
 
-TEST(CqEx, OnlyWhatWasAskedForCanBeRead) {
+TEST(CqEx, ModerationIsNotSupported) {
   DcNode node;
   ibv_cq_init_attr_ex attr = Attributes(IBV_WC_EX_WITH_BYTE_LEN);
   ibv_cq_ex* cq = ibv_create_cq_ex(node.context, &attr);
   ASSERT_NE(cq, nullptr);
-  EXPECT_NE(cq->read_byte_len, nullptr);
-  EXPECT_NE(cq->read_opcode, nullptr);
-  EXPECT_NE(cq->read_wc_flags, nullptr);
-  EXPECT_EQ(cq->read_qp_num, nullptr);
-  EXPECT_EQ(cq->read_completion_ts, nullptr);
   EXPECT_EQ(ibv_modify_cq(ibv_cq_ex_to_cq(cq), nullptr), EOPNOTSUPP);
   EXPECT_EQ(DestroyCq(ibv_cq_ex_to_cq(cq)), 0);
 }

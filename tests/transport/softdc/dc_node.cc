@@ -57,7 +57,8 @@ DcNode::DcNode(const DcNodeOptions& options) : options_(options) {
   EXPECT_NE(receive_cq, nullptr);
   send_cq = options.one_cq ? receive_cq : CreateCq(context, options.cqe, nullptr, nullptr, 0);
   CreateQueue();
-  CreateDct();
+  dct = MakeDct(receive_cq, srq, options_.dc_key);
+  EXPECT_NE(dct, nullptr);
   CreateDci();
   ibv_ah_attr ah_attr = LocalAh(context);
   ah = CreateAh(pd, &ah_attr);
@@ -102,36 +103,38 @@ void DcNode::RenewTarget() {
   CreateQueue();
   mr = RegMr(pd, slab, kSlabBytes, options_.access);
   EXPECT_NE(mr, nullptr);
-  CreateDct();
+  dct = MakeDct(receive_cq, srq, options_.dc_key);
+  EXPECT_NE(dct, nullptr);
 }
 
-void DcNode::CreateDct() {
+ibv_qp* DcNode::MakeDct(ibv_cq* cq, ibv_srq* target_srq, uint64_t dc_key) {
   ibv_qp_init_attr_ex attr{};
   attr.qp_type = IBV_QPT_DRIVER;
   attr.comp_mask = IBV_QP_INIT_ATTR_PD;
   attr.pd = pd;
-  attr.send_cq = receive_cq;
-  attr.recv_cq = receive_cq;
-  attr.srq = srq;
+  attr.send_cq = attr.recv_cq = cq;
+  attr.srq = target_srq;
   mlx5dv_qp_init_attr dv{};
   dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
   dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
-  dv.dc_init_attr.dct_access_key = options_.dc_key;
-  dct = DvCreateQp(context, &attr, &dv);
-  ASSERT_NE(dct, nullptr);
+  dv.dc_init_attr.dct_access_key = dc_key;
+  ibv_qp* made = DvCreateQp(context, &attr, &dv);
+  if (made == nullptr) return nullptr;
   ibv_qp_attr modify{};
   modify.qp_state = IBV_QPS_INIT;
   modify.port_num = 1;
   modify.qp_access_flags = options_.dct_access;
-  ASSERT_EQ(
-      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
+  EXPECT_EQ(
+      ModifyQp(made, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
       0);
   modify.qp_state = IBV_QPS_RTR;
   modify.path_mtu = IBV_MTU_4096;
   modify.min_rnr_timer = options_.min_rnr_timer;
   modify.ah_attr = LocalAh(context);
-  ASSERT_EQ(
-      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU), 0);
+  EXPECT_EQ(
+      ModifyQp(made, &modify, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU),
+      0);
+  return made;
 }
 
 void DcNode::CreateDci() {

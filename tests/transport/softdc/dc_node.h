@@ -70,8 +70,10 @@ class DcNode {
   ibv_wc PollReceive();
   std::string ReceivedText(const ibv_wc& wc) const;
   void DestroyTarget();  // the DCT and its memory region, for good
-  void RenewTarget();    // an SRQ without receives, the memory region and a DCT
-  void Recover();        // RESET, INIT, RTR, RTS
+  // A further DCT on those queues, in RTR. Null with errno set if the device refuses it. The caller destroys it.
+  ibv_qp* MakeDct(ibv_cq* cq, ibv_srq* target_srq, uint64_t dc_key);
+  void RenewTarget();  // an SRQ without receives, the memory region and a DCT
+  void Recover();      // RESET, INIT, RTR, RTS
 
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
@@ -89,7 +91,6 @@ class DcNode {
 
  private:
   void CreateQueue();
-  void CreateDct();
   void CreateDci();
   void ToReadyToSend();
   std::byte* StageText(const std::string& text);

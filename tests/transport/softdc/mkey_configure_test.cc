@@ -19,28 +19,6 @@ constexpr uint64_t kIndirect = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT;
 
 using MkeyConfigureTest = MkeyPairTest;
 
-TEST_F(MkeyConfigureTest, KeyIsOneNumberWithZeroInTheLowByteAndRoundedEntries) {
-  mlx5dv_mkey_init_attr init{.pd = a.pd, .create_flags = kIndirect, .max_entries = 5};
-  mlx5dv_mkey* key = DvCreateMkey(&init);
-  ASSERT_NE(key, nullptr);
-  EXPECT_EQ(init.max_entries, 8);
-  EXPECT_EQ(key->lkey, key->rkey);
-  EXPECT_EQ(key->lkey & 0xff, 0u);
-  EXPECT_EQ(DeallocPd(a.pd), EBUSY);
-  EXPECT_EQ(DvDestroyMkey(key), 0);
-}
-
-TEST_F(MkeyConfigureTest, KeyWithoutOrWithUnknownFlagsIsNotSupported) {
-  for (const uint32_t flags :
-       {0u, uint32_t{MLX5DV_MKEY_INIT_ATTR_FLAGS_CRYPTO} | 1u, 1u << 7 | 1u}) {
-    mlx5dv_mkey_init_attr init{.pd = a.pd, .create_flags = flags, .max_entries = 4};
-    errno = 0;
-    EXPECT_EQ(DvCreateMkey(&init), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP) << flags;
-  }
-  EXPECT_EQ(DvDestroyMkey(nullptr), EINVAL);
-}
-
 TEST_F(MkeyConfigureTest, CapabilitiesSayWhatIsThere) {
   mlx5dv_context attr{};
   attr.comp_mask = MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
@@ -51,12 +29,6 @@ TEST_F(MkeyConfigureTest, CapabilitiesSayWhatIsThere) {
   EXPECT_EQ(attr.sig_caps.block_size, 0x1fu);
   EXPECT_EQ(attr.sig_caps.crc_type, 3);
   EXPECT_EQ(attr.sig_caps.t10dif_bg, 3);
-}
-
-TEST_F(MkeyConfigureTest, ConfigurationNeedsTheInlineFlag) {
-  Start(IBV_SEND_SIGNALED);
-  Configure(a.CreateKey(), 0);
-  EXPECT_EQ(Finish(), EOPNOTSUPP);
 }
 
 TEST_F(MkeyConfigureTest, UnknownFlagsOfAConfigurationAreNotSupported) {
@@ -171,6 +143,11 @@ TEST_F(MkeyConfigureTest, CryptoIsForKeysMadeForIt) {
   mlx5dv_crypto_attr crypto{};
   mlx5dv_wr_set_mkey_crypto(a.dv, &crypto);
   EXPECT_EQ(Finish(), EINVAL);
+  mlx5dv_mkey_init_attr init{
+      .pd = a.pd, .create_flags = kIndirect | MLX5DV_MKEY_INIT_ATTR_FLAGS_CRYPTO, .max_entries = 4};
+  errno = 0;
+  EXPECT_EQ(DvCreateMkey(&init), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
 TEST_F(MkeyConfigureTest, AbortedConfigurationChangesNothing) {
@@ -183,30 +160,6 @@ TEST_F(MkeyConfigureTest, AbortedConfigurationChangesNothing) {
   b.Receive(b.Piece(0, 64), 1);
   ASSERT_EQ(a.Send(Through(key, 0, 64), 2), 0);
   EXPECT_EQ(a.Poll().status, IBV_WC_LOC_PROT_ERR);
-}
-
-// Up to three slots: the configuration and one for each signature.
-TEST_F(MkeyConfigureTest, ConfigurationTakesASlotMoreForEachSignature) {
-  CrcSignature signature(true);
-  for (const bool both : {false, true}) {
-    signature.attr.mem = both ? &signature.domain : nullptr;
-    const int slots = both ? 3 : 2;
-    MkeyNode node({.send_wr = 4});
-    node.Connect(b.qp->qp_num);
-    mlx5dv_mkey* key = node.CreateKey();
-    const auto configure = [&] {
-      ibv_wr_start(node.ex);
-      node.ex->wr_flags = IBV_SEND_INLINE;
-      mlx5dv_mkey_conf_attr conf{};
-      mlx5dv_wr_mkey_configure(node.dv, key, 1, &conf);
-      mlx5dv_wr_set_mkey_sig_block(node.dv, &signature.attr);
-      return ibv_wr_complete(node.ex);
-    };
-    EXPECT_EQ(configure(), 0);
-    EXPECT_EQ(configure(), slots == 2 ? 0 : ENOMEM);
-    EXPECT_EQ(node.Send(Through(key, 0, 0), 1), slots == 2 ? ENOMEM : 0);
-    EXPECT_TRUE(node.Quiet());
-  }
 }
 
 TEST_F(MkeyConfigureTest, OnlyTheLastOfItsSlotsCompletes) {

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <random>
 
 #include "tests/transport/softdc/mkey_node.h"
@@ -38,22 +37,6 @@ class MkeySignatureTest : public MkeyPairTest {
 
   std::mt19937 random_{137};
 };
-
-TEST_F(MkeySignatureTest, ListIsGatheredAtOneEndAndScatteredAtTheOther) {
-  mlx5dv_mkey* from = a.CreateKey(false);
-  mlx5dv_mkey* to = b.CreateKey(false);
-  ASSERT_EQ(a.Configure(from, {a.Piece(0, 8), a.Piece(64, 8)}, {}), 0);
-  ASSERT_EQ(b.Configure(to, {b.Piece(100, 10), b.Piece(200, 6)}, {}), 0);
-  b.Receive(Through(to, 0, 16), 7);
-  ASSERT_EQ(a.Send(Through(from, 0, 16), 1), 0);
-  EXPECT_EQ(a.Poll().status, IBV_WC_SUCCESS);
-  const ibv_wc wc = b.PollReceive();
-  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(wc.byte_len, 16u);
-  EXPECT_TRUE(Same(b.bytes(100, 8), a.bytes(0, 8)));
-  EXPECT_TRUE(Same(b.bytes(108, 2), a.bytes(64, 2)));
-  EXPECT_TRUE(Same(b.bytes(200, 6), a.bytes(66, 6)));
-}
 
 TEST_F(MkeySignatureTest, OldBuildersMakeTheSameLayouts) {
   mlx5dv_mkey* list = a.CreateKey(false);
@@ -121,38 +104,6 @@ TEST_F(MkeySignatureTest, LocalUseThatTheKeyDoesNotCoverIsAProtectionError) {
         node.Read(Through(key, which == kTooLong ? 1 : 0, 64), from.rkey, from.slab_address, 1), 0);
     EXPECT_EQ(node.Poll().status, IBV_WC_LOC_PROT_ERR);
   }
-}
-
-TEST_F(MkeySignatureTest, RemoteUseNeedsTheRight) {
-  mlx5dv_mkey* key = b.CreateKey(false);
-  ASSERT_EQ(b.Configure(key, {b.Piece(0, 32), b.Piece(100, 32)}, {}, IBV_ACCESS_REMOTE_READ), 0);
-  std::ranges::fill(b.bytes(100, 32), std::byte{9});
-  ASSERT_EQ(a.Read(a.Piece(0, 64), key->rkey, 0, 1), 0);
-  EXPECT_EQ(a.Poll().status, IBV_WC_SUCCESS);
-  EXPECT_TRUE(Same(a.bytes(32, 32), b.bytes(100, 32)));
-  ASSERT_EQ(a.Write(a.Piece(0, 64), key->rkey, 0, 2), 0);
-  EXPECT_EQ(a.Poll().status, IBV_WC_REM_ACCESS_ERR);
-}
-
-TEST_F(MkeySignatureTest, RemoteRangeOutsideTheKeyIsDenied) {
-  mlx5dv_mkey* key = b.CreateKey(false);
-  ASSERT_EQ(b.Configure(key, {b.Piece(0, 32)}, {}), 0);
-  ASSERT_EQ(a.Write(a.Piece(0, 32), key->rkey, 1, 2), 0);
-  EXPECT_EQ(a.Poll().status, IBV_WC_REM_ACCESS_ERR);
-}
-
-// man mlx5dv_wr_set_mkey_sig_block, example 1: protected in memory, plain on the wire.
-TEST_F(MkeySignatureTest, ProtectedMemoryIsCheckedAndStrippedOnTheWayOut) {
-  const CrcSignature signature(/*on_wire=*/false);
-  mlx5dv_mkey* key = a.CreateKey();
-  const auto data = Protect(a, 0, 4);
-  ASSERT_EQ(a.Configure(key, {a.Piece(0, 4 * kProtected)}, signature.attr), 0);
-  b.Receive(b.Piece(0, 4 * kBlock), 1);
-  ASSERT_EQ(a.Send(Through(key, 0, 4 * kBlock), 1), 0);
-  EXPECT_EQ(a.Poll().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(b.PollReceive().byte_len, 4 * kBlock);
-  EXPECT_TRUE(Same(b.bytes(0, 4 * kBlock), data));
-  EXPECT_EQ(a.Check(key).err_type, MLX5DV_MKEY_NO_ERR);
 }
 
 // Examples 1.1, 2 and 2.1, at the far end.
@@ -262,30 +213,6 @@ TEST_F(MkeySignatureTest, MismatchDoesNotFailTheTransferAndIsSeenAfterPolling) {
   EXPECT_EQ(a.State(), IBV_QPS_RTS);
   // What was sent is what stood there.
   EXPECT_TRUE(Same(b.bytes(kBlock, kBlock), a.bytes(kProtected, kBlock)));
-}
-
-TEST_F(MkeySignatureTest, NextMismatchNeedsAConfiguration) {
-  const CrcSignature signature(false);
-  mlx5dv_mkey* key = a.CreateKey();
-  ASSERT_EQ(a.Configure(key, {a.Piece(0, kProtected)}, signature.attr), 0);
-  const MkeyAddress to = b.Address();
-  const auto write = [&] {
-    EXPECT_EQ(a.Write(Through(key, 0, kBlock), to.rkey, to.slab_address, 1), 0);
-    EXPECT_EQ(a.Poll().status, IBV_WC_SUCCESS);
-    return a.Check(key).err_type;
-  };
-  EXPECT_EQ(write(), MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD);
-  EXPECT_EQ(write(), MLX5DV_MKEY_NO_ERR);
-  Start();
-  Configure(key, 0);
-  ASSERT_EQ(Finish(), 0);
-  EXPECT_EQ(a.Poll().opcode, IBV_WC_DRIVER1);
-  EXPECT_EQ(write(), MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD);
-}
-
-TEST_F(MkeySignatureTest, CheckOfAKeyWithoutSignaturesIsInvalid) {
-  mlx5dv_mkey_err error{};
-  EXPECT_EQ(DvMkeyCheck(a.CreateKey(/*signature=*/false), &error), EINVAL);
 }
 
 TEST_F(MkeySignatureTest, FarMismatchIsSeenByTheOwnerWhoPollsTheReceiveCq) {

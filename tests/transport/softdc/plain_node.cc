@@ -156,14 +156,6 @@ int PlainNode::Send(const std::string& text, uint64_t wr_id, unsigned flags) {
   return Post(wr);
 }
 
-int PlainNode::SendDatagram(const std::string& text, uint32_t to, uint32_t qkey, uint64_t wr_id) {
-  std::memcpy(slab + kSendArea, text.data(), text.size());
-  ibv_send_wr wr = Wr(IBV_WR_SEND, kSendArea, static_cast<uint32_t>(text.size()));
-  wr.wr_id = wr_id;
-  wr.wr.ud = {.ah = ah, .remote_qpn = to, .remote_qkey = qkey};
-  return Post(wr);
-}
-
 ibv_wc PlainNode::Poll(ibv_cq* cq) {
   ibv_wc wc{};
   while (ibv_poll_cq(cq, 1, &wc) == 0) {

@@ -52,7 +52,6 @@ class PlainNode {
   int Post(ibv_send_wr wr);
   // A SEND of `text`, copied into the slab.
   int Send(const std::string& text, uint64_t wr_id, unsigned flags = IBV_SEND_SIGNALED);
-  int SendDatagram(const std::string& text, uint32_t to, uint32_t qkey, uint64_t wr_id);
 
   ibv_wc PollSend() { return Poll(send_cq); }
   ibv_wc PollReceive() { return Poll(receive_cq); }

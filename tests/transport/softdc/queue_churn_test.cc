@@ -17,38 +17,6 @@ namespace queue_churn_test {
 constexpr uint64_t kKey = 77;
 constexpr int kDeepest = 65'536;
 
-// A DCT of its own on those queues.
-ibv_qp* MakeDct(DcNode& node, ibv_cq* cq, ibv_srq* srq) {
-  ibv_qp_init_attr_ex attr{};
-  attr.qp_type = IBV_QPT_DRIVER;
-  attr.comp_mask = IBV_QP_INIT_ATTR_PD;
-  attr.pd = node.pd;
-  attr.send_cq = attr.recv_cq = cq;
-  attr.srq = srq;
-  mlx5dv_qp_init_attr dv{};
-  dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-  dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
-  dv.dc_init_attr.dct_access_key = kKey;
-  ibv_qp* dct = DvCreateQp(node.context, &attr, &dv);
-  if (dct == nullptr) return nullptr;
-  ibv_qp_attr modify{};
-  modify.qp_state = IBV_QPS_INIT;
-  modify.port_num = 1;
-  EXPECT_EQ(
-      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
-      0);
-  modify.qp_state = IBV_QPS_RTR;
-  modify.path_mtu = IBV_MTU_4096;
-  modify.min_rnr_timer = 1;
-  modify.ah_attr.is_global = 1;
-  modify.ah_attr.port_num = 1;
-  modify.ah_attr.grh.hop_limit = 64;
-  EXPECT_EQ(QueryGid(node.context, 1, 0, &modify.ah_attr.grh.dgid), 0);
-  EXPECT_EQ(
-      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU), 0);
-  return dct;
-}
-
 // An event that is there already; not 0: there is none.
 int GetAsyncEventNow(DcNode& node, ibv_async_event* event) {
   fcntl(node.context->async_fd, F_SETFL, O_NONBLOCK);
@@ -66,7 +34,7 @@ TEST(QueueChurn, QueuesThatComeAndGoBesideALastingSenderUseNothingUp) {
     ASSERT_LT(i, kMost) << "each generation keeps some of the arena";
     ibv_cq* cq = CreateCq(receiver.context, kDeepest, nullptr, nullptr, 0);
     ASSERT_NE(cq, nullptr);
-    ibv_qp* dct = MakeDct(receiver, cq, receiver.srq);
+    ibv_qp* dct = receiver.MakeDct(cq, receiver.srq, kKey);
     ASSERT_NE(dct, nullptr);
     DcAddress to = receiver.Address();
     to.dctn = dct->qp_num;
@@ -117,7 +85,7 @@ TEST(QueueChurn, SenderWithANarrowRingWaitsWhenItIsFull) {
   }
   ibv_cq* cq = CreateCq(receiver.context, kDeepest, nullptr, nullptr, 0);
   ASSERT_NE(cq, nullptr);
-  ibv_qp* dct = MakeDct(receiver, cq, srq);
+  ibv_qp* dct = receiver.MakeDct(cq, srq, kKey);
   ASSERT_NE(dct, nullptr);
   DcAddress to = receiver.Address();
   to.dctn = dct->qp_num;

@@ -14,38 +14,6 @@
 namespace sluice::softdc {
 namespace returned_block_test {
 
-// One more DCT on what the node has.
-ibv_qp* MakeDct(DcNode& node, uint64_t dc_key) {
-  ibv_qp_init_attr_ex attr{};
-  attr.qp_type = IBV_QPT_DRIVER;
-  attr.comp_mask = IBV_QP_INIT_ATTR_PD;
-  attr.pd = node.pd;
-  attr.send_cq = attr.recv_cq = node.receive_cq;
-  attr.srq = node.srq;
-  mlx5dv_qp_init_attr dv{};
-  dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-  dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
-  dv.dc_init_attr.dct_access_key = dc_key;
-  ibv_qp* dct = DvCreateQp(node.context, &attr, &dv);
-  if (dct == nullptr) return nullptr;
-  ibv_qp_attr modify{};
-  modify.qp_state = IBV_QPS_INIT;
-  modify.port_num = 1;
-  EXPECT_EQ(
-      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
-      0);
-  modify.qp_state = IBV_QPS_RTR;
-  modify.path_mtu = IBV_MTU_4096;
-  modify.min_rnr_timer = 1;
-  modify.ah_attr.is_global = 1;
-  modify.ah_attr.port_num = 1;
-  modify.ah_attr.grh.hop_limit = 64;
-  EXPECT_EQ(QueryGid(node.context, 1, 0, &modify.ah_attr.grh.dgid), 0);
-  EXPECT_EQ(
-      ModifyQp(dct, &modify, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV | IBV_QP_PATH_MTU), 0);
-  return dct;
-}
-
 TEST(ReturnedBlock, IsFoundAtItsNewOwnerBySendersStillConnectedToTheOld) {
   constexpr uint64_t kKey = 77;
   DcNode sender, first;
@@ -53,7 +21,7 @@ TEST(ReturnedBlock, IsFoundAtItsNewOwnerBySendersStillConnectedToTheOld) {
   // The first number of a new block goes to a DCT, all others of it are used up.
   while (numbers.AllocateNumber() % kNumbersPerBlock != kNumbersPerBlock - 1) {
   }
-  ibv_qp* dct = MakeDct(first, kKey);
+  ibv_qp* dct = first.MakeDct(first.receive_cq, first.srq, kKey);
   ASSERT_NE(dct, nullptr);
   const uint32_t number = dct->qp_num;
   ASSERT_EQ(number % kNumbersPerBlock, 0u);

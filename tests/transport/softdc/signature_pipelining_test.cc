@@ -63,45 +63,6 @@ class Pipelining : public testing::Test {
   std::mt19937 random_{142};
 };
 
-TEST_F(Pipelining, GoodDataAndItsReplyGoThrough) {
-  mlx5dv_mkey* key = Key(0, false);
-  PostReceive(4096);
-  PostData(key, 1);
-  PostReply(kOk, 1);
-  EXPECT_EQ(server.Poll().status, IBV_WC_SUCCESS);
-  ExpectReply("ok");
-  EXPECT_EQ(server.State(), IBV_QPS_RTS);
-}
-
-// The sequence of man mlx5dv_qp_cancel_posted_send_wrs.
-TEST_F(Pipelining, BadDataStopsTheQueueAndItsReplyIsCancelled) {
-  mlx5dv_mkey* key = Key(0, true);
-  PostReceive(4096);
-  PostData(key, 1);
-  PostReply(kOk, 1);
-  EXPECT_EQ(server.Event(), IBV_EVENT_SQ_DRAINED);
-  EXPECT_EQ(server.qp->state, IBV_QPS_RTS) << "the library knows nothing yet";
-  EXPECT_EQ(server.State(), IBV_QPS_SQD);
-  EXPECT_EQ(server.qp->state, IBV_QPS_SQD);
-  EXPECT_TRUE(server.Quiet());
-  EXPECT_TRUE(client.Quiet());
-  EXPECT_EQ(server.Check(key).err_type, MLX5DV_MKEY_SIG_BLOCK_BAD_GUARD);
-
-  EXPECT_EQ(DvQpCancelPostedSendWrs(server.dv, 1), 1);
-  PostReply(kFailed, 2);
-  EXPECT_TRUE(client.Quiet()) << "posted, but the queue stands still";
-  ASSERT_EQ(server.ToReadyToSend(), 0);
-  ibv_wc wc = server.Poll();
-  EXPECT_EQ(wc.wr_id, 1u);
-  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  EXPECT_EQ(wc.opcode, IBV_WC_SEND) << "a cancelled WR completes as what it was";
-  wc = server.Poll();
-  EXPECT_EQ(wc.wr_id, 2u);
-  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
-  ExpectReply("failed");
-  EXPECT_TRUE(client.Quiet());
-}
-
 TEST_F(Pipelining, QueueWithoutTheFlagGoesOn) {
   MkeyNode plain;
   MkeyNode peer;
@@ -184,36 +145,6 @@ TEST_F(Pipelining, CancelTakesAllUnexecutedOfThatIdAndOnlyThem) {
   EXPECT_TRUE(client.Quiet());
 }
 
-TEST_F(Pipelining, CancelNeedsSqd) { EXPECT_EQ(DvQpCancelPostedSendWrs(server.dv, 1), -EINVAL); }
-
-TEST_F(Pipelining, CancelledWrIsFlushedWhenTheQueueFails) {
-  mlx5dv_mkey* key = Key(0, true);
-  PostData(key, 1);
-  PostReply(kOk, 1);
-  EXPECT_EQ(server.Event(), IBV_EVENT_SQ_DRAINED);
-  EXPECT_EQ(DvQpCancelPostedSendWrs(server.dv, 1), 1);
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_ERR;
-  ASSERT_EQ(ModifyQp(server.qp, &attr, IBV_QP_STATE), 0);
-  const ibv_wc wc = server.Poll();
-  EXPECT_EQ(wc.wr_id, 1u);
-  EXPECT_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
-}
-
-TEST_F(Pipelining, BackToRtsNeedsTheTrueState) {
-  mlx5dv_mkey* key = Key(0, true);
-  PostData(key, 1);
-  PostReply(kOk, 1);
-  EXPECT_EQ(server.Event(), IBV_EVENT_SQ_DRAINED);
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_RTS;
-  attr.cur_qp_state = IBV_QPS_RTS;
-  EXPECT_EQ(ModifyQp(server.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
-  EXPECT_EQ(server.State(), IBV_QPS_SQD);
-  EXPECT_EQ(server.ToReadyToSend(), 0);
-  EXPECT_EQ(server.State(), IBV_QPS_RTS);
-}
-
 // A long exchange, a third of it bad, handled as the manual says: every request gets the one right
 // answer, and every answer belongs to data that is what it says.
 TEST_F(Pipelining, ManyTransactionsGoodAndBadEachGetTheirOwnReply) {
@@ -287,36 +218,6 @@ TEST_F(Pipelining, ManyTransactionsGoodAndBadEachGetTheirOwnReply) {
   EXPECT_EQ(std::ranges::count(seen, 'f'), std::ranges::count(expected, 'f'));
   EXPECT_EQ(std::ranges::count(seen, 'o'), std::ranges::count(expected, 'o'));
   EXPECT_GT(std::ranges::count(expected, 'f'), kTransactions / 6);
-}
-
-TEST_F(Pipelining, DciRefusesTheFlagAndTheConfigurationOfKeys) {
-  ibv_qp_init_attr_ex init{};
-  init.send_cq = server.send_cq;
-  init.recv_cq = server.receive_cq;
-  init.cap = {.max_send_wr = 4,
-              .max_recv_wr = 0,
-              .max_send_sge = 1,
-              .max_recv_sge = 0,
-              .max_inline_data = 0};
-  init.qp_type = IBV_QPT_DRIVER;
-  init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  init.pd = server.pd;
-  init.send_ops_flags = IBV_QP_EX_WITH_SEND;
-  mlx5dv_qp_init_attr dv{};
-  dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
-  dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
-  dv.create_flags = MLX5DV_QP_CREATE_SIG_PIPELINING;
-  errno = 0;
-  EXPECT_EQ(DvCreateQp(server.context, &init, &dv), nullptr);
-  EXPECT_EQ(errno, EINVAL);
-  for (const uint64_t op : {MLX5DV_QP_EX_WITH_MKEY_CONFIGURE, MLX5DV_QP_EX_WITH_MR_LIST,
-                            MLX5DV_QP_EX_WITH_MR_INTERLEAVED}) {
-    dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS;
-    dv.send_ops_flags = op;
-    errno = 0;
-    EXPECT_EQ(DvCreateQp(server.context, &init, &dv), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP);
-  }
 }
 
 }  // namespace signature_pipelining_test

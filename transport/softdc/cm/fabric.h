@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the CM engine needs from the world: a way to reach other engines, and timers. The shm fabric
-// and the simulated one implement it.
+// The interface of the CM engine to its environment: messages to other engines, and timers. The shm fabric and the simulated one implement it.
 //
-// Thread-safety: the engine calls a Fabric and Timers under its own lock, so they need none for
-// that; they call back (FabricEvents, timer tasks) on any thread, never from inside a call of the
-// engine, and without holding locks that such a call takes.
+// Threads       The engine calls a Fabric and Timers under its own lock, so they need no lock for that. They call back (FabricEvents, timer
+//               tasks) on any thread, never inside a call of the engine, and without locks that such a call takes.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_FABRIC_H_
 

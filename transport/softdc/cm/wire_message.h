@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What two CM engines tell each other, one message per packet. Both ends are processes of one host,
-// so integers stand in the host's byte order; bytes that came in are checked by DecodeMessage
-// before anything looks at them.
+// The messages between two CM engines, one message per packet. Both ends are processes of one host, so integers have the host's byte order.
+// DecodeMessage checks all bytes from a peer.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_WIRE_MESSAGE_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_WIRE_MESSAGE_H_
 

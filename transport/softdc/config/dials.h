@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dials: what a softdc device can do and how it behaves where real devices differ, or where nobody
-// has said how they behave. A plain struct whose defaults are the documented ones; code fills it in
-// for a simulated device, SOFTDC_CONFIG (config.h) for softdc0. What each member means to a user is
-// said in proto/softdc_config.proto, with the facts behind it.
+// Dials: the capabilities of a softdc device, and its behaviour where real devices differ or their behaviour is unknown. Code fills it in
+// for a simulated device, SOFTDC_CONFIG (config.h) for softdc0. proto/softdc_config.proto describes each member and the facts behind it.
 //
-// Thread-safety: a value; a device's dials never change once it is open.
+// Ownership     A plain struct with the documented defaults. The dials of a device do not change once it is open.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_
 #define SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_
 

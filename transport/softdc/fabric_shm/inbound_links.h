@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// InboundLinks: the contexts that send to this one. Serves the sockets of this context's number
-// blocks: hands out the arena, a journal line and CQE rings, and, when a sender dies, takes back
-// what it had claimed and wakes whoever it should have woken.
+// InboundLinks: the contexts that send to this one.
 //
-// Memory of the arena that senders may still look at, after a queue of this context is destroyed, comes
-// back in rounds: each sender is asked to forget what is gone (kForget), and when all that were there have
-// answered or died, the blocks that were retired before the round are free. A sender that stands still
-// delays that, and nothing else.
+// Purpose       Serves the sockets of this context's number blocks: hands out the arena, a journal line and CQE rings. When a sender
+//               dies, it takes back what the sender had claimed, and wakes the processes that the sender should have woken.
 //
-// Thread-safety: Serve, StopServing, WaitForCopies and WindowInUse from any thread; everything else
-// happens on the Loop thread.
+//               Senders may still read memory of the arena after a queue of this context is destroyed. This memory becomes free in
+//               rounds: each sender is asked to forget the destroyed queues (kForget). When all senders of the round have answered or
+//               died, the blocks that were retired before the round are free. A sender that does not run delays only that.
+// Threads       Serve, StopServing, WaitForCopies, WindowInUse: any. The rest: the Loop thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINKS_H_
 

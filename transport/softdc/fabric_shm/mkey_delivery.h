@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The far end of a transfer that names an indirect key of the peer's, as a remote key or in a receive
-// buffer: the key's configuration and its record stand in the peer's arena, its memory is reached as any
-// other of the peer's.
+// The target's side of a transfer that names an indirect key of the peer, as a remote key or in a receive buffer. Configuration and record of
+// the key are in the peer's arena. Its memory is reached as any other memory of the peer.
 //
-// Thread-safety: under the link's lock.
+// Threads       Under the link's lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_MKEY_DELIVERY_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_MKEY_DELIVERY_H_
 

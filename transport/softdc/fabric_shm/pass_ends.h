@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PassEnds: when every pass of a context's send queues that has begun has ended. What a dead peer left is
-// destroyed then. A poster pays nothing for it: a pass holds its queue's lock, so the firmware thread
-// needs to get that lock once.
+// PassEnds: reports when every pass of a context's send queues that had begun has ended. Then the objects of a dead peer are destroyed.
 //
-// Thread-safety: Add and Remove from any thread; the rest is the Loop thread's.
+// Cost          None for a poster. A pass holds the lock of its queue, so the firmware thread needs this lock once.
+// Threads       Add, Remove: any. The rest: the Loop thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_PASS_ENDS_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_PASS_ENDS_H_
 

@@ -16,7 +16,7 @@ namespace sluice::softdc {
 namespace {
 
 constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a lost one costs no more
-constexpr int64_t kAskingMaxNs =
+constexpr int64_t kAnswerMaxNs =
     10'000'000'000;  // a context that lives but does not answer for this long is dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
 constexpr int64_t kCopyNs = 20'000;  // somebody copies through a window that is taken back
@@ -46,7 +46,7 @@ void SendExecution::Run(uint64_t first) {
   }
   queue_.Settle();
   if (queue_.waiting() == 0) return;
-  if (asking_) requester_.port_.AddWaiting(requester_.continuation_);
+  if (awaits_answer_) requester_.port_.AddWaiting(requester_.continuation_);
   if (next_try_ns_ != INT64_MAX) requester_.ContinueAt(next_try_ns_);
 }
 
@@ -64,7 +64,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
       break;
   }
   // Not yet time to ask again.
-  if (!wqe.asking && wqe.next_try_ns != 0 && wqe.next_try_ns > NowNs()) {
+  if (!wqe.awaits_answer && wqe.next_try_ns != 0 && wqe.next_try_ns > NowNs()) {
     Wait(wqe, wqe.next_try_ns);
     return 1;
   }
@@ -87,7 +87,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     return 1;
   }
   SOFTDC_KILL_POINT(kTargetJudged);
-  wqe.asking = false;
+  wqe.awaits_answer = false;
   if (IsSend(wqe.opcode)) return RunSends(sequence, *reach);
   if (IsShortWrite(wqe)) return RunWrites(sequence, *reach);
   if (wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
@@ -110,7 +110,7 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
       return nullptr;
     case TargetStatus::kUnknown:
       // Each try asks once; the answer "nobody" is no response, until the next ack timeout.
-      if (!wqe.asking) {
+      if (!wqe.awaits_answer) {
         requester_.port_.outbound().Ask(target);
         *why_not = Outcome::kAsking;
       }
@@ -120,8 +120,8 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
   }
   Target::Reach* reach = target->reach.load(std::memory_order_acquire);
   if (reach == nullptr || reach->link->dead()) return nullptr;
-  if (!wqe.asking && reach->descriptor->state.load(std::memory_order_acquire) ==
-                         static_cast<uint32_t>(shm::TargetState::kGone)) {
+  if (!wqe.awaits_answer && reach->descriptor->state.load(std::memory_order_acquire) ==
+                                static_cast<uint32_t>(shm::TargetState::kGone)) {
     requester_.port_.outbound().AskAnew(target);
     *why_not = Outcome::kAsking;
     return nullptr;
@@ -390,10 +390,10 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
     case Outcome::kAsking:
       // The owner's firmware thread may be slow where a NIC would not be: that is not the peer's
       // silence yet.
-      if (wqe.asking_until_ns == 0) wqe.asking_until_ns = NowNs() + kAskingMaxNs;
-      if (NowNs() >= wqe.asking_until_ns) break;
-      wqe.asking = true;
-      asking_ = true;
+      if (wqe.answer_until_ns == 0) wqe.answer_until_ns = NowNs() + kAnswerMaxNs;
+      if (NowNs() >= wqe.answer_until_ns) break;
+      wqe.awaits_answer = true;
+      awaits_answer_ = true;
       return Wait(wqe, NowNs() + kAskAgainNs);
     case Outcome::kNotReady:
       if ((attr.rnr_retry != kInfiniteRnrRetry && wqe.rnr_tries++ >= attr.rnr_retry) ||
@@ -404,8 +404,8 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
           wqe,
           NowNs() + RnrTimerNs(reach->descriptor->min_rnr_timer.load(std::memory_order_relaxed)));
     case Outcome::kNoResponse:
-      wqe.asking = false;
-      wqe.asking_until_ns = 0;
+      wqe.awaits_answer = false;
+      wqe.answer_until_ns = 0;
       if (wqe.give_up_ns == 0) {
         wqe.give_up_ns = NowNs() + try_ns * (attr.retry_cnt + 1);
       }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SendExecution: what a NIC's send engine does with the WQEs of one queue, done by whoever holds the
-// queue's lock: the poster inside ibv_wr_complete, or the Loop thread for what had to wait. Lives
-// for one pass.
+// SendExecution: executes the WQEs of one send queue, as the send engine of a NIC does. It lives for one pass.
 //
 //   reach the target -> claim receive WQEs -> copy -> publish completions there -> finish here
 //
-// A WQE that cannot run now makes its stream wait: later WQEs of that stream stay behind it, other
-// streams go on. What a queue without acknowledgements (UC, UD) cannot deliver is lost, and the WQE
-// succeeds all the same.
+// A WQE that cannot run now makes its stream wait: later WQEs of the stream stay behind it, other streams continue. A queue without
+// acknowledgements (UC, UD) drops a message that it cannot deliver, and the WQE succeeds.
+//
+// Threads       The holder of the queue's lock: the poster inside ibv_wr_complete, or the Loop thread for WQEs that had to wait.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SEND_EXECUTION_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SEND_EXECUTION_H_
 
@@ -82,7 +81,7 @@ class SendExecution {
   SendQueue& queue_;
   int64_t now_ns_ = 0;
   SendQueue::LocalRange local_;  // of the last plain WQE
-  bool asking_ = false;          // some WQE of this pass waits for an answer
+  bool awaits_answer_ = false;   // some WQE of this pass waits for an answer
   int64_t next_try_ns_ = INT64_MAX;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A process that has no file descriptors left: how that is recognised, and said. No verb has an error for
-// it: to a sender its target does not respond. So the reason goes to standard error, at most once a minute.
+// Detects that this process has no file descriptors left, and reports it. No verb has an error for this: to a sender, its target does not
+// respond. So the reason goes to standard error, at most once a minute.
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_LOOP_OUT_OF_DESCRIPTORS_H_
 #define SLUICE_TRANSPORT_SOFTDC_LOOP_OUT_OF_DESCRIPTORS_H_
 

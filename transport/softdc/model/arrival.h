@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a request is judged where it arrives: one set of pure functions for every fabric. What they
-// look at is in the target's arena; a fabric differs only in who calls them, and in when and how the
-// bytes move afterwards.
+// Checks a request at its target: one set of pure functions for every fabric. Their inputs are in the target's arena. Fabrics differ in the
+// caller, and in when and how the bytes move afterwards.
 //
 //   JudgeRequest     state, number, type, partition, key, rights, alignment, size of packets
 //   JudgeRange       rkey, range, right, protection domain, of memory that the request names
 //   JudgeLength      room in the receive WQE
-//   StatusOf         what the requester completes with
+//   StatusOf         status of the requester's completion
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_ARRIVAL_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_ARRIVAL_H_
 

@@ -61,22 +61,22 @@ struct CqExOps {
 };
 
 void Cq::FillExOps(uint64_t wc_flags) {
-  const auto wants = [wc_flags](uint64_t flag) { return (wc_flags & flag) != 0; };
+  const auto requested = [wc_flags](uint64_t flag) { return (wc_flags & flag) != 0; };
   ex.start_poll = &CqExOps::StartPoll;
   ex.next_poll = &CqExOps::NextPoll;
   ex.end_poll = &CqExOps::EndPoll;
   ex.read_opcode = &CqExOps::Opcode;
   ex.read_vendor_err = &CqExOps::VendorError;
   ex.read_wc_flags = &CqExOps::WcFlags;
-  if (wants(IBV_WC_EX_WITH_BYTE_LEN)) ex.read_byte_len = &CqExOps::ByteLen;
-  if (wants(IBV_WC_EX_WITH_IMM)) ex.read_imm_data = &CqExOps::ImmData;
-  if (wants(IBV_WC_EX_WITH_QP_NUM)) ex.read_qp_num = &CqExOps::QpNum;
-  if (wants(IBV_WC_EX_WITH_SRC_QP)) ex.read_src_qp = &CqExOps::SrcQp;
-  if (wants(IBV_WC_EX_WITH_SLID)) ex.read_slid = &CqExOps::Slid;
-  if (wants(IBV_WC_EX_WITH_SL)) ex.read_sl = &CqExOps::Sl;
-  if (wants(IBV_WC_EX_WITH_DLID_PATH_BITS)) ex.read_dlid_path_bits = &CqExOps::DlidPathBits;
-  if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) ex.read_completion_ts = &CqExOps::Timestamp;
-  if (wants(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) {
+  if (requested(IBV_WC_EX_WITH_BYTE_LEN)) ex.read_byte_len = &CqExOps::ByteLen;
+  if (requested(IBV_WC_EX_WITH_IMM)) ex.read_imm_data = &CqExOps::ImmData;
+  if (requested(IBV_WC_EX_WITH_QP_NUM)) ex.read_qp_num = &CqExOps::QpNum;
+  if (requested(IBV_WC_EX_WITH_SRC_QP)) ex.read_src_qp = &CqExOps::SrcQp;
+  if (requested(IBV_WC_EX_WITH_SLID)) ex.read_slid = &CqExOps::Slid;
+  if (requested(IBV_WC_EX_WITH_SL)) ex.read_sl = &CqExOps::Sl;
+  if (requested(IBV_WC_EX_WITH_DLID_PATH_BITS)) ex.read_dlid_path_bits = &CqExOps::DlidPathBits;
+  if (requested(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) ex.read_completion_ts = &CqExOps::Timestamp;
+  if (requested(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) {
     ex.read_completion_wallclock_ns = &CqExOps::WallclockNs;
   }
 }

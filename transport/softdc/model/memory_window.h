@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory windows (IBA 10.6.7; man ibv_alloc_mw, ibv_bind_mw, ibv_wr_bind_mw): a key of its own for a part
-// of a region, given and taken by work requests. Type 2 is of kind 2B: the key works only through the
-// queue pair that bound it (through any of the PD's when a DCI bound it: requests come in through DCTs).
-// Type 1 works through any queue pair of the PD, and is bound anew while it is bound.
+// Memory windows (IBA 10.6.7; man ibv_alloc_mw, ibv_bind_mw, ibv_wr_bind_mw): a key of its own for a part of a region, bound and invalidated
+// by work requests.
 //
-// A window has a place in the table of memory regions, filled while it is bound, so whoever judges
-// an rkey needs to know nothing of windows but bound_qp (MayPass). The low 8 bits of its rkey are
-// the user's choice at each bind, the others its place.
+//   type 2   kind 2B: the key works only through the queue pair that bound it. If a DCI bound it, it works through any DCT of the PD,
+//            because requests arrive at DCTs.
+//   type 1   the key works through any queue pair of the PD. A bound window may be bound again.
 //
-// Thread-safety: as verbs: calls on one window do not overlap.
+// A window has an entry in the table of memory regions, filled while it is bound. The check of an rkey needs only bound_qp of it (MayPass).
+// The user selects the low 8 bits of the rkey at each bind. The other bits are the number of the entry.
+//
+// Threads       As verbs: calls on one window must not overlap.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MEMORY_WINDOW_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MEMORY_WINDOW_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// In what the kinds of queue pairs that send differ. (A DCT only receives: dct.h.)
+// The differences between the kinds of queue pairs that send. A DCT only receives: dct.h.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_KIND_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_QP_KIND_H_
 

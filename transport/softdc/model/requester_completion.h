@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the requester's completion of a work request says (man ibv_poll_cq).
+// The fields of the requester's completion of a work request (man ibv_poll_cq).
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_REQUESTER_COMPLETION_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_REQUESTER_COMPLETION_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From what mlx5dv_wr_set_mkey_sig_block(3) is given to a BlockSignature, with the driver's checks.
+// Converts the attributes of mlx5dv_wr_set_mkey_sig_block(3) to a BlockSignature, with the checks of the driver.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SIGNATURE_ATTR_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SIGNATURE_ATTR_H_
 

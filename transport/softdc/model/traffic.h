@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Traffic: what the send queues of this process were given to send, for whoever has to know that a
-// program used the device at all: many fall back to shared memory or TCP without a word. Counted when a
-// doorbell rings, as posted: also what is flushed later.
+// Traffic: counts the requests that this process posted to its send queues. A program can then check that it used the device at all: many
+// programs fall back to shared memory or TCP without a message. Counted at the doorbell, so requests that are flushed later count too.
 //
-// Thread-safety: a TrafficCounter is written by the holder of its queue's lock; Total may be called from
-// any thread at any time.
+// Threads       TrafficCounter: the holder of its queue's lock. Total: any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_TRAFFIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_TRAFFIC_H_
 

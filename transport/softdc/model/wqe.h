@@ -51,10 +51,10 @@ struct alignas(16) Wqe {
   uint8_t flags = 0;   // IBV_SEND_SIGNALED | SOLICITED | FENCE
   bool inlined = false;
   WqeState state = WqeState::kPosted;
-  bool asking = false;     // waits for an answer about the target, not for a time
-  bool cancelled = false;  // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
-  bool staged = false;     // its bytes stand in a MkeyStage
-  uint8_t status = 0;      // ibv_wc_status, once kDone
+  bool awaits_answer = false;  // waits for an answer about the target, not for a time
+  bool cancelled = false;      // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
+  bool staged = false;         // its bytes stand in a MkeyStage
+  uint8_t status = 0;          // ibv_wc_status, once kDone
   uint8_t rnr_tries = 0;
   bool quiet = false;         // completes only with an error, whatever was asked for
   uint8_t service_level = 0;  // of the address handle, as the receiver is told
@@ -62,7 +62,7 @@ struct alignas(16) Wqe {
   uint32_t vendor_error = 0;
   // The Requester's own.
   int64_t next_try_ns = 0;
-  int64_t asking_until_ns = 0;  // when an answer that does not come counts as none; 0: not asking
+  int64_t answer_until_ns = 0;  // when an answer that does not come counts as none; 0: awaits none
   int64_t give_up_ns = 0;  // when no response becomes RETRY_EXC_ERR; 0: not waiting for a response
 };
 
@@ -90,7 +90,7 @@ struct StateFields {
   uint8_t flags = 0;
   uint8_t inlined = 0;
   WqeState state = WqeState::kPosted;
-  uint8_t asking = 0;
+  uint8_t awaits_answer = 0;
   uint8_t cancelled = 0;
   uint8_t staged = 0;
   uint8_t status = 0;

@@ -46,10 +46,10 @@ struct OutboundLinks::Channel {
   UniqueFd socket;  // moves into the link when the hello is answered
   std::unique_ptr<shm::OutboundLink> link;
   bool closed = false;
-  uint32_t segments_asked = 0;  // ids 1 to this
-  std::vector<Target*> asking;  // wait for the hello, or for their answer
-  std::deque<Question> asks;    // wait for their turn
-  uint32_t unanswered = 0;      // of those that had it
+  uint32_t segments_asked = 0;           // ids 1 to this
+  std::vector<Target*> pending_targets;  // wait for the hello, or for their answer
+  std::deque<Question> asks;             // wait for their turn
+  uint32_t unanswered = 0;               // of those that had it
   int fd() const { return link != nullptr ? link->socket() : socket.get(); }
 };
 
@@ -107,7 +107,7 @@ void OutboundLinks::AskOnLoop(Target* target) {
     on_change_();
     return;
   }
-  channel->asking.push_back(target);
+  channel->pending_targets.push_back(target);
   if (channel->link != nullptr) AskResolve(*channel, target->qp_number);
 }
 
@@ -227,7 +227,7 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
       std::move(channel.socket), peer.pid, answer.context_id, answer.link_id, std::move(arena),
       *journal, std::move(fds[1]), process_vm);
   SOFTDC_KILL_POINT(kLinkMade);
-  for (const Target* target : channel.asking) {
+  for (const Target* target : channel.pending_targets) {
     AskResolve(channel, target->qp_number);
   }
   return true;
@@ -235,11 +235,11 @@ bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
 
 void OutboundLinks::OnResolve(Channel& channel, const ControlMessage& answer,
                               std::vector<UniqueFd>& fds) {
-  const auto it = std::find_if(channel.asking.begin(), channel.asking.end(),
+  const auto it = std::find_if(channel.pending_targets.begin(), channel.pending_targets.end(),
                                [&](Target* t) { return t->qp_number == answer.number; });
-  if (it == channel.asking.end() || channel.link == nullptr) return;
+  if (it == channel.pending_targets.end() || channel.link == nullptr) return;
   Target* target = *it;
-  channel.asking.erase(it);
+  channel.pending_targets.erase(it);
   if (answer.error == ESTALE) {
     Retire(channel);
     return AskOnLoop(target);
@@ -390,8 +390,8 @@ void OutboundLinks::DropUnknown(Dropped* dropped) {
 void OutboundLinks::Close(Channel& channel) {
   if (std::exchange(channel.closed, true)) return;
   Loop::Get().Unwatch(channel.fd());
-  for (Target* target : channel.asking) target->status.store(TargetStatus::kUnknown);
-  channel.asking.clear();
+  for (Target* target : channel.pending_targets) target->status.store(TargetStatus::kUnknown);
+  channel.pending_targets.clear();
   if (channel.link != nullptr) {
     auto dropped = std::make_shared<Dropped>();
     channel.link->MarkDead();

@@ -64,7 +64,9 @@ TEST_P(Connected, EachOperationDoesWhatItSays) {
     EXPECT_EQ(pair.b.Received(got), "payload");
     EXPECT_EQ(pair.a.AwaitSend().status, IBV_WC_SUCCESS);
     if (type == IBV_QPT_UC) {
-      EXPECT_EQ(pair.a.Post(pair.a.WrTo(pair.b, kFree, IBV_WR_RDMA_READ, kFree, 7)), EINVAL);
+      for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+        EXPECT_EQ(pair.a.Post(pair.a.WrTo(pair.b, kFree, opcode, kFree, 8)), EINVAL);
+      }
       continue;
     }
     pair.b.Fill(kFree + 128, "fetched");
@@ -269,6 +271,7 @@ TEST_P(Connected, ReceivesAreTakenFromInitOn) {
   PROVES(92);
   PlainNode node(bed(), {.receives = 0});
   EXPECT_EQ(node.PostReceive(0), 0);
+  EXPECT_EQ(node.Send("early", 1), EINVAL);
   ASSERT_EQ(node.ToState(IBV_QPS_RESET), 0);
   EXPECT_EQ(node.PostReceive(1), EINVAL);
   EXPECT_EQ(node.Send("early", 1), EINVAL);

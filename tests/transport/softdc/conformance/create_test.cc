@@ -258,7 +258,8 @@ TEST_P(Create, BothNeedBothCompletionQueues) {
 
 TEST_P(Create, WhatIsInUseIsBusy) {
   PROVES(64);
-  Node node(bed());
+  Node node(bed(), {.channel = true});
+  EXPECT_EQ(api().destroy_comp_channel(node.channel), EBUSY);
   EXPECT_EQ(api().destroy_cq(node.send_cq), EBUSY);
   EXPECT_EQ(api().destroy_cq(node.receive_cq), EBUSY);
   EXPECT_EQ(api().destroy_srq(node.srq), EBUSY);

@@ -48,9 +48,10 @@ TEST_P(Numbers, ReservedOnesGoForwardAndAreNotReused) {
 
 TEST_P(Numbers, FreeingOneThatIsNotReservedIsRefused) {
   PROVES(60);
-  Node node(bed());
+  Node node(bed()), other(bed());  // two openings of one device
   uint32_t number = 0;
   ASSERT_EQ(api().dv_reserved_qpn_alloc(node.context, &number), 0);
+  EXPECT_EQ(api().dv_reserved_qpn_dealloc(other.context, number), EINVAL);
   EXPECT_EQ(api().dv_reserved_qpn_dealloc(node.context, number + 1), EINVAL);
   EXPECT_EQ(api().dv_reserved_qpn_dealloc(node.context, node.dci->qp_num), EINVAL);
   EXPECT_EQ(api().dv_reserved_qpn_dealloc(node.context, number), 0);

@@ -24,7 +24,8 @@ TEST_P(Signatures, KeyIsWhatTheManualSays) {
   EXPECT_EQ(key->lkey, key->rkey);
   EXPECT_EQ(key->lkey & 0xff, 0u);
   EXPECT_EQ(api().dv_destroy_mkey(key), 0);
-  for (const uint32_t flags : {uint32_t{0}, uint32_t{1} << 20}) {
+  constexpr uint32_t kUnknown = uint32_t{1} << 20;
+  for (const uint32_t flags : {uint32_t{0}, kUnknown, kUnknown | init.create_flags}) {
     init.create_flags = flags;
     errno = 0;
     EXPECT_EQ(api().dv_create_mkey(&init), nullptr);
