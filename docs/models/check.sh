@@ -10,10 +10,11 @@
 #   cq_overrun.pml    the overrun of a CQ
 #   copy_counter.pml  deregistration, which waits for the copies of others
 #   lane_sleep.pml    no sleep over a message in a lane
+#   credit_windows.pml  windows that are asked for, recalled and returned (docs/decisions/0067)
 #   stream_delivery.pml  resets of streams, sending again, credits: its properties are named after the design's invariants,
 #                        and each of them is broken by some mutant
 #
-# In the first five a process may die between any two of its steps. Three minutes and 0.7 GB. `check.sh full` adds two
+# In the first five a process may die between any two of its steps. Four minutes and 0.7 GB. `check.sh full` adds two
 # deaths to the first, and two errors to the last (three minutes more).
 # Needs spin and gcc: ./dev models installs them.
 set -eu
@@ -76,6 +77,14 @@ for name in cq_purge srq_limit cq_overrun copy_counter lane_sleep; do
   must_hold
   mutants_must_fail ""
 done
+
+model=$models/credit_windows.pml
+echo "credit_windows:"
+must_hold
+must_hold -DBUFFERS=1
+must_hold -DKEEPS
+must_hold -DBUFFERS=3
+mutants_must_fail "-DBUFFERS=1" "-DKEEPS"
 
 model=$models/stream_delivery.pml
 echo "stream_delivery:"
