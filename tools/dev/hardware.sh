@@ -91,11 +91,16 @@ try() {
   record "$name" "$(verdict "$code")" $((SECONDS - start)) "$log" "$pattern"
 }
 
-# Both sides wait here for each other. The first time somebody has to walk to the other host.
+# Both sides wait here for each other. The first time somebody has to walk to the other host. A side that did not come once is not
+# waited for again.
+gone=''
 meet() {
   [[ $role != alone ]] || return 0
+  [[ -z $gone ]] || return 1
   timeout --kill-after=2 $((${1:-100} + 5)) "$probe" --device="$nic" --only=none "--$role=$address" --wait="${1:-100}s" \
-    >"$out/meet.log" 2>&1 </dev/null
+    >"$out/meet.log" 2>&1 </dev/null && return
+  gone=yes
+  return 1
 }
 
 # Until the server says that it listens, or has a TCP port as perftest, or has ended.

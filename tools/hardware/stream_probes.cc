@@ -148,10 +148,10 @@ absl::StatusOr<Answer> ErrorStateDelay(const Scene& scene) {
   if (!target.ok()) return target.status();
   auto sender = Sender::Create(scene.nic, WithStreams(scene, 0));
   if (!sender.ok()) return sender.status();
+  const absl::Time start = absl::Now();
   const auto bad = (*sender)->Do((*target)->address(),
                                  {.opcode = IBV_WR_RDMA_WRITE, .stream = 1, .bad_key = true});
   if (!bad.ok()) return bad.status();
-  const absl::Time start = absl::Now();
   bool first = true;
   while (absl::Now() < start + absl::Seconds(3)) {
     const auto state = (*sender)->State();

@@ -16,8 +16,8 @@
 namespace sluice::hardware {
 namespace {
 
-constexpr size_t kReceivesAt = size_t{1} << 20;  // messages are written below
-constexpr uint32_t kReceivePlaces = 256;
+constexpr size_t kReceivesAt = size_t{64} << 10;  // messages are written below
+constexpr uint32_t kReceivePlaces = 32;           // shared in turn: what lands there is not read
 constexpr uint32_t kMaxReceives = 4096;
 constexpr uint32_t kMaxReceiveBytes = 8192;
 

@@ -71,7 +71,7 @@ class Target {
 // The verbs part, and a piece of memory for either side.
 class Memory {
  public:
-  static constexpr size_t kBytes = size_t{4} << 20;
+  static constexpr size_t kBytes = size_t{512} << 10;  // an ordinary user may lock 8 MiB in all
   static absl::StatusOr<std::unique_ptr<Memory>> Create(const Nic& nic);
   ~Memory();
   std::byte* data() const { return data_; }

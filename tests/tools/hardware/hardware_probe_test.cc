@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/tools/program_run.h"
+#include "tools/hardware/rendezvous.h"
 #include "tools/hardware/report_files.h"
 #include "transport/softdc/config/config.h"
 
@@ -141,6 +142,29 @@ TEST(HardwareProbeTest, BothSidesOfARendezvousReport) {
       EXPECT_NE(row.verdict(), HARDWARE_DIFFERS) << row.DebugString();
     }
   }
+}
+
+// The rows that needed it say so, and there is a report.
+TEST(HardwareProbeTest, PeerThatHasGoneLeavesAReport) {
+  setenv("SOFTDC_DOMAIN", absl::StrCat("test-", getpid()).c_str(), 1);
+  auto listener = ChildProcess::Start(
+      {kProbe, "--device=softdc0", "--listen=127.0.0.1:0", "--only=t", "--report", Prefix("left")});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const auto address = tools::ListeningAddress(**listener, absl::Seconds(50));
+  ASSERT_TRUE(address.ok()) << address.status();
+  const uint16_t port = static_cast<uint16_t>(std::stoi(address->substr(address->rfind(':') + 1)));
+  auto peer = Rendezvous::Connect("127.0.0.1", port, "gone", absl::Seconds(50));
+  ASSERT_TRUE(peer.ok()) << peer.status();
+  peer->reset();
+  EXPECT_EQ((*listener)->Wait(absl::Seconds(50)).value_or(-1), 1);
+  const auto report = ReadReport(Prefix("left"));
+  ASSERT_TRUE(report.ok()) << report.status();
+  int left = 0;
+  for (const HardwareRow& row : report->rows()) {
+    left += row.answer().find("has gone") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GE(left, 5);
+  EXPECT_GT(report->rows_size(), left);  // stream-caps, say
 }
 
 TEST(HardwareProbeTest, SaysWhatIsWrongWithItsArguments) {

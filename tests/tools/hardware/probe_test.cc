@@ -14,7 +14,7 @@ namespace probe_test {
 
 using ::testing::HasSubstr;
 
-HardwareReport Run(const Nic& nic, const std::string& pattern) {
+HardwareReport Answers(const Nic& nic, const std::string& pattern) {
   const Scene scene{nic,
                     [&](const TargetOptions& wanted) { return LocalTarget::Create(nic, wanted); }};
   return RunProbes(scene, pattern, [](const HardwareRow&) {});
@@ -34,7 +34,7 @@ TEST(ProbeTest, WithoutDcTheRestIsAskedAllTheSame) {
   auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
   ASSERT_TRUE(nic.ok()) << nic.status();
   (*nic)->no_dc = "mlx5dv_create_qp (DCI) failed with EOPNOTSUPP";
-  const HardwareReport report = Run(**nic, "");
+  const HardwareReport report = Answers(**nic, "");
   EXPECT_EQ(static_cast<size_t>(report.rows_size()), AllProbes().size());
   int asked = 0;
   for (const HardwareRow& row : report.rows()) {
