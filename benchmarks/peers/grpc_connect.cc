@@ -74,7 +74,9 @@ std::unique_ptr<grpc::GenericStub> ConnectAndCall(const std::string& address) {
 void Print(const char* what, std::vector<int64_t> ns) {
   std::sort(ns.begin(), ns.end());
   const auto rank = [&](double share) {
-    return static_cast<double>(ns[static_cast<size_t>(share * static_cast<double>(ns.size() - 1))]) / 1e6;
+    return static_cast<double>(
+               ns[static_cast<size_t>(share * static_cast<double>(ns.size() - 1))]) /
+           1e6;
   };
   std::printf("%-50s min %8.2f  p50 %8.2f  p99 %8.2f ms\n", what, rank(0), rank(0.5), rank(0.99));
 }

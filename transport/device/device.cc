@@ -138,7 +138,8 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
       std::string problem = entry.note;
       if (entry.usable) {
         std::unique_ptr<Device> device(new Device());
-        absl::Status status = device->Init(*api, raw, std::move(place.context), place.port, place.gid);
+        absl::Status status =
+            device->Init(*api, raw, std::move(place.context), place.port, place.gid);
         if (status.ok()) {
           device->passed_over_ = unusable_before;
           if (spec.gid.has_value()) {

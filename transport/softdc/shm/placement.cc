@@ -17,8 +17,8 @@ std::optional<Placement> PlaceRange(const void* address, size_t length_bytes, bo
   if (!shared.has_value() && !IsMapped(address, length_bytes)) return std::nullopt;
   Placement placement;
   const uint64_t begin = reinterpret_cast<uint64_t>(address);
-  const MovedMemory::Place place =
-      MovedMemory::Get().Enter(begin, begin + length_bytes, move && !shared.has_value(), &placement.id);
+  const MovedMemory::Place place = MovedMemory::Get().Enter(
+      begin, begin + length_bytes, move && !shared.has_value(), &placement.id);
   if (place.file != nullptr) {
     placement.fd = UniqueFd(fcntl(place.file->fd(), F_DUPFD_CLOEXEC, 0));
     if (!placement.fd) return placement;  // out of descriptors: reached through the kernel
