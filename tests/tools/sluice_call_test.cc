@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/programs.h"
 #include "tools/child_process.h"
 
 namespace sluice::tools {
@@ -15,33 +16,18 @@ namespace sluice_call_test {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLong = absl::Seconds(50);  // a hang; nothing waits for it otherwise
-
 class SluiceCallTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    auto server = ChildProcess::Start(
-        {"examples/log_tail/log_server", "--listen=127.0.0.1:0", "--device=softdc0"});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    const auto address = ListeningAddress(*server_, kLong);
-    ASSERT_TRUE(address.ok()) << address.status();
-    address_ = *address;
-  }
   // What `before | sluice_call what` says, errors too.
   std::string Call(const std::string& what, int code = 0, const std::string& before = "") {
-    const std::string command =
-        before + "tools/sluice_call --device=softdc0 --server=" + address_ + " " + what + " 2>&1";
-    auto child = ChildProcess::Start({"/bin/sh", "-c", command});
-    EXPECT_TRUE(child.ok()) << child.status();
-    if (!child.ok()) return "";
-    const auto said = (*child)->ReadAll(kLong);
-    EXPECT_EQ((*child)->Wait(kLong).value_or(-1), code) << said.value_or("");
-    return said.value_or("");
+    const std::string command = before +
+                                "tools/sluice_call --device=softdc0 --server=" + server_.address +
+                                " " + what + " 2>&1";
+    return testing_support::OutputOf(
+        testing_support::StartProgram({"/bin/sh", "-c", command}).get(), code);
   }
 
-  std::unique_ptr<ChildProcess> server_;
-  std::string address_;
+  const testing_support::ServerProgram server_{{"examples/log_tail/log_server"}};
 };
 
 TEST_F(SluiceCallTest, ListsAndDescribes) {

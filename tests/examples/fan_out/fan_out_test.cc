@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/support/programs.h"
 #include "tools/child_process.h"
 
 namespace sluice::examples::fan_out {
@@ -22,22 +23,15 @@ class FanOutTest : public ::testing::Test {
  protected:
   // Starts a server; its address.
   std::string StartServer(std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--listen=127.0.0.1:0", "--device=softdc0"});
-    auto server = ChildProcess::Start(std::move(arguments));
-    EXPECT_TRUE(server.ok()) << server.status();
-    if (!server.ok()) return "";
-    servers_.push_back(*std::move(server));
-    auto address = tools::ListeningAddress(*servers_.back(), kLong);
-    EXPECT_TRUE(address.ok()) << address.status();
-    return address.value_or("");
+    testing_support::ServerProgram server(std::move(arguments));
+    servers_.push_back(std::move(server.process));
+    return server.address;
   }
   std::string Search() {
-    auto search = ChildProcess::Start({"examples/fan_out/search", "--server=" + front_,
-                                       "--device=softdc0", "--prefix=ap", "--timeout=50s"});
-    EXPECT_TRUE(search.ok()) << search.status();
-    const auto said = (*search)->ReadAll(kLong);
-    EXPECT_EQ((*search)->Wait(kLong).value_or(-1), 0);
-    return said.value_or("");
+    return testing_support::OutputOf(
+        testing_support::StartProgram({"examples/fan_out/search", "--server=" + front_,
+                                       "--device=softdc0", "--prefix=ap", "--timeout=50s"})
+            .get());
   }
   // A shard may be too late for one search on a busy machine, and then is not for the next. `missing`: a shard that
   // does not answer, for whatever reason it then is given.

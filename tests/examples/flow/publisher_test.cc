@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/support/programs.h"
 #include "tools/child_process.h"
 
 namespace sluice::examples::flow {
@@ -20,9 +21,7 @@ constexpr absl::Duration kLong = absl::Seconds(50);  // a hang; nothing waits fo
 
 std::unique_ptr<ChildProcess> Start(std::vector<std::string> arguments) {
   arguments.push_back("--device=softdc0");
-  auto child = ChildProcess::Start(std::move(arguments));
-  EXPECT_TRUE(child.ok()) << child.status();
-  return child.ok() ? *std::move(child) : nullptr;
+  return testing_support::StartProgram(std::move(arguments));
 }
 
 TEST(PublisherTest, EverySubscriberGetsEveryTickInOrder) {

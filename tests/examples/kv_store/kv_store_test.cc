@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/programs.h"
 #include "tools/child_process.h"
 
 namespace sluice::examples::kv_store {
@@ -20,30 +21,18 @@ constexpr absl::Duration kLong = absl::Seconds(50);  // a hang; nothing waits fo
 class KvStoreTest : public ::testing::Test {
  protected:
   void StartServer(const std::string& slots) {
-    auto server = ChildProcess::Start({"examples/kv_store/kv_server", "--listen=127.0.0.1:0",
-                                       "--device=softdc0", "--slots=" + slots});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    const auto address = tools::ListeningAddress(*server_, kLong);
-    ASSERT_TRUE(address.ok()) << address.status();
-    address_ = *address;
+    server_ = testing_support::ServerProgram({"examples/kv_store/kv_server", "--slots=" + slots});
   }
   std::unique_ptr<ChildProcess> Start(std::vector<std::string> words) {
     words.insert(words.begin(),
-                 {"examples/kv_store/kv", "--device=softdc0", "--server=" + address_});
-    auto child = ChildProcess::Start(std::move(words));
-    EXPECT_TRUE(child.ok()) << child.status();
-    return child.ok() ? *std::move(child) : nullptr;
+                 {"examples/kv_store/kv", "--device=softdc0", "--server=" + server_.address});
+    return testing_support::StartProgram(std::move(words));
   }
   std::string Said(std::vector<std::string> words, int code = 0) {
-    const auto child = Start(std::move(words));
-    const auto said = child->ReadAll(kLong);
-    EXPECT_EQ(child->Wait(kLong).value_or(-1), code);
-    return said.value_or("");
+    return testing_support::OutputOf(Start(std::move(words)).get(), code);
   }
 
-  std::unique_ptr<ChildProcess> server_;
-  std::string address_;
+  testing_support::ServerProgram server_;
 };
 
 TEST_F(KvStoreTest, WhatIsPutIsGot) {
@@ -57,8 +46,8 @@ TEST_F(KvStoreTest, WhatIsPutIsGot) {
   EXPECT_EQ(Said({"get", "taste"}, 1), "") << "there is none";
   EXPECT_EQ(Said({"put", "", "nothing"}, 1), "");
   EXPECT_EQ(Said({"put", "long", std::string(600, 'x')}, 1), "");
-  server_->Signal(SIGTERM);
-  EXPECT_EQ(server_->Wait(kLong).value_or(-1), 0);
+  server_.process->Signal(SIGTERM);
+  EXPECT_EQ(server_.process->Wait(kLong).value_or(-1), 0);
 }
 
 // With as few slots as there may be, all keys share them.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/programs.h"
 #include "tools/child_process.h"
 
 namespace sluice::examples::log_tail {
@@ -17,34 +18,18 @@ using tools::ChildProcess;
 
 constexpr absl::Duration kLong = absl::Seconds(50);  // a hang; nothing waits for it otherwise
 
-std::unique_ptr<ChildProcess> Start(std::vector<std::string> arguments) {
-  auto child = ChildProcess::Start(std::move(arguments));
-  EXPECT_TRUE(child.ok()) << child.status();
-  return child.ok() ? *std::move(child) : nullptr;
-}
-
 class LogTailTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    server_ = Start({"examples/log_tail/log_server", "--listen=127.0.0.1:0", "--device=softdc0"});
-    ASSERT_NE(server_, nullptr);
-    const auto address = tools::ListeningAddress(*server_, kLong);
-    ASSERT_TRUE(address.ok()) << address.status();
-    flags_ = "--device=softdc0 --server=" + *address;
-  }
+  void SetUp() override { flags_ = "--device=softdc0 --server=" + server_.address; }
   std::unique_ptr<ChildProcess> Shell(const std::string& command) {
-    return Start({"/bin/sh", "-c", command + " " + flags_ + " 2>&1"});
+    return testing_support::StartProgram({"/bin/sh", "-c", command + " " + flags_ + " 2>&1"});
   }
   // What it says, once it has ended.
   std::string Said(const std::string& command, int code = 0) {
-    const auto child = Shell(command);
-    const auto said = child->ReadAll(kLong);
-    EXPECT_TRUE(said.ok()) << said.status();
-    EXPECT_EQ(child->Wait(kLong).value_or(-1), code) << said.value_or("");
-    return said.value_or("");
+    return testing_support::OutputOf(Shell(command).get(), code);
   }
 
-  std::unique_ptr<ChildProcess> server_;
+  testing_support::ServerProgram server_{{"examples/log_tail/log_server"}};
   std::string flags_;
 };
 
@@ -72,8 +57,8 @@ TEST_F(LogTailTest, ServerThatEndsSaysSoToThoseWhoFollow) {
   EXPECT_EQ(Said("echo one | examples/log_tail/log_append"), "1 lines\n");
   const auto follower = Shell("examples/log_tail/log_tail");
   ASSERT_EQ(follower->ReadLine(kLong).value_or(""), "one");
-  server_->Signal(SIGTERM);
-  EXPECT_EQ(server_->Wait(kLong).value_or(-1), 0);
+  server_.process->Signal(SIGTERM);
+  EXPECT_EQ(server_.process->Wait(kLong).value_or(-1), 0);
   const auto said = follower->ReadAll(kLong);
   EXPECT_NE(said.value_or("").find("UNAVAILABLE"), std::string::npos) << said.value_or("");
   EXPECT_EQ(follower->Wait(kLong).value_or(-1), 1);
