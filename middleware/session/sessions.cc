@@ -28,8 +28,19 @@ void Sessions::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
   user_->OnPeerDown(peer, why);
 }
 
-uint32_t Sessions::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
-                          bool report_soon) {
+uint32_t Sessions::Send(endpoint::PeerId peer, Record& record, endpoint::SendBuffer buffer,
+                        frame::Header& header, bool report_soon) {
+  header.sequence = record.session.Send(links_, buffer.slot);
+  buffer.data -= frame::kHeaderBytes;
+  buffer.capacity_bytes += frame::kHeaderBytes;
+  frame::Encode(header, buffer.data);
+  endpoint_->Commit(peer, buffer, frame::kHeaderBytes + header.payload_bytes, report_soon);
+  return header.sequence;
+}
+
+// Flat: a call of Send() would copy the buffer's description once more.
+[[gnu::flatten]] uint32_t Sessions::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer,
+                                           frame::Header& header, bool report_soon) {
   Record* record = Find(peer);
   if (record == nullptr) {  // it went down since Reserve()
     Cancel(peer, buffer);
@@ -39,16 +50,6 @@ uint32_t Sessions::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, fr
     return CommitLarge(peer, *record, {buffer, header, report_soon});
   }
   return Send(peer, *record, buffer, header, report_soon);
-}
-
-uint32_t Sessions::Send(endpoint::PeerId peer, Record& record, endpoint::SendBuffer buffer,
-                        frame::Header& header, bool report_soon) {
-  header.sequence = record.session.Send(links_, buffer.slot);
-  buffer.data -= frame::kHeaderBytes;
-  buffer.capacity_bytes += frame::kHeaderBytes;
-  frame::Encode(header, buffer.data);
-  endpoint_->Commit(peer, buffer, frame::kHeaderBytes + header.payload_bytes, report_soon);
-  return header.sequence;
 }
 
 uint32_t Sessions::unacknowledged(endpoint::PeerId peer) {

@@ -300,7 +300,7 @@ int EndpointImpl::Progress() {
   if (!watch_.empty()) count += LookAtLanes();
   count += queue_->Poll();
   if (!resends_.empty()) TellResends();
-  count += TellWritable();
+  if (!blocked_.empty() || short_of_buffers_) count += TellWritable();
   if (!owing_.empty()) SendCredits();
   if (!wanting_.empty()) AskAgain();
   if (!unsaid_.empty()) SayUnsaid();

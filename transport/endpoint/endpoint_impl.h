@@ -221,6 +221,22 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool ReceiveAll();
   void OnReceived(const ibv_wc& wc);
   void OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes);
+  // Gives a message to the handler. It counts as taken before the handler has it, so that a reply from inside the handler
+  // acknowledges it. False: the peer is not up any more, or another one.
+  bool Deliver(Peer* peer, PeerId id, const std::byte* bytes, uint32_t size_bytes) {
+    peer->receive.Consumed();
+    const bool taken = closed_ || handler_->OnMessage(id, {bytes, size_bytes});
+    if (peer->generation != id.generation || peer->state != peer::State::kUp) return false;
+    if (!taken) {
+      peer->receive.Unconsumed();
+      peer->asked = true;                                // the peer may not know that it was
+    } else if (!closed_ && peer->receive.overdrawn()) {  // without a handler, copies count as new
+      EndOverdrawn(peer);
+      return false;
+    }
+    if (peer->asked || peer->receive.ReportIsDue()) OweReport(peer);
+    return true;
+  }
   void OnGoodbye(Peer* peer);
   void OnReport(Peer* peer);
   void AskAgain();
@@ -291,6 +307,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   static bool InTurn(const Peer& peer, uint16_t number);
   int LookAtLanes();
   int Drain(Peer* peer, InLane* lane);
+  uint32_t TakeRun(Peer* peer, InLane* lane, uint32_t most);
   bool TakeNext(Peer* peer, InLane* lane);
   bool TakeHeld(Peer* peer);
   void OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc);
@@ -328,6 +345,17 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     return rings_[(slot - slots_->first_cell()) / SendRingCells(options_)];
   }
   SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring - 1u]; }
+  [[gnu::noinline]] absl::StatusOr<SendBuffer> ReserveSlowly(Peer* peer, PeerId id,
+                                                             uint32_t size_bytes);
+  SendBuffer ReserveCell(Peer* peer, SendRing* ring, uint32_t size_bytes) {
+    const auto message_bytes = static_cast<uint32_t>(size_bytes + peer::kPrefixBytes);
+    ring->reserved = true;
+    peer->send.Use();
+    queue::Slot& cell = (*slots_)[ring->slot()];
+    cell.data = ring->PlaceOf(message_bytes);
+    cell.length_bytes = message_bytes;
+    return {cell.data + peer::kPrefixBytes, size_bytes, ring->slot()};
+  }
   // False: the next message to the peer can't use the ring now.
   bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes) {
     return !ring->reserved &&
@@ -338,6 +366,22 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   }
   void CommitSlot(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
   void CommitCell(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
+  // Prefix and stamp of the message in the cell that was reserved. May end the batch.
+  void AddToBatch(Peer* peer, SendRing* ring, std::byte* message, uint32_t message_bytes,
+                  bool report_soon) {
+    if (ring->batch == 0) report_soon |= BeginBatch(peer, ring);
+    report_soon = (report_soon || peer->send.available() == 0) && MustAsk(peer);
+    ring->batch_asks |= report_soon;
+    WritePrefix(peer, message, peer::Kind::kData, report_soon, peer->committed++);
+    ring->out->writer.StampWhole(message, message_bytes);
+    ++ring->batch;
+    ++ring->used;
+    ++counters_.messages_sent;
+    ++counters_.lane_sent;
+    if (++ring->next == ring->stop) EndBatch(ring);
+  }
+  bool BeginBatch(const Peer* peer, SendRing* ring);
+  void EndBatch(SendRing* ring);
   void ShortenCell(queue::Slot* slot, uint32_t message_bytes);
   void SendCell(Peer* peer, uint32_t slot, bool report_soon);
   bool RetireCells(SendRing* ring);
@@ -353,7 +397,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void WriteCells(SendRing* ring);
   void WriteAllCells();
   void ReclaimRings();
-  bool MustAsk(Peer* peer);
+  // A report is wanted. Whether to ask for it now; else that is done when the one has come that was asked for.
+  static bool MustAsk(Peer* peer) {
+    peer->wants = peer->asking;
+    const bool ask = !peer->asking;
+    peer->asking = 1;
+    return ask;
+  }
 
   // large.cc
   static bool IsForLarge(const queue::Target& target) { return (target.cookie & kForLarge) != 0; }

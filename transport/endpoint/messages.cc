@@ -18,7 +18,7 @@ constexpr size_t kLineBytes = 64;
 // Looks for what has come: as much as can be there from one peer, with others busy at the same time.
 constexpr uint32_t kMaxLastLooks = 64;
 
-absl::Status NotUp(const Peer* peer) {
+[[gnu::noinline, gnu::cold]] absl::Status NotUp(const Peer* peer) {
   return base::Error(
       absl::StatusCode::kUnavailable, peer == nullptr ? "no such peer" : "peer is not connected",
       {.layer = "endpoint",
@@ -29,7 +29,8 @@ absl::Status NotUp(const Peer* peer) {
        .retry_safe = true});
 }
 
-absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit) {
+[[gnu::noinline, gnu::cold]] absl::Status TooLong(const Peer& peer, uint32_t size_bytes,
+                                                  uint32_t own_limit) {
   const char* cause = "the peer's max_message_bytes, which is lower than this side's";
   if (peer.max_message_bytes == own_limit) {
     cause = "this side's max_message_bytes";
@@ -49,6 +50,16 @@ absl::Status TooLong(const Peer& peer, uint32_t size_bytes, uint32_t own_limit) 
 
 absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes) {
   Peer* peer = Find(id);
+  if (peer == nullptr || peer->state != peer::State::kUp) [[unlikely]]
+    return ReserveSlowly(peer, id, size_bytes);
+  SendRing* ring = RingTo(*peer);
+  if (ring != nullptr && ring->MayReserve(peer->send, size_bytes)) [[likely]] {
+    return ReserveCell(peer, ring, size_bytes);
+  }
+  return ReserveSlowly(peer, id, size_bytes);
+}
+
+absl::StatusOr<SendBuffer> EndpointImpl::ReserveSlowly(Peer* peer, PeerId id, uint32_t size_bytes) {
   if (peer == nullptr || peer->state != peer::State::kUp) return NotUp(peer);
   if (size_bytes > peer->max_message_bytes) {
     return TooLong(*peer, size_bytes, options_.max_message_bytes);
@@ -59,14 +70,7 @@ absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes)
   }
   if (SendRing* ring = RingTo(*peer)) {
     const auto message_bytes = static_cast<uint32_t>(size_bytes + peer::kPrefixBytes);
-    if (MayReserveCell(*peer, ring, message_bytes)) {
-      ring->reserved = true;
-      peer->send.Use();
-      queue::Slot& cell = (*slots_)[ring->slot()];
-      cell.data = ring->PlaceOf(message_bytes);
-      cell.length_bytes = message_bytes;
-      return SendBuffer{cell.data + peer::kPrefixBytes, size_bytes, ring->slot()};
-    }
+    if (MayReserveCell(*peer, ring, message_bytes)) return ReserveCell(peer, ring, size_bytes);
   }
   const uint32_t slot =
       short_of_buffers_ && !MayTakeBuffer(id) ? queue::kNoSlot : slots_->Take(/*control=*/false);
@@ -83,6 +87,16 @@ void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, b
   assert(length_bytes <= buffer.capacity_bytes);
   Peer* peer = Find(id);
   if (peer != nullptr && peer->state != peer::State::kUp) peer = nullptr;
+  SendRing* const ring = peer == nullptr ? nullptr : RingTo(*peer);
+  if (ring != nullptr && ring->reserved && ring->slot() == buffer.slot) [[likely]] {
+    const queue::Slot& slot = (*slots_)[buffer.slot];
+    const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
+    if (slot.length_bytes == message_bytes &&
+        static_cast<int32_t>(ring->limit - peer->send.used()) >= 0) [[likely]] {
+      ring->reserved = false;
+      return AddToBatch(peer, ring, slot.data, message_bytes, report_soon);
+    }
+  }
   if (slots_->is_cell(buffer.slot)) {
     return CommitCell(peer, buffer.slot, length_bytes, report_soon);
   }
@@ -105,14 +119,6 @@ void EndpointImpl::CommitSlot(Peer* peer, uint32_t index, uint32_t length_bytes,
   if (peer->lanes != 0) WriteIntoLane(peer, &slot);
   ++counters_.messages_sent;
   queue_->Post(&peer->target, index);
-}
-
-// A report is wanted. Whether to ask for it now; else that is done when the one has come that was asked for.
-bool EndpointImpl::MustAsk(Peer* peer) {
-  peer->wants = peer->asking;
-  const bool ask = !peer->asking;
-  peer->asking = 1;
-  return ask;
 }
 
 void EndpointImpl::Cancel(PeerId id, SendBuffer buffer) {
@@ -323,6 +329,7 @@ bool EndpointImpl::Hear(Peer* peer, const peer::Prefix& prefix) {
 
 void EndpointImpl::TakeGrant(Peer* peer, uint32_t granted) {
   if (!peer->send.Grant(granted, peer->remote_window)) return;
+  if (SendRing* ring = RingTo(*peer)) ring->SetLimit(peer->send, peer->remote_window);
   CountUnacknowledged(peer);
   OnReport(peer);
   queue_->Acknowledged(&peer->target);
@@ -331,20 +338,9 @@ void EndpointImpl::TakeGrant(Peer* peer, uint32_t granted) {
   }
 }
 
-// It counts as taken before the handler has it, so that a reply from inside the handler acknowledges it.
 void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes) {
   ++counters_.messages_received;
-  const PeerId id = peer->id();
-  peer->receive.Consumed();
-  const bool taken = closed_ || handler_->OnMessage(id, {bytes, size_bytes});
-  if (peer->generation != id.generation || peer->state != peer::State::kUp) return;
-  if (!taken) {
-    peer->receive.Unconsumed();
-    peer->asked = true;                                // the peer may not know that it was
-  } else if (!closed_ && peer->receive.overdrawn()) {  // without a handler, copies count as new
-    return EndOverdrawn(peer);
-  }
-  if (peer->asked || peer->receive.ReportIsDue()) OweReport(peer);
+  Deliver(peer, peer->id(), bytes, size_bytes);
 }
 
 void EndpointImpl::OweReport(Peer* peer) {

@@ -20,6 +20,7 @@
 
 #include "transport/endpoint/endpoint.h"
 #include "transport/lane/layout.h"
+#include "transport/peer/credits.h"
 
 namespace sluice::endpoint {
 
@@ -42,7 +43,13 @@ struct SendRing {
   uint32_t cells = 0;  // slots, or twice as many
   uint32_t cell_bytes = 0;
 
+  // The next message may be written into a cell without another look at its peer if its bytes are at most `most_bytes`, and
+  // fewer credits than `limit` are used (SendCredits::used(), modulo 2^32): that is the credit granted and the room in the lane.
+  uint32_t most_bytes = 0;
+  uint32_t limit = 0;
+
   uint32_t next = 0;  // the cell of the next message
+  uint32_t stop = 0;  // of the batch: at this cell it is written
   uint32_t oldest = 0;
   uint32_t used = 0;
   uint32_t batch = 0;
@@ -54,6 +61,16 @@ struct SendRing {
   uint32_t last_credit = 0;  // when closed: acknowledged up to there, nothing in it is sent again
 
   uint32_t slot() const { return first_slot + next; }
+  // As many messages as the lane has slots, less two, may be unacknowledged (docs/decisions/0024).
+  void SetLimit(const peer::SendCredits& credits, uint32_t window) {
+    const uint32_t credit = credits.granted();
+    const uint32_t room = credit - window + slots - 2;
+    limit = static_cast<int32_t>(room - credit) < 0 ? room : credit;
+  }
+  bool MayReserve(const peer::SendCredits& credits, uint32_t bytes) const {
+    return static_cast<int32_t>(limit - credits.used()) > 0 && bytes <= most_bytes && !reserved &&
+           used != cells;
+  }
   // Of a message that ends where it has to, in the cell `next`.
   std::byte* PlaceOf(uint32_t message_bytes) const {
     return memory + size_t{next + 1} * cell_bytes -

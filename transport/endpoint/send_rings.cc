@@ -51,6 +51,9 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
           .cell_bytes = grant.slot_bytes,
           .listed = ring.listed,
           .next_listed = ring.next_listed};
+  ring.most_bytes = std::min<uint32_t>(
+      peer->max_message_bytes, ring.cell_bytes - lane::kStampBytes - uint32_t{peer::kPrefixBytes});
+  ring.SetLimit(peer->send, peer->remote_window);
   out->ring = &ring;
   peer->ring = (ring.index + 1) & 31;
 }
@@ -145,34 +148,33 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
   const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
   if (message_bytes != slot.length_bytes) ShortenCell(&slot, message_bytes);
   if (!open) return SendCell(peer, index, report_soon);
-  if (peer->send.under_way(peer->remote_window) + 1 >= ring->slots) {
+  if (static_cast<int32_t>(ring->limit - peer->send.used()) < 0) {
     // Others were sent since the cell was reserved, so the slot may not be free; and the next cell belongs to the next slot.
     CloseRing(ring->out, /*write_rest=*/true);
     return SendCell(peer, index, report_soon);
   }
-  report_soon = report_soon || peer->send.available() == 0 ||
-                (ring->batch == 0 && queue_->scarce(peer->target));
-  report_soon = report_soon && MustAsk(peer);
-  ring->batch_asks |= report_soon;
-  WritePrefix(peer, slot.data, peer::Kind::kData, report_soon, peer->committed++);
-  ring->out->writer.StampWhole(slot.data, message_bytes);
+  AddToBatch(peer, ring, slot.data, message_bytes, report_soon);
+}
+
+// The batch begins: where it ends at the latest, and whether the queue wants it to ask for a report.
+bool EndpointImpl::BeginBatch(const Peer* peer, SendRing* ring) {
+  const uint32_t lap_end = ring->next < ring->slots ? ring->slots : ring->cells;
+  const bool announced = ring->out->mode == Mode::kAnnounced;  // an announcement names one message
+  ring->stop = std::min(ring->next + (announced ? 1 : SendRing::kMaxBatch), lap_end);
   if (!ring->listed) {
     ring->listed = true;
     ring->next_listed = unwritten_rings_;
     unwritten_rings_ = ring;
   }
-  ++ring->batch;
-  ++ring->used;
-  if (++ring->next == ring->cells) ring->next = 0;
-  ++counters_.messages_sent;
-  ++counters_.lane_sent;
-  if (ring->batch == SendRing::kMaxBatch) {
-    WriteCells(ring);
-    queue_->Flush();
-  } else if (ring->next == 0 || ring->next == ring->slots ||
-             ring->out->mode == Mode::kAnnounced) {  // an announcement names one message
-    WriteCells(ring);
-  }
+  return queue_->scarce(peer->target);
+}
+
+// The batch is full, or the lap ends.
+void EndpointImpl::EndBatch(SendRing* ring) {
+  const bool full = ring->batch == SendRing::kMaxBatch;
+  if (ring->next == ring->cells) ring->next = 0;
+  WriteCells(ring);
+  if (full) queue_->Flush();
 }
 
 // A message that was built in a cell, and whose lane is not written any more.

@@ -25,6 +25,10 @@ Reader::Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, boo
       value_(secret) {
   assert(reinterpret_cast<uintptr_t>(memory) % kBlockBytes == 0 && IsSlotSize(geometry.slot_bytes));
   if (!in_order) announced_.resize(geometry.slots);
+  if (in_order && geometry.layout == Layout::kWhole) {
+    const uint32_t longest = std::min(geometry.slot_bytes - kStampBytes, kMostPlainBytes);
+    plain_lengths_ = longest - kShortest + 1;
+  }
 }
 
 uint32_t Reader::ReadyAhead(uint32_t most) const {

@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "transport/lane/layout.h"
@@ -58,6 +59,30 @@ class Reader {
   // After kMessage: its slot is free, and the next one is looked at.
   void Take();
 
+  // Look() for most messages, without a call. 0: there is none, or Look() says what it is. `to` has room for a slot.
+  uint32_t LookPlainly(std::byte* to) const {
+    const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
+    const uint32_t bytes = StampLength(stamp);
+    if (StampValue(stamp) != value_ || bytes - kShortest >= plain_lengths_) return 0;
+    const std::byte* from = reinterpret_cast<const std::byte*>(stamp_) - WordsUp(bytes);
+    // In pieces of 32 bytes, of which the last one ends where the message ends.
+    const uint32_t last = bytes - kShortest;
+    for (uint32_t at = 0; at < last; at += kShortest) std::memcpy(to + at, from + at, kShortest);
+    std::memcpy(to + last, from + last, kShortest);
+    return bytes;
+  }
+  // Take() after LookPlainly().
+  void TakePlainly() {
+    std::atomic_ref(*stamp_).store(kScrubbed, std::memory_order_relaxed);
+    ++value_;
+    ++taken_;
+    stamp_ += geometry_.slot_bytes / kStampBytes;
+    if (++slot_ == geometry_.slots) [[unlikely]] {
+      slot_ = 0;
+      stamp_ = reinterpret_cast<uint64_t*>(memory_ + geometry_.slot_bytes - kStampBytes);
+    }
+  }
+
   // A completion says that all of a message is there; `low_bits` of its immediate data. False: no message in any slot
   // can have them.
   bool Announce(uint32_t low_bits);
@@ -67,6 +92,10 @@ class Reader {
   uint32_t slot_bytes() const { return geometry_.slot_bytes; }
 
  private:
+  // Messages of fewer bytes, and of more than this many pieces, are for Look().
+  static constexpr uint32_t kShortest = 32;
+  static constexpr uint32_t kMostPlainBytes = 512;
+
   std::byte* slot_end() const { return reinterpret_cast<std::byte*>(stamp_) + kStampBytes; }
   Found LookAtBlocks(uint64_t stamp, std::byte* to) const;
 
@@ -76,6 +105,8 @@ class Reader {
   uint32_t value_;   // expected there
   uint32_t slot_ = 0;
   uint32_t taken_ = 0;
+  // Of the lengths from kShortest on, those that LookPlainly() takes; 0 where messages lie in blocks or are announced.
+  uint32_t plain_lengths_ = 0;
   std::vector<bool> announced_;  // by slot; empty where the memory may be watched
 };
 

@@ -34,11 +34,15 @@ class SendCredits {
   // A cumulative grant from the wire. False: it says nothing new (an old message; harmless), or
   // acknowledges what was never sent (no honest peer does that; ignored).
   bool Grant(uint32_t granted, uint32_t window) {
-    const uint32_t ahead = granted - granted_;
-    if (ahead == 0 || ahead > under_way(window)) return false;
+    if (!IsNews(granted, window)) return false;
     granted_ = granted;
     return true;
   }
+  // Grant() would be true.
+  bool IsNews(uint32_t granted, uint32_t window) const {
+    return granted - granted_ - 1 < under_way(window);
+  }
+  uint32_t granted() const { return granted_; }
 
  private:
   uint32_t granted_ = 0;

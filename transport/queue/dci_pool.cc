@@ -279,9 +279,10 @@ bool DciPool::owes() const {
 
 int DciPool::Poll(bool thorough) {
   int count = 0;
-  const bool draining = posted_ == 0 && ExpectsCompletion();
-  if (posted_ != 0 || draining) {
-    if (thorough || draining || ExpectsCompletion() || ++quiet_polls_ >= kQuietPollPeriod) {
+  // With nothing posted it may still be draining.
+  const bool expects = ExpectsCompletion();
+  if (posted_ != 0 || expects) {
+    if (thorough || expects || ++quiet_polls_ >= kQuietPollPeriod) {
       quiet_polls_ = 0;
       ibv_wc completions[kMaxPollBatch];
       const int got = ibv_poll_cq(cq_, kMaxPollBatch, completions);

@@ -255,6 +255,64 @@ TEST(Reader, ReadyAheadCountsToTheFirstThatIsMissingRoundTheRing) {
   }
 }
 
+TEST(Reader, LookPlainlyIsLookOfMostMessages) {
+  constexpr uint32_t kSlots = 5, kSlotBytes = 1024;
+  // The values of stamps come round on the way.
+  Ring plain(Layout::kWhole, kSlots, kSlotBytes, /*secret=*/0xfffffff0);
+  Ring other(Layout::kWhole, kSlots, kSlotBytes, /*secret=*/0xfffffff0);
+  uint32_t plainly = 0;
+  for (uint32_t length = 1; length <= kSlotBytes - kStampBytes; ++length) {
+    ASSERT_EQ(plain.reader.LookPlainly(plain.out.data()), 0u);  // nothing is there
+    for (Ring* ring : {&plain, &other}) {
+      std::vector<std::byte> message = MessageOf(length, length);
+      const Write write = ring->writer.Put(message.data(), length);
+      std::memcpy(reinterpret_cast<std::byte*>(write.address), message.data(), write.length_bytes);
+    }
+    uint32_t bytes = 0;
+    ASSERT_EQ(other.reader.Look(other.out.data(), &bytes), Found::kMessage);
+    ASSERT_EQ(bytes, length);
+    other.reader.Take();
+    const uint32_t found = plain.reader.LookPlainly(plain.out.data());
+    if (found == 0) {  // it is for Look(), which has it
+      ASSERT_EQ(plain.reader.Look(plain.out.data(), &bytes), Found::kMessage);
+      plain.reader.Take();
+    } else {
+      ASSERT_EQ(found, length);
+      ++plainly;
+      plain.reader.TakePlainly();
+    }
+    ASSERT_TRUE(std::equal(plain.out.begin(), plain.out.begin() + length, other.out.begin()));
+    ASSERT_EQ(plain.reader.taken(), other.reader.taken());
+    ASSERT_EQ(plain.reader.value(), other.reader.value());
+    // Both have scrubbed the slot, and look at the next one.
+    ASSERT_TRUE(std::equal(plain.memory(), plain.memory() + plain.size_bytes(), other.memory()));
+    ASSERT_EQ(reinterpret_cast<const std::byte*>(plain.reader.stamp()) - plain.memory(),
+              reinterpret_cast<const std::byte*>(other.reader.stamp()) - other.memory());
+  }
+  EXPECT_GT(plainly, 400u);
+}
+
+TEST(Reader, LookPlainlyLeavesBlocksAnnouncedMessagesAndGarbage) {
+  constexpr uint32_t kSlotBytes = 256, kBytes = 100;
+  for (const bool blocks : {false, true}) {
+    Ring ring(blocks ? Layout::kBlocks : Layout::kWhole, 4, kSlotBytes, /*secret=*/7,
+              /*in_order=*/blocks);
+    std::vector<std::byte> message = MessageOf(1, kBytes);
+    const Write write = ring.writer.Put(message.data(), kBytes);
+    std::memcpy(reinterpret_cast<std::byte*>(write.address), message.data() + write.offset_bytes,
+                write.length_bytes);
+    EXPECT_EQ(ring.reader.LookPlainly(ring.out.data()), 0u) << "blocks: " << blocks;
+  }
+  Ring ring(Layout::kWhole, 4, kSlotBytes, /*secret=*/7);
+  for (const uint32_t length : {0u, kSlotBytes - 7, kSlotBytes, kSlotBytes + 1, 0xffffffffu}) {
+    const uint64_t stamp = Stamp(7, length);
+    std::memcpy(ring.memory() + kSlotBytes - kStampBytes, &stamp, sizeof(stamp));
+    EXPECT_EQ(ring.reader.LookPlainly(ring.out.data()), 0u) << length;
+    uint32_t bytes = 0;
+    EXPECT_EQ(ring.reader.Look(ring.out.data(), &bytes), Found::kGarbage) << length;
+  }
+}
+
 TEST(Reader, AnotherLanesStampsMeanNothing) {
   Ring old_lane(Layout::kWhole, 4, 256, 1000);
   auto message = MessageOf(1, 100);

@@ -27,6 +27,21 @@ TEST(SendCredits, GrantsAreCumulativeAndIdempotent) {
   EXPECT_EQ(credits.available(), 3u);
 }
 
+TEST(SendCredits, NewsIsWhatGrantTakes) {
+  constexpr uint32_t kWindow = 4;
+  for (const uint32_t used : {0u, 1u, 3u, 4u}) {
+    for (uint32_t granted = 0; granted < 12; ++granted) {
+      SendCredits credits;
+      credits.Start(kWindow);
+      for (uint32_t i = 0; i < used; ++i) credits.Use();
+      const bool news = credits.IsNews(granted, kWindow);
+      EXPECT_EQ(news, granted > kWindow && granted <= kWindow + used) << granted << " " << used;
+      EXPECT_EQ(credits.Grant(granted, kWindow), news);
+      EXPECT_EQ(credits.granted(), news ? granted : kWindow);
+    }
+  }
+}
+
 TEST(ReceiveCredits, ReportIsDueAfterHalfTheWindow) {
   ReceiveCredits credits;
   credits.Start(5);
