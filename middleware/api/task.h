@@ -36,6 +36,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "middleware/api/frame_memory.h"
 #include "middleware/call/exceptions.h"
 #include "transport/base/mailbox.h"
 
@@ -135,7 +136,7 @@ class Task;
 
 namespace internal {
 
-struct TaskPromiseBase {
+struct TaskPromiseBase : FrameMemory {
   Home* home = nullptr;
   std::coroutine_handle<> continuation;
   std::exception_ptr exception;
@@ -178,7 +179,7 @@ struct TaskPromise<void> : TaskPromiseBase {
 
 // A coroutine that starts at once and owns itself.
 struct Detached {
-  struct promise_type {
+  struct promise_type : FrameMemory {
     Home* home = nullptr;
     // The coroutine's first argument is its home.
     template <typename... Rest>

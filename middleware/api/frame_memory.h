@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// FrameMemory: base of a coroutine's promise; memory of its frame.
+//
+//   struct promise_type : sluice::internal::FrameMemory { … };
+//
+// A frame that is destroyed stays with the thread that destroyed it, for the next coroutine there
+// whose frame has about the same size. A thread keeps at most kKept frames of each size class, 136
+// KiB in all; frames of more than kClasses * kUnit bytes are not kept. The thread's end frees them.
+// AddressSanitizer sees each frame allocated and freed.
+//
+// Threads       Any. A frame may be destroyed on another thread than the one that made it.
+#ifndef SLUICE_MIDDLEWARE_API_FRAME_MEMORY_H_
+#define SLUICE_MIDDLEWARE_API_FRAME_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace sluice::internal {
+
+class FrameMemory {
+ public:
+  static constexpr size_t kUnit = 64;     // size classes in bytes
+  static constexpr size_t kClasses = 16;  // so a kept frame has at most 1024 bytes
+  static constexpr uint32_t kKept = 16;   // frames of each class and thread
+
+  static void* operator new(size_t bytes) {
+#ifndef __SANITIZE_ADDRESS__
+    const size_t at = (bytes - 1) / kUnit;
+    if (at < kClasses) [[likely]] {
+      Class& kept = kept_[at];
+      if (Frame* const frame = kept.first; frame != nullptr) [[likely]] {
+        kept.first = frame->next;
+        --kept.frames;
+        return frame;
+      }
+      bytes = (at + 1) * kUnit;
+    }
+#endif
+    return ::operator new(bytes);
+  }
+  static void operator delete(void* frame, size_t bytes) noexcept {
+#ifndef __SANITIZE_ADDRESS__
+    const size_t at = (bytes - 1) / kUnit;
+    if (at < kClasses) [[likely]] {
+      Class& kept = kept_[at];
+      if (kept.frames < limit_) [[likely]] {
+        kept.first = new (frame) Frame{kept.first};
+        ++kept.frames;
+        return;
+      }
+      if (limit_ == 0) return Begin(frame, bytes);
+    }
+#endif
+    (void)bytes;
+    ::operator delete(frame);
+  }
+
+ private:
+  struct Frame {
+    Frame* next;
+  };
+  struct Class {
+    Frame* first;
+    uint32_t frames;
+  };
+  struct AtThreadEnd {
+    ~AtThreadEnd() {
+      limit_ = 0;
+      ended_ = true;
+      for (Class& kept : kept_) {
+        while (kept.first != nullptr) {
+          Frame* const frame = kept.first;
+          kept.first = frame->next;
+          ::operator delete(frame);
+        }
+        kept.frames = 0;
+      }
+    }
+  };
+
+  // The first frame that this thread destroys, or one after the thread's end has begun.
+  [[gnu::cold, gnu::noinline]] static void Begin(void* frame, size_t bytes) noexcept {
+    if (ended_) return ::operator delete(frame);
+    static thread_local AtThreadEnd at_thread_end;
+    (void)&at_thread_end;
+    limit_ = kKept;
+    operator delete(frame, bytes);
+  }
+
+  // Without initialisation and destruction, so that an access is one instruction.
+  static inline constinit thread_local Class kept_[kClasses] = {};
+  static inline constinit thread_local uint32_t limit_ = 0;
+  static inline constinit thread_local bool ended_ = false;
+};
+
+}  // namespace sluice::internal
+
+#endif  // SLUICE_MIDDLEWARE_API_FRAME_MEMORY_H_
