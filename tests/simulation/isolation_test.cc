@@ -3,7 +3,11 @@
 // A small run of benchmarks/isolation.cc.
 #include "tests/simulation/isolation.h"
 
+#include <string>
+
 #include "gtest/gtest.h"
+#include "transport/softdc/config/config.h"
+#include "transport/softdc/config/personalities/personalities.h"
 
 namespace sluice::simulation {
 namespace isolation_test {
@@ -39,7 +43,7 @@ TEST(MeasureIsolation, OneInTenDies_CostsTheOthersNothing) {
 // The first error costs an attempt; afterwards it holds.
 TEST(MeasureIsolation, NoErroredStreamIsBorne_HoldsOnceTheDeadAreKnown) {
   IsolationOptions options = Small();
-  options.log_errored_streams = 0;
+  options.dials.streams.max_log_errored = 0;
   const IsolationResult alone = Alone(options);
   const IsolationResult with = MeasureIsolation(options);
   ExpectServed(with);
@@ -49,7 +53,7 @@ TEST(MeasureIsolation, NoErroredStreamIsBorne_HoldsOnceTheDeadAreKnown) {
 
 TEST(MeasureIsolation, NoStreams_HoldsOnceTheDeadAreKnown) {
   IsolationOptions options = Small();
-  options.streams = false;
+  options.dials.streams.enabled = false;
   const IsolationResult alone = Alone(options);
   const IsolationResult with = MeasureIsolation(options);
   ExpectServed(with);
@@ -57,12 +61,27 @@ TEST(MeasureIsolation, NoStreams_HoldsOnceTheDeadAreKnown) {
   EXPECT_GT(with.during.max_ns, 10 * alone.known.max_ns);  // what streams are good for
 }
 
+// Whatever the firmware does, it holds once the dead are known.
+class IsolationPersonality : public testing::TestWithParam<softdc::Personality> {};
+INSTANTIATE_TEST_SUITE_P(All, IsolationPersonality, testing::ValuesIn(softdc::Personalities()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(IsolationPersonality, HoldsOnceTheDeadAreKnown) {
+  IsolationOptions options = Small();
+  options.dials = *softdc::ParseDials(GetParam().dials);
+  const IsolationResult alone = Alone(options);
+  const IsolationResult with = MeasureIsolation(options);
+  ExpectServed(with);
+  ASSERT_GT(with.known.calls, 100u);
+  EXPECT_LE(with.known.p99_ns, alone.known.p99_ns * 3 / 2);
+}
+
 // Everything that could be said waits behind the dead: the caller sleeps all the same.
 TEST(MeasureIsolation, OneStreamADciAndMoreDeadThanDcis_EverybodyElseIsServedInTheEnd) {
   IsolationOptions options = Small();
   options.peers = 100;
   options.dead = 10;
-  options.log_streams = options.log_errored_streams = 0;
+  options.dials.streams.max_log_concurrent = options.dials.streams.max_log_errored = 0;
   const IsolationResult with = MeasureIsolation(options);
   ExpectServed(with);
   EXPECT_GT(with.known.calls, 100u);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dials: what a softdc device can do and how it behaves where real devices differ, or where nobody
-// has said how they behave. A plain struct whose defaults are the documented ones; code fills it in
-// for a simulated device, SOFTDC_CONFIG (config.h) for softdc0. What each member means to a user is
+// has said how they behave. A plain struct whose defaults are the documented ones; SOFTDC_CONFIG
+// (config.h) sets it for softdc0 and simulated devices, code as well for simulated ones. What each member means to a user is
 // said in proto/softdc_config.proto, with the facts behind it.
 //
 // Thread-safety: a value; a device's dials never change once it is open.
