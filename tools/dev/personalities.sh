@@ -145,7 +145,7 @@ for name in "${names[@]}"; do
   skipped=$(cat "$work"/*.results | grep -c '^skipped' || true)
   wrong=$(cat "$work"/*.wrong | wc -l)
   other=$(cat "$work"/*.count | awk '{ n += $1 } END { print n + 0 }')
-  cat "$work"/*.why "$work"/*.wrong 2>/dev/null >&2 || true
+  cat "$work"/*.why "$work"/*.wrong >&2 2>/dev/null || true
   all_wrong=$((all_wrong + wrong))
   table+=("$(printf '%-16s %7d %7d %7d %7d %7d s' "$name" "$passed" "$wrong" "$other" "$skipped" "$((SECONDS - started))")")
 done

@@ -266,6 +266,7 @@ class PathMtuTest : public Test {
              uint32_t server_wants = 1024) {
     softdc::sim::Options options;
     options.nodes = 2;
+    options.dials_by_node[kClient] = options.dials_by_node[kServer] = options.dials;
     options.dials_by_node[kClient].port.active_mtu = client_port;
     options.dials_by_node[kServer].port.active_mtu = server_port;
     client_.reset();
