@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// isolation [peers, default 1000] [seed, default 1]
+// isolation [peers, default 1000] [seed, default 1] [personality]
 // One process calls many; one peer in ten dies. How long calls to the others take, in the virtual time of the simulated
-// fabric: with streams, with one stream a DCI, without streams, and where one errored stream stops a DCI.
+// fabric: with streams, with one stream a DCI, without streams, and where one errored stream stops a DCI. Or on one device only,
+// a personality of transport/softdc/config/personalities.
 #include "tests/simulation/isolation.h"
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "transport/softdc/config/config.h"
+#include "transport/softdc/config/personalities/personalities.h"
 
 namespace sluice::simulation {
 namespace {
@@ -47,15 +53,31 @@ void Main(uint32_t peers, uint64_t seed) {
   few.dci_count = 2;
   Measure("2 DCIs of 64 streams", few);
   IsolationOptions one = base;
-  one.log_streams = 0;
-  one.log_errored_streams = 0;
+  one.dials.streams.max_log_concurrent = 0;
+  one.dials.streams.max_log_errored = 0;
   Measure("16 DCIs of one stream", one);
   IsolationOptions none = base;
-  none.streams = false;
+  none.dials.streams.enabled = false;
   Measure("16 DCIs without streams", none);
   IsolationOptions fragile = base;
-  fragile.log_errored_streams = 0;
+  fragile.dials.streams.max_log_errored = 0;
   Measure("16 DCIs of 64 streams, max_log_num_errored 0", fragile);
+}
+
+// False: there is none of that name.
+bool MeasurePersonality(uint32_t peers, uint64_t seed, std::string_view name) {
+  for (const softdc::Personality& personality : softdc::Personalities()) {
+    if (personality.name != name) continue;
+    IsolationOptions options{.seed = seed, .peers = peers, .dead = peers / 10};
+    options.dials = softdc::ParseDials(personality.dials).value();
+    Measure((std::string(name) + ", 16 DCIs").c_str(), options);
+    options.dci_count = 2;
+    Measure((std::string(name) + ", 2 DCIs").c_str(), options);
+    return true;
+  }
+  std::fprintf(stderr, "no file transport/softdc/config/personalities/%s.textproto\n",
+               std::string(name).c_str());
+  return false;
 }
 
 }  // namespace
@@ -65,8 +87,9 @@ int main(int argc, char** argv) {
   const auto peers = static_cast<uint32_t>(argc > 1 ? std::atoi(argv[1]) : 1'000);
   const auto seed = static_cast<uint64_t>(argc > 2 ? std::atoi(argv[2]) : 1);
   if (peers < 10 || peers > 5'000) {
-    std::fprintf(stderr, "usage: isolation [peers, 10 to 5000] [seed]\n");
+    std::fprintf(stderr, "usage: isolation [peers, 10 to 5000] [seed] [personality]\n");
     return 2;
   }
+  if (argc > 3) return sluice::simulation::MeasurePersonality(peers, seed, argv[3]) ? 0 : 1;
   sluice::simulation::Main(peers, seed);
 }

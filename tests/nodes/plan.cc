@@ -28,7 +28,8 @@ void DrawNetwork(Plan* plan, Random& random) {
   network.nodes = plan->servers + plan->clients + 1;
   network.jitter_ns = OneOf({0, 100, 2'000}, random);
   network.arena_bytes = uint64_t{32} << 20;
-  network.dials.streams.enabled = random.Below(5) != 0;
+  const bool streams = random.Below(5) != 0;
+  if (network.dials == softdc::Dials()) network.dials.streams.enabled = streams;
   network.dials.cm.retry_ns = 10 * kMs;
 }
 

@@ -285,13 +285,8 @@ class World final : private softdc::sim::Observer {
     network.seed = options.seed;
     network.nodes = options.peers + 1;
     network.arena_bytes = uint64_t{32} << 20;
-    network.dials_by_node[0] = network.dials;
+    network.dials = options.dials;
     network.dials.cm.retry_ns = 100 * kMs;
-    softdc::Dials& own = network.dials_by_node[0];
-    own.cm.retry_ns = 100 * kMs;
-    own.streams.enabled = options.streams;
-    own.streams.max_log_concurrent = options.log_streams;
-    own.streams.max_log_errored = options.log_errored_streams;
     simulation_ = Simulation::Create(network).value();
     simulation_->SetObserver(this);
     endpoint::Options server;

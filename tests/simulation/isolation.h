@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/softdc/config/config.h"
+#include "transport/softdc/config/dials.h"
+
 namespace sluice::simulation {
 
 struct IsolationOptions {
@@ -18,9 +21,7 @@ struct IsolationOptions {
   int64_t before_ns = 50'000'000;  // measured before they die
   int64_t after_ns = 300'000'000;  // and after all are known to be dead
   int64_t dead_peer_ns = 300'000'000;
-  bool streams = true;
-  uint8_t log_streams = 6;          // of a DCI
-  uint8_t log_errored_streams = 4;  // the device's limit; 0: none of them can fail alone
+  softdc::Dials dials = softdc::DialsOfThisProcess();  // of all devices
   uint32_t dci_count = 16;
   uint32_t dci_depth = 1'024;
 };

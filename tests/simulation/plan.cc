@@ -38,6 +38,8 @@ softdc::sim::Options DrawNetwork(Random& random) {
   dials.features.in_order = OneOf(kOrders, random);
   dials.features.ece = random.Below(2) != 0;
   dials.features.ah_mapping = random.Below(2) != 0;
+  // A seed's other choices stay what they are.
+  if (softdc::DialsOfThisProcess() != softdc::Dials()) dials = softdc::DialsOfThisProcess();
   dials.cm.retry_ns = 20 * kMs;
   return network;
 }

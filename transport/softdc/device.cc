@@ -4,8 +4,6 @@
 #include <endian.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -24,17 +22,6 @@ uint64_t Hash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
   return hash;
-}
-
-// What SOFTDC_CONFIG says. A text that is wrong has no device that it could mean: the process is
-// told why, and ends.
-const Dials& DialsOfThisProcess() {
-  const absl::StatusOr<Dials>& dials = EnvironmentDials();
-  if (!dials.ok()) {
-    std::fprintf(stderr, "%s\n", std::string(dials.status().message()).c_str());
-    std::abort();
-  }
-  return *dials;
 }
 
 }  // namespace

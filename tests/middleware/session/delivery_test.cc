@@ -13,6 +13,7 @@
 #include "middleware/session/sessions.h"
 #include "tests/transport/endpoint/sim_endpoint.h"
 #include "transport/softdc/config/config.h"
+#include "transport/softdc/config/personalities/personalities.h"
 
 namespace sluice::session {
 namespace delivery_test {
@@ -258,28 +259,8 @@ TEST_F(DeliveryTest, ShortInterruptionIsSurvived) {
   EXPECT_TRUE(hosts_[0]->downs.empty());
 }
 
-// Firmware as it may be, in softdc's dials.
-struct Firmware {
-  const char* name;
-  const char* dials;
-};
-constexpr Firmware kFirmwares[] = {
-    {"AsDocumented", ""},
-    {"WithoutStreams", "streams { enabled: false }"},
-    {"Errored0", "streams { max_log_errored: 0 }"},
-    {"Errored0AndLateErrorState", "streams { max_log_errored: 0 error_state_delay_ns: 5000000 }"},
-    {"SlowRetries", "retries { timeout_factor: 4 }"},
-    {"MinimumTimeout", "retries { min_timeout: 16 }"},
-    {"RetriesOfItsOwn", "retries { total_retry_ns: 10000000000 }"},
-    {"WithoutDataOrder", "features { in_order: NONE }"},
-    {"SmallPackets", "port { active_mtu: 1024 }"},
-    {"EveryMaybeTheOtherWay",
-     "streams { max_log_errored: 0 } retries { timeout_factor: 4 } features { in_order: NONE } "
-     "unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR fence_scope: STREAM too_long_at_target: SILENT "
-     "full_receive_cq: WAIT unsignalled_flush: NO_COMPLETION }"},
-};
-
-class FirmwareTest : public DeliveryTest, public testing::WithParamInterface<Firmware> {
+// Devices as they may be.
+class FirmwareTest : public DeliveryTest, public testing::WithParamInterface<softdc::Personality> {
  protected:
   void StartFirmware(uint32_t hosts) {
     softdc::sim::Options sim;
@@ -289,7 +270,7 @@ class FirmwareTest : public DeliveryTest, public testing::WithParamInterface<Fir
     Start(sim, hosts);
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, FirmwareTest, testing::ValuesIn(kFirmwares),
+INSTANTIATE_TEST_SUITE_P(All, FirmwareTest, testing::ValuesIn(softdc::Personalities()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(FirmwareTest, DeadPeerIsFoundAndTheOthersLoseNothing) {

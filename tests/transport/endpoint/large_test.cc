@@ -293,6 +293,7 @@ TEST_F(LargeTest, EightPiecesOfAPeerAreUnderWayAtMost) {
 
 TEST_F(LargeTest, NoMorePiecesAreUnderWayThanThePeersDeviceAnswers) {
   softdc::sim::Options sim;
+  sim.dials_by_node[0] = sim.dials;
   sim.dials_by_node[0].limits.max_rd_atomic = 3;
   Start(LargeOptions(), &Simulation::Verbs(), sim);
   const auto lent = Lend(4 * kMiB);

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -223,6 +224,15 @@ const absl::StatusOr<Dials>& EnvironmentDials() {
     const char* value = std::getenv("SOFTDC_CONFIG");
     return new absl::StatusOr<Dials>(LoadDials(value == nullptr ? "" : value));
   }();
+  return *dials;
+}
+
+const Dials& DialsOfThisProcess() {
+  const absl::StatusOr<Dials>& dials = EnvironmentDials();
+  if (!dials.ok()) {
+    std::fprintf(stderr, "%s\n", std::string(dials.status().message()).c_str());
+    std::abort();
+  }
   return *dials;
 }
 

@@ -28,6 +28,9 @@ absl::StatusOr<Dials> LoadDials(std::string_view value);
 // SOFTDC_CONFIG of this process, read at the first call; the defaults when it is not set.
 const absl::StatusOr<Dials>& EnvironmentDials();
 
+// The same. A text that is wrong names no device: writes the reason to standard error and aborts.
+const Dials& DialsOfThisProcess();
+
 // The settings that differ from the defaults, as text that ParseDials takes; "" when none does.
 std::string PrintDials(const Dials& dials);
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "absl/status/status.h"
+#include "transport/softdc/config/config.h"
 #include "transport/softdc/config/dials.h"
 #include "transport/softdc/sim/event_log.h"
 #include "transport/softdc/sim/fault_plan.h"
@@ -35,7 +36,8 @@ struct Options {
   // Numbers of destroyed queue pairs come back at once, the lowest first; otherwise they go forward.
   bool reissue_freed_numbers = false;
 
-  Dials dials;
+  // Default: the dials of SOFTDC_CONFIG, so that programs that simulate run under a personality (config/personalities/).
+  Dials dials = DialsOfThisProcess();
   std::map<uint32_t, Dials> dials_by_node;  // instead of `dials`
   FaultPlan faults;
   LogMode log = LogMode::kDigest;

@@ -5,10 +5,12 @@
 
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "transport/softdc/config/personalities/personalities.h"
 
 namespace sluice::softdc {
 namespace {
@@ -102,6 +104,19 @@ TEST(CheckDials, WhatCodeFilledInIsCheckedAsText) {
   dials = Dials{};
   dials.limits.max_cqe = 0;
   EXPECT_THAT(std::string(CheckDials(dials).message()), HasSubstr("limits.max_cqe"));
+}
+
+TEST(Personalities, AreAllTakenAndNoTwoAreTheSame) {
+  ASSERT_FALSE(Personalities().empty());
+  EXPECT_EQ(Personalities()[0].name, "as_documented");
+  std::map<std::string, std::string> names;
+  for (const Personality& personality : Personalities()) {
+    const auto dials = ParseDials(personality.dials);
+    ASSERT_TRUE(dials.ok()) << personality.name << ": " << dials.status();
+    const auto [other, is_new] = names.emplace(PrintDials(*dials), personality.name);
+    EXPECT_TRUE(is_new) << personality.name << " is " << other->second;
+  }
+  EXPECT_EQ(names[""], "as_documented");
 }
 
 TEST(LoadDials, FileIsReadAndNamedInComplaints) {

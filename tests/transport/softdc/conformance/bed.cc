@@ -71,7 +71,7 @@ class SimBed final : public Bed {
     softdc::sim::Options simulated;
     simulated.seed = options.seed;
     simulated.nodes = kHosts;
-    simulated.dials = softdc::ParseDials(options.dials).value();
+    if (!options.dials.empty()) simulated.dials = softdc::ParseDials(options.dials).value();
     simulation_ = softdc::sim::Simulation::Create(simulated).value();
   }
 

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: personalities.sh [--short] [NAME...]
+# Runs tests of endpoints, sessions, the API and the conformance suite, and seeds of the simulation, on softdc under each personality
+# (transport/softdc/config/personalities/NAME.textproto, default all), and ends with a table. --short: a few test files and seeds.
+#
+# tests/personalities.txt lists the cases that assert another device, with the reason. They run as well, apart from the others: a listed
+# case that passes is an error, so that the list stays true. A program listed with '*' is not run under that personality.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=tools/dev/common.sh
+source tools/dev/common.sh
+
+folder=transport/softdc/config/personalities
+list=tests/personalities.txt
+short=
+if [[ ${1:-} == --short ]]; then
+  short=1
+  shift
+fi
+names=("$@")
+if [[ ${#names[@]} -eq 0 ]]; then
+  for file in "$folder"/*.textproto; do names+=("$(basename "$file" .textproto)"); done
+fi
+for name in "${names[@]}"; do
+  [[ -r $folder/$name.textproto ]] || die "there is no $folder/$name.textproto"
+done
+
+simulate=tests/simulation/simulate
+calls=tests/nodes/nodes_main
+if [[ -n $short ]]; then
+  targets=(//tests/transport/endpoint:{device_life,endpoint,large,target_error}_test //tests/middleware/api:{channel,styles}_test
+    //tests/middleware/session:large_messages_test)
+  seeds=(--seed 1 --seeds 5 --messages 2000)
+  calls_seeds=(--seed 1 --seeds 2)
+else
+  targets=(//tests/transport/endpoint/... //tests/middleware/api/... //tests/middleware/session/...
+    //tests/transport/softdc/conformance:conformance_test)
+  seeds=(--seed 1 --seeds 30 --messages 5000)
+  calls_seeds=(--seed 1 --seeds 10)
+fi
+tools/dev/install.sh
+step "building"
+# Programs that set SOFTDC_CONFIG themselves (env of their target) have a personality of their own.
+mapfile -t labels < <(bazel query --noshow_progress \
+  "tests(set(${targets[*]})) except attr(env, SOFTDC_CONFIG, tests(set(${targets[*]})))" 2>/dev/null)
+[[ ${#labels[@]} -gt 0 ]] || die "no tests found"
+bazel build --noshow_progress "${labels[@]}" "//${simulate%/*}:${simulate##*/}" "//${calls%/*}:${calls##*/}"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$PWD
+
+# The dials of a file as one line.
+dials_of() { sed 's/#.*//' "$folder/$1.textproto" | tr -s '\n ' ' '; }
+
+# listed PERSONALITY PROGRAM: the patterns of cases that are listed.
+listed() {
+  awk -v name="$1" -v program="$2" '
+    /^#/ || NF == 0 { next }
+    ("," $1 ",") ~ ("," name ",") && $2 == program { print $3 }' "$list"
+}
+
+# run_cases NAME LABEL OUT FILTER SECONDS: lines "ok CASE", "failed CASE", "skipped CASE".
+run_cases() {
+  local label=$2 out=$3 program status=0
+  program=${label#//}
+  program=$root/bazel-bin/${program/://}
+  local tmp
+  tmp=$(mktemp -d "$work/tmp.XXXX")
+  (
+    cd "$program.runfiles"/*/ 2>/dev/null || cd "$root"
+    TEST_TMPDIR=$tmp TEST_SRCDIR=$program.runfiles SOFTDC_CONFIG=$(cat "$work/dials") \
+      timeout "$5" "$program" --gtest_filter="$4" >"$out.log" 2>&1
+  ) || status=$?
+  awk -v status="$status" '
+    /^\[ RUN      \] / { current = $4 }
+    /^\[       OK \] / { print "ok", $4; current = "" }
+    /^\[  SKIPPED \] .* \([0-9]+ ms\)$/ { print "skipped", $4; current = "" }
+    /^\[  FAILED  \] .* \([0-9]+ ms\)$/ { sub(/,$/, "", $4); print "failed", $4; current = "" }
+    END { if (status > 1) print "failed", (current == "" ? "(at its end)" : current) "(status_" status ")" }' "$out.log" >"$out"
+  rm -rf "$tmp"
+}
+
+# one NAME LABEL: $work/LABEL.results, and what is wrong in $work/LABEL.wrong
+one() {
+  local name=$1 label=$2 key program pattern
+  program=${label#//}
+  key=$work/${program//[\/:]/_}
+  mapfile -t patterns < <(listed "$name" "$program")
+  if [[ " ${patterns[*]} " == *' * '* ]]; then
+    rm -f "$key".{results,wrong,count}
+    return
+  fi
+  local filter='*'
+  [[ ${#patterns[@]} -eq 0 ]] || filter="-$(IFS=: && echo "${patterns[*]}")"
+  run_cases "$name" "$label" "$key.results" "$filter" 900
+  : >"$key.wrong"
+  : >"$key.count"
+  awk -v label="$label" '$1 == "failed" { print "failed: " label " " $2 }' "$key.results" >>"$key.wrong"
+  if [[ -s $key.wrong ]]; then grep -E -B 12 '^\[  FAILED  \] .* ms\)$' "$key.results.log" | tail -n 60 >"$key.why" || true; fi
+  for pattern in "${patterns[@]}"; do
+    CONFORMANCE_PATIENCE_MS=3000 run_cases "$name" "$label" "$key.listed" "$pattern" 60
+    if ! [[ -s $key.listed ]]; then
+      echo "listed, and there is no such case: $label $pattern" >>"$key.wrong"
+    elif ! grep -q ^failed "$key.listed"; then
+      echo "listed, and it passes: $label $pattern" >>"$key.wrong"
+    else
+      grep -c ^failed "$key.listed" >>"$key.count"
+    fi
+  done
+}
+
+# seeds NAME PROGRAM ARGUMENTS...: as one case
+run_seeds() {
+  local program=$1 key=$work/${1//\//_}
+  shift
+  : >"$key.count"
+  : >"$key.wrong"
+  if SOFTDC_CONFIG=$(cat "$work/dials") timeout 900 "bazel-bin/$program" "$@" >"$key.log" 2>&1; then
+    echo "ok seeds" >"$key.results"
+  else
+    echo "failed seeds" >"$key.results"
+    echo "failed: $program $*: $(grep -m 1 -E '^FAILED' "$key.log" || tail -n 1 "$key.log")" >"$key.wrong"
+  fi
+}
+
+table=() all_wrong=0
+for name in "${names[@]}"; do
+  step "personality $name: $(dials_of "$name")"
+  started=$SECONDS
+  rm -f "$work"/*.results "$work"/*.wrong "$work"/*.count "$work"/*.why
+  dials_of "$name" >"$work/dials"
+  running=0
+  for label in "${labels[@]}"; do
+    one "$name" "$label" &
+    # Two at a time, as Bazel runs them.
+    if ((++running >= 2)); then wait -n || true; fi
+  done
+  wait
+  run_seeds "$simulate" "${seeds[@]}" &
+  run_seeds "$calls" "${calls_seeds[@]}" &
+  wait
+  passed=$(cat "$work"/*.results | grep -c '^ok' || true)
+  skipped=$(cat "$work"/*.results | grep -c '^skipped' || true)
+  wrong=$(cat "$work"/*.wrong | wc -l)
+  other=$(cat "$work"/*.count | awk '{ n += $1 } END { print n + 0 }')
+  cat "$work"/*.why "$work"/*.wrong >&2 2>/dev/null || true
+  all_wrong=$((all_wrong + wrong))
+  table+=("$(printf '%-16s %7d %7d %7d %7d %7d s' "$name" "$passed" "$wrong" "$other" "$skipped" "$((SECONDS - started))")")
+done
+printf '%-16s %7s %7s %7s %7s %9s\n' personality passed failed listed skipped time
+printf '%s\n' "${table[@]}"
+[[ $all_wrong -eq 0 ]] || die "$all_wrong cases failed, or passed though listed"

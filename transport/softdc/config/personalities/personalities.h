@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Personalities: devices as they may be, each a file of dials in this folder. `./dev personalities` runs tests under each.
+//
+// Thread-safety: constants.
+#ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_PERSONALITIES_PERSONALITIES_H_
+#define SLUICE_TRANSPORT_SOFTDC_CONFIG_PERSONALITIES_PERSONALITIES_H_
+
+#include <span>
+#include <string_view>
+
+namespace sluice::softdc {
+
+struct Personality {
+  std::string_view name;   // of the file, without ".textproto": [a-z0-9_]+
+  std::string_view dials;  // its text, which ParseDials takes
+};
+
+// By name, "as_documented" first.
+std::span<const Personality> Personalities();
+
+}  // namespace sluice::softdc
+
+#endif  // SLUICE_TRANSPORT_SOFTDC_CONFIG_PERSONALITIES_PERSONALITIES_H_
