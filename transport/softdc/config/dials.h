@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dials: the capabilities of a softdc device, and its behaviour where real devices differ or their behaviour is unknown. SOFTDC_CONFIG
-// (config.h) sets them for softdc0 and for simulated devices, code as well for simulated ones. proto/softdc_config.proto describes each member and the facts behind it.
+// (config.h) sets them for softdc0 and for simulated devices, code as well for simulated ones.
+// proto/softdc_config.proto describes each member and the facts behind it.
 //
 // Ownership     A plain struct with the documented defaults. The dials of a device do not change once it is open.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_
