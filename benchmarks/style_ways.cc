@@ -129,7 +129,7 @@ class PolledBeside final : public Endpoint {
   std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override {
     return own_->WhereLent(number);
   }
-  void TakeBack(uint32_t number) override { own_->TakeBack(number); }
+  void EndLoan(uint32_t number) override { own_->EndLoan(number); }
   absl::StatusOr<uint32_t> Fetch(PeerId peer, const endpoint::RemoteMemory& from) override {
     return own_->Fetch(peer, from);
   }

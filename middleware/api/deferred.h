@@ -54,7 +54,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   }
 
   void Post(base::MailNode* node) override { call_->Post(node); }
-  void TakeBack(base::MailNode* node) override { call_->TakeBack(node); }
+  void Withdraw(base::MailNode* node) override { call_->Withdraw(node); }
   // What an executor resumed is not at home, whatever its thread: it is in no pass.
   bool IsHere() const override {
     return executing_for != call_->incoming().engine && !call_->PolledElsewhere();

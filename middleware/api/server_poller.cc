@@ -58,8 +58,8 @@ ServerPoller::ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& op
       stack_(std::move(stack)),
       log_(options.log, stack_->log(), options.log_level),
       engine_(EngineOptions(options, chain, stack_->random()), stack_->clock(), &log_) {
-  asking_.run = &ServerPoller::OnAsked;
-  asking_.poller = this;
+  snapshot_request_.run = &ServerPoller::OnSnapshotRequest;
+  snapshot_request_.poller = this;
 }
 
 ServerPoller::~ServerPoller() {

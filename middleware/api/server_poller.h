@@ -103,10 +103,10 @@ class ServerPoller {
   void Sleep(absl::FunctionRef<bool()> until);
   void Publish();
   // Has the polling thread publish, with details.
-  struct Asking : base::MailNode {
+  struct SnapshotRequest : base::MailNode {
     ServerPoller* poller = nullptr;
   };
-  static void OnAsked(base::MailNode* node);
+  static void OnSnapshotRequest(base::MailNode* node);
   void Look(size_t details, std::optional<std::string_view> only_tenant,
             ServerSnapshot* snapshot) const;
   void LookAtPeers(size_t details, std::optional<std::string_view> only_tenant,
@@ -131,10 +131,10 @@ class ServerPoller {
   mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
   bool ended_ = false;  // mutex_
-  mutable Asking asking_;
-  mutable bool asked_ = false;  // mutex_; asking_ is with the polling thread
-  mutable size_t details_ = 0;  // mutex_; that it is asked for
-  uint64_t answers_ = 0;        // mutex_
+  mutable SnapshotRequest snapshot_request_;
+  mutable bool snapshot_requested_ = false;  // mutex_; snapshot_request_ is with the polling thread
+  mutable size_t details_ = 0;               // mutex_; that it is asked for
+  uint64_t answers_ = 0;                     // mutex_
   mutable std::condition_variable answered_;
   ServerSnapshot published_;  // mutex_; without methods
   absl::AnyInvocable<void()> on_end_;

@@ -110,11 +110,11 @@ void ServerPoller::LookAtCalls(std::optional<std::string_view> only_tenant,
   }
 }
 
-void ServerPoller::OnAsked(base::MailNode* node) {
-  ServerPoller* const self = static_cast<Asking*>(node)->poller;
+void ServerPoller::OnSnapshotRequest(base::MailNode* node) {
+  ServerPoller* const self = static_cast<SnapshotRequest*>(node)->poller;
   std::lock_guard lock(self->mutex_);
   self->Look(self->details_, std::nullopt, &self->published_);
-  self->asked_ = false;
+  self->snapshot_requested_ = false;
   self->details_ = 0;
   ++self->answers_;
   self->answered_.notify_all();
@@ -138,7 +138,7 @@ ServerSnapshot ServerPoller::Ask(size_t details, absl::Duration patience,
   const bool polling = started_ && !ended_;
   if (polling) {
     details_ = std::max(details_, details);
-    if (!std::exchange(asked_, true)) engine_.Post(&asking_);
+    if (!std::exchange(snapshot_requested_, true)) engine_.Post(&snapshot_request_);
     answered_.wait_for(lock, absl::ToChronoNanoseconds(patience),
                        [&] { return answers_ != seen || ended_; });
   }

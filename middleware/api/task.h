@@ -53,7 +53,7 @@ class Home {
   virtual void Post(base::MailNode* node) = 0;
   // Withdraws `node`, which was posted (base::Mailbox::Remove()). No effect if it has run. Home's
   // thread only.
-  virtual void TakeBack(base::MailNode* node) = 0;
+  virtual void Withdraw(base::MailNode* node) = 0;
   // Returns whether the calling thread is the home's. Any thread.
   virtual bool IsHere() const = 0;
   // Fires `timer` at the home `after_ns` nanoseconds of the home's clock later, or never after
@@ -73,7 +73,7 @@ class HomeMail : private base::MailNode {
   HomeMail(const HomeMail&) = delete;
   HomeMail& operator=(const HomeMail&) = delete;
   ~HomeMail() {
-    if (home_ != nullptr) home_->TakeBack(this);
+    if (home_ != nullptr) home_->Withdraw(this);
   }
   // Runs `work(context)` at the home, unless *this is destroyed before. Any thread; not again until
   // `work` runs. *this may be destroyed when Post() returns.
@@ -104,7 +104,7 @@ class Resumption : private base::MailNode {
   // Call at the home. A coroutine that is destroyed while it waits does not resume; no thread may
   // be in Resume().
   ~Resumption() {
-    if (posted_) home_->TakeBack(this);
+    if (posted_) home_->Withdraw(this);
   }
   template <typename Promise>
   void Set(std::coroutine_handle<Promise> handle) {

@@ -75,7 +75,7 @@ absl::StatusOr<Buffer> Buffer::Make(endpoint::Endpoint* endpoint, endpoint::Peer
   if (!lent.ok()) return NotMade(address, size, lent.status());
   Buffer buffer;
   buffer.memory_ = endpoint->HoldLent(lent->number);
-  endpoint->TakeBack(lent->number);  // it is lent when it is sent
+  endpoint->EndLoan(lent->number);  // it is lent when it is sent
   if (!buffer.memory_) return Ordinary(size);
   buffer.bytes_ = {lent->data + kRoomInFront, size};
   buffer.peer_ = peer;

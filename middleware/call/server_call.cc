@@ -47,7 +47,7 @@ void ServerCall::Refuse(const absl::Status& status) {
 }
 
 void ServerCall::Post(base::MailNode* node) { engine_->Post(node); }
-void ServerCall::TakeBack(base::MailNode* node) { engine_->TakeBack(node); }
+void ServerCall::Withdraw(base::MailNode* node) { engine_->Withdraw(node); }
 bool ServerCall::PolledElsewhere() const { return engine_->PolledElsewhere(); }
 
 void ServerCall::StartTimer(base::Timer* timer, int64_t after_ns) {

@@ -75,7 +75,7 @@ class ServerCall {
   // From any thread: has the polling thread run it, which then may say Finish().
   void Post(base::MailNode* node);
   // On the polling thread: takes back what was posted and has not run.
-  void TakeBack(base::MailNode* node);
+  void Withdraw(base::MailNode* node);
   // Any thread. Returns whether another thread than the calling one is the polling thread.
   bool PolledElsewhere() const;
   // On the polling thread. Fires `timer` there after `after_ns` of the server's clock; also after the server's Close(), as long as

@@ -136,7 +136,7 @@ class ServerEngine final : public session::User {
   // Any thread. `node` is run by the polling thread, in its next pass.
   void Post(base::MailNode* node);
   // The polling thread. `node` does not run, if it has not yet.
-  void TakeBack(base::MailNode* node) { mail_.Remove(node); }
+  void Withdraw(base::MailNode* node) { mail_.Remove(node); }
   // This thread is the polling thread from now on; and whether it is. Any thread may ask.
   void BePolledHere() { polls_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
   void BePolledByNobody() { polls_.store({}, std::memory_order_relaxed); }

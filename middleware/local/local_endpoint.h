@@ -123,7 +123,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   absl::StatusOr<endpoint::LargeBuffer> Lend(endpoint::PeerId peer, uint64_t bytes,
                                              bool waits) override;
   std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override;
-  void TakeBack(uint32_t number) override;
+  void EndLoan(uint32_t number) override;
   absl::StatusOr<uint32_t> Fetch(endpoint::PeerId peer,
                                  const endpoint::RemoteMemory& from) override;
   void CancelFetch(uint32_t number) override;

@@ -42,9 +42,9 @@ std::optional<endpoint::RemoteMemory> LocalEndpoint::WhereLent(uint32_t number) 
   return endpoint::RemoteMemory{.address = 0, .bytes = large.bytes, .key = number};
 }
 
-void LocalEndpoint::TakeBack(uint32_t number) {
+void LocalEndpoint::EndLoan(uint32_t number) {
   std::lock_guard lock(network_->mutex_);
-  if (!held_lent_.TakeBack(number)) FreeLent(number);
+  if (!held_lent_.EndLoan(number)) FreeLent(number);
 }
 
 void LocalEndpoint::FreeLent(uint32_t number) {

@@ -112,7 +112,7 @@ void Sessions::CancelLarge(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
   if (found == lent_.end() || !(found->second.peer == peer)) return;
   if (buffer.slot != kNoSlot) endpoint_->Cancel(peer, found->second.place);
   lent_.erase(found);
-  endpoint_->TakeBack(buffer.large);
+  endpoint_->EndLoan(buffer.large);
   --counters_.lent;
   if (Record* record = Find(peer)) --LargeOf(*record).lent;
 }
@@ -140,7 +140,7 @@ void Sessions::BringBack(Record& record, Unsent* unsent) {
   unsent->buffer.data += frame::kHeaderBytes;
   unsent->buffer.capacity_bytes -= frame::kHeaderBytes;
   ForgetLent(record, number);
-  endpoint_->TakeBack(number);
+  endpoint_->EndLoan(number);
 }
 
 void Sessions::ForgetLent(Record& record, uint32_t number) {
@@ -206,7 +206,7 @@ void Sessions::OnLent(endpoint::PeerId peer, uint32_t number, const absl::Status
 
 // Nobody will read what is in it. Its place in the sequence stays.
 void Sessions::Lose(endpoint::PeerId peer, uint32_t number, const absl::Status& why) {
-  endpoint_->TakeBack(number);
+  endpoint_->EndLoan(number);
   ++counters_.large_lost;
   const frame::Header header = lent_.at(number).header;
   user_->OnLost(peer, header, why);
@@ -220,7 +220,7 @@ void Sessions::OnTaken(endpoint::PeerId peer, Record& record, uint64_t number) {
   }
   PeerLarge& large = *record.large;
   ForgetLent(record, static_cast<uint32_t>(number));
-  endpoint_->TakeBack(static_cast<uint32_t>(number));
+  endpoint_->EndLoan(static_cast<uint32_t>(number));
   const auto sent =
       std::find_if(large.sent.begin(), large.sent.end(), [&](const PeerLarge::Sent& one) {
         ++large_steps_;
@@ -453,7 +453,7 @@ void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
     if (lent->second.place.data != nullptr && !lent->second.sent) {
       endpoint_->Cancel(peer, lent->second.place);
     }
-    if (!lost) endpoint_->TakeBack(lent->first);
+    if (!lost) endpoint_->EndLoan(lent->first);
     --counters_.lent;
     lent_.erase(lent);
   }

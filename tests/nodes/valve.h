@@ -72,7 +72,7 @@ class Valve final : public endpoint::Endpoint, public endpoint::Handler {
   std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override {
     return below_->WhereLent(number);
   }
-  void TakeBack(uint32_t number) override { below_->TakeBack(number); }
+  void EndLoan(uint32_t number) override { below_->EndLoan(number); }
   absl::StatusOr<uint32_t> Fetch(PeerId peer, const endpoint::RemoteMemory& from) override {
     return below_->Fetch(peer, from);
   }

@@ -259,7 +259,7 @@ class Endpoint {
   // peer's messages. The endpoint owns the memory, and registers it. Memory that was lent to one
   // peer is not lent to another while a key to it is valid.
   //
-  // Lends memory. The caller fills it and owns it until TakeBack(), which is always required.
+  // Lends memory. The caller fills it and owns it until EndLoan(), which is always required.
   // `waits`: after RESOURCE_EXHAUSTED, OnWritable() follows when memory is free. A waiting caller
   // has precedence over later callers if it calls Lend() again inside that OnWritable().
   // Errors: RESOURCE_EXHAUSTED (no memory now, or the peer has its share), ABORTED (the system has
@@ -269,7 +269,7 @@ class Endpoint {
   // Returns the location of lent memory; nullopt: it is not registered yet, and OnLent() follows.
   virtual std::optional<RemoteMemory> WhereLent(uint32_t number) = 0;
   // Ends the loan: the peer has read the memory or will not read it, or the peer is down.
-  virtual void TakeBack(uint32_t number) = 0;
+  virtual void EndLoan(uint32_t number) = 0;
   // Fetches memory of a peer, as soon as there is memory here. Returns a number; OnFetched()
   // follows with it. Errors: INVALID_ARGUMENT (over this side's limit), UNAVAILABLE (no such peer).
   virtual absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) = 0;
@@ -278,7 +278,7 @@ class Endpoint {
   // Frees fetched memory.
   virtual void GiveBack(uint32_t number) = 0;
   // Hold lent or fetched memory beyond the calls above (held_memory.h). Empty: not held; an
-  // endpoint need not support it. TakeBack() is still required for held lent memory. While it is
+  // endpoint need not support it. EndLoan() is still required for held lent memory. While it is
   // held, LendHeld() lends it again to the same peer. LendHeld() returns false if the memory is
   // lent now, its peer has disconnected, or it is not this endpoint's.
   virtual HeldMemory HoldLent(uint32_t /*number*/) { return {}; }

@@ -301,8 +301,8 @@ int EndpointImpl::Progress() {
   count += queue_->Poll();
   if (!resends_.empty()) TellResends();
   if (!blocked_.empty() || short_of_buffers_) count += TellWritable();
-  if (!owing_.empty()) SendCredits();
-  if (!wanting_.empty()) AskAgain();
+  if (!credit_reports_.empty()) SendCredits();
+  if (!report_queue_.empty()) RequestReports();
   if (!unsaid_.empty()) SayUnsaid();
   if (!owed_targets_.empty()) SayTargets();
   if (!lane_words_.empty()) SayLaneWords();
@@ -352,7 +352,7 @@ bool EndpointImpl::PrepareToSleep() {
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
-         ending_.empty() && resends_.empty() && owing_.empty() && wanting_.empty() &&
+         ending_.empty() && resends_.empty() && credit_reports_.empty() && report_queue_.empty() &&
          unsaid_.empty() && owed_targets_.empty() && !SomeoneMayWrite();
 }
 

@@ -72,7 +72,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Flush() override;
   absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) override;
   std::optional<RemoteMemory> WhereLent(uint32_t number) override;
-  void TakeBack(uint32_t number) override;
+  void EndLoan(uint32_t number) override;
   absl::StatusOr<uint32_t> Fetch(PeerId peer, const RemoteMemory& from) override;
   void CancelFetch(uint32_t number) override;
   void GiveBack(uint32_t number) override;
@@ -229,19 +229,19 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     if (peer->generation != id.generation || peer->state != peer::State::kUp) return false;
     if (!taken) {
       peer->receive.Unconsumed();
-      peer->asked = true;                                // the peer may not know that it was
+      peer->report_requested_by_peer = true;             // the peer may not know that it was
     } else if (!closed_ && peer->receive.overdrawn()) {  // without a handler, copies count as new
       EndOverdrawn(peer);
       return false;
     }
-    if (peer->asked || peer->receive.ReportIsDue()) OweReport(peer);
+    if (peer->report_requested_by_peer || peer->receive.ReportIsDue()) QueueCreditReport(peer);
     return true;
   }
   void OnGoodbye(Peer* peer);
   void OnReport(Peer* peer);
-  void AskAgain();
+  void RequestReports();
   void TakeGrant(Peer* peer, uint32_t granted);
-  void OweReport(Peer* peer);
+  void QueueCreditReport(Peer* peer);
   void Block(Peer* peer);
   bool MayTakeBuffer(PeerId id);
   int TellWritable();
@@ -260,7 +260,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   }
   static void WritePrefix(Peer* peer, std::byte* at, peer::Kind kind, bool report_soon,
                           uint16_t number) {
-    peer->asked = false;  // this says it
+    peer->report_requested_by_peer = false;  // this says it
     peer::StorePrefix(at, {.peer_index = peer->remote_index,
                            .token = peer->remote_token,
                            .granted = peer->receive.Report(),
@@ -399,9 +399,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void ReclaimRings();
   // A report is wanted. Whether to ask for it now; else that is done when the one has come that was asked for.
   static bool MustAsk(Peer* peer) {
-    peer->wants = peer->asking;
-    const bool ask = !peer->asking;
-    peer->asking = 1;
+    peer->report_needed = peer->report_requested;
+    const bool ask = !peer->report_requested;
+    peer->report_requested = 1;
     return ask;
   }
 
@@ -508,8 +508,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool short_of_buffers_ = false;
   PeerId turn_;                // the peer whose OnWritable() is being called
   uint32_t turn_buffers_ = 0;  // what is left of its share of the free buffers
-  std::vector<Peer*> owing_;
-  std::vector<Peer*> wanting_;        // to be asked again for a report
+  std::vector<Peer*> credit_reports_;
+  std::vector<Peer*> report_queue_;   // to be asked again for a report
   std::vector<PeerId> owed_targets_;  // to be told the new targets of their tenant
   std::deque<Peer*> unsaid_;          // proofs and answers that found no control slot
   std::vector<Down> resends_;         // peers that OnResend() is due to, and after what

@@ -39,7 +39,7 @@ bool Holds::Lend(const HeldMemory& memory) {
   return !std::exchange(entries_.at(memory.number()).lent, true);
 }
 
-bool Holds::TakeBack(uint32_t number) {
+bool Holds::EndLoan(uint32_t number) {
   const auto entry = entries_.find(number);
   if (entry == entries_.end()) return false;
   entry->second.lent = false;

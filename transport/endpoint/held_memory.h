@@ -86,7 +86,7 @@ class Holds {
   // Lends the memory again. False: it is lent already, or is not this endpoint's.
   bool Lend(const HeldMemory& memory);
   // Ends a loan. True: the memory is still held.
-  bool TakeBack(uint32_t number);
+  bool EndLoan(uint32_t number);
 
   bool changed() const {
     return !entries_.empty() && board_->returned.load(std::memory_order_acquire) != seen_;

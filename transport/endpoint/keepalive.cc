@@ -42,14 +42,14 @@ void EndpointImpl::LookAtPeers() {
 // Once a round: has it been heard since? Else it is asked, and has a round to answer.
 void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
   if (peer->state != peer::State::kUp) return;  // others have deadlines of their own
-  if (peer->heard) {
-    peer->heard = peer->probed = false;
+  if (peer->active_since_last_look) {
+    peer->active_since_last_look = peer->probe_outstanding = false;
     return;
   }
-  if (!peer->probed) {
+  if (!peer->probe_outstanding) {
     // Without a control slot now, it is asked a round later.
     if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) return;
-    peer->probed = true;
+    peer->probe_outstanding = true;
     ++counters_.probes;
     return;
   }
@@ -67,8 +67,8 @@ void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
 
 // The answer is what this side has granted so far, which does no harm however often it is said.
 void EndpointImpl::OnProbe(Peer* peer) {
-  peer->asked = true;
-  OweReport(peer);
+  peer->report_requested_by_peer = true;
+  QueueCreditReport(peer);
 }
 
 }  // namespace sluice::endpoint

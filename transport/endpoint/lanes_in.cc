@@ -91,8 +91,8 @@ uint32_t EndpointImpl::TakeRun(Peer* peer, InLane* lane, uint32_t most) {
     reader.TakePlainly();
     ++count;
     ++counters_.lane_received;
-    peer->heard = true;
-    if ((what & kAsks) != 0) peer->asked = true;
+    peer->active_since_last_look = true;
+    if ((what & kAsks) != 0) peer->report_requested_by_peer = true;
     if (peer->send.IsNews(static_cast<uint32_t>(words[1]), peer->remote_window)) {
       TakeGrant(peer, static_cast<uint32_t>(words[1]));
       if (peer->generation != id.generation || peer->state != peer::State::kUp) break;

@@ -158,8 +158,8 @@ std::optional<RemoteMemory> EndpointImpl::WhereLent(uint32_t number) {
                       .key = lent_->rkey(number)};
 }
 
-void EndpointImpl::TakeBack(uint32_t number) {
-  if (!held_lent_.TakeBack(number)) FreeLent(number);
+void EndpointImpl::EndLoan(uint32_t number) {
+  if (!held_lent_.EndLoan(number)) FreeLent(number);
 }
 
 void EndpointImpl::FreeLent(uint32_t number) {

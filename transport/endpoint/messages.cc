@@ -321,8 +321,8 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
 
 // What every message says, whichever way it came. False: the peer was given up on hearing it.
 bool EndpointImpl::Hear(Peer* peer, const peer::Prefix& prefix) {
-  peer->heard = true;
-  if (prefix.flags & peer::kReportSoon) peer->asked = true;
+  peer->active_since_last_look = true;
+  if (prefix.flags & peer::kReportSoon) peer->report_requested_by_peer = true;
   TakeGrant(peer, prefix.granted);
   return peer->token == prefix.token && peer->state == peer::State::kUp;
 }
@@ -343,36 +343,36 @@ void EndpointImpl::OnData(Peer* peer, const std::byte* bytes, uint32_t size_byte
   Deliver(peer, peer->id(), bytes, size_bytes);
 }
 
-void EndpointImpl::OweReport(Peer* peer) {
-  if (peer->owes_credits) return;
-  peer->owes_credits = true;
-  owing_.push_back(peer);
+void EndpointImpl::QueueCreditReport(Peer* peer) {
+  if (peer->credit_report_queued) return;
+  peer->credit_report_queued = true;
+  credit_reports_.push_back(peer);
 }
 
 // What it was asked for, most likely. Whoever has come to want one meanwhile asks at the end of this pass,
 // unless a message goes out before that asks as well.
 void EndpointImpl::OnReport(Peer* peer) {
-  peer->asking = 0;
-  if (!peer->wants || peer->wanting) return;
-  peer->wanting = 1;
-  wanting_.push_back(peer);
+  peer->report_requested = 0;
+  if (!peer->report_needed || peer->report_queued) return;
+  peer->report_queued = 1;
+  report_queue_.push_back(peer);
 }
 
-void EndpointImpl::AskAgain() {
+void EndpointImpl::RequestReports() {
   size_t kept = 0;
-  for (Peer* peer : wanting_) {
-    const bool ask = peer->state == peer::State::kUp && peer->wants && !peer->asking &&
-                     peer->target.unacknowledged != 0;
+  for (Peer* peer : report_queue_) {
+    const bool ask = peer->state == peer::State::kUp && peer->report_needed &&
+                     !peer->report_requested && peer->target.unacknowledged != 0;
     if (ask && !PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) {
-      wanting_[kept++] = peer;  // no control slot now; they come back
+      report_queue_[kept++] = peer;  // no control slot now; they come back
       continue;
     }
-    peer->wanting = 0;
+    peer->report_queued = 0;
     if (!ask) continue;
-    peer->asking = 1;
-    peer->wants = 0;
+    peer->report_requested = 1;
+    peer->report_needed = 0;
   }
-  wanting_.resize(kept);
+  report_queue_.resize(kept);
 }
 
 void EndpointImpl::OnGoodbye(Peer* peer) {
@@ -386,18 +386,19 @@ void EndpointImpl::OnGoodbye(Peer* peer) {
 
 void EndpointImpl::SendCredits() {
   size_t kept = 0;
-  for (Peer* peer : owing_) {
+  for (Peer* peer : credit_reports_) {
     // A message that went out meanwhile may have said it; and a peer that leaves is owed nothing.
-    if (peer->state != peer::State::kUp || (!peer->asked && !peer->receive.ReportIsDue())) {
-      peer->owes_credits = false;
+    if (peer->state != peer::State::kUp ||
+        (!peer->report_requested_by_peer && !peer->receive.ReportIsDue())) {
+      peer->credit_report_queued = false;
     } else if (PostControl(peer, peer::Kind::kCredits, /*notify=*/false)) {
-      peer->owes_credits = false;
+      peer->credit_report_queued = false;
       ++counters_.credit_messages;
     } else {
-      owing_[kept++] = peer;  // no control slot now; they come back
+      credit_reports_[kept++] = peer;  // no control slot now; they come back
     }
   }
-  owing_.resize(kept);
+  credit_reports_.resize(kept);
 }
 
 }  // namespace sluice::endpoint

@@ -86,32 +86,32 @@ struct Peer {
   uint32_t mtu : 3 = 0;                 // likewise, as enum ibv_mtu
   uint32_t max_message_bytes : 21 = 0;  // likewise
   uint32_t service_level : 4 = 0;
-  uint32_t commands : 3 = 0;  // under way
-  uint32_t asking : 1 = 0;    // it was asked to report, and has not yet
-  uint32_t wants : 1 = 0;     // when it has, it is to be asked again
-  uint32_t wanting : 1 = 0;   // in the list of those who are
-  uint32_t resend : 1 = 0;    // it is due to be told OnResend()
-  uint16_t lanes = 0;         // its record of lanes, once one was granted by either side; 0: none
-  uint16_t committed = 0;     // data messages so far: the number of the next one
-  lane::Heat heat;            // of what it sends
-  uint8_t tenant = 0;         // its reception
+  uint32_t commands : 3 = 0;          // under way
+  uint32_t report_requested : 1 = 0;  // from the peer, not received yet
+  uint32_t report_needed : 1 = 0;     // a further one, after the one requested
+  uint32_t report_queued : 1 = 0;     // in report_queue_
+  uint32_t resend : 1 = 0;            // it is due to be told OnResend()
+  uint16_t lanes = 0;      // its record of lanes, once one was granted by either side; 0: none
+  uint16_t committed = 0;  // data messages so far: the number of the next one
+  lane::Heat heat;         // of what it sends
+  uint8_t tenant = 0;      // its reception
   peer::State state = peer::State::kFree;
   bool inbound : 1 = false;
   bool told_up : 1 = false;
   bool has_connection : 1 = false;
-  bool has_path : 1 = false;      // address handle and keys of the handshake are there
-  bool in_queue : 1 = false;      // the target was opened
-  bool blocked : 1 = false;       // in the list of those who wait for a credit or a buffer
-  bool owes_credits : 1 = false;  // in the list of those who are due a report
+  bool has_path : 1 = false;              // address handle and keys of the handshake are there
+  bool in_queue : 1 = false;              // the target was opened
+  bool blocked : 1 = false;               // in the list of those who wait for a credit or a buffer
+  bool credit_report_queued : 1 = false;  // in the list of those who are due a report
   bool authenticated : 1 = false;
   bool mapped : 1 = false;
   bool first_on_handle : 1 = false;
-  bool unanswered : 1 = false;   // requests to it were: its handle is nothing for others
-  bool map_failed : 1 = false;   // the device refused to map its handle
-  bool heard : 1 = false;        // since it was last looked at
-  bool probed : 1 = false;       // asked for a sign of life, and not heard since
-  bool asked : 1 = false;        // for one of ours, which it is owed
-  bool old_targets : 1 = false;  // it knows those that its tenant had before (Renewal)
+  bool unanswered : 1 = false;              // requests to it were: its handle is nothing for others
+  bool map_failed : 1 = false;              // the device refused to map its handle
+  bool active_since_last_look : 1 = false;  // keepalive's look
+  bool probe_outstanding : 1 = false;       // no message since keepalive's probe
+  bool report_requested_by_peer : 1 = false;  // this side has not sent it yet
+  bool old_targets : 1 = false;               // it knows those that its tenant had before (Renewal)
 
   Handshake* handshake() const { return passage == nullptr ? nullptr : passage->handshake.get(); }
   uint32_t index() const { return target.cookie; }

@@ -194,13 +194,13 @@ void EndpointImpl::Part(Peer* peer) {
     std::erase(blocked_, peer);
     peer->blocked = false;
   }
-  if (peer->owes_credits) {
-    std::erase(owing_, peer);
-    peer->owes_credits = false;
+  if (peer->credit_report_queued) {
+    std::erase(credit_reports_, peer);
+    peer->credit_report_queued = false;
   }
-  if (peer->wanting) {
-    std::erase(wanting_, peer);
-    peer->wanting = 0;
+  if (peer->report_queued) {
+    std::erase(report_queue_, peer);
+    peer->report_queued = 0;
   }
   if (peer->lanes != 0) EndLanes(peer);
   EndLarge(peer);

@@ -59,7 +59,7 @@ void EndpointImpl::TellResends() {
       OnTargetReset(&peer->target, why);  // control slots come back
       continue;
     }
-    peer->asking = peer->wants = 0;
+    peer->report_requested = peer->report_needed = 0;
     if (peer->lanes != 0) RenewLaneWords(peer);
     if (peer->old_targets) OweTargets(peer);
     ++counters_.resends;
@@ -72,11 +72,11 @@ void EndpointImpl::TellResends() {
     }
     // What this side had granted may have been lost as well; and if it waits for a sign of life, the question.
     // It is only now that it can be heard: there is a whole round for the answer, from the next look on.
-    const bool ask = peer->probed;
-    peer->probed = false;
+    const bool ask = peer->probe_outstanding;
+    peer->probe_outstanding = false;
     if (ask && PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) continue;
-    peer->asked = true;
-    OweReport(peer);
+    peer->report_requested_by_peer = true;
+    QueueCreditReport(peer);
   }
 }
 
@@ -105,9 +105,10 @@ void EndpointImpl::AskBlocked() {
   if (closed_ || blocked_.empty()) return;
   for (size_t i = 0; i < std::min(blocked_.size(), kMaxAsks); ++i) {
     Peer* peer = blocked_[i];
-    if (peer->state != peer::State::kUp || peer->asking || peer->send.available() != 0) continue;
+    if (peer->state != peer::State::kUp || peer->report_requested || peer->send.available() != 0)
+      continue;
     if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) break;
-    peer->asking = 1;
+    peer->report_requested = 1;
     ++counters_.probes;
   }
   timers_.Schedule(&ask_timer_, clock_.NowNs() + kAskNs);
@@ -141,8 +142,8 @@ void EndpointImpl::OnUnanswered(queue::Target* target) {
   if (IsForLarge(*target)) return;  // its requests always ask
   Peer* peer = &peers_[target->cookie];
   if (peer->state != peer::State::kUp) return;  // others have deadlines of their own
-  peer->asked = true;
-  OweReport(peer);
+  peer->report_requested_by_peer = true;
+  QueueCreditReport(peer);
 }
 
 void EndpointImpl::StartWatch() {

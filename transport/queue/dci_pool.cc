@@ -137,7 +137,7 @@ void DciPool::Open(Target* target) {
 
 void DciPool::Post(Target* target, uint32_t index) {
   slots_[index].target = target;
-  if (target->closed || target->broken) return TakeBack(index);
+  if (target->closed || target->broken) return ReleaseUnposted(index);
   if (!target->waiting && !waiting_.crowded(*target)) {
     if (Dci* dci = Place(target)) return Append(*dci, target, index);
   }
@@ -235,7 +235,7 @@ void DciPool::Ring(Dci& dci) {
       dci.unsignalled = 0;
       dci.last_signalled = at;
     }
-    slot.asked = signal;
+    slot.signalled = signal;
     ex->wr_id = slots_.WrId(index);
     ex->wr_flags = signal ? IBV_SEND_SIGNALED : 0;
     Start(ex, slot);
@@ -390,16 +390,16 @@ void DciPool::OnStreamIdle(Dci& dci, uint16_t id, Target* target) {
 }
 
 // It was not posted, or nobody knows what became of it.
-void DciPool::TakeBack(uint32_t index) {
+void DciPool::ReleaseUnposted(uint32_t index) {
   Slot& slot = slots_[index];
   if (slot.notify) user_.OnSent(slot.target, index, false);
   slots_.Complete(index);
 }
 
-void DciPool::TakeBackPending(Target* target) {
+void DciPool::ReleasePending(Target* target) {
   waiting_.Remove(target);
   for (SlotList* list : {&target->control, &target->data}) {
-    while (!list->empty()) TakeBack(list->PopFront(slots_));
+    while (!list->empty()) ReleaseUnposted(list->PopFront(slots_));
   }
 }
 
@@ -408,7 +408,7 @@ void DciPool::Close(Target* target) {
   target->closed = true;
   std::erase_if(broken_, [target](const Broken& broken) { return broken.target == target; });
   target->broken = false;
-  TakeBackPending(target);
+  ReleasePending(target);
   if (target->posted != 0) Disown(target);
 }
 

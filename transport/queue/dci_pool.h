@@ -228,8 +228,8 @@ class DciPool {
   void OnSuccess(const Slot& slot);
   void EndProbation(Target* target);
   bool MayLeave(const Target& target);
-  void TakeBack(uint32_t slot);
-  void TakeBackPending(Target* target);
+  void ReleaseUnposted(uint32_t slot);
+  void ReleasePending(Target* target);
   void Disown(Target* target);
   void OnStreamIdle(Dci& dci, uint16_t stream, Target* target);
 

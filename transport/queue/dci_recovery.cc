@@ -180,7 +180,7 @@ int64_t DciPool::WatchLimitNs() const {
 void DciPool::BlameSuspects(Dci& dci, int64_t silent_ns) {
   for (uint32_t at = dci.head; at != dci.rung; ++at) {
     const Slot& slot = slots_[dci.fifo[at & Mask()]];
-    const bool last = slot.asked;
+    const bool last = slot.signalled;
     Target* target = slot.target;
     if (IsCurrent(slot) && !target->closed && !target->broken) {
       Break(target);

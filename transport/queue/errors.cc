@@ -74,7 +74,7 @@ void DciPool::FailUnposted(Dci& dci, uint32_t end) {
 void DciPool::Break(Target* target) {
   target->broken = true;
   broken_.push_back({target, absl::OkStatus()});
-  TakeBackPending(target);
+  ReleasePending(target);
 }
 
 // Behind Break().

@@ -60,7 +60,7 @@ struct Slot {
   bool refused = false;  // a bulk slot's request was wrong in itself: it would be refused again
   bool notify = false;   // its completion is signalled and reported
   bool signal = false;   // its completion is signalled: nothing may follow that would answer for it
-  bool asked = false;    // while posted: its completion is signalled
+  bool signalled = false;  // while posted: its completion is signalled
   // Its owner needs it no more: free as soon as it is complete. Control and bulk slots always.
   bool released = false;
   Operation operation = Operation::kSend;

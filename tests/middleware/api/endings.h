@@ -53,7 +53,7 @@ class HomeOfTheTest final : public Home {
     mailbox_.Post(node);
     posted.Open();
   }
-  void TakeBack(base::MailNode* node) override { mailbox_.Remove(node); }
+  void Withdraw(base::MailNode* node) override { mailbox_.Remove(node); }
   bool IsHere() const override { return std::this_thread::get_id() == thread_; }
   void StartTimer(base::Timer* timer, int64_t after_ns) override {
     wheel_.Schedule(timer, clock.NowNs() + after_ns);

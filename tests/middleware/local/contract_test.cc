@@ -277,7 +277,7 @@ TYPED_TEST(EndpointContract, LargeMemoryIsLentFetchedAndGivenBack) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data), got.bytes),
             std::string(kLargeBytes, 'x'));
   this->world_.b().GiveBack(number);
-  this->world_.a().TakeBack(lent.number);
+  this->world_.a().EndLoan(lent.number);
 }
 
 TYPED_TEST(EndpointContract, WhatCantBeFetchedIsRefused) {
@@ -294,7 +294,7 @@ TYPED_TEST(EndpointContract, WhatCantBeFetchedIsRefused) {
   wrong.key ^= 0x5a5a00;
   uint32_t number = 0;
   EXPECT_EQ(this->Fetch(wrong, &number), absl::StatusCode::kPermissionDenied);
-  this->world_.a().TakeBack(lent.number);
+  this->world_.a().EndLoan(lent.number);
 }
 
 // Whether it was cancelled or had ended: it is told of once.
@@ -308,7 +308,7 @@ TYPED_TEST(EndpointContract, ACancelledFetchEndsOnce) {
   b.CancelFetch(*fetch);
   this->world_.Until([&] { return this->b_.fetched.contains(*fetch); });
   EXPECT_EQ(this->b_.lines, std::vector<std::string>{"fetched: CANCELLED"});
-  this->world_.a().TakeBack(lent.number);
+  this->world_.a().EndLoan(lent.number);
 }
 
 TYPED_TEST(EndpointContract, FetchesGoWithTheirPeer) {
@@ -320,7 +320,7 @@ TYPED_TEST(EndpointContract, FetchesGoWithTheirPeer) {
   b.Disconnect(this->b_.id);
   this->world_.Until([&] { return this->a_.downs > 0 && this->b_.downs > 0; });
   EXPECT_EQ(this->b_.lines, std::vector<std::string>{"down: CANCELLED"});
-  this->world_.a().TakeBack(lent.number);
+  this->world_.a().EndLoan(lent.number);
 }
 
 }  // namespace

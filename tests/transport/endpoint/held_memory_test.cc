@@ -64,10 +64,10 @@ TEST_F(HeldMemoryTest, IsNotFreeWhileItIsLent) {
   HeldMemory memory = Hold(3, /*lent=*/true);
   memory.Reset();
   EXPECT_EQ(Collect(), Numbers{});
-  EXPECT_FALSE(holds_->TakeBack(3)) << "nobody holds it: free";
+  EXPECT_FALSE(holds_->EndLoan(3)) << "nobody holds it: free";
   EXPECT_EQ(holds_->bytes(), 0u);
   memory = Hold(4, /*lent=*/true);
-  EXPECT_TRUE(holds_->TakeBack(4)) << "somebody holds it";
+  EXPECT_TRUE(holds_->EndLoan(4)) << "somebody holds it";
   memory.Reset();
   EXPECT_EQ(Collect(), Numbers{4});
 }
@@ -80,10 +80,10 @@ TEST_F(HeldMemoryTest, IsLentOnceAtATimeAndByItsOwnEndpoint) {
   EXPECT_TRUE(holds_->Owns(memory));
   EXPECT_TRUE(holds_->Lend(memory));
   EXPECT_FALSE(holds_->Lend(memory));
-  EXPECT_TRUE(holds_->TakeBack(3));
+  EXPECT_TRUE(holds_->EndLoan(3));
   EXPECT_TRUE(holds_->Lend(memory));
-  EXPECT_TRUE(holds_->TakeBack(3));
-  EXPECT_FALSE(holds_->TakeBack(99)) << "never held";
+  EXPECT_TRUE(holds_->EndLoan(3));
+  EXPECT_FALSE(holds_->EndLoan(99)) << "never held";
 }
 
 TEST_F(HeldMemoryTest, KnowsWhatIsOfAPeer) {

@@ -18,7 +18,7 @@ TEST_F(LargeHeldTest, HeldMemoryIsLentAgainToItsPeerAlone) {
   Start();
   const auto lent = Lend(kMiB);
   HeldMemory held = lender_->endpoint().HoldLent(lent->number);
-  TakeBack(*lent);
+  EndLoan(*lent);
   EXPECT_EQ(held.data(), lent->data);
   EXPECT_FALSE(lender_->endpoint().LendHeld({77, 1}, held));
   EXPECT_FALSE(reader_->endpoint().LendHeld(to_lender_, held)) << "another endpoint's";
@@ -31,9 +31,9 @@ TEST_F(LargeHeldTest, HeldMemoryIsLentAgainToItsPeerAlone) {
     EXPECT_TRUE(End(fetch).ok()) << End(fetch);
     ExpectSame(fetch, kMiB);
     GiveBack(fetch);
-    TakeBack(*lent);
+    EndLoan(*lent);
   }
-  TakeBack(*other);
+  EndLoan(*other);
   held.Reset();
   std::vector<std::byte*> free;
   for (int i = 0; i < 2; ++i) free.push_back(Lend(kMiB)->data);
@@ -47,7 +47,7 @@ TEST_F(LargeHeldTest, HeldMemoryStaysWhenItsKeyDiesWithTheConnection) {
   const HeldMemory held = lender_->endpoint().HoldLent(lent->number);
   lender_->endpoint().Disconnect(to_reader_);
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
-  TakeBack(*lent);
+  EndLoan(*lent);
   ASSERT_TRUE(reader_->Connect(0).ok());
   ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 4; }));
   to_reader_ = lender_saw_.ups[1].id;
@@ -70,7 +70,7 @@ TEST_F(LargeHeldTest, MemoryThatIsRegisteredAfterItsPeerHasGoneIsRevoked) {
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty(); }));
   Run([] { return false; }, 1'000'000'000);
   EXPECT_FALSE(lender_->endpoint().WhereLent(lent->number).has_value());
-  lender_->endpoint().TakeBack(lent->number);
+  lender_->endpoint().EndLoan(lent->number);
   held.data()[0] = std::byte{1};
   held.Reset();
   Run([] { return false; }, 1'000'000'000);
@@ -97,7 +97,7 @@ TEST_F(LargeHeldTest, WhatWasFetchedIsHeldUpToAHalf) {
   held = reader_->endpoint().HoldFetched(c);
   EXPECT_TRUE(held);
   GiveBack(b);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // It would wait for ever, or until the first is given back: what is held counts for no peer.
@@ -111,7 +111,7 @@ TEST_F(LargeHeldTest, WhoKeepsOneMessageGetsTheNextOfThatPeer) {
   const uint32_t next = Fetch(Where(*lent));
   EXPECT_TRUE(End(next).ok());
   GiveBack(next);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // However little memory there is: what is held leaves room for the largest message.
@@ -127,13 +127,13 @@ TEST_F(LargeHeldTest, WhatIsHeldLeavesRoomForTheLargestMessage) {
   EXPECT_TRUE(held);
   EXPECT_FALSE(reader_->endpoint().HoldFetched(fetches[1])) << "less than a half, but too much";
   GiveBack(fetches[1]);
-  TakeBack(*small);
+  EndLoan(*small);
   const auto large = Lend(12 * kMiB);
   ASSERT_TRUE(large.has_value());
   const uint32_t fetch = Fetch(Where(*large));
   EXPECT_TRUE(End(fetch).ok());
   GiveBack(fetch);
-  TakeBack(*large);
+  EndLoan(*large);
 }
 
 TEST_F(LargeHeldTest, HeldMemoryOutlivesItsEndpoint) {
@@ -143,7 +143,7 @@ TEST_F(LargeHeldTest, HeldMemoryOutlivesItsEndpoint) {
   ASSERT_TRUE(End(fetch).ok());
   HeldMemory written = lender_->endpoint().HoldLent(lent->number);
   HeldMemory read = reader_->endpoint().HoldFetched(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
   lender_->endpoint().Disconnect(to_reader_);
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
   lender_.reset();

@@ -46,7 +46,7 @@ class LargeLeaveTest : public LargeWorld {
       lender_->endpoint().Disconnect(to_reader_);
     }
     ASSERT_TRUE(RunUntil(*simulation_, {&*lender_}, [&] { return !lender_saw_.downs.empty(); }));
-    TakeBack(lent);
+    EndLoan(lent);
   }
   // Until the read of the first piece is on its way.
   bool RunUntilRead() {
@@ -115,7 +115,7 @@ TEST_F(LargeLeaveTest, MemoryThatTheDeviceKnowsMeanwhile_IsNotTold) {
   }
   ASSERT_FALSE(lender_->endpoint().WhereLent(lent.number).has_value()) << "nothing is shown";
   ASSERT_NO_FATAL_FAILURE(Leave(0));
-  TakeBack(lent);
+  EndLoan(lent);
 }
 
 // The lender's send queue is stuck, so the goodbye takes longer than the reads. The lender's user gives the memory back as soon as

@@ -53,7 +53,7 @@ TEST_F(LargeStallTest, AStallThatPassesEndsNobody) {
   ExpectSame(fetch, 7 * kMiB);
   EXPECT_TRUE(reader_saw_.downs.empty());
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // A process that was away for long takes what has come before it judges.
@@ -67,7 +67,7 @@ TEST_F(LargeStallTest, AReaderThatWasAwayEndsNobody) {
   EXPECT_TRUE(End(fetch).ok()) << End(fetch);
   EXPECT_TRUE(reader_saw_.downs.empty());
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // Nobody knows whether the queue or the peer whose read is in front does nothing: that peer goes on where it holds up nobody.
@@ -94,7 +94,7 @@ TEST_F(LargeStallTest, ReadsThatWereInFrontOfAStuckQueueGoOnOnProbation) {
   EXPECT_TRUE(End(fetch).ok()) << End(fetch);
   EXPECT_TRUE(reader_saw_.downs.empty());
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 }  // namespace large_stall_test

@@ -37,7 +37,7 @@ TEST_F(LargeTest, MemoryIsFetchedInPieces) {
     EXPECT_TRUE(End(fetch).ok()) << End(fetch);
     ExpectSame(fetch, bytes);
     GiveBack(fetch);
-    TakeBack(*lent);
+    EndLoan(*lent);
   }
   EXPECT_EQ(reader_->endpoint().Counts().fetched_bytes, 1 + 65536 + 65537 + 3 * kMiB + 17);
 }
@@ -45,11 +45,11 @@ TEST_F(LargeTest, MemoryIsFetchedInPieces) {
 TEST_F(LargeTest, ABufferIsUsedAgainForItsPeer) {
   Start();
   const auto first = Lend(kMiB);
-  TakeBack(*first);
+  EndLoan(*first);
   const auto again = Lend(kMiB - 100);
   EXPECT_EQ(again->data, first->data);
   EXPECT_EQ(again->number, first->number);
-  TakeBack(*again);
+  EndLoan(*again);
 }
 
 // One lender, two readers who read nothing; what was refused is asked for again when its peer is told.
@@ -82,7 +82,7 @@ class LendingTest : public LargeTest {
     const auto eldest = std::find_if(got_.begin(), got_.end(),
                                      [peer](const auto& got) { return got.first == peer; });
     ASSERT_NE(eldest, got_.end());
-    TakeBack(eldest->second);
+    EndLoan(eldest->second);
     got_.erase(eldest);
   }
   bool Has(PeerId peer, uint64_t bytes) const {
@@ -170,7 +170,7 @@ TEST_F(LargeTest, FetchesWaitForMemory) {
   GiveBack(c);
   EXPECT_TRUE(End(little).ok());
   GiveBack(little);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // A message that stands behind another one keeps its memory until it can be delivered: so much is its sender's, and no more.
@@ -191,7 +191,7 @@ TEST_F(LargeTest, WhatNobodyHasConsumedCountsForItsPeer) {
     ASSERT_TRUE(End(fetch).ok());
     GiveBack(fetch);
   }
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // Its peer is down, and another one has its place.
@@ -207,7 +207,7 @@ TEST_F(LargeTest, WhatIsConsumedAfterItsPeerWentCountsForNobodyElse) {
   }
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
   RunFor(1'000'000'000);
-  TakeBack(*lent);
+  EndLoan(*lent);
   ASSERT_TRUE(reader_->Connect(0).ok());
   ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 4; }));
   to_reader_ = lender_saw_.ups[1].id;
@@ -230,7 +230,7 @@ TEST_F(LargeTest, WhatIsConsumedAfterItsPeerWentCountsForNobodyElse) {
     ASSERT_TRUE(End(fetch).ok());
     GiveBack(fetch);
   }
-  TakeBack(*again);
+  EndLoan(*again);
 }
 
 // One that gives nothing has its share of the memory until it is declared dead; others fetch meanwhile.
@@ -269,7 +269,7 @@ TEST_F(LargeTest, AFetchThatWaitsForMemoryCanBeCancelled) {
   EXPECT_EQ(End(b).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(reader_->endpoint().Counts().fetches_failed, 1u);
   GiveBack(a);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 TEST_F(LargeTest, EightPiecesOfAPeerAreUnderWayAtMost) {
@@ -288,7 +288,7 @@ TEST_F(LargeTest, EightPiecesOfAPeerAreUnderWayAtMost) {
   EXPECT_EQ(most, 8u);
   GiveBack(a);
   GiveBack(b);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 TEST_F(LargeTest, NoMorePiecesAreUnderWayThanThePeersDeviceAnswers) {
@@ -308,7 +308,7 @@ TEST_F(LargeTest, NoMorePiecesAreUnderWayThanThePeersDeviceAnswers) {
   EXPECT_EQ(most, 3u);
   ExpectSame(fetch, 4 * kMiB);
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 TEST_F(LargeTest, NumbersOfFetchesAreUsedAgain) {
@@ -321,7 +321,7 @@ TEST_F(LargeTest, NumbersOfFetchesAreUsedAgain) {
   EXPECT_EQ(again, first);
   EXPECT_TRUE(End(again).ok());
   GiveBack(again);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 TEST_F(LargeTest, OverTheLimitIsRefused) {
@@ -364,7 +364,7 @@ TEST_F(LargeTest, NoMemoryOfTheSystemIsSaidAtOnce) {
   fetch = Fetch(Where(*lent));
   EXPECT_TRUE(End(fetch).ok()) << End(fetch);
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 bool refuse_to_register = false;
@@ -387,12 +387,12 @@ TEST_F(LargeTest, MemoryThatTheDeviceRefusesEndsTheFetchAndTheLendingOnly) {
   ASSERT_TRUE(refused.ok());
   EXPECT_TRUE(Run([&] { return lender_saw_.lent.contains(refused->number); }));
   EXPECT_EQ(lender_saw_.lent.at(refused->number).code(), absl::StatusCode::kResourceExhausted);
-  TakeBack(*refused);
+  EndLoan(*refused);
   refuse_to_register = false;
   const uint32_t fetch = Fetch(Where(*lent));
   EXPECT_TRUE(End(fetch).ok()) << End(fetch);
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
   // Nobody else writes into either.
   EXPECT_EQ(asked_access, (std::vector<int>{IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ,
                                             IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE}));
@@ -420,7 +420,7 @@ TEST_F(LargeTest, PlacesAtTheEndOfTheAddressSpaceAreRefused) {
   const Simulation::As as(*simulation_, 1);
   EXPECT_EQ(reader_->endpoint().Fetch(to_lender_, wrong).status().code(),
             absl::StatusCode::kInvalidArgument);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // The stream of reads stops, that of messages does not: not one is sent again.
@@ -452,7 +452,7 @@ TEST_F(LargeTest, ARefusedFetchHarmsNoMessagesAndNoOtherFetch) {
   EXPECT_EQ(counts.resends, 0u) << "messages had to be sent again";
   EXPECT_TRUE(reader_saw_.downs.empty());
   GiveBack(good);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // More refusals in a row than failures end a peer.
@@ -475,7 +475,7 @@ TEST_F(LargeTest, FailedReadsAreMadeAgain) {
   ExpectSame(fetch, 4 * kMiB);
   EXPECT_EQ(reader_->endpoint().Counts().requests_failed, 1u);
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 TEST_F(LargeTest, WithoutStreamsTheWholeQueueIsRecovered) {
@@ -492,7 +492,7 @@ TEST_F(LargeTest, WithoutStreamsTheWholeQueueIsRecovered) {
   ExpectSame(good, 4 * kMiB);
   EXPECT_TRUE(reader_saw_.downs.empty());
   GiveBack(good);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 TEST_F(LargeTest, ACancelledFetchEndsOnceAndGivesItsMemoryBack) {
@@ -512,7 +512,7 @@ TEST_F(LargeTest, ACancelledFetchEndsOnceAndGivesItsMemoryBack) {
   const uint32_t fetch = Fetch(Where(*lent));
   EXPECT_TRUE(End(fetch).ok());
   GiveBack(fetch);
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 // What was lent is revoked with the peer: who comes next finds other keys, and the old one is of no use.
@@ -522,13 +522,13 @@ TEST_F(LargeTest, KeysDieWithTheConnection) {
   const RemoteMemory kept_where = Where(*kept);
   const auto lent = Lend(kMiB);
   const RemoteMemory where = Where(*lent);
-  TakeBack(*kept);
+  EndLoan(*kept);
   lender_->endpoint().Disconnect(to_reader_);
   EXPECT_EQ(lender_->endpoint().Lend(to_reader_, 1, true).status().code(),
             absl::StatusCode::kUnavailable);
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
   RunFor(1'000'000'000);  // nothing is left of the peer
-  TakeBack(*lent);
+  EndLoan(*lent);
   ASSERT_TRUE(reader_->Connect(0).ok());
   ASSERT_TRUE(Run([&] { return lender_saw_.ups.size() + reader_saw_.ups.size() == 4; }));
   to_reader_ = lender_saw_.ups[1].id;
@@ -553,7 +553,7 @@ TEST_F(LargeTest, FetchesEndWithTheirPeerAndNobodyIsTold) {
   ASSERT_TRUE(Run([&] { return !lender_saw_.downs.empty() && !reader_saw_.downs.empty(); }));
   RunFor(1'000'000'000);
   EXPECT_FALSE(reader_saw_.fetched.contains(fetch));
-  TakeBack(*lent);
+  EndLoan(*lent);
 }
 
 }  // namespace large_test

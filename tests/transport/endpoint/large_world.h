@@ -133,9 +133,9 @@ class LargeWorld : public testing::Test {
     reader_->endpoint().GiveBack(fetch);
     reader_saw_.fetched.erase(fetch);
   }
-  void TakeBack(const LargeBuffer& buffer) {
+  void EndLoan(const LargeBuffer& buffer) {
     const Simulation::As as(*simulation_, 0);
-    lender_->endpoint().TakeBack(buffer.number);
+    lender_->endpoint().EndLoan(buffer.number);
   }
 
   std::unique_ptr<Simulation> simulation_;

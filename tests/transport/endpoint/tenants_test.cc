@@ -219,7 +219,7 @@ TEST(Tenants, LentMemoryIsOutOfReachOfAnotherTenantsPeer) {
   EXPECT_EQ(blue.Try(IBV_WR_RDMA_READ, bytes, where->address, where->key), IBV_WC_SUCCESS);
   EXPECT_EQ(blue.Text(bytes), text);
   EXPECT_TRUE(server.recorder.downs.empty());
-  server.endpoint->TakeBack(lent->number);
+  server.endpoint->EndLoan(lent->number);
 }
 
 TEST(Tenants, ALaneIsOutOfReachOfAnotherTenantsPeer) {
@@ -295,7 +295,7 @@ TEST(Tenants, AnotherTenantsLentMemoryCannotBeFetched) {
   ASSERT_TRUE(blue.endpoint->Fetch(from_blue, *where).ok());
   PollUntil({&blue, &server}, [&] { return !blue_saw.ended.empty(); });
   EXPECT_TRUE(blue_saw.ended[0].ok()) << blue_saw.ended[0];
-  server.endpoint->TakeBack(lent->number);
+  server.endpoint->EndLoan(lent->number);
 }
 
 TEST(Tenants, WhoseSecretsCannotBeReadKeepsNobodyElseOut) {
