@@ -58,6 +58,8 @@ steps=$out/steps
 : >"$steps" || die "$out can't be written to: give another folder with --out"
 out=$(cd "$out" && pwd)
 steps=$out/steps
+report=$out/report
+rm -f "$report".{txt,json,dials} "$out/probes.log" # of an earlier run
 server=''
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null' EXIT
 
@@ -166,13 +168,13 @@ try "sluice_info --check" 30 . "$bin/tools/sluice_info" --check
 try "conformance suite" 240 '^\[  (FAILED|PASSED)|^\[  SKIPPED \] [0-9]|tests ran' \
   "$bin/tests/transport/softdc/conformance/conformance_test" "--gtest_filter=*/$bed" --gtest_brief=1
 
-report=$out/report
 others=()
 [[ $role == alone ]] || others=("--$role=$address" --wait=250s)
 start=$SECONDS
 step "probes"
 timeout --kill-after=2 300 "$probe" --device="$nic" --report="$report" ${others[@]+"${others[@]}"} >"$out/probes.log" 2>&1
 code=$?
+[[ $code -eq 0 ]] || gone=yes
 record "probes" "$(verdict "$code")" $((SECONDS - start)) "$out/probes.log" '^hardware_probe:'
 
 at() { echo "$host:$((port + $1))"; }

@@ -53,3 +53,13 @@ expect 0 'step +example echo: ok' cat "$TEST_TMPDIR/b/report.txt"
 expect 0 '^streams . max_log_errored: 0 .$' cat "$TEST_TMPDIR/a/report.dials"
 expect 0 '^unknowns . wrong_dc_key: REMOTE_ACCESS_ERROR .$' cat "$TEST_TMPDIR/b/report.dials"
 [[ $(wc -l <"$TEST_TMPDIR/a/steps") -eq 9 && $(wc -l <"$TEST_TMPDIR/b/steps") -eq 9 ]]
+
+# What an earlier run left in the folder is no report of this one.
+mv "$TEST_TMPDIR/bin/tools/hardware/hardware_probe" "$TEST_TMPDIR/real_probe"
+cat >"$TEST_TMPDIR/bin/tools/hardware/hardware_probe" <<STUB
+#!/usr/bin/env bash
+case "\$*" in *--report*) exit 1 ;; esac
+exec "$TEST_TMPDIR/real_probe" "\$@"
+STUB
+chmod +x "$TEST_TMPDIR/bin/tools/hardware/hardware_probe"
+expect 1 'there is no report' run --out "$TEST_TMPDIR/alone"
