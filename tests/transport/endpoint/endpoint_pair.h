@@ -64,7 +64,10 @@ struct Node {
       return;
     }
     device = std::move(*opened);
-    EXPECT_TRUE(device->UsePath(path).ok());
+    if (const absl::Status status = device->UsePath(path); !status.ok()) {
+      ADD_FAILURE() << status;
+      return;
+    }
     auto created = CreateEndpoint(options, *device, time == nullptr ? clock : *time, random,
                                   commands, handler == nullptr ? &recorder : handler);
     if (!created.ok()) {
