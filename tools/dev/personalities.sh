@@ -100,7 +100,7 @@ one() {
   awk -v label="$label" '$1 == "failed" { print "failed: " label " " $2 }' "$key.results" >>"$key.wrong"
   if [[ -s $key.wrong ]]; then grep -E -B 12 '^\[  FAILED  \] .* ms\)$' "$key.results.log" | tail -n 60 >"$key.why" || true; fi
   for pattern in "${patterns[@]}"; do
-    CONFORMANCE_PATIENCE_MS=3000 run_cases "$name" "$label" "$key.listed" "$pattern" 60
+    run_cases "$name" "$label" "$key.listed" "$pattern" 60
     if ! [[ -s $key.listed ]]; then
       echo "listed, and there is no such case: $label $pattern" >>"$key.wrong"
     elif ! grep -q ^failed "$key.listed"; then

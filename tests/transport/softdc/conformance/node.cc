@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -128,10 +129,17 @@ Node::Creation Node::DciCreation() const {
                                  IBV_QP_EX_WITH_RDMA_READ;
   creation.dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
   creation.dv.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
-  if (options.streams) {
+  // No more than the device has: much firmware bears no errored stream, and most tests are not about that.
+  mlx5dv_context caps{};
+  caps.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS;
+  if (options.streams && api.dv_query_device(context, &caps) == 0 &&
+      (caps.comp_mask & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0) {
     creation.dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
-    creation.dv.dc_init_attr.dci_streams = {.log_num_concurent = options.log_concurrent_streams,
-                                            .log_num_errored = options.log_errored_streams};
+    creation.dv.dc_init_attr.dci_streams = {
+        .log_num_concurent = std::min(options.log_concurrent_streams,
+                                      caps.dci_streams_caps.max_log_num_concurent),
+        .log_num_errored =
+            std::min(options.log_errored_streams, caps.dci_streams_caps.max_log_num_errored)};
   }
   return creation;
 }
