@@ -247,7 +247,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
         {.layer = "call",
          .peer = server_,
          .operation = spec.method->full_name,
-         .cause = absl::StrCat("all ", table_.capacity(), " places for calls are taken"),
+         .cause = absl::StrCat(table_.capacity(), " calls are in flight, the maximum"),
          .remedy = "wait for calls to end, or raise max_outstanding_calls",
          .retry_safe = true});
     overload_.Refused(now_ns_, why, &log_);

@@ -215,7 +215,7 @@ void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
 }
 
 absl::Status EndpointImpl::LaneGarbage(const Peer& peer, const char* what) {
-  return base::Error(absl::StatusCode::kUnavailable, "the peer wrote nonsense into its lane",
+  return base::Error(absl::StatusCode::kUnavailable, "invalid message in the lane of the peer",
                      {.layer = "endpoint",
                       .peer = peer.address(),
                       .operation = "receive",

@@ -376,12 +376,13 @@ void EndpointImpl::RequestReports() {
 }
 
 void EndpointImpl::OnGoodbye(Peer* peer) {
-  Fail(peer, base::Error(absl::StatusCode::kUnavailable, "peer closed the connection",
-                         {.layer = "endpoint",
-                          .peer = peer->address(),
-                          .operation = "receive",
-                          .cause = "it said goodbye: it shut down, or no longer needs this side",
-                          .remedy = "connect again when it is back"}));
+  Fail(peer,
+       base::Error(absl::StatusCode::kUnavailable, "peer closed the connection",
+                   {.layer = "endpoint",
+                    .peer = peer->address(),
+                    .operation = "receive",
+                    .cause = "the peer disconnected: its process ended, or its channel closed",
+                    .remedy = "connect again when it is back"}));
 }
 
 void EndpointImpl::SendCredits() {
