@@ -16,9 +16,10 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr Method kMethod("/benchmark.Service/Method");
 
 void BM_CallLife(benchmark::State& state) {
+  const int64_t now_ns = 0;
   base::TimerWheel wheel(0);
   CallTable table(
-      1024, &wheel, [](void*, Call*) {}, nullptr);
+      1024, &wheel, &now_ns, [](void*, Call*) {}, nullptr);
   uint64_t ended = 0;
   CallSpec spec;
   spec.method = &kMethod;

@@ -15,11 +15,12 @@ void Move(Call* call, CallEvent event) {
 
 }  // namespace
 
-CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel,
+CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel, const int64_t* now_ns,
                      void (*on_deadline)(void* owner, Call* call), void* owner,
                      void (*on_thrown)(void* owner, const Method& method))
     : capacity_(capacity),
       wheel_(wheel),
+      deadlines_(wheel, now_ns, &CallTable::OnDue, this),
       on_deadline_(on_deadline),
       owner_(owner),
       on_thrown_(on_thrown),
@@ -29,8 +30,6 @@ CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel,
     Call& call = calls_[place];
     call.place = place;
     call.next = free_;
-    call.timer.fire = &CallTable::OnTimer;
-    call.timer.context = &call;
     call.table = this;
     free_ = place;
   }
@@ -38,9 +37,9 @@ CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel,
 
 CallTable::~CallTable() { assert(active_ == 0); }
 
-void CallTable::OnTimer(base::Timer*, void* context) {
-  auto* call = static_cast<Call*>(context);
-  call->table->on_deadline_(call->table->owner_, call);
+void CallTable::OnDue(void* context, Deadline* due) {
+  auto* const self = static_cast<CallTable*>(context);
+  self->on_deadline_(self->owner_, static_cast<Call*>(due));
 }
 
 Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {

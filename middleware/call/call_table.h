@@ -28,6 +28,7 @@
 #include "middleware/call/call_state.h"
 #include "middleware/call/client_stream.h"
 #include "middleware/call/connection.h"
+#include "middleware/call/deadlines.h"
 #include "middleware/call/method.h"
 #include "middleware/observe/call_stats.h"
 #include "transport/base/timer_wheel.h"
@@ -73,15 +74,13 @@ struct CallSpec {
 
 class CallTable;
 
-struct Call {
+struct Call : Deadline {
   CallSpec spec;
   CallTable* table = nullptr;
-  int64_t deadline_ns = 0;
   int64_t started_ns = 0;                 // these two are the engine's
   observe::MethodStats* stats = nullptr;  // where its end is counted; nullptr: nowhere
-  base::Timer timer;
-  base::Timer pause;                 // between two attempts
-  Connection* connection = nullptr;  // over which it was sent
+  base::Timer pause;                      // between two attempts
+  Connection* connection = nullptr;       // over which it was sent
   uint32_t attempt = 1;
   std::string_view first_metadata;  // the caller's
   std::string metadata;             // of this attempt, if it is not the first
@@ -97,9 +96,9 @@ class CallTable {
  public:
   static constexpr uint32_t kMaxCapacity = 1u << 20;
 
-  // `on_deadline` runs in TimerWheel::Advance() for a call whose time is up; it calls End(). `on_thrown` runs in the catch
-  // block of an exception that left a callback; without it such an exception goes on.
-  CallTable(uint32_t capacity, base::TimerWheel* wheel,
+  // `now_ns`: the time that TimerWheel::Advance() is called with. `on_deadline` runs in it for a call whose time is up; it
+  // calls End(). `on_thrown` runs in the catch block of an exception that left a callback; without it such an exception goes on.
+  CallTable(uint32_t capacity, base::TimerWheel* wheel, const int64_t* now_ns,
             void (*on_deadline)(void* owner, Call* call), void* owner,
             void (*on_thrown)(void* owner, const Method& method) = nullptr);
   ~CallTable();
@@ -163,13 +162,15 @@ class CallTable {
   uint32_t active() const { return active_; }
   uint32_t waiting() const { return waiting_; }
   uint32_t capacity() const { return capacity_; }
+  // Before a sleep: the wheel then says when the first deadline is.
+  void SettleDeadlines() { deadlines_.Settle(); }
 
  private:
   static constexpr uint32_t kNil = UINT32_MAX;
   static constexpr uint32_t kPlaceBits = 20;
   static_assert(kMaxCapacity <= 1u << kPlaceBits);
 
-  static void OnTimer(base::Timer* timer, void* context);
+  static void OnDue(void* context, Deadline* due);
   Call* Take(const CallSpec& spec, int64_t deadline_ns) {
     if (free_ == kNil) return nullptr;
     Call* call = &calls_[free_];
@@ -180,7 +181,7 @@ class CallTable {
     call->deadline_ns = deadline_ns;
     call->attempt = 1;
     ++active_;
-    if (deadline_ns != kNoDeadlineNs) wheel_->Schedule(&call->timer, deadline_ns);
+    if (deadline_ns != kNoDeadlineNs) deadlines_.Add(call);
     return call;
   }
   // Frees the place of a call that has ended, then runs its callback.
@@ -209,7 +210,7 @@ class CallTable {
   void Enqueue(Call* call);
   void Unqueue(Call* call);
   void Release(Call* call) {
-    wheel_->Cancel(&call->timer);
+    if (call->deadline_ns != kNoDeadlineNs) deadlines_.Remove(call);
     if (call->attempt > 1) wheel_->Cancel(&call->pause);
     if (call->connection != nullptr) --std::exchange(call->connection, nullptr)->outstanding;
     if (++call->generation == 0) call->generation = 1;
@@ -220,6 +221,7 @@ class CallTable {
 
   const uint32_t capacity_;
   base::TimerWheel* const wheel_;
+  Deadlines deadlines_;
   void (*const on_deadline_)(void* owner, Call* call);
   void* const owner_;
   void (*const on_thrown_)(void* owner, const Method& method);

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "middleware/call/message_bytes.h"
 #include "middleware/call/method.h"
 #include "middleware/frame/status_payload.h"
-#include "proto/metadata.pb.h"
 #include "transport/base/error.h"
 
 namespace sluice::call {
@@ -26,20 +26,22 @@ bool IsUnknownMethod(const absl::Status& status) {
   return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
 }
 
+// As a request says it.
+uint64_t TimeoutOf(int64_t left_ns) {
+  return std::min(static_cast<uint64_t>(std::max<int64_t>(left_ns, 1)), frame::kMaxTimeoutNs);
+}
+
+// Nothing but a message goes, and nothing but a message comes.
+bool IsPlain(const CallSpec& spec) {
+  return spec.method->streams == Streams::kNobody && spec.stream == nullptr &&
+         spec.buffer == nullptr && (spec.metadata.size() | spec.attachment.size()) == 0;
+}
+
 // A refusal, or a reply that it could not send: no handler's.
 bool IsOfTheServersEngine(const absl::Status& status) {
   const auto detail = base::DetailOf(status);
   return detail.has_value() && detail->peer().empty() &&
          (detail->layer() == "call" || detail->layer() == "api");
-}
-
-// As Metadata (middleware/api) writes it: entries stand one behind another.
-std::string AttemptEntry(uint32_t attempt) {
-  MetadataEntries one;
-  MetadataEntries::Entry* entry = one.add_entries();
-  entry->set_key(kAttemptKey);
-  entry->set_value(std::to_string(attempt));
-  return one.SerializeAsString();
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ ClientEngine::ClientEngine(const ClientEngineOptions& options, base::Clock* cloc
       log_("call", log, clock),
       wheel_(clock->NowNs()),
       exceptions_(log, clock),
-      table_(options.max_outstanding_calls, &wheel_, &ClientEngine::OnDeadline, this,
+      table_(options.max_outstanding_calls, &wheel_, &now_ns_, &ClientEngine::OnDeadline, this,
              &ClientEngine::OnThrown),
       budget_(options.retry),
       limit_bytes_(LimitOf({.max_message_bytes = options.max_message_bytes,
@@ -165,9 +167,7 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
   header.call_id = CallTable::WireId(*call);
   header.method_id = call->spec.method->id;
   if (call->deadline_ns != kNoDeadlineNs) {
-    header.timeout_ns =
-        std::min(static_cast<uint64_t>(std::max<int64_t>(call->deadline_ns - now_ns_, 1)),
-                 frame::kMaxTimeoutNs);
+    header.timeout_ns = TimeoutOf(call->deadline_ns - now_ns_);
   }
   header.payload_bytes = payload_bytes;
   header.flags = static_cast<uint16_t>(call->spec.method->streams);
@@ -178,7 +178,8 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
   std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
   message = frame::PutAttachment(call->spec.attachment, header, message);
   if (!call->spec.method->client_streams()) {
-    call->spec.request->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
+    WriteMessage(*call->spec.request, payload_bytes - static_cast<size_t>(message - buffer.data),
+                 message);
   }
   sessions_.Commit(connection->peer, buffer, header);
   call->stats->CountRequestBytes(payload_bytes);
@@ -199,6 +200,30 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
 
   // The way of nearly all calls: connected, nobody waiting in front.
   if (table_.waiting() == 0 && table_.active() < table_.capacity()) {
+    // Nothing but a message to the only server: what ReserveFor() and SendRequest() do, without what such a call does not need.
+    Connection* const only = connections_.size() == 1 ? connections_[0].get() : nullptr;
+    if (only != nullptr && MayGetCalls(*only) && IsPlain(spec)) [[likely]] {
+      const size_t size = spec.request->ByteSizeLong();
+      if (size <= only->limit_bytes - frame::kHeaderBytes) [[likely]] {
+        const auto reserved = sessions_.Reserve(only->peer, static_cast<uint32_t>(size));
+        if (reserved.ok()) [[likely]] {
+          Call* const call = table_.StartSent(spec, deadline_ns);
+          Begin(call, call_id);
+          call->connection = only;
+          ++only->outstanding;
+          frame::Header header;
+          header.kind = frame::Kind::kRequest;
+          header.call_id = CallTable::WireId(*call);
+          header.method_id = spec.method->id;
+          if (deadline_ns != kNoDeadlineNs) header.timeout_ns = TimeoutOf(deadline_ns - now_ns_);
+          header.payload_bytes = static_cast<uint32_t>(size);
+          WriteMessage(*spec.request, size, reserved->data);
+          sessions_.Commit(only->peer, *reserved, header);
+          call->stats->CountRequestBytes(size);
+          return absl::OkStatus();
+        }
+      }
+    }
     uint32_t payload_bytes = 0;
     Connection* connection = nullptr;
     endpoint::SendBuffer buffer;
@@ -265,65 +290,6 @@ void ClientEngine::SendWaiting() {
   for (size_t i = 0; owed && i < connections_.size(); ++i) SendOwed(connections_[i].get());
 }
 
-// ---- Another attempt
-
-bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
-  const CallSpec& spec = call->spec;
-  if (call->attempt >= options_.retry.max_attempts || !absl::IsUnavailable(status)) return false;
-  if (!not_run && !spec.method->idempotent) return false;
-  if (spec.done == &ClientEngine::OnHealth) return false;  // it is about that server
-  // What has been read or written of a stream can't be taken back.
-  if (spec.stream != nullptr && (!not_run || spec.method->client_streams())) return false;
-  if (now_is_stale_) RefreshNow();
-  // The first time elsewhere at once, if it has not run: nothing was overloaded by it.
-  const bool at_once = not_run && call->attempt == 1;
-  const int64_t pause_ns = at_once ? 0 : options_.retry.Pause(call->attempt, random_);
-  if (pause_ns >= call->deadline_ns - now_ns_) return false;
-  if (!budget_.Take()) {
-    ++counters_.retries_denied;
-    outage_.Refused(now_ns_, status, &log_);
-    return false;
-  }
-  ++counters_.retries;
-  if (call->attempt == 1) call->first_metadata = spec.metadata;
-  if (spec.reply_beside != nullptr) spec.reply_beside->Clear();  // it came with this error
-  table_.Pause(call);
-  if (ClientStream* const stream = spec.stream; stream != nullptr) {
-    stream->blocked = stream->window_owed = false;
-    stream->opened = stream->has_initial_metadata = false;
-  }
-  const std::string entry = AttemptEntry(call->attempt);
-  call->metadata = absl::StrCat(std::string(call->first_metadata), entry);
-  // A request that fills its message to the brim goes without.
-  const bool fits = call->metadata.size() <= frame::kMaxMetadataBytes &&
-                    PayloadBytes(spec) + entry.size() + 2 <= limit_bytes_ - frame::kHeaderBytes;
-  call->spec.metadata = fits ? std::string_view(call->metadata) : call->first_metadata;
-  if (at_once) {
-    Again(call);
-  } else {
-    call->pause.fire = &ClientEngine::OnPauseOver;
-    call->pause.context = call;
-    wheel_.Schedule(&call->pause, now_ns_ + pause_ns);
-  }
-  return true;
-}
-
-void ClientEngine::OnPauseOver(base::Timer*, void* context) {
-  auto* call = static_cast<Call*>(context);
-  static_cast<ClientEngine*>(call->table->owner())->Again(call);
-}
-
-void ClientEngine::Again(Call* call) {
-  // Both timers may be due in one pass: an attempt that nobody waits for is not made.
-  if (call->deadline_ns <= now_ns_) return OnDeadline(this, call);
-  if (!call->spec.wait_for_ready && !HasHope()) {
-    return End(call, CallEvent::kFail, NotConnected(call->spec.method->full_name));
-  }
-  table_.Again(call);
-  dial_wanted_ = true;
-  SendWaiting();
-}
-
 void ClientEngine::OnWritable(endpoint::PeerId peer) {
   if (Connection* connection = Find(peer); connection != nullptr) {
     SendOwed(connection);
@@ -363,9 +329,7 @@ inline void ClientEngine::Deliver(Connection* connection, const frame::Header& h
   }
   if (header.status_code != 0) [[unlikely]]
     return Fail(call, connection, header, parts.message);
-  if (!spec.method->server_streams() &&
-      !spec.reply->ParseFromArray(parts.message.data(), static_cast<int>(parts.message.size())))
-      [[unlikely]] {
+  if (!spec.method->server_streams() && !ReadMessage(parts.message, spec.reply)) [[unlikely]] {
     return End(call, CallEvent::kReply, NotParsed(*call, *connection, parts.message.size()));
   }
   if (spec.stream != nullptr) [[unlikely]]
@@ -539,6 +503,7 @@ int64_t ClientEngine::SleepLimitNs() {
   now_is_stale_ =
       true;  // a sleep follows, and a call may be started before anybody says that it is over
   const int64_t below = endpoint_->SleepLimitNs();
+  table_.SettleDeadlines();
   const int64_t wake_ns = wheel_.NextWakeNs();
   if (wake_ns < 0) return below;
   const int64_t own = std::max<int64_t>(wake_ns - now_ns_, 0);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "middleware/call/client_engine.h"
+#include "middleware/call/message_bytes.h"
 #include "transport/base/error.h"
 
 namespace sluice::call {
@@ -119,7 +120,7 @@ absl::Status ClientEngine::Write(ClientStream* stream,
   header.call_id = stream->call_id;
   header.flow_window = stream->end.SayWindow();
   header.payload_bytes = static_cast<uint32_t>(bytes);
-  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
+  WriteMessage(message, bytes, buffer->data);
   sessions_.Commit(call->connection->peer, *buffer, header);
   stream->end.CountSent(bytes);
   call->stats->CountStreamSent();

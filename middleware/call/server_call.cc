@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "middleware/call/message_bytes.h"
 #include "middleware/call/server_engine.h"
 #include "transport/base/error.h"
 
@@ -90,7 +91,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   }
   if (incoming.method->client_streams()) {
     made->request_->Clear();
-  } else if (!made->request_->ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+  } else if (!ReadMessage(message, made->request_.get())) {
     const absl::Status malformed = Malformed(*incoming.method, message.size(), *made->request_);
     entry->free.push_back(std::move(made));
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, malformed);
@@ -294,7 +295,7 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
   header.call_id = call->call_id_;
   header.flow_window = call->stream_->SayWindow();
   header.payload_bytes = static_cast<uint32_t>(bytes);
-  message.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
+  WriteMessage(message, bytes, buffer->data);
   sessions_.Commit(call->peer_, *buffer, header);
   call->stream_->CountSent(bytes);
   call->opened_ = true;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "middleware/call/message_bytes.h"
 #include "middleware/frame/status_payload.h"
 #include "transport/base/error.h"
 
@@ -278,9 +279,9 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
 
 // Serialises a reply of success without metadata and attachment into its send buffer. ReplyOk() sends replies that are too large, and
 // those behind a backlog.
-inline void ServerEngine::ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t call_id,
-                                     observe::MethodStats* stats,
-                                     const google::protobuf::MessageLite& reply) {
+[[gnu::always_inline]] inline void ServerEngine::ReplyPlain(
+    endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
+    const google::protobuf::MessageLite& reply) {
   const size_t size = reply.ByteSizeLong();
   if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
     return ReplyOk(id, peer, call_id, stats, &reply, {});
@@ -295,13 +296,14 @@ inline void ServerEngine::ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t c
   header.kind = frame::Kind::kReply;
   header.call_id = call_id;
   header.payload_bytes = static_cast<uint32_t>(size);
-  reply.SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(buffer->data));
+  WriteMessage(reply, size, buffer->data);
   sessions_.Commit(id, *buffer, header);
   ++counters_.replies_ok;
 }
 
-inline void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
-                                    Entry* entry, Incoming& incoming) {
+[[gnu::always_inline]] inline void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer,
+                                                           const frame::Header& request,
+                                                           Entry* entry, Incoming& incoming) {
   MethodHandler* const handler = &entry->handler;
   handler->reply->Clear();
   reply_beside_.Clear();
@@ -317,14 +319,16 @@ inline void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer, const frame
   } else {
     ReplyError(id, peer, request.call_id, entry->stats, status, reply_beside_.metadata);
   }
-  if (!reply_beside_.attachment.empty()) reply_beside_.attachment = {};  // others need the memory
+  if (!reply_beside_.attachment.empty()) [[unlikely]]
+    reply_beside_.attachment = {};  // others need the memory
   NoteInline(id, entry->stats, status);
-  if (options_.gate != nullptr) EndAtGate(incoming, status);
+  if (options_.gate != nullptr) [[unlikely]]
+    EndAtGate(incoming, status);
 }
 
 inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                               std::span<const std::byte> payload) {
-  if (drain_.started()) {
+  if (drain_.started()) [[unlikely]] {
     ++counters_.refused_draining;
     return Refuse(id, peer, request.call_id, nullptr,
                   base::Error(absl::StatusCode::kUnavailable, "server is draining",
@@ -335,7 +339,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
                                .retry_safe = true}));
   }
   Entry* const entry = Lookup(request.method_id);
-  if (entry == nullptr) {
+  if (entry == nullptr) [[unlikely]] {
     ++counters_.unknown_methods;
     return Refuse(id, peer, request.call_id, nullptr, UnknownMethod(request.method_id));
   }
@@ -345,7 +349,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
   entry->stats->CountRequestBytes(payload.size());
   const auto streams = static_cast<uint16_t>(
       request.flags & (frame::kFlagClientStreams | frame::kFlagServerStreams));
-  if (streams != static_cast<uint16_t>(handler->method->streams)) {
+  if (streams != static_cast<uint16_t>(handler->method->streams)) [[unlikely]] {
     return Refuse(id, peer, request.call_id, entry->stats, OtherShape(*handler->method));
   }
   const frame::Parts parts = frame::Split(request, payload);
@@ -365,7 +369,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
   if (!incoming.metadata.empty()) incoming.span = spans_.Next64();
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
-  if (options_.gate != nullptr) {
+  if (options_.gate != nullptr) [[unlikely]] {
     if (const absl::Status status = options_.gate->OnCall(incoming); !status.ok()) {
       ++counters_.refused_at_gate;
       return Refuse(id, peer, request.call_id, entry->stats, status);
@@ -375,8 +379,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
     Trace(observe::TraceEvent::kRequest, id, request.call_id, request.method_id);
     return StartCall(id, peer, request, entry, incoming, parts.message);
   }
-  if (!handler->request->ParseFromArray(parts.message.data(),
-                                        static_cast<int>(parts.message.size()))) {
+  if (!ReadMessage(parts.message, handler->request.get())) [[unlikely]] {
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming,
                        Malformed(*handler->method, parts.message.size(), *handler->request));
   }
@@ -446,7 +449,7 @@ void ServerEngine::ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint
   std::byte* message = frame::PutMetadata(beside.metadata, header, outgoing.data);
   message = frame::PutAttachment(beside.attachment.bytes(), header, message);
   if (message_bytes > 0) {
-    reply->SerializeWithCachedSizesToArray(reinterpret_cast<uint8_t*>(message));
+    WriteMessage(*reply, message_bytes, message);
   }
   Commit(id, outgoing, header);
   ++counters_.replies_ok;

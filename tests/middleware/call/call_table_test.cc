@@ -32,8 +32,14 @@ class CallTableTest : public ::testing::Test {
                                                    absl::DeadlineExceededError("late"));
   }
 
+  void Advance(int64_t now_ns) {
+    now_ns_ = now_ns;
+    wheel_.Advance(now_ns);
+  }
+
+  int64_t now_ns_ = 0;
   base::TimerWheel wheel_{0, 1000};
-  CallTable table_{4, &wheel_, &CallTableTest::OnDeadline, this};
+  CallTable table_{4, &wheel_, &now_ns_, &CallTableTest::OnDeadline, this};
   std::vector<std::string> log_;
 };
 
@@ -106,10 +112,10 @@ TEST_F(CallTableTest, CallOfTheCallbackOfADeadlineIsNotTheOneThatEnded) {
   spec.done = nullptr;
   spec.callback = &callback;
   table_.StartSent(spec, 1'000'000);
-  wheel_.Advance(2'000'000);
+  Advance(2'000'000);
   EXPECT_EQ(ended, 1);
   EXPECT_EQ(table_.active(), 1u);
-  wheel_.Advance(6'000'000);
+  Advance(6'000'000);
   EXPECT_EQ(ended, 1);
   EXPECT_EQ(log_, (std::vector<std::string>{"late"}));
   EXPECT_EQ(table_.active(), 0u);
@@ -156,7 +162,7 @@ TEST_F(CallTableTest, DeadlineEndsWaitingAndSentCalls) {
   table_.Start(Spec(), 7000);
   Call* ended = table_.Start(Spec(), 6000);
   table_.End(ended, CallEvent::kCancel, absl::CancelledError("early"));
-  wheel_.Advance(20000);
+  Advance(20000);
   EXPECT_EQ(log_, (std::vector<std::string>{"early", "late", "late"}));
   EXPECT_EQ(table_.active(), 0u);
 }
@@ -201,10 +207,11 @@ TEST(CallTableRaceTest, RandomEventsEndEachCallOnce) {
   for (uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
+    int64_t now = 0;
     base::TimerWheel wheel(0, 1000);
     CallTable* self = nullptr;
     CallTable table(
-        16, &wheel,
+        16, &wheel, &now,
         [](void* owner, Call* call) {
           (*static_cast<CallTable**>(owner))
               ->End(call, CallEvent::kDeadline, absl::DeadlineExceededError(""));
@@ -213,7 +220,6 @@ TEST(CallTableRaceTest, RandomEventsEndEachCallOnce) {
     self = &table;
     std::vector<std::unique_ptr<Counter>> counters;
     std::vector<uint64_t> ids;  // all that ever were
-    int64_t now = 0;
     for (int step = 0; step < 5000; ++step) {
       switch (random() % 6) {
         case 0:
@@ -263,6 +269,7 @@ TEST(CallTableRaceTest, RandomEventsEndEachCallOnce) {
     table.EndAll(CallState::kSent, CallEvent::kCancel, absl::CancelledError(""), all);
     table.EndAll(CallState::kWaiting, CallEvent::kCancel, absl::CancelledError(""), all);
     ASSERT_EQ(table.active(), 0u);
+    table.SettleDeadlines();
     ASSERT_EQ(wheel.size(), 0u) << "timers left behind";
     for (const auto& counter : counters) ASSERT_EQ(counter->ended, 1);
   }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Another attempt of a call.
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "middleware/call/client_engine.h"
+#include "middleware/frame/frame.h"
+#include "proto/metadata.pb.h"
+
+namespace sluice::call {
+namespace {
+
+// As Metadata (middleware/api) writes it: entries stand one behind another.
+std::string AttemptEntry(uint32_t attempt) {
+  MetadataEntries one;
+  MetadataEntries::Entry* entry = one.add_entries();
+  entry->set_key(kAttemptKey);
+  entry->set_value(std::to_string(attempt));
+  return one.SerializeAsString();
+}
+
+}  // namespace
+
+bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
+  const CallSpec& spec = call->spec;
+  if (call->attempt >= options_.retry.max_attempts || !absl::IsUnavailable(status)) return false;
+  if (!not_run && !spec.method->idempotent) return false;
+  if (spec.done == &ClientEngine::OnHealth) return false;  // it is about that server
+  // What has been read or written of a stream can't be taken back.
+  if (spec.stream != nullptr && (!not_run || spec.method->client_streams())) return false;
+  if (now_is_stale_) RefreshNow();
+  // The first time elsewhere at once, if it has not run: nothing was overloaded by it.
+  const bool at_once = not_run && call->attempt == 1;
+  const int64_t pause_ns = at_once ? 0 : options_.retry.Pause(call->attempt, random_);
+  if (pause_ns >= call->deadline_ns - now_ns_) return false;
+  if (!budget_.Take()) {
+    ++counters_.retries_denied;
+    outage_.Refused(now_ns_, status, &log_);
+    return false;
+  }
+  ++counters_.retries;
+  if (call->attempt == 1) call->first_metadata = spec.metadata;
+  if (spec.reply_beside != nullptr) spec.reply_beside->Clear();  // it came with this error
+  table_.Pause(call);
+  if (ClientStream* const stream = spec.stream; stream != nullptr) {
+    stream->blocked = stream->window_owed = false;
+    stream->opened = stream->has_initial_metadata = false;
+  }
+  const std::string entry = AttemptEntry(call->attempt);
+  call->metadata = absl::StrCat(std::string(call->first_metadata), entry);
+  // A request that fills its message to the brim goes without.
+  const bool fits = call->metadata.size() <= frame::kMaxMetadataBytes &&
+                    PayloadBytes(spec) + entry.size() + 2 <= limit_bytes_ - frame::kHeaderBytes;
+  call->spec.metadata = fits ? std::string_view(call->metadata) : call->first_metadata;
+  if (at_once) {
+    Again(call);
+  } else {
+    call->pause.fire = &ClientEngine::OnPauseOver;
+    call->pause.context = call;
+    wheel_.Schedule(&call->pause, now_ns_ + pause_ns);
+  }
+  return true;
+}
+
+void ClientEngine::OnPauseOver(base::Timer*, void* context) {
+  auto* call = static_cast<Call*>(context);
+  static_cast<ClientEngine*>(call->table->owner())->Again(call);
+}
+
+void ClientEngine::Again(Call* call) {
+  // Both timers may be due in one pass: an attempt that nobody waits for is not made.
+  if (call->deadline_ns <= now_ns_) return OnDeadline(this, call);
+  if (!call->spec.wait_for_ready && !HasHope()) {
+    return End(call, CallEvent::kFail, NotConnected(call->spec.method->full_name));
+  }
+  table_.Again(call);
+  dial_wanted_ = true;
+  SendWaiting();
+}
+
+}  // namespace sluice::call

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Deadlines: the deadlines of calls that mostly have the same timeout.
+//
+// What it is    A queue in the order of deadlines with one timer, which is never later than the first of them. A deadline
+//               that is not before the last one goes to the end of the queue; another one takes a timer of its own. The
+//               timer stays armed when a deadline is removed, so that a call that ends in time costs no timer.
+// Bound         As many as there are Deadline objects. Nothing is allocated.
+// Who owns it   CallTable. A Deadline lives inside its owner's object, and must be removed, or have come, before that
+//               object goes away.
+// Which thread  The polling thread.
+// Precision     As TimerWheel.
+#ifndef SLUICE_MIDDLEWARE_CALL_DEADLINES_H_
+#define SLUICE_MIDDLEWARE_CALL_DEADLINES_H_
+
+#include <cstdint>
+
+#include "transport/base/timer_wheel.h"
+
+namespace sluice::call {
+
+class Deadlines;
+
+struct Deadline {
+  Deadline* sooner = nullptr;  // these two are the queue's; nullptr: not in it
+  Deadline* later = nullptr;
+  int64_t deadline_ns = 0;
+  base::Timer timer;  // of one that is not in the queue
+  Deadlines* owner = nullptr;
+};
+
+class Deadlines {
+ public:
+  // `on_due` runs in TimerWheel::Advance() for a deadline that has come, which is removed by then. It may add and remove any.
+  // `now_ns`: the time that Advance() is called with.
+  Deadlines(base::TimerWheel* wheel, const int64_t* now_ns,
+            void (*on_due)(void* context, Deadline* due), void* context)
+      : wheel_(wheel), now_ns_(now_ns), on_due_(on_due), context_(context) {
+    queue_.sooner = queue_.later = &queue_;
+    queue_.deadline_ns = INT64_MIN;
+    timer_.fire = &Deadlines::OnTimer;
+    timer_.context = this;
+  }
+  ~Deadlines() { wheel_->Cancel(&timer_); }
+  Deadlines(const Deadlines&) = delete;
+  Deadlines& operator=(const Deadlines&) = delete;
+
+  // `deadline->deadline_ns` says when. It must not have been added.
+  void Add(Deadline* deadline) {
+    Deadline* const last = queue_.sooner;
+    if (deadline->deadline_ns < last->deadline_ns) [[unlikely]]
+      return AddAlone(deadline);
+    deadline->sooner = last;
+    deadline->later = &queue_;
+    last->later = queue_.sooner = deadline;
+    if (deadline->deadline_ns < due_ns_) [[unlikely]]
+      Arm();
+  }
+  // No effect on one that was not added.
+  void Remove(Deadline* deadline) {
+    if (deadline->later == nullptr) return wheel_->Cancel(&deadline->timer);
+    Unlink(deadline);
+  }
+  // Lets the timer be exact: for one who is about to sleep until it is due.
+  void Settle() {
+    if (queue_.later == &queue_ ? timer_.armed() : queue_.later->deadline_ns != due_ns_) Arm();
+  }
+
+ private:
+  static void Unlink(Deadline* deadline) {
+    deadline->sooner->later = deadline->later;
+    deadline->later->sooner = deadline->sooner;
+    deadline->later = nullptr;
+  }
+  static void OnTimer(base::Timer* timer, void* context);
+  static void OnTimerAlone(base::Timer* timer, void* context);
+  void AddAlone(Deadline* deadline);
+  // For the first one in the queue.
+  void Arm();
+
+  base::TimerWheel* const wheel_;
+  const int64_t* const now_ns_;
+  void (*const on_due_)(void* context, Deadline* due);
+  void* const context_;
+  Deadline queue_;              // its sentinel: `later` is the first, `sooner` the last
+  int64_t due_ns_ = INT64_MAX;  // of timer_; INT64_MAX: it is not armed
+  base::Timer timer_;
+};
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_DEADLINES_H_

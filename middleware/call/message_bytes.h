@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A protobuf message to and from the bytes of a payload. What SerializeWithCachedSizesToArray() and ParseFromArray() of
+// protobuf 3 do, inline, without their calls in between; other versions of protobuf are asked.
+//
+// Thread-safety: pure functions.
+#ifndef SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_
+#define SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/message_lite.h"
+#include "google/protobuf/parse_context.h"
+
+namespace sluice::call {
+
+// Writes the message, whose ByteSizeLong() said `size` and which has not changed since, at `place`.
+[[gnu::always_inline]] inline void WriteMessage(const google::protobuf::MessageLite& message,
+                                                size_t size, std::byte* place) {
+  auto* const target = reinterpret_cast<uint8_t*>(place);
+#if GOOGLE_PROTOBUF_VERSION < 3022000
+  if (size <= INT_MAX) [[likely]] {
+    google::protobuf::io::EpsCopyOutputStream stream(
+        target, static_cast<int>(size),
+        google::protobuf::io::CodedOutputStream::IsDefaultSerializationDeterministic());
+    message._InternalSerialize(target, &stream);
+    return;
+  }
+#endif
+  (void)size;
+  message.SerializeWithCachedSizesToArray(target);
+}
+
+// Replaces the message by the one in `bytes`, which nobody may change meanwhile. False: they are none; the message then has any
+// content.
+[[gnu::always_inline]] inline bool ReadMessage(std::span<const std::byte> bytes,
+                                               google::protobuf::MessageLite* message) {
+#if GOOGLE_PROTOBUF_VERSION < 3022000
+  if (bytes.size() > INT_MAX) return false;
+  message->Clear();
+  const char* at = nullptr;
+  google::protobuf::internal::ParseContext context(
+      google::protobuf::io::CodedInputStream::GetDefaultRecursionLimit(), /*aliasing=*/false, &at,
+      google::protobuf::StringPiece(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  at = message->_InternalParse(at, &context);
+  return at != nullptr && context.EndedAtLimit() && message->IsInitializedWithErrors();
+#else
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+#endif
+}
+
+}  // namespace sluice::call
+
+#endif  // SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_
