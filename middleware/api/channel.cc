@@ -203,11 +203,13 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply) {
   const Visit visit(this);
-  call::CallSpec spec = Spec(method, context, &request, reply);
+  call::CallSpec spec = SpecOf(method, context, &request, reply);
   spec.reply_beside = context.ReplyBeside();
+  if (interceptors_.empty() && !context.stop_token().stop_possible()) [[likely]]
+    return lease_->Call(&spec);
   const auto run = [this](const call::CallSpec& one) { return lease_->Call(one); };
   const auto call = [&] {
-    return interceptors_.empty() ? lease_->Call(spec) : interceptors_.Run(spec, address_, run);
+    return interceptors_.empty() ? lease_->Call(&spec) : interceptors_.Run(spec, address_, run);
   };
   if (!context.stop_token().stop_possible()) return call();
   if (context.stop_token().stop_requested()) return Stopped(method, server());
@@ -221,7 +223,7 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
                                 const google::protobuf::MessageLite& request,
                                 google::protobuf::MessageLite* reply, CallDone done, void* argument,
                                 call::CallControl* control, call::Beside* reply_beside) {
-  call::CallSpec spec = Spec(method, context, &request, reply);
+  call::CallSpec spec = SpecOf(method, context, &request, reply);
   spec.done = done;
   spec.argument = argument;
   spec.control = control;
@@ -231,6 +233,8 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
 }
 
 absl::Status Channel::Start(const call::CallSpec& spec) {
+  // No callback runs inside a start, so nothing ends there.
+  if (interceptors_.empty() && lease_->HeldByMe()) return engine_.Start(spec);
   const Visit visit(this);
   // The call may end on the background thread, whose callback may drop the last reference, before this returns.
   const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);

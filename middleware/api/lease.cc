@@ -115,7 +115,7 @@ void Lease::ReleaseSlow() {
   {
     std::unique_lock lock(mutex_);
     while (submitted_ != nullptr || !cancellations_.empty()) {
-      StartSubmittedLocked();
+      StartSubmittedLocked(lock);
       holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
       RunCancellations(lock);
       holder_.store(nullptr, std::memory_order_relaxed);
@@ -202,33 +202,39 @@ void Lease::Forget(Waiter* waiter) {
 
 void Lease::StartSubmitted() {
   std::unique_lock lock(mutex_);
-  StartSubmittedLocked();
+  StartSubmittedLocked(lock);
   RunCancellations(lock);
 }
 
-void Lease::StartSubmittedLocked() {
+void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
   if (submitted_ == nullptr && cancellations_.empty()) return;
   while (submitted_ != nullptr) {
-    Waiter* waiter = submitted_;
-    submitted_ = waiter->next_submitted;
-    waiter->started = true;
-    bool waits = false;
-    if (waiter->work != nullptr) {
-      (*waiter->work)();
-    } else if (waiter->begin != nullptr) {
-      waits = !(*waiter->begin)(&waiter->event);
-    } else {
-      waiter->status = engine_->Start(*waiter->spec);
-      waits = !waiter->asynchronous && waiter->status.ok();
+    // From now on none of these waits with a limit, so that they stay.
+    Waiter* const first = std::exchange(submitted_, nullptr);
+    last_submitted_ = nullptr;
+    for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+      waiter->started = true;
     }
-    if (!waits) {
-      Forget(waiter);
-      waiter->done = true;
+    lock.unlock();
+    for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+      if (waiter->work != nullptr) {
+        (*waiter->work)();
+      } else if (waiter->begin != nullptr) {
+        waiter->waits = !(*waiter->begin)(&waiter->event);
+      } else {
+        waiter->status = engine_->Start(*waiter->spec);
+        waiter->waits = !waiter->asynchronous && waiter->status.ok();
+      }
     }
-    waiter->changed
-        ->notify_one();  // a call that has been started waits without a limit from now on
+    lock.lock();
+    for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+      if (!waiter->waits) {
+        Forget(waiter);
+        waiter->done = true;
+      }
+      waiter->changed->notify_one();  // it sees it when mutex_ is free
+    }
   }
-  last_submitted_ = nullptr;
   word_.fetch_and(~uint32_t{kSubmitted});
   engine_->Flush();
 }

@@ -88,7 +88,11 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
 
   // Starts the call and waits for its end. `spec.done` and `spec.argument` are the lease's.
-  absl::Status Call(call::CallSpec spec);
+  absl::Status Call(call::CallSpec* spec);
+  absl::Status Call(const call::CallSpec& spec) {
+    call::CallSpec own = spec;
+    return Call(&own);
+  }
 
   // Starts the call; OK: its callback will run, here or on another thread. Waits at most until the
   // thread that drives looks up, one pass.
@@ -173,7 +177,8 @@ class Lease {
   // over. True: held.
   bool Acquire(Waiter* waiter, int64_t timeout_ns);
   void StartSubmitted();
-  void StartSubmittedLocked();
+  // Under mutex_, and starts without it: other threads may submit meanwhile.
+  void StartSubmittedLocked(std::unique_lock<std::mutex>& lock);
   void Forget(Waiter* waiter);
 
   // With the lease: polls, and sleeps when there is nothing to do.

@@ -13,7 +13,8 @@
 
 namespace sluice {
 
-absl::Status Lease::Call(call::CallSpec spec) {
+absl::Status Lease::Call(call::CallSpec* one) {
+  call::CallSpec& spec = *one;
   if (HeldByMe()) {
     return base::Error(absl::StatusCode::kFailedPrecondition,
                        absl::StrCat(spec.method->full_name, " not started"),

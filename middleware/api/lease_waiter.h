@@ -44,6 +44,8 @@ struct Lease::Waiter {
   bool done = false;
   absl::Status status;
 
+  bool waits = false;  // the holder's: it has been started, and has not ended
+
   bool queued = false;  // read by the holder too: it changes only in the hand-over of the lease
   bool started = false;
   bool granted = false;

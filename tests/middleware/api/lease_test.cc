@@ -10,15 +10,18 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "examples/echo/echo.sluice.h"
+#include "google/protobuf/message_lite.h"
 #include "middleware/api/server.h"
 #include "tests/support/fake_stack.h"
 
@@ -213,6 +216,77 @@ TEST_F(LeaseSleepTest, ACancelJustBeforeTheHolderSleeps) {
     stuck.released = true;
   }
   stuck.changed.notify_all();
+}
+
+// Does something once when its size is asked for.
+class Noticing final : public google::protobuf::MessageLite {
+ public:
+  explicit Noticing(std::function<void()> when) : when_(std::move(when)) {}
+  std::string GetTypeName() const override { return "Noticing"; }
+  Noticing* New(google::protobuf::Arena*) const override { return new Noticing({}); }
+  void Clear() override {}
+  bool IsInitialized() const override { return true; }
+  void CheckTypeAndMergeFrom(const MessageLite&) override {}
+  size_t ByteSizeLong() const override {
+    if (const auto when = std::exchange(when_, {})) when();
+    return 0;
+  }
+  int GetCachedSize() const override { return 0; }
+  uint8_t* _InternalSerialize(uint8_t* at,
+                              google::protobuf::io::EpsCopyOutputStream*) const override {
+    return at;
+  }
+
+ private:
+  mutable std::function<void()> when_;
+};
+
+// The thread that drives serialises the calls of others: meanwhile more of them may come.
+TEST(LeaseSubmissionTest, OtherThreadsAreNotLockedOutWhileACallIsStartedForOne) {
+  FakeNetwork network;
+  FakeEndpoint* client_end = nullptr;
+  ChannelOptions options;
+  options.connect_in_background = true;  // there is no server
+  auto channel = Channel::ConnectOn(
+      std::make_unique<FakeStack>(&network, FakeNetwork::Options(), &client_end), "h:1", options);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  std::atomic<bool> drives{false};
+  std::atomic<bool> over{false};
+  std::thread driver([&] {
+    (*channel)->Drive(
+        [&] {
+          drives = true;
+          return over.load();
+        },
+        absl::InfiniteDuration());
+  });
+  while (!drives) std::this_thread::yield();
+
+  std::stop_source stop;
+  std::atomic<int> ended{0};
+  const auto count = [&](const absl::Status& status) {
+    EXPECT_TRUE(absl::IsCancelled(status)) << status;
+    ++ended;
+  };
+  SayReply replies[2];
+  CallContext first = CallContext::NoDeadline();
+  first.set_wait_for_ready(true);
+  first.set_stop_token(stop.get_token());
+  SayRequest request;
+  ASSERT_TRUE(
+      StartCall(channel->get(), EchoClient::SayMethod(), first, request, &replies[0], count).ok());
+  // A stop goes to the thread that drives, through the lease.
+  const Noticing noticing([&] { std::thread([&] { stop.request_stop(); }).join(); });
+  CallContext second = CallContext::NoDeadline();
+  second.set_wait_for_ready(true);
+  ASSERT_TRUE(
+      StartCall(channel->get(), EchoClient::SayMethod(), second, noticing, &replies[1], count)
+          .ok());
+  while (ended != 1) std::this_thread::yield();
+  over = true;
+  driver.join();
+  channel->reset();
+  EXPECT_EQ(ended, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LeaseTest, ::testing::Range(1u, 13u));
