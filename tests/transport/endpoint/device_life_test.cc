@@ -72,7 +72,7 @@ TEST_F(DeviceLifeTest, PortDownFailsConnectsAtOnceAndPeersOutliveAShortOne) {
   // Up again within the retries: what was sent meanwhile arrives, and nobody was told anything.
   ASSERT_TRUE(client_->Send(peer, "while it was down").ok());
   simulation_->After(1'000'000, [&] { simulation_->PortUp(kClient); });
-  EXPECT_TRUE(Run([&] { return !server_->recorder.messages.empty(); }));
+  ASSERT_TRUE(Run([&] { return !server_->recorder.messages.empty(); }));
   EXPECT_EQ(server_->recorder.messages.back(), "while it was down");
   EXPECT_TRUE(client_->recorder.downs.empty());
   EXPECT_TRUE(client_->endpoint().Health().ok());

@@ -136,8 +136,8 @@ Node::Creation Node::DciCreation() const {
       (caps.comp_mask & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0) {
     creation.dv.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
     creation.dv.dc_init_attr.dci_streams = {
-        .log_num_concurent = std::min(options.log_concurrent_streams,
-                                      caps.dci_streams_caps.max_log_num_concurent),
+        .log_num_concurent =
+            std::min(options.log_concurrent_streams, caps.dci_streams_caps.max_log_num_concurent),
         .log_num_errored =
             std::min(options.log_errored_streams, caps.dci_streams_caps.max_log_num_errored)};
   }
