@@ -17,6 +17,18 @@
 #include <cstdint>
 #include <new>
 
+// AddressSanitizer is to see the end of each frame. GCC and Clang say in ways of their own that it is there.
+#if defined(__SANITIZE_ADDRESS__)
+#define SLUICE_KEEPS_FRAMES 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SLUICE_KEEPS_FRAMES 0
+#endif
+#endif
+#ifndef SLUICE_KEEPS_FRAMES
+#define SLUICE_KEEPS_FRAMES 1
+#endif
+
 namespace sluice::internal {
 
 class FrameMemory {
@@ -26,7 +38,7 @@ class FrameMemory {
   static constexpr uint32_t kKept = 16;   // frames of each class and thread
 
   static void* operator new(size_t bytes) {
-#ifndef __SANITIZE_ADDRESS__
+#if SLUICE_KEEPS_FRAMES
     const size_t at = (bytes - 1) / kUnit;
     if (at < kClasses) [[likely]] {
       Class& kept = kept_[at];
@@ -41,7 +53,7 @@ class FrameMemory {
     return ::operator new(bytes);
   }
   static void operator delete(void* frame, size_t bytes) noexcept {
-#ifndef __SANITIZE_ADDRESS__
+#if SLUICE_KEEPS_FRAMES
     const size_t at = (bytes - 1) / kUnit;
     if (at < kClasses) [[likely]] {
       Class& kept = kept_[at];
@@ -96,5 +108,7 @@ class FrameMemory {
 };
 
 }  // namespace sluice::internal
+
+#undef SLUICE_KEEPS_FRAMES
 
 #endif  // SLUICE_MIDDLEWARE_API_FRAME_MEMORY_H_

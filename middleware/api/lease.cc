@@ -114,13 +114,18 @@ void Lease::ReleaseSlow() {
   bool poke = false;
   {
     std::unique_lock lock(mutex_);
-    while (submitted_ != nullptr || !cancellations_.empty()) {
+    Waiter* next = nullptr;
+    while (next == nullptr && (submitted_ != nullptr || !cancellations_.empty())) {
       StartSubmittedLocked(lock);
       holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
       RunCancellations(lock);
       holder_.store(nullptr, std::memory_order_relaxed);
+      // Others may go on submitting. A thread whose call has been started takes over, and starts theirs.
+      next = waiters_.front();
+      while (next != nullptr && !next->started) next = next->next;
     }
-    if (Waiter* next = waiters_.front(); next != nullptr) {
+    if (next == nullptr) next = waiters_.front();
+    if (next != nullptr) {
       Forget(next);
       next->granted = true;
       next->changed->notify_one();
@@ -208,7 +213,8 @@ void Lease::StartSubmitted() {
 
 void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
   if (submitted_ == nullptr && cancellations_.empty()) return;
-  while (submitted_ != nullptr) {
+  // One batch. What is submitted meanwhile waits for the next pass, so that replies, deadlines and cancellations have their turn.
+  if (submitted_ != nullptr) {
     // From now on none of these waits with a limit, so that they stay.
     Waiter* const first = std::exchange(submitted_, nullptr);
     last_submitted_ = nullptr;
@@ -235,7 +241,7 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
       waiter->changed->notify_one();  // it sees it when mutex_ is free
     }
   }
-  word_.fetch_and(~uint32_t{kSubmitted});
+  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
   engine_->Flush();
 }
 

@@ -202,6 +202,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (table_.waiting() == 0 && table_.active() < table_.capacity()) {
     // Nothing but a message to the only server: what ReserveFor() and SendRequest() do, without what such a call does not need.
     Connection* const only = connections_.size() == 1 ? connections_[0].get() : nullptr;
+    bool refused = false;
     if (only != nullptr && MayGetCalls(*only) && IsPlain(spec)) [[likely]] {
       const size_t size = spec.request->ByteSizeLong();
       if (size <= only->limit_bytes - frame::kHeaderBytes) [[likely]] {
@@ -222,19 +223,23 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
           call->stats->CountRequestBytes(size);
           return absl::OkStatus();
         }
+        if (absl::IsAborted(reserved.status())) return NoMemory(spec, reserved.status());
+        refused = true;
       }
     }
-    uint32_t payload_bytes = 0;
-    Connection* connection = nullptr;
-    endpoint::SendBuffer buffer;
-    absl::Status reserved = ReserveFor(spec, &connection, &buffer, &payload_bytes);
-    if (reserved.ok()) [[likely]] {
-      Call* call = table_.StartSent(spec, deadline_ns);
-      Begin(call, call_id);
-      SendRequest(call, connection, buffer, payload_bytes);
-      return reserved;
+    if (!refused) {
+      uint32_t payload_bytes = 0;
+      Connection* connection = nullptr;
+      endpoint::SendBuffer buffer;
+      absl::Status reserved = ReserveFor(spec, &connection, &buffer, &payload_bytes);
+      if (reserved.ok()) [[likely]] {
+        Call* call = table_.StartSent(spec, deadline_ns);
+        Begin(call, call_id);
+        SendRequest(call, connection, buffer, payload_bytes);
+        return reserved;
+      }
+      if (connection != nullptr) return reserved;  // it will not be sent there
     }
-    if (connection != nullptr) return reserved;  // it will not be sent there
   }
   if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
     return TooLarge(spec, "request", size, limit_bytes_);

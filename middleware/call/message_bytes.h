@@ -16,13 +16,21 @@
 #include "google/protobuf/message_lite.h"
 #include "google/protobuf/parse_context.h"
 
+// The functions that protobuf 3.21 declares for its generated code.
+#if defined(GOOGLE_PROTOBUF_VERSION) && GOOGLE_PROTOBUF_VERSION >= 3021000 && \
+    GOOGLE_PROTOBUF_VERSION < 3022000
+#define SLUICE_PROTOBUF_INLINE 1
+#else
+#define SLUICE_PROTOBUF_INLINE 0
+#endif
+
 namespace sluice::call {
 
 // Writes the message, whose ByteSizeLong() said `size` and which has not changed since, at `place`.
 [[gnu::always_inline]] inline void WriteMessage(const google::protobuf::MessageLite& message,
                                                 size_t size, std::byte* place) {
   auto* const target = reinterpret_cast<uint8_t*>(place);
-#if GOOGLE_PROTOBUF_VERSION < 3022000
+#if SLUICE_PROTOBUF_INLINE
   if (size <= INT_MAX) [[likely]] {
     google::protobuf::io::EpsCopyOutputStream stream(
         target, static_cast<int>(size),
@@ -39,7 +47,7 @@ namespace sluice::call {
 // content.
 [[gnu::always_inline]] inline bool ReadMessage(std::span<const std::byte> bytes,
                                                google::protobuf::MessageLite* message) {
-#if GOOGLE_PROTOBUF_VERSION < 3022000
+#if SLUICE_PROTOBUF_INLINE
   if (bytes.size() > INT_MAX) return false;
   message->Clear();
   const char* at = nullptr;
@@ -54,5 +62,7 @@ namespace sluice::call {
 }
 
 }  // namespace sluice::call
+
+#undef SLUICE_PROTOBUF_INLINE
 
 #endif  // SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_

@@ -307,6 +307,20 @@ TEST_F(EngineTest, CallsWaitForCreditInTheirOrder) {
     EXPECT_TRUE(outcomes[i].status.ok()) << i << ": " << outcomes[i].status;
 }
 
+// A refused place is not asked for twice: for a large request the memory would be taken and given back twice.
+TEST_F(EngineTest, CallWithoutCreditAsksForAPlaceOnce) {
+  Connect();
+  client_end_->set_fail_reserves(1);
+  Outcome outcome;
+  outcome.request.set_cause("waits");
+  uint64_t id = 0;
+  ASSERT_TRUE(Start(&outcome, 1000 * kMs, /*wait_for_ready=*/false, &id).ok());
+  EXPECT_EQ(server_->Poll(), 0) << "it was sent";
+  Settle();
+  EXPECT_EQ(handled_, 1);
+  EXPECT_TRUE(outcome.status.ok()) << outcome.status;
+}
+
 TEST_F(EngineTest, RepliesWaitForCreditAndNothingIsLost) {
   fake_options_.credits = 4;
   Connect();
