@@ -62,14 +62,14 @@ InboundLinks::~InboundLinks() {
   });
 }
 
-// Whoever connects before the loop watches waits in the backlog. What ends this waits for the loop, and
+// Watched at once: a child forked after this must not keep the socket. The rest needs no waiting: what ends this waits for the loop, and
 // its tasks run in order.
 void InboundLinks::Serve(int listening_fd) {
+  Loop::Get().Watch(listening_fd, EPOLLIN,
+                    [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
   const auto serve = [this, listening_fd] {
     listening_.insert(listening_fd);
-    const uint32_t events = accept_timer_ == 0 ? uint32_t{EPOLLIN} : 0;
-    Loop::Get().Watch(listening_fd, events,
-                      [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
+    if (accept_timer_ != 0) Loop::Get().Rewatch(listening_fd, 0);
   };
   if (!Loop::Get().Run(serve)) Loop::Get().RunAndWait(serve);
 }

@@ -5,13 +5,17 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
+#include "transport/softdc/loop/out_of_descriptors.h"
 #include "transport/softdc/loop/unique_fd.h"
 
 namespace sluice::softdc {
@@ -39,10 +43,11 @@ bool IsEntryZero(const Gid& gid) {
   return gid.raw[12] == 127 || address_be == 0;
 }
 
-std::vector<Gid> ReadAddresses() {
+// False, and errno says why: `kept` is as it was.
+bool ReadAddresses(std::vector<Gid>& kept) {
   std::vector<Gid> gids = {MapIpv4(htonl(INADDR_LOOPBACK))};
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return gids;
+  if (getifaddrs(&list) != 0) return false;
   for (const ifaddrs* entry = list; entry != nullptr && gids.size() < kMaxGids;
        entry = entry->ifa_next) {
     Gid gid;
@@ -53,20 +58,61 @@ std::vector<Gid> ReadAddresses() {
     if (!known) gids.push_back(gid);
   }
   freeifaddrs(list);
-  return gids;
+  kept = std::move(gids);
+  return true;
 }
 
-// What the kernel announces to this socket: addresses that come or go. Empty where it announces nothing.
-UniqueFd OpenAnnouncements() {
-  UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
-  sockaddr_nl groups{};
-  groups.nl_family = AF_NETLINK;
-  groups.nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-  if (fd && bind(fd.get(), reinterpret_cast<const sockaddr*>(&groups), sizeof(groups)) != 0) {
-    fd.Reset();
+// A socket to which the kernel announces addresses that come or go. Its number alone doesn't prove that a descriptor is ours: a program may
+// close all that it finds (closefrom(3)) and get the number for a file of its own.
+class Announcements {
+ public:
+  // False where the kernel announces nothing.
+  bool Open() {
+    UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+    sockaddr_nl groups{};
+    groups.nl_family = AF_NETLINK;
+    groups.nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+    if (fd && bind(fd.get(), reinterpret_cast<const sockaddr*>(&groups), sizeof(groups)) == 0 &&
+        fstat(fd.get(), &self_) == 0) {
+      fd_ = std::move(fd);
+    }
+    return IsOpen();
   }
-  return fd;
-}
+  bool IsOpen() const { return static_cast<bool>(fd_); }
+
+  // Leaves open what is another's.
+  void Close() {
+    if (!IsOurs()) fd_.Release();
+    fd_.Reset();
+  }
+
+  // Whether addresses may have changed since the last call; announcements that were dropped (ENOBUFS) count. A descriptor that is another's
+  // is neither read nor asked for its error, which would take it away.
+  bool HaveCome() {
+    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&wait, 1, 0) == 0) return false;
+    if (!IsOurs()) {
+      fd_.Release();
+      return true;
+    }
+    char ignored[1];  // a datagram goes as a whole
+    ssize_t bytes;
+    do {
+      bytes = recv(fd_.get(), ignored, sizeof(ignored), MSG_DONTWAIT);
+    } while (bytes > 0 || (bytes < 0 && (errno == ENOBUFS || errno == EINTR)));
+    return true;
+  }
+
+ private:
+  bool IsOurs() const {
+    struct stat now;
+    return fd_ && fstat(fd_.get(), &now) == 0 && now.st_dev == self_.st_dev &&
+           now.st_ino == self_.st_ino;
+  }
+
+  UniqueFd fd_;
+  struct stat self_ {};
+};
 
 // The addresses of this host as the kernel lists them now.
 class AddressList {
@@ -85,17 +131,9 @@ class AddressList {
   template <typename Visit>
   auto With(Visit visit) {
     std::lock_guard<std::mutex> lock(mutex_);
-    // The announcements first: a change after them is announced to the next call.
-    if (!announcements_) {
-      announcements_ = OpenAnnouncements();
-      current_ = false;
-    }
-    if (HasChanged()) current_ = false;
-    if (!current_) {
-      gids_ = ReadAddresses();
-      ++reads_;
-      current_ = static_cast<bool>(announcements_);
-    }
+    if (announcements_.IsOpen() && announcements_.HaveCome()) current_ = false;
+    if (!announcements_.IsOpen()) current_ = false;
+    if (!current_) Read();
     return visit(static_cast<const std::vector<Gid>&>(gids_));
   }
   uint64_t reads() {
@@ -104,29 +142,29 @@ class AddressList {
   }
 
  private:
-  // Any answer but "nothing has come" counts, also that announcements were dropped (ENOBUFS).
-  bool HasChanged() {
-    if (!announcements_) return true;
-    bool changed = false;
-    for (;;) {
-      char ignored[1];  // a datagram goes as a whole
-      const ssize_t bytes = recv(announcements_.get(), ignored, sizeof(ignored), MSG_DONTWAIT);
-      if (bytes < 0 && errno == EAGAIN) return changed;
-      changed = true;
-      if (bytes > 0 || (bytes < 0 && (errno == ENOBUFS || errno == EINTR))) continue;
-      announcements_.Release();  // the program closed it, and the number is another's
-      return true;
+  void Read() {
+    // The announcements first: a change after them is announced to the next call.
+    const bool announced = announcements_.IsOpen() || announcements_.Open();
+    bool read = ReadAddresses(gids_);
+    current_ = read && announced;
+    // The last descriptor rather for the list than for its changes.
+    if (!read && announced && IsOutOfDescriptors(errno)) {
+      announcements_.Close();
+      read = ReadAddresses(gids_);
     }
+    // What was read before is the best guess until a reading succeeds.
+    if (gids_.empty()) gids_ = {MapIpv4(htonl(INADDR_LOOPBACK))};
+    if (read) ++reads_;
   }
   // In a forked child: what its parent's socket is told it would take from the parent.
   void StartAnew() {
-    announcements_.Reset();
+    announcements_.Close();
     current_ = false;
     mutex_.unlock();
   }
 
   std::mutex mutex_;
-  UniqueFd announcements_;  // mutex_, as all below
+  Announcements announcements_;  // mutex_, as all below
   bool current_ = false;
   std::vector<Gid> gids_;
   uint64_t reads_ = 0;

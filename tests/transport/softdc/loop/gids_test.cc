@@ -2,12 +2,14 @@
 #include "transport/softdc/loop/gids.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,19 +64,26 @@ TEST(LocalGidsTest, TheListOfAddressesIsNotReadForEachLookUp) {
   EXPECT_LT(AddressListReads() - reads, 10u) << "more than addresses come and go";
 }
 
-// Gives the loopback interface, by another name, an address.
+// Gives the loopback interface, by another name, an address. Takes no descriptor when called again.
 bool SetAddress(const char* text) {
   ifreq request{};
   std::strcpy(request.ifr_name, "lo:1");
   const sockaddr_storage address = Address(text);
   std::memcpy(&request.ifr_addr, &address, sizeof(request.ifr_addr));
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  const bool set = ioctl(fd, SIOCSIFADDR, &request) == 0;
-  close(fd);
-  return set;
+  static const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  return ioctl(fd, SIOCSIFADDR, &request) == 0;
 }
 
 constexpr int kSkipped = 77;
+
+// What `body` returns in a child of its own; negative: it has died.
+template <typename Body>
+int InChild(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
 
 // Runs in a child, in a network of its own. Returns 0, the number of the check that failed, or kSkipped.
 int FollowAddresses() {
@@ -96,13 +105,100 @@ int FollowAddresses() {
 
 TEST(LocalGidsTest, FollowAddressesThatComeAndGoAlsoAfterFork) {
   LocalGids();  // the child leaves what its parent knew
-  const pid_t child = fork();
-  if (child == 0) _exit(FollowAddresses());
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kSkipped) GTEST_SKIP() << "no network namespace of one's own here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const int failed = InChild(&FollowAddresses);
+  if (failed == kSkipped) GTEST_SKIP() << "no network namespace of one's own here";
+  EXPECT_EQ(failed, 0);
+}
+
+// All others stay as they are.
+void LimitFreeDescriptors(int free) {
+  const int lowest = dup(STDERR_FILENO);
+  close(lowest);
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(lowest + free);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// As FollowAddresses.
+int FollowAddressesWithoutDescriptors() {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0 || !SetAddress("192.0.2.1")) return kSkipped;
+  LimitFreeDescriptors(1);
+  if (!IsLocal("192.0.2.1")) return 1;
+  LimitFreeDescriptors(100);
+  if (!IsLocal("192.0.2.1")) return 2;
+  const uint64_t reads = AddressListReads();
+  if (!IsLocal("192.0.2.1") || AddressListReads() != reads) return 3;
+  // The announcement comes when nothing is left to read the list with.
+  LimitFreeDescriptors(0);
+  if (!SetAddress("192.0.2.2")) return kSkipped;
+  if (!IsLocal("192.0.2.2")) return 4;
+  LimitFreeDescriptors(100);
+  return IsLocal("192.0.2.2") ? 0 : 5;
+}
+
+TEST(LocalGidsTest, FollowAddressesAlsoWhenDescriptorsRunOut) {
+  LocalGids();
+  const int failed = InChild(&FollowAddressesWithoutDescriptors);
+  if (failed == kSkipped) GTEST_SKIP() << "no network namespace of one's own here";
+  EXPECT_EQ(failed, 0);
+}
+
+TEST(LocalGidsTest, AFailedReadingLeavesTheListAndIsRepeated) {
+  const size_t known = LocalGids().size();
+  const int failed = InChild([known] {
+    LimitFreeDescriptors(0);
+    const uint64_t reads = AddressListReads();
+    if (LocalGids().size() != known || AddressListReads() != reads) return 1;
+    LimitFreeDescriptors(100);
+    return LocalGids().size() == known && AddressListReads() > reads ? 0 : 2;
+  });
+  EXPECT_EQ(failed, 0);
+}
+
+// Closes what the list listens to, as closefrom(3) does, and puts `other` at its number.
+int TakeOver(int other) {
+  for (int fd = 0; fd < 1024; ++fd) {
+    int domain = 0;
+    socklen_t size = sizeof(domain);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) != 0 || domain != AF_NETLINK)
+      continue;
+    return dup2(other, fd);
+  }
+  return -1;
+}
+
+int ReadWhatTookOver() {
+  LocalGids();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return 1;
+  const int taken = TakeOver(ends[0]);
+  if (taken < 0) return kSkipped;
+  if (write(ends[1], "bytes", 5) != 5) return 2;
+  const uint64_t reads = AddressListReads();
+  LocalGids();
+  if (AddressListReads() == reads) return 3;
+  char got[8];
+  if (recv(taken, got, sizeof(got), MSG_DONTWAIT) != 5) return 4;
+  return std::memcmp(got, "bytes", 5) == 0 ? 0 : 5;
+}
+
+TEST(LocalGidsTest, ADescriptorThatTheProgramTookOverIsLeftAlone) {
+  const int failed = InChild(&ReadWhatTookOver);
+  if (failed == kSkipped) GTEST_SKIP() << "the kernel announces nothing here";
+  EXPECT_EQ(failed, 0);
+}
+
+// A child closes its parent's descriptor, not what the program has at its number.
+TEST(LocalGidsTest, ADescriptorThatTheProgramTookOverStaysOpenInAChild) {
+  const int failed = InChild([] {
+    LocalGids();
+    const int taken = TakeOver(STDERR_FILENO);
+    if (taken < 0) return kSkipped;
+    return InChild([taken] { return fcntl(taken, F_GETFD) < 0 ? 1 : 0; });
+  });
+  if (failed == kSkipped) GTEST_SKIP() << "the kernel announces nothing here";
+  EXPECT_EQ(failed, 0);
 }
 
 TEST(IsLocalAddressTest, LoopbackAndWildcardsAreHereOthersAreNot) {
