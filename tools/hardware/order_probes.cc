@@ -68,6 +68,13 @@ absl::StatusOr<Answer> LastWord(const Scene& scene, uint32_t bytes) {
   const auto count = (*target)->EndWatch();
   if (!failed.ok()) return failed;
   if (!count.ok()) return count.status();
+  if (count->seen == 0) {
+    return base::Error(absl::StatusCode::kUnavailable, "the watcher saw no message",
+                       {.layer = "hardware",
+                        .operation = "watch",
+                        .cause = "no WRITE reached the memory, or the watching thread got no CPU",
+                        .remedy = "run the probe again on an idle host"});
+  }
   Answer answer{
       .text = absl::StrFormat("%d messages were seen, %d of them torn", count->seen, count->torn)};
   // Without a promise nothing is broken by it.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "tools/hardware/dial_file.h"
+#include "transport/base/error.h"
 
 namespace sluice::hardware {
 namespace {
@@ -44,9 +45,17 @@ HardwareRow RunOne(const Probe& probe, const Scene& scene, DialFile* dials) {
 
 }  // namespace
 
-absl::StatusOr<TargetAddress> Scene::Nobody() const {
+absl::StatusOr<TargetAddress> Scene::Nobody(const Target* living) const {
   auto gone = target({.receives = 0});
   if (!gone.ok()) return gone.status();
+  if (living != nullptr && living->address().dctn == (*gone)->address().dctn) {
+    return base::Error(absl::StatusCode::kUnavailable,
+                       absl::StrCat("two DCTs have the number ", living->address().dctn),
+                       {.layer = "hardware",
+                        .operation = "target",
+                        .cause = "the device gave out the number of a DCT that lives",
+                        .remedy = "report it with the firmware version of the device"});
+  }
   return (*gone)->address();
 }
 

@@ -41,8 +41,9 @@ struct Scene {
   // Makes a target, here or at the peer.
   std::function<absl::StatusOr<std::unique_ptr<Target>>(const TargetOptions&)> target;
 
-  // An address at which nobody is: the number of a target that has gone.
-  absl::StatusOr<TargetAddress> Nobody() const;
+  // An address at which nobody is: the number of a target that has gone. A freed number may be given out again: what else a probe
+  // needs is made before, and `living` is one of those targets. UNAVAILABLE: it has the number.
+  absl::StatusOr<TargetAddress> Nobody(const Target* living = nullptr) const;
 };
 
 struct Probe {
@@ -61,6 +62,10 @@ std::span<const Probe> StreamProbes();
 std::span<const Probe> TargetProbes();
 std::span<const Probe> OrderProbes();
 std::span<const Probe> CapabilityProbes();
+
+// Whether two rounds of time-to-the-error may end the measurement: within 3 % of each other, and the best within 10 % of a multiple
+// of the nominal time (a greater least timeout, a factor). Others may both be late: a busy host keeps a thread waiting for tens of ms.
+bool RoundsAgree(double best_ns, double took_ns, double nominal_ns);
 
 // Runs the probes that `pattern` (part of a name; empty: all) selects, and tells of each as it ends.
 HardwareReport RunProbes(const Scene& scene, const std::string& pattern,

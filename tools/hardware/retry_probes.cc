@@ -26,7 +26,7 @@ double NominalNs(const Attempt& attempt) {
   return 4096.0 * std::pow(2.0, attempt.timeout) * (attempt.retries + 1);
 }
 
-// The shortest of some rounds: what else the host does only adds.
+// The shortest of some rounds: what else the host does only adds, to each of them on a busy one.
 absl::StatusOr<double> Measure(const Scene& scene, const TargetAddress& nobody,
                                const Attempt& attempt, uint32_t* vendor) {
   double best = 0;
@@ -48,7 +48,7 @@ absl::StatusOr<double> Measure(const Scene& scene, const TargetAddress& nobody,
     }
     *vendor = wc->vendor_err;
     const double took = absl::ToDoubleNanoseconds(absl::Now() - start);
-    const bool agrees = best != 0 && std::abs(took - best) < 0.03 * best;
+    const bool agrees = RoundsAgree(best, took, NominalNs(attempt));
     if (best == 0 || took < best) best = took;
     if (agrees || took > 3e9) break;
   }
@@ -145,6 +145,12 @@ constexpr Probe kProbes[] = {
 };
 
 }  // namespace
+
+bool RoundsAgree(double best_ns, double took_ns, double nominal_ns) {
+  if (best_ns <= 0 || std::abs(took_ns - best_ns) >= 0.03 * best_ns) return false;
+  const double expected = std::max(1.0, std::round(best_ns / nominal_ns)) * nominal_ns;
+  return std::abs(best_ns - expected) < 0.1 * expected;
+}
 
 std::span<const Probe> RetryProbes() { return kProbes; }
 

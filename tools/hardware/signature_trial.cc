@@ -31,14 +31,19 @@ uint32_t Crc32c(const std::byte* bytes, size_t size) {
 absl::StatusOr<ibv_wc> Await(ibv_cq* cq, std::string_view what) {
   const absl::Time end = absl::Now() + kLongWait;
   ibv_wc wc{};
-  while (ibv_poll_cq(cq, 1, &wc) == 0) {
+  while (true) {
+    const int count = ibv_poll_cq(cq, 1, &wc);
+    if (count == 1) return wc;
+    if (count < 0) {
+      return base::ErrnoError(EIO, "polling for " + std::string(what),
+                              {.layer = "hardware", .operation = "ibv_poll_cq"});
+    }
     if (absl::Now() > end) {
       return base::Error(absl::StatusCode::kDeadlineExceeded, "no completion: " + std::string(what),
                          {.layer = "hardware"});
     }
     std::this_thread::yield();
   }
-  return wc;
 }
 
 }  // namespace

@@ -59,12 +59,13 @@ absl::StatusOr<Answer> Caps(const Scene& scene) {
 
 absl::StatusOr<Answer> CompletionOrder(const Scene& scene) {
   if (absl::Status status = NeedsStreams(scene); !status.ok()) return status;
-  const auto nobody = scene.Nobody();
   auto target = scene.target({});
+  if (!target.ok()) return target.status();
+  const auto nobody = scene.Nobody(target->get());
   SenderOptions options = WithStreams(scene, 1);
   options.timeout = 15;  // longer than this thread is kept from its CPU
   auto sender = Sender::Create(scene.nic, options);
-  for (const absl::Status& status : {nobody.status(), target.status(), sender.status()}) {
+  for (const absl::Status& status : {nobody.status(), sender.status()}) {
     if (!status.ok()) return status;
   }
   // Once the way to the target is known, nothing but the order holds its completion up.
@@ -232,13 +233,15 @@ absl::StatusOr<Answer> ForcedError(const Scene& scene) {
 
 absl::StatusOr<Answer> MoreLabelsThanStreams(const Scene& scene) {
   if (absl::Status status = NeedsErroredStreams(scene); !status.ok()) return status;
-  const auto nobody = scene.Nobody();
-  auto target = scene.target({.receives = 256});
+  const int labels = (1 << std::min<int>(scene.nic.streams.max_log_num_concurent, 10)) + 1;
+  const auto places = static_cast<uint32_t>(labels);  // nobody takes the completions out
+  auto target = scene.target({.receives = places, .cqe = 2 * places});
+  if (!target.ok()) return target.status();
+  const auto nobody = scene.Nobody(target->get());
   auto sender = Sender::Create(scene.nic, WithStreams(scene, 4));
-  for (const absl::Status& status : {nobody.status(), target.status(), sender.status()}) {
+  for (const absl::Status& status : {nobody.status(), sender.status()}) {
     if (!status.ok()) return status;
   }
-  const int labels = (1 << std::min<int>(scene.nic.streams.max_log_num_concurent, 10)) + 1;
   const auto dead = (*sender)->Do(*nobody, {.stream = 0});
   if (!dead.ok()) return dead.status();
   std::vector<int> failed;

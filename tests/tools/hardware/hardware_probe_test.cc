@@ -119,6 +119,19 @@ TEST(HardwareProbeTest, DeviceWithoutErroredStreamsIsNotAskedForTheirReset) {
   EXPECT_EQ(Verdicts(report)["stream-caps"], HARDWARE_DIFFERS);
 }
 
+// More labels than the target's usual receives.
+TEST(HardwareProbeTest, ThousandStreamsAreAllSentTo) {
+  setenv("SOFTDC_CONFIG", "streams { max_log_concurrent: 10 }", 1);
+  const ProgramRun run = RunProgram(
+      {kProbe, "--device=softdc0", "--only=more-labels", "--report", Prefix("thousand")});
+  unsetenv("SOFTDC_CONFIG");
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  const auto report = ReadReport(Prefix("thousand"));
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->rows_size(), 1);
+  EXPECT_EQ(report->rows(0).verdict(), HARDWARE_AS_SOFTDC) << report->rows(0).DebugString();
+}
+
 // Two processes: each asks the targets of the other.
 TEST(HardwareProbeTest, BothSidesOfARendezvousReport) {
   setenv("SOFTDC_DOMAIN", absl::StrCat("test-", getpid()).c_str(), 1);

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "transport/softdc/verbs.h"
 
@@ -64,6 +67,109 @@ TEST(ProbeTest, FailureIsARow) {
   }
 }
 
+// Late by up to 20 ms, twice alike: neither the nominal time nor a multiple of it.
+TEST(ProbeTest, RoundsThatAreLateAlikeDoNotEndTheMeasurement) {
+  constexpr double kNominal = 33.6e6;
+  EXPECT_FALSE(RoundsAgree(0, 34e6, kNominal));
+  EXPECT_FALSE(RoundsAgree(51.3e6, 52e6, kNominal));
+  EXPECT_FALSE(RoundsAgree(52e6, 51.3e6, kNominal));
+  EXPECT_FALSE(RoundsAgree(34e6, 52e6, kNominal));
+  EXPECT_FALSE(RoundsAgree(17e6, 17e6, kNominal));  // a fixed time below it
+  EXPECT_TRUE(RoundsAgree(34e6, 34.5e6, kNominal));
+  EXPECT_TRUE(RoundsAgree(2 * 34e6, 2 * 34.5e6, kNominal));
+  EXPECT_TRUE(RoundsAgree(6 * 34e6, 6 * 33.8e6, kNominal));
+}
+
+// A target of this process, at the address and with the count of a test.
+class OtherTarget final : public Target {
+ public:
+  OtherTarget(std::unique_ptr<Target> inner, int* living)
+      : inner_(std::move(inner)), living_(living) {
+    address_ = inner_->address();
+    ++*living_;
+  }
+  ~OtherTarget() override { --*living_; }
+  absl::Status PostReceives(uint32_t count) override { return inner_->PostReceives(count); }
+  absl::StatusOr<std::optional<Receipt>> AwaitReceive(absl::Duration timeout) override {
+    return inner_->AwaitReceive(timeout);
+  }
+  absl::Status BeginWatch(uint32_t bytes) override { return inner_->BeginWatch(bytes); }
+  absl::StatusOr<WatchCount> EndWatch() override {
+    const auto counted = inner_->EndWatch();
+    return count.has_value() ? *count : counted;
+  }
+  void MoveTo(uint32_t dctn) { address_.dctn = dctn; }
+  std::optional<WatchCount> count;
+
+ private:
+  const std::unique_ptr<Target> inner_;
+  int* const living_;
+};
+
+TEST(ProbeTest, WatchThatSawNothingAnswersNothing) {
+  auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  int living = 0;
+  WatchCount count;
+  const Scene scene{**nic,
+                    [&](const TargetOptions& wanted) -> absl::StatusOr<std::unique_ptr<Target>> {
+                      auto target = LocalTarget::Create(**nic, wanted);
+                      if (!target.ok()) return target.status();
+                      auto other = std::make_unique<OtherTarget>(*std::move(target), &living);
+                      other->count = count;
+                      return other;
+                    }};
+  const auto verdict = [&] {
+    return RunProbes(scene, "last-word-264", [](const HardwareRow&) {}).rows(0).verdict();
+  };
+  EXPECT_EQ(verdict(), HARDWARE_NOT_TRIED);
+  count = {.seen = 9, .torn = 0, .torn_blocks = 0};
+  EXPECT_EQ(verdict(), HARDWARE_AS_SOFTDC);
+  count = {.seen = 9, .torn = 1, .torn_blocks = 0};
+  EXPECT_EQ(verdict(), HARDWARE_DIFFERS);
+}
+
+// Firmware may give out a freed number at once: the target that has gone is made when the living one has its number.
+TEST(ProbeTest, DeadNumberIsNoLivingTargets) {
+  auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  int living = 0;
+  bool same = false;
+  std::vector<int> beside;
+  uint32_t first = 0;
+  const Scene scene{**nic,
+                    [&](const TargetOptions& wanted) -> absl::StatusOr<std::unique_ptr<Target>> {
+                      auto target = LocalTarget::Create(**nic, wanted);
+                      if (!target.ok()) return target.status();
+                      beside.push_back(living);
+                      auto other = std::make_unique<OtherTarget>(*std::move(target), &living);
+                      if (beside.size() == 1) first = other->address().dctn;
+                      if (same) other->MoveTo(first);
+                      return other;
+                    }};
+  for (const char* probe : {"cqe-order", "more-labels-than-streams"}) {
+    same = false;
+    beside.clear();
+    HardwareRow row = RunProbes(scene, probe, [](const HardwareRow&) {}).rows(0);
+    EXPECT_EQ(row.verdict(), HARDWARE_AS_SOFTDC) << row.DebugString();
+    EXPECT_EQ(beside, std::vector<int>({0, 1})) << probe;
+    same = true;
+    beside.clear();
+    row = RunProbes(scene, probe, [](const HardwareRow&) {}).rows(0);
+    EXPECT_EQ(row.verdict(), HARDWARE_NOT_TRIED) << row.DebugString();
+    EXPECT_THAT(row.answer(), HasSubstr("two DCTs have the number"));
+  }
+}
+
+TEST(ProbeTest, SignatureTrialSaysThatPollingFailed) {
+  auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  (*nic)->context.get()->ops.poll_cq = [](ibv_cq*, int, ibv_wc*) { return -1; };
+  const HardwareReport report = Answers(**nic, "wrong-crc");
+  EXPECT_EQ(report.rows(0).verdict(), HARDWARE_NOT_TRIED) << report.rows(0).DebugString();
+  EXPECT_THAT(report.rows(0).answer(), HasSubstr("polling for the configuration of the key"));
+}
+
 TEST(NicTest, WhatIsNotThereIsSaidWithWhatThereIs) {
   const auto none = Nic::Open({&softdc::Verbs()}, "mlx5_77");
   EXPECT_EQ(none.status().code(), absl::StatusCode::kNotFound);
@@ -91,6 +197,31 @@ TEST(TargetTest, RefusesWhatIsOutOfRange) {
   EXPECT_TRUE((*target)->BeginWatch(264).ok());
   EXPECT_FALSE((*target)->BeginWatch(264).ok());  // one at a time
   EXPECT_TRUE((*target)->EndWatch().ok());
+}
+
+// The last word is new, a word before it old: first out of the last word's 128 bytes, then in them.
+TEST(TargetTest, WatchCountsTornMessages) {
+  auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  auto target = LocalTarget::Create(**nic, {});
+  ASSERT_TRUE(target.ok()) << target.status();
+  constexpr size_t kLast = 33;  // its 128 bytes begin at 32
+  for (const size_t old : {size_t{3}, size_t{32}}) {
+    absl::StatusOr<WatchCount> count = WatchCount{};
+    // The watching thread may not have looked before the watch ends.
+    while (count.ok() && count->seen == 0) {
+      ASSERT_TRUE((*target)->BeginWatch((kLast + 1) * 8).ok());
+      auto* const words = reinterpret_cast<uint64_t*>((*target)->address().memory);
+      for (size_t i = 0; i <= kLast; ++i) {
+        if (i != old) std::atomic_ref<uint64_t>(words[i]).store(1, std::memory_order_release);
+      }
+      std::this_thread::yield();
+      count = (*target)->EndWatch();
+    }
+    ASSERT_TRUE(count.ok()) << count.status();
+    EXPECT_EQ(count->torn, 1u);
+    EXPECT_EQ(count->torn_blocks, old == 32 ? 1u : 0u);
+  }
 }
 
 }  // namespace probe_test
