@@ -77,19 +77,29 @@ run_cases() {
     /^\[ RUN      \] / { current = $4 }
     /^\[       OK \] / { print "ok", $4; current = "" }
     /^\[  SKIPPED \] .* \([0-9]+ ms\)$/ { print "skipped", $4; current = "" }
-    /^\[  FAILED  \] .* \([0-9]+ ms\)$/ { sub(/,$/, "", $4); print "failed", $4; current = "" }
-    END { if (status > 1) print "failed", (current == "" ? "(at its end)" : current) "(status_" status ")" }' "$out.log" >"$out"
+    /^\[  FAILED  \] .* \([0-9]+ ms\)$/ { sub(/,$/, "", $4); print "failed", $4; current = ""; failed = 1 }
+    END {
+      # With 1 a program says that cases failed; without such a case it says something else.
+      if (status > 1 || (status == 1 && !failed)) print "failed", (current == "" ? "outside_its_cases" : current) "(status_" status ")"
+    }' "$out.log" >"$out"
   rm -rf "$tmp"
 }
 
-# one NAME LABEL: $work/LABEL.results, and what is wrong in $work/LABEL.wrong
+# The file names of a label, or of a program of seeds.
+key_of() {
+  local program=${1#//}
+  echo "$work/${program//[\/:]/_}"
+}
+
+# one NAME LABEL: $work/LABEL.results, what is wrong in $work/LABEL.wrong, and at its end $work/LABEL.done
 one() {
   local name=$1 label=$2 key program pattern
   program=${label#//}
-  key=$work/${program//[\/:]/_}
+  key=$(key_of "$label")
   mapfile -t patterns < <(listed "$name" "$program")
   if [[ " ${patterns[*]} " == *' * '* ]]; then
     rm -f "$key".{results,wrong,count}
+    : >"$key.done"
     return
   fi
   local filter='*'
@@ -98,6 +108,7 @@ one() {
   : >"$key.wrong"
   : >"$key.count"
   awk -v label="$label" '$1 == "failed" { print "failed: " label " " $2 }' "$key.results" >>"$key.wrong"
+  [[ -s $key.results || ${#patterns[@]} -gt 0 ]] || echo "no case ran: $label" >>"$key.wrong"
   if [[ -s $key.wrong ]]; then grep -E -B 12 '^\[  FAILED  \] .* ms\)$' "$key.results.log" | tail -n 60 >"$key.why" || true; fi
   for pattern in "${patterns[@]}"; do
     run_cases "$name" "$label" "$key.listed" "$pattern" 60
@@ -109,11 +120,13 @@ one() {
       grep -c ^failed "$key.listed" >>"$key.count"
     fi
   done
+  : >"$key.done"
 }
 
 # seeds NAME PROGRAM ARGUMENTS...: as one case
 run_seeds() {
-  local program=$1 key=$work/${1//\//_}
+  local program=$1 key
+  key=$(key_of "$1")
   shift
   : >"$key.count"
   : >"$key.wrong"
@@ -123,13 +136,14 @@ run_seeds() {
     echo "failed seeds" >"$key.results"
     echo "failed: $program $*: $(grep -m 1 -E '^FAILED' "$key.log" || tail -n 1 "$key.log")" >"$key.wrong"
   fi
+  : >"$key.done"
 }
 
 table=() all_wrong=0
 for name in "${names[@]}"; do
   step "personality $name: $(dials_of "$name")"
   started=$SECONDS
-  rm -f "$work"/*.results "$work"/*.wrong "$work"/*.count "$work"/*.why
+  rm -f "$work"/*.results "$work"/*.wrong "$work"/*.count "$work"/*.why "$work"/*.done
   dials_of "$name" >"$work/dials"
   running=0
   for label in "${labels[@]}"; do
@@ -138,9 +152,15 @@ for name in "${names[@]}"; do
     if ((++running >= 2)); then wait -n || true; fi
   done
   wait
+  grep -qs '^ok' "$work"/*.results || echo "no case passed" >"$work/none.wrong"
   run_seeds "$simulate" "${seeds[@]}" &
   run_seeds "$calls" "${calls_seeds[@]}" &
   wait
+  # What stopped halfway, for want of room on the disk for example, left none of its files, or some.
+  for label in "${labels[@]}" "$simulate" "$calls"; do
+    key=$(key_of "$label")
+    [[ -e $key.done ]] || echo "did not come to its end: $label" >>"$key.wrong"
+  done
   passed=$(cat "$work"/*.results | grep -c '^ok' || true)
   skipped=$(cat "$work"/*.results | grep -c '^skipped' || true)
   wrong=$(cat "$work"/*.wrong | wc -l)

@@ -18,7 +18,14 @@ case $0:${1:-} in
     echo "listening on x"
     exec tail -f /dev/null
     ;;
-  *conformance_test:*) echo "[  FAILED  ] one of them" && exit 1 ;;
+  *conformance_test:*)
+    if [[ -n ${INTERRUPTS:-} ]]; then
+      echo $$ >"$INTERRUPTS"
+      kill -INT -- "-$GROUP"
+      exec tail -f /dev/null
+    fi
+    echo "[  FAILED  ] one of them" && exit 1
+    ;;
 esac
 echo "asked: ${0##*/} $*"
 STUB
@@ -63,3 +70,12 @@ exec "$TEST_TMPDIR/real_probe" "\$@"
 STUB
 chmod +x "$TEST_TMPDIR/bin/tools/hardware/hardware_probe"
 expect 1 'there is no report' run --out "$TEST_TMPDIR/alone"
+
+# Ctrl-C ends it and what it runs, which has a process group of its own.
+set -m
+got=0
+INTERRUPTS=$TEST_TMPDIR/pid bash -c 'export GROUP=$$; exec tools/dev/hardware.sh --device=softdc0 --out "$TEST_TMPDIR/interrupted"' &
+wait $! || got=$?
+set +m
+[[ $got -eq 130 ]] || { echo "wanted status 130 after SIGINT, got $got" && exit 1; }
+expect 1 'No such process' kill -0 "$(<"$TEST_TMPDIR/pid")"
