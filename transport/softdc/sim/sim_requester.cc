@@ -289,8 +289,8 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
     // Behind those before it; its failure is told when they have been answered.
     channel.last_arrival_ns =
         std::max(channel.last_arrival_ns, world_.now_ns() + world_.options.latency_ns);
-    told_ns = std::max(told_ns, channel.last_arrival_ns + world_.options.latency_ns +
-                                    world_.options.jitter_ns);
+    told_ns = std::max(
+        told_ns, channel.last_arrival_ns + world_.options.latency_ns + world_.options.jitter_ns);
     int64_t arrival_ns = channel.last_arrival_ns;
     // None before it is under way, which it might pass if that one is sent again.
     if (rule->lands_late_ns != 0 && channel.in_flight == 0) {
