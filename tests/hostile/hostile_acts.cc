@@ -424,7 +424,12 @@ void HostilePeer::Flood() {
   Persona& persona = *personas_[flooder_];
   if (persona.state != Persona::State::kUp) return;
   const frame::Header header{.kind = frame::Kind::kCancel, .call_id = 77};
-  while (slots_->free_data() > kDataSlotsKept) SendFrame(persona, header, {});
+  // While its target is broken or closed, a slot is free again at once.
+  for (uint32_t before = UINT32_MAX;
+       slots_->free_data() > kDataSlotsKept && slots_->free_data() < before;) {
+    before = slots_->free_data();
+    SendFrame(persona, header, {});
+  }
 }
 
 void HostilePeer::DoNumbers(Persona& persona, base::SeededRandom& dice) {

@@ -25,6 +25,12 @@ TEST(Hostile, EachSeed_CostsTheOthersNothing) {
   EXPECT_GT(connections, kSeeds);  // most get past the handshake
 }
 
+// The flooder's target is broken when its turn comes: the queue takes nothing.
+TEST(Hostile, FloodOfATargetThatIsBroken_Ends) {
+  const TrialResult result = RunTrial(23016);
+  EXPECT_TRUE(result.ok()) << ToString(23016, result);
+}
+
 TEST(Hostile, SameSeed_IsTheSameRun) {
   const TrialResult first = RunTrial(3);
   const TrialResult second = RunTrial(3);

@@ -89,6 +89,7 @@ bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns) {
     case FaultKind::kKill:
     case FaultKind::kUnplug:
     case FaultKind::kFatal:
+    case FaultKind::kDeadDci:
       return true;
     case FaultKind::kCutLink:
     case FaultKind::kPortDown:

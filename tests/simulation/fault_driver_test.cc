@@ -45,6 +45,9 @@ class World {
     return driver->happened();
   }
 
+  void LosePeer() { scene.ledger.Down(second_, "no sign of life", /*announced=*/false); }
+  Node& node(uint32_t index) { return *nodes_[index]; }
+
   Scene scene;
 
  private:
@@ -85,6 +88,29 @@ TEST(FaultDriver, TwoDeadDcisWithoutAFailureAreNot) {
   World world({DeadDci(0), DeadDci(0, kSent + 1)});
   EXPECT_EQ(world.HappenedAfter(kSent), 1u);
   EXPECT_EQ(world.HappenedAfter(kSent + 1), 2u);
+}
+
+// Its peers may ask for a sign of life, and do not wait until the DCI is found (docs/decisions/0017).
+TEST(FaultDriver, DeadDciMayCostItsHostAnyPeer) {
+  for (const bool dies : {false, true}) {
+    World world(dies ? std::vector<Fault>{DeadDci(0)} : std::vector<Fault>{});
+    EXPECT_EQ(world.HappenedAfter(kSent), dies ? 1u : 0u);
+    world.LosePeer();
+    EXPECT_EQ(world.scene.ledger.violations().empty(), dies);
+  }
+}
+
+// A run that breaks an invariant ends in the middle of faults.
+TEST(FaultDriver, HostThatHasEndedIsNotStartedAgainWhenItsFaultEnds) {
+  constexpr Fault kKill = {.kind = FaultKind::kKill, .node = 0, .length_ns = kMs};
+  for (const bool ends : {false, true}) {
+    World world({kKill});
+    EXPECT_EQ(world.HappenedAfter(kSent), 1u);
+    EXPECT_FALSE(world.node(0).running());
+    if (ends) world.node(0).End();
+    world.scene.simulation->RunFor(2 * kMs);
+    EXPECT_EQ(world.node(0).running(), !ends);
+  }
 }
 
 // A failure counts until its host has been told of it: the next rule waits.

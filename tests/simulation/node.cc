@@ -37,7 +37,7 @@ Node::~Node() {
 }
 
 void Node::Start() {
-  if (process_ != nullptr) return;
+  if (process_ != nullptr || ended_) return;
   ++life_;
   scene_.trail.Add(scene_.now_ns(), index_, index_, Step::kStart, life_, 0);
   const Simulation::As as(*scene_.simulation, index_);
@@ -91,6 +91,11 @@ void Node::Bury() {
     }
     std::erase_if(remains_, [dead](const auto& one) { return one.get() == dead; });
   });
+}
+
+void Node::End() {
+  ended_ = true;
+  Bury();
 }
 
 void Node::StartAgain() {

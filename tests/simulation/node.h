@@ -45,6 +45,8 @@ class Node {
   void Start();
   // The process is dead; its remains are freed when nothing of them waits any more.
   void Bury();
+  // Likewise, and a fault that ends later does not start another one.
+  void End();
   // The process that was buried had not been killed: its listener must be gone first.
   void StartAgain();
   void Stall(int64_t until_ns);
@@ -92,6 +94,7 @@ class Node {
   bool asleep_ = false;
   bool look_due_ = false;
   bool looking_ = false;
+  bool ended_ = false;
   bool deeper_ = false;  // descriptors and errors too
   bool nap_due_ = false;
   int64_t nap_at_ns_ = 0;

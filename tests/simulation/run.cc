@@ -181,7 +181,7 @@ Result Run::Go() {
   if (!broken()) Rest();
   if (!broken()) CheckRoom();
   if (!broken()) End();
-  for (auto& node : nodes_) node->Bury();
+  for (auto& node : nodes_) node->End();
   while (!AllEmpty() && scene_.simulation->Step()) {
   }
   Result result;

@@ -284,15 +284,15 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   const uint8_t opcode = message->wqe.opcode;
   message->lands_late_ns = IsSend(opcode) || ReturnsData(opcode) ? 0 : rule->lands_late_ns;
   message->planned = true;
+  int64_t told_ns = channel.last_answer_ns;
   if (rule->carried_out && IsSend(message->wqe.opcode)) {
     Message* twin = Pack(channel, sequence);
     twin->unanswered = true;
     // Behind those before it; its failure is told when they have been answered.
     channel.last_arrival_ns =
         std::max(channel.last_arrival_ns, world_.now_ns() + world_.options.latency_ns);
-    channel.last_answer_ns =
-        std::max(channel.last_answer_ns,
-                 channel.last_arrival_ns + world_.options.latency_ns + world_.options.jitter_ns);
+    told_ns = std::max(
+        told_ns, channel.last_arrival_ns + world_.options.latency_ns + world_.options.jitter_ns);
     int64_t arrival_ns = channel.last_arrival_ns;
     // None before it is under way, which it might pass if that one is sent again.
     if (rule->lands_late_ns != 0 && channel.in_flight == 0) {
@@ -307,11 +307,11 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
     after_ns = TryNs() * (attr.retry_cnt + 1);
   }
   channel.resting = true;
-  channel.last_answer_ns = std::max(channel.last_answer_ns, world_.now_ns() + after_ns);
+  // The answers to those before it do not wait for that: they would be sent again, and fail.
+  told_ns = std::max(told_ns, world_.now_ns() + after_ns);
   world_.Log(LogKind::kInjected, port_.node().index, message->from_number, sequence, rule->status);
-  world_.faults.ToldAt(port_.node().index, NodeOfId(queue_.slot(sequence).node),
-                       channel.last_answer_ns);
-  port_.fabric().arrivals().AnswerAt(message, channel.last_answer_ns);
+  world_.faults.ToldAt(port_.node().index, NodeOfId(queue_.slot(sequence).node), told_ns);
+  port_.fabric().arrivals().AnswerAt(message, told_ns);
   return true;
 }
 

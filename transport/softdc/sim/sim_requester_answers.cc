@@ -172,7 +172,9 @@ bool SimRequester::TakeResult(Message& message) {
 
 void SimRequester::OnExecuted(const Message& message, int64_t until_ns) {
   Flight& state = flight(message.sequence);
-  if (state.sequence != message.sequence || !state.in_flight) return;
+  if (state.sequence != message.sequence) return;
+  // One that fails by plan is not under way itself. It is carried out once, however often those before it are sent again.
+  if (!state.in_flight && !message.unanswered) return;
   state.executed = true;
   state.original = message.original;
   message.channel->heard_ns = std::max(message.channel->heard_ns, until_ns);

@@ -237,6 +237,38 @@ TEST_F(FaultsTest, SendThatIsCarriedOutAndReportedAsFailed_HasArrivedOnce) {
   EXPECT_EQ(node(1).AwaitReceive(10'000'000).status, -1);
 }
 
+TEST_F(FaultsTest, SendThatFailsBehindOthersFailsAloneAndHasArrivedOnce) {
+  Build({});
+  simulation_->FailNext({.node = 0, .skip = 2, .carried_out = true});
+  for (uint64_t i = 0; i < 3; ++i) ASSERT_EQ(node(0).Send(node(1), std::to_string(i), i), 0);
+  for (uint64_t i = 0; i < 3; ++i) {
+    const ibv_wc wc = node(0).AwaitSend();
+    EXPECT_EQ(wc.wr_id, i);
+    EXPECT_EQ(wc.status, i < 2 ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR) << i;
+  }
+  for (uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(node(1).Text(node(1).AwaitReceive()), std::to_string(i));
+  }
+  EXPECT_EQ(node(1).AwaitReceive(1'000'000'000).status, -1);
+  EXPECT_EQ(simulation_->counters().timeouts, 0u);
+}
+
+TEST_F(FaultsTest, SendThatFailsBehindOneThatIsSentAgainHasArrivedOnce) {
+  Build({});
+  simulation_->FailNext({.node = 0, .skip = 1, .carried_out = true});
+  simulation_->message_faults() = {.ack_loss_ppm = 1'000'000};
+  ASSERT_EQ(node(0).Send(node(1), "first", 1), 0);
+  ASSERT_EQ(node(0).Send(node(1), "fails", 2), 0);
+  simulation_->RunFor(kTimeoutNs / 2);
+  simulation_->message_faults() = {};
+  EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(node(0).AwaitSend().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(simulation_->counters().timeouts, 1u);
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive()), "first");
+  EXPECT_EQ(node(1).Text(node(1).AwaitReceive()), "fails");
+  EXPECT_EQ(node(1).AwaitReceive(1'000'000'000).status, -1);
+}
+
 TEST_F(FaultsTest, RequestThatFailsBehindReadsFailsWhenTheyHaveBeenAnswered) {
   Build({}, {.reads = 4});
   RequestRule rule;
