@@ -47,7 +47,9 @@ probe=$bin/tools/hardware/hardware_probe
 
 # "device NIC ADDRESS", or why there is none.
 found=$("$probe" --device="$device" --only=none) || exit 1
-read -r _ nic own < <(grep '^device ' <<<"$found")
+read -r _ nic own < <(grep '^device ' <<<"$found") # NIC: NAME or NAME:PORT
+nic_port=1
+[[ $nic != *:* ]] || nic_port=${nic##*:}
 [[ $role != alone ]] || host=${own:-127.0.0.1} port=${SLUICE_HARDWARE_PORT:-7490}
 bed=native
 run=()
@@ -208,7 +210,7 @@ pair "example flow" . "$examples/flow/publisher" "--listen=$(at 4)" "--device=$n
 perf=$bin/tools/sluice_perf
 pair "sluice_perf rpc" . "$perf" serve "--listen=$(at 5)" "--device=$nic" "--cpu=$server_cpu" -- \
   "$perf" rpc "--server=$(at 5)" "--device=$nic" "--cpus=$client_cpu" --size=64 --duration=5s
-lat=(${run[@]+"${run[@]}"} ib_send_lat -F -d "$nic" -p $((port + 6)) -s 64 -n 5000)
+lat=(${run[@]+"${run[@]}"} ib_send_lat -F -d "${nic%%:*}" -i "$nic_port" -p $((port + 6)) -s 64 -n 5000)
 needs=ib_send_lat pair "perftest ib_send_lat" '^ *(#bytes|64 )' taskset -c "$server_cpu" "${lat[@]}" -- \
   taskset -c "$client_cpu" "${lat[@]}" "$host"
 

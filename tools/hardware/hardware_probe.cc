@@ -66,7 +66,7 @@ int Merge(const Options& options) {
 int Run(const Options& options, const Address& at) {
   auto nic = Nic::Open(device::AllTables(), options.device);
   if (!nic.ok()) return Fail(nic.status(), tools::kExitFailed);
-  std::printf("device %s %s\n", (*nic)->name.c_str(), Ipv4Of((*nic)->own.gid).c_str());
+  std::printf("device %s %s\n", (*nic)->spec.c_str(), Ipv4Of((*nic)->own.gid).c_str());
   std::fflush(stdout);
   std::unique_ptr<Rendezvous> rendezvous;
   if (!at.host.empty()) {
@@ -104,7 +104,8 @@ int Main(const std::vector<std::string>& arguments) {
       "usage: hardware_probe [options]\nAsks a device what softdc only claims, and reports the "
       "differences. With a peer the "
       "targets are on the other host, and both sides ask.\n");
-  line.Add("device", &options.device, "name that sluice_info shows; auto: the first mlx5 device");
+  line.Add("device", &options.device,
+           "name that sluice_info shows; auto: the first active mlx5 port");
   line.Add("listen", &options.listen, "HOST:PORT of this host: wait for the other side there");
   line.Add("peer", &options.peer, "HOST:PORT of the other side, which listens there");
   line.Add("wait", &options.wait, absl::Milliseconds(10), absl::Hours(1),

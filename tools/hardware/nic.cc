@@ -25,14 +25,29 @@ std::string WhyNoDc(const Nic& nic) {
   return std::string(status.message());
 }
 
-absl::Status Ask(Nic* nic) {
+absl::Status AskPort(Nic* nic) {
   const verbs::VerbsApi& api = *nic->api;
   int error = api.query_device(nic->context.get(), &nic->attributes);
   if (error == 0) error = api.query_port(nic->context.get(), nic->port_number, &nic->port);
-  if (error != 0) {
-    return base::ErrnoError(error, absl::StrCat("asking ", nic->name, " what it has"),
-                            {.layer = "hardware", .operation = "ibv_query_device"});
+  if (error == 0) return absl::OkStatus();
+  return base::ErrnoError(error, absl::StrCat("asking ", nic->name, " what it has"),
+                          {.layer = "hardware", .operation = "ibv_query_device"});
+}
+
+// Port `wanted`; 0: port 1, or of any device the first active one, if there is one.
+absl::Status ChoosePort(Nic* nic, uint32_t wanted, bool any) {
+  nic->port_number = static_cast<uint8_t>(wanted != 0 ? wanted : 1);
+  absl::Status status = AskPort(nic);
+  const int last = any && wanted == 0 ? nic->attributes.phys_port_cnt : 1;
+  for (int port = 2; status.ok() && nic->port.state != IBV_PORT_ACTIVE && port <= last; ++port) {
+    nic->port_number = static_cast<uint8_t>(port);
+    status = AskPort(nic);
   }
+  return status;
+}
+
+absl::Status Ask(Nic* nic) {
+  const verbs::VerbsApi& api = *nic->api;
   nic->mlx5.comp_mask = MLX5DV_CONTEXT_MASK_DCI_STREAMS | MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
   if (api.dv_query_device(nic->context.get(), &nic->mlx5) != 0) nic->mlx5.comp_mask = 0;
   if ((nic->mlx5.comp_mask & MLX5DV_CONTEXT_MASK_DCI_STREAMS) != 0) {
@@ -59,41 +74,54 @@ absl::StatusOr<std::unique_ptr<Nic>> Nic::Open(const std::vector<const verbs::Ve
       colon != std::string::npos && absl::SimpleAtoi(spec.substr(colon + 1), &port)) {
     name = spec.substr(0, colon);
   }
+  const bool any = name == "auto";
   std::vector<std::string> seen;
   for (const verbs::VerbsApi* api : tables) {
     int count = 0;
     ibv_device** list = api->get_device_list(&count);
     if (list == nullptr) continue;
-    ibv_device* found = nullptr;
-    for (int i = 0; i < count && found == nullptr; ++i) {
+    const auto free_list = [api](ibv_device** devices) { api->free_device_list(devices); };
+    const std::unique_ptr<ibv_device*, decltype(free_list)> owned(list, free_list);
+    for (int i = 0; i < count; ++i) {
       const std::string listed = api->get_device_name(list[i]);
       seen.push_back(listed);
-      const bool wanted =
-          name == "auto" ? api->dv_is_supported(list[i]) && listed != "softdc0" : listed == name;
-      if (wanted) found = list[i];
-    }
-    auto nic = std::make_unique<Nic>();
-    absl::Status status;
-    if (found != nullptr) {
+      if (any ? !api->dv_is_supported(list[i]) || listed == "softdc0" : listed != name) continue;
+      auto nic = std::make_unique<Nic>();
       nic->api = api;
-      nic->name = api->get_device_name(found);
-      auto context = verbs::OpenContext(*api, found);
-      status = context.status();
-      if (context.ok()) nic->context = *std::move(context);
+      nic->name = listed;
+      auto context = verbs::OpenContext(*api, list[i]);
+      if (!context.ok()) return base::Prefix(context.status(), "opening " + nic->name);
+      nic->context = *std::move(context);
+      if (absl::Status status = ChoosePort(nic.get(), port, any); !status.ok()) return status;
+      if (nic->port.state != IBV_PORT_ACTIVE) {
+        absl::StrAppend(&seen.back(), " (port ", static_cast<int>(nic->port_number),
+                        " is not active)");
+        if (any) continue;
+        return base::Error(
+            absl::StatusCode::kFailedPrecondition,
+            absl::StrCat("port ", static_cast<int>(nic->port_number), " of ", nic->name,
+                         " is not active"),
+            {.layer = "hardware",
+             .operation = "open",
+             .cause =
+                 "no cable, a switch port that is down, or InfiniBand without a subnet manager",
+             .remedy = "bring the port up, or name another with --device NAME:PORT"});
+      }
+      auto pd = verbs::AllocPd(*api, nic->context.get());
+      if (!pd.ok()) return pd.status();
+      nic->pd = *std::move(pd);
+      if (port != 0 || nic->port_number != 1) {
+        nic->spec = absl::StrCat(nic->name, ":", static_cast<int>(nic->port_number));
+      } else {
+        nic->spec = nic->name;
+      }
+      if (absl::Status status = Ask(nic.get()); !status.ok()) return status;
+      return nic;
     }
-    api->free_device_list(list);
-    if (found == nullptr) continue;
-    if (!status.ok()) return base::Prefix(status, absl::StrCat("opening ", nic->name));
-    auto pd = verbs::AllocPd(*api, nic->context.get());
-    if (!pd.ok()) return pd.status();
-    nic->pd = *std::move(pd);
-    if (port != 0) nic->port_number = static_cast<uint8_t>(port);
-    if (status = Ask(nic.get()); !status.ok()) return status;
-    return nic;
   }
   return base::Error(
       absl::StatusCode::kNotFound,
-      name == "auto" ? "no mlx5 device on this host" : "no device " + name,
+      any ? "no mlx5 device with an active port on this host" : "no device " + name,
       {.layer = "hardware",
        .operation = "open",
        .cause = "there are: " + (seen.empty() ? std::string("none") : absl::StrJoin(seen, ", ")),

@@ -25,8 +25,8 @@ struct Gid {
 
 class Nic {
  public:
-  // `spec`: a device's name, with a port if wanted ("mlx5_0:2"), or "auto": the first mlx5 device of the system. NOT_FOUND lists
-  // what there is.
+  // `spec`: a device's name, with a port if wanted ("mlx5_0:2"), or "auto": the first active port of an mlx5 device of the
+  // system. NOT_FOUND lists what there is. FAILED_PRECONDITION: the port is not active.
   static absl::StatusOr<std::unique_ptr<Nic>> Open(
       const std::vector<const verbs::VerbsApi*>& tables, const std::string& spec);
 
@@ -38,6 +38,7 @@ class Nic {
 
   const verbs::VerbsApi* api = nullptr;
   std::string name;
+  std::string spec;  // its name, with the port if it was given or is not 1
   verbs::Context context;
   verbs::Pd pd;
   uint8_t port_number = 1;

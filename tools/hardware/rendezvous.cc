@@ -24,6 +24,8 @@ namespace {
 constexpr char kGreeting[] = "sluice-hardware";
 constexpr char kVersion[] = "1";
 constexpr absl::Duration kGreetingTimeout = absl::Seconds(5);
+constexpr absl::Duration kStrangerTimeout = absl::Seconds(2);  // the peer may wait behind one
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);   // of one address
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(100);
 
 struct Found {
@@ -31,7 +33,7 @@ struct Found {
   socklen_t size = 0;
 };
 
-absl::StatusOr<Found> Resolve(const std::string& host, uint16_t port) {
+absl::StatusOr<std::vector<Found>> Resolve(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
@@ -43,12 +45,31 @@ absl::StatusOr<Found> Resolve(const std::string& host, uint16_t port) {
                         .cause = gai_strerror(error),
                         .remedy = "give a name or an address that both hosts know"});
   }
-  Found found;
-  found.size = list->ai_addrlen;
-  std::copy_n(reinterpret_cast<const char*>(list->ai_addr), list->ai_addrlen,
-              reinterpret_cast<char*>(&found.address));
+  std::vector<Found> all;
+  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    Found& found = all.emplace_back();
+    found.size = one->ai_addrlen;
+    std::copy_n(reinterpret_cast<const char*>(one->ai_addr), one->ai_addrlen,
+                reinterpret_cast<char*>(&found.address));
+  }
   freeaddrinfo(list);
-  return found;
+  return all;
+}
+
+// A socket that listens there; -1: errno says why not.
+int ListenAt(const Found& found) {
+  const int listener = socket(found.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (listener < 0) return -1;
+  const int on = 1;
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(listener, reinterpret_cast<const sockaddr*>(&found.address), found.size) == 0 &&
+      listen(listener, 4) == 0) {
+    return listener;
+  }
+  const int error = errno;
+  close(listener);
+  errno = error;
+  return -1;
 }
 
 std::string Text(const sockaddr_storage& address, socklen_t size) {
@@ -82,14 +103,14 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Listen(
   const absl::Time end = absl::Now() + timeout;
   auto found = Resolve(host, port);
   if (!found.ok()) return found.status();
-  const int listener = socket(found->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  if (listener >= 0) setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (listener < 0 ||
-      bind(listener, reinterpret_cast<const sockaddr*>(&found->address), found->size) != 0 ||
-      listen(listener, 4) != 0) {
+  int listener = -1;
+  for (const Found& one : *found) {
+    listener = ListenAt(one);
+    // The peer would find that program.
+    if (listener >= 0 || errno == EADDRINUSE) break;
+  }
+  if (listener < 0) {
     const int error = errno;
-    if (listener >= 0) close(listener);
     const bool in_use = error == EADDRINUSE;
     return base::ErrnoError(
         error, absl::StrCat("listening at ", host, ":", port),
@@ -110,7 +131,9 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Listen(
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC);
     if (fd < 0) continue;
     auto made = std::unique_ptr<Rendezvous>(new Rendezvous(fd, Text(from, size)));
-    const absl::Status status = made->Greet(device);
+    absl::Status status = made->Greet(device, kStrangerTimeout);
+    // A peer that gave up meanwhile comes again, on another connection.
+    if (status.ok() && Wait(fd, POLLRDHUP, absl::Now())) status = made->Gone(0);
     if (status.ok()) {
       close(listener);
       return made;
@@ -134,26 +157,32 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Connect(const std::strin
   auto found = Resolve(host, port);
   if (!found.ok()) return found.status();
   int error = 0;
-  do {
-    const int fd = socket(found->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  absl::Status greeting;  // of the last that took a connection
+  for (size_t i = 0; i == 0 || absl::Now() < end; ++i) {
+    const Found& to = (*found)[i % found->size()];
+    const int fd = socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return base::ErrnoError(errno, "a socket", {.layer = "hardware"});
-    error = connect(fd, reinterpret_cast<const sockaddr*>(&found->address), found->size) == 0
-                ? 0
-                : errno;
+    error = connect(fd, reinterpret_cast<const sockaddr*>(&to.address), to.size) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       socklen_t size = sizeof(error);
       error = ETIMEDOUT;
-      if (Wait(fd, POLLOUT, end)) getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+      if (Wait(fd, POLLOUT, std::min(end, absl::Now() + kConnectTimeout))) {
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+      }
     }
     if (error == 0) {
-      auto made =
-          std::unique_ptr<Rendezvous>(new Rendezvous(fd, Text(found->address, found->size)));
-      if (absl::Status status = made->Greet(device); !status.ok()) return status;
-      return made;
+      auto made = std::unique_ptr<Rendezvous>(new Rendezvous(fd, Text(to.address, to.size)));
+      greeting = made->Greet(device, kGreetingTimeout);
+      if (greeting.ok()) return made;
+      // Another program or another release stays what it is. One that went away may have been the listener of an earlier meeting.
+      if (greeting.code() == absl::StatusCode::kInvalidArgument) return greeting;
+    } else {
+      close(fd);
     }
-    close(fd);
+    if (i % found->size() + 1 < found->size()) continue;
     absl::SleepFor(std::min(kBetweenTries, std::max(absl::ZeroDuration(), end - absl::Now())));
-  } while (absl::Now() < end);
+  }
+  if (!greeting.ok()) return greeting;
   return base::ErrnoError(
       error, absl::StrCat("connecting to ", host, ":", port),
       {.layer = "hardware",
@@ -164,13 +193,13 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Connect(const std::strin
 
 Rendezvous::~Rendezvous() { close(fd_); }
 
-absl::Status Rendezvous::Greet(const std::string& device) {
+absl::Status Rendezvous::Greet(const std::string& device, absl::Duration timeout) {
   NoDelay(fd_);
   char name[256] = "?";
   gethostname(name, sizeof(name) - 1);
   absl::Status status = Send(absl::StrCat(kGreeting, " ", kVersion, " ", device, " ", name));
   if (!status.ok()) return status;
-  const auto line = Receive(kGreetingTimeout);
+  const auto line = Receive(timeout);
   if (!line.ok()) return base::Prefix(line.status(), "no greeting from " + address_);
   const std::vector<std::string> words = absl::StrSplit(*line, ' ');
   if (words.size() != 4 || words[0] != kGreeting) {

@@ -29,7 +29,7 @@ class Rendezvous {
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Listen(
       const std::string& host, uint16_t port, const std::string& device, absl::Duration timeout,
       const std::function<void(uint16_t)>& listening);
-  // Tries until the peer listens, or the time is over.
+  // Tries all addresses of the host until the peer listens and greets, or the time is over. What greets otherwise ends it at once.
   static absl::StatusOr<std::unique_ptr<Rendezvous>> Connect(const std::string& host, uint16_t port,
                                                              const std::string& device,
                                                              absl::Duration timeout);
@@ -45,7 +45,7 @@ class Rendezvous {
 
  private:
   Rendezvous(int fd, std::string address) : fd_(fd), address_(std::move(address)) {}
-  absl::Status Greet(const std::string& device);
+  absl::Status Greet(const std::string& device, absl::Duration timeout);
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
   absl::Status Gone(int error_number);
 

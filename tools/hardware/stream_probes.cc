@@ -61,10 +61,10 @@ absl::StatusOr<Answer> CompletionOrder(const Scene& scene) {
   if (absl::Status status = NeedsStreams(scene); !status.ok()) return status;
   auto target = scene.target({});
   if (!target.ok()) return target.status();
-  const auto nobody = scene.Nobody(target->get());
   SenderOptions options = WithStreams(scene, 1);
   options.timeout = 15;  // longer than this thread is kept from its CPU
   auto sender = Sender::Create(scene.nic, options);
+  const auto nobody = scene.Nobody(target->get());
   for (const absl::Status& status : {nobody.status(), sender.status()}) {
     if (!status.ok()) return status;
   }
@@ -237,8 +237,8 @@ absl::StatusOr<Answer> MoreLabelsThanStreams(const Scene& scene) {
   const auto places = static_cast<uint32_t>(labels);  // nobody takes the completions out
   auto target = scene.target({.receives = places, .cqe = 2 * places});
   if (!target.ok()) return target.status();
-  const auto nobody = scene.Nobody(target->get());
   auto sender = Sender::Create(scene.nic, WithStreams(scene, 4));
+  const auto nobody = scene.Nobody(target->get());
   for (const absl::Status& status : {nobody.status(), sender.status()}) {
     if (!status.ok()) return status;
   }

@@ -50,6 +50,17 @@ expect 0 'step +conformance suite: failed \(exit code 1\)' cat "$TEST_TMPDIR/alo
 expect 0 'asked: echo_client --server=[0-9.]+:[0-9]+ --device=softdc0' cat "$TEST_TMPDIR/alone/report.txt"
 expect 0 '"name": ?"sluice_perf rpc"' cat "$TEST_TMPDIR/alone/report.json"
 
+# A port stays with the name; perftest has an option of its own for it.
+printf '#!/bin/sh\necho "asked: ib_send_lat $*"\n' >"$TEST_TMPDIR/bin/ib_send_lat"
+chmod +x "$TEST_TMPDIR/bin/ib_send_lat"
+cat >"$TEST_TMPDIR/bin/tools/softdc_run" <<'STUB'
+#!/usr/bin/env bash
+exec "$@"
+STUB
+PATH=$TEST_TMPDIR/bin:$PATH tools/dev/hardware.sh --device=softdc0:1 --out "$TEST_TMPDIR/port" >"$TEST_TMPDIR/port.out" 2>&1
+expect 0 'asked: echo_client --server=[0-9.]+:[0-9]+ --device=softdc0:1' cat "$TEST_TMPDIR/port/report.txt"
+expect 0 'asked: ib_send_lat -F -d softdc0 -i 1 ' cat "$TEST_TMPDIR/port/perftest-ib_send_lat.log"
+
 SOFTDC_CONFIG='streams { max_log_errored: 0 }' run --listen "127.0.0.1:$port" --out "$TEST_TMPDIR/a" >"$TEST_TMPDIR/a.out" 2>&1 &
 listener=$!
 SOFTDC_CONFIG='unknowns { wrong_dc_key: REMOTE_ACCESS_ERROR }' run --peer "127.0.0.1:$port" --out "$TEST_TMPDIR/b" \

@@ -176,8 +176,54 @@ TEST(NicTest, WhatIsNotThereIsSaidWithWhatThereIs) {
   EXPECT_THAT(std::string(none.status().message()), HasSubstr("there are: softdc0"));
   // A software device is no hardware, unless it is named.
   EXPECT_THAT(std::string(Nic::Open({&softdc::Verbs()}, "auto").status().message()),
-              HasSubstr("no mlx5 device on this host"));
+              HasSubstr("no mlx5 device with an active port"));
   EXPECT_FALSE(Nic::Open({&softdc::Verbs()}, "softdc0:7").ok());
+}
+
+// An mlx5 device with two ports; those up to this number are down.
+int down_ports = 0;
+verbs::VerbsApi TwoPorts() {
+  verbs::VerbsApi api = softdc::Verbs();
+  api.get_device_name = [](ibv_device*) -> const char* { return "mlx5_0"; };
+  api.query_device = [](ibv_context* context, ibv_device_attr* attributes) {
+    const int error = softdc::Verbs().query_device(context, attributes);
+    attributes->phys_port_cnt = 2;
+    return error;
+  };
+  api.query_port = [](ibv_context* context, uint8_t number, ibv_port_attr* port) {
+    const int error = softdc::Verbs().query_port(context, 1, port);
+    if (number <= down_ports) port->state = IBV_PORT_DOWN;
+    return error;
+  };
+  return api;
+}
+
+TEST(NicTest, PortThatIsNotActiveIsPassedOverOrRefused) {
+  const verbs::VerbsApi api = TwoPorts();
+  down_ports = 0;
+  const auto first = Nic::Open({&api}, "auto");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)->spec, "mlx5_0");
+  down_ports = 1;
+  const auto second = Nic::Open({&api}, "auto");
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->port_number, 2);
+  EXPECT_EQ((*second)->spec, "mlx5_0:2");
+  for (const char* spec : {"mlx5_0", "mlx5_0:1"}) {
+    const absl::Status refused = Nic::Open({&api}, spec).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << spec;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("port 1 of mlx5_0 is not active"));
+  }
+  down_ports = 2;
+  EXPECT_THAT(std::string(Nic::Open({&api}, "auto").status().message()),
+              HasSubstr("mlx5_0 (port 2 is not active)"));
+}
+
+TEST(NicTest, PortThatWasGivenStaysWithTheName) {
+  const auto given = Nic::Open({&softdc::Verbs()}, "softdc0:1");
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ((*given)->spec, "softdc0:1");
+  EXPECT_EQ((*given)->name, "softdc0");
 }
 
 TEST(TargetTest, RefusesWhatIsOutOfRange) {

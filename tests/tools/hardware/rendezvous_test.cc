@@ -4,16 +4,30 @@
 #include "tools/hardware/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
 
 #include "tools/hardware/remote_target.h"
+
+// Two names have two addresses: nobody listens at the first ("two-to-ask"), or it is not one of this host ("two-to-have").
+extern "C" int getaddrinfo(const char* host, const char* port, const addrinfo* hints,
+                           addrinfo** list) {
+  const auto real = reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  const std::string name = host == nullptr ? "" : host;
+  if (name != "two-to-ask" && name != "two-to-have") return real(host, port, hints, list);
+  const int error = real(name == "two-to-ask" ? "127.0.0.2" : "192.0.2.77", port, hints, list);
+  return error != 0 ? error : real("127.0.0.1", port, hints, &(*list)->ai_next);
+}
 
 namespace sluice::hardware {
 namespace rendezvous_test {
@@ -107,6 +121,64 @@ TEST(RendezvousTest, StrangersAreClosedAndThePeerIsWaitedFor) {
   EXPECT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
   close(http);
   close(binary);
+}
+
+TEST(RendezvousTest, AllAddressesOfAHostAreTried) {
+  Listener listener;
+  const Made b = Rendezvous::Connect("two-to-ask", listener.port, "dev-b", absl::Seconds(3));
+  EXPECT_TRUE(b.ok()) << b.status();
+  if (!b.ok()) {
+    EXPECT_TRUE(Connect(listener.port).ok());
+  }
+  EXPECT_TRUE(listener.Take().ok());
+  EXPECT_THAT(std::string(Rendezvous::Listen("two-to-have", 0, "dev", absl::Milliseconds(1),
+                                             [](uint16_t) {})
+                              .status()
+                              .message()),
+              HasSubstr("no peer came"));
+}
+
+// The listener of an earlier meeting, say, which closes with the connection in its queue.
+TEST(RendezvousTest, ConnectionThatIsClosedIsTriedAgain) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&at), sizeof(at)), 0);
+  ASSERT_EQ(listen(listener, 4), 0);
+  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  auto made = std::async(std::launch::async, [port = ntohs(at.sin_port)] { return Connect(port); });
+  close(accept(listener, nullptr, nullptr));
+  ASSERT_EQ(fcntl(listener, F_SETFL, O_NONBLOCK), 0);
+  int fd = -1;
+  const std::string greeting = "sluice-hardware 1 dev-a host\n";
+  while (fd < 0 && made.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout) {
+    fd = accept(listener, nullptr, nullptr);
+  }
+  if (fd >= 0) {
+    EXPECT_GT(send(fd, greeting.data(), greeting.size(), MSG_NOSIGNAL), 0);
+  }
+  const Made b = made.get();
+  EXPECT_TRUE(b.ok()) << b.status();
+  close(fd);
+  close(listener);
+}
+
+// It greeted and gave up while others were greeted, and is there again.
+TEST(RendezvousTest, ConnectionOfAPeerThatGaveUpIsNotTaken) {
+  std::future<Made> again;
+  const Made a = Rendezvous::Listen("127.0.0.1", 0, "dev-a", kLong, [&again](uint16_t port) {
+    const int fd = Stranger(port);
+    EXPECT_GT(send(fd, "sluice-hardware 1 dev-b host\n", 29, MSG_NOSIGNAL), 0);
+    close(fd);
+    again = std::async(std::launch::async, [port] { return Connect(port); });
+  });
+  ASSERT_TRUE(a.ok()) << a.status();
+  const Made b = again.get();
+  ASSERT_TRUE(b.ok()) << b.status();
+  ASSERT_TRUE((*b)->Send("here").ok());
+  EXPECT_EQ((*a)->Receive(kLong).value_or(""), "here");
 }
 
 TEST(RendezvousTest, GarbageIsSaid) {
