@@ -78,13 +78,13 @@ TEST_F(BulkTest, MovesAndBothSidesHearOfIt) {
 
 // What Move() of much says between two programs of these path MTUs.
 absl::Status MoveBetween(uint32_t one_mtu, uint32_t other_mtu) {
+  std::vector<std::byte> from(1 << 16), to(1 << 16);  // outlive what they are lent to
   auto one = Bulk::Create({.device = "softdc0", .path_mtu = one_mtu}).value();
   auto other = Bulk::Create({.device = "softdc0", .path_mtu = other_mtu}).value();
   std::string ticket, answer;
   const auto at_one = one->Offer(&ticket).value();
   EXPECT_TRUE(other->Accept(ticket, &answer).ok());
   EXPECT_TRUE(one->Complete(at_one, answer).ok());
-  std::vector<std::byte> from(1 << 16), to(1 << 16);
   const auto own = one->Lend(from, 0).value();
   const auto lent = other->Lend(to, bulk::kMayWrite).value();
   bulk::TransferRequest request;
