@@ -115,14 +115,23 @@ void Lease::ReleaseSlow() {
   {
     std::unique_lock lock(mutex_);
     Waiter* next = nullptr;
+    bool again = false;
     while (next == nullptr && (submitted_ != nullptr || !cancellations_.empty())) {
+      if (std::exchange(again, true)) {
+        // Others go on submitting, and none of them can take over: replies and deadlines have their turn here.
+        holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
+        lock.unlock();
+        engine_->Poll();
+        lock.lock();
+        holder_.store(nullptr, std::memory_order_relaxed);
+      }
       StartSubmittedLocked(lock);
       holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
       RunCancellations(lock);
       holder_.store(nullptr, std::memory_order_relaxed);
-      // Others may go on submitting. A thread whose call has been started takes over, and starts theirs.
+      // Others may go on submitting. The first thread that needs no start takes over, and starts theirs.
       next = waiters_.front();
-      while (next != nullptr && !next->started) next = next->next;
+      while (next != nullptr && next->IsToBeStarted()) next = next->next;
     }
     if (next == nullptr) next = waiters_.front();
     if (next != nullptr) {
@@ -152,8 +161,7 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   const auto give_up = Clock::now() + std::chrono::nanoseconds(timed ? timeout_ns : 0);
 
   std::unique_lock lock(mutex_);
-  const bool submits =
-      waiter->spec != nullptr || waiter->work != nullptr || waiter->begin != nullptr;
+  const bool submits = waiter->IsToBeStarted();
   const uint32_t bits = submits ? uint32_t{kWaiters | kSubmitted} : uint32_t{kWaiters};
   uint32_t seen = word_.load();
   for (;;) {

@@ -23,7 +23,7 @@
 //   held          a thread calls                            held+submitted+waiters; it waits on its own condition
 //   held          nothing happened for spin_ns              held+asleep; woken by the descriptor
 //   held          the holder's call has ended, no others    0  (one compare-and-swap: the fast way)
-//   held+waiters  the holder's call has ended               held+waiters: the first waiter is handed the lease
+//   held+waiters  the holder's call has ended               held+waiters: the first waiter that needs no start is handed the lease
 //   held+parked   the holder's call has ended               0, and the background thread is poked: it watches again
 //   held          released while asynchronous calls run     0, and the background thread is told to take it now
 //   0             a watch period without use                held (background): polls, then arms, then

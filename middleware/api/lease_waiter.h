@@ -54,6 +54,10 @@ struct Lease::Waiter {
   Waiter* next_submitted = nullptr;
   std::optional<std::condition_variable> changed;
 
+  // It is in submitted_, or is about to be.
+  bool IsToBeStarted() const {
+    return !started && (spec != nullptr || work != nullptr || begin != nullptr);
+  }
   void End(const absl::Status& how);
 };
 
