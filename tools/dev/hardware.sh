@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: hardware.sh [--listen HOST:PORT | --peer HOST:PORT] [--device NAME] [--cpu N] [--out DIR]
-# Runs on a host with a NIC everything that says how the device behaves, and writes one report; docs/hardware.md tells of it. Both sides
+# Runs on a host with a NIC everything that says how the device behaves, and writes one report; docs/hardware.md describes it. Both sides
 # build first; the rest takes at most 15 minutes and changes nothing on the host. Exit status: 0 if there is a report, whatever is in it.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -107,7 +107,7 @@ try() {
   record "$name" "$(verdict "$code")" $((SECONDS - start)) "$log" "$pattern"
 }
 
-# Both sides wait here for each other. The first time somebody has to walk to the other host. A side that did not come once is not
+# Both sides wait here for each other. The first wait is long: a person starts the other side. A side that did not come once is not
 # waited for again.
 gone=''
 meet() {
@@ -149,7 +149,8 @@ pair() {
   fi
   server=''
   if [[ $role != peer ]]; then
-    timeout --kill-after=2 60 "${serve[@]}" >"$log.server" 2>&1 </dev/null &
+    # Longer than meet (105 s) and the client (45 s) together: it is ended below.
+    timeout --kill-after=2 160 "${serve[@]}" >"$log.server" 2>&1 </dev/null &
     server=$!
     await_server "$log.server"
   fi

@@ -85,7 +85,9 @@ absl::StatusOr<std::unique_ptr<Nic>> Nic::Open(const std::vector<const verbs::Ve
     for (int i = 0; i < count; ++i) {
       const std::string listed = api->get_device_name(list[i]);
       seen.push_back(listed);
-      if (any ? !api->dv_is_supported(list[i]) || listed == "softdc0" : listed != name) continue;
+      // A program under softdc may have softdc1 as well.
+      const bool hardware = api->dv_is_supported(list[i]) && !listed.starts_with("softdc");
+      if (any ? !hardware : listed != name) continue;
       auto nic = std::make_unique<Nic>();
       nic->api = api;
       nic->name = listed;

@@ -7,6 +7,7 @@
 #ifndef SLUICE_TOOLS_HARDWARE_PROBE_H_
 #define SLUICE_TOOLS_HARDWARE_PROBE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -66,6 +67,18 @@ std::span<const Probe> CapabilityProbes();
 // Whether two rounds of time-to-the-error may end the measurement: within 3 % of each other, and the best within 10 % of a multiple
 // of the nominal time (a greater least timeout, a factor). Others may both be late: a busy host keeps a thread waiting for tens of ms.
 bool RoundsAgree(double best_ns, double took_ns, double nominal_ns);
+
+// A request that nobody answered failed after `took_ns`, on a queue with these settings.
+struct RetryTime {
+  uint8_t timeout = 0;
+  uint8_t retries = 0;
+  double took_ns = 0;
+};
+
+// Returns the dials with which softdc takes these times; empty: its defaults. `times`: the shortest nominal time first, numbers of
+// retries that differ by a factor of two, and at the end two that differ in the timeout alone. If these two took equally long, a
+// minimum timeout and a factor can't be told apart: the minimum timeout accounts for both.
+std::vector<Dial> RetryDials(std::span<const RetryTime> times);
 
 // Runs the probes that `pattern` (part of a name; empty: all) selects, and tells of each as it ends.
 HardwareReport RunProbes(const Scene& scene, const std::string& pattern,

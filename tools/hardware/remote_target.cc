@@ -20,7 +20,7 @@ constexpr uint64_t kMaxWaitMs = 10'000;
 
 absl::Status NoAnswer(const Rendezvous& rendezvous, const std::string& line) {
   return base::Error(absl::StatusCode::kInvalidArgument,
-                     rendezvous.peer() + " answered what is no answer: " + line,
+                     absl::StrCat("invalid answer from ", rendezvous.peer(), ": '", line, "'"),
                      {.layer = "hardware",
                       .operation = "rendezvous",
                       .cause = "it is of another release",
@@ -66,7 +66,7 @@ std::string Hex(const ibv_gid& gid) {
 std::string ErrorLine(const absl::Status& status) {
   std::string line = absl::StrCat("error ", std::string(status.message()));
   for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+    if (c < 0x20 || c >= 0x7f) c = ' ';
   }
   return line.substr(0, 1000);
 }
@@ -206,13 +206,13 @@ absl::Status ServeTargets(Rendezvous& rendezvous, const Nic& nic, absl::Duration
       }
     }
     if (!answer.has_value()) {
-      const absl::Status status =
-          base::Error(absl::StatusCode::kInvalidArgument,
-                      rendezvous.peer() + " asked what is no request: " + line->substr(0, 60),
-                      {.layer = "hardware",
-                       .operation = "rendezvous",
-                       .cause = "it is of another release",
-                       .remedy = "run the same release on both hosts"});
+      const absl::Status status = base::Error(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("invalid request from ", rendezvous.peer(), ": '", line->substr(0, 60), "'"),
+          {.layer = "hardware",
+           .operation = "rendezvous",
+           .cause = "it is of another release",
+           .remedy = "run the same release on both hosts"});
       rendezvous.Send(ErrorLine(status)).IgnoreError();
       return status;
     }

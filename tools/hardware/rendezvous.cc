@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "transport/base/error.h"
@@ -84,7 +86,7 @@ bool Wait(int fd, short events, absl::Time end) {
   while (true) {
     const int64_t left = absl::ToInt64Milliseconds(end - absl::Now());
     pollfd one{.fd = fd, .events = events, .revents = 0};
-    const int ready = poll(&one, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 600'000)));
+    const int ready = poll(&one, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR) return false;
   }
@@ -129,7 +131,10 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Listen(
     sockaddr_storage from{};
     size = sizeof(from);
     const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&from), &size, SOCK_CLOEXEC);
-    if (fd < 0) continue;
+    if (fd < 0) {
+      absl::SleepFor(kBetweenTries);  // without a free descriptor the connection stays in the queue
+      continue;
+    }
     auto made = std::unique_ptr<Rendezvous>(new Rendezvous(fd, Text(from, size)));
     absl::Status status = made->Greet(device, kStrangerTimeout);
     // A peer that gave up meanwhile comes again, on another connection.
@@ -161,8 +166,12 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Connect(const std::strin
   for (size_t i = 0; i == 0 || absl::Now() < end; ++i) {
     const Found& to = (*found)[i % found->size()];
     const int fd = socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return base::ErrnoError(errno, "a socket", {.layer = "hardware"});
-    error = connect(fd, reinterpret_cast<const sockaddr*>(&to.address), to.size) == 0 ? 0 : errno;
+    // The host may have no addresses of that family.
+    if (fd < 0 && errno != EAFNOSUPPORT) {
+      return base::ErrnoError(errno, "a socket", {.layer = "hardware"});
+    }
+    const auto* address = reinterpret_cast<const sockaddr*>(&to.address);
+    error = fd < 0 || connect(fd, address, to.size) != 0 ? errno : 0;
     if (error == EINPROGRESS) {
       socklen_t size = sizeof(error);
       error = ETIMEDOUT;
@@ -176,7 +185,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Connect(const std::strin
       if (greeting.ok()) return made;
       // Another program or another release stays what it is. One that went away may have been the listener of an earlier meeting.
       if (greeting.code() == absl::StatusCode::kInvalidArgument) return greeting;
-    } else {
+    } else if (fd >= 0) {
       close(fd);
     }
     if (i % found->size() + 1 < found->size()) continue;
@@ -262,22 +271,26 @@ absl::StatusOr<std::string> Rendezvous::ReadLine(absl::Duration timeout) {
       std::string line = unread_.substr(0, newline);
       unread_.erase(0, newline + 1);
       for (const char c : line) {
-        if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) continue;
-        return base::Error(absl::StatusCode::kInvalidArgument, peer_ + " sent what is no text",
-                           {.layer = "hardware",
-                            .operation = "rendezvous",
-                            .cause = "another program is at the other end",
-                            .remedy = "give the port of the other side of ./dev hardware"});
+        if (c >= 0x20 && c < 0x7f) continue;
+        return base::Error(
+            absl::StatusCode::kInvalidArgument,
+            absl::StrFormat("invalid line from %s: byte 0x%02x is no printable ASCII", peer_,
+                            static_cast<unsigned char>(c)),
+            {.layer = "hardware",
+             .operation = "rendezvous",
+             .cause = "another program is at the other end",
+             .remedy = "give the port of the other side of ./dev hardware"});
       }
       return line;
     }
     if (unread_.size() > kMaxLineBytes) {
-      return base::Error(absl::StatusCode::kInvalidArgument,
-                         peer_ + " sent a line that does not end",
-                         {.layer = "hardware",
-                          .operation = "rendezvous",
-                          .cause = "another program is at the other end",
-                          .remedy = "give the port of the other side of ./dev hardware"});
+      return base::Error(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("invalid line from ", peer_, ": it has more than ", kMaxLineBytes, " bytes"),
+          {.layer = "hardware",
+           .operation = "rendezvous",
+           .cause = "another program is at the other end",
+           .remedy = "give the port of the other side of ./dev hardware"});
     }
     if (!Wait(fd_, POLLIN, end)) {
       return base::Error(

@@ -4,7 +4,8 @@
 // has to know of its peer, and what the peer's side of a probe does.
 //
 // Who owns it   Its creator.
-// Which thread  One. Every call blocks at most for its timeout.
+// Which thread  One. Every call blocks for its timeout at most. Exceptions: Listen() and Connect() resolve a name first, and a greeting
+//               that has begun may take 5 s more. Send() has no timeout of its own: 5 s.
 // Errors        UNAVAILABLE: the peer has gone. DEADLINE_EXCEEDED: nothing came in time. INVALID_ARGUMENT: the peer sent what is no
 //               line, or is of another release. ALREADY_EXISTS, NOT_FOUND: the address can't be listened at, or is not known.
 #ifndef SLUICE_TOOLS_HARDWARE_RENDEZVOUS_H_
@@ -37,7 +38,7 @@ class Rendezvous {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  // Without a newline, at most kMaxLineBytes. After an error every call fails with the same.
+  // A line has printable ASCII only, and at most kMaxLineBytes. After an error every call fails with the same.
   absl::Status Send(const std::string& line);
   absl::StatusOr<std::string> Receive(absl::Duration timeout);
   // "mlx5_0 on host-b (10.0.0.2)".

@@ -3,6 +3,8 @@
 // How long a device tries a request that nobody answers.
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -18,12 +20,14 @@ struct Attempt {
   uint8_t retries;
   int rounds;
 };
-// At least 34 ms nominally, so that the scheduler of a busy host does not decide.
+// At least 34 ms nominally, so that the scheduler of a busy host does not decide. In the order that RetryDials() needs.
 constexpr Attempt kAttempts[] = {{12, 1, 10}, {12, 3, 3}, {14, 1, 3}, {14, 3, 2}, {15, 3, 2}};
 constexpr absl::Duration kPatience = absl::Seconds(40);
+// Times up to this factor apart are equal. Times that differ in fact are a factor of two apart.
+constexpr double kEqual = 1.5;
 
-double NominalNs(const Attempt& attempt) {
-  return 4096.0 * std::pow(2.0, attempt.timeout) * (attempt.retries + 1);
+double NominalNs(uint8_t timeout, uint8_t retries) {
+  return 4096.0 * std::pow(2.0, timeout) * (retries + 1);
 }
 
 // The shortest of some rounds: what else the host does only adds, to each of them on a busy one.
@@ -48,7 +52,7 @@ absl::StatusOr<double> Measure(const Scene& scene, const TargetAddress& nobody,
     }
     *vendor = wc->vendor_err;
     const double took = absl::ToDoubleNanoseconds(absl::Now() - start);
-    const bool agrees = RoundsAgree(best, took, NominalNs(attempt));
+    const bool agrees = RoundsAgree(best, took, NominalNs(attempt.timeout, attempt.retries));
     if (best == 0 || took < best) best = took;
     if (agrees || took > 3e9) break;
   }
@@ -58,36 +62,19 @@ absl::StatusOr<double> Measure(const Scene& scene, const TargetAddress& nobody,
 absl::StatusOr<Answer> TimeToTheError(const Scene& scene) {
   const auto nobody = scene.Nobody();
   if (!nobody.ok()) return nobody.status();
-  constexpr size_t kCount = std::size(kAttempts);
-  double took[kCount];
+  std::vector<RetryTime> times;
   uint32_t vendor = 0;
   Answer answer;
-  for (size_t i = 0; i < kCount; ++i) {
-    const auto measured = Measure(scene, *nobody, kAttempts[i], &vendor);
-    if (!measured.ok()) return measured.status();
-    took[i] = *measured;
+  for (const Attempt& attempt : kAttempts) {
+    const auto took = Measure(scene, *nobody, attempt, &vendor);
+    if (!took.ok()) return took.status();
     absl::StrAppendFormat(&answer.text, "%stimeout %d, %d retries: %.0f ms (nominal %.0f)",
-                          i == 0 ? "" : "; ", kAttempts[i].timeout, kAttempts[i].retries,
-                          took[i] / 1e6, NominalNs(kAttempts[i]) / 1e6);
+                          times.empty() ? "" : "; ", attempt.timeout, attempt.retries, *took / 1e6,
+                          NominalNs(attempt.timeout, attempt.retries) / 1e6);
+    times.push_back({attempt.timeout, attempt.retries, *took});
   }
   absl::StrAppendFormat(&answer.text, "; vendor code 0x%02x", vendor);
-  const auto [least, most] = std::minmax_element(took, took + kCount);
-  if (*most < 2 * *least) {
-    // The nominal times are a factor of 16 apart.
-    answer.as_softdc = false;
-    answer.dials = {{"retries", "total_retry_ns", absl::StrFormat("%.0f", *least)}};
-    return answer;
-  }
-  const double factor =
-      std::clamp(std::round(took[kCount - 1] / NominalNs(kAttempts[kCount - 1])), 1.0, 16.0);
-  // The least timeout shows where the shortest nominal time is below it.
-  const double per_attempt = took[0] / factor / (kAttempts[0].retries + 1);
-  const long shown = std::lround(std::log2(per_attempt / 4096.0));
-  if (factor > 1)
-    answer.dials.push_back({"retries", "timeout_factor", absl::StrFormat("%.0f", factor)});
-  if (shown > kAttempts[0].timeout) {
-    answer.dials.push_back({"retries", "min_timeout", absl::StrCat(std::min(shown, 31L))});
-  }
+  answer.dials = RetryDials(times);
   answer.as_softdc = answer.dials.empty() && vendor == 0x81;
   return answer;
 }
@@ -150,6 +137,32 @@ bool RoundsAgree(double best_ns, double took_ns, double nominal_ns) {
   if (best_ns <= 0 || std::abs(took_ns - best_ns) >= 0.03 * best_ns) return false;
   const double expected = std::max(1.0, std::round(best_ns / nominal_ns)) * nominal_ns;
   return std::abs(best_ns - expected) < 0.1 * expected;
+}
+
+std::vector<Dial> RetryDials(std::span<const RetryTime> times) {
+  const auto [least, most] = std::minmax_element(
+      times.begin(), times.end(),
+      [](const RetryTime& a, const RetryTime& b) { return a.took_ns < b.took_ns; });
+  // Whatever the timeout is: with 3 retries a device that counts them takes twice as long as with 1.
+  if (most->took_ns < kEqual * least->took_ns) {
+    return {{"retries", "total_retry_ns", absl::StrFormat("%.0f", least->took_ns)}};
+  }
+  const RetryTime& first = times.front();
+  const RetryTime& last = times.back();
+  const bool minimum_is_above_all = last.took_ns < kEqual * times[times.size() - 2].took_ns;
+  const double factor =
+      minimum_is_above_all
+          ? 1.0
+          : std::clamp(std::round(last.took_ns / NominalNs(last.timeout, last.retries)), 1.0, 16.0);
+  // The minimum timeout shows where the shortest nominal time is below it.
+  const double per_attempt = first.took_ns / factor / (first.retries + 1);
+  const long shown = std::lround(std::log2(per_attempt / 4096.0));
+  std::vector<Dial> dials;
+  if (factor > 1) dials.push_back({"retries", "timeout_factor", absl::StrFormat("%.0f", factor)});
+  if (shown > first.timeout) {
+    dials.push_back({"retries", "min_timeout", absl::StrCat(std::min(shown, 31L))});
+  }
+  return dials;
 }
 
 std::span<const Probe> RetryProbes() { return kProbes; }

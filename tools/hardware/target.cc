@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "transport/base/error.h"
 
@@ -56,11 +57,15 @@ absl::StatusOr<std::unique_ptr<Target>> LocalTarget::Create(const Nic& nic,
                                                             const TargetOptions& options) {
   if (options.receives > kMaxReceives || options.receive_bytes == 0 ||
       options.receive_bytes > kMaxReceiveBytes || options.cqe == 0 || options.cqe > 65536) {
-    return base::Error(absl::StatusCode::kInvalidArgument, "a target outside of its limits",
-                       {.layer = "hardware",
-                        .operation = "target",
-                        .cause = "the peer is of another release",
-                        .remedy = "run the same release on both hosts"});
+    return base::Error(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("target with receives ", options.receives, ", receive_bytes ",
+                     options.receive_bytes, ", cqe ", options.cqe, ": allowed are 0 to ",
+                     kMaxReceives, ", 1 to ", kMaxReceiveBytes, ", 1 to 65536"),
+        {.layer = "hardware",
+         .operation = "target",
+         .cause = "the peer is of another release",
+         .remedy = "run the same release on both hosts"});
   }
   auto target = std::unique_ptr<LocalTarget>(new LocalTarget);
   target->options_ = options;
@@ -148,8 +153,11 @@ absl::StatusOr<std::optional<Receipt>> LocalTarget::AwaitReceive(absl::Duration 
 
 absl::Status LocalTarget::BeginWatch(uint32_t bytes) {
   if (watcher_.joinable() || bytes < 8 || bytes > kReceivesAt || bytes % 8 != 0) {
-    return base::Error(absl::StatusCode::kInvalidArgument, "a watch that can't begin",
-                       {.layer = "hardware", .operation = "watch"});
+    return base::Error(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("watch of ", bytes, " bytes: allowed is one at a time, of 8 to ", kReceivesAt,
+                     " bytes, a multiple of 8"),
+        {.layer = "hardware", .operation = "watch"});
   }
   std::memset(memory_->data(), 0, bytes);
   count_ = {};

@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "tools/hardware/dial_file.h"
 #include "transport/softdc/verbs.h"
 
 namespace sluice::hardware {
@@ -80,6 +84,39 @@ TEST(ProbeTest, RoundsThatAreLateAlikeDoNotEndTheMeasurement) {
   EXPECT_TRUE(RoundsAgree(6 * 34e6, 6 * 33.8e6, kNominal));
 }
 
+// Times of time-to-the-error on a device with these dials.
+std::vector<RetryTime> TimesWith(int min_timeout, double factor, double late_ns = 0) {
+  std::vector<RetryTime> times = {{12, 1}, {12, 3}, {14, 1}, {14, 3}, {15, 3}};
+  for (RetryTime& time : times) {
+    const double timeout_ns = 4096.0 * std::exp2(std::max<int>(time.timeout, min_timeout));
+    time.took_ns = timeout_ns * (time.retries + 1) * factor + late_ns;
+  }
+  return times;
+}
+
+std::string DialText(const std::vector<RetryTime>& times) {
+  DialFile file;
+  for (const Dial& dial : RetryDials(times)) file.Set(dial);
+  return file.Text(" ");
+}
+
+TEST(ProbeTest, MinimumTimeoutAboveAllAttemptsIsNoFixedTime) {
+  EXPECT_EQ(DialText(TimesWith(0, 1)), "");
+  EXPECT_EQ(DialText(TimesWith(0, 4)), "retries { timeout_factor: 4 }");
+  EXPECT_EQ(DialText(TimesWith(13, 3)), "retries { min_timeout: 13 timeout_factor: 3 }");
+  for (const int minimum : {13, 14, 15, 16, 18}) {
+    const std::string expected = absl::StrCat("retries { min_timeout: ", minimum, " }");
+    EXPECT_EQ(DialText(TimesWith(minimum, 1)), expected);
+    EXPECT_EQ(DialText(TimesWith(minimum, 1, 5e6)), expected);  // late by 5 ms
+  }
+  EXPECT_EQ(DialText(TimesWith(16, 4)), "retries { min_timeout: 18 }");  // takes the same times
+
+  std::vector<RetryTime> fixed = TimesWith(0, 1);
+  for (RetryTime& time : fixed) time.took_ns = 300e6;
+  fixed[2].took_ns = 340e6;
+  EXPECT_EQ(DialText(fixed), "retries { total_retry_ns: 300000000 }");
+}
+
 // A target of this process, at the address and with the count of a test.
 class OtherTarget final : public Target {
  public:
@@ -147,7 +184,7 @@ TEST(ProbeTest, DeadNumberIsNoLivingTargets) {
                       if (same) other->MoveTo(first);
                       return other;
                     }};
-  for (const char* probe : {"cqe-order", "more-labels-than-streams"}) {
+  for (const char* probe : {"cqe-order", "more-labels-than-streams", "fence-scope"}) {
     same = false;
     beside.clear();
     HardwareRow row = RunProbes(scene, probe, [](const HardwareRow&) {}).rows(0);
@@ -178,6 +215,9 @@ TEST(NicTest, WhatIsNotThereIsSaidWithWhatThereIs) {
   EXPECT_THAT(std::string(Nic::Open({&softdc::Verbs()}, "auto").status().message()),
               HasSubstr("no mlx5 device with an active port"));
   EXPECT_FALSE(Nic::Open({&softdc::Verbs()}, "softdc0:7").ok());
+  verbs::VerbsApi second = softdc::Verbs();
+  second.get_device_name = [](ibv_device*) -> const char* { return "softdc1"; };
+  EXPECT_EQ(Nic::Open({&second}, "auto").status().code(), absl::StatusCode::kNotFound);
 }
 
 // An mlx5 device with two ports; those up to this number are down.
@@ -233,12 +273,13 @@ TEST(TargetTest, RefusesWhatIsOutOfRange) {
        {TargetOptions{.receives = 4097}, TargetOptions{.receive_bytes = 0},
         TargetOptions{.receive_bytes = 8193}, TargetOptions{.cqe = 0},
         TargetOptions{.cqe = 65537}}) {
-    EXPECT_EQ(LocalTarget::Create(**nic, options).status().code(),
-              absl::StatusCode::kInvalidArgument);
+    const absl::Status refused = LocalTarget::Create(**nic, options).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("allowed are 0 to 4096, 1 to 8192"));
   }
   auto target = LocalTarget::Create(**nic, {});
   ASSERT_TRUE(target.ok()) << target.status();
-  EXPECT_FALSE((*target)->BeginWatch(7).ok());
+  EXPECT_THAT(std::string((*target)->BeginWatch(7).message()), HasSubstr("watch of 7 bytes"));
   EXPECT_FALSE((*target)->BeginWatch(2 << 20).ok());
   EXPECT_TRUE((*target)->BeginWatch(264).ok());
   EXPECT_FALSE((*target)->BeginWatch(264).ok());  // one at a time
