@@ -50,7 +50,12 @@ using examples::echo::SayRequest;
 
 constexpr int kRound = 32;  // calls
 // Frames of coroutines are used again, but where AddressSanitizer watches (frame_memory.h).
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SLUICE_CLANG_ASAN
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(SLUICE_CLANG_ASAN)
 constexpr int kTwoFrames = 2;
 #else
 constexpr int kTwoFrames = 0;

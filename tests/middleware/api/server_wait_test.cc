@@ -70,10 +70,10 @@ TEST_F(ServerWaitTest, CallsUnderWayAreDrainedWithinTheGivenTime) {
                   .ok());
   chat_.waiting.Wait();
   kill(getpid(), SIGUSR1);
+  // The call is cancelled after three quarters of the time; on a busy machine its end may take much of the rest.
   const absl::Status waited =
-      server_->Wait({.signals = {SIGUSR1}, .drain_timeout = absl::Milliseconds(40)});
-  // On a busy machine the last quarter of the time may be too short for the call's end.
-  EXPECT_TRUE(waited.ok() || absl::IsDeadlineExceeded(waited)) << waited;
+      server_->Wait({.signals = {SIGUSR1}, .drain_timeout = absl::Seconds(4)});
+  EXPECT_TRUE(waited.ok()) << waited;
   DriveUntil([&] { return ended.has_value(); });
   EXPECT_EQ(ended->code(), absl::StatusCode::kUnavailable) << *ended;
 }

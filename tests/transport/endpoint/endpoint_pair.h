@@ -116,6 +116,19 @@ inline void PollUntil(std::initializer_list<Node*> nodes, const std::function<bo
   }
 }
 
+// Connects, and polls both until the client has heard that it is up or down.
+inline PeerId TryConnect(Node& client, Node& server, uint16_t port,
+                         const std::string& host = "127.0.0.1") {
+  const auto peer = client.endpoint->Connect(host, port, client.clock.NowNs() + 600'000'000'000);
+  if (!peer.ok()) {
+    ADD_FAILURE() << peer.status();
+    return {};
+  }
+  PollUntil({&client, &server},
+            [&] { return !client.recorder.downs.empty() || !client.recorder.ups.empty(); });
+  return *peer;
+}
+
 inline PeerId ConnectPair(Node& client, Node& server, uint16_t port,
                           int64_t timeout_ns = 10'000'000'000) {
   auto peer = client.endpoint->Connect("127.0.0.1", port, client.clock.NowNs() + timeout_ns);

@@ -167,7 +167,8 @@ TEST(EndpointListen, CookieUnderANewSecretCounts) {
   RawPeer client(Shared(kOther));
   client.without_dc = true;
   Knock(server, port, client);
-  EXPECT_TRUE(client.up && client.welcomed) << client.why;
+  // The server then disconnects a client without DC, perhaps before this side knows that it is up.
+  EXPECT_TRUE(client.welcomed) << client.why;
 }
 
 // The hello goes to the endpoint with the fewest peers: another one each time.
@@ -286,7 +287,6 @@ TEST(EndpointListen, ClientWithoutDcGetsAWelcomeAndNothingElse) {
   Knock(server, port, client);
   Drive(server, client, [&] { return client.down; });
   EXPECT_TRUE(client.welcomed) << client.why;  // and so the server is proven
-  EXPECT_TRUE(client.up);
   EXPECT_EQ(server.endpoint->Handshakes().without_dc, 1u);
   EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
   EXPECT_TRUE(server.recorder.ups.empty());

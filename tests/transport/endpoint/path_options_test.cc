@@ -105,13 +105,9 @@ TEST(PathOptions, PeerOfAnotherPartitionDoesNotAnswerAndTheErrorSaysSo) {
   Node client({.dead_peer_ns = 100'000'000}, &softdc::Verbs(), nullptr, nullptr, kPath);
   const auto port = server.endpoint->Listen("127.0.0.1", 0);
   ASSERT_TRUE(port.ok()) << port.status();
-  const auto peer =
-      client.endpoint->Connect("127.0.0.1", *port, client.clock.NowNs() + 600'000'000'000);
-  ASSERT_TRUE(peer.ok()) << peer.status();
-  PollUntil({&client, &server},
-            [&] { return !client.recorder.downs.empty() || !client.recorder.ups.empty(); });
+  const PeerId peer = TryConnect(client, server, *port);
   if (client.recorder.downs.empty()) {
-    ASSERT_TRUE(client.Send(*peer, "hello").ok());
+    ASSERT_TRUE(client.Send(peer, "hello").ok());
     PollUntil({&client, &server}, [&] { return !client.recorder.downs.empty(); });
   }
   const absl::Status why = client.recorder.downs[0].why;

@@ -44,8 +44,8 @@ TEST(CqEvent, ArmingAgainBeforeFetchingKeepsBothEvents) {
   DcNode a, b({.channel = true});
   ibv_cq* cq = nullptr;
   void* cq_context = nullptr;
-  // The loop carries out the first message to a peer, and looks at the arming shortly after the completion shows. The next
-  // ones are carried out in the call.
+  // The loop carries out the first message to a peer, and looks at the arming after the completion is visible: a second arming
+  // between the two would have no event of its own. The next messages are carried out in the call.
   ASSERT_EQ(a.Send(b.Address(), "first", 1), 0);
   b.PollReceive();
   for (int i = 0; i < 2; ++i) {
