@@ -168,6 +168,8 @@ for name in "${names[@]}"; do
   cat "$work"/*.why "$work"/*.wrong >&2 2>/dev/null || true
   all_wrong=$((all_wrong + wrong))
   table+=("$(printf '%-16s %7d %7d %7d %7d %7d s' "$name" "$passed" "$wrong" "$other" "$skipped" "$((SECONDS - started))")")
+  # Again in the table at the end, which a run that is interrupted does not reach.
+  echo "${table[-1]}" >&2
 done
 printf '%-16s %7s %7s %7s %7s %9s\n' personality passed failed listed skipped time
 printf '%s\n' "${table[@]}"
