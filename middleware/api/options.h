@@ -87,7 +87,8 @@ struct EndpointLimits {
   uint32_t path_mtu = 1024;
 };
 
-// Options of the path over the network: GID, traffic class, service level, partition, retries. Set the same on all sides.
+// Options of the path over the network: GID, traffic class, service level, partition, retries. Set the same pkey in all processes that
+// connect to each other. Each side sends with its own traffic class and service level. gid_index refers to the table of this host.
 using PathOptions = device::PathSettings;
 
 // Authentication of peers. Each side proves that it holds a common secret before the other side

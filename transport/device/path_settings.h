@@ -28,15 +28,16 @@ struct PathSettings {
   std::optional<uint32_t> service_level;
   // Partition key, not its index: the entry of the port's table whose lower 15 bits are the same, a full member if there is one.
   // A peer in another partition drops all packets without an answer, so all processes that talk to each other need the same.
-  // Range: 1 to 65535. Default: the entry at index 0. On RoCE the table has 0xffff only.
+  // Range: 1 to 65,535. Default: the entry at index 0. On RoCE the table has 0xffff only.
   std::optional<uint32_t> pkey;
   // Ack timeout of RC queue pairs (protected bulk transfers): 4.096 us * 2^ack_timeout. Range: 1 to 31. That of DCIs follows from
   // the dead-peer timeout and retry_count.
   uint32_t ack_timeout = 14;
-  // Number of retries of a request that nobody acknowledges, of all queue pairs. Range: 0 to 7.
+  // Maximum number of retries of a request that the peer does not acknowledge, of all queue pairs. Then the request fails. Range: 0
+  // to 7.
   uint32_t retry_count = 7;
-  // Number of retries of a message for which the peer has no receive buffer, of DCIs. RC queue pairs retry without limit. Range: 0
-  // to 6.
+  // Maximum number of retries of a message for which the peer has no receive buffer, of DCIs. Then the message fails. RC queue pairs
+  // retry without limit. Range: 0 to 6.
   uint32_t rnr_retry = 6;
 
   // Checks ranges. INVALID_ARGUMENT with the option, its value and its range. The device checks what its port has

@@ -109,7 +109,7 @@ struct Peer {
   bool unanswered : 1 = false;              // requests to it were: its handle is nothing for others
   bool map_failed : 1 = false;              // the device refused to map its handle
   bool active_since_last_look : 1 = false;  // keepalive's look
-  bool probe_outstanding : 1 = false;       // no message since keepalive's probe
+  bool probe_outstanding : 1 = false;       // since keepalive's last look; false after a resend
   bool report_requested_by_peer : 1 = false;  // this side has not sent it yet
   bool old_targets : 1 = false;               // it knows those that its tenant had before (Renewal)
 

@@ -81,8 +81,7 @@ class ArmedWord {
 
   // Owner, ibv_req_notify_cq. Does nothing while an event is due and not collected; does not weaken
   // "any" to "solicited" (man ibv_req_notify_cq: the call for any completion wins). Afterwards the
-  // caller looks whether a completion has come since its last poll, and if so TryTake(kOwnerLink,
-  // …) and rings.
+  // program looks for completions that came before.
   void Arm(Mode mode) {
     uint32_t seen = word_->load(std::memory_order_relaxed);
     const auto wanted = static_cast<uint32_t>(mode);
