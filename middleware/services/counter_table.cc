@@ -18,6 +18,7 @@ void AddTransport(const endpoint::Counters& c, std::vector<Reading>* out) {
       {"receive_errors", c.receive_errors, false, "receive completions with an error"},
       {"probes", c.probes, false, "asked for a sign of life or credit"},
       {"resends", c.resends, false, "peers to whom messages were sent again"},
+      {"control_repeats", c.control_repeats, false, "peers to whom control messages were sent again"},
       {"reposts", c.reposts, false, "messages sent again"},
       {"requests_failed", c.requests_failed, false, "send requests that failed by themselves"},
       {"requests_flushed", c.requests_flushed, false,

@@ -65,6 +65,13 @@ TEST(RunPlanTest, ProgramsDisconnectInsideCallbacks_KeepAllInvariantsAndEndAtRes
   EXPECT_GT(downs, kSeeds);
 }
 
+// A request about a lane failed on a send queue that its peer had left, and was not said again: the peer was given up.
+TEST(RunPlanTest, ControlMessagesThatAreLostWhereTheirPeerNoLongerIs_AreSaidAgain) {
+  const Plan plan = MakePlan({.seed = 33, .messages = 20'000});
+  const Result result = RunPlan(plan);
+  EXPECT_TRUE(result.ok()) << Explain(plan, result);
+}
+
 TEST(RunPlanTest, OtherSeed_IsAnotherRun) {
   const PlanOptions options{.seed = 5, .messages = 1'000};
   const PlanOptions other{.seed = 6, .messages = 1'000};

@@ -139,9 +139,10 @@ struct Counters {
   uint64_t dropped_malformed = 0;  // no valid prefix
   uint64_t dropped_unproven = 0;   // not a handshake message, before the handshake's end
   uint64_t receive_errors = 0;
-  uint64_t probes = 0;   // sent: requests for a keepalive or for missing credit
-  uint64_t resends = 0;  // calls of OnResend()
-  uint64_t reposts = 0;  // messages retransmitted
+  uint64_t probes = 0;           // sent: requests for a keepalive or for missing credit
+  uint64_t resends = 0;          // calls of OnResend()
+  uint64_t control_repeats = 0;  // control messages said again, since they may have been lost
+  uint64_t reposts = 0;          // messages retransmitted
   // Lanes that this side has granted.
   uint32_t lanes = 0;          // now
   uint32_t lanes_watched = 0;  // now: of these

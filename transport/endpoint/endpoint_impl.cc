@@ -300,6 +300,7 @@ int EndpointImpl::Progress() {
   if (!watch_.empty()) count += LookAtLanes();
   count += queue_->Poll();
   if (!resends_.empty()) TellResends();
+  if (!lost_control_.empty()) RepeatLostControl();
   if (!blocked_.empty() || short_of_buffers_) count += TellWritable();
   if (!credit_reports_.empty()) SendCredits();
   if (!report_queue_.empty()) RequestReports();

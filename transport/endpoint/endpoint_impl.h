@@ -102,6 +102,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // queue::QueueUser
   void OnSent(queue::Target* target, uint32_t slot, bool ok) override;
   void OnTargetReset(queue::Target* target, const absl::Status& why) override;
+  void OnControlLost(queue::Target* target) override;
   void OnTargetFailed(queue::Target* target, const absl::Status& why) override;
   void OnUnanswered(queue::Target* target) override;
   void OnTargetQuiet(queue::Target* target) override;
@@ -431,6 +432,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // resend.cc
   void TellResends();
+  void RepeatLostControl();
+  void RepeatControl(Peer* peer);
   static void OnAskTime(base::Timer* timer, void* context);
   void AskBlocked();
   static void OnWatchTime(base::Timer* timer, void* context);
@@ -513,6 +516,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<PeerId> owed_targets_;  // to be told the new targets of their tenant
   std::deque<Peer*> unsaid_;          // proofs and answers that found no control slot
   std::vector<Down> resends_;         // peers that OnResend() is due to, and after what
+  std::vector<PeerId> lost_control_;  // peers that may not have received a control message
   std::vector<Down> downs_;
   std::vector<Peer*> ending_;                    // draining peers that EndPeers() looks at
   std::shared_ptr<peer::SecretReader> secrets_;  // null: there are none

@@ -70,14 +70,49 @@ void EndpointImpl::TellResends() {
       Fail(peer, why.ok() ? Lost(*peer) : why);
       continue;
     }
-    // What this side had granted may have been lost as well; and if it waits for a sign of life, the question.
-    // It is only now that it can be heard: there is a whole round for the answer, from the next look on.
-    const bool ask = peer->probe_outstanding;
-    peer->probe_outstanding = false;
-    if (ask && PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) continue;
-    peer->report_requested_by_peer = true;
-    QueueCreditReport(peer);
+    RepeatControl(peer);
   }
+}
+
+// Called from inside the queue. The peer's data is not lost: it goes another way, or is acknowledged.
+void EndpointImpl::OnControlLost(queue::Target* target) {
+  if (IsForLarge(*target)) return;
+  lost_control_.push_back(peers_[target->cookie].id());
+}
+
+void EndpointImpl::RepeatLostControl() {
+  std::vector<PeerId> now;
+  now.swap(lost_control_);
+  for (const PeerId id : now) {
+    Peer* peer = Find(id);
+    // A resend repeats all of it. One entry of several is enough, but repeating is harmless.
+    if (peer == nullptr || peer->state != peer::State::kUp || peer->resend) continue;
+    ++counters_.control_repeats;
+    // A request for a report that was lost would be waited for without end.
+    if (peer->report_requested) {
+      peer->report_requested = 0;
+      peer->report_needed = 1;
+      OnReport(peer);
+    }
+    if (peer->lanes != 0) {
+      PeerLanes& lanes = LanesOf(peer);
+      lanes.owes_answer = lanes.owes_answer || lanes.out.has_value();
+      lanes.owes_ask = lanes.owes_ask || (lanes.in != nullptr && lanes.in->reader.has_value());
+      OweLaneWords(peer);
+    }
+    if (peer->old_targets) OweTargets(peer);
+    RepeatControl(peer);
+  }
+}
+
+// What this side had granted may have been lost as well; and if it waits for a sign of life, the question.
+// It is only now that it can be heard: there is a whole round for the answer, from the next look on.
+void EndpointImpl::RepeatControl(Peer* peer) {
+  const bool ask = peer->probe_outstanding;
+  peer->probe_outstanding = false;
+  if (ask && PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) return;
+  peer->report_requested_by_peer = true;
+  QueueCreditReport(peer);
 }
 
 void EndpointImpl::Repost(PeerId id, uint32_t slot) {

@@ -52,6 +52,10 @@ class QueueUser {
   virtual void OnTargetFailed(Target* target, const absl::Status& why) = 0;
   // It was sent something a while ago, and no completion was asked for: send it anything more. In Watch().
   virtual void OnUnanswered(Target* target) = 0;
+  // A control message of an open target failed on a stream or DCI that the target had left since. It is not posted again, and
+  // the target is not reset: whoever has said something that nobody acknowledges says it again. Its slot is free. May be called
+  // several times for one error. Without control messages there is nothing to do.
+  virtual void OnControlLost(Target* /*target*/) {}
   // A closed target has nothing posted any more, and may go.
   virtual void OnTargetQuiet(Target* target) = 0;
   // No DCI is left: nothing can be sent any more.
@@ -195,6 +199,11 @@ class DciPool {
   }
   bool IsCurrent(const Slot& slot) const {
     return slot.dci == slot.target->dci && slot.stream == slot.target->stream;
+  }
+  // Before the slot ends, which failed or whose end nobody knows.
+  void TellIfLost(const Slot& slot) {
+    if (!slot.control || IsCurrent(slot) || slot.target->closed || slot.target->broken) return;
+    user_.OnControlLost(slot.target);
   }
   // The DCI that the target's next request goes to, with a stream bound; null: none now.
   Dci* Place(Target* target) {

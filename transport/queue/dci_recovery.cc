@@ -71,6 +71,7 @@ void DciPool::OnSentinel(Dci& dci) {
 void DciPool::BreakSilent(Dci& dci, uint32_t end) {
   for (uint32_t at = dci.head; at != end; ++at) {
     const Slot& slot = slots_[dci.fifo[at & Mask()]];
+    TellIfLost(slot);
     if (IsCurrent(slot) && !slot.target->closed && !slot.target->broken) Break(slot.target);
   }
 }

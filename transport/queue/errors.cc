@@ -42,6 +42,7 @@ void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
     fatal = !can_reset_ || dci.errored >= error_limit_ || stream.state != StreamState::kErrored;
   }
   if (fatal) StartDrain(dci);
+  TellIfLost(slot);
   if (IsCurrent(slot) && !target->closed && !target->broken) {
     Break(target);
     if (!flushed && !target->closed) {
@@ -65,6 +66,7 @@ void DciPool::FailUnposted(Dci& dci, uint32_t end) {
   for (uint32_t at = dci.rung; at != end; ++at) {
     const uint32_t index = dci.fifo[at & Mask()];
     Target* target = slots_[index].target;
+    TellIfLost(slots_[index]);
     if (IsCurrent(slots_[index]) && !target->closed && !target->broken) Break(target);
     Finish(dci, index, false);
   }

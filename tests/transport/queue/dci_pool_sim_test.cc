@@ -157,6 +157,8 @@ TEST(DciPoolLeave, ErrorOnAStreamThatWasLeftResetsThatStreamAndNothingElse) {
   EXPECT_EQ(harness.peer(peer).resets, 0);
   EXPECT_EQ(harness.target(peer).failures, 0);
   EXPECT_FALSE(harness.target(peer).probation);
+  // Its owner hears that the control message may be lost.
+  EXPECT_EQ(harness.peer(peer).control_lost, 1);
 }
 
 // What it left on another DCI without having asked for a completion may stand there for long: it says nothing about what the

@@ -50,6 +50,7 @@ class PoolHarness : public QueueUser {
     uint32_t acknowledged = 0;  // of those
     uint32_t duplicates = 0;
     int resets = 0;
+    int control_lost = 0;
     int failed = 0;
     int quiet = 0;
     absl::Status why;
@@ -195,6 +196,7 @@ class PoolHarness : public QueueUser {
       pool_->Post(target, slot);
     }
   }
+  void OnControlLost(Target* target) override { ++peers_[target->cookie]->control_lost; }
   void OnTargetFailed(Target* target, const absl::Status& why) override {
     ++peers_[target->cookie]->failed;
     peers_[target->cookie]->why = why;
