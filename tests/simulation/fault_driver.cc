@@ -13,6 +13,12 @@ int64_t LengthOf(const Fault& fault, const endpoint::Options& options) {
   return 2 * options.keepalive_ns + 4 * options.dead_peer_ns;
 }
 
+// The device tries a request for as long as it likes (personalities minimum_timeout, own_retries). One that fails may hold back the
+// answer to a question of keepalive until whoever asked has given its peer up.
+bool RetriesForLong(const softdc::Dials& dials) {
+  return dials.retries.min_timeout != 0 || dials.retries.total_retry_ns != 0;
+}
+
 }  // namespace
 
 FaultDriver::FaultDriver(Scene& scene, std::vector<std::unique_ptr<Node>>& nodes)
@@ -29,6 +35,9 @@ void FaultDriver::Begin(const Fault& fault) {
   ++happened_;
   scene_.trail.Add(scene_.now_ns(), fault.node, fault.peer, Step::kFault,
                    static_cast<uint64_t>(fault.kind), fault.amount);
+  if (fault.kind == FaultKind::kRequestError && RetriesForLong(scene_.plan.network.dials)) {
+    scene_.ledger.BeginTrouble(fault.node, fault.peer);
+  }
   const int64_t length_ns = LengthOf(fault, scene_.plan.endpoint);
   if (length_ns == 0) return;
   ++under_way_;
