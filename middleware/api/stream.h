@@ -217,7 +217,7 @@ class ClientStreamBase {
         [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
   }
   // Waits for what the server's handler sends with ServerContext::SendInitialMetadata(). True: it is in `*metadata`, empty or
-  // not. False: there is none: a message came first, or the call is over. Further ones give the same again.
+  // not. False: there is none: a message came first, or the call has ended. Further ones give the same again.
   bool ReadInitialMetadata(Metadata* metadata) { return core_->WaitInitialMetadata(metadata); }
   auto CoReadInitialMetadata(Metadata* metadata) {
     return StreamAwaiter(core_.get(), [core = core_.get(), metadata](StreamWaiter* waiter) {

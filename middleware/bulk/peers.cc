@@ -34,14 +34,16 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
     // One at a time, however often somebody asks meanwhile.
     if (oldest != nullptr && !leaving) {
       ++counters_.evicted;
-      GiveUp(*oldest, Refused(absl::StatusCode::kUnavailable, "this peer was given up",
-                              "it was not used for the longest time", "join the ports again"));
+      GiveUp(*oldest,
+             Refused(absl::StatusCode::kUnavailable,
+                     "this peer was disconnected to admit another peer",
+                     "of all peers, it was unused for the longest time", "join the ports again"));
     }
     return Refused(
         absl::StatusCode::kResourceExhausted,
-        "all " + std::to_string(peers_.size()) + " ways to peers are taken",
-        oldest == nullptr && !leaving ? "all of them are in use" : "one is being given up",
-        "try again soon, or raise max_peers");
+        "all " + std::to_string(peers_.size()) + " places for peers are taken",
+        oldest == nullptr && !leaving ? "all of them are in use" : "one peer is being disconnected",
+        "retry soon, or raise max_peers");
   }
   if (++free->id.generation == 0) ++free->id.generation;
   free->state = Peer::State::kOffered;

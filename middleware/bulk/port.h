@@ -56,7 +56,7 @@ namespace sluice::bulk {
 class PortUser : public LeaseUser {
  public:
   // The last call for a transfer of one's own: OK, DATA_LOSS (MismatchOf(), whose block counts from the start of the
-  // transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability holds no more), UNAVAILABLE.
+  // transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability is no longer valid), UNAVAILABLE.
   virtual void OnTransferred(TransferId transfer, const absl::Status& status) = 0;
   virtual void OnArrival(PeerId peer, const Arrival& arrival) = 0;
   // The last call for a peer. Transfers with it have ended.

@@ -143,7 +143,7 @@ class ClientEngine final : public session::User {
   // Streaming calls. What comes in:
   ReadResult Read(ClientStream* stream, google::protobuf::MessageLite* message);
   // What goes out. RESOURCE_EXHAUSTED: no room now, OnWritable() follows, or the end of the call.
-  // FAILED_PRECONDITION: the call is over, or EndWrites() was said. INVALID_ARGUMENT: over the limit.
+  // FAILED_PRECONDITION: the call has ended, or EndWrites() was said. INVALID_ARGUMENT: over the limit.
   absl::Status Write(ClientStream* stream, const google::protobuf::MessageLite& message);
   // The caller sends no more.
   void EndWrites(ClientStream* stream);

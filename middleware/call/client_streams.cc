@@ -89,12 +89,13 @@ absl::Status ClientEngine::Write(ClientStream* stream,
                                  const google::protobuf::MessageLite& message) {
   Call* call = stream->call_id == 0 ? nullptr : table_.Find(stream->call_id);
   if (call == nullptr || stream->writes_ended) {
-    return base::Error(absl::StatusCode::kFailedPrecondition, "message of a stream not sent",
-                       {.layer = "call",
-                        .peer = server_,
-                        .operation = "write",
-                        .cause = call == nullptr ? "the call is over" : "its end was said before",
-                        .remedy = "ask Finish() why, and write nothing after WritesDone()"});
+    return base::Error(
+        absl::StatusCode::kFailedPrecondition, "message of a stream not sent",
+        {.layer = "call",
+         .peer = server_,
+         .operation = "write",
+         .cause = call == nullptr ? "the call has ended" : "WritesDone() was called before",
+         .remedy = "call Finish() for the status; do not write after WritesDone()"});
   }
   const size_t bytes = message.ByteSizeLong();
   const uint32_t limit_bytes =

@@ -178,11 +178,13 @@ void ServerEngine::StepDrain() {
              absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
                           " calls under way, ", UnreadReplies(), " replies wait"));
     if (drain_.phase() != DrainPhase::kCancelling) continue;
-    CancelUnderWay(base::Error(absl::StatusCode::kUnavailable, "call ended by its server",
-                               {.layer = "call",
-                                .operation = "drain",
-                                .cause = "the server ends, and the call took too long for that",
-                                .remedy = "repeat it at another server if that does no harm"}));
+    CancelUnderWay(base::Error(
+        absl::StatusCode::kUnavailable, "call ended by its server",
+        {.layer = "call",
+         .operation = "drain",
+         .cause =
+             "the server is shutting down, and the call did not end within the time of the drain",
+         .remedy = "retry the call on another server if running it twice is harmless"}));
     endpoint_->Flush();
   }
 }
@@ -334,7 +336,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
                   base::Error(absl::StatusCode::kUnavailable, "server is draining",
                               {.layer = "call",
                                .operation = "dispatch",
-                               .cause = "it ends, and takes no new calls",
+                               .cause = "the server is shutting down and accepts no new calls",
                                .remedy = "call another server",
                                .retry_safe = true}));
   }
@@ -413,13 +415,14 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   if (payload_bytes > peer->largest_bytes) {
     return ReplyError(
         id, peer, call_id, stats,
-        base::Error(absl::StatusCode::kResourceExhausted,
-                    absl::StrCat("reply of ", stats->name(), " too large"),
-                    {.layer = "call",
-                     .operation = stats->name(),
-                     .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
-                                           peer->largest_bytes),
-                     .remedy = "answer with less, or raise max_large_message_bytes on both sides"}),
+        base::Error(
+            absl::StatusCode::kResourceExhausted,
+            absl::StrCat("reply of ", stats->name(), " too large"),
+            {.layer = "call",
+             .operation = stats->name(),
+             .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
+                                   peer->largest_bytes),
+             .remedy = "send a smaller reply, or raise max_large_message_bytes on both sides"}),
         {});
   }
   const auto size = static_cast<uint32_t>(payload_bytes);

@@ -20,7 +20,7 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
                        {.layer = "call",
                         .operation = "reply",
                         .cause = cause,
-                        .remedy = "try again later, or raise large_memory_bytes at the server"});
+                        .remedy = "retry later, or raise large_memory_bytes at the server"});
   }
   outgoing.waits = !peer->backlog.empty() || !sessions_.Attach(id, &*lent).ok();
   outgoing.buffer = *lent;
@@ -38,7 +38,7 @@ absl::Status NotRead(const absl::Status& why) {
                      {.layer = "call",
                       .operation = "receive a large request",
                       .cause = cause,
-                      .remedy = "call again: it did not run",
+                      .remedy = "retry: the call did not run",
                       .retry_safe = true});
 }
 

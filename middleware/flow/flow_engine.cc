@@ -55,7 +55,7 @@ FlowEngine::FlowEngine(const FlowEngineOptions& options, base::Clock* clock, bas
                             {.layer = "flow",
                              .operation = "send",
                              .cause = "this side or the peer closed it, or the peer disconnected",
-                             .remedy = "open another one",
+                             .remedy = "open another flow",
                              .retry_safe = true})),
       no_window_(NotNow("the window of the flow is full",
                         "the other end has not consumed what was sent, or has not accepted yet")),

@@ -244,14 +244,14 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
   const auto end = ends_.find(name);
   if (end == ends_.end()) {
     Refuse(connection, remote,
-           refuse(absl::StatusCode::kNotFound, "the other side has no such end",
-                  "compare the names; accept ends before listening"));
+           refuse(absl::StatusCode::kNotFound, "the peer has no acceptor for this end",
+                  "compare the names; call Accept before Listen"));
     return nullptr;
   }
   if (live_flows() >= options_.max_flows) {
     Refuse(connection, remote,
-           refuse(absl::StatusCode::kResourceExhausted, "the other side has max_flows open",
-                  "raise it there"));
+           refuse(absl::StatusCode::kResourceExhausted, "max_flows flows are open at the peer",
+                  "raise max_flows at the peer"));
     return nullptr;
   }
   const End& accepting = *end->second;

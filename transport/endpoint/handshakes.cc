@@ -336,13 +336,15 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
     connections_->Close(id);
     return Fail(
         peer,
-        base::Error(absl::StatusCode::kFailedPrecondition,
-                    "connect to " + peer->target.name.str() + ": the server has no DC transport",
-                    {.layer = "peer",
-                     .peer = peer->address(),
-                     .operation = "handshake",
-                     .cause = "its device has none, so the handshake is all it can do",
-                     .remedy = "run it on a device with DC: sluice_info lists them"}));
+        base::Error(
+            absl::StatusCode::kFailedPrecondition,
+            "connect to " + peer->target.name.str() + ": the server has no DC transport",
+            {.layer = "peer",
+             .peer = peer->address(),
+             .operation = "handshake",
+             .cause = "the server's device has no DC transport, so it only answers handshakes",
+             .remedy =
+                 "run the server on a device with DC transport; sluice_info lists such devices"}));
   }
   peer->epoch = welcome->greeting.epoch;
   peer->target.dctn[1] = welcome->greeting.control_dctn;
@@ -424,7 +426,7 @@ void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
                           .peer = peer->address(),
                           .operation = "connect",
                           .cause = cause,
-                          .remedy = "look at the other side; allow more time if it is busy",
+                          .remedy = "check the peer; allow more time if the peer is busy",
                           .retry_safe = true}));
 }
 

@@ -15,8 +15,8 @@ absl::Status NoPeer(const char* operation) {
   return base::Error(absl::StatusCode::kUnavailable, "peer is not connected",
                      {.layer = "endpoint",
                       .operation = operation,
-                      .cause = "it went down, or is still connecting",
-                      .remedy = "wait for OnPeerUp, or connect again",
+                      .cause = "the peer disconnected, or is still connecting",
+                      .remedy = "wait for OnPeerUp, or reconnect",
                       .retry_safe = true});
 }
 
@@ -54,26 +54,27 @@ absl::Status NoMemory(const Peer& peer, const absl::Status& why) {
 }
 
 absl::Status Stalled(const Peer& peer, int64_t stalled_ns) {
-  return base::Error(absl::StatusCode::kUnavailable,
-                     "no part of a large message could be read from the peer for " +
-                         std::to_string(stalled_ns / 1'000'000) + " ms",
-                     {.layer = "endpoint",
-                      .peer = peer.address(),
-                      .operation = "fetch",
-                      .cause = "its device answers reads neither with bytes nor with an error, or "
-                               "answers them very slowly",
-                      .remedy = "look at the peer's host and port; raise dead_peer_timeout if its "
-                                "reads may take that long"});
+  return base::Error(
+      absl::StatusCode::kUnavailable,
+      "no part of a large message could be read from the peer for " +
+          std::to_string(stalled_ns / 1'000'000) + " ms",
+      {.layer = "endpoint",
+       .peer = peer.address(),
+       .operation = "fetch",
+       .cause =
+           "the peer's device completes READs neither with data nor with an error, or very slowly",
+       .remedy = "check the peer's host and port; raise dead_peer_timeout if its reads may take "
+                 "that long"});
 }
 
 absl::Status Refused(const Peer& peer) {
   return base::Error(absl::StatusCode::kPermissionDenied,
-                     "the peer's device refused to let its memory be read",
+                     "the peer's device refused a READ of its memory",
                      {.layer = "endpoint",
                       .peer = peer.address(),
                       .operation = "fetch",
                       .cause = "the peer has revoked that memory, or never lent it",
-                      .remedy = "ask for the message again"});
+                      .remedy = "request the message again"});
 }
 
 }  // namespace

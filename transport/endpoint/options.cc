@@ -96,7 +96,7 @@ absl::Status Options::Validate() const {
                        "option lane_slot_bytes is " + std::to_string(lane_slot_bytes),
                        {.layer = "endpoint",
                         .operation = "create",
-                        .cause = "a slot is made of whole blocks of 128 bytes",
+                        .cause = "the size of a lane slot must be a multiple of 128 bytes",
                         .remedy = "choose a multiple of 128"});
   }
   if (!std::has_single_bit(path_mtu_bytes)) {

@@ -19,12 +19,13 @@ constexpr int64_t kAskNs = 2'000'000;
 constexpr size_t kMaxAsks = 64;
 
 absl::Status Lost(const Peer& peer) {
-  return base::Error(absl::StatusCode::kUnavailable, "messages to the peer may be lost",
-                     {.layer = "endpoint",
-                      .peer = peer.address(),
-                      .operation = "send",
-                      .cause = "the send queue had to be recovered, and nobody had kept them",
-                      .remedy = "connect again"});
+  return base::Error(
+      absl::StatusCode::kUnavailable, "messages to the peer may be lost",
+      {.layer = "endpoint",
+       .peer = peer.address(),
+       .operation = "send",
+       .cause = "the send queue was recovered, and the messages were not kept for retransmission",
+       .remedy = "connect again"});
 }
 
 }  // namespace

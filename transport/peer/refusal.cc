@@ -30,7 +30,7 @@ Meaning MeaningOf(RefusalCode code) {
           "try again later, or raise limits.receive_buffers of the server, or receive_buffers and "
           "max_peers of the tenant"};
     case RefusalCode::kShutdown:
-      return {C::kUnavailable, "connect again when it is back"};
+      return {C::kUnavailable, "reconnect when the peer is running again"};
     case RefusalCode::kUnauthenticated:
       return {C::kUnauthenticated, "give both sides the same secret (secret_file)"};
     case RefusalCode::kTooOften:
@@ -50,7 +50,7 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kInternal:
       break;
   }
-  return {C::kUnavailable, "look at the server's log"};
+  return {C::kUnavailable, "read the server's log"};
 }
 
 bool IsRefusal(Bytes bytes) {
