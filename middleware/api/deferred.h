@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How handlers run that are not done when they return: coroutines on the polling thread, plain functions on an executor.
-// Used by MethodBinder (service.h).
+// Handlers that have not ended when they return: coroutines on the polling thread, plain functions on an executor. Used by MethodBinder
+// (service.h).
 //
-// Who owns what A call's context lives in the frame of the coroutine that runs it, or beside the function that the
-//               executor was given, and hears from its ServerCall until the answer is given.
-// Which thread  The polling thread, but for the function on the executor.
+// Ownership     The frame of the coroutine, or the function object on the executor, has the context of the call. The context gets events
+//               of its ServerCall until the reply is given.
+// Threads       The polling thread, except for the function on the executor.
 #ifndef SLUICE_MIDDLEWARE_API_DEFERRED_H_
 #define SLUICE_MIDDLEWARE_API_DEFERRED_H_
 

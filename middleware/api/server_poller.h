@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerPoller: the part of a server that one thread polls: an endpoint, the engine over it, and what they have counted.
+// ServerPoller: the part of a server that one thread polls: an endpoint, its engine, and their counters.
 //
-// Who owns it   Server. Chain and services outlive it.
-// Which thread  Register(), Listen(), Start(), Drain(): one at a time, as the server's. Serving: a thread of its own, or whoever
-//               calls Poll(), which then calls Shutdown() and WaitForEnd() as well. The others: any.
-// What ends it  Shutdown() or Drain(), then WaitForEnd(); or the destructor, which waits for handlers that run.
+// Ownership     Server. Chain and services outlive it.
+// Threads       Register(), Listen(), Start(), Drain(): one at a time, as the server's. The poller has a thread of its own, or the user's
+//               loop calls Poll(), and then also Shutdown() and WaitForEnd(). Other functions: any.
+// End           Shutdown() or Drain(), then WaitForEnd(); or the destructor, which waits for running handlers.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stack: what a Channel or a Server stands on. The one in production is made by runtime.h; tests
-// bring their own, over a fake endpoint.
+// Stack: the environment of a Channel or a Server: device or fake network, clock, random source, commands. runtime.h creates the one for
+// production; tests create their own over a fake endpoint.
 //
-// Who owns it   The Channel or Server; it outlives the endpoint it made.
+// Ownership     The Channel or Server. It outlives the endpoint that it created.
 #ifndef SLUICE_MIDDLEWARE_API_STACK_H_
 #define SLUICE_MIDDLEWARE_API_STACK_H_
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerCall: a call that a server has taken and has not answered yet: one whose handler is a coroutine, runs
-// elsewhere, or streams.
+// ServerCall: a call that a server has accepted and not answered when its handler returned: the handler is a coroutine, runs on an
+// executor, or streams.
 //
-// What it is    Request, reply, what is known of the caller, and for streaming calls what has come in. Its handler
-//               says Finish() once, whatever happens: a caller that has gone away, its cancel and its deadline are
-//               told to the observer, and the answer then goes nowhere.
-// Who owns it   ServerEngine, which uses it again; from start to Finish() it is the handler's.
-// Which thread  The polling thread; Post() any.
+// Purpose       Request, reply, caller, and the received messages of a stream. The handler calls Finish() exactly once. If the caller
+//               disconnects or cancels, or the deadline expires, the observer is told, and the reply is dropped.
+// Ownership     ServerEngine, which reuses it. From start to Finish() the handler has it.
+// Threads       The polling thread. Post(): any.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Credits: how many data messages one side may have at the other. Counters are cumulative modulo
-// 2^32, so a grant that comes twice, late or not at all does no harm. The receiver enforces them (docs/decisions/0046).
+// Credits: the number of data messages that one side may have in flight to the other. Counters are cumulative modulo 2^32, so a grant that
+// is repeated, late or lost is harmless. The receiver enforces the limit (docs/decisions/0046).
+//
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_PEER_CREDITS_H_
 #define SLUICE_TRANSPORT_PEER_CREDITS_H_
 

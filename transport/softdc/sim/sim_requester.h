@@ -10,7 +10,7 @@
 // A DCI with streams has 2^log_num_concurrent channels; a stream has that of its id modulo their
 // number. Every other queue has one.
 //
-// Thread-safety: one thread, that of the simulation; the queue's lock is held as fabric.h says.
+// Threads       One thread, that of the simulation; the queue's lock is held as fabric.h says.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
 
