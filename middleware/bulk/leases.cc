@@ -46,9 +46,8 @@ absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights
                    "lend at least one byte");
   }
   if (rights > (kMayRead | kMayWrite)) {
-    return Refused(absl::StatusCode::kInvalidArgument,
-                   "there are no rights " + std::to_string(rights), "",
-                   "use kMayRead, kMayWrite or both");
+    return Refused(absl::StatusCode::kInvalidArgument, "invalid rights: " + std::to_string(rights),
+                   "", "use kMayRead, kMayWrite or both");
   }
   if (free_.empty()) {
     return Refused(absl::StatusCode::kResourceExhausted,

@@ -184,7 +184,8 @@ void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
   // The rest of a protected transfer may be cancelled before it has a queue pair; its pieces move over one only.
   const Notice& notice = word->notice;
   if (!IsPlain(notice.protection) && notice.outcome != Outcome::kCancelled) {
-    return GiveUpBroken(peer, "it is of a protected piece, and came beside the queue pair");
+    return GiveUpBroken(peer,
+                        "it is about a protected piece, and did not arrive by the queue pair");
   }
   TakeNotice(peer, notice);
 }

@@ -183,7 +183,7 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
     if (!leaving) {
       log_.Say(base::Severity::kWarning, "connection given up", connection->server,
                absl::StrCat("no more attempts to connect to ", connection->server,
-                            " until somebody calls: ", options_.max_reconnect_attempts + 1,
+                            " until the next call: ", options_.max_reconnect_attempts + 1,
                             " in a row have failed"));
     }
   } else {
@@ -247,7 +247,7 @@ void ClientEngine::OnDrain(Connection* connection) {
   Move(connection, ConnectionEvent::kDrain);
   ForgetHealth(connection);
   log_.Say(base::Severity::kInfo, "server drains", connection->server,
-           absl::StrCat(connection->server, " takes no new calls: it is about to end"));
+           absl::StrCat(connection->server, " accepts no new calls: it is shutting down"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
   if (!HasHope()) EndHopeless();
 }

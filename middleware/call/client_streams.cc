@@ -168,7 +168,7 @@ void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
     return Open(stream);
   }
   if (!stream->end.Grant(header.flow_window)) {
-    return Break(connection, "malformed message", "a window of a stream that can't be");
+    return Break(connection, "malformed message", "invalid window of a stream");
   }
   if (header.kind == frame::Kind::kStreamData) {
     if (!stream->end.Receive(payload)) {

@@ -76,8 +76,8 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   }
   const bool twice = peer->calls.contains(request.call_id);
   if (twice || request.flow_window > StreamEnd::kWindow + StreamEnd::kMaxGrant) {
-    const absl::Status why = absl::InvalidArgumentError(
-        twice ? "a call's number is given a second time" : "a window of a stream that can't be");
+    const absl::Status why = absl::InvalidArgumentError(twice ? "the number of a call is used twice"
+                                                              : "invalid window of a stream");
     entry->stats->CountError(why.code());
     if (options_.gate != nullptr) EndAtGate(incoming, why);
     return OnProtocolError(id, "malformed message", std::string(why.message()));
@@ -157,10 +157,10 @@ void ServerEngine::OnStream(endpoint::PeerId id, Peer* peer, const frame::Header
       header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamEnd;
   if (stream == nullptr || (of_the_client && stream->end())) {
     return OnProtocolError(id, "malformed message",
-                           "a stream where there is none, or after its end");
+                           "a stream message without a stream, or after its end");
   }
   if (header.kind != frame::Kind::kStreamEnd && !stream->Grant(header.flow_window)) {
-    return OnProtocolError(id, "malformed message", "a window of a stream that can't be");
+    return OnProtocolError(id, "malformed message", "invalid window of a stream");
   }
   if (header.kind == frame::Kind::kStreamData && !stream->Receive(payload)) {
     return OnProtocolError(id, "malformed message", "more messages of a stream than its window");
@@ -238,7 +238,7 @@ absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_vie
                    "the end of the call"});
   }
   Peer* peer = Find(call->peer_);
-  if (peer == nullptr) return absl::CancelledError("the caller is gone");
+  if (peer == nullptr) return absl::CancelledError("the caller disconnected");
   const uint32_t size = frame::MetadataBytes(metadata.size());
   const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
   if (size > limit) {
@@ -251,7 +251,7 @@ absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_vie
          .remedy = "send less, or raise max_message_bytes on both sides"});
   }
   const Outgoing outgoing = Reserve(call->peer_, peer, size);
-  if (outgoing.data == nullptr) return absl::CancelledError("the caller is gone");
+  if (outgoing.data == nullptr) return absl::CancelledError("the caller disconnected");
   frame::Header header;
   header.kind = frame::Kind::kStreamMetadata;
   header.call_id = call->call_id_;
@@ -265,7 +265,7 @@ absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_vie
 absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::MessageLite& message) {
   if (call->cancelled_) return call->why_cancelled_;
   Peer* peer = Find(call->peer_);
-  if (peer == nullptr) return absl::CancelledError("the caller is gone");
+  if (peer == nullptr) return absl::CancelledError("the caller disconnected");
   const size_t bytes = message.ByteSizeLong();
   if (bytes > peer->largest_bytes) {
     return base::Error(

@@ -165,7 +165,7 @@ void ServerEngine::TellDrain(endpoint::PeerId id, Peer* peer) {
 
 void ServerEngine::OnDrainAnswer(endpoint::PeerId id, Peer* peer) {
   if (!std::exchange(peer->untold, false)) {
-    return OnProtocolError(id, "malformed message", "it answers what it was not told");
+    return OnProtocolError(id, "malformed message", "it confirms a drain that was not announced");
   }
   --untold_;
 }
@@ -176,7 +176,7 @@ void ServerEngine::StepDrain() {
   while (drain_.Step(now_ns_, untold_, UnreadReplies(), under_way_.size())) {
     log_.Say(base::Severity::kInfo, "drain", "",
              absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
-                          " calls under way, ", UnreadReplies(), " replies wait"));
+                          " calls in flight, ", UnreadReplies(), " replies wait"));
     if (drain_.phase() != DrainPhase::kCancelling) continue;
     CancelUnderWay(base::Error(
         absl::StatusCode::kUnavailable, "call ended by its server",
@@ -397,7 +397,8 @@ void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
   const bool of_a_call =
       header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
   if (of_a_call) return OnStream(id, peer, header, payload);
-  OnProtocolError(id, "malformed message", "only requests and what belongs to them go this way");
+  OnProtocolError(id, "malformed message",
+                  "a client may send only requests and messages of its calls");
 }
 
 void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& status) {
@@ -517,7 +518,7 @@ ServerEngine::Outgoing ServerEngine::ReserveWaiting(endpoint::PeerId id, Peer* p
     ++counters_.replies_lost;
     if (peer->ending) return outgoing;
     ++counters_.overflows;
-    Break(id, "it takes no replies",
+    Break(id, "it does not read its replies",
           absl::StrCat(peer->backlog.size(), " replies of ", peer->backlog.size_bytes(),
                        " bytes wait for its credit already"));
     return outgoing;
@@ -541,7 +542,7 @@ void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::
       sessions_.Cancel(id, outgoing.buffer);
       if (peer == nullptr) return;
       ++counters_.overflows;
-      return Break(id, "it takes no replies", "its backlog is full");
+      return Break(id, "it does not read its replies", "its backlog is full");
     }
     header.flags |= frame::kFlagLarge;
     frame::Encode(header, place);

@@ -46,7 +46,7 @@ absl::Status NotRead(const absl::Status& why) {
 
 absl::StatusOr<Buffer> ServerEngine::MakeBuffer(endpoint::PeerId id, size_t bytes) {
   Peer* peer = Find(id);
-  if (peer == nullptr || closed_) return absl::CancelledError("the caller is gone");
+  if (peer == nullptr || closed_) return absl::CancelledError("the caller disconnected");
   return Buffer::Make(endpoint_, id, peer->address, bytes, peer->largest_bytes, peer->limit_bytes);
 }
 

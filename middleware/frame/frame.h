@@ -212,8 +212,8 @@ inline void Encode(const Header& header, std::byte* destination) {
 // Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
 // the payload.
 inline Fault Decode(std::span<const std::byte> bytes, Header* header);
-// A large message has been read: the header becomes what it would be had the payload come with it, and what could not be
-// checked before is.
+// Completes the header of a large message after its payload was read: sets the fields as if the payload had been in the message, and
+// makes the checks that need the payload.
 Fault Complete(Header* header, std::span<const std::byte> payload);
 
 // The serialised metadata at the beginning of a payload that Decode() has let through, the attachment, and what follows.

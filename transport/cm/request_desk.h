@@ -42,8 +42,8 @@ class Seat {
 
   // Readable while there are requests.
   int fd() const { return event_fd_; }
-  // Moves the id here; blocks in the kernel. False: the manager has gone, or the id can't be moved; then nothing has
-  // happened.
+  // Moves the id to the manager of this seat. Blocks in the kernel. Returns false, and changes nothing, if the manager has ended or the
+  // id cannot be moved.
   bool Take(const verbs::VerbsApi& api, const Request& request);
 
   // The manager's.

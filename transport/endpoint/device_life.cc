@@ -34,7 +34,7 @@ void EndpointImpl::CheckDevice() {
             base::Error(absl::StatusCode::kUnavailable, "a receive queue of this side stopped",
                         {.layer = "receive",
                          .operation = "receive",
-                         .cause = "device " + device_.name() + " reported an error on it",
+                         .cause = "device " + device_.name() + " reported an error of this queue",
                          .remedy = "reconnect: this side has created a new receive queue",
                          .retry_safe = false}));
       case device::Reaction::kPortDown:  // Health() says so, and nothing else changes
@@ -71,7 +71,7 @@ void EndpointImpl::RenewPaths() {
                                 .operation = "poll",
                                 .cause = "the GID of this port left the GID table of " +
                                          device_.name() + ", or has another index there",
-                                .remedy = "connect again"}));
+                                .remedy = "reconnect"}));
       });
 }
 

@@ -49,7 +49,7 @@ absl::Status NoMemory(const Peer& peer, const absl::Status& why) {
                       .peer = peer.address(),
                       .operation = "lend",
                       .cause = cause,
-                      .remedy = "send less at a time, or lower large_memory_bytes",
+                      .remedy = "send smaller messages, or lower large_memory_bytes",
                       .retry_safe = true});
 }
 
@@ -121,15 +121,16 @@ absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes, bool w
   if (waits && !(lend_turn_ == id) && SomebodyWaitsToLend()) {
     WaitToLend(id, /*of_share=*/false);
     large_work_ = true;  // whoever is in front may not want it any more
-    return NotNow("others have waited for longer");
+    return NotNow("other senders have waited longer");
   }
   const uint32_t number = lent_->Take(Owner(id), bytes, ReceptionOf(*peer).domain.get());
   if (number == LargeMemory::kFailed) return NoMemory(*peer, lent_->last_error());
   const bool of_share = number == LargeMemory::kOverShare;
   if (of_share || number == LargeMemory::kNone) {
     if (waits) WaitToLend(id, of_share);
-    return NotNow(of_share ? "the peer has not read what it was sent: it has its share"
-                           : "peers have not read what they were sent");
+    return NotNow(of_share ? "the peer has not read the large messages sent to it, which occupy "
+                             "its share of the memory"
+                           : "peers have not read the large messages sent to them");
   }
   return LargeBuffer{lent_->data(number), bytes, number};
 }
@@ -257,7 +258,7 @@ absl::StatusOr<uint32_t> EndpointImpl::Fetch(PeerId id, const RemoteMemory& from
 void EndpointImpl::CancelFetch(uint32_t number) {
   FetchRecord& fetch = fetches_[number];
   if (!fetch.status.ok() || fetch.state == FetchRecord::State::kFetched) return;
-  fetch.status = absl::CancelledError("nobody waits for it any more");
+  fetch.status = absl::CancelledError("the receiver no longer waits for it");
   large_work_ = true;
 }
 

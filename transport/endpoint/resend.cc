@@ -25,7 +25,7 @@ absl::Status Lost(const Peer& peer) {
        .peer = peer.address(),
        .operation = "send",
        .cause = "the send queue was recovered, and the messages were not kept for retransmission",
-       .remedy = "connect again"});
+       .remedy = "reconnect"});
 }
 
 }  // namespace

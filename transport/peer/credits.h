@@ -81,7 +81,7 @@ class ReceiveCredits {
   void Unconsumed() { --consumed_; }
   // What every outgoing message says; counts as reported.
   uint32_t Report() { return reported_ = consumed_ + window_; }
-  // Half of the window has come back and the peer does not know: time for a message of its own.
+  // Returns true when the peer has not been told of half of its window: the report then needs a message of its own.
   bool ReportIsDue() const { return consumed_ + window_ - reported_ >= (window() + 1) / 2; }
 
   // Counts a data message of a look, duplicates included. `look` numbers the looks; never 0. False: over MostData().

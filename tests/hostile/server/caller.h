@@ -35,7 +35,7 @@ class Caller final : public Host {
   // Calls from now on, until Finish().
   void Start();
   void Finish() { calling_ = false; }
-  // The honest server's channel is connected.
+  // Returns whether the channel to the honest server is connected.
   bool up() const;
   bool idle() const { return outstanding_ == 0; }
   // Disconnects; the destructor would do so in real time.

@@ -480,7 +480,7 @@ TEST_F(BadNotices, BytesThatAreNone) {
 }
 TEST_F(BadNotices, PieceTwice) {
   Say({Bytes(Good()), Bytes(Good())});
-  EXPECT_THAT(why_, HasSubstr("came before"));
+  EXPECT_THAT(why_, HasSubstr("repeats a piece"));
 }
 TEST_F(BadNotices, TransferFarAhead) {
   Notice notice = Good();

@@ -73,7 +73,7 @@ struct Fault {
 
 // `flow` is b's index of an open flow.
 const Fault kFaults[] = {
-    {"calls go to a Server",
+    {"calls need a Server",
      [](Raw& raw, uint32_t) {
        Header header = Raw::Of(Kind::kRequest, 0);
        header.method_id = 1;

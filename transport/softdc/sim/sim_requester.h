@@ -48,7 +48,7 @@ class SimRequester final : public Requester {
   void OnTimer(Channel& channel);
   void OnRested(Channel& channel);
   void OnSent(Channel& channel, uint64_t sequence);  // unacknowledged kinds: it is out
-  // The target has accepted a message; until then it is busy with it.
+  // Called when the target has accepted a message. The target is busy with it until `until_ns`.
   void OnExecuted(const Message& message, int64_t until_ns);
 
  private:
