@@ -24,7 +24,7 @@ class LoopDescriptor {
 
   // Readable while the endpoint's is, and once the time is over.
   int fd() const { return epoll_fd_; }
-  // From now on; what was said before does not count any more. Negative: no timer.
+  // Sets the timer to `limit_ns` from now, and replaces the earlier one. Negative: no timer.
   void WakeAfter(int64_t limit_ns);
 
  private:

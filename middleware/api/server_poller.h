@@ -93,10 +93,10 @@ class ServerPoller {
  private:
   ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& options, ServerChain* chain);
 
-  // Until it is told to end; then says goodbye.
+  // Polls until it is told to end, then disconnects its peers.
   void Serve();
   void StepDrain();
-  // Waits for handlers that nobody waits for any more. False: one is still running at `give_up_ns`.
+  // Waits for handlers whose callers no longer wait. Returns false if a handler is still running at `give_up_ns`.
   bool RunOut(int64_t give_up_ns);
   void ServeUntil(absl::FunctionRef<bool()> until);
   // Nothing happened for a while: sleeps until something does.

@@ -26,7 +26,7 @@ class Stack {
   virtual ~Stack() = default;
   virtual base::Clock* clock() = 0;
   virtual base::Random* random() = 0;
-  // Where those say something who are not told where. May be nullptr: nowhere.
+  // The log of objects whose options have none. May be nullptr: they do not log.
   virtual base::LogSink* log() = 0;
   // Once. `log` and `handler` outlive the endpoint. `tenants`: a server's, or empty.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(

@@ -74,7 +74,7 @@ class StreamCore final : private call::ClientStream::Observer {
   std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
   std::optional<bool> ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter);
   std::optional<bool> AwaitEnd(StreamWaiter* waiter);
-  // It is not told any more; by then it has been, or never is.
+  // Removes the waiter. After it returns, the waiter is not notified.
   void Forget(StreamWaiter* waiter);
   void EndWrites();
   // Ends the call with CANCELLED.

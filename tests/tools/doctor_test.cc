@@ -124,7 +124,7 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
       "memlock=-1 of a container; memlock in /etc/security/limits.conf\n"
       "WARNING   open files       512: each softdc peer and each RDMA_CM connection takes some\n"
       "                             ulimit -n 65536; LimitNOFILE=65536 in a unit\n"
-      "BLOCKING  RDMA_CM          there is no /dev/infiniband/rdma_cm: nobody can connect\n"
+      "BLOCKING  RDMA_CM          there is no /dev/infiniband/rdma_cm: no process can connect\n"
       "                             modprobe rdma_ucm; in a container pass "
       "--device=/dev/infiniband/rdma_cm\n"
       "BLOCKING  mlx5_0           there is no /dev/infiniband/uverbs0\n"
