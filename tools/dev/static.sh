@@ -31,7 +31,7 @@ run "facts: ${#tests[@]} test sources" tools/dev/check_facts docs/facts.md "${te
 mapfile -t pages < <(git ls-files '*.md' ':!tools/dev/conformance_head.md')
 run "docs: ${#pages[@]} pages" tools/dev/check_docs "${pages[@]}"
 # The pages of decisions are records, and stay as they were written.
-mapfile -t prose < <(git ls-files README.md 'docs/*.md' ':!docs/decisions/0*' ':!docs/models/*')
+mapfile -t prose < <(git ls-files '*README.md' 'docs/*.md' ':!docs/decisions/0*' ':!docs/models/*')
 run "prose: ${#prose[@]} pages" tools/dev/check_prose tools/dev/banned_idioms.txt "${prose[@]}"
 mapfile -t decisions < <(git ls-files 'docs/decisions/0*.md')
 run "decisions: ${#decisions[@]} pages" tools/dev/check_decisions docs/decisions/README.md "${decisions[@]}"
