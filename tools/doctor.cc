@@ -81,7 +81,7 @@ class Examination {
     Add(usable ? Finding::OK : Finding::BLOCKING, "device",
         usable ? absl::StrCat("auto takes ", system_.auto_reason())
                : absl::StrCat("auto takes none: ", system_.auto_reason()),
-        usable ? "" : "mend what is found above, or choose a device by name");
+        usable ? "" : "fix the findings above, or choose a device by name");
     for (const Finding& finding : report_.findings()) {
       if (finding.level() == Finding::BLOCKING) report_.set_blocked(true);
     }

@@ -172,7 +172,7 @@ void AddDefaults(SystemInfo* out) {
       "messages that one peer may have in flight to this side");
   add("receive_buffers", channel.limits.receive_buffers, "shared by all peers");
   add("dead_peer_timeout_ns", ns(channel.limits.dead_peer_timeout),
-      "a silent peer is given up after it");
+      "time after which a silent peer is disconnected");
   add("keepalive_ns", ns(channel.limits.keepalive),
       "a peer that does not answer for this time is disconnected; 0: no probes");
   add("lane_memory_bytes", channel.limits.lane_memory_bytes,

@@ -338,7 +338,7 @@ class ClientEngine final : public session::User {
   base::Random* const random_;
   base::EventLog log_;
   observe::Overload overload_{"calls are refused"};
-  observe::Overload outage_{"calls are not tried again, for want of budget"};
+  observe::Overload outage_{"the retry budget is used up"};
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
 

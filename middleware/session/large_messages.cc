@@ -312,7 +312,7 @@ void Sessions::BeginFetch(endpoint::PeerId peer, Record& record, const frame::He
   }
   // Those that it has not been told of as well: until then no other may stand in their stead.
   if (large.fetches + large.untold.size() >= kMaxLent) {
-    return Break(peer, "malformed message", "more large messages than may be under way");
+    return Break(peer, "malformed message", "more large messages than may be in flight");
   }
   const auto number =
       endpoint_->Fetch(peer, {.address = place.address, .bytes = place.bytes, .key = place.key});

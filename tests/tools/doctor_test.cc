@@ -154,7 +154,7 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
       "                             free some, or lower limits.receive_buffers and "
       "limits.max_message_bytes\n"
       "BLOCKING  device           auto takes none: no device has DC\n"
-      "                             mend what is found above, or choose a device by name\n"
+      "                             fix the findings above, or choose a device by name\n"
       "Something keeps Sluice from working here: see BLOCKING.\n");
 }
 

@@ -39,6 +39,9 @@ run "decisions: ${#decisions[@]} pages" tools/dev/check_decisions docs/decisions
 map=(docs/architecture.md docs/rooms.svg docs/call-path.svg)
 run "names: ${#map[@]} pages" tools/dev/check_names "${map[@]}" -- "${sources[@]}"
 run "errors" tools/dev/check_errors docs/errors.md tools/dev/errors_left_out.txt "${sources[@]}"
+# (Claims and answers of hardware probes are compared with each other as texts, and kept in reports.)
+mapfile -t texts < <(printf '%s\n' "${sources[@]}" | grep -E '^(middleware|transport|tools|examples)/' | grep -v '^tools/hardware/')
+run "texts: ${#texts[@]} sources" tools/dev/check_texts tools/dev/banned_idioms.txt "${texts[@]}"
 # The test of this check has in its texts what is looked for.
 mapfile -t scripts < <(git ls-files -z ':!*.md' ':!*.cc' ':!*.h' ':!tests/tools/dev/check_pipes_test.sh' |
   xargs -0 grep -lE '^#!.*\b(ba)?sh\b|^# shellcheck shell=')

@@ -81,8 +81,8 @@ absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool es
                              "compare `sluice_info` on both hosts", event.status);
         default:
           return Unavailable("connection refused with reason " + std::to_string(event.status), peer,
-                             "see the reject reasons of InfiniBand's connection manager",
-                             "try again", event.status);
+                             "see the reject reasons of InfiniBand's connection manager", "retry",
+                             event.status);
       }
     case RDMA_CM_EVENT_UNREACHABLE:
       return Unavailable("peer does not answer", peer,
@@ -90,8 +90,7 @@ absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool es
                          "check the host and the fabric", event.status);
     case RDMA_CM_EVENT_CONNECT_ERROR:
       return Unavailable("connect failed (" + ErrnoName(event.status) + ")", peer,
-                         "the device refused the connection's parameters", "try again",
-                         event.status);
+                         "the device refused the connection's parameters", "retry", event.status);
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return Unavailable("the RDMA device was removed", peer,
                          "its driver was unloaded, or the card failed", "restart on another device",
@@ -102,7 +101,7 @@ absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool es
                          "reconnect when the peer is running again", event.status);
     default:
       return Unavailable("connection ended by event " + std::to_string(event.event), peer, "",
-                         "try again", event.status);
+                         "retry", event.status);
   }
 }
 

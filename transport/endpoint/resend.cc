@@ -131,8 +131,8 @@ void EndpointImpl::TellSlowRetries() {
   constexpr int64_t kMs = 1'000'000;
   const int64_t took_ms = queue_->counters().longest_attempt_ns / kMs;
   log_.Say(base::Severity::kWarning, "slow retries", "",
-           "a request that nobody answered failed after " + std::to_string(took_ms) +
-               " ms or more, where " + std::to_string(queue_->WatchPeriodNs() / kMs) +
+           "an unanswered request failed after " + std::to_string(took_ms) + " ms or more, where " +
+               std::to_string(queue_->WatchPeriodNs() / kMs) +
                " ms were asked for: the device has a minimum timeout or retries of its own. "
                "dead_peer_timeout can't be met; the least that can be is about " +
                std::to_string(queue::DciPool::kMaxFailures * took_ms) + " ms");
