@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DcSide: the least that a program needs to echo messages with plain verbs over DC: a DCI, a DCT
-// with its SRQ, two CQs and one slab. What Sluice adds is measured against it.
+// DcSide: the minimum that a program needs to echo messages with plain verbs over DC: a DCI, a DCT with its SRQ, two CQs and one slab. The
+// overhead of Sluice is measured against it.
 //
-// Which thread  One. Errors end the program: a benchmark of something broken has no result.
+// Threads       One.
+// Errors        End the program: a benchmark of a failed device has no result.
 #ifndef SLUICE_BENCHMARKS_DC_SIDE_H_
 #define SLUICE_BENCHMARKS_DC_SIDE_H_
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The five hardware capabilities that Sluice exists to use: which of them this version uses on this
-// device, which not, and why. The device's own report (transport/verbs/capabilities.h) says what it
-// can do; this says what is made of it.
+// The five hardware capabilities for which Sluice was built: for each, whether this version uses it on this device, and the reason. The
+// report of the device (transport/verbs/capabilities.h) lists what the device can do; this file states what Sluice uses.
 #ifndef SLUICE_TOOLS_CAPABILITY_USE_H_
 #define SLUICE_TOOLS_CAPABILITY_USE_H_
 

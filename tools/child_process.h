@@ -2,9 +2,9 @@
 //
 // ChildProcess: a program that runs beside this one, its standard output readable here line by line.
 //
-// Who owns it   Its creator. The destructor kills a child that still runs, and waits for it; a child also gets
+// Ownership     Its creator. The destructor kills a child that still runs, and waits for it; a child also gets
 //               SIGTERM when the thread that started it ends first (man PR_SET_PDEATHSIG).
-// Which thread  One.
+// Threads       One.
 #ifndef SLUICE_TOOLS_CHILD_PROCESS_H_
 #define SLUICE_TOOLS_CHILD_PROCESS_H_
 

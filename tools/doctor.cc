@@ -81,7 +81,7 @@ class Examination {
     Add(usable ? Finding::OK : Finding::BLOCKING, "device",
         usable ? absl::StrCat("auto takes ", system_.auto_reason())
                : absl::StrCat("auto takes none: ", system_.auto_reason()),
-        usable ? "" : "mend what is found above, or choose a device by name");
+        usable ? "" : "fix the findings above, or choose a device by name");
     for (const Finding& finding : report_.findings()) {
       if (finding.level() == Finding::BLOCKING) report_.set_blocked(true);
     }
@@ -151,7 +151,8 @@ class Examination {
       return;
     }
     if (!host_.Exists("/dev/infiniband/rdma_cm")) {
-      Add(Finding::BLOCKING, "RDMA_CM", "there is no /dev/infiniband/rdma_cm: nobody can connect",
+      Add(Finding::BLOCKING, "RDMA_CM",
+          "there is no /dev/infiniband/rdma_cm: no process can connect",
           "modprobe rdma_ucm; in a container pass --device=/dev/infiniband/rdma_cm");
     }
     for (const std::string& nic : nics_) Device(nic);
@@ -220,7 +221,7 @@ class Examination {
           absl::StrCat("its only RoCE v2 GID is link-local: nothing beyond the switch is reached"),
           absl::StrCat("give ", interface, " an address: ip addr add 10.0.0.5/24 dev ", interface));
     } else {
-      Add(Finding::BLOCKING, about, "it has no RoCE v2 GID: nobody can be connected to",
+      Add(Finding::BLOCKING, about, "it has no RoCE v2 GID: no connection is possible",
           "set the interface up and give it an address; cma_roce_mode -d DEVICE -p PORT -m 2");
       return;
     }

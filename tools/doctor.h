@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Doctor: what of this host keeps Sluice from working, or from working well, and what to do about each. `sluice_info --check`.
+// Doctor: finds settings of this host that prevent or slow down Sluice, with the remedy for each: `sluice_info --check`.
 //
-// What it reads sysfs and procfs below a folder that it is given, so that a test brings its own; and what the providers said of
-//               their devices (SystemInfo). It changes nothing, and sends nothing.
-// Thread-safety Pure functions of files.
+// Purpose       Reads sysfs and procfs below a given folder, so that a test can provide its own, and the reports of the devices
+//               (SystemInfo). It changes nothing, and sends nothing.
+// Threads       Any: pure functions over files.
 #ifndef SLUICE_TOOLS_DOCTOR_H_
 #define SLUICE_TOOLS_DOCTOR_H_
 

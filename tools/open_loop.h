@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpenLoop: calls that start by a schedule, whether or not earlier ones have ended, as users do who know nothing of each
-// other. A call's latency counts from its intended start: what a server that stood still has delayed is all measured, also
-// calls that could not even be started meanwhile.
+// OpenLoop: starts calls by a schedule, whether or not earlier calls have ended, like users who know nothing of each other. The latency of a
+// call counts from its intended start. So it includes the delay of calls that could not be started while the server stalled.
 //
-// Time is an argument; who starts calls, and is told their ends, is the caller. No threads.
+// Threads       One. Time is an argument. The caller starts the calls and reports their ends.
 #ifndef SLUICE_TOOLS_OPEN_LOOP_H_
 #define SLUICE_TOOLS_OPEN_LOOP_H_
 

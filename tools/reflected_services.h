@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReflectedServices: what a server with a reflection service has, and messages of its methods, without a .proto.
+// ReflectedServices: the services of a server with a reflection service, and messages of their methods, without a .proto.
 //
-// Who owns it   The caller; it outlives messages that were made with it.
-// Which thread  One at a time.
+// Ownership     The caller. It outlives messages that were created with it.
+// Threads       One at a time.
 #ifndef SLUICE_TOOLS_REFLECTED_SERVICES_H_
 #define SLUICE_TOOLS_REFLECTED_SERVICES_H_
 

@@ -115,7 +115,7 @@ void AddLimits(const device::Limits& limits, DeviceInfo* out) {
   add("max_qp", limits.max_qp, "queue pairs of the device");
   add("max_mr_bytes", limits.max_mr_bytes, "bytes of a memory region");
   add("port_mtu_bytes", limits.port_mtu_bytes, "largest packet of port 1");
-  add("reads", limits.reads, "READs of one DCI that are under way at a time");
+  add("reads", limits.reads, "maximum READs of one DCI in flight");
   add("concurrent_streams", limits.log_streams == 0 ? 0 : uint64_t{1} << limits.log_streams,
       "streams of one DCI; 0: none");
   add("errored_streams",
@@ -169,12 +169,12 @@ void AddDefaults(SystemInfo* out) {
   add("large_memory_bytes", channel.limits.large_memory_bytes,
       "for messages that are read from their sender's memory, each way");
   add("credits_per_peer", channel.limits.credits_per_peer,
-      "messages one peer may have under way to us");
+      "messages that one peer may have in flight to this side");
   add("receive_buffers", channel.limits.receive_buffers, "shared by all peers");
   add("dead_peer_timeout_ns", ns(channel.limits.dead_peer_timeout),
-      "a silent peer is given up after it");
+      "time after which a silent peer is disconnected");
   add("keepalive_ns", ns(channel.limits.keepalive),
-      "a peer that does not answer for this long is given up; 0: nobody is asked");
+      "a peer that does not answer for this time is disconnected; 0: no probes");
   add("lane_memory_bytes", channel.limits.lane_memory_bytes,
       "that busy peers may write into, so that their payload is watched; 0: none");
   add("lane_slots", channel.limits.lane_slots, "of one lane at most");

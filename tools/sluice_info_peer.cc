@@ -55,7 +55,7 @@ void AddCounts(const endpoint::ConnectionCounts& counts, ConnectionInfo* info) {
   };
   add("numbers_live", counts.numbers_live, "QP numbers of connections and attempts");
   add("numbers_quarantined", counts.numbers_quarantined,
-      "of closed ones, until nobody can be in timewait");
+      "QP numbers of closed connections, until no side can be in timewait");
   add("numbers_exhausted", counts.numbers_exhausted, "attempts for which there was none");
   add("stale_rejects", counts.stale_rejects, "numbers that the other host still knew");
   add("retries", counts.retries, "of connects");
@@ -166,7 +166,7 @@ std::string ConnectionText(const ConnectionInfo& info) {
   line("QP number", absl::StrFormat("0x%06x (%u others of this process in quarantine)",
                                     info.qp_number(), info.quarantined_numbers()));
   line("authentication", info.authenticated() ? "both sides have proved the secret"
-                                              : "none: whoever reaches the port may connect");
+                                              : "none: any host that reaches the port may connect");
   line("own epoch", info.own_epoch());
   line("peer's epoch", info.peer_epoch());
   line("ECE offered", EceText(info.offered()));

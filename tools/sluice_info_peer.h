@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connects to another Sluice process and tells how the connection stands: what `sluice_info --peer`
-// prints.
+// Connects to another Sluice process and describes the state of the connection: the output of `sluice_info --peer`.
 #ifndef SLUICE_TOOLS_SLUICE_INFO_PEER_H_
 #define SLUICE_TOOLS_SLUICE_INFO_PEER_H_
 

@@ -117,13 +117,13 @@ absl::Status PerfOptions::Finish() {
                         .remedy = "give one CPU, and pin the server where it is started"});
   }
   if (uint64_t{flows} * window > kMaxUnderWay) {
-    return base::Error(absl::StatusCode::kInvalidArgument,
-                       absl::StrCat("--flows=", flows, " with --window=", window, " refused"),
-                       {.layer = "tools",
-                        .operation = "command line",
-                        .cause = absl::StrCat("more than ", kMaxUnderWay,
-                                              " messages under way are not kept account of"),
-                        .remedy = "lower one of the two"});
+    return base::Error(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("--flows=", flows, " with --window=", window, " refused"),
+        {.layer = "tools",
+         .operation = "command line",
+         .cause = absl::StrCat("more than ", kMaxUnderWay, " messages in flight are not supported"),
+         .remedy = "lower one of the two"});
   }
   return absl::OkStatus();
 }

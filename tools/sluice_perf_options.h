@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `sluice_perf rpc` and `sluice_perf flow` are asked for, and its way into the result.
+// The options of `sluice_perf rpc` and `sluice_perf flow`, and their fields in the result.
 #ifndef SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_
 #define SLUICE_TOOLS_SLUICE_PERF_OPTIONS_H_
 

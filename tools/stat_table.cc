@@ -81,7 +81,7 @@ void AddPeersAndQueues(const LookReply& look, std::string* text) {
                         look.peers_in_all());
   if (look.peers_size() > 0) {
     absl::StrAppendFormat(text, "\n  %-28s %-12s %-14s %10s %16s\n", "address", "tenant",
-                          "authenticated", "under way", "waiting answers");
+                          "authenticated", "in flight", "waiting answers");
   }
   for (const introspection::v1::Peer& peer : look.peers()) {
     absl::StrAppendFormat(text, "  %-28s %-12s %-14s %10d %16d\n", peer.address(), peer.tenant(),
@@ -110,7 +110,7 @@ void AddPollers(const LookReply& look, double seconds, std::string* text) {
 }
 
 void AddCalls(const LookReply& look, std::string* text) {
-  if (look.calls_under_way_size() > 0) absl::StrAppend(text, "\ncalls under way, the eldest\n");
+  if (look.calls_under_way_size() > 0) absl::StrAppend(text, "\ncalls in flight, oldest first\n");
   for (const introspection::v1::CallUnderWay& call : look.calls_under_way()) {
     absl::StrAppendFormat(
         text, "  %-44s of %-24s for %s, %s\n", call.method(), call.peer(), Time(call.age_ns()),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StatTable(): two looks at a server as a table of what happened between them.
+// StatTable(): the difference of two snapshots of a server, as a table.
 //
-// Thread-safety Pure functions.
+// Threads       Any: pure functions.
 #ifndef SLUICE_TOOLS_STAT_TABLE_H_
 #define SLUICE_TOOLS_STAT_TABLE_H_
 

@@ -3,7 +3,8 @@
 // What connect_cost measures, with gRPC over a Unix socket: a new channel and its first call of 64 bytes, in a process
 // that has connected before, and from main() of a new process to its first reply. No part of the build, because it needs
 // Debian's libgrpc++-dev; RESULTS.md has the command that compiles it.
-//   grpc_connect [WARM [FRESH]]    connections to make in one process, and new processes; default 200 and 50
+//   grpc_connect [WARM [FRESH]]         connections to make in one process, and new processes; default 200 and 50
+//   grpc_connect latency SIZE SECONDS   calls of SIZE bytes each way, one at a time; prints the median in ns (peers.sh)
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -46,13 +47,8 @@ class Echo final : public grpc::CallbackGenericService {
   }
 };
 
-std::unique_ptr<grpc::GenericStub> ConnectAndCall(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-  auto stub = std::make_unique<grpc::GenericStub>(
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
-  const grpc::Slice payload(std::string(64, 'x'));
-  const grpc::ByteBuffer request(&payload, 1);
+// One call with a reply of the same size.
+void Call(grpc::GenericStub* stub, const grpc::ByteBuffer& request) {
   grpc::ByteBuffer reply;
   grpc::Status status;
   grpc::CompletionQueue queue;
@@ -64,11 +60,39 @@ std::unique_ptr<grpc::GenericStub> ConnectAndCall(const std::string& address) {
   void* tag;
   bool ok;
   queue.Next(&tag, &ok);
-  if (!status.ok() || reply.Length() != 64) {
+  if (!status.ok() || reply.Length() != request.Length()) {
     std::fprintf(stderr, "grpc_connect: %s\n", status.error_message().c_str());
     std::_Exit(1);
   }
+}
+
+std::unique_ptr<grpc::GenericStub> ConnectAndCall(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
+  arguments.SetMaxReceiveMessageSize(-1);
+  auto stub = std::make_unique<grpc::GenericStub>(
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+  const grpc::Slice payload(std::string(64, 'x'));
+  Call(stub.get(), grpc::ByteBuffer(&payload, 1));
   return stub;
+}
+
+// The first tenth of the time is warm-up.
+int64_t MedianLatencyNs(grpc::GenericStub* stub, size_t size_bytes, double seconds) {
+  const grpc::Slice payload(std::string(size_bytes, 'x'));
+  const grpc::ByteBuffer request(&payload, 1);
+  std::vector<int64_t> ns;
+  const int64_t start_ns = NowNs();
+  const int64_t time_ns = static_cast<int64_t>(seconds * 1e9);
+  for (int64_t now_ns = start_ns; now_ns - start_ns < time_ns;) {
+    const int64_t begin_ns = now_ns;
+    Call(stub, request);
+    now_ns = NowNs();
+    if (begin_ns - start_ns >= time_ns / 10) ns.push_back(now_ns - begin_ns);
+  }
+  if (ns.empty()) std::_Exit(1);
+  std::nth_element(ns.begin(), ns.begin() + static_cast<ptrdiff_t>(ns.size() / 2), ns.end());
+  return ns[ns.size() / 2];
 }
 
 void Print(const char* what, std::vector<int64_t> ns) {
@@ -90,6 +114,7 @@ int main(int argc, char** argv) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     Echo echo;
     grpc::ServerBuilder builder;
+    builder.SetMaxReceiveMessageSize(-1);
     builder.AddListeningPort(argv[2], grpc::InsecureServerCredentials());
     builder.RegisterCallbackGenericService(&echo);
     const auto server = builder.BuildAndStart();
@@ -105,6 +130,14 @@ int main(int argc, char** argv) {
   if (server == 0) {
     execl("/proc/self/exe", argv[0], "serve", address.c_str(), nullptr);
     std::_Exit(1);
+  }
+  if (mode == "latency" && argc == 4) {
+    const auto stub = ConnectAndCall(address);
+    std::printf("%lld\n", static_cast<long long>(MedianLatencyNs(
+                              stub.get(), std::strtoul(argv[2], nullptr, 10), std::atof(argv[3]))));
+    kill(server, SIGTERM);
+    waitpid(server, nullptr, 0);
+    return 0;
   }
   std::vector<int64_t> fresh, warm;
   const int fresh_count = argc > 2 ? std::atoi(argv[2]) : 50;

@@ -21,8 +21,9 @@
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7471", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
-ABSL_FLAG(std::string, secret_file, "",
-          "file of the secrets of which clients must prove one, mode 600; empty: nobody is asked");
+ABSL_FLAG(
+    std::string, secret_file, "",
+    "file of secrets, of which each client must prove one, mode 600; empty: no authentication");
 ABSL_FLAG(std::string, metrics, "",
           "port for Prometheus, which this host alone reaches, or host:port; empty: none");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FanOut: many calls at the same time, and one coroutine that goes on when the last of them has ended.
+// FanOut: starts many calls at the same time. A coroutine waits until the last of them has ended.
 //
 //   FanOut calls(shards.size());
 //   for (size_t i = 0; i < shards.size(); ++i) {
@@ -8,8 +8,8 @@
 //   }
 //   co_await calls.All();
 //
-// Who owns it   The coroutine that awaits it, once: it must, since the calls tell it of their end. They have deadlines, so that comes.
-// Which thread  Callbacks on those that drive the channels; the coroutine goes on where it is at home.
+// Ownership     The coroutine. It must await All() once, because the calls report their end to this object. The calls need deadlines.
+// Threads       Callbacks: the threads that drive the channels. The coroutine continues at its home.
 #ifndef SLUICE_EXAMPLES_FAN_OUT_FAN_OUT_H_
 #define SLUICE_EXAMPLES_FAN_OUT_FAN_OUT_H_
 

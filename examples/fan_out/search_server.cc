@@ -27,7 +27,7 @@ namespace {
 
 absl::Status Run() {
   if (absl::GetFlag(FLAGS_shards).empty()) {
-    return absl::InvalidArgumentError("nobody to ask: say --shards=host:port,host:port");
+    return absl::InvalidArgumentError("no shards: set --shards=host:port,host:port");
   }
   EndSignals end;  // before any thread starts
   ChannelOptions options;

@@ -98,7 +98,7 @@ int Main() {
 }  // namespace sluice::examples::flow
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("sends numbered prices to whoever opens a flow to it");
+  absl::SetProgramUsageMessage("sends numbered prices to each process that opens a flow to it");
   absl::ParseCommandLine(argc, argv);
   return sluice::examples::flow::Main();
 }

@@ -42,7 +42,7 @@ absl::Status Watch(KvTable& table, const std::string& key, int times) {
     if (!value.ok()) return value.status();
     if (value->size() != kChurnBytes ||
         value->find_first_not_of(value->front()) != std::string::npos) {
-      return absl::DataLossError("a value that nobody has put: " + *value);
+      return absl::DataLossError("a value that no client has put: " + *value);
     }
   }
   std::printf("%d values, each of one letter; read while written, and read again: %llu\n", times,

@@ -2,7 +2,7 @@
 //
 // KvTable: puts values by calls, and gets them out of the server's memory: its CPU finds and copies nothing.
 //
-// Who owns it   Its creator. One thread at a time.
+// Ownership     Its creator. One thread at a time.
 #ifndef SLUICE_EXAMPLES_KV_STORE_KV_TABLE_H_
 #define SLUICE_EXAMPLES_KV_STORE_KV_TABLE_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EventLoop: a loop over descriptors as many programs have one, and all that it needs to know of Sluice.
+// EventLoop: a loop over descriptors, as many programs have one, with all that it must know about Sluice.
 //
-// Which thread  One: the one that calls Run().
+// Threads       One: the thread that calls Run().
 #ifndef SLUICE_EXAMPLES_OWN_LOOP_EVENT_LOOP_H_
 #define SLUICE_EXAMPLES_OWN_LOOP_EVENT_LOOP_H_
 

@@ -58,8 +58,7 @@ class Bulk::Impl final : public bulk::PortUser {
   explicit Impl(std::unique_ptr<device::Device> device) : device_(std::move(device)) {}
   ~Impl() override {
     if (OnItsThread()) {
-      internal::EndRefused("Bulk", "a `done` of its own",
-                           "note it, and destroy it on another thread");
+      internal::EndRefused("Bulk", "a `done` of its own", "destroy the object on another thread");
     }
     {
       const std::lock_guard lock(mutex_);

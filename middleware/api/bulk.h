@@ -11,8 +11,8 @@
 //
 //   auto lent = (*bulk)->Lend(buffer, bulk::kMayWrite);        // its capability goes to the other side in any message
 //   absl::Status moved = (*bulk)->Move(*peer, request);        // the other side writes into the buffer
-//   auto arrival = (*bulk)->Await(*peer, tag, timeout);        // and this one hears of it
-//   absl::Status ended = (*bulk)->Return(lent->id);            // from here on nobody reaches the buffer
+//   auto arrival = (*bulk)->Await(*peer, tag, timeout);        // and this side gets the result
+//   absl::Status ended = (*bulk)->Return(lent->id);            // from here on no peer reaches the buffer
 //
 // Purpose       A port (bulk/port.h) with its own device and its own thread.
 // Ownership     The user owns it, and the memory that it lends. Memory must outlive its lease.

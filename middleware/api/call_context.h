@@ -10,7 +10,7 @@
 //   std::stop_source stop;
 //   context.set_stop_token(stop.get_token());
 //   …
-//   stop.request_stop();   // the call ends with CANCELLED, the server hears of it, and so do those whom it calls
+//   stop.request_stop();   // the call ends with CANCELLED, and so do the calls that its handler makes
 //
 // Ownership     The user owns it. It outlives each call that was started with it, and holds
 //               metadata and attachment of the last reply. It may be used for many calls, one after

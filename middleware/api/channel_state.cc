@@ -101,13 +101,14 @@ absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
     });
     if (state == ConnectionState::kUp) return absl::OkStatus();
     if (lease_->HeldByMe()) {
-      return base::Error(absl::StatusCode::kFailedPrecondition, "the connection was not waited for",
-                         {.layer = "api",
-                          .peer = address_,
-                          .operation = "connect",
-                          .cause = "a callback of a channel can't wait on that channel",
-                          .remedy = "use StartStateChange() or co_await there, or another thread",
-                          .retry_safe = true});
+      return base::Error(
+          absl::StatusCode::kFailedPrecondition, "connection not awaited",
+          {.layer = "api",
+           .peer = address_,
+           .operation = "connect",
+           .cause = "a callback of a channel cannot wait for the same channel",
+           .remedy = "use StartStateChange() or co_await in callbacks, or wait on another thread",
+           .retry_safe = true});
     }
     const int64_t now_ns = stack_->clock()->NowNs();
     if (now_ns >= deadline_ns) {
@@ -121,7 +122,7 @@ absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
                           .peer = address_,
                           .operation = "connect",
                           .cause = absl::StrCat("the channel is ", call::Name(state), ": ", why),
-                          .remedy = "look at the server; the channel goes on trying",
+                          .remedy = "check the server; the channel continues to reconnect",
                           .retry_safe = true});
     }
     absl::Duration left = deadline_ns == call::kNoDeadlineNs

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How handlers run that are not done when they return: coroutines on the polling thread, plain functions on an executor.
-// Used by MethodBinder (service.h).
+// Handlers that have not ended when they return: coroutines on the polling thread, plain functions on an executor. Used by MethodBinder
+// (service.h).
 //
-// Who owns what A call's context lives in the frame of the coroutine that runs it, or beside the function that the
-//               executor was given, and hears from its ServerCall until the answer is given.
-// Which thread  The polling thread, but for the function on the executor.
+// Ownership     The frame of the coroutine, or the function object on the executor, has the context of the call. The context gets events
+//               of its ServerCall until the reply is given.
+// Threads       The polling thread, except for the function on the executor.
 #ifndef SLUICE_MIDDLEWARE_API_DEFERRED_H_
 #define SLUICE_MIDDLEWARE_API_DEFERRED_H_
 
@@ -31,7 +31,7 @@ namespace internal {
 // The context of a coroutine, and its home.
 class TaskContext final : public ServerContext, public Home, private call::ServerCall::Observer {
  public:
-  // Part of a coroutine that waits for its stream. Look() has it go on if it can.
+  // The part of a coroutine that waits for its stream. Look() resumes the coroutine if it can continue.
   class Waiting {
    public:
     virtual void Look() = 0;
@@ -87,7 +87,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   Waiting* writer = nullptr;
 
  private:
-  // Those who wait go on in the next pass: nothing here ends while it runs.
+  // Waiting coroutines continue in the next pass: no object ends here while it runs.
   void OnCancelled() override {
     RequestStop();
     OnReadable();
@@ -157,7 +157,7 @@ class ExecutorCall final : public ServerContext,
   }
   void Work() {
     status_ = queue_->Begin(call_->incoming(), base::RealClock().NowNs());
-    // Nobody waits for it any more: it need not begin.
+    // The caller no longer waits: the handler need not begin.
     if (cancelled()) status_ = absl::CancelledError("the caller did not wait");
     refused_ = !status_.ok();
     if (!refused_) {
@@ -202,8 +202,8 @@ class ServerReader {
  public:
   explicit ServerReader(internal::TaskContext* context) : context_(context) {}
 
-  // co_await reader.Read(&message): true, and there is a message; false: nothing follows, since the client has ended its
-  // stream, or nobody waits for an answer (ServerContext::cancelled()). From an executor (run_on.h) the coroutine comes home.
+  // co_await reader.Read(&message): true: there is a message. False: no message follows, because the client has ended its
+  // stream, or the caller no longer waits (ServerContext::cancelled()). From an executor (run_on.h) the coroutine comes home.
   auto Read(Request* message) { return Awaiter{context_, message}; }
 
  private:
@@ -256,7 +256,7 @@ class ServerWriter {
  public:
   explicit ServerWriter(internal::TaskContext* context) : context_(context) {}
 
-  // co_await writer.Write(message): waits until there is room for it. True: it is on its way. False: nobody reads it
+  // co_await writer.Write(message): waits for room in the window. True: the message is on its way. False: the caller no longer reads
   // (ServerContext::cancelled()), or it is over the limit, which then is the call's error. From an executor (run_on.h) the
   // coroutine comes home.
   auto Write(const Reply& message) { return Awaiter{context_, &message}; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EndRefused(): what a destructor does that could only wait for the very thread it runs on.
+// EndRefused(): called by a destructor that could only wait for the thread that it runs on. Writes a message to standard error and ends
+// the process.
 #ifndef SLUICE_MIDDLEWARE_API_END_REFUSED_H_
 #define SLUICE_MIDDLEWARE_API_END_REFUSED_H_
 

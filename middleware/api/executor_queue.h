@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ExecutorQueue: admission to an executor: how many calls may wait for one of its threads, and for how long.
+// ExecutorQueue: admission to an executor: the number of calls that may wait for one of its threads, and the maximum wait.
 //
-// What it is    A count and two bounds. A call over the first is refused when it comes; one that has waited too long, or for
-//               which nobody waits any more, when its turn comes: its handler does not run. So a server whose handlers
-//               are too slow answers at once what it can't do, and does what it can in time.
-// Who owns it   The handlers of a service that was registered with an executor.
-// Which thread  Enter(): polling threads. Begin(): the executor's.
+// Purpose       A count and two limits. A call above the first limit is refused when it arrives. A call that has waited too long, or
+//               whose caller no longer waits, is refused at its turn: its handler does not run. So a server with slow handlers refuses at
+//               once what it cannot do, and does the rest in time.
+// Ownership     The handlers of a service that was registered with an executor.
+// Threads       Enter(): polling threads. Begin(): the executor's.
 #ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
 #define SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
 

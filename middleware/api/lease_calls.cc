@@ -21,7 +21,7 @@ absl::Status Lease::Call(call::CallSpec* one) {
                        {.layer = "api",
                         .peer = engine_->server(),
                         .operation = spec.method->full_name,
-                        .cause = "a callback of a channel can't wait on that channel",
+                        .cause = "a callback of a channel cannot wait for the same channel",
                         .remedy = "start the call with StartCall(), or make it on another thread",
                         .retry_safe = true});
   }

@@ -17,7 +17,7 @@ absl::Status Failed(int error_number, const char* call) {
   return base::ErrnoError(error_number, call,
                           {.layer = "api",
                            .operation = "make a descriptor for a loop",
-                           .cause = "this process is out of file descriptors, most likely",
+                           .cause = "this process has probably no file descriptors left",
                            .remedy = "raise `ulimit -n`"});
 }
 

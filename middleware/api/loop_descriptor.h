@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LoopDescriptor: the one descriptor that a loop of the user's own sleeps on: whatever an endpoint sleeps on, and a timer.
+// LoopDescriptor: the descriptor that a user's own loop sleeps on. It combines the descriptor of an endpoint and a timer.
 //
-// Who owns it   What is polled. The endpoint's descriptor outlives it.
-// Which thread  The one that polls.
+// Ownership     The polled object. The endpoint's descriptor outlives it.
+// Threads       The polling thread.
 #ifndef SLUICE_MIDDLEWARE_API_LOOP_DESCRIPTOR_H_
 #define SLUICE_MIDDLEWARE_API_LOOP_DESCRIPTOR_H_
 
@@ -24,7 +24,7 @@ class LoopDescriptor {
 
   // Readable while the endpoint's is, and once the time is over.
   int fd() const { return epoll_fd_; }
-  // From now on; what was said before does not count any more. Negative: no timer.
+  // Sets the timer to `limit_ns` from now, and replaces the earlier one. Negative: no timer.
   void WakeAfter(int64_t limit_ns);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Option: one thing that can be set, by its name: what the file, the environment, `sluice_info --config` and the docs go by.
-// options.h says what each means at length; Validate() there has the last word on values.
+// Option: one option, identified by its name in files, in the environment, in `sluice_info --config` and in the documentation. options.h
+// describes each option; Validate() there checks the values.
 //
-// Who owns it   An Option points into the struct that it was made from.
-// Thread-safety None.
+// Ownership     An Option points into the struct that it was created from.
+// Threads       As the struct.
 #ifndef SLUICE_MIDDLEWARE_API_OPTION_TABLE_H_
 #define SLUICE_MIDDLEWARE_API_OPTION_TABLE_H_
 

@@ -32,8 +32,9 @@ absl::Status Refused(std::string_view operation, std::string_view cause, std::st
 }
 
 absl::Status AskedInHandler(std::string_view operation) {
-  return Refused(operation, "a handler of this server asks for it, and would wait for itself",
-                 "note it, and ask for it on another thread, or after Poll()");
+  return Refused(operation,
+                 "it was called in a handler of this server, and would wait for that handler",
+                 "call it on another thread, or after Poll()");
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ Server::Server(const ServerOptions& options) : executor_(options.executor), chai
 Server::~Server() {
   if (InHandler()) {
     internal::EndRefused("Server", "a handler of its own",
-                         "note it, and destroy it on another thread, or after Poll()");
+                         "destroy the object on another thread, or after Poll()");
   }
   // All end before the first is destroyed: a handler of one poller may ask for all of them.
   for (const auto& poller : pollers_) poller->Shutdown(/*stop_by_ns=*/0);
@@ -111,7 +112,7 @@ absl::Status Server::Register(Service* service, const RegisterOptions& options) 
 absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
   if (pollers_[0]->started() || over_) {
     return Refused("listen", "the server has listened already",
-                   "one server listens at one address; create another one");
+                   "a server listens at one address; create another server");
   }
   const auto parsed = ParseAddress(address, /*allow_port_0=*/true);
   if (!parsed.ok()) return parsed.status();
@@ -175,8 +176,9 @@ absl::Status Server::Wait(const WaitOptions& options) {
     return Refused("wait", "the server does not listen", "call Listen() before Wait()");
   }
   if (fd() >= 0) {
-    return Refused("wait", "the server has no thread of its own (Driving::kCaller)",
-                   "poll it in your loop, and call BeginDrain() there when a signal comes");
+    return Refused(
+        "wait", "the server has no thread of its own (Driving::kCaller)",
+        "poll the server in your loop, and call BeginDrain() there when a signal arrives");
   }
   auto watch = SignalWatch::Create(options.signals);
   if (!watch.ok()) return watch.status();

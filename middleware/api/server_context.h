@@ -56,7 +56,7 @@ class ServerContext {
                : absl::Nanoseconds(incoming_.deadline_ns - incoming_.received_ns);
   }
 
-  // Returns a token. A stop is requested when no caller waits for the reply any more: the caller
+  // Returns a token. A stop is requested when the caller no longer waits for the reply: the caller
   // cancelled or disconnected, or the deadline has passed. Never for a handler that runs inline on
   // the polling thread, which receives no messages meanwhile.
   std::stop_token stop_token() {
@@ -64,7 +64,7 @@ class ServerContext {
     LockStop();
     if (!stop_.has_value()) {
       stop_.emplace();
-      // Nobody has a token so far. Once somebody has, RequestStop() alone requests it, on the polling thread.
+      // No token exists yet. After this one exists, only RequestStop() requests the stop, on the polling thread.
       if (cancelled()) stop_->request_stop();
     }
     std::stop_token token = stop_->get_token();
@@ -104,7 +104,7 @@ class ServerContext {
   // sent as well: it says that the handler has begun. Does not wait for the caller. On an executor it waits for the polling
   // thread, one pass. Errors:
   // FAILED_PRECONDITION: the method does not stream, or it is too late. RESOURCE_EXHAUSTED: larger than a message may be.
-  // CANCELLED, DEADLINE_EXCEEDED: nobody waits for it.
+  // CANCELLED, DEADLINE_EXCEEDED: the caller no longer waits.
   absl::Status SendInitialMetadata(const Metadata& metadata);
 
   // What the caller sent beside the request's message (CallContext::set_attachment()), where it came in if it is large.

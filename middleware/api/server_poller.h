@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerPoller: the part of a server that one thread polls: an endpoint, the engine over it, and what they have counted.
+// ServerPoller: the part of a server that one thread polls: an endpoint, its engine, and their counters.
 //
-// Who owns it   Server. Chain and services outlive it.
-// Which thread  Register(), Listen(), Start(), Drain(): one at a time, as the server's. Serving: a thread of its own, or whoever
-//               calls Poll(), which then calls Shutdown() and WaitForEnd() as well. The others: any.
-// What ends it  Shutdown() or Drain(), then WaitForEnd(); or the destructor, which waits for handlers that run.
+// Ownership     Server. Chain and services outlive it.
+// Threads       Register(), Listen(), Start(), Drain(): one at a time, as the server's. The poller has a thread of its own, or the user's
+//               loop calls Poll(), and then also Shutdown() and WaitForEnd(). Other functions: any.
+// End           Shutdown() or Drain(), then WaitForEnd(); or the destructor, which waits for running handlers.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
 #define SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
 
@@ -93,10 +93,10 @@ class ServerPoller {
  private:
   ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& options, ServerChain* chain);
 
-  // Until it is told to end; then says goodbye.
+  // Polls until it is told to end, then disconnects its peers.
   void Serve();
   void StepDrain();
-  // Waits for handlers that nobody waits for any more. False: one is still running at `give_up_ns`.
+  // Waits for handlers whose callers no longer wait. Returns false if a handler is still running at `give_up_ns`.
   bool RunOut(int64_t give_up_ns);
   void ServeUntil(absl::FunctionRef<bool()> until);
   // Nothing happened for a while: sleeps until something does.

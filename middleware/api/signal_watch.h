@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SignalWatch: a thread sleeps until the process gets one of some signals, or another thread wakes it. Used by Server::Wait().
+// SignalWatch: lets a thread sleep until the process gets one of some signals, or another thread wakes it. Used by Server::Wait().
 //
-// What it is    Handlers for the signals while it exists, which wake the thread. The calling thread's mask lets them through
-//               meanwhile. Several watches may have the same signals: each hears of them.
-// Which thread  The one that creates it waits and destroys it; Wake() any.
-// Bound         16 at a time in a process.
-// What ends it  Its destructor: the signals then do what they did before, when no other watch has them.
+// Purpose       While it exists, handlers of the signals wake the thread, and the mask of the thread lets the signals through. Several
+//               watches may have the same signals: each of them is woken.
+// Threads       One thread creates it, waits and destroys it. Wake(): any.
+// Limits        16 at a time in a process.
+// End           The destructor restores the earlier handlers when no other watch has the signals.
 #ifndef SLUICE_MIDDLEWARE_API_SIGNAL_WATCH_H_
 #define SLUICE_MIDDLEWARE_API_SIGNAL_WATCH_H_
 

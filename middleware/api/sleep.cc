@@ -9,7 +9,7 @@ absl::Status NoHomeToSleepAt() {
   return base::Error(absl::StatusCode::kFailedPrecondition, "SleepFor() refused",
                      {.layer = "api",
                       .operation = "sleep",
-                      .cause = "the coroutine has no home, whose timers it could use",
+                      .cause = "the coroutine has no home, so there is no timer to use",
                       .remedy = "sleep in a handler, or give Spawn() a home"});
 }
 

@@ -3,7 +3,7 @@
 // SleepFor(): suspends a coroutine for a time, and blocks no thread.
 //
 //   absl::Status slept = co_await sluice::SleepFor(absl::Seconds(1), context.stop_token());
-//   if (!slept.ok()) co_return slept;      // nobody waits for the answer any more
+//   if (!slept.ok()) co_return slept;      // the caller no longer waits
 //
 // Name          Write sluice::SleepFor. Otherwise the compiler also finds absl::SleepFor(), which
 //               blocks the thread, and reports an ambiguity.

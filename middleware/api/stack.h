@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stack: what a Channel or a Server stands on. The one in production is made by runtime.h; tests
-// bring their own, over a fake endpoint.
+// Stack: the environment of a Channel or a Server: device or fake network, clock, random source, commands. runtime.h creates the one for
+// production; tests create their own over a fake endpoint.
 //
-// Who owns it   The Channel or Server; it outlives the endpoint it made.
+// Ownership     The Channel or Server. It outlives the endpoint that it created.
 #ifndef SLUICE_MIDDLEWARE_API_STACK_H_
 #define SLUICE_MIDDLEWARE_API_STACK_H_
 
@@ -26,7 +26,7 @@ class Stack {
   virtual ~Stack() = default;
   virtual base::Clock* clock() = 0;
   virtual base::Random* random() = 0;
-  // Where those say something who are not told where. May be nullptr: nowhere.
+  // The log of objects whose options have none. May be nullptr: they do not log.
   virtual base::LogSink* log() = 0;
   // Once. `log` and `handler` outlive the endpoint. `tenants`: a server's, or empty.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(

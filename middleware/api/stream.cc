@@ -14,10 +14,10 @@ namespace {
 
 absl::Status InsideACallback() {
   return base::Error(
-      absl::StatusCode::kFailedPrecondition, "a stream was not waited for",
+      absl::StatusCode::kFailedPrecondition, "stream not awaited",
       {.layer = "api",
        .operation = "stream",
-       .cause = "a callback of a channel can't wait on that channel",
+       .cause = "a callback of a channel cannot wait for the same channel",
        .remedy =
            "use StartRead(), StartWrite(), StartFinish() or co_await there, or another thread"});
 }

@@ -74,7 +74,7 @@ class StreamCore final : private call::ClientStream::Observer {
   std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
   std::optional<bool> ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter);
   std::optional<bool> AwaitEnd(StreamWaiter* waiter);
-  // It is not told any more; by then it has been, or never is.
+  // Removes the waiter. After it returns, the waiter is not notified.
   void Forget(StreamWaiter* waiter);
   void EndWrites();
   // Ends the call with CANCELLED.
@@ -217,7 +217,7 @@ class ClientStreamBase {
         [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
   }
   // Waits for what the server's handler sends with ServerContext::SendInitialMetadata(). True: it is in `*metadata`, empty or
-  // not. False: there is none: a message came first, or the call is over. Further ones give the same again.
+  // not. False: there is none: a message came first, or the call has ended. Further ones give the same again.
   bool ReadInitialMetadata(Metadata* metadata) { return core_->WaitInitialMetadata(metadata); }
   auto CoReadInitialMetadata(Metadata* metadata) {
     return StreamAwaiter(core_.get(), [core = core_.get(), metadata](StreamWaiter* waiter) {

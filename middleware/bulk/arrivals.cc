@@ -42,13 +42,14 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   // It may have tried, and been refused; more than that would be a lie.
   if (notice.outcome != Outcome::kCancelled &&
       !leases_.IsFor({notice.lease, notice.epoch}, peer.domain.get())) {
-    return GiveUpBroken(peer, "it is of memory that this peer does not reach");
+    return GiveUpBroken(peer, "it names memory that this peer cannot reach");
   }
   const uint64_t ahead = notice.number - peer.next_arrival;
-  if (ahead >= kMaxIncoming) return GiveUpBroken(peer, "its transfer has ended, or is far ahead");
+  if (ahead >= kMaxIncoming)
+    return GiveUpBroken(peer, "its transfer has ended, or is too far ahead");
   // Each piece is looked at where it landed: the notice alone must not make that expensive.
   if (!IsPlain(notice.protection) && notice.data_bytes > peer.piece_bytes) {
-    return GiveUpBroken(peer, "its piece is larger than the ports agreed on");
+    return GiveUpBroken(peer, "its piece is larger than the agreed maximum");
   }
   while (peer.incoming.size() <= ahead) peer.incoming.emplace_back();
   peer.used = ++uses_;
@@ -60,7 +61,7 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   const Arrival& arrival = in.arrival;
   if (in.pieces != notice.pieces || arrival.kind != notice.kind || arrival.tag != notice.tag ||
       arrival.lease != LeaseId{notice.lease, notice.epoch}) {
-    return GiveUpBroken(peer, "it contradicts another one of its transfer");
+    return GiveUpBroken(peer, "it contradicts an earlier notice of its transfer");
   }
   const std::string_view fault = CountPieces(peer, in, notice);
   if (!fault.empty()) return GiveUpBroken(peer, fault);
@@ -76,8 +77,13 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
     }
     case Outcome::kCancelled:
       if (IsPlain(notice.protection)) in.arrival.data_bytes += notice.data_bytes;
-      Blame(&in.arrival, base::Error(absl::StatusCode::kCancelled, "the peer stopped the transfer",
-                                     {.layer = "bulk", .operation = "arrival"}));
+      Blame(&in.arrival,
+            base::Error(
+                absl::StatusCode::kCancelled, "the peer stopped the transfer",
+                {.layer = "bulk",
+                 .operation = "arrival",
+                 .cause = "it was cancelled there, or failed before all its pieces were moved",
+                 .remedy = "read the status of the transfer at the peer"}));
       break;
   }
   Arrive(peer);
@@ -86,7 +92,7 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
 // Pieces come in their order, but for those whose error replies come later: as many as the peer may have under way. So nothing
 // is kept for a piece that has not come, however many there are to be. Returns what is wrong; empty: nothing.
 std::string_view Port::CountPieces(Peer& peer, Incoming& in, const Notice& notice) const {
-  constexpr std::string_view kTwice = "its piece came before";
+  constexpr std::string_view kTwice = "it repeats a piece";
   const uint32_t piece = notice.piece;
   if (piece < in.next || piece >= in.end || in.early.contains(piece)) return kTwice;
   if (notice.outcome == Outcome::kCancelled) {
@@ -97,7 +103,7 @@ std::string_view Port::CountPieces(Peer& peer, Incoming& in, const Notice& notic
   in.after = std::max(in.after, piece + 1);
   if (piece != in.next) {
     if (peer.early >= 2 * options_.max_pieces_in_flight) {
-      return "too many pieces came ahead of others of their transfer";
+      return "too many pieces arrived ahead of earlier ones of their transfer";
     }
     in.early.insert(piece);
     ++peer.early;

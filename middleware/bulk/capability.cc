@@ -42,7 +42,7 @@ absl::StatusOr<Capability> LoadCapability(std::string_view bytes) {
   if (capability.rights == 0 || capability.rights > (kMayRead | kMayWrite)) {
     return NotPassedOn(kWhat, "its rights are none that there are");
   }
-  if (capability.port == 0 || capability.epoch == 0) return NotPassedOn(kWhat, "it names nobody");
+  if (capability.port == 0 || capability.epoch == 0) return NotPassedOn(kWhat, "it names no peer");
   if (capability.length_bytes == 0 ||
       capability.address + capability.length_bytes < capability.address) {
     return NotPassedOn(kWhat, "its range is none");

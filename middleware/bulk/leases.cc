@@ -18,8 +18,7 @@ absl::Status Refused(absl::StatusCode code, const std::string& what, std::string
 
 absl::Status NoLease() {
   return Refused(absl::StatusCode::kNotFound, "no such lease",
-                 "it was returned, its time is over, or it was never lent",
-                 "lend the memory again");
+                 "the lease was returned, has expired, or never existed", "lend the memory again");
 }
 
 }  // namespace
@@ -44,16 +43,16 @@ absl::StatusOr<LeaseId> Leases::Lend(std::span<std::byte> memory, uint8_t rights
                                      std::shared_ptr<memory::Domain> domain) {
   if (memory.empty()) {
     return Refused(absl::StatusCode::kInvalidArgument, "no memory to lend", "its length is 0",
-                   "lend a byte or more");
+                   "lend at least one byte");
   }
   if (rights > (kMayRead | kMayWrite)) {
-    return Refused(absl::StatusCode::kInvalidArgument,
-                   "there are no rights " + std::to_string(rights), "", "take kMayRead, kMayWrite");
+    return Refused(absl::StatusCode::kInvalidArgument, "invalid rights: " + std::to_string(rights),
+                   "", "use kMayRead, kMayWrite or both");
   }
   if (free_.empty()) {
     return Refused(absl::StatusCode::kResourceExhausted,
-                   "all " + std::to_string(leases_.size()) + " leases are lent", "",
-                   "return some, or raise max_leases");
+                   "all " + std::to_string(leases_.size()) + " leases are in use", "",
+                   "return leases, or raise max_leases");
   }
   const uint32_t index = free_.back();
   free_.pop_back();
@@ -185,7 +184,7 @@ absl::StatusOr<Leases::Memory> Leases::Use(LeaseId id, uint64_t offset, uint64_t
     return Refused(absl::StatusCode::kOutOfRange,
                    std::to_string(size_bytes) + " bytes from " + std::to_string(offset) +
                        " on are not all in a lease of " + std::to_string(lease->memory.size()),
-                   "protected blocks take their signatures' room as well",
+                   "protected blocks also take the bytes of their signatures",
                    "lend more, or move less");
   }
   ++lease->uses;

@@ -30,10 +30,10 @@ namespace sluice::bulk {
 class LeaseUser {
  public:
   virtual ~LeaseUser() = default;
-  // The lease holds, and this is what to give away (nothing that anybody could use, if it has no rights); or why it
-  // does not, which is the last call for it.
+  // The lease is valid, and `capability` can be passed on (it is useless to peers if the lease has no rights). Or the error;
+  // no further call follows for this lease.
   virtual void OnLent(LeaseId lease, const absl::StatusOr<Capability>& capability) = 0;
-  // Nobody reaches the memory any more. The last call for it.
+  // No peer reaches the memory from now on. The last call for this lease.
   virtual void OnReturned(LeaseId lease) = 0;
 };
 
@@ -51,7 +51,7 @@ class Leases {
   absl::Status Return(LeaseId lease);
   // It is being returned: OnReturned() has still to come.
   bool IsEnding(LeaseId lease) const;
-  // Takes back those whose time is over.
+  // Ends the leases that have expired.
   void Poll(int64_t now_ns);
 
   // For a transfer of one's own. `domain`: that of the queue which moves it; null: the device's. NOT_FOUND: no such lease, or
@@ -65,7 +65,7 @@ class Leases {
   void Unuse(LeaseId lease);
   // Of a lease that was lent to others; empty: it has ended, or the range is not all in it.
   std::span<std::byte> Find(LeaseId lease, uint64_t offset, uint64_t size_bytes) const;
-  // A peer of this domain may have reached it; also if there is no such lease any more.
+  // A peer of this domain may have reached it; also if the lease has ended.
   bool IsFor(LeaseId lease, const memory::Domain* domain) const;
 
   // When the next of them ends by itself; 0: none does.

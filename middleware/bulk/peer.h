@@ -55,12 +55,12 @@ struct Port::SignedWay {
   std::unique_ptr<integrity::SignedQueue> queue;
   std::optional<There> there;
   uint64_t used = 0;  // when, in uses of the port
-  // When somebody else is to be asked for room, if it is not closed yet.
+  // Time at which another peer is asked for its place, if this queue is not closed by then.
   int64_t close_by_ns = 0;
   // While this side waits for the peer: when it began, or when a notice came last.
   int64_t awaited_ns = 0;
   bool wanted = false;     // here or there
-  bool busy = false;       // a command has the queue: nobody else touches it
+  bool busy = false;       // a command uses the queue: no other code touches it
   bool said = false;       // where it is
   bool connected = false;  // polled from here on
   bool ready_said = false;
@@ -68,12 +68,12 @@ struct Port::SignedWay {
   bool close_said = false;
   bool close_heard = false;
   bool mute = false;     // it is to be closed, and the peer takes no word
-  bool dropped = false;  // nobody needs it: its end is not the peer's
+  bool dropped = false;  // not needed: its end does not end the peer
   bool ended = false;
 };
 
 struct Port::Peer final : integrity::SignedQueueUser {
-  // kLeaving: given up, and something may still be under way.
+  // kLeaving: being disconnected; requests may still be in flight.
   enum class State : uint8_t { kFree, kOffered, kUp, kLeaving, kDown, kBuried };
 
   explicit Peer(Port& to) : port(to) {}
@@ -98,7 +98,7 @@ struct Port::Peer final : integrity::SignedQueueUser {
     return way.connected && !way.ended && (state == State::kUp || state == State::kLeaving);
   }
 
-  // Nothing of it is under way any more.
+  // Returns true when no request of the peer is in flight.
   bool Parted() const {
     return state == State::kLeaving && moved_out && !way.busy &&
            (way.queue == nullptr || way.ended);
@@ -110,7 +110,7 @@ struct Port::Peer final : integrity::SignedQueueUser {
   // Null: the peer is of shared reach. It outlives the queue in `way`.
   std::shared_ptr<memory::Domain> domain;
   SignedWay way;
-  bool moved_out = false;    // the mover has nothing of it any more
+  bool moved_out = false;    // the mover has released the peer
   uint64_t number = 0;       // of the port there
   uint32_t piece_bytes = 0;  // of protected transfers, either way: the smaller limit of both ports
   uint64_t token = 0;        // that it gave this side

@@ -34,14 +34,16 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
     // One at a time, however often somebody asks meanwhile.
     if (oldest != nullptr && !leaving) {
       ++counters_.evicted;
-      GiveUp(*oldest, Refused(absl::StatusCode::kUnavailable, "this peer was given up",
-                              "it was not used for the longest time", "join the ports again"));
+      GiveUp(*oldest,
+             Refused(absl::StatusCode::kUnavailable,
+                     "this peer was disconnected to admit another peer",
+                     "of all peers, it was unused for the longest time", "join the ports again"));
     }
     return Refused(
         absl::StatusCode::kResourceExhausted,
-        "all " + std::to_string(peers_.size()) + " ways to peers are taken",
-        oldest == nullptr && !leaving ? "all of them are in use" : "one is being given up",
-        "try again soon, or raise max_peers");
+        "all " + std::to_string(peers_.size()) + " places for peers are taken",
+        oldest == nullptr && !leaving ? "all of them are in use" : "one peer is being disconnected",
+        "retry soon, or raise max_peers");
   }
   if (++free->id.generation == 0) ++free->id.generation;
   free->state = Peer::State::kOffered;
@@ -182,7 +184,8 @@ void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
   // The rest of a protected transfer may be cancelled before it has a queue pair; its pieces move over one only.
   const Notice& notice = word->notice;
   if (!IsPlain(notice.protection) && notice.outcome != Outcome::kCancelled) {
-    return GiveUpBroken(peer, "it is of a protected piece, and came beside the queue pair");
+    return GiveUpBroken(peer,
+                        "it is about a protected piece, and did not arrive by the queue pair");
   }
   TakeNotice(peer, notice);
 }

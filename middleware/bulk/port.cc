@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<Port>> Port::Create(device::Device& device, base:
       options.max_signed_peers == 0 || options.max_leases == 0 || options.max_transfers == 0 ||
       options.max_pieces_in_flight == 0 || options.max_pieces_in_flight > (1u << 14) ||
       options.patience_ns < 0 || options.dead_peer_ns <= 0 || options.watch_ns <= 0) {
-    return Refused(absl::StatusCode::kInvalidArgument, "these port options can't be",
-                   whole ? "a bound is zero or absurd"
+    return Refused(absl::StatusCode::kInvalidArgument, "invalid port options",
+                   whole ? "a limit is zero or too large"
                          : "pieces of " + std::to_string(options.piece_bytes) +
                                " bytes are not whole blocks of 4096");
   }

@@ -56,7 +56,7 @@ namespace sluice::bulk {
 class PortUser : public LeaseUser {
  public:
   // The last call for a transfer of one's own: OK, DATA_LOSS (MismatchOf(), whose block counts from the start of the
-  // transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability holds no more), UNAVAILABLE.
+  // transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability is no longer valid), UNAVAILABLE.
   virtual void OnTransferred(TransferId transfer, const absl::Status& status) = 0;
   virtual void OnArrival(PeerId peer, const Arrival& arrival) = 0;
   // The last call for a peer. Transfers with it have ended.
@@ -85,7 +85,7 @@ class Port final : private onesided::MoverUser {
   // OnPeerDown() follows; transfers end as UNAVAILABLE.
   absl::Status Disconnect(PeerId peer);
 
-  // OK, or UNAVAILABLE: the device has failed, so that no peer can be joined any more and a new port is needed; or its port is
+  // OK, or UNAVAILABLE: the device has failed: no peer can be joined, and a new port is needed; or its port is
   // down, which needs nothing here. If this host's address moves, or a peer's queue stops, peers end by OnPeerDown() and the ports
   // can be joined again: that does not show here.
   absl::Status Health() const;
@@ -93,15 +93,15 @@ class Port final : private onesided::MoverUser {
   Leases& leases() { return leases_; }
   // As Leases::Lend(), for this peer alone. For transfers of one's own the memory is as good as any other; those that are
   // protected and go to a peer of its own reach need it. NOT_FOUND: no such peer; FAILED_PRECONDITION: the peer is of shared
-  // reach. The lease does not end with the peer, though nobody reaches its memory then.
+  // reach. The lease does not end with the peer, but no peer reaches its memory then.
   absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
                                PeerId peer);
 
   // INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED (the capability's rights, or it is of another peer), NOT_FOUND (no such
   // peer or lease), RESOURCE_EXHAUSTED, UNIMPLEMENTED (the device does not know that signature); else OnTransferred() follows.
   absl::StatusOr<TransferId> Start(PeerId peer, const TransferRequest& request);
-  // Pieces that have not begun never will; it ends once those under way have, and as ever if those were all. NOT_FOUND: it has
-  // ended.
+  // Cancels a transfer: no further piece starts. The transfer ends when its pieces in flight have ended, with its normal result if
+  // these were the last. NOT_FOUND: it has ended.
   absl::Status Cancel(TransferId transfer);
   // Data that have been moved so far; 0 once it has ended.
   uint64_t Progress(TransferId transfer) const;
@@ -208,7 +208,7 @@ class Port final : private onesided::MoverUser {
   TransferId next_transfer_ = 1;
   uint32_t signed_made_ = 0;     // peers with a queue pair, or one in the making
   uint32_t signed_waiting_ = 0;  // peers for which there was no room in this pass
-  int64_t room_at_ns_ = 0;       // when one that is awaited loses its place to them; 0: nobody does
+  int64_t room_at_ns_ = 0;       // when one that is awaited loses its place to them; 0: none does
   uint64_t uses_ = 0;
   size_t first_ = 0;  // peer of this pass
   uint64_t passes_ = 0;

@@ -25,7 +25,7 @@ struct PortWord {
     kQueue,       // here is mine
     kReady,       // and yours may send to it
     kClose,       // do you need it still?
-    kClosed,      // no longer; nothing comes by it any more
+    kClosed,      // closed: no further notices arrive by it
   };
 
   Kind kind = Kind::kNotice;

@@ -26,7 +26,8 @@ inline int64_t Later(int64_t now_ns, int64_t wait_ns) {
 
 inline absl::Status NoPeer() {
   return Refused(absl::StatusCode::kNotFound, "no such peer",
-                 "it is down, or was given up for another", "join the two ports again");
+                 "the peer disconnected, or was disconnected to admit another peer",
+                 "join the two ports again");
 }
 
 inline absl::Status Broken(std::string_view cause) {

@@ -229,7 +229,7 @@ void Port::OnQueueWord(Peer& peer, const PortWord& word) {
     case Kind::kQueue:
       if (way.there) {
         GiveUp(peer, Refused(absl::StatusCode::kUnavailable, "a peer has a second queue pair",
-                             "one of the two sides is broken", "join the ports again"));
+                             "one of the two sides breaks the protocol", "join the ports again"));
         return mover_->CutOff(peer.id.index);
       }
       way.there = {.qp_number = word.qp_number, .notices = word.notices, .reads = word.reads};

@@ -46,7 +46,7 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
   ticket.way.access_key = Get<uint64_t>(bytes.data(), 40);
   ticket.way.token = Get<uint64_t>(bytes.data(), 48);
   ticket.piece_bytes = Get<uint32_t>(bytes.data(), 56);
-  if (ticket.port == 0 || ticket.way.token == 0) return NotPassedOn(kWhat, "it names nobody");
+  if (ticket.port == 0 || ticket.way.token == 0) return NotPassedOn(kWhat, "it names no peer");
   if (ticket.way.dctn == 0 || ticket.way.dctn > kMaxDctNumber) {
     return NotPassedOn(kWhat, "its DCT number is out of range");
   }

@@ -27,8 +27,8 @@ TransferId TransferOf(uint64_t cookie) { return cookie >> kPieceBits; }
 uint32_t PieceOf(uint64_t cookie) { return cookie & (kMaxPieces - 1); }
 
 absl::Status HoldsNoMore(std::string_view remedy) {
-  return Refused(absl::StatusCode::kPermissionDenied, "the capability holds no more",
-                 "its lender took the memory back, or its time is over", remedy);
+  return Refused(absl::StatusCode::kPermissionDenied, "the capability is no longer valid",
+                 "its lender returned the lease, or the lease expired", remedy);
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ absl::Status Port::CheckRequest(const Peer& peer, const TransferRequest& request
   const Capability& remote = request.remote;
   if (remote.port != peer.number) {
     return Refused(absl::StatusCode::kPermissionDenied, "the capability is of another peer",
-                   "it was given away by a port that this peer is not",
+                   "another port issued the capability",
                    "use it with the peer that lent the memory");
   }
   const uint8_t right = request.kind == Kind::kWrite ? kMayWrite : kMayRead;
@@ -47,7 +47,7 @@ absl::Status Port::CheckRequest(const Peer& peer, const TransferRequest& request
     return Refused(absl::StatusCode::kPermissionDenied,
                    right == kMayWrite ? "the capability is not for writing"
                                       : "the capability is not for reading",
-                   "its lender gave no such right", "ask for another lease");
+                   "its lender did not grant this right", "ask for another lease");
   }
   const uint64_t wire_bytes = WireBytes(request.protection, request.data_bytes);
   if (request.remote_offset > remote.length_bytes ||
@@ -56,8 +56,8 @@ absl::Status Port::CheckRequest(const Peer& peer, const TransferRequest& request
                    std::to_string(wire_bytes) + " bytes from " +
                        std::to_string(request.remote_offset) + " on are not all in the " +
                        std::to_string(remote.length_bytes) + " that were lent",
-                   "protected blocks take their signatures' room as well",
-                   "move less, or ask for a longer lease");
+                   "protected blocks also take the bytes of their signatures",
+                   "transfer less, or ask for a larger lease");
   }
   if (!IsPlain(request.protection)) {
     const uint32_t block_bytes = request.protection.block_bytes;
@@ -70,13 +70,13 @@ absl::Status Port::CheckRequest(const Peer& peer, const TransferRequest& request
           absl::StatusCode::kInvalidArgument,
           std::string(here ? "the local" : "the remote") + " offset is not the start of a block",
           "blocks of " + std::to_string(block_bytes) +
-              " bytes stand one behind the other, each with its signature",
-          "begin the transfer where a block does");
+              " bytes follow each other, each with its signature",
+          "start the transfer at the start of a block");
     }
   }
   if ((request.data_bytes - 1) / options_.piece_bytes >= kMaxPieces) {
     return Refused(absl::StatusCode::kInvalidArgument, "the transfer has too many pieces", "",
-                   "raise piece_bytes, or move less at once");
+                   "raise piece_bytes, or transfer less at once");
   }
   return absl::OkStatus();
 }
@@ -317,14 +317,14 @@ void Port::CheckTime(Peer& peer, int64_t now_ns) {
     if (out->status.ok() && deadline_ns != 0 && now_ns >= deadline_ns) {
       out->status =
           Refused(absl::StatusCode::kDeadlineExceeded, "the transfer was not done by its deadline",
-                  "the peer or the way to it is slow, or gone", "give it more time");
+                  "the peer or the path to it is slow, or has failed", "give it more time");
     }
     if (out->status.ok() || peer.IsFarAhead(*out)) continue;
     if (out->patience_end_ns == 0) {
       out->patience_end_ns = Later(now_ns, options_.patience_ns);
     } else if (now_ns >= out->patience_end_ns) {
       return GiveUp(peer, Refused(absl::StatusCode::kUnavailable,
-                                  "pieces of a transfer that was stopped do not end",
+                                  "pieces of a stopped transfer do not complete",
                                   "the peer hangs, or is gone", "join the ports again"));
     }
   }

@@ -18,7 +18,7 @@ absl::Status TooLarge(std::string_view address, uint64_t payload_bytes, uint64_t
                      {.layer = "call",
                       .peer = address,
                       .operation = kMake,
-                      .cause = absl::StrCat("as an attachment it takes ", payload_bytes,
+                      .cause = absl::StrCat("the attachment would take ", payload_bytes,
                                             " bytes, the limit is ", limit_bytes),
                       .remedy = "send less, or raise max_large_message_bytes on both sides",
                       .retry_safe = true});
@@ -29,14 +29,14 @@ absl::Status NotMade(std::string_view address, size_t size, const absl::Status& 
     return base::Prefix(why, "buffer not made");
   }
   const std::string cause(why.message());
-  return base::Error(absl::StatusCode::kResourceExhausted, "buffer not made",
-                     {.layer = "call",
-                      .peer = address,
-                      .operation = kMake,
-                      .cause = absl::StrCat("there is no memory for ", size, " bytes: ", cause),
-                      .remedy = "let go of buffers, try again when messages have been read, or "
-                                "raise large_memory_bytes",
-                      .retry_safe = true});
+  return base::Error(
+      absl::StatusCode::kResourceExhausted, "buffer not made",
+      {.layer = "call",
+       .peer = address,
+       .operation = kMake,
+       .cause = absl::StrCat("there is no memory for ", size, " bytes: ", cause),
+       .remedy = "release buffers, retry when messages have been read, or raise large_memory_bytes",
+       .retry_safe = true});
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The states of a call at its caller, as a table. Every way to kFree ends the call, once: its
-// callback runs, and the place gets a new generation, so that nothing that arrives later can name
-// it.
+// The states of a call at its caller, as a table. Each transition to kFree ends the call once: its callback runs, and its place gets a new
+// generation, so a later message cannot name it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_STATE_H_
 

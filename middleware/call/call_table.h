@@ -2,14 +2,13 @@
 //
 // CallTable: the calls of one channel that have not ended.
 //
-// What it is    A fixed array of places. A call is named on the wire by its place and the place's generation, so a
-//               late reply to a call that has ended, or to an attempt that was given up, finds nobody. Calls that wait to be sent form a queue, first
-//               in first out, through the same places. Nothing is allocated after construction.
-// Bound         `capacity`; Start() answers nullptr when all places are taken.
-// Who owns it   ClientEngine. Request, response and callback argument belong to the caller, and stay until the
-//               callback runs.
-// Which thread  The polling thread.
-// What ends it  Every call must have ended before the table goes away.
+// Purpose       A fixed array of places. On the wire, place and generation identify a call, so a late reply to an ended call or to an
+//               abandoned attempt matches no call. Calls that wait to be sent form a FIFO queue through the same places. The table
+//               allocates nothing after construction.
+// Ownership     ClientEngine. Request, response and callback argument belong to the caller, and stay valid until the callback runs.
+// Threads       The polling thread.
+// Limits        `capacity`. Start() returns nullptr when all places are taken.
+// End           All calls must have ended before the table is destroyed.
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 

@@ -183,7 +183,7 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
     if (!leaving) {
       log_.Say(base::Severity::kWarning, "connection given up", connection->server,
                absl::StrCat("no more attempts to connect to ", connection->server,
-                            " until somebody calls: ", options_.max_reconnect_attempts + 1,
+                            " until the next call: ", options_.max_reconnect_attempts + 1,
                             " in a row have failed"));
     }
   } else {
@@ -195,13 +195,13 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   ForgetHealth(connection);
 
   if (table_.active() == 0) return;
-  const absl::Status lost =
-      base::Error(sent_code, "connection lost while the call was under way",
-                  {.layer = "call",
-                   .peer = connection->server,
-                   .operation = "call",
-                   .cause = CauseOf(why),
-                   .remedy = "the call may have run; repeat it only if that does no harm"});
+  const absl::Status lost = base::Error(
+      sent_code, "connection lost while the call was in flight",
+      {.layer = "call",
+       .peer = connection->server,
+       .operation = "call",
+       .cause = CauseOf(why),
+       .remedy = "the call may have run; retry it only if running it twice is harmless"});
   if (options_.retry.max_attempts > 1) {
     table_.ForEachSent([&](Call* call) {
       if (call->connection == connection) Retry(call, lost, /*not_run=*/false);
@@ -247,7 +247,7 @@ void ClientEngine::OnDrain(Connection* connection) {
   Move(connection, ConnectionEvent::kDrain);
   ForgetHealth(connection);
   log_.Say(base::Severity::kInfo, "server drains", connection->server,
-           absl::StrCat(connection->server, " takes no new calls: it is about to end"));
+           absl::StrCat(connection->server, " accepts no new calls: it is shutting down"));
   connection->drain_owed = !SendControl(connection, frame::Kind::kDrain, 0, 0);
   if (!HasHope()) EndHopeless();
 }
@@ -261,13 +261,13 @@ void ClientEngine::Break(Connection* connection, std::string_view what,
                          std::string_view explanation) {
   ++counters_.protocol_errors;
   const endpoint::PeerId peer = connection->peer;
-  const absl::Status why = base::Error(
-      absl::StatusCode::kInternal, absl::StrCat(std::string(what), " from the server"),
-      {.layer = "call",
-       .peer = connection->server,
-       .operation = "receive",
-       .cause = explanation,
-       .remedy = "check that both sides run releases of Sluice that understand each other"});
+  const absl::Status why =
+      base::Error(absl::StatusCode::kInternal, absl::StrCat(std::string(what), " from the server"),
+                  {.layer = "call",
+                   .peer = connection->server,
+                   .operation = "receive",
+                   .cause = explanation,
+                   .remedy = "run the same release of Sluice on both sides"});
   Lose(connection, why, absl::StatusCode::kInternal);
   endpoint_->Disconnect(peer);
 }

@@ -457,7 +457,7 @@ bool ClientEngine::Cancel(uint64_t call_id) {
                   {.layer = "call",
                    .peer = server_,
                    .operation = call->spec.method->full_name,
-                   .cause = "the caller asked for it",
+                   .cause = "the caller cancelled the call",
                    .retry_safe = call->state == CallState::kWaiting && call->attempt == 1}));
   return true;
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientEngine: the calls of one channel, over one endpoint, on one thread at a time.
+// ClientEngine: makes the calls of one channel, over one endpoint, on one thread at a time.
 //
-// What it is    Starts calls, sends each to one of its servers when there is a connection and a credit, matches replies, ends
-//               each call exactly once (call_state.h), after one attempt or several (retry.h), and keeps the connections
-//               to all its servers up (connection_state.h) with jittered, bounded back-off. All of them share the
-//               endpoint's queues: a server more costs what a peer costs.
-// Who owns it   Channel (middleware/api), or a test. Options, clock and random source are given at construction;
-//               the endpoint follows with Attach(), because it takes handler().
-// Which thread  Any, but one at a time, with a happens-before edge between two; the lease in middleware/api is
-//               that edge. Callbacks run inside Poll() and Close() only.
-// What ends it  Close() ends what is left with CANCELLED. The endpoint must outlive the engine's last call to it.
+// Purpose       Starts calls, sends each to one of its servers when the server is connected and has granted a credit, matches replies, and
+//               ends each call exactly once (call_state.h), after one attempt or several (retry.h). It keeps the connections to all
+//               servers up (connection_state.h), with jitter and bounded back-off. All of them share the queues of the endpoint: one more
+//               server costs as much as one more peer.
+// Ownership     Channel (middleware/api), or a test. The constructor takes options, clock and random source. The endpoint follows with
+//               Attach(), because it takes handler().
+// Threads       Any, one at a time, with a happens-before edge between two; the lease in middleware/api provides it. Callbacks run only
+//               inside Poll() and Close().
+// End           Close() ends remaining calls with CANCELLED. The endpoint outlives the engine's last use of it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 
@@ -143,7 +143,7 @@ class ClientEngine final : public session::User {
   // Streaming calls. What comes in:
   ReadResult Read(ClientStream* stream, google::protobuf::MessageLite* message);
   // What goes out. RESOURCE_EXHAUSTED: no room now, OnWritable() follows, or the end of the call.
-  // FAILED_PRECONDITION: the call is over, or EndWrites() was said. INVALID_ARGUMENT: over the limit.
+  // FAILED_PRECONDITION: the call has ended, or EndWrites() was said. INVALID_ARGUMENT: over the limit.
   absl::Status Write(ClientStream* stream, const google::protobuf::MessageLite& message);
   // The caller sends no more.
   void EndWrites(ClientStream* stream);
@@ -338,7 +338,7 @@ class ClientEngine final : public session::User {
   base::Random* const random_;
   base::EventLog log_;
   observe::Overload overload_{"calls are refused"};
-  observe::Overload outage_{"calls are not tried again, for want of budget"};
+  observe::Overload outage_{"the retry budget is used up"};
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
 

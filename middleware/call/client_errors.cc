@@ -46,45 +46,47 @@ absl::Status ClientEngine::NotConnected(std::string_view operation) const {
         {.layer = "call",
          .peer = server_,
          .operation = operation,
-         .cause = "it ends, and takes no new calls",
-         .remedy = "call another server; set wait_for_ready to wait for its successor",
+         .cause = "the server is shutting down and accepts no new calls",
+         .remedy =
+             "call another server, or set wait_for_ready to wait until a server accepts calls",
          .retry_safe = true});
   }
   const std::string cause =
-      connections_.empty() ? "it has no servers so far" : CauseOf(last_error_);
-  return base::Error(absl::StatusCode::kUnavailable, "not connected",
-                     {.layer = "call",
-                      .peer = server_,
-                      .operation = operation,
-                      .cause = cause,
-                      .remedy = "it is tried again by itself; set wait_for_ready to wait for that",
-                      .retry_safe = true});
+      connections_.empty() ? "the channel has no servers yet" : CauseOf(last_error_);
+  return base::Error(
+      absl::StatusCode::kUnavailable, "not connected",
+      {.layer = "call",
+       .peer = server_,
+       .operation = operation,
+       .cause = cause,
+       .remedy = "the channel reconnects by itself; set wait_for_ready to wait for the connection",
+       .retry_safe = true});
 }
 
 absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState state,
                                             uint32_t attempt) const {
-  std::string cause = "the reply did not come in time";
-  std::string remedy = "give it more time, or look for what keeps the server busy";
+  std::string cause = "the reply did not arrive in time";
+  std::string remedy = "allow more time, or find out what delays the server";
   if (state == CallState::kFree) cause = "the deadline had passed when the call was started";
   if (state == CallState::kWaiting) {
     cause = this->state() == ConnectionState::kUp
-                ? "the server gave no credit to send it in time"
-                : absl::StrCat("there was no connection (", Name(this->state()), ")");
+                ? "the server granted no credit for the request in time"
+                : absl::StrCat("the channel was not connected (", Name(this->state()), ")");
     if (this->state() != ConnectionState::kUp && !last_error_.ok()) {
       absl::StrAppend(&cause, ": ", CauseOf(last_error_));
-      remedy = "look at the server; the channel goes on trying";
+      remedy = "check the server; the channel continues to reconnect";
     }
     const size_t bytes = frame::kHeaderBytes + PayloadBytes(spec);
     if (this->state() == ConnectionState::kUp && bytes > options_.max_message_bytes) {
-      cause = "the server gave no credit, or there was no memory for a large request, in time";
-      remedy = "give it more time; let go of buffers, or raise large_memory_bytes";
+      cause = "in time, the server granted no credit, or no memory for a large request was free";
+      remedy = "allow more time, release buffers, or raise large_memory_bytes";
     }
   }
   if (state == CallState::kSent && spec.stream != nullptr && !spec.stream->end.empty()) {
     const StreamEnd& end = spec.stream->end;
     absl::StrAppend(&cause, "; ", end.unread(), " messages of the stream are unread here");
     if (end.full()) {
-      absl::StrAppend(&cause, ", which is the whole window: the server can't send more");
+      absl::StrAppend(&cause, ", which is the whole window: the server cannot send more");
       if (spec.stream->wants_to_write) {
         absl::StrAppend(&cause, ", and a Write() here waits for the server to read");
       }
@@ -93,8 +95,8 @@ absl::Status ClientEngine::DeadlineExceeded(const CallSpec& spec, CallState stat
           "stream_window of the channel";
     }
   }
-  if (state == CallState::kPausing) cause = "it came before another attempt";
-  if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, ", those before had failed");
+  if (state == CallState::kPausing) cause = "the deadline passed before the next attempt";
+  if (attempt > 1) absl::StrAppend(&cause, "; attempt ", attempt, "; the earlier attempts failed");
   return base::Error(absl::StatusCode::kDeadlineExceeded,
                      absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
                      {.layer = "call",

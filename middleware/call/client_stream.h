@@ -2,9 +2,9 @@
 //
 // ClientStream: the caller's end of a streaming call.
 //
-// Who owns it   The caller: from Start() of a call that names it (CallSpec::stream) until the call's `done`; what came
-//               in before may be read after it.
-// Which thread  The one that drives the ClientEngine, whose Read(), Write() and EndWrites() take it.
+// Ownership     The caller, from Start() of a call that names it (CallSpec::stream) until `done` of the call. Messages that arrived before
+//               `done` may be read after it.
+// Threads       The thread that drives the ClientEngine. Read(), Write() and EndWrites() of the engine take the stream.
 #ifndef SLUICE_MIDDLEWARE_CALL_CLIENT_STREAM_H_
 #define SLUICE_MIDDLEWARE_CALL_CLIENT_STREAM_H_
 

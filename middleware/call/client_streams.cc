@@ -89,12 +89,13 @@ absl::Status ClientEngine::Write(ClientStream* stream,
                                  const google::protobuf::MessageLite& message) {
   Call* call = stream->call_id == 0 ? nullptr : table_.Find(stream->call_id);
   if (call == nullptr || stream->writes_ended) {
-    return base::Error(absl::StatusCode::kFailedPrecondition, "message of a stream not sent",
-                       {.layer = "call",
-                        .peer = server_,
-                        .operation = "write",
-                        .cause = call == nullptr ? "the call is over" : "its end was said before",
-                        .remedy = "ask Finish() why, and write nothing after WritesDone()"});
+    return base::Error(
+        absl::StatusCode::kFailedPrecondition, "message of a stream not sent",
+        {.layer = "call",
+         .peer = server_,
+         .operation = "write",
+         .cause = call == nullptr ? "the call has ended" : "WritesDone() was called before",
+         .remedy = "call Finish() for the status; do not write after WritesDone()"});
   }
   const size_t bytes = message.ByteSizeLong();
   const uint32_t limit_bytes =
@@ -167,7 +168,7 @@ void ClientEngine::OnStream(Connection* connection, const frame::Header& header,
     return Open(stream);
   }
   if (!stream->end.Grant(header.flow_window)) {
-    return Break(connection, "malformed message", "a window of a stream that can't be");
+    return Break(connection, "malformed message", "invalid window of a stream");
   }
   if (header.kind == frame::Kind::kStreamData) {
     if (!stream->end.Receive(payload)) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connection: one server of a ClientEngine, and the way to it.
+// Connection: one server of a ClientEngine, and the connection to it.
 //
-// What it is    The state of its connection (connection_state.h), the back-off between attempts, and what is owed to it. All
-//               connections of an engine share its endpoint: one more costs what a peer costs, and no queue.
-// Who owns it   ClientEngine. Calls that were sent over it name it until they end.
-// Which thread  The engine's.
-// What ends it  The engine; or SetServers() without it, once its calls have ended.
+// Purpose       The state of the connection (connection_state.h), the back-off between attempts, and reports that the server must get.
+//               All connections of an engine share its endpoint: one more costs as much as a peer, and no queue.
+// Ownership     ClientEngine. Calls that were sent over it refer to it until they end.
+// Threads       The engine's.
+// End           With the engine, or after SetServers() without this server, when its calls have ended.
 #ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_H_
 #define SLUICE_MIDDLEWARE_CALL_CONNECTION_H_
 

@@ -2,13 +2,12 @@
 //
 // Deadlines: the deadlines of calls that mostly have the same timeout.
 //
-// What it is    A queue in the order of deadlines with one timer, which is never later than the first of them. A deadline
-//               that is not before the last one goes to the end of the queue; another one takes a timer of its own. The
-//               timer stays armed when a deadline is removed, so that a call that ends in time costs no timer.
-// Bound         As many as there are Deadline objects. Nothing is allocated.
-// Who owns it   CallTable. A Deadline lives inside its owner's object, and must be removed, or have come, before that
-//               object goes away.
-// Which thread  The polling thread.
+// Purpose       A queue in the order of deadlines, with one timer, which is never later than the first deadline. A deadline that is not
+//               before the last one is appended to the queue; any other deadline gets its own timer. The timer stays armed when a
+//               deadline is removed, so a call that ends in time costs no timer operation.
+// Ownership     CallTable. A Deadline is a member of its owner's object. It must be removed, or have expired, before that object ends.
+// Threads       The polling thread.
+// Limits        The number of Deadline objects. It allocates nothing.
 // Precision     As TimerWheel.
 #ifndef SLUICE_MIDDLEWARE_CALL_DEADLINES_H_
 #define SLUICE_MIDDLEWARE_CALL_DEADLINES_H_

@@ -43,7 +43,7 @@ absl::Status StatusOfException(std::string_view who, std::string_view operation,
                       .peer = peer,
                       .operation = operation,
                       .cause = cause,
-                      .remedy = "catch it there, and end with a status"});
+                      .remedy = "catch the exception there, and return a status"});
 }
 
 absl::Status Exceptions::Take(std::string_view who, std::string_view operation,

@@ -2,9 +2,9 @@
 //
 // Exceptions: turns what the user's code throws (handlers, callbacks, interceptors, coroutines) into a status, and logs it.
 //
-// Who owns it   The object that calls the user's code: ClientEngine, ServerEngine, the channel's interceptors.
-// Which thread  Any, several at a time. Sink and clock outlive it; the sink may be nullptr.
-// Bounds        kMaxTextBytes of the exception's text; records in the log as EventLog has it.
+// Ownership     The object that calls the user's code: ClientEngine, ServerEngine, the channel's interceptors.
+// Threads       Any, several at a time. Sink and clock outlive it; the sink may be nullptr.
+// Limits        kMaxTextBytes of the exception's text; records in the log as EventLog has it.
 #ifndef SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
 #define SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gate: who sees each request of a ServerEngine before its handler does, and its answer. The API's interceptors stand
-// behind it.
+// Gate: sees each request of a ServerEngine before its handler, and each reply. The interceptors of the API implement it.
 //
-// Who owns it   Whoever made the engine; it outlives it.
-// Which thread  The engine's.
+// Ownership     The owner of the engine. The gate outlives the engine.
+// Threads       The engine's.
 #ifndef SLUICE_MIDDLEWARE_CALL_GATE_H_
 #define SLUICE_MIDDLEWARE_CALL_GATE_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A protobuf message to and from the bytes of a payload. What SerializeWithCachedSizesToArray() and ParseFromArray() of
-// protobuf 3 do, inline, without their calls in between; other versions of protobuf are asked.
+// Converts a protobuf message to the bytes of a payload, and back. It does the work of SerializeWithCachedSizesToArray() and
+// ParseFromArray() of protobuf 3 inline, without their intermediate calls. With other versions of protobuf it calls these functions.
 //
-// Thread-safety: pure functions.
+// Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_
 #define SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_
 

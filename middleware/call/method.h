@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Method: a method's name, number and shape; Incoming and MethodHandler: what a server needs to run one.
-// Generated code fills all three; see middleware/codegen.
+// Method: name, number and shape of a method. Incoming and MethodHandler: what a server needs to run a method. Generated code fills all
+// three; see middleware/codegen.
+//
+// Threads       Any: constants.
 #ifndef SLUICE_MIDDLEWARE_CALL_METHOD_H_
 #define SLUICE_MIDDLEWARE_CALL_METHOD_H_
 

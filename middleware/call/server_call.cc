@@ -68,16 +68,16 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
         {.layer = "call",
          .operation = incoming.method->full_name,
          .cause = absl::StrCat("the server has ", under_way_.size(),
-                               " calls under way, the limit is ", options_.max_concurrent_calls),
-         .remedy = "try again later, call less often, or raise max_concurrent_calls",
+                               " calls in flight, the limit is ", options_.max_concurrent_calls),
+         .remedy = "retry later, call less often, or raise max_concurrent_calls",
          .retry_safe = true});
     overload_.Refused(now_ns_, why, &log_);
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, why);
   }
   const bool twice = peer->calls.contains(request.call_id);
   if (twice || request.flow_window > StreamEnd::kWindow + StreamEnd::kMaxGrant) {
-    const absl::Status why = absl::InvalidArgumentError(
-        twice ? "a call's number is given a second time" : "a window of a stream that can't be");
+    const absl::Status why = absl::InvalidArgumentError(twice ? "the number of a call is used twice"
+                                                              : "invalid window of a stream");
     entry->stats->CountError(why.code());
     if (options_.gate != nullptr) EndAtGate(incoming, why);
     return OnProtocolError(id, "malformed message", std::string(why.message()));
@@ -150,17 +150,17 @@ void ServerEngine::OnStream(endpoint::PeerId id, Peer* peer, const frame::Header
                                   {.layer = "call",
                                    .peer = peer->address,
                                    .operation = call->incoming_.method->full_name,
-                                   .cause = "the caller asked for it"}));
+                                   .cause = "the caller cancelled the call"}));
   }
   StreamEnd* stream = call->stream_.get();
   const bool of_the_client =
       header.kind == frame::Kind::kStreamData || header.kind == frame::Kind::kStreamEnd;
   if (stream == nullptr || (of_the_client && stream->end())) {
     return OnProtocolError(id, "malformed message",
-                           "a stream where there is none, or after its end");
+                           "a stream message without a stream, or after its end");
   }
   if (header.kind != frame::Kind::kStreamEnd && !stream->Grant(header.flow_window)) {
-    return OnProtocolError(id, "malformed message", "a window of a stream that can't be");
+    return OnProtocolError(id, "malformed message", "invalid window of a stream");
   }
   if (header.kind == frame::Kind::kStreamData && !stream->Receive(payload)) {
     return OnProtocolError(id, "malformed message", "more messages of a stream than its window");
@@ -202,15 +202,15 @@ void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
   auto* call = static_cast<ServerCall*>(context);
   const bool unread = call->wants_to_write_ && !call->stream_->HasRoom(1);
   call->engine_->CancelCall(
-      call, base::Error(
-                absl::StatusCode::kDeadlineExceeded,
-                absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
-                {.layer = "call",  // no peer: the client adds how it calls the server
-                 .operation = call->incoming_.method->full_name,
-                 .cause = unread ? "the caller does not read the stream, whose window is full"
-                                 : "the handler took longer than its caller waits",
-                 .remedy = unread ? "have the caller read while it writes"
-                                  : "give it more time, or look for what keeps the server busy"}));
+      call,
+      base::Error(absl::StatusCode::kDeadlineExceeded,
+                  absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
+                  {.layer = "call",  // no peer: the client adds how it calls the server
+                   .operation = call->incoming_.method->full_name,
+                   .cause = unread ? "the caller does not read the stream, whose window is full"
+                                   : "the handler took longer than the deadline of its caller",
+                   .remedy = unread ? "let the caller read while it writes"
+                                    : "allow more time, or find out what delays the server"}));
 }
 
 void ServerEngine::SayWindow(ServerCall* call) {
@@ -234,10 +234,11 @@ absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_vie
         {.layer = "call",
          .operation = call->incoming_.method->full_name,
          .cause = "initial metadata or a message has been sent before",
-         .remedy = "send it once, before the first message; AddReplyMetadata() goes with the end"});
+         .remedy = "send it once, before the first message; AddReplyMetadata() adds metadata to "
+                   "the end of the call"});
   }
   Peer* peer = Find(call->peer_);
-  if (peer == nullptr) return absl::CancelledError("the caller is gone");
+  if (peer == nullptr) return absl::CancelledError("the caller disconnected");
   const uint32_t size = frame::MetadataBytes(metadata.size());
   const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
   if (size > limit) {
@@ -250,7 +251,7 @@ absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_vie
          .remedy = "send less, or raise max_message_bytes on both sides"});
   }
   const Outgoing outgoing = Reserve(call->peer_, peer, size);
-  if (outgoing.data == nullptr) return absl::CancelledError("the caller is gone");
+  if (outgoing.data == nullptr) return absl::CancelledError("the caller disconnected");
   frame::Header header;
   header.kind = frame::Kind::kStreamMetadata;
   header.call_id = call->call_id_;
@@ -264,7 +265,7 @@ absl::Status ServerEngine::SendInitialMetadata(ServerCall* call, std::string_vie
 absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::MessageLite& message) {
   if (call->cancelled_) return call->why_cancelled_;
   Peer* peer = Find(call->peer_);
-  if (peer == nullptr) return absl::CancelledError("the caller is gone");
+  if (peer == nullptr) return absl::CancelledError("the caller disconnected");
   const size_t bytes = message.ByteSizeLong();
   if (bytes > peer->largest_bytes) {
     return base::Error(
@@ -273,7 +274,7 @@ absl::Status ServerEngine::Write(ServerCall* call, const google::protobuf::Messa
         {.layer = "call",
          .operation = call->incoming_.method->full_name,
          .cause = absl::StrCat("it takes ", bytes, " bytes, the limit is ", peer->largest_bytes),
-         .remedy = "send less at a time, or raise max_large_message_bytes on both sides"});
+         .remedy = "send smaller messages, or raise max_large_message_bytes on both sides"});
   }
   absl::Status later = absl::ResourceExhaustedError("no room in the stream's window, or no credit");
   if (!call->stream_->HasRoom(bytes)) {

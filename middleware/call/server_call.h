@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerCall: a call that a server has taken and has not answered yet: one whose handler is a coroutine, runs
-// elsewhere, or streams.
+// ServerCall: a call that a server has accepted and not answered when its handler returned: the handler is a coroutine, runs on an
+// executor, or streams.
 //
-// What it is    Request, reply, what is known of the caller, and for streaming calls what has come in. Its handler
-//               says Finish() once, whatever happens: a caller that has gone away, its cancel and its deadline are
-//               told to the observer, and the answer then goes nowhere.
-// Who owns it   ServerEngine, which uses it again; from start to Finish() it is the handler's.
-// Which thread  The polling thread; Post() any.
+// Purpose       Request, reply, caller, and the received messages of a stream. The handler calls Finish() exactly once. If the caller
+//               disconnects or cancels, or the deadline expires, the observer is told, and the reply is dropped.
+// Ownership     ServerEngine, which reuses it. From start to Finish() the handler has it.
+// Threads       The polling thread. Post(): any.
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_CALL_H_
 
@@ -35,7 +34,7 @@ class ServerCall {
   class Observer {
    public:
     virtual ~Observer() = default;
-    // Nobody waits for the answer any more: the caller cancelled or is gone, or its time is over. Once.
+    // Called once when the caller no longer waits: it cancelled or disconnected, or the deadline has expired.
     virtual void OnCancelled() = 0;
     virtual void OnReadable() {}  // after a Read() that found nothing
     virtual void OnWritable() {}  // after a Write() that was refused
@@ -52,7 +51,7 @@ class ServerCall {
   // Of a method whose server streams it is not sent.
   google::protobuf::MessageLite* reply() { return reply_.get(); }
 
-  // nullptr: nobody listens. It outlives the call, or is taken back.
+  // Sets the observer; nullptr removes it. An observer outlives the call, or is removed before it ends.
   void set_observer(Observer* observer) { observer_ = observer; }
   bool cancelled() const { return cancelled_; }
   // CANCELLED or DEADLINE_EXCEEDED, with who and why; OK before.
@@ -61,11 +60,11 @@ class ServerCall {
   // The client's stream.
   ReadResult Read(google::protobuf::MessageLite* message);
   // The server's stream. RESOURCE_EXHAUSTED: no room, OnWritable() follows. INVALID_ARGUMENT: over the limit.
-  // CANCELLED: nobody reads it.
+  // CANCELLED: the caller no longer reads.
   absl::Status Write(const google::protobuf::MessageLite& message);
 
   // Of a streaming call, once, before the first message: serialised metadata, which may be empty. Does not wait. CANCELLED or
-  // DEADLINE_EXCEEDED: nobody reads it. FAILED_PRECONDITION: too late. RESOURCE_EXHAUSTED: over the limit.
+  // DEADLINE_EXCEEDED: the caller no longer reads. FAILED_PRECONDITION: too late. RESOURCE_EXHAUSTED: over the limit.
   absl::Status SendInitialMetadata(std::string_view metadata);
 
   // Answers; the call is gone then.
@@ -74,7 +73,7 @@ class ServerCall {
   void Refuse(const absl::Status& status);
   // From any thread: has the polling thread run it, which then may say Finish().
   void Post(base::MailNode* node);
-  // On the polling thread: takes back what was posted and has not run.
+  // Withdraws a posted node that has not run. On the polling thread.
   void Withdraw(base::MailNode* node);
   // Any thread. Returns whether another thread than the calling one is the polling thread.
   bool PolledElsewhere() const;

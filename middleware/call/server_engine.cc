@@ -165,7 +165,7 @@ void ServerEngine::TellDrain(endpoint::PeerId id, Peer* peer) {
 
 void ServerEngine::OnDrainAnswer(endpoint::PeerId id, Peer* peer) {
   if (!std::exchange(peer->untold, false)) {
-    return OnProtocolError(id, "malformed message", "it answers what it was not told");
+    return OnProtocolError(id, "malformed message", "it confirms a drain that was not announced");
   }
   --untold_;
 }
@@ -176,13 +176,15 @@ void ServerEngine::StepDrain() {
   while (drain_.Step(now_ns_, untold_, UnreadReplies(), under_way_.size())) {
     log_.Say(base::Severity::kInfo, "drain", "",
              absl::StrCat("drain: ", Name(drain_.phase()), ", ", under_way_.size(),
-                          " calls under way, ", UnreadReplies(), " replies wait"));
+                          " calls in flight, ", UnreadReplies(), " replies wait"));
     if (drain_.phase() != DrainPhase::kCancelling) continue;
-    CancelUnderWay(base::Error(absl::StatusCode::kUnavailable, "call ended by its server",
-                               {.layer = "call",
-                                .operation = "drain",
-                                .cause = "the server ends, and the call took too long for that",
-                                .remedy = "repeat it at another server if that does no harm"}));
+    CancelUnderWay(base::Error(
+        absl::StatusCode::kUnavailable, "call ended by its server",
+        {.layer = "call",
+         .operation = "drain",
+         .cause =
+             "the server is shutting down, and the call did not end within the time of the drain",
+         .remedy = "retry the call on another server if running it twice is harmless"}));
     endpoint_->Flush();
   }
 }
@@ -334,7 +336,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
                   base::Error(absl::StatusCode::kUnavailable, "server is draining",
                               {.layer = "call",
                                .operation = "dispatch",
-                               .cause = "it ends, and takes no new calls",
+                               .cause = "the server is shutting down and accepts no new calls",
                                .remedy = "call another server",
                                .retry_safe = true}));
   }
@@ -395,7 +397,8 @@ void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
   const bool of_a_call =
       header.kind >= frame::Kind::kCancel && header.kind <= frame::Kind::kStreamEnd;
   if (of_a_call) return OnStream(id, peer, header, payload);
-  OnProtocolError(id, "malformed message", "only requests and what belongs to them go this way");
+  OnProtocolError(id, "malformed message",
+                  "a client may send only requests and messages of its calls");
 }
 
 void ServerEngine::EndAtGate(const Incoming& incoming, const absl::Status& status) {
@@ -413,13 +416,14 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   if (payload_bytes > peer->largest_bytes) {
     return ReplyError(
         id, peer, call_id, stats,
-        base::Error(absl::StatusCode::kResourceExhausted,
-                    absl::StrCat("reply of ", stats->name(), " too large"),
-                    {.layer = "call",
-                     .operation = stats->name(),
-                     .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
-                                           peer->largest_bytes),
-                     .remedy = "answer with less, or raise max_large_message_bytes on both sides"}),
+        base::Error(
+            absl::StatusCode::kResourceExhausted,
+            absl::StrCat("reply of ", stats->name(), " too large"),
+            {.layer = "call",
+             .operation = stats->name(),
+             .cause = absl::StrCat("it takes ", payload_bytes, " bytes, the limit is ",
+                                   peer->largest_bytes),
+             .remedy = "send a smaller reply, or raise max_large_message_bytes on both sides"}),
         {});
   }
   const auto size = static_cast<uint32_t>(payload_bytes);
@@ -514,7 +518,7 @@ ServerEngine::Outgoing ServerEngine::ReserveWaiting(endpoint::PeerId id, Peer* p
     ++counters_.replies_lost;
     if (peer->ending) return outgoing;
     ++counters_.overflows;
-    Break(id, "it takes no replies",
+    Break(id, "it does not read its replies",
           absl::StrCat(peer->backlog.size(), " replies of ", peer->backlog.size_bytes(),
                        " bytes wait for its credit already"));
     return outgoing;
@@ -538,7 +542,7 @@ void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::
       sessions_.Cancel(id, outgoing.buffer);
       if (peer == nullptr) return;
       ++counters_.overflows;
-      return Break(id, "it takes no replies", "its backlog is full");
+      return Break(id, "it does not read its replies", "its backlog is full");
     }
     header.flags |= frame::kFlagLarge;
     frame::Encode(header, place);

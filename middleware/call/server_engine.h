@@ -2,16 +2,16 @@
 //
 // ServerEngine: runs the methods of registered services for the peers of one endpoint.
 //
-// What it is    Checks each message, finds the method, parses, runs the handler inline, sends the reply. A method whose
-//               handler is not done when it returns gets a ServerCall, and answers when it likes.
-// Bounds        Replies that find no credit wait in the peer's backlog; a peer whose backlog is full takes more
-//               than it grants and is disconnected (counted, logged). Calls under way are counted, and refused with
-//               RESOURCE_EXHAUSTED above max_concurrent_calls.
-// Who owns it   Server (middleware/api), or a test. Services outlive it.
-// Which thread  The polling thread; registration before the first Poll(). Post() any.
-// Draining      StartDrain(): drain.h says how it goes. Calls that come are refused with UNAVAILABLE, known not to have run.
-// What ends it  Close(), which cancels the calls under way; the engine outlives their Finish(), and in_use().
-// Exceptions    One that leaves a handler ends its call with UNKNOWN and is logged (exceptions.h); Poll() goes on.
+// Purpose       Checks each message, finds the method, parses the request, runs the handler inline, sends the reply. A handler that has not
+//               ended when it returns gets a ServerCall, and replies later.
+// Ownership     Server (middleware/api), or a test. Services outlive it.
+// Threads       The polling thread; register services before the first Poll(). Post(): any.
+// Exceptions    An exception that leaves a handler ends its call with UNKNOWN and is logged (exceptions.h). Poll() continues.
+// Limits        Replies without a credit wait in the backlog of the peer. A peer whose backlog is full requests more than it grants, and is
+//               disconnected (counted, logged). Above max_concurrent_calls calls in flight, requests are refused with
+//               RESOURCE_EXHAUSTED.
+// Draining      StartDrain() (drain.h). New calls are refused with UNAVAILABLE; they have not run.
+// End           Close() cancels the calls in flight. The engine outlives their Finish(), and in_use().
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
 

@@ -29,7 +29,7 @@ absl::Status ServerEngine::OtherShape(const Method& method) const {
       absl::StrCat(method.full_name, " is not called as it is declared"),
       {.layer = "call",
        .operation = method.full_name,
-       .cause = absl::StrCat("here the client ",
+       .cause = absl::StrCat("at this server the client ",
                              method.client_streams() ? "streams" : "sends one message",
                              " and the server ", method.server_streams() ? "streams" : "sends one"),
        .remedy = "build client and server from the same .proto",

@@ -20,7 +20,7 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
                        {.layer = "call",
                         .operation = "reply",
                         .cause = cause,
-                        .remedy = "try again later, or raise large_memory_bytes at the server"});
+                        .remedy = "retry later, or raise large_memory_bytes at the server"});
   }
   outgoing.waits = !peer->backlog.empty() || !sessions_.Attach(id, &*lent).ok();
   outgoing.buffer = *lent;
@@ -38,7 +38,7 @@ absl::Status NotRead(const absl::Status& why) {
                      {.layer = "call",
                       .operation = "receive a large request",
                       .cause = cause,
-                      .remedy = "call again: it did not run",
+                      .remedy = "retry: the call did not run",
                       .retry_safe = true});
 }
 
@@ -46,7 +46,7 @@ absl::Status NotRead(const absl::Status& why) {
 
 absl::StatusOr<Buffer> ServerEngine::MakeBuffer(endpoint::PeerId id, size_t bytes) {
   Peer* peer = Find(id);
-  if (peer == nullptr || closed_) return absl::CancelledError("the caller is gone");
+  if (peer == nullptr || closed_) return absl::CancelledError("the caller disconnected");
   return Buffer::Make(endpoint_, id, peer->address, bytes, peer->largest_bytes, peer->limit_bytes);
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StreamEnd: one end of a streaming call: two windows, and what has come in and was not read.
+// StreamEnd: one end of a streaming call: two windows, and the received messages that were not read.
 //
-// What it is    Messages may be sent while the other end's window has room; the window is a count in total, cumulative, so
-//               that saying it twice does no harm. What comes in waits here until it is read, and reading makes room: a
-//               reader that does not read stops its writer, and nobody else. A message counts as one for each MiB begun,
-//               but not as more than half of the smallest window: what was read and is not said yet is less than the other
-//               half. The receiver chooses its window (SetWindow()); the sender learns it from what the receiver says.
-// Who owns it   A ServerCall, or the caller's stream (middleware/api).
-// Which thread  The one that drives its engine.
-// Bound         As many messages as the window, of as many MiB together, or an eighth as many larger ones. The memory of a place
-//               is kept for the next one if it is small, and until Reset() if there are more than kWindow places.
+// Purpose       Messages may be sent while the window of the other end has room. The window is a cumulative count, so a repeated report of
+//               it is harmless. Received messages wait here until they are read; reading makes room. So a reader that does not read
+//               stops its own writer and no other. A message counts once for each MiB begun, but at most as half of the smallest window:
+//               the messages that were read and not reported are less than the other half. The receiver selects its window
+//               (SetWindow()), and reports it to the sender.
+// Ownership     A ServerCall, or the caller's stream (middleware/api).
+// Threads       The thread that drives the engine.
+// Limits        As many messages as the window, of as many MiB together, or an eighth as many larger messages. The memory of a place is
+//               kept for the next message if it is small, and until Reset() if there are more than kWindow places.
 #ifndef SLUICE_MIDDLEWARE_CALL_STREAM_END_H_
 #define SLUICE_MIDDLEWARE_CALL_STREAM_END_H_
 

@@ -65,7 +65,7 @@ std::string Comment(const google::protobuf::SourceLocation& location, const std:
   std::string comment;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    // A backslash at its end, blanks or not, would join the next line to it.
+    // A trailing backslash, also with blanks behind it, would join the next line to the comment.
     const size_t last = line.find_last_not_of(" \t\r\v\f");
     if (last != std::string::npos && line[last] == '\\') line += " //";
     comment += indent + "//" + line + "\n";
@@ -113,7 +113,7 @@ const char* StreamsOf(const MethodDescriptor* method) {
   return method->server_streaming() ? "Server" : "Nobody";
 }
 
-// "option idempotency_level = IDEMPOTENT;", or NO_SIDE_EFFECTS, which is more.
+// Returns true for "option idempotency_level = IDEMPOTENT;" and for NO_SIDE_EFFECTS, which implies it.
 bool IsIdempotent(const MethodDescriptor* method) {
   return method->options().idempotency_level() !=
          google::protobuf::MethodOptions::IDEMPOTENCY_UNKNOWN;

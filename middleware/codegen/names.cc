@@ -62,7 +62,7 @@ std::string AddService(const ServiceDescriptor* service, Scope* scope) {
   return "";
 }
 
-// The functions of a client that a method gets, with the types of their parameters.
+// Adds the functions that a client class gets for a method, with the types of their parameters. Returns the clash, or nothing.
 std::string AddClientMethod(const MethodDescriptor* method, Scope* scope) {
   const std::string request = ", const " + method->input_type()->full_name() + "&";
   const std::string reply = ", " + method->output_type()->full_name() + "*";

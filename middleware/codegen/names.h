@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClashOfNames: whether the C++ names that are generated for a file are different from each other, and from those that protoc
-// generates for the messages and enums beside them.
+// ClashOfNames(): finds C++ names that would be generated twice for a file, or that protoc generates for its messages and enums.
 #ifndef SLUICE_MIDDLEWARE_CODEGEN_NAMES_H_
 #define SLUICE_MIDDLEWARE_CODEGEN_NAMES_H_
 

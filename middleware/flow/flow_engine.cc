@@ -55,11 +55,12 @@ FlowEngine::FlowEngine(const FlowEngineOptions& options, base::Clock* clock, bas
                             {.layer = "flow",
                              .operation = "send",
                              .cause = "this side or the peer closed it, or the peer disconnected",
-                             .remedy = "open another one",
+                             .remedy = "open another flow",
                              .retry_safe = true})),
       no_window_(NotNow("the window of the flow is full",
-                        "the other end has not consumed what was sent, or has not accepted yet")),
-      not_its_turn_(NotNow("other flows are first", "they wait for credit of the same peer")),
+                        "the other end has not consumed the messages sent so far, or has not "
+                        "accepted the flow yet")),
+      not_its_turn_(NotNow("other flows have priority", "they wait for credits of the same peer")),
       table_(options.max_flows + kRefusals) {}
 
 FlowEngine::~FlowEngine() = default;
@@ -92,7 +93,7 @@ absl::StatusOr<Flow> FlowEngine::Open(const std::string& host, uint16_t port,
                         .peer = absl::StrCat(host, ":", port),
                         .operation = "open",
                         .cause = absl::StrCat(live_flows(), " flows are open"),
-                        .remedy = "close some, or raise max_flows",
+                        .remedy = "close flows, or raise max_flows",
                         .retry_safe = true});
   }
   auto connection = Dial(host, port);

@@ -14,7 +14,8 @@ namespace sluice::flow {
 namespace {
 
 constexpr uint32_t kMaxRefusals = 1024;
-constexpr const char* kUnanswered = "it opens more flows than it lets us answer";
+constexpr const char* kUnanswered =
+    "the peer opens more flows than this side has credits to answer";
 
 bool SeesMessages(FlowState state) {
   return state == FlowState::kOpen || state == FlowState::kClosing ||
@@ -195,7 +196,7 @@ void FlowEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
   if (header.kind == frame::Kind::kFlowOpen) {
     fault = TakeOpen(*connection, header, payload);
   } else if (header.kind < frame::Kind::kFlowOpen) {
-    fault = "calls go to a Server, not to a Messenger";
+    fault = "the peer made a call; calls need a Server, not a Messenger";
   } else {
     Record* record = table_.Find(header.flow_id);
     // What it has not been told of yet, it can't know.
@@ -244,14 +245,14 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
   const auto end = ends_.find(name);
   if (end == ends_.end()) {
     Refuse(connection, remote,
-           refuse(absl::StatusCode::kNotFound, "the other side has no such end",
-                  "compare the names; accept ends before listening"));
+           refuse(absl::StatusCode::kNotFound, "the peer has no acceptor for this end",
+                  "compare the names; call Accept before Listen"));
     return nullptr;
   }
   if (live_flows() >= options_.max_flows) {
     Refuse(connection, remote,
-           refuse(absl::StatusCode::kResourceExhausted, "the other side has max_flows open",
-                  "raise it there"));
+           refuse(absl::StatusCode::kResourceExhausted, "max_flows flows are open at the peer",
+                  "raise max_flows at the peer"));
     return nullptr;
   }
   const End& accepting = *end->second;

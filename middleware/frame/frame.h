@@ -22,8 +22,8 @@
 //   text     := UTF-8
 //   detail   := url_bytes:u16 type URL value_bytes:u32 value      payload of an absl::Status; kMaxStatusPayloads at most
 //
-//   With kFlagLarge (request, reply with status 0, kStreamData, kFlowData) the payload is a Place: where all of the above
-//   stands at the sender, for the receiver to read it there. Then it says kTaken.
+//   With kFlagLarge (request, reply with status 0, kStreamData, kFlowData) the payload is a Place: the address of all of
+//   the above at the sender. The receiver reads it there, and then sends kTaken.
 //
 //   field            request                                 reply
 //   flow_id          0                                       0
@@ -64,7 +64,7 @@
 //   method_id, timeout_ns, flags, reserved           0 in all of them
 //
 //   field        kTaken: the receiver has read a large message, or never will
-//   call_id      the Place's number; kNothingTaken: nothing, this message stands for one that was given up
+//   call_id      the Place's number; kNothingTaken: nothing, this message replaces one that was withdrawn
 //   everything else, but sequence: 0
 //
 // With the 16-byte prefix that transport/ puts in front, the payload begins on a cache line.
@@ -75,7 +75,7 @@
 // (4) golden bytes and the fuzz test's generator in tests/middleware/frame; (5) if old receivers
 // can't ignore it, raise kVersion.
 //
-// Thread-safety: pure functions.
+// Threads       Pure functions.
 #ifndef SLUICE_MIDDLEWARE_FRAME_FRAME_H_
 #define SLUICE_MIDDLEWARE_FRAME_FRAME_H_
 
@@ -212,8 +212,8 @@ inline void Encode(const Header& header, std::byte* destination) {
 // Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
 // the payload.
 inline Fault Decode(std::span<const std::byte> bytes, Header* header);
-// A large message has been read: the header becomes what it would be had the payload come with it, and what could not be
-// checked before is.
+// Completes the header of a large message after its payload was read: sets the fields as if the payload had been in the message, and
+// makes the checks that need the payload.
 Fault Complete(Header* header, std::span<const std::byte> payload);
 
 // The serialised metadata at the beginning of a payload that Decode() has let through, the attachment, and what follows.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An absl::Status as the payload of an error reply: its text and its payloads, those of base::Error() and those of users.
-// The grammar is in frame.h.
+// An absl::Status as the payload of an error reply: its text and its payloads, both of base::Error() and of users. frame.h has the grammar.
 //
-// Bound         What one message holds (EndpointLimits::max_message_bytes), and kMaxStatusPayloads. A status that exceeds it is
-//               shortened, and its text ends with what was left out.
-//
-// Thread-safety: pure functions.
+// Threads       Any: pure functions.
+// Limits        The size of one message (EndpointLimits::max_message_bytes), and kMaxStatusPayloads. A status that exceeds a limit is
+//               shortened; the end of its text lists the omitted parts.
 #ifndef SLUICE_MIDDLEWARE_FRAME_STATUS_PAYLOAD_H_
 #define SLUICE_MIDDLEWARE_FRAME_STATUS_PAYLOAD_H_
 

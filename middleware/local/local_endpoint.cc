@@ -250,7 +250,7 @@ void LocalEndpoint::Disconnect(PeerId id) {
 void LocalEndpoint::Close() {
   std::lock_guard lock(network_->mutex_);
   FlushLocked();
-  Leave(absl::UnavailableError("the other end said goodbye"));
+  Leave(absl::UnavailableError("the other end disconnected"));
 }
 
 // ---- Sending

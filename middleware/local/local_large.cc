@@ -109,7 +109,7 @@ void LocalEndpoint::CancelFetch(uint32_t number) {
   std::lock_guard lock(network_->mutex_);
   const auto fetch = fetches_.find(number);
   if (fetch == fetches_.end()) return;
-  fetch->second.status = absl::CancelledError("nobody waits for it any more");
+  fetch->second.status = absl::CancelledError("the receiver no longer waits for it");
   if (hold_fetches_) PostFetched(number);
 }
 

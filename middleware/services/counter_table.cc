@@ -12,7 +12,7 @@ void AddTransport(const endpoint::Counters& c, std::vector<Reading>* out) {
       {"messages_received", c.messages_received, false, "messages received"},
       {"credit_messages", c.credit_messages, false, "messages that said credits and nothing else"},
       {"control_received", c.control_received, false, "control messages received"},
-      {"dropped_unknown", c.dropped_unknown, false, "messages of nobody known: dropped"},
+      {"dropped_unknown", c.dropped_unknown, false, "dropped messages of unknown peers"},
       {"dropped_malformed", c.dropped_malformed, false, "messages without a prefix: dropped"},
       {"dropped_unproven", c.dropped_unproven, false, "messages before a handshake's end: dropped"},
       {"receive_errors", c.receive_errors, false, "receive completions with an error"},
@@ -60,7 +60,7 @@ void AddConnections(const endpoint::ConnectionCounts& c, std::vector<Reading>* o
   const Reading readings[] = {
       {"qp_numbers_live", c.numbers_live, true, "QP numbers of connections and attempts"},
       {"qp_numbers_quarantined", c.numbers_quarantined, true,
-       "QP numbers that wait until nobody can be in timewait"},
+       "QP numbers that wait until no side can be in timewait"},
       {"qp_numbers_exhausted", c.numbers_exhausted, false, "attempts for which there was none"},
       {"stale_rejects", c.stale_rejects, false, "QP numbers that the other host still knew"},
       {"connect_retries", c.retries, false, "attempts to connect that were repeated"},
@@ -88,7 +88,7 @@ std::vector<Reading> ReadCounters(const ServerSnapshot& snapshot) {
       {"replies_waited", c.replies_waited, false, "answers that waited for their caller's credit"},
       {"unknown_methods", c.unknown_methods, false, "calls of methods that are not here"},
       {"refused", c.refused, false, "calls above max_concurrent_calls"},
-      {"cancelled", c.cancelled, false, "calls for which nobody waited any more"},
+      {"cancelled", c.cancelled, false, "calls whose callers no longer waited"},
       {"protocol_errors", c.protocol_errors, false, "peers disconnected for what they sent"},
       {"overflows", c.overflows, false, "peers disconnected because they took no answers"},
       {"handshakes_completed", h.completed, false, "handshakes that came to their end"},
@@ -98,7 +98,7 @@ std::vector<Reading> ReadCounters(const ServerSnapshot& snapshot) {
       {"handshakes_too_often", h.too_often, false, "handshakes refused without words"},
       {"handshakes_asked_again", h.asked_again, false, "handshakes that needed a cookie"},
       {"handshakes_full", h.full, false, "handshakes for which there was no place"},
-      {"handshakes_under_way", h.under_way, true, "handshakes that go on"},
+      {"handshakes_under_way", h.under_way, true, "handshakes in progress"},
   };
   AddSessions(snapshot.sessions, &readings);
   AddConnections(snapshot.connections, &readings);
@@ -130,7 +130,7 @@ std::vector<Reading> ReadCounters(const bulk::PortCounters& c) {
       {"bulk_mismatches", c.mismatches, false, "pieces whose data were not what they should be"},
       {"bulk_arrivals", c.arrivals, false, "bulk transfers that the other side began"},
       {"bulk_found_here", c.found_here, false, "wrong data that the other side had sent as good"},
-      {"bulk_peers_evicted", c.evicted, false, "idle peers given up for others"},
+      {"bulk_peers_evicted", c.evicted, false, "idle peers disconnected to admit others"},
       {"bulk_signed_queues", c.signed_queues, false, "queue pairs made for protected transfers"},
       {"bulk_signed_closed", c.signed_closed, false, "of those: closed to make room for others"},
   };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Backlog: encoded messages to one peer that wait for a credit, first in first out.
+// Backlog: encoded messages to one peer that wait for a credit, first in, first out.
 //
-// What it is    A bounded queue of byte strings. The memory of a place is kept for the next message that waits in
-//               it, so a queue that has been used before allocates nothing.
-// Bounds        Messages and bytes, both given. When either is reached Push() refuses, and the owner decides.
-// Which thread  The polling thread.
+// Purpose       A bounded queue of byte strings. The memory of a place is kept for the next message that waits there, so a queue that has
+//               been used before allocates nothing.
+// Ownership     The engine that sends to the peer.
+// Threads       The polling thread.
+// Limits        Messages and bytes, set by the owner. At a limit Push() refuses the message, and the owner decides what to do.
 #ifndef SLUICE_MIDDLEWARE_SESSION_BACKLOG_H_
 #define SLUICE_MIDDLEWARE_SESSION_BACKLOG_H_
 

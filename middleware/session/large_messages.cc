@@ -25,12 +25,13 @@ absl::Status NotNow(const char* cause) {
 absl::Status Withdrawn(const absl::Status& refusal) {
   const auto detail = base::DetailOf(refusal);
   const std::string peer = detail.has_value() ? detail->peer() : std::string();
-  return base::Error(absl::StatusCode::kUnavailable, "large message not received",
-                     {.layer = "session",
-                      .peer = peer,
-                      .operation = "receive",
-                      .cause = "the peer took it back, or left while it was read",
-                      .remedy = "the call may have run; repeat it only if that does no harm"});
+  return base::Error(
+      absl::StatusCode::kUnavailable, "large message not received",
+      {.layer = "session",
+       .peer = peer,
+       .operation = "receive",
+       .cause = "the peer withdrew the message, or disconnected while this side read it",
+       .remedy = "the call may have run; retry it only if running it twice is harmless"});
 }
 
 LineKey LineOf(const frame::Header& header) {
@@ -311,7 +312,7 @@ void Sessions::BeginFetch(endpoint::PeerId peer, Record& record, const frame::He
   }
   // Those that it has not been told of as well: until then no other may stand in their stead.
   if (large.fetches + large.untold.size() >= kMaxLent) {
-    return Break(peer, "malformed message", "more large messages than may be under way");
+    return Break(peer, "malformed message", "more large messages than may be in flight");
   }
   const auto number =
       endpoint_->Fetch(peer, {.address = place.address, .bytes = place.bytes, .key = place.key});

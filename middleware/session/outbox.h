@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Outbox: send slots of messages to one peer that it has not acknowledged, in the order of sending.
+// Outbox: the send slots of messages to one peer that it has not acknowledged, in the order of sending.
 //
-// What it is    A list through a table of links that all peers of an endpoint share, one link for each send slot: twelve
-//               bytes a peer, and nothing is allocated when a message is sent.
-// Bound         The endpoint's send buffers and the peer's credits.
-// Which thread  The polling thread.
+// Purpose       A list through one table of links for all peers of an endpoint, with one link for each send slot. A peer costs twelve
+//               bytes, and sending a message allocates nothing.
+// Ownership     The session of the peer. The table belongs to Sessions.
+// Threads       The polling thread.
+// Limits        The endpoint's send buffers and the peer's credits.
 #ifndef SLUICE_MIDDLEWARE_SESSION_OUTBOX_H_
 #define SLUICE_MIDDLEWARE_SESSION_OUTBOX_H_
 

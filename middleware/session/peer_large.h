@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What Sessions keeps of large messages to and from a peer; nothing of it for peers without.
+// State of Sessions for large messages to and from one peer. A peer without large messages has none.
 //
-// Out           The writer fills memory that is lent to the peer (endpoint.h). A message that says where it is takes its place
-//               in the sequence as soon as the device knows that memory; what is committed behind it waits till then, so
-//               the order stands. The peer's kTaken ends it, or the peer's death.
-// In            The message is fetched. What comes meanwhile of the same call or flow waits behind it, in copies; everything
-//               else passes. A cancel for a request that is still being fetched takes it away: nobody has seen it.
-// Bound         kMaxLent large messages each way until the sender is told that they were taken; copies of kMaxHeldBytes. A peer
-//               that exceeds them is disconnected, and so is one whose device refuses to let its messages be read, kMaxRefusals
-//               in a row: each costs the stream of reads a reset. A message costs a constant number of steps, however much waits.
+// Out           The writer fills memory that is lent to the peer (endpoint.h). The message with its place gets its sequence number when
+//               the device has registered the memory. Messages that are committed behind it wait until then, so the order is kept. The
+//               lending ends with kTaken of the peer, or when the peer disconnects.
+// In            The message is fetched. Messages of the same call or flow that arrive meanwhile wait behind it as copies; other messages
+//               pass. A cancel for a request that is still being fetched removes the request: no handler has seen it.
+// Ownership     Sessions.
+// Threads       The polling thread.
+// Limits        kMaxLent large messages in each direction until the sender has received kTaken; copies of kMaxHeldBytes. A peer that
+//               exceeds a limit is disconnected. So is a peer whose device refuses kMaxRefusals READs in a row, because each one costs a
+//               reset of the stream of READs. A message costs a constant number of steps, whatever number waits.
 #ifndef SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 #define SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 

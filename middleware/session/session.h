@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Session: order and duplicates of the messages between this side and one peer.
+// Session: order of the messages between this side and one peer, and detection of duplicates.
 //
-// What it is    Sequence numbers for what goes out, a judgement on what comes in, and the messages that the peer has
-//               not acknowledged, by send slot. The transport may carry a message twice, since a request that failed
-//               may have been executed and is sent again; it never skips one: a gap means that a side is broken.
-// Who owns it   Sessions, one for each peer that is up.
-// Which thread  The polling thread.
-//
-// Sequence numbers are 32 bits wide and wrap; comparisons are modulo 2^32 (as RFC 1982), which is unambiguous
-// because far fewer than 2^31 messages are ever under way.
+// Purpose       Assigns sequence numbers to sent messages, checks received ones, and keeps the unacknowledged messages by send slot. The
+//               transport may deliver a message twice, because a failed request may have been executed and is retransmitted. It never
+//               skips a message: a gap means that one side is defective.
+// Ownership     Sessions, one for each connected peer.
+// Threads       The polling thread.
+// Limits        Sequence numbers have 32 bits and wrap. Comparisons are modulo 2^32 (as in RFC 1982). This is unambiguous, because far
+//               fewer than 2^31 messages are in flight.
 #ifndef SLUICE_MIDDLEWARE_SESSION_SESSION_H_
 #define SLUICE_MIDDLEWARE_SESSION_SESSION_H_
 

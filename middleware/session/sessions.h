@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sessions: messages between this side and its peers, in order, each exactly once.
+// Sessions: delivers messages between this side and its peers in order, each exactly once.
 //
-// What it is    Between an endpoint, which may lose a message or carry it twice when a request fails, and whoever sends
-//               calls or flows: stamps sequence numbers, keeps each message in its send slot until the peer has
-//               acknowledged it, sends again what was not when the endpoint says so, and drops what came before. It
-//               holds while both processes live and a path exists: with OnPeerDown() what was not acknowledged has
-//               failed, and whether the peer took it is not known; a peer that comes back is another one.
-//               docs/decisions/0016 and 0019 say why it is done so.
-// Who owns it   The user, beside the endpoint, which takes this as its handler and outlives the last call to it.
-// Which thread  The polling thread. The user is called inside the endpoint's Poll() only.
-// Large         What is larger than a message may be is written into memory that the endpoint lends to the peer, which reads it
-//               from there; both users see one message, in its place among those of its call or flow (peer_large.h).
-// Bound         What is not acknowledged lies in the endpoint's send buffers: Reserve() refuses when they, or the peer's
-//               credits, are used up.
+// Purpose       A layer between an endpoint, which may lose or duplicate messages when a request fails, and the senders of calls and
+//               flows. It assigns sequence numbers, keeps each message in its send slot until the peer has acknowledged it, retransmits
+//               unacknowledged messages when the endpoint reports a loss, and drops duplicates. The guarantee holds while both processes
+//               live and a path exists. After OnPeerDown(), unacknowledged messages have failed, and the peer may or may not have
+//               received them; a peer that returns is a new peer. docs/decisions/0016 and 0019 have the reasons.
+// Ownership     The user, beside the endpoint, which takes this object as its handler and outlives the last call to it.
+// Threads       The polling thread. Callbacks run only inside the endpoint's Poll().
+// Large         A message above the maximum size of a message is written into memory that the endpoint lends to the peer. The peer reads
+//               it from there. Both users see one message, at its place among those of its call or flow (peer_large.h).
+// Limits        Unacknowledged messages occupy the endpoint's send buffers. Reserve() refuses when these or the peer's credits are used up.
 #ifndef SLUICE_MIDDLEWARE_SESSION_SESSIONS_H_
 #define SLUICE_MIDDLEWARE_SESSION_SESSIONS_H_
 

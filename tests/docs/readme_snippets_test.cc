@@ -117,7 +117,7 @@ absl::Status Receive(sluice::Bulk& bulk, bulk::PeerId peer, uint64_t tag, absl::
     // DATA_LOSS names block, field, expected, actual, and who found it.
     status = arrival.ok() ? arrival->status : arrival.status();
   }
-  // From here on nobody reaches the buffer.
+  // From here on no peer reaches the buffer.
   if (absl::Status returned = bulk.Return(lent->id); !returned.ok()) return returned;
   return status;
 }

@@ -15,7 +15,7 @@
 namespace sluice::hostile {
 
 // Appends acts to the script. A seed enables `first` and about a third of the other operations. Each persona begins with `first`.
-// `is_left_out` says for the name of an operation that it is not drawn. `most_acts`: about the largest number of acts.
+// `is_left_out` returns true for the name of an operation that must not be drawn. `most_acts`: approximate maximum number of acts.
 template <typename Script, typename Info, size_t kCount, typename LeftOut>
 void DrawActs(base::SeededRandom& random, const Info (&operations)[kCount],
               decltype(Info::operation) first, uint64_t most_acts, const LeftOut& is_left_out,

@@ -7,7 +7,8 @@
 //
 // A seed enables about a third of the operations (each with a weight), so that some scripts consist of few kinds of acts, which go
 // deep. An act's details are drawn from its own dice: acts can be left out, and the others stay what they are.
-// Thread-safety: values and pure functions.
+//
+// Threads       Values and pure functions.
 #ifndef SLUICE_TESTS_HOSTILE_GRAMMAR_H_
 #define SLUICE_TESTS_HOSTILE_GRAMMAR_H_
 

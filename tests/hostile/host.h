@@ -2,10 +2,10 @@
 //
 // Host: a process on a simulated host, which looks when something has come and takes time for what it does.
 //
-// What it is    The clock, the random source, the commands and the device of one process, and its loop: a pass, then the time
+// Purpose       The clock, the random source, the commands and the device of one process, and its loop: a pass, then the time
 //               that the pass takes, then the next pass; without work it sleeps until an event or a timer (Loop).
-// Who owns it   The trial; the simulation outlives it.
-// Thread-safety: one thread.
+// Ownership     The trial; the simulation outlives it.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_HOSTILE_HOST_H_
 #define SLUICE_TESTS_HOSTILE_HOST_H_
 

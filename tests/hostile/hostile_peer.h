@@ -2,11 +2,11 @@
 //
 // HostilePeer: a process that holds the secret, speaks the wire by hand, and does what its script says.
 //
-// What it is    RDMA_CM, DCIs and DCTs of its own; several connections at once (personas), each with what an honest peer would
+// Purpose       RDMA_CM, DCIs and DCTs of its own; several connections at once (personas), each with what an honest peer would
 //               know of it, so that a lie is a lie about something. What the script does not break, it does right. After
 //               Serve() it is a server, its personas are its connections, and what would be calls are replies.
-// Who owns it   The trial; the simulation outlives it.
-// Thread-safety: one thread.
+// Ownership     The trial; the simulation outlives it.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_HOSTILE_HOSTILE_PEER_H_
 #define SLUICE_TESTS_HOSTILE_HOSTILE_PEER_H_
 

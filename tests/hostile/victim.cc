@@ -29,7 +29,7 @@ call::ServerEngineOptions EngineOptions(uint64_t seed, call::Gate* gate) {
   return options;
 }
 
-// A call that answers after a while, unless nobody waits for it any more.
+// A call that answers after a while, unless the receiver no longer waits for it.
 class Held final : public ServerCall::Observer {
  public:
   explicit Held(ServerCall* call) : call_(call) { call->set_observer(this); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Victim: the server under attack, whole: device, endpoint, sessions, call engine and services. A tap between endpoint and
-// sessions hears of each peer, and judges what the endpoint says against its contract.
+// sessions is told of each peer, and judges what the endpoint says against its contract.
 // Services: Echo answers at once; Hold answers later, or never; Pipe sends back each message of a stream.
 #ifndef SLUICE_TESTS_HOSTILE_VICTIM_H_
 #define SLUICE_TESTS_HOSTILE_VICTIM_H_

@@ -2,7 +2,8 @@
 //
 // Ledger: what the programs of a run know of each other's calls, and the plan's word on which errors are explained.
 //
-// Who owns it   The run. Thread-safety: one thread.
+// Ownership     The run.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_NODES_LEDGER_H_
 #define SLUICE_TESTS_NODES_LEDGER_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Process: a host's process with one endpoint and one engine, which may be destroyed while its endpoint still says goodbye.
+// Process: a host's process with one endpoint and one engine, which may be destroyed while its endpoint still disconnects.
 //
-//   lives -> Close(): engine gone, goodbyes under way -> gone(): may be destroyed
+//   lives -> Close(): engine gone, goodbyes in flight -> gone(): may be destroyed
 //   lives -> Die(): killed -> Bury(): may be destroyed
 #ifndef SLUICE_TESTS_NODES_PROCESS_H_
 #define SLUICE_TESTS_NODES_PROCESS_H_

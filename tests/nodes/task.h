@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Task: a server's handler of one call that is not answered before it returns. It finishes the call once, whatever happens.
+// Task: a server's handler of one call that is not answered before it returns. It finishes the call exactly once.
 #ifndef SLUICE_TESTS_NODES_TASK_H_
 #define SLUICE_TESTS_NODES_TASK_H_
 

@@ -2,11 +2,11 @@
 //
 // Valve: stands between an endpoint and an engine, in both directions.
 //
-// What it is    Passes everything on, until it is shut: then each peer is told goodbye, the engine hears nothing more and may
-//               be destroyed, and the endpoint goes on until its goodbyes have left. Endpoint::Close() would wait for that in
+// Purpose       Passes everything on, until it is shut: then each peer is told goodbye, the engine hears nothing more and may
+//               be destroyed, and the endpoint continues until its goodbyes have left. Endpoint::Close() would wait for that in
 //               real time. A meddler is called after each upcall, and may disconnect the peer there.
-// Who owns it   A process. It owns the endpoint.
-// Thread-safety: one thread.
+// Ownership     A process. It owns the endpoint.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_NODES_VALVE_H_
 #define SLUICE_TESTS_NODES_VALVE_H_
 

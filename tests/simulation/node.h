@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Node: one host of a run: its process, whole (device, endpoint, sessions, program), and when that process looks at what
-// has come. Nobody polls in vain: the simulation says which hosts have something to look at.
+// has come. No process polls without need: the simulation reports the hosts that have something to look at.
 //
 //   awake: a completion -> a look, poll_delay later   nothing for nap_ns -> asleep, as PrepareToSleep() says it
 //   asleep: a completion, an event, a timer -> awake; bytes that are written into memory are not seen

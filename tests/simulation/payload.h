@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in the messages of a run: it follows from the message's name, so that the receiver can tell whether it is
+// The content of the messages of a run: it follows from the message's name, so that the receiver can tell whether it is
 // what was sent.
 #ifndef SLUICE_TESTS_SIMULATION_PAYLOAD_H_
 #define SLUICE_TESTS_SIMULATION_PAYLOAD_H_

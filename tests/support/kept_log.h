@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KeptLog: a log that can be read afterwards. Any thread may write; it is read when nobody does, or by Has().
+// KeptLog: a log that can be read afterwards. Any thread may write; read it when no thread writes, or by Has().
 #ifndef SLUICE_TESTS_SUPPORT_KEPT_LOG_H_
 #define SLUICE_TESTS_SUPPORT_KEPT_LOG_H_
 

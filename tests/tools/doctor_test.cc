@@ -124,7 +124,7 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
       "memlock=-1 of a container; memlock in /etc/security/limits.conf\n"
       "WARNING   open files       512: each softdc peer and each RDMA_CM connection takes some\n"
       "                             ulimit -n 65536; LimitNOFILE=65536 in a unit\n"
-      "BLOCKING  RDMA_CM          there is no /dev/infiniband/rdma_cm: nobody can connect\n"
+      "BLOCKING  RDMA_CM          there is no /dev/infiniband/rdma_cm: no process can connect\n"
       "                             modprobe rdma_ucm; in a container pass "
       "--device=/dev/infiniband/rdma_cm\n"
       "BLOCKING  mlx5_0           there is no /dev/infiniband/uverbs0\n"
@@ -154,7 +154,7 @@ TEST_F(DoctorTest, EveryThingThatCanBeWrongAtOnce) {
       "                             free some, or lower limits.receive_buffers and "
       "limits.max_message_bytes\n"
       "BLOCKING  device           auto takes none: no device has DC\n"
-      "                             mend what is found above, or choose a device by name\n"
+      "                             fix the findings above, or choose a device by name\n"
       "Something keeps Sluice from working here: see BLOCKING.\n");
 }
 

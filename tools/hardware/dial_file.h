@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DialFile: settings of softdc in the text format of proto/softdc_config.proto. Thread-safety: a value.
+// DialFile: settings of softdc in the text format of proto/softdc_config.proto.
+//
+// Threads       A value.
 #ifndef SLUICE_TOOLS_HARDWARE_DIAL_FILE_H_
 #define SLUICE_TOOLS_HARDWARE_DIAL_FILE_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nic: the device that the probes ask, opened through the verbs table alone, and what it says of itself.
+// Nic: the device that the probes examine, opened through the verbs table only, with its own attributes.
 //
-// Who owns it   Its creator; everything made from it goes first.
-// Which thread  Constant once opened: any.
+// Ownership     The creator. Objects made from it are destroyed first.
+// Threads       Any: constant after it was opened.
 #ifndef SLUICE_TOOLS_HARDWARE_NIC_H_
 #define SLUICE_TOOLS_HARDWARE_NIC_H_
 

@@ -3,7 +3,7 @@
 // Probe: one question to a device that only hardware can answer, with what softdc claims, and what another answer would change. A probe
 // takes a bounded time, changes nothing on the host, and returns an answer, or an error: then it could not be tried.
 //
-// Thread-safety: constant tables and values.
+// Threads       Constant tables and values.
 #ifndef SLUICE_TOOLS_HARDWARE_PROBE_H_
 #define SLUICE_TOOLS_HARDWARE_PROBE_H_
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RemoteTarget: a Target at the peer, and ServeTargets, the other end of it.
+// RemoteTarget: a Target at the peer. ServeTargets: the other end of it.
 //
-// What it is    Each call is a line of words over the rendezvous and a line for an answer: "ok …" or "error TEXT".
-// Who owns it   Its creator; the rendezvous outlives it.
-// Which thread  That of the rendezvous.
+// Purpose       Each call is one line of text over the rendezvous, with one line as the answer: "ok …" or "error TEXT".
+// Ownership     The creator. The rendezvous outlives it.
+// Threads       That of the rendezvous.
 #ifndef SLUICE_TOOLS_HARDWARE_REMOTE_TARGET_H_
 #define SLUICE_TOOLS_HARDWARE_REMOTE_TARGET_H_
 

@@ -196,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Connect(const std::strin
       error, absl::StrCat("connecting to ", host, ":", port),
       {.layer = "hardware",
        .operation = "rendezvous",
-       .cause = "nobody listens there, or a firewall is between the hosts",
+       .cause = "no process listens there, or a firewall is between the hosts",
        .remedy = "start the other side with --listen first, and see that TCP reaches the port"});
 }
 

@@ -3,8 +3,8 @@
 // Rendezvous: one TCP connection between the two hosts of a run, over which they exchange short lines of text: what a verbs program
 // has to know of its peer, and what the peer's side of a probe does.
 //
-// Who owns it   Its creator.
-// Which thread  One. Every call blocks for its timeout at most. Exceptions: Listen() and Connect() resolve a name first, and a greeting
+// Ownership     Its creator.
+// Threads       One. Every call blocks for its timeout at most. Exceptions: Listen() and Connect() resolve a name first, and a greeting
 //               that has begun may take 5 s more. Send() has no timeout of its own: 5 s.
 // Errors        UNAVAILABLE: the peer has gone. DEADLINE_EXCEEDED: nothing came in time. INVALID_ARGUMENT: the peer sent what is no
 //               line, or is of another release. ALREADY_EXISTS, NOT_FOUND: the address can't be listened at, or is not known.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A HardwareReport for people. Thread-safety: pure functions.
+// A HardwareReport for people.
+//
+// Threads       Pure functions.
 #ifndef SLUICE_TOOLS_HARDWARE_REPORT_H_
 #define SLUICE_TOOLS_HARDWARE_REPORT_H_
 

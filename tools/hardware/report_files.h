@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files of a run: PREFIX.txt for people, PREFIX.json (a sluice.HardwareReport), PREFIX.dials for softdc. Thread-safety: pure
-// functions over files.
+// The files of a run: PREFIX.txt for people, PREFIX.json (a sluice.HardwareReport), PREFIX.dials for softdc.
+//
+// Threads       Pure functions over files.
 #ifndef SLUICE_TOOLS_HARDWARE_REPORT_FILES_H_
 #define SLUICE_TOOLS_HARDWARE_REPORT_FILES_H_
 

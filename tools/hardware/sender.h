@@ -2,8 +2,8 @@
 //
 // Sender: the asking side of a probe: one DCI, its CQ and a piece of memory. Every wait is bounded.
 //
-// Who owns it   Its creator; it goes before the Nic that it was made from.
-// Which thread  One.
+// Ownership     Its creator; it goes before the Nic that it was made from.
+// Threads       One.
 #ifndef SLUICE_TOOLS_HARDWARE_SENDER_H_
 #define SLUICE_TOOLS_HARDWARE_SENDER_H_
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One loopback transfer of protected blocks, one of which has a wrong CRC32C. Thread-safety: blocks its thread.
+// One loopback transfer of protected blocks, one of which has a wrong CRC32C.
+//
+// Threads       Blocks its thread.
 #ifndef SLUICE_TOOLS_HARDWARE_SIGNATURE_TRIAL_H_
 #define SLUICE_TOOLS_HARDWARE_SIGNATURE_TRIAL_H_
 

@@ -2,8 +2,8 @@
 //
 // Target: the answering side of a probe: a DCT with receives and a piece of memory, in this process or at the peer.
 //
-// Who owns it   Its creator; it goes before the Nic that it was made from.
-// Which thread  One; a watch runs on threads of the target's own.
+// Ownership     Its creator; it goes before the Nic that it was made from.
+// Threads       One; a watch runs on threads of the target's own.
 #ifndef SLUICE_TOOLS_HARDWARE_TARGET_H_
 #define SLUICE_TOOLS_HARDWARE_TARGET_H_
 

@@ -38,7 +38,7 @@ absl::Status ErrnoError(int error_number, std::string_view what, ErrorContext co
 // The same error seen by an outer layer: the message grows in front, code and payload stay.
 absl::Status Prefix(const absl::Status& status, std::string_view what);
 
-// The same error, of an operation with `peer`, if it names nobody so far: in message and payload.
+// The same error, of an operation with `peer`, if it names no peer so far: in message and payload.
 absl::Status AddPeer(const absl::Status& status, std::string_view peer);
 
 // Takes the claim that the operation did not run from a status that carries it: what was true of a call that a handler made is not

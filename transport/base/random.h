@@ -30,7 +30,8 @@ class Random {
 };
 
 // Unpredictable numbers from the kernel (man getrandom), fetched in blocks: fit for keys.
-// Thread-safety: one thread.
+//
+// Threads       One thread.
 class SystemRandom final : public Random {
  public:
   uint64_t Next64() override;

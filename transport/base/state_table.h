@@ -4,12 +4,12 @@
 //
 //   constexpr base::Transition<Door, Push> kRows[] = {{Door::kOpen, Push::kShut, Door::kClosed}, …};
 //   constexpr base::StateTable kTable(kRows, {"open", "closed"}, {"shut", …});
-//   if (!kTable.Next(door, Push::kShut, &door)) …   // means nothing in this state
+//   if (!kTable.Next(door, Push::kShut, &door)) …   // the event has no meaning in this state
 //
-// States and events are enums whose values count from 0 in the order of the names. A table that names a state or an event
-// which has no name, or says twice what one event does, does not compile.
+// States and events are enums whose values count from 0 in the order of the names. A table does not compile if it contains a state or event
+// without a name, or two rows for one state and event.
 //
-// Thread-safety: a constant.
+// Threads       Any: a constant.
 #ifndef SLUICE_TRANSPORT_BASE_STATE_TABLE_H_
 #define SLUICE_TRANSPORT_BASE_STATE_TABLE_H_
 

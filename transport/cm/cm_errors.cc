@@ -54,53 +54,54 @@ absl::Status EndError(const rdma_cm_event& event, std::string_view peer, bool es
           "check the address, the route and the interface of the RDMA device", event.status);
     case RDMA_CM_EVENT_ROUTE_ERROR:
       return Unavailable("no route to the peer (" + ErrnoName(event.status) + ")", peer,
-                         "the fabric knows no path from this port",
+                         "the fabric has no path from this port to the peer",
                          "check that both ports are on the same fabric", event.status);
     case RDMA_CM_EVENT_REJECTED:
       switch (event.status) {
         case kTimeout:
-          return Unavailable("the other side gave up", peer,
-                             "its deadline for the answer has passed",
-                             "look whether one of the hosts is overloaded", event.status);
+          return Unavailable("the peer ended the attempt to connect", peer,
+                             "the answer of this side did not reach the peer in time",
+                             "check whether one of the hosts is overloaded", event.status);
         case kNobodyListens:
-          return Unavailable("connection refused", peer, "nobody listens on that port",
+          return Unavailable("connection refused", peer, "no process listens on that port",
                              "start the server, or check the port", event.status);
         case kStale:
-          return Unavailable("connection refused as stale", peer,
-                             "the peer still knows an older connection with this QP number, whose "
-                             "process died",
-                             "try again: the next attempt takes a fresh number", event.status);
+          return Unavailable(
+              "connection refused as stale", peer,
+              "the peer still has a connection with this QP number, of a process that died",
+              "retry: the next attempt uses another number", event.status);
         case kByConsumer:
           return Unavailable("connection refused by the server program", peer,
-                             "it is at its limit of peers, shutting down, or does not speak Sluice",
-                             "look at the server's log", event.status);
+                             "the server has its maximum number of peers, is shutting down, or is "
+                             "not a Sluice program",
+                             "read the server's log", event.status);
         case kByEce:
           return Unavailable("connection refused over its ECE options", peer,
                              "the two devices have no congestion-control setting in common",
                              "compare `sluice_info` on both hosts", event.status);
         default:
           return Unavailable("connection refused with reason " + std::to_string(event.status), peer,
-                             "see the reject reasons of InfiniBand's connection manager",
-                             "try again", event.status);
+                             "see the reject reasons of InfiniBand's connection manager", "retry",
+                             event.status);
       }
     case RDMA_CM_EVENT_UNREACHABLE:
-      return Unavailable("peer does not answer", peer, "its host is down, or the path is broken",
+      return Unavailable("peer does not answer", peer,
+                         "the peer's host is down, or the path is broken",
                          "check the host and the fabric", event.status);
     case RDMA_CM_EVENT_CONNECT_ERROR:
       return Unavailable("connect failed (" + ErrnoName(event.status) + ")", peer,
-                         "the device refused the connection's parameters", "try again",
-                         event.status);
+                         "the device refused the connection's parameters", "retry", event.status);
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
       return Unavailable("the RDMA device was removed", peer,
                          "its driver was unloaded, or the card failed", "restart on another device",
                          event.status);
     case RDMA_CM_EVENT_DISCONNECTED:
-      return Unavailable(established ? "peer disconnected" : "peer went away while connecting",
-                         peer, "its process ended, was killed, or closed the connection",
-                         "connect again when it is back", event.status);
+      return Unavailable(established ? "peer disconnected" : "peer disconnected while connecting",
+                         peer, "the peer's process ended, was killed, or closed the connection",
+                         "reconnect when the peer is running again", event.status);
     default:
       return Unavailable("connection ended by event " + std::to_string(event.event), peer, "",
-                         "try again", event.status);
+                         "retry", event.status);
   }
 }
 
@@ -143,15 +144,15 @@ absl::Status ConnectionManager::DeadlineError(const Connection& c) const {
       cause = "the host does not answer on the network (no neighbour entry)";
       break;
     case State::kConnecting:
-      cause = "its host is down, or its program listens but does not take requests";
-      remedy = "look whether the server process hangs, or allow more time";
+      cause = "the host is down, or the server listens but does not accept requests";
+      remedy = "check whether the server process hangs, or allow more time";
       break;
     case State::kAccepting:
-      cause = "the client vanished after asking, or its answer was lost";
-      remedy = "nothing: it will ask again if it lives";
+      cause = "the client ended after its request, or its answer was lost";
+      remedy = "none: a running client repeats its request";
       break;
     case State::kBackingOff:
-      cause = "the next try would have come too late";
+      cause = "the next attempt would have started after the deadline";
       break;
     default:
       cause = "this process was too slow to answer";
@@ -159,10 +160,10 @@ absl::Status ConnectionManager::DeadlineError(const Connection& c) const {
   }
   std::string what = "connect timed out while " + std::string(Name(c.state));
   if (c.attempt() != nullptr && c.attempt()->tries > 1) {
-    what += ", in try " + std::to_string(c.attempt()->tries);
+    what += ", in attempt " + std::to_string(c.attempt()->tries);
   }
   if (c.attempt() != nullptr && !c.attempt()->last.ok()) {
-    cause += "; the try before it ended so: " + std::string(c.attempt()->last.message());
+    cause += "; the previous attempt failed: " + std::string(c.attempt()->last.message());
   }
   return base::Error(absl::StatusCode::kDeadlineExceeded, what,
                      {.layer = "cm",
@@ -180,8 +181,8 @@ absl::Status ConnectionManager::CommandError(const Connection& c, int error_numb
                            .peer = c.peer,
                            .operation = c.active ? "connect" : "accept",
                            .cause = c.active ? "the address or the device is not usable for RDMA_CM"
-                                             : "the client went away meanwhile",
-                           .remedy = "check `sluice_info`, then try again",
+                                             : "the client disconnected before the answer",
+                           .remedy = "check `sluice_info`, then retry",
                            .retry_safe = true});
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The record of one connection. Private to transport/cm.
+//
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_CM_CONNECTION_H_
 #define SLUICE_TRANSPORT_CM_CONNECTION_H_
 

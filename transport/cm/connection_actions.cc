@@ -31,7 +31,7 @@ absl::Status OtherHostError(const Options& options, std::string_view peer) {
       {.layer = "cm",
        .peer = peer,
        .operation = "connect",
-       .cause = "it was taken because no mlx5 device can be used (" + options.only_this_host + ")",
+       .cause = "it was selected because no mlx5 device is usable (" + options.only_this_host + ")",
        .remedy = "run sluice_info --check, and name the device with --device",
        .retry_safe = true});
 }
@@ -193,7 +193,7 @@ void ConnectionManager::SendRequest(Connection* c) {
                                {.layer = "cm",
                                 .peer = c->peer,
                                 .operation = "connect",
-                                .cause = "the address belongs to the network of the other one",
+                                .cause = "the address belongs to the network of that device",
                                 .remedy = "start with --device=" + other}));
   }
   ++metrics_.tries;

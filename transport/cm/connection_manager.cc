@@ -249,8 +249,8 @@ absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host,
                         .peer = HostPort(host, port),
                         .operation = "connect",
                         .cause = "all " + std::to_string(options_.max_connections) +
-                                 " are taken, those in timewait included",
-                        .remedy = "close some, or raise max_peers"});
+                                 " places are taken, including connections in timewait",
+                        .remedy = "close connections, or raise max_peers"});
   }
   c->active = true;
   c->peer = HostPort(host, port);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConnectionManager: RDMA_CM connections with external QP numbers, both sides.
+// ConnectionManager: makes RDMA_CM connections with external QP numbers, as client and as server.
 //
-// What it is    It exchanges private data and paths, keeps each connection's QPN until neither side can be in
-//               timewait, and reports the other side's end promptly. No traffic runs over these connections.
-//               Every step has a deadline of its own, since the kernel's are minutes (facts 106, 117, 120): a try
-//               that gets no answer is made again, with a fresh id and number, until Connect()'s deadline.
-// Who owns it   The endpoint. Device, commands, timers, random source, number pool and user outlive it.
-// Which thread  The polling thread. The calls that block go through Commands; Listen() alone blocks.
-// What ends it  Its destructor frees all ids at once; Commands::Finish() must have been called before.
-// Bounds        Options::max_connections records; beyond it a request is refused and Connect() fails. Attempts to
-//               one peer have a rate (pacing.h).
+// Purpose       Exchanges private data and paths with the peer. Keeps the QP number of each connection until neither side can be in
+//               timewait. Reports promptly when the peer ends. The connections carry no messages. Each step has its own deadline,
+//               because the deadlines of the kernel are minutes (facts 106, 117, 120): an attempt without an answer is repeated with
+//               a new id and a new number until the deadline of Connect().
+// Ownership     The endpoint. Device, commands, timers, random source, number pool and user outlive it.
+// Threads       The polling thread. Calls that block run in Commands; only Listen() blocks.
+// Limits        Options::max_connections. Above it the manager refuses requests, and Connect() fails. Attempts to one peer are limited
+//               per second (pacing.h).
+// End           The destructor frees all ids at once. Call Commands::Finish() first.
 #ifndef SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 #define SLUICE_TRANSPORT_CM_CONNECTION_MANAGER_H_
 

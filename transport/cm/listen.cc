@@ -45,20 +45,21 @@ void SetPort(uint16_t port, sockaddr_storage* address) {
 
 absl::Status ListenError(int error_number, const char* call, const std::string& where) {
   if (error_number == EADDRINUSE) {
-    return base::Error(absl::StatusCode::kAlreadyExists, "port is in use: can't listen at " + where,
-                       {.layer = "cm",
-                        .peer = where,
-                        .operation = "listen",
-                        .cause = "another process of this host listens there",
-                        .remedy = "stop it, or choose another port (0 takes a free one)",
-                        .syndrome = EADDRINUSE});
+    return base::Error(
+        absl::StatusCode::kAlreadyExists, "port is in use: can't listen at " + where,
+        {.layer = "cm",
+         .peer = where,
+         .operation = "listen",
+         .cause = "another process of this host listens on that port",
+         .remedy = "stop that process, or choose another port (0 selects a free port)",
+         .syndrome = EADDRINUSE});
   }
   return base::ErrnoError(error_number, "can't listen at " + where + ": " + call,
                           {.layer = "cm",
                            .peer = where,
                            .operation = "listen",
                            .cause = "the address does not belong to an RDMA device of this host",
-                           .remedy = "listen at one of its addresses, or at *"});
+                           .remedy = "listen at an address of an RDMA device, or at *"});
 }
 
 absl::Status PlaceError(const rdma_cm_id& id, const std::string& where) {

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pacing: when a peer may be asked again.
+// Pacing: the time of the next attempt to connect to a peer.
 //
-// What it is    Two brakes on attempts to connect. After each failure in a row the next attempt waits twice as
-//               long, up to a bound, less a random part of up to a half, so that clients which failed together
-//               do not come back together. And however they come about, attempts to one peer have a rate with a
-//               burst: those beyond it wait their turn.
-// Which thread  The polling thread.
-// Bound         One number per peer that was asked within the last burst; older ones are dropped when there are
-//               more than `max_peers`.
+// Purpose       After each failure in a row, the pause before the next attempt doubles, up to a maximum. A random part of up to a half
+//               is subtracted, so that clients that failed together do not return together. In addition, attempts to one peer are
+//               limited by a rate with a burst; an attempt beyond it is delayed.
+// Threads       The polling thread.
+// Limits        One number for each peer of the last burst. If there are more than `max_peers`, the oldest are dropped.
 #ifndef SLUICE_TRANSPORT_CM_PACING_H_
 #define SLUICE_TRANSPORT_CM_PACING_H_
 

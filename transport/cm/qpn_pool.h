@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QpnPool: a QP number of its own for every RDMA_CM connection.
+// QpnPool: assigns a QP number to each RDMA_CM connection.
 //
-// What it is    The kernel knows a connection by (node, QPN); the same pair twice kills both connections. So
-//               each connection takes a fresh number: reserved from the device where it can, else that of a
-//               dummy QP which is never used. The numbers carry no traffic; the DCTN is in the private data.
-// Which thread  Take() and Give() inside Commands only (they block), one at a time; the counts from anywhere.
-// Bound         `max_dummies` dummy QPs: they are real objects of the device.
-// What ends it  Give() once the number's quarantine is over; it is not seen again before that.
+// Purpose       The kernel identifies a connection by node and QP number; if a pair is used twice, both connections fail. So each
+//               connection gets a new number: one that the device reserves, or the number of a dummy QP that carries no traffic. The
+//               private data has the number of the DCT.
+// Threads       Take() and Give(): only inside Commands (they block), one at a time. Counts: any.
+// Limits        `max_dummies` dummy QPs, which are real objects of the device.
+// End           Call Give() when the quarantine of the number is over. The pool does not assign the number again before.
 #ifndef SLUICE_TRANSPORT_CM_QPN_POOL_H_
 #define SLUICE_TRANSPORT_CM_QPN_POOL_H_
 

@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<Seat>> RequestDesk::Sit(rdma_event_channel* chann
     return base::ErrnoError(errno, "eventfd",
                             {.layer = "cm",
                              .operation = "share a listener",
-                             .cause = "this process is out of file descriptors, most likely",
+                             .cause = "this process has probably no file descriptors left",
                              .remedy = "raise `ulimit -n`"});
   }
   std::lock_guard lock(mutex_);

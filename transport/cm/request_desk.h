@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RequestDesk: connection requests that one manager hears, handed to several.
+// RequestDesk: distributes the connection requests of one listener to several connection managers.
 //
-// What it is    Each manager of a server with several pollers has a seat; one of them listens. A request goes to the seat
-//               with the fewest connections: its id moves to that manager's event channel (man rdma_migrate_id), what came
-//               with it to the seat's inbox. From then on the two share nothing.
-// Who owns it   All managers that have a seat, together.
-// Which thread  Any.
-// What ends it  A manager leaves its seat in its destructor; what is offered to it later stays with who offers.
+// Purpose       Each manager of a server with several pollers has a seat, and one of them listens. A request goes to the seat with the
+//               fewest connections: its id moves to the event channel of that manager (man rdma_migrate_id), and its private data to
+//               the inbox of the seat. After that the two managers share nothing.
+// Ownership     Shared by all managers that have a seat.
+// Threads       Any.
+// End           A manager leaves its seat in its destructor. A request for a seat that is empty stays with the listening manager.
 #ifndef SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
 #define SLUICE_TRANSPORT_CM_REQUEST_DESK_H_
 
@@ -42,8 +42,8 @@ class Seat {
 
   // Readable while there are requests.
   int fd() const { return event_fd_; }
-  // Moves the id here; blocks in the kernel. False: the manager has gone, or the id can't be moved; then nothing has
-  // happened.
+  // Moves the id to the manager of this seat. Blocks in the kernel. Returns false, and changes nothing, if the manager has ended or the
+  // id cannot be moved.
   bool Take(const verbs::VerbsApi& api, const Request& request);
 
   // The manager's.

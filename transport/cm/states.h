@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of one RDMA_CM connection with an external QP number, as a table.
+// The states of an RDMA_CM connection with an external QP number, as a table.
 #ifndef SLUICE_TRANSPORT_CM_STATES_H_
 #define SLUICE_TRANSPORT_CM_STATES_H_
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// UsedNames: what was used once in this period or in the one before, and counts no more.
+// UsedNames: names that were used in this period or in the previous one, and are not accepted again.
 //
-// What it is    Two sets of 64-bit names, of this period and of the one before. The endpoint keeps hellos in it, so that a hello which
-//               was recorded is not taken again.
-// Who owns it   Those who take the same names: all endpoints that have a seat at one desk, or one endpoint.
-// Which thread  Any.
-// Bound         kMost names of a period. Beyond it names are taken, and not noted.
+// Purpose       Two sets of 64-bit names, one for each period. The endpoint keeps hellos in it, so that a recorded hello is not
+//               accepted twice.
+// Ownership     Shared by all users of the same names: the endpoints that have a seat at one desk, or one endpoint.
+// Threads       Any.
+// Limits        kMost names per period. Further names are accepted without being noted.
 #ifndef SLUICE_TRANSPORT_CM_USED_NAMES_H_
 #define SLUICE_TRANSPORT_CM_USED_NAMES_H_
 

@@ -2,11 +2,11 @@
 //
 // Device: the RDMA device of this process, opened and probed.
 //
-// What it is    A table, an open context, a protection domain, and what the device can do. "auto" takes an
-//               active mlx5 device with DC if there is one, else the software NIC, and says why.
-// Who owns it   Its creator; everything made from it goes first. One endpoint has it: it reads the events.
-// Which thread  Open() any (it blocks). Afterwards constant, but for what events change: ReadAsyncEvents() one
-//               thread at a time, RefreshAddress() inside Commands.
+// Purpose       A table of verbs functions, an open context, a protection domain, and the capabilities of the device. "auto" selects an
+//               active mlx5 device with DC transport if there is one, otherwise the software NIC, and reports the reason.
+// Ownership     The creator. Objects made from it are destroyed first. One endpoint uses it and reads its events.
+// Threads       Open(): any (it blocks). Afterwards the object is constant except for events: ReadAsyncEvents() on one thread at a
+//               time, RefreshAddress() inside Commands.
 #ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_H_
 #define SLUICE_TRANSPORT_DEVICE_DEVICE_H_
 

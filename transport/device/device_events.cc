@@ -23,7 +23,7 @@ constexpr EventRule kRules[] = {
     {IBV_EVENT_CQ_ERR, "CQ error", R::kBroken, "endpoint",
      "as with device fatal: completions are lost"},
     {IBV_EVENT_SRQ_ERR, "SRQ error", R::kBroken, "endpoint",
-     "as with device fatal: nothing is received any more"},
+     "as with device fatal: no message is received"},
     {IBV_EVENT_SRQ_LIMIT_REACHED, "SRQ limit", R::kCount, "receive", "never armed"},
     {IBV_EVENT_QP_FATAL, "QP fatal", R::kTarget, "receive, queue",
      "a DCT: peers end, a new one is made; a DCI: its completions tell, the queue recovers it"},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The asynchronous events of a device (man ibv_get_async_event) as a table: what each means to
-// Sluice, who acts on it, and how. What is not in it is counted.
+// The asynchronous events of a device (man ibv_get_async_event) as a table: the meaning of each for Sluice, the object that reacts, and
+// its reaction. Events that are not in the table are counted.
 //
-// Thread-safety: constant.
+// Threads       Any: constant.
 #ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_EVENTS_H_
 #define SLUICE_TRANSPORT_DEVICE_DEVICE_EVENTS_H_
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DeviceSpec: which device and port somebody asks for. Thread-safety: a value.
+// DeviceSpec: the requested device and port.
+//
+// Ownership     A value.
 #ifndef SLUICE_TRANSPORT_DEVICE_DEVICE_SPEC_H_
 #define SLUICE_TRANSPORT_DEVICE_DEVICE_SPEC_H_
 

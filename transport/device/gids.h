@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The GID table of a port. Thread-safety: pure functions over the device; they block.
+// The GID table of a port.
+//
+// Threads       Pure functions over the device; they block.
 #ifndef SLUICE_TRANSPORT_DEVICE_GIDS_H_
 #define SLUICE_TRANSPORT_DEVICE_GIDS_H_
 

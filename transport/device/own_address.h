@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The address that the queues of this process have on the network: the GID at Device::path(). Packets that answer a peer leave
-// with it, so a connection must be at the same one. Inside Commands only, as Device::RefreshAddress().
+// The network address of the queues of this process: the GID at Device::path(). Packets that answer a peer carry this source address, so
+// a connection must use it too.
+//
+// Threads       Inside Commands, as Device::RefreshAddress().
 #ifndef SLUICE_TRANSPORT_DEVICE_OWN_ADDRESS_H_
 #define SLUICE_TRANSPORT_DEVICE_OWN_ADDRESS_H_
 

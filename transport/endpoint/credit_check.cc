@@ -29,8 +29,8 @@ void EndpointImpl::EndOffender(Peer* peer, const std::string& cause) {
                    .peer = peer->address(),
                    .operation = "receive",
                    .cause = cause,
-                   .remedy = "run the same release of Sluice on both sides; a peer that is meant "
-                             "to do this holds the secret: replace it"});
+                   .remedy = "run the same release of Sluice on both sides; a peer that does this "
+                             "on purpose holds the secret: replace the secret"});
   log_.Say(base::Severity::kWarning, "credits exceeded", peer->address(),
            std::string(why.message()));
   const uint32_t tenant = peer->tenant;

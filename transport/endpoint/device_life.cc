@@ -34,8 +34,8 @@ void EndpointImpl::CheckDevice() {
             base::Error(absl::StatusCode::kUnavailable, "a receive queue of this side stopped",
                         {.layer = "receive",
                          .operation = "receive",
-                         .cause = "device " + device_.name() + " reported an error on it",
-                         .remedy = "connect again: it has been made anew",
+                         .cause = "device " + device_.name() + " reported an error of this queue",
+                         .remedy = "reconnect: this side has created a new receive queue",
                          .retry_safe = false}));
       case device::Reaction::kPortDown:  // Health() says so, and nothing else changes
         return log_.Say(base::Severity::kWarning, "port down", "",
@@ -69,9 +69,9 @@ void EndpointImpl::RenewPaths() {
                    base::Error(absl::StatusCode::kUnavailable, "the address of this host changed",
                                {.layer = "device",
                                 .operation = "poll",
-                                .cause = "its GID left the table of " + device_.name() +
-                                         ", or has another place there",
-                                .remedy = "connect again"}));
+                                .cause = "the GID of this port left the GID table of " +
+                                         device_.name() + ", or has another index there",
+                                .remedy = "reconnect"}));
       });
 }
 
@@ -108,7 +108,7 @@ void EndpointImpl::MakeTargets(Targets* made) const {
 
 void EndpointImpl::UseTargets(Targets* made, const absl::Status& why) {
   if (!made->status.ok()) {
-    return OnQueueDead(base::Prefix(made->status, "a receive queue can't be made anew"));
+    return OnQueueDead(base::Prefix(made->status, "a receive queue can't be created again"));
   }
   for (size_t i = 0; i < queues_by_tag_.size(); ++i) {
     Give(queues_by_tag_[i]->Replace(std::move(made->of_queues[i])));

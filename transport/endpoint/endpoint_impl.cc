@@ -35,7 +35,7 @@ absl::Status BeyondDevice(const device::Device& device, const char* option, uint
        .cause = "it must be at most " + std::to_string(most) + " on " + device.name() +
                 ", whose shared receive queues hold " + std::to_string(device.limits().max_srq_wr) +
                 " requests (max_srq_wr)",
-       .remedy = "lower it, or use several endpoints"});
+       .remedy = "lower the option, or use several endpoints"});
 }
 
 }  // namespace
@@ -76,13 +76,13 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       no_credit_(base::Error(absl::StatusCode::kResourceExhausted, "no credit to send to this peer",
                              {.layer = "endpoint",
                               .operation = "send",
-                              .cause = "it has not read the messages sent so far",
+                              .cause = "the peer has not read the messages sent so far",
                               .remedy = "wait for OnWritable",
                               .retry_safe = true})),
       no_buffer_(base::Error(absl::StatusCode::kResourceExhausted, "no send buffer is free",
                              {.layer = "endpoint",
                               .operation = "send",
-                              .cause = "all are under way",
+                              .cause = "all send buffers are in flight",
                               .remedy = "wait for OnWritable, or raise send_buffers",
                               .retry_safe = true})),
       timers_(clock.NowNs()),

@@ -204,7 +204,7 @@ void EndpointImpl::RefuseFailed(const Request& request, const absl::Status& why,
   connections_->Reject(
       request.connection,
       peer::EncodeRefusal(peer::RefusalCode::kTooOften,
-                          "too many handshakes from this address have failed lately"));
+                          "too many handshakes from this address failed recently"));
 }
 
 void EndpointImpl::LogRefused(const std::string& from, const absl::Status& why) {
@@ -274,8 +274,8 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   MakeRoom(request.source, reception);
   if (half_open_.full()) {
     ++handshakes_.full;
-    const std::string why =
-        std::to_string(half_open_.taken()) + " handshakes are under way already (max_half_open)";
+    const std::string why = std::to_string(half_open_.taken()) +
+                            " handshakes are in progress, the maximum (max_half_open)";
     LogRefused(request.from, absl::ResourceExhaustedError(why));
     return connections_->Reject(id, peer::EncodeRefusal(peer::RefusalCode::kFull, why));
   }
@@ -314,7 +314,8 @@ void EndpointImpl::Evict(Peer* peer) {
   LeaveHalfOpen(peer);
   peer->evicted = true;
   ++ReceptionOf(*peer).evicted;
-  Fail(peer, absl::ResourceExhaustedError("its source has more than its share"));
+  Fail(peer, absl::ResourceExhaustedError(
+                 "its source address has more than its share of half-open handshakes"));
 }
 
 // ---- Client: welcome
@@ -336,13 +337,15 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
     connections_->Close(id);
     return Fail(
         peer,
-        base::Error(absl::StatusCode::kFailedPrecondition,
-                    "connect to " + peer->target.name.str() + ": the server has no DC transport",
-                    {.layer = "peer",
-                     .peer = peer->address(),
-                     .operation = "handshake",
-                     .cause = "its device has none, so the handshake is all it can do",
-                     .remedy = "run it on a device with DC: sluice_info lists them"}));
+        base::Error(
+            absl::StatusCode::kFailedPrecondition,
+            "connect to " + peer->target.name.str() + ": the server has no DC transport",
+            {.layer = "peer",
+             .peer = peer->address(),
+             .operation = "handshake",
+             .cause = "the server's device has no DC transport, so it only answers handshakes",
+             .remedy =
+                 "run the server on a device with DC transport; sluice_info lists such devices"}));
   }
   peer->epoch = welcome->greeting.epoch;
   peer->target.dctn[1] = welcome->greeting.control_dctn;
@@ -414,7 +417,7 @@ void EndpointImpl::GoUp(Peer* peer) {
 void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
   if (peer->inbound) {
     ++handshakes_.unfinished;
-    LogRefused(peer->target.name.str(), absl::DeadlineExceededError("no proof came in time"));
+    LogRefused(peer->target.name.str(), absl::DeadlineExceededError("no proof arrived in time"));
   }
   const char* cause = "the client has not proved the secret";
   if (peer->state == peer::State::kConnecting) cause = "this side's secrets were not read in time";
@@ -424,7 +427,7 @@ void EndpointImpl::OnHandshakeTimeout(Peer* peer) {
                           .peer = peer->address(),
                           .operation = "connect",
                           .cause = cause,
-                          .remedy = "look at the other side; allow more time if it is busy",
+                          .remedy = "check the peer; allow more time if the peer is busy",
                           .retry_safe = true}));
 }
 

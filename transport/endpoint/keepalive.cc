@@ -56,13 +56,13 @@ void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
   if (!heard_all) return;
   ++counters_.silent_peers;
   Fail(peer,
-       base::Error(absl::StatusCode::kUnavailable, "no sign of life from the peer",
+       base::Error(absl::StatusCode::kUnavailable, "the peer did not answer a keepalive probe",
                    {.layer = "peer",
                     .peer = peer->address(),
                     .operation = "keepalive",
-                    .cause = "its device took the question, nobody answered: its program "
-                             "hangs, or has given this connection up and its goodbye was lost",
-                    .remedy = "connect again; raise keepalive_ns if it may be busy that long"}));
+                    .cause = "its device accepted the probe, but its program did not answer: it "
+                             "hangs, or it disconnected and its goodbye was lost",
+                    .remedy = "reconnect; raise keepalive_ns if the peer may be busy that long"}));
 }
 
 // The answer is what this side has granted so far, which does no harm however often it is said.

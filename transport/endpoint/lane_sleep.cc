@@ -23,15 +23,15 @@ constexpr uint32_t kMaxRounds = 3;
 constexpr int64_t kRoundNs = 10'000'000'000;
 
 absl::Status LaneKept(const Peer& peer, State state) {
-  return base::Error(absl::StatusCode::kUnavailable,
-                     state == State::kClosing
-                         ? "the peer does not leave its lane"
-                         : "the peer does not announce what it writes into its lane",
-                     {.layer = "endpoint",
-                      .peer = peer.address(),
-                      .operation = "receive",
-                      .cause = "it has not answered, or has not written what it says it has",
-                      .remedy = "connect again; raise keepalive_ns if it may be busy that long"});
+  return base::Error(
+      absl::StatusCode::kUnavailable,
+      state == State::kClosing ? "the peer does not stop using its lane"
+                               : "the peer does not announce what it writes into its lane",
+      {.layer = "endpoint",
+       .peer = peer.address(),
+       .operation = "receive",
+       .cause = "the peer has not answered, or has not written the messages that it reported",
+       .remedy = "reconnect; raise keepalive_ns if the peer may be busy that long"});
 }
 
 }  // namespace

@@ -123,7 +123,7 @@ bool EndpointImpl::TakeNext(Peer* peer, InLane* lane) {
   if (!peer::LoadPrefix(lane_message_.data(), size_bytes, &prefix) ||
       prefix.kind != peer::Kind::kData || prefix.peer_index != peer->index() ||
       prefix.token != peer->token) {
-    Fail(peer, LaneGarbage(*peer, "a message with a prefix that is not its own"));
+    Fail(peer, LaneGarbage(*peer, "a message with a wrong prefix"));
     return false;
   }
   if (!InTurn(*peer, prefix.number)) return false;  // one that was sent comes first
@@ -176,7 +176,7 @@ void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
       ++counters_.lane_held;
       return;
     }
-    Fail(peer, LaneGarbage(*peer, "messages that others should have come before"));
+    Fail(peer, LaneGarbage(*peer, "a message arrived before earlier ones"));
   }
   if (peer->token == token && peer->state == peer::State::kUp) {
     OnData(peer, queue.buffer(index) + peer::kPrefixBytes,

@@ -15,8 +15,8 @@ absl::Status NoPeer(const char* operation) {
   return base::Error(absl::StatusCode::kUnavailable, "peer is not connected",
                      {.layer = "endpoint",
                       .operation = operation,
-                      .cause = "it went down, or is still connecting",
-                      .remedy = "wait for OnPeerUp, or connect again",
+                      .cause = "the peer disconnected, or is still connecting",
+                      .remedy = "wait for OnPeerUp, or reconnect",
                       .retry_safe = true});
 }
 
@@ -49,31 +49,32 @@ absl::Status NoMemory(const Peer& peer, const absl::Status& why) {
                       .peer = peer.address(),
                       .operation = "lend",
                       .cause = cause,
-                      .remedy = "send less at a time, or lower large_memory_bytes",
+                      .remedy = "send smaller messages, or lower large_memory_bytes",
                       .retry_safe = true});
 }
 
 absl::Status Stalled(const Peer& peer, int64_t stalled_ns) {
-  return base::Error(absl::StatusCode::kUnavailable,
-                     "no part of a large message could be read from the peer for " +
-                         std::to_string(stalled_ns / 1'000'000) + " ms",
-                     {.layer = "endpoint",
-                      .peer = peer.address(),
-                      .operation = "fetch",
-                      .cause = "its device answers reads neither with bytes nor with an error, or "
-                               "answers them very slowly",
-                      .remedy = "look at the peer's host and port; raise dead_peer_timeout if its "
-                                "reads may take that long"});
+  return base::Error(
+      absl::StatusCode::kUnavailable,
+      "no part of a large message could be read from the peer for " +
+          std::to_string(stalled_ns / 1'000'000) + " ms",
+      {.layer = "endpoint",
+       .peer = peer.address(),
+       .operation = "fetch",
+       .cause =
+           "the peer's device completes READs neither with data nor with an error, or very slowly",
+       .remedy = "check the peer's host and port; raise dead_peer_timeout if its reads may take "
+                 "that long"});
 }
 
 absl::Status Refused(const Peer& peer) {
   return base::Error(absl::StatusCode::kPermissionDenied,
-                     "the peer's device refused to let its memory be read",
+                     "the peer's device refused a READ of its memory",
                      {.layer = "endpoint",
                       .peer = peer.address(),
                       .operation = "fetch",
                       .cause = "the peer has revoked that memory, or never lent it",
-                      .remedy = "ask for the message again"});
+                      .remedy = "request the message again"});
 }
 
 }  // namespace
@@ -120,15 +121,16 @@ absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes, bool w
   if (waits && !(lend_turn_ == id) && SomebodyWaitsToLend()) {
     WaitToLend(id, /*of_share=*/false);
     large_work_ = true;  // whoever is in front may not want it any more
-    return NotNow("others have waited for longer");
+    return NotNow("other senders have waited longer");
   }
   const uint32_t number = lent_->Take(Owner(id), bytes, ReceptionOf(*peer).domain.get());
   if (number == LargeMemory::kFailed) return NoMemory(*peer, lent_->last_error());
   const bool of_share = number == LargeMemory::kOverShare;
   if (of_share || number == LargeMemory::kNone) {
     if (waits) WaitToLend(id, of_share);
-    return NotNow(of_share ? "the peer has not read what it was sent: it has its share"
-                           : "peers have not read what they were sent");
+    return NotNow(of_share ? "the peer has not read the large messages sent to it, which occupy "
+                             "its share of the memory"
+                           : "peers have not read the large messages sent to them");
   }
   return LargeBuffer{lent_->data(number), bytes, number};
 }
@@ -256,7 +258,7 @@ absl::StatusOr<uint32_t> EndpointImpl::Fetch(PeerId id, const RemoteMemory& from
 void EndpointImpl::CancelFetch(uint32_t number) {
   FetchRecord& fetch = fetches_[number];
   if (!fetch.status.ok() || fetch.state == FetchRecord::State::kFetched) return;
-  fetch.status = absl::CancelledError("nobody waits for it any more");
+  fetch.status = absl::CancelledError("the receiver no longer waits for it");
   large_work_ = true;
 }
 

@@ -24,8 +24,9 @@ constexpr uint32_t kMaxLastLooks = 64;
       {.layer = "endpoint",
        .peer = peer == nullptr ? std::string_view() : peer->address(),
        .operation = "send",
-       .cause = peer == nullptr ? "it went down earlier" : "it is still connecting, or going down",
-       .remedy = "wait for OnPeerUp, or connect again",
+       .cause = peer == nullptr ? "the peer disconnected earlier"
+                                : "the peer is still connecting, or is disconnecting",
+       .remedy = "wait for OnPeerUp, or reconnect",
        .retry_safe = true});
 }
 
@@ -382,7 +383,7 @@ void EndpointImpl::OnGoodbye(Peer* peer) {
                     .peer = peer->address(),
                     .operation = "receive",
                     .cause = "the peer disconnected: its process ended, or its channel closed",
-                    .remedy = "connect again when it is back"}));
+                    .remedy = "reconnect when the peer is running again"}));
 }
 
 void EndpointImpl::SendCredits() {

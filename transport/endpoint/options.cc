@@ -38,8 +38,9 @@ absl::Status CheckTenants(const Options& options) {
                       "at most " + std::to_string(Options::kMaxTenants));
   }
   if (options.secrets) {
-    return BadTenants("secrets are set beside tenants", "peers that prove them would be nobody's",
-                      "give each tenant its own, and leave the common ones empty");
+    return BadTenants("secrets are set beside tenants",
+                      "peers that prove them would belong to no tenant",
+                      "give each tenant its own secrets, and leave the common secrets empty");
   }
   std::set<std::string> names;
   for (const Tenant& tenant : options.tenants) {
@@ -49,7 +50,7 @@ absl::Status CheckTenants(const Options& options) {
     }
     if (!tenant.secrets) {
       return BadTenants("tenant \"" + tenant.name + "\" has no secrets",
-                        "its peers could not be told from others", "give it some");
+                        "the secrets identify the peers of a tenant", "give it some");
     }
     absl::Status status = InRange("srq_size of a tenant", tenant.srq_size, 16, 1 << 16);
     if (status.ok()) status = InRange("max_peers of a tenant", tenant.max_peers, 1, 1 << 16);
@@ -96,7 +97,7 @@ absl::Status Options::Validate() const {
                        "option lane_slot_bytes is " + std::to_string(lane_slot_bytes),
                        {.layer = "endpoint",
                         .operation = "create",
-                        .cause = "a slot is made of whole blocks of 128 bytes",
+                        .cause = "the size of a lane slot must be a multiple of 128 bytes",
                         .remedy = "choose a multiple of 128"});
   }
   if (!std::has_single_bit(path_mtu_bytes)) {

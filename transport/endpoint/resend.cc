@@ -19,12 +19,13 @@ constexpr int64_t kAskNs = 2'000'000;
 constexpr size_t kMaxAsks = 64;
 
 absl::Status Lost(const Peer& peer) {
-  return base::Error(absl::StatusCode::kUnavailable, "messages to the peer may be lost",
-                     {.layer = "endpoint",
-                      .peer = peer.address(),
-                      .operation = "send",
-                      .cause = "the send queue had to be recovered, and nobody had kept them",
-                      .remedy = "connect again"});
+  return base::Error(
+      absl::StatusCode::kUnavailable, "messages to the peer may be lost",
+      {.layer = "endpoint",
+       .peer = peer.address(),
+       .operation = "send",
+       .cause = "the send queue was recovered, and the messages were not kept for retransmission",
+       .remedy = "reconnect"});
 }
 
 }  // namespace
@@ -165,8 +166,8 @@ void EndpointImpl::TellSlowRetries() {
   constexpr int64_t kMs = 1'000'000;
   const int64_t took_ms = queue_->counters().longest_attempt_ns / kMs;
   log_.Say(base::Severity::kWarning, "slow retries", "",
-           "a request that nobody answered failed after " + std::to_string(took_ms) +
-               " ms or more, where " + std::to_string(queue_->WatchPeriodNs() / kMs) +
+           "an unanswered request failed after " + std::to_string(took_ms) + " ms or more, where " +
+               std::to_string(queue_->WatchPeriodNs() / kMs) +
                " ms were asked for: the device has a minimum timeout or retries of its own. "
                "dead_peer_timeout can't be met; the least that can be is about " +
                std::to_string(queue::DciPool::kMaxFailures * took_ms) + " ms");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heat: how busy a peer has been lately, in four bytes, so that every idle peer can have one.
+// Heat: how busy a peer was recently, in four bytes, so that every idle peer can have one.
 //
-// What it is    A count that halves with each period. Periods are counted in messages, and end early when the process
-//               sleeps: whoever sleeps between messages has no hot peers, and no use for them.
+// Purpose       A count that is halved in each period. Periods are counted in messages, and end early when the process sleeps: a
+//               process that sleeps between messages has no hot peers, and does not need them.
+// Ownership     A value in the record of a peer.
 #ifndef SLUICE_TRANSPORT_LANE_HEAT_H_
 #define SLUICE_TRANSPORT_LANE_HEAT_H_
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layout: how a message lies in a slot of a lane, so that who polls memory knows when all of it is there.
+// Layout: how a message lies in a slot of a lane, so that a reader that polls memory knows when all of it has arrived.
 //
 //   whole    bytes of one WRITE become visible in ascending order:
 //              [free .. | message, zeros up to a word | stamp]          the stamp comes last
-//   blocks   aligned blocks of 128 bytes do, in no order among themselves:
+//   blocks   bytes become visible in order only inside aligned blocks of 128 bytes:
 //              [free .. | tail of a block, stamp | 120 bytes, stamp | .. ]   each block has a stamp
 //
-// A message ends where its slot ends, so the last stamp always stands at the same place, which no payload can
-// reach. A stamp is eight bytes: the message's length, and a value that is another one in each use of the slot
-// and in each lane: what stood there before, or what a peer wrote without having been asked, does not match.
-// Thread-safety: pure functions.
+// A message ends where its slot ends, so the last stamp is always at the same place, which no payload can reach. A stamp has eight bytes:
+// the length of the message, and a value that differs in each use of the slot and in each lane. So neither an earlier stamp nor an
+// unrequested write of the peer matches.
+//
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_LANE_LAYOUT_H_
 #define SLUICE_TRANSPORT_LANE_LAYOUT_H_
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reader: the receiver's end of a lane. Watches the bytes of the slot that is next.
+// Reader: the receiver's end of a lane. It polls the bytes of the next slot.
 //
-// What it is    A ring of slots in registered memory into which one peer writes, and the stamp that is expected there.
-//               What it says is whole, it has copied: the peer may write into its lane whenever it likes, and only what no
-//               longer can change is looked at by others. Each slot is scrubbed before it is free for the next lap.
-// Who owns it   The receiving endpoint, with the memory, which outlives it.
-// Which thread  The polling thread; a device, or another process, writes into the memory meanwhile.
+// Purpose       A ring of slots in registered memory into which one peer writes, and the stamp that is expected next. The reader copies
+//               a complete message before it passes it on, because the peer can write into its lane at any time. Each slot is cleared
+//               before it is free for the next lap.
+// Ownership     The receiving endpoint, with the memory, which outlives it.
+// Threads       The polling thread. A device or another process writes into the memory at the same time.
 #ifndef SLUICE_TRANSPORT_LANE_READER_H_
 #define SLUICE_TRANSPORT_LANE_READER_H_
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a lane stands at its receiver. A table in states.cc; PrintTable() shows it.
+// The states of a lane at its receiver. The table is in states.cc; PrintTable() prints it.
 //
-//   making     its memory is being registered
+//   making     the memory is being registered
 //   offered    granted; the sender has not answered
-//   polled     the sender writes, this side watches the memory
-//   hushing    the sender was asked to announce what it writes; until it has answered, and what it wrote before has
-//              come, this side must not sleep without a limit
-//   announced  each message comes with a completion: nobody watches, the process may sleep
-//   waking     the sender was told that it need not announce any more
-//   closing    the sender was asked to leave the lane
-//   freeing    nobody reads it; its key is being taken back, its memory freed
+//   polled     the sender writes, this side polls the memory
+//   hushing    this side asked the sender to announce its messages. It must not sleep without a limit until the sender has answered
+//              and all messages written before have arrived
+//   announced  each message comes with a completion: this side does not poll, and the process may sleep
+//   waking     this side told the sender that it need not announce messages
+//   closing    this side asked the sender to stop using the lane
+//   freeing    the lane is not read; its key is being revoked and its memory freed
 //   gone
 #ifndef SLUICE_TRANSPORT_LANE_STATES_H_
 #define SLUICE_TRANSPORT_LANE_STATES_H_

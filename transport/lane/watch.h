@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Watch: the readers that are looked at, pass after pass, the busy ones first.
+// Watch: the readers that each pass polls, busy ones first.
 //
-// What it is    Stamp and expected value of each reader side by side, so that one in which nothing has come costs one load
-//               of a line that nobody has written. One that was idle for a thousand passes is looked at in one of 16, and
-//               one that was idle for 64 times that is reported, to be hushed (docs/decisions/0025).
-// Who owns it   The receiving endpoint. A Seat stands in the record of each lane, and leaves before that ends.
-// Which thread  The polling thread. Who is visited may join and leave seats, its own too; a pass inside a pass does nothing.
-// Bounds        As many seats as there are lanes. No allocation once there were as many.
+// Purpose       Stamp and expected value of all readers lie side by side, so a reader without a new message costs one load of a line
+//               that no device has written. A reader that was idle for a thousand passes is polled in one pass of 16. A reader that
+//               was idle for 64 times that is reported, to be announced (docs/decisions/0025).
+// Ownership     The receiving endpoint. The record of each lane has a Seat, and removes it before the record ends.
+// Threads       The polling thread. A callback of a pass may add and remove seats, including its own; a pass inside a pass does nothing.
+// Limits        One seat for each lane. No allocation after the maximum number of lanes was reached once.
 #ifndef SLUICE_TRANSPORT_LANE_WATCH_H_
 #define SLUICE_TRANSPORT_LANE_WATCH_H_
 

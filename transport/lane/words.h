@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Words: what the two ends of a lane say to each other, behind the prefix of a control message. Little endian.
+// Words: messages between the two ends of a lane, behind the prefix of a control message. Little endian.
 //
 //   Ask, receiver to sender, 40 bytes             Answer, sender to receiver, 16 bytes
 //     0  u32  generation of the lane                0  u32  generation
-//     4  u32  turn: which question this is          4  u32  turn that is answered
-//     8  u8   what is wanted, see Mode              8  u8   what holds now, see Mode
+//     4  u32  turn: number of this question         4  u32  turn of the question that is answered
+//     8  u8   requested mode, see Mode              8  u8   current mode, see Mode
 //     9  u8   layout                                9  zero
-//    10  u16  number of the lane                   12  u32  messages written under the rules before
+//    10  u16  number of the lane                   12  u32  messages written in the previous mode
 //    12  u32  slots
 //    16  u32  bytes of a slot
 //    20  u32  value of the first stamp
@@ -15,8 +15,7 @@
 //    28  u32  zero
 //    32  u64  address of slot 0
 //
-// An Ask says all there is to say of the lane, each time, so it may be lost or come twice. The first one with a new
-// generation grants it.
+// Each Ask contains all data of the lane, so it may be lost or repeated. The first Ask with a new generation grants the lane.
 #ifndef SLUICE_TRANSPORT_LANE_WORDS_H_
 #define SLUICE_TRANSPORT_LANE_WORDS_H_
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writer: the sender's end of a lane. Puts messages into the form of the grant, slot after slot.
+// Writer: the sender's end of a lane. It writes messages into the slots in the layout of the grant.
 //
-// What it is    A grant and a count. Whether a slot is free is not known here: no two of a lane's slots hold messages of
-//               which fewer than `slots` lie between, so whoever writes while fewer than slots - 1 messages are not
-//               acknowledged finds the next one free (docs/decisions/0024).
-// Who owns it   The sending endpoint, one for each lane that a peer has granted.
-// Which thread  The polling thread.
+// Purpose       A grant and a count. The writer does not check that a slot is free: the caller writes only while fewer than slots - 1
+//               messages are unacknowledged, and then the next slot is free (docs/decisions/0024).
+// Ownership     The sending endpoint, one for each lane that a peer has granted.
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_LANE_WRITER_H_
 #define SLUICE_TRANSPORT_LANE_WRITER_H_
 

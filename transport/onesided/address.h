@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Address: where a mover is for one peer. A value.
+// Address: the address of a mover for one peer.
+//
+// Ownership     A value.
 #ifndef SLUICE_TRANSPORT_ONESIDED_ADDRESS_H_
 #define SLUICE_TRANSPORT_ONESIDED_ADDRESS_H_
 

@@ -64,13 +64,13 @@ void Mover::RenewAddress() {
 }
 
 absl::Status Mover::AddressMoved() const {
-  return base::Error(
-      absl::StatusCode::kUnavailable, "the address of this host changed",
-      {.layer = "onesided",
-       .operation = "poll",
-       .cause = "its GID left the table of " + device_.name() + ", or has another place there",
-       .remedy = "join the two sides again",
-       .retry_safe = false});
+  return base::Error(absl::StatusCode::kUnavailable, "the address of this host changed",
+                     {.layer = "onesided",
+                      .operation = "poll",
+                      .cause = "the GID of this port left the GID table of " + device_.name() +
+                               ", or has another index there",
+                      .remedy = "join the two sides again",
+                      .retry_safe = false});
 }
 
 absl::Status Mover::TargetStopped() const {

@@ -347,7 +347,7 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
   if (ahead > 0) {
     CutOff(PlaceOf(way));
     return End(way, Down(absl::StatusCode::kUnavailable, "the peer left out a word",
-                         "one of the two sides is broken",
+                         "one of the two sides breaks the protocol",
                          "run the same release of Sluice on both sides"));
   }
   way.receive.DataArrived(look_);

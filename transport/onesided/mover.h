@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mover: moves bytes between memory here and memory of peers, one-sided, over a few DCIs that all peers share, and carries short
-// words to those peers.
+// Mover: moves bytes between local memory and memory of peers, one-sided, over a few DCIs that all peers share, and sends short words to
+// the peers.
 //
-// What it is    The plain way of bulk data. Each peer has a stream of a DCI only while something of it is posted, and a DCT of its
-//               own here, with receive buffers of its own: for its words, and to read and write through. A piece that failed
-//               with its stream or its DCI is its user's to post again: whether it ran is not known, and does no harm as long
-//               as nobody was told that it had. So who tells, does so in a word after the piece has ended.
-// Words         Each comes once, in the order of Say(), whatever fails between: they are numbered, kept until the peer has
-//               taken them, and sent again if they may be lost. A peer has `window` of them under way at most, and that many
-//               buffers wait for it alone: nobody's DCI is held up by one that does not look.
-// Peers         Places, 0 to max_peers - 1, which the user gives out: Open() → the address for the other side; Connect()
-//               with the address from there; Close(), and OnDown() once nothing is under way.
-// Who owns it   Its creator. Device, commands and user outlive it. The destructor blocks, and wants a Commands that has finished.
-// Which thread  The polling thread; Create(), Open(), Connect() and the destructor block. The user is called inside Poll(), Close()
-//               and the commands' Drain().
-// Device        OnDeviceEvent(): if this host's address moves, all peers end; if a DCT stops, its peer ends; if the device
-//               fails, all peers end once its queue pairs are gone, and health() says why (docs/decisions/0048).
-// Offenders     A peer that says more than it was granted, or sends too much that is of no use, ends, and its DCT is destroyed
-//               (docs/decisions/0054). No other peer notices.
-// Bounds        MoverOptions. Nothing is posted beyond them: CanMove(), CanSay().
+// Purpose       Plain bulk data. A peer has a stream of a DCI only while it has requests in flight. It has its own DCT here, with its own
+//               receive buffers, for its words and for its READs and WRITEs. If a piece fails with its stream or its DCI, its user
+//               posts it again. A failed piece may have run. This is harmless, because the peer learns of a piece only by a word that
+//               is sent after the piece has ended.
+// Words         Each word arrives once, in the order of Say(), also after failures: words are numbered, kept until the peer has taken
+//               them, and retransmitted if they may be lost. A peer has at most `window` words in flight, and as many buffers wait for
+//               it alone. So a peer that does not poll delays no other DCI.
+// Peers         Places 0 to max_peers - 1, assigned by the user. Open() returns the address for the other side, Connect() takes the
+//               address of the other side. After Close(), OnDown() follows when no request is in flight.
+// Ownership     The creator. Device, commands and user outlive it. The destructor blocks; call Commands::Finish() first.
+// Threads       The polling thread. Create(), Open(), Connect() and the destructor block. Callbacks run inside Poll(), Close() and the
+//               commands' Drain().
+// Device        OnDeviceEvent(): if the address of this host changes, all peers end. If a DCT stops, its peer ends. If the device fails,
+//               all peers end when its queue pairs are gone, and health() has the reason (docs/decisions/0048).
+// Offenders     A peer that sends more words than it was granted, or too many useless ones, ends and loses its DCT
+//               (docs/decisions/0054). Other peers are not affected.
+// Limits        MoverOptions. CanMove() and CanSay() report whether another request may be posted.
 #ifndef SLUICE_TRANSPORT_ONESIDED_MOVER_H_
 #define SLUICE_TRANSPORT_ONESIDED_MOVER_H_
 

@@ -44,13 +44,14 @@ absl::StatusOr<uint32_t> ReceiveQueues::Make(uint32_t place, std::shared_ptr<mem
                                              uint64_t access_key, const verbs::PathOptions& path) {
   const auto free = std::ranges::find(slots_, State::kFree, &Slot::state);
   if (free == slots_.end()) {
-    return base::Error(absl::StatusCode::kResourceExhausted,
-                       "all " + std::to_string(slots_.size()) + " receive queues are taken",
-                       {.layer = "onesided",
-                        .operation = "create",
-                        .cause = "the device is still destroying those of peers that have left",
-                        .remedy = "try again soon",
-                        .retry_safe = true});
+    return base::Error(
+        absl::StatusCode::kResourceExhausted,
+        "all " + std::to_string(slots_.size()) + " receive queues are taken",
+        {.layer = "onesided",
+         .operation = "create",
+         .cause = "the device is still destroying the receive queues of disconnected peers",
+         .remedy = "retry soon",
+         .retry_safe = true});
   }
   const auto index = static_cast<uint32_t>(free - slots_.begin());
   auto queue = receive::ReceiveQueue::Create(

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReceiveQueues: a receive queue for each peer of a mover: a DCT, whose number and key that peer alone is told, and buffers that
-// nobody else fills.
+// ReceiveQueues: a receive queue for each peer of a mover: a DCT, whose number and key only this peer gets, and buffers that no other peer
+// fills.
 //
-// What it is    A table of queues on one CQ and one slab. A completion says by its queue which peer it came from. A peer that sends
-//               more than it may fills its own queue; a peer that is cut off reaches nothing once its DCT is gone, and nobody
-//               else is told anything (docs/decisions/0054).
-// Who owns it   A mover. Device, commands and channel outlive it. The destructor blocks, and wants a Commands that has finished.
-// Which thread  The polling thread; Create(), Make() and the destructor block.
-// Bounds        A queue for each peer, kMaxRetired of peers that have left, and kMaxEnding that are being destroyed. Beyond them
-//               Make() fails with RESOURCE_EXHAUSTED.
+// Purpose       A table of queues on one CQ and one slab. The queue of a completion identifies the peer. A peer that sends more than it
+//               may fills its own queue only. When its DCT is destroyed, it reaches nothing, and no other peer needs new data
+//               (docs/decisions/0054).
+// Ownership     A mover. Device, commands and channel outlive it. The destructor blocks; call Commands::Finish() first.
+// Threads       The polling thread. Create(), Make() and the destructor block.
+// Limits        One queue for each peer, kMaxRetired of disconnected peers, and kMaxEnding that are being destroyed. Beyond them Make()
+//               fails with RESOURCE_EXHAUSTED.
 #ifndef SLUICE_TRANSPORT_ONESIDED_RECEIVE_QUEUES_H_
 #define SLUICE_TRANSPORT_ONESIDED_RECEIVE_QUEUES_H_
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in front of a word that one mover sends to another: whose it is, its number, and how many of the other's have been
-// taken.
+// The head of a word between two movers: the sender's place, the number of the word, and the number of words taken from the other side.
 //
-// Thread-safety: values and pure functions. What came from outside is checked by LoadHead().
+// Threads       Any: values and pure functions. LoadHead() checks bytes from the peer.
 #ifndef SLUICE_TRANSPORT_ONESIDED_WORD_H_
 #define SLUICE_TRANSPORT_ONESIDED_WORD_H_
 

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AddressHandles: one ibv_ah per distinct destination, shared by all peers behind it, mapped to a
-// template DCI so that its packets follow the congestion-control settings that were negotiated for
-// it.
+// AddressHandles: one ibv_ah for each destination, shared by all peers behind it. Each is mapped to a template DCI, so that its packets use
+// the negotiated congestion control.
 //
-// What it is    A cache keyed by everything in the address vector (address, port, class) and by the
-//               template: a second mapping of a handle would do nothing (man mlx5dv_map_ah_to_qp), so
-//               a peer that comes back with another outcome of ECE gets another handle.
-// Who owns it   Its creator; the protection domain outlives it.
-// Which thread  Inside Commands only (making one blocks), one at a time; the counts from anywhere.
-// Bound         Handles in use: as many as there are peers. Unused ones are kept for a while, so that
-//               a peer that comes back needs no new one, mapped anew: `max_idle` of them, the one
-//               unused longest goes first, and none is given out after `max_idle_ns`, since the host
-//               behind an address may be another one by then. One in use is never freed.
+// Purpose       A cache with the address vector (address, port, class) and the template as its key. A handle can be mapped once (man
+//               mlx5dv_map_ah_to_qp), so a peer that returns with another result of ECE gets another handle.
+// Ownership     The creator. The protection domain outlives it.
+// Threads       Only inside Commands (creation blocks), one at a time. Counts: any.
+// Limits        A handle in use is never freed: at most one per peer. Unused handles are kept, so that a returning peer needs no
+//               new one: `max_idle` of them, the longest unused is freed first. A handle unused for `max_idle_ns` is not used again,
+//               because its address may belong to another host by then.
 #ifndef SLUICE_TRANSPORT_PATH_ADDRESS_HANDLES_H_
 #define SLUICE_TRANSPORT_PATH_ADDRESS_HANDLES_H_
 

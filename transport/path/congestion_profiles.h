@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CongestionProfiles: from what a peer offers in the ECE exchange to a template DCI that carries
-// what the device made of it. Address handles are mapped to templates (address_handles.h), so that
-// packets to the peer follow the congestion control that both ends agreed on.
+// CongestionProfiles: finds the template DCI for the ECE options that a peer offers. Address handles are mapped to templates
+// (address_handles.h), so that packets to the peer use the congestion control to which both sides agreed.
 //
 //   peer's options --ibv_set_ece--> DCI in INIT --> RTR --ibv_query_ece--> accepted options
 //
-// Peers whose negotiation ends in the same options share a template. One that no peer uses is kept for the next, and makes
-// room for another when all are taken: the one unused longest goes first. A peer that offers nothing, or
-// something this device does not take, gets the default profile: the endpoint's own first DCI, with
-// what the device does by itself. No message is ever posted to a template.
+// Peers with the same result share a template. An unused template is kept for the next peer; if all are taken, the longest unused one is
+// replaced. A peer that offers nothing, or options that this device refuses, gets the default profile: the endpoint's own first DCI with
+// the defaults of the device. No message is posted to a template.
 //
-// Who owns it   The endpoint; context and protection domain outlive it.
-// Which thread  Inside Commands only (making a DCI blocks), one at a time. Profiles are constant once
-//               they are handed out, and live until they are released.
-// Bound         kMaxTemplates DCIs; while all are in use, peers with other options get the default profile, which says why.
-//               kMaxOffers offers are remembered, beyond which all are forgotten.
+// Ownership     The endpoint. Context and protection domain outlive it.
+// Threads       Only inside Commands (creating a DCI blocks), one at a time. A profile is constant from its delivery to its release.
+// Limits        kMaxTemplates DCIs. While all are in use, peers with other options get the default profile, which states the reason.
+//               kMaxOffers offers are remembered; beyond it all are forgotten.
 #ifndef SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 #define SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 

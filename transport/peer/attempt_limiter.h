@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AttemptLimiter: how many handshakes of one source may come to nothing in a second. A source without tokens is not
-// locked out: its hellos must carry a cookie (cookies.h).
+// AttemptLimiter: limits the failed handshakes of one source per second. A source without tokens is not locked out: its hellos must then
+// carry a cookie (cookies.h).
 //
-// What it is    A bucket of tokens for each source that has asked lately. A hello takes a token before anything is done for
-//               it; a handshake that succeeds gives it back. A second brings `per_second` back, and that many are in a
-//               full bucket.
-// Who owns it   The endpoint.
-// Which thread  The polling thread.
-// Bound         kMaxSources buckets. When all are in use by others that have asked within the last second, the
-//               newcomers share one.
+// Purpose       A token bucket for each source of a recent hello. A hello takes a token before anything else is done; a handshake that
+//               succeeds returns it. Each second adds `per_second` tokens, which is also the size of the bucket.
+// Ownership     The endpoint.
+// Threads       The polling thread.
+// Limits        kMaxSources buckets. If sources of the last second use all of them, new sources share one bucket.
 #ifndef SLUICE_TRANSPORT_PEER_ATTEMPT_LIMITER_H_
 #define SLUICE_TRANSPORT_PEER_ATTEMPT_LIMITER_H_
 

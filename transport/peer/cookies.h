@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cookies: what a client must bring back before a loaded server does anything for its hello. A cookie is in the hello,
-// under the MAC: whoever brings it back to its source's address holds the secret now. A recorded hello has none, or an old one.
+// Cookies: a loaded server answers a hello with a cookie, and does nothing more until the client returns it. The hello contains the
+// cookie under its MAC, so a client that returns it from the same address holds the secret now. A recorded hello has no cookie or an old
+// one.
 //
-// What it is    8 bytes: a MAC over the source, under a key of its time bucket, derived from random bytes. Nothing is
-//               kept for a cookie that was given. A cookie is good in its bucket and in the next. Who takes a hello notes it
-//               for as long (cm/used_names.h), so that the same hello counts once.
-// Who owns it   The endpoint. Those who share a listener share the seed: a client may come back to another of them.
-// Which thread  The polling thread.
+// Purpose       8 bytes: a MAC over the source, under a key that is derived from random bytes for each time bucket. The server keeps no
+//               state per cookie. A cookie is valid in its bucket and in the next one. An accepted hello is noted for that time
+//               (cm/used_names.h), so the same hello is accepted once.
+// Ownership     The endpoint. Endpoints that share a listener share the seed, because a client may return to another of them.
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_PEER_COOKIES_H_
 #define SLUICE_TRANSPORT_PEER_COOKIES_H_
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Credits: how many data messages one side may have at the other. Counters are cumulative modulo
-// 2^32, so a grant that comes twice, late or not at all does no harm. The receiver enforces them (docs/decisions/0046).
+// Credits: the number of data messages that one side may have in flight to the other. Counters are cumulative modulo 2^32, so a grant that
+// is repeated, late or lost is harmless. The receiver enforces the limit (docs/decisions/0046).
+//
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_PEER_CREDITS_H_
 #define SLUICE_TRANSPORT_PEER_CREDITS_H_
 
@@ -79,7 +81,7 @@ class ReceiveCredits {
   void Unconsumed() { --consumed_; }
   // What every outgoing message says; counts as reported.
   uint32_t Report() { return reported_ = consumed_ + window_; }
-  // Half of the window has come back and the peer does not know: time for a message of its own.
+  // Returns true when the peer has not been told of half of its window: the report then needs a message of its own.
   bool ReportIsDue() const { return consumed_ + window_ - reported_ >= (window() + 1) / 2; }
 
   // Counts a data message of a look, duplicates included. `look` numbers the looks; never 0. False: over MostData().

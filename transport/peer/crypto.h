@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The four operations of the handshake, over libsodium: nothing else includes its headers.
+// The four cryptographic operations of the handshake, over libsodium. No other file includes its headers.
 //
-// Thread-safety: pure functions, any thread.
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_PEER_CRYPTO_H_
 #define SLUICE_TRANSPORT_PEER_CRYPTO_H_
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// HalfOpen: the places of clients that have asked and not proved yet, shared by source.
+// HalfOpen: places of clients that have sent a hello and not proved the secret yet, shared fairly among sources.
 //
-// What it is    For each source the clients that hold a place, the oldest in front. While places are free a source may have
-//               all of them. When none is, a newcomer gets that of the oldest client of the source that holds most,
-//               if its own source holds fewer: so all sources get the same, and none more than it asks for.
-// Who owns it   The endpoint.
-// Which thread  The polling thread.
-// Bound         `places`. Evicting looks at each source that holds one.
+// Purpose       For each source a list of its clients, the oldest first. While places are free, a source may have all of them. If none
+//               is free, a new client replaces the oldest client of the source with the most places, if its own source has fewer. So
+//               all sources get the same share, and no source gets more than it uses.
+// Ownership     The endpoint.
+// Threads       The polling thread.
+// Limits        `places`. An eviction compares all sources that have a place.
 #ifndef SLUICE_TRANSPORT_PEER_HALF_OPEN_H_
 #define SLUICE_TRANSPORT_PEER_HALF_OPEN_H_
 

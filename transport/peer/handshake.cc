@@ -32,8 +32,8 @@ absl::Status Unproven(const char* cause) {
                      {.layer = "peer",
                       .operation = "handshake",
                       .cause = cause,
-                      .remedy = "give both sides the same secret; if they have it, somebody else "
-                                "answers at that address"});
+                      .remedy = "give both sides the same secret; if both sides have it, another "
+                                "process answers at that address"});
 }
 
 uint16_t FlagsOf(const Greeting& greeting) {

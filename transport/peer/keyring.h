@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keyring: the secrets of all tenants of an endpoint, as they were when it was read. A peer's secret
-// says which tenant it belongs to.
+// Keyring: the secrets of all tenants of an endpoint at the time of reading. The secret of a peer identifies its tenant.
 //
-// Who owns it   Whoever handles a handshake, or keeps it for the next ones (secret_reader.h).
-// Which thread  Read() blocks as its sources do, and belongs into Commands. Constant once made.
+// Ownership     A handshake in progress, and the reader that keeps it for the next ones (secret_reader.h).
+// Threads       Read() blocks as its sources do: call it in Commands. Afterwards constant.
 #ifndef SLUICE_TRANSPORT_PEER_KEYRING_H_
 #define SLUICE_TRANSPORT_PEER_KEYRING_H_
 

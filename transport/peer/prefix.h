@@ -13,7 +13,7 @@
 //    14  u16  data and goodbye: how many data messages to this peer came before it, modulo 2^16; others zero
 //
 // A grant is the number of data messages that the sender of the prefix has taken plus its window: an acknowledgement
-// as well. Grants are cumulative, so a lost or repeated one does no harm. Adding a kind: Kind, PrefixOk, the
+// as well. Grants are cumulative, so a lost or repeated grant is harmless. Adding a kind: Kind, PrefixOk, the
 // endpoint's OnControl, tests.
 #ifndef SLUICE_TRANSPORT_PEER_PREFIX_H_
 #define SLUICE_TRANSPORT_PEER_PREFIX_H_

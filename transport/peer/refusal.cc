@@ -25,19 +25,18 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kGarbage:
       return {C::kInvalidArgument, "run the same release of Sluice on both sides"};
     case RefusalCode::kFull:
-      return {
-          C::kResourceExhausted,
-          "try again later, or raise limits.receive_buffers of the server, or receive_buffers and "
-          "max_peers of the tenant"};
+      return {C::kResourceExhausted,
+              "retry later, or raise limits.receive_buffers of the server, or receive_buffers and "
+              "max_peers of the tenant"};
     case RefusalCode::kShutdown:
-      return {C::kUnavailable, "connect again when it is back"};
+      return {C::kUnavailable, "reconnect when the peer is running again"};
     case RefusalCode::kUnauthenticated:
       return {C::kUnauthenticated, "give both sides the same secret (secret_file)"};
     case RefusalCode::kTooOften:
       return {C::kResourceExhausted,
-              "find the process at this address whose handshakes fail, and try again in a second"};
+              "find the process at this address whose handshakes fail, and retry in a second"};
     case RefusalCode::kCookie:
-      return {C::kResourceExhausted, "try again later: the server is under load"};
+      return {C::kResourceExhausted, "retry later: the server is under load"};
     case RefusalCode::kPlace:
       return {C::kFailedPrecondition,
               "connect to the address that the server's device has, or start the server with "
@@ -50,7 +49,7 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kInternal:
       break;
   }
-  return {C::kUnavailable, "look at the server's log"};
+  return {C::kUnavailable, "read the server's log"};
 }
 
 bool IsRefusal(Bytes bytes) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said instead of a welcome, in the private data of an RDMA_CM reject; 148 bytes at most.
+// The server's answer instead of a welcome, in the private data of an RDMA_CM reject; 148 bytes at most.
 //
 //     0  u32  magic, 4 u8 version, 5 u8 kind = 3, 6 u8 code, 7 u8 text length, 8 text
 //
-// With code 8 the text is a cookie of 8 bytes: the client says hello again at once, with the cookie (handshake.h).
+// With code 8 the text is a cookie of 8 bytes: the client repeats its hello at once, with the cookie (handshake.h).
 //
-// It is not authenticated: whoever can reject can make a connect fail. Adding a code: here, its
+// It is not authenticated: any host that can send a reject can make a connect fail. Adding a code: here, its
 // status in DecodeRefusal, a test that provokes it.
 #ifndef SLUICE_TRANSPORT_PEER_REFUSAL_H_
 #define SLUICE_TRANSPORT_PEER_REFUSAL_H_

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SecretReader: the keyring of an endpoint, made again only of sources that have changed.
+// SecretReader: builds the keyring of an endpoint, and reads only sources that have changed.
 //
-// What it is    A source with a version is read again when its version is another, or was first seen less than kGrainNs
-//               ago: until then a file can change without its time of change doing so. A source without one is read each
-//               time. Keys are kept, texts are not.
-// Who owns it   The endpoint, and work under way that reads.
-// Which thread  Read() blocks as the sources do; one call at a time, others wait. Close() from any thread.
-// What ends it  Close(): no source is asked any more once it returns.
+// Purpose       A source with a version is read again if its version changed, or was first seen less than kGrainNs ago: in that time a
+//               file can change without a new modification time. A source without a version is read each time. The reader keeps keys,
+//               not texts.
+// Ownership     The endpoint, and work in progress that reads.
+// Threads       Read() blocks as the sources do; one call at a time, others wait. Close(): any.
+// End           Close(): after it returns, no source is read.
 #ifndef SLUICE_TRANSPORT_PEER_SECRET_READER_H_
 #define SLUICE_TRANSPORT_PEER_SECRET_READER_H_
 

@@ -36,7 +36,7 @@ Secrets::Secrets() { secrets_.push_back(FromText("")); }
 absl::StatusOr<Secrets> Secrets::FromTexts(const std::vector<std::string>& texts) {
   if (texts.empty()) {
     return Bad("there is no secret where one was configured",
-               "its file or function gave none, and going on without would let everybody in");
+               "its file or function gave none, and without a secret any peer could connect");
   }
   if (texts.size() > kMostSecrets) {
     return Bad("there are " + std::to_string(texts.size()) + " secrets",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Secrets: what endpoints must share to talk to each other; several at once, for rotation.
+// Secrets: shared by endpoints that may talk to each other. Several at once allow rotation.
 //
-// Who owns it   The endpoint. Keys are overwritten when they go.
-// Which thread  Constant once made; Read…() block, and belong into Commands.
+// Ownership     The endpoint. The destructor overwrites the keys.
+// Threads       Constant after creation. Read…() block: call them in Commands.
 #ifndef SLUICE_TRANSPORT_PEER_SECRETS_H_
 #define SLUICE_TRANSPORT_PEER_SECRETS_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SourceOf: whom a handshake is charged to, from the address it came from.
+// SourceOf(): the source to which a handshake is charged, from the address of the client.
 //
-// Thread-safety: a pure function, any thread.
+// Threads       Any: a pure function.
 #ifndef SLUICE_TRANSPORT_PEER_SOURCE_H_
 #define SLUICE_TRANSPORT_PEER_SOURCE_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a peer in the endpoint's table.
+// The states of a peer in the endpoint's table.
 #ifndef SLUICE_TRANSPORT_PEER_STATES_H_
 #define SLUICE_TRANSPORT_PEER_STATES_H_
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sweep: who is looked at when, so that every record of a table is looked at once a round, and only
-// a kSlices-th of them at once. No timer per record: one, for the next look.
+// Sweep: the schedule of periodic checks. Each record of a table is checked once per round, a kSlices-th of them at a time. So the
+// endpoint has one timer, for the next slice, and none per record.
 //
 //   slice 0: records 0, 64, 128 ...   slice 1: records 1, 65 ...   slice 63, then slice 0 again
 //
-// A table may grow meanwhile. Slices without records are passed over, so a table of one costs one
-// look a round.
+// The table may grow during a round. Slices without records are skipped, so a table with one record costs one check per round.
 #ifndef SLUICE_TRANSPORT_PEER_SWEEP_H_
 #define SLUICE_TRANSPORT_PEER_SWEEP_H_
 

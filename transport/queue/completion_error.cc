@@ -22,12 +22,13 @@ constexpr Explanation kExplanations[] = {
     {IBV_WC_SUCCESS, "IBV_WC_SUCCESS", "", ""},
     {IBV_WC_LOC_LEN_ERR, "IBV_WC_LOC_LEN_ERR", kOurs, kReport},
     {IBV_WC_LOC_QP_OP_ERR, "IBV_WC_LOC_QP_OP_ERR", kOurs, kReport},
-    {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR", "the buffer is not registered (any more)",
+    {IBV_WC_LOC_PROT_ERR, "IBV_WC_LOC_PROT_ERR", "the buffer is not registered, or no longer",
      kReport},
-    {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR", "an earlier request failed", "see that one"},
+    {IBV_WC_WR_FLUSH_ERR, "IBV_WC_WR_FLUSH_ERR", "an earlier request failed",
+     "see the error of that request"},
     {IBV_WC_REM_INV_REQ_ERR, "IBV_WC_REM_INV_REQ_ERR",
      "the message is longer than the peer's receive buffers, or than a packet while the two sides "
-     "have unlike path MTUs",
+     "have different path MTUs",
      "send no more than the peer's max_message_bytes; give both sides the same path_mtu"},
     {IBV_WC_REM_ACCESS_ERR, "IBV_WC_REM_ACCESS_ERR",
      "the peer has revoked the key, most likely because it restarted", "connect again"},
@@ -35,10 +36,10 @@ constexpr Explanation kExplanations[] = {
     {IBV_WC_RETRY_EXC_ERR, "IBV_WC_RETRY_EXC_ERR",
      "the peer's process or host is gone, its DC key has changed, the path is broken, or it is in "
      "another partition (option path.pkey)",
-     "connect again when it is back"},
+     "reconnect when the peer is running again"},
     {IBV_WC_RNR_RETRY_EXC_ERR, "IBV_WC_RNR_RETRY_EXC_ERR",
-     "the peer had no receive buffer for too long: it hangs, or is overloaded",
-     "look at the peer's process, then connect again"},
+     "the peer had no receive buffer for too long: the peer hangs, or is overloaded",
+     "check the peer's process, then reconnect"},
     {IBV_WC_FATAL_ERR, "IBV_WC_FATAL_ERR", "the local device failed", "restart on another device"},
     {IBV_WC_RESP_TIMEOUT_ERR, "IBV_WC_RESP_TIMEOUT_ERR", "the peer did not answer",
      "connect again"},
@@ -87,7 +88,7 @@ absl::Status PollError(std::string_view layer, std::string_view operation) {
       {.layer = layer,
        .operation = operation,
        .cause = "the driver found a completion that it can't read, and may have dropped others",
-       .remedy = "restart the program; if it comes back, update the driver and firmware"});
+       .remedy = "restart the program; if the error returns, update the driver and firmware"});
 }
 
 absl::Status StuckError(std::string_view peer, int64_t silent_ns, int64_t dead_peer_ns) {
@@ -98,9 +99,9 @@ absl::Status StuckError(std::string_view peer, int64_t silent_ns, int64_t dead_p
       {.layer = "queue",
        .peer = peer,
        .operation = "send",
-       .cause = "the peer does not answer, and the device retries for longer than it was asked to; "
-                "or the queue has died without an error",
-       .remedy = "if it happens whenever a peer dies, raise dead_peer_timeout above " +
+       .cause = "the peer does not answer, and the device retries for longer than configured; "
+                "or the queue has failed without reporting an error",
+       .remedy = "if this happens whenever a peer dies, raise dead_peer_timeout above " +
                  std::to_string(dead_peer_ns / kMs) + " ms"});
 }
 

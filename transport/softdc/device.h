@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The devices of softdc that users find, softdc0 and where it is asked for softdc1: their identity, and the contexts that
-// RDMA_CM shares among its ids. Thread-safety: all functions may be called from any thread.
+// The devices of softdc that users find: softdc0, and softdc1 if a dial requests it: their identity, and the contexts that RDMA_CM shares
+// among its ids.
+//
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_DEVICE_H_
 #define SLUICE_TRANSPORT_SOFTDC_DEVICE_H_
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a device says about itself, with the signatures and results of the man pages
-// (ibv_query_device, ibv_query_device_ex, ibv_query_port, ibv_query_rt_values_ex,
-// mlx5dv_query_device, mlx5dv_get_clock_info). Limits come from the dials of the context's device.
+// Attributes of a device, with the signatures and results of the man pages (ibv_query_device, ibv_query_device_ex, ibv_query_port,
+// ibv_query_rt_values_ex, mlx5dv_query_device, mlx5dv_get_clock_info). Limits come from the dials of the context's device.
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_DEVICE_ATTRIBUTES_H_
 #define SLUICE_TRANSPORT_SOFTDC_DEVICE_ATTRIBUTES_H_
 

@@ -2,7 +2,7 @@
 //
 // softdc: the software DC NIC, as a table of verbs. One device, softdc0, on which processes of the
 // same user on the same host reach each other through shared memory (SOFTDC_DOMAIN in the
-// environment separates groups of them). What it does and does not do stands in docs/softdc.md; the
+// environment separates groups of them). docs/softdc.md says what it does and what it does not do; the
 // contract of each call is its man page.
 #ifndef SLUICE_TRANSPORT_SOFTDC_VERBS_H_
 #define SLUICE_TRANSPORT_SOFTDC_VERBS_H_

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Move-only owners of verbs and RDMA_CM objects, and the calls that make them.
+// Move-only owners of verbs and RDMA_CM objects, and the functions that create them.
 //
-// What it is    A handle frees its object through the table that made it. Order is the owner's business, as in
-//               the man pages: QPs before SRQs and CQs, those before PDs, MRs before their memory.
-// Which thread  Any, one at a time. Making and freeing may block in kernel or firmware: from a poller it
-//               goes through Commands.
-// Errors        A failed creation is a status that names the call and the errno. Freeing reports nothing: it
-//               fails only when the order was wrong (our bug) or the device is gone.
+// Ownership     A handle frees its object through the table that created it. The owner keeps the order of the man pages: QPs before SRQs
+//               and CQs, those before PDs, MRs before their memory.
+// Threads       Any, one at a time. Creation and destruction may block in kernel or firmware: a poller runs them in Commands.
+// Errors        Creation: a status with the call and the errno. Destruction reports nothing: it fails only if the order was wrong (a
+//               defect of Sluice) or the device has failed.
 #ifndef SLUICE_TRANSPORT_VERBS_HANDLES_H_
 #define SLUICE_TRANSPORT_VERBS_HANDLES_H_
 

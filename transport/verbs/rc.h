@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RC queue pairs: for what DCIs refuse, the configuration of memory keys and the stop at a wrong signature.
+// RC queue pairs, for operations that DCIs refuse: the configuration of memory keys, and the stop at a wrong signature.
 //
-// Which thread  Any, one at a time. All of these may block in kernel or firmware: from a poller they go through Commands.
-// Errors        A status that names the call and the errno.
+// Threads       Any, one at a time. All functions may block in kernel or firmware: a poller runs them in Commands.
+// Errors        A status with the call and the errno.
 #ifndef SLUICE_TRANSPORT_VERBS_RC_H_
 #define SLUICE_TRANSPORT_VERBS_RC_H_
 

@@ -8,7 +8,7 @@
 // ibv_post_srq_recv are inlines that dispatch through the object itself, and are called as the
 // headers have them.
 //
-// Thread-safety: tables are constant; the calls are as thread-safe as the man pages say.
+// Threads       Tables are constant; the calls are as thread-safe as the man pages say.
 #ifndef SLUICE_TRANSPORT_VERBS_VERBS_API_H_
 #define SLUICE_TRANSPORT_VERBS_VERBS_API_H_
 

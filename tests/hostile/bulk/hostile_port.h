@@ -2,12 +2,12 @@
 //
 // HostilePort: a process that has tickets for a victim's bulk port, speaks the wire by hand, and does what its script says.
 //
-// What it is    DCIs and a DCT of its own; several peers of the victim at once (personas), each with what an honest port would
+// Purpose       DCIs and a DCT of its own; several peers of the victim at once (personas), each with what an honest port would
 //               know of the victim, so that a lie is a lie about something. What the script does not break, it does right.
 // Offences      Some acts no honest port ever does. Once its device has acknowledged such a message, the victim has to end the
-//               persona; OffendersUp() has those that are up all the same.
-// Who owns it   The trial; the simulation and the victim outlive it.
-// Thread-safety: one thread.
+//               persona; OffendersUp() has those that are still up.
+// Ownership     The trial; the simulation and the victim outlive it.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_HOSTILE_BULK_HOSTILE_PORT_H_
 #define SLUICE_TESTS_HOSTILE_BULK_HOSTILE_PORT_H_
 

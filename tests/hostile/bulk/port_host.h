@@ -2,11 +2,11 @@
 //
 // PortHost: an honest process with a bulk port, a victim or one of those beside it. To each honest peer it makes one transfer after another,
 // a write and then a read of what was written, plain or protected; each must end once, with OK, with its bytes at both ends,
-// and the peer must hear of it, in order. To guests, of whom nothing is expected, it makes transfers that end by their deadline.
+// and the peer must be told, in order. To guests, of whom nothing is expected, it makes transfers that end by their deadline.
 //
 // Contract      What the port tells its user is checked: each lease, transfer and peer ends once, and nothing comes of what has ended.
-// Who owns it   The trial; the simulation outlives it.
-// Thread-safety: one thread.
+// Ownership     The trial; the simulation outlives it.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_HOSTILE_BULK_PORT_HOST_H_
 #define SLUICE_TESTS_HOSTILE_BULK_PORT_HOST_H_
 

@@ -3,7 +3,7 @@
 // Script: what a hostile bulk port does, drawn from a seed, as grammar.h has it for calls: manners, acts with dice of their own,
 // an ending.
 //
-// Thread-safety: values and pure functions.
+// Threads       Values and pure functions.
 #ifndef SLUICE_TESTS_HOSTILE_BULK_SCRIPT_H_
 #define SLUICE_TESTS_HOSTILE_BULK_SCRIPT_H_
 

@@ -8,7 +8,7 @@
 //                       peer is ended
 //   guests' transfers   each transfer to the hostile port ends, soon after its deadline
 //   memory              what one pass of the port allocates, and what the hostile port leaves behind, are bounded
-//   the end             whoever does what no honest port ever does is ended, with a reason; so is everybody whom the user
+//   the end             a port that does what no honest port does is ended, with a reason; so is each port that the user
 //                       disconnects; all memory comes back; a new honest port is welcome
 //   contract            what the port tells its user (port_host.h)
 // The same seed is the same run.

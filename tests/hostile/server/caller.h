@@ -3,8 +3,8 @@
 // Caller: an honest process with several channels: one to an honest server, one to a hostile one, one to both. Each call must end
 // once, soon after its deadline at the latest; those to the honest server with OK and their own bytes.
 //
-// Who owns it   The trial; the simulation outlives it.
-// Thread-safety: one thread.
+// Ownership     The trial; the simulation outlives it.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_HOSTILE_SERVER_CALLER_H_
 #define SLUICE_TESTS_HOSTILE_SERVER_CALLER_H_
 
@@ -35,7 +35,7 @@ class Caller final : public Host {
   // Calls from now on, until Finish().
   void Start();
   void Finish() { calling_ = false; }
-  // The honest server's channel is connected.
+  // Returns whether the channel to the honest server is connected.
   bool up() const;
   bool idle() const { return outstanding_ == 0; }
   // Disconnects; the destructor would do so in real time.

@@ -69,7 +69,7 @@ inline absl::Status OutOfStock() {
 
 class ChatService final : public ChatCoServiceBase {
  public:
-  // "wait" is answered when nobody waits for it any more.
+  // "wait" is answered when the receiver no longer waits for it.
   Task<absl::Status> Say(ServerContext& context, const Line& request, Line* reply) override {
     if (request.text() == "wait") {
       waiting.Open();

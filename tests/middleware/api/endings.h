@@ -77,7 +77,7 @@ class HomeOfTheTest final : public Home {
   base::TimerWheel wheel_{clock.NowNs()};
 };
 
-// Says when a channel has let its log go, which is nearly the last thing it does.
+// A log that opens `gone` when its channel releases it, one of the last steps in the end of a channel.
 class LastWord final : public LogSink {
  public:
   explicit LastWord(std::shared_ptr<Gate> gone) : gone_(std::move(gone)) {}

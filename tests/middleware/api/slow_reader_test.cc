@@ -37,7 +37,7 @@ int64_t ResidentBytes() {
   return read == 2 ? resident * sysconf(_SC_PAGESIZE) : -1;
 }
 
-// Tail writes for ever; Sum reads nothing, until it is told to stop.
+// Tail writes without end. Sum reads nothing, and returns when its stop is requested.
 class Chat final : public ChatServiceBase {
  public:
   absl::Status Say(ServerContext&, const Line& request, Line* reply) override {

@@ -113,7 +113,7 @@ TEST_F(ArrivalsTest, PiecesThatOvertakeOthersAreCountedOnce) {
 TEST_F(ArrivalsTest, PieceThatOvertookOthersComesOnce) {
   ASSERT_TRUE(hostile_->Say(Piece(2)));
   ASSERT_TRUE(hostile_->Say(Piece(2)));
-  EXPECT_THAT(WhyGivenUp(), HasSubstr("came before"));
+  EXPECT_THAT(WhyGivenUp(), HasSubstr("repeats a piece"));
 }
 
 TEST_F(ArrivalsTest, RestThatWillNotComeEndsTheTransferOnceThoseBeforeHaveCome) {
@@ -129,20 +129,20 @@ TEST_F(ArrivalsTest, RestThatWillNotComeEndsTheTransferOnceThoseBeforeHaveCome) 
 TEST_F(ArrivalsTest, RestThatWillNotComeIsBehindAllThatCame) {
   ASSERT_TRUE(hostile_->Say(Piece(2)));
   ASSERT_TRUE(hostile_->Say(Rest(1)));
-  EXPECT_THAT(WhyGivenUp(), HasSubstr("came before"));
+  EXPECT_THAT(WhyGivenUp(), HasSubstr("repeats a piece"));
 }
 
 TEST_F(ArrivalsTest, NothingComesBehindTheRest) {
   ASSERT_TRUE(hostile_->Say(Rest(1)));
   ASSERT_TRUE(hostile_->Say(Piece(3)));
-  EXPECT_THAT(WhyGivenUp(), HasSubstr("came before"));
+  EXPECT_THAT(WhyGivenUp(), HasSubstr("repeats a piece"));
 }
 
 // More than it may have under way: their order is no accident.
 TEST_F(ArrivalsTest, PeerWhosePiecesAllOvertakeOthersIsGivenUp) {
   for (uint32_t piece = 1; piece <= 100 && hostile_->Say(Piece(piece, 1000)); ++piece) {
   }
-  EXPECT_THAT(WhyGivenUp(), HasSubstr("ahead of others"));
+  EXPECT_THAT(WhyGivenUp(), HasSubstr("ahead of earlier ones"));
 }
 
 // 0.6 MB of notices, each of another transfer of a million pieces: by a bit for each piece that would be 512 MiB.
@@ -161,7 +161,7 @@ TEST_F(ArrivalsTest, TransfersOfManyPiecesTakeMemoryForWhatHasComeOnly) {
     most = std::max(most, live_bytes - before);
     return hostile_->down();
   }));
-  EXPECT_THAT(hostile_->why(), HasSubstr("came before")) << "all of them were taken";
+  EXPECT_THAT(hostile_->why(), HasSubstr("repeats a piece")) << "all of them were taken";
   EXPECT_LT(most, 8 << 20);
 }
 
@@ -171,7 +171,7 @@ TEST_F(ArrivalsTest, ProtectedPieceBesideTheQueuePairIsNotLookedAt) {
   notice.data_bytes = 512 << 10;
   notice.protection = kCrc;
   ASSERT_TRUE(hostile_->Say(notice));
-  EXPECT_THAT(WhyGivenUp(), HasSubstr("beside the queue pair"));
+  EXPECT_THAT(WhyGivenUp(), HasSubstr("did not arrive by the queue pair"));
   EXPECT_EQ(there().port->counters().found_here, 0u);
   EXPECT_TRUE(there().arrivals.empty());
 }
@@ -197,7 +197,7 @@ TEST_F(ArrivalsTest, ProtectedPieceIsAsLargeAsThePortsAgreedOn) {
   notice.number = 1;
   notice.data_bytes = 4096 + 512;
   hostile_->Tell(notice);
-  EXPECT_THAT(WhyGivenUp(), HasSubstr("larger than the ports agreed on"));
+  EXPECT_THAT(WhyGivenUp(), HasSubstr("larger than the agreed maximum"));
   EXPECT_EQ(there().port->counters().found_here, 1u);
 }
 

@@ -276,7 +276,7 @@ TEST_F(DeviceLifeTest, OfferWithoutAPlaceAsksNothingOfTheDevice) {
     const absl::Status status = here().port->Offer(&ticket, Reach::kOwn).status();
     if (status.ok()) continue;
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("ways to peers are taken"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("places for peers are taken"));
     EXPECT_EQ(g_made, made);
     return;
   }

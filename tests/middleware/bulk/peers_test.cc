@@ -61,7 +61,7 @@ TEST_F(TwoPeersTest, WhoAsksAgainAtOnceCostsNoSecondPeer) {
     const auto as = nodes_->As(0);
     const absl::Status status = here().port->Offer(&ticket).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("one is being given up"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("one peer is being disconnected"));
   }
   RunFor(10 * kMs);
   EXPECT_EQ(here().downs.size(), 1u);

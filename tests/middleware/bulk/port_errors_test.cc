@@ -150,7 +150,7 @@ TEST_F(PortErrorsTest, DeviceOfTheLenderRefusesWhatWasNotLent) {
   const TransferId transfer = Begin(request);
   ASSERT_TRUE(RunUntilEnded(transfer));
   EXPECT_EQ(here().ended[transfer].code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(here().ended[transfer].message()), HasSubstr("holds no more"));
+  EXPECT_THAT(std::string(here().ended[transfer].message()), HasSubstr("no longer valid"));
   EXPECT_EQ(there().memory[0], std::byte{0});
   // The lender hears that it ended; and the next one is as if nothing had been.
   ASSERT_TRUE(nodes_->Run([&] { return !there().arrivals.empty(); }));
@@ -480,7 +480,7 @@ TEST_F(BadNotices, BytesThatAreNone) {
 }
 TEST_F(BadNotices, PieceTwice) {
   Say({Bytes(Good()), Bytes(Good())});
-  EXPECT_THAT(why_, HasSubstr("came before"));
+  EXPECT_THAT(why_, HasSubstr("repeats a piece"));
 }
 TEST_F(BadNotices, TransferFarAhead) {
   Notice notice = Good();

@@ -330,7 +330,7 @@ TEST_F(SignedWayTest, PeerThatDoesNotLookIsNotWaitedForLong) {
   ExpectAllGood();
 }
 
-// ---- Peers that do not do their part: the place is another's after dead_peer_ns.
+// ---- Peers that do not complete their queue pair: after dead_peer_ns another peer gets the place.
 
 constexpr char kHeld[] = "the peer keeps a place for protected transfers";
 

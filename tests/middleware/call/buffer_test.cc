@@ -501,7 +501,7 @@ TEST_F(BufferTest, ADeadlineThatPassesForWantOfMemorySaysSo) {
   EXPECT_EQ(outcome.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(outcome.status.message().find("no memory for a large request"), std::string_view::npos)
       << outcome.status;
-  EXPECT_NE(outcome.status.message().find("let go of buffers"), std::string_view::npos)
+  EXPECT_NE(outcome.status.message().find("release buffers"), std::string_view::npos)
       << outcome.status;
 }
 

@@ -104,7 +104,7 @@ TEST_F(LogTest, RetriesWithoutBudgetAreSaid) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(Call(kAnyTimes), -1);
   EXPECT_EQ(client_->counters().retries_denied, 10u);
   ASSERT_EQ(client_log_.Lines(), "warning: overload begins\n");
-  EXPECT_EQ(client_log_[0].message, "calls are not tried again, for want of budget: busy");
+  EXPECT_EQ(client_log_[0].message, "the retry budget is used up: busy");
 }
 
 TEST_F(LogTest, CallersThatLeaveAreNoWarning) {

@@ -54,7 +54,7 @@ struct Served : ServerCall::Observer, base::MailNode {
     ++cancels;
     // That of another call must not end this one.
     const auto detail = base::DetailOf(call->why_cancelled());
-    const bool asked = detail.has_value() && detail->cause() == "the caller asked for it";
+    const bool asked = detail.has_value() && detail->cause() == "the caller cancelled the call";
     if (asked && caller != nullptr) {
       EXPECT_TRUE(caller->cancelled);
     }

@@ -327,7 +327,7 @@ TEST_F(FlowTest, PeerThatDiesEndsItsFlowsAndSaysWhatIsKnown) {
   EXPECT_NE(std::string(ear.status.message()).find("3 of 5 messages"), std::string::npos)
       << ear.status;
   EXPECT_TRUE(reopened);
-  EXPECT_EQ(again.status.code(), absl::StatusCode::kUnavailable) << "nobody listens";
+  EXPECT_EQ(again.status.code(), absl::StatusCode::kUnavailable) << "no process listens";
   EXPECT_EQ(a_->engine.flows(), 0u);
 }
 

@@ -73,7 +73,7 @@ struct Fault {
 
 // `flow` is b's index of an open flow.
 const Fault kFaults[] = {
-    {"calls go to a Server",
+    {"calls need a Server",
      [](Raw& raw, uint32_t) {
        Header header = Raw::Of(Kind::kRequest, 0);
        header.method_id = 1;
@@ -218,7 +218,7 @@ TEST_F(FlowFaultsTest, LargeMessageThatIsTakenBackEndsTheFlowAsUnavailable) {
   Settle();
   EXPECT_EQ(ears_[0]->closed, 1);
   EXPECT_EQ(ears_[0]->status.code(), absl::StatusCode::kUnavailable) << ears_[0]->status;
-  EXPECT_NE(std::string(ears_[0]->status.message()).find("took it back"), std::string::npos)
+  EXPECT_NE(std::string(ears_[0]->status.message()).find("withdrew the message"), std::string::npos)
       << ears_[0]->status;
   EXPECT_EQ(b_->engine.counters().protocol_errors, 0u);
   EXPECT_EQ(ear.closed, 1);

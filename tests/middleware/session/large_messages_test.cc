@@ -117,7 +117,8 @@ TEST_F(LargeMessagesTest, AFetchThatIsRefusedIsToldAsUnavailable) {
   const auto detail = base::DetailOf(b_.why_lost);
   ASSERT_TRUE(detail.has_value());
   EXPECT_EQ(detail->peer(), "host:7");
-  EXPECT_EQ(detail->cause(), "the peer took it back, or left while it was read");
+  EXPECT_EQ(detail->cause(),
+            "the peer withdrew the message, or disconnected while this side read it");
   EXPECT_FALSE(detail->retry_safe());
   EXPECT_EQ(b_.error, "");
   ExpectNothingOut();

@@ -209,7 +209,7 @@ TEST(RendezvousTest, AddressesThatWillNotDoAreSaid) {
   EXPECT_TRUE(Connect(listener.port).ok());
   ASSERT_TRUE(listener.Take().ok());
   const Made nobody = Rendezvous::Connect("127.0.0.1", listener.port, "dev", absl::Milliseconds(1));
-  EXPECT_THAT(std::string(nobody.status().message()), HasSubstr("nobody listens there"));
+  EXPECT_THAT(std::string(nobody.status().message()), HasSubstr("no process listens there"));
 }
 
 // What a peer asks that is no request ends the service, and says so at both ends.

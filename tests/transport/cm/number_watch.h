@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumberWatch: who knows which QP number, as the connection managers of a simulation's hosts see it,
+// NumberWatch: the QP numbers that each host knows, as the connection managers of a simulation's hosts see it,
 // and a device that hands out the lowest free number, so that one that is given back too early is
 // seen again at once.
 //

@@ -159,7 +159,7 @@ SM change: counted; kernel: asks the new one for paths
 client reregister: counted; kernel: registers again; Sluice is in no multicast group
 device fatal: broken; endpoint: all peers end, nothing new begins; unplugged devices say this too
 CQ error: broken; endpoint: as with device fatal: completions are lost
-SRQ error: broken; endpoint: as with device fatal: nothing is received any more
+SRQ error: broken; endpoint: as with device fatal: no message is received
 SRQ limit: counted; receive: never armed
 QP fatal: target; receive, queue: a DCT: peers end, a new one is made; a DCI: its completions tell, the queue recovers it
 QP request error: target; receive, queue: as with QP fatal

@@ -165,7 +165,7 @@ TEST(EndpointConnect, PortWhereNobodyListens) {
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(std::string(why.message()),
             "connection refused (peer 127.0.0.1:" + std::to_string(closed) +
-                "): nobody listens on that port; start the server, or check the port");
+                "): no process listens on that port; start the server, or check the port");
 }
 
 TEST(EndpointListen, PortInUse) {

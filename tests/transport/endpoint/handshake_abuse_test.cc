@@ -114,7 +114,7 @@ TEST(EndpointListen, AddressThatFailsTooOftenMustBringACookieAndItsHoldersOfTheS
   EXPECT_EQ(server.endpoint->Handshakes().too_often, 1u) << "with a cookie, and without the secret";
   const absl::Status why = peer::DecodeRefusal(third.reject_data, "server", third.why);
   EXPECT_EQ(why.code(), absl::StatusCode::kResourceExhausted) << why;
-  EXPECT_NE(why.message().find("from this address have failed lately"), absl::string_view::npos)
+  EXPECT_NE(why.message().find("from this address failed recently"), absl::string_view::npos)
       << why;
   Node client(WithSecret());
   ConnectPair(client, server, port);

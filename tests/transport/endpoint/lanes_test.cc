@@ -246,7 +246,8 @@ TEST_F(LanesTest, PeerThatNeverLeavesItsLaneIsEndedAndOthersGetTheMemory) {
   EXPECT_GE(world.simulation->NowNs() - asked_ns, 30'000'000'000);
   const absl::Status& why = receiver.program.Of(receiver.program.ups[0]).down;
   EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
-  EXPECT_NE(why.message().find("the peer does not leave its lane"), absl::string_view::npos) << why;
+  EXPECT_NE(why.message().find("the peer does not stop using its lane"), absl::string_view::npos)
+      << why;
   for (int round = 0; round < 200 && world.hosts[2]->Counts().lane_sent == 0; ++round) {
     ASSERT_TRUE(world.Send(2, busy, 50, 64));
   }

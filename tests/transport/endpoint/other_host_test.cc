@@ -77,7 +77,7 @@ TEST_F(OtherHost, LogSaysThatTheDeviceWasPassedOver) {
 }
 
 TEST_F(OtherHost, ThisHostIsStillReached) {
-  EXPECT_THAT(std::string(WhyNot("127.0.0.1").message()), HasSubstr("nobody listens"));
+  EXPECT_THAT(std::string(WhyNot("127.0.0.1").message()), HasSubstr("no process listens"));
 }
 
 }  // namespace other_host_test

@@ -19,8 +19,8 @@ TEST(CompletionError, DecodesTheRequestAndThePeer) {
       std::string(status.message()),
       "send of 80 bytes failed with IBV_WC_RETRY_EXC_ERR (vendor error 0x81; DCI 0x123 stream "
       "9, DCTN 0x456) (peer h:7): the peer's process or host is gone, its DC key has changed, "
-      "the path is broken, or it is in another partition (option path.pkey); connect again when it "
-      "is back");
+      "the path is broken, or it is in another partition (option path.pkey); reconnect when the "
+      "peer is running again");
   const auto detail = base::DetailOf(status);
   EXPECT_EQ(detail->syndrome(), static_cast<uint32_t>(IBV_WC_RETRY_EXC_ERR));
   EXPECT_EQ(detail->vendor_code(), 0x81u);

@@ -2,7 +2,7 @@
 //
 // PoolHarness: a pool, and the least that makes its messages arrive exactly once: the owner of the slots keeps them until
 // their message has arrived and posts them again after an error; a receiver drops what it has had. Peers are
-// receive queues, or numbers that nobody has. On the software NIC in this process, or on the simulated one, where host 0
+// receive queues, or unused numbers. On the software NIC in this process, or on the simulated one, where host 0
 // sends.
 #ifndef SLUICE_TESTS_TRANSPORT_QUEUE_POOL_HARNESS_H_
 #define SLUICE_TESTS_TRANSPORT_QUEUE_POOL_HARNESS_H_

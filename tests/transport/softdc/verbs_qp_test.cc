@@ -62,7 +62,7 @@ TEST(CreateQpEx, BlockOfItsOwnMulticastIsTakenOtherCreateFlagsAreNot) {
   EXPECT_EQ(errno, EINVAL);
 }
 
-// Closing does not wait for objects that are left, and takes nothing from them (man ibv_close_device).
+// ibv_close_device() succeeds while objects of the context exist, and does not change them (man ibv_close_device).
 TEST(CloseDevice, SucceedsWhileObjectsAreLeft) {
   DcNode node;
   EXPECT_EQ(CloseDevice(node.context), 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Channel: what an open /dev/infiniband/rdma_cm is in the kernel: a queue of events with a
-// descriptor that polls readable while there are some, and the owner of ids.
+// Channel: an open /dev/infiniband/rdma_cm as the kernel has it: a queue of events, with a descriptor that polls readable while it is not
+// empty. It owns ids.
 //
-// Thread-safety: Await and fd(): any thread. All else belongs to the engine and is guarded by its
-// lock. Owned by a face through a shared_ptr, so that a thread that waits outlives a close.
+// Ownership     A face (cm.h, ucma/) has a shared_ptr, so that a waiting thread survives a close.
+// Threads       Await() and fd(): any. All else belongs to the engine and is guarded by its lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_CHANNEL_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_CHANNEL_H_
 

@@ -13,8 +13,7 @@
 // Descriptors: one for each event channel, one for each bound id, one more for each end of a live
 // connection.
 //
-// Thread-safety: as in librdmacm: all functions, but an id must not be destroyed while it is used
-// elsewhere.
+// Threads       As in librdmacm: all functions, but an id must not be destroyed while it is used elsewhere.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_CM_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_CM_H_
 

@@ -4,8 +4,8 @@
 // rdma_cm_event. Each derives from the public struct, so that the pointer an application holds is
 // the object.
 //
-// Thread-safety: as librdmacm's: an id and an event are used by one thread at a time, but for the
-// count of acknowledgements, which `mutex` guards.
+// Threads       As librdmacm's: an id and an event are used by one thread at a time, but for the count of acknowledgements, which
+//               `mutex` guards.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_CM_OBJECTS_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_CM_OBJECTS_H_
 

@@ -2,7 +2,9 @@
 //
 // Queue pairs of an id's own (rdma_create_qp), which librdmacm moves through their states. Those of
 // ids without one (id->qp is nullptr) are the application's business: these functions do nothing.
-// Return 0 or an errno value. Thread-safety: as their id.
+// Return 0 or an errno value.
+//
+// Threads       As their id.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_CM_QP_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_CM_QP_H_
 

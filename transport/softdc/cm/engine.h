@@ -9,7 +9,7 @@
 // ENOENT: there is no such id; EINVAL: it belongs to another channel, needs a device and has none,
 // or is not in a state for the call. They return 0 or an errno value and never block.
 //
-// Thread-safety: all members; one lock guards everything.
+// Threads       All members; one lock guards everything.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_ENGINE_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_ENGINE_H_
 

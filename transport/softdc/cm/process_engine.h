@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The connection manager of this process, on the shm fabric, with timers of the firmware thread.
-// Both faces use it. Thread-safety: all functions may be called from any thread.
+// Both faces use it.
+//
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_PROCESS_ENGINE_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_PROCESS_ENGINE_H_
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What rdma_init_qp_attr tells about a connection, and the CM's time arithmetic, as in the kernel's
-// cm.c. The masks are those of an RC queue pair; for DC an application takes port, path_mtu,
-// ah_attr and timeout out of them.
+// The attributes that rdma_init_qp_attr returns for a connection, and the CM's time arithmetic, as in the kernel's cm.c. The masks are those of
+// an RC queue pair. A DC application takes port, path_mtu, ah_attr and timeout from them.
+//
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_QP_ATTRIBUTES_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_QP_ATTRIBUTES_H_
 

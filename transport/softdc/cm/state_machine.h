@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of an rdma_cm_id as a table: which input is legal in which state, where it leads, what
-// is done on the way and which event the application gets. Pure; no I/O.
+// The states of an rdma_cm_id as a table: the inputs that are legal in each state, the next state, the actions, and the event for the
+// application.
 //
-// It follows the kernel's two machines (rdma_cm and ib_cm) as far as an application can tell them
-// apart, with external queue pairs. Where the two sides differ is told by the words active (calls
-// rdma_connect) and passive (gets CONNECT_REQUEST). What isn't in the table: a call fails with
-// EINVAL, a message or timer is ignored.
+// It follows the kernel's two machines (rdma_cm and ib_cm) as far as an application can see the difference, with external queue pairs.
+// "Active" is the side that calls rdma_connect, "passive" the side that gets CONNECT_REQUEST. A call that is not in the table fails with
+// EINVAL; a message or timer that is not in it is ignored.
+//
+// Threads       Any: pure functions without I/O.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_STATE_MACHINE_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_STATE_MACHINE_H_
 

@@ -2,7 +2,7 @@
 //
 // Dials from a text-format sluice.softdc.Config (proto/softdc_config.proto).
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_CONFIG_H_
 #define SLUICE_TRANSPORT_SOFTDC_CONFIG_CONFIG_H_
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Settings: one sluice.softdc.Config, its members asked for by name.
+// Settings: one sluice.softdc.Config, with access to its members by name.
 //
-// No generated class: that would register its file with the process, and a program that contains
-// softdc may be preloaded with softdc as well (preload/). The message's description is part of this
-// library (BUILD) and known to nobody else.
+// It uses no generated class: that class would register its file with the process, and a program that contains softdc may be preloaded with
+// softdc as well (preload/). The description of the message is part of this library (BUILD) and registered nowhere.
 //
-// Thread-safety: different objects from any threads.
+// Threads       Any, with different objects.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_SETTINGS_H_
 #define SLUICE_TRANSPORT_SOFTDC_CONFIG_SETTINGS_H_
 

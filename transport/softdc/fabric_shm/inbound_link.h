@@ -2,7 +2,7 @@
 //
 // InboundLinks::Link: one context that sends to this one. For inbound_links.cc and inbound_rounds.cc only.
 //
-// Thread-safety: the Loop thread's.
+// Threads       The Loop thread's.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_
 

@@ -3,7 +3,7 @@
 // InboundLinks: the contexts that send to this one.
 //
 // Purpose       Serves the sockets of this context's number blocks: hands out the arena, a journal line and CQE rings. When a sender
-//               dies, it takes back what the sender had claimed, and wakes the processes that the sender should have woken.
+//               dies, it recovers what the sender had claimed, and wakes the processes that the sender should have woken.
 //
 //               Senders may still read memory of the arena after a queue of this context is destroyed. This memory becomes free in
 //               rounds: each sender is asked to forget the destroyed queues (kForget). When all senders of the round have answered or

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReceiveDelivery: the far end of a transfer, done by the sender's CPU: takes receive WQEs, copies,
-// publishes completions there, and wakes the receiver once, at its end. Lives for one doorbell,
-// under the link's lock.
+// ReceiveDelivery: the far end of a transfer, executed by the sender's CPU: takes receive WQEs, copies, publishes completions there, and wakes
+// the receiver once, at the end.
+//
+// Ownership     It lives for one doorbell.
+// Threads       Under the link's lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_RECEIVE_DELIVERY_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_RECEIVE_DELIVERY_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ShmRequester: the send engine of one queue on the shared-memory fabric: between passes
-// (send_execution.h) it remembers targets and when to try again.
+// (send_execution.h) it remembers targets and the times of the next attempts.
 //
-// Thread-safety: as Requester; Continue is the Loop thread's.
+// Threads       As Requester; Continue is the Loop thread's.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
 

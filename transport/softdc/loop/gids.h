@@ -4,12 +4,12 @@
 // of this host, an IPv4 address in its IPv4-mapped form. All of 127/8 and both wildcard addresses
 // count as index 0.
 //
-// Thread-safety: all functions may be called from any thread. An address that comes or goes changes the
-// table at once, as it changes a NIC's; entries keep the order in which the kernel lists the addresses.
-// The list is kept per process and read again after the kernel has announced a change (rtnetlink(7));
-// where it announces none, each call reads it. Without free descriptors a call keeps the list that was read last, and the next one reads
-// again. A process that moves to another network namespace after its first call is not noticed. A program that closes the descriptor
-// of the announcements and reuses its number is noticed as soon as that descriptor is readable.
+// Threads       All functions may be called from any thread. An address that comes or goes changes the table at once, as it changes a
+//               NIC's; entries keep the order in which the kernel lists the addresses. The list is kept per process and read again after
+//               the kernel has announced a change (rtnetlink(7)); where it announces none, each call reads it. Without free descriptors
+//               a call keeps the list that was read last, and the next one reads again. A process that moves to another network
+//               namespace after its first call is not noticed. A program that closes the descriptor of the announcements and reuses its
+//               number is noticed as soon as that descriptor is readable.
 #ifndef SLUICE_TRANSPORT_SOFTDC_LOOP_GIDS_H_
 #define SLUICE_TRANSPORT_SOFTDC_LOOP_GIDS_H_
 

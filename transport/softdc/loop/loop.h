@@ -4,8 +4,8 @@
 // It watches file descriptors and runs timers and tasks, and sleeps in epoll_wait, without ticks,
 // when there is nothing to do.
 //
-// Thread-safety: every member may be called from any thread, also from inside a callback. Callbacks
-// run on the loop's thread, one at a time, with no lock held, and must not block.
+// Threads       Every member may be called from any thread, also from inside a callback. Callbacks run on the loop's thread, one at a
+//               time, with no lock held, and must not block.
 //
 // Life: started by the first Get(), never destroyed (it outlives static destructors on purpose).
 // After fork() the child has no loop until it calls Get(), which then starts a fresh one; the

@@ -4,11 +4,11 @@
 // network namespace, leave nothing in a file system, and are freed by the kernel when their process
 // dies, however it dies.
 //
-// An abstract name has no permissions: whoever comes first has it. So both sides ask the kernel who
-// the other is (SO_PEERCRED) and deal with processes of their own user only; another user can
+// An abstract name has no permissions: the first process that binds it has it. So both sides ask the kernel for the
+// peer's user (SO_PEERCRED) and deal with processes of their own user only; another user can
 // occupy a name, but never impersonate.
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_LOOP_NAMES_H_
 #define SLUICE_TRANSPORT_SOFTDC_LOOP_NAMES_H_
 

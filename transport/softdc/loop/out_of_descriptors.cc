@@ -31,7 +31,7 @@ void ReportOutOfDescriptors() {
   std::fprintf(stderr,
                "softdc: this process has no file descriptors left, so it reaches no further "
                "processes, and further processes do not reach it; raise the limit (ulimit -n). "
-               "Established links go on.\n");
+               "Established links continue.\n");
 }
 
 void ReportTurnedAway(pid_t pid) {

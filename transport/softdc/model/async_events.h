@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AsyncEvents: what a context reports through ibv_get_async_event(3) and who has acknowledged it.
-// The descriptor (ibv_context.async_fd) is readable exactly while an event waits.
+// AsyncEvents: the events of a context for ibv_get_async_event(3), and the state of their acknowledgement. The descriptor
+// (ibv_context.async_fd) is readable exactly while an event waits.
 //
-// Thread-safety: all members from any thread.
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_ASYNC_EVENTS_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_ASYNC_EVENTS_H_
 

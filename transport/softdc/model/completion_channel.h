@@ -3,10 +3,10 @@
 // Completion channels and the events of completion queues: ibv_create_comp_channel(3),
 // ibv_req_notify_cq(3), ibv_get_cq_event(3), ibv_ack_cq_events(3).
 //
-// The channel's descriptor is an eventfd that counts events; any process rings it. Whose event it is
-// stands in each queue's ArmedWord.
+// The channel's descriptor is an eventfd that counts events; any process rings it. Each queue's ArmedWord
+// shows whether the event is its own.
 //
-// Thread-safety: all of it from any thread, but that a queue is destroyed once.
+// Threads       All of it from any thread, but that a queue is destroyed once.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_COMPLETION_CHANNEL_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_COMPLETION_CHANNEL_H_
 

@@ -4,9 +4,8 @@
 // handed out is embedded, so the inlines of verbs.h find their pointers where a provider would put
 // them.
 //
-// Thread-safety: as libibverbs: any call from any thread, but an object is destroyed by one thread
-// while no other uses it. Lock order: the context's own mutex, or a QpLife's; then send queue, link,
-// CQ, SRQ; then the mutex of async events.
+// Threads       As libibverbs: any call from any thread, but an object is destroyed by one thread while no other uses it. Lock order:
+//               the context's own mutex, or a QpLife's; then send queue, link, CQ, SRQ; then the mutex of async events.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 

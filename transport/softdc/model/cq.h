@@ -13,8 +13,8 @@
 //
 // Polling is in cq_poll.cc, extended polling (ibv_create_cq_ex(3)) in cq_ex.cc, the rest in cq.cc.
 //
-// Thread-safety: lock() covers the rings on the consuming side; extended polling has a lock of its
-// own from start_poll to end_poll, so that the poller may post in between.
+// Threads       Lock() covers the rings on the consuming side; extended polling has a lock of its own from start_poll to end_poll, so
+//               that the poller may post in between.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dct: a DC target. It is made by ibv_modify_qp to RTR, which gives it its number; it is destroyed,
-// never recycled. Thread-safety: as a QP of libibverbs.
+// never recycled.
+//
+// Threads       As a QP of libibverbs.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_DCT_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_DCT_H_
 

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fabric: everything that the device model needs from the world around it: a clock and timers,
-// addresses, QP numbers, and somebody who carries out send WQEs. Two exist: shared memory between
+// Fabric: the environment of the device model: a clock and
+// timers, addresses, QP numbers, and the execution of send WQEs. Two exist: shared memory between
 // processes (fabric_shm/) and a simulation on a virtual clock.
 //
 //   SoftDevice --1:n--> Context --1:1--> FabricPort      made by Fabric::Attach when a device opens
 //                       Qp      --1:1--> Requester       made by FabricPort::NewRequester
 //
-// What a Requester may do with a queue stands in send_queue.h ("For the Requester"); how a request
-// is judged at its target in arrival.h, the same for every fabric; targets are found with
+// send_queue.h ("For the Requester") says what a Requester may do with a queue. arrival.h, the same for every fabric, checks a request
+// at its target. Targets are found with
 // Context::WithResponder by the number that AllocateNumber gave. The model calls no function here
 // with a lock of its own held but the queue's, where it says so.
 //
-// Units: nanoseconds. Thread-safety: all of Fabric and FabricPort from any thread.
+// Units: nanoseconds.
+//
+// Threads       All of Fabric and FabricPort from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_FABRIC_H_
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // GidMark: what a GID adds to the key of a DCT, so that a request under another GID than the DCT's own is one with a wrong key
-// (ForeignGid::kLost). Thread-safety: pure function.
+// (ForeignGid::kLost).
+//
+// Threads       Pure function.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_GID_MARK_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_GID_MARK_H_
 

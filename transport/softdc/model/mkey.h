@@ -4,11 +4,11 @@
 //
 //   create -> free --configuration WR runs--> usable --IBV_WR_LOCAL_INV--> free
 //
-// What is configured stands in the arena (mkey_area.h); here is what the library knows beside it: how
+// The configuration is in the arena (mkey_area.h); this class has the rest: how
 // many signatures the newest configuration has, and the mismatch that mlx5dv_mkey_check(3) has not read
 // yet.
 //
-// Thread-safety: any call from any thread, but a key is destroyed by one while no other uses it.
+// Threads       Any call from any thread, but a key is destroyed by one while no other uses it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_H_
 

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One memory key as it stands in the owner's arena: its configuration, and the record of the mismatch that
-// was found last. Both ends of a transfer use it: whoever moves the bytes reads the one and writes the
-// other.
+// One memory key in the owner's arena: its configuration, and the record of the last mismatch. Both ends of a transfer use it: the side that
+// moves the bytes reads the configuration and writes the record.
 //
-// The record's life:
+// The states of the record:
 //
 //   armed --found--> being written --> pending --owner polls the CQ it was found on--> collected
 //     ^                                                                                    |
 //     +------------------------------- next configuration ---------------------------------+
 //
-// While it is not armed further mismatches are not recorded (docs/facts.md, 140).
+// While the record is not armed, further mismatches are not recorded (docs/facts.md, 140).
 //
-// Thread-safety: anything by anybody, also by processes that die half-way: a configuration that stays
-// half-written cannot be used, a record that stays half-written is never seen.
+// Threads       Any, also of processes that die in between: a half-written configuration cannot be used, and a half-written record is never
+//               read.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_AREA_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_AREA_H_
 

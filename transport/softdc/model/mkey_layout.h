@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an indirect memory key (mlx5dv_create_mkey(3)) stands for: pieces of registered memory as one
-// zero-based range, and perhaps a signature over it. Plain values: they also stand in the arena, where
-// other processes read them.
+// The meaning of an indirect memory key (mlx5dv_create_mkey(3)): pieces of registered memory as one zero-based range, with an optional
+// signature over it. The values are plain, because they are also in the arena, where other processes read them.
 //
-//   entries:  A bytes_count skip | B bytes_count skip | ...    repeated repeat_count times, each entry
-//             going on where it was, behind what is to be skipped
+//   entries:  A bytes_count skip | B bytes_count skip | ...    repeated repeat_count times; each entry continues behind the
+//             bytes that it skipped
 //   range:    A0 B0 .. A1 B1 ..  = offsets 0 to length_bytes
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_LAYOUT_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_LAYOUT_H_

@@ -10,7 +10,7 @@
 // ibv_wr_complete: EOPNOTSUPP without IBV_SEND_INLINE or for unknown flags, ENOMEM for what has no room,
 // EINVAL for the rest.
 //
-// Thread-safety: under the queue's lock.
+// Threads       Under the queue's lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_POST_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_POST_H_
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moving bytes through an indirect memory key: its pieces are gathered or scattered, and its signature
-// is checked, stripped or inserted. Done at the end that owns the key's memory, by whoever can reach it:
-// the memory is seen through MkeyMemory.
+// Moves bytes through an indirect memory key: gathers or scatters its pieces, and checks, strips or inserts its signature. This happens at the
+// end that owns the key's memory, by any process that can reach the memory: MkeyMemory provides the access.
 //
-// What a message holds are bytes as on the wire: offsets and lengths in SGEs and requests count those.
+// Messages contain bytes as on the wire. Offsets and lengths in SGEs and requests count these bytes.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_TRANSFER_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_TRANSFER_H_
 

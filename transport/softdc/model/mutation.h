@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mutated(Mutation::kName): a place where a test build of softdc can be made wrong on purpose, to prove that
-// the conformance suite notices.
+// Mutated(Mutation::kName): a place where a test build of softdc can be made wrong on purpose, to prove that the conformance suite notices.
 //
-// In the product it is false at compile time: no load, no branch. In the `*_instrumented` libraries (tests
-// only) the environment variable SOFTDC_MUTATION names the one that is on; none when it is unset. A name
-// that is not in the list ends the process: a test that breaks nothing would prove nothing.
+// In the product it is false at compile time: no load, no branch. In the `*_instrumented` libraries (tests only) the environment variable
+// SOFTDC_MUTATION names the active mutation; if it is unset, none is active. An unknown name ends the process, because a test without a
+// mutation would prove nothing.
 //
-// Thread-safety: read once, before or while other threads run.
+// Threads       Any. The variable is read once.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MUTATION_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MUTATION_H_
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The partition table of a port. Thread-safety: pure functions.
+// The partition table of a port.
+//
+// Threads       Pure functions.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_PKEY_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_PKEY_H_
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Qp: a queue pair that sends: DCI, RC, UC or UD. One send queue, and, for the kinds that receive, a
-// Responder with an SRQ of the user's or a receive queue of its own. What a kind may do stands in
-// tables (qp_kind.h, qp_transitions.h).
+// Responder with an SRQ of the user's or a receive queue of its own. Tables define what a kind
+// may do (qp_kind.h, qp_transitions.h).
 //
-// Thread-safety: as libibverbs; the send queue's lock guards states and attributes.
+// Threads       As libibverbs; the send queue's lock guards states and attributes.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_QP_H_
 

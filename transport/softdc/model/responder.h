@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Responder: the side of a queue pair that others send to: a DCT, or the receiving half of RC, UC
-// and UD. It stands in the arena as a TargetDescriptor, which senders judge their requests by
+// and UD. The arena has its TargetDescriptor, with which senders check their requests
 // (arrival.h), and in the context's register by its number.
 //
 //   closed --Open--> open --Close--> closed      Close ends what Open began; both any number of times
 //
-// Thread-safety: as the queue pair it belongs to.
+// Threads       As the queue pair it belongs to.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_RESPONDER_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_RESPONDER_H_
 

@@ -15,8 +15,8 @@
 //
 //   released <= emitted <= posted <= head        slot = sequence & mask
 //
-// Thread-safety: lock() guards everything: held from wr_start to wr_complete or wr_abort, and by a
-// Requester that continues on another thread.
+// Threads       Lock() guards everything: held from wr_start to wr_complete or wr_abort, and by a Requester that continues on another
+//               thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_
 

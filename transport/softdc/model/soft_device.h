@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SoftDevice: what a device is before anybody has opened it: its name, its fabric, its dials, its
-// GUID. A process may hold many: softdc0 on the shared-memory fabric (device.cc), and any number of
-// simulated ones. Constant once made; must outlive its contexts.
+// SoftDevice: a device before it is opened: name, fabric, dials, GUID. A process may have many: softdc0 on the shared-memory fabric
+// (device.cc), and any number of simulated devices.
+//
+// Ownership     It outlives its contexts.
+// Threads       Any: constant after creation.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the encoded times of ibv_modify_qp(3) stand for.
+// Decodes the times of ibv_modify_qp(3).
+//
+// Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_TIMING_H_
 

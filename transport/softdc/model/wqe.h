@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One send WQE of a software queue, what only some operations need beside it, and the per-stream
-// state that decides what becomes of it.
+// One send WQE of a software queue, the additional data of some operations, and the state of a stream that decides the result of its WQEs.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_WQE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_WQE_H_
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses of those a datagram came from (man ibv_create_ah_from_wc). The 40 bytes in front of the payload are an
-// IPv6-like routing header, or, on RoCE v2 between IPv4 addresses, 20 bytes of nothing and an IPv4 header.
+// The address of the sender of a datagram (man ibv_create_ah_from_wc). The 40 bytes before the payload are an IPv6-like routing header, or, on
+// RoCE v2 between IPv4 addresses, 20 undefined bytes and an IPv4 header.
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_ADDRESS_FROM_WC_H_
 #define SLUICE_TRANSPORT_SOFTDC_PRELOAD_ADDRESS_FROM_WC_H_
 

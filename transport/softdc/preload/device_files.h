@@ -6,7 +6,7 @@
 //
 // Not supported: listing these folders, realpath() of them, counters other than traffic.
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_DEVICE_FILES_H_
 #define SLUICE_TRANSPORT_SOFTDC_PRELOAD_DEVICE_FILES_H_
 

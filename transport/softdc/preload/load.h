@@ -4,7 +4,7 @@
 // the process and never closed. Until then a program carries nothing but a table of addresses: no C++ runtime, no
 // thread, no constructor.
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_LOAD_H_
 #define SLUICE_TRANSPORT_SOFTDC_PRELOAD_LOAD_H_
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What unmodified programs look up about a device and Sluice does not: GID entries with their type and interface,
-// sysfs attributes, link-layer addresses. Signatures and results are those of rdma-core's functions of nearly the
-// same name (man ibv_query_gid_ex, ibv_query_gid_table; the others have no page).
+// Lookups that unmodified programs make and Sluice does not: GID entries with their type and interface, sysfs attributes, link-layer
+// addresses. Signatures and results are those of rdma-core's functions of similar names (man ibv_query_gid_ex, ibv_query_gid_table; the
+// others have no page).
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_LOOKUPS_H_
 #define SLUICE_TRANSPORT_SOFTDC_PRELOAD_LOOKUPS_H_
 

@@ -2,7 +2,7 @@
 //
 // Registration as ibv_reg_mr compiles to it where the access flags are not known at compile time (man ibv_reg_mr).
 //
-// Thread-safety: all functions may be called from any thread.
+// Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_REGISTRATION_H_
 #define SLUICE_TRANSPORT_SOFTDC_PRELOAD_REGISTRATION_H_
 

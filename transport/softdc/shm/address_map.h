@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This process's mappings as the kernel lists them. Slow (text of /proc/self), for registration only.
+// The mappings of this process, as the kernel lists them. Slow (text of /proc/self): for registration only.
 //
-// Thread-safety: any thread; an answer is as old as the call.
+// Threads       Any. The result is as old as the call.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ADDRESS_MAP_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ADDRESS_MAP_H_
 

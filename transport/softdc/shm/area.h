@@ -5,7 +5,7 @@
 //
 // An area is placed in memory that the caller gives (address and size, 128-byte aligned), holds no
 // pointers and may be mapped at a different address in each process. Its creator writes the head
-// last; whoever attaches checks the head against the size it was given and copies what it needs:
+// last; a process that attaches checks the head against the size it was given and copies what it needs:
 // later changes by a broken peer to the head change nothing for those attached.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_AREA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_AREA_H_

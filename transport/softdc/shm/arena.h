@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arena: the owner's side of a context's shared segment: a sealed, sparse memory file, and an
-// allocator in it. Thread-safe. Freed blocks are handed out again by size class, zeroed.
+// Arena: the owner's side of a context's shared segment: a sealed, sparse memory file with an allocator. Freed blocks are zeroed and reused by
+// size class.
 //
-// A block that other processes may still look at is retired, not freed. Its owner asks them to forget
-// what is gone (fabric_shm/inbound_links.h), and frees what TakeRetired had given when all have
-// answered.
+// A block that other processes may still read is retired, not freed. Its owner asks these processes to forget destroyed objects
+// (fabric_shm/inbound_links.h). When all have answered, it frees the blocks of TakeRetired().
+//
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
 

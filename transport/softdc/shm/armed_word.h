@@ -15,7 +15,7 @@
 //
 // The other word: what a producer does that finds no room (WhenFull), until the first one that
 // overruns the queue changes it for good to "overrun, the owner does not know yet", which the owner
-// changes to "overrun". Whatever is published after that is lost.
+// changes to "overrun". Completions that are published after that are lost.
 //
 // Lost wake-ups: the owner arms, then looks for completions; the producer publishes, then looks at
 // the word; a full fence stands between the two steps on both sides, so at least one of them sees

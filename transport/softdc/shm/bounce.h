@@ -12,15 +12,15 @@
 //                                                 errno
 //
 // The owner may stand still. So a request waits as the turn word of the buffer, which the owner takes and
-// the sender takes back, each with one CAS: what was taken back is never run. The sender waits for
-// kAnswerWithinMs, takes the request back, and asks nothing more until the owner has answered that it got
+// the sender withdraws, each with one CAS: a withdrawn request is never run. The sender waits for
+// kAnswerWithinMs, withdraws the request, and asks nothing more until the owner has answered that it got
 // none (Ready). A request that the owner had taken already, and does not answer, may have run or not.
 //
 // For atomic operations it is the only way, whatever the kernel allows: it copies for others, but
 // changes no word in one step.
 //
 // The thread is started by the first who connects; it is not the firmware thread, since two processes
-// that bounce to one another from theirs would wait for ever. It reaches its own memory through
+// that bounce to one another from theirs would deadlock. It reaches its own memory through
 // /proc/self/mem, so memory that is gone is an errno and not a crash. Strangers get nothing: the
 // sender is of the same user, and the key has to cover the range.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_BOUNCE_H_

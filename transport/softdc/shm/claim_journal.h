@@ -2,7 +2,7 @@
 //
 // ClaimJournal: one line per Link in the owner's arena, in which the Link's process says which SRQ
 // tickets it is about to take, and whether it is at a copy. The owner reads the first for one purpose: after some process died, to tell
-// a WQE that a living process holds from one that nobody holds any more (repair.h).
+// a WQE that a living process holds from one that no process holds (repair.h).
 //
 // One word, stored whole, so it is never seen torn:
 //   bits 63..44 srq_id   43..32 count (0: no claim)   31..0 head (low bits)
@@ -12,7 +12,7 @@
 //
 // The second word counts: odd from before the process looks at keys of the owner's regions until after
 // its last copy. An owner that takes a key back makes every core see that (MakeCopiersSee), then
-// waits for each odd word to change: whoever looks at the key later finds it gone. The sender pays
+// waits for each odd word to change: a process that looks at the key later finds it gone. The sender pays
 // two plain stores to its own line, and a fence only where the kernel gives the owner no such means.
 //
 // The third word is the rkey of the memory window that the process is at, or 0: written before it looks at

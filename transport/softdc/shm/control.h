@@ -12,12 +12,12 @@
 //                                     <-   kSegment {size} + segment
 //   kBadRequest {qp number, event}    ->        (no answer) my request has brought your RC queue pair down
 //                                     <-   kForget {round}   forget the targets of mine that are gone
-//   kForget {round}                   ->        (the answer) nothing of mine looks at them any more
+//   kForget {round}                   ->        (the answer) nothing of mine looks at them
 //
 // An answer repeats the kind and the number asked for; `error` is an errno, 0 for yes. To a hello of another
 // version it is EPROTONOSUPPORT, with the owner's version beside it: the first four fields are those of all
-// versions. To a kResolve it is ESTALE when the owner has given back the block of that number: ask whoever has
-// it now. End of file on the socket is the death of the other context.
+// versions. To a kResolve it is ESTALE when the owner has given back the block of that number: ask its present
+// owner. End of file on the socket is the death of the other context.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CONTROL_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CONTROL_H_
 

@@ -5,7 +5,7 @@
 //   CopyInOrder   bytes become visible in ascending order, across the whole message. The last word of
 //                 each unit (a 128-byte block of the destination, or what the message has of it) is
 //                 stored by a release store after all others: a reader that polls it by an acquire
-//                 load sees what stands before it.
+//                 load sees the bytes before it.
 //   CopyRelaxed   for regions registered with relaxed ordering: only the last word comes last. Large
 //                 copies are half as fast again, since string instructions need not read the lines
 //                 that they overwrite.
@@ -14,7 +14,8 @@
 //                 are not.
 //
 // "Word": the last 8 bytes of the unit where they are aligned, else its last byte.
-// Thread-safety: as memcpy. No lock, no system call, no allocation.
+//
+// Threads       As memcpy. No lock, no system call, no allocation.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_COPY_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_COPY_H_
 

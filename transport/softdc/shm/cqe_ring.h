@@ -2,7 +2,7 @@
 //
 // One SPSC ring of 64-byte CQEs per (Link, CQ), in the owner's arena: the Link's process produces,
 // the owner consumes. A CQ is the set of its rings (and a private one for its own send
-// completions), so a producer that dies leaves a hole in nobody's way.
+// completions), so a producer that dies leaves no hole in the way of others.
 //
 //   head | consumed | entry[capacity]
 //

@@ -9,7 +9,7 @@
 //   our firmware thread            runs the exchange itself
 //   the caller                     waits for it, with signals blocked
 //   other processes                the caller of this answers for them
-//   the device of a driver         (O_DIRECT, io_uring buffers) is not kept out; nobody can
+//   the device of a driver         (O_DIRECT, io_uring buffers) cannot be kept out
 //
 // docs/decisions/0007-private-memory-moved-in-place.md says what else was tried.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_EXCHANGE_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in a context's arena, the one shared segment through which other processes reach its
+// The contents of a context's arena, the one shared segment through which other processes reach its
 // objects. Offsets count from the arena's first byte; nothing here holds a pointer. The owner
 // writes everything but what srq_ring.h, cqe_ring.h, claim_journal.h and armed_word.h give to
 // senders.

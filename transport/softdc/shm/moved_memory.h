@@ -9,14 +9,14 @@
 //                exchanged safely now (exchange.h): all of it
 //
 // While it is registered   the pages are the file's; the program sees no difference.
-// With the last Leave      they become private again, with what is in them; what was written into the
-//                          file by somebody slow stays in the file.
+// With the last Leave      they become private again, with what is in them; what a slow
+//                          peer wrote into the file stays in the file.
 // munmap by the program    its own affair; noticed at the last Leave, and the file's pages go.
 // fork                     the child gets private copies before fork returns in the parent, so neither
 //                          sees the other's writes. Not after _Fork, vfork or a bare clone: there
 //                          registered bytes are shared until exec.
 //
-// Thread-safety: any thread, but not the firmware thread. Calls may take milliseconds a megabyte.
+// Threads       Any thread, but not the firmware thread. Calls may take milliseconds a megabyte.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_MOVED_MEMORY_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_MOVED_MEMORY_H_
 

@@ -4,7 +4,7 @@
 // shared segments, its own journal line and CQE rings in there. Target: one QP number over there.
 //
 // The Loop thread makes, extends and ends links; posters use them under `lock`. A link whose peer died
-// says so, and is destroyed, with everything mapped for it, when no pass uses it any more
+// says so, and is destroyed, with everything mapped for it, when no pass uses it
 // (outbound_links.h, Dropped).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_

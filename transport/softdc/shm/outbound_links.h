@@ -3,13 +3,13 @@
 // OutboundLinks: from a QP number to what a poster needs to reach it. Asking is asynchronous: a
 // target starts as kAsking, the Loop thread connects to the owner of the number's block and asks,
 // and calls back
-// (`on_change`) whenever an answer came or a peer died, so that waiting queues try again.
+// (`on_change`) whenever an answer came or a peer died, so that waiting queues continue.
 //
 // Posters use targets and links without a lock of this object's, in passes. So what a dead peer
 // leaves is taken out of the tables first, and destroyed once every pass that had begun has ended
 // (`drop`, Dropped).
 //
-// Thread-safety: Find, Ask and AskSegment from any thread; the rest is the Loop thread's.
+// Threads       Find, Ask and AskSegment from any thread; the rest is the Loop thread's.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
 

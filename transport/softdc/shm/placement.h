@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the bytes of a range that is being registered are for peers: in a file that they map, or in
-// this process alone.
+// Finds where the bytes of a range to be registered are for peers: in a file that they map, or in this process alone.
 //
-// Thread-safety: any thread, but not the firmware thread. Slow: reads /proc/self, may move memory.
+// Threads       Any, except the firmware thread. Slow: reads /proc/self, may move memory.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_PLACEMENT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_PLACEMENT_H_
 

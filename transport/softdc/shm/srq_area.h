@@ -7,8 +7,8 @@
 // A ticket is the position of a posted WQE in the SRQ's whole life: u64, never wraps; its slot is
 // ticket % capacity. `posted` is written by the owner alone; `claim` is the next ticket to take,
 // moved by the senders' CAS. Tickets in [claim, posted) are free for the taking. `limit` is armed by
-// the owner and taken by whoever finds fewer WQEs left than that; it shares a line with what nobody
-// writes, so looking at it costs nothing.
+// the owner and taken by the process that finds fewer WQEs left than that; it shares a line with
+// constants, so looking at it costs nothing.
 //
 // A slot is two words, so four WQEs share a cache line, and a sender needs nothing else for a WQE
 // of one SGE:

@@ -5,7 +5,7 @@
 //
 // Not thread-safe: the Link's lock covers every call, and covers a claim together with the
 // publishing of each of its WQEs (claim_journal.h: one open claim per Link). Lock-free towards
-// other processes: a Claim is at most kMaxClaimAttempts tries and waits for nobody.
+// other processes: a Claim is at most kMaxClaimAttempts tries and never waits.
 //
 // Order of use, per doorbell:  CqeProducer::CanPublish(n) -> Claim(n) -> for each WQE taken: copy,
 // Publish. A WQE that was taken and is not wanted goes back by Publish of a CQE with kCqeUnused.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WordChange: an atomic operation on one word of registered memory, compare-and-swap or fetch-and-add.
-// Whoever has the word mapped applies it: a sender where the memory is shared, its owner where it is
-// not (bounce.h).
+// WordChange: an atomic operation on one word of registered memory: compare-and-swap or fetch-and-add. A process that has the word mapped
+// applies it: the sender if the memory is shared, otherwise its owner (bounce.h).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // BlockSignature: how data is protected, block by block, in memory and on the wire: what
-// mlx5dv_wr_set_mkey_sig_block(3) sets. Plain values that may stand in shared memory, so whoever reads
-// one there asks Valid() first.
+// mlx5dv_wr_set_mkey_sig_block(3) sets. Plain values that may be in shared memory, so a
+// reader there calls Valid() first.
 //
 // A domain's bytes: block | signature | block | signature ..., and at the end perhaps a part of a block,
 // which has no signature. A signature, as bytes in their order:

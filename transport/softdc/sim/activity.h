@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activity: that a program on a node has something to look at. Whoever runs programs by it needs not look at all of them
-// after each step. Thread-safety: one thread.
+// Activity: reports that a program on a node has something to look at. A driver of many programs then need not look at all of them after each
+// step.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_
 

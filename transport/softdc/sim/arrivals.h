@@ -12,7 +12,7 @@
 // of their own, in chance order; its completion comes after the last one, and after that of each
 // message before it on the channel.
 //
-// Thread-safety: one thread; calls no queue with a lock held.
+// Threads       One thread; calls no queue with a lock held.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_ARRIVALS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_ARRIVALS_H_
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Channel: what one of a send queue's streams, or a queue without streams as a whole, has to send,
-// in posting order. It is busy with one target at a time: messages to the same target are under way
+// in posting order. It is busy with one target at a time: messages to the same target are in flight
 // together, one to another target starts when all before it are answered.
 //
 //   queue:  [ answered | sent, unanswered | not sent yet ]
@@ -11,8 +11,10 @@
 // not heard there (their packet numbers do not follow), and what is not answered is sent again in
 // the next round.
 //
-// Reference-counted by its requester and by the messages that are under way: they outlive their
-// queue. Thread-safety: one thread.
+// Reference-counted by its requester and by the messages in flight: they outlive their
+// queue.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CHANNEL_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_CHANNEL_H_
 

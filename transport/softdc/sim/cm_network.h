@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CmNetwork: what carries RDMA_CM messages between simulated nodes: each node's ports and table of
-// connected queue pairs, and the wires between them. SimCmFabric is one process's way into it; a
-// node has one for each of its lives.
+// CmNetwork: carries RDMA_CM messages between simulated nodes. It has each node's ports and table of connected queue pairs, and the wires
+// between nodes. SimCmFabric is the access of one process; a node has one for each of its lives.
 //
-// Messages of a wire arrive in order, a latency after they were sent. The fault plan loses them for
-// good, delays them (and what comes after them), doubles them, or answers a request with a reject
-// of its own. Whoever connects to a port where nobody listens is told so at once; to a node that is
-// not there or not reachable, nothing answers.
+// Messages of a wire arrive in order, one latency after they were sent. The fault plan loses them, delays them (and all messages behind them),
+// doubles them, or answers a request with a reject of its own. A connect to a port without a listener is refused at once. A connect to a node
+// that is absent or not reachable gets no answer.
 //
-// A killed process's wires end for its peers, as a kernel's do; while the way between them is down
-// they do not notice, as when a host dies. The word of a wire's end can be lost as any other, and is
-// said again to whoever sends something to a wire that is not there any more.
+// When a process is killed, its wires end for its peers, as with a kernel. While the path between them is down the peers do not notice, as when
+// a host dies. The message that ends a wire can be lost like any other. It is repeated to a process that sends to the ended wire.
 //
-// Thread-safety: one thread.
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CM_NETWORK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_CM_NETWORK_H_
 

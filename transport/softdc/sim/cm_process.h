@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // CmProcess: RDMA_CM of one life of a node: an engine, its way into the network, its timers, and
-// the device that its ids share, opened when it is first asked for. Thread-safety: one thread.
+// the device that its ids share, opened when it is first asked for.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CM_PROCESS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_CM_PROCESS_H_
 

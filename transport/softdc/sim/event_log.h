@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EventLog: what happened in a simulation, in order. The same seed and the same calls give the same
-// log, byte for byte; digest() says so without keeping the text.
+// EventLog: the events of a simulation, in order. The same seed and the same calls give the same log, byte for byte; digest() compares logs
+// without keeping the text.
 //
-// A record is a few numbers; text is made of them only when it is asked for. Records hold node
-// indices, queue pair numbers and positions, never addresses or wr_ids, which may differ from run to
-// run. Thread-safety: one thread.
+// A record is a few numbers, and is formatted only on request. Records hold node indexes, queue pair numbers and positions. They never hold
+// addresses or wr_ids, which may differ from run to run.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_EVENT_LOG_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_EVENT_LOG_H_
 

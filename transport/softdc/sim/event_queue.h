@@ -3,12 +3,12 @@
 // EventQueue: the virtual clock and what is due on it. Events run in order of time, and those of
 // one time in the order in which they were scheduled, so a run depends on nothing but its inputs.
 //
-// The heap holds 16-byte keys; what an event does stands in a slot beside it: a function, an object
+// The heap holds 16-byte keys; the action of an event is in a slot beside it: a function, an object
 // and a word, so that the hot path neither allocates nor copies closures. Tasks of others
 // (std::function) take the same way through a slot of their own.
 //
-// Thread-safety: one thread. Bound: kMaxEvents pending; Schedule beyond that ends the process,
-// since a simulation that loses an event would lie.
+// Threads       One thread. Bound: kMaxEvents pending; Schedule beyond that ends the process, since a simulation that loses an event
+//               would lie.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_EVENT_QUEUE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_EVENT_QUEUE_H_
 

@@ -5,7 +5,9 @@
 // things can be done by calls of Simulation while it runs.
 //
 // Units: rates in parts per million of messages, times in virtual nanoseconds since the start of
-// the simulation. Thread-safety: a value.
+// the simulation.
+//
+// Threads       A value.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_PLAN_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_PLAN_H_
 

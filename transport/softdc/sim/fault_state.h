@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // FaultState: the fault plan while the simulation runs: which links are cut, and what is left of
-// each rule for work requests. Thread-safety: one thread.
+// each rule for work requests.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_STATE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_STATE_H_
 

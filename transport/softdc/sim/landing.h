@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Landings: how the bytes of a message come to stand in memory. Promised order, or a message of one
-// block: all at once. Otherwise block by block, in chance order and with gaps; a block is 128
-// aligned bytes of the target (or several of them, of long messages) where that much is promised,
-// else any power of two from 8 bytes on, counted from the beginning.
+// Landings: how the bytes of a message become visible in memory. With a promised order, or for a message of one block: all at once. Otherwise
+// block by block, in random order and with gaps. A block has 128 aligned bytes of the target (or several times that, in long messages) where
+// this is promised, otherwise a power of two from 8 bytes on, counted from the beginning.
 //
-// A block lands only where the memory still is what it was: the process lives, the key is valid.
-// Thread-safety: one thread.
+// A block lands only if the memory is unchanged: the process lives and the key is valid.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_LANDING_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_LANDING_H_
 

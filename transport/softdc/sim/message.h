@@ -4,7 +4,7 @@
 // was sent, a copy of its bytes, and what became of it. Made and given back by a MessagePool, which
 // keeps their memory, so that a message costs no allocation once the simulation is warm.
 //
-// Thread-safety: one thread.
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_MESSAGE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_MESSAGE_H_
 

@@ -2,7 +2,8 @@
 //
 // Node: one simulated host: a device, its numbers, its way out, and what has been done to it.
 // Numbers are a node's own, as on real hosts: the same number on two nodes names two queue pairs.
-// Thread-safety: one thread.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_NODE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_NODE_H_
 

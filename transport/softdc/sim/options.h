@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Options: everything that shapes a simulation. The same options and the same calls give the same
-// run. Thread-safety: a value.
+// run.
+//
+// Threads       A value.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_OPTIONS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_OPTIONS_H_
 

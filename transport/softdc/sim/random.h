@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Random: the one source of chance of a simulation (SplitMix64). The same seed gives the same
-// numbers on every machine. Not for secrets. Thread-safety: one thread.
+// numbers on every machine. Not for secrets.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_RANDOM_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_RANDOM_H_
 

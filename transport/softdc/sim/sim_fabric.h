@@ -5,10 +5,10 @@
 // Node n has the address 10.x.y.z with x.y.z = n + 1, as RoCE v2 GID 0 (::ffff:10.x.y.z); with the
 // InfiniBand link layer also LID n + 1. Its node GUID is 02:00:00:53:44:00:00:00 + n.
 //
-// A context that its node has outlived (Kill, a fatal device) is dead: nothing it posted goes on,
-// nobody finds it, and it can be closed at leisure.
+// A context that its node has outlived (Kill, a fatal device) is dead: its requests do not continue, no
+// peer finds it, and it can be closed at any time.
 //
-// Thread-safety: one thread, for everything that is opened on it.
+// Threads       One thread, for everything that is opened on it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIM_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIM_FABRIC_H_
 

@@ -10,7 +10,7 @@
 // A DCI with streams has 2^log_num_concurrent channels; a stream has that of its id modulo their
 // number. Every other queue has one.
 //
-// Thread-safety: one thread, that of the simulation; the queue's lock is held as fabric.h says.
+// Threads       One thread, that of the simulation; the queue's lock is held as fabric.h says.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
 
@@ -48,7 +48,7 @@ class SimRequester final : public Requester {
   void OnTimer(Channel& channel);
   void OnRested(Channel& channel);
   void OnSent(Channel& channel, uint64_t sequence);  // unacknowledged kinds: it is out
-  // The target has accepted a message; until then it is busy with it.
+  // Called when the target has accepted a message. The target is busy with it until `until_ns`.
   void OnExecuted(const Message& message, int64_t until_ns);
 
  private:

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Simulation: many hosts with one softdc device each, in one process, on a virtual clock with a
-// seed. The device model is the one that softdc0 has; only the fabric differs
-// (docs/decisions/0005).
+// Simulation: many hosts with one softdc device each, in one process, on a virtual clock with a seed. The device model is that of softdc0;
+// only the fabric differs (docs/decisions/0005).
 //
 //   auto simulation = Simulation::Create({.seed = 7, .nodes = 3}).value();
 //   { Simulation::As as(*simulation, 1);                 // this thread is node 1 now
 //     context = Simulation::Verbs().open_device(simulation->Device(1)); ... }
 //   simulation->RunUntil([&] { return ibv_poll_cq(cq, 1, &wc) == 1; }, limit_ns);
 //
-// Nothing happens but inside Step and what calls it, so nothing may be waited for in any other way:
-// get_cq_event, get_async_event and get_cm_event say EAGAIN when there is nothing. Do not step
-// between wr_start and wr_complete. The same options and the same calls in the same order give the
-// same run: log().digest(), byte for byte.
+// Time moves only inside Step() and functions that call it, so a program must not wait in any other way: get_cq_event, get_async_event and
+// get_cm_event return EAGAIN when there is no event. Do not step between wr_start and wr_complete. The same options and the same calls in
+// the same order give the same run: log().digest(), byte for byte.
 //
-// Device objects may outlive the simulation (they are dead then); RDMA_CM ids and channels may not.
-// Each open context, completion channel and event channel holds a file descriptor.
-//
-// Thread-safety: none; one thread has the simulation and everything that is opened on it.
+// Ownership     The creator. Device objects may outlive the simulation (they are dead then); RDMA_CM ids and channels may not.
+// Threads       One: it has the simulation and all objects opened on it.
+// Limits        Each open context, completion channel and event channel holds a file descriptor.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
 

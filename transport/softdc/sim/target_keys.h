@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TargetKeys: the indirect keys of the context that a message has reached, as a remote key or in a
-// receive buffer: gathers and scatters through them, and leaves mismatches of their signatures for who
-// polls the target's CQ. All at once: what stands behind a key lands in one piece, in order.
+// TargetKeys: the indirect keys of the context that a message has reached, as a remote key or in a receive buffer. Gathers and scatters through
+// them, and leaves mismatches of their signatures for the process that polls the target's CQ. All bytes behind a key land in one piece, in
+// order.
 //
-// Thread-safety: none; for the length of one message.
+// Ownership     It lives for one message.
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_TARGET_KEYS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_TARGET_KEYS_H_
 

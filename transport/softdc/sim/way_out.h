@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WayOut: a node's wire to the network. While it is given away some way ahead, who wants to send stands in line and sends one message
-// per turn, requests and answers with data alike: as a NIC takes turns between its queues, though by messages and not by packets.
+// WayOut: a node's wire to the network. While the wire is busy, senders wait in a line, and each sends one message per turn, requests and
+// answers with data alike. A NIC also takes turns between its queues, but by packets and not by messages.
 //
-// Who owns it   Node; one thread.
+// Ownership     Node.
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_WAY_OUT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_WAY_OUT_H_
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// World: all that the parts of one simulation share: the clock, chance, the log, the nodes, the
-// faults, and the messages under way. Thread-safety: one thread.
+// World: what the parts of one simulation share: clock, random source, log, nodes, faults, and the messages in flight.
+//
+// Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_WORLD_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_WORLD_H_
 

@@ -2,10 +2,10 @@
 //
 // The commands that are written to a descriptor of RDMA_CM: each is a header, a structure (abi.h)
 // and, in most structures, the address of a response. Their order of checks, and their errnos, are
-// the kernel's (ucma.c). Where a command is shorter than its structure, and the kernel would go on
-// reading behind it, the rest counts as zeros here.
+// the kernel's (ucma.c). Where a command is shorter than its structure, and the kernel
+// would read behind it, the rest counts as zeros here.
 //
-// Thread-safety: as the engine.
+// Threads       As the engine.
 #ifndef SLUICE_TRANSPORT_SOFTDC_UCMA_COMMANDS_H_
 #define SLUICE_TRANSPORT_SOFTDC_UCMA_COMMANDS_H_
 

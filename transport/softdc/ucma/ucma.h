@@ -12,8 +12,8 @@
 // closing it there leaves the parent's alone. What a descriptor still has when it is closed ends as
 // if each id were destroyed.
 //
-// Thread-safety: all functions; Owns() is lock-free and async-signal-safe for descriptors below
-// 65,536, as every write() and close() of a program may ask it.
+// Threads       All functions; Owns() is lock-free and async-signal-safe for descriptors below 65,536, as every write() and close() of a
+//               program may ask it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_UCMA_UCMA_H_
 #define SLUICE_TRANSPORT_SOFTDC_UCMA_UCMA_H_
 

@@ -7,7 +7,7 @@
 //   sim      one simulated device per host, on a virtual clock that moves when the test waits
 //   native   the first mlx5 device of libibverbs, all hosts in this process
 //
-// Thread-safety: of one test's thread, but for Progress() on shm and native.
+// Threads       Of one test's thread, but for Progress() on shm and native.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_BED_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_BED_H_
 

@@ -3,7 +3,7 @@
 // CmEnd: one program's side of RDMA_CM on a bed: an event channel of a host, its ids, and calls that
 // connect with queue pairs of its own. What cannot be made throws.
 //
-// Thread-safety: one thread.
+// Threads       One thread.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_CM_END_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_CM_END_H_
 

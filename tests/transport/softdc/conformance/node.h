@@ -4,7 +4,7 @@
 // CQs and one registered slab, made with the calls that a user would write. What cannot be made
 // throws, and so fails the test.
 //
-// Thread-safety: as verbs objects; one thread posts.
+// Threads       As verbs objects; one thread posts.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_NODE_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_NODE_H_
 

@@ -4,7 +4,7 @@
 // made with the calls that a user would write. It posts with ibv_post_send or, through `ex` and `dv`, with
 // ibv_wr_*. What cannot be made throws, and so fails the test.
 //
-// Thread-safety: as verbs objects; one thread posts.
+// Threads       As verbs objects; one thread posts.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_PLAIN_NODE_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_PLAIN_NODE_H_
 

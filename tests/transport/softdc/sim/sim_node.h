@@ -2,7 +2,7 @@
 //
 // SimNode: a small DC program on a simulated host: a DCI, a DCT, their SRQ and CQs and one registered
 // slab, made with the plainest calls through Simulation's table. A call that fails ends the process
-// with its name: no test goes on without it.
+// with its name: no test continues without it.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_SIM_SIM_NODE_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_SIM_SIM_NODE_H_
 

@@ -2,7 +2,7 @@
 //
 // Personalities: devices as they may be, each a file of dials in this folder. `./dev personalities` runs tests under each.
 //
-// Thread-safety: constants.
+// Threads       Constants.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_PERSONALITIES_PERSONALITIES_H_
 #define SLUICE_TRANSPORT_SOFTDC_CONFIG_PERSONALITIES_PERSONALITIES_H_
 
