@@ -184,7 +184,7 @@ void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
   slot.dci = dci.index;
   slot.stream = target->stream;
   dci.fifo[dci.tail++ & Mask()] = index;
-  unrung_ = true;
+  unrung_ |= uint64_t{1} << dci.index;
   ++target->posted;
   ++posted_;
   if (exclusive_) ++dci.streams[slot.stream].posted;
@@ -192,13 +192,13 @@ void DciPool::Append(Dci& dci, Target* target, uint32_t index) {
 }
 
 void DciPool::Flush() {
-  if (!std::exchange(unrung_, false)) return;
-  for (auto& dci : dcis_) {
-    if (dci->rung != dci->tail) Ring(*dci);
+  for (uint64_t unrung = std::exchange(unrung_, 0); unrung != 0; unrung &= unrung - 1) {
+    Dci& dci = *dcis_[std::countr_zero(unrung)];
+    if (dci.rung != dci.tail) Ring(dci);
   }
 }
 
-void DciPool::Start(ibv_qp_ex* ex, const Slot& slot) const {
+[[gnu::always_inline]] inline void DciPool::Start(ibv_qp_ex* ex, const Slot& slot) const {
   const auto data = reinterpret_cast<uint64_t>(slot.data);
   const RemoteWrite& write = slot.write;
   const uint32_t lkey = slot.bulk ? slot.lkey : lkey_;
@@ -234,6 +234,7 @@ void DciPool::Ring(Dci& dci) {
     if (signal) {
       dci.unsignalled = 0;
       dci.last_signalled = at;
+      expecting_ = true;
     }
     slot.signalled = signal;
     ex->wr_id = slots_.WrId(index);
@@ -280,21 +281,26 @@ bool DciPool::owes() const {
 int DciPool::Poll(bool thorough) {
   int count = 0;
   // With nothing posted it may still be draining.
-  const bool expects = ExpectsCompletion();
-  if (posted_ != 0 || expects) {
-    if (thorough || expects || ++quiet_polls_ >= kQuietPollPeriod) {
-      quiet_polls_ = 0;
-      ibv_wc completions[kMaxPollBatch];
-      const int got = ibv_poll_cq(cq_, kMaxPollBatch, completions);
-      for (int i = 0; i < got; ++i) OnCompletion(completions[i]);
-      if (got < 0) [[unlikely]]
-        OnPollError();
-      count = std::max(got, 0);
-    }
+  if (expecting_) expecting_ = ExpectsCompletion();
+  if (expecting_ || (posted_ != 0 && (++quiet_polls_ >= kQuietPollPeriod || thorough))) {
+    count = TakeCompletions();
   }
-  if (pump_ && !waiting_.empty()) Pump();
-  pump_ = false;
+  if (pump_) {
+    if (!waiting_.empty()) Pump();
+    pump_ = false;
+  }
   return count;
+}
+
+// A function of its own, since its array costs each call of Poll() something.
+int DciPool::TakeCompletions() {
+  quiet_polls_ = 0;
+  ibv_wc completions[kMaxPollBatch];
+  const int got = ibv_poll_cq(cq_, kMaxPollBatch, completions);
+  for (int i = 0; i < got; ++i) OnCompletion(completions[i]);
+  if (got < 0) [[unlikely]]
+    OnPollError();
+  return std::max(got, 0);
 }
 
 // Completions that the driver had taken are lost with it: nobody will know which requests have ended.

@@ -230,6 +230,7 @@ class DciPool {
   // The operation and what it carries; its destination follows.
   void Start(ibv_qp_ex* ex, const Slot& slot) const;
 
+  [[gnu::noinline]] int TakeCompletions();
   void OnCompletion(const ibv_wc& wc);
   [[gnu::noinline]] void OnPollError();
   void Unpost(Dci& dci, uint32_t slot);
@@ -295,7 +296,8 @@ class DciPool {
   std::vector<Broken> broken_;  // until their stream is reset, or their DCI recovered
   bool some_unasked_ = false;   // a DCI is
   bool pump_ = false;           // something changed that a waiter may need
-  bool unrung_ = false;         // something was appended since the last Flush()
+  bool expecting_ = false;      // ExpectsCompletion() may be true
+  uint64_t unrung_ = 0;         // DCIs by index: something was appended since the last Flush()
   uint32_t posted_ = 0;
   uint32_t fifo_size_ = 0;  // power of two
   uint32_t low_water_ = 0;  // free data slots, below which every request is signalled

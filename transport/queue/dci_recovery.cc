@@ -15,6 +15,7 @@ namespace sluice::queue {
 
 void DciPool::StartDrain(Dci& dci) {
   if (!Next(dci.state, DciEvent::kFatal, &dci.state)) return;
+  expecting_ = true;
   ++dci.drains;
   if (dci.rung != dci.tail) Ring(dci);  // they will be flushed, in order
   dci.watched_head = dci.head - 1;      // the watchdog begins anew
@@ -116,6 +117,7 @@ void DciPool::Bury(Dci& dci, const absl::Status& why) {
 }
 
 void DciPool::Abandon(const absl::Status& why) {
+  expecting_ = true;
   for (const auto& dci : dcis_) {
     // Nothing is to be rung while a command has it.
     if (Next(dci->state, DciEvent::kFatal, &dci->state) && dci->rung != dci->tail) Ring(*dci);

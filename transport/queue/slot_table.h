@@ -82,7 +82,7 @@ class SlotTable {
     slot.use = SlotUse::kFree;
     slot.target = nullptr;
     slot.notify = slot.signal = false;
-    slot.released = slot.control || slot.bulk || slot.cell;
+    slot.released = slot.control | slot.bulk | slot.cell;
     slot.operation = Operation::kSend;
     slot.refused = false;
     NextGeneration(slot);

@@ -72,17 +72,11 @@ std::vector<std::byte> BytesOf(const MessageSource& source, uint64_t offset,
 
 }  // namespace
 
-ReceiveDelivery::~ReceiveDelivery() {
-  reach_.link->journal.EndCopies();
-  SOFTDC_KILL_POINT(kCopiesEnded);
-  // All that was taken is published, or lost to the owner too. A word that stood would defer the repair of
-  // others' claims for as long as this link is quiet, once an SRQ has the same id and tickets.
-  reach_.link->journal.Clear();
+void ReceiveDelivery::Wake() {
   if (tell_firmware_) {
     reach_.link->RingFirmware();
     SOFTDC_KILL_POINT(kFirmwareRung);
   }
-  // Nobody sleeps over a CQ without a channel.
   if (!published_ || !reach_.cq->event_fd) return;
   if (reach_.cq->armed.TryTake(reach_.link->link_id(), solicited_)) {
     const uint64_t one = 1;
@@ -297,22 +291,42 @@ DeliveryStatus ReceiveDelivery::Scatter(const MessageSource& source, std::span<c
   return DeliveryStatus::kDelivered;
 }
 
-bool ReceiveDelivery::Grant(const Wqe& wqe) {
+bool ReceiveDelivery::GrantAnew(const Wqe& wqe) {
+  written_key_ = kNoKey;
+  reach_.written.at = nullptr;
   // An indirect key is in no such table.
   const shm::MemoryRegionEntry* region =
       JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
                  IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor);
   if (region == nullptr || region->IsWindow()) return false;
-  const shm::MappedRegion mapped = reach_.link->Mapped(region->key.load(std::memory_order_relaxed));
+  // Judged once more after the copy was made, so the copy is what was judged.
+  reach_.written.entry = shm::MemoryRegionSnapshot::Of(*region);
+  if (JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
+                 IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor) == nullptr) {
+    return false;
+  }
+  shm::MappedRegion mapped = reach_.link->Mapped(region->key.load(std::memory_order_relaxed));
   const uint64_t address = region->address;
-  const Granted granted{.rkey = wqe.rkey,
-                        .relaxed = mapped.relaxed,
-                        .begin = address + mapped.begin,
-                        .bytes = mapped.end - mapped.begin,
-                        .address = mapped.address - address};
-  if (!granted.Covers(wqe)) return false;
-  granted_ = granted;
-  return true;
+  mapped.begin += address;
+  mapped.end += address;
+  mapped.address -= address;
+  reach_.written.mapped = mapped;
+  if (!reach_.written.entry.Is(*region)) return false;  // it has changed meanwhile
+  reach_.written.at = region;
+  written_key_ = wqe.rkey;
+  return Covered(wqe);
+}
+
+void ReceiveDelivery::FindReceived(uint32_t key) {
+  Target::Reach::Known& known = reach_.received;
+  known.at = nullptr;
+  known.mapped = reach_.link->Mapped(key);
+  if (known.mapped.key == 0) return;
+  const shm::MemoryRegionEntry& region = reach_.link->regions()[key >> 8];
+  known.entry = shm::MemoryRegionSnapshot::Of(region);
+  // Once more, so that it follows from the copy.
+  known.mapped = reach_.link->Mapped(key);
+  if (known.entry.Is(region)) known.at = &region;
 }
 
 DeliveryStatus ReceiveDelivery::OneSided(const Wqe& wqe, const MessageSource& source) {

@@ -52,12 +52,22 @@ class ReceiveDelivery {
     WhyNot why_not = WhyNot::kNoReceive;  // if count is 0
   };
 
-  ReceiveDelivery(OutboundLinks& links, Target::Reach& reach, const SendQueue& source)
+  [[gnu::always_inline]] ReceiveDelivery(OutboundLinks& links, Target::Reach& reach,
+                                         const SendQueue& source)
       : links_(links), reach_(reach), source_(source), lost_(reach.cq->armed.overrun()) {
     reach_.link->journal.BeginCopies();
     SOFTDC_KILL_POINT(kCopiesBegun);
   }
-  ~ReceiveDelivery();  // wakes the receiver if it sleeps and something was published
+  // Wakes the receiver if it sleeps and something was published.
+  [[gnu::always_inline]] ~ReceiveDelivery() {
+    reach_.link->journal.EndCopies();
+    SOFTDC_KILL_POINT(kCopiesEnded);
+    // All that was taken is published, or lost to the owner too. A word that stood would defer the repair of
+    // others' claims for as long as this link is quiet, once an SRQ has the same id and tickets.
+    reach_.link->journal.Clear();
+    // Nobody sleeps over a CQ without a channel.
+    if (tell_firmware_ || (published_ && reach_.cq->event_fd)) Wake();
+  }
 
   // Up to `want` receive WQEs, each of which is then delivered into, or given back.
   Claim ClaimWqes(uint32_t want, std::span<shm::ClaimedWqe> claimed);
@@ -74,26 +84,41 @@ class ReceiveDelivery {
   DeliveryStatus OneSided(const Wqe& wqe, const MessageSource& source);
   // The common WRITE of one byte or more, as DeliverPlain. False: nothing was done, OneSided has to.
   bool WritePlain(const Wqe& wqe, const std::byte* from);
+  // ClaimWqes of one. False: none, ClaimWqes says why.
+  bool ClaimOne(shm::ClaimedWqe* claimed);
 
  private:
-  // What a WRITE may write to without another look at the target's table: a region of it that an earlier
-  // WRITE of this doorbell was judged by, as far as it is mapped here. Rights and domain were judged
-  // then; the key and the range are compared for each. As MappedRegion, good until the copies end.
-  struct Granted {
-    uint32_t rkey = 0;
-    bool relaxed = false;
-    uint64_t begin = 0;     // as the peer addresses it
-    uint64_t bytes = 0;     // 0: nothing
-    uintptr_t address = 0;  // here, less the peer's
-
-    bool Covers(const Wqe& wqe) const {
-      const uint64_t into = wqe.remote_address - begin;
-      return wqe.rkey == rkey && into <= bytes && wqe.length_bytes <= bytes - into;
+  // Whether reach_.written, looked at in this doorbell, covers the WRITE. Rights and domain were judged then: the key and the
+  // range are compared for each.
+  [[gnu::always_inline]] bool Covered(const Wqe& wqe) const {
+    const shm::MappedRegion& region = reach_.written.mapped;
+    const uint64_t into = wqe.remote_address - region.begin;
+    const uint64_t bytes = region.end - region.begin;
+    return wqe.rkey == written_key_ && into <= bytes && wqe.length_bytes <= bytes - into;
+  }
+  // The same, after a look at the region that the WRITE names. False: not allowed, not all mapped, or through a window, whose copies
+  // its owner counts one by one.
+  [[gnu::always_inline]] bool Grant(const Wqe& wqe) {
+    if (reach_.written.Holds(wqe.rkey)) [[likely]] {
+      written_key_ = wqe.rkey;
+      if (Covered(wqe)) [[likely]]
+        return true;
     }
-  };
-  // Judges a WRITE by the target's table, and remembers the region. False: not allowed, not all mapped,
-  // or through a window, whose copies its owner counts one by one.
-  [[gnu::noinline]] bool Grant(const Wqe& wqe);
+    return GrantAnew(wqe);
+  }
+  // Judges it by the target's table.
+  [[gnu::noinline]] bool GrantAnew(const Wqe& wqe);
+  // The region of a receive buffer, as far as it is mapped.
+  const shm::MappedRegion& Received(uint32_t key) {
+    if (key != received_key_) {
+      if (!reach_.received.Holds(key)) [[unlikely]]
+        FindReceived(key);
+      received_key_ = key;
+    }
+    return reach_.received.mapped;
+  }
+  [[gnu::noinline]] void FindReceived(uint32_t key);
+  [[gnu::noinline]] void Wake();
 
   enum class Direction { kToRemote, kFromRemote };
   DeliveryStatus DeliverTo(const Wqe& wqe, const MessageSource& source,
@@ -137,8 +162,10 @@ class ReceiveDelivery {
   bool tell_firmware_ = false;  // over there
   bool published_ = false;
   bool solicited_ = false;
-  shm::MappedRegion mapped_;  // of the last plain SEND
-  Granted granted_;           // to the last plain WRITE
+  // Keys that reach_.written and reach_.received were looked at for in this doorbell: good until the copies end.
+  static constexpr uint64_t kNoKey = UINT64_MAX;
+  uint64_t written_key_ = kNoKey;
+  uint64_t received_key_ = kNoKey;
 };
 
 // In the header so that the product has nothing but the copy.
@@ -194,26 +221,35 @@ template <bool kPlain>
       (cqe.flags & (shm::kCqeSolicited | shm::kCqeUnused)) != 0 || status != IBV_WC_SUCCESS;
 }
 
-inline bool ReceiveDelivery::DeliverPlain(const Wqe& wqe, const std::byte* from,
-                                          const shm::ClaimedWqe& claimed) {
+[[gnu::always_inline]] inline bool ReceiveDelivery::DeliverPlain(const Wqe& wqe,
+                                                                 const std::byte* from,
+                                                                 const shm::ClaimedWqe& claimed) {
   if (claimed.sge_count != 1 || wqe.length_bytes > claimed.sge.length || Datagram() ||
       wqe.opcode == IBV_WR_SEND_WITH_INV) {
     return false;
   }
-  if (claimed.sge.key != mapped_.key) mapped_ = reach_.link->Mapped(claimed.sge.key);
-  std::byte* const to = mapped_.At(claimed.sge);
+  const shm::MappedRegion& region = Received(claimed.sge.key);
+  std::byte* const to = region.At(claimed.sge);
   if (to == nullptr) return false;
-  CopyTo(mapped_.relaxed, to, from, wqe.length_bytes);
+  CopyTo(region.relaxed, to, from, wqe.length_bytes);
   PublishInline</*kPlain=*/true>(wqe, claimed.wqe_index, IBV_WC_RECV, IBV_WC_SUCCESS, 0);
   return true;
 }
 
+[[gnu::always_inline]] inline bool ReceiveDelivery::ClaimOne(shm::ClaimedWqe* claimed) {
+  if (lost_ || !reach_.cq->ring.CanPublish(1)) return false;
+  const shm::ClaimResult result = reach_.srq->ClaimOne(reach_.link->journal, claimed);
+  tell_firmware_ |= result.limit_reached;
+  return result.status == shm::ClaimStatus::kOk;
+}
+
 [[gnu::always_inline]] inline bool ReceiveDelivery::WritePlain(const Wqe& wqe,
                                                                const std::byte* from) {
-  if (!granted_.Covers(wqe) && !Grant(wqe)) [[unlikely]]
+  if (!Covered(wqe) && !Grant(wqe)) [[unlikely]]
     return false;
-  CopyTo(granted_.relaxed, reinterpret_cast<std::byte*>(granted_.address + wqe.remote_address),
-         from, wqe.length_bytes);
+  const shm::MappedRegion& region = reach_.written.mapped;
+  CopyTo(region.relaxed, reinterpret_cast<std::byte*>(region.address + wqe.remote_address), from,
+         wqe.length_bytes);
   return true;
 }
 

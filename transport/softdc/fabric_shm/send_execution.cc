@@ -50,6 +50,13 @@ void SendExecution::Run(uint64_t first) {
   if (next_try_ns_ != INT64_MAX) requester_.ContinueAt(next_try_ns_);
 }
 
+void SendExecution::RunClaimed(uint64_t sequence, ReceiveDelivery& delivery,
+                               const shm::ClaimedWqe& claimed, Target::Reach& reach) {
+  Wqe& wqe = queue_.slot(sequence);
+  FinishDelivery(wqe, delivery.Deliver(wqe, SourceOf(wqe, sequence), claimed), reach);
+  queue_.Settle();  // before the bell, as in RunSends
+}
+
 uint32_t SendExecution::RunFrom(uint64_t sequence) {
   Wqe& wqe = queue_.slot(sequence);
   local_ = {};  // what an earlier run found may have been deregistered since
@@ -309,15 +316,10 @@ MessageSource SendExecution::SourceOf(const Wqe& wqe, uint64_t sequence) {
 }
 
 std::optional<SendExecution::Outcome> SendExecution::NotNow(Target::Reach& reach) {
-  if (reach.link->dead()) return Outcome::kNoResponse;
-  if (!reach.link->ReadyForPrivate()) return Outcome::kAsking;
-  // Once more, now that its owner waits for our copies: since the request was judged it may have
-  // destroyed the target, and its memory region and queues with it.
-  if (reach.descriptor->state.load(std::memory_order_acquire) ==
-      static_cast<uint32_t>(shm::TargetState::kGone)) {
-    return Outcome::kNoResponse;
-  }
-  return std::nullopt;
+  if (IsNow(reach)) [[likely]]
+    return std::nullopt;
+  return reach.link->dead() || reach.link->ReadyForPrivate() ? Outcome::kNoResponse
+                                                             : Outcome::kAsking;
 }
 
 uint32_t SendExecution::RunWrites(uint64_t sequence, Target::Reach& reach) {

@@ -30,6 +30,17 @@ class SendExecution {
 
   // WQEs [first, posted) are looked at; those that are kPosted run, or wait.
   void Run(uint64_t first);
+  // Delivers one SEND that has its receive WQE and is not plain enough for DeliverPlain. The caller holds the link's lock. If the WQE waits
+  // afterwards, the caller arranges that it is continued.
+  void RunClaimed(uint64_t sequence, ReceiveDelivery& delivery, const shm::ClaimedWqe& claimed,
+                  Target::Reach& reach);
+  // Under the link's lock, with copies begun: whether the target can be used. Once more after the request was judged, now that its owner
+  // waits for our copies: it may have destroyed the target since, and its memory region and queues with it.
+  [[gnu::always_inline]] static bool IsNow(Target::Reach& reach) {
+    return !reach.link->dead() && reach.link->ReadyForPrivate() &&
+           reach.descriptor->state.load(std::memory_order_acquire) !=
+               static_cast<uint32_t>(shm::TargetState::kGone);
+  }
 
  private:
   enum class Outcome {
@@ -45,7 +56,7 @@ class SendExecution {
   uint32_t RunWrites(uint64_t sequence, Target::Reach& reach);
   void RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
   void RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
-  // Under the link's lock, with copies begun: why it cannot be used, if so.
+  // Why the target cannot be used, if IsNow says so.
   static std::optional<Outcome> NotNow(Target::Reach& reach);
   // Null: see *why_not.
   Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);

@@ -31,6 +31,10 @@ ShmRequester::~ShmRequester() {
 }
 
 void ShmRequester::RunPosted(uint64_t first) {
+  return queue_.posted() - first == 1 ? RunAlone(first) : RunBatch(first);
+}
+
+void ShmRequester::RunBatch(uint64_t first) {
   uint64_t bytes = 0;
   for (uint64_t sequence = first; sequence != queue_.posted(); ++sequence) {
     bytes += queue_.slot(sequence).length_bytes;

@@ -7,6 +7,7 @@
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -19,6 +20,7 @@
 namespace sluice::softdc {
 
 class SendQueue;
+struct Wqe;
 
 // Direct-mapped by number; a miss asks the context's links.
 inline constexpr uint32_t kTargetCacheEntries = 256;
@@ -42,6 +44,16 @@ class ShmRequester final : public Requester {
 
  private:
   friend class SendExecution;
+  // RunPosted for one request (lone_request.cc), and for any number.
+  void RunAlone(uint64_t sequence);
+  template <uint8_t kOpcode>
+  [[gnu::noinline]] void RunPlain(uint64_t sequence);
+  [[gnu::noinline, gnu::cold]] void RunUnplain(uint64_t sequence);
+  [[gnu::noinline, gnu::cold]] void ContinueAlone(const Wqe& wqe);
+  // False: nothing was done.
+  bool WritePlain(Wqe& wqe, const std::byte* from, Target::Reach& reach);
+  bool SendPlain(uint64_t sequence, Wqe& wqe, const std::byte* from, Target::Reach& reach);
+  void RunBatch(uint64_t first);
   Target* Find(uint32_t number) {
     Target*& cached = targets_[number & (targets_.size() - 1)];
     if (cached == nullptr || cached->qp_number != number) cached = port_.outbound().Find(number);

@@ -53,9 +53,12 @@ inline uint32_t NeededAccess(uint8_t opcode) {
   }
 }
 
-inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
-                            const shm::TargetDescriptor& target, const Dials& dials,
-                            ibv_mtu path_mtu, uint16_t pkey) {
+// `opcode` is the WQE's: a caller that knows it pays for no other.
+[[gnu::always_inline]] inline Verdict JudgeRequest(const Wqe& wqe, uint8_t opcode,
+                                                   shm::TargetType meant_for,
+                                                   const shm::TargetDescriptor& target,
+                                                   const Dials& dials, ibv_mtu path_mtu,
+                                                   uint16_t pkey) {
   if (target.state.load(std::memory_order_acquire) !=
           static_cast<uint32_t>(shm::TargetState::kReadyToReceive) ||
       target.qp_num != wqe.target_number || target.type != static_cast<uint32_t>(meant_for)) {
@@ -76,11 +79,11 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
   }
   // Without a byte to move no right is needed and no key looked at (IBA 9.7.5).
   const bool needs_none = wqe.length_bytes == 0 || Mutated(Mutation::kSkipTargetRights);
-  const uint32_t needed = needs_none ? 0 : NeededAccess(wqe.opcode);
+  const uint32_t needed = needs_none ? 0 : NeededAccess(opcode);
   if ((target.access.load(std::memory_order_relaxed) & needed) != needed) {
     return Verdict::kAccessDenied;
   }
-  if (IsAtomic(wqe.opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
+  if (IsAtomic(opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
       !Mutated(Mutation::kAnyAlignment)) {
     return Verdict::kInvalidRequest;
   }
@@ -93,6 +96,11 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
     return Verdict::kInvalidRequest;
   }
   return Verdict::kAccepted;
+}
+inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
+                            const shm::TargetDescriptor& target, const Dials& dials,
+                            ibv_mtu path_mtu, uint16_t pkey) {
+  return JudgeRequest(wqe, wqe.opcode, meant_for, target, dials, path_mtu, pkey);
 }
 
 // The region or window that `rkey` names in the target's table, if it covers the range, belongs to

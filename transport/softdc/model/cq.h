@@ -148,6 +148,8 @@ class Cq {
   int PollStamped(int max, ibv_wc* wc, int64_t* timestamps_ns);
   // Nothing to poll: what a program that waits finds nearly each time.
   bool Quiet() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
+  // Poll with something to poll.
+  [[gnu::noinline]] int PollBusy(int max, ibv_wc* wc) ABSL_UNLOCK_FUNCTION(lock_);
   // `timestamps_ns` may be null, here and below.
   int PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   int PollLocal(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
@@ -182,16 +184,18 @@ class Cq {
   SpinLock ex_lock_;
   Current current_;
 
-  SpinLock lock_;
-  std::vector<Local> local_ ABSL_GUARDED_BY(lock_);  // ring buffer; a power of two
+  // What a poll of a quiet queue looks at, in one line.
+  alignas(64) SpinLock lock_;
+  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
+  size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
   uint64_t local_head_ ABSL_GUARDED_BY(lock_) = 0;
   uint64_t local_tail_ ABSL_GUARDED_BY(lock_) = 0;
-  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);  // no more than were posted
   std::vector<std::unique_ptr<Ring>> rings_ ABSL_GUARDED_BY(lock_);
-  size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;  // fairness: where the next sweep begins
-  size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
-  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
-  std::atomic<bool> held_back_{false};         // some poll has left a completion where it is
+
+  size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;       // fairness: where the next sweep begins
+  std::vector<Local> local_ ABSL_GUARDED_BY(lock_);   // ring buffer; a power of two
+  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);  // no more than were posted
+  std::atomic<bool> held_back_{false};                // some poll has left a completion where it is
 
   friend class CqEvents;
 };

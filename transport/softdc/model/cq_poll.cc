@@ -12,22 +12,7 @@
 
 namespace sluice::softdc {
 
-int Cq::Poll(int max, ibv_wc* wc) {
-  lock_.Lock();
-  const int count = Quiet() ? 0 : PollLocked(max, wc, nullptr);
-  context_.mkeys().Polled(id_);
-  lock_.Unlock();
-  return count;
-}
-
-int Cq::PollStamped(int max, ibv_wc* wc, int64_t* timestamps_ns) {
-  SpinLockHolder hold(lock_);
-  const int count = PollLocked(max, wc, timestamps_ns);
-  context_.mkeys().Polled(id_);
-  return count;
-}
-
-bool Cq::Quiet() const {
+[[gnu::always_inline]] inline bool Cq::Quiet() const {
   if (local_head_ != local_tail_ || aside_ || dead_rings_ != 0) return false;
   for (const auto& ring : rings_) {
     if (!ring->consumer.Empty()) return false;
@@ -35,7 +20,7 @@ bool Cq::Quiet() const {
   return true;
 }
 
-int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
+[[gnu::always_inline]] inline int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   const auto times = [&](int from) {
     return timestamps_ns == nullptr ? nullptr : timestamps_ns + from;
   };
@@ -56,6 +41,30 @@ int Cq::PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) {
     aside_ = !flushed_.empty();
   }
   if (dead_rings_ != 0) RemoveEmptyDeadRings();
+  return count;
+}
+
+int Cq::Poll(int max, ibv_wc* wc) {
+  lock_.Lock();
+  if (!Quiet()) [[unlikely]]
+    return PollBusy(max, wc);
+  context_.mkeys().Polled(id_);
+  lock_.Unlock();
+  return 0;
+}
+
+// A function of its own, so that a poll of a quiet queue saves no registers.
+int Cq::PollBusy(int max, ibv_wc* wc) {
+  const int count = PollLocked(max, wc, nullptr);
+  context_.mkeys().Polled(id_);
+  lock_.Unlock();
+  return count;
+}
+
+int Cq::PollStamped(int max, ibv_wc* wc, int64_t* timestamps_ns) {
+  SpinLockHolder hold(lock_);
+  const int count = PollLocked(max, wc, timestamps_ns);
+  context_.mkeys().Polled(id_);
   return count;
 }
 

@@ -45,6 +45,7 @@ SendQueue::SendQueue(Qp& qp, const Attributes& attributes)
                   context_.dials().streams.cqe_order == CqeOrder::kPerStream),
       flush_completes_(context_.dials().unknowns.unsignalled_flush ==
                        UnsignalledFlush::kCompletion),
+      silent_unless_asked_(!per_stream_ && !attributes.signal_all),
       setters_(traits_.addressed ? kDataSetter | kAddressSetter : kDataSetter),
       requester_(context_.port().NewRequester(*this)) {}
 

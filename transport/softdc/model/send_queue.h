@@ -252,6 +252,16 @@ class SendQueue {
     if (emitted_ != posted_) EmitCompletions();
     if (signature_stop_) DrainAfterMismatch();
   }
+  // The same for a pass over one WQE, at `sequence`, which has succeeded.
+  [[gnu::always_inline]] void SettleAlone(uint64_t sequence, const Wqe& wqe) {
+    const uint64_t signalled = StateWord(wqe) & StateBits({.flags = IBV_SEND_SIGNALED});
+    if (signalled == 0 && emitted_ == sequence && silent_unless_asked_ && !signature_stop_ &&
+        !Mutated(Mutation::kCqeOrderOff)) [[likely]] {
+      emitted_ = sequence + 1;
+    } else {
+      Settle();
+    }
+  }
   // Some WQE of the stream has no status yet.
   bool HasUnfinished(uint16_t stream_id);
 
@@ -298,8 +308,9 @@ class SendQueue {
   std::vector<std::byte> inline_;
   std::vector<WqeOperands> operands_;
   ZeroedArray<StreamState> streams_;
-  const bool per_stream_;       // CQEs leave in the order of each stream, not of the queue
-  const bool flush_completes_;  // also of requests that are not signalled
+  const bool per_stream_;           // CQEs leave in the order of each stream, not of the queue
+  const bool flush_completes_;      // also of requests that are not signalled
+  const bool silent_unless_asked_;  // neither per_stream_ nor signal_all
 
   SpinLock lock_;
   // Below: under lock_.

@@ -11,7 +11,9 @@
 #define SLUICE_TRANSPORT_SOFTDC_SHM_LAYOUT_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace sluice::softdc::shm {
 
@@ -54,6 +56,41 @@ struct alignas(64) MemoryRegionEntry {
   bool IsWindow() const { return parent != 0; }
 };
 static_assert(sizeof(MemoryRegionEntry) == 64);
+
+// What an entry said when its region was looked at. As long as it says the same, what was concluded from it holds.
+class MemoryRegionSnapshot {
+ public:
+  // The fields are read once, so what is concluded from the copy is about what is compared.
+  static MemoryRegionSnapshot Of(const MemoryRegionEntry& entry) {
+    MemoryRegionSnapshot snapshot;
+    snapshot.key_ = entry.key.load(std::memory_order_acquire);
+    std::memcpy(&snapshot.access_, &entry.access, sizeof(snapshot.access_));
+    std::memcpy(snapshot.words_, reinterpret_cast<const std::byte*>(&entry) + kWordsAt,
+                sizeof(snapshot.words_));
+    return snapshot;
+  }
+  uint32_t key() const { return key_; }
+  bool Is(const MemoryRegionEntry& entry) const {
+    using Vector [[gnu::vector_size(16), gnu::may_alias, gnu::aligned(8)]] = uint64_t;
+    if (entry.key.load(std::memory_order_acquire) != key_) return false;
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&entry);
+    const auto* const now = reinterpret_cast<const Vector*>(bytes + kWordsAt + sizeof(uint64_t));
+    const auto* const then = reinterpret_cast<const Vector*>(&words_[1]);
+    const Vector differ = (now[0] ^ then[0]) | (now[1] ^ then[1]) | (now[2] ^ then[2]);
+    uint64_t first;
+    std::memcpy(&first, bytes + kWordsAt, sizeof(first));
+    return (differ[0] | differ[1] | (first ^ words_[0])) == 0 && entry.access == access_;
+  }
+
+ private:
+  static constexpr size_t kWordsAt = 8;  // `pd`
+
+  uint32_t key_ = 0;  // 0: of nothing
+  uint32_t access_ = 0;
+  uint64_t words_[7] = {};  // from `pd` on
+};
+static_assert(offsetof(MemoryRegionEntry, access) == 4 && offsetof(MemoryRegionEntry, pd) == 8 &&
+              sizeof(MemoryRegionEntry) == 8 + 7 * sizeof(uint64_t));
 
 enum class TargetState : uint32_t { kGone = 0, kReadyToReceive = 1 };
 enum class TargetType : uint32_t { kDct = 1, kRc = 2, kUc = 3, kUd = 4 };

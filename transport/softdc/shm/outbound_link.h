@@ -149,6 +149,10 @@ class OutboundLink {
     if (key == 0 || index >= region_count_) return {};
     const MemoryRegionEntry& region = regions_[index];
     if (region.key.load(std::memory_order_acquire) != key) return {};
+    return Mapped(region, key);
+  }
+  // The same for a region of that table which has that key.
+  MappedRegion Mapped(const MemoryRegionEntry& region, uint32_t key) const {
     const MappedFile* file = Find(region.segment);
     // Each is read once: a broken owner may change it meanwhile.
     const uint64_t begin = region.shared_begin;

@@ -45,6 +45,18 @@ struct Target {
     shm::TargetDescriptor* descriptor = nullptr;
     std::optional<shm::SrqClaimer> srq;  // used under link->lock
     shm::RemoteCq* cq = nullptr;         // its ring under link->lock
+    // Conclusions that hold as long as the entry says the same, under link->lock. From one doorbell to the next that is one comparison.
+    struct Known {
+      alignas(16) shm::MemoryRegionSnapshot entry;  // compared by vectors
+      const shm::MemoryRegionEntry* at = nullptr;
+      shm::MappedRegion mapped;
+
+      bool Holds(uint32_t key) const {
+        return entry.key() == key && at != nullptr && entry.Is(*at);
+      }
+    };
+    Known written;   // a WRITE through this target may write to it
+    Known received;  // the region of the last receive buffer
   };
   std::atomic<Reach*> reach{nullptr};  // owned
   ~Target() { delete reach.load(); }

@@ -108,6 +108,29 @@ class SrqClaimer {
     return {.status = outcome, .count = 0};
   }
 
+  // Claim of one WQE.
+  [[gnu::always_inline]] ClaimResult ClaimOne(ClaimJournal& journal, ClaimedWqe* wqe) {
+    uint64_t head = area_->claim.load(std::memory_order_acquire);
+    if (static_cast<int64_t>(posted_seen_ - head) < 1) {
+      posted_seen_ = area_->posted.load(std::memory_order_acquire);
+      if (static_cast<int64_t>(posted_seen_ - head) < 1) return {.status = ClaimStatus::kEmpty};
+    }
+    *wqe = ReadSlot(head);
+    journal.Write(srq_id_, head, 1);
+    SOFTDC_KILL_POINT(kIntentWritten);
+    if (!area_->claim.compare_exchange_strong(head, head + 1, std::memory_order_seq_cst,
+                                              std::memory_order_acquire)) [[unlikely]] {
+      SOFTDC_KILL_POINT(kClaimLost);
+      return Claim(1, journal, {wqe, 1});  // the journal is cleared at the end of the doorbell
+    }
+    SOFTDC_KILL_POINT(kWqeClaimed);
+    __builtin_prefetch(&area_->slots[(head + 1) & (capacity_ - 1)]);
+    if (!Settle(wqe)) return {.status = ClaimStatus::kBroken};
+    return {.status = ClaimStatus::kOk,
+            .count = 1,
+            .limit_reached = internal::TakeLimit(area_, head + 1)};
+  }
+
   // All SGEs of a WQE that Claim returned, valid until it is published; returns how many were
   // written, at most out.size(). Whoever uses an SGE checks key, offset and length against what the
   // owner has registered.
