@@ -14,6 +14,7 @@ load(":stand_in.bzl", "stand_in")
 
 # Wrapped by <name>.BUILD.
 _INSTALLED = {
+    "civetweb": "civetweb",
     "com_github_google_benchmark": "benchmark",
     "com_google_googletest": "googletest",
     "com_google_protobuf": "protobuf",

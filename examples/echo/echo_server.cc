@@ -15,8 +15,8 @@
 #include "middleware/api/end_signals.h"
 #include "middleware/api/server.h"
 #include "middleware/services/health_service.h"
+#include "middleware/services/http_pages.h"
 #include "middleware/services/introspection_service.h"
-#include "middleware/services/prometheus_metrics.h"
 #include "middleware/services/reflection_service.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7471", "host:port to listen at; port 0 takes a free one");
@@ -24,8 +24,10 @@ ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice
 ABSL_FLAG(
     std::string, secret_file, "",
     "file of secrets, of which each client must prove one, mode 600; empty: no authentication");
-ABSL_FLAG(std::string, metrics, "",
-          "port for Prometheus, which this host alone reaches, or host:port; empty: none");
+ABSL_FLAG(
+    std::string, metrics, "",
+    "port of the status page and of the metrics for Prometheus, which this host alone reaches, or "
+    "host:port; empty: none");
 
 namespace {
 
@@ -48,13 +50,12 @@ absl::Status Run() {
   auto port = (*server)->Listen(address);
   if (!port.ok()) return port.status();
 
-  auto metrics = std::make_shared<sluice::PrometheusMetrics>();
-  std::unique_ptr<sluice::MetricsExposer> exposer;
+  std::unique_ptr<sluice::HttpPages> pages;
   if (const std::string at = absl::GetFlag(FLAGS_metrics); !at.empty()) {
-    metrics->Add(server->get(), "echo");
-    auto started = sluice::MetricsExposer::Start(at, metrics);
+    auto started = sluice::HttpPages::Start(at);
     if (!started.ok()) return started.status();
-    exposer = *std::move(started);
+    pages = *std::move(started);
+    pages->Add(server->get(), "echo", options);
   }
 
   // The second line is for programs: it says which port it is.

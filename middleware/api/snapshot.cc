@@ -75,6 +75,11 @@ void ServerPoller::LookAtPeers(size_t details, std::optional<std::string_view> o
     peer.address = view.address;
     peer.tenant = view.tenant;
     if (const auto report = endpoint_->Report(view.id); report.ok()) {
+      if (report->blocked) peer.state = "blocked";
+      if (report->probed) peer.state = "probed";
+      peer.credits = report->credits;
+      peer.credit_window = report->credit_window;
+      peer.has_lane = report->has_lane;
       peer.authenticated = report->authenticated;
       peer.own_congestion_control = report->mapped;
       peer.max_message_bytes = report->max_message_bytes;

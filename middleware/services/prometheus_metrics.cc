@@ -5,11 +5,12 @@
 
 #include <exception>
 #include <limits>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "middleware/services/counter_table.h"
+#include "middleware/services/http_address.h"
 #include "transport/base/error.h"
 
 namespace sluice {
@@ -176,10 +177,8 @@ absl::StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::Start(
                      absl::StrCat(absl::FormatDuration(kLeastTimeout), " to ",
                                   absl::FormatDuration(kMaxTimeout)));
   }
-  const size_t colon = address.rfind(':');
-  uint32_t port = 0;
-  if (!absl::SimpleAtoi(colon == std::string::npos ? address : address.substr(colon + 1), &port) ||
-      port > UINT16_MAX) {
+  const std::optional<std::string> bound = LoopbackUnlessTold(address);
+  if (!bound) {
     return base::Error(absl::StatusCode::kInvalidArgument, "metrics not exposed",
                        {.layer = "metrics",
                         .operation = "expose",
@@ -187,18 +186,16 @@ absl::StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::Start(
                         .remedy = "use 9464 (reachable from this host only) or 10.0.0.5:9464",
                         .retry_safe = true});
   }
-  const std::string bound =
-      colon == std::string::npos ? absl::StrCat("127.0.0.1:", address) : address;
   try {
     const std::vector<std::string> settings = {
-        "listening_ports",    bound,
+        "listening_ports",    *bound,
         "num_threads",        absl::StrCat(options.workers),
         "request_timeout_ms", absl::StrCat(absl::ToInt64Milliseconds(options.request_timeout))};
     return std::unique_ptr<MetricsExposer>(
         new MetricsExposer(std::make_unique<prometheus::Exposer>(settings), std::move(metrics)));
   } catch (const std::exception& why) {
     return base::Error(absl::StatusCode::kUnavailable,
-                       absl::StrCat("metrics not exposed at ", bound),
+                       absl::StrCat("metrics not exposed at ", *bound),
                        {.layer = "metrics",
                         .operation = "expose",
                         .cause = absl::StrCat(why.what(),

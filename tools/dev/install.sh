@@ -13,7 +13,7 @@ packages=(
   libabsl-dev libprotobuf-dev libprotoc-dev protobuf-compiler
   libgtest-dev libgmock-dev libbenchmark-dev
   libibverbs-dev librdmacm-dev ibverbs-providers libisal-dev libsodium-dev
-  prometheus-cpp-dev
+  prometheus-cpp-dev libcivetweb-dev
 )
 packages+=("$@")
 

@@ -5,7 +5,7 @@
 #   Sluice::sluice_static   the same as an archive
 #   Sluice::protoc_plugin   the code generator
 # with COMPONENTS prometheus, which needs prometheus-cpp,
-#   Sluice::prometheus          PrometheusMetrics and MetricsExposer, and Sluice::sluice
+#   Sluice::prometheus          HttpPages, PrometheusMetrics and MetricsExposer, and Sluice::sluice
 #   Sluice::prometheus_static   the same as an archive, and Sluice::sluice_static
 # and the function
 #   sluice_protobuf_generate(TARGET <target> PROTOS <file.proto>... [IMPORT_DIRS <folder>...])
@@ -67,7 +67,7 @@ if(Sluice_prometheus_FOUND AND NOT TARGET Sluice::prometheus)
   set_target_properties(Sluice::prometheus_static PROPERTIES
     IMPORTED_LOCATION "${_sluice_prefix}/lib/libsluice_prometheus.a"
     IMPORTED_LINK_INTERFACE_LANGUAGES CXX)
-  target_link_libraries(Sluice::prometheus_static INTERFACE Sluice::sluice_static prometheus-cpp::pull)
+  target_link_libraries(Sluice::prometheus_static INTERFACE Sluice::sluice_static prometheus-cpp::pull civetweb)
 endif()
 
 function(sluice_protobuf_generate)

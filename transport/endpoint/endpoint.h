@@ -58,6 +58,13 @@ struct PeerReport {
   std::string address;
   bool inbound = false;
   bool up = false;
+  // While it is up. Blocked: a message waits for a credit or a buffer. Probed: the endpoint has asked
+  // for a keepalive and has received none so far.
+  bool blocked = false;
+  bool probed = false;
+  bool has_lane = false;             // granted by either side
+  uint32_t credits = 0;              // messages that may be sent to it now
+  uint32_t credit_window = 0;        // the most that it grants
   uint32_t qp_number = 0;            // number of this side in RDMA_CM; 0: none now
   uint32_t quarantined_numbers = 0;  // of the endpoint, in timewait
   uint64_t own_epoch = 0;            // identifies this incarnation of the endpoint
@@ -125,8 +132,9 @@ struct QueueReport {
   uint32_t posted = 0;     // requests that have not completed
   uint32_t streams = 0;    // 0: the device has no streams
   uint32_t streams_busy = 0;
-  uint32_t streams_errored = 0;  // or being reset
-  uint32_t drains = 0;           // recoveries started
+  uint32_t streams_errored = 0;    // or being reset
+  uint32_t streams_resetting = 0;  // of those, being reset
+  uint32_t drains = 0;             // recoveries started
 };
 
 // Counts since the start, except values marked "now".

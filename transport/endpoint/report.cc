@@ -20,6 +20,11 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.address = peer->address();
   report.inbound = peer->inbound;
   report.up = peer->state == peer::State::kUp;
+  report.blocked = peer->blocked;
+  report.probed = peer->probe_outstanding;
+  report.has_lane = peer->lanes != 0;
+  report.credits = peer->send.available();
+  report.credit_window = peer->remote_window;
   if (peer->has_connection) report.qp_number = connections_->QpNumber(peer->connection);
   report.quarantined_numbers = static_cast<uint32_t>(connections_->quarantined());
   report.own_epoch = epoch_;
@@ -100,6 +105,7 @@ std::vector<QueueReport> EndpointImpl::Queues() const {
           stream.state == StreamState::kBound || stream.state == StreamState::kLeft;
       report.streams_errored +=
           stream.state == StreamState::kErrored || stream.state == StreamState::kResetting;
+      report.streams_resetting += stream.state == StreamState::kResetting;
     }
     report.drains = dci.drains;
     reports.push_back(std::move(report));

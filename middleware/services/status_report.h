@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// StatusReport: the state of a program's servers and channels as JSON (proto/status_page.proto). HttpPages serves
+// it; a program with an HTTP server of its own may serve it there.
+//
+//   sluice::StatusReport report;
+//   report.Add(server.get(), "orders", server_options);
+//   std::string json = report.StatusJson({sluice::PageViewer::Rights::kOperator, ""});
+//
+// Access        PageViewer. Viewers of a tenant see what IntrospectionService shows to a caller of the tenant.
+// Ownership     The user's. Servers outlive it, or are removed before they are destroyed.
+// Threads       Any. A report waits at most `patience` for each server whose handler blocks.
+#ifndef SLUICE_MIDDLEWARE_SERVICES_STATUS_REPORT_H_
+#define SLUICE_MIDDLEWARE_SERVICES_STATUS_REPORT_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/time/time.h"
+#include "middleware/api/channel.h"
+#include "middleware/api/options.h"
+#include "middleware/api/server.h"
+#include "middleware/services/counter_table.h"
+#include "middleware/services/page_readers.h"
+
+namespace sluice::status_page::v1 {
+class Status;
+}
+
+namespace sluice {
+
+class StatusReport {
+ public:
+  static constexpr uint32_t kMaxPeers = 128;  // listed for each server and tenant
+  static constexpr uint32_t kMaxEvents = 64;  // listed for each server
+  static constexpr size_t kMaxBytes =
+      1 << 20;  // of each server; beyond it peers and calls are omitted
+
+  explicit StatusReport(absl::Duration patience = absl::Milliseconds(200)) : patience_(patience) {}
+  StatusReport(const StatusReport&) = delete;
+  StatusReport& operator=(const StatusReport&) = delete;
+
+  // `name`: shown on the page; replaces an entry of the same kind and name. `options`: the options that the server was
+  // created with.
+  void Add(const Server* server, const std::string& name, const ServerOptions& options);
+  void Add(std::shared_ptr<Channel> channel, const std::string& name);
+  void Add(CounterSource source, const std::string& name);
+  void Remove(const std::string& name);
+
+  std::string StatusJson(const PageViewer& viewer) const;
+  // The options in effect, for viewers who see everything. Secrets and their files are omitted.
+  std::string ConfigJson() const;
+  // True: the polling threads of all servers have answered within `patience`.
+  bool AllAnswer() const;
+
+ private:
+  struct Served {
+    const Server* server;
+    ServerOptions options;
+  };
+  void FillServers(const PageViewer& viewer, status_page::v1::Status* status) const;
+  void FillChannels(status_page::v1::Status* status) const;
+
+  const absl::Duration patience_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Served> servers_;                     // mutex_
+  std::map<std::string, std::shared_ptr<Channel>> channels_;  // mutex_
+  std::map<std::string, CounterSource> sources_;              // mutex_
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_MIDDLEWARE_SERVICES_STATUS_REPORT_H_
