@@ -48,7 +48,7 @@ struct Options {
   // Number of send buffers, shared by all peers. Range: 64 to 65,536.
   uint32_t send_buffers = 1024;
   uint32_t max_peers = 1024;  // maximum number of peers; 1 to 65,536
-  uint32_t dci_count = 2;     // number of DCIs; 1 to 64
+  uint32_t dci_count = 2;     // number of DCIs; 1 to 63
   uint32_t dci_depth = 256;   // requests in flight per DCI; 64 to 16,384
   // Time in nanoseconds after which a peer that does not answer requests is declared dead. Range: 1
   // ms to 600 s.
