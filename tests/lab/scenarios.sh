@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs inside of the lab's virtual machine: connections with external QP numbers between two soft-RoCE devices, rxe0
-# (10.0.0.1, the servers') and rxe1 (10.0.0.2, the clients'), which are the two ends of one wire.
+# Runs inside of the lab's virtual machine: connections with external QP numbers, and whole programs over RC queue pairs,
+# between two soft-RoCE devices, rxe0 (10.0.0.1, the servers') and rxe1 (10.0.0.2, the clients'), which are the two ends of
+# one wire.
 # Prints a line per scenario, and last how many passed; a non-zero status when one failed.
 set -uo pipefail
 lab=${SLUICE_CM_LAB:?the program to run}
+programs=${SLUICE_LAB_PROGRAMS:?folder of the example programs}
 only=${SLUICE_LAB_ONLY:-}
 passed=0 failed=0
 
@@ -71,6 +73,28 @@ stop_server() {
 client() {
   "$lab" connect --device rxe1 --source 10.0.0.2 --address 10.0.0.1 --port 7000 "$@" < <(exec sleep infinity) >/tmp/client 2>&1
 }
+
+start_echo() {
+  : >/tmp/client
+  "$programs/echo_server" --listen=10.0.0.1:7471 --device=rxe0 "$@" >/tmp/server 2>&1 &
+  server=$!
+  until grep -qs listening /tmp/server; do
+    kill -0 $server 2>/dev/null || return 1
+    sleep 0.05
+  done
+}
+# echo_call TEXT...: each is said by a process of its own. How many were answered is in $answered.
+answered=0
+echo_call() {
+  local text
+  for text in "$@"; do
+    "$programs/echo_client" --server=10.0.0.1:7471 --device=rxe1 --timeout=30s --text="$text" >/tmp/answer 2>&1
+    cat /tmp/answer >>/tmp/client
+    [[ $(</tmp/answer) == "$text" ]] && ((++answered))
+  done
+}
+# Packets that a device has sent.
+sent_by() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/sent_pkts"; }
 
 # start_clients N: they are up, and stay so.
 start_clients() {
@@ -236,10 +260,24 @@ peer_that_never_answers_goodbye() {
   said="five connections closed towards a process that stands still, and five new ones"
 }
 
+# The library as a whole: RDMA_CM, hello and welcome, then an RC queue pair with an SRQ in the kernel.
+echo_over_rc() {
+  local before
+  before=$(sent_by rxe1)
+  start_echo
+  answered=0
+  echo_call one two three four five
+  kill -TERM "$server" && wait "$server"
+  [[ $answered == 5 ]] || missing+=" answered=$answered of 5"
+  grep -q 'RC queue pairs instead of DC' /tmp/server || missing+=" a server that says it uses RC"
+  [[ $(sent_by rxe1) -gt $before ]] || missing+=" packets by rxe1"
+  said="five clients had their answers over RC, $(($(sent_by rxe1) - before)) packets"
+}
+
 wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
-  peer_that_never_answers_goodbye; do
+  peer_that_never_answers_goodbye echo_over_rc; do
   scenario "$name"
 done
 echo "lab: kernel $(uname -r), $passed passed, $failed failed"

@@ -49,13 +49,14 @@ struct Place {
 };
 
 // The first active port that is asked for. Most multi-port cards show one device per port.
-DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw, const DeviceSpec& spec,
+// Without `rc` it must have DC.
+DeviceEntry Describe(const verbs::VerbsApi& api, ibv_device* raw, const DeviceSpec& spec, bool rc,
                      Place* place) {
   DeviceEntry entry;
   entry.name = api.get_device_name(raw);
   entry.provider = api.name;
   entry.guid = be64toh(api.get_device_guid(raw));
-  if (!api.dv_is_supported(raw)) {
+  if (!rc && !api.dv_is_supported(raw)) {
     entry.note = "not an mlx5 device: no DC transport";
     return entry;
   }
@@ -111,7 +112,7 @@ std::vector<DeviceEntry> ListDevices(const Tables& tables) {
   for (const verbs::VerbsApi* api : tables) {
     for (ibv_device* raw : RawList(*api)) {
       Place place;
-      entries.push_back(Describe(*api, raw, ParseSpec("auto"), &place));
+      entries.push_back(Describe(*api, raw, ParseSpec("auto"), /*rc=*/false, &place));
     }
   }
   return entries;
@@ -119,6 +120,16 @@ std::vector<DeviceEntry> ListDevices(const Tables& tables) {
 
 absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, const Tables& tables) {
   const DeviceSpec spec = ParseSpec(text);
+  if (spec.rc) return OpenFor(spec, tables, Use::kRc);
+  if (!spec.automatic) return OpenFor(spec, tables, Use::kAny);
+  auto with_dc = OpenFor(spec, tables, Use::kDc);
+  if (with_dc.ok()) return with_dc;
+  auto with_rc = OpenFor(spec, tables, Use::kAny);
+  return with_rc.ok() ? std::move(with_rc) : std::move(with_dc);
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Device::OpenFor(const DeviceSpec& spec,
+                                                        const Tables& tables, Use use) {
   const bool automatic = spec.automatic;
   std::string seen;      // what was there and would not do
   std::string none;      // tables that list nothing
@@ -130,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
       none += (none.empty() ? "" : ", ") + std::string(api->name);
     for (ibv_device* raw : devices) {
       Place place;
-      const DeviceEntry entry = Describe(*api, raw, spec, &place);
+      const DeviceEntry entry = Describe(*api, raw, spec, use != Use::kDc, &place);
       if (!spec.Names(entry.name) || (spec.gid.has_value() && !entry.matches)) {
         seen += (seen.empty() ? "" : ", ") + entry.name;
         continue;
@@ -139,7 +150,7 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
       if (entry.usable) {
         std::unique_ptr<Device> device(new Device());
         absl::Status status =
-            device->Init(*api, raw, std::move(place.context), place.port, place.gid);
+            device->Init(*api, raw, std::move(place.context), place.port, place.gid, use);
         if (status.ok()) {
           device->passed_over_ = unusable_before;
           if (spec.gid.has_value()) {
@@ -147,11 +158,17 @@ absl::StatusOr<std::unique_ptr<Device>> Device::Open(std::string_view text, cons
                               " has the address " + spec.text;
           } else if (!automatic) {
             device->choice_ = entry.name + ": asked for by name";
+          } else if (use != Use::kDc) {
+            device->choice_ = entry.name + ": the first active device";
           } else if (seen.empty()) {
             device->choice_ = entry.name + ": the first active device with DC";
             if (!none.empty()) device->choice_ += "; no RDMA device from " + none;
           } else {
             device->choice_ = entry.name + ": no better device with DC (" + seen + ")";
+          }
+          if (device->rc()) {
+            device->choice_ += "; RC queue pairs instead of DC: " +
+                               device->capabilities_.Get(verbs::Feature::kDc).why;
           }
           return device;
         }
@@ -187,7 +204,7 @@ void Device::UsePathMtu(uint32_t bytes) {
 }
 
 absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, verbs::Context context,
-                          uint8_t port_number, const GidEntry& gid) {
+                          uint8_t port_number, const GidEntry& gid, Use use) {
   name_ = api.get_device_name(raw);
   guid_ = be64toh(api.get_device_guid(raw));
   context_ = std::move(context);
@@ -223,13 +240,21 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, verbs::Co
   if (flags < 0 || fcntl(async_fd(), F_SETFL, flags | O_NONBLOCK) != 0) {
     return base::ErrnoError(errno, "fcntl(async_fd)", {.layer = "device"});
   }
-  Probe();
+  Probe(use);
   const verbs::Capability& dc = capabilities_.Get(verbs::Feature::kDc);
-  if (!dc.on) {
+  if (dc.on) return absl::OkStatus();
+  if (use == Use::kDc) {
     return base::Error(absl::StatusCode::kUnimplemented, name_ + " has no DC transport",
                        {.layer = "device", .operation = "probe", .cause = dc.why});
   }
-  return absl::OkStatus();
+  limits_.reads = path_.max_rd_atomic;
+  const absl::Status status = ProbeRc();
+  if (status.ok()) return status;
+  return base::Error(absl::StatusCode::kUnimplemented,
+                     name_ + " has neither DC transport nor RC queue pairs with an SRQ",
+                     {.layer = "device",
+                      .operation = "probe",
+                      .cause = dc.why + "; " + std::string(status.message())});
 }
 
 }  // namespace sluice::device

@@ -3,7 +3,8 @@
 // Device: the RDMA device of this process, opened and probed.
 //
 // Purpose       A table of verbs functions, an open context, a protection domain, and the capabilities of the device. "auto" selects an
-//               active mlx5 device with DC transport if there is one, otherwise the software NIC, and reports the reason.
+//               active mlx5 device with DC transport if there is one, otherwise the software NIC, and reports the reason. A device
+//               without DC is used with RC queue pairs if it is asked for, or if no device has DC (docs/decisions/0068).
 // Ownership     The creator. Objects made from it are destroyed first. One endpoint uses it and reads its events.
 // Threads       Open(): any (it blocks). Afterwards the object is constant except for events: ReadAsyncEvents() on one thread at a
 //               time, RefreshAddress() inside Commands.
@@ -27,6 +28,7 @@
 
 namespace sluice::device {
 
+struct DeviceSpec;
 struct GidEntry;
 using Tables = std::vector<const verbs::VerbsApi*>;
 
@@ -62,7 +64,8 @@ class Device {
   static constexpr uint32_t kDefaultPathMtuBytes = 1024;
 
   // `spec` is "auto", a device's name ("mlx5_0"), its name and a port ("mlx5_0:2"), or an address of
-  // this host ("10.0.0.5"): the device and port that have it. Without a port the first active one.
+  // this host ("10.0.0.5"): the device and port that have it. Without a port the first active one. With "/rc" at its end
+  // ("mlx5_0/rc") a device with DC is used without.
   // NOT_FOUND lists what there is and why it will not do.
   static absl::StatusOr<std::unique_ptr<Device>> Open(std::string_view spec, const Tables& tables);
 
@@ -90,6 +93,8 @@ class Device {
   // Port, GID index, partition key index, class and MTU; the ack timeout of DCIs is the queue's business.
   const verbs::PathOptions& path() const { return path_; }
   const verbs::CapabilityReport& capabilities() const { return capabilities_; }
+  // RC queue pairs are used instead of DC; the capability says why.
+  bool rc() const { return !capabilities_.Has(verbs::Feature::kDc); }
   // What the device offers in an ECE exchange; vendor 0: nothing.
   const ibv_ece& ece() const { return ece_; }
 
@@ -114,10 +119,15 @@ class Device {
 
  private:
   Device() = default;
+  // What may be used of a device.
+  enum class Use : uint8_t { kDc, kAny, kRc };
+  static absl::StatusOr<std::unique_ptr<Device>> OpenFor(const DeviceSpec& spec,
+                                                         const Tables& tables, Use use);
   absl::Status Init(const verbs::VerbsApi& api, ibv_device* raw, verbs::Context context,
-                    uint8_t port_number, const GidEntry& gid);
-  void Probe();  // probe.cc
+                    uint8_t port_number, const GidEntry& gid, Use use);
+  void Probe(Use use);  // probe.cc
   absl::Status ProbeDc();
+  absl::Status ProbeRc() const;
   void ProbeStreams(ibv_cq* cq);
   void ProbeOnDci(ibv_qp* dci);
   void ProbeOnDct(ibv_qp* dct);

@@ -21,7 +21,10 @@ std::optional<ibv_gid> GidOf(const std::string& text) {
 }  // namespace
 
 DeviceSpec ParseSpec(std::string_view text) {
-  DeviceSpec spec = {.text = std::string(text)};
+  constexpr std::string_view kRc = "/rc";
+  const bool rc = text.ends_with(kRc);
+  if (rc) text.remove_suffix(kRc.size());
+  DeviceSpec spec = {.text = std::string(text), .rc = rc};
   spec.automatic = text == "auto";
   if (spec.automatic) return spec;
   spec.gid = GidOf(spec.text);

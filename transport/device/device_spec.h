@@ -21,12 +21,13 @@ struct DeviceSpec {
   std::string name;            // empty: any device
   uint8_t port = 0;            // 0: the first that is active
   std::optional<ibv_gid> gid;  // that the port must carry
+  bool rc = false;             // RC queue pairs, although the device may have DC
 
   bool Names(std::string_view device) const { return name.empty() || name == device; }
 };
 
 // "auto", "mlx5_0", "mlx5_0:2", or an address of this host, "10.0.0.5" or "fe80::1": anything that is
-// no address and ends in no port number is a name.
+// no address and ends in no port number is a name. Each may end in "/rc": "mlx5_0/rc".
 DeviceSpec ParseSpec(std::string_view text);
 
 }  // namespace sluice::device

@@ -61,8 +61,9 @@ void ProbeSignature(const Device& device, bool offered, verbs::CapabilityReport*
 
 }  // namespace
 
-void Device::Probe() {
-  absl::Status status = ProbeDc();
+void Device::Probe(Use use) {
+  absl::Status status =
+      use == Use::kRc ? absl::UnimplementedError("RC was asked for (/rc)") : ProbeDc();
   if (!status.ok()) {
     capabilities_.Set(Feature::kDc, false, std::string(status.message()));
     for (Feature feature :
@@ -81,7 +82,20 @@ void Device::Probe() {
   ProbeSignature(*this, offered, &capabilities_);
 }
 
+absl::Status Device::ProbeRc() const {
+  auto cq = verbs::CreateCq(api(), context_.get(), 16, nullptr);
+  if (!cq.ok()) return cq.status();
+  auto srq = verbs::CreateSrq(api(), pd_.get(), 16);
+  if (!srq.ok()) return srq.status();
+  auto qp = verbs::CreateSharedRc(api(), pd_.get(), cq->get(), cq->get(), srq->get(), 16);
+  if (!qp.ok()) return qp.status();
+  return verbs::InitRc(api(), qp->get(), path_, 0);
+}
+
 absl::Status Device::ProbeDc() {
+  if (!api().dv_is_supported(context_->device)) {
+    return absl::UnimplementedError("not an mlx5 device: no DC transport");
+  }
   auto cq = verbs::CreateCq(api(), context_.get(), 16, nullptr);
   if (!cq.ok()) return cq.status();
   auto srq = verbs::CreateSrq(api(), pd_.get(), 16);

@@ -62,6 +62,11 @@ constexpr uint32_t DataDepth(uint32_t srq_size) {
 constexpr uint32_t ControlDepth(uint32_t max_peers) {
   return max_peers * kControlBuffersPerPeer + kControlBuffersForLanes;
 }
+// Of an RC endpoint's only receive queue. Control messages have buffers of their own, but not for all peers at once: a peer whose
+// message finds none sends it again (docs/decisions/0068).
+constexpr uint32_t RcDepth(uint32_t srq_size, uint32_t max_peers) {
+  return DataDepth(srq_size) + std::min(ControlDepth(max_peers), std::max(srq_size, 256u));
+}
 
 }  // namespace sluice::endpoint
 

@@ -59,6 +59,7 @@ void EndpointImpl::RenewPaths() {
         handles_->Renew();
         *moved = device_.RefreshAddress() == device::Device::Address::kMoved;
         if (!*moved) return;
+        if (rc_ != nullptr) return queue_->UseAddress(device_.path().sgid_index);
         queue_->UseAddress(device_.path().sgid_index);
         profiles_->UseAddress(device_.path().sgid_index);
         MakeTargets(made.get());
@@ -84,7 +85,8 @@ void EndpointImpl::RenewTargets(const absl::Status& why) {
 }
 
 bool EndpointImpl::IsTarget(const void* object) const {
-  return std::any_of(queues_by_tag_.begin(), queues_by_tag_.end(),
+  return rc_ == nullptr &&
+         std::any_of(queues_by_tag_.begin(), queues_by_tag_.end(),
                      [&](const receive::ReceiveQueue* queue) { return queue->target() == object; });
 }
 
@@ -110,7 +112,7 @@ void EndpointImpl::UseTargets(Targets* made, const absl::Status& why) {
   if (!made->status.ok()) {
     return OnQueueDead(base::Prefix(made->status, "a receive queue can't be created again"));
   }
-  for (size_t i = 0; i < queues_by_tag_.size(); ++i) {
+  for (size_t i = 0; rc_ == nullptr && i < queues_by_tag_.size(); ++i) {
     Give(queues_by_tag_[i]->Replace(std::move(made->of_queues[i])));
   }
   FailAll(why);  // also who came meanwhile, and knows the old ones

@@ -131,14 +131,10 @@ absl::Status EndpointImpl::Init() {
     return base::ErrnoError(errno, "fcntl(completion channel)", {.layer = "endpoint"});
   }
 
-  status = MakeReceptions();
+  status = device_.rc() ? CheckRcOptions() : absl::OkStatus();
+  if (status.ok()) status = MakeReceptions();
   if (!status.ok()) return status;
-  lanes_wanted_ = options_.lane_memory_bytes != 0;
-  auto cq = verbs::CreateCq(api_, device_.context(), (options_.dci_count + 1) * options_.dci_depth,
-                            completions_.get());
-  if (!cq.ok()) return cq.status();
-  send_cq_ = std::move(*cq);
-
+  lanes_wanted_ = options_.lane_memory_bytes != 0 && !device_.rc();
   const size_t stride_bytes = SendStrideBytes(options_);
   const size_t data_bytes = stride_bytes * options_.send_buffers;
   const size_t control_bytes = size_t{kControlSlots} * kControlBufferBytes;
@@ -156,17 +152,10 @@ absl::Status EndpointImpl::Init() {
   const verbs::CapabilityReport& can = device_.capabilities();
   handles_.emplace(api_, device_.pd(), can.Has(verbs::Feature::kAhMapping), clock_,
                    path::HandleLimits{}, device_.path());
-  auto queue = queue::DciPool::Create(device_, send_cq_.get(), *slots_, send_memory_.lkey(),
-                                      {.dci_count = options_.dci_count,
-                                       .send_depth = options_.dci_depth,
-                                       .dead_peer_ns = options_.dead_peer_ns,
-                                       .use_streams = options_.use_streams},
-                                      commands_, *this);
-  if (!queue.ok()) return queue.status();
-  queue_ = std::move(*queue);
+  status = MakeSendQueues();
+  if (!status.ok()) return status;
   profiles_.emplace(api_, device_.context(), device_.pd(), device_.path(),
-                    can.Has(verbs::Feature::kEce), queue_->template_qpn());
-
+                    can.Has(verbs::Feature::kEce), dcis_ == nullptr ? 0 : dcis_->template_qpn());
   profiles_->OnEvict([this](uint32_t template_qpn) { handles_->Forget(template_qpn); });
 
   numbers_.emplace(api_, device_.context(), device_.pd(), can.Has(verbs::Feature::kReservedQpn));
@@ -205,6 +194,34 @@ absl::Status EndpointImpl::Init() {
   return status;
 }
 
+// Their CQ is as deep as what can be in it, so that it can't overrun.
+absl::Status EndpointImpl::MakeSendQueues() {
+  const uint32_t depth =
+      device_.rc() ? slots_->size() : (options_.dci_count + 1) * options_.dci_depth;
+  auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
+  if (!cq.ok()) return cq.status();
+  send_cq_ = std::move(*cq);
+  if (device_.rc()) {
+    queue::QueueUser& user = *this;
+    auto queues = std::make_unique<queue::RcQueues>(
+        device_, send_cq_.get(), *slots_, send_memory_.lkey(),
+        queue::RcOptions{.dead_peer_ns = options_.dead_peer_ns}, commands_, user);
+    rc_ = queues.get();
+    queue_ = std::move(queues);
+    return absl::OkStatus();
+  }
+  auto pool = queue::DciPool::Create(device_, send_cq_.get(), *slots_, send_memory_.lkey(),
+                                     {.dci_count = options_.dci_count,
+                                      .send_depth = options_.dci_depth,
+                                      .dead_peer_ns = options_.dead_peer_ns,
+                                      .use_streams = options_.use_streams},
+                                     commands_, *this);
+  if (!pool.ok()) return pool.status();
+  dcis_ = pool->get();
+  queue_ = std::move(*pool);
+  return absl::OkStatus();
+}
+
 absl::Status EndpointImpl::MakeReceptions() {
   if (options_.tenants.empty()) {
     receptions_.push_back({.srq_size = options_.srq_size, .max_peers = options_.max_peers});
@@ -215,6 +232,9 @@ absl::Status EndpointImpl::MakeReceptions() {
   }
   const uint32_t most = device_.limits().max_srq_wr;
   for (const Reception& one : receptions_) {
+    if (device_.rc() && RcDepth(one.srq_size, one.max_peers) > most) {
+      return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size, most / 2);
+    }
     if (DataDepth(one.srq_size) > most) {
       return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
                           most - std::min(most, DataDepth(0)));
@@ -227,7 +247,8 @@ absl::Status EndpointImpl::MakeReceptions() {
   // Queues are as deep as what can be in them, so that they can't overrun.
   uint32_t depth = 0;
   for (const Reception& one : receptions_) {
-    depth += DataDepth(one.srq_size) + ControlDepth(one.max_peers);
+    depth += device_.rc() ? RcDepth(one.srq_size, one.max_peers)
+                          : DataDepth(one.srq_size) + ControlDepth(one.max_peers);
   }
   auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
   if (!cq.ok()) return cq.status();
@@ -241,9 +262,20 @@ absl::Status EndpointImpl::MakeReceptions() {
                                           .buffer_bytes = buffer_bytes,
                                           .tag = static_cast<uint32_t>(queues_by_tag_.size()),
                                           .access_key = random_.Next64(),
+                                          .dct = !device_.rc(),
                                           .remote_access = remote_access,
                                           .domain = reception.domain.get()});
   };
+  if (device_.rc()) {
+    // A queue pair has one protection domain and one receive queue, for whatever a peer sends.
+    Reception& reception = receptions_.front();
+    auto queue =
+        make(reception, RcDepth(reception.srq_size, reception.max_peers), BufferBytes(options_), 0);
+    if (!queue.ok()) return queue.status();
+    reception.data = std::move(*queue);
+    queues_by_tag_.push_back(reception.data.get());
+    return absl::OkStatus();
+  }
   for (Reception& reception : receptions_) {
     auto domain = verbs::AllocPd(api_, device_.context());
     if (!domain.ok()) return domain.status();

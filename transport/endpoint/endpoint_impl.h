@@ -3,7 +3,7 @@
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
 // credit_check.cc ends who sends too much, renewal.cc gives its tenant other targets, resend.cc goes on after errors, lane_grants.cc,
-// lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do without completions,
+// lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do without completions, rc_peers.cc makes queue pairs of peers,
 // large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
@@ -46,6 +46,7 @@
 #include "transport/peer/terms.h"
 #include "transport/poller/poller.h"
 #include "transport/queue/dci_pool.h"
+#include "transport/queue/rc_queues.h"
 #include "transport/receive/receive_queue.h"
 
 namespace sluice::endpoint {
@@ -131,6 +132,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // endpoint_impl.cc
   absl::Status MakeReceptions();
+  absl::Status MakeSendQueues();
   int Progress();
   void TellDowns();
   void DrainCqEvents();
@@ -161,7 +163,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void RefuseFailed(const Request& request, const absl::Status& why, uint64_t* count);
   void LogRefused(const std::string& from, const absl::Status& why);
   void Refuse(cm::ConnectionId id, const absl::Status& why);
-  peer::Greeting MakeGreeting(peer::SecretId secret, const Reception& reception);
+  peer::Greeting MakeGreeting(peer::SecretId secret, const Peer& peer);
   peer::Terms OwnTerms(const Peer& peer) const;
   void Adopt(Peer* peer, const peer::Terms& remote);
   void Welcome(Peer* peer);
@@ -203,6 +205,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void SetTimer(Peer* peer, int64_t deadline_ns);
   void EndPassage(Peer* peer);
   static void OnPeerTimeout(base::Timer* timer, void* context);
+
+  // rc_peers.cc
+  absl::Status CheckRcOptions() const;
+  void MakeQueueToDial(Peer* peer);
+  void AcquireQueue(Peer* peer, const cm::PathInfo& path);
+  int RcAccess() const { return options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0; }
+  static std::string UnlikeTransports(bool server_rc);
 
   // keepalive.cc
   static int64_t RoundNs(const Options& options);
@@ -468,7 +477,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   Holds held_fetched_{[this] { Wake(); }};
   std::optional<queue::SlotTable> slots_;
   std::optional<path::AddressHandles> handles_;
-  std::unique_ptr<queue::DciPool> queue_;
+  std::unique_ptr<queue::SendQueues> queue_;  // one of the two that follow
+  queue::DciPool* dcis_ = nullptr;            // null: the device has RC queue pairs instead
+  queue::RcQueues* rc_ = nullptr;             // null: it has DC
   std::optional<path::CongestionProfiles> profiles_;
   std::optional<cm::QpnPool> numbers_;
   std::unique_ptr<cm::ConnectionManager> connections_;

@@ -65,7 +65,7 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
   peer->handshake()->deadline_ns = deadline_ns;
   peer->handshake()->host = host;
   peer->handshake()->port = port;
-  if (secrets_ == nullptr) {
+  if (secrets_ == nullptr && rc_ == nullptr) {
     absl::Status status = Dial(peer, peer::Keyring({}));
     if (status.ok()) return peer->id();
     peer->told_down = 1;  // the caller is told here
@@ -82,6 +82,7 @@ void EndpointImpl::DialLater(Peer* peer) {
   WithSecrets([this, peer](const peer::Keyring& secrets) {
     --peer->commands;
     if (peer->state != peer::State::kConnecting) return EndLater(peer);
+    if (rc_ != nullptr && !queue::RcQueues::IsAttached(peer->target)) return MakeQueueToDial(peer);
     timers_.Cancel(&peer->passage->timer);  // the connection keeps the deadline until it is there
     absl::Status status = Dial(peer, secrets);
     if (!status.ok()) Fail(peer, status);
@@ -94,7 +95,7 @@ absl::Status EndpointImpl::Dial(Peer* peer, const peer::Keyring& secrets) {
   Handshake& handshake = *peer->handshake();
   handshake.secret = *secret;
   peer->old_targets = false;  // the hello names the latest
-  peer::Greeting greeting = MakeGreeting(secret->id, ReceptionOf(*peer));
+  peer::Greeting greeting = MakeGreeting(secret->id, *peer);
   if (handshake.cookie.has_value()) greeting.Bring(*handshake.cookie);
   handshake.hello = peer::EncodeHello(greeting, handshake.secret);
   auto connection = connections_->Connect(handshake.host, handshake.port, handshake.deadline_ns,
@@ -109,7 +110,10 @@ absl::Status EndpointImpl::Dial(Peer* peer, const peer::Keyring& secrets) {
 bool EndpointImpl::DialAgain(Peer* peer, peer::Bytes reject_data) {
   if (peer->inbound || peer->state != peer::State::kConnecting) return false;
   // After a welcome its path is on the way or there: the record has room for one.
-  if (peer->commands != 0 || peer->profile != nullptr || peer->target.ah != nullptr) return false;
+  if (peer->commands != 0 || peer->profile != nullptr || peer->target.ah != nullptr ||
+      peer->has_path) {
+    return false;
+  }
   const auto cookie = peer::CookieIn(reject_data);
   if (!cookie.has_value() || ++peer->handshake()->cookies > kMostCookies) return false;
   peer->handshake()->cookie = cookie;
@@ -117,11 +121,14 @@ bool EndpointImpl::DialAgain(Peer* peer, peer::Bytes reject_data) {
   return true;
 }
 
-peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret, const Reception& reception) {
+peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret, const Peer& peer) {
+  const uint32_t number =
+      rc_ != nullptr ? rc_->qp(peer.target)->qp_num : receptions_[peer.tenant].control->dctn();
   return {.epoch = epoch_,
           .secret_id = secret,
-          .control_dctn = reception.control->dctn(),
-          .nonce = peer::DrawNonce(random_)};
+          .control_dctn = number,
+          .nonce = peer::DrawNonce(random_),
+          .rc = rc_ != nullptr};
 }
 
 // ---- Server: is it a hello, and whose?
@@ -266,6 +273,11 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     if (request.charged) limiter_.GiveBack(request.source, now_ns);
     return WelcomeWithoutDc(request, found->secret);
   }
+  if (request.greeting.rc != (rc_ != nullptr)) {
+    const std::string why = UnlikeTransports(rc_ != nullptr);
+    LogRefused(request.from, absl::FailedPreconditionError(why));
+    return connections_->Reject(id, peer::EncodeRefusal(peer::RefusalCode::kTransport, why));
+  }
   // Others may have come while the secrets were read.
   Reception& reception = receptions_[found->tenant];
   if (!fresh && (half_open_.half_taken() || reception.half_taken())) {
@@ -347,6 +359,10 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
              .remedy =
                  "run the server on a device with DC transport; sluice_info lists such devices"}));
   }
+  if (welcome->greeting.rc != (rc_ != nullptr)) {
+    return Fail(peer, peer::RefusalStatus(peer::RefusalCode::kTransport, peer->target.name.str(),
+                                          UnlikeTransports(welcome->greeting.rc)));
+  }
   peer->epoch = welcome->greeting.epoch;
   peer->target.dctn[1] = welcome->greeting.control_dctn;
   peer->target.key[1] = welcome->access.key;
@@ -359,14 +375,15 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 
 void EndpointImpl::Welcome(Peer* peer) {
   Handshake& handshake = *peer->handshake();
-  const Reception& reception = ReceptionOf(*peer);
   peer->old_targets = false;  // the welcome names the latest
   const peer::ControlAccess access{
-      .key = reception.control->access_key(), .peer_index = peer->index(), .token = peer->token};
+      .key = rc_ != nullptr ? 0 : ReceptionOf(*peer).control->access_key(),
+      .peer_index = peer->index(),
+      .token = peer->token};
   connections_->Accept(peer->connection,
-                       peer::EncodeWelcome(MakeGreeting(handshake.secret.id, reception), access,
+                       peer::EncodeWelcome(MakeGreeting(handshake.secret.id, *peer), access,
                                            handshake.hello, handshake.secret, &handshake.keys),
-                       peer->profile->accepted);
+                       peer->profile == nullptr ? ibv_ece{} : peer->profile->accepted);
 }
 
 // It learns that this is a Sluice endpoint which holds the secret, and how the connection came about;

@@ -281,6 +281,7 @@ PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
     target.cookie = peer.index() | kForLarge;
     // Reads have no order to keep, but leaving a stream says that its DCI is late.
     target.unacknowledged = UINT32_MAX;
+    if (rc_ != nullptr) rc_->Share(&target, peer.target);
     queue_->Open(&target);
     large->at_once = std::clamp<uint32_t>(peer.reads, 1, kPiecesOfPeer);
   }

@@ -286,7 +286,9 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     ++counters_.dropped_unknown;
   } else {
     Peer* peer = &peers_[prefix.peer_index];
-    const bool data = &queue == ReceptionOf(*peer).data.get();
+    // An RC queue pair has one receive queue for both.
+    const bool data =
+        rc_ != nullptr ? prefix.kind == peer::Kind::kData : &queue == ReceptionOf(*peer).data.get();
     if (peer->state == peer::State::kUp) {
       if (!data) ++counters_.control_received;
       const peer::Bytes body(bytes + peer::kPrefixBytes, wc.byte_len - peer::kPrefixBytes);

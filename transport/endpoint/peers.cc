@@ -87,6 +87,7 @@ void EndpointImpl::AcquirePath(Peer* peer, const cm::PathInfo& path) {
   offers_.Release(peer->offer);
   peer->offer = offers_.Take({path.remote_ece.vendor_id, path.remote_ece.options});
   peer->service_level = device_.path().service_level.value_or(path.ah.sl);
+  if (rc_ != nullptr) return AcquireQueue(peer, path);
   auto result = std::make_shared<Result>();
   commands_.Submit(
       [this, ah = path.ah, ece = path.remote_ece, result] {

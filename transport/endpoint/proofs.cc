@@ -13,7 +13,12 @@ namespace sluice::endpoint {
 
 peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
   // Those that go with the control DCT which the hello or the welcome has named.
-  const peer::TenantTargets targets = receptions_[peer.tenant].TargetsOf(peer.old_targets);
+  peer::TenantTargets targets;
+  if (rc_ != nullptr) {
+    targets.data_dctn = rc_->qp(peer.target)->qp_num;
+  } else {
+    targets = receptions_[peer.tenant].TargetsOf(peer.old_targets);
+  }
   return {.data_dctn = targets.data_dctn,
           .max_message_bytes = options_.max_message_bytes,
           .data_key = targets.data_key,

@@ -31,7 +31,7 @@ using Made = std::array<absl::StatusOr<receive::Target>, 2>;
 void EndpointImpl::RenewTenant(uint32_t tenant) {
   Renewal& renewal = receptions_[tenant].renewal;
   const int64_t now_ns = clock_.NowNs();
-  if (closed_) return;
+  if (closed_ || rc_ != nullptr) return;  // an RC queue pair ends with its peer
   if (renewal.state != Renewal::State::kNone || now_ns < renewal.earliest_ns) {
     renewal.wanted = true;
     if (!renew_timer_.armed()) timers_.Schedule(&renew_timer_, renewal.earliest_ns);

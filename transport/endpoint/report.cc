@@ -43,6 +43,10 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
     report.why_default = peer->profile->why_default;
   }
   report.receiving = plain(receptions_[peer->tenant].data->ece());
+  if (rc_ != nullptr) {
+    report.why_default = report.why_unmapped = "an RC queue pair needs none";
+    return report;
+  }
   report.mapped = peer->mapped;
   report.first_on_handle = peer->first_on_handle;
   if (peer->map_failed) {
@@ -91,8 +95,14 @@ Counters EndpointImpl::Counts() const {
 
 std::vector<QueueReport> EndpointImpl::Queues() const {
   std::vector<QueueReport> reports;
-  for (uint32_t i = 0; i < queue_->dci_count(); ++i) {
-    const queue::Dci& dci = queue_->dci(i);
+  if (rc_ != nullptr) {
+    for (const queue::RcQueues::Report& queue : rc_->Reports()) {
+      reports.push_back({.qp_number = queue.qp_number, .state = "ready", .posted = queue.posted});
+    }
+    return reports;
+  }
+  for (uint32_t i = 0; i < dcis_->dci_count(); ++i) {
+    const queue::Dci& dci = dcis_->dci(i);
     QueueReport report;
     report.qp_number = dci.qp.number();
     report.state = std::string(queue::Name(dci.state));

@@ -13,6 +13,7 @@ namespace {
 constexpr uint16_t kUnauthenticated = 1;
 constexpr uint16_t kWithoutDc = 2;
 constexpr uint16_t kHasCookie = 4;
+constexpr uint16_t kRc = 8;
 constexpr size_t kClearBytes = 40;  // of both
 constexpr size_t kAccessBytes = 16;
 static_assert(kHelloBytes == kClearBytes + kMacBytes);
@@ -38,7 +39,8 @@ absl::Status Unproven(const char* cause) {
 
 uint16_t FlagsOf(const Greeting& greeting) {
   return (greeting.secret_id == 0 ? kUnauthenticated : 0) |
-         (greeting.without_dc() ? kWithoutDc : 0) | (greeting.has_cookie ? kHasCookie : 0);
+         (greeting.without_dc() ? kWithoutDc : 0) | (greeting.has_cookie ? kHasCookie : 0) |
+         (greeting.rc ? kRc : 0);
 }
 
 void EncodeClear(std::byte* out, const Greeting& greeting, HandshakeKind kind) {
@@ -78,6 +80,7 @@ absl::StatusOr<Greeting> DecodeClear(Bytes bytes, HandshakeKind kind, size_t siz
   std::copy_n(in + 24, kNonceBytes, greeting.nonce.begin());
   const auto flags = Load<uint16_t>(in + 6);
   greeting.has_cookie = kind == HandshakeKind::kHello && (flags & kHasCookie) != 0;
+  greeting.rc = (flags & kRc) != 0 && !greeting.without_dc();
   if (flags != FlagsOf(greeting)) {
     return Garbage("its flags are unknown, or don't go with its secret id and DCT number");
   }
@@ -138,6 +141,11 @@ Mac MacIn(const HelloMessage& hello) {
   Mac mac;
   std::copy_n(hello.begin() + kClearBytes, mac.size(), mac.begin());
   return mac;
+}
+
+Psns PsnsOf(const HelloMessage& hello) {
+  return {.client = Load<uint32_t>(hello.data() + 24) & kMaxQpn,
+          .server = Load<uint32_t>(hello.data() + 28) & kMaxQpn};
 }
 
 WelcomeMessage EncodeWelcome(const Greeting& greeting, const ControlAccess& access, Bytes hello,

@@ -7,11 +7,12 @@
 //     0  u32  magic "SLCE"
 //     4  u8   protocol version
 //     5  u8   kind: 1 hello (request), 2 welcome (response), 3 refusal (reject)
-//     6  u16  flags: 1 unauthenticated, 2 no DC: the handshake ends with the welcome, 4 (hello) a cookie; the others zero
+//     6  u16  flags: 1 unauthenticated, 2 no DC: the handshake ends with the welcome, 4 (hello) a cookie, 8 RC; the others zero
 //     8  u64  epoch: drawn at random when the endpoint starts; names this incarnation
 //    16  u32  secret id; 0 exactly if unauthenticated
-//    20  u32  control DCTN (24 bit); 0 exactly if there is no DC
-//    24  16 B nonce; with flag 4 its last 8 bytes are the cookie of a refusal (refusal.h), brought back
+//    20  u32  control DCTN (24 bit); 0 exactly if there is no DC. With flag 8 the number of this side's RC queue pair
+//    24  16 B nonce; with flag 4 its last 8 bytes are the cookie of a refusal (refusal.h), brought back. With flag 8 the first
+//             packet sequence numbers are bits 0 to 23 (of the client) and 32 to 55 (of the server) of the hello's nonce
 //    40  16 B MAC of all that
 //
 //   Welcome, 72 bytes
@@ -57,9 +58,10 @@ Nonce DrawNonce(base::Random& random);
 struct Greeting {
   uint64_t epoch = 0;
   SecretId secret_id = 0;
-  uint32_t control_dctn = 0;  // 0: without DC
+  uint32_t control_dctn = 0;  // 0: without DC; with `rc`: of the queue pair
   Nonce nonce = {};
   bool has_cookie = false;  // a hello only: the end of the nonce is one
+  bool rc = false;          // messages go over an RC queue pair
 
   // Of the nonce.
   Cookie cookie() const;
@@ -100,6 +102,12 @@ absl::StatusOr<Greeting> DecodeHello(Bytes bytes);
 bool Proven(Bytes hello, const Secret& secret);
 // The MAC that a hello carries.
 Mac MacIn(const HelloMessage& hello);
+// First packet sequence numbers of an RC connection.
+struct Psns {
+  uint32_t client = 0;
+  uint32_t server = 0;
+};
+Psns PsnsOf(const HelloMessage& hello);
 
 // Makes the welcome, and the keys for the rest. `greeting.secret_id` must be that of `secret`.
 WelcomeMessage EncodeWelcome(const Greeting& greeting, const ControlAccess& access, Bytes hello,

@@ -45,6 +45,9 @@ Meaning MeaningOf(RefusalCode code) {
       return {C::kFailedPrecondition,
               "set limits.path_mtu to the same value on both sides, and give both ports at least "
               "that MTU"};
+    case RefusalCode::kTransport:
+      return {C::kFailedPrecondition,
+              "start the side with DC with \"/rc\" at the end of its device (--device=auto/rc)"};
     case RefusalCode::kNone:
     case RefusalCode::kInternal:
       break;

@@ -38,6 +38,7 @@ enum class RefusalCode : uint8_t {
   kCookie = 8,           // the server is under load: hello again, with this cookie
   kPlace = 9,            // over a device, port or address that the server's queues are not at
   kPathMtu = 10,         // the path MTUs of the two sides are not the same
+  kTransport = 11,       // one side has DC, the other RC queue pairs
 };
 
 // What to answer to a hello or a welcome that was refused with `why`.

@@ -17,6 +17,9 @@ struct Explanation {
 
 constexpr std::string_view kOurs = "an error in this program";
 constexpr std::string_view kReport = "report it, with this message";
+constexpr std::string_view kNoAnswerOnRc =
+    "the peer's process or host is gone, its queue pair has ended, the path is broken, or it is in "
+    "another partition (option path.pkey)";
 
 constexpr Explanation kExplanations[] = {
     {IBV_WC_SUCCESS, "IBV_WC_SUCCESS", "", ""},
@@ -65,13 +68,19 @@ absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& requ
       remedy = explanation.remedy;
     }
   }
+  if (request.rc && completion.status == IBV_WC_RETRY_EXC_ERR) cause = kNoAnswerOnRc;
+  char queue[64];
+  if (request.rc) {
+    std::snprintf(queue, sizeof(queue), "RC queue pair 0x%x", completion.qp_num);
+  } else {
+    std::snprintf(queue, sizeof(queue), "DCI 0x%x stream %u, DCTN 0x%x", completion.qp_num,
+                  request.stream, request.dctn);
+  }
   char what[192];
-  std::snprintf(
-      what, sizeof(what),
-      "%.*s of %u bytes failed with %.*s (vendor error 0x%x; DCI 0x%x stream %u, DCTN 0x%x)",
-      static_cast<int>(request.operation.size()), request.operation.data(), request.length_bytes,
-      static_cast<int>(StatusName(completion.status).size()), StatusName(completion.status).data(),
-      completion.vendor_err, completion.qp_num, request.stream, request.dctn);
+  std::snprintf(what, sizeof(what), "%.*s of %u bytes failed with %.*s (vendor error 0x%x; %s)",
+                static_cast<int>(request.operation.size()), request.operation.data(),
+                request.length_bytes, static_cast<int>(StatusName(completion.status).size()),
+                StatusName(completion.status).data(), completion.vendor_err, queue);
   return base::Error(absl::StatusCode::kUnavailable, what,
                      {.layer = "queue",
                       .peer = request.peer,

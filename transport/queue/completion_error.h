@@ -19,6 +19,7 @@ struct FailedRequest {
   uint32_t dctn = 0;
   uint32_t stream = 0;
   uint32_t length_bytes = 0;
+  bool rc = false;  // on a queue pair of its own, without DCT and stream
 };
 
 // "IBV_WC_RETRY_EXC_ERR", …

@@ -45,10 +45,10 @@ absl::StatusOr<std::unique_ptr<DciPool>> DciPool::Create(device::Device& device,
 
 DciPool::DciPool(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t lkey,
                  const PoolOptions& options, poller::Commands& commands, QueueUser& user)
-    : device_(device),
+    : SendQueues(slots),
+      device_(device),
       api_(device.api()),
       cq_(cq),
-      slots_(slots),
       lkey_(lkey),
       options_(options),
       commands_(commands),
@@ -153,16 +153,6 @@ void DciPool::Enqueue(Target* target, uint32_t index) {
   waiting_.Add({target, 0});
   ++counters_.waits;
   pump_ = true;  // it may leave: whether it may is known when its owner has counted this message
-}
-
-void DciPool::Release(uint32_t index) {
-  Slot& slot = slots_[index];
-  if (slot.cell) return;
-  if (slot.use == SlotUse::kPosted || slot.use == SlotUse::kPending) {
-    slot.released = true;
-  } else {
-    slots_.Give(index);
-  }
 }
 
 void DciPool::Acknowledged(Target* target) {

@@ -2,7 +2,7 @@
 //
 // DciPool: sends, through a few DCIs whose streams carry one peer each.
 //
-// What it is    Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions. A peer holds a
+// What it is    The send queues of a device with DC. Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions. A peer holds a
 //               stream only while requests of its own are posted; who finds no stream or no room waits in a list
 //               and holds nothing. One failed peer stops one stream: it is reset once all its requests are
 //               flushed, and its owner posts again what was not acknowledged. Where the device can't, or a DCI
@@ -29,6 +29,7 @@
 #include "transport/device/device.h"
 #include "transport/poller/commands.h"
 #include "transport/queue/dci.h"
+#include "transport/queue/send_queues.h"
 #include "transport/queue/slot_table.h"
 #include "transport/queue/states.h"
 #include "transport/queue/target.h"
@@ -36,31 +37,6 @@
 #include "transport/verbs/handles.h"
 
 namespace sluice::queue {
-
-class QueueUser {
- public:
-  virtual ~QueueUser() = default;
-  // A control or bulk slot posted with `notify` is done; its request succeeded, or will never be sent, or, of a bulk slot,
-  // nobody knows. Then it is freed.
-  virtual void OnSent(Target* target, uint32_t slot, bool ok) = 0;
-  // The target can be used again after an error, its own or that of its DCI: Resume() it, now or later, and
-  // post again what must arrive. Nothing of it is pending or posted: its control slots are free, its data
-  // slots held. `why` is OK when nothing was wrong with its own requests.
-  virtual void OnTargetReset(Target* target, const absl::Status& why) = 0;
-  // The target was closed: kMaxFailures requests to it failed in a row. Its control slots that waited are
-  // free, its data slots that waited are held.
-  virtual void OnTargetFailed(Target* target, const absl::Status& why) = 0;
-  // It was sent something a while ago, and no completion was asked for: send it anything more. In Watch().
-  virtual void OnUnanswered(Target* target) = 0;
-  // A control message of an open target failed on a stream or DCI that the target had left since. It is not posted again, and
-  // the target is not reset: whoever has said something that nobody acknowledges says it again. Its slot is free. May be called
-  // several times for one error. Without control messages there is nothing to do.
-  virtual void OnControlLost(Target* /*target*/) {}
-  // A closed target has nothing posted any more, and may go.
-  virtual void OnTargetQuiet(Target* target) = 0;
-  // No DCI is left: nothing can be sent any more.
-  virtual void OnQueueDead(const absl::Status& why) = 0;
-};
 
 struct PoolOptions {
   uint32_t dci_count = 2;  // and one for probation
@@ -74,26 +50,11 @@ struct PoolOptions {
   bool use_streams = true;
 };
 
-struct PoolCounters {
-  uint64_t posted = 0;
-  uint64_t doorbells = 0;
-  uint64_t failed = 0;   // completions with an error of their own
-  uint64_t flushed = 0;  // completions flushed by another's error
-  uint64_t late = 0;     // completions of a slot that was used again: dropped
-  uint64_t stream_resets = 0;
-  uint64_t dci_recoveries = 0;
-  uint64_t stuck_dcis = 0;  // found by Watch()
-  uint64_t leaves = 0;      // a target left a stream whose completions were late
-  uint64_t waits = 0;       // a target found no stream or no room
-  int64_t longest_attempt_ns =
-      0;  // of requests that nobody answered; a lower bound: they took as long at least
-};
-
 // Timeout exponent such that 4.096 µs * 2^timeout * (retry_count + 1) is at most, and more than half of, `attempt_ns` (within
 // the field's range).
 uint8_t DeriveTimeout(int64_t attempt_ns, uint8_t retry_count);
 
-class DciPool {
+class DciPool final : public SendQueues {
  public:
   static constexpr uint32_t kMaxBatch = 16;      // requests per doorbell
   static constexpr uint32_t kMaxPollBatch = 32;  // completions per look
@@ -113,61 +74,31 @@ class DciPool {
                                                          const PoolOptions& options,
                                                          poller::Commands& commands,
                                                          QueueUser& user);
-  ~DciPool();
-  DciPool(const DciPool&) = delete;
-  DciPool& operator=(const DciPool&) = delete;
+  ~DciPool() override;
 
-  // A new target; it starts on probation.
-  void Open(Target* target);
-  // Puts a slot (reserved or held, length set) in line. While the target is broken or closed a data slot is
-  // held at once, and a control slot freed.
-  void Post(Target* target, uint32_t slot);
-  // The owner of a data slot needs it no more; whatever of it is posted or waits to be is still sent. No effect on a cell.
-  void Release(uint32_t slot);
-  // The peer has acknowledged something: it lives. The owner has set `unacknowledged`.
-  void Acknowledged(Target* target);
-  // After OnTargetReset(): it takes messages again.
-  void Resume(Target* target) { target->broken = false; }
-  // Rings the doorbells of whatever has been posted.
-  void Flush();
-  // Completions, then whoever waits. How many completions. While none is expected the queue is
-  // looked at now and then only, for errors of requests that are not signalled; `thorough`: in any
-  // case, as a last look before a sleep must.
-  int Poll(bool thorough = false);
-  // Sends nothing more to the target; what waits is freed, or held. What is posted still runs; its slots are freed, or held,
-  // when it is complete. If `posted` is not 0 after this call (requests with `notify`, or a completion that is being handled),
-  // OnTargetQuiet() follows; otherwise the target may go at once.
-  void Close(Target* target);
-  // To be called about every WatchPeriodNs() while owes(): finds a DCI that says RTS and does nothing, kWatchAttempts + 1
-  // periods at most after its first completion was due. It is recovered, and a failure is counted for each target that it may
-  // have waited for. Whether there is still something to watch.
-  bool Watch(int64_t now_ns);
-  // A completion is due, or has to be asked for: Watch() has something to watch.
-  bool owes() const;
-  int64_t WatchPeriodNs() const { return attempt_ns_; }
-  // The device retries for much longer than it was asked to: dead peers are found later than after PoolOptions::dead_peer_ns.
-  bool slow_retries() const { return 2 * counters_.longest_attempt_ns >= 3 * attempt_ns_; }
-  // Send queues or slots run short: whoever sends should ask its peer for acknowledgements.
-  bool scarce(const Target& target) const {
+  // It starts on probation.
+  void Open(Target* target) override;
+  void Post(Target* target, uint32_t slot) override;
+  void Acknowledged(Target* target) override;
+  void Flush() override;
+  int Poll(bool thorough = false) override;
+  // What is posted still runs. Of requests without `notify` nobody hears.
+  void Close(Target* target) override;
+  // Finds a DCI that says RTS and does nothing, kWatchAttempts + 1 periods at most after its first completion was due. It is
+  // recovered, and a failure is counted for each target that it may have waited for.
+  bool Watch(int64_t now_ns) override;
+  bool owes() const override;
+  bool scarce(const Target& target) const override {
     if (target.probation || target.waiting || slots_.free_data() < low_water_) return true;
     return target.stream != kNoStream && Posted(*dcis_[target.dci]) >= room_ / 4 * 3;
   }
+  bool IsInFront(const Target& target) const override;
+  void Abandon(const absl::Status& why) override;
+  void UseAddress(uint8_t sgid_index) override { path_.sgid_index = sgid_index; }
+  bool busy() const override { return posted_ != 0 || ExpectsCompletion(); }
 
-  // The first of a DCI's requests that say when they end is one of this target's bulk slots: others wait for it, it for nobody.
-  bool IsInFront(const Target& target) const;
-
-  // The device has failed, and completions may never come: the DCIs are destroyed, and what is posted ends then.
-  // OnQueueDead() follows. What waits ends with Close() of its target.
-  void Abandon(const absl::Status& why);
-
-  // DCIs that are recovered from now on stand at this entry of the GID table. Inside Commands.
-  void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
-
-  // Requests are posted: a completion may come.
-  bool busy() const { return posted_ != 0 || ExpectsCompletion(); }
   // The template whose congestion control an address handle is mapped to.
   uint32_t template_qpn() const { return template_qpn_; }
-  const PoolCounters& counters() const { return counters_; }
   bool streams() const { return exclusive_; }
   uint32_t dci_count() const { return static_cast<uint32_t>(dcis_.size()); }
   const Dci& dci(uint32_t index) const { return *dcis_[index]; }
@@ -271,7 +202,6 @@ class DciPool {
   device::Device& device_;
   const verbs::VerbsApi& api_;
   ibv_cq* const cq_;
-  SlotTable& slots_;
   const uint32_t lkey_;
   PoolOptions options_;
   poller::Commands& commands_;
@@ -283,7 +213,6 @@ class DciPool {
   uint32_t template_qpn_ = 0;
   verbs::Ah self_;  // an address for requests that are only ever flushed
   verbs::DciOptions dci_options_;
-  int64_t attempt_ns_ = 0;      // until a request that nobody answers should have failed
   int64_t last_watch_ns_ = 0;   // when Watch() was called last
   uint32_t room_ = 1;           // requests posted to a DCI
   uint32_t in_flight_cap_ = 1;  // of a target that is not on probation
@@ -302,7 +231,6 @@ class DciPool {
   uint32_t fifo_size_ = 0;  // power of two
   uint32_t low_water_ = 0;  // free data slots, below which every request is signalled
   uint32_t quiet_polls_ = 0;
-  PoolCounters counters_;
 };
 
 }  // namespace sluice::queue

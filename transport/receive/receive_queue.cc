@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
                         .cause = "a limit of the device",
                         .remedy = "lower limits.receive_buffers"});
   }
+  if (!options.dct) return queue;
   auto target = queue->MakeTarget(device, options.access_key);
   if (!target.ok()) return target.status();
   queue->target_ = std::move(*target);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReceiveQueue: a DCT with its shared receive queue and receive buffers.
+// ReceiveQueue: a DCT with its shared receive queue and receive buffers; or the latter two alone, for RC queue pairs.
 //
 // Ownership     The endpoint: one for data, one for control. A mover: one for each peer. Device, CQ and memory outlive it.
 // Threads       The polling thread. Create() and the destructor block.
@@ -27,6 +27,7 @@ struct ReceiveOptions {
   uint32_t buffer_bytes = 16384;  // prefix included
   uint32_t tag = 0;               // upper half of the wr_id of its completions
   uint64_t access_key = 0;
+  bool dct = true;        // false: RC queue pairs receive from srq()
   int remote_access = 0;  // of those who send here: IBV_ACCESS_REMOTE_WRITE, _READ, or nothing
   // Protection domain of the DCT, its queue and the buffers: the DCT gives access to memory of this domain only. It outlives
   // the queue. Null: the device's.
@@ -60,7 +61,9 @@ class ReceiveQueue {
   ReceiveQueue(const ReceiveQueue&) = delete;
   ReceiveQueue& operator=(const ReceiveQueue&) = delete;
 
-  uint32_t dctn() const { return target_.qp.number(); }
+  // 0: there is no DCT.
+  uint32_t dctn() const { return target_.qp.get() == nullptr ? 0 : target_.qp.number(); }
+  ibv_srq* srq() const { return srq_.get(); }
   const ibv_qp* target() const { return target_.qp.get(); }
   // Of what peers WRITE through it.
   verbs::DataOrder write_order() const { return target_.order; }

@@ -60,30 +60,46 @@ absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* p
   return result;
 }
 
-absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
-                        const RcPeer& peer, int access) {
+absl::StatusOr<SharedRc> CreateSharedRc(const VerbsApi& api, ibv_pd* pd, ibv_cq* send_cq,
+                                        ibv_cq* receive_cq, ibv_srq* srq, uint32_t send_depth) {
+  ibv_qp_init_attr attr = {};
+  attr.qp_type = IBV_QPT_RC;
+  attr.send_cq = send_cq;
+  attr.recv_cq = receive_cq;
+  attr.srq = srq;
+  attr.cap.max_send_wr = send_depth;
+  attr.cap.max_send_sge = 1;
+  errno = 0;
+  ibv_qp* qp = api.create_qp(pd, &attr);
+  if (qp == nullptr) return Failed(errno != 0 ? errno : EINVAL, "ibv_create_qp (RC)");
+  return SharedRc(&api, qp);
+}
+
+absl::Status InitRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path, int access) {
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_INIT;
   attr.pkey_index = path.pkey_index;
   attr.port_num = path.port;
   attr.qp_access_flags = static_cast<unsigned>(access);
-  absl::Status status =
-      Modify(api, qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
-             "ibv_modify_qp (RC, INIT)");
-  if (!status.ok()) return status;
+  return Modify(api, qp, &attr,
+                IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+                "ibv_modify_qp (RC, INIT)");
+}
 
-  attr = {};
+absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
+                       const RcRoute& route) {
+  ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = path.mtu;
-  attr.dest_qp_num = peer.number;
+  attr.dest_qp_num = route.number;
+  attr.rq_psn = route.receive_psn;
   attr.max_dest_rd_atomic = path.max_rd_atomic;
   attr.min_rnr_timer = path.min_rnr_timer;
-  attr.ah_attr = AddressVector(path);
-  attr.ah_attr.grh.dgid = peer.gid;
-  status = Modify(api, qp, &attr,
-                  IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-                  "ibv_modify_qp (RC, RTR)");
+  attr.ah_attr = route.ah;
+  absl::Status status = Modify(api, qp, &attr,
+                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                               "ibv_modify_qp (RC, RTR)");
   if (!status.ok()) return status;
 
   attr = {};
@@ -91,11 +107,21 @@ absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path
   attr.timeout = path.timeout;
   attr.retry_cnt = path.retry_count;
   attr.rnr_retry = path.rnr_retry;
+  attr.sq_psn = route.send_psn;
   attr.max_rd_atomic = path.max_rd_atomic;
   return Modify(api, qp, &attr,
                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
                 "ibv_modify_qp (RC, RTS)");
+}
+
+absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
+                        const RcPeer& peer, int access) {
+  absl::Status status = InitRc(api, qp, path, access);
+  if (!status.ok()) return status;
+  RcRoute route{.ah = AddressVector(path), .number = peer.number};
+  route.ah.grh.dgid = peer.gid;
+  return ConnectRc(api, qp, path, route);
 }
 
 absl::Status ResumeRc(const VerbsApi& api, ibv_qp* qp) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RC queue pairs, for operations that DCIs refuse: the configuration of memory keys, and the stop at a wrong signature.
+// RC queue pairs, for operations that DCIs refuse (the configuration of memory keys, and the stop at a wrong signature), and for the
+// peers of a device without DC.
 //
 // Threads       Any, one at a time. All functions may block in kernel or firmware: a poller runs them in Commands.
 // Errors        A status with the call and the errno.
@@ -34,6 +35,24 @@ struct RcPeer {
 // RESET→INIT→RTR→RTS. `access` are the peer's rights.
 absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
                         const RcPeer& peer, int access);
+// A queue pair that receives from a shared receive queue and is posted to with ibv_post_send: any provider has those. State RESET,
+// the number is valid.
+using SharedRc = Handle<ibv_qp, &VerbsApi::destroy_qp>;
+absl::StatusOr<SharedRc> CreateSharedRc(const VerbsApi& api, ibv_pd* pd, ibv_cq* send_cq,
+                                        ibv_cq* receive_cq, ibv_srq* srq, uint32_t send_depth);
+
+// RESET→INIT. `access` are the peer's rights.
+absl::Status InitRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path, int access);
+// The way to the other queue pair. Packet sequence numbers have 24 bits.
+struct RcRoute {
+  ibv_ah_attr ah = {};
+  uint32_t number = 0;
+  uint32_t receive_psn = 0;  // the other side begins with it
+  uint32_t send_psn = 0;
+};
+// INIT→RTR→RTS.
+absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
+                       const RcRoute& route);
 // SQD→RTS (man mlx5dv_qp_cancel_posted_send_wrs). The kernel may still believe in RTS, so it is told.
 absl::Status ResumeRc(const VerbsApi& api, ibv_qp* qp);
 // Whatever is posted is flushed.

@@ -226,6 +226,33 @@ TEST(SeveralPorts, OpenTakesTheOneThatIsNamed) {
       << third.status();
 }
 
+// The driver knows DC, the firmware does not.
+TEST_F(SeveralDevices, AutoTakesADeviceWithRcIfNoneHasDc) {
+  static const verbs::VerbsApi table = [] {
+    verbs::VerbsApi api = ThreeDevices();
+    api.dv_create_qp = [](ibv_context*, ibv_qp_init_attr_ex*, mlx5dv_qp_init_attr*) -> ibv_qp* {
+      errno = EOPNOTSUPP;
+      return nullptr;
+    };
+    return api;
+  }();
+  for (const char* spec : {"auto", "soft1"}) {
+    const auto device = Device::Open(spec, {&table});
+    ASSERT_TRUE(device.ok()) << device.status();
+    EXPECT_TRUE((*device)->rc());
+    EXPECT_NE((*device)->choice().find("; RC queue pairs instead of DC: mlx5dv_create_qp (DCT) "
+                                       "failed with EOPNOTSUPP"),
+              std::string::npos)
+        << (*device)->choice();
+  }
+  const auto with_dc = Device::Open("auto", {&table, &ThreeDevices()});
+  ASSERT_TRUE(with_dc.ok()) << with_dc.status();
+  EXPECT_FALSE((*with_dc)->rc());
+  const auto asked = Device::Open("soft2/rc", {&ThreeDevices()});
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_TRUE((*asked)->rc());
+}
+
 TEST(ParseSpec, AnythingThatIsNoAddressAndEndsInNoPortIsAName) {
   EXPECT_TRUE(ParseSpec("auto").automatic);
   EXPECT_EQ(ParseSpec("mlx5_0").name, "mlx5_0");
@@ -239,6 +266,10 @@ TEST(ParseSpec, AnythingThatIsNoAddressAndEndsInNoPortIsAName) {
   EXPECT_TRUE(ParseSpec("10.0.0.5").gid.has_value());
   EXPECT_TRUE(ParseSpec("fe80::1:2").gid.has_value());
   EXPECT_FALSE(ParseSpec("10.0.0").gid.has_value());
+  EXPECT_TRUE(ParseSpec("auto/rc").automatic && ParseSpec("auto/rc").rc);
+  EXPECT_EQ(ParseSpec("mlx5_0:2/rc").port, 2);
+  EXPECT_TRUE(ParseSpec("10.0.0.5/rc").gid.has_value());
+  EXPECT_FALSE(ParseSpec("mlx5_0").rc);
 }
 
 }  // namespace device_choice_test

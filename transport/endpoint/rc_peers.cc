@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers of a device without DC: each has an RC queue pair, whose number its hello or welcome says (docs/decisions/0068).
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "transport/base/error.h"
+#include "transport/device/own_address.h"
+#include "transport/endpoint/endpoint_impl.h"
+
+namespace sluice::endpoint {
+
+// Tenants are kept apart by protection domains, and a queue pair that sends from the common buffers is in theirs.
+absl::Status EndpointImpl::CheckRcOptions() const {
+  if (options_.tenants.size() <= 1) return absl::OkStatus();
+  return base::Error(
+      absl::StatusCode::kInvalidArgument,
+      "there are " + std::to_string(options_.tenants.size()) + " tenants",
+      {.layer = "endpoint",
+       .operation = "create",
+       .cause = device_.name() + " has RC queue pairs instead of DC, which all are in one "
+                                 "protection domain: tenants would not be kept apart",
+       .remedy = "use a device with DC, or an endpoint for each tenant"});
+}
+
+std::string EndpointImpl::UnlikeTransports(bool server_rc) {
+  return server_rc ? "the server has RC queue pairs, the client DC"
+                   : "the server has DC, the client RC queue pairs";
+}
+
+// The hello says its number.
+void EndpointImpl::MakeQueueToDial(Peer* peer) {
+  auto made = std::make_shared<absl::StatusOr<verbs::SharedRc>>();
+  ++peer->commands;
+  commands_.Submit(
+      [this, made, srq = ReceptionOf(*peer).data->srq()] {
+        *made = rc_->Make(receive_cq_.get(), srq, RcAccess());
+      },
+      [this, peer, made] {
+        --peer->commands;
+        if (peer->state != peer::State::kConnecting) {
+          // Freeing it may block.
+          commands_.Submit([made] { *made = absl::CancelledError(""); }, [] {});
+          return EndLater(peer);
+        }
+        absl::Status status = made->status();
+        if (status.ok()) status = rc_->Attach(&peer->target, *std::move(*made));
+        if (!status.ok()) {
+          return Fail(peer, base::Prefix(status, "connect to " + peer->target.name.str()));
+        }
+        peer->in_queue = true;
+        timers_.Cancel(&peer->passage->timer);  // the connection keeps the deadline
+        status = Dial(peer, *last_secrets_);
+        if (!status.ok()) Fail(peer, status);
+      });
+}
+
+// Takes the peer's queue pair to RTS; a server makes it first. The rest is as with an address handle.
+void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
+  struct Result {
+    absl::Status place;
+    absl::StatusOr<verbs::SharedRc> made;
+    absl::Status connected;
+  };
+  const peer::Psns psns = peer::PsnsOf(peer->handshake()->hello);
+  const verbs::RcRoute route{.ah = path.ah,
+                             .number = peer->target.dctn[1],
+                             .receive_psn = peer->inbound ? psns.client : psns.server,
+                             .send_psn = peer->inbound ? psns.server : psns.client};
+  ibv_qp* const own = peer->inbound ? nullptr : rc_->qp(peer->target);
+  auto result = std::make_shared<Result>();
+  commands_.Submit(
+      [this, own, route, result, srq = ReceptionOf(*peer).data->srq()] {
+        result->place = device::CheckOwnAddress(device_, route.ah);
+        if (!result->place.ok()) return;
+        if (own != nullptr) {
+          result->connected = rc_->Connect(own, route);
+          return;
+        }
+        result->made = rc_->Make(receive_cq_.get(), srq, RcAccess());
+        result->connected =
+            result->made.ok() ? rc_->Connect(result->made->get(), route) : result->made.status();
+      },
+      [this, peer, result] {
+        --peer->commands;
+        absl::Status status = result->place.ok() ? result->connected : result->place;
+        if (status.ok() && peer->inbound) {
+          status = rc_->Attach(&peer->target, *std::move(result->made));
+          if (status.ok()) peer->in_queue = true;
+        }
+        if (!status.ok()) {
+          commands_.Submit([result] { result->made = absl::CancelledError(""); }, [] {});
+          return OnPath(peer, status, /*wrong_place=*/!result->place.ok());
+        }
+        OnPath(peer, path::Route{}, /*wrong_place=*/false);
+      });
+}
+
+}  // namespace sluice::endpoint

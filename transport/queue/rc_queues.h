@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// RcQueues: sends, through an RC queue pair for each peer. For devices without DC (docs/decisions/0068).
+//
+// What it is    Make() and Connect() make the queue pair of a peer, Attach() gives it to the peer's target. A request that fails
+//               ends the queue pair and its peer: there is no resend on the same queue pair, and OnTargetReset() is never called.
+//               The queue pair is destroyed, and what was posted to it ends then.
+// Completions   The last request of each doorbell is signalled, so none has to be asked for later. The queue pairs share one CQ, which
+//               holds as many completions as there are slots.
+// Limits        Up to kMostQueues queue pairs, with as many requests posted as `send_depth` says; the slots bound the sum.
+// Ownership     The endpoint. Device, commands, slots and user outlive it; targets until they are closed and quiet.
+// Threads       The polling thread; Make(), Connect() and UseAddress() inside Commands. The destructor blocks.
+#ifndef SLUICE_TRANSPORT_QUEUE_RC_QUEUES_H_
+#define SLUICE_TRANSPORT_QUEUE_RC_QUEUES_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "transport/device/device.h"
+#include "transport/poller/commands.h"
+#include "transport/queue/send_queues.h"
+#include "transport/queue/slot_table.h"
+#include "transport/queue/target.h"
+#include "transport/verbs/rc.h"
+
+namespace sluice::queue {
+
+struct RcOptions {
+  uint32_t send_depth =
+      128;  // requests posted to one queue pair; the device's limit applies as well
+  int64_t dead_peer_ns = 1'000'000'000;  // a request that nobody acknowledges fails after this time
+};
+
+class RcQueues final : public SendQueues {
+ public:
+  static constexpr uint32_t kMaxBatch = 16;      // requests per doorbell
+  static constexpr uint32_t kMaxPollBatch = 32;  // completions per look
+  static constexpr uint32_t kMostQueues = 0xffff;
+  // Times `dead_peer_ns` after which a queue pair that completes nothing is given up.
+  static constexpr int64_t kWatchAttempts = 3;
+
+  // The state of one queue pair, for people and tools.
+  struct Report {
+    uint32_t qp_number = 0;
+    bool ending = false;
+    uint32_t posted = 0;
+  };
+
+  RcQueues(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_t lkey,
+           const RcOptions& options, poller::Commands& commands, QueueUser& user);
+  ~RcQueues() override;
+
+  // A queue pair in INIT, which receives from `srq`. `access` are the peer's rights. Inside Commands.
+  absl::StatusOr<verbs::SharedRc> Make(ibv_cq* receive_cq, ibv_srq* srq, int access) const;
+  // To RTS. Inside Commands.
+  absl::Status Connect(ibv_qp* qp, verbs::RcRoute route) const;
+  // The target sends through this queue pair from now on, which ends with it. RESOURCE_EXHAUSTED: there are kMostQueues.
+  absl::Status Attach(Target* target, verbs::SharedRc qp);
+  // Another target of the same peer, which ends before that one.
+  void Share(Target* other, const Target& target);
+  static bool IsAttached(const Target& target) { return target.stream != kNoStream; }
+  // Of a target that is attached.
+  ibv_qp* qp(const Target& target) const { return queues_[target.dci]->qp.get(); }
+
+  void Open(Target* target) override;
+  void Post(Target* target, uint32_t slot) override;
+  void Acknowledged(Target*) override {}
+  void Flush() override;
+  int Poll(bool thorough = false) override;
+  // The queue pair of a target that was attached is destroyed: what is posted may have arrived or not.
+  void Close(Target* target) override;
+  bool Watch(int64_t now_ns) override;
+  bool owes() const override { return posted_ != 0; }
+  bool scarce(const Target& target) const override {
+    return slots_.free_data() < low_water_ || target.has_pending() ||
+           Posted(*queues_[target.dci]) >= room_ / 4 * 3;
+  }
+  bool IsInFront(const Target& target) const override;
+  void Abandon(const absl::Status& why) override;
+  void UseAddress(uint8_t sgid_index) override { path_.sgid_index = sgid_index; }
+  bool busy() const override { return posted_ != 0; }
+
+  const verbs::PathOptions& path() const { return path_; }
+  std::vector<Report> Reports() const;
+
+ private:
+  struct Queue {
+    verbs::SharedRc qp;  // empty: the place is free
+    uint16_t index = 0;
+    bool ending = false;  // being destroyed, or about to be
+    bool unrung = false;  // in unrung_
+    bool moved = false;   // in moved_
+    // Posted slots in posting order; [head, rung) are with the device, [rung, tail) wait for the doorbell.
+    std::vector<uint32_t> fifo;
+    uint32_t head = 0;
+    uint32_t rung = 0;
+    uint32_t tail = 0;
+    uint32_t watched_head = 0;  // where the watchdog saw it owe a completion, and since when
+    int64_t watched_ns = -1;
+    std::array<Target*, 2> targets = {};  // the one that was attached, and one that shares
+  };
+
+  static uint32_t Posted(const Queue& queue) { return queue.tail - queue.head; }
+  uint32_t Mask() const { return fifo_size_ - 1; }
+  void Append(Queue& queue, Target* target, uint32_t slot);
+  void Ring(Queue& queue);
+  void OnCompletion(const ibv_wc& wc);
+  void Finish(uint32_t slot, bool ok);
+  void Serve(Queue& queue);
+  void ReleaseUnposted(uint32_t slot);
+  void ReleasePending(Target* target);
+  void End(Queue& queue, const absl::Status& why);
+  void Destroy(Queue& queue);
+  void OnDestroyed(Queue& queue);
+  int Look();
+
+  const verbs::VerbsApi& api_;
+  ibv_pd* const pd_;
+  ibv_cq* const cq_;
+  const uint32_t lkey_;
+  poller::Commands& commands_;
+  QueueUser& user_;
+  verbs::PathOptions path_;
+  uint32_t send_depth_;
+  uint32_t room_;
+  uint32_t fifo_size_;  // power of two
+  uint32_t low_water_;
+  std::vector<std::unique_ptr<Queue>> queues_;
+  std::vector<uint16_t> free_;
+  std::vector<Queue*> unrung_;  // something was appended since their last doorbell
+  std::vector<Queue*> moved_;   // a completion has come, and somebody may wait
+  uint32_t posted_ = 0;
+};
+
+}  // namespace sluice::queue
+
+#endif  // SLUICE_TRANSPORT_QUEUE_RC_QUEUES_H_
