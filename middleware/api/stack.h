@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stack: what a Channel or a Server stands on. The one in production is made by runtime.h; tests
+// Stack: what a Channel, a Runtime or a Server stands on. open_stack.cc makes the one in production; tests
 // bring their own, over a fake endpoint.
 //
 // Who owns it   The Channel or Server; it outlives the endpoint it made.
