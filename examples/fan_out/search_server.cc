@@ -16,6 +16,7 @@
 #include "examples/fan_out/search_service.h"
 #include "examples/serving/serve.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/runtime.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:7480", "host:port to listen at; port 0 takes a free one");
 ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice_info shows");
@@ -30,8 +31,15 @@ absl::Status Run() {
     return absl::InvalidArgumentError("no shards: set --shards=host:port,host:port");
   }
   EndSignals end;  // before any thread starts
+  // One set of queues and threads for all shards. 120 shards fit into these buffers.
+  RuntimeOptions runtime_options;
+  runtime_options.device = absl::GetFlag(FLAGS_device);
+  runtime_options.limits.credits_per_peer = 16;
+  runtime_options.limits.receive_buffers = 2048;
+  auto runtime = Runtime::Create(runtime_options);
+  if (!runtime.ok()) return runtime.status();
   ChannelOptions options;
-  options.device = absl::GetFlag(FLAGS_device);
+  options.runtime = *runtime;
   std::vector<std::shared_ptr<Channel>> shards;
   for (const std::string& address : absl::GetFlag(FLAGS_shards)) {
     auto channel = Channel::Connect(address, options);
@@ -39,7 +47,7 @@ absl::Status Run() {
     shards.push_back(*std::move(channel));
   }
   SearchService service(std::move(shards), absl::GetFlag(FLAGS_patience));
-  return Serve(&service, absl::GetFlag(FLAGS_listen), options.device, end);
+  return Serve(&service, absl::GetFlag(FLAGS_listen), runtime_options.device, end);
 }
 
 }  // namespace

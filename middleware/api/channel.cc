@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/api/channel.h"
 
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
 #include "middleware/api/resolver.h"
+#include "middleware/api/runtime.h"
 #include "middleware/api/stack.h"
 #include "middleware/api/stop_call.h"
 #include "transport/base/error.h"
@@ -59,6 +61,35 @@ inline call::CallSpec SpecOf(const Method& method, const CallContext& context,
 
 constexpr absl::string_view kFile = "file:";
 
+call::ClientEngineOptions EngineOptionsOf(const ChannelOptions& options,
+                                          const EndpointLimits& limits) {
+  call::ClientEngineOptions engine;
+  engine.balancing = options.balancing;
+  engine.retry.max_attempts = options.retry.max_attempts;
+  engine.retry.pause_min_ns = absl::ToInt64Nanoseconds(options.retry.pause_min);
+  engine.retry.pause_max_ns = absl::ToInt64Nanoseconds(options.retry.pause_max);
+  engine.retry.budget = options.retry.budget;
+  engine.retry.budget_per_thousand_ok = static_cast<uint32_t>(options.retry.refill * 1000);
+  engine.max_outstanding_calls = options.max_outstanding_calls;
+  engine.stream_window = options.stream_window;
+  engine.max_message_bytes = limits.max_message_bytes;
+  engine.max_large_bytes = limits.max_large_message_bytes;
+  engine.connect_timeout_ns = absl::ToInt64Nanoseconds(options.connect_timeout);
+  engine.backoff_min_ns = absl::ToInt64Nanoseconds(options.backoff_min);
+  engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
+  engine.max_reconnect_attempts = options.max_reconnect_attempts;
+  engine.health_period_ns = absl::ToInt64Nanoseconds(options.health.period);
+  engine.health_service = options.health.service;
+  engine.first_failure_is_told = !options.connect_in_background;
+  engine.trace_records = options.trace_records;
+  return engine;
+}
+
+// The endpoint's own limit comes first.
+absl::Duration LongestAttempt(const ChannelOptions& options) {
+  return options.connect_timeout + options.connect_timeout / 4;
+}
+
 }  // namespace
 
 absl::Status Channel::Validate(const std::string& address, const ChannelOptions& options) {
@@ -77,28 +108,9 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
                                                             const std::string& address,
                                                             const ChannelOptions& options) {
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
-
-  call::ClientEngineOptions engine;
-  engine.balancing = options.balancing;
-  engine.retry.max_attempts = options.retry.max_attempts;
-  engine.retry.pause_min_ns = absl::ToInt64Nanoseconds(options.retry.pause_min);
-  engine.retry.pause_max_ns = absl::ToInt64Nanoseconds(options.retry.pause_max);
-  engine.retry.budget = options.retry.budget;
-  engine.retry.budget_per_thousand_ok = static_cast<uint32_t>(options.retry.refill * 1000);
-  engine.max_outstanding_calls = options.max_outstanding_calls;
-  engine.stream_window = options.stream_window;
-  engine.max_message_bytes = options.limits.max_message_bytes;
-  engine.max_large_bytes = options.limits.max_large_message_bytes;
-  engine.connect_timeout_ns = absl::ToInt64Nanoseconds(options.connect_timeout);
-  engine.backoff_min_ns = absl::ToInt64Nanoseconds(options.backoff_min);
-  engine.backoff_max_ns = absl::ToInt64Nanoseconds(options.backoff_max);
-  engine.max_reconnect_attempts = options.max_reconnect_attempts;
-  engine.health_period_ns = absl::ToInt64Nanoseconds(options.health.period);
-  engine.health_service = options.health.service;
-  engine.first_failure_is_told = !options.connect_in_background;
-  engine.trace_records = options.trace_records;
-
-  std::shared_ptr<Channel> channel(new Channel(std::move(stack), address, options, engine),
+  Stack* const own = stack.get();
+  std::shared_ptr<Channel> channel(new Channel(nullptr, std::move(stack), own, address, options,
+                                               EngineOptionsOf(options, options.limits), nullptr),
                                    &Channel::Release);
   auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
                                                   &channel->log_, channel->engine_.handler());
@@ -111,45 +123,87 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
     if (!made.ok()) return made.status();
     loop = *std::move(made);
   }
-  channel->lease_ =
-      std::make_unique<Lease>(&channel->engine_, channel->endpoint_.get(),
+  channel->own_lease_ =
+      std::make_unique<Lease>(call::Driven(&channel->engine_), channel->endpoint_.get(),
                               absl::ToInt64Nanoseconds(options.spin), std::move(loop));
-
-  if (absl::Status status = channel->Resolve(options.resolver); !status.ok()) return status;
-
-  const call::ClientEngine& state = channel->engine_;
-  channel->lease_->Run([&] { channel->engine_.Dial(); });
+  channel->lease_ = channel->own_lease_.get();
+  if (absl::Status status = channel->Begin(options); !status.ok()) return status;
   if (options.connect_in_background) return channel;
+  const call::ClientEngine& state = channel->engine_;
   const bool decided = channel->lease_->Drive(
       [&state] { return state.state() != call::ConnectionState::kConnecting; },
-      engine.connect_timeout_ns +
-          engine.connect_timeout_ns / 4);  // the endpoint's own limit comes first
-  absl::Status why;
-  channel->lease_->Run([&] {
-    if (state.counters().connections == 0) why = OwnCopy(state.last_error());
-  });
-  if (!why.ok()) return why;
-  if (!decided) {
-    return base::Error(
-        absl::StatusCode::kDeadlineExceeded, "connect did not end in time",
-        {.layer = "api",
-         .peer = address,
-         .operation = "connect",
-         .cause = "neither an answer nor an error came",
-         .remedy = "look at the server; raise connect_timeout if the network is slow"});
-  }
+      absl::ToInt64Nanoseconds(LongestAttempt(options)));
+  if (absl::Status status = channel->FirstAttempt(decided); !status.ok()) return status;
   return channel;
 }
 
-Channel::Channel(std::unique_ptr<Stack> stack, std::string address, const ChannelOptions& options,
-                 const call::ClientEngineOptions& engine_options)
-    : stack_(std::move(stack)),
+absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runtime> runtime,
+                                                            const std::string& address,
+                                                            const ChannelOptions& options) {
+  if (absl::Status status = Validate(address, options); !status.ok()) return status;
+  if (absl::Status status = runtime->CheckProcess(); !status.ok()) return status;
+  if (runtime->lease_->HeldByMe() && !options.connect_in_background) {
+    return base::Error(absl::StatusCode::kFailedPrecondition, "the connection was not waited for",
+                       {.layer = "api",
+                        .peer = address,
+                        .operation = "connect",
+                        .cause = "a callback of a runtime can't wait for a connection in it",
+                        .remedy = "set connect_in_background, or connect on another thread",
+                        .retry_safe = true});
+  }
+  const Runtime& in = *runtime;
+  std::shared_ptr<Channel> channel(
+      new Channel(std::move(runtime), nullptr, in.stack_.get(), address, options,
+                  EngineOptionsOf(options, in.options_.limits), in.group_.get()),
+      &Channel::Release);
+  channel->lease_ = in.lease_.get();
+  channel->engine_.Attach(channel->endpoint_.get());
+  if (absl::Status status = channel->Begin(options); !status.ok()) return status;
+  if (options.connect_in_background) return channel;
+  const bool decided =
+      channel->WaitForStateChange(call::ConnectionState::kConnecting, LongestAttempt(options)) !=
+      call::ConnectionState::kConnecting;
+  if (absl::Status status = channel->FirstAttempt(decided); !status.ok()) return status;
+  return channel;
+}
+
+absl::Status Channel::Begin(const ChannelOptions& options) {
+  if (absl::Status status = Resolve(options.resolver); !status.ok()) return status;
+  lease_->Run(&seat_, [this] { engine_.Dial(); });
+  return absl::OkStatus();
+}
+
+absl::Status Channel::FirstAttempt(bool decided) {
+  absl::Status why;
+  lease_->Run(&seat_, [&] {
+    if (engine_.counters().connections == 0) why = OwnCopy(engine_.last_error());
+  });
+  if (!why.ok() || decided) return why;
+  return base::Error(
+      absl::StatusCode::kDeadlineExceeded, "connect did not end in time",
+      {.layer = "api",
+       .peer = address_,
+       .operation = "connect",
+       .cause = "neither an answer nor an error came",
+       .remedy = "look at the server; raise connect_timeout if the network is slow"});
+}
+
+Channel::Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_stack, Stack* stack,
+                 std::string address, const ChannelOptions& options,
+                 const call::ClientEngineOptions& engine_options, call::ClientGroup* group)
+    : runtime_(std::move(runtime)),
+      own_stack_(std::move(own_stack)),
+      stack_(stack),
       address_(std::move(address)),
       log_(options.log, stack_->log(), options.log_level),
       interceptors_(options.interceptors, stack_->clock(), &log_),
-      engine_(engine_options, stack_->clock(), stack_->random(), &log_) {}
+      engine_(engine_options, stack_->clock(), stack_->random(), &log_),
+      member_(group == nullptr ? nullptr : new call::GroupEndpoint(group, &engine_)),
+      endpoint_(member_),
+      seat_(&engine_, member_) {}
 
-// Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end.
+// Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end. In
+// a runtime, callbacks of other channels may drop the reference on any thread that drives.
 void Channel::Release(Channel* channel) {
   if (Visit::LeaveItToOne(channel)) return;
   const auto end = [](void* released) {
@@ -157,23 +211,53 @@ void Channel::Release(Channel* channel) {
     ending->End();
     internal::ChannelKeep::Drop(ending);
   };
-  Lease* const lease = channel->lease_.get();
-  if (lease != nullptr && lease->HeldByMe() && lease->EndInBackground(end, channel)) return;
+  Lease* const lease = channel->lease_;
+  if (lease != nullptr && lease->HeldByMe()) {
+    if (channel->runtime_ != nullptr) return lease->RunLater(end, channel);
+    if (lease->EndInBackground(end, channel)) return;
+  }
   end(channel);
 }
 
 Channel::~Channel() = default;
 
 void Channel::End() {
+  if (runtime_ != nullptr) return LeaveRuntime();
   if (lease_ != nullptr) lease_->EndLoop();  // or the resolver's thread waits for it
   if (resolver_ != nullptr) resolver_->Stop();
   if (lease_ != nullptr) {
     lease_->Stop();
     // Other threads may be in streams, in coroutines that are destroyed, and in request_stop().
-    lease_->Hold([this] { engine_.Close(); });
+    lease_->Hold(&seat_, [this] { engine_.Close(); });
   } else if (endpoint_ != nullptr) {
     engine_.Close();
   }
+}
+
+void Channel::LeaveRuntime() {
+  StopResolver();
+  // What the engine holds of the endpoint comes back when its peers are down, in a pass.
+  lease_->Await(&seat_, [this](Lease::Event* event) {
+    engine_.Close();
+    if (member_->gone()) return true;
+    member_->WhenGone([event] { event->Set(); });
+    return false;
+  });
+  lease_->Run(&seat_, [this] { lease_->Leave(&seat_); });
+}
+
+// The resolver's thread may be waiting for the loop, which is this thread.
+void Channel::StopResolver() {
+  if (resolver_ == nullptr) return;
+  if (!lease_->PolledHere()) return resolver_->Stop();
+  std::atomic<bool> stopped{false};
+  std::thread stopping([&] {
+    resolver_->Stop();
+    stopped.store(true);
+    endpoint_->Wake();
+  });
+  lease_->Drive([&stopped] { return stopped.load(); }, Lease::kForeverNs);
+  stopping.join();
 }
 
 absl::Status Channel::Resolve(std::shared_ptr<Resolver> resolver) {
@@ -195,7 +279,7 @@ absl::Status Channel::SetServers(const std::vector<std::string>& addresses) {
 absl::Status Channel::UseServers(const std::vector<std::string>& addresses) {
   auto servers = ParseAll(addresses);
   if (!servers.ok()) return servers.status();
-  lease_->Run([&] { engine_.SetServers(*servers); });
+  lease_->Run(&seat_, [&] { engine_.SetServers(*servers); });
   return absl::OkStatus();
 }
 
@@ -206,10 +290,11 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
   call::CallSpec spec = SpecOf(method, context, &request, reply);
   spec.reply_beside = context.ReplyBeside();
   if (interceptors_.empty() && !context.stop_token().stop_possible()) [[likely]]
-    return lease_->Call(&spec);
-  const auto run = [this](const call::CallSpec& one) { return lease_->Call(one); };
+    return lease_->Call(&seat_, &spec);
+  const auto run = [this](call::CallSpec one) { return lease_->Call(&seat_, &one); };
   const auto call = [&] {
-    return interceptors_.empty() ? lease_->Call(&spec) : interceptors_.Run(spec, address_, run);
+    return interceptors_.empty() ? lease_->Call(&seat_, &spec)
+                                 : interceptors_.Run(spec, address_, run);
   };
   if (!context.stop_token().stop_possible()) return call();
   if (context.stop_token().stop_requested()) return Stopped(method, server());
@@ -234,13 +319,13 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
 
 absl::Status Channel::Start(const call::CallSpec& spec) {
   // No callback runs inside a start, so nothing ends there.
-  if (interceptors_.empty() && lease_->HeldByMe()) return engine_.Start(spec);
+  if (interceptors_.empty() && lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
   // The call may end on the background thread, whose callback may drop the last reference, before this returns.
   const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);
-  if (interceptors_.empty()) return lease_->Start(spec);
-  return interceptors_.Start(spec, address_,
-                             [this](const call::CallSpec& one) { return lease_->Start(one); });
+  if (interceptors_.empty()) return lease_->Start(&seat_, spec);
+  return interceptors_.Start(
+      spec, address_, [this](const call::CallSpec& one) { return lease_->Start(&seat_, one); });
 }
 
 absl::Status Channel::StartCallback(const Method& method, CallContext& context,
@@ -250,16 +335,16 @@ absl::Status Channel::StartCallback(const Method& method, CallContext& context,
   spec.callback = done;
   spec.reply_beside = context.ReplyBeside();
   // No callback runs inside a start, so nothing ends there.
-  if (lease_->HeldByMe()) return engine_.Start(spec);
+  if (lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
   const internal::ChannelKeep kept(this);
-  return lease_->Start(spec);
+  return lease_->Start(&seat_, spec);
 }
 
 absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {
   const Visit visit(this);
   absl::StatusOr<Buffer> buffer;
-  lease_->Run([&] {
+  lease_->Run(&seat_, [&] {
     auto made = engine_.MakeBuffer(bytes);
     if (made.ok()) {
       buffer = *std::move(made);
@@ -272,12 +357,12 @@ absl::StatusOr<Buffer> Channel::MakeBuffer(size_t bytes) {
 
 void Channel::Cancel(uint64_t call_id) {
   const Visit visit(this);
-  lease_->Cancel(call_id);
+  lease_->Cancel(&seat_, call_id);
 }
 
 void Channel::CancelAndWait(uint64_t call_id) {
   const Visit visit(this);
-  lease_->CancelAndWait(call_id);
+  lease_->CancelAndWait(&seat_, call_id);
 }
 
 bool Channel::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
@@ -320,14 +405,14 @@ const verbs::CapabilityReport& Channel::capabilities() const { return stack_->ca
 call::ClientCounters Channel::counters() {
   const Visit visit(this);
   call::ClientCounters counters;
-  lease_->Run([&] { counters = engine_.counters(); });
+  lease_->Run(&seat_, [&] { counters = engine_.counters(); });
   return counters;
 }
 
 endpoint::Counters Channel::endpoint_counters() {
   const Visit visit(this);
   endpoint::Counters counters;
-  lease_->Run([&] { counters = endpoint_->Counts(); });
+  lease_->Run(&seat_, [&] { counters = endpoint_->Counts(); });
   return counters;
 }
 

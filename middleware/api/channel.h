@@ -10,21 +10,25 @@
 //               connection is lost, the channel reconnects; calls in flight on it end with
 //               UNAVAILABLE or are retried on another server (RetryOptions).
 //               ChannelOptions::balancing selects the server for each call. Several channels of a
-//               process share nothing.
+//               process share nothing, unless they are in one Runtime (runtime.h).
 // Ownership     References are shared. Do not destroy the last reference while a call is in
 //               progress. Streams and coroutines hold no reference.
 // Threads       Any thread may call, several at a time. A calling thread polls while it waits
 //               (lease.h). A background thread polls when no thread waits, and sleeps when there is
 //               no work; one more thread runs operations that may block in the kernel. With your
 //               own loop (ChannelOptions::driving) only the loop polls: callbacks run there, and
-//               calls of other threads wait for it.
+//               calls of other threads wait for it. Channels of a Runtime share these threads, or the
+//               loop: "the channel" then means all channels of the runtime, where this header says
+//               who polls, and what a callback must not do.
 // Errors        absl::Status with cause and remedy (docs/errors.md). IsRetrySafe() states whether a
 //               retry is safe.
 // End           The last reference is destroyed: calls in flight end with CANCELLED, and their
 //               callbacks run on that thread. Inside a callback of the channel it is allowed: the
 //               thread that runs the callback ends the channel after the callback, before Poll(),
 //               Drive() or a call returns. If that is the background thread, no thread can wait for
-//               the end. Streams and coroutines may outlive the channel: their calls have ended
+//               the end. In a Runtime it is allowed inside callbacks of other channels too: the
+//               background thread ends the channel, or the loop's thread does, before it returns
+//               from Poll() or another function. Streams and coroutines may outlive the channel: their calls have ended
 //               with CANCELLED, and they keep the channel's memory and device resources until they
 //               are destroyed.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
@@ -44,6 +48,7 @@
 #include "google/protobuf/message_lite.h"
 #include "middleware/api/call_context.h"
 #include "middleware/api/client_chain.h"
+#include "middleware/api/lease_seat.h"
 #include "middleware/api/level_log.h"
 #include "middleware/api/options.h"
 #include "middleware/api/snapshot.h"
@@ -58,6 +63,9 @@ using call::Method;
 class Lease;
 class Stack;
 class StateChange;
+namespace call {
+class ClientGroup;
+}
 namespace endpoint {
 class Endpoint;
 }
@@ -83,8 +91,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // (resolver.h). Ignored if options.resolver is set.
   static absl::StatusOr<std::shared_ptr<Channel>> Connect(const std::string& address,
                                                           const ChannelOptions& options = {});
-  // The same over `stack`.
+  // The same over `stack`. options.runtime has no effect.
   static absl::StatusOr<std::shared_ptr<Channel>> ConnectOn(std::unique_ptr<Stack> stack,
+                                                            const std::string& address,
+                                                            const ChannelOptions& options = {});
+  // The same in `runtime`; Connect() with options.runtime calls it. Errors also:
+  // - FAILED_PRECONDITION: inside a callback of the runtime without connect_in_background, or in a
+  //   process that was forked after the runtime was created.
+  static absl::StatusOr<std::shared_ptr<Channel>> ConnectIn(std::shared_ptr<Runtime> runtime,
                                                             const std::string& address,
                                                             const ChannelOptions& options = {});
   ~Channel();
@@ -194,8 +208,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   absl::Status WaitUntilConnected(absl::Duration timeout);
 
  private:
-  Channel(std::unique_ptr<Stack> stack, std::string address, const ChannelOptions& options,
-          const call::ClientEngineOptions& engine_options);
+  // `group`: nullptr, or that of `runtime`, whose stack it is.
+  Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_stack, Stack* stack,
+          std::string address, const ChannelOptions& options,
+          const call::ClientEngineOptions& engine_options, call::ClientGroup* group);
 
   friend class internal::ChannelKeep;
   friend class internal::StreamCore;
@@ -207,6 +223,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   static void Release(Channel* channel);
   // Ends all calls. Their callbacks run on this thread.
   void End();
+  // The same in a runtime, which goes on.
+  void LeaveRuntime();
+  void StopResolver();
+  // Learns the servers and dials them.
+  absl::Status Begin(const ChannelOptions& options);
+  // How the first attempt to connect ended.
+  absl::Status FirstAttempt(bool decided);
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
   absl::Status Resolve(std::shared_ptr<Resolver> resolver);
@@ -219,14 +242,19 @@ class Channel : public std::enable_shared_from_this<Channel> {
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply);
 
-  std::atomic<uint32_t> keeps_{1};  // ChannelKeeps, plus one for all references together
-  const std::unique_ptr<Stack> stack_;
+  std::atomic<uint32_t> keeps_{1};          // ChannelKeeps, plus one for all references together
+  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel has all of its own
+  const std::unique_ptr<Stack> own_stack_;  // nullptr: stack_ is the runtime's
+  Stack* const stack_;
   const std::string address_;
   LevelLog log_;
   ClientChain interceptors_;
   call::ClientEngine engine_;
+  call::GroupEndpoint* const member_;  // endpoint_, in a runtime; otherwise nullptr
   std::unique_ptr<endpoint::Endpoint> endpoint_;
-  std::unique_ptr<Lease> lease_;
+  std::unique_ptr<Lease> own_lease_;
+  Lease* lease_ = nullptr;
+  Seat seat_;
   std::shared_ptr<Resolver> resolver_;  // nullptr: the list of servers is fixed
 };
 

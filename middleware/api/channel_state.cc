@@ -49,7 +49,7 @@ struct CallingWatch final : call::StateWatch {
 ConnectionState Channel::connection_state() {
   const Visit visit(this);
   ConnectionState state = ConnectionState::kIdle;
-  lease_->Run([&] { state = engine_.state(); });
+  lease_->Run(&seat_, [&] { state = engine_.state(); });
   return state;
 }
 
@@ -60,7 +60,7 @@ ConnectionState Channel::WaitForStateChange(ConnectionState seen, absl::Duration
   watch.seen = seen;
   watch.deadline_ns = DeadlineIn(stack_->clock(), timeout);
   watch.done = [](call::StateWatch* one) { static_cast<Lease::Event*>(one->argument)->Set(); };
-  lease_->Await([&](Lease::Event* event) {
+  lease_->Await(&seat_, [&](Lease::Event* event) {
     watch.argument = event;
     return !engine_.Watch(&watch);
   });
@@ -81,7 +81,7 @@ void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
   watch->server = address_;
   CallingWatch* const one = watch.release();
   bool waits = false;
-  lease_->Run([&] { waits = engine_.Watch(one); });
+  lease_->Run(&seat_, [&] { waits = engine_.Watch(one); });
   if (!waits) CallingWatch::Done(one);
 }
 
@@ -94,7 +94,7 @@ absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
   for (;;) {
     ConnectionState state = ConnectionState::kIdle;
     absl::Status last;
-    lease_->Run([&] {
+    lease_->Run(&seat_, [&] {
       state = engine_.state();
       last = OwnCopy(engine_.last_error());
       if (state == ConnectionState::kIdle && may_dial) engine_.DialSoon();
@@ -106,7 +106,7 @@ absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
           {.layer = "api",
            .peer = address_,
            .operation = "connect",
-           .cause = "a callback of a channel cannot wait for the same channel",
+           .cause = "a callback cannot wait for its channel, or for another one of its runtime",
            .remedy = "use StartStateChange() or co_await in callbacks, or wait on another thread",
            .retry_safe = true});
     }
@@ -154,13 +154,13 @@ bool StateChange::Begin() {
   const internal::ChannelKeep kept(channel->lease_->HeldByMe() ? nullptr : channel);
   watch_.deadline_ns = DeadlineIn(channel->stack_->clock(), timeout_);
   bool waits = false;
-  channel->lease_->Run([&] { waits = channel->engine_.Watch(&watch_); });
+  channel->lease_->Run(&channel->seat_, [&] { waits = channel->engine_.Watch(&watch_); });
   return waits;
 }
 
 void StateChange::Forget() {
   const Channel::Visit visit(channel_.get());
-  channel_->lease_->Run([this] { channel_->engine_.Unwatch(&watch_); });
+  channel_->lease_->Run(&channel_->seat_, [this] { channel_->engine_.Unwatch(&watch_); });
 }
 
 }  // namespace sluice

@@ -31,9 +31,9 @@ void Lease::WaiterList::Remove(Waiter* waiter) {
   (waiter->next == nullptr ? last_ : waiter->next->previous) = waiter->previous;
 }
 
-Lease::Lease(call::ClientEngine* engine, endpoint::Endpoint* endpoint, int64_t spin_ns,
+Lease::Lease(call::Driven driven, endpoint::Endpoint* endpoint, int64_t spin_ns,
              std::unique_ptr<LoopDescriptor> loop)
-    : engine_(engine),
+    : driven_(driven),
       endpoint_(endpoint),
       spin_ns_(spin_ns),
       poke_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -94,13 +94,15 @@ void Lease::Release(Use use) {
     holder_.store(nullptr, std::memory_order_relaxed);
     touched_ = true;
     if (armed_) endpoint_->Wake();
+    if (later_due_.load(std::memory_order_relaxed)) [[unlikely]]
+      RunTheseLater();
     return;
   }
   if (use == Use::kDriven) {
     uses_.store(uses_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   holder_.store(nullptr, std::memory_order_relaxed);
-  if (engine_->outstanding() == 0) {
+  if (!driven_.HasCalls()) {
     uint32_t expected = kHeld;
     if (word_.compare_exchange_strong(expected, 0, std::memory_order_release,
                                       std::memory_order_relaxed)) {
@@ -121,12 +123,12 @@ void Lease::ReleaseSlow() {
         // Others go on submitting, and none of them can take over: replies and deadlines have their turn here.
         holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
         lock.unlock();
-        engine_->Poll();
+        driven_.Poll();
         lock.lock();
         holder_.store(nullptr, std::memory_order_relaxed);
       }
-      StartSubmittedLocked(lock);
       holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
+      StartSubmittedLocked(lock);
       RunCancellations(lock);
       holder_.store(nullptr, std::memory_order_relaxed);
       // Others may go on submitting. The first thread that needs no start takes over, and starts theirs.
@@ -140,7 +142,7 @@ void Lease::ReleaseSlow() {
       next->changed->notify_one();
       return;
     }
-    const bool unfinished = engine_->outstanding() != 0;
+    const bool unfinished = driven_.HasCalls();
     drive_now_.store(unfinished);
     const uint32_t before = word_.fetch_and(~uint32_t{kHeld | kParked});
     poke = unfinished || (before & kParked);
@@ -154,7 +156,7 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   // The earlier of the two counts. A start alone is waited for until it has been made.
   if (waiter->spec != nullptr && !waiter->asynchronous &&
       waiter->spec->deadline_ns != call::kNoDeadlineNs) {
-    const int64_t left_ns = waiter->spec->deadline_ns - engine_->clock()->NowNs();
+    const int64_t left_ns = waiter->spec->deadline_ns - driven_.clock()->NowNs();
     timeout_ns = std::min(timeout_ns, std::max<int64_t>(left_ns, 0));
   }
   const bool timed = timeout_ns < kForeverNs / 2;
@@ -231,12 +233,13 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
     }
     lock.unlock();
     for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
+      Enter(waiter->seat);
       if (waiter->work != nullptr) {
         (*waiter->work)();
       } else if (waiter->begin != nullptr) {
         waiter->waits = !(*waiter->begin)(&waiter->event);
       } else {
-        waiter->status = engine_->Start(*waiter->spec);
+        waiter->status = waiter->seat->engine_->Start(*waiter->spec);
         waiter->waits = !waiter->asynchronous && waiter->status.ok();
       }
     }
@@ -250,7 +253,44 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
     }
   }
   if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
-  engine_->Flush();
+  driven_.Flush();
+}
+
+// ---- Ends of those who use it
+
+void Lease::Leave(Seat* seat) {
+  {
+    std::lock_guard lock(mutex_);
+    seat->left_ = true;
+    std::erase_if(cancellations_, [seat](const Cancellation& one) {
+      if (one.seat != seat) return false;
+      if (one.done != nullptr) *one.done = true;  // the engine's end has ended the call
+      return true;
+    });
+    if (submitted_ == nullptr && cancellations_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
+    cancelled_.notify_all();
+  }
+  if (seat->member_ != nullptr) driven_.group()->Leave(seat->member_);
+}
+
+void Lease::RunLater(void (*run)(void*), void* argument) {
+  {
+    std::lock_guard lock(mutex_);
+    later_.push_back({run, argument});
+    later_due_.store(true);
+  }
+  Poke();  // the background thread, if there is one
+}
+
+// The last of them may destroy the lease, unless its caller keeps it.
+void Lease::RunTheseLater() {
+  std::vector<Later> taken;
+  {
+    std::lock_guard lock(mutex_);
+    taken.swap(later_);
+    later_due_.store(false);
+  }
+  for (const Later& one : taken) one.run(one.argument);
 }
 
 // ---- What others wait for

@@ -48,8 +48,10 @@
 //
 // Which thread      Any, at the same time. Callbacks of asynchronous calls run on whichever thread drives, never
 //                   with mutex_ held; they may start calls, not make synchronous ones.
-// What ends it      Stop(), then Hold() for the engine's end; by then no other thread may be in Call(), Start() or Drive().
-//                   Others may be in Run(), Cancel() and CancelAndWait(): the lease's owner outlives them.
+// Engines           One (a channel by itself), or those of a call::ClientGroup (the channels of a Runtime). A Seat is one engine's
+//                   place: who starts, cancels or runs something does so at a seat. "The engine" above is all of them.
+// What ends it      A seat: Leave(). The lease: Stop(), then Hold() for the engine's end; by then no other thread may be in
+//                   Call(), Start() or Drive(). Others may be in Run(), Cancel() and CancelAndWait(): the lease's owner outlives them.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_H_
 
@@ -63,8 +65,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "middleware/api/lease_seat.h"
 #include "middleware/api/loop_descriptor.h"
 #include "middleware/call/client_engine.h"
+#include "middleware/call/client_group.h"
 #include "transport/endpoint/endpoint.h"
 
 namespace sluice {
@@ -81,22 +85,23 @@ class Lease {
   static constexpr int64_t kForeverNs = INT64_MAX;
 
   // Both outlive the lease. Starts the background thread; with `loop` there is none: the user polls.
-  Lease(call::ClientEngine* engine, endpoint::Endpoint* endpoint, int64_t spin_ns,
+  Lease(call::Driven driven, endpoint::Endpoint* endpoint, int64_t spin_ns,
         std::unique_ptr<LoopDescriptor> loop = nullptr);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
   // Starts the call and waits for its end. `spec.done` and `spec.argument` are the lease's.
-  absl::Status Call(call::CallSpec* spec);
-  absl::Status Call(const call::CallSpec& spec) {
-    call::CallSpec own = spec;
-    return Call(&own);
-  }
+  absl::Status Call(Seat* seat, call::CallSpec* spec);
 
   // Starts the call; OK: its callback will run, here or on another thread. Waits at most until the
   // thread that drives looks up, one pass.
-  absl::Status Start(const call::CallSpec& spec);
+  absl::Status Start(Seat* seat, const call::CallSpec& spec);
+  // The same, HeldByMe().
+  absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
+    Enter(seat);
+    return seat->engine_->Start(spec);
+  }
 
   // Drives until `until` says so, asked after each pass, or the time is over; returns what `until`
   // says last. While another thread drives it waits for the lease first; false, and `until` is not asked, if it does not
@@ -114,21 +119,26 @@ class Lease {
   };
   // Runs `begin(&event)` with the lease, as Run() does. True: that was all. False: waits until the event is set, and
   // works for the channel meanwhile, if nobody else does. Not inside a callback.
-  void Await(absl::FunctionRef<bool(Event*)> begin);
+  void Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin);
 
   // Runs `work` with the lease, here or on the thread that drives; short, and no calls from it.
-  void Run(absl::FunctionRef<void()> work);
+  void Run(Seat* seat, absl::FunctionRef<void()> work);
   // Runs `work` with the lease on this thread, and waits for the lease first; callbacks may run in it.
-  void Hold(absl::FunctionRef<void()> work);
+  void Hold(Seat* seat, absl::FunctionRef<void()> work);
 
   // Ends a call, from any thread and inside any callback: at once if nobody drives, else by the thread that does, in its
   // next pass. Nothing happens to one that has ended.
-  void Cancel(uint64_t call_id);
+  void Cancel(Seat* seat, uint64_t call_id);
   // The same, and returns when it has ended: its callback has run, or runs on this thread's stack below.
-  void CancelAndWait(uint64_t call_id);
+  void CancelAndWait(Seat* seat, uint64_t call_id);
   // This thread drives: it is in a callback.
   bool HeldByMe() const {
     return holder_.load(std::memory_order_relaxed) == &internal::this_thread;
+  }
+
+  // This is the thread of the user's loop.
+  bool PolledHere() const {
+    return poller_.load(std::memory_order_relaxed) == &internal::this_thread;
   }
 
   // The user's own loop: channel.h says how. Without one: 0, false, -1.
@@ -138,8 +148,18 @@ class Lease {
   // It polls no more: threads that wait for it do without. The thread that polls.
   void EndLoop();
 
+  // With the lease, in Run(): the engine of this seat is closed, and its peers are gone. Nothing calls the engine afterwards
+  // unless a thread runs something at the seat.
+  void Leave(Seat* seat);
+  // Inside a callback: `run(argument)` runs later without the lease, on the background thread; with the user's own loop, on
+  // the loop's thread, before Poll() or another function of the lease returns. It may end what uses the lease.
+  void RunLater(void (*run)(void*), void* argument);
+
   // Ends the background thread. Not inside a callback.
   void Stop();
+  bool OnBackgroundThread() const {
+    return background_is_.load(std::memory_order_relaxed) == &internal::this_thread;
+  }
   // The background thread runs `last(argument)`, which may destroy the lease, as the last thing it does. Called inside a
   // callback. On another thread than the background thread, `last` waits until that thread has left the lease. False: there
   // is no background thread.
@@ -161,11 +181,21 @@ class Lease {
   static void OnDone(void* argument, const absl::Status& status);
 
   struct Cancellation {
+    Seat* seat;
     uint64_t call_id;
     bool* done;  // nullptr: nobody waits
   };
 
-  bool CancelHere(uint64_t call_id);
+  struct Later {
+    void (*run)(void*);
+    void* argument;
+  };
+
+  void Enter(const Seat* seat) {
+    if (seat->member_ != nullptr) driven_.group()->Enter(seat->member_);
+  }
+  void RunTheseLater();
+  bool CancelHere(Seat* seat, uint64_t call_id);
   void Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock);
   void RunCancellations(std::unique_lock<std::mutex>& lock);
   bool TryAcquire();
@@ -192,7 +222,7 @@ class Lease {
   void Poke();
   bool WaitForPoke(int64_t timeout_ns, int extra_fd);
 
-  call::ClientEngine* const engine_;
+  const call::Driven driven_;
   endpoint::Endpoint* const endpoint_;
   const int64_t spin_ns_;
   const int poke_fd_;                           // an eventfd that only the background thread reads
@@ -209,7 +239,9 @@ class Lease {
 
   alignas(64) std::atomic<bool> drive_now_{false};  // there are calls that nobody waits for
   std::atomic<bool> stopping_{false};
-  void (*last_)(void*) = nullptr;  // these two are the background thread's
+  std::atomic<bool> later_due_{false};
+  std::atomic<const void*> background_is_{nullptr};  // names the background thread
+  void (*last_)(void*) = nullptr;                    // these two are the background thread's
   void* last_argument_ = nullptr;
 
   std::mutex mutex_;
@@ -218,6 +250,7 @@ class Lease {
   Waiter* last_submitted_ = nullptr;
   std::vector<Cancellation> cancellations_;  // mutex_; with kSubmitted, like submitted_
   std::condition_variable cancelled_;
+  std::vector<Later> later_;  // mutex_
 
   std::thread background_;  // last: it uses everything above
 };

@@ -26,8 +26,13 @@ bool Lease::WaitForPoke(int64_t timeout_ns, int extra_fd) {
 }
 
 void Lease::Background() {
+  background_is_.store(&this_thread, std::memory_order_relaxed);
   bool at_once = false;
   while (!stopping_.load()) {
+    if (later_due_.load()) {
+      RunTheseLater();
+      continue;
+    }
     if (!at_once && !drive_now_.load()) {
       const uint64_t seen = uses_.load(std::memory_order_relaxed);
       const bool poked = WaitForPoke(kWatchNs, -1);
@@ -55,18 +60,19 @@ void Lease::DriveInBackground() {
   uint32_t idle_passes = 0;
   int64_t idle_since_ns = 0;
   drive_now_.store(false);  // only holders write it
-  while (!stopping_.load(std::memory_order_relaxed)) {
+  while (!stopping_.load(std::memory_order_relaxed) &&
+         !later_due_.load(std::memory_order_relaxed)) {
     if (word_.load(std::memory_order_relaxed) & kSubmitted) StartSubmitted();
     if (word_.load(std::memory_order_relaxed) & kWaiters) break;  // somebody wants to drive
-    if (engine_->Poll() > 0) {
+    if (driven_.Poll() > 0) {
       idle_passes = 0;
       continue;
     }
-    if (idle_passes++ == 0) idle_since_ns = engine_->now_ns();
-    if (idle_passes % kIdlePassesPerLook != 0 || engine_->now_ns() - idle_since_ns < spin_ns_) {
+    if (idle_passes++ == 0) idle_since_ns = driven_.now_ns();
+    if (idle_passes % kIdlePassesPerLook != 0 || driven_.now_ns() - idle_since_ns < spin_ns_) {
       continue;
     }
-    if (!engine_->PrepareToSleep()) continue;
+    if (!driven_.PrepareToSleep()) continue;
     if (!Park()) return;
     idle_passes = 0;
   }
@@ -75,7 +81,7 @@ void Lease::DriveInBackground() {
 
 // With the lease, armed. True: has it again, because there is something to do. False: has not.
 bool Lease::Park() {
-  const int64_t limit_ns = engine_->SleepLimitNs();
+  const int64_t limit_ns = driven_.SleepLimitNs();
   holder_.store(nullptr, std::memory_order_relaxed);
   uint32_t expected = kHeld;
   if (!word_.compare_exchange_strong(expected, kParked)) {  // somebody came meanwhile
@@ -86,7 +92,7 @@ bool Lease::Park() {
   word_.fetch_and(~uint32_t{kParked});
   if (stopping_.load() || (poked && !drive_now_.load()) || !TryAcquire()) return false;
   drive_now_.store(false);
-  engine_->AfterSleep();
+  driven_.AfterSleep();
   return true;
 }
 

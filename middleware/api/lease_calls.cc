@@ -13,20 +13,19 @@
 
 namespace sluice {
 
-absl::Status Lease::Call(call::CallSpec* one) {
+absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
   call::CallSpec& spec = *one;
   if (HeldByMe()) {
-    return base::Error(absl::StatusCode::kFailedPrecondition,
-                       absl::StrCat(spec.method->full_name, " not started"),
-                       {.layer = "api",
-                        .peer = engine_->server(),
-                        .operation = spec.method->full_name,
-                        .cause = "a callback of a channel cannot wait for the same channel",
-                        .remedy = "start the call with StartCall(), or make it on another thread",
-                        .retry_safe = true});
+    return base::Error(
+        absl::StatusCode::kFailedPrecondition, absl::StrCat(spec.method->full_name, " not started"),
+        {.layer = "api",
+         .peer = seat->engine_->server(),
+         .operation = spec.method->full_name,
+         .cause = "a callback cannot wait for its channel, or for another one of its runtime",
+         .remedy = "start the call with StartCall(), or make it on another thread",
+         .retry_safe = true});
   }
-  Waiter waiter;
-  waiter.lease = this;
+  Waiter waiter(this, seat);
   spec.done = &Lease::OnDone;
   spec.argument = &waiter;
   waiter.spec = &spec;
@@ -35,37 +34,38 @@ absl::Status Lease::Call(call::CallSpec* one) {
     return base::Error(absl::StatusCode::kDeadlineExceeded,
                        absl::StrCat("deadline of ", spec.method->full_name, " exceeded"),
                        {.layer = "api",
-                        .peer = engine_->server(),
+                        .peer = seat->engine_->server(),
                         .operation = spec.method->full_name,
                         .cause = "the thread that drives the channel did not start it in time",
                         .remedy = "look for a callback that blocks, or give it more time",
                         .retry_safe = true});
   }
   if (!waiter.started) {
-    absl::Status status = engine_->Start(spec);
+    Enter(seat);
+    absl::Status status = seat->engine_->Start(spec);
     if (!status.ok()) {
-      engine_->Poll();  // a loop of calls that fail at once must not keep the connection from
-                        // coming back
+      driven_.Poll();  // a loop of calls that fail at once must not keep the connection from
+                       // coming back
       Release();
       return status;
     }
-    engine_->Flush();
+    driven_.Flush();
   }
   DriveHeld([&waiter] { return waiter.done; }, kForeverNs);
   Release();
   return std::move(waiter.status);
 }
 
-absl::Status Lease::Start(const call::CallSpec& spec) {
-  if (HeldByMe()) return engine_->Start(spec);
-  Waiter waiter;
-  waiter.lease = this;
+absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
+  if (HeldByMe()) return StartHeld(seat, spec);
+  Waiter waiter(this, seat);
   waiter.spec = &spec;
   waiter.asynchronous = true;
   if (!Acquire(&waiter, kForeverNs)) return std::move(waiter.status);
   if (!waiter.started) {
-    waiter.status = engine_->Start(spec);
-    engine_->Flush();
+    Enter(seat);
+    waiter.status = seat->engine_->Start(spec);
+    driven_.Flush();
   }
   Release();
   return std::move(waiter.status);
@@ -74,10 +74,9 @@ absl::Status Lease::Start(const call::CallSpec& spec) {
 bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   assert(!HeldByMe());
   const auto begin = std::chrono::steady_clock::now();
-  Waiter waiter;
-  waiter.lease = this;
+  Waiter waiter(this);
   if (!Acquire(&waiter, timeout_ns)) return false;
-  engine_->AfterSleep();  // it may be a while since somebody looked at the clock
+  driven_.AfterSleep();  // it may be a while since somebody looked at the clock
   const int64_t waited_ns =
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   bool result = false;
@@ -93,34 +92,39 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   return result;
 }
 
-void Lease::Await(absl::FunctionRef<bool(Event*)> begin) {
+void Lease::Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin) {
   assert(!HeldByMe());
-  Waiter waiter;
-  waiter.lease = this;
+  Waiter waiter(this, seat);
   waiter.event.waiter_ = &waiter;
   waiter.begin = &begin;
   if (!Acquire(&waiter, kForeverNs)) return;
+  if (!waiter.started) Enter(seat);
   const bool waits = waiter.started ? !waiter.done : !begin(&waiter.event);
-  engine_->Flush();
+  driven_.Flush();
   if (waits) DriveHeld([&waiter] { return waiter.done; }, kForeverNs);
   Release();
 }
 
-void Lease::Run(absl::FunctionRef<void()> work) {
-  if (HeldByMe()) return work();
-  Waiter waiter;
-  waiter.lease = this;
+void Lease::Run(Seat* seat, absl::FunctionRef<void()> work) {
+  if (HeldByMe()) {
+    Enter(seat);
+    return work();
+  }
+  Waiter waiter(this, seat);
   waiter.work = &work;
   if (!Acquire(&waiter, kForeverNs)) return;  // the holder has run it
-  if (!waiter.started) work();
+  if (!waiter.started) {
+    Enter(seat);
+    work();
+  }
   Release(Use::kLooked);
 }
 
-void Lease::Hold(absl::FunctionRef<void()> work) {
+void Lease::Hold(Seat* seat, absl::FunctionRef<void()> work) {
   if (HeldByMe()) return work();
-  Waiter waiter;
-  waiter.lease = this;
+  Waiter waiter(this, seat);
   (void)Acquire(&waiter, kForeverNs);  // it asks for nothing else, so it gets the lease
+  Enter(seat);
   work();
   Release(Use::kLooked);
 }

@@ -7,25 +7,32 @@
 
 namespace sluice {
 
-bool Lease::CancelHere(uint64_t call_id) {
+bool Lease::CancelHere(Seat* seat, uint64_t call_id) {
   if (HeldByMe()) {
-    engine_->Cancel(call_id);
+    Enter(seat);
+    seat->engine_->Cancel(call_id);
     return true;
   }
   if (!TryAcquire()) return false;
-  engine_->Cancel(call_id);
-  engine_->Flush();
+  Enter(seat);
+  seat->engine_->Cancel(call_id);
+  driven_.Flush();
   Release();
   return true;
 }
 
 // Marks the word first: whoever holds the lease then looks at the list before it gives it up.
 void Lease::Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock) {
+  if (cancellation.seat
+          ->left_) {  // so its call has ended, and the seat may go before this is looked at
+    if (cancellation.done != nullptr) *cancellation.done = true;
+    return;
+  }
   uint32_t seen = word_.load();
   for (;;) {
     if (!(seen & kHeld)) {
       lock.unlock();
-      const bool ended = CancelHere(cancellation.call_id);
+      const bool ended = CancelHere(cancellation.seat, cancellation.call_id);
       lock.lock();
       if (ended) {
         if (cancellation.done != nullptr) *cancellation.done = true;
@@ -45,8 +52,11 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
   while (!cancellations_.empty()) {
     const std::vector<Cancellation> taken = std::exchange(cancellations_, {});
     lock.unlock();
-    for (const Cancellation& cancellation : taken) engine_->Cancel(cancellation.call_id);
-    engine_->Flush();
+    for (const Cancellation& cancellation : taken) {
+      Enter(cancellation.seat);
+      cancellation.seat->engine_->Cancel(cancellation.call_id);
+    }
+    driven_.Flush();
     lock.lock();
     for (const Cancellation& cancellation : taken) {
       if (cancellation.done != nullptr) *cancellation.done = true;
@@ -55,17 +65,17 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-void Lease::Cancel(uint64_t call_id) {
-  if (CancelHere(call_id)) return;
+void Lease::Cancel(Seat* seat, uint64_t call_id) {
+  if (CancelHere(seat, call_id)) return;
   std::unique_lock lock(mutex_);
-  Submit({call_id, nullptr}, lock);
+  Submit({seat, call_id, nullptr}, lock);
 }
 
-void Lease::CancelAndWait(uint64_t call_id) {
-  if (CancelHere(call_id)) return;
+void Lease::CancelAndWait(Seat* seat, uint64_t call_id) {
+  if (CancelHere(seat, call_id)) return;
   bool done = false;
   std::unique_lock lock(mutex_);
-  Submit({call_id, &done}, lock);
+  Submit({seat, call_id, &done}, lock);
   cancelled_.wait(lock, [&done] { return done; });
 }
 

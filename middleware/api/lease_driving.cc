@@ -31,13 +31,13 @@ int64_t Least(int64_t a, int64_t b) {  // -1: no limit
 
 void Lease::DriveHeld(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   const int64_t end_ns =
-      timeout_ns >= kForeverNs - engine_->now_ns() ? kForeverNs : engine_->now_ns() + timeout_ns;
+      timeout_ns >= kForeverNs - driven_.now_ns() ? kForeverNs : driven_.now_ns() + timeout_ns;
   uint32_t idle_passes = 0;
   int64_t idle_since_ns = 0;
   while (!until()) {
     if (word_.load(std::memory_order_relaxed) & kSubmitted) StartSubmitted();
-    const bool worked = engine_->Poll() > 0;
-    const int64_t now_ns = engine_->now_ns();
+    const bool worked = driven_.Poll() > 0;
+    const int64_t now_ns = driven_.now_ns();
     if (now_ns >= end_ns) return;
     if (worked) {
       idle_passes = 0;
@@ -55,14 +55,14 @@ void Lease::DriveHeld(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
 }
 
 void Lease::Sleep(int64_t limit_ns) {
-  if (!engine_->PrepareToSleep()) return;
-  limit_ns = Least(limit_ns, engine_->SleepLimitNs());
+  if (!driven_.PrepareToSleep()) return;
+  limit_ns = Least(limit_ns, driven_.SleepLimitNs());
   if (!(word_.fetch_or(kAsleep) & kSubmitted)) {
     pollfd fd{endpoint_->fd(), POLLIN, 0};
     WaitReadable(&fd, 1, limit_ns);
   }
   word_.fetch_and(~uint32_t{kAsleep});
-  engine_->AfterSleep();
+  driven_.AfterSleep();
 }
 
 int Lease::Poll() {
@@ -73,22 +73,24 @@ int Lease::Poll() {
   int done = 0;
   if (std::exchange(armed_, false)) {
     word_.fetch_and(~uint32_t{kAsleep});
-    done += engine_->AfterSleep();
+    done += driven_.AfterSleep();
   }
   if (word_.load(std::memory_order_relaxed) & kSubmitted) {
     StartSubmitted();
     ++done;
   }
-  done += engine_->Poll();
+  done += driven_.Poll();
   holder_.store(nullptr, std::memory_order_relaxed);
+  if (later_due_.load(std::memory_order_relaxed)) [[unlikely]]
+    RunTheseLater();
   return done;
 }
 
 bool Lease::PrepareToSleep() {
   if (loop_ == nullptr || HeldByMe() || touched_) return false;
   if (word_.load(std::memory_order_relaxed) & kSubmitted) return false;
-  if (!engine_->PrepareToSleep()) return false;
-  loop_->WakeAfter(engine_->SleepLimitNs());
+  if (!driven_.PrepareToSleep()) return false;
+  loop_->WakeAfter(driven_.SleepLimitNs());
   armed_ = true;
   return !(word_.fetch_or(kAsleep) & kSubmitted);
 }

@@ -33,7 +33,10 @@ inline void WaitReadable(pollfd* fds, nfds_t count, int64_t timeout_ns) {
 
 // On the stack of the thread that waits. Fields without a note belong to mutex_.
 struct Lease::Waiter {
-  Lease* lease = nullptr;
+  explicit Waiter(Lease* the_lease, Seat* the_seat = nullptr) : lease(the_lease), seat(the_seat) {}
+
+  Lease* const lease;
+  Seat* const seat;                                 // at which it starts or runs something
   const call::CallSpec* spec = nullptr;             // to start
   bool asynchronous = false;                        // wants no more than a start
   const absl::FunctionRef<void()>* work = nullptr;  // to run; with none of them it wants the lease

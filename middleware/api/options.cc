@@ -105,6 +105,10 @@ absl::Status Authentication::Validate() const {
   return Bad("authentication", "both a secret_file and a secret_source", "one of them, or neither");
 }
 
+absl::Status RuntimeOptions::Validate() const {
+  return Common(device, limits, path, authentication, spin);
+}
+
 absl::Status ChannelOptions::Validate() const {
   return All(Common(device, limits, path, authentication, spin),
              InRange("connect_timeout", connect_timeout, absl::Milliseconds(1), absl::Hours(1)),

@@ -25,6 +25,7 @@ namespace sluice {
 
 class ClientInterceptor;
 class Resolver;
+class Runtime;
 class ServerContext;
 class ServerInterceptor;
 
@@ -141,7 +142,28 @@ struct HealthOptions {
   std::string service;  // "package.Service"; empty: the server as a whole
 };
 
+// Options of a Runtime, for all channels in it.
+struct RuntimeOptions {
+  std::string device = "auto";  // as for ChannelOptions
+  // receive_buffers limits the number of connections: each connection takes credits_per_peer of them, or an eighth of the buffers
+  // that are left, if that is less; with less than 4 left, connections fail with RESOURCE_EXHAUSTED.
+  EndpointLimits limits;
+  PathOptions path;
+  Authentication authentication;
+  // Sink for conditions of the queues (log.h); a channel has its own for its calls and connections.
+  std::shared_ptr<LogSink> log;
+  LogLevel log_level = LogLevel::kWarning;
+  // Selects the threads that poll for all channels. kCaller: one loop polls for all of them.
+  Driving driving = Driving::kThreads;
+  absl::Duration spin = absl::Microseconds(50);  // as for ChannelOptions
+
+  absl::Status Validate() const;
+};
+
 struct ChannelOptions {
+  // Runtime that the channel shares with other channels (runtime.h). The runtime's device, limits, path, authentication, driving
+  // and spin apply; those of the channel have no effect. nullptr (default): the channel has a device, queues and threads of its own.
+  std::shared_ptr<Runtime> runtime;
   // RDMA device. "auto": an active mlx5 device with DC, or the software device if there is none. Or
   // the name of a device, with or without a port ("mlx5_0:2"). Or an address of this host
   // ("10.0.0.5"): the device and port with this address.

@@ -189,7 +189,7 @@ std::vector<base::TraceRecord> Server::Trace() const {
 
 ChannelSnapshot Channel::TakeSnapshot() {
   ChannelSnapshot snapshot;
-  lease_->Run([&] {
+  lease_->Run(&seat_, [&] {
     snapshot.state = engine_.state();
     snapshot.outstanding = engine_.outstanding();
     snapshot.calls = engine_.counters();

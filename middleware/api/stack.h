@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stack: the environment of a Channel or a Server: device or fake network, clock, random source, commands. runtime.h creates the one for
-// production; tests create their own over a fake endpoint.
+// Stack: the environment of a Channel, a Runtime or a Server: device or fake network, clock, random source, commands. open_stack.cc creates
+// the one for production; tests create their own over a fake endpoint.
 //
 // Ownership     The Channel or Server. It outlives the endpoint that it created.
 #ifndef SLUICE_MIDDLEWARE_API_STACK_H_

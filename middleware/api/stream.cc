@@ -17,7 +17,7 @@ absl::Status InsideACallback() {
       absl::StatusCode::kFailedPrecondition, "stream not awaited",
       {.layer = "api",
        .operation = "stream",
-       .cause = "a callback of a channel cannot wait for the same channel",
+       .cause = "a callback cannot wait for its channel, or for another one of its runtime",
        .remedy =
            "use StartRead(), StartWrite(), StartFinish() or co_await there, or another thread"});
 }
@@ -60,7 +60,7 @@ StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& cont
 StreamCore::~StreamCore() {
   const Channel::Visit visit(channel_.get());
   bool over = false;
-  channel_->lease_->Run([this, &over] { over = over_; });
+  channel_->lease_->Run(&channel_->seat_, [this, &over] { over = over_; });
   if (!over) channel_->CancelAndWait(control_.call_id.load());
   if (gone_ == nullptr) {
     assert(reader_ == nullptr && writer_ == nullptr && opener_ == nullptr && finisher_ == nullptr);
@@ -191,7 +191,7 @@ std::optional<bool> StreamCore::BeginEnd(StreamWaiter* waiter) {
 std::optional<bool> StreamCore::Read(google::protobuf::MessageLite* message, StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
-  channel_->lease_->Run([&] { result = BeginRead(message, waiter); });
+  channel_->lease_->Run(&channel_->seat_, [&] { result = BeginRead(message, waiter); });
   return result;
 }
 
@@ -199,7 +199,7 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
                                       StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
-  channel_->lease_->Run([&] {
+  channel_->lease_->Run(&channel_->seat_, [&] {
     result = BeginWrite(message, waiter);
     channel_->engine_.Flush();
   });
@@ -209,20 +209,20 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
 std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
-  channel_->lease_->Run([&] { result = BeginInitialMetadata(metadata, waiter); });
+  channel_->lease_->Run(&channel_->seat_, [&] { result = BeginInitialMetadata(metadata, waiter); });
   return result;
 }
 
 std::optional<bool> StreamCore::AwaitEnd(StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
   std::optional<bool> result;
-  channel_->lease_->Run([&] { result = BeginEnd(waiter); });
+  channel_->lease_->Run(&channel_->seat_, [&] { result = BeginEnd(waiter); });
   return result;
 }
 
 void StreamCore::Forget(StreamWaiter* waiter) {
   const Channel::Visit visit(channel_.get());
-  channel_->lease_->Run([&] {
+  channel_->lease_->Run(&channel_->seat_, [&] {
     for (StreamWaiter** place : {&reader_, &writer_, &opener_, &finisher_}) {
       if (*place == waiter) *place = nullptr;
     }
@@ -231,7 +231,7 @@ void StreamCore::Forget(StreamWaiter* waiter) {
 
 void StreamCore::EndWrites() {
   const Channel::Visit visit(channel_.get());
-  channel_->lease_->Run([this] {
+  channel_->lease_->Run(&channel_->seat_, [this] {
     channel_->engine_.EndWrites(&stream_);
     channel_->engine_.Flush();
   });
@@ -246,7 +246,8 @@ void StreamCore::Thrown(Channel* channel, uint64_t call_id) {
   const Channel::Visit visit(channel);
   const absl::Status why =
       channel->engine_.exceptions()->Take("callback of a stream", "stream", channel->server());
-  if (call_id != 0) channel->lease_->Run([&] { channel->engine_.EndSoon(call_id, OwnCopy(why)); });
+  if (call_id != 0)
+    channel->lease_->Run(&channel->seat_, [&] { channel->engine_.EndSoon(call_id, OwnCopy(why)); });
 }
 
 // Begins, and works for the channel until it is done. A call has an end, so this has.
@@ -255,7 +256,7 @@ bool StreamCore::Wait(Begin begin) {
   const Channel::Visit visit(channel_.get());
   bool ok = false;
   std::optional<Blocking> blocking;
-  channel_->lease_->Await([&](Lease::Event* event) {
+  channel_->lease_->Await(&channel_->seat_, [&](Lease::Event* event) {
     blocking.emplace(event);
     const std::optional<bool> result = begin(&*blocking);
     ok = result.value_or(false);
@@ -284,7 +285,7 @@ absl::Status StreamCore::WaitEnd() {
   if (channel_->lease_->HeldByMe()) return InsideACallback();
   Wait([&](StreamWaiter* waiter) { return BeginEnd(waiter); });
   absl::Status status;
-  channel_->lease_->Run([&] { status = OwnCopy(status_); });
+  channel_->lease_->Run(&channel_->seat_, [&] { status = OwnCopy(status_); });
   return status;
 }
 

@@ -149,6 +149,14 @@ class ClientEngine final : public session::User {
   void EndWrites(ClientStream* stream);
 
   void Flush() { endpoint_->Flush(); }
+  // In a ClientGroup, which polls the endpoint: a pass begins, before anything else is called in it. `after_quiet`: many
+  // passes of the group before it found nothing.
+  void BeginPass(bool after_quiet) {
+    now_is_stale_ = true;
+    quiet_passes_ = after_quiet ? kQuietPasses : 0;
+  }
+  // The next Poll() has something to do that no event announces.
+  bool HasWork() const;
   // One pass; never blocks. The number of things done.
   int Poll();
   // See endpoint.h; includes this engine's timers. False, too, while the next Poll() has something to do that no event
@@ -240,7 +248,6 @@ class ClientEngine final : public session::User {
   void OnDrain(Connection* connection);
   // Those that are no servers any more, and have no calls.
   void DropLeft();
-  bool HasWork() const;
   // A call that waits may be sent some day without anybody's doing.
   bool HasHope() const;
   // There is none: those that were not told to wait for ready end.
