@@ -143,7 +143,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
   if (absl::Status status = runtime->CheckProcess(); !status.ok()) return status;
   if (runtime->lease_->HeldByMe() && !options.connect_in_background) {
-    return base::Error(absl::StatusCode::kFailedPrecondition, "the connection was not waited for",
+    return base::Error(absl::StatusCode::kFailedPrecondition, "connection not awaited",
                        {.layer = "api",
                         .peer = address,
                         .operation = "connect",

@@ -58,7 +58,7 @@ class DciPool final : public SendQueues {
  public:
   static constexpr uint32_t kMaxBatch = 16;      // requests per doorbell
   static constexpr uint32_t kMaxPollBatch = 32;  // completions per look
-  static constexpr uint32_t kMaxDcis = 63;  // and the one for probation: a bit of unrung_ each
+  static constexpr uint32_t kMaxDcis = 63;       // and the one for probation: a bit of unrung_ each
   // Failed requests to one target in a row, without an acknowledgement between, that close it.
   static constexpr uint8_t kMaxFailures = 3;
   // What a request costs in its turn, besides its bytes.
