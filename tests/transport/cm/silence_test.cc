@@ -92,7 +92,7 @@ TEST_F(SilenceTest, ServerThatNeverAcceptsIsAskedAgainAndGivenUpAtTheDeadline) {
   EXPECT_GE(took_ns, 20 * kSecondNs);
   EXPECT_LT(took_ns, 20 * kSecondNs + kSecondNs / 100);
   EXPECT_EQ(user_.why.code(), absl::StatusCode::kDeadlineExceeded) << user_.why;
-  EXPECT_NE(user_.why.message().find("in try 3"), absl::string_view::npos) << user_.why;
+  EXPECT_NE(user_.why.message().find("in attempt 3"), absl::string_view::npos) << user_.why;
   // 3, 6 and 12 seconds of patience; each try with a number of its own.
   EXPECT_EQ(metrics().tries, 3u);
   ASSERT_EQ(peer_->numbers.size(), 3u);
