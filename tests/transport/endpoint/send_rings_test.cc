@@ -164,6 +164,37 @@ TEST_F(Reserved, OthersGoBeforeIt) {
   world_->ExpectClean();
 }
 
+// Others that are sent while a cell is reserved take what was left of the lane's room, so the message of the cell is sent too.
+TEST_F(Reserved, OthersTakeTheRoomOfTheLane) {
+  Options options = LaneOptions();
+  options.lane_slots = 8;  // fewer than the credits
+  const auto make = [&] {
+    Make(options);
+    MakeLane();
+    host(0).hung = true;  // acknowledges nothing from now on
+  };
+  const auto written = [&] { return host(1).Counts().lane_sent; };
+  make();
+  uint32_t room = 0;  // the same in each such world
+  for (uint64_t before = written(); host(1).Send(peer_, 64) && written() == before + 1; ++room) {
+    before = written();
+  }
+  ASSERT_GE(room, 2u);
+  ASSERT_LT(room, 8u);
+  make();
+  const uint64_t before = written();
+  for (uint32_t i = 0; i + 1 < room; ++i) ASSERT_TRUE(host(1).Send(peer_, 64));
+  Reserve();
+  ASSERT_TRUE(host(1).Send(peer_, 64));
+  EXPECT_EQ(written(), before + room - 1) << "its cell is the next";
+  Commit();
+  EXPECT_EQ(written(), before + room - 1) << "it was sent";
+  host(0).hung = false;
+  ASSERT_TRUE(world_->RunUntil([&] { return AllCame(); }));
+  SendOthers(20);
+  world_->ExpectClean();
+}
+
 TEST_F(Reserved, CancelledMakesRoomForTheNext) {
   Make();
   MakeLane();
