@@ -61,6 +61,12 @@ absl::Status Run() {
   // The second line is for programs: it says which port it is.
   std::printf("device %s\n", (*server)->device_choice().c_str());
   std::printf("listening on %s:%u\n", address.substr(0, address.rfind(':')).c_str(), *port);
+  if (pages != nullptr) {
+    const std::string at = absl::GetFlag(FLAGS_metrics);
+    const size_t colon = at.rfind(':');
+    const std::string host = colon == std::string::npos ? "127.0.0.1" : at.substr(0, colon);
+    std::printf("pages at http://%s:%u/\n", host.c_str(), pages->port());
+  }
   std::fflush(stdout);
 
   end.Wait();
