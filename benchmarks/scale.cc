@@ -2,8 +2,8 @@
 //
 // Cost of channels in one process over softdc: threads, resident memory and the time until all are connected, for channels of
 // one runtime and for channels that share nothing.
-//   scale [SERVERS [N...]]                  default 16 servers, and 1, 100 and 1,000 channels
-//   scale serve                             an echo server; prints its address
+//   scale [PROCESSES [N...]]                default 16 processes of servers, and 1, 100 and 1,000 channels
+//   scale serve                             7 echo servers; prints their addresses
 //   scale client shared|alone N ADDRESS...  N channels in this process; prints a line of figures
 #include <unistd.h>
 
@@ -45,11 +45,15 @@ T OrDie(absl::StatusOr<T> made) {
   return *std::move(made);
 }
 
-// Small windows and buffers, for many peers.
-EndpointLimits Limits() {
+// Attempts to connect to one server are paced after a burst of 10 (transport/cm/pacing.h): 16 processes have enough servers for
+// 1,000 channels.
+constexpr size_t kServersPerProcess = 7;
+
+// Small windows, for many peers.
+EndpointLimits Limits(uint32_t receive_buffers) {
   EndpointLimits limits;
   limits.credits_per_peer = 8;
-  limits.receive_buffers = 16384;
+  limits.receive_buffers = receive_buffers;
   limits.max_message_bytes = 4096;
   return limits;
 }
@@ -68,11 +72,14 @@ double ResidentKib() {
 int Serve() {
   examples::echo::EchoService echo;
   ServerOptions options;
-  options.limits = Limits();
-  auto server = OrDie(Server::Create(options));
-  if (auto status = server->Register(&echo); !status.ok()) Die(status);
-  const uint16_t port = OrDie(server->Listen("127.0.0.1:0"));
-  std::printf("listening on 127.0.0.1:%d\n", port);
+  options.limits = Limits(1024);
+  std::vector<std::unique_ptr<Server>> servers;
+  while (servers.size() < kServersPerProcess) {
+    servers.push_back(OrDie(Server::Create(options)));
+    if (auto status = servers.back()->Register(&echo); !status.ok()) Die(status);
+    const uint16_t port = OrDie(servers.back()->Listen("127.0.0.1:0"));
+    std::printf("listening on 127.0.0.1:%d\n", port);
+  }
   std::fflush(stdout);
   for (;;) pause();
 }
@@ -80,14 +87,14 @@ int Serve() {
 int Client(bool shared, size_t count, const std::vector<std::string>& addresses) {
   const double empty_kib = ResidentKib();
   ChannelOptions options;
-  options.limits = Limits();
+  options.limits = Limits(1024);
   options.connect_in_background = true;
   options.connect_timeout = kPatience;
   options.max_outstanding_calls = 16;
   options.trace_records = 16;
   if (shared) {
     RuntimeOptions runtime;
-    runtime.limits = Limits();
+    runtime.limits = Limits(16384);
     options.runtime = OrDie(Runtime::Create(runtime));
   }
   const double begun_kib = ResidentKib();
@@ -116,12 +123,14 @@ int Client(bool shared, size_t count, const std::vector<std::string>& addresses)
   std::_Exit(0);
 }
 
-int All(const std::string& program, size_t servers, const std::vector<std::string>& counts) {
+int All(const std::string& program, size_t processes, const std::vector<std::string>& counts) {
   std::vector<std::unique_ptr<tools::ChildProcess>> children;
   std::vector<std::string> addresses;
-  for (size_t i = 0; i < servers; ++i) {
+  for (size_t i = 0; i < processes; ++i) {
     children.push_back(OrDie(tools::ChildProcess::Start({program, "serve"})));
-    addresses.push_back(OrDie(tools::ListeningAddress(*children.back(), kPatience)));
+  }
+  for (size_t i = 0; i < processes * kServersPerProcess; ++i) {
+    addresses.push_back(OrDie(tools::ListeningAddress(*children[i % processes], kPatience)));
   }
   std::printf("%-7s %6s %8s %10s %10s %12s %14s %10s\n", "", "number", "threads", "fixed KiB",
               "RSS KiB", "KiB each", "after a call", "all up ms");

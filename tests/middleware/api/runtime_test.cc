@@ -62,7 +62,9 @@ class RuntimeTest : public ::testing::Test {
     auto server = Server::CreateOn(
         std::make_unique<FakeStack>(&network_, FakeNetwork::Options(), &server_end_));
     EXPECT_TRUE(server.ok()) << server.status();
-    EXPECT_TRUE((*server)->Register(&chat_).ok());
+    // One for each: a Signal of its belongs to one polling thread.
+    chats_.push_back(std::make_unique<ChatService>());
+    EXPECT_TRUE((*server)->Register(chats_.back().get()).ok());
     EXPECT_TRUE((*server)->Listen(address).ok());
     servers_.push_back(*std::move(server));
     return servers_.back().get();
@@ -107,7 +109,7 @@ class RuntimeTest : public ::testing::Test {
   }
 
   FakeNetwork network_;
-  ChatService chat_;
+  std::vector<std::unique_ptr<ChatService>> chats_;
   FakeEndpoint* server_end_ = nullptr;
   FakeEndpoint* client_end_ = nullptr;
   std::vector<std::unique_ptr<Server>> servers_;
@@ -566,13 +568,13 @@ TEST_F(RuntimeTest, ForkedChildIsToldThatTheRuntimeIsItsParents) {
 // ---- Over a device
 
 TEST(RuntimeOverADeviceTest, ChannelsComeAndGoOverOneSetOfQueues) {
-  ChatService chat;
+  ChatService chats[2];
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::string> addresses;
   for (int i = 0; i < 2; ++i) {
     auto server = Server::Create({});
     ASSERT_TRUE(server.ok()) << server.status();
-    ASSERT_TRUE((*server)->Register(&chat).ok());
+    ASSERT_TRUE((*server)->Register(&chats[i]).ok());
     const auto port = (*server)->Listen("127.0.0.1:0");
     ASSERT_TRUE(port.ok()) << port.status();
     addresses.push_back("127.0.0.1:" + std::to_string(*port));
