@@ -257,6 +257,7 @@ ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_in
     }
     return CreatePlain(context, attr, dv);
   }
+  if (!Context::From(context)->dials().features.dc) return Refuse(EOPNOTSUPP);
   if ((attr->comp_mask & ~kKnownBase) != 0 || !Has(attr->comp_mask, IBV_QP_INIT_ATTR_PD) ||
       attr->pd == nullptr || attr->send_cq == nullptr || attr->recv_cq == nullptr ||
       !NamesOwnObjects(context, *attr)) {

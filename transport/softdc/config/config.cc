@@ -75,6 +75,7 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(features, signature);
   SOFTDC_DIAL(features, signature_pipelining);
   SOFTDC_DIAL(features, atomics);
+  SOFTDC_DIAL(features, dc);
   SOFTDC_DIAL(port, link_layer);
   SOFTDC_DIAL(port, lid);
   SOFTDC_DIAL(port, roce_v1);

@@ -53,6 +53,7 @@ struct Dials {
     bool signature = true;
     bool signature_pipelining = true;
     bool atomics = true;
+    bool dc = true;
     bool operator==(const Features&) const = default;
   } features;
 
