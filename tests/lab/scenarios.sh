@@ -236,10 +236,13 @@ peer_that_never_answers_goodbye() {
   said="five connections closed towards a process that stands still, and five new ones"
 }
 
+# shellcheck source=tests/lab/suite_scenarios.sh
+source "$(dirname "${BASH_SOURCE[0]}")/suite_scenarios.sh"
+
 wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
-  peer_that_never_answers_goodbye; do
+  peer_that_never_answers_goodbye conformance_suite hardware_probes; do
   scenario "$name"
 done
 echo "lab: kernel $(uname -r), $passed passed, $failed failed"

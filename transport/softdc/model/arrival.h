@@ -78,7 +78,8 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
   const bool needs_none = wqe.length_bytes == 0 || Mutated(Mutation::kSkipTargetRights);
   const uint32_t needed = needs_none ? 0 : NeededAccess(wqe.opcode);
   if ((target.access.load(std::memory_order_relaxed) & needed) != needed) {
-    return Verdict::kAccessDenied;
+    // An RC queue pair that is not set up for an operation does not know it (IBA 9.7.4.1).
+    return meant_for == shm::TargetType::kRc ? Verdict::kInvalidRequest : Verdict::kAccessDenied;
   }
   if (IsAtomic(wqe.opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
       !Mutated(Mutation::kAnyAlignment)) {

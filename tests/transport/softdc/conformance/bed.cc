@@ -24,7 +24,7 @@ class LocalBed final : public Bed {
  public:
   LocalBed(const verbs::VerbsApi& api, int device_index)
       : api_(api), list_(api.get_device_list(nullptr)), device_(list_[device_index]) {
-    if (!IsSoftware()) ip_ = FirstIpv4();
+    ip_ = IsSoftware() ? "127.0.0.1" : FirstIpv4();
   }
   ~LocalBed() override { api_.free_device_list(list_); }
 
@@ -38,11 +38,12 @@ class LocalBed final : public Bed {
   std::string IpOf(int) const override { return ip_; }
   rdma_event_channel* CreateEventChannel(int) override { return api_.cm_create_event_channel(); }
   bool IsSoftware() const override { return std::string(api_.name) == "softdc"; }
+  bool IsMlx5() const override { return api_.dv_is_supported(device_); }
 
  private:
   // Of the device's GIDs, the first that is an IPv4 address.
   std::string FirstIpv4() const {
-    std::string found = "127.0.0.1";
+    std::string found;
     ibv_context* context = api_.open_device(device_);
     if (context == nullptr) return found;
     for (int i = 0; i < 16; ++i) {
@@ -60,7 +61,7 @@ class LocalBed final : public Bed {
   const verbs::VerbsApi& api_;
   ibv_device** const list_;
   ibv_device* const device_;
-  std::string ip_ = "127.0.0.1";
+  std::string ip_;
 };
 
 // softdc0 with other dials than the environment's. RDMA_CM goes on with those of the environment.
@@ -80,6 +81,7 @@ class DialledBed final : public Bed {
   std::string IpOf(int) const override { return "127.0.0.1"; }
   rdma_event_channel* CreateEventChannel(int) override { return api().cm_create_event_channel(); }
   bool IsSoftware() const override { return true; }
+  bool IsMlx5() const override { return true; }
 
  private:
   softdc::SoftDevice device_;
@@ -114,6 +116,7 @@ class SimBed final : public Bed {
     return api().cm_create_event_channel();
   }
   bool IsSoftware() const override { return true; }
+  bool IsMlx5() const override { return true; }
 
  private:
   using As = softdc::sim::Simulation::As;

@@ -33,12 +33,11 @@ uint64_t OperationsOf(ibv_qp_type type) {
   uint64_t operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
   if (type != IBV_QPT_UD) {
     operations |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
-                  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
-                  IBV_QP_EX_WITH_BIND_MW;
+                  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW;
   }
   if (type == IBV_QPT_RC) {
     operations |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV;
   }
   return operations;
 }
