@@ -166,7 +166,8 @@ TEST_F(CmConnectTest, QpAttributesAreThoseOfAnRcConnection) {
   ibv_qp_attr attr{};
   int mask = 0;
   attr.qp_state = IBV_QPS_RTR;
-  EXPECT_EQ(init_qp_attr(id, &attr, &mask), 0);  // INIT's, whatever the state: there is no connection
+  EXPECT_EQ(init_qp_attr(id, &attr, &mask),
+            0);  // INIT's, whatever the state: there is no connection
   EXPECT_EQ(mask, 0x39);
 
   rdma_conn_param param{};
