@@ -274,10 +274,13 @@ echo_over_rc() {
   said="five clients had their answers over RC, $(($(sent_by rxe1) - before)) packets"
 }
 
+# shellcheck source=tests/lab/suite_scenarios.sh
+source "$(dirname "${BASH_SOURCE[0]}")/suite_scenarios.sh"
+
 wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
-  peer_that_never_answers_goodbye echo_over_rc; do
+  peer_that_never_answers_goodbye echo_over_rc conformance_suite hardware_probes; do
   scenario "$name"
 done
 echo "lab: kernel $(uname -r), $passed passed, $failed failed"

@@ -179,7 +179,7 @@ if ! meet 600; then
 fi
 begin=$SECONDS
 try "sluice_info --check" 30 . "$bin/tools/sluice_info" --check
-try "conformance suite" 240 '^\[  (FAILED|PASSED)|^\[  SKIPPED \] [0-9]|tests ran' \
+try "conformance suite" 240 '^\[  (FAILED|PASSED)|^\[  SKIPPED \] [0-9]|tests ran' env CONFORMANCE_DEVICE="${nic%%:*}" \
   "$bin/tests/transport/softdc/conformance/conformance_test" "--gtest_filter=*/$bed" --gtest_brief=1
 
 others=()

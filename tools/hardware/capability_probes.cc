@@ -161,7 +161,19 @@ absl::StatusOr<Answer> Pipelining(const Scene& scene) {
                 .dials = {{"features", "signature_pipelining", "false"}}};
 }
 
+absl::StatusOr<Answer> Dc(const Scene& scene) {
+  if (scene.nic.has_dc()) return Answer{.text = "made"};
+  return Answer{
+      .as_softdc = false, .text = scene.nic.no_dc, .dials = {{"features", "dc", "false"}}};
+}
+
 constexpr Probe kProbes[] = {
+    {.name = "dc",
+     .facts = "1",
+     .needs_dc = false,
+     .claim = "DCIs and DCTs are made",
+     .changes = "peers need RC queue pairs of their own (docs/devices.md); no probe of DC is tried",
+     .run = Dc},
     {.name = "reserved-numbers",
      .facts = "4, 60",
      .claim = "any user may reserve a number and give it back",

@@ -3,7 +3,6 @@
 // hardware_probe: asks a device what softdc only claims, and writes a report. `./dev hardware` runs it with the rest. Exit codes: 0 all
 // probes ran (whatever the answers), 1 no device, no peer, or no report written, 2 usage.
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -27,13 +26,6 @@ int Fail(const absl::Status& status, int code) {
 void Tell(const HardwareRow& row) {
   std::fputs(RowText(row).c_str(), stdout);
   std::fflush(stdout);
-}
-
-// Of a GID that is an IPv4 address; else empty.
-std::string Ipv4Of(const ibv_gid& gid) {
-  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (std::memcmp(gid.raw, kMapped, sizeof(kMapped)) != 0) return "";
-  return absl::StrCat(gid.raw[12], ".", gid.raw[13], ".", gid.raw[14], ".", gid.raw[15]);
 }
 
 struct Options {
@@ -68,6 +60,11 @@ int Run(const Options& options, const Address& at) {
   if (!nic.ok()) return Fail(nic.status(), tools::kExitFailed);
   std::printf("device %s %s\n", (*nic)->spec.c_str(), Ipv4Of((*nic)->own.gid).c_str());
   std::fflush(stdout);
+  // softdc has all addresses of its host.
+  if (!options.listen.empty() && !(*nic)->name.starts_with("softdc")) {
+    const absl::Status found = (*nic)->HasAddress(at.host);
+    if (!found.ok()) return Fail(found, tools::kExitUsage);
+  }
   std::unique_ptr<Rendezvous> rendezvous;
   if (!at.host.empty()) {
     auto met = Meet(options, **nic, at);

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/hardware/nic.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -130,6 +136,38 @@ absl::StatusOr<std::unique_ptr<Nic>> Nic::Open(const std::vector<const verbs::Ve
        .remedy = "name one with --device; softdc0 is the software device"});
 }
 
+absl::Status Nic::HasAddress(const std::string& host) const {
+  std::vector<std::string> addresses;
+  for (const Gid& entry : gids) {
+    std::string address = Ipv4Of(entry.gid);
+    if (address.empty() || absl::c_linear_search(addresses, address)) continue;
+    addresses.push_back(std::move(address));
+  }
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  addrinfo* found = nullptr;
+  if (infiniband() || addresses.empty() ||
+      getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) {
+    return absl::OkStatus();
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, &freeaddrinfo);
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ai_addr)->sin_addr, text,
+              sizeof(text));
+    if (absl::c_linear_search(addresses, text)) return absl::OkStatus();
+  }
+  return base::Error(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("--listen: ", host, " is no address of ", name, ", port ",
+                   static_cast<int>(port_number)),
+      {.layer = "hardware",
+       .operation = "listen",
+       .cause = absl::StrCat("the port has ", absl::StrJoin(addresses, ", "),
+                             "; the other side would reach another device by this one"),
+       .remedy = "listen on an address of the port, or name the port that has it with --device"});
+}
+
 verbs::PathOptions Nic::Path() const {
   verbs::PathOptions path;
   path.port = port_number;
@@ -140,6 +178,12 @@ verbs::PathOptions Nic::Path() const {
   path.timeout = 12;  // 17 ms
   path.retry_count = 1;
   return path;
+}
+
+std::string Ipv4Of(const ibv_gid& gid) {
+  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (std::memcmp(gid.raw, kMapped, sizeof(kMapped)) != 0) return "";
+  return absl::StrCat(gid.raw[12], ".", gid.raw[13], ".", gid.raw[14], ".", gid.raw[15]);
 }
 
 uint32_t MtuBytes(ibv_mtu mtu) { return 128u << static_cast<uint32_t>(mtu); }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/verbs/handles.h"
 
@@ -33,6 +34,9 @@ class Nic {
   bool has_dc() const { return no_dc.empty(); }
   bool has_streams() const { return streams.max_log_num_concurent > 0; }
   bool infiniband() const { return port.link_layer == IBV_LINK_LAYER_INFINIBAND; }
+  // Whether RDMA_CM finds this port by `host`, an IPv4 address or a name. INVALID_ARGUMENT lists the port's addresses. OK where that
+  // can't be told: an InfiniBand port (IPoIB), a port without IPv4 addresses, a name that has none.
+  absl::Status HasAddress(const std::string& host) const;
   // With the path MTU that every fabric bears, unless the port has less.
   verbs::PathOptions Path() const;
 
@@ -51,6 +55,8 @@ class Nic {
   std::string no_dc;      // why the device has no DC; empty: it has
 };
 
+// Of a GID that is an IPv4 address; else empty.
+std::string Ipv4Of(const ibv_gid& gid);
 uint32_t MtuBytes(ibv_mtu mtu);
 ibv_mtu MtuOf(uint32_t bytes);  // the smallest that is not below
 std::string ErrnoName(int error_number);

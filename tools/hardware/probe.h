@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -56,6 +57,9 @@ struct Probe {
   absl::StatusOr<Answer> (*run)(const Scene& scene);
 };
 
+// The answer of each probe that needs DC, where there is none.
+inline constexpr std::string_view kNoDc = "no DC";
+
 // All probes, the most doubtful facts first.
 std::vector<Probe> AllProbes();
 std::span<const Probe> RetryProbes();
@@ -80,7 +84,7 @@ struct RetryTime {
 // minimum timeout and a factor can't be told apart: the minimum timeout accounts for both.
 std::vector<Dial> RetryDials(std::span<const RetryTime> times);
 
-// Runs the probes that `pattern` (part of a name; empty: all) selects, and tells of each as it ends.
+// Runs the probes that `pattern` (part of a name; empty: all) selects, and tells of each as it ends, but for those whose answer is kNoDc.
 HardwareReport RunProbes(const Scene& scene, const std::string& pattern,
                          const std::function<void(const HardwareRow&)>& tell);
 

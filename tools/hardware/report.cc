@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "tools/hardware/probe.h"
 
 namespace sluice::hardware {
 namespace {
@@ -53,9 +55,18 @@ std::string ReportText(const HardwareReport& report) {
   }
   if (report.steps_size() > 0) absl::StrAppend(&text, "\n");
   int counts[3] = {};
+  std::vector<std::string> need_dc;
   for (const HardwareRow& row : report.rows()) {
-    absl::StrAppend(&text, RowText(row));
+    if (row.verdict() == HARDWARE_NOT_TRIED && row.answer() == kNoDc) {
+      need_dc.push_back(row.probe());
+    } else {
+      absl::StrAppend(&text, RowText(row));
+    }
     if (row.verdict() >= 0 && row.verdict() < 3) ++counts[row.verdict()];
+  }
+  if (!need_dc.empty()) {
+    absl::StrAppendFormat(&text, "not tried  %s\n  why        %s\n", absl::StrJoin(need_dc, ", "),
+                          kNoDc);
   }
   absl::StrAppendFormat(&text, "\n%d probes: %d as softdc, %d differ, %d not tried\n",
                         report.rows_size(), counts[HARDWARE_AS_SOFTDC], counts[HARDWARE_DIFFERS],

@@ -24,7 +24,7 @@ case $0:${1:-} in
       kill -INT -- "-$GROUP"
       exec tail -f /dev/null
     fi
-    echo "[  FAILED  ] one of them" && exit 1
+    echo "[  FAILED  ] one of them on $CONFORMANCE_DEVICE" && exit 1
     ;;
 esac
 echo "asked: ${0##*/} $*"
@@ -47,6 +47,7 @@ expect 1 'there are: .*softdc0' tools/dev/hardware.sh --device mlx5_77
 run --out "$TEST_TMPDIR/alone" >"$TEST_TMPDIR/alone.out" 2>&1
 expect 0 'peer +none: both ends on this host' cat "$TEST_TMPDIR/alone/report.txt"
 expect 0 'step +conformance suite: failed \(exit code 1\)' cat "$TEST_TMPDIR/alone/report.txt"
+expect 0 'one of them on softdc0' cat "$TEST_TMPDIR/alone/conformance-suite.log"
 expect 0 'asked: echo_client --server=[0-9.]+:[0-9]+ --device=softdc0' cat "$TEST_TMPDIR/alone/report.txt"
 expect 0 '"name": ?"sluice_perf rpc"' cat "$TEST_TMPDIR/alone/report.json"
 

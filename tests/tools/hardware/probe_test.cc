@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tools/hardware/dial_file.h"
+#include "tools/hardware/report.h"
 #include "transport/softdc/verbs.h"
 
 namespace sluice::hardware {
@@ -49,9 +50,31 @@ TEST(ProbeTest, WithoutDcTheRestIsAskedAllTheSame) {
       ++asked;
       continue;
     }
-    EXPECT_THAT(row.answer(), HasSubstr("not on this device: no DC (mlx5dv_create_qp"));
+    EXPECT_EQ(row.answer(), kNoDc);
   }
-  EXPECT_EQ(asked, 5);  // port, limits, atomics, signatures and their pipelining
+  EXPECT_EQ(asked, 6);  // DC, port, limits, atomics, signatures and their pipelining
+  EXPECT_EQ(report.dials(), "features { dc: false }");
+}
+
+// It is said once, with what it changes; the probes that need DC are one line.
+TEST(ProbeTest, WithoutDcTheReportIsShort) {
+  auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  (*nic)->no_dc = "mlx5dv_create_qp (DCI) failed with EOPNOTSUPP";
+  std::vector<std::string> told;
+  const Scene scene{**nic,
+                    [&](const TargetOptions& wanted) -> absl::StatusOr<std::unique_ptr<Target>> {
+                      return LocalTarget::Create(**nic, wanted);
+                    }};
+  const HardwareReport report =
+      RunProbes(scene, "", [&](const HardwareRow& row) { told.push_back(row.probe()); });
+  EXPECT_EQ(told.size(), 6u);
+  const std::string text = ReportText(report);
+  EXPECT_THAT(text, HasSubstr("DIFFERS    dc (facts 1)\n"
+                              "  claim      DCIs and DCTs are made\n"
+                              "  answer     mlx5dv_create_qp (DCI) failed with EOPNOTSUPP\n"));
+  EXPECT_THAT(text, HasSubstr("not tried  time-to-the-error, wrong-dc-key, "));
+  EXPECT_THAT(text, HasSubstr("\n  why        no DC\n\n29 probes: "));
 }
 
 // A target that can't be made is a row, never the end of the run.
@@ -264,6 +287,29 @@ TEST(NicTest, PortThatWasGivenStaysWithTheName) {
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ((*given)->spec, "softdc0:1");
   EXPECT_EQ((*given)->name, "softdc0");
+}
+
+// A side that listens at another device's address would be reached there.
+TEST(NicTest, AddressToListenAtIsOneOfThePort) {
+  auto nic = Nic::Open({&softdc::Verbs()}, "softdc0");
+  ASSERT_TRUE(nic.ok()) << nic.status();
+  (*nic)->gids.clear();
+  EXPECT_TRUE((*nic)->HasAddress("192.0.2.9").ok());  // nothing to compare with
+  for (const uint8_t last : {7, 7, 8}) {
+    Gid entry;
+    entry.gid.raw[10] = entry.gid.raw[11] = 0xff;
+    const uint8_t address[] = {192, 0, 2, last};
+    std::copy(std::begin(address), std::end(address), entry.gid.raw + 12);
+    (*nic)->gids.push_back(entry);
+  }
+  EXPECT_TRUE((*nic)->HasAddress("192.0.2.7").ok());
+  EXPECT_TRUE((*nic)->HasAddress("192.0.2.8").ok());
+  const absl::Status other = (*nic)->HasAddress("192.0.2.9");
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(other.message(), HasSubstr("192.0.2.9 is no address of softdc0, port 1"));
+  EXPECT_THAT(other.message(), HasSubstr("the port has 192.0.2.7, 192.0.2.8;"));
+  (*nic)->port.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  EXPECT_TRUE((*nic)->HasAddress("192.0.2.9").ok());
 }
 
 TEST(TargetTest, RefusesWhatIsOutOfRange) {

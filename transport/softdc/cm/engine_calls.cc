@@ -232,7 +232,8 @@ int Engine::InitQpAttr(Channel* channel, uint32_t number, ibv_qp_attr* attr, int
     default:
       return EINVAL;
   }
-  const ibv_qp_state state = attr->qp_state;
+  // Before it is asked for a connection the kernel has none to look at, and answers each state with what belongs to INIT.
+  const ibv_qp_state state = connecting ? attr->qp_state : IBV_QPS_INIT;
   if (state != IBV_QPS_INIT && !has_peer) return EINVAL;
   QpFacts facts = FactsOf(*id);
   facts.timeout = id->ack_timeout_set ? id->ack_timeout : id->path_ack_timeout;

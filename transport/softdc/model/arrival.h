@@ -81,7 +81,8 @@ inline uint32_t NeededAccess(uint8_t opcode) {
   const bool needs_none = wqe.length_bytes == 0 || Mutated(Mutation::kSkipTargetRights);
   const uint32_t needed = needs_none ? 0 : NeededAccess(opcode);
   if ((target.access.load(std::memory_order_relaxed) & needed) != needed) {
-    return Verdict::kAccessDenied;
+    // An RC queue pair that is not set up for an operation does not know it (IBA 9.7.4.1).
+    return meant_for == shm::TargetType::kRc ? Verdict::kInvalidRequest : Verdict::kAccessDenied;
   }
   if (IsAtomic(opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
       !Mutated(Mutation::kAnyAlignment)) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
 
 #include "transport/softdc/config/config.h"
@@ -22,7 +23,9 @@ namespace {
 class LocalBed final : public Bed {
  public:
   LocalBed(const verbs::VerbsApi& api, int device_index)
-      : api_(api), list_(api.get_device_list(nullptr)), device_(list_[device_index]) {}
+      : api_(api), list_(api.get_device_list(nullptr)), device_(list_[device_index]) {
+    ip_ = IsSoftware() ? "127.0.0.1" : FirstIpv4();
+  }
   ~LocalBed() override { api_.free_device_list(list_); }
 
   const verbs::VerbsApi& api() const override { return api_; }
@@ -32,14 +35,33 @@ class LocalBed final : public Bed {
     return true;
   }
   bool Concurrent() const override { return true; }
-  std::string IpOf(int) const override { return "127.0.0.1"; }
+  std::string IpOf(int) const override { return ip_; }
   rdma_event_channel* CreateEventChannel(int) override { return api_.cm_create_event_channel(); }
   bool IsSoftware() const override { return std::string(api_.name) == "softdc"; }
+  bool IsMlx5() const override { return api_.dv_is_supported(device_); }
 
  private:
+  // Of the device's GIDs, the first that is an IPv4 address.
+  std::string FirstIpv4() const {
+    std::string found;
+    ibv_context* context = api_.open_device(device_);
+    if (context == nullptr) return found;
+    for (int i = 0; i < 16; ++i) {
+      ibv_gid gid;
+      if (api_.query_gid(context, 1, i, &gid) != 0) break;
+      if (!IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid.raw))) continue;
+      char text[INET_ADDRSTRLEN];
+      found = inet_ntop(AF_INET, gid.raw + 12, text, sizeof(text));
+      break;
+    }
+    api_.close_device(context);
+    return found;
+  }
+
   const verbs::VerbsApi& api_;
   ibv_device** const list_;
   ibv_device* const device_;
+  std::string ip_;
 };
 
 // softdc0 with other dials than the environment's. RDMA_CM goes on with those of the environment.
@@ -59,6 +81,7 @@ class DialledBed final : public Bed {
   std::string IpOf(int) const override { return "127.0.0.1"; }
   rdma_event_channel* CreateEventChannel(int) override { return api().cm_create_event_channel(); }
   bool IsSoftware() const override { return true; }
+  bool IsMlx5() const override { return true; }
 
  private:
   softdc::SoftDevice device_;
@@ -93,6 +116,7 @@ class SimBed final : public Bed {
     return api().cm_create_event_channel();
   }
   bool IsSoftware() const override { return true; }
+  bool IsMlx5() const override { return true; }
 
  private:
   using As = softdc::sim::Simulation::As;
@@ -100,14 +124,20 @@ class SimBed final : public Bed {
   std::unique_ptr<softdc::sim::Simulation> simulation_;
 };
 
-// Index of the first mlx5 device that libibverbs lists, or -1.
+// The device that the native bed takes whoever made it; nullptr: the first that mlx5 drives.
+const char* NativeName() { return std::getenv("CONFORMANCE_DEVICE"); }
+
+// Index of that device in libibverbs' list, or -1.
 int NativeIndex() {
   const verbs::VerbsApi& api = verbs::NativeVerbs();
   int count = 0;
   ibv_device** list = api.get_device_list(&count);
   int found = -1;
   for (int i = 0; i < count && found < 0; ++i) {
-    if (api.dv_is_supported(list[i])) found = i;
+    const bool wanted = NativeName() != nullptr
+                            ? std::string_view(api.get_device_name(list[i])) == NativeName()
+                            : api.dv_is_supported(list[i]);
+    if (wanted) found = i;
   }
   if (list != nullptr) api.free_device_list(list);
   return found;
@@ -134,7 +164,9 @@ std::string WhyNoBed(const std::string& kind, const BedOptions& options) {
   if (kind != "native") return "";
   if (!options.dials.empty()) return "a real device has no dials";
   static const bool none = NativeIndex() < 0;
-  return none ? "libibverbs lists no mlx5 device on this machine" : "";
+  if (!none) return "";
+  if (NativeName() == nullptr) return "libibverbs lists no mlx5 device on this machine";
+  return std::string("libibverbs lists no device ") + NativeName();
 }
 
 std::unique_ptr<Bed> MakeBed(const std::string& kind, const BedOptions& options) {

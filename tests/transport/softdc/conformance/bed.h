@@ -5,7 +5,8 @@
 //
 //   shm      softdc0 on the shared-memory fabric, all hosts in this process
 //   sim      one simulated device per host, on a virtual clock that moves when the test waits
-//   native   the first mlx5 device of libibverbs, all hosts in this process
+//   native   the device of libibverbs that CONFORMANCE_DEVICE names, whoever made it, without that the
+//            first that mlx5 drives; all hosts in this process
 //
 // Threads       Of one test's thread, but for Progress() on shm and native.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_BED_H_
@@ -39,12 +40,14 @@ class Bed {
   virtual bool Progress() = 0;
   // Whether it runs on its own: a thread may look at memory while messages land.
   virtual bool Concurrent() const = 0;
-  // The address by which RDMA_CM of others reaches that host, port 0; and the calls that follow
-  // speak for `host`: creating event channels and ids.
+  // The address by which RDMA_CM of others reaches that host, port 0, "" if its device has none; and
+  // the calls that follow speak for `host`: creating event channels and ids.
   virtual std::string IpOf(int host) const = 0;
   virtual rdma_event_channel* CreateEventChannel(int host) = 0;
   // Whether it is a model that may be broken, emptied and misled without harm.
   virtual bool IsSoftware() const = 0;
+  // Whether it has what is mlx5's own: DC, mlx5dv's calls, the numbers in vendor_err.
+  virtual bool IsMlx5() const = 0;
 
   // Calls done() until it is true, letting the world go on in between. Throws when the world stands
   // still, or after far longer than any device takes: only a broken device gets there.

@@ -59,9 +59,11 @@ TEST_P(Completion, ReceiverOfASend) {
   EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
   EXPECT_EQ(wc.opcode, IBV_WC_RECV);
   EXPECT_EQ(wc.byte_len, 5u);
-  EXPECT_EQ(wc.wc_flags, 0u);
+  EXPECT_EQ(Node::FlagsOf(wc), 0u);
   EXPECT_EQ(wc.qp_num, target.dct->qp_num);
-  EXPECT_EQ(wc.src_qp, sender.dci->qp_num);
+  if (bed().IsMlx5()) {
+    EXPECT_EQ(wc.src_qp, sender.dci->qp_num);  // the manual promises it for UD alone
+  }
   EXPECT_EQ(target.SlabText(0, 8), "hello...");  // at the start: no GRH
   EXPECT_TRUE(target.NoCompletion(target.send_cq));
 }
@@ -74,7 +76,7 @@ TEST_P(Completion, ImmediateComesAsItWasGiven) {
             0);
   const ibv_wc wc = target.AwaitReceive();
   EXPECT_EQ(wc.opcode, IBV_WC_RECV);
-  EXPECT_EQ(wc.wc_flags, static_cast<unsigned>(IBV_WC_WITH_IMM));
+  EXPECT_EQ(Node::FlagsOf(wc), static_cast<unsigned>(IBV_WC_WITH_IMM));
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(&wc.imm_data);
   EXPECT_EQ(bytes[0], 1);
   EXPECT_EQ(bytes[3], 4);
@@ -94,7 +96,7 @@ TEST_P(Completion, WriteWithImmediateTakesAReceiveAndPlacesNothingThere) {
   EXPECT_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
   EXPECT_EQ(wc.byte_len, 7u);
   EXPECT_EQ(ntohl(wc.imm_data), 0xabcdu);
-  EXPECT_EQ(wc.wc_flags, static_cast<unsigned>(IBV_WC_WITH_IMM));
+  EXPECT_EQ(Node::FlagsOf(wc), static_cast<unsigned>(IBV_WC_WITH_IMM));
   EXPECT_EQ(target.SlabText(Node::kFreeOffset, 7), "written");
   EXPECT_EQ(target.SlabText(wc.wr_id, 4), "....");
   // The next message gets the next receive.
@@ -168,7 +170,9 @@ TEST_P(Completion, PollTakesAtMostWhatWasAskedForAndDestroyingForgets) {
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(wcs[i].wr_id, i);
   ASSERT_EQ(api().destroy_qp(sender.dci), 0);
   sender.dci = nullptr;
-  EXPECT_TRUE(sender.NoCompletion(sender.send_cq));
+  if (bed().IsMlx5()) {
+    EXPECT_TRUE(sender.NoCompletion(sender.send_cq));  // other drivers leave them there
+  }
 }
 
 TEST_P(Completion, ManyMessagesOfManySizesArriveWhole) {

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "tests/transport/softdc/conformance/bed.h"
 #include "tests/transport/softdc/conformance/node.h"
+#include "tests/transport/softdc/conformance/skip.h"
 
 namespace sluice::conformance {
 
@@ -41,6 +42,16 @@ class ConformanceTest : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Bed> bed_;
 };
 
+// Of suites about what only mlx5 devices have. A test that names neither is run on every device, its
+// nodes' queue pairs being RC where there is no DC (node.h).
+class Mlx5Test : public ConformanceTest {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (!IsSkipped() && !bed().IsMlx5()) GTEST_SKIP() << "the suite is about what is mlx5's own";
+  }
+};
+
 // Numbers of docs/facts.md, as literals: tools/dev/check_facts reads them from the source, the test's
 // XML has them as a property, and its log has them for who reads that.
 #define PROVES(...)                                                     \
@@ -64,6 +75,9 @@ class ConformanceTest : public ::testing::TestWithParam<std::string> {
 
 #define CONFORMANCE_SUITE(suite)           \
   class suite : public ConformanceTest {}; \
+  ON_EVERY_DEVICE(suite)
+#define MLX5_SUITE(suite)           \
+  class suite : public Mlx5Test {}; \
   ON_EVERY_DEVICE(suite)
 
 }  // namespace sluice::conformance

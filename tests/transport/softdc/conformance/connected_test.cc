@@ -60,7 +60,7 @@ TEST_P(Connected, EachOperationDoesWhatItSays) {
     wr.imm_data = htonl(78);
     ASSERT_EQ(pair.a.Post(wr), 0);
     got = pair.b.AwaitReceive();
-    EXPECT_EQ(got.wc_flags, static_cast<unsigned>(IBV_WC_WITH_IMM));
+    EXPECT_EQ(Node::FlagsOf(got), static_cast<unsigned>(IBV_WC_WITH_IMM));
     EXPECT_EQ(pair.b.Received(got), "payload");
     EXPECT_EQ(pair.a.AwaitSend().status, IBV_WC_SUCCESS);
     if (type == IBV_QPT_UC) {
@@ -129,7 +129,9 @@ TEST_P(Connected, ModifyMasksAreExact) {
       }
       ASSERT_EQ(api().modify_qp(node.qp, &attr, IBV_QP_STATE | row.required), 0);
     }
-    EXPECT_EQ(node.ToState(IBV_QPS_SQD), EINVAL);
+    if (bed().IsMlx5()) {
+      EXPECT_EQ(node.ToState(IBV_QPS_SQD), EINVAL);  // which other devices have
+    }
   }
 }
 
@@ -142,7 +144,9 @@ TEST_P(Connected, RefusedRequestStopsBothEnds) {
   ASSERT_EQ(pair.a.Post(wr), 0);
   const ibv_wc wc = pair.a.AwaitSend();
   EXPECT_EQ(wc.status, IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(wc.vendor_err, 0x88u);
+  if (bed().IsMlx5()) {
+    EXPECT_EQ(wc.vendor_err, 0x88u);
+  }
   EXPECT_EQ(wc.wr_id, 9u);
   for (PlainNode* node : {&pair.a, &pair.b}) {
     for (uint64_t i = 0; i < 4; ++i) {
@@ -167,7 +171,7 @@ TEST_P(Connected, RightsOfTheQueuePairCount) {
   ASSERT_EQ(pair.a.Post(pair.a.WrTo(pair.b, kFree, IBV_WR_RDMA_WRITE, kFree, 8)), 0);
   EXPECT_EQ(pair.a.AwaitSend().status, IBV_WC_SUCCESS);
   ASSERT_EQ(pair.a.Post(pair.a.WrTo(pair.b, kFree, IBV_WR_RDMA_READ, kFree, 8)), 0);
-  EXPECT_EQ(pair.a.AwaitSend().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(pair.a.AwaitSend().status, IBV_WC_REM_INV_REQ_ERR);
 }
 
 TEST_P(Connected, MessageLongerThanTheBufferStopsBothEnds) {
@@ -191,8 +195,14 @@ TEST_P(Connected, OnlyThePeerIsAnswered) {
   ASSERT_EQ(a.Send("not for you", 1), 0);
   const ibv_wc wc = a.AwaitSend();
   EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
-  EXPECT_EQ(wc.vendor_err, 0x81u);
-  EXPECT_TRUE(b.NoCompletion(b.receive_cq));
+  if (bed().IsMlx5()) {
+    EXPECT_EQ(wc.vendor_err, 0x81u);
+  }
+  // A packet of RC does not name the queue pair that it comes from: where both have one address, the
+  // next sequence number is all that tells a stranger's from the peer's.
+  if (bed().IsSoftware()) {
+    EXPECT_TRUE(b.NoCompletion(b.receive_cq));
+  }
 }
 
 TEST_P(Connected, MissingReceiveIsWaitedForAsOftenAsAsked) {
@@ -201,7 +211,9 @@ TEST_P(Connected, MissingReceiveIsWaitedForAsOftenAsAsked) {
   ASSERT_EQ(limited.a.Send("nobody is ready", 1), 0);
   const ibv_wc wc = limited.a.AwaitSend();
   EXPECT_EQ(wc.status, IBV_WC_RNR_RETRY_EXC_ERR);
-  EXPECT_EQ(wc.vendor_err, 0x87u);
+  if (bed().IsMlx5()) {
+    EXPECT_EQ(wc.vendor_err, 0x87u);
+  }
   PlainPair endless(bed(), {.rnr_retry = 7}, {.receives = 0});
   ASSERT_EQ(endless.a.Send("late", 1), 0);
   ASSERT_EQ(endless.b.PostReceive(3), 0);
@@ -247,7 +259,8 @@ TEST_P(Connected, ChainIsPostedUpToItsFirstBadWr) {
   good.next = &too_long;
   too_long.next = &after;
   ibv_send_wr* bad = nullptr;
-  EXPECT_EQ(ibv_post_send(pair.a.qp, &good, &bad), ENOMEM);
+  const int error = ibv_post_send(pair.a.qp, &good, &bad);
+  EXPECT_TRUE(error == ENOMEM || (error != 0 && !bed().IsMlx5())) << error;
   EXPECT_EQ(bad, &too_long);
   EXPECT_EQ(pair.a.AwaitSend().wr_id, 1u);
   EXPECT_EQ(pair.b.AwaitReceive().status, IBV_WC_SUCCESS);
@@ -285,7 +298,11 @@ TEST_P(Connected, ResetForgetsAndTheQueuePairConnectsAnew) {
   const uint32_t number = pair.b.qp->qp_num;
   ASSERT_EQ(pair.a.ToState(IBV_QPS_RESET), 0);
   ASSERT_EQ(pair.b.ToState(IBV_QPS_RESET), 0);
-  EXPECT_TRUE(pair.b.NoCompletion(pair.b.receive_cq));
+  if (bed().IsMlx5()) {
+    EXPECT_TRUE(pair.b.NoCompletion(pair.b.receive_cq));
+  } else {
+    pair.b.AwaitReceive();  // other drivers leave it there
+  }
   pair.a.ToInit();
   pair.b.ToInit();
   EXPECT_EQ(pair.b.qp->qp_num, number);

@@ -8,7 +8,7 @@
 namespace sluice::conformance {
 namespace {
 
-CONFORMANCE_SUITE(Create);
+MLX5_SUITE(Create);
 
 using Spoil = std::function<void(Node::Creation&)>;
 

@@ -354,6 +354,30 @@ TEST_P(Dial, WhatIsSwitchedOffIsNotSupported) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+// As other vendors' devices and soft RoCE: RC is all that there is.
+TEST_P(Dial, DeviceWithoutDcRefusesBothKinds) {
+  PROVES(1);
+  TURN_DIALS("features { dc: false }");
+  PlainNode node(bed(), {.srq = true});
+  for (const mlx5dv_dc_type type : {MLX5DV_DCTYPE_DCI, MLX5DV_DCTYPE_DCT}) {
+    ibv_qp_init_attr_ex init{};
+    init.qp_type = IBV_QPT_DRIVER;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD;
+    init.pd = node.pd;
+    init.send_cq = init.recv_cq = node.receive_cq;
+    init.srq = type == MLX5DV_DCTYPE_DCT ? node.srq : nullptr;
+    mlx5dv_qp_init_attr dv{};
+    dv.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+    dv.dc_init_attr.dc_type = type;
+    errno = 0;
+    EXPECT_EQ(api().dv_create_qp(node.context, &init, &dv), nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+  }
+  node.ConnectTo(node);
+  ASSERT_EQ(node.Send("by RC", 1), 0);
+  EXPECT_EQ(node.Received(node.AwaitReceive()), "by RC");
+}
+
 // InfiniBand: an address needs no GID, the LID leads there.
 TEST_P(Dial, OnInfinibandTheLidIsAnAddress) {
   PROVES(48, 168);

@@ -25,7 +25,9 @@ TEST_P(Errors, NobodyAnswers) {
   nowhere.dctn = 0xfffff0;
   ibv_wc wc = Try(sender, nowhere, {.wr_id = 1, .text = "x", .stream = 1});
   EXPECT_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
-  EXPECT_EQ(wc.vendor_err, 0x81u);
+  if (bed().IsMlx5()) {
+    EXPECT_EQ(wc.vendor_err, 0x81u);
+  }
   EXPECT_EQ(wc.wr_id, 1u);
   // A number of the wrong kind is no target either.
   nowhere.dctn = target.dci->qp_num;
@@ -85,7 +87,9 @@ TEST_P(Errors, WrongRemoteKeyOrRangeIsDenied) {
       request.local_offset = Node::kFreeOffset;
       const ibv_wc wc = Try(sender, to, request);
       EXPECT_EQ(wc.status, IBV_WC_REM_ACCESS_ERR) << opcode;
-      EXPECT_EQ(wc.vendor_err, 0x88u);
+      if (bed().IsMlx5()) {
+        EXPECT_EQ(wc.vendor_err, 0x88u);
+      }
     }
   };
   denied({.text = "x", .read_bytes = 1, .rkey = to.rkey + 1});
@@ -135,7 +139,8 @@ TEST_P(Errors, BothTheRegionAndTheTargetMustGiveTheRight) {
             .status;
       };
       const auto want = [&](int right) {
-        return (region & target_rights & right) != 0 ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
+        if ((target_rights & right) == 0) return Node::WithoutRight(bed());
+        return (region & right) != 0 ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
       };
       EXPECT_EQ(status(IBV_WR_RDMA_WRITE, 1), want(kWrite)) << region << " " << target_rights;
       EXPECT_EQ(status(IBV_WR_RDMA_READ, 2), want(kRead)) << region << " " << target_rights;
@@ -201,7 +206,9 @@ TEST_P(Errors, MessageLongerThanTheBufferFailsAtBothEnds) {
   EXPECT_EQ(target.AwaitReceive().byte_len, 16u);
   const ibv_wc wc = Try(sender, to, {.text = std::string(17, 'x'), .stream = 2});
   EXPECT_EQ(wc.status, IBV_WC_REM_INV_REQ_ERR);
-  EXPECT_EQ(wc.vendor_err, 0x8au);
+  if (bed().IsMlx5()) {
+    EXPECT_EQ(wc.vendor_err, 0x8au);
+  }
   if (bed().IsSoftware()) {
     EXPECT_EQ(target.AwaitReceive().status, IBV_WC_LOC_LEN_ERR);
   }

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/transport/softdc/conformance/skip.h"
 
 namespace sluice::conformance {
 namespace {
@@ -19,6 +21,15 @@ namespace {
 constexpr size_t kStageSlotBytes = 4096;
 constexpr size_t kStageSlots = (Node::kSlabBytes - Node::kStageOffset) / kStageSlotBytes;
 constexpr uint8_t kPort = 1;
+
+// Nodes whose queue pairs are stand-ins, by the number of their `dct`.
+std::map<uint32_t, Node*>& StandIns() {
+  static std::map<uint32_t, Node*> nodes;
+  return nodes;
+}
+
+// What RC has to know of a peer more than a DCT.
+constexpr int kOfAPeer = IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
 // Made by this node's own calls, which have to work before anything can be judged.
 template <typename T>
@@ -47,12 +58,18 @@ Node::Node(Bed& bed, const NodeOptions& options) : bed(bed), api(bed.api()), opt
   ibv_srq_init_attr srq_attr{};
   srq_attr.attr = {.max_wr = options.srq_wr, .max_sge = 2, .srq_limit = 0};
   srq = Made(api.create_srq(pd, &srq_attr), "create_srq");
-  MakeDct();
-  MakeDci();
+  has_dc_ = bed.IsMlx5();
+  if (has_dc_) {
+    MakeDct();
+    MakeDci();
+  } else {
+    MakeStandIns();
+  }
   PostReceives(options.receives);
 }
 
 Node::~Node() {
+  std::erase_if(StandIns(), [this](const auto& entry) { return entry.second == this; });
   for (const auto& [to, ah] : ahs_) EXPECT_EQ(api.destroy_ah(ah), 0);
   if (dci != nullptr) {
     EXPECT_EQ(api.destroy_qp(dci), 0);
@@ -96,7 +113,11 @@ void Node::MakeReceiveCq() {
   attr.wc_flags = options.wc_flags;
   attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
   attr.flags = options.cq_flags;
-  receive_cq = ibv_cq_ex_to_cq(Made(ibv_create_cq_ex(context, &attr), "create_cq_ex"));
+  ibv_cq_ex* const made = ibv_create_cq_ex(context, &attr);
+  if (made == nullptr && errno == EOPNOTSUPP && !bed.IsMlx5()) {
+    SkipTest("the device's completion queues do not report these fields");
+  }
+  receive_cq = ibv_cq_ex_to_cq(Made(made, "create_cq_ex"));
 }
 
 Node::Creation Node::DctCreation() const {
@@ -145,6 +166,7 @@ Node::Creation Node::DciCreation() const {
 }
 
 ibv_qp* Node::Create(Creation& creation) {
+  if (!has_dc_) SkipTest("the device has no DC");
   errno = 0;
   return api.dv_create_qp(context, &creation.attr, &creation.dv);
 }
@@ -164,6 +186,86 @@ void Node::MakeDci() {
   ToReadyToSend();
 }
 
+void Node::MakeStandIns() {
+  ibv_qp_init_attr_ex init = DciCreation().attr;
+  init.qp_type = IBV_QPT_RC;
+  init.cap.max_recv_wr = init.cap.max_recv_sge = 1;
+  // A DCI has them all, whatever was asked for.
+  init.send_ops_flags |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+                         IBV_QP_EX_WITH_BIND_MW;
+  dci = Made(ibv_create_qp_ex(context, &init), "creating a queue pair");
+  dci_ex = Made(api.qp_to_qp_ex(dci), "qp_to_qp_ex");
+  address_setter_.node = this;
+  address_setter_.wr_set_dc_addr = [](mlx5dv_qp_ex* qp, ibv_ah*, uint32_t dctn, uint64_t key) {
+    static_cast<AddressSetter*>(qp)->node->Meet(dctn, key, /*stream=*/0);
+  };
+  address_setter_.wr_set_dc_addr_stream = [](mlx5dv_qp_ex* qp, ibv_ah*, uint32_t dctn, uint64_t key,
+                                             uint16_t stream) {
+    static_cast<AddressSetter*>(qp)->node->Meet(dctn, key, stream);
+  };
+  dci_dv = &address_setter_;
+  ibv_qp_init_attr target{};
+  target.qp_type = IBV_QPT_RC;
+  target.send_cq = target.recv_cq = receive_cq;
+  target.srq = srq;
+  target.cap = {.max_send_wr = 1,
+                .max_recv_wr = 0,
+                .max_send_sge = 1,
+                .max_recv_sge = 0,
+                .max_inline_data = 0};
+  dct = Made(api.create_qp(pd, &target), "creating a queue pair");
+  StandIns()[dct->qp_num] = this;
+}
+
+void Node::Meet(uint32_t dctn, uint64_t dc_key, uint16_t stream) {
+  if (stream != std::exchange(stream_, stream) && peer_ != nullptr &&
+      QueryState(dci) != IBV_QPS_RTS) {
+    SkipTest("the device has no DC: no other stream goes on after an error");
+  }
+  if (peer_ != nullptr && peer_number_ == dctn && dc_key == kDcKey) return;
+  const auto found = StandIns().find(dctn);
+  if (found == StandIns().end())
+    SkipTest("the device has no DC: no number but a node's is reached");
+  Node& peer = *found->second;
+  if (dc_key != peer.options.dc_key) SkipTest("the device has no DC: no key is checked");
+  if (peer_ != nullptr || peer.heard_ != nullptr) {
+    SkipTest("the device has no DC: one queue pair, one peer");
+  }
+  peer_ = &peer;
+  peer_number_ = dctn;
+  peer_->Listen(*this);
+  Speak();  // without a RESET: a batch is being built
+}
+
+// `dct` to RTR, as the peer of the other's `dci`.
+void Node::Listen(const Node& from) {
+  heard_ = &from;
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RESET;
+  Done(api.modify_qp(dct, &attr, IBV_QP_STATE), "to RESET");
+  attr = AttributesFor(IBV_QPS_INIT);
+  Done(api.modify_qp(dct, &attr, kDctInit), "to INIT");
+  attr = AttributesFor(IBV_QPS_RTR);
+  attr.ah_attr = from.Path();
+  attr.dest_qp_num = from.dci->qp_num;
+  attr.max_dest_rd_atomic = 1;
+  Done(api.modify_qp(dct, &attr, kDctRtr | kOfAPeer | IBV_QP_MAX_DEST_RD_ATOMIC), "to RTR");
+}
+
+// `dci` to RTS.
+void Node::Speak() {
+  ibv_qp_attr attr = AttributesFor(IBV_QPS_INIT);
+  Done(api.modify_qp(dci, &attr, kDctInit), "to INIT");
+  attr = AttributesFor(IBV_QPS_RTR);
+  attr.ah_attr = peer_->Path();
+  attr.dest_qp_num = peer_->dct->qp_num;
+  attr.max_dest_rd_atomic = 1;
+  Done(api.modify_qp(dci, &attr, kDctRtr | kOfAPeer | IBV_QP_MAX_DEST_RD_ATOMIC), "to RTR");
+  attr = AttributesFor(IBV_QPS_RTS);
+  Done(api.modify_qp(dci, &attr, kDciRts), "to RTS");
+}
+
 ibv_qp_attr Node::AttributesFor(ibv_qp_state state) const {
   ibv_qp_attr attr{};
   attr.qp_state = state;
@@ -181,11 +283,21 @@ ibv_qp_attr Node::AttributesFor(ibv_qp_state state) const {
 }
 
 int Node::Modify(ibv_qp* qp, ibv_qp_state state, int mask) {
+  if (StandsIn(qp) && state != IBV_QPS_RESET && state != IBV_QPS_ERR) {
+    SkipTest("the device has no DC: its queue pairs take other masks");
+  }
   ibv_qp_attr attr = AttributesFor(state);
   return api.modify_qp(qp, &attr, mask);
 }
 
 void Node::ToReadyToSend() {
+  if (!has_dc_) {
+    if (peer_ == nullptr) return;  // of the first request
+    Done(Modify(dci, IBV_QPS_RESET, IBV_QP_STATE), "to RESET");
+    peer_->Listen(*this);
+    Speak();
+    return;
+  }
   Done(Modify(dci, IBV_QPS_INIT, kDciInit), "DCI to INIT");
   Done(Modify(dci, IBV_QPS_RTR, kDciRtr), "DCI to RTR");
   Done(Modify(dci, IBV_QPS_RTS, kDciRts), "DCI to RTS");

@@ -4,6 +4,11 @@
 // CQs and one registered slab, made with the calls that a user would write. What cannot be made
 // throws, and so fails the test.
 //
+// Where the device has no DC two RC queue pairs stand in for them: `dci` and `dct` of two nodes are
+// connected by the first request from one to the other. What RC cannot show skips the test: a second
+// peer, another stream after an error, a target that is nobody's, a DC key that is wrong, the creation
+// of more of them and their modify masks.
+//
 // Threads       As verbs objects; one thread posts.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_NODE_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_NODE_H_
@@ -109,6 +114,12 @@ class Node {
   ibv_wc AwaitReceive() { return AwaitCompletion(receive_cq); }
   ibv_wc AwaitCompletion(ibv_cq* cq);
   bool NoCompletion(ibv_cq* cq);  // none is there now
+  // How a request ends for which the target, not the region, lacks the right: fact 39.
+  static ibv_wc_status WithoutRight(const Bed& bed) {
+    return bed.IsMlx5() ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR;
+  }
+  // wc_flags without IBV_WC_GRH, which the manual defines for UD alone.
+  static unsigned FlagsOf(const ibv_wc& wc) { return wc.wc_flags & ~unsigned{IBV_WC_GRH}; }
   std::string TextOf(const ibv_wc& wc) const;
   std::string SlabText(size_t offset, size_t length) const;
 
@@ -126,7 +137,7 @@ class Node {
   };
   Creation DciCreation() const;
   Creation DctCreation() const;
-  ibv_qp* Create(Creation& creation);  // null with errno, which was 0 before
+  ibv_qp* Create(Creation& creation);  // null with errno, which was 0 before; needs DC
 
   Bed& bed;
   const verbs::VerbsApi& api;
@@ -149,11 +160,27 @@ class Node {
   void MakeReceiveCq();
   void MakeDct();
   void MakeDci();
+  void MakeStandIns();
+  void Meet(uint32_t dctn, uint64_t dc_key, uint16_t stream);  // connects the stand-ins
+  void Listen(const Node& from);
+  void Speak();
+  bool StandsIn(const ibv_qp* qp) const { return !has_dc_ && (qp == dci || qp == dct); }
 
   int slab_fd_ = -1;
   uint64_t next_receive_ = 0;
   size_t next_stage_ = 0;
   std::map<std::string, ibv_ah*> ahs_;
+  // Of stand-ins.
+  bool has_dc_ = true;
+  Node* peer_ = nullptr;         // whom `dci` is connected to
+  uint32_t peer_number_ = 0;     // of its `dct`
+  const Node* heard_ = nullptr;  // whose `dci` `dct` is connected to
+  uint16_t stream_ = 0;          // of the last request
+  struct AddressSetter : mlx5dv_qp_ex {
+    Node* node;
+  };
+  AddressSetter
+      address_setter_{};  // the queue pair knows its peer: connects it, at the first request
 };
 
 }  // namespace sluice::conformance

@@ -33,12 +33,11 @@ uint64_t OperationsOf(ibv_qp_type type) {
   uint64_t operations = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
   if (type != IBV_QPT_UD) {
     operations |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_RDMA_WRITE |
-                  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
-                  IBV_QP_EX_WITH_BIND_MW;
+                  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_BIND_MW;
   }
   if (type == IBV_QPT_RC) {
     operations |= IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV;
   }
   return operations;
 }
@@ -107,9 +106,13 @@ void PlainNode::MakeQueuePair() {
     dv_init.comp_mask |= MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
     dv_init.create_flags = MLX5DV_QP_CREATE_SIG_PIPELINING;
   }
-  qp = Made(api.dv_create_qp(context, &init, &dv_init), "creating the queue pair");
+  // A device of another vendor has the queue pair too, unless something is asked for that is mlx5's own.
+  const bool mlx5 = api.dv_is_supported(context->device);
+  qp = Made(mlx5 || dv_init.comp_mask != 0 ? api.dv_create_qp(context, &init, &dv_init)
+                                           : ibv_create_qp_ex(context, &init),
+            "creating the queue pair");
   ex = Made(api.qp_to_qp_ex(qp), "qp_to_qp_ex");
-  dv = Made(api.dv_qp_ex_from_ibv_qp_ex(ex), "qp_ex_from_ibv_qp_ex");
+  if (mlx5) dv = Made(api.dv_qp_ex_from_ibv_qp_ex(ex), "qp_ex_from_ibv_qp_ex");
 }
 
 ibv_ah_attr PlainNode::Path() const {

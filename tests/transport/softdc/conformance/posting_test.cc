@@ -12,7 +12,12 @@
 namespace sluice::conformance {
 namespace {
 
-CONFORMANCE_SUITE(Posting);
+class Posting : public ConformanceTest {
+ protected:
+  // For more than fits: rxe's provider has another word for it than mlx5's.
+  int NoRoom() { return bed().IsMlx5() ? ENOMEM : ENOSPC; }
+};
+ON_EVERY_DEVICE(Posting);
 
 TEST_P(Posting, NothingRunsBeforeComplete) {
   PROVES(6);
@@ -51,7 +56,7 @@ TEST_P(Posting, BatchWithAnErrorIsThrownAwayWhole) {
   sender.Add(to, {.wr_id = 1, .text = "good"});
   sender.Add(to, {.wr_id = 2, .text = too_big, .inlined = true});
   sender.Add(to, {.wr_id = 3, .text = "good again"});
-  EXPECT_EQ(ibv_wr_complete(sender.dci_ex), ENOMEM);
+  EXPECT_EQ(ibv_wr_complete(sender.dci_ex), NoRoom());
   // What comes next is the first thing that either side sees.
   ASSERT_EQ(sender.Post(to, {.wr_id = 4, .text = "next"}), 0);
   EXPECT_EQ(sender.AwaitSend().wr_id, 4u);
@@ -72,7 +77,7 @@ TEST_P(Posting, TooManyPiecesOrTooMuchInlineIsNoMemory) {
   ibv_wr_send(sender.dci_ex);
   ibv_wr_set_sge_list(sender.dci_ex, pieces.size(), pieces.data());
   mlx5dv_wr_set_dc_addr(sender.dci_dv, sender.AhTo(to), to.dctn, to.dc_key);
-  EXPECT_EQ(ibv_wr_complete(sender.dci_ex), ENOMEM);
+  EXPECT_EQ(ibv_wr_complete(sender.dci_ex), NoRoom());
   // At the limit it works.
   pieces.resize(4);
   ibv_wr_start(sender.dci_ex);
@@ -95,7 +100,7 @@ TEST_P(Posting, FirstErrorOfABatchIsTheOneReported) {
   ibv_wr_start(sender.dci_ex);
   sender.Add(to, {.text = too_big, .inlined = true});
   const int error = ibv_wr_complete(sender.dci_ex);
-  EXPECT_TRUE(error == EINVAL || error == ENOMEM) << error;
+  EXPECT_TRUE(error == EINVAL || error == NoRoom()) << error;
   sender.ToReadyToSend();
   ASSERT_EQ(sender.Post(to, {.wr_id = 7, .text = "fine"}), 0);
   EXPECT_EQ(sender.AwaitSend().wr_id, 7u);

@@ -46,7 +46,7 @@ struct CrcSignature {
   mlx5dv_sig_block_attr attr{};
 };
 
-class SignatureTest : public ConformanceTest {
+class SignatureTest : public Mlx5Test {
  protected:
   void TearDown() override { DestroyKeys(); }
   void DestroyKeys() {

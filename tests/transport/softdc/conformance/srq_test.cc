@@ -147,7 +147,9 @@ TEST_P(ReceiveQueue, EmptyQueueFailsTheSendWhenRetriesEnd) {
     const ibv_wc wc = sender.AwaitSend();
     EXPECT_EQ(wc.status, IBV_WC_RNR_RETRY_EXC_ERR);
     EXPECT_EQ(wc.wr_id, 4u);
-    EXPECT_EQ(wc.vendor_err, 0x87u);
+    if (bed().IsMlx5()) {
+      EXPECT_EQ(wc.vendor_err, 0x87u);
+    }
   }
 }
 

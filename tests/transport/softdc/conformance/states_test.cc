@@ -9,7 +9,7 @@
 namespace sluice::conformance {
 namespace {
 
-CONFORMANCE_SUITE(States);
+MLX5_SUITE(States);
 
 struct Row {
   ibv_qp_state from;

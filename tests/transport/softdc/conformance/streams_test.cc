@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kNoKey = 0xffffff01;
 
-class Streams : public ConformanceTest {
+class Streams : public Mlx5Test {
  protected:
   // An error that the far end reports at once.
   static void Break(Node& sender, const Address& to, uint16_t stream) {

@@ -119,7 +119,7 @@ TEST_P(Windows, SendWithInvalidateEndsItFromAfar) {
   EXPECT_EQ(a().AwaitSend().opcode, IBV_WC_SEND);
   const ibv_wc got = b().AwaitReceive();
   EXPECT_EQ(got.opcode, IBV_WC_RECV);
-  EXPECT_EQ(got.wc_flags, static_cast<unsigned>(IBV_WC_WITH_INV));
+  EXPECT_EQ(Node::FlagsOf(got), static_cast<unsigned>(IBV_WC_WITH_INV));
   EXPECT_EQ(got.invalidated_rkey, NextKey());
   EXPECT_EQ(WriteWith(NextKey(), kInside), IBV_WC_REM_ACCESS_ERR);
 }
@@ -225,13 +225,15 @@ TEST_P(Windows, BoundWindowIsForOneQueuePair) {
 TEST_P(Windows, RegionUnderABoundWindowIsBusy) {
   PROVES(64, 164);
   ASSERT_EQ(Bind(NextKey(), Info()).status, IBV_WC_SUCCESS);
-  EXPECT_EQ(api().dereg_mr(b().mr), EBUSY);
+  const int error = api().dereg_mr(b().mr);
+  EXPECT_TRUE(error == EBUSY || (error != 0 && !bed().IsMlx5())) << error;
   ASSERT_EQ(Invalidate(b(), NextKey()).status, IBV_WC_SUCCESS);
 }
 
 // On a DCI: what it binds is used through the DCTs of its protection domain.
 TEST_P(Windows, DciBindsForItsDcts) {
   PROVES(162, 163);
+  if (!bed().IsMlx5()) GTEST_SKIP() << "the device has no DC";
   Node sender(bed(), {.log_errored_streams = 4});
   Node target(
       bed(), OnHost(1, {.mr_access = IBV_ACCESS_LOCAL_WRITE | kRemoteRights | IBV_ACCESS_MW_BIND}));
