@@ -2,6 +2,7 @@
 //
 // What a peer's report says of its connection: numbers, epochs, and congestion control as both ends
 // agreed on it through RDMA_CM.
+#include <algorithm>
 #include <cerrno>
 
 #include "gmock/gmock.h"
@@ -240,9 +241,38 @@ TEST(EndpointConnections, HandleOfAPeerThatDidNotAnswerIsNotKept) {
   const PeerId peer = ConnectPair(client, server, *port);
   ASSERT_TRUE(client.Send(peer, "anybody?").ok());
   client.endpoint->Flush();
-  PollUntil({&client, &server}, [&] { return !client.recorder.downs.empty(); });
+  uint32_t resetting = 0;  // at most, at any time; each of them counts as in error too
+  PollUntil({&client, &server}, [&] {
+    uint32_t now = 0, errored = 0;
+    for (const QueueReport& queue : client.endpoint->Queues()) {
+      now += queue.streams_resetting;
+      errored += queue.streams_errored;
+    }
+    EXPECT_LE(now, errored);
+    resetting = std::max(resetting, now);
+    return !client.recorder.downs.empty();
+  });
+  EXPECT_EQ(resetting, 1u);
   PollUntil({&client, &server}, [&] { return client.endpoint->Connections().handles_in_use == 0; });
   EXPECT_EQ(client.endpoint->Connections().handles_idle, 0u);
+}
+
+TEST(EndpointReport, CreditsAreThoseThatAreLeft) {
+  Node server, client;
+  const auto port = server.endpoint->Listen("127.0.0.1", 0);
+  ASSERT_TRUE(port.ok()) << port.status();
+  const PeerId peer = ConnectPair(client, server, *port);
+  const PeerReport before = ReportOf(client, peer);
+  EXPECT_GT(before.credit_window, 0u);
+  EXPECT_EQ(before.credits, before.credit_window);
+  EXPECT_FALSE(before.blocked || before.probed);
+  for (uint32_t i = 0; i < before.credit_window; ++i) {
+    ASSERT_TRUE(client.Send(peer, "one").ok());
+    EXPECT_EQ(ReportOf(client, peer).credits, before.credit_window - i - 1);
+  }
+  EXPECT_FALSE(ReportOf(client, peer).blocked);
+  EXPECT_FALSE(client.Send(peer, "one too many").ok());
+  EXPECT_TRUE(ReportOf(client, peer).blocked);
 }
 
 TEST(EndpointReport, UnknownPeerIsUnavailable) {
