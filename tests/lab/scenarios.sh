@@ -274,13 +274,41 @@ echo_over_rc() {
   said="five clients had their answers over RC, $(($(sent_by rxe1) - before)) packets"
 }
 
+echo_over_rc_with_packets_lost() {
+  start_echo
+  loss 5
+  answered=0
+  echo_call {1..10}
+  loss 0
+  kill -TERM "$server" && wait "$server"
+  [[ $answered == 10 ]] || missing+=" answered=$answered of 10"
+  said="one packet in twenty lost: ten clients had their answers"
+}
+
+echo_server_killed_and_restarted() {
+  start_echo
+  answered=0
+  echo_call before
+  kill -KILL "$server"
+  wait "$server" 2>/dev/null
+  echo_call nobody
+  [[ $answered == 1 ]] || missing+=" answered=$answered of 1"
+  start_echo
+  answered=0
+  echo_call after again
+  kill -TERM "$server" && wait "$server"
+  [[ $answered == 2 ]] || missing+=" answered=$answered of 2"
+  said="a call to the dead server fails, and its successor answers"
+}
+
 # shellcheck source=tests/lab/suite_scenarios.sh
 source "$(dirname "${BASH_SOURCE[0]}")/suite_scenarios.sh"
 
 wire
 for name in a_thousand_connections handshake_without_dc ece_both_ways ece_of_the_client_alone ece_of_the_server_alone \
   server_killed_and_restarted client_killed packets_lost server_that_never_answers client_that_never_establishes \
-  peer_that_never_answers_goodbye echo_over_rc conformance_suite hardware_probes; do
+  peer_that_never_answers_goodbye echo_over_rc echo_over_rc_with_packets_lost echo_server_killed_and_restarted conformance_suite \
+  hardware_probes; do
   scenario "$name"
 done
 echo "lab: kernel $(uname -r), $passed passed, $failed failed"
