@@ -166,7 +166,8 @@ struct ChannelOptions {
   std::shared_ptr<Runtime> runtime;
   // RDMA device. "auto": an active mlx5 device with DC, or the software device if there is none. Or
   // the name of a device, with or without a port ("mlx5_0:2"). Or an address of this host
-  // ("10.0.0.5"): the device and port with this address.
+  // ("10.0.0.5"): the device and port with this address. With "/rc" at its end ("mlx5_0/rc"), and on a device
+  // without DC: RC queue pairs, one for each peer (docs/devices.md).
   std::string device = "auto";
   EndpointLimits limits;
   PathOptions path;
