@@ -25,10 +25,7 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kGarbage:
       return {C::kInvalidArgument, "run the same release of Sluice on both sides"};
     case RefusalCode::kFull:
-      return {
-          C::kResourceExhausted,
-          "try again later, or raise limits.receive_buffers of the server, or receive_buffers and "
-          "max_peers of the tenant"};
+      return {C::kResourceExhausted, "try again later, or raise max_peers of the tenant"};
     case RefusalCode::kShutdown:
       return {C::kUnavailable, "connect again when it is back"};
     case RefusalCode::kUnauthenticated:
