@@ -84,7 +84,11 @@ must_hold
 must_hold -DBUFFERS=1
 must_hold -DKEEPS
 must_hold -DBUFFERS=3
-mutants_must_fail "-DBUFFERS=1" "-DKEEPS"
+silent="-DSILENT -DKEEPS -DBUFFERS=1 -DERRORS=0"
+# shellcheck disable=SC2086
+must_hold $silent
+must_hold -DSILENT -DKEEPS
+mutants_must_fail "-DBUFFERS=1" "-DKEEPS" "$silent"
 
 model=$models/stream_delivery.pml
 echo "stream_delivery:"

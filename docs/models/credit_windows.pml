@@ -8,7 +8,8 @@
  * break: what was not executed is lost, and both sides say again what follows from their state. The receiver reads data
  * and control from two queues, in any order.
  *
- * With -DKEEPS a peer returns its window only when it is recalled.
+ * With -DKEEPS a peer returns its window only when it is recalled. With -DSILENT (and -DKEEPS) one word about windows is lost and nobody
+ * is told; when nothing moves any more, an ask or a recall that was not answered is said again.
  *
  * Checked: a message always finds a receive buffer, unless it is a copy of one that came before; promises never exceed the
  * buffers; and when nothing moves any more each message has been taken once, in order, and acknowledged.
@@ -63,6 +64,24 @@ byte second = 255;
 /* Only for the checks. */
 byte claimed, copies;
 byte errors;
+#ifdef SILENT
+byte silent;
+byte asked_again[SENDERS], recalled_again[SENDERS];
+#ifdef MUTANT_SILENT_ASK
+#define ASKS_AGAIN(i) false
+#else
+#define ASKS_AGAIN(i) (asked_again[i] < silent && state[i] == ASKED && len(wire[i]) < 8)
+#endif
+#ifdef MUTANT_SILENT_FORGET
+#define RECALLS_AGAIN(i) false
+#else
+#define RECALLS_AGAIN(i) \
+  (recalled_again[i] < silent && recalling[i] && !returning[i] && held[i] > 0 && len(back[i]) < 6)
+#endif
+#define ALL_SAID (!ASKS_AGAIN(0) && !ASKS_AGAIN(1) && !RECALLS_AGAIN(0) && !RECALLS_AGAIN(1))
+#else
+#define ALL_SAID true
+#endif
 
 #define FREE (BUFFERS - (held[0] + held[1]))
 
@@ -103,9 +122,18 @@ end:
        :: what == GRANT && state[i] == ASKED && a == asked[i] -> state[i] = ACTIVE; window[i] = b; recalled[i] = false
 #endif
        :: what == RECALL && state[i] == ACTIVE && a == asked[i] -> recalled[i] = true
+#if defined(SILENT) && !defined(MUTANT_SILENT_RECALL)
+       :: what == RECALL && state[i] == ASKED -> wire[i]!ASK, asked[i], sent[i]
+       :: what == RECALL && state[i] == NONE -> wire[i]!RETURN, asked[i], sent[i]
+#endif
        :: else
        fi;
        what = DATA; a = 0; b = 0; c = 0 }
+#ifdef SILENT
+  :: atomic { silent < 1 && len(back[i]) > 0 && (back[i]?[GRANT, _, _, _] || back[i]?[RECALL, _, _, _]) ->
+       back[i]?_, _, _, _; silent++ }
+  :: atomic { timeout && ASKS_AGAIN(i) -> asked_again[i]++; wire[i]!ASK, asked[i], sent[i] }
+#endif
   /* the stream breaks: what was not executed is lost; says again where it is, and what is not acknowledged */
   :: atomic { errors < ERRORS && len(wire[i]) > 0 ->
        errors++;
@@ -153,6 +181,9 @@ end:
        :: else -> control_cq[i]!what, a, b
        fi;
        what = DATA; a = 0; b = 0 }
+#ifdef SILENT
+  :: atomic { silent < 1 && (wire[i]?[ASK, _, _] || wire[i]?[RETURN, _, _]) -> wire[i]?_, _, _; silent++ }
+#endif
   od
 }
 
@@ -243,6 +274,10 @@ end:
   :: atomic { first != 255 && FREE == 0 && held[1] > 0 && !returning[1] && !recalling[1] && len(back[1]) < 6 ->
        recalling[1] = true; back[1]!RECALL, number[1], 0, taken[1] }
 #endif
+#ifdef SILENT
+  :: atomic { timeout && RECALLS_AGAIN(0) -> recalled_again[0]++; back[0]!RECALL, number[0], 0, taken[0] }
+  :: atomic { timeout && RECALLS_AGAIN(1) -> recalled_again[1]++; back[1]!RECALL, number[1], 0, taken[1] }
+#endif
   /* the stream of the receiver to a peer breaks */
   :: atomic { errors < ERRORS && (len(back[0]) > 0 || len(back[1]) > 0) ->
        errors++;
@@ -273,7 +308,7 @@ end:
 
 /* Nothing moves any more. */
 proctype Check() {
-  timeout ->
+  timeout && ALL_SAID ->
     assert(acked[0] == MESSAGES && acked[1] == MESSAGES);
     assert(claimed == 0);
 #ifndef KEEPS

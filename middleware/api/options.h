@@ -62,9 +62,11 @@ struct EndpointLimits {
   // Maximum number of messages that one peer may have in flight to this side. At the limit the peer
   // waits. Range: 4 to 4096.
   uint32_t credits_per_peer = 64;
-  // Number of receive buffers, shared by all peers. Range: 16 to 32,768, at least credits_per_peer.
+  // Number of receive buffers, shared by all peers that are busy at the same time. If they need more,
+  // they take turns; idle peers need none. Range: 16 to 32,768, at least credits_per_peer.
   uint32_t receive_buffers = 1024;
-  // Time after which an unresponsive peer is declared dead (approximate). Range: 10 ms to 60 s.
+  // Time after which an unresponsive peer is declared dead (approximate); also a peer that does not
+  // return its receive buffers while others wait for them. Range: 10 ms to 60 s.
   absl::Duration dead_peer_timeout = absl::Seconds(1);
   // Time after which a connected peer that is silent and does not answer probes is declared dead:
   // its program hangs, or has lost the connection. Set it higher than the longest time for which a

@@ -141,23 +141,25 @@ TEST(ConnectErrors, SecretsThatDiffer) {
                    Channel::Connect("127.0.0.1:" + std::to_string(*port), client).status());
 }
 
-TEST(ConnectErrors, ReceiveBuffersArePromisedToOthers) {
+TEST(ConnectErrors, AllPlacesOfTheTenantAreTaken) {
   auto options = OnSoftdc<ServerOptions>();
-  options.limits.credits_per_peer = 16;
-  options.limits.receive_buffers = 16;
+  options.tenants.push_back(
+      {.name = "one", .authentication = Secret("the tenant's secret"), .max_peers = 2});
   auto server = MakeServer(options);
   const auto port = server->Listen("127.0.0.1:0");
   ASSERT_TRUE(port.ok()) << port.status();
+  auto client = OnSoftdc<ChannelOptions>();
+  client.authentication = Secret("the tenant's secret");
   std::vector<std::shared_ptr<Channel>> channels;
   absl::Status last;
   while (last.ok() && channels.size() < 16) {
-    auto channel =
-        Channel::Connect("127.0.0.1:" + std::to_string(*port), OnSoftdc<ChannelOptions>());
+    auto channel = Channel::Connect("127.0.0.1:" + std::to_string(*port), client);
     last = channel.status();
     if (channel.ok()) channels.push_back(*std::move(channel));
   }
+  EXPECT_EQ(channels.size(), 2u);
   ExpectCatalogued("full", last);
-  EXPECT_NE(last.message().find("limits.receive_buffers"), absl::string_view::npos)
+  EXPECT_NE(last.message().find("max_peers"), absl::string_view::npos)
       << "the option's name: " << last;
 }
 

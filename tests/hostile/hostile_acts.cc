@@ -250,8 +250,9 @@ void HostilePeer::DoControl(const Act& act, Persona& persona, base::SeededRandom
     case Operation::kProbe:
       return SendControl(persona, Kind::kProbe, {}, lies_about_credit);
     case Operation::kFloodControl: {
-      constexpr Kind kKinds[] = {Kind::kCredits, Kind::kProbe, Kind::kLaneAsk, Kind::kLaneAnswer,
-                                 Kind::kProof};
+      constexpr Kind kKinds[] = {Kind::kCredits,      Kind::kProbe,       Kind::kLaneAsk,
+                                 Kind::kLaneAnswer,   Kind::kProof,       Kind::kWindowAsk,
+                                 Kind::kWindowRecall, Kind::kWindowReturn};
       const Kind kind = kKinds[dice.Below(std::size(kKinds))];
       const std::vector<std::byte> body =
           RandomBytes(kind == Kind::kLaneAsk ? lane::kAskBytes : dice.Below(17), dice);

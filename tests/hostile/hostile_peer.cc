@@ -230,6 +230,7 @@ peer::Terms HostilePeer::Terms(const Persona& persona) const {
           .peer_index = NumberOf(persona),
           .token = persona.token,
           .credits = script_.manners.window,
+          .window = script_.manners.window,
           .reads = 1,
           .mtu = IBV_MTU_1024,
           .max_large_bytes = 1 << 20};
@@ -291,7 +292,7 @@ void HostilePeer::OnReceived(const ibv_wc& wc) {
       peer::LoadPrefix(whole.data(), whole.size(), &prefix) &&
       prefix.peer_index < personas_.size() && personas_[prefix.peer_index]->token == prefix.token) {
     Persona& persona = *personas_[prefix.peer_index];
-    if (persona.state == Persona::State::kUp) persona.granted = prefix.granted;
+    if (persona.state == Persona::State::kUp) persona.granted = prefix.granted - persona.held_back;
     if (prefix.kind == peer::Kind::kData) {
       ++persona.consumed;
       if (serving_) OnCall(persona, whole.subspan(peer::kPrefixBytes));
@@ -322,7 +323,8 @@ void HostilePeer::OnControl(Persona& persona, const peer::Prefix& prefix,
       persona.target.key[1] = terms->control_key;
       persona.remote_index = terms->peer_index;
       persona.remote_token = terms->token;
-      persona.granted = terms->credits;
+      persona.held_back = terms->credits - terms->window;
+      persona.granted = terms->window;
       persona.state = Persona::State::kUp;
       queue_->Acknowledged(&persona.target);
       ++came_up_;

@@ -72,6 +72,7 @@ class HostilePeer final : public Host, private cm::User, private queue::QueueUse
     uint32_t remote_token = 0;
     uint32_t token = 0;
     uint32_t granted = 0;    // by the server
+    uint32_t held_back = 0;  // its nominal window less the one in use
     uint16_t committed = 0;  // data messages to it; also what of its credit is used
     uint32_t used = 0;
     uint32_t consumed = 0;  // of its data messages

@@ -61,7 +61,8 @@ void HostilePeer::OnProof(Persona& persona, std::span<const std::byte> body,
   persona.target.key[1] = terms->control_key;
   persona.remote_index = terms->peer_index;
   persona.remote_token = terms->token;
-  persona.granted = terms->credits;
+  persona.held_back = terms->credits - terms->window;
+  persona.granted = terms->window;
   base::SeededRandom dice(tokens_);
   Prove(persona, /*lying=*/OneIn(dice, 8), dice);
   persona.state = Persona::State::kUp;

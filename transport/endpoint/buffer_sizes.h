@@ -21,6 +21,9 @@ namespace sluice::endpoint {
 inline constexpr uint32_t kControlBuffersPerPeer = 6;
 inline constexpr uint32_t kControlBufferBytes = 128;
 static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
+// Peers beyond share what there is: it is unlikely that so many speak at the same time. A message that finds no buffer is repeated
+// by the device of its sender (receiver not ready).
+inline constexpr uint32_t kMostControlBuffers = 8192;
 // Words about lanes, in either direction: few peers have one, and who finds no buffer tries again.
 inline constexpr uint32_t kControlBuffersForLanes = 256;
 
@@ -60,7 +63,8 @@ constexpr uint32_t DataDepth(uint32_t srq_size) {
   return srq_size + receive::ReceiveQueue::kRefillBatch;
 }
 constexpr uint32_t ControlDepth(uint32_t max_peers) {
-  return max_peers * kControlBuffersPerPeer + kControlBuffersForLanes;
+  return std::min(max_peers * kControlBuffersPerPeer, kMostControlBuffers) +
+         kControlBuffersForLanes;
 }
 // Of an RC endpoint's only receive queue. Control messages have buffers of their own, but not for all peers at once: a peer whose
 // message finds none sends it again (docs/decisions/0068).

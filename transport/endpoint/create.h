@@ -39,19 +39,20 @@ struct Options {
   // Maximum size of a message that this side receives or sends, in bytes, without headers of lower
   // layers. Range: 64 to 1 MiB.
   uint32_t max_message_bytes = 16384;
-  // Number of receive buffers for messages, shared by all peers: the sum of all credits. Range: 16
-  // to 65,536.
+  // Number of receive buffers for messages, shared by all peers: the sum of all windows in use. Range:
+  // 16 to 65,536.
   uint32_t srq_size = 1024;
-  // Maximum number of messages that one peer may have in flight to this side. New peers get less
-  // when buffers are short. Range: 2 to srq_size.
+  // Maximum number of messages that one peer may have in flight to this side. Peers get less when
+  // buffers are short, and wait for their turn when none is left. Range: 2 to srq_size; more than
+  // 32,767 count as 32,767. See docs/decisions/0067.
   uint32_t credits_per_peer = 64;
   // Number of send buffers, shared by all peers. Range: 64 to 65,536.
   uint32_t send_buffers = 1024;
-  uint32_t max_peers = 1024;  // maximum number of peers; 1 to 65,536
-  uint32_t dci_count = 2;     // number of DCIs; 1 to 63
-  uint32_t dci_depth = 256;   // requests in flight per DCI; 64 to 16,384
-  // Time in nanoseconds after which a peer that does not answer requests is declared dead. Range: 1
-  // ms to 600 s.
+  uint32_t max_peers = 16384;  // maximum number of peers; 1 to 65,536
+  uint32_t dci_count = 2;      // number of DCIs; 1 to 63
+  uint32_t dci_depth = 256;    // requests in flight per DCI; 64 to 16,384
+  // Time in nanoseconds after which a peer that does not answer requests is declared dead; also one
+  // that does not return its window while another peer waits for buffers. Range: 1 ms to 600 s.
   int64_t dead_peer_ns = 1'000'000'000;
   // Time in nanoseconds after which a peer that does not answer probes is declared dead; three
   // times dead_peer_ns if that is longer. A silent peer is probed at most twice in that time. 0: no

@@ -9,11 +9,11 @@
 namespace sluice::endpoint {
 
 void EndpointImpl::EndFlood(Peer* peer, bool data) {
-  const uint32_t most =
-      data ? peer->receive.MostData() : peer->receive.MostControl(peer->remote_window);
+  const uint32_t most = data ? peer::ReceiveCredits::MostData(nominal_window_)
+                             : peer::ReceiveCredits::MostControl(peer->remote_window);
   EndOffender(peer, "more than " + std::to_string(most) + (data ? "" : " control") +
                         " messages were here at one time; its window is " +
-                        std::to_string(data ? peer->receive.window() : peer->remote_window));
+                        std::to_string(data ? nominal_window_ : peer->remote_window));
 }
 
 void EndpointImpl::EndOverdrawn(Peer* peer) {

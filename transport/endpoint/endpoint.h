@@ -178,6 +178,11 @@ struct Counters {
   uint64_t targets_renewed =
       0;                     // replacements of a tenant's DCTs after a peer sent over its credits
   uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
+  // Windows of receive buffers (docs/decisions/0067).
+  uint32_t windows_waiting = 0;   // now: peers that wait for a window of this side
+  uint64_t windows_granted = 0;   // to peers that asked
+  uint64_t windows_recalled = 0;  // from peers, since others waited
+  uint64_t windows_asked = 0;     // by this side
 };
 
 // Location of memory that a peer has lent. Sent in a message.

@@ -85,6 +85,7 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
                               .cause = "all send buffers are in flight",
                               .remedy = "wait for OnWritable, or raise send_buffers",
                               .retry_safe = true})),
+      nominal_window_(std::min(options.credits_per_peer, peer::ReceiveCredits::kMaxWindow)),
       timers_(clock.NowNs()),
       limiter_(options.failed_handshakes_per_second),
       half_open_(options.max_half_open),
@@ -94,7 +95,8 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       watch_timer_(OnWatchTime, this),
       lane_timer_(OnLaneTime, this),
       large_timer_(OnLargeTime, this),
-      renew_timer_(OnRenewTime, this) {}
+      renew_timer_(OnRenewTime, this),
+      window_timer_(OnWindowTime, this) {}
 
 absl::Status EndpointImpl::Init() {
   std::vector<peer::SecretSource> sources;
@@ -231,6 +233,9 @@ absl::Status EndpointImpl::MakeReceptions() {
         {.tenant = tenant.name, .srq_size = tenant.srq_size, .max_peers = tenant.max_peers});
   }
   const uint32_t most = device_.limits().max_srq_wr;
+  const auto control_depth = [most](const Reception& reception) {
+    return std::min(ControlDepth(reception.max_peers), most);
+  };
   for (const Reception& one : receptions_) {
     if (device_.rc() && RcDepth(one.srq_size, one.max_peers) > most) {
       return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size, most / 2);
@@ -239,16 +244,12 @@ absl::Status EndpointImpl::MakeReceptions() {
       return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
                           most - std::min(most, DataDepth(0)));
     }
-    if (ControlDepth(one.max_peers) > most) {
-      return BeyondDevice(device_, "max_peers", one.max_peers,
-                          (most - std::min(most, ControlDepth(0))) / kControlBuffersPerPeer);
-    }
   }
   // Queues are as deep as what can be in them, so that they can't overrun.
   uint32_t depth = 0;
   for (const Reception& one : receptions_) {
     depth += device_.rc() ? RcDepth(one.srq_size, one.max_peers)
-                          : DataDepth(one.srq_size) + ControlDepth(one.max_peers);
+                          : DataDepth(one.srq_size) + control_depth(one);
   }
   auto cq = verbs::CreateCq(api_, device_.context(), depth, completions_.get());
   if (!cq.ok()) return cq.status();
@@ -286,7 +287,8 @@ absl::Status EndpointImpl::MakeReceptions() {
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
-    queue = make(reception, ControlDepth(reception.max_peers), kControlBufferBytes, 0);
+    reception.holders.reserve(std::min(reception.srq_size, reception.max_peers));
+    queue = make(reception, control_depth(reception), kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());
@@ -302,8 +304,8 @@ EndpointImpl::~EndpointImpl() {
   held_lent_.Leave([this](uint32_t number) { return lent_->Abandon(number); });
   held_fetched_.Leave(
       [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
-  for (base::Timer* timer :
-       {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &large_timer_, &renew_timer_}) {
+  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &large_timer_,
+                             &renew_timer_, &window_timer_}) {
     timers_.Cancel(timer);
   }
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
@@ -334,6 +336,8 @@ int EndpointImpl::Progress() {
   if (!resends_.empty()) TellResends();
   if (!lost_control_.empty()) RepeatLostControl();
   if (!blocked_.empty() || short_of_buffers_) count += TellWritable();
+  if (window_work_ != WindowWork::kNone) MoveWindows();
+  if (!window_words_.empty()) SayWindowWords();
   if (!credit_reports_.empty()) SendCredits();
   if (!report_queue_.empty()) RequestReports();
   if (!unsaid_.empty()) SayUnsaid();
@@ -386,7 +390,8 @@ bool EndpointImpl::PrepareToSleep() {
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && credit_reports_.empty() && report_queue_.empty() &&
-         unsaid_.empty() && owed_targets_.empty() && !SomeoneMayWrite();
+         unsaid_.empty() && owed_targets_.empty() && window_work_ != WindowWork::kNow &&
+         window_words_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

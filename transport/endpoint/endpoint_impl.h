@@ -2,8 +2,9 @@
 //
 // The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
-// credit_check.cc ends who sends too much, renewal.cc gives its tenant other targets, resend.cc goes on after errors, lane_grants.cc,
-// lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do without completions, rc_peers.cc makes queue pairs of peers,
+// credit_check.cc ends who sends too much, windows.cc promises receive buffers to those who use them, renewal.cc gives its tenant
+// other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do
+// without completions, rc_peers.cc makes queue pairs of peers,
 // large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
@@ -32,6 +33,7 @@
 #include "transport/endpoint/offers.h"
 #include "transport/endpoint/peer.h"
 #include "transport/endpoint/reception.h"
+#include "transport/endpoint/windows.h"
 #include "transport/memory/slab.h"
 #include "transport/path/address_handles.h"
 #include "transport/path/congestion_profiles.h"
@@ -44,6 +46,7 @@
 #include "transport/peer/secret_reader.h"
 #include "transport/peer/sweep.h"
 #include "transport/peer/terms.h"
+#include "transport/peer/window_words.h"
 #include "transport/poller/poller.h"
 #include "transport/queue/dci_pool.h"
 #include "transport/queue/rc_queues.h"
@@ -190,7 +193,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   Peer* FindByConnection(cm::ConnectionId id) const;
   absl::StatusOr<Peer*> NewPeer(peer::Event event, uint32_t tenant);
   Reception& ReceptionOf(const Peer& peer) { return receptions_[peer.tenant]; }
-  void Promise(Peer* peer, uint32_t window);
   void Bind(Peer* peer, cm::ConnectionId connection);
   void AcquirePath(Peer* peer, const cm::PathInfo& path);
   void OnPath(Peer* peer, const absl::StatusOr<path::Route>& route, bool wrong_place);
@@ -268,12 +270,12 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
                    uint16_t number = 0) {
     WritePrefix(peer, (*slots_)[slot].data, kind, report_soon, number);
   }
-  static void WritePrefix(Peer* peer, std::byte* at, peer::Kind kind, bool report_soon,
-                          uint16_t number) {
+  void WritePrefix(Peer* peer, std::byte* at, peer::Kind kind, bool report_soon,
+                   uint16_t number) const {
     peer->report_requested_by_peer = false;  // this says it
     peer::StorePrefix(at, {.peer_index = peer->remote_index,
                            .token = peer->remote_token,
-                           .granted = peer->receive.Report(),
+                           .granted = peer->receive.Report(nominal_window_),
                            .kind = kind,
                            .flags = report_soon ? peer::kReportSoon : uint8_t{0},
                            .number = number});
@@ -283,7 +285,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // credit_check.cc
   // False: the peer was ended, since it has sent too much at once.
   bool CountArrival(Peer* peer, bool data) {
-    const bool within = data ? peer->receive.DataArrived(look_)
+    const bool within = data ? peer->receive.DataArrived(look_, nominal_window_)
                              : peer->receive.ControlArrived(look_, peer->remote_window);
     if (!within) EndFlood(peer, data);
     return within;
@@ -291,6 +293,37 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void EndFlood(Peer* peer, bool data);
   void EndOverdrawn(Peer* peer);
   void EndOffender(Peer* peer, const std::string& cause);
+
+  // windows.cc
+  PeerWindows& WindowsOf(const Peer* peer);
+  void FirstWindow(Peer* peer);
+  void EndWindows(Peer* peer);
+  void OnWindowWord(Peer* peer, peer::Kind kind, peer::Bytes body);
+  void OnWindowAsk(Peer* peer, const peer::WindowWord& word);
+  void OnWindowGrant(Peer* peer, const peer::WindowWord& word);
+  void OnWindowRecall(Peer* peer, const peer::WindowWord& word);
+  void OnWindowReturn(Peer* peer, const peer::WindowWord& word);
+  void EndWindowOffender(Peer* peer, const std::string& cause);
+  bool BeginReturn(Peer* peer, uint32_t sent);
+  void AskForWindow(Peer* peer);
+  void AskForWindowAgain(Peer* peer);
+  bool MayReturnWindow(const Peer& peer, const PeerWindows& windows) const;
+  void ReturnWindow(Peer* peer, PeerWindows* windows);
+  void ResizeSendWindow(Peer* peer, uint32_t in_use);
+  void OweWindowWord(Peer* peer, PeerWindows* windows);
+  void SayWindowWords();
+  bool SayWindowWords(Peer* peer, PeerWindows* windows);
+  void RepeatWindowWords(Peer* peer);
+  void MoveWindows();
+  void SettleReturns();
+  void GrantWindows(Reception* reception);
+  void RecallWindows(Reception* reception);
+  Peer* HolderToRecall(const Reception& reception);
+  bool LaneIsUsed(const Peer& peer);
+  void WatchReturn(Peer* peer, PeerWindows* windows, int64_t due_ns);
+  void StartWindowTimer();
+  static void OnWindowTime(base::Timer* timer, void* context);
+  void LookForReturns();
 
   // renewal.cc
   void RenewTenant(uint32_t tenant);
@@ -461,6 +494,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   const uint64_t epoch_;
   absl::Status no_credit_;  // made once: Reserve() says them often
   absl::Status no_buffer_;
+  const uint32_t nominal_window_;  // of every peer, at this side (docs/decisions/0067)
 
   // In the order of making; freed in reverse.
   base::TimerWheel timers_;
@@ -516,7 +550,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
-  std::vector<uint32_t> peer_of_connection_;  // by the connection's index
+  std::vector<uint32_t> peer_of_connection_;            // by the connection's index
+  absl::flat_hash_map<uint32_t, PeerWindows> windows_;  // by the peer's index
+  std::vector<PeerId> window_words_;                    // peers that are owed a word about a window
+  std::vector<PeerId> held_returns_;  // peers whose recalled window this side can't return yet
+  std::vector<PeerId> returning_;  // peers whose window was returned; messages of it may be missing
+  std::vector<PeerId> recalls_;    // peers whose window was recalled, and is not free yet
+  WindowWork window_work_ = WindowWork::kNone;
   std::deque<Peer*> blocked_;
   // A peer was refused a buffer, and not every peer in blocked_ has had a turn since.
   bool short_of_buffers_ = false;
@@ -544,10 +584,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   base::Timer ask_timer_;    // armed while peers wait for credit
   base::Timer watch_timer_;  // armed while completions are owed
   bool slow_retries_told_ = false;
-  base::Timer lane_timer_;   // armed while peers have been asked to announce, or to leave a lane
-  base::Timer large_timer_;  // armed while fetches are under way
-  base::Timer renew_timer_;  // armed while a tenant's targets are being replaced, or are to be
-  bool someone_up_ = false;  // in this round
+  base::Timer lane_timer_;    // armed while peers have been asked to announce, or to leave a lane
+  base::Timer large_timer_;   // armed while fetches are under way
+  base::Timer renew_timer_;   // armed while a tenant's targets are being replaced, or are to be
+  base::Timer window_timer_;  // armed while windows are recalled, by either side
+  bool someone_up_ = false;   // in this round
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;
   absl::Status ended_;  // not OK: what this endpoint was made of has failed, and it is of no use

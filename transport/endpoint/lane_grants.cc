@@ -45,9 +45,8 @@ void EndpointImpl::WantLane(Peer* peer) {
     ++counters_.lane_wakes;
     return AskOf(lane, Mode::kSilent);
   }
-  const uint32_t window = peer->receive.window();
-  if (window > kMaxWindow) return;
-  const uint32_t slots = std::clamp(window + 2, lane::kMinSlots, options_.lane_slots);
+  if (nominal_window_ > kMaxWindow || peer->receive.window() == 0) return;
+  const uint32_t slots = std::clamp(nominal_window_ + 2, lane::kMinSlots, options_.lane_slots);
   const uint64_t bytes = uint64_t{slots} * options_.lane_slot_bytes;
   const uint64_t size_bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (lane_bytes_ + size_bytes > options_.lane_memory_bytes ||

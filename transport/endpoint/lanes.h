@@ -36,6 +36,7 @@ struct InLane : lane::Watch::Seat {
   lane::Ask ask;                       // the last one
   std::optional<uint32_t> written;     // what was answered to it, if that is waited for
   uint32_t marked = 0;                 // messages taken, when memory was last short
+  uint32_t window_marked = 0;          // messages taken, when receive buffers were last short
   uint32_t rounds = 0;                 // in which what was asked was not done
 };
 

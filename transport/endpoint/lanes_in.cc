@@ -170,8 +170,8 @@ void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
       queue.Recycle(index);
       return;
     }
-    // No more than it has credits.
-    if (LanesOf(peer).held.size() < peer->receive.window()) {
+    // No more than it can have credits.
+    if (LanesOf(peer).held.size() < nominal_window_) {
       LanesOf(peer).held.push_back({wc, number});
       ++counters_.lane_held;
       return;

@@ -176,6 +176,7 @@ void EndpointImpl::Block(Peer* peer) {
   if (peer->blocked) return;
   peer->blocked = true;
   blocked_.push_back(peer);
+  if (peer->send.window(peer->remote_window) == 0) AskForWindow(peer);
   if (!ask_timer_.armed()) OnAskTime(&ask_timer_, this);
 }
 
@@ -312,6 +313,8 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
         OnTargets(peer, body);
       } else if (prefix.kind == peer::Kind::kTargetsTaken) {
         OnTargetsTaken(peer, body);
+      } else if (prefix.kind >= peer::Kind::kWindowAsk) {
+        OnWindowWord(peer, prefix.kind, body);
       }
     } else if (!data) {
       OnHandshakeMessage(peer, prefix.kind, {bytes, wc.byte_len});
@@ -393,7 +396,8 @@ void EndpointImpl::SendCredits() {
   for (Peer* peer : credit_reports_) {
     // A message that went out meanwhile may have said it; and a peer that leaves is owed nothing.
     if (peer->state != peer::State::kUp ||
-        (!peer->report_requested_by_peer && !peer->receive.ReportIsDue())) {
+        (!peer->report_requested_by_peer &&
+         (peer->receive.window() == 0 || !peer->receive.ReportIsDue()))) {
       peer->credit_report_queued = false;
     } else if (PostControl(peer, peer::Kind::kCredits, /*notify=*/false)) {
       peer->credit_report_queued = false;

@@ -73,12 +73,12 @@ struct Peer {
   uint32_t token = 0;  // what the other side must say in its prefixes
   uint32_t remote_index = 0;
   uint32_t remote_token = 0;
-  peer::SendCredits send;
-  [[no_unique_address]] peer::ReceiveCredits receive;  // what follows stands in its padding
-  uint8_t offer = 0;                                   // of the remote device, in Offers
+  [[no_unique_address]] peer::SendCredits send;  // what follows stands in its padding
+  uint8_t offer = 0;                             // of the remote device, in Offers
   bool evicted : 1 = false;  // while half-open; it takes no place of its tenant any more
   uint8_t ring : 5 = 0;      // its send ring, and 1; 0: none
-  uint32_t remote_window : 18 = 0;
+  peer::ReceiveCredits receive;
+  uint32_t remote_window : 18 = 0;  // nominal
   uint32_t told_down : 1 = 0;
   uint32_t down_due : 1 = 0;            // OnPeerDown() is: nobody else gets this index before
   uint32_t owes_targets : 1 = 0;        // in the list of those who are to be told new targets
@@ -119,7 +119,7 @@ struct Peer {
   std::string_view address() const { return target.name; }
 };
 static_assert(sizeof(Peer) == 160);
-static_assert(peer::kMaxCredits < 1u << 18);
+static_assert(peer::kMaxCredits < 1u << 18 && peer::kMaxCredits <= peer::SendCredits::kMaxNominal);
 
 }  // namespace sluice::endpoint
 

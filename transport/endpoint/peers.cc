@@ -22,19 +22,11 @@ Peer* EndpointImpl::FindByConnection(cm::ConnectionId id) const {
   return !ends && peer->has_connection && peer->connection == id ? peer : nullptr;
 }
 
-void EndpointImpl::Promise(Peer* peer, uint32_t window) {
-  peer->receive.Start(window);
-  ReceptionOf(*peer).promised += window;
-}
-
 absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) {
   Reception& reception = receptions_[tenant];
   absl::Status place = reception.CheckPlace();
   if (!place.ok()) return place;
   if (absl::Status health = Health(); !health.ok()) return health;
-  // Whoever asks hears of missing buffers at once; he is promised some once he has proved who he is.
-  const auto window = reception.WindowForOne(options_.credits_per_peer);
-  if (!window.ok()) return window.status();
   uint32_t index;
   if (!free_peers_.empty()) {
     index = free_peers_.back();
@@ -51,7 +43,7 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   peer->tenant = static_cast<uint8_t>(tenant);
   peer->token = random_.NonZero32();
   peer->target.cookie = index;
-  if (!peer->inbound) Promise(peer, *window);
+  if (!peer->inbound) FirstWindow(peer);  // others, once they have proved who they are
   peer->passage = std::make_unique<Passage>(OnPeerTimeout, this, peer);
   peer->passage->handshake = std::make_unique<Handshake>();
   ++reception.peers;
@@ -225,7 +217,7 @@ void EndpointImpl::FreeIfQuiet(Peer* peer) {
     peer->target.ah = nullptr;
     peer->profile = nullptr;
   }
-  ReceptionOf(*peer).promised -= peer->receive.window();
+  EndWindows(peer);
   offers_.Release(std::exchange(peer->offer, Offers::kNone));
   if (peer->evicted) --ReceptionOf(*peer).evicted;
   peer->evicted = false;

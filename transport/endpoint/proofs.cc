@@ -25,7 +25,8 @@ peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
           .control_key = targets.control_key,
           .peer_index = peer.index(),
           .token = peer.token,
-          .credits = peer.receive.window(),
+          .credits = nominal_window_,
+          .window = peer.receive.window(),
           .reads = device_.path().max_rd_atomic,
           .mtu = static_cast<uint8_t>(device_.path().mtu),
           .service_level = static_cast<uint8_t>(peer.service_level),
@@ -40,7 +41,7 @@ void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
   peer->remote_index = remote.peer_index;
   peer->remote_token = remote.token;
   peer->remote_window = remote.credits;
-  peer->send.Start(remote.credits);
+  peer->send.Start(remote.credits, remote.window);
   peer->target.dctn[0] = remote.data_dctn;
   peer->target.key[0] = remote.data_key;
   peer->target.key[1] = remote.control_key;
@@ -110,15 +111,7 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
                                    peer::UnlikeMtus(own.mtu_bytes(), terms->mtu_bytes())));
     return RefuseProof(peer, {.credits = own.mtu_bytes(), .refusal = peer::RefusalCode::kPathMtu});
   }
-  const auto window = ReceptionOf(*peer).WindowForOne(options_.credits_per_peer);
-  if (!window.ok()) {
-    ++handshakes_.full;
-    LogRefused(peer->target.name.str(), window.status());
-    return RefuseProof(peer, {.peer_index = ReceptionOf(*peer).peers,
-                              .credits = ReceptionOf(*peer).srq_size,
-                              .refusal = peer::RefusalCode::kFull});
-  }
-  Promise(peer, *window);
+  FirstWindow(peer);
   SayTerms(peer);
 }
 
@@ -151,9 +144,7 @@ void EndpointImpl::OnAnswer(Peer* peer, peer::Bytes message) {
     return refused(terms->refusal, peer::UnlikeMtus(own.mtu_bytes(), terms->credits));
   }
   if (terms->refusal != peer::RefusalCode::kNone) {
-    return refused(terms->refusal, "the server says: all " + std::to_string(terms->credits) +
-                                       " receive buffers are taken: " +
-                                       std::to_string(terms->peer_index) + " peers are connected");
+    return refused(terms->refusal, "the server says so in its answer");
   }
   if (terms->mtu != own.mtu) {
     return refused(peer::RefusalCode::kPathMtu,

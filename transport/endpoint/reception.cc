@@ -32,15 +32,36 @@ absl::Status Reception::CheckPlace() const {
   return Exhausted(*this, std::to_string(max_peers) + " places for peers", "raise max_peers");
 }
 
-absl::StatusOr<uint32_t> Reception::WindowForOne(uint32_t credits_per_peer) const {
-  const uint32_t left = srq_size - promised;
-  const uint32_t window =
-      std::min({credits_per_peer, std::max(left / kShareOfRest, kLeastWindow), left});
-  if (window >= std::min(kLeastWindow, credits_per_peer)) return window;
-  return Exhausted(*this, std::to_string(srq_size) + " receive buffers",
-                   tenant.empty()
-                       ? "raise limits.receive_buffers, or lower limits.credits_per_peer"
-                       : "raise the tenant's receive_buffers, or lower limits.credits_per_peer");
+uint32_t Reception::WindowForOne(uint32_t most) const {
+  const uint32_t window = std::min({most, std::max(left() / kShareOfRest, kLeastWindow), left()});
+  return window >= std::min(kLeastWindow, most) ? window : 0;
+}
+
+uint32_t Reception::Missing(uint32_t most) const {
+  const uint64_t wanted = uint64_t{line.size()} * std::min(kLeastWindow, most);
+  const uint64_t there = uint64_t{left()} + coming;
+  return wanted <= there ? 0 : static_cast<uint32_t>(std::min<uint64_t>(wanted - there, srq_size));
+}
+
+void Reception::Promise(uint32_t peer_index, uint32_t window) {
+  if (window == 0) return;
+  promised += window;
+  holders.push_back(peer_index);
+}
+
+void Reception::Expect(uint32_t peer_index, uint32_t window) {
+  coming += window;
+  std::erase(holders, peer_index);
+}
+
+void Reception::Free(uint32_t peer_index, uint32_t window, bool expected) {
+  if (window == 0) return;
+  promised -= window;
+  if (expected) {
+    coming -= window;
+  } else {
+    std::erase(holders, peer_index);
+  }
 }
 
 }  // namespace sluice::endpoint

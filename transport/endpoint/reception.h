@@ -8,16 +8,22 @@
 // they read. A device refuses a key of another domain, so a peer that knows or guesses one of another tenant's keys reaches
 // nothing. Send queues, send buffers, address handles and fetched memory are in the device's own domain: no DCT of it exists.
 //
+// Windows       Receive buffers are promised to peers as windows, and returned (docs/decisions/0067): the order of those in use and the
+//               line of peers that wait stand here, windows.cc moves them.
+//
 // Who owns it   The endpoint. Which thread: the polling thread. What ends it: the endpoint's end.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_RECEPTION_H_
 #define SLUICE_TRANSPORT_ENDPOINT_RECEPTION_H_
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
+#include "transport/endpoint/endpoint.h"
 #include "transport/peer/half_open.h"
 #include "transport/peer/targets.h"
 #include "transport/receive/receive_queue.h"
@@ -42,8 +48,8 @@ struct Renewal {
 };
 
 struct Reception {
-  // A new peer gets at most this share of the receive buffers that are left, so that a crowd thins
-  // out instead of the first ones taking all; below the least it is refused.
+  // A window gets at most this share of the receive buffers that are left, so that a crowd thins
+  // out instead of the first ones taking all; below the least there is none.
   static constexpr uint32_t kShareOfRest = 8;
   static constexpr uint32_t kLeastWindow = 4;
 
@@ -54,7 +60,12 @@ struct Reception {
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
   uint32_t promised = 0;  // receive buffers, to peers
-  uint32_t peers = 0;     // records in use
+  uint32_t coming = 0;  // of those: of windows that were recalled or returned, and are not free yet
+  // Peers with a window that was neither recalled nor returned, by index, in the order of their grants. Its memory is allocated at
+  // the start.
+  std::vector<uint32_t> holders;
+  std::deque<PeerId> line;  // peers that wait for a window
+  uint32_t peers = 0;       // records in use
   uint32_t evicted =
       0;  // of those, clients that had to leave and have not gone yet: they take no place
   peer::HalfOpen half_open{UINT32_MAX};  // clients that have not proved yet; they take places
@@ -70,8 +81,18 @@ struct Reception {
     const uint32_t left = max_peers - (peers - evicted - half_open.taken());
     return left != 0 && 2 * (uint64_t{half_open.taken()} + 1) > left;
   }
-  // The receive buffers that a new peer gets. RESOURCE_EXHAUSTED: too few are left.
-  absl::StatusOr<uint32_t> WindowForOne(uint32_t credits_per_peer) const;
+  uint32_t left() const { return srq_size - promised; }
+  // Receive buffers that the next window gets: at most `most`. 0: too few are left.
+  uint32_t WindowForOne(uint32_t most) const;
+  // For a peer that has not asked: those that wait go first.
+  uint32_t FirstWindow(uint32_t most) const { return line.empty() ? WindowForOne(most) : 0; }
+  // Receive buffers that are missing for those who wait, beside those that are coming.
+  uint32_t Missing(uint32_t most) const;
+  void Promise(uint32_t peer_index, uint32_t window);
+  // The window was recalled or returned: it is coming, no longer held.
+  void Expect(uint32_t peer_index, uint32_t window);
+  // The window is free. `expected`: Expect() was called.
+  void Free(uint32_t peer_index, uint32_t window, bool expected);
 };
 
 }  // namespace sluice::endpoint

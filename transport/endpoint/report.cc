@@ -84,6 +84,9 @@ Counters EndpointImpl::Counts() const {
   counters.lanes = static_cast<uint32_t>(lanes_.size() - free_lanes_.size());
   counters.lanes_watched = static_cast<uint32_t>(watch_.size());
   counters.lane_bytes = lane_bytes_;
+  for (const Reception& reception : receptions_) {
+    counters.windows_waiting += static_cast<uint32_t>(reception.line.size());
+  }
   const queue::PoolCounters& queues = queue_->counters();
   counters.requests_failed = queues.failed;
   counters.requests_flushed = queues.flushed;

@@ -63,6 +63,7 @@ void EndpointImpl::TellResends() {
     peer->report_requested = peer->report_needed = 0;
     if (peer->lanes != 0) RenewLaneWords(peer);
     if (peer->old_targets) OweTargets(peer);
+    RepeatWindowWords(peer);
     ++counters_.resends;
     const bool kept = closed_ || handler_->OnResend(id);
     if (Find(id) == nullptr || peer->state != peer::State::kUp) continue;
@@ -141,8 +142,12 @@ void EndpointImpl::AskBlocked() {
   if (closed_ || blocked_.empty()) return;
   for (size_t i = 0; i < std::min(blocked_.size(), kMaxAsks); ++i) {
     Peer* peer = blocked_[i];
-    if (peer->state != peer::State::kUp || peer->report_requested || peer->send.available() != 0)
+    if (peer->state != peer::State::kUp || peer->send.available() != 0) continue;
+    if (peer->send.window(peer->remote_window) == 0) {
+      AskForWindowAgain(peer);
       continue;
+    }
+    if (peer->report_requested) continue;
     if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) break;
     peer->report_requested = 1;
     ++counters_.probes;

@@ -44,7 +44,7 @@ struct SendRing {
   uint32_t cell_bytes = 0;
 
   // The next message may be written into a cell without another look at its peer if its bytes are at most `most_bytes`, and
-  // fewer credits than `limit` are used (SendCredits::used(), modulo 2^32): that is the credit granted and the room in the lane.
+  // fewer credits than `limit` are used (SendCredits::used(), modulo 2^32): that is the credit of the window in use and the room in the lane.
   uint32_t most_bytes = 0;
   uint32_t limit = 0;
 
@@ -63,8 +63,8 @@ struct SendRing {
   uint32_t slot() const { return first_slot + next; }
   // As many messages as the lane has slots, less two, may be unacknowledged (docs/decisions/0024).
   void SetLimit(const peer::SendCredits& credits, uint32_t window) {
-    const uint32_t credit = credits.granted();
-    const uint32_t room = credit - window + slots - 2;
+    const uint32_t credit = credits.limit();
+    const uint32_t room = credits.acknowledged(window) + slots - 2;
     limit = static_cast<int32_t>(room - credit) < 0 ? room : credit;
   }
   bool MayReserve(const peer::SendCredits& credits, uint32_t bytes) const {

@@ -222,7 +222,7 @@ void Mover::Say(uint32_t place, std::span<const std::byte> word) {
                   .place = way.peer.place,
                   .token = way.peer.token,
                   .sequence = way.next_to_send++,
-                  .granted = way.receive.Report()};
+                  .granted = way.receive.Report(options_.window)};
   Store(head, slot.data);
   std::memcpy(slot.data + kHeadBytes, word.data(), word.size());
   slot.length_bytes = static_cast<uint32_t>(kHeadBytes + word.size());
@@ -246,7 +246,7 @@ bool Mover::PostControl(Way& way, WordKind kind) {
   Store({.kind = kind,
          .place = way.peer.place,
          .token = way.peer.token,
-         .granted = way.receive.Report()},
+         .granted = way.receive.Report(options_.window)},
         slot.data);
   slot.length_bytes = kHeadBytes;
   slot.notify = slot.signal = true;
@@ -350,7 +350,7 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
                          "one of the two sides breaks the protocol",
                          "run the same release of Sluice on both sides"));
   }
-  way.receive.DataArrived(look_);
+  way.receive.DataArrived(look_, options_.window);
   if (ahead < 0) {
     ++counters_.words_twice;
     OnUseless(way);

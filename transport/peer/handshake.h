@@ -40,7 +40,7 @@
 namespace sluice::peer {
 
 inline constexpr uint32_t kMagic = 0x45434c53;  // "SLCE" as the bytes stand
-inline constexpr uint8_t kProtocolVersion = 5;
+inline constexpr uint8_t kProtocolVersion = 6;
 inline constexpr size_t kHelloBytes = 56;
 inline constexpr size_t kWelcomeBytes = 72;
 inline constexpr size_t kNonceBytes = 16;

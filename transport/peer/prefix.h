@@ -8,7 +8,8 @@
 //    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms),
 //             6 probe: say your credits, 7 and 8 lane ask and answer (followed by what transport/lane/words.h says),
 //             9 targets: send to these DCTs from now on (followed by what transport/peer/targets.h says), 10 targets
-//             taken (followed by the number of the control DCT)
+//             taken (followed by the number of the control DCT), 11 to 14 window ask, grant, recall and return (followed by
+//             what transport/peer/window_words.h says)
 //    13  u8   bit 0: say soon how far you are; others zero
 //    14  u16  data and goodbye: how many data messages to this peer came before it, modulo 2^16; others zero
 //
@@ -37,6 +38,10 @@ enum class Kind : uint8_t {
   kLaneAnswer = 8,
   kTargets = 9,
   kTargetsTaken = 10,
+  kWindowAsk = 11,
+  kWindowGrant = 12,
+  kWindowRecall = 13,
+  kWindowReturn = 14,
 };
 
 inline constexpr uint8_t kReportSoon = 1;
@@ -63,7 +68,7 @@ inline bool LoadPrefix(const std::byte* at, size_t size_bytes, Prefix* prefix) {
   if (size_bytes < kPrefixBytes) return false;
   std::memcpy(prefix, at, sizeof(*prefix));
   const auto kind = static_cast<uint8_t>(prefix->kind);
-  return kind >= 1 && kind <= 10 && prefix->flags <= kReportSoon &&
+  return kind >= 1 && kind <= 14 && prefix->flags <= kReportSoon &&
          (prefix->number == 0 || prefix->kind == Kind::kData || prefix->kind == Kind::kGoodbye);
 }
 

@@ -25,9 +25,7 @@ Meaning MeaningOf(RefusalCode code) {
     case RefusalCode::kGarbage:
       return {C::kInvalidArgument, "run the same release of Sluice on both sides"};
     case RefusalCode::kFull:
-      return {C::kResourceExhausted,
-              "retry later, or raise limits.receive_buffers of the server, or receive_buffers and "
-              "max_peers of the tenant"};
+      return {C::kResourceExhausted, "retry later, or raise max_peers of the tenant"};
     case RefusalCode::kShutdown:
       return {C::kUnavailable, "reconnect when the peer is running again"};
     case RefusalCode::kUnauthenticated:

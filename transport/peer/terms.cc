@@ -29,7 +29,12 @@ std::array<std::byte, kSealedTermsBytes> SealTerms(const Terms& terms, const Key
   Store(plain.data() + 16, terms.control_key);
   Store(plain.data() + 24, terms.peer_index);
   Store(plain.data() + 28, terms.token);
-  Store(plain.data() + 32, terms.credits);
+  if (terms.refusal == RefusalCode::kNone) {
+    Store(plain.data() + 32, static_cast<uint16_t>(terms.credits));
+    Store(plain.data() + 34, static_cast<uint16_t>(terms.window));
+  } else {
+    Store(plain.data() + 32, terms.credits);
+  }
   Store(plain.data() + 36, terms.reads);
   Store(plain.data() + 37, terms.mtu);
   Store(plain.data() + 38, terms.service_level);
@@ -70,12 +75,16 @@ absl::StatusOr<Terms> OpenTerms(Bytes sealed, const Key& key, Bytes prefix) {
     return Terms{
         .peer_index = terms.peer_index, .credits = terms.credits, .refusal = terms.refusal};
   }
+  terms.window = terms.credits >> 16;
+  terms.credits &= UINT16_MAX;
   if (terms.data_dctn == 0 || terms.data_dctn > kMaxQpn) {
     return Absurd("a DCT number is out of range");
   }
   if (terms.token == 0) return Absurd("its token is zero");
   if (terms.max_message_bytes < kMinMessageBytes) return Absurd("it takes no messages");
-  if (terms.credits == 0 || terms.credits > kMaxCredits) return Absurd("its credits are absurd");
+  if (terms.credits == 0 || terms.credits > kMaxCredits || terms.window > terms.credits) {
+    return Absurd("its credits are absurd");
+  }
   if (terms.mtu < 1 || terms.mtu > 5) return Absurd("its path MTU is none");
   if (terms.service_level > 15) return Absurd("its service level is out of range");
   if (terms.max_large_bytes > kMaxLargeBytes) return Absurd("its large messages are absurd");

@@ -10,12 +10,14 @@
 //    16  u64  control DC key
 //    24  u32  index of the reader at the sender: goes into the prefix of each message
 //    28  u32  token that goes with the index
-//    32  u32  credits: data messages that may be sent before the first grant
+//    32  u16  credits: the nominal window, by which grants count (credits.h)
+//    34  u16  the window in use: data messages that may be sent before the first grant. 0: none, until one is asked for
+//             (window_words.h)
 //    36  u8   reads in flight that it serves
 //    37  u8   path MTU of its queues, as enum ibv_mtu
 //    38  u8   service level of its path, 0 to 15
-//    39  u8   refusal code; not 0: there will be no connection, and the rest is zero, but for kFull: at 24 the peers that the
-//             sender is connected with, at 32 the receive buffers that it has; and for kPathMtu: at 32 its path MTU in bytes
+//    39  u8   refusal code; not 0: there will be no connection, and the rest is zero, but for kPathMtu: at
+//             32 (u32) the sender's path MTU in bytes
 //    40  u64  largest message that it reads from memory lent to it; 0: none
 #ifndef SLUICE_TRANSPORT_PEER_TERMS_H_
 #define SLUICE_TRANSPORT_PEER_TERMS_H_
@@ -35,7 +37,7 @@ inline constexpr size_t kTermsBytes = 48;
 inline constexpr size_t kSealedTermsBytes = kTermsBytes + kTagBytes;
 // The least that options allow: a header and an error fit.
 inline constexpr uint32_t kMinMessageBytes = 64;
-inline constexpr uint32_t kMaxCredits = 1u << 17;
+inline constexpr uint32_t kMaxCredits = INT16_MAX;
 inline constexpr uint64_t kMaxLargeBytes = INT32_MAX;  // what protobuf can do
 
 struct Terms {
@@ -44,8 +46,9 @@ struct Terms {
   uint64_t data_key = 0;
   uint64_t control_key = 0;
   uint32_t peer_index = 0;
-  uint32_t token = 0;  // never 0
-  uint32_t credits = 0;
+  uint32_t token = 0;    // never 0
+  uint32_t credits = 0;  // nominal; of a refusal: its number
+  uint32_t window = 0;   // in use: at most `credits`
   uint8_t reads = 0;
   uint8_t mtu = 0;  // enum ibv_mtu: 1 is 256 bytes, 5 is 4096
   uint32_t mtu_bytes() const { return 128u << mtu; }

@@ -506,7 +506,7 @@ TEST(EndpointListen, HalfOpenPeersHoldNoReceiveBuffers) {
   Drive(server, idle.back()->raw, [&] { return !server.recorder.ups.empty(); });
 }
 
-TEST(EndpointListen, BuffersThatRanOutMeanwhileAreSaidInTheAnswer) {
+TEST(EndpointListen, ClientsBeyondTheReceiveBuffersAreAcceptedWithoutAWindow) {
   Options options = WithSecret();
   options.srq_size = 16;
   options.credits_per_peer = 16;
@@ -518,14 +518,15 @@ TEST(EndpointListen, BuffersThatRanOutMeanwhileAreSaidInTheAnswer) {
     client->raw.Send(client->raw.Proof());
     Drive(server, client->raw, [&] { return !client->raw.received.empty(); });
   }
-  EXPECT_EQ(server.recorder.ups.size(), 4u);
+  EXPECT_EQ(server.recorder.ups.size(), 5u);
   const peer::Bytes answer = clients[4]->raw.received[0];
   const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes),
                                      clients[4]->raw.keys.answer, answer.first(peer::kPrefixBytes));
   ASSERT_TRUE(terms.ok()) << terms.status();
-  EXPECT_EQ(terms->refusal, peer::RefusalCode::kFull);
-  Drive(server, clients[4]->raw, [&] { return clients[4]->raw.down; });
-  EXPECT_EQ(server.endpoint->Handshakes().full, 1u);
+  EXPECT_EQ(terms->refusal, peer::RefusalCode::kNone);
+  EXPECT_EQ(terms->credits, 16u);
+  EXPECT_EQ(terms->window, 0u);
+  EXPECT_EQ(server.endpoint->Handshakes().full, 0u);
 }
 
 }  // namespace handshake_abuse_test

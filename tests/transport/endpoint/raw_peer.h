@@ -102,6 +102,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
             .peer_index = 0,
             .token = 9,
             .credits = 16,
+            .window = 16,
             .reads = 1,
             .mtu = static_cast<uint8_t>(device->path().mtu)};
   }

@@ -42,6 +42,80 @@ TEST(SendCredits, NewsIsWhatGrantTakes) {
   }
 }
 
+TEST(SendCredits, TheWindowInUseLimitsBesideTheGrant) {
+  SendCredits credits;
+  credits.Start(16, 3);
+  EXPECT_EQ(credits.window(16), 3u);
+  EXPECT_EQ(credits.available(), 3u);
+  for (int i = 0; i < 3; ++i) credits.Use();
+  EXPECT_EQ(credits.available(), 0u);
+  EXPECT_EQ(credits.under_way(16), 3u);
+  EXPECT_FALSE(credits.Grant(20, 16));  // four of three
+  EXPECT_TRUE(credits.Grant(18, 16));
+  EXPECT_EQ(credits.acknowledged(16), 2u);
+  EXPECT_EQ(credits.available(), 2u);
+}
+
+TEST(SendCredits, WithoutAWindowNothingMayBeSentWhateverIsAcknowledged) {
+  SendCredits credits;
+  credits.Start(16, 4);
+  for (int i = 0; i < 3; ++i) credits.Use();
+  credits.Resize(16, 0);
+  EXPECT_EQ(credits.window(16), 0u);
+  EXPECT_EQ(credits.available(), 0u);
+  EXPECT_EQ(credits.under_way(16), 3u);
+  for (uint32_t granted = 17; granted <= 19; ++granted) {
+    EXPECT_TRUE(credits.Grant(granted, 16));
+    EXPECT_EQ(credits.available(), 0u);
+  }
+  EXPECT_EQ(credits.under_way(16), 0u);
+  credits.Resize(16, 7);
+  EXPECT_EQ(credits.available(), 7u);
+  EXPECT_EQ(credits.limit() - credits.used(), 7u);
+}
+
+TEST(ReceiveCredits, ReportIsDueAfterHalfOfTheWindowInUse) {
+  ReceiveCredits credits;
+  credits.Start(64);
+  credits.Resize(4);
+  credits.Consumed();
+  EXPECT_FALSE(credits.ReportIsDue());
+  credits.Consumed();
+  EXPECT_TRUE(credits.ReportIsDue());
+  EXPECT_EQ(credits.Report(64), 66u);
+  EXPECT_FALSE(credits.ReportIsDue());
+}
+
+TEST(ReceiveCredits, APeerWithoutAWindowIsOverdrawnByOneMessage) {
+  ReceiveCredits credits;
+  credits.Start(2);
+  EXPECT_TRUE(credits.DataArrived(1, 8));
+  credits.Consumed();
+  credits.Report(8);
+  credits.Resize(0);
+  // A copy, of which the peer may have several: it is not taken.
+  EXPECT_TRUE(credits.DataArrived(2, 8));
+  credits.Consumed();
+  credits.Unconsumed();
+  EXPECT_FALSE(credits.overdrawn());
+  EXPECT_EQ(credits.limit(), 1u);
+  credits.Consumed();
+  EXPECT_TRUE(credits.overdrawn());
+}
+
+TEST(ReceiveCredits, AnotherWindowBoundsFromTheNextLookOn) {
+  ReceiveCredits credits;
+  credits.Start(0);
+  EXPECT_TRUE(credits.ControlArrived(1, 8));  // it asks
+  credits.Report(8);
+  credits.Resize(3);
+  EXPECT_TRUE(credits.DataArrived(1, 8));  // it was sent before the grant
+  EXPECT_EQ(credits.limit(), 0u);
+  EXPECT_TRUE(credits.DataArrived(2, 8));
+  EXPECT_EQ(credits.limit(), 3u);
+  EXPECT_EQ(credits.last_look(), 2);
+}
+
 TEST(ReceiveCredits, ReportIsDueAfterHalfTheWindow) {
   ReceiveCredits credits;
   credits.Start(5);
@@ -49,7 +123,7 @@ TEST(ReceiveCredits, ReportIsDueAfterHalfTheWindow) {
   EXPECT_FALSE(credits.ReportIsDue());
   credits.Consumed();
   EXPECT_TRUE(credits.ReportIsDue());
-  EXPECT_EQ(credits.Report(), 8u);
+  EXPECT_EQ(credits.Report(5), 8u);
   EXPECT_FALSE(credits.ReportIsDue());
 }
 
@@ -57,17 +131,17 @@ TEST(ReceiveCredits, MessagesOfOneLookAreCoveredByGrantsBeforeItOnly) {
   ReceiveCredits credits;
   credits.Start(2);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(credits.DataArrived(1));
+    EXPECT_TRUE(credits.DataArrived(1, 2));
     credits.Consumed();
     EXPECT_FALSE(credits.overdrawn());
-    credits.Report();
+    credits.Report(2);
   }
-  EXPECT_TRUE(credits.DataArrived(1));
+  EXPECT_TRUE(credits.DataArrived(1, 2));
   credits.Consumed();
   EXPECT_TRUE(credits.overdrawn());
   credits.LeaveLook();  // had it not come by a look
   EXPECT_FALSE(credits.overdrawn());
-  EXPECT_TRUE(credits.DataArrived(2));
+  EXPECT_TRUE(credits.DataArrived(2, 2));
   EXPECT_EQ(credits.limit(), 4u);
 }
 
@@ -75,10 +149,10 @@ TEST(ReceiveCredits, CopiesAndControlOfOneLookAreCounted) {
   ReceiveCredits credits;
   credits.Start(3);
   for (uint32_t i = 0; i < 3 * ReceiveCredits::kMaxCopies; ++i) {
-    EXPECT_TRUE(credits.DataArrived(7));
+    EXPECT_TRUE(credits.DataArrived(7, 3));
   }
-  EXPECT_FALSE(credits.DataArrived(7));
-  EXPECT_TRUE(credits.DataArrived(8));
+  EXPECT_FALSE(credits.DataArrived(7, 3));
+  EXPECT_TRUE(credits.DataArrived(8, 3));
   for (uint32_t i = 0; i < ReceiveCredits::MostControl(5); ++i) {
     EXPECT_TRUE(credits.ControlArrived(8, 5));
   }
@@ -111,8 +185,8 @@ TEST(Credits, WindowHoldsUnderLossAndWrap) {
         --under_way;
         ++delivered;
         receive.Consumed();
-        if (random.Below(3) == 0) reports.push_back(receive.Report());  // with some message
-        if (receive.ReportIsDue()) reports.push_back(receive.Report());
+        if (random.Below(3) == 0) reports.push_back(receive.Report(window));  // with some message
+        if (receive.ReportIsDue()) reports.push_back(receive.Report(window));
       }
       if (!reports.empty() && random.Below(2) == 0) {
         send.Grant(reports.front(), window);

@@ -19,22 +19,22 @@ namespace sluice::peer {
 inline constexpr char kSampleSecret[] = "correct horse battery staple";
 
 inline constexpr std::string_view kGoldenHello =
-    "534c434505010000887766554433221170f901a9ffffff001011121314151617"
-    "18191a1b1c1d1e1f6508537ef2f72917c87a356b4a3ad129";
+    "534c434506010000887766554433221170f901a9ffffff001011121314151617"
+    "18191a1b1c1d1e1f35eabcc055795941f04240af130166f7";
 inline constexpr std::string_view kGoldenOpenHello =  // without a secret
-    "534c434505010100010000000000000000000000050000001011121314151617"
-    "18191a1b1c1d1e1f45f80815204334382f00b7302ba147d4";
+    "534c434506010100010000000000000000000000050000001011121314151617"
+    "18191a1b1c1d1e1fdf8779de435615fdc7d54a197b903d8e";
 inline constexpr std::string_view kGoldenCookieHello =  // with a cookie
-    "534c434505010400887766554433221170f901a9ffffff001011121314151617"
-    "c0c1c2c3c4c5c6c7f7554018068f4abe275067ccc60ffac8";
+    "534c434506010400887766554433221170f901a9ffffff001011121314151617"
+    "c0c1c2c3c4c5c6c74614802a97b59f0dc208d7dec4ae6f10";
 inline constexpr std::string_view kGoldenWelcome =
-    "534c43450502000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
-    "a8a9aaabacadaeaf165f3369b63961bc6fe8f7c2ee870ff14e2e7f5a055b9dbb"
-    "052a7748624213c7";
+    "534c43450602000000ffeeddccbbaa9970f901a90b0a0000a0a1a2a3a4a5a6a7"
+    "a8a9aaabacadaeafa7bd41c01d75630754ea2c6d8bdec8e1b0973543b5000ece"
+    "d9d7e0fecf3f9838";
 inline constexpr std::string_view kGoldenProof =
-    "070000000100008040000000040000002c3d934add8f8de0a3307654cfdbbdf2"
-    "bf9d050c05e23abc6de0925dabc2a2145e257035eb0438fea6428ae27dbe6db1"
-    "03217ba65e104fab0246d675dbc14b6e";
+    "070000000100008040000000040000001d1569e4183304f202d5d62e9265d75b"
+    "725ca58c52b2defd0cf1d3b47e0037f7baad9c329e429d9947576a157c669985"
+    "ef1780577cc5ad9f9821f9bcef29d5d9";
 
 inline std::string Hex(Bytes bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -92,6 +92,7 @@ inline constexpr Terms kSampleTerms = {.data_dctn = 0x1234,
                                        .peer_index = 3,
                                        .token = 0x55,
                                        .credits = 64,
+                                       .window = 48,
                                        .reads = 16,
                                        .mtu = 3,
                                        .service_level = 5,

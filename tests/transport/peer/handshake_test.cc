@@ -139,7 +139,7 @@ TEST(DecodeHello, AnotherVersionNamesBoth) {
   bytes[4] = std::byte{9};
   const auto hello = DecodeHello(bytes);
   EXPECT_EQ(hello.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(hello.status().message().find("version 5, the other side version 9"),
+  EXPECT_NE(hello.status().message().find("version 6, the other side version 9"),
             absl::string_view::npos)
       << hello.status();
 }

@@ -35,7 +35,7 @@ TEST(LoadPrefix, ShortUnknownKindAndStrayBitsAreRefused) {
   }
   for (size_t at = 12; at < kPrefixBytes; ++at) {
     if (at >= 14) bytes[12] = static_cast<std::byte>(Kind::kCredits);  // data has a number
-    for (int value = at == 12 ? 11 : at == 13 ? 2 : 1; value < 256; ++value) {
+    for (int value = at == 12 ? 15 : at == 13 ? 2 : 1; value < 256; ++value) {
       auto changed = bytes;
       changed[at] = static_cast<std::byte>(value);
       EXPECT_FALSE(LoadPrefix(changed.data(), changed.size(), &prefix)) << at << " " << value;

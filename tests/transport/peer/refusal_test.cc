@@ -48,7 +48,7 @@ TEST(Refusal, ForAnotherVersionNamesBoth) {
   bytes[4] = std::byte{9};
   const absl::Status status = DecodeRefusal(bytes, "h:1", kFallback);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(status.message().find("this side speaks version 5, the server version 9"),
+  EXPECT_NE(status.message().find("this side speaks version 6, the server version 9"),
             absl::string_view::npos)
       << status;
 }

@@ -89,7 +89,11 @@ TEST(OpenTerms, AbsurdValuesAreRefused) {
   EXPECT_TRUE(refused([](Terms& t) { t.data_dctn = 1u << 24; }));
   EXPECT_TRUE(refused([](Terms& t) { t.token = 0; }));
   EXPECT_TRUE(refused([](Terms& t) { t.credits = 0; }));
-  EXPECT_TRUE(refused([](Terms& t) { t.credits = 0xffffffff; }));
+  EXPECT_TRUE(refused([](Terms& t) { t.credits = kMaxCredits + 1; }));
+  EXPECT_FALSE(refused([](Terms& t) { t.credits = kMaxCredits; }));
+  EXPECT_FALSE(refused([](Terms& t) { t.window = 0; }));
+  EXPECT_FALSE(refused([](Terms& t) { t.window = t.credits; }));
+  EXPECT_TRUE(refused([](Terms& t) { t.window = t.credits + 1; }));
   EXPECT_TRUE(refused([](Terms& t) { t.max_message_bytes = 0; }));
   EXPECT_TRUE(refused([](Terms& t) { t.max_message_bytes = kMinMessageBytes - 1; }));
   EXPECT_TRUE(refused([](Terms& t) { t.mtu = 0; }));
@@ -128,6 +132,7 @@ TEST(OpenTerms, SurvivesGarbage) {
     ASSERT_NE(terms->token, 0u);
     ASSERT_LT(terms->data_dctn, 1u << 24);
     ASSERT_LE(terms->credits, kMaxCredits);
+    ASSERT_LE(terms->window, terms->credits);
     ASSERT_LE(terms->mtu, 5);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "tests/transport/peer/fuzz/fuzz_target.h"
 #include "transport/peer/prefix.h"
+#include "transport/peer/window_words.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice::peer;
@@ -18,6 +19,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   StorePrefix(again.data(), prefix);
   Require(Hex(again) == Hex(bytes.first(kPrefixBytes)), "prefix read and written is the same");
   Require(!OpenTerms(bytes.subspan(kPrefixBytes), kKey, again).ok(), "nobody guesses a seal");
+  if (const auto word = DecodeWindowWord(bytes.subspan(kPrefixBytes)); word.has_value()) {
+    Require(Hex(EncodeWindowWord(*word)) == Hex(bytes.subspan(kPrefixBytes)),
+            "a window word read and written is the same");
+  }
 
   std::array<std::byte, kTermsBytes> plain = {};
   const Bytes body = bytes.subspan(kPrefixBytes);
@@ -27,8 +32,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto terms = OpenTerms(sealed, kKey, again);
   if (!terms.ok() || terms->refusal != RefusalCode::kNone) return 0;
   Require(terms->data_dctn != 0 && terms->data_dctn <= kMaxQpn, "DCT number in range");
-  Require(terms->token != 0 && terms->credits != 0 && terms->credits <= kMaxCredits,
-          "token and credits in range");
+  Require(terms->token != 0 && terms->credits != 0 && terms->credits <= kMaxCredits &&
+              terms->window <= terms->credits,
+          "token, credits and window in range");
   Require(Hex(SealTerms(*terms, kKey, again)) == Hex(sealed),
           "terms read and written are the same");
   const Agreement agreed = Agree(kSampleTerms, *terms);
