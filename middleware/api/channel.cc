@@ -141,6 +141,15 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
                                                             const std::string& address,
                                                             const ChannelOptions& options) {
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
+  if (runtime == nullptr) {
+    return base::Error(absl::StatusCode::kInvalidArgument, "no runtime given",
+                       {.layer = "api",
+                        .peer = address,
+                        .operation = "connect",
+                        .cause = "the pointer is null: Runtime::Create() may have failed",
+                        .remedy = "check the status of Runtime::Create(), or use Connect()",
+                        .retry_safe = true});
+  }
   if (absl::Status status = runtime->CheckProcess(); !status.ok()) return status;
   if (runtime->lease_->HeldByMe() && !options.connect_in_background) {
     return base::Error(absl::StatusCode::kFailedPrecondition, "connection not awaited",

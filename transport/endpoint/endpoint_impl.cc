@@ -238,7 +238,10 @@ absl::Status EndpointImpl::MakeReceptions() {
   };
   for (const Reception& one : receptions_) {
     if (device_.rc() && RcDepth(one.srq_size, one.max_peers) > most) {
-      return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size, most / 2);
+      // DataDepth() takes a few more, and control messages as many again.
+      const uint32_t more = DataDepth(0);
+      return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
+                          (most - std::min(most, more)) / 2);
     }
     if (DataDepth(one.srq_size) > most) {
       return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
@@ -389,7 +392,7 @@ bool EndpointImpl::PrepareToSleep() {
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
-         ending_.empty() && resends_.empty() && credit_reports_.empty() && report_queue_.empty() &&
+         ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() && report_queue_.empty() &&
          unsaid_.empty() && owed_targets_.empty() && window_work_ != WindowWork::kNow &&
          window_words_.empty() && !SomeoneMayWrite();
 }

@@ -27,6 +27,7 @@
 #include "transport/cm/connection_manager.h"
 #include "transport/cm/used_names.h"
 #include "transport/endpoint/buffer_sizes.h"
+#include "transport/endpoint/connect_request.h"
 #include "transport/endpoint/create.h"
 #include "transport/endpoint/lanes.h"
 #include "transport/endpoint/large.h"
@@ -98,11 +99,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Close() override;
 
  private:
-  struct Down {
-    PeerId id;
-    absl::Status why;
-  };
-
   // queue::QueueUser
   void OnSent(queue::Target* target, uint32_t slot, bool ok) override;
   void OnTargetReset(queue::Target* target, const absl::Status& why) override;
@@ -141,15 +137,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void DrainCqEvents();
 
   // handshakes.cc
-  struct Request {
-    cm::ConnectionId connection;
-    peer::Greeting greeting;
-    peer::HelloMessage hello;
-    cm::PathInfo path;
-    std::string from;
-    std::string source;    // of that address
-    bool charged = false;  // a token of its source
-  };
+  using Request = ConnectRequest;
   void WithSecrets(std::function<void(const peer::Keyring&)> next);
   void ReadSecrets();
   void DialLater(Peer* peer);
@@ -210,6 +198,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // rc_peers.cc
   absl::Status CheckRcOptions() const;
+  // The completion names the queue pair: nobody speaks for another peer.
+  bool IsOfPeer(const ibv_wc& wc, const Peer& peer) const;
   void MakeQueueToDial(Peer* peer);
   void AcquireQueue(Peer* peer, const cm::PathInfo& path);
   int RcAccess() const { return options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0; }
@@ -282,8 +272,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   }
   bool Hear(Peer* peer, const peer::Prefix& prefix);
 
-  // credit_check.cc
-  // False: the peer was ended, since it has sent too much at once.
+  // credit_check.cc False: the peer was ended, since it has sent too much at once.
   bool CountArrival(Peer* peer, bool data) {
     const bool within = data ? peer->receive.DataArrived(look_, nominal_window_)
                              : peer->receive.ControlArrived(look_, peer->remote_window);

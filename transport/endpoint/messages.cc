@@ -283,8 +283,12 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
   } else if (prefix.peer_index >= peers_.size() ||
              peers_[prefix.peer_index].token != prefix.token ||
              peers_[prefix.peer_index].tenant != wc.wr_id >> 33 ||
-             peers_[prefix.peer_index].state == peer::State::kFree) {
+             peers_[prefix.peer_index].state == peer::State::kFree ||
+             (rc_ != nullptr && !IsOfPeer(wc, peers_[prefix.peer_index]))) {
     ++counters_.dropped_unknown;
+  } else if (rc_ != nullptr && prefix.kind >= peer::Kind::kLaneAsk &&
+             prefix.kind <= peer::Kind::kTargetsTaken) {
+    ++counters_.dropped_malformed;  // there are no lanes, and no targets to replace
   } else {
     Peer* peer = &peers_[prefix.peer_index];
     // An RC queue pair has one receive queue for both.

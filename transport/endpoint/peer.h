@@ -119,6 +119,12 @@ struct Peer {
   std::string_view address() const { return target.name; }
 };
 static_assert(sizeof(Peer) == 160);
+
+// What the handler is due to hear of a peer, and why.
+struct Down {
+  PeerId id;
+  absl::Status why;
+};
 static_assert(peer::kMaxCredits < 1u << 18 && peer::kMaxCredits <= peer::SendCredits::kMaxNominal);
 
 }  // namespace sluice::endpoint

@@ -29,6 +29,10 @@ std::string EndpointImpl::UnlikeTransports(bool server_rc) {
                    : "the server has DC, the client RC queue pairs";
 }
 
+bool EndpointImpl::IsOfPeer(const ibv_wc& wc, const Peer& peer) const {
+  return queue::RcQueues::IsAttached(peer.target) && rc_->number(peer.target) == wc.qp_num;
+}
+
 // The hello says its number.
 void EndpointImpl::MakeQueueToDial(Peer* peer) {
   auto made = std::make_shared<absl::StatusOr<verbs::SharedRc>>();

@@ -110,6 +110,7 @@ absl::Status RcQueues::Attach(Target* target, verbs::SharedRc qp) {
   Queue& queue = *queues_[free_.back()];
   free_.pop_back();
   queue.qp = std::move(qp);
+  queue.number = queue.qp->qp_num;
   queue.fifo.assign(fifo_size_, kNoSlot);
   queue.targets[0] = target;
   target->dci = queue.index;
@@ -195,6 +196,7 @@ int RcQueues::Look() {
 }
 
 int RcQueues::Poll(bool /*thorough*/) {
+  if (!stopped_.empty()) DestroyStopped();
   const int count = posted_ == 0 ? 0 : Look();
   for (size_t i = 0; i < moved_.size(); ++i) {
     moved_[i]->moved = false;
@@ -288,11 +290,29 @@ void RcQueues::End(Queue& queue, const absl::Status& why) {
   }
 }
 
-// What is posted uses its slots' memory until the queue pair is gone.
+// What is posted uses its slots' memory until the queue pair is gone. It goes to ERR first: from then on it takes no receive of the
+// shared queue, and those it has taken have completions. Destroying it at once would drop completions that nobody has read, and
+// with them the receives (libmlx5's mlx5_destroy_qp removes them from the CQ).
 void RcQueues::Destroy(Queue& queue) {
   if (std::exchange(queue.ending, true)) return;
   queue.targets = {};
-  commands_.Submit([qp = &queue.qp] { qp->reset(); }, [this, of = &queue] { OnDestroyed(*of); });
+  commands_.Submit(
+      [this, qp = queue.qp.get()] {
+        ibv_qp_attr attr = {};
+        attr.qp_state = IBV_QPS_ERR;
+        api_.modify_qp(qp, &attr, IBV_QP_STATE);  // one that fails is destroyed all the same
+      },
+      [this, of = &queue] { OnStopped(*of); });
+}
+
+// The owner looks at its receive queue between the end of commands and Poll().
+void RcQueues::OnStopped(Queue& queue) { stopped_.push_back(&queue); }
+
+void RcQueues::DestroyStopped() {
+  for (Queue* queue : stopped_) {
+    commands_.Submit([qp = &queue->qp] { qp->reset(); }, [this, of = queue] { OnDestroyed(*of); });
+  }
+  stopped_.clear();
 }
 
 void RcQueues::OnDestroyed(Queue& queue) {
@@ -342,8 +362,8 @@ bool RcQueues::Watch(int64_t now_ns) {
 std::vector<RcQueues::Report> RcQueues::Reports() const {
   std::vector<Report> reports;
   for (const auto& queue : queues_) {
-    if (!queue->qp || queue->ending) continue;
-    reports.push_back({.qp_number = queue->qp->qp_num, .posted = Posted(*queue)});
+    if (queue->ending || queue->number == 0) continue;
+    reports.push_back({.qp_number = queue->number, .posted = Posted(*queue)});
   }
   return reports;
 }

@@ -64,6 +64,7 @@ class RcQueues final : public SendQueues {
   void Share(Target* other, const Target& target);
   static bool IsAttached(const Target& target) { return target.stream != kNoStream; }
   // Of a target that is attached.
+  uint32_t number(const Target& target) const { return queues_[target.dci]->number; }
   ibv_qp* qp(const Target& target) const { return queues_[target.dci]->qp.get(); }
 
   void Open(Target* target) override;
@@ -91,6 +92,7 @@ class RcQueues final : public SendQueues {
   struct Queue {
     verbs::SharedRc qp;  // empty: the place is free
     uint16_t index = 0;
+    uint32_t number = 0;  // of `qp`, which a command may be destroying
     bool ending = false;  // being destroyed, or about to be
     bool unrung = false;  // in unrung_
     bool moved = false;   // in moved_
@@ -115,6 +117,8 @@ class RcQueues final : public SendQueues {
   void ReleasePending(Target* target);
   void End(Queue& queue, const absl::Status& why);
   void Destroy(Queue& queue);
+  void OnStopped(Queue& queue);
+  void DestroyStopped();
   void OnDestroyed(Queue& queue);
   int Look();
 
@@ -133,6 +137,8 @@ class RcQueues final : public SendQueues {
   std::vector<uint16_t> free_;
   std::vector<Queue*> unrung_;  // something was appended since their last doorbell
   std::vector<Queue*> moved_;   // a completion has come, and somebody may wait
+  std::vector<Queue*>
+      stopped_;  // in ERR: to be destroyed when the receive queue has been looked at
   uint32_t posted_ = 0;
 };
 
