@@ -19,8 +19,8 @@
 //               background thread polls when no thread waits, and one more thread runs operations that may block in the kernel.
 //               With your own loop (RuntimeOptions::driving) one Poll() and one descriptor serve all channels.
 // Errors        absl::Status with cause and remedy (docs/errors.md).
-// Limits        RuntimeOptions::limits hold for all channels together: receive_buffers and credits_per_peer limit the number of
-//               connections, as for a server. All channels prove the same secret.
+// Limits        RuntimeOptions::limits hold for all channels together: the connections of all channels share
+//               receive_buffers. All channels prove the same secret.
 // Counters      Channel::endpoint_counters() and the transport part of Channel::Snapshot() count for the whole runtime.
 // Processes     After fork() the child must not use the runtime or its channels; a new channel in it fails there with
 //               FAILED_PRECONDITION.

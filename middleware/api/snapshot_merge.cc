@@ -32,15 +32,16 @@ void Add(const session::SessionCounters& from, session::SessionCounters* into) {
 
 void Add(const endpoint::Counters& from, endpoint::Counters* into) {
   using C = endpoint::Counters;
-  static_assert(sizeof(C) == 34 * sizeof(uint64_t));  // two of them share one
+  static_assert(sizeof(C) == 39 * sizeof(uint64_t));  // two of them share one
   Sum(from, into, &C::messages_sent, &C::messages_received, &C::credit_messages,
       &C::control_received, &C::dropped_unknown, &C::dropped_malformed, &C::dropped_unproven,
-      &C::receive_errors, &C::probes, &C::resends, &C::reposts, &C::lanes, &C::lanes_watched,
-      &C::lane_bytes, &C::lanes_granted, &C::lanes_lost, &C::lanes_closed, &C::lanes_refused,
-      &C::lane_received, &C::lane_announced, &C::lane_hushes, &C::lane_wakes, &C::lane_held,
-      &C::lane_sent, &C::requests_failed, &C::fetches, &C::fetches_failed, &C::fetched_bytes,
-      &C::requests_flushed, &C::late_completions, &C::stream_resets, &C::queue_recoveries,
-      &C::silent_peers, &C::over_credit, &C::targets_renewed);
+      &C::receive_errors, &C::probes, &C::resends, &C::control_repeats, &C::reposts, &C::lanes,
+      &C::lanes_watched, &C::lane_bytes, &C::lanes_granted, &C::lanes_lost, &C::lanes_closed,
+      &C::lanes_refused, &C::lane_received, &C::lane_announced, &C::lane_hushes, &C::lane_wakes,
+      &C::lane_held, &C::lane_sent, &C::requests_failed, &C::fetches, &C::fetches_failed,
+      &C::fetched_bytes, &C::requests_flushed, &C::late_completions, &C::stream_resets,
+      &C::queue_recoveries, &C::silent_peers, &C::over_credit, &C::targets_renewed,
+      &C::windows_waiting, &C::windows_granted, &C::windows_recalled, &C::windows_asked);
 }
 
 void Add(const endpoint::HandshakeCounts& from, endpoint::HandshakeCounts* into) {
