@@ -392,9 +392,9 @@ bool EndpointImpl::PrepareToSleep() {
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
-         ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() && report_queue_.empty() &&
-         unsaid_.empty() && owed_targets_.empty() && window_work_ != WindowWork::kNow &&
-         window_words_.empty() && !SomeoneMayWrite();
+         ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
+         report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
+         window_work_ != WindowWork::kNow && window_words_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

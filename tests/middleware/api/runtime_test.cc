@@ -614,5 +614,10 @@ TEST(RuntimeOverADeviceTest, ChannelsComeAndGoOverOneSetOfQueues) {
   }
 }
 
+TEST(RuntimeArguments, NoRuntimeIsAnError) {
+  const auto channel = Channel::ConnectIn(nullptr, "127.0.0.1:7471", ChannelOptions());
+  EXPECT_EQ(channel.status().code(), absl::StatusCode::kInvalidArgument) << channel.status();
+}
+
 }  // namespace runtime_test
 }  // namespace sluice
