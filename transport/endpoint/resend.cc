@@ -103,6 +103,7 @@ void EndpointImpl::RepeatLostControl() {
       OweLaneWords(peer);
     }
     if (peer->old_targets) OweTargets(peer);
+    RepeatWindowWords(peer);
     RepeatControl(peer);
   }
 }

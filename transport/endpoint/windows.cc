@@ -22,8 +22,9 @@ constexpr uint32_t kMostLooked = 64;
 constexpr uint32_t kUsedLooks = 64;
 // Windows recalled in one pass.
 constexpr uint32_t kMostRecalls = 16;
-// An ask or a recall without an answer is said again so often within dead_peer_ns.
+// A recall without an answer is said again so often within dead_peer_ns. An ask too at first, then after twice the time each.
 constexpr int64_t kRepeats = 8;
+constexpr uint8_t kMostDoublings = 6;  // of the time between repeats of an ask
 
 absl::Status NotReturned(const Peer& peer, bool answered) {
   return base::Error(
@@ -203,6 +204,7 @@ void EndpointImpl::AskForWindow(Peer* peer) {
   ++windows.asked;
   windows.used_before = peer->send.used();
   windows.asked_ns = clock_.NowNs();
+  windows.asks = 0;
   windows.owes_word = true;
   ++counters_.windows_asked;
   OweWindowWord(peer, &windows);
@@ -213,8 +215,11 @@ void EndpointImpl::AskForWindowAgain(Peer* peer) {
   PeerWindows& windows = WindowsOf(peer);
   const int64_t now_ns = clock_.NowNs();
   if (windows.out == Out::kNone) return AskForWindow(peer);
-  if (now_ns - windows.asked_ns < options_.dead_peer_ns / kRepeats) return;
+  // Each time after twice as long: whoever waits with many others must not fill the receiver's control queue.
+  const int64_t period_ns = options_.dead_peer_ns / kRepeats << windows.asks;
+  if (now_ns - windows.asked_ns < period_ns) return;
   windows.asked_ns = now_ns;
+  if (windows.asks < kMostDoublings) ++windows.asks;
   windows.owes_word = true;
   OweWindowWord(peer, &windows);
 }
@@ -433,6 +438,7 @@ void EndpointImpl::OnWindowTime(base::Timer*, void* context) {
 void EndpointImpl::LookForReturns() {
   if (closed_) return;
   const bool heard_all = ReceiveAll();  // this process may have been stopped for long
+  SettleReturns();                      // what a window was kept for may have come with that
   size_t kept = 0;
   for (size_t i = 0; i < recalls_.size(); ++i) {
     const PeerId id = recalls_[i];

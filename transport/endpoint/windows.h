@@ -31,6 +31,7 @@ struct PeerWindows {
   uint32_t asked = 0;        // number of the last ask; 0: the window of the handshake
   uint32_t used_before = 0;  // SendCredits::used() then
   int64_t asked_ns = 0;      // when it was last asked for
+  uint8_t asks = 0;          // repeats of the last ask
   Out out = Out::kNone;
   bool recalled = false;   // it is to be returned
   bool owes_word = false;  // an ask, or a return

@@ -239,7 +239,7 @@ TEST(EndpointOptions, EachRangeIsChecked) {
   options.dci_count = 0;
   const absl::Status status = options.Validate();
   EXPECT_EQ(std::string(status.message()),
-            "option dci_count is 0: it must be from 1 to 64; choose a value in that range");
+            "option dci_count is 0: it must be from 1 to 63; choose a value in that range");
   options = {};
   options.credits_per_peer = options.srq_size + 1;
   EXPECT_FALSE(options.Validate().ok());
