@@ -74,9 +74,10 @@ TEST(SluiceInfoTest, PeerIsConnectedToAndDescribed) {
   EXPECT_EQ(text.exit_code, 0);
   for (const char* part :
        {"connection to", "QP number", "ECE accepted", "template DCI", "address handle",
-        "mapped to QP", "peer's epoch", "authentication", "whoever reaches the port",
-        "reads in flight", "ECE offered", "first on this handle", "shared DCT",
-        "as the device presets it", "numbers_quarantined", "numbers_exhausted", "map_failures"}) {
+        "mapped to QP", "peer's epoch", "authentication",
+        "any host that reaches the port may connect", "reads in flight", "ECE offered",
+        "first on this handle", "shared DCT", "as the device presets it", "numbers_quarantined",
+        "numbers_exhausted", "map_failures"}) {
     EXPECT_THAT(text.output, HasSubstr(part));
   }
 
