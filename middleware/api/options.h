@@ -147,8 +147,7 @@ struct HealthOptions {
 // Options of a Runtime, for all channels in it.
 struct RuntimeOptions {
   std::string device = "auto";  // as for ChannelOptions
-  // receive_buffers limits the number of connections: each connection takes credits_per_peer of them, or an eighth of the buffers
-  // that are left, if that is less; with less than 4 left, connections fail with RESOURCE_EXHAUSTED.
+  // The connections of all channels share receive_buffers: those that are busy at the same time take turns if they need more.
   EndpointLimits limits;
   PathOptions path;
   Authentication authentication;
@@ -157,7 +156,8 @@ struct RuntimeOptions {
   LogLevel log_level = LogLevel::kWarning;
   // Selects the threads that poll for all channels. kCaller: one loop polls for all of them.
   Driving driving = Driving::kThreads;
-  absl::Duration spin = absl::Microseconds(50);  // as for ChannelOptions
+  // As for ChannelOptions. Range: 0 to 1 s.
+  absl::Duration spin = absl::Microseconds(50);
 
   absl::Status Validate() const;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LoopbackUnlessTold(): the address that an HTTP server of ours listens at.
+// LoopbackUnlessTold(): the address that an HTTP server of Sluice listens at.
 //
 // Threads       Any: a pure function.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_HTTP_ADDRESS_H_

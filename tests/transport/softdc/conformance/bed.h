@@ -5,13 +5,14 @@
 //
 //   shm      softdc0 on the shared-memory fabric, all hosts in this process
 //   sim      one simulated device per host, on a virtual clock that moves when the test waits
-//   native   the device of libibverbs that CONFORMANCE_DEVICE names, whoever made it, without that the
-//            first that mlx5 drives; all hosts in this process
+//   native   the device of libibverbs that CONFORMANCE_DEVICE names, of any vendor; without that variable
+//            the first that mlx5 drives; all hosts in this process
 //
 // Threads       Of one test's thread, but for Progress() on shm and native.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_BED_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_BED_H_
 
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,16 @@
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice::conformance {
+
+// What ibv_create_qp_ex() does, without the branch of it that calls libibverbs' ibv_create_qp by name. Null with errno.
+inline ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  verbs_context* const extended = verbs_get_ctx_op(context, create_qp_ex);
+  if (extended == nullptr) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  return extended->create_qp_ex(context, attr);
+}
 
 // What a bed can be told about its device; the defaults are softdc's.
 struct BedOptions {

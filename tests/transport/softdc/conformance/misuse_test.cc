@@ -12,12 +12,6 @@
 namespace sluice::conformance {
 namespace {
 
-// What ibv_create_qp_ex() does, without the branch of it that calls libibverbs' ibv_create_qp by name.
-ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr) {
-  verbs_context* const extended = verbs_get_ctx_op(context, create_qp_ex);
-  return extended->create_qp_ex(context, attr);
-}
-
 // What a call that returns a pointer leaves in errno; 0: it made something.
 int ErrnoOf(const std::function<const void*()>& call) {
   errno = 0;

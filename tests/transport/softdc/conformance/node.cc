@@ -194,7 +194,7 @@ void Node::MakeStandIns() {
   init.send_ops_flags |= IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                          IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
                          IBV_QP_EX_WITH_BIND_MW;
-  dci = Made(ibv_create_qp_ex(context, &init), "creating a queue pair");
+  dci = Made(CreateQpEx(context, &init), "creating a queue pair");
   dci_ex = Made(api.qp_to_qp_ex(dci), "qp_to_qp_ex");
   address_setter_.node = this;
   address_setter_.wr_set_dc_addr = [](mlx5dv_qp_ex* qp, ibv_ah*, uint32_t dctn, uint64_t key) {

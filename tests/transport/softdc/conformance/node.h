@@ -4,9 +4,9 @@
 // CQs and one registered slab, made with the calls that a user would write. What cannot be made
 // throws, and so fails the test.
 //
-// Where the device has no DC two RC queue pairs stand in for them: `dci` and `dct` of two nodes are
+// Where the device has no DC two RC queue pairs are used instead: `dci` and `dct` of two nodes are
 // connected by the first request from one to the other. What RC cannot show skips the test: a second
-// peer, another stream after an error, a target that is nobody's, a DC key that is wrong, the creation
+// peer, another stream after an error, a target that does not exist, a DC key that is wrong, the creation
 // of more of them and their modify masks.
 //
 // Threads       As verbs objects; one thread posts.

@@ -109,7 +109,7 @@ void PlainNode::MakeQueuePair() {
   // A device of another vendor has the queue pair too, unless something is asked for that is mlx5's own.
   const bool mlx5 = api.dv_is_supported(context->device);
   qp = Made(mlx5 || dv_init.comp_mask != 0 ? api.dv_create_qp(context, &init, &dv_init)
-                                           : ibv_create_qp_ex(context, &init),
+                                           : CreateQpEx(context, &init),
             "creating the queue pair");
   ex = Made(api.qp_to_qp_ex(qp), "qp_to_qp_ex");
   if (mlx5) dv = Made(api.dv_qp_ex_from_ibv_qp_ex(ex), "qp_ex_from_ibv_qp_ex");

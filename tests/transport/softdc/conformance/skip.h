@@ -2,7 +2,7 @@
 //
 // SkipTest: ends the running test as skipped, from however deep inside of it.
 //
-// Thread-safety: the test's own thread.
+// Threads       The test's own thread.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_SKIP_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CONFORMANCE_SKIP_H_
 
