@@ -3,8 +3,8 @@
 // Channel::Visit: a thread inside a function of a channel. If a callback that this thread runs drops the last reference, the
 // thread's outermost visit ends the channel.
 //
-// Who owns it   The function, on its stack.
-// Which thread  Each thread has its own chain of visits: no other thread learns that the reference was dropped.
+// Ownership     The function, on its stack.
+// Threads       Each thread has a chain of visits of its own. Other threads are not told that the reference was dropped.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
 

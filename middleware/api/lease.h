@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lease: which thread drives a channel.
+// Lease: the right to drive a channel. The thread that holds it uses the engine and the endpoint.
 //
-// A cross-thread hop costs more than a call, so there is no thread in the way of a call: a thread that waits for
-// its reply polls for it. The lease is the right to touch the engine and the endpoint. Whoever holds it drives for
-// everybody: it starts calls that other threads have submitted and ends calls that other threads wait for.
+// Purpose       A hop between threads costs more than a call. So a thread that waits for its reply polls for it. The holder
+//               drives for all threads: it starts calls that others have submitted, and ends calls that others wait for.
 //
-// The word          who drives                        who else is where
-//   0               nobody                            background thread watches: looks every kWatchNs whether the
-//                                                     lease was used; after a period without use it takes it
-//   parked          nobody: the queues are armed      background thread sleeps on the endpoint's descriptor
-//   held            the holder, spinning or in a      background thread watches
-//                   callback
-//   held+asleep     the holder, asleep on the         a thread that submits calls Endpoint::Wake()
-//                   endpoint's descriptor, armed
-//   held+parked     the holder                        background thread asleep; the release pokes it
+// The word          holder                            other threads
+//   0               none                              background thread watches: looks every kWatchNs whether the
+//                                                     lease was used; after a period without use it takes the lease
+//   parked          none: the queues are armed        background thread sleeps on the endpoint's descriptor
+//   held            spins, or is in a callback        background thread watches
+//   held+asleep     sleeps on the endpoint's          a thread that submits calls Endpoint::Wake()
+//                   descriptor, queues armed
+//   held+parked     spins, or is in a callback        background thread sleeps; the release wakes it
 //   +submitted      (with held) calls wait to be started by the holder, in submitted_
 //   +waiters        (with held) threads wait for the lease or for their call's end, in waiters_
 //
@@ -22,36 +20,37 @@
 //   0, parked     a thread calls                            held (parked stays until the release)
 //   held          a thread calls                            held+submitted+waiters; it waits on its own condition
 //   held          nothing happened for spin_ns              held+asleep; woken by the descriptor
-//   held          the holder's call has ended, no others    0  (one compare-and-swap: the fast way)
-//   held+waiters  the holder's call has ended               held+waiters: the first waiter that needs no start is handed the lease
-//   held+parked   the holder's call has ended               0, and the background thread is poked: it watches again
+//   held          the holder's call has ended, no others    0  (one compare-and-swap: the fast path)
+//   held+waiters  the holder's call has ended               held+waiters: the lease passes to the first waiter whose call was started
+//   held+parked   the holder's call has ended               0, and the background thread is woken: it watches again
 //   held          released while asynchronous calls run     0, and the background thread is told to take it now
 //   0             a watch period without use                held (background): polls, then arms, then
-//   held (bg)     nothing happened for spin_ns              parked. No thread ticks now: an idle channel is idle.
-//   held (bg)     a thread submits or waits                 as any other holder: starts it, hands the lease over
-//   held          a watch period, one holder all the time   held+parked: the background thread sleeps until poked
+//   held (bg)     nothing happened for spin_ns              parked. No thread has a timer now: an idle channel uses no CPU.
+//   held (bg)     a thread submits or waits                 as any other holder: starts the call, passes the lease on
+//   held          one holder for a whole watch period       held+parked: the background thread sleeps until it is woken
 //
-// In a loop of the user's own (Driving::kCaller) there is no background thread, and the word is held for ever, by the
-// thread that polls: whoever called Poll() last, until then the one that made the lease. Its calls outside of Poll() drive
-// as above, and keep the lease. The others' are submitted, and start and end in Poll(): callbacks run on that thread only.
-//   held          PrepareToSleep() says true                held+asleep, armed_: the descriptor becomes readable
+// In a loop of the application (Driving::kCaller) there is no background thread. The word stays held by the thread that polls: the
+// last thread that called Poll(), before that the thread that created the lease. Its calls outside Poll() drive as above, and keep
+// the lease. Calls of other threads are submitted, and start and end in Poll(). Callbacks run only on the polling thread.
+//   held          PrepareToSleep() returns true             held+asleep, armed_: the descriptor becomes readable
 //   held+asleep   another thread submits                    Endpoint::Wake(), as above
-//   held+asleep   the loop's thread uses the engine         Endpoint::Wake() too: what was armed is not right any more
+//   held+asleep   the loop's thread uses the engine         Endpoint::Wake() too: what was armed is no longer right
 //   held+asleep   Poll()                                    held
-//   held          EndLoop()                                 0: whoever comes takes the lease itself
+//   held          EndLoop()                                 0: the next thread takes the lease itself
 //
-// Invariants, each one the reason for a line of code:
-//   - not held means that submitted_, cancellations_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
+// Invariants, each the reason for a line of code:
+//   - if not held, submitted_, cancellations_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
 //   - submitted and asleep are set by read-modify-writes of one word: either the sleeper sees the submission, or the
 //     submitter sees the sleeper and wakes it;
-//   - word 0 means that the background thread is in a timed wait, or is about to be: whoever clears parked pokes it.
+//   - word 0 means that the background thread is in a timed wait, or about to be: the thread that clears parked wakes it.
 //
-// Which thread      Any, at the same time. Callbacks of asynchronous calls run on whichever thread drives, never
-//                   with mutex_ held; they may start calls, not make synchronous ones.
-// Engines           One (a channel by itself), or those of a call::ClientGroup (the channels of a Runtime). A Seat is one engine's
-//                   place: who starts, cancels or runs something does so at a seat. "The engine" above is all of them.
-// What ends it      A seat: Leave(). The lease: Stop(), then Hold() for the engine's end; by then no other thread may be in
-//                   Call(), Start() or Drive(). Others may be in Run(), Cancel() and CancelAndWait(): the lease's owner outlives them.
+// Engines       One (a channel by itself), or those of a call::ClientGroup (the channels of a Runtime). A Seat is one engine's
+//               place: a call is started, cancelled or run at a seat. "The engine" above is all of them.
+// Ownership     A channel or a Runtime. The lease outlives all threads in Run(), Cancel() and CancelAndWait().
+// Threads       Any, at the same time. Callbacks of asynchronous calls run on the thread that drives, never with mutex_
+//               held; they may start calls, but not make synchronous calls.
+// End           A seat: Leave(). The lease: Stop(), then Hold() for the engine's end; by then no other thread may be in
+//               Call(), Start() or Drive().
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_H_
 

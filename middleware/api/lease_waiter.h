@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of the lease share: who waits, and how.
+// Lease::Waiter, and what else the files of the lease share. Private to middleware/api.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_WAITER_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_WAITER_H_
 

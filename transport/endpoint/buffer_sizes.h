@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many buffers an endpoint makes, and how large they are. Thread-safety: constant.
+// The number of buffers of an endpoint, and their sizes.
+//
+// Threads       Any: a constant value.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_
 #define SLUICE_TRANSPORT_ENDPOINT_BUFFER_SIZES_H_
 

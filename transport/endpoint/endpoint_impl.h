@@ -1,11 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
-// handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
-// credit_check.cc ends who sends too much, windows.cc promises receive buffers to those who use them, renewal.cc gives its tenant
-// other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do
-// without completions, rc_peers.cc makes queue pairs of peers,
-// large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
+// EndpointImpl: the implementation of Endpoint. Private to transport/endpoint.
+//
+// Purpose       One file for each part:
+//               endpoint_impl.cc   construction and Poll()
+//               handshakes.cc, proofs.cc   accepts peers
+//               peers.cc           connects and disconnects
+//               messages.cc        sends and receives messages
+//               credit_check.cc    disconnects peers that send more than they were granted
+//               windows.cc         gives receive buffers to the peers that use them
+//               renewal.cc         replaces a tenant's targets
+//               resend.cc          continues after errors
+//               lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc, send_rings.cc   lanes
+//               rc_peers.cc        queue pairs of peers without DC
+//               large.cc           messages larger than a buffer
+//               device_life.cc     events of the device
+//               report.cc          reports
+// Ownership     As for Endpoint.
+// Threads       As for Endpoint.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 

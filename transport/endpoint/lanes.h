@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Records of lanes. Private to transport/endpoint: lane_grants.cc is about who gets one to write into and when that ends,
-// lanes_in.cc about messages in those that this side reads, lane_sleep.cc about sleep beside them, lanes_out.cc about those
-// that it writes.
+// Records of lanes. Private to transport/endpoint: lane_grants.cc opens and closes lanes, lanes_in.cc takes messages from lanes
+// that this side reads, lane_sleep.cc is about sleep beside them, lanes_out.cc writes to lanes of peers.
 //
-// What it is    One lane a peer and direction at most. Messages to a peer may go either way, sent or written, and each says
-//               how many came before it: the receiver takes them in that order, and holds back a sent one that is ahead.
-// Who owns it   The endpoint: lanes that it reads; the peer's record: the rest. Nothing of it for peers without lanes.
+// Purpose       A peer has at most one lane in each direction. A message to a peer is either sent or written to the lane, and
+//               each says how many messages came before it. The receiver takes them in that order, and holds back a sent message that
+//               arrives early.
+// Ownership     The endpoint owns the lanes that it reads. The peer's record owns the rest. Peers without lanes have no record.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_LANES_H_
 #define SLUICE_TRANSPORT_ENDPOINT_LANES_H_
 

@@ -2,11 +2,11 @@
 //
 // Records of large messages. Private to transport/endpoint: large.cc moves them.
 //
-// What it is    A peer that this side has fetched from has a stream of its own for that, beside the one of its messages: bulk
-//               never stands in front of a message, and a read that is refused stops nothing but other reads from that
-//               peer, which are posted again. See docs/decisions/0029.
-// Who owns it   The endpoint. Nothing of it for peers without large messages.
-// Bound         kLargeSlots pieces under way, kPiecesOfPeer of one peer; bytes by LargeMemory.
+// Purpose       Each peer from which this side has fetched has a stream for READs, beside the stream of its messages. So a READ
+//               never delays a message, and a READ that is refused stops only other READs from that peer. They are
+//               posted again (docs/decisions/0029).
+// Ownership     The endpoint. Peers without large messages have no record.
+// Limits        kLargeSlots pieces in flight, kPiecesOfPeer of them of one peer; bytes by LargeMemory.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_LARGE_H_
 #define SLUICE_TRANSPORT_ENDPOINT_LARGE_H_
 

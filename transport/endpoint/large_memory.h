@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LargeMemory: registered buffers for large messages, made when they are needed and kept for the next.
+// LargeMemory: registered buffers for large messages, allocated when they are needed and kept for reuse.
 //
-// What it is    Take() maps memory at once and has it registered by Commands, while the taker fills it. A buffer that comes
-//               back is kept for whoever had it: a key leads there that only its owner was told, so nobody else's message
-//               may stand there. For another owner it is given up, and memory with another key is made.
-// Who owns it   The endpoint, one for what is lent and one for what is fetched. Commands outlives it, and has finished before
-//               it goes.
-// Which thread  The polling thread. The two functions given are called inside Commands::Drain().
-// Bound         Bytes, those included that are on their way in or out; when a buffer does not fit those that are kept go, the
-//               one that was kept for the longest time first. An owner has half of what the others leave at most, or one
-//               buffer, so that one that gives nothing back leaves room for others.
+// Purpose       Take() maps memory at once. Commands register it while its user fills it. A buffer that is returned is kept for the
+//               same owner: that owner knows a key for it, so it must not hold another owner's message. For another owner
+//               the buffer is freed, and memory with another key is allocated.
+// Ownership     The endpoint has one for lent memory and one for fetched memory. Commands outlives it, and has finished before
+//               its destructor runs.
+// Threads       The polling thread. The two given functions are called inside Commands::Drain().
+// Limits        Bytes, including memory that is being registered or deregistered. If a buffer does not fit, kept buffers are freed,
+//               the least recently used first. One owner gets at most half of what the others leave, or one buffer. So an owner
+//               that returns nothing leaves room for the others.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
 #define SLUICE_TRANSPORT_ENDPOINT_LARGE_MEMORY_H_
 

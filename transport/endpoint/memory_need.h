@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MemoryNeed: the registered memory that an endpoint takes, computed from its options. A NIC locks it, and
-// RLIMIT_MEMLOCK limits the sum over the endpoints (pollers) of a process. Thread-safety: a value.
+// MemoryNeed: the registered memory that an endpoint needs, computed from its options. A NIC locks this memory, and
+// RLIMIT_MEMLOCK limits the sum over all endpoints (pollers) of a process.
+//
+// Threads       Any: a value.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_MEMORY_NEED_H_
 #define SLUICE_TRANSPORT_ENDPOINT_MEMORY_NEED_H_
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Offers: the ECE offers that connected peers have made, each kept once. Private to transport/endpoint.
+// Offers: the ECE offers of connected peers, each kept once. Private to transport/endpoint.
 //
-// What it is    Many peers make the same offer. A peer's record has one byte for it, which names an entry here. The offer is for
-//               reports only.
-// Who owns it   The endpoint.
-// Which thread  The polling thread.
-// Bound         kMost different offers of connected peers. Further offers are not kept: reports show none.
+// Purpose       Many peers make the same offer. A peer's record has one byte for its offer, the index of an entry here. Offers are
+//               for reports only.
+// Ownership     The endpoint.
+// Threads       The polling thread.
+// Limits        kMost different offers of connected peers. Further offers are not kept, and reports do not show them.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_OFFERS_H_
 #define SLUICE_TRANSPORT_ENDPOINT_OFFERS_H_
 

@@ -2,11 +2,11 @@
 //
 // The record of one peer. Private to transport/endpoint.
 //
-// What it is    What an idle peer costs: this record, the connection's (transport/cm/connection.h),
-//               four bytes that lead from that one to this one, and the peer's name, which the
-//               records share. 256 bytes together at most (tests/transport/endpoint/idle_state_test).
-//               What is needed only on the way up or out is allocated apart, for that time.
-// Who owns it   The endpoint's table; it stays where it is, and is used again by later peers.
+// Purpose       An idle peer costs this record, the record of its connection (transport/cm/connection.h), four bytes that map the
+//               connection to the peer, and the peer's name, which records share: 256 bytes together at most
+//               (tests/transport/endpoint/idle_state_test). State that is needed only to connect or disconnect is allocated
+//               separately for that time.
+// Ownership     The endpoint's table. A record does not move, and later peers reuse it.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_PEER_H_
 #define SLUICE_TRANSPORT_ENDPOINT_PEER_H_
 

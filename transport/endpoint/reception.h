@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reception: what one tenant's peers send into. A DCT and an SRQ for messages and another pair for
-// control, with DC keys, receive buffers and places of its own, so that a tenant which fills or floods
-// what is its own leaves the others theirs. Without tenants there is one, everybody's.
+// Reception: the targets of one tenant's peers: a DCT and an SRQ for messages, another pair for control, with DC keys,
+// receive buffers and limits of its own. A tenant that fills or floods its targets does not affect those of other tenants.
+// Without tenants there is one Reception for all peers.
 //
-// Its protection domain has all memory that its peers may reach: receive buffers, lanes that they write into, and lent memory that
-// they read. A device refuses a key of another domain, so a peer that knows or guesses one of another tenant's keys reaches
-// nothing. Send queues, send buffers, address handles and fetched memory are in the device's own domain: no DCT of it exists.
-//
-// Windows       Receive buffers are promised to peers as windows, and returned (docs/decisions/0067): the order of those in use and the
-//               line of peers that wait stand here, windows.cc moves them.
-//
-// Who owns it   The endpoint. Which thread: the polling thread. What ends it: the endpoint's end.
+// Domain        Its protection domain holds all memory that its peers may reach: receive buffers, lanes that they write, and lent memory
+//               that they read. A device refuses a key of another domain. So a peer that knows or guesses a key of another tenant
+//               reaches nothing. Send queues, send buffers, address handles and fetched memory are in the device's own domain, which has
+//               no DCT.
+// Windows       Peers are granted receive buffers as windows, and return them (docs/decisions/0067). The order of windows in use and
+//               the line of waiting peers are stored here; windows.cc changes them.
+// Ownership     The endpoint, until its end.
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_RECEPTION_H_
 #define SLUICE_TRANSPORT_ENDPOINT_RECEPTION_H_
 

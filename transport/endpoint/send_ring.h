@@ -2,16 +2,17 @@
 //
 // SendRing: this side's copy of a lane that it writes. Private to transport/endpoint; used by lanes_out.cc.
 //
-// What it is    Cells of registered memory, of the size of the lane's slots, for one lap of the lane or two: slot i of the peer
-//               gets cell i, then cell `slots` + i. Messages are built in their cells, so those that follow one another go out as one
-//               RDMA WRITE. A message stays in its cell until it is acknowledged and its WRITE is complete: it may have to be
-//               sent again. Completions are looked at later than acknowledgements, which is what the second lap is for.
-// Who owns it   The endpoint, which has a fixed number of them. A peer whose lane finds none free writes its messages one by
-//               one from send buffers.
-// Cells         The cell of the next message is reserved by one writer at a time. The cells from `oldest` on, `used` of them,
-//               hold messages of requests that are not known to be complete; the last `batch` of those are in no request yet.
-// The end       Closed with its lane, or when the device keeps its cells for long: the rest is written from send buffers. It is free for the next lane when its messages are acknowledged, or their peer is down,
-//               and no request refers to it (docs/decisions/0063).
+// Purpose       Cells of registered memory, each of the size of a lane slot, for one or two laps of the lane: slot i of the peer
+//               uses cell i, then cell `slots` + i. Messages are built in their cells, so consecutive messages go out as one
+//               RDMA WRITE. A message stays in its cell until it is acknowledged and its WRITE is complete, because it may have to
+//               be sent again. Completions are polled later than acknowledgements: the second lap is for that time.
+// Cells         One writer at a time reserves the cell of the next message. The cells from `oldest` on, `used` of them, hold
+//               messages whose requests are not known to be complete. The last `batch` of them are in no request yet.
+// Ownership     The endpoint, which has a fixed number of rings. If none is free, a lane's messages are written singly from
+//               send buffers.
+// End           Closed with its lane, or if the device keeps its cells for long: the remaining messages are written from send buffers.
+//               A ring is free for the next lane when its messages are acknowledged or their peer is down, and no request
+//               refers to it (docs/decisions/0063).
 #ifndef SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_
 #define SLUICE_TRANSPORT_ENDPOINT_SEND_RING_H_
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PeerWindows: the windows between this side and one peer, in both directions, as far as they differ from those of the handshake
+// PeerWindows: the windows between this side and one peer, in both directions, where they differ from those of the handshake
 // (docs/decisions/0067). Private to transport/endpoint; used by windows.cc.
 //
-// What it is    A peer has no record as long as it uses the window of the handshake. The number of receive buffers in use stands
-//               in SendCredits and ReceiveCredits.
-// Who owns it   The endpoint, by the peer's index, until the peer's record is free. Which thread: the polling thread.
+// Purpose       A peer that uses the window of the handshake has no record. SendCredits and ReceiveCredits hold the number of
+//               receive buffers in use.
+// Ownership     The endpoint, by the peer's index, until the peer's record is free.
+// Threads       The polling thread.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_WINDOWS_H_
 #define SLUICE_TRANSPORT_ENDPOINT_WINDOWS_H_
 

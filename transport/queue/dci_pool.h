@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DciPool: sends, through a few DCIs whose streams carry one peer each.
+// DciPool: sends through a few DCIs whose streams carry one peer each. The send queues of a device with DC.
 //
-// What it is    The send queues of a device with DC. Post() puts a slot in line, Flush() rings the doorbells, Poll() takes completions. A peer holds a
-//               stream only while requests of its own are posted; who finds no stream or no room waits in a list
-//               and holds nothing. One failed peer stops one stream: it is reset once all its requests are
-//               flushed, and its owner posts again what was not acknowledged. Where the device can't, or a DCI
-//               dies, the DCI is recovered as a whole, and the same holds for every peer that had requests on it.
+// Purpose       Post() queues a slot, Flush() rings the doorbells, Poll() takes completions. A peer holds a stream only while its
+//               requests are posted. A peer without a stream or without room waits in a list and holds nothing. A peer that
+//               fails stops one stream: the stream is reset when all its requests are flushed, and the endpoint posts again what was
+//               not acknowledged. If the device cannot reset a stream, or a DCI dies, the whole DCI is recovered, and the same
+//               holds for each peer that had requests on it.
 // Slots         A control slot is free when its request is complete. A data slot is free when its request is complete
-//               and its owner has said Release(), in whatever order: until then it may have to be sent again
-//               (docs/decisions/0016).
-// Silent peers  Completions of a DCI come in posting order over all streams, so a silent peer withholds those of its
-//               neighbours until its retries end. Whoever is new, or has failed since it was last heard of, has to do with
-//               the probation DCI; whoever has everything acknowledged may leave a DCI whose completions are withheld.
-// Who owns it   The endpoint. Device, commands, slots and user outlive it; targets until Close()d and quiet.
-// Which thread  The polling thread; Create() and the destructor block.
-// Order         Per target: the order of Post(), control ahead of data. Completions of one DCI come in posting
+//               and Release() was called, in either order: until then it may have to be sent again (docs/decisions/0016).
+// Silent peers  Completions of a DCI come in posting order over all streams. So a silent peer delays the completions of its
+//               neighbours until its retries end. A peer that is new, or has failed since it was last heard from, uses the
+//               probation DCI. A peer whose messages are all acknowledged may leave a DCI whose completions are delayed.
+// Order         Per target: the order of Post(), control before data. Completions of one DCI come in posting
 //               order, so one signalled request answers for all before it.
+// Ownership     The endpoint. Device, commands, slots and user outlive it; targets until they are closed and quiet.
+// Threads       The polling thread; Create() and the destructor block.
 #ifndef SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_
 #define SLUICE_TRANSPORT_QUEUE_DCI_POOL_H_
 

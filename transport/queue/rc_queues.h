@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RcQueues: sends, through an RC queue pair for each peer. For devices without DC (docs/decisions/0068).
+// RcQueues: sends through an RC queue pair for each peer. For devices without DC (docs/decisions/0068).
 //
-// What it is    Make() and Connect() make the queue pair of a peer, Attach() gives it to the peer's target. A request that fails
+// Purpose       Make() and Connect() make the queue pair of a peer, Attach() gives it to the peer's target. A request that fails
 //               ends the queue pair and its peer: there is no resend on the same queue pair, and OnTargetReset() is never called.
-//               The queue pair is destroyed, and what was posted to it ends then.
-// Completions   The last request of each doorbell is signalled, so none has to be asked for later. The queue pairs share one CQ, which
-//               holds as many completions as there are slots.
-// Limits        Up to kMostQueues queue pairs, with as many requests posted as `send_depth` says; the slots bound the sum.
+//               The queue pair is destroyed, and the requests posted to it end then.
+// Completions   The last request of each doorbell is signalled, so no request has to ask for a completion later. The queue pairs share
+//               one CQ, which holds as many completions as there are slots.
+// Limits        Up to kMostQueues queue pairs, each with up to `send_depth` requests posted; the slots limit the sum.
 // Ownership     The endpoint. Device, commands, slots and user outlive it; targets until they are closed and quiet.
 // Threads       The polling thread; Make(), Connect() and UseAddress() inside Commands. The destructor blocks.
 #ifndef SLUICE_TRANSPORT_QUEUE_RC_QUEUES_H_

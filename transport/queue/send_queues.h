@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SendQueues: how messages leave. Two kinds: DciPool, where a few DCIs serve all peers, and RcQueues, where each peer has a queue
-// pair (docs/decisions/0068). Whoever sends need not know which.
+// SendQueues: the interface through which messages are sent. Two implementations: DciPool, where a few DCIs serve all peers, and
+// RcQueues, where each peer has a queue pair (docs/decisions/0068). A sender need not know which of them it uses.
 //
 // Ownership     The endpoint. Device, commands, slots and user outlive it; targets until they are closed and quiet.
 // Threads       The polling thread, except UseAddress().
-// Order         Per target: the order of Post(), control ahead of data.
+// Order         Per target: the order of Post(), control before data.
 #ifndef SLUICE_TRANSPORT_QUEUE_SEND_QUEUES_H_
 #define SLUICE_TRANSPORT_QUEUE_SEND_QUEUES_H_
 

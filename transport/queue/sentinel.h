@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The wr_id of the last request of a draining DCI: which DCI, and which of its drains. Its index part is past every
+// The wr_id of the last request of a draining DCI: it names the DCI and the drain. Its index part is larger than the index of any
 // slot.
 #ifndef SLUICE_TRANSPORT_QUEUE_SENTINEL_H_
 #define SLUICE_TRANSPORT_QUEUE_SENTINEL_H_

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SlotTable: one slot per send buffer, and some without a buffer, for pieces of large messages. A wr_id names a slot and its
-// generation; stream, DCI, peer and operation come from the slot, and a late completion never touches a slot that was used again.
+// SlotTable: a slot for each send buffer, and some without a buffer for pieces of large messages. A wr_id names a slot and its
+// generation. Stream, DCI, peer and operation come from the slot. A late completion never touches a slot that was reused.
 //
-// Who owns it   The endpoint, with the registered memory behind it.
-// Which thread  The polling thread.
-// Bound         Fixed at start: `data` slots for messages, `control` slots for grants and goodbyes, `bulk` slots for pieces,
-//               so that none can starve the others. Take() says kNoSlot when all are out.
-// Cells         Slots of send rings: neither taken nor given back. Their ring's owner decides when one is used again. One
-//               request may carry the messages of several cells: it stands in the slot of the first.
+// Cells         Slots of send rings are neither taken nor returned: the owner of the ring decides when a slot is used again. One
+//               request may carry the messages of several cells: its slot is that of the first.
+// Ownership     The endpoint, with the registered memory behind it.
+// Threads       The polling thread.
+// Limits        Fixed at the start: `data` slots for messages, `control` slots for grants and goodbyes, `bulk` slots for pieces,
+//               so that no kind can starve the others. Take() returns kNoSlot if all slots of a kind are in use.
 #ifndef SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 #define SLUICE_TRANSPORT_QUEUE_SLOT_TABLE_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Target: where messages to one peer go, and what of them is under way.
+// Target: the destination of messages to one peer, and its requests that are posted or waiting.
 #ifndef SLUICE_TRANSPORT_QUEUE_TARGET_H_
 #define SLUICE_TRANSPORT_QUEUE_TARGET_H_
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WaitingList: the targets that have something to send and no room for it, and what each of them may send in its turn.
+// WaitingList: the targets that have requests to post and no room, and the number of requests that each may post in its turn.
 //
-// What it is    Two kinds: those that have a stream wait for room in their send queue; those that have none wait for a
-//               stream too, one line for each class of DCIs. Nobody here holds anything but requests already posted.
-// Who owns it   The DciPool. Targets leave it by Remove() before they go.
-// Bound         Each target is in it once at most.
+// Purpose       Two kinds: targets that have a stream wait for room in their send queue. Targets without a stream wait for a
+//               stream too, in one line for each class of DCIs. A waiting target holds nothing but requests already posted.
+// Ownership     The DciPool. A target leaves it by Remove() before its end.
+// Limits        Each target is in it at most once.
 #ifndef SLUICE_TRANSPORT_QUEUE_WAITING_LIST_H_
 #define SLUICE_TRANSPORT_QUEUE_WAITING_LIST_H_
 
