@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CompletionError: a failed completion, decoded: the request, the stream, the peer, the likely cause, and what to do.
+// FailedRequest: a failed completion, decoded: the request, the stream, the peer, the likely cause, and what to do.
 #ifndef SLUICE_TRANSPORT_QUEUE_COMPLETION_ERROR_H_
 #define SLUICE_TRANSPORT_QUEUE_COMPLETION_ERROR_H_
 
