@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -117,52 +118,27 @@ absl::Status BadOption(const char* name, const std::string& value, const std::st
 
 }  // namespace
 
-void PrometheusMetrics::Add(const Server* server, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  servers_[name] = server;
-}
-
-void PrometheusMetrics::Add(std::shared_ptr<Channel> channel, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  channels_[name] = std::move(channel);
-}
-
-void PrometheusMetrics::Add(CounterSource source, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  sources_[name] = std::move(source);
-}
-
-void PrometheusMetrics::Remove(const std::string& name) {
-  std::shared_ptr<Channel> gone;  // may end here, and not under the lock
-  std::lock_guard lock(mutex_);
-  servers_.erase(name);
-  sources_.erase(name);
-  if (const auto found = channels_.find(name); found != channels_.end()) {
-    gone = std::move(found->second);
-    channels_.erase(found);
-  }
-}
-
 std::vector<MetricFamily> PrometheusMetrics::Collect() const {
   Families families;
-  std::lock_guard lock(mutex_);  // what Remove() took out is not looked at any more when it returns
-  for (const auto& [name, server] : servers_) {
-    const ServerSnapshot snapshot = server->Snapshot(0, patience_);
-    const Labels labels = {{"server", name}};
-    families.Gauge("sluice_server_fresh", "0: a handler hangs, and all but calls is from before",
-                   labels, snapshot.fresh ? 1 : 0);
-    AddReadings("sluice_server_", labels, ReadCounters(snapshot), &families);
-    AddMethods("sluice_server_", labels, snapshot.methods, &families);
-  }
-  for (const auto& [name, channel] : channels_) {
-    const ChannelSnapshot snapshot = channel->Snapshot();
-    const Labels labels = {{"channel", name}};
-    AddReadings("sluice_channel_", labels, ReadCounters(snapshot), &families);
-    AddMethods("sluice_channel_", labels, snapshot.methods, &families);
-  }
-  for (const auto& [name, source] : sources_) {
-    AddReadings("sluice_", {{"source", name}}, source(), &families);
-  }
+  objects_.Read([&](const auto& servers, const auto& channels, const auto& sources) {
+    for (const auto& [name, served] : servers) {
+      const ServerSnapshot snapshot = served.server->Snapshot(0, patience_);
+      const Labels labels = {{"server", name}};
+      families.Gauge("sluice_server_fresh", "0: a handler hangs, and all but calls is from before",
+                     labels, snapshot.fresh ? 1 : 0);
+      AddReadings("sluice_server_", labels, ReadCounters(snapshot), &families);
+      AddMethods("sluice_server_", labels, snapshot.methods, &families);
+    }
+    for (const auto& [name, channel] : channels) {
+      const ChannelSnapshot snapshot = channel->Snapshot();
+      const Labels labels = {{"channel", name}};
+      AddReadings("sluice_channel_", labels, ReadCounters(snapshot), &families);
+      AddMethods("sluice_channel_", labels, snapshot.methods, &families);
+    }
+    for (const auto& [name, source] : sources) {
+      AddReadings("sluice_", {{"source", name}}, source(), &families);
+    }
+  });
   return families.Take();
 }
 

@@ -22,10 +22,9 @@
 #define SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,6 +32,7 @@
 #include "middleware/api/channel.h"
 #include "middleware/api/server.h"
 #include "middleware/services/counter_table.h"
+#include "middleware/services/named_objects.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
 
@@ -48,21 +48,22 @@ class PrometheusMetrics final : public prometheus::Collectable {
       : patience_(patience) {}
 
   // Adds a server or channel. `name`: value of the label; replaces an entry of the same name.
-  void Add(const Server* server, const std::string& name);
-  void Add(std::shared_ptr<Channel> channel, const std::string& name);
+  void Add(const Server* server, const std::string& name) {
+    objects_.Add(NamedObjects::Served{server, {}}, name);
+  }
+  void Add(std::shared_ptr<Channel> channel, const std::string& name) {
+    objects_.Add(std::move(channel), name);
+  }
   // Adds counters sluice_<reading> with the label source: [bulk] { return
   // sluice::ReadCounters(bulk->counters()); }.
-  void Add(CounterSource source, const std::string& name);
-  void Remove(const std::string& name);
+  void Add(CounterSource source, const std::string& name) { objects_.Add(std::move(source), name); }
+  void Remove(const std::string& name) { objects_.Remove(name); }
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   const absl::Duration patience_;
-  mutable std::mutex mutex_;
-  std::map<std::string, const Server*> servers_;              // mutex_
-  std::map<std::string, std::shared_ptr<Channel>> channels_;  // mutex_
-  std::map<std::string, CounterSource> sources_;              // mutex_
+  NamedObjects objects_;
 };
 
 struct ExposerOptions {

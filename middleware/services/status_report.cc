@@ -60,127 +60,102 @@ const char* HowAuthenticated(const Authentication& authentication) {
   return authentication.secret_file.empty() ? "none" : "from a file";
 }
 
+void FillChannel(const Channel& channel, const std::string& name,
+                 status_page::v1::ChannelStatus* one) {
+  const ChannelSnapshot snapshot = channel.Snapshot();
+  one->set_name(name);
+  one->set_server(channel.server());
+  one->set_state(call::Name(snapshot.state));
+  one->set_outstanding(snapshot.outstanding);
+  one->set_device(channel.device_choice());
+  FillMethods(snapshot.methods, one->mutable_methods());
+  FillCounts(ReadCounters(snapshot), one->mutable_counts());
+  FillCapabilities(channel.capabilities(), one->mutable_capabilities());
+}
+
+void FillConfig(const NamedObjects::Served& served, const std::string& name,
+                status_page::v1::ServerConfig* one) {
+  constexpr std::string_view kPrefix = "server.";
+  one->set_name(name);
+  one->set_authentication(HowAuthenticated(served.options.authentication));
+  for (const Tenant& tenant : served.options.tenants) one->add_tenants(tenant.name);
+  Config options;
+  options.server = served.options;
+  for (const Config::Setting& from : options.Settings()) {
+    if (!absl::StartsWith(from.name, kPrefix) || absl::StrContains(from.name, "secret")) continue;
+    status_page::v1::Setting* setting = one->add_settings();
+    setting->set_name(from.name.substr(kPrefix.size()));
+    setting->set_value(from.value);
+    setting->set_default_value(from.default_value);
+    setting->set_allowed(from.allowed);
+    setting->set_meaning(from.meaning);
+  }
+}
+
 }  // namespace
 
-void StatusReport::Add(const Server* server, const std::string& name,
-                       const ServerOptions& options) {
-  std::lock_guard lock(mutex_);
-  servers_.insert_or_assign(name, Served{server, options});
-}
-
-void StatusReport::Add(std::shared_ptr<Channel> channel, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  channels_[name] = std::move(channel);
-}
-
-void StatusReport::Add(CounterSource source, const std::string& name) {
-  std::lock_guard lock(mutex_);
-  sources_[name] = std::move(source);
-}
-
-void StatusReport::Remove(const std::string& name) {
-  std::shared_ptr<Channel> gone;  // may end here, and not under the lock
-  std::lock_guard lock(mutex_);
-  servers_.erase(name);
-  sources_.erase(name);
-  if (const auto found = channels_.find(name); found != channels_.end()) {
-    gone = std::move(found->second);
-    channels_.erase(found);
+void StatusReport::FillServer(const PageViewer& viewer, const std::string& name,
+                              const NamedObjects::Served& served,
+                              status_page::v1::Status* status) const {
+  const bool with_tenants = !served.options.tenants.empty();
+  if (viewer.rights == Rights::kTenant && !HasTenant(served.options, viewer.tenant)) return;
+  std::optional<std::string_view> only_tenant;
+  if (viewer.rights == Rights::kTenant) only_tenant = viewer.tenant;
+  status_page::v1::ServerStatus* one = status->add_servers();
+  one->set_name(name);
+  if (viewer.rights == Rights::kAnyone && with_tenants) {
+    only_tenant = "";  // of no peer
+    one->set_withheld(
+        "the server has tenants, and the pages require no token: set PagesOptions::readers");
   }
-}
-
-void StatusReport::FillServers(const PageViewer& viewer, status_page::v1::Status* status) const {
-  for (const auto& [name, served] : servers_) {
-    const bool with_tenants = !served.options.tenants.empty();
-    if (viewer.rights == Rights::kTenant && !HasTenant(served.options, viewer.tenant)) continue;
-    std::optional<std::string_view> only_tenant;
-    if (viewer.rights == Rights::kTenant) only_tenant = viewer.tenant;
-    status_page::v1::ServerStatus* one = status->add_servers();
-    one->set_name(name);
-    if (viewer.rights == Rights::kAnyone && with_tenants) {
-      only_tenant = "";  // of no peer
-      one->set_withheld(
-          "the server has tenants, and the pages require no token: set PagesOptions::readers");
-    }
-    introspection::v1::LookReply* look = one->mutable_look();
-    one->set_fresh(FillLook({.server = served.server,
-                             .options = &served.options,
-                             .max_peers = kMaxPeers,
-                             .patience = patience_,
-                             .only_tenant = only_tenant},
-                            look));
-    ShortenLook(kMaxBytes, look);
-    if (only_tenant) continue;
-    std::vector<std::string> methods;
-    for (const auto& method : look->methods()) methods.push_back(method.name());
-    FillTrace(*served.server, methods, kMaxEvents, one->mutable_events());
-  }
-}
-
-void StatusReport::FillChannels(status_page::v1::Status* status) const {
-  for (const auto& [name, channel] : channels_) {
-    const ChannelSnapshot snapshot = channel->Snapshot();
-    status_page::v1::ChannelStatus* one = status->add_channels();
-    one->set_name(name);
-    one->set_server(channel->server());
-    one->set_state(call::Name(snapshot.state));
-    one->set_outstanding(snapshot.outstanding);
-    one->set_device(channel->device_choice());
-    FillMethods(snapshot.methods, one->mutable_methods());
-    FillCounts(ReadCounters(snapshot), one->mutable_counts());
-    FillCapabilities(channel->capabilities(), one->mutable_capabilities());
-  }
+  introspection::v1::LookReply* look = one->mutable_look();
+  one->set_fresh(FillLook({.server = served.server,
+                           .options = &served.options,
+                           .max_peers = kMaxPeers,
+                           .patience = patience_,
+                           .only_tenant = only_tenant},
+                          look));
+  ShortenLook(kMaxBytes, look);
+  if (only_tenant) return;
+  std::vector<std::string> methods;
+  for (const auto& method : look->methods()) methods.push_back(method.name());
+  FillTrace(*served.server, methods, kMaxEvents, one->mutable_events());
 }
 
 std::string StatusReport::StatusJson(const PageViewer& viewer) const {
   status_page::v1::Status status;
   status.set_unix_ms(absl::ToUnixMillis(absl::Now()));
   if (viewer.rights == Rights::kNone) return ToJson(status);
-  std::lock_guard lock(mutex_);  // what Remove() took out is not looked at any more when it returns
-  FillServers(viewer, &status);
-  if (viewer.rights == Rights::kTenant) {
-    status.set_only_tenant(viewer.tenant);
-    return ToJson(status);
-  }
-  FillChannels(&status);
-  for (const auto& [name, source] : sources_) {
-    status_page::v1::SourceStatus* one = status.add_sources();
-    one->set_name(name);
-    FillCounts(source(), one->mutable_counts());
-  }
-  FillProcess(status.mutable_process());
+  objects_.Read([&](const auto& servers, const auto& channels, const auto& sources) {
+    for (const auto& [name, served] : servers) FillServer(viewer, name, served, &status);
+    if (viewer.rights == Rights::kTenant) {
+      status.set_only_tenant(viewer.tenant);
+      return;
+    }
+    for (const auto& [name, channel] : channels) FillChannel(*channel, name, status.add_channels());
+    for (const auto& [name, source] : sources) {
+      status_page::v1::SourceStatus* one = status.add_sources();
+      one->set_name(name);
+      FillCounts(source(), one->mutable_counts());
+    }
+    FillProcess(status.mutable_process());
+  });
   return ToJson(status);
 }
 
 std::string StatusReport::ConfigJson() const {
-  constexpr std::string_view kPrefix = "server.";
   status_page::v1::Config config;
-  std::lock_guard lock(mutex_);
-  for (const auto& [name, served] : servers_) {
-    status_page::v1::ServerConfig* one = config.add_servers();
-    one->set_name(name);
-    one->set_authentication(HowAuthenticated(served.options.authentication));
-    for (const Tenant& tenant : served.options.tenants) one->add_tenants(tenant.name);
-    Config options;
-    options.server = served.options;
-    for (const Config::Setting& from : options.Settings()) {
-      if (!absl::StartsWith(from.name, "server.") || absl::StrContains(from.name, "secret"))
-        continue;
-      status_page::v1::Setting* setting = one->add_settings();
-      setting->set_name(from.name.substr(kPrefix.size()));
-      setting->set_value(from.value);
-      setting->set_default_value(from.default_value);
-      setting->set_allowed(from.allowed);
-      setting->set_meaning(from.meaning);
-    }
-  }
+  objects_.Read([&](const auto& servers, const auto&, const auto&) {
+    for (const auto& [name, served] : servers) FillConfig(served, name, config.add_servers());
+  });
   return ToJson(config);
 }
 
 bool StatusReport::AllAnswer() const {
-  std::lock_guard lock(mutex_);
-  return std::all_of(servers_.begin(), servers_.end(), [this](const auto& named) {
-    return named.second.server->Snapshot(0, patience_).fresh;
+  return objects_.Read([this](const auto& servers, const auto&, const auto&) {
+    return std::all_of(servers.begin(), servers.end(), [this](const auto& named) {
+      return named.second.server->Snapshot(0, patience_).fresh;
+    });
   });
 }
 

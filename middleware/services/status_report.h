@@ -14,16 +14,16 @@
 #define SLUICE_MIDDLEWARE_SERVICES_STATUS_REPORT_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/options.h"
 #include "middleware/api/server.h"
 #include "middleware/services/counter_table.h"
+#include "middleware/services/named_objects.h"
 #include "middleware/services/page_readers.h"
 
 namespace sluice::status_page::v1 {
@@ -45,10 +45,14 @@ class StatusReport {
 
   // `name`: shown on the page; replaces an entry of the same kind and name. `options`: the options that the server was
   // created with.
-  void Add(const Server* server, const std::string& name, const ServerOptions& options);
-  void Add(std::shared_ptr<Channel> channel, const std::string& name);
-  void Add(CounterSource source, const std::string& name);
-  void Remove(const std::string& name);
+  void Add(const Server* server, const std::string& name, const ServerOptions& options) {
+    objects_.Add(NamedObjects::Served{server, options}, name);
+  }
+  void Add(std::shared_ptr<Channel> channel, const std::string& name) {
+    objects_.Add(std::move(channel), name);
+  }
+  void Add(CounterSource source, const std::string& name) { objects_.Add(std::move(source), name); }
+  void Remove(const std::string& name) { objects_.Remove(name); }
 
   std::string StatusJson(const PageViewer& viewer) const;
   // The options in effect, for viewers who see everything. Secrets and their files are omitted.
@@ -57,18 +61,11 @@ class StatusReport {
   bool AllAnswer() const;
 
  private:
-  struct Served {
-    const Server* server;
-    ServerOptions options;
-  };
-  void FillServers(const PageViewer& viewer, status_page::v1::Status* status) const;
-  void FillChannels(status_page::v1::Status* status) const;
+  void FillServer(const PageViewer& viewer, const std::string& name,
+                  const NamedObjects::Served& served, status_page::v1::Status* status) const;
 
   const absl::Duration patience_;
-  mutable std::mutex mutex_;
-  std::map<std::string, Served> servers_;                     // mutex_
-  std::map<std::string, std::shared_ptr<Channel>> channels_;  // mutex_
-  std::map<std::string, CounterSource> sources_;              // mutex_
+  NamedObjects objects_;
 };
 
 }  // namespace sluice
