@@ -3,6 +3,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
@@ -30,6 +33,31 @@ absl::Status WriteJson(const google::protobuf::Message& message, const std::stri
   return base::ErrnoError(
       error_number, absl::StrCat("writing ", path),
       {.layer = "tools", .operation = "json", .remedy = "choose another --json"});
+}
+
+absl::Status ReadJson(const std::string& path, google::protobuf::Message* message) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();  // an empty file fails here too
+  if (!file.is_open() || text.fail()) {
+    return base::ErrnoError(errno != 0 ? errno : EINVAL, absl::StrCat("reading ", path),
+                            {.layer = "tools",
+                             .operation = "json",
+                             .cause = errno != 0 ? "the file cannot be read" : "the file is empty",
+                             .remedy = "name a file that was written with --json"});
+  }
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  const auto status = google::protobuf::util::JsonStringToMessage(text.str(), message, options);
+  if (status.ok()) return absl::OkStatus();
+  return base::Error(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat(path, " is not a ", message->GetDescriptor()->full_name(), " as JSON"),
+      {.layer = "tools",
+       .operation = "json",
+       .cause = status.ToString(),
+       .remedy = "name a file that was written with --json"});
 }
 
 }  // namespace sluice::tools

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A protobuf message as JSON, to standard output or into a file.
+// A protobuf message as JSON, to standard output, into a file, or from a file.
 #ifndef SLUICE_TOOLS_JSON_OUTPUT_H_
 #define SLUICE_TOOLS_JSON_OUTPUT_H_
 
@@ -14,6 +14,10 @@ namespace sluice::tools {
 // Field names as in the .proto, fields with their default value included. `path` "-" is standard
 // output.
 absl::Status WriteJson(const google::protobuf::Message& message, const std::string& path);
+
+// Reads what WriteJson() wrote. Unknown fields are ignored: a later version may have written them. Errors: as open() reports
+// them; INVALID_ARGUMENT if the file is not such a message.
+absl::Status ReadJson(const std::string& path, google::protobuf::Message* message);
 
 }  // namespace sluice::tools
 

@@ -13,13 +13,16 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "examples/echo/echo_service.h"
 #include "middleware/api/messenger.h"
 #include "middleware/api/server.h"
+#include "tools/cache_line_round_trip.h"
 #include "tools/child_process.h"
 #include "tools/command_line.h"
 #include "tools/json_output.h"
+#include "tools/perf_page.h"
 #include "tools/sluice_perf_flow.h"
 #include "tools/sluice_perf_options.h"
 #include "tools/sluice_perf_rpc.h"
@@ -32,7 +35,10 @@ constexpr char kUsage[] =
     "       sluice_perf serve [options]    the server for rpc, for --server on another host\n"
     "       sluice_perf flow [options]     measures messages in flows: rate and latency\n"
     "       sluice_perf sink [options]     the receiver for flow, for --server on another host\n"
+    "       sluice_perf compare [--html=FILE] A.json B.json ...   puts results beside each other\n"
     "       sluice_perf WORD --help        shows the options\n";
+
+constexpr absl::Duration kRawDuration = absl::Milliseconds(200);
 
 int Complain(const absl::Status& status, int exit_code) {
   std::fprintf(stderr, "sluice_perf: %s\n", std::string(status.message()).c_str());
@@ -51,6 +57,13 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> StartServer(const std::string& wor
   if (options.cpu_list.size() == 2)
     arguments.push_back(absl::StrCat("--cpu=", options.cpu_list[1]));
   return ChildProcess::Start(arguments);
+}
+
+absl::StatusOr<double> RawNs(const PerfOptions& options) {
+  const std::vector<int>& cpus = options.cpu_list;
+  const int client = cpus.empty() ? 0 : cpus[0];
+  const int server = cpus.size() == 2 ? cpus[1] : client == 0 ? 1 : 0;
+  return CacheLineRoundTripNs(client, server, kRawDuration);
 }
 
 // Measures against a server that is there, or one of our own.
@@ -76,8 +89,15 @@ int Measure(PerfOptions& options, CommandLine& line, const std::string& server_w
   if (!options.cpu_list.empty()) {
     if (status = PinToCpu(options.cpu_list[0]); !status.ok()) return Complain(status, kExitFailed);
   }
+  double raw_ns = 0;
+  if (options.raw) {
+    const auto measured = RawNs(options);
+    if (!measured.ok()) return Complain(measured.status(), kExitFailed);
+    raw_ns = *measured;
+  }
   auto result = measure(options, address);
   if (!result.ok()) return Complain(result.status(), kExitFailed);
+  result->set_raw_round_trip_ns(raw_ns);
   if (own_server != nullptr) {
     own_server->Signal(SIGTERM);
     auto ended = own_server->Wait(absl::Seconds(10));
@@ -87,6 +107,10 @@ int Measure(PerfOptions& options, CommandLine& line, const std::string& server_w
   if (!options.json.empty()) {
     if (status = WriteJson(*result, options.json); !status.ok())
       return Complain(status, kExitFailed);
+  }
+  if (!options.html.empty()) {
+    status = WritePerfPage({&*result, 1}, options.html);
+    if (!status.ok()) return Complain(status, kExitFailed);
   }
   return result->counts().failed() == 0 && result->counts().ok() > 0 ? kExitOk : kExitFailed;
 }
@@ -220,6 +244,37 @@ int Sink(const std::vector<std::string>& arguments) {
   return kExitOk;
 }
 
+int Compare(const std::vector<std::string>& arguments) {
+  CommandLine line(absl::StrCat("usage: sluice_perf compare [options] FILE...\nPuts up to ",
+                                kMostResults,
+                                " results, written with --json, beside each other.\n"));
+  std::string html;
+  line.Add("html", &html, "write a page with plots to this file");
+  std::vector<std::string> options, files;
+  for (const std::string& argument : arguments) {
+    (absl::StartsWith(argument, "-") ? options : files).push_back(argument);
+  }
+  if (absl::Status status = line.Parse(options); !status.ok()) return Complain(status, kExitUsage);
+  if (line.help()) {
+    std::fputs(line.HelpText().c_str(), stdout);
+    return kExitOk;
+  }
+  if (files.empty() || files.size() > kMostResults) {
+    std::fprintf(stderr, "sluice_perf: compare takes 1 to %zu files, not %zu\n%s", kMostResults,
+                 files.size(), kUsage);
+    return kExitUsage;
+  }
+  std::vector<BenchResult> results(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (absl::Status status = ReadJson(files[i], &results[i]); !status.ok())
+      return Complain(status, kExitFailed);
+  }
+  std::fputs(PerfTable(results).c_str(), stdout);
+  if (html.empty()) return kExitOk;
+  const absl::Status status = WritePerfPage(results, html);
+  return status.ok() ? kExitOk : Complain(status, kExitFailed);
+}
+
 int Main(const std::vector<std::string>& words) {
   const std::string word = words.empty() ? "" : words[0];
   const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
@@ -227,6 +282,7 @@ int Main(const std::vector<std::string>& words) {
   if (word == "serve") return Serve(rest);
   if (word == "flow") return FlowWord(rest);
   if (word == "sink") return Sink(rest);
+  if (word == "compare") return Compare(rest);
   if (word == "--help" || word == "-h" || word == "help") {
     std::fputs(kUsage, stdout);
     return kExitOk;

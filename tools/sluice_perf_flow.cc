@@ -7,6 +7,7 @@
 
 #include "absl/time/clock.h"
 #include "tools/latency_report.h"
+#include "tools/rate_over_time.h"
 #include "transport/base/clock.h"
 #include "transport/base/error.h"
 #include "transport/base/histogram.h"
@@ -59,6 +60,7 @@ class FullFlows final : public FlowHandler {
     start_ns_ = end_ns_ = clock_.NowNs();
     stop_ns_ = start_ns_ + absl::ToInt64Nanoseconds(duration);
     running_ = true;
+    rates_.Start(start_ns_, stop_ns_ - start_ns_);
     for (End& end : ends_) Fill(end);
     // After the time nothing is sent any more, and what is under way comes home.
     messenger_->Drive(
@@ -90,6 +92,7 @@ class FullFlows final : public FlowHandler {
     counts.set_ok(counts_.started() - counts_.failed());
     return counts;
   }
+  const RateOverTime& rates() const { return rates_; }
 
  private:
   struct End {
@@ -118,6 +121,7 @@ class FullFlows final : public FlowHandler {
     end_ns_ = clock_.NowNs();
     for (; end.home != total; --under_way_) {
       latencies_ns_.Record(end_ns_ - end.sent_ns[end.home++ % options_.window]);
+      rates_.Count(end_ns_);
     }
     Fill(end);
   }
@@ -150,6 +154,7 @@ class FullFlows final : public FlowHandler {
   int64_t stop_ns_ = 0;
   int64_t end_ns_ = 0;
   base::Histogram latencies_ns_;
+  RateOverTime rates_;
   BenchCounts counts_;
 };
 
@@ -192,6 +197,7 @@ absl::StatusOr<BenchResult> MeasureFlows(const PerfOptions& options, const std::
   result.mutable_counts()->set_through_lanes((*messenger)->endpoint_counters().lane_received);
   *result.mutable_latency() = Summarise(flows.latencies_ns());
   result.set_duration_seconds(flows.seconds());
+  flows.rates().AddTo(&result);
   if (flows.seconds() > 0) {
     result.set_calls_per_second(static_cast<double>(result.counts().ok()) / flows.seconds());
     result.set_payload_bytes_per_second(result.calls_per_second() * options.size_bytes);

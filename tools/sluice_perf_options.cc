@@ -49,6 +49,11 @@ void AddCommonTo(PerfOptions* options, CommandLine* line) {
   line->Add("cpus", &options->cpus, "CPU of the client, or CLIENT,SERVER, to pin to");
   line->Add("json", &options->json,
             "print JSON (sluice.BenchResult) to this file, - for standard output");
+  line->Add("html", &options->html, "write a page with plots to this file");
+  line->Add("raw", &options->raw,
+            "first measure the round trip of a cache line between the same CPUs (default 0 and 1), "
+            "the limit of "
+            "the machine");
 }
 
 }  // namespace

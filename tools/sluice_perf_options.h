@@ -32,6 +32,8 @@ struct PerfOptions {
   absl::Duration deadline = absl::Seconds(1);
   std::string cpus;  // "CLIENT" or "CLIENT,SERVER"; empty: not pinned
   std::string json;
+  std::string html;
+  bool raw = false;  // measure the limit of the machine first
   std::vector<std::string> arguments;
   // Flows only.
   uint32_t flows = 1;

@@ -13,6 +13,7 @@
 #include "middleware/api/channel.h"
 #include "tools/latency_report.h"
 #include "tools/open_loop.h"
+#include "tools/rate_over_time.h"
 #include "transport/base/clock.h"
 #include "transport/base/histogram.h"
 
@@ -75,6 +76,7 @@ class ClosedLoop {
     start_ns_ = clock_.NowNs();
     stop_ns_ = start_ns_ + absl::ToInt64Nanoseconds(duration);
     end_ns_ = start_ns_;
+    rates_.Start(start_ns_, stop_ns_ - start_ns_);
     if (places_.size() == 1) {
       OneByOne();
     } else {
@@ -91,6 +93,7 @@ class ClosedLoop {
   const base::Histogram& latencies_ns() const { return latencies_ns_; }
   double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
   BenchCounts counts() const { return counts_.Result(); }
+  const RateOverTime& rates() const { return rates_; }
 
  private:
   struct Place {
@@ -164,6 +167,7 @@ class ClosedLoop {
     end_ns_ = std::max(end_ns_, now_ns);
     if (status.ok() && place.reply.payload().size() == place.request.payload().size()) {
       latencies_ns_.Record(now_ns - place.started_ns);
+      rates_.Count(now_ns);
       return;
     }
     counts_.Fail(status.ok() ? absl::DataLossError("the reply is not as long as the request")
@@ -180,6 +184,7 @@ class ClosedLoop {
   int64_t stop_ns_ = 0;
   int64_t end_ns_ = 0;
   base::Histogram latencies_ns_;
+  RateOverTime rates_;
   CallCounts counts_;
 };
 
@@ -203,6 +208,7 @@ class ScheduledCalls {
                                  .duration_ns = absl::ToInt64Nanoseconds(duration),
                                  .most_outstanding = options_.window});
     counts_.Clear();
+    rates_.Start(start_ns_, absl::ToInt64Nanoseconds(duration));
     const auto step = [this] {
       loop_->StartDue(clock_.NowNs(), [this](int64_t intended_ns) { Start(intended_ns); });
       return loop_->done() || (counts_.enough() && loop_->outstanding() == 0);
@@ -221,6 +227,7 @@ class ScheduledCalls {
   const base::Histogram& latencies_ns() const { return loop_->latencies_ns(); }
   double seconds() const { return static_cast<double>(end_ns_ - start_ns_) / 1e9; }
   BenchCounts counts() const { return counts_.Result(); }
+  const RateOverTime& rates() const { return rates_; }
 
  private:
   struct Place {
@@ -248,7 +255,11 @@ class ScheduledCalls {
     end_ns_ = clock_.NowNs();
     loop_->End(place->intended_ns, end_ns_, status.ok());
     free_.push_back(place);
-    if (!status.ok()) counts_.Fail(status);
+    if (status.ok()) {
+      rates_.Count(end_ns_);
+    } else {
+      counts_.Fail(status);
+    }
   }
 
   Channel* const channel_;
@@ -260,6 +271,7 @@ class ScheduledCalls {
   std::optional<OpenLoop> loop_;
   int64_t start_ns_ = 0;
   int64_t end_ns_ = 0;
+  RateOverTime rates_;
   CallCounts counts_;
 };
 
@@ -273,6 +285,7 @@ void Measure(Load& load, const PerfOptions& options, BenchResult* result) {
   *result->mutable_counts() = load.counts();
   *result->mutable_latency() = Summarise(load.latencies_ns());
   result->set_duration_seconds(load.seconds());
+  load.rates().AddTo(result);
 }
 
 ChannelOptions OptionsOf(const PerfOptions& options) {
@@ -351,6 +364,11 @@ std::string ResultText(const BenchResult& result) {
   }
   absl::StrAppendFormat(&text, "  %12.0f %s a second, %.1f MB/s of payload\n",
                         result.calls_per_second(), what, result.payload_bytes_per_second() / 1e6);
+  if (result.raw_round_trip_ns() > 0) {
+    absl::StrAppendFormat(
+        &text, "  %12s  a cache line there and back on this machine; p50 is %.1f times that\n",
+        FormatNs(result.raw_round_trip_ns()), latency.p50_ns() / result.raw_round_trip_ns());
+  }
   const std::pair<const char*, double> rows[] = {
       {"min", latency.min_ns()}, {"p50", latency.p50_ns()},    {"p90", latency.p90_ns()},
       {"p99", latency.p99_ns()}, {"p99.9", latency.p999_ns()}, {"p99.99", latency.p9999_ns()},

@@ -11,6 +11,7 @@
 #include "absl/flags/usage.h"
 #include "absl/time/time.h"
 #include "examples/echo/echo.sluice.h"
+#include "examples/echo/spans_file.h"
 #include "middleware/api/channel.h"
 
 ABSL_FLAG(std::string, server, "127.0.0.1:7471", "host:port of an echo_server");
@@ -19,6 +20,9 @@ ABSL_FLAG(std::string, device, "auto", "RDMA device: auto, or a name that sluice
 ABSL_FLAG(std::string, secret_file, "", "file of the secret that the server demands, mode 600");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5),
           "how long the connection and the call may take, each");
+ABSL_FLAG(std::string, spans, "",
+          "file for the span of the call, for ui.perfetto.dev; the server is told to record it "
+          "too; empty: none");
 
 namespace {
 
@@ -39,6 +43,8 @@ int main(int argc, char** argv) {
   options.device = absl::GetFlag(FLAGS_device);
   options.authentication.secret_file = absl::GetFlag(FLAGS_secret_file);
   options.connect_timeout = absl::GetFlag(FLAGS_timeout);
+  sluice::examples::echo::SpansFile spans(absl::GetFlag(FLAGS_spans), "echo_client");
+  if (spans.wanted()) options.interceptors = {spans.recorder().ForChannels()};
   auto channel = sluice::Channel::Connect(absl::GetFlag(FLAGS_server), options);
   if (!channel.ok()) return Fail(channel.status());
 
@@ -47,6 +53,7 @@ int main(int argc, char** argv) {
   request.set_payload(absl::GetFlag(FLAGS_text));
   sluice::CallContext context(absl::GetFlag(FLAGS_timeout));
   auto reply = client.Say(context, request);
+  if (absl::Status written = spans.Write(); !written.ok()) return Fail(written);
   if (!reply.ok()) return Fail(reply.status());
   std::printf("%s\n", reply->payload().c_str());
   return 0;

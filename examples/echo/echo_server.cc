@@ -12,6 +12,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "examples/echo/echo_service.h"
+#include "examples/echo/spans_file.h"
 #include "middleware/api/end_signals.h"
 #include "middleware/api/server.h"
 #include "middleware/services/health_service.h"
@@ -28,6 +29,9 @@ ABSL_FLAG(
     std::string, metrics, "",
     "port of the status page and of the metrics for Prometheus, which this host alone reaches, or "
     "host:port; empty: none");
+ABSL_FLAG(
+    std::string, spans, "",
+    "file for the spans of the calls that clients have sampled, for ui.perfetto.dev; empty: none");
 
 namespace {
 
@@ -36,6 +40,8 @@ absl::Status Run() {
   sluice::ServerOptions options;
   options.device = absl::GetFlag(FLAGS_device);
   options.authentication.secret_file = absl::GetFlag(FLAGS_secret_file);
+  sluice::examples::echo::SpansFile spans(absl::GetFlag(FLAGS_spans), "echo_server");
+  if (spans.wanted()) options.interceptors = {spans.recorder().ForServers()};
   auto server = sluice::Server::Create(options);
   if (!server.ok()) return server.status();
   sluice::examples::echo::EchoService service;
@@ -70,7 +76,9 @@ absl::Status Run() {
   std::fflush(stdout);
 
   end.Wait();
-  return (*server)->Drain(absl::Seconds(2));
+  const absl::Status drained = (*server)->Drain(absl::Seconds(2));
+  const absl::Status written = spans.Write();
+  return drained.ok() ? written : drained;
 }
 
 }  // namespace

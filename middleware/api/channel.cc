@@ -403,9 +403,9 @@ bool Channel::PrepareToSleep() {
 int Channel::fd() const { return lease_->fd(); }
 void Channel::Wake() { endpoint_->Wake(); }
 
-ChannelSnapshot Channel::Snapshot() {
+ChannelSnapshot Channel::Snapshot(absl::Duration patience) {
   const Visit visit(this);
-  return TakeSnapshot();
+  return TakeSnapshot(patience);
 }
 
 const std::string& Channel::device_choice() const { return stack_->device_choice(); }

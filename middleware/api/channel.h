@@ -182,9 +182,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The selected device and the reason: "softdc0, because …".
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  // Returns all counters. Waits for one pass of the thread that drives. Do not call it inside a
-  // callback of another channel that this channel waits for.
-  ChannelSnapshot Snapshot();
+  // Returns all counters. Waits for one pass of the thread that drives, at most `patience`: if a
+  // callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
+  // limit inside a callback of another channel that this channel waits for.
+  ChannelSnapshot Snapshot(absl::Duration patience = absl::InfiniteDuration());
   // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
   std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
   call::ClientCounters counters();
@@ -235,7 +236,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   absl::Status Resolve(std::shared_ptr<Resolver> resolver);
 
   absl::Status UseServers(const std::vector<std::string>& addresses);
-  ChannelSnapshot TakeSnapshot();
+  ChannelSnapshot TakeSnapshot(absl::Duration patience);
 
   absl::Status Start(const call::CallSpec& spec);
   static call::CallSpec Spec(const Method& method, const CallContext& context,

@@ -49,6 +49,10 @@ class ClientCall {
   absl::Status AddMetadata(std::string_view key, std::string_view value) {
     return metadata_.Add(key, value);
   }
+  // Replaces the entries of the key.
+  absl::Status SetMetadata(std::string_view key, std::string_view value) {
+    return metadata_.Set(key, value);
+  }
 
  private:
   const call::Method* method_;

@@ -230,6 +230,7 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
     last_submitted_ = nullptr;
     for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
       waiter->started = true;
+      waiter->in_batch = true;
     }
     lock.unlock();
     for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
@@ -239,13 +240,15 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
       } else if (waiter->begin != nullptr) {
         waiter->waits = !(*waiter->begin)(&waiter->event);
       } else {
-        waiter->status = waiter->seat->engine_->Start(*waiter->spec);
-        waiter->waits = !waiter->asynchronous && waiter->status.ok();
+        absl::Status started = waiter->seat->engine_->Start(*waiter->spec);
+        waiter->waits = !waiter->asynchronous && started.ok();
+        if (!waiter->ended_in_batch) waiter->status = std::move(started);
       }
     }
     lock.lock();
     for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
-      if (!waiter->waits) {
+      waiter->in_batch = false;
+      if (!waiter->waits || waiter->ended_in_batch) {
         Forget(waiter);
         waiter->done = true;
       }
@@ -305,6 +308,11 @@ void Lease::Waiter::End(const absl::Status& how) {
   if (!queued) {  // it is the holder, this thread
     status = how;
     done = true;
+    return;
+  }
+  if (in_batch) {  // a later start of the batch, or its callback, ends this one
+    status = OwnCopy(how);
+    ended_in_batch = true;
     return;
   }
   std::lock_guard lock(lease->mutex_);

@@ -120,8 +120,9 @@ class Lease {
   // works for the channel meanwhile, if nobody else does. Not inside a callback.
   void Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin);
 
-  // Runs `work` with the lease, here or on the thread that drives; short, and no calls from it.
-  void Run(Seat* seat, absl::FunctionRef<void()> work);
+  // Runs `work` with the lease, here or on the thread that drives; short, and no calls from it. False: nobody ran it within
+  // `timeout_ns`, and nobody will.
+  bool Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns = kForeverNs);
   // Runs `work` with the lease on this thread, and waits for the lease first; callbacks may run in it.
   void Hold(Seat* seat, absl::FunctionRef<void()> work);
 

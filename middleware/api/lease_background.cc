@@ -68,7 +68,7 @@ void Lease::DriveInBackground() {
       idle_passes = 0;
       continue;
     }
-    if (idle_passes++ == 0) idle_since_ns = driven_.now_ns();
+    if (++idle_passes == kIdlePassesPerLook) idle_since_ns = driven_.now_ns();
     if (idle_passes % kIdlePassesPerLook != 0 || driven_.now_ns() - idle_since_ns < spin_ns_) {
       continue;
     }

@@ -105,19 +105,22 @@ void Lease::Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin) {
   Release();
 }
 
-void Lease::Run(Seat* seat, absl::FunctionRef<void()> work) {
+bool Lease::Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns) {
   if (HeldByMe()) {
     Enter(seat);
-    return work();
+    work();
+    return true;
   }
   Waiter waiter(this, seat);
   waiter.work = &work;
-  if (!Acquire(&waiter, kForeverNs)) return;  // the holder has run it
+  if (!Acquire(&waiter, timeout_ns))
+    return waiter.done;  // the holder has run it, or the time was over
   if (!waiter.started) {
     Enter(seat);
     work();
   }
   Release(Use::kLooked);
+  return true;
 }
 
 void Lease::Hold(Seat* seat, absl::FunctionRef<void()> work) {

@@ -63,6 +63,8 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
     }
     cancelled_.notify_all();
   }
+  // Those that came while the callbacks ran have set it again.
+  if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
 }
 
 void Lease::Cancel(Seat* seat, uint64_t call_id) {

@@ -43,7 +43,8 @@ void Lease::DriveHeld(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
       idle_passes = 0;
       continue;
     }
-    if (idle_passes++ == 0) idle_since_ns = now_ns;
+    // From the first pass that has read the clock: the time of the last work may be that of an earlier call.
+    if (++idle_passes == kIdlePassesPerLook) idle_since_ns = now_ns;
     if (idle_passes % kIdlePassesPerLook != 0) continue;
     if (now_ns - idle_since_ns < spin_ns_) {
       if (now_ns - idle_since_ns > kYieldAfterNs) sched_yield();

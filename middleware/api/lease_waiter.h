@@ -48,6 +48,10 @@ struct Lease::Waiter {
   absl::Status status;
 
   bool waits = false;  // the holder's: it has been started, and has not ended
+  // The holder's: it is in the batch that the holder starts. If it ends there, the holder says so after the batch: its thread,
+  // and with it this object, stays until then.
+  bool in_batch = false;
+  bool ended_in_batch = false;
 
   bool queued = false;  // read by the holder too: it changes only in the hand-over of the lease
   bool started = false;

@@ -68,6 +68,17 @@ absl::Status Metadata::Add(std::string_view key, std::string_view value) {
   return absl::OkStatus();
 }
 
+absl::Status Metadata::Set(std::string_view key, std::string_view value) {
+  Metadata others;
+  for (const auto& [name, old] : entries_) {
+    if (name == key) continue;
+    if (absl::Status added = others.Add(name, old); !added.ok()) return added;
+  }
+  if (absl::Status added = others.Add(key, value); !added.ok()) return added;
+  *this = std::move(others);
+  return absl::OkStatus();
+}
+
 void Metadata::Clear() {
   entries_.clear();
   wire_.clear();

@@ -31,6 +31,8 @@ class Metadata {
   // Adds an entry. A key may occur more than once. Errors: INVALID_ARGUMENT (not a valid key),
   // RESOURCE_EXHAUSTED (over the limit).
   absl::Status Add(std::string_view key, std::string_view value);
+  // Replaces all entries of the key by this one. Errors as Add(); then nothing has changed.
+  absl::Status Set(std::string_view key, std::string_view value);
   void Clear();
 
   // Results refer to this object, and are valid until it is changed or destroyed. Calls on a

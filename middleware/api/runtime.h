@@ -17,7 +17,9 @@
 //               destroyed and the last channel has ended; the order does not matter.
 // Threads       Any thread may use the channels, several at a time. A calling thread polls for all channels while it waits. One
 //               background thread polls when no thread waits, and one more thread runs operations that may block in the kernel.
-//               With your own loop (RuntimeOptions::driving) one Poll() and one descriptor serve all channels.
+//               With your own loop (RuntimeOptions::driving) one Poll() and one descriptor serve all channels. Until the first
+//               Poll() the loop's thread is the one that called Create(): if another thread runs the loop, call Poll() there before
+//               Connect().
 // Errors        absl::Status with cause and remedy (docs/errors.md).
 // Limits        RuntimeOptions::limits hold for all channels together: the connections of all channels share
 //               receive_buffers. All channels prove the same secret.

@@ -187,16 +187,20 @@ std::vector<base::TraceRecord> Server::Trace() const {
   return all;
 }
 
-ChannelSnapshot Channel::TakeSnapshot() {
+ChannelSnapshot Channel::TakeSnapshot(absl::Duration patience) {
   ChannelSnapshot snapshot;
-  lease_->Run(&seat_, [&] {
+  const auto look = [&] {
     snapshot.state = engine_.state();
     snapshot.outstanding = engine_.outstanding();
     snapshot.calls = engine_.counters();
     snapshot.sessions = engine_.session_counters();
     snapshot.transport = endpoint_->Counts();
     snapshot.connections = endpoint_->Connections();
-  });
+  };
+  const int64_t patience_ns = patience == absl::InfiniteDuration()
+                                  ? Lease::kForeverNs
+                                  : std::max<int64_t>(absl::ToInt64Nanoseconds(patience), 0);
+  snapshot.fresh = lease_->Run(&seat_, look, patience_ns);
   snapshot.methods = engine_.stats().Snapshot();
   return snapshot;
 }

@@ -4,7 +4,7 @@
 // "traceparent".
 //
 // Transport     Requests carry it as metadata of that name. CallContext and ServerContext propagate
-//               it (docs/decisions/0036). Sluice records no spans: use an exporter of your own.
+//               it (docs/decisions/0036). services/span_recorder.h records spans.
 // Threads       A value.
 #ifndef SLUICE_MIDDLEWARE_API_TRACE_CONTEXT_H_
 #define SLUICE_MIDDLEWARE_API_TRACE_CONTEXT_H_

@@ -256,8 +256,9 @@ void ClientGroup::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
   if (found == nullptr) return;
   const Route route = *found;
   GroupEndpoint* const member = route.member;
+  routes_[peer.index] =
+      {};  // first: an endpoint may give the index to a peer that the handler connects
   member->engine_->handler()->OnPeerDown(route.own, why);
-  routes_[peer.index] = {};
   member->Forget(route.own.index);
   if (member->gone() && member->when_gone_) std::exchange(member->when_gone_, nullptr)();
 }

@@ -160,6 +160,7 @@ class HttpPages::Impl {
   // To the own port, and off again.
   void Connect() const;
   static int OnRequest(mg_connection* connection);
+  static int SendReply(mg_connection* connection);
   Reply Answer(const mg_connection* connection, const mg_request_info& request);
   Reply AnswerViewer(std::string_view path, const PageViewer& viewer);
   std::shared_ptr<const std::string> KeptOr(const std::string& key,
@@ -263,12 +264,27 @@ absl::Status HttpPages::Impl::Listen(const std::string& address) {
 }
 
 int HttpPages::Impl::OnRequest(mg_connection* connection) {
+  // Otherwise the server library would read the body of a refused request to its end, however slowly it comes.
+  mg_disable_connection_keep_alive(connection);
+  try {
+    return SendReply(connection);
+  } catch (...) {  // no memory; nothing may leave through the C code that called this
+    static constexpr char kNoReply[] =
+        "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    mg_write(connection, kNoReply, sizeof(kNoReply) - 1);
+    return 500;
+  }
+}
+
+int HttpPages::Impl::SendReply(mg_connection* connection) {
   const mg_request_info* request = mg_get_request_info(connection);
   Reply reply;
   try {
     reply = static_cast<Impl*>(request->user_data)->Answer(connection, *request);
   } catch (const std::exception& why) {  // of a counter source, or no memory
     reply = Text(500, absl::StrCat("the reply was not made: ", why.what()));
+  } catch (...) {
+    reply = Text(500, "the reply was not made: a counter source threw an exception");
   }
   std::string head = absl::StrCat(
       "HTTP/1.1 ", reply.code, " ", Phrase(reply.code), "\r\nContent-Type: ", reply.type,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "middleware/services/counter_table.h"
 #include "middleware/services/http_address.h"
 #include "transport/base/error.h"
@@ -129,10 +130,13 @@ std::vector<MetricFamily> PrometheusMetrics::Collect() const {
       AddReadings("sluice_server_", labels, ReadCounters(snapshot), &families);
       AddMethods("sluice_server_", labels, snapshot.methods, &families);
     }
+    const absl::Time until = absl::Now() + patience_;  // for all channels together
     for (const auto& [name, channel] : channels) {
-      const ChannelSnapshot snapshot = channel->Snapshot();
+      const ChannelSnapshot snapshot = channel->Snapshot(until - absl::Now());
       const Labels labels = {{"channel", name}};
-      AddReadings("sluice_channel_", labels, ReadCounters(snapshot), &families);
+      families.Gauge("sluice_channel_fresh", "0: a callback hangs, and only the calls are shown",
+                     labels, snapshot.fresh ? 1 : 0);
+      if (snapshot.fresh) AddReadings("sluice_channel_", labels, ReadCounters(snapshot), &families);
       AddMethods("sluice_channel_", labels, snapshot.methods, &families);
     }
     for (const auto& [name, source] : sources) {

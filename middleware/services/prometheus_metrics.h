@@ -16,8 +16,9 @@
 //               "other". code: 17. No label value comes from a caller.
 // Ownership     The user shares it with the exposer. Servers outlive it, or are removed before they
 //               are destroyed.
-// Threads       Any. A scrape waits at most `patience` for a server whose handler blocks, and then
-//               reports sluice_server_fresh 0.
+// Threads       Any. A scrape waits at most `patience` for each server whose handler blocks, and as
+//               long for all channels whose callbacks block; then it reports sluice_server_fresh or
+//               sluice_channel_fresh 0. Add() and Remove() wait for it.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
 #define SLUICE_MIDDLEWARE_SERVICES_PROMETHEUS_METRICS_H_
 

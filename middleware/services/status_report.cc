@@ -60,16 +60,19 @@ const char* HowAuthenticated(const Authentication& authentication) {
   return authentication.secret_file.empty() ? "none" : "from a file";
 }
 
-void FillChannel(const Channel& channel, const std::string& name,
+void FillChannel(Channel& channel, absl::Duration patience, const std::string& name,
                  status_page::v1::ChannelStatus* one) {
-  const ChannelSnapshot snapshot = channel.Snapshot();
+  const ChannelSnapshot snapshot = channel.Snapshot(patience);
+  one->set_fresh(snapshot.fresh);
   one->set_name(name);
   one->set_server(channel.server());
-  one->set_state(call::Name(snapshot.state));
-  one->set_outstanding(snapshot.outstanding);
   one->set_device(channel.device_choice());
   FillMethods(snapshot.methods, one->mutable_methods());
-  FillCounts(ReadCounters(snapshot), one->mutable_counts());
+  if (snapshot.fresh) {
+    one->set_state(call::Name(snapshot.state));
+    one->set_outstanding(snapshot.outstanding);
+    FillCounts(ReadCounters(snapshot), one->mutable_counts());
+  }
   FillCapabilities(channel.capabilities(), one->mutable_capabilities());
 }
 
@@ -82,7 +85,7 @@ void FillConfig(const NamedObjects::Served& served, const std::string& name,
   Config options;
   options.server = served.options;
   for (const Config::Setting& from : options.Settings()) {
-    if (!absl::StartsWith(from.name, kPrefix) || absl::StrContains(from.name, "secret")) continue;
+    if (!absl::StartsWith(from.name, "server.") || absl::StrContains(from.name, "secret")) continue;
     status_page::v1::Setting* setting = one->add_settings();
     setting->set_name(from.name.substr(kPrefix.size()));
     setting->set_value(from.value);
@@ -132,7 +135,10 @@ std::string StatusReport::StatusJson(const PageViewer& viewer) const {
       status.set_only_tenant(viewer.tenant);
       return;
     }
-    for (const auto& [name, channel] : channels) FillChannel(*channel, name, status.add_channels());
+    const absl::Time until = absl::Now() + patience_;  // for all channels together
+    for (const auto& [name, channel] : channels) {
+      FillChannel(*channel, until - absl::Now(), name, status.add_channels());
+    }
     for (const auto& [name, source] : sources) {
       status_page::v1::SourceStatus* one = status.add_sources();
       one->set_name(name);

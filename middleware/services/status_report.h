@@ -9,7 +9,8 @@
 //
 // Access        PageViewer. Viewers of a tenant see what IntrospectionService shows to a caller of the tenant.
 // Ownership     The user's. Servers outlive it, or are removed before they are destroyed.
-// Threads       Any. A report waits at most `patience` for each server whose handler blocks.
+// Threads       Any. A report waits at most `patience` for each server whose handler blocks, and as long for all channels
+//               whose callbacks block. Add() and Remove() wait for it.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_STATUS_REPORT_H_
 #define SLUICE_MIDDLEWARE_SERVICES_STATUS_REPORT_H_
 

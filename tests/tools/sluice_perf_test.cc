@@ -47,6 +47,11 @@ void ExpectConsistent(const BenchResult& result) {
   EXPECT_GE(result.duration_seconds(), 0.2);
   EXPECT_NEAR(result.calls_per_second() * result.duration_seconds(),
               static_cast<double>(result.counts().ok()), 1);
+  EXPECT_GE(result.rates_size(), 99);  // of 100 intervals, the last of which may not have ended
+  uint64_t in_intervals = 0;
+  for (const RateSample& sample : result.rates()) in_intervals += sample.calls();
+  EXPECT_GT(in_intervals, 0u);
+  EXPECT_LE(in_intervals, result.counts().ok());
 }
 
 TEST(SluicePerfTest, OneCallAtATimeAsJson) {
@@ -199,6 +204,45 @@ TEST(SluicePerfTest, NoServerIsAFailureWithNothingOnStandardOutput) {
   EXPECT_EQ(run.output, "");
 }
 
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(SluicePerfTest, ResultsAsPagesAndBesideEachOther) {
+  const std::string base = absl::StrCat(testing::TempDir(), "/perf.", getpid());
+  const std::string page = base + ".html", calls = base + ".a.json", flows = base + ".b.json";
+  const std::vector<std::string> common = {"--duration=100ms", "--warmup=0", "--device=softdc0"};
+  std::vector<std::string> rpc = {kPerf, "rpc", "--html=" + page, "--json=" + calls};
+  rpc.insert(rpc.end(), common.begin(), common.end());
+  ASSERT_EQ(RunProgram(rpc).exit_code, 0);
+  EXPECT_THAT(TextOf(page), HasSubstr("class=\"line s0\""));
+  std::vector<std::string> flow = {kPerf, "flow", "--size=1000", "--json=" + flows};
+  flow.insert(flow.end(), common.begin(), common.end());
+  ASSERT_EQ(RunProgram(flow).exit_code, 0);
+
+  const ProgramRun both = RunProgram({kPerf, "compare", calls, flows, "--html=" + page});
+  EXPECT_EQ(both.exit_code, 0);
+  EXPECT_THAT(both.output, HasSubstr("A: rpc, 64 B, 1 in flight"));
+  EXPECT_THAT(both.output, HasSubstr("B: flow, 1000 B, 32 in flight"));
+  EXPECT_THAT(TextOf(page), HasSubstr("class=\"line s1\""));
+
+  EXPECT_EQ(RunProgram({kPerf, "compare", page}).exit_code, 1);  // no JSON
+  EXPECT_EQ(RunProgram({kPerf, "compare", base + ".none"}).exit_code, 1);
+  EXPECT_EQ(RunProgram({kPerf, "compare", calls, "--html=/no/such/folder/x"}).exit_code, 1);
+  for (const std::string& file : {page, calls, flows}) unlink(file.c_str());
+}
+
+TEST(SluicePerfTest, LimitOfTheMachineStandsBesideTheResult) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "needs two CPUs";
+  const BenchResult result = Measure({"--raw"});
+  EXPECT_GT(result.raw_round_trip_ns(), 0);
+  const ProgramRun run =
+      RunProgram({kPerf, "rpc", "--raw", "--duration=100ms", "--warmup=0", "--device=softdc0"});
+  EXPECT_THAT(run.output, HasSubstr("a cache line there and back"));
+  EXPECT_EQ(RunProgram({kPerf, "rpc", "--raw", "--cpus=0,0", "--device=softdc0"}).exit_code, 1);
+}
+
 TEST(SluicePerfTest, WrongUsageIsExitCode2) {
   const std::vector<std::vector<std::string>> wrong = {
       {kPerf},
@@ -214,6 +258,9 @@ TEST(SluicePerfTest, WrongUsageIsExitCode2) {
       {kPerf, "flow", "--flows=1000000", "--window=100"},
       {kPerf, "flow", "--deadline=1s"},
       {kPerf, "sink", "--window=0"},
+      {kPerf, "compare"},
+      {kPerf, "compare", "a", "b", "c", "d", "e", "f", "g"},
+      {kPerf, "compare", "a", "--json=b"},
   };
   for (const auto& arguments : wrong) {
     const ProgramRun run = RunProgram(arguments);

@@ -216,6 +216,27 @@ TEST_F(RuntimeTest, ChannelReconnectsWhileOthersGoOn) {
   EXPECT_EQ(a->counters().connections_lost, 0u);
 }
 
+// The peer that the callback connects may get the index of the one that went down.
+TEST_F(RuntimeTest, ChannelThatACallbackOfALostConnectionCreatesConnects) {
+  Make();
+  const auto c = Connect("c:1");
+  std::shared_ptr<Channel> b;
+  Gate ended;
+  Line reply;
+  StartWaiting(c, &reply, [&](const absl::Status& status) {
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    ChannelOptions options;
+    options.connect_in_background = true;
+    b = Connect("b:1", options);
+    ended.Open();
+  });
+  EXPECT_TRUE(Say(c, "c").ok()) << "the waiting call has arrived before";
+  servers_.pop_back();
+  ended.Wait();
+  EXPECT_TRUE(b->WaitUntilConnected(kHang).ok());
+  EXPECT_TRUE(Say(b, "b").ok());
+}
+
 TEST_F(RuntimeTest, FailedConnectLeavesTheRuntimeAsItWas) {
   Make();
   const auto a = Connect("a:1");

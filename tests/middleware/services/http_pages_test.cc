@@ -109,7 +109,7 @@ class HttpPagesTest : public ::testing::Test {
     ASSERT_TRUE(world.ok()) << world.status();
     world_ = *std::move(world);
     channel_ = *world_->NewChannel();
-    options.patience = absl::Seconds(10);
+    if (options.patience == PagesOptions().patience) options.patience = absl::Seconds(10);
     auto pages = HttpPages::Start("0", options);
     ASSERT_TRUE(pages.ok()) << pages.status();
     pages_ = *std::move(pages);
@@ -375,6 +375,53 @@ TEST_F(HttpPagesTest, IdleConnectionsAreClosedAfterTheTimeout) {
 }
 
 // The only worker writes to a client that does not read more than the socket holds.
+// Bodies of requests are refused, and not read to their end.
+TEST_F(HttpPagesTest, BodyThatComesSlowlyHoldsNoWorker) {
+  PagesOptions options;
+  options.workers = 1;
+  Start(options);
+  const int fd = Open(port());
+  Send(fd, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\nx");
+  // The only worker is free again although the body has not come and the connection is open.
+  EXPECT_EQ(CodeOf(Get(port(), "/healthz")), 200);
+  EXPECT_EQ(CodeOf(ReadAll(fd)), 405);
+}
+
+TEST_F(HttpPagesTest, ExceptionsOfCounterSourcesAreErrorsOfTheRequest) {
+  Start();
+  pages_->Add([]() -> std::vector<Reading> { throw 42; }, "odd");
+  EXPECT_EQ(CodeOf(Get(port(), "/status.json")), 500);
+  pages_->Remove("odd");
+  EXPECT_EQ(CodeOf(Get(port(), "/status.json")), 200);
+}
+
+// A callback that blocks keeps no request, and may use the pages.
+TEST_F(HttpPagesTest, ChannelWhoseCallbackBlocksIsNotFresh) {
+  PagesOptions options;
+  options.patience = absl::Milliseconds(20);
+  Start(options);
+  std::string status, metrics;
+  CallContext context(absl::Seconds(60));
+  examples::echo::SayReply reply;
+  bool over = false;
+  ASSERT_TRUE(examples::echo::EchoClient(channel_)
+                  .StartSay(context, {}, &reply,
+                            [&](const absl::Status&) {
+                              status = Get(port(), "/status.json");
+                              metrics = Get(port(), "/metrics");
+                              pages_->Remove("to_orders");
+                              over = true;
+                            })
+                  .ok());
+  ASSERT_TRUE(channel_->Drive([&] { return over; }, absl::Seconds(60)));
+  const Status blocked = Parse<Status>(status);
+  ASSERT_EQ(blocked.channels_size(), 1);
+  EXPECT_FALSE(blocked.channels(0).fresh());
+  EXPECT_EQ(blocked.channels(0).methods(0).started(), 4u);
+  EXPECT_THAT(metrics, HasSubstr("sluice_channel_fresh{channel=\"to_orders\"} 0"));
+  EXPECT_TRUE(channel_->Snapshot(absl::Seconds(60)).fresh);
+}
+
 TEST_F(HttpPagesTest, ReaderThatDoesNotReadIsGivenUp) {
   PagesOptions options;
   options.workers = 1;
