@@ -83,32 +83,41 @@ void ChannelCore::Close() {
   closing_.request_stop();
 }
 
-bool ChannelCore::Wait(Latch* latch, int64_t timeout_ns) {
-  const auto begin = SteadyClock::now();
+bool ChannelCore::Wait(Latch* latch, int64_t timeout_ns,
+                       std::optional<absl::FunctionRef<void()>> begin) {
+  const auto begin_once = [&begin] {
+    if (begin.has_value()) std::exchange(begin, std::nullopt).value()();
+  };
+  const auto since = SteadyClock::now();
   const auto left_ns = [&]() -> int64_t {
     if (timeout_ns >= kLongestNs) return kLongestNs;
     const int64_t passed_ns =
-        std::chrono::duration_cast<nanoseconds>(SteadyClock::now() - begin).count();
+        std::chrono::duration_cast<nanoseconds>(SteadyClock::now() - since).count();
     return timeout_ns - passed_ns;
   };
   int64_t turn_ns = kTryNs;
   for (;;) {
-    if (latch->IsSet()) return true;
+    if (!begin.has_value() && latch->IsSet()) return true;
     const int64_t left = left_ns();
     if (left <= 0) return false;
     const std::shared_ptr<Channel> channel = Get();
     // The channel is closed: its calls have ended, or end soon.
-    if (channel == nullptr) return latch->WaitFor(left);
+    if (channel == nullptr) {
+      begin_once();
+      return latch->WaitFor(left);
+    }
     bool polled = false;
     const bool set = channel->Drive(
         [&] {
           polled = true;
+          begin_once();
           return latch->IsSet();
         },
         absl::Nanoseconds(std::min(left, turn_ns)));
+    begin_once();
     if (set) return true;
     if (polled) {
-      turn_ns = std::min(2 * turn_ns, kLongestTurnNs);
+      turn_ns = std::min(8 * turn_ns, kLongestTurnNs);
       continue;
     }
     turn_ns = kTryNs;

@@ -16,10 +16,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "middleware/api/channel.h"
@@ -59,7 +61,9 @@ class ChannelCore {
   const std::string& device() const { return device_; }
 
   // Waits until the latch is set, and polls for the channel meanwhile if no other thread does. Returns whether it is set.
-  bool Wait(Latch* latch, int64_t timeout_ns);
+  // `begin`: optional; starts what sets the latch. If it can, it runs in the pass of this thread, so that no other thread is woken.
+  bool Wait(Latch* latch, int64_t timeout_ns,
+            std::optional<absl::FunctionRef<void()>> begin = std::nullopt);
 
  private:
   std::shared_ptr<Channel> Get();

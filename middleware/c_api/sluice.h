@@ -177,9 +177,10 @@ typedef struct sluice_call_options {
 sluice_status* sluice_call_unary(sluice_channel* channel, const char* method, const void* request, size_t request_bytes,
                                  const sluice_call_options* options, sluice_message** reply);
 
-/* Starts a call. Does not block. Success: `*call` is started; its own errors come with sluice_call_finish(). The request is copied. */
+/* Starts a call, and waits until it has ended, for at most `wait_ns`; 0: does not block. To start and wait at once is faster than
+   sluice_call_wait() afterwards. Success: `*call` was started; its own errors come with sluice_call_finish(). The request is copied. */
 sluice_status* sluice_call_start(sluice_channel* channel, const char* method, const void* request, size_t request_bytes,
-                                 const sluice_call_options* options, sluice_call** call);
+                                 const sluice_call_options* options, int64_t wait_ns, sluice_call** call);
 /* Waits until the call has ended, for at most `timeout_ns`. 1: it has ended; 0: not yet. */
 int32_t sluice_call_wait(sluice_call* call, int64_t timeout_ns);
 /* Blocks until the call has ended, and returns its status. `reply` as above. Once; a second one returns FAILED_PRECONDITION. */

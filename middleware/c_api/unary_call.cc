@@ -70,7 +70,7 @@ sluice_status* sluice_call_unary(sluice_channel* channel, const char* method, co
 
 sluice_status* sluice_call_start(sluice_channel* channel, const char* method, const void* request,
                                  size_t request_bytes, const sluice_call_options* options,
-                                 sluice_call** call) {
+                                 int64_t wait_ns, sluice_call** call) {
   return Guard([&]() -> sluice_status* {
     constexpr char kFunction[] = "sluice_call_start";
     if (call != nullptr) *call = nullptr;
@@ -88,10 +88,17 @@ sluice_status* sluice_call_start(sluice_channel* channel, const char* method, co
       return NewStatus(status);
     }
     made->stop.Set(parts.context().stop_token(), used->get(), &made->control);
-    status = (*used)->StartCall(parts.method(), parts.context(), parts.request(), parts.reply(),
-                                &sluice_call::OnDone, made.get(), &made->control,
-                                parts.context().ReplyBeside());
-    if (!status.ok()) sluice_call::OnDone(made.get(), status);
+    const auto start = [&] {
+      status = (*used)->StartCall(parts.method(), parts.context(), parts.request(), parts.reply(),
+                                  &sluice_call::OnDone, made.get(), &made->control,
+                                  parts.context().ReplyBeside());
+      if (!status.ok()) sluice_call::OnDone(made.get(), status);
+    };
+    if (wait_ns > 0) {
+      made->core->Wait(&made->ended, wait_ns, start);
+    } else {
+      start();
+    }
     *call = made.release();
     return nullptr;
   });
