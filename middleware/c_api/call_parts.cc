@@ -60,17 +60,16 @@ absl::Status CallParts::Set(const CallArguments& arguments, const ChannelCore& c
     return BadArgument(function, "method", absl::StrCat("it is \"", arguments.method, "\""),
                        "write package.Service/Method");
   }
-  absl::Status good =
-      CheckBytes(function, "request", arguments.request, arguments.request_bytes);
+  absl::Status good = CheckBytes(function, "request", arguments.request, arguments.request_bytes);
   if (good.ok()) {
     good = CheckBytes(function, "attachment", options.attachment, options.attachment_bytes);
   }
   if (!good.ok()) return good;
   if (options.metadata == nullptr && options.metadata_count != 0) {
-    return BadArgument(function, "options",
-                       absl::StrCat("metadata is NULL, and metadata_count is ",
-                                    options.metadata_count),
-                       "set both");
+    return BadArgument(
+        function, "options",
+        absl::StrCat("metadata is NULL, and metadata_count is ", options.metadata_count),
+        "set both");
   }
 
   method_.emplace(name_.c_str(), streams, options.idempotent != 0);

@@ -99,7 +99,10 @@ bool ChannelCore::Wait(Latch* latch, int64_t timeout_ns,
   for (;;) {
     if (!begin.has_value() && latch->IsSet()) return true;
     const int64_t left = left_ns();
-    if (left <= 0) return false;
+    if (left <= 0) {
+      begin_once();
+      return false;
+    }
     const std::shared_ptr<Channel> channel = Get();
     // The channel is closed: its calls have ended, or end soon.
     if (channel == nullptr) {
@@ -154,8 +157,8 @@ sluice_status* sluice_options_set(sluice_options* options, const char* name, con
       options->config.channel.connect_in_background = text == "true";
       return nullptr;
     }
-    return NewStatus(options->config.Set(absl::StrCat("channel.", name), text,
-                                         sluice::Config::Source::kFlag));
+    return NewStatus(
+        options->config.Set(absl::StrCat("channel.", name), text, sluice::Config::Source::kFlag));
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RawMessage: a protobuf message that is its bytes. Whatever it is parsed from or serialised to is not looked at.
+// RawMessage: a protobuf message that is its bytes: neither parsing nor serialising looks at them.
 //
 //   RawMessage request(bytes);            // refers to the bytes
 //   RawMessage reply;

@@ -90,12 +90,12 @@ const char* sluice_status_detail(const sluice_status* status, int32_t which);
 int32_t sluice_status_retry_safe(const sluice_status* status);
 /* Number of payloads, and the payload `index`: 1, or 0 if there is none. Each result pointer may be NULL. */
 size_t sluice_status_payload_count(const sluice_status* status);
-int32_t sluice_status_payload(const sluice_status* status, size_t index, const char** type_url, const void** data,
-                              size_t* bytes);
+int32_t sluice_status_payload(const sluice_status* status, size_t index, const char** type_url,
+                              const void** data, size_t* bytes);
 /* Metadata that the server sent with the error: as for sluice_message_metadata(). */
 size_t sluice_status_metadata_count(const sluice_status* status);
-int32_t sluice_status_metadata(const sluice_status* status, size_t index, const char** key, const void** value,
-                               size_t* bytes);
+int32_t sluice_status_metadata(const sluice_status* status, size_t index, const char** key,
+                               const void** value, size_t* bytes);
 void sluice_status_free(sluice_status* status);
 /* "OK", "CANCELLED", …; "" for a number that is no code. Static. */
 const char* sluice_code_name(int32_t code);
@@ -117,7 +117,8 @@ void sluice_options_free(sluice_options* options);
 
 /* Connects to "host:port", to several ("a:7471,b:7471"), or to a list in a file ("file:/path"). Blocks until a connection is up or the
    first attempt has failed, for at most the option connect_timeout. `options`: NULL means defaults. */
-sluice_status* sluice_channel_connect(const char* address, const sluice_options* options, sluice_channel** channel);
+sluice_status* sluice_channel_connect(const char* address, const sluice_options* options,
+                                      sluice_channel** channel);
 /* Blocks until a server is connected. DEADLINE_EXCEEDED: `timeout_ns` has passed. */
 sluice_status* sluice_channel_wait_connected(sluice_channel* channel, int64_t timeout_ns);
 /* Device in use, and why: "softdc0, because …". Valid until the channel is freed. */
@@ -138,8 +139,8 @@ const void* sluice_message_attachment(const sluice_message* message, size_t* byt
 /* Metadata that the server sent with a reply: number of entries, and entry `index`: 1, or 0 if there is none. A key may occur more than
    once. Values are bytes, with a zero behind them. Each result pointer may be NULL. */
 size_t sluice_message_metadata_count(const sluice_message* message);
-int32_t sluice_message_metadata(const sluice_message* message, size_t index, const char** key, const void** value,
-                                size_t* bytes);
+int32_t sluice_message_metadata(const sluice_message* message, size_t index, const char** key,
+                                const void** value, size_t* bytes);
 void sluice_message_free(sluice_message* message);
 
 /* ---- Calls */
@@ -174,13 +175,15 @@ typedef struct sluice_call_options {
 
 /* Makes a call, and blocks until it has ended. `method`: "pkg.Service/Method", with or without a slash in front. `options`: NULL means
    defaults. `reply`: a message if the call succeeds, otherwise NULL; NULL if it is not wanted. */
-sluice_status* sluice_call_unary(sluice_channel* channel, const char* method, const void* request, size_t request_bytes,
-                                 const sluice_call_options* options, sluice_message** reply);
+sluice_status* sluice_call_unary(sluice_channel* channel, const char* method, const void* request,
+                                 size_t request_bytes, const sluice_call_options* options,
+                                 sluice_message** reply);
 
 /* Starts a call, and waits until it has ended, for at most `wait_ns`; 0: does not block. To start and wait at once is faster than
    sluice_call_wait() afterwards. Success: `*call` was started; its own errors come with sluice_call_finish(). The request is copied. */
-sluice_status* sluice_call_start(sluice_channel* channel, const char* method, const void* request, size_t request_bytes,
-                                 const sluice_call_options* options, int64_t wait_ns, sluice_call** call);
+sluice_status* sluice_call_start(sluice_channel* channel, const char* method, const void* request,
+                                 size_t request_bytes, const sluice_call_options* options,
+                                 int64_t wait_ns, sluice_call** call);
 /* Waits until the call has ended, for at most `timeout_ns`. 1: it has ended; 0: not yet. */
 int32_t sluice_call_wait(sluice_call* call, int64_t timeout_ns);
 /* Blocks until the call has ended, and returns its status. `reply` as above. Once; a second one returns FAILED_PRECONDITION. */
@@ -197,19 +200,23 @@ enum { SLUICE_CLIENT_STREAMS = 1, SLUICE_SERVER_STREAMS = 2, SLUICE_BOTH_STREAM 
 
 /* Results of sluice_stream_read() and sluice_stream_write(). */
 enum {
-  SLUICE_STREAM_TIMEOUT = -1, /* time is over, and nothing was read or written: call again, or do not */
-  SLUICE_STREAM_END = 0,      /* no more messages, or the call has ended: sluice_stream_finish() has the status */
-  SLUICE_STREAM_DONE = 1      /* read or written */
+  SLUICE_STREAM_TIMEOUT =
+      -1, /* time is over, and nothing was read or written: call again, or do not */
+  SLUICE_STREAM_END =
+      0, /* no more messages, or the call has ended: sluice_stream_finish() has the status */
+  SLUICE_STREAM_DONE = 1 /* read or written */
 };
 
 /* Starts a call in which at least one side streams. Does not block. `request`: copied; ignored if the client streams. */
-sluice_status* sluice_stream_open(sluice_channel* channel, const char* method, int32_t streams, const void* request,
-                                  size_t request_bytes, const sluice_call_options* options, sluice_stream** stream);
+sluice_status* sluice_stream_open(sluice_channel* channel, const char* method, int32_t streams,
+                                  const void* request, size_t request_bytes,
+                                  const sluice_call_options* options, sluice_stream** stream);
 /* Reads the next message; waits for at most `timeout_ns`. `*message` is set if the result is SLUICE_STREAM_DONE, otherwise NULL. */
 int32_t sluice_stream_read(sluice_stream* stream, int64_t timeout_ns, sluice_message** message);
 /* Writes a message; waits for at most `timeout_ns` while the window of the stream is full. SLUICE_STREAM_END if the client may not
    stream. */
-int32_t sluice_stream_write(sluice_stream* stream, const void* data, size_t bytes, int64_t timeout_ns);
+int32_t sluice_stream_write(sluice_stream* stream, const void* data, size_t bytes,
+                            int64_t timeout_ns);
 /* Ends the stream of requests. Call it before sluice_stream_finish() if the server waits for the end. */
 void sluice_stream_end_writes(sluice_stream* stream);
 /* Waits until the call has ended, for at most `timeout_ns`. 1: it has ended; 0: not yet. */
@@ -223,7 +230,7 @@ void sluice_stream_cancel(sluice_stream* stream);
 void sluice_stream_free(sluice_stream* stream);
 
 #ifdef __cplusplus
-}  /* extern "C" */
+} /* extern "C" */
 #endif
 
-#endif  /* SLUICE_H_ */
+#endif /* SLUICE_H_ */

@@ -109,9 +109,8 @@ int32_t sluice_stream_read(sluice_stream* stream, int64_t timeout_ns, sluice_mes
     auto made = std::make_unique<sluice_message>();
     RawMessage bytes;
     const int32_t result =
-        ResultOf(Await(stream->core.get(), &*stream->stream, timeout_ns, [&](StreamWaiter* waiter) {
-          return stream->stream->Read(&bytes, waiter);
-        }));
+        ResultOf(Await(stream->core.get(), &*stream->stream, timeout_ns,
+                       [&](StreamWaiter* waiter) { return stream->stream->Read(&bytes, waiter); }));
     if (result != SLUICE_STREAM_DONE) return result;
     made->data = bytes.Take();
     *message = made.release();
@@ -128,9 +127,8 @@ int32_t sluice_stream_write(sluice_stream* stream, const void* data, size_t byte
   return GuardValue<int32_t>(SLUICE_STREAM_END, [&] {
     const RawMessage message(std::string_view(static_cast<const char*>(data), bytes));
     return ResultOf(
-        Await(stream->core.get(), &*stream->stream, timeout_ns, [&](StreamWaiter* waiter) {
-          return stream->stream->Write(message, waiter);
-        }));
+        Await(stream->core.get(), &*stream->stream, timeout_ns,
+              [&](StreamWaiter* waiter) { return stream->stream->Write(message, waiter); }));
   });
 }
 
@@ -145,9 +143,9 @@ void sluice_stream_end_writes(sluice_stream* stream) {
 int32_t sluice_stream_wait(sluice_stream* stream, int64_t timeout_ns) {
   if (stream == nullptr || stream->core->forked()) return 1;
   return GuardValue(0, [&]() -> int {
-    return Await(stream->core.get(), &*stream->stream, timeout_ns, [&](StreamWaiter* waiter) {
-             return stream->stream->AwaitEnd(waiter);
-           }).has_value();
+    return Await(stream->core.get(), &*stream->stream, timeout_ns,
+                 [&](StreamWaiter* waiter) { return stream->stream->AwaitEnd(waiter); })
+        .has_value();
   });
 }
 

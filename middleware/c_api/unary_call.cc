@@ -80,9 +80,9 @@ sluice_status* sluice_call_start(sluice_channel* channel, const char* method, co
     if (!used.ok()) return NewStatus(used.status());
     auto made = std::make_unique<sluice_call>(channel->core, used->get());
     CallParts& parts = made->parts;
-    absl::Status status = parts.Set({kFunction, method, request, request_bytes, options},
-                                    *made->core, sluice::call::Streams::kNobody,
-                                    CallParts::Keep::kCopies);
+    absl::Status status =
+        parts.Set({kFunction, method, request, request_bytes, options}, *made->core,
+                  sluice::call::Streams::kNobody, CallParts::Keep::kCopies);
     if (!status.ok()) {
       made->ended.Set();
       return NewStatus(status);
