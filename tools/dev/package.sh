@@ -66,7 +66,7 @@ tools/package/build.sh "$staged" "$output" "$version"
 
 step "lintian"
 # Not an error for us: the packages are not uploaded to Debian.
-lintian --no-tag-display-limit --fail-on error --suppress-tags initial-upload-closes-no-bugs --allow-root "$output"/*.deb
+lintian --tag-display-limit 0 --fail-on error --suppress-tags initial-upload-closes-no-bugs --allow-root "$output"/*.deb
 step "packages of version $version in $output"
 
 if [[ -n $tries ]]; then

@@ -3,7 +3,7 @@
 # usage: build.sh PREFIX OUTPUT VERSION
 # Makes the Debian packages of tools/package/control from an installation in PREFIX (tools/install/copy.sh), and writes them to OUTPUT.
 # Each file of the installation is in one package.
-# Environment: DEBFULLNAME and DEBEMAIL name the maintainer; SOURCE_DATE_EPOCH is the time of the files.
+# Environment: DEBFULLNAME and DEBEMAIL name the maintainer (default: the author of the last commit); SOURCE_DATE_EPOCH is the time of the files.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
@@ -12,7 +12,7 @@ source tools/dev/common.sh
 prefix=$(readlink -f "$1")
 output=$2
 version=$3
-maintainer="${DEBFULLNAME:-Sluice maintainers} <${DEBEMAIL:-root@$(hostname -f 2>/dev/null || echo localhost)}>"
+maintainer="${DEBFULLNAME:-Sluice maintainers} <${DEBEMAIL:-$(git log -1 --format=%ae)}>"
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 architecture=$(dpkg --print-architecture)
 mkdir -p "$output"
@@ -111,16 +111,15 @@ build_package() {
   mapfile -t binaries < <(find "$root" -type f \( -path '*/bin/*' -o -name '*.so' -o -name '*.so.*' \))
   local shlibs=
   if [[ ${#binaries[@]} -gt 0 ]]; then
-    shlibs=$(cd "$work" && dpkg-shlibdeps -O --warnings=0 -l"$prefix/lib" "${binaries[@]}" | sed -n 's/^shlibs:Depends=//p')
+    shlibs=$(cd "$work" && dpkg-shlibdeps -O --warnings=0 -S"$root" -l"$prefix/lib" "${binaries[@]}" | sed -n 's/^shlibs:Depends=//p')
   fi
   local arch
   arch=$(field "$paragraph" Architecture)
   [[ $arch == all ]] || arch=$architecture
   mkdir -p "$root/DEBIAN"
   {
-    sed -E "/^(Architecture|Files|Private):/d" <<<"$paragraph" | sed '/^Package:/q'
-    printf 'Source: sluice\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %s\nPriority: optional\n' "$version" "$arch" \
-      "$maintainer" "$(du -k -s --apparent-size "$root/usr" | cut -f1)"
+    printf 'Package: %s\nSource: sluice\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %s\nPriority: optional\n' \
+      "$name" "$version" "$arch" "$maintainer" "$(du -k -s --apparent-size "$root/usr" | cut -f1)"
     sed -E "/^(Package|Architecture|Files|Private):/d" <<<"$paragraph" |
       sed "s/\${version}/$version/g; s/, \${shlibs:Depends}/${shlibs:+, $shlibs}/; s/\${shlibs:Depends}/$shlibs/"
   } >"$root/DEBIAN/control"

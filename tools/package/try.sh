@@ -25,8 +25,8 @@ greets() {
 apt update
 step "the C++ library alone: $(ls ../packages | tr '\n' ' ')"
 apt install --yes --no-install-recommends ../packages/libsluice0_*.deb
-ldconfig -p | grep -q 'libsluice\.so\.0 .*=> /lib\|libsluice\.so\.0 .*=> /usr/lib' || fail "ldconfig does not know libsluice.so.0"
-! dpkg -l | grep -q '^ii  libprometheus-cpp' || fail "libsluice0 needs prometheus-cpp"
+[[ $(ldconfig -p) == *'libsluice.so.0 '* ]] || fail "ldconfig does not know libsluice.so.0"
+[[ $(dpkg-query -W) != *libprometheus-cpp* ]] || fail "libsluice0 needs prometheus-cpp"
 apt purge --yes libsluice0
 
 step "all packages, and a compiler"
@@ -34,7 +34,7 @@ apt install --yes --no-install-recommends ../packages/*.deb g++ make cmake prome
 step "programs"
 for program in sluice_call sluice_info sluice_perf sluice_stat softdc_run; do
   "$program" --help >/dev/null || fail "$program --help failed"
-  zcat "/usr/share/man/man1/$program.1.gz" | grep -q '^.SH NAME' || fail "$program has no manual page"
+  [[ $(zcat "/usr/share/man/man1/$program.1.gz") == *'.SH NAME'* ]] || fail "$program has no manual page"
   grep -q "complete .*$program" "/usr/share/bash-completion/completions/$program" || fail "$program has no completion"
 done
 softdc_run true || fail "softdc_run does not find its libraries"
@@ -60,7 +60,7 @@ said=$(python3 python/look.py 127.0.0.1:1 --device=softdc0 2>&1) && fail "look.p
 
 step "removing them"
 apt purge --yes 'libsluice*' 'sluice-*' 'python3-sluice'
-! dpkg -l | grep -E '^.. +[^ ]*sluice' || fail "packages are left"
+[[ $(dpkg-query -W) != *sluice* ]] || fail "packages are left: $(dpkg-query -W '*sluice*')"
 left=$(find /usr /etc -xdev \( -name '*sluice*' -o -name '*softdc*' \) || true)
 [[ -z $left ]] || fail "files are left: $left"
 step "nothing is left"

@@ -45,6 +45,7 @@ g++ -std=c++11 -fsyntax-only "${warnings[@]}" "${compile[@]}" "$TEST_TMPDIR/head
 gcc -std=c99 "${warnings[@]}" "${compile[@]}" tests/tools/install/c_api_client.c -o "$TEST_TMPDIR/client" "${link[@]}" "-Wl,-rpath,$prefix/lib"
 export SOFTDC_DOMAIN=c-api-test-$$
 coproc server { exec tests/middleware/c_api/chat_server; }
+# shellcheck disable=SC2154  # coproc sets it.
 trap 'kill "$server_PID" 2>/dev/null || true' EXIT
 read -r _ _ address <&"${server[0]}"
 said=$("$TEST_TMPDIR/client" "$address") || fail "the client failed: $said"
