@@ -9,7 +9,7 @@ from ctypes import byref, c_void_p
 
 from google.protobuf.message import Message
 
-from sluice._errors import FailedPrecondition, InvalidArgument, raise_for
+from sluice._errors import Code, FailedPrecondition, InvalidArgument, raise_for
 from sluice._library import (
     CLIENT_STREAMS,
     DONE,
@@ -110,7 +110,8 @@ class Channel:
         given = lib.options_new()
         try:
             for name, value in settings.items():
-                raise_for(lib.options_set(given, name.encode(), str(value).encode()))
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                raise_for(lib.options_set(given, name.encode(), text.encode()))
             raise_for(lib.channel_connect(address.encode(), given, byref(handle)))
         finally:
             lib.options_free(given)
@@ -144,7 +145,7 @@ class Channel:
             status = lib.channel_wait_connected(self._handle, turn)
             if not status:
                 return
-            if lib.status_code(status) != 4:  # DEADLINE_EXCEEDED
+            if lib.status_code(status) != Code.DEADLINE_EXCEEDED:
                 raise_for(status)
             lib.status_free(status)
             left -= turn if left != FOREVER else 0

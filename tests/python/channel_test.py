@@ -38,6 +38,12 @@ class ChannelTest(ChatCase):
         self.assertEqual(call.metadata, [("seen", b"A\0da")])
         self.assertEqual(self.say("", metadata=[("who", "text")]).text, "text")
 
+    def test_attachments_go_both_ways(self):
+        for size in (1, 1000, 1 << 20):
+            call = self.channel.start(CHAT + "Say", attachment=b"a" * size)
+            call.result()
+            self.assertEqual(call.attachment, b"a" * size)
+
     def test_large_messages_pass(self):
         text = "x" * (3 << 20)
         self.assertEqual(self.say(text).text, text)

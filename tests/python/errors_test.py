@@ -24,6 +24,10 @@ class ErrorsTest(ChatCase):
         self.assertEqual(error.payloads["type.googleapis.com/shop.OutOfStock"], b"\0\xff")
         self.assertEqual(len(error.payloads["type.googleapis.com/shop.Hint"]), 6000)
 
+    def test_metadata_of_an_error(self):
+        error = self.fails(sluice.Aborted, self.say, "refuse")
+        self.assertEqual(error.metadata, [("reason", b"tired")])
+
     def test_details_of_sluice(self):
         error = self.fails(sluice.DeadlineExceeded, self.say, "wait", timeout=0.02)
         self.assertEqual(error.detail.peer, self.server.address)

@@ -29,8 +29,8 @@ field() {
 }
 
 # The paragraphs, one to a file.
-awk -v folder="$work" 'BEGIN { RS = ""; ORS = "\n" } { gsub(/(^|\n)#[^\n]*/, ""); sub(/^\n+/, "") } $0 != "" { print > (folder "/" ++n ".paragraph") }' \
-  tools/package/control
+grep -v '^#' tools/package/control |
+  awk -v folder="$work" 'BEGIN { RS = "" } { print > (folder "/" ++n ".paragraph") }'
 
 # dpkg-shlibdeps has to know the packages of our own libraries.
 mkdir -p "$work/debian"

@@ -75,6 +75,41 @@ TEST_F(CApiTest, MetadataGoesBothWays) {
   EXPECT_EQ(key, nullptr);
 }
 
+TEST_F(CApiTest, AttachmentsGoBothWays) {
+  for (const size_t size : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
+    const std::string bytes(size, 'a');
+    sluice_call_options options = SLUICE_CALL_OPTIONS_INIT;
+    options.attachment = bytes.data();
+    options.attachment_bytes = bytes.size();
+    const auto sent_back = [&bytes](const CMessage& reply) {
+      size_t received = 0;
+      const void* data = sluice_message_attachment(reply.get(), &received);
+      return data != nullptr && std::string(static_cast<const char*>(data), received) == bytes;
+    };
+    sluice_message* message = nullptr;
+    CStatus status(sluice_call_unary(channel_.get(), kSay, nullptr, 0, &options, &message));
+    EXPECT_EQ(status, nullptr) << TextOf(status);
+    EXPECT_TRUE(sent_back(CMessage(message))) << size;
+    sluice_call* call = nullptr;
+    status.reset(sluice_call_start(channel_.get(), kSay, nullptr, 0, &options, 0, &call));
+    CMessage reply;
+    EXPECT_EQ(Finish(CCall(call), &reply), nullptr);
+    EXPECT_TRUE(sent_back(reply)) << size;
+  }
+}
+
+TEST_F(CApiTest, ErrorHasTheMetadataThatCameWithIt) {
+  const CStatus status = Say("refuse");
+  EXPECT_EQ(CodeOf(status), SLUICE_ABORTED);
+  ASSERT_EQ(sluice_status_metadata_count(status.get()), 1u);
+  const char* key = nullptr;
+  const void* value = nullptr;
+  size_t bytes = 0;
+  ASSERT_EQ(sluice_status_metadata(status.get(), 0, &key, &value, &bytes), 1);
+  EXPECT_STREQ(key, "reason");
+  EXPECT_STREQ(static_cast<const char*>(value), "tired");
+}
+
 TEST_F(CApiTest, ErrorOfAHandlerHasItsPayloads) {
   const CStatus missing = Say("fail");
   EXPECT_EQ(CodeOf(missing), SLUICE_NOT_FOUND);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CWorld: ChatService on softdc and a channel of the C API to it, with owners for the objects of sluice.h.
+// CWorld: BesideChat on softdc and a channel of the C API to it, with owners for the objects of sluice.h.
 #ifndef SLUICE_TESTS_MIDDLEWARE_C_API_C_WORLD_H_
 #define SLUICE_TESTS_MIDDLEWARE_C_API_C_WORLD_H_
 
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "middleware/api/server.h"
 #include "middleware/c_api/sluice.h"
-#include "tests/middleware/api/chat_service.h"
+#include "tests/middleware/c_api/beside_chat.h"
 
 namespace sluice::testing_support {
 
@@ -70,7 +70,7 @@ class CWorld : public ::testing::Test {
     auto server = Server::Create(options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    ASSERT_TRUE(server_->Register(&chat_).ok());
+    ASSERT_TRUE(server_->Register(&service_).ok());
     const auto port = server_->Listen("127.0.0.1:0");
     ASSERT_TRUE(port.ok()) << port.status();
     address_ = absl::StrCat("127.0.0.1:", *port);
@@ -144,7 +144,8 @@ class CWorld : public ::testing::Test {
     return sluice_stream_write(stream.get(), bytes.data(), bytes.size(), timeout_ns);
   }
 
-  ChatService chat_;
+  BesideChat service_;
+  ChatService& chat_ = service_.chat;
   std::unique_ptr<Server> server_;
   std::string address_;
   CChannel channel_;
