@@ -105,6 +105,7 @@ build_package() {
   for place in "${files[@]}"; do stage_file "$prefix/$place" "$root/usr/$place"; done
   for place in "${private[@]}"; do stage_file "$prefix/$place" "$root/usr/lib/sluice/${place##*/}"; done
   documents "$root" "$name"
+  mkdir -p "$root/DEBIAN" # dpkg-shlibdeps looks for it
 
   # What it needs, by what its programs and libraries link.
   local -a binaries
@@ -116,7 +117,6 @@ build_package() {
   local arch
   arch=$(field "$paragraph" Architecture)
   [[ $arch == all ]] || arch=$architecture
-  mkdir -p "$root/DEBIAN"
   {
     printf 'Package: %s\nSource: sluice\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %s\nPriority: optional\n' \
       "$name" "$version" "$arch" "$maintainer" "$(du -k -s --apparent-size "$root/usr" | cut -f1)"

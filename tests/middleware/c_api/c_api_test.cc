@@ -341,10 +341,10 @@ TEST_F(CApiTest, ManyThreadsCallAtOnce) {
 }
 
 TEST_F(CApiTest, CloseEndsCallsOfAllThreads) {
-  CCall started = Start("wait");
   std::thread in_unary([&] { EXPECT_EQ(CodeOf(Say("wait")), SLUICE_CANCELLED); });
+  chat_.waiting.Wait();  // it is at the server
+  const CCall started = Start("wait");
   std::thread in_wait([&] { EXPECT_EQ(CodeOf(Finish(started)), SLUICE_CANCELLED); });
-  chat_.waiting.Wait();
   sluice_channel_close(channel_.get());
   in_unary.join();
   in_wait.join();
