@@ -37,7 +37,7 @@ std::string FindLibrary() {
   if (length <= 0) return "";
   self[length] = '\0';
   *std::strrchr(self, '/') = '\0';
-  for (const char* place : {"/../transport/softdc/preload/", "/../lib/", "/"}) {
+  for (const char* place : {"/../transport/softdc/preload/", "/../lib/", "/../lib/sluice/", "/"}) {
     char resolved[PATH_MAX];
     const std::string candidate = absl::StrCat(self, place, "libsoftdc_preload.so");
     if (realpath(candidate.c_str(), resolved) != nullptr) return resolved;

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Methods: what a client knows of a server's methods, by its reflection service or from generated code."""
+
+import base64
+import dataclasses
+import threading
+
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf.message import DecodeError, EncodeError, Message
+
+from sluice._errors import Internal, InvalidArgument, NotFound, Unimplemented
+from sluice._library import CLIENT_STREAMS, SERVER_STREAMS
+
+_REFLECTION = "sluice.reflection.v1"
+
+
+def _message_class(pool, descriptor):
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(descriptor)
+    return message_factory.MessageFactory(pool).GetPrototype(descriptor)
+
+
+def _reflection_classes():
+    """The messages of proto/reflection.proto, in a pool of their own."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="reflection.proto", package=_REFLECTION, syntax="proto3")
+    for name, field_name, label, kind in (
+        ("ListServicesRequest", None, None, None),
+        ("ListServicesResponse", "services", field.LABEL_REPEATED, field.TYPE_STRING),
+        ("FilesOfRequest", "service", field.LABEL_OPTIONAL, field.TYPE_STRING),
+        ("FilesOfResponse", "files", field.LABEL_REPEATED, field.TYPE_BYTES),
+    ):
+        message = file.message_type.add(name=name)
+        if field_name is not None:
+            message.field.add(name=field_name, number=1, label=label, type=kind)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file) if not hasattr(pool, "AddSerializedFile") else pool.AddSerializedFile(file.SerializeToString())
+    return {
+        message.name: _message_class(pool, pool.FindMessageTypeByName(f"{_REFLECTION}.{message.name}"))
+        for message in file.message_type
+    }
+
+
+_CLASSES = _reflection_classes()
+
+
+def split(path):
+    """("package.Service", "Method") of "package.Service/Method", with or without a slash in front."""
+    service, slash, method = path.removeprefix("/").partition("/")
+    if not service or not method or not slash or "/" in method:
+        raise InvalidArgument(f'"{path}" is not a method: write package.Service/Method')
+    return service, method
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    path: bytes
+    descriptor: object
+    request_class: type
+    reply_class: type
+    streams: int  # CLIENT_STREAMS, SERVER_STREAMS, their sum, or 0
+
+    def request_bytes(self, request):
+        """Bytes of a request, given as a message, a dictionary or None."""
+        if isinstance(request, Message):
+            given, wanted = request.DESCRIPTOR.full_name, self.request_class.DESCRIPTOR.full_name
+            if given != wanted:
+                raise InvalidArgument(f"{self.path.decode()} takes a {wanted}, not a {given}")
+            message = request
+        else:
+            message = self.request_class()
+            if request is not None and not isinstance(request, dict):
+                raise InvalidArgument(
+                    f"{self.path.decode()}: a request is a dict or a protobuf message, not a {type(request).__name__}"
+                )
+            try:
+                json_format.ParseDict(_plain(request or {}), message)
+            except (json_format.ParseError, TypeError, ValueError) as error:
+                raise InvalidArgument(f"not a {message.DESCRIPTOR.full_name}: {error}") from error
+        try:
+            return message.SerializeToString()
+        except EncodeError as error:
+            raise InvalidArgument(str(error)) from error
+
+    def reply(self, data):
+        message = self.reply_class()
+        try:
+            message.ParseFromString(data)
+        except DecodeError as error:
+            raise Internal(f"the reply of {self.path.decode()} is no {message.DESCRIPTOR.full_name}: {error}") from error
+        return message
+
+
+def _plain(value):
+    """With bytes as JSON has them."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def to_dict(message):
+    """A message as a dictionary: names of fields as in the .proto, all fields that are not messages, 64-bit numbers as int, bytes as bytes.
+
+    Messages of google.protobuf that have a JSON form of their own (Timestamp, Struct, Any, ...) have that form.
+    """
+    if message.DESCRIPTOR.file.package == "google.protobuf":
+        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+    result = {}
+    for field in message.DESCRIPTOR.fields:
+        is_message = field.type in (field.TYPE_MESSAGE, field.TYPE_GROUP)
+        value = getattr(message, field.name)
+        if field.label == field.LABEL_REPEATED:
+            if is_message and field.message_type.GetOptions().map_entry:
+                inner = field.message_type.fields_by_name["value"]
+                result[field.name] = {key: _value(inner, one) for key, one in value.items()}
+            else:
+                result[field.name] = [_value(field, one) for one in value]
+        elif is_message or field.containing_oneof is not None:
+            if message.HasField(field.name):
+                result[field.name] = _value(field, value)
+        else:
+            result[field.name] = _value(field, value)
+    return result
+
+
+def _value(field, value):
+    if field.type in (field.TYPE_MESSAGE, field.TYPE_GROUP):
+        return to_dict(value)
+    if field.type == field.TYPE_ENUM:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else value
+    return value
+
+
+class Methods:
+    """Methods of one server. Threads: any.
+
+    ask(path, request bytes) makes a call, and returns the bytes of the reply.
+    """
+
+    def __init__(self, ask):
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._pool = descriptor_pool.DescriptorPool()
+        self._services = {}
+        self._methods = {}
+
+    def _reflect(self, method, request, reply_class):
+        try:
+            data = self._ask(f"{_REFLECTION}.Reflection/{method}".encode(), request.SerializeToString())
+        except Unimplemented as error:
+            raise Unimplemented(
+                "the server has no reflection service: register one (docs/python.md), or pass messages of generated code",
+                detail=error.detail,
+                payloads=error.payloads,
+                metadata=error.metadata,
+            ) from error
+        reply = reply_class()
+        reply.ParseFromString(data)
+        return reply
+
+    def services(self):
+        return list(self._reflect("ListServices", _CLASSES["ListServicesRequest"](), _CLASSES["ListServicesResponse"]).services)
+
+    def service(self, name):
+        """Descriptor of a service, from the server."""
+        with self._lock:
+            known = self._services.get(name)
+        if known is not None:
+            return known
+        files = self._reflect("FilesOf", _CLASSES["FilesOfRequest"](service=name), _CLASSES["FilesOfResponse"]).files
+        with self._lock:
+            for data in files:
+                try:
+                    self._pool.AddSerializedFile(data)
+                except (TypeError, ValueError, DecodeError) as error:
+                    raise Internal(f"the server's description of {name} can't be used: {error}") from error
+            try:
+                found = self._pool.FindServiceByName(name)
+            except KeyError:
+                raise Internal(f"the server's description of {name} is without it") from None
+            self._services[name] = found
+            return found
+
+    def method(self, path, request=None):
+        """Method of a path. `request`: a message of generated code may know the method."""
+        known = self._methods.get(path) if not isinstance(request, Message) else None
+        if known is not None:
+            return known
+        service_name, name = split(path)
+        service = None
+        if isinstance(request, Message):
+            pool = request.DESCRIPTOR.file.pool
+            try:
+                service = pool.FindServiceByName(service_name)
+            except KeyError:
+                service = None
+        if service is None:
+            pool, service = self._pool, self.service(service_name)
+        descriptor = service.methods_by_name.get(name)
+        if descriptor is None:
+            known_names = ", ".join(service.methods_by_name)
+            raise NotFound(f"{service_name} has no method {name}: its methods are {known_names}")
+        method = _method_of(pool, descriptor)
+        if pool is self._pool:
+            self._methods[path] = method
+        return method
+
+
+def _method_of(pool, descriptor):
+    proto = descriptor_pb2.MethodDescriptorProto()
+    descriptor.CopyToProto(proto)
+    service = descriptor.containing_service.full_name
+    return Method(
+        path=f"{service}/{descriptor.name}".encode(),
+        descriptor=descriptor,
+        request_class=_message_class(pool, descriptor.input_type),
+        reply_class=_message_class(pool, descriptor.output_type),
+        streams=(CLIENT_STREAMS if proto.client_streaming else 0) | (SERVER_STREAMS if proto.server_streaming else 0),
+    )
