@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sluice_gateway: a gRPC port in front of a Sluice server. Exit codes: 0, 1 if it cannot start, 2 usage.
+// sluice_gateway: a gRPC port in front of a Sluice server, or with --reverse the other way. Exit codes: 0, 1 if it cannot start, 2 usage.
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,7 @@
 #include "middleware/api/end_signals.h"
 #include "tools/command_line.h"
 #include "tools/gateway/gateway.h"
+#include "tools/gateway/reverse_gateway.h"
 #include "transport/base/error.h"
 
 namespace sluice::gateway {
@@ -27,8 +29,8 @@ using tools::kExitUsage;
 
 constexpr char kHead[] =
     "usage: sluice_gateway [options]\n"
-    "Listens for gRPC and passes each call on to a Sluice server: any method, all four kinds of call. Ends at SIGINT or\n"
-    "SIGTERM, when its calls have ended.\n";
+    "Listens for gRPC and passes each call on to a Sluice server: any method, all four kinds of call. With --reverse it\n"
+    "listens with Sluice and calls a gRPC server. Ends at SIGINT or SIGTERM, when its calls have ended.\n";
 
 struct Flags {
   std::string listen = "127.0.0.1:50051";
@@ -42,6 +44,7 @@ struct Flags {
   uint32_t max_calls = 1024;
   uint32_t max_message = 4u << 20;
   absl::Duration drain = absl::Seconds(10);
+  bool reverse = false;
 };
 
 int Fail(const absl::Status& status, int code = kExitFailed) {
@@ -91,6 +94,49 @@ absl::Status ReadFiles(const Flags& flags, Gateway::Options* options) {
   return absl::OkStatus();
 }
 
+// Raises limits that are lower than the gateway's.
+void AllowMessages(uint32_t max_bytes, EndpointLimits* limits) {
+  constexpr uint64_t kBeside = 64 << 10;  // metadata
+  limits->max_large_message_bytes =
+      std::max<uint64_t>(limits->max_large_message_bytes, max_bytes + kBeside);
+  limits->large_memory_bytes =
+      std::max<uint64_t>(limits->large_memory_bytes, 2 * limits->max_large_message_bytes);
+}
+
+void SayListening(const Flags& flags, uint16_t port) {
+  std::printf("listening on %s:%u\n", flags.listen.substr(0, flags.listen.rfind(':')).c_str(), port);
+  std::fflush(stdout);
+}
+
+int RunReverse(const Flags& flags) {
+  EndSignals end;
+  if (!flags.tls_certificate.empty() || !flags.tls_key.empty() || !flags.tls_client_authority.empty()) {
+    return Fail(base::Error(absl::StatusCode::kInvalidArgument, "TLS with --reverse refused",
+                            {.layer = "gateway",
+                             .operation = "start",
+                             .cause = "a Sluice port has no TLS, and TLS to the gRPC server is not supported",
+                             .remedy = "use --secret_file, and a gRPC server on this host"}),
+                kExitUsage);
+  }
+  Gateway::Options files;
+  if (absl::Status status = ReadFiles(flags, &files); !status.ok()) return Fail(status, kExitUsage);
+  ReverseGateway::Options options;
+  options.grpc_server = flags.server;
+  options.listen = flags.listen;
+  options.max_message_bytes = flags.max_message;
+  options.descriptors = std::move(files.descriptors);
+  options.server.device = flags.device;
+  options.server.authentication.secret_file = flags.secret_file;
+  options.server.max_concurrent_calls = flags.max_calls;
+  AllowMessages(flags.max_message, &options.server.limits);
+  auto gateway = ReverseGateway::Start(options);
+  if (!gateway.ok()) return Fail(gateway.status());
+  SayListening(flags, (*gateway)->port());
+  end.Wait();
+  const absl::Status drained = (*gateway)->server()->Drain(flags.drain);
+  return drained.ok() ? kExitOk : Fail(drained);
+}
+
 int Run(const Flags& flags) {
   EndSignals end;
   Gateway::Options options;
@@ -105,19 +151,13 @@ int Run(const Flags& flags) {
   channel_options.connect_in_background = true;
   constexpr uint32_t kQuestions = 1024;  // calls of the gateway's own: reflection
   channel_options.max_outstanding_calls = flags.max_calls + kQuestions;
-  EndpointLimits& limits = channel_options.limits;
-  limits.max_large_message_bytes =
-      std::max<uint64_t>(limits.max_large_message_bytes, flags.max_message + (64u << 10));
-  limits.large_memory_bytes =
-      std::max<uint64_t>(limits.large_memory_bytes, 2 * limits.max_large_message_bytes);
+  AllowMessages(flags.max_message, &channel_options.limits);
   auto channel = Channel::Connect(flags.server, channel_options);
   if (!channel.ok()) return Fail(channel.status());
   auto gateway = Gateway::Start(*std::move(channel), options);
   if (!gateway.ok()) return Fail(gateway.status());
 
-  std::printf("listening on %s:%u\n", flags.listen.substr(0, flags.listen.rfind(':')).c_str(),
-              (*gateway)->port());
-  std::fflush(stdout);
+  SayListening(flags, (*gateway)->port());
   end.Wait();
   (*gateway)->Drain(flags.drain);
   return kExitOk;
@@ -126,17 +166,19 @@ int Run(const Flags& flags) {
 int Main(const std::vector<std::string>& arguments) {
   Flags flags;
   tools::CommandLine line(kHead);
-  line.Add("listen", &flags.listen, "host:port for gRPC; port 0 takes a free one");
-  line.Add("server", &flags.server, "host:port of the Sluice server; several with commas between them");
+  line.Add("listen", &flags.listen, "host:port to listen at; port 0 takes a free one");
+  line.Add("server", &flags.server,
+           "host:port of the Sluice server, several with commas between them; or of the gRPC server");
+  line.Add("reverse", &flags.reverse, "listen with Sluice, and call a gRPC server");
   line.Add("device", &flags.device, "RDMA device: auto, or a name that sluice_info shows");
-  line.Add("secret_file", &flags.secret_file, "file of the secret that the server requires");
+  line.Add("secret_file", &flags.secret_file, "file of the Sluice side's secret");
   line.Add("max_calls", &flags.max_calls, 1, 1'000'000, "open calls; more end with RESOURCE_EXHAUSTED");
   line.Add("max_message", &flags.max_message, 1024, 1u << 30,
            "bytes of a message in either direction; a longer one ends its call with RESOURCE_EXHAUSTED");
   line.Add("drain", &flags.drain, absl::ZeroDuration(), absl::Hours(1),
            "time that open calls have at the end; then they are cancelled");
   line.Add("descriptors", &flags.descriptors,
-           "file of protoc --descriptor_set_out, for a server without a reflection service");
+           "file of protoc --include_imports --descriptor_set_out, for a server without reflection");
   line.Add("tls_certificate", &flags.tls_certificate, "PEM file of the certificate; none: no encryption");
   line.Add("tls_key", &flags.tls_key, "PEM file of its key");
   line.Add("tls_client_authority", &flags.tls_client_authority,
@@ -146,7 +188,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::printf("%s", line.HelpText().c_str());
     return kExitOk;
   }
-  return Run(flags);
+  return flags.reverse ? RunReverse(flags) : Run(flags);
 }
 
 }  // namespace
