@@ -179,8 +179,9 @@ int Compare(int repetitions, std::chrono::milliseconds time) {
       }
     }
     for (int which = 0; which < 2; ++which) {
-      std::printf("%2d outstanding  %-26s median %7.1f us  p99 %8.1f us  %8.0f calls/s\n", outstanding,
-                  names[which], Median(medians[which]), Median(p99s[which]), Median(rates[which]));
+      std::printf("%2d outstanding  %-26s median %7.1f us  p99 %8.1f us  %8.0f calls/s\n",
+                  outstanding, names[which], Median(medians[which]), Median(p99s[which]),
+                  Median(rates[which]));
     }
     std::printf("%2d outstanding  ratio: median %.2f, rate %.2f\n", outstanding,
                 Median(medians[1]) / Median(medians[0]), Median(rates[1]) / Median(rates[0]));

@@ -54,7 +54,8 @@ class RawMessage final : public google::protobuf::MessageLite {
   }
   size_t ByteSizeLong() const override { return bytes_.size(); }
   int GetCachedSize() const override { return static_cast<int>(bytes_.size()); }
-  const char* _InternalParse(const char* at, google::protobuf::internal::ParseContext* context) override;
+  const char* _InternalParse(const char* at,
+                             google::protobuf::internal::ParseContext* context) override;
   uint8_t* _InternalSerialize(uint8_t* target,
                               google::protobuf::io::EpsCopyOutputStream* stream) const override;
 

@@ -12,7 +12,8 @@
 namespace sluice::gateway {
 
 // What gRPC uses: it lives until OnDone(). The coroutine's hold keeps gRPC from ending the call while operations may start.
-class BackendCall::State final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class BackendCall::State final
+    : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   void Begin(std::shared_ptr<State> self, grpc::GenericStub* stub, const std::string& method) {
     self_ = std::move(self);
@@ -100,7 +101,8 @@ BackendCall::BackendCall(grpc::GenericStub* stub, const std::string& method, Ser
   }
   const absl::Duration left = context.time_left_on_arrival();
   if (left != absl::InfiniteDuration()) {
-    state_->context_.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(left));
+    state_->context_.set_deadline(std::chrono::system_clock::now() +
+                                  absl::ToChronoMicroseconds(left));
   }
   state_->Begin(state_, stub, method);
   on_stop_.emplace(context.stop_token(), [state = state_.get()] { state->context_.TryCancel(); });

@@ -31,7 +31,8 @@ class DescriptorCatalog {
 
  private:
   // Adds the file and those that it imports.
-  void AddWithImports(const google::protobuf::FileDescriptorProto& file, std::set<std::string>& seen,
+  void AddWithImports(const google::protobuf::FileDescriptorProto& file,
+                      std::set<std::string>& seen,
                       grpc::reflection::v1alpha::FileDescriptorResponse* response);
 
   std::set<std::string> services_;

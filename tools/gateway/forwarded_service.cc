@@ -100,8 +100,8 @@ void ForwardedService::Bind(MethodBinder& binder) {
   }
 }
 
-Task<absl::Status> ForwardedService::Forward::Unary(ServerContext& context, const RawMessage& request,
-                                                    RawMessage* reply) {
+Task<absl::Status> ForwardedService::Forward::Unary(ServerContext& context,
+                                                    const RawMessage& request, RawMessage* reply) {
   BackendCall call(stub_, grpc_name_, context);
   (void)co_await call.Write(request, /*last=*/true);
   const bool replied = co_await TakeReply(&call, context, reply);
@@ -150,7 +150,8 @@ Task<void> ForwardedService::Forward::PassReplies(BackendCall* call, ServerConte
                                                   ServerWriter<RawMessage> writer) {
   const Metadata* const initial = co_await call->Opened();
   // An error of it would be the end of the call, which the next step reports.
-  if (initial != nullptr && !initial->entries().empty()) (void)context.SendInitialMetadata(*initial);
+  if (initial != nullptr && !initial->entries().empty())
+    (void)context.SendInitialMetadata(*initial);
   RawMessage message;
   while (co_await call->Read(&message)) {
     if (co_await writer.Write(message)) continue;

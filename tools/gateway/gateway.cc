@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "middleware/api/address.h"
 #include "tools/gateway/gateway_call.h"
 #include "tools/gateway/method_table.h"
 #include "tools/gateway/open_calls.h"
@@ -63,7 +64,8 @@ class Gateway::Service final : public grpc::CallbackGenericService {
     grpc::ServerBuilder builder;
     // Otherwise two gateways share a port, and each gets half of the calls.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_calls));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                               static_cast<int>(options.max_calls));
     builder.AddListeningPort(options.listen, *credentials, &port);
     builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
     builder.RegisterCallbackGenericService(this);
@@ -89,7 +91,8 @@ class Gateway::Service final : public grpc::CallbackGenericService {
     server_.reset();
   }
 
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
     if (ReflectionBridge::Serves(context->method())) {
       return new ReflectionBridge(channel_, &descriptors_, &calls_);
     }
@@ -119,6 +122,10 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(std::shared_ptr<Channel>
   if (options.max_message_bytes < kMinMessage || options.max_message_bytes > kMaxMessage) {
     return Wrong(absl::StrCat("max_message_bytes is ", options.max_message_bytes),
                  absl::StrCat("choose ", kMinMessage, " to ", kMaxMessage));
+  }
+  // gRPC would take its default port.
+  if (auto address = ParseAddress(options.listen, /*allow_port_0=*/true); !address.ok()) {
+    return address.status();
   }
   std::unique_ptr<Gateway> gateway(new Gateway());
   gateway->service_ = std::make_unique<Service>(std::move(channel), options);

@@ -26,7 +26,9 @@ absl::Duration TimeLeft(gpr_timespec deadline) {
   return absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
-absl::Status ClientGone() { return absl::CancelledError("the gRPC client cancelled or disconnected"); }
+absl::Status ClientGone() {
+  return absl::CancelledError("the gRPC client cancelled or disconnected");
+}
 
 }  // namespace
 
@@ -50,7 +52,7 @@ GatewayCall::GatewayCall(grpc::GenericCallbackServerContext* context, const Shar
 }
 
 GatewayCall::~GatewayCall() {
-  stream_.reset();              // nothing refers to the channel when the call no longer counts
+  stream_.reset();             // nothing refers to the channel when the call no longer counts
   (void)stop_.request_stop();  // OpenCalls forgets it
   shared_->calls->Leave();
 }
@@ -123,7 +125,8 @@ absl::Status GatewayCall::MakeContext() {
   CallContext& context = context_.emplace(TimeLeft(grpc_->raw_deadline()));
   context.set_stop_token(stop_.get_token());
   Metadata metadata;
-  if (absl::Status status = FromGrpc(grpc_->client_metadata(), &metadata); !status.ok()) return status;
+  if (absl::Status status = FromGrpc(grpc_->client_metadata(), &metadata); !status.ok())
+    return status;
   for (const auto& [key, value] : metadata.entries()) {
     if (absl::Status status = context.AddMetadata(key, value); !status.ok()) return status;
   }
@@ -226,14 +229,15 @@ void GatewayCall::End(const absl::Status& status) {
 }
 
 absl::Status GatewayCall::TooLong(size_t bytes) const {
-  return base::Error(absl::StatusCode::kResourceExhausted,
-                     absl::StrCat("a reply of ", grpc_->method(), " is too long"),
-                     {.layer = "gateway",
-                      .peer = shared_->channel->server(),
-                      .operation = grpc_->method(),
-                      .cause = absl::StrCat("it has ", bytes, " bytes, the limit of the gateway is ",
-                                            shared_->max_message_bytes),
-                      .remedy = "raise --max_message"});
+  return base::Error(
+      absl::StatusCode::kResourceExhausted,
+      absl::StrCat("a reply of ", grpc_->method(), " is too long"),
+      {.layer = "gateway",
+       .peer = shared_->channel->server(),
+       .operation = grpc_->method(),
+       .cause = absl::StrCat("it has ", bytes, " bytes, the limit of the gateway is ",
+                             shared_->max_message_bytes),
+       .remedy = "raise --max_message"});
 }
 
 }  // namespace sluice::gateway

@@ -85,7 +85,7 @@ class GatewayCall final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer outgoing_;
   absl::Status fault_;  // of a reply, found here; used by the chain of replies
   std::mutex mutex_;
-  bool finished_ = false;  // mutex_
+  bool finished_ = false;            // mutex_
   std::optional<RawStream> stream_;  // uses context_, request_ and reply_
 };
 

@@ -10,8 +10,8 @@ namespace sluice::gateway {
 namespace {
 
 bool IsOfTransport(std::string_view key) {
-  return key.starts_with("grpc-") || key == "user-agent" || key == "content-type" ||
-         key == "te" || key == "host" || key == "connection";
+  return key.starts_with("grpc-") || key == "user-agent" || key == "content-type" || key == "te" ||
+         key == "host" || key == "connection";
 }
 
 bool IsText(std::string_view value) {

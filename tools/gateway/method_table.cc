@@ -30,7 +30,8 @@ call::Streams StreamsOf(const MethodDescriptorProto& method) {
 }
 
 bool IsIdempotent(const MethodDescriptorProto& method) {
-  return method.options().idempotency_level() != google::protobuf::MethodOptions::IDEMPOTENCY_UNKNOWN;
+  return method.options().idempotency_level() !=
+         google::protobuf::MethodOptions::IDEMPOTENCY_UNKNOWN;
 }
 
 }  // namespace
@@ -89,12 +90,13 @@ void MethodTable::AddHealthLocked(absl::StatusCode answer) {
 void MethodTable::Find(const std::string& path, Found done) {
   const std::optional<std::string> service = ServiceOf(path);
   if (!service.has_value()) {
-    return std::move(done)(base::Error(absl::StatusCode::kUnimplemented,
-                                       absl::StrCat("\"", path.substr(0, 200), "\" is not a method"),
-                                       {.layer = "gateway",
-                                        .operation = "find the method",
-                                        .cause = "it is not of the form /package.Service/Method",
-                                        .remedy = "check the name"}));
+    return std::move(done)(
+        base::Error(absl::StatusCode::kUnimplemented,
+                    absl::StrCat("\"", path.substr(0, 200), "\" is not a method"),
+                    {.layer = "gateway",
+                     .operation = "find the method",
+                     .cause = "it is not of the form /package.Service/Method",
+                     .remedy = "check the name"}));
   }
   bool is_first = false;
   {
@@ -116,8 +118,7 @@ void MethodTable::Ask(const std::string& service) {
   auto question = std::make_unique<Question>(service);
   Question* const asked = question.get();
   const absl::Status started = reflection::v1::ReflectionClient(channel_).StartFilesOf(
-      asked->context, asked->request, &asked->reply,
-      [this, asked](const absl::Status& status) {
+      asked->context, asked->request, &asked->reply, [this, asked](const absl::Status& status) {
         const std::unique_ptr<Question> owned(asked);
         OnAnswer(*owned, status);
       });

@@ -69,13 +69,15 @@ class MethodTable {
   void AddHealthLocked(absl::StatusCode answer);
   void Ask(const std::string& service);
   void OnAnswer(const Question& question, const absl::Status& status);
-  absl::StatusOr<const Method*> ResultLocked(const std::string& path, const absl::Status& answer) const;
+  absl::StatusOr<const Method*> ResultLocked(const std::string& path,
+                                             const absl::Status& answer) const;
 
   const std::shared_ptr<Channel> channel_;
   std::mutex mutex_;
   // Guarded by mutex_:
-  std::deque<Entry> entries_;  // one for each method and kind of call that was ever seen: calls refer to them
-  std::map<std::string, Known> known_;                      // by path
+  std::deque<Entry>
+      entries_;  // one for each method and kind of call that was ever seen: calls refer to them
+  std::map<std::string, Known> known_;                   // by path
   std::map<std::string, std::vector<Waiting>> waiting_;  // by service that was asked for
 };
 

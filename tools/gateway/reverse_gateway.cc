@@ -40,7 +40,8 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& target, uint32_t max
 // A call of the gRPC server's reflection, one question after another.
 class Questions {
  public:
-  explicit Questions(grpc::TemplatedGenericStub<ServerReflectionRequest, ServerReflectionResponse>* stub) {
+  explicit Questions(
+      grpc::TemplatedGenericStub<ServerReflectionRequest, ServerReflectionResponse>* stub) {
     constexpr std::chrono::seconds kTimeout(10);
     context_.set_deadline(std::chrono::system_clock::now() + kTimeout);
     call_ = stub->PrepareCall(
@@ -71,7 +72,8 @@ class Questions {
   }
   grpc::CompletionQueue queue_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<ServerReflectionRequest, ServerReflectionResponse>> call_;
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<ServerReflectionRequest, ServerReflectionResponse>>
+      call_;
 };
 
 }  // namespace
@@ -94,13 +96,14 @@ class ReverseGateway::Description final : public reflection::v1::ReflectionServi
                        reflection::v1::FilesOfResponse* reply) override {
     const auto found = services_.find(request.service());
     if (found == services_.end()) {
-      return base::Error(absl::StatusCode::kNotFound, absl::StrCat("no service ", request.service()),
-                         {.layer = "gateway",
-                          .operation = "describe",
-                          .cause = "the gRPC server's reflection did not list it at the start, or it "
-                                   "is not in the descriptors",
-                          .remedy = "check the name: sluice_call list shows the services",
-                          .retry_safe = true});
+      return base::Error(
+          absl::StatusCode::kNotFound, absl::StrCat("no service ", request.service()),
+          {.layer = "gateway",
+           .operation = "describe",
+           .cause = "the gRPC server's reflection did not list it at the start, or it "
+                    "is not in the descriptors",
+           .remedy = "check the name: sluice_call list shows the services",
+           .retry_safe = true});
     }
     std::set<std::string> seen;
     AddFile(found->second, seen, reply);
@@ -165,14 +168,16 @@ absl::StatusOr<FileDescriptorSet> ReverseGateway::AskServer() {
   }
   const grpc::Status status = questions.Finish();
   if (answered && files.file_size() > 0) return files;
-  const absl::Status why = status.ok() ? absl::NotFoundError("it describes no service") : FromGrpc(status);
-  return base::Error(why.code(), absl::StrCat("no services of ", options_.grpc_server),
-                     {.layer = "gateway",
-                      .peer = options_.grpc_server,
-                      .operation = "start",
-                      .cause = absl::StrCat("its reflection: ", std::string(why.message())),
-                      .remedy = "start the server first; without reflection there, give the gateway "
-                                "--descriptors"});
+  const absl::Status why =
+      status.ok() ? absl::NotFoundError("it describes no service") : FromGrpc(status);
+  return base::Error(
+      why.code(), absl::StrCat("no services of ", options_.grpc_server),
+      {.layer = "gateway",
+       .peer = options_.grpc_server,
+       .operation = "start",
+       .cause = absl::StrCat("its reflection: ", std::string(why.message())),
+       .remedy = "start the server first; without reflection there, give the gateway "
+                 "--descriptors"});
 }
 
 absl::Status ReverseGateway::AddServices(const FileDescriptorSet& files) {

@@ -29,8 +29,10 @@ using tools::kExitUsage;
 
 constexpr char kHead[] =
     "usage: sluice_gateway [options]\n"
-    "Listens for gRPC and passes each call on to a Sluice server: any method, all four kinds of call. With --reverse it\n"
-    "listens with Sluice and calls a gRPC server. Ends at SIGINT or SIGTERM, when its calls have ended.\n";
+    "Listens for gRPC and passes each call on to a Sluice server: any method, all four kinds of "
+    "call. With --reverse it\n"
+    "listens with Sluice and calls a gRPC server. Ends at SIGINT or SIGTERM, when its calls have "
+    "ended.\n";
 
 struct Flags {
   std::string listen = "127.0.0.1:50051";
@@ -59,7 +61,8 @@ absl::StatusOr<std::string> ContentOf(const std::string& flag, const std::string
   std::ifstream file(path, std::ios::binary);
   std::string content(std::istreambuf_iterator<char>(file), {});
   if (file.good() || (file.eof() && !content.empty())) return content;
-  return base::Error(absl::StatusCode::kInvalidArgument, absl::StrCat("--", flag, "=", path, " refused"),
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("--", flag, "=", path, " refused"),
                      {.layer = "gateway",
                       .operation = "start",
                       .cause = "the file cannot be read, or is empty",
@@ -84,12 +87,13 @@ absl::Status ReadFiles(const Flags& flags, Gateway::Options* options) {
   const auto descriptors = ContentOf("descriptors", flags.descriptors);
   if (!descriptors.ok()) return descriptors.status();
   if (!options->descriptors.ParseFromString(*descriptors)) {
-    return base::Error(absl::StatusCode::kInvalidArgument,
-                       absl::StrCat("--descriptors=", flags.descriptors, " refused"),
-                       {.layer = "gateway",
-                        .operation = "start",
-                        .cause = "it is not a FileDescriptorSet",
-                        .remedy = "make it with protoc --include_imports --descriptor_set_out=FILE"});
+    return base::Error(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("--descriptors=", flags.descriptors, " refused"),
+        {.layer = "gateway",
+         .operation = "start",
+         .cause = "it is not a FileDescriptorSet",
+         .remedy = "make it with protoc --include_imports --descriptor_set_out=FILE"});
   }
   return absl::OkStatus();
 }
@@ -104,19 +108,23 @@ void AllowMessages(uint32_t max_bytes, EndpointLimits* limits) {
 }
 
 void SayListening(const Flags& flags, uint16_t port) {
-  std::printf("listening on %s:%u\n", flags.listen.substr(0, flags.listen.rfind(':')).c_str(), port);
+  std::printf("listening on %s:%u\n", flags.listen.substr(0, flags.listen.rfind(':')).c_str(),
+              port);
   std::fflush(stdout);
 }
 
 int RunReverse(const Flags& flags) {
   EndSignals end;
-  if (!flags.tls_certificate.empty() || !flags.tls_key.empty() || !flags.tls_client_authority.empty()) {
-    return Fail(base::Error(absl::StatusCode::kInvalidArgument, "TLS with --reverse refused",
-                            {.layer = "gateway",
-                             .operation = "start",
-                             .cause = "a Sluice port has no TLS, and TLS to the gRPC server is not supported",
-                             .remedy = "use --secret_file, and a gRPC server on this host"}),
-                kExitUsage);
+  if (!flags.tls_certificate.empty() || !flags.tls_key.empty() ||
+      !flags.tls_client_authority.empty()) {
+    return Fail(
+        base::Error(
+            absl::StatusCode::kInvalidArgument, "TLS with --reverse refused",
+            {.layer = "gateway",
+             .operation = "start",
+             .cause = "a Sluice port has no TLS, and TLS to the gRPC server is not supported",
+             .remedy = "use --secret_file, and a gRPC server on this host"}),
+        kExitUsage);
   }
   Gateway::Options files;
   if (absl::Status status = ReadFiles(flags, &files); !status.ok()) return Fail(status, kExitUsage);
@@ -143,7 +151,8 @@ int Run(const Flags& flags) {
   options.listen = flags.listen;
   options.max_calls = flags.max_calls;
   options.max_message_bytes = flags.max_message;
-  if (absl::Status status = ReadFiles(flags, &options); !status.ok()) return Fail(status, kExitUsage);
+  if (absl::Status status = ReadFiles(flags, &options); !status.ok())
+    return Fail(status, kExitUsage);
 
   ChannelOptions channel_options;
   channel_options.device = flags.device;
@@ -167,19 +176,24 @@ int Main(const std::vector<std::string>& arguments) {
   Flags flags;
   tools::CommandLine line(kHead);
   line.Add("listen", &flags.listen, "host:port to listen at; port 0 takes a free one");
-  line.Add("server", &flags.server,
-           "host:port of the Sluice server, several with commas between them; or of the gRPC server");
+  line.Add(
+      "server", &flags.server,
+      "host:port of the Sluice server, several with commas between them; or of the gRPC server");
   line.Add("reverse", &flags.reverse, "listen with Sluice, and call a gRPC server");
   line.Add("device", &flags.device, "RDMA device: auto, or a name that sluice_info shows");
   line.Add("secret_file", &flags.secret_file, "file of the Sluice side's secret");
-  line.Add("max_calls", &flags.max_calls, 1, 1'000'000, "open calls; more end with RESOURCE_EXHAUSTED");
-  line.Add("max_message", &flags.max_message, 1024, 1u << 30,
-           "bytes of a message in either direction; a longer one ends its call with RESOURCE_EXHAUSTED");
+  line.Add("max_calls", &flags.max_calls, 1, 1'000'000,
+           "open calls; more end with RESOURCE_EXHAUSTED");
+  line.Add(
+      "max_message", &flags.max_message, 1024, 1u << 30,
+      "bytes of a message in either direction; a longer one ends its call with RESOURCE_EXHAUSTED");
   line.Add("drain", &flags.drain, absl::ZeroDuration(), absl::Hours(1),
            "time that open calls have at the end; then they are cancelled");
-  line.Add("descriptors", &flags.descriptors,
-           "file of protoc --include_imports --descriptor_set_out, for a server without reflection");
-  line.Add("tls_certificate", &flags.tls_certificate, "PEM file of the certificate; none: no encryption");
+  line.Add(
+      "descriptors", &flags.descriptors,
+      "file of protoc --include_imports --descriptor_set_out, for a server without reflection");
+  line.Add("tls_certificate", &flags.tls_certificate,
+           "PEM file of the certificate; none: no encryption");
   line.Add("tls_key", &flags.tls_key, "PEM file of its key");
   line.Add("tls_client_authority", &flags.tls_client_authority,
            "PEM file of the authority that has to sign certificates of clients");

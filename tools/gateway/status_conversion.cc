@@ -60,8 +60,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
     detail->set_value(std::move(value));
   }
   if (omitted > 0) {
-    absl::StrAppend(&text, " [", omitted, " of ", payloads.size(), " details omitted, ", omitted_bytes,
-                    " bytes]");
+    absl::StrAppend(&text, " [", omitted, " of ", payloads.size(), " details omitted, ",
+                    omitted_bytes, " bytes]");
   }
   details.set_message(text);
   const auto code = static_cast<grpc::StatusCode>(status.code());
@@ -71,7 +71,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 absl::Status FromGrpc(const grpc::Status& status) {
   if (status.ok()) return absl::OkStatus();
-  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  absl::Status converted(static_cast<absl::StatusCode>(status.error_code()),
+                         status.error_message());
   RpcStatus details;
   if (details.ParseFromString(status.error_details())) {
     for (const RpcStatus::Detail& detail : details.details()) {

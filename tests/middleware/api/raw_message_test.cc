@@ -33,7 +33,8 @@ TEST(RawMessageTest, KeepsBytesOfAnyLength) {
     EXPECT_EQ(read.ByteSizeLong(), size);
 
     // In pieces, of a length that nobody says.
-    google::protobuf::io::ArrayInputStream pieces(bytes.data(), static_cast<int>(size), /*block_size=*/7);
+    google::protobuf::io::ArrayInputStream pieces(bytes.data(), static_cast<int>(size),
+                                                  /*block_size=*/7);
     RawMessage of_stream;
     ASSERT_TRUE(of_stream.ParseFromZeroCopyStream(&pieces)) << size;
     EXPECT_EQ(of_stream.bytes(), bytes) << size;

@@ -10,13 +10,13 @@
 namespace sluice::gateway {
 namespace gateway_call_test {
 
+using ::testing::HasSubstr;
 using testing_support::Feature;
 using testing_support::kStockUrl;
 using testing_support::Point;
 using testing_support::Rectangle;
 using testing_support::RouteNote;
 using testing_support::RouteSummary;
-using ::testing::HasSubstr;
 
 class GatewayCallTest : public testing_support::GatewayWorld {
  protected:
@@ -24,7 +24,8 @@ class GatewayCallTest : public testing_support::GatewayWorld {
       const std::multimap<grpc::string_ref, grpc::string_ref>& metadata, const std::string& key) {
     std::vector<std::string> values;
     const auto [begin, end] = metadata.equal_range(key);
-    for (auto it = begin; it != end; ++it) values.emplace_back(it->second.data(), it->second.size());
+    for (auto it = begin; it != end; ++it)
+      values.emplace_back(it->second.data(), it->second.size());
     return values;
   }
   static void ExpectOutOfStock(const grpc::Status& status) {
@@ -117,17 +118,20 @@ TEST_F(GatewayCallTest, PassesMetadataBothWays) {
   chatting.AddMetadata("echo-one", "a");
   const auto chat = stub_->RouteChat(&chatting);
   chat->WaitForInitialMetadata();
-  EXPECT_THAT(ValuesOf(chatting.GetServerInitialMetadata(), "echo-one"), ::testing::ElementsAre("a"));
+  EXPECT_THAT(ValuesOf(chatting.GetServerInitialMetadata(), "echo-one"),
+              ::testing::ElementsAre("a"));
   chat->WritesDone();
   EXPECT_TRUE(chat->Finish().ok());
-  EXPECT_THAT(ValuesOf(chatting.GetServerTrailingMetadata(), "echo-one"), ::testing::ElementsAre("a"));
+  EXPECT_THAT(ValuesOf(chatting.GetServerTrailingMetadata(), "echo-one"),
+              ::testing::ElementsAre("a"));
 
   // And an error's.
   grpc::ClientContext failing;
   failing.AddMetadata("echo-one", "a");
   failing.AddMetadata("do", "fail");
   ExpectOutOfStock(stub_->GetFeature(&failing, At(1), &feature));
-  EXPECT_THAT(ValuesOf(failing.GetServerTrailingMetadata(), "echo-one"), ::testing::ElementsAre("a"));
+  EXPECT_THAT(ValuesOf(failing.GetServerTrailingMetadata(), "echo-one"),
+              ::testing::ElementsAre("a"));
 }
 
 TEST_F(GatewayCallTest, RefusesMetadataThatSluiceCannotCarry) {
@@ -356,7 +360,8 @@ TEST_F(GatewayCallTest, ManyCallsEndInAnyOrder) {
             break;
           }
           default: {
-            context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(round % 5));
+            context.set_deadline(std::chrono::system_clock::now() +
+                                 std::chrono::milliseconds(round % 5));
             RouteSummary summary;
             const auto writer = stub_->RecordRoute(&context, &summary);
             while (writer->Write(At(1))) {

@@ -17,6 +17,7 @@
 namespace sluice::gateway {
 namespace gateway_processes_test {
 
+using ::testing::HasSubstr;
 using testing_support::kProgramTimeout;
 using testing_support::OutputOf;
 using testing_support::ServerProgram;
@@ -25,14 +26,13 @@ using tests::route::Feature;
 using tests::route::Point;
 using tests::route::RouteGuide;
 using tests::route::RouteNote;
-using ::testing::HasSubstr;
 
 constexpr char kProgram[] = "tools/gateway/sluice_gateway";
 constexpr char kServer[] = "tests/tools/gateway/route_server";
 
 std::string Said(const std::string& options, int code) {
-  return OutputOf(StartProgram({"/bin/sh", "-c", std::string(kProgram) + " " + options + " 2>&1"}).get(),
-                  code);
+  return OutputOf(
+      StartProgram({"/bin/sh", "-c", std::string(kProgram) + " " + options + " 2>&1"}).get(), code);
 }
 
 class GatewayProcessesTest : public ::testing::Test {
@@ -104,6 +104,10 @@ TEST_F(GatewayProcessesTest, AClientThatIsKilledStopsItsHandler) {
   for (int round = 0; round < 5; ++round) {
     const auto client = StartProgram({"tests/tools/gateway/route_client", gateway.address});
     ASSERT_EQ(client->ReadLine(kProgramTimeout).value_or(""), "sent");
+    // gRPC's write has ended before the message is on its way.
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(server.process->ReadLine(kProgramTimeout).value_or(""), "read");
+    }
     client->Signal(SIGKILL);
     EXPECT_EQ(server.process->ReadLine(kProgramTimeout).value_or(""), "stopped");
   }
@@ -136,9 +140,15 @@ TEST_F(GatewayProcessesTest, WrongFlagsAreSaidClearly) {
   EXPECT_THAT(Said("--max_message=10", 2), HasSubstr("1024 to"));
   EXPECT_THAT(Said("--server=nowhere", 1), HasSubstr("nowhere"));
   EXPECT_THAT(Said("--descriptors=/no/such/file", 2), HasSubstr("cannot be read"));
-  EXPECT_THAT(Said(std::string("--descriptors=") + kProgram, 2), HasSubstr("not a FileDescriptorSet"));
-  EXPECT_THAT(Said("--device=softdc0 --tls_key=" + std::string(kProgram), 1), HasSubstr("a certificate and its key"));
-  EXPECT_THAT(Said("--device=softdc0 --listen=127.0.0.1", 1), HasSubstr("gRPC does not listen"));
+  EXPECT_THAT(Said(std::string("--descriptors=") + kProgram, 2),
+              HasSubstr("not a FileDescriptorSet"));
+  EXPECT_THAT(Said("--device=softdc0 --tls_key=" + std::string(kProgram), 1),
+              HasSubstr("a certificate and its key"));
+  EXPECT_THAT(Said("--device=softdc0 --listen=127.0.0.1", 1), HasSubstr("127.0.0.1"));
+  EXPECT_THAT(Said("--device=softdc0 --listen=192.0.2.1:50051", 1),
+              HasSubstr("gRPC does not listen"));
+  EXPECT_THAT(Said("--reverse --tls_key=x", 2), HasSubstr("TLS with --reverse refused"));
+  EXPECT_THAT(Said("--reverse --server=127.0.0.1:1", 1), HasSubstr("start the server first"));
   EXPECT_THAT(Said("--device=no_such_device", 1), HasSubstr("no_such_device"));
 }
 

@@ -18,10 +18,10 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
+using ::testing::HasSubstr;
 using testing_support::Feature;
 using testing_support::Point;
 using testing_support::RouteNote;
-using ::testing::HasSubstr;
 
 constexpr char kCheck[] = "/grpc.health.v1.Health/Check";
 
@@ -70,7 +70,8 @@ class GatewayTest : public testing_support::GatewayWorld {
 };
 
 TEST_F(GatewayTest, UnknownMethodsAreUnimplemented) {
-  for (const char* method : {"/sluice.tests.route.RouteGuide/Fly", "/no.such.Service/Get", "/x", "//"}) {
+  for (const char* method :
+       {"/sluice.tests.route.RouteGuide/Fly", "/no.such.Service/Get", "/x", "//"}) {
     grpc::ClientContext context;
     Feature feature;
     const grpc::Status status = CallByName(&context, method, Point(), &feature);
@@ -219,7 +220,8 @@ TEST_F(GatewayTest, MoreCallsThanTheLimitAreRefused) {
 TEST_F(GatewayTest, ReflectionListsAndDescribesTheServer) {
   for (const char* version : {"v1alpha", "v1"}) {
     Stream<ServerReflectionRequest, ServerReflectionResponse> info(
-        client_, absl::StrCat("/grpc.reflection.", version, ".ServerReflection/ServerReflectionInfo"));
+        client_,
+        absl::StrCat("/grpc.reflection.", version, ".ServerReflection/ServerReflectionInfo"));
     ServerReflectionRequest request;
     ServerReflectionResponse response;
     request.set_list_services("");
@@ -259,8 +261,8 @@ TEST_F(GatewayTest, WrongOptionsAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(start([](auto& o) { o.tls_client_authority = "x"; })));
   EXPECT_TRUE(absl::IsUnavailable(start([](auto& o) { o.tls_key = o.tls_certificate = "x"; })));
   // Of two gateways at one port the second is refused.
-  const absl::Status used = start(
-      [this](auto& o) { o.listen = absl::StrCat("127.0.0.1:", gateway_->port()); });
+  const absl::Status used =
+      start([this](auto& o) { o.listen = absl::StrCat("127.0.0.1:", gateway_->port()); });
   EXPECT_TRUE(absl::IsUnavailable(used)) << used;
   EXPECT_THAT(std::string(used.message()), HasSubstr("gRPC does not listen at 127.0.0.1"));
 }

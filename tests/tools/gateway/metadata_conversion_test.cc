@@ -13,10 +13,10 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 TEST(MetadataConversionTest, OwnHeadersOfGrpcStayBehind) {
-  const GrpcMetadata entries = {{"user-agent", "grpc-c++"}, {"grpc-trace-bin", "x"},
-                                {"content-type", "a"},      {"te", "trailers"},
-                                {"token", "t"},             {"token", "u"},
-                                {"raw-bin", "\x01\xff"}};
+  const GrpcMetadata entries = {
+      {"user-agent", "grpc-c++"}, {"grpc-trace-bin", "x"}, {"content-type", "a"},
+      {"te", "trailers"},         {"token", "t"},          {"token", "u"},
+      {"raw-bin", "\x01\xff"}};
   Metadata metadata;
   ASSERT_TRUE(FromGrpc(entries, &metadata).ok());
   EXPECT_THAT(metadata.entries(), UnorderedElementsAre(Pair("token", "t"), Pair("token", "u"),
@@ -37,8 +37,9 @@ TEST(MetadataConversionTest, ValuesThatGrpcCannotCarryGetABinaryKey) {
   ASSERT_TRUE(metadata.Add("bytes", "\xff").ok());
   ASSERT_TRUE(metadata.Add("raw-bin", "\xff").ok());
   ASSERT_TRUE(metadata.Add("grpc-status", "0").ok());
-  EXPECT_THAT(ToGrpc(metadata), UnorderedElementsAre(Pair("text", "a b~"), Pair("bytes-bin", "\xff"),
-                                                     Pair("raw-bin", "\xff")));
+  EXPECT_THAT(ToGrpc(metadata),
+              UnorderedElementsAre(Pair("text", "a b~"), Pair("bytes-bin", "\xff"),
+                                   Pair("raw-bin", "\xff")));
 }
 
 }  // namespace metadata_conversion_test

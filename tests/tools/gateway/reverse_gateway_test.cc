@@ -24,6 +24,7 @@
 namespace sluice::gateway {
 namespace reverse_gateway_test {
 
+using ::testing::HasSubstr;
 using testing_support::kStockUrl;
 using testing_support::OutOfStock;
 using testing_support::Tally;
@@ -34,12 +35,12 @@ using tests::route::RouteGuide;
 using tests::route::RouteGuideClient;
 using tests::route::RouteNote;
 using tests::route::RouteSummary;
-using ::testing::HasSubstr;
 
 // gRPC's example service, at gRPC's own server. Metadata "do" and "echo-one" as in RouteService.
 class GrpcRoutes final : public RouteGuide::Service {
  public:
-  grpc::Status GetFeature(grpc::ServerContext* context, const Point* request, Feature* reply) override {
+  grpc::Status GetFeature(grpc::ServerContext* context, const Point* request,
+                          Feature* reply) override {
     has_deadline = context->deadline() != std::chrono::system_clock::time_point::max();
     Echo(context);
     if (Asked(context, "do") == "fail") return ToGrpc(OutOfStock());
@@ -56,7 +57,8 @@ class GrpcRoutes final : public RouteGuide::Service {
                             grpc::ServerWriter<Feature>* writer) override {
     Echo(context);
     Feature feature;
-    for (int at = request->lo().latitude(); !request->has_hi() || at <= request->hi().latitude(); ++at) {
+    for (int at = request->lo().latitude(); !request->has_hi() || at <= request->hi().latitude();
+         ++at) {
       feature.mutable_location()->set_latitude(at);
       if (writer->Write(feature)) continue;
       stopped.Add();
@@ -243,9 +245,8 @@ TEST_F(ReverseGatewayTest, ACallerThatCancelsStopsTheGrpcHandler) {
   std::stop_source stop;
   CallContext unary = Context("do", "wait");
   unary.set_stop_token(stop.get_token());
-  std::thread caller([&] {
-    EXPECT_TRUE(absl::IsCancelled(client().GetFeature(unary, At(1)).status()));
-  });
+  std::thread caller(
+      [&] { EXPECT_TRUE(absl::IsCancelled(client().GetFeature(unary, At(1)).status())); });
   routes_.started.WaitFor(1);
   stop.request_stop();
   caller.join();
@@ -274,7 +275,8 @@ TEST_F(ReverseGatewayTest, ACallerThatCancelsStopsTheGrpcHandler) {
 
 TEST_F(ReverseGatewayTest, HealthAndReflectionHaveTheNamesOfSluice) {
   CallContext context = Context();
-  const auto health = health::v1::HealthClient(channel_).Check(context, health::v1::HealthCheckRequest());
+  const auto health =
+      health::v1::HealthClient(channel_).Check(context, health::v1::HealthCheckRequest());
   ASSERT_TRUE(health.ok()) << health.status();
   EXPECT_EQ(health->status(), health::v1::HealthCheckResponse::SERVING);
   const reflection::v1::ReflectionClient reflection(channel_);

@@ -4,7 +4,8 @@
 //
 //   route_server --listen=127.0.0.1:0 --device=softdc0
 //
-// With --report it prints "stopped" for each handler whose caller was gone, and "ended" for each that came to its end.
+// With --report it prints "read" for each message of a client, "stopped" for each handler whose caller was gone, and "ended" for
+// each that came to its end.
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
       std::printf("%s\n", what);
       std::fflush(stdout);
     };
+    service.read.OnAdd([print] { print("read"); });
     service.stopped.OnAdd([print] { print("stopped"); });
     service.ended.OnAdd([print] { print("ended"); });
   }

@@ -91,7 +91,8 @@ class RouteService final : public RouteGuideCoServiceBase {
     started.Add();
     if (absl::Status status = co_await Ask(context); !status.ok()) co_return status;
     SendEcho(context);
-    for (int at = request.lo().latitude(); !request.has_hi() || at <= request.hi().latitude(); ++at) {
+    for (int at = request.lo().latitude(); !request.has_hi() || at <= request.hi().latitude();
+         ++at) {
       const Feature feature = FeatureAt(context, at);
       if (!co_await writer.Write(feature)) {
         stopped.Add();
@@ -152,7 +153,8 @@ class RouteService final : public RouteGuideCoServiceBase {
     const Metadata& metadata = context.metadata();
     for (const auto& [key, value] : metadata.entries()) {
       if (!absl::StartsWith(key, "echo-")) continue;
-      if (absl::Status status = context.AddReplyMetadata(key, value); !status.ok()) co_return status;
+      if (absl::Status status = context.AddReplyMetadata(key, value); !status.ok())
+        co_return status;
     }
     const auto what = metadata.Find("do");
     if (what == "fail") co_return OutOfStock();
