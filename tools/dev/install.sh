@@ -14,7 +14,7 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   libibverbs-dev librdmacm-dev ibverbs-providers libisal-dev libsodium-dev
   prometheus-cpp-dev libcivetweb-dev
-  libgrpc++-dev protobuf-compiler-grpc python3-grpcio python3-protobuf
+  libgrpc++-dev protobuf-compiler-grpc python3-grpcio python3-protobuf openssl
 )
 packages+=("$@")
 

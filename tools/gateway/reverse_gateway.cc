@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proto/health.pb.h"
 #include "tools/gateway/grpc_health.pb.h"
 #include "tools/gateway/grpc_reflection.pb.h"
 #include "tools/gateway/status_conversion.h"
@@ -29,7 +30,12 @@ using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
 constexpr char kGrpcHealth[] = "grpc.health.v1.Health";
-constexpr char kReflectionPackage[] = "grpc.reflection.";
+
+// The gateway has them itself, whatever the gRPC server (another gateway, for example) lists.
+bool IsOwn(const std::string& service) {
+  return service == kGrpcHealth || service == "sluice.health.v1.Health" ||
+         service == "sluice.reflection.v1.Reflection" || service.rfind("grpc.reflection.", 0) == 0;
+}
 
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& target, uint32_t max_message_bytes) {
   grpc::ChannelArguments arguments;
@@ -84,6 +90,7 @@ class ReverseGateway::Description final : public reflection::v1::ReflectionServi
     for (const FileDescriptorProto& file : files.file()) files_.emplace(file.name(), file);
   }
   void Add(const std::string& service, const FileDescriptorProto& file) {
+    files_.emplace(file.name(), file);
     services_[service] = file.name();
   }
 
@@ -182,20 +189,23 @@ absl::StatusOr<FileDescriptorSet> ReverseGateway::AskServer() {
 
 absl::Status ReverseGateway::AddServices(const FileDescriptorSet& files) {
   for (const FileDescriptorProto& file : files.file()) {
-    if (file.package().rfind(kReflectionPackage, 0) == 0) continue;
     for (const ServiceDescriptorProto& service : file.service()) {
       const std::string name = file.package().empty()
                                    ? service.name()
                                    : absl::StrCat(file.package(), ".", service.name());
-      if (name == kGrpcHealth) continue;  // under both names, below
+      if (IsOwn(name)) continue;
       description_->Add(name, file);
       services_.emplace_back(&stub_, name, name, service);
     }
   }
-  ServiceDescriptorProto health;
-  grpc::health::v1::HealthCheckRequest::descriptor()->file()->service(0)->CopyTo(&health);
-  for (const char* name : {kGrpcHealth, "sluice.health.v1.Health"}) {
-    services_.emplace_back(&stub_, name, kGrpcHealth, health);
+  // Health has the same messages under both names.
+  for (const auto* const health : {grpc::health::v1::HealthCheckRequest::descriptor()->file(),
+                                   health::v1::HealthCheckRequest::descriptor()->file()}) {
+    FileDescriptorProto file;
+    health->CopyTo(&file);
+    const std::string name = health->service(0)->full_name();
+    description_->Add(name, file);
+    services_.emplace_back(&stub_, name, kGrpcHealth, file.service(0));
   }
   for (ForwardedService& service : services_) {
     if (absl::Status status = server_->Register(&service); !status.ok()) return status;

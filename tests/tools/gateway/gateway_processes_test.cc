@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -127,6 +129,58 @@ TEST_F(GatewayProcessesTest, TheProgramEndsAtSigtermWhenItsCallsHaveEnded) {
   chat->WritesDone();
   EXPECT_TRUE(chat->Finish().ok());
   EXPECT_EQ(gateway.process->Wait(kProgramTimeout).value_or(-1), 0);
+}
+
+TEST_F(GatewayProcessesTest, WithTlsOnlyClientsWithACertificateAreServed) {
+  const std::string folder = ::testing::TempDir();
+  const std::string key = folder + "/key.pem", certificate = folder + "/certificate.pem";
+  OutputOf(StartProgram({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                         "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                         "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key,
+                         "-out", certificate})
+               .get());
+  const ServerProgram server({kServer});
+  // It has signed itself, and so is the authority as well.
+  const ServerProgram gateway({kProgram, "--server=" + server.address, "--tls_key=" + key,
+                               "--tls_certificate=" + certificate,
+                               "--tls_client_authority=" + certificate});
+  const auto content = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto get = [&](const grpc::SslCredentialsOptions& options) {
+    const auto stub =
+        RouteGuide::NewStub(grpc::CreateChannel(gateway.address, grpc::SslCredentials(options)));
+    return Get(stub.get());
+  };
+  const grpc::Status served = get({content(certificate), content(key), content(certificate)});
+  EXPECT_TRUE(served.ok()) << served.error_message();
+  EXPECT_EQ(get({content(certificate), "", ""}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Get(StubOf(gateway).get()).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+// There and back: the second gateway asks the first one, as gRPC's reflection, for the services.
+TEST_F(GatewayProcessesTest, AReverseGatewayServesWhatAGrpcServerDescribes) {
+  const ServerProgram server({kServer});
+  const ServerProgram gateway({kProgram, "--server=" + server.address});
+  const ServerProgram reverse({kProgram, "--reverse", "--server=" + gateway.address});
+  const auto call = [&reverse](const std::string& what, int code = 0) {
+    return OutputOf(StartProgram({"/bin/sh", "-c",
+                                  "tools/sluice_call --device=softdc0 --server=" + reverse.address +
+                                      " " + what + " 2>&1"})
+                        .get(),
+                    code);
+  };
+  EXPECT_EQ(call("list"),
+            "grpc.health.v1.Health\nsluice.health.v1.Health\nsluice.tests.route.RouteGuide\n");
+  EXPECT_EQ(call("sluice.health.v1.Health/Check"), "{\"status\":\"SERVING\"}\n");
+  EXPECT_THAT(call("--json='{\"latitude\":7}' sluice.tests.route.RouteGuide/GetFeature"),
+              HasSubstr("\"name\":\"feature 7\""));
+  EXPECT_THAT(call("--json='{\"lo\":{\"latitude\":1},\"hi\":{\"latitude\":3}}' "
+                   "sluice.tests.route.RouteGuide/ListFeatures"),
+              HasSubstr("feature 3"));
+  reverse.process->Signal(SIGTERM);
+  EXPECT_EQ(reverse.process->Wait(kProgramTimeout).value_or(-1), 0);
 }
 
 TEST_F(GatewayProcessesTest, WrongFlagsAreSaidClearly) {

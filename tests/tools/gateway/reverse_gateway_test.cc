@@ -283,7 +283,9 @@ TEST_F(ReverseGatewayTest, HealthAndReflectionHaveTheNamesOfSluice) {
   const reflection::v1::ReflectionClient reflection(channel_);
   const auto services = reflection.ListServices(context, reflection::v1::ListServicesRequest());
   ASSERT_TRUE(services.ok()) << services.status();
-  EXPECT_THAT(services->services(), ::testing::ElementsAre("sluice.tests.route.RouteGuide"));
+  EXPECT_THAT(services->services(),
+              ::testing::ElementsAre("grpc.health.v1.Health", "sluice.health.v1.Health",
+                                     "sluice.tests.route.RouteGuide"));
   reflection::v1::FilesOfRequest request;
   request.set_service("sluice.tests.route.RouteGuide");
   const auto files = reflection.FilesOf(context, request);
