@@ -234,6 +234,22 @@ TEST_F(GatewayCallTest, AClientThatCancelsStopsTheHandlerOfEachKind) {
   EXPECT_EQ(route_.ended.count(), 0);
 }
 
+// gRPC reports the end of a client's messages and the end of a client by the same failed read.
+TEST_F(GatewayCallTest, HalfARouteIsNeverTakenForTheWhole) {
+  constexpr int kRounds = 300;
+  for (int round = 1; round <= kRounds; ++round) {
+    grpc::ClientContext recording;
+    RouteSummary summary;
+    const auto writer = stub_->RecordRoute(&recording, &summary);
+    ASSERT_TRUE(writer->Write(At(1)));
+    route_.read.WaitFor(round);
+    recording.TryCancel();
+    EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  }
+  while (route_.stopped.count() + route_.ended.count() < kRounds) std::this_thread::yield();
+  EXPECT_EQ(route_.ended.count(), 0);
+}
+
 TEST_F(GatewayCallTest, TheLimitOfAMessageIsToldInBothDirections) {
   options_.max_message_bytes = 100'000;
   Start();
