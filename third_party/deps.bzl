@@ -16,6 +16,7 @@ load(":stand_in.bzl", "stand_in")
 _INSTALLED = {
     "civetweb": "civetweb",
     "com_github_google_benchmark": "benchmark",
+    "com_github_grpc_grpc": "grpc",
     "com_google_googletest": "googletest",
     "com_google_protobuf": "protobuf",
     "isa_l": "isa_l",

@@ -14,7 +14,8 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   libibverbs-dev librdmacm-dev ibverbs-providers libisal-dev libsodium-dev
   prometheus-cpp-dev libcivetweb-dev
-  python3 python3-protobuf
+  libgrpc++-dev protobuf-compiler-grpc openssl
+  python3 python3-grpcio python3-protobuf
 )
 packages+=("$@")
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/raw_message.h"
+
+#include "google/protobuf/arena.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/parse_context.h"
+
+namespace sluice {
+
+RawMessage* RawMessage::New(google::protobuf::Arena* arena) const {
+  return google::protobuf::Arena::Create<RawMessage>(arena);
+}
+
+const char* RawMessage::_InternalParse(const char* at,
+                                       google::protobuf::internal::ParseContext* context) {
+  // Of a message in one piece, as all of Sluice are, the context knows the length.
+  const int left = context->BytesUntilLimit(at);
+  constexpr int kUnknown = 1 << 30;  // a stream without a limit has a number near INT_MAX here
+  if (left < kUnknown) return left <= 0 ? at : context->AppendString(at, left, &bytes_);
+  while (!context->Done(&at)) bytes_.push_back(*at++);
+  return at;
+}
+
+uint8_t* RawMessage::_InternalSerialize(uint8_t* target,
+                                        google::protobuf::io::EpsCopyOutputStream* stream) const {
+  return stream->WriteRaw(bytes_.data(), static_cast<int>(bytes_.size()), target);
+}
+
+}  // namespace sluice

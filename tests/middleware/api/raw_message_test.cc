@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "middleware/api/raw_message.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "middleware/api/client_call.h"
+#include "tests/middleware/api/chat_service.h"
+
+namespace sluice {
+namespace raw_message_test {
+
+using testing_support::ChatClient;
+using tests::chat::Line;
+
+constexpr Method kSay("/sluice.tests.chat.Chat/Say");
+constexpr Method kTail("/sluice.tests.chat.Chat/Tail", call::Streams::kServer);
+constexpr Method kSum("/sluice.tests.chat.Chat/Sum", call::Streams::kClient);
+constexpr Method kTalk("/sluice.tests.chat.Chat/Talk", call::Streams::kBoth);
+
+TEST(RawMessageTest, KeepsBytesOfAnyLength) {
+  // Around the sizes at which protobuf reads from a copy, and far above.
+  for (const size_t size : {0, 1, 15, 16, 17, 32, 33, 1000, 1'000'000}) {
+    std::string bytes(size, '\xff');
+    for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i);
+    RawMessage read(std::string("before"));
+    ASSERT_TRUE(read.ParseFromString(bytes)) << size;
+    EXPECT_EQ(read.bytes(), bytes) << size;
+    EXPECT_EQ(read.SerializeAsString(), bytes) << size;
+    EXPECT_EQ(read.ByteSizeLong(), size);
+
+    // In pieces, of a length that nobody says.
+    google::protobuf::io::ArrayInputStream pieces(bytes.data(), static_cast<int>(size),
+                                                  /*block_size=*/7);
+    RawMessage of_stream;
+    ASSERT_TRUE(of_stream.ParseFromZeroCopyStream(&pieces)) << size;
+    EXPECT_EQ(of_stream.bytes(), bytes) << size;
+
+    RawMessage moved(std::move(read));
+    EXPECT_EQ(moved.TakeBytes(), bytes);
+    EXPECT_EQ(moved.bytes(), "");
+  }
+}
+
+class RawCallTest : public testing_support::ChatWorld {
+ protected:
+  static RawMessage RawText(const std::string& text, int64_t number = 0) {
+    return RawMessage(Text(text, number).SerializeAsString());
+  }
+  static Line LineOf(const RawMessage& raw) {
+    Line line;
+    EXPECT_TRUE(line.ParseFromString(raw.bytes()));
+    return line;
+  }
+};
+
+TEST_F(RawCallTest, CallsTypedHandlersOfEachKind) {
+  CallContext context(absl::Seconds(60));
+  RawMessage reply;
+  ASSERT_TRUE(channel_->Call(kSay, context, RawText("hello"), &reply).ok());
+  EXPECT_EQ(LineOf(reply).text(), "hello");
+
+  const RawMessage three = RawText("line", 3);
+  RawStream tail(channel_.get(), kTail, context, &three, nullptr);
+  std::vector<int64_t> numbers;
+  while (tail.Read(&reply)) numbers.push_back(LineOf(reply).number());
+  EXPECT_TRUE(tail.Finish().ok());
+  EXPECT_EQ(numbers, (std::vector<int64_t>{0, 1, 2}));
+
+  RawStream sum(channel_.get(), kSum, context, nullptr, &reply);
+  for (int i = 1; i <= 4; ++i) ASSERT_TRUE(sum.Write(RawText("", i)));
+  sum.WritesDone();
+  EXPECT_TRUE(sum.Finish().ok());
+  EXPECT_EQ(LineOf(reply).number(), 10);
+
+  RawStream talk(channel_.get(), kTalk, context, nullptr, nullptr);
+  ASSERT_TRUE(talk.Write(RawText("a")) && talk.Read(&reply));
+  EXPECT_EQ(LineOf(reply).text(), "a");
+  talk.WritesDone();
+  EXPECT_FALSE(talk.Read(&reply));
+  EXPECT_TRUE(talk.Finish().ok());
+}
+
+TEST_F(RawCallTest, BytesThatAreNoMessageAreRefusedByTheReceiver) {
+  CallContext context(absl::Seconds(60));
+  RawMessage reply;
+  EXPECT_FALSE(channel_->Call(kSay, context, RawMessage(std::string("\xff\xff")), &reply).ok());
+}
+
+// Answers with what it gets, for whatever message.
+class RawEcho final : public Service {
+ public:
+  const char* name() const override { return "sluice.tests.chat.Chat"; }
+  void Bind(MethodBinder& binder) override {
+    binder.BindTask<RawEcho, RawMessage, RawMessage, &RawEcho::Say>(kSay, this);
+    binder.BindTask<RawEcho, RawMessage, RawMessage, &RawEcho::Talk>(kTalk, this);
+  }
+  Task<absl::Status> Say(ServerContext&, const RawMessage& request, RawMessage* reply) {
+    reply->set_bytes(request.bytes());
+    co_return absl::OkStatus();
+  }
+  Task<absl::Status> Talk(ServerContext&, ServerReader<RawMessage> reader,
+                          ServerWriter<RawMessage> writer) {
+    RawMessage message;
+    while (co_await reader.Read(&message)) {
+      if (!co_await writer.Write(message)) break;
+    }
+    co_return absl::OkStatus();
+  }
+};
+
+TEST_F(RawCallTest, ServesTypedClients) {
+  RawEcho echo;
+  Start(&echo);
+  CallContext context(absl::Seconds(60));
+  const auto reply = client().Say(context, Text("hello", 5));
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->text(), "hello");
+  EXPECT_EQ(reply->number(), 5);
+  auto talk = client().Talk(context);
+  Line line;
+  ASSERT_TRUE(talk.Write(Text("a", 1)) && talk.Read(&line));
+  EXPECT_EQ(line.text(), "a");
+  talk.WritesDone();
+  EXPECT_FALSE(talk.Read(&line));
+  EXPECT_TRUE(talk.Finish().ok());
+  TearDown();  // the service is older than the server, and goes first
+}
+
+}  // namespace raw_message_test
+}  // namespace sluice

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gateway/status_conversion.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "tools/gateway/rpc_status.pb.h"
+
+namespace sluice::gateway {
+namespace status_conversion_test {
+
+TEST(StatusConversionTest, EachCodeTextAndPayloadComesBack) {
+  EXPECT_TRUE(ToGrpc(absl::OkStatus()).ok());
+  EXPECT_TRUE(FromGrpc(grpc::Status::OK).ok());
+  for (int code = 1; code <= 16; ++code) {
+    absl::Status status(static_cast<absl::StatusCode>(code), "why: 100 %\n\xff");
+    status.SetPayload("a/one", absl::Cord(std::string("\0\xff", 2)));
+    status.SetPayload("b/two", absl::Cord("two"));
+    const grpc::Status converted = ToGrpc(status);
+    EXPECT_EQ(static_cast<int>(converted.error_code()), code);
+    EXPECT_EQ(FromGrpc(converted), status);
+  }
+}
+
+TEST(StatusConversionTest, WithoutPayloadsThereAreNoDetails) {
+  EXPECT_EQ(ToGrpc(absl::NotFoundError("x")).error_details(), "");
+}
+
+TEST(StatusConversionTest, ALongStatusIsShortenedAndSaysSo) {
+  absl::Status status = absl::InternalError(std::string(5000, 'x'));
+  status.SetPayload("a/fits", absl::Cord(std::string(500, 'a')));
+  status.SetPayload("b/too_long", absl::Cord(std::string(6000, 'b')));
+  const grpc::Status converted = ToGrpc(status);
+  const std::string text = converted.error_message();
+  EXPECT_NE(text.find("[text of 5000 bytes]"), std::string::npos) << text;
+  EXPECT_NE(text.find("[1 of 2 details omitted, 6000 bytes]"), std::string::npos) << text;
+  RpcStatus details;
+  ASSERT_TRUE(details.ParseFromString(converted.error_details()));
+  EXPECT_EQ(details.message(), text);
+  ASSERT_EQ(details.details_size(), 1);
+  EXPECT_EQ(details.details(0).type_url(), "a/fits");
+  EXPECT_LE(text.size() + converted.error_details().size() * 4 / 3, kMaxStatusBytes);
+}
+
+TEST(StatusConversionTest, ATextIsNotCutInsideACharacter) {
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "\xe2\x82\xac";
+  const std::string kept = ToGrpc(absl::InternalError(text)).error_message();
+  const size_t end = kept.find("... [");
+  ASSERT_NE(end, std::string::npos);
+  EXPECT_EQ(end % 3, 0u);
+  EXPECT_GT(end, 100u);
+}
+
+}  // namespace status_conversion_test
+}  // namespace sluice::gateway

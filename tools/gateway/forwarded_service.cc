@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/gateway/forwarded_service.h"
+
+#include <coroutine>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "transport/base/error.h"
+
+namespace sluice::gateway {
+namespace {
+
+// The home of the coroutine that awaits it.
+struct HomeOfThis {
+  Home* home = nullptr;
+  bool await_ready() { return false; }
+  template <typename Promise>
+  bool await_suspend(std::coroutine_handle<Promise> handle) {
+    home = handle.promise().home;
+    return false;
+  }
+  Home* await_resume() { return home; }
+};
+
+// A task that runs beside the coroutine that owns it, at the same home, and ends with it: its destructor destroys the task where
+// it waits.
+class Beside {
+ public:
+  struct promise_type {
+    Home* home;
+    template <typename... Rest>
+    explicit promise_type(Home* the_home, Rest&&...) : home(the_home) {}
+    Beside get_return_object() {
+      return Beside(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+  ~Beside() { handle_.destroy(); }
+
+ private:
+  explicit Beside(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+  const std::coroutine_handle<promise_type> handle_;
+};
+
+// Passes the messages of the client on until it ends them, or the server ends the call.
+Beside PassRequests(Home*, BackendCall* call, ServerContext* context,
+                    ServerReader<RawMessage> reader) {
+  RawMessage message;
+  while (co_await reader.Read(&message)) {
+    if (!co_await call->Write(message)) co_return;
+  }
+  // Half a stream is not the whole: a client that is gone cancels the call.
+  if (context->cancelled()) {
+    call->Cancel();
+  } else {
+    call->WritesDone();
+  }
+}
+
+}  // namespace
+
+ForwardedService::ForwardedService(grpc::GenericStub* stub, std::string name,
+                                   const std::string& grpc_name,
+                                   const google::protobuf::ServiceDescriptorProto& descriptor)
+    : name_(std::move(name)) {
+  for (const auto& method : descriptor.method()) {
+    const auto streams =
+        static_cast<call::Streams>((method.client_streaming() ? frame::kFlagClientStreams : 0) |
+                                   (method.server_streaming() ? frame::kFlagServerStreams : 0));
+    methods_.emplace_back(stub, absl::StrCat("/", name_, "/", method.name()),
+                          absl::StrCat("/", grpc_name, "/", method.name()), streams,
+                          method.options().idempotency_level() !=
+                              google::protobuf::MethodOptions::IDEMPOTENCY_UNKNOWN);
+  }
+}
+
+void ForwardedService::Bind(MethodBinder& binder) {
+  for (Forward& one : methods_) {
+    const Method& method = one.method();
+    switch (method.streams) {
+      case call::Streams::kNobody:
+        binder.BindTask<Forward, RawMessage, RawMessage, &Forward::Unary>(method, &one);
+        break;
+      case call::Streams::kServer:
+        binder.BindTask<Forward, RawMessage, RawMessage, &Forward::ServerStream>(method, &one);
+        break;
+      case call::Streams::kClient:
+        binder.BindTask<Forward, RawMessage, RawMessage, &Forward::ClientStream>(method, &one);
+        break;
+      case call::Streams::kBoth:
+        binder.BindTask<Forward, RawMessage, RawMessage, &Forward::Both>(method, &one);
+        break;
+    }
+  }
+}
+
+Task<absl::Status> ForwardedService::Forward::Unary(ServerContext& context,
+                                                    const RawMessage& request, RawMessage* reply) {
+  BackendCall call(stub_, grpc_name_, context);
+  (void)co_await call.Write(request, /*last=*/true);
+  const bool replied = co_await TakeReply(&call, context, reply);
+  const absl::Status status = co_await call.End(context);
+  co_return status.ok() && !replied ? NoReply() : status;
+}
+
+Task<absl::Status> ForwardedService::Forward::ServerStream(ServerContext& context,
+                                                           const RawMessage& request,
+                                                           ServerWriter<RawMessage> writer) {
+  BackendCall call(stub_, grpc_name_, context);
+  (void)co_await call.Write(request, /*last=*/true);
+  co_await PassReplies(&call, context, writer);
+  const absl::Status status = co_await call.End(context);
+  co_return status;
+}
+
+Task<absl::Status> ForwardedService::Forward::ClientStream(ServerContext& context,
+                                                           ServerReader<RawMessage> reader,
+                                                           RawMessage* reply) {
+  BackendCall call(stub_, grpc_name_, context);
+  Home* const home = co_await HomeOfThis();
+  bool replied = false;
+  {
+    const Beside requests = PassRequests(home, &call, &context, reader);
+    replied = co_await TakeReply(&call, context, reply);
+  }
+  const absl::Status status = co_await call.End(context);
+  co_return status.ok() && !replied ? NoReply() : status;
+}
+
+Task<absl::Status> ForwardedService::Forward::Both(ServerContext& context,
+                                                   ServerReader<RawMessage> reader,
+                                                   ServerWriter<RawMessage> writer) {
+  BackendCall call(stub_, grpc_name_, context);
+  Home* const home = co_await HomeOfThis();
+  {
+    const Beside requests = PassRequests(home, &call, &context, reader);
+    co_await PassReplies(&call, context, writer);
+  }
+  const absl::Status status = co_await call.End(context);
+  co_return status;
+}
+
+Task<void> ForwardedService::Forward::PassReplies(BackendCall* call, ServerContext& context,
+                                                  ServerWriter<RawMessage> writer) {
+  const Metadata* const initial = co_await call->Opened();
+  // An error of it would be the end of the call, which the next step reports.
+  if (initial != nullptr && !initial->entries().empty())
+    (void)context.SendInitialMetadata(*initial);
+  RawMessage message;
+  while (co_await call->Read(&message)) {
+    if (co_await writer.Write(message)) continue;
+    call->Cancel();
+    break;
+  }
+}
+
+Task<bool> ForwardedService::Forward::TakeReply(BackendCall* call, ServerContext& context,
+                                                RawMessage* reply) {
+  const Metadata* const initial = co_await call->Opened();
+  if (initial != nullptr && method_.client_streams() && !initial->entries().empty()) {
+    (void)context.SendInitialMetadata(*initial);
+  } else if (initial != nullptr) {
+    for (const auto& [key, value] : initial->entries()) (void)context.AddReplyMetadata(key, value);
+  }
+  const bool replied = co_await call->Read(reply);
+  co_return replied;
+}
+
+absl::Status ForwardedService::Forward::NoReply() const {
+  return base::Error(absl::StatusCode::kInternal, absl::StrCat(name_, " has no reply"),
+                     {.layer = "gateway",
+                      .operation = name_,
+                      .cause = "the gRPC server ended the call with OK and without a message",
+                      .remedy = "give the gateway the descriptors that the server has"});
+}
+
+}  // namespace sluice::gateway
