@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PerfPage(): results of sluice_perf as one HTML page without scripts and outside resources: a table, the distribution of latencies,
-// percentiles, and the rate over time. Several results stand beside each other.
+// percentiles, and the rate over time. It shows several results side by side.
 //
 // Threads       Any: pure functions.
 #ifndef SLUICE_TOOLS_PERF_PAGE_H_
