@@ -9,8 +9,8 @@
 
 namespace sluice::tools {
 
-// Measures for `duration` with two threads, one pinned to each CPU, and returns the median in ns. Blocks; the calling thread
-// is not pinned. Errors: FAILED_PRECONDITION if the CPUs are the same, or what sched_setaffinity() reports.
+// Measures for `duration` with two threads, one pinned to each CPU, and returns the lowest median of several windows in ns. Blocks;
+// the calling thread is not pinned. Errors: FAILED_PRECONDITION if the CPUs are the same, or what sched_setaffinity() reports.
 absl::StatusOr<double> CacheLineRoundTripNs(int client_cpu, int server_cpu,
                                             absl::Duration duration);
 

@@ -98,8 +98,7 @@ void KeepTenant(std::string_view tenant, ServerSnapshot* snapshot);
 uint64_t CountPeer(const std::string& tenant, uint64_t peers, std::vector<TenantSnapshot>* tenants);
 
 struct ChannelSnapshot {
-  bool fresh =
-      true;  // false: the thread that drives did not answer in time, and only `methods` is set
+  bool fresh = true;  // false: the driving thread did not answer in time; only `methods` is set
   std::vector<observe::MethodSnapshot> methods;
   call::ConnectionState state = call::ConnectionState::kIdle;
   uint32_t outstanding = 0;
