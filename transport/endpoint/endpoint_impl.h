@@ -201,7 +201,14 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // The completion names the queue pair: nobody speaks for another peer.
   bool IsOfPeer(const ibv_wc& wc, const Peer& peer) const;
   void MakeQueueToDial(Peer* peer);
+  // Destroys queue pairs in ERR, after the last message that they received.
+  int EndQueues();
   void AcquireQueue(Peer* peer, const cm::PathInfo& path);
+  // Of a server: its answer follows when the client, which has proved its secret, may READ.
+  void AllowReads(Peer* peer);
+  // The peer that sent a message which no correct peer sends is ended. Nothing happens without RC.
+  void EndSender(const ibv_wc& wc);
+  void EndSender(Peer* peer);
   int RcAccess() const { return options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0; }
   static std::string UnlikeTransports(bool server_rc);
 
