@@ -4,8 +4,8 @@
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
 // credit_check.cc ends who sends too much, windows.cc promises receive buffers to those who use them, renewal.cc gives its tenant
 // other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do
-// without completions, rc_peers.cc makes queue pairs of peers,
-// large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
+// without completions, rc_peers.cc makes queue pairs of peers, large.cc moves what does not fit into a message, device_life.cc hears of
+// the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -198,18 +198,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // rc_peers.cc
   absl::Status CheckRcOptions() const;
-  // The completion names the queue pair: nobody speaks for another peer.
   bool IsOfPeer(const ibv_wc& wc, const Peer& peer) const;
   void MakeQueueToDial(Peer* peer);
-  // Destroys queue pairs in ERR, after the last message that they received.
-  int EndQueues();
   void AcquireQueue(Peer* peer, const cm::PathInfo& path);
-  // Of a server: its answer follows when the client, which has proved its secret, may READ.
   void AllowReads(Peer* peer);
-  // The peer that sent a message which no correct peer sends is ended. Nothing happens without RC.
   void EndSender(const ibv_wc& wc);
   void EndSender(Peer* peer);
-  int RcAccess() const { return options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0; }
+  int EndQueues();
   static std::string UnlikeTransports(bool server_rc);
 
   // keepalive.cc

@@ -11,6 +11,12 @@
 #include "transport/endpoint/endpoint_impl.h"
 
 namespace sluice::endpoint {
+namespace {
+
+// Of a peer that has proved its secret, if there are large messages.
+constexpr int kRights = IBV_ACCESS_REMOTE_READ;
+
+}  // namespace
 
 // Tenants are kept apart by protection domains, and a queue pair that sends from the common buffers is in theirs.
 absl::Status EndpointImpl::CheckRcOptions() const {
@@ -30,6 +36,7 @@ std::string EndpointImpl::UnlikeTransports(bool server_rc) {
                    : "the server has DC, the client RC queue pairs";
 }
 
+// The completion names the queue pair: nobody speaks for another peer.
 bool EndpointImpl::IsOfPeer(const ibv_wc& wc, const Peer& peer) const {
   return queue::RcQueues::IsAttached(peer.target) && rc_->number(peer.target) == wc.qp_num;
 }
@@ -82,8 +89,8 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
         if (own != nullptr) {
           result->connected = rc_->Connect(own, route);
           // The server's welcome has a MAC of the secret.
-          if (result->connected.ok() && RcAccess() != 0) {
-            result->connected = rc_->Allow(own, RcAccess());
+          if (result->connected.ok() && options_.max_large_bytes != 0) {
+            result->connected = rc_->Allow(own, kRights);
           }
           return;
         }
@@ -117,11 +124,12 @@ int EndpointImpl::EndQueues() {
   return count;
 }
 
+// Of a server: its answer follows when the client, which has proved its secret, may READ.
 void EndpointImpl::AllowReads(Peer* peer) {
   auto allowed = std::make_shared<absl::Status>();
   ++peer->commands;
   commands_.Submit(
-      [this, qp = rc_->qp(peer->target), allowed] { *allowed = rc_->Allow(qp, RcAccess()); },
+      [this, qp = rc_->qp(peer->target), allowed] { *allowed = rc_->Allow(qp, kRights); },
       [this, peer, allowed] {
         --peer->commands;
         if (peer->state == peer::State::kDraining) return EndLater(peer);
@@ -130,6 +138,7 @@ void EndpointImpl::AllowReads(Peer* peer) {
       });
 }
 
+// Ends the peer that sent a message which no correct peer sends. Without RC nothing happens.
 void EndpointImpl::EndSender(const ibv_wc& wc) {
   if (rc_ == nullptr) return;
   const queue::Target* target = rc_->Find(wc.qp_num);
