@@ -4,8 +4,8 @@
 // handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
 // credit_check.cc ends who sends too much, windows.cc promises receive buffers to those who use them, renewal.cc gives its tenant
 // other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do
-// without completions, rc_peers.cc makes queue pairs of peers, large.cc moves what does not fit into a message, device_life.cc hears of
-// the device, report.cc tells how things stand.
+// without completions, rc_peers.cc makes queue pairs of peers,
+// large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
