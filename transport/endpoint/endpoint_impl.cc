@@ -392,11 +392,11 @@ bool EndpointImpl::PrepareToSleep() {
     timers_.Cancel(&watch_timer_);
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
+  if (rc_ != nullptr && rc_->stopping()) return false;  // the next pass destroys them
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
-         (rc_ == nullptr || !rc_->stopping()) && ending_.empty() && resends_.empty() &&
-         lost_control_.empty() && credit_reports_.empty() && report_queue_.empty() &&
-         unsaid_.empty() && owed_targets_.empty() && window_work_ != WindowWork::kNow &&
-         window_words_.empty() && !SomeoneMayWrite();
+         ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
+         report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
+         window_work_ != WindowWork::kNow && window_words_.empty() && !SomeoneMayWrite();
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {
