@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "middleware/call/message_bytes.h"
 #include "middleware/call/method.h"
 #include "middleware/frame/status_payload.h"
 #include "transport/base/error.h"
@@ -178,8 +177,8 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
   std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
   message = frame::PutAttachment(call->spec.attachment, header, message);
   if (!call->spec.method->client_streams()) {
-    WriteMessage(*call->spec.request, payload_bytes - static_cast<size_t>(message - buffer.data),
-                 message);
+    call->spec.method->request_codec->write(
+        *call->spec.request, payload_bytes - static_cast<size_t>(message - buffer.data), message);
   }
   sessions_.Commit(connection->peer, buffer, header);
   call->stats->CountRequestBytes(payload_bytes);
@@ -204,7 +203,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     Connection* const only = connections_.size() == 1 ? connections_[0].get() : nullptr;
     bool refused = false;
     if (only != nullptr && MayGetCalls(*only) && IsPlain(spec)) [[likely]] {
-      const size_t size = spec.request->ByteSizeLong();
+      const size_t size = spec.method->request_codec->size(*spec.request);
       if (size <= only->limit_bytes - frame::kHeaderBytes) [[likely]] {
         const auto reserved = sessions_.Reserve(only->peer, static_cast<uint32_t>(size));
         if (reserved.ok()) [[likely]] {
@@ -218,7 +217,7 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
           header.method_id = spec.method->id;
           if (deadline_ns != kNoDeadlineNs) header.timeout_ns = TimeoutOf(deadline_ns - now_ns_);
           header.payload_bytes = static_cast<uint32_t>(size);
-          WriteMessage(*spec.request, size, reserved->data);
+          spec.method->request_codec->write(*spec.request, size, reserved->data);
           sessions_.Commit(only->peer, *reserved, header);
           call->stats->CountRequestBytes(size);
           return absl::OkStatus();
@@ -334,7 +333,8 @@ inline void ClientEngine::Deliver(Connection* connection, const frame::Header& h
   }
   if (header.status_code != 0) [[unlikely]]
     return Fail(call, connection, header, parts.message);
-  if (!spec.method->server_streams() && !ReadMessage(parts.message, spec.reply)) [[unlikely]] {
+  if (!spec.method->server_streams() && !spec.method->reply_codec->read(parts.message, spec.reply))
+      [[unlikely]] {
     return End(call, CallEvent::kReply, NotParsed(*call, *connection, parts.message.size()));
   }
   if (spec.stream != nullptr) [[unlikely]]

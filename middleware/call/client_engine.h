@@ -277,7 +277,8 @@ class ClientEngine final : public session::User {
   }
   size_t FirstChoiceOfSome(const Buffer* buffer);
   static size_t PayloadBytes(const CallSpec& spec) {
-    const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
+    const size_t message =
+        spec.method->client_streams() ? 0 : spec.method->request_codec->size(*spec.request);
     return message + frame::MetadataBytes(spec.metadata.size()) +
            frame::AttachmentBytes(spec.attachment.size());
   }

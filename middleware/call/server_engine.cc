@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "middleware/call/message_bytes.h"
 #include "middleware/frame/status_payload.h"
 #include "transport/base/error.h"
 
@@ -283,22 +282,22 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
 // those behind a backlog.
 [[gnu::always_inline]] inline void ServerEngine::ReplyPlain(
     endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
-    const google::protobuf::MessageLite& reply) {
-  const size_t size = reply.ByteSizeLong();
+    const MessageCodec& codec, const google::protobuf::MessageLite& reply) {
+  const size_t size = codec.size(reply);
   if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
     return ReplyOk(id, peer, call_id, stats, &reply, {});
   }
   const auto buffer = sessions_.Reserve(id, static_cast<uint32_t>(size));
   if (!buffer.ok()) [[unlikely]] {
     return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), buffer.status()), id,
-                     call_id, stats, &reply, size, static_cast<uint32_t>(size), {});
+                     call_id, stats, codec, &reply, size, static_cast<uint32_t>(size), {});
   }
   CountReply(id, call_id, stats, size);
   frame::Header header;
   header.kind = frame::Kind::kReply;
   header.call_id = call_id;
   header.payload_bytes = static_cast<uint32_t>(size);
-  WriteMessage(reply, size, buffer->data);
+  codec.write(reply, size, buffer->data);
   sessions_.Commit(id, *buffer, header);
   ++counters_.replies_ok;
 }
@@ -314,7 +313,8 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   const absl::Status status = RunHandler(*handler, incoming);
   if (status.ok()) [[likely]] {
     if (reply_beside_.empty()) [[likely]] {
-      ReplyPlain(id, peer, request.call_id, entry->stats, *handler->reply);
+      ReplyPlain(id, peer, request.call_id, entry->stats, *handler->method->reply_codec,
+                 *handler->reply);
     } else {
       ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_beside_);
     }
@@ -381,7 +381,7 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
     Trace(observe::TraceEvent::kRequest, id, request.call_id, request.method_id);
     return StartCall(id, peer, request, entry, incoming, parts.message);
   }
-  if (!ReadMessage(parts.message, handler->request.get())) [[unlikely]] {
+  if (!handler->method->request_codec->read(parts.message, handler->request.get())) [[unlikely]] {
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming,
                        Malformed(*handler->method, parts.message.size(), *handler->request));
   }
@@ -437,11 +437,11 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
     if (!large.ok()) return ReplyError(id, peer, call_id, stats, large.status(), {});
     outgoing = *large;
   }
-  ReplyInto(outgoing, id, call_id, stats, reply, message_bytes, size, beside);
+  ReplyInto(outgoing, id, call_id, stats, kAnyMessage, reply, message_bytes, size, beside);
 }
 
 void ServerEngine::ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
-                             observe::MethodStats* stats,
+                             observe::MethodStats* stats, const MessageCodec& codec,
                              const google::protobuf::MessageLite* reply, size_t message_bytes,
                              uint32_t size, const Beside& beside) {
   CountReply(id, call_id, stats, size);
@@ -453,7 +453,7 @@ void ServerEngine::ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint
   std::byte* message = frame::PutMetadata(beside.metadata, header, outgoing.data);
   message = frame::PutAttachment(beside.attachment.bytes(), header, message);
   if (message_bytes > 0) {
-    WriteMessage(*reply, message_bytes, message);
+    codec.write(*reply, message_bytes, message);
   }
   Commit(id, outgoing, header);
   ++counters_.replies_ok;

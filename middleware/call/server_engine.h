@@ -251,7 +251,7 @@ class ServerEngine final : public session::User {
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                const google::protobuf::MessageLite* reply, const Beside& beside);
   void ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
-                  const google::protobuf::MessageLite& reply);
+                  const MessageCodec& codec, const google::protobuf::MessageLite& reply);
   // `flags`: kFlagNotRun if no handler has seen the request.
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                   const absl::Status& status, std::string_view metadata, uint16_t flags = 0);
@@ -323,8 +323,9 @@ class ServerEngine final : public session::User {
                           const absl::Status& refusal);
   // Writes a reply of success, and counts it. `size`: with what is beside the message.
   void ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
-                 observe::MethodStats* stats, const google::protobuf::MessageLite* reply,
-                 size_t message_bytes, uint32_t size, const Beside& beside);
+                 observe::MethodStats* stats, const MessageCodec& codec,
+                 const google::protobuf::MessageLite* reply, size_t message_bytes, uint32_t size,
+                 const Beside& beside);
   void CountReply(endpoint::PeerId id, uint64_t call_id, observe::MethodStats* stats,
                   size_t payload_bytes) {
     stats->CountOk();
