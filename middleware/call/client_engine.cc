@@ -211,14 +211,14 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
           Begin(call, call_id);
           call->connection = only;
           ++only->outstanding;
-          frame::Header header;
-          header.kind = frame::Kind::kRequest;
-          header.call_id = CallTable::WireId(*call);
-          header.method_id = spec.method->id;
-          if (deadline_ns != kNoDeadlineNs) header.timeout_ns = TimeoutOf(deadline_ns - now_ns_);
-          header.payload_bytes = static_cast<uint32_t>(size);
           spec.method->request_codec->write(*spec.request, size, reserved->data);
-          sessions_.Commit(only->peer, *reserved, header);
+          sessions_.CommitPlain(
+              only->peer, *reserved,
+              {.kind = frame::Kind::kRequest,
+               .payload_bytes = static_cast<uint32_t>(size),
+               .call_id = CallTable::WireId(*call),
+               .method_id = spec.method->id,
+               .timeout_ns = deadline_ns == kNoDeadlineNs ? 0 : TimeoutOf(deadline_ns - now_ns_)});
           call->stats->CountRequestBytes(size);
           return absl::OkStatus();
         }

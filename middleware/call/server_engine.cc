@@ -293,12 +293,11 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
                      call_id, stats, codec, &reply, size, static_cast<uint32_t>(size), {});
   }
   CountReply(id, call_id, stats, size);
-  frame::Header header;
-  header.kind = frame::Kind::kReply;
-  header.call_id = call_id;
-  header.payload_bytes = static_cast<uint32_t>(size);
   codec.write(reply, size, buffer->data);
-  sessions_.Commit(id, *buffer, header);
+  sessions_.CommitPlain(id, *buffer,
+                        {.kind = frame::Kind::kReply,
+                         .payload_bytes = static_cast<uint32_t>(size),
+                         .call_id = call_id});
   ++counters_.replies_ok;
 }
 
