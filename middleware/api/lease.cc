@@ -301,12 +301,7 @@ void Lease::OnDone(void* argument, const absl::Status& status) {
 
 void Lease::Event::Set() { waiter_->End(absl::OkStatus()); }
 
-void Lease::Waiter::End(const absl::Status& how) {
-  if (!queued) {  // it is the holder, this thread
-    status = how;
-    done = true;
-    return;
-  }
+void Lease::Waiter::EndQueued(const absl::Status& how) {
   std::lock_guard lock(lease->mutex_);
   lease->Forget(this);
   status = OwnCopy(how);

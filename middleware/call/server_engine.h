@@ -185,6 +185,9 @@ class ServerEngine final : public session::User {
   struct Entry {
     MethodHandler handler;
     observe::MethodStats* stats = nullptr;
+    bool plain = false;  // one message each way, and answered before its handler returns
+    Incoming
+        incoming{};  // of such a call without metadata and attachment: the fields of the method stand here already
     std::vector<std::unique_ptr<ServerCall>> free;
   };
   struct Peer {
@@ -245,8 +248,17 @@ class ServerEngine final : public session::User {
       return Thrown("handler", incoming);
     }
   }
-  void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
-                 Incoming& incoming);
+  // One that is not plain, by its method or by what comes with it.
+  void RunOther(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
+                std::span<const std::byte> payload);
+  void ReplyUnplain(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Entry& entry,
+                    const absl::Status& status);
+  // There is no such method, or the server takes no new calls.
+  void RefuseUnknown(endpoint::PeerId id, Peer* peer, const frame::Header& request);
+  void RefuseMalformed(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                       const Entry& entry, const Incoming& incoming, size_t bytes);
+  absl::Status RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                         Entry* entry, Incoming& incoming);
   // Both count the call's end in `stats`, if there is such a method.
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                const google::protobuf::MessageLite* reply, const Beside& beside);

@@ -50,6 +50,18 @@ class Outbox {
     --size_;
     return slot;
   }
+  // The first `count` of at least as many; `take(slot)` for each.
+  template <typename Take>
+  void PopFront(const Links& links, uint32_t count, Take take) {
+    uint32_t slot = first_;
+    size_ -= count;
+    for (; count != 0; --count) {
+      const uint32_t next = links[slot];
+      take(slot);
+      slot = next;
+    }
+    first_ = slot;
+  }
   template <typename Visit>
   void ForEach(const Links& links, Visit visit) const {
     uint32_t slot = first_;

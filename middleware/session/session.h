@@ -62,7 +62,7 @@ class Session {
   Verdict Acknowledge(const Links& links, uint32_t sequence, ReleaseSlot release) {
     const uint32_t taken = sequence - acknowledged();
     if (taken > outbox_.size()) return Verdict::kBogusAck;
-    for (uint32_t i = 0; i < taken; ++i) release(outbox_.PopFront(links));
+    outbox_.PopFront(links, taken, release);
     return Verdict::kDeliver;
   }
 
