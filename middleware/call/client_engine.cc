@@ -211,13 +211,14 @@ absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
     if (absl::IsAborted(reserved.status())) return NoMemory(spec, reserved.status());
     return StartOther(spec, deadline_ns, call_id, /*refused=*/true);
   }
+  const endpoint::SendBuffer buffer = *reserved;
   Call* const call = table_.StartSent(spec, deadline_ns);
   Begin(call, call_id);
   call->connection = only;
   ++only->outstanding;
-  spec.method->request_codec->write(*spec.request, size, reserved->data);
+  spec.method->request_codec->write(*spec.request, size, buffer.data);
   sessions_.CommitPlain(
-      only->peer, *reserved,
+      only->peer, buffer,
       {.kind = frame::Kind::kRequest,
        .payload_bytes = static_cast<uint32_t>(size),
        .call_id = CallTable::WireId(*call),

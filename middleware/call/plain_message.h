@@ -38,8 +38,9 @@ constexpr uint8_t Tag(uint32_t number, WireType type) {
   return static_cast<uint8_t>(number << 3 | type);
 }
 
+// A seventh of the bits, rounded up, without a division.
 constexpr size_t VarintBytes(uint64_t value) {
-  return (static_cast<size_t>(std::bit_width(value | 1)) + 6) / 7;
+  return (static_cast<unsigned>(std::bit_width(value | 1)) * 9 + 64) / 64;
 }
 
 // Fields of a message that its type does not know. What this reads, protobuf 3.21 has for its generated code. With other versions

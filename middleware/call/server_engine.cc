@@ -290,14 +290,15 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
     return ReplyOk(id, peer, call_id, stats, &reply, {});
   }
-  const auto buffer = sessions_.Reserve(id, static_cast<uint32_t>(size));
-  if (!buffer.ok()) [[unlikely]] {
-    return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), buffer.status()), id,
+  const auto reserved = sessions_.Reserve(id, static_cast<uint32_t>(size));
+  if (!reserved.ok()) [[unlikely]] {
+    return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), reserved.status()), id,
                      call_id, stats, codec, &reply, size, static_cast<uint32_t>(size), {});
   }
   CountReply(id, call_id, stats, size);
-  codec.write(reply, size, buffer->data);
-  sessions_.CommitPlain(id, *buffer,
+  const endpoint::SendBuffer buffer = *reserved;
+  codec.write(reply, size, buffer.data);
+  sessions_.CommitPlain(id, buffer,
                         {.kind = frame::Kind::kReply,
                          .payload_bytes = static_cast<uint32_t>(size),
                          .call_id = call_id});

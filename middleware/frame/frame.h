@@ -83,7 +83,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -297,16 +296,15 @@ inline bool DecodePlain(std::span<const std::byte> bytes, Header* header) {
 }  // namespace internal
 
 inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* destination) {
-  const uint64_t words[] = {internal::PlainWord(plain.kind),
-                            sequence,
-                            plain.call_id,
-                            plain.method_id,
-                            plain.timeout_ns,
-                            plain.payload_bytes};
-  static_assert(sizeof(words) == sizeof(Header));
-  for (size_t i = 0; i < std::size(words); ++i) {
-    std::memcpy(destination + i * sizeof(words[i]), &words[i], sizeof(words[i]));
-  }
+  const auto put = [destination](size_t offset, uint64_t word) {
+    std::memcpy(destination + offset, &word, sizeof(word));
+  };
+  put(0, internal::PlainWord(plain.kind));
+  put(offsetof(Header, sequence), sequence);
+  put(offsetof(Header, call_id), plain.call_id);
+  put(offsetof(Header, method_id), plain.method_id);
+  put(offsetof(Header, timeout_ns), plain.timeout_ns);
+  put(offsetof(Header, payload_bytes), plain.payload_bytes);
 }
 
 inline Fault Decode(std::span<const std::byte> bytes, Header* header) {
