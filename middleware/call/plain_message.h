@@ -25,7 +25,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "google/protobuf/message_lite.h"
+#include "google/protobuf/message.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "middleware/call/message_codec.h"
 
 namespace sluice::call {
@@ -47,14 +48,22 @@ constexpr size_t VarintBytes(uint64_t value) {
 // each message counts as one that may have some, and kAnyMessage writes and reads it.
 class UnknownFields : public google::protobuf::MessageLite {
  public:
-  static bool MayBeIn(const google::protobuf::MessageLite& message) {
+  template <typename Message>
+  static bool MayBeIn(const Message& message) {
 #if defined(GOOGLE_PROTOBUF_VERSION) && GOOGLE_PROTOBUF_VERSION >= 3021000 && \
     GOOGLE_PROTOBUF_VERSION < 3022000
-    return (message.*(&UnknownFields::_internal_metadata_)).have_unknown_fields();
-#else
+    const google::protobuf::internal::InternalMetadata& metadata =
+        message.*(&UnknownFields::_internal_metadata_);
+    if (!metadata.have_unknown_fields()) [[likely]]
+      return false;
+    // A set that was cleared stays.
+    if constexpr (std::is_base_of_v<google::protobuf::Message, Message>) {
+      using google::protobuf::UnknownFieldSet;
+      return !metadata.unknown_fields<UnknownFieldSet>(UnknownFieldSet::default_instance).empty();
+    }
+#endif
     (void)message;
     return true;
-#endif
   }
 };
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "middleware/frame/status_payload.h"
 #include "transport/base/error.h"
 
@@ -361,27 +360,6 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
   (void)RunInline(id, peer, request, entry, incoming);
 }
 
-void ServerEngine::RefuseUnknown(endpoint::PeerId id, Peer* peer, const frame::Header& request) {
-  if (!drain_.started()) {
-    ++counters_.unknown_methods;
-    return Refuse(id, peer, request.call_id, nullptr, UnknownMethod(request.method_id));
-  }
-  ++counters_.refused_draining;
-  Refuse(id, peer, request.call_id, nullptr,
-         base::Error(absl::StatusCode::kUnavailable, "server is draining",
-                     {.layer = "call",
-                      .operation = "dispatch",
-                      .cause = "the server is shutting down and accepts no new calls",
-                      .remedy = "call another server",
-                      .retry_safe = true}));
-}
-
-void ServerEngine::RefuseMalformed(endpoint::PeerId id, Peer* peer, const frame::Header& request,
-                                   const Entry& entry, const Incoming& incoming, size_t bytes) {
-  RefuseLetIn(id, peer, request.call_id, entry.stats, incoming,
-              Malformed(*entry.handler.method, bytes, *entry.handler.request));
-}
-
 void ServerEngine::RunOther(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                             Entry* entry, std::span<const std::byte> payload) {
   MethodHandler* handler = &entry->handler;
@@ -398,9 +376,7 @@ void ServerEngine::RunOther(endpoint::PeerId id, Peer* peer, const frame::Header
       .deadline_ns = kNoDeadlineNs,
       .received_ns = now_ns_,
       .metadata = {reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size()},
-      .reply = nullptr,
       .attachment = parts.attachment,
-      .span = 0,
       .engine = this,
       .from = id};
   if (!incoming.metadata.empty()) incoming.span = spans_.Next64();
