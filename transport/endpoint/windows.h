@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PeerWindows: the windows between this side and one peer, in both directions, as far as they differ from those of the handshake
-// (docs/decisions/0067). Private to transport/endpoint; used by windows.cc.
+// (docs/decisions/0067). Private to transport/endpoint; used by windows.cc and window_turns.cc.
 //
 // What it is    A peer has no record as long as it uses the window of the handshake. The number of receive buffers in use stands
 //               in SendCredits and ReceiveCredits.
@@ -10,6 +10,8 @@
 #define SLUICE_TRANSPORT_ENDPOINT_WINDOWS_H_
 
 #include <cstdint>
+
+#include "transport/endpoint/reception.h"
 
 namespace sluice::endpoint {
 
@@ -31,22 +33,37 @@ struct PeerWindows {
   uint32_t asked = 0;        // number of the last ask; 0: the window of the handshake
   uint32_t used_before = 0;  // SendCredits::used() then
   int64_t asked_ns = 0;      // when it was last asked for
+  uint32_t outgrown = 0;     // the window that was returned for a larger one; 0: none was
   uint8_t asks = 0;          // repeats of the last ask
+  uint8_t vain = 0;          // asks for a larger window in a row that brought none
   Out out = Out::kNone;
   bool recalled = false;   // it is to be returned
   bool owes_word = false;  // an ask, or a return
+  bool postponed = false;  // in the list of those that ask when a send buffer is free
 
   // The window into which the peer sends.
   bool waits = false;        // for window `number`
+  bool in_line = false;      // likewise, and its last window is free
   bool returning = false;    // free when `until` messages have been taken
   bool recalling = false;    // the peer was asked to return it
+  bool late = false;         // it should have come
   bool owes_grant = false;   // or a repeated grant
   bool owes_recall = false;  // or a repeated recall
   bool listed = false;       // in the list of those who are owed a word
   bool watched = false;      // in the list of those whose window has to be free in time
+  uint8_t recalls = 0;       // repeats of the recall
   uint32_t number = 0;       // of the window that the peer has, or waits for
   uint32_t until = 0;
-  int64_t due_ns = 0;  // recalled or returned: when it has to be free
+  uint32_t before = 0;      // the window that it returned without a recall; 0: none
+  int64_t recalled_ns = 0;  // the recall was posted; -1: not yet, or it failed
+  int64_t said_ns = 0;      // likewise, the last time
+  int64_t returned_ns = 0;
+
+  // If it is not free.
+  Holding holding() const {
+    if (late) return Holding::kLate;
+    return recalling || returning ? Holding::kComing : Holding::kHeld;
+  }
 };
 
 }  // namespace sluice::endpoint
