@@ -125,6 +125,14 @@ class Crowd {
     RunUntil([&] { return hosts[0]->talker.downs.size() >= hosts[0]->talker.ups.size(); },
              3'000'000'000);
   }
+  // So many of a host, which has a pace.
+  void ConnectAll(uint32_t host, uint32_t count) {
+    constexpr uint32_t kAtOnce = 30;
+    for (uint32_t made = 0; made < count;) {
+      for (uint32_t i = 0; i < kAtOnce && made < count; ++i, ++made) Connect(host);
+      ASSERT_TRUE(RunUntil([&] { return talker().ups.size() == members.size() && AllUp(); }));
+    }
+  }
   void Connect(uint32_t host) {
     const auto id = hosts[host]->endpoint.Connect(0);
     ASSERT_TRUE(id.ok()) << id.status();
