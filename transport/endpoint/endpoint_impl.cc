@@ -92,6 +92,7 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       sweep_(RoundNs(options)),
       sweep_timer_(OnSweepTime, this),
       ask_timer_(OnAskTime, this),
+      crowd_timer_(OnCrowdTime, this),
       watch_timer_(OnWatchTime, this),
       lane_timer_(OnLaneTime, this),
       large_timer_(OnLargeTime, this),
@@ -307,8 +308,8 @@ EndpointImpl::~EndpointImpl() {
   held_lent_.Leave([this](uint32_t number) { return lent_->Abandon(number); });
   held_fetched_.Leave(
       [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
-  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &large_timer_,
-                             &renew_timer_, &window_timer_}) {
+  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &crowd_timer_, &watch_timer_, &lane_timer_,
+                             &large_timer_, &renew_timer_, &window_timer_}) {
     timers_.Cancel(timer);
   }
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
@@ -394,7 +395,9 @@ bool EndpointImpl::PrepareToSleep() {
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
          report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
-         window_work_ != WindowWork::kNow && window_words_.empty() && !SomeoneMayWrite();
+         window_work_ != WindowWork::kNow && !SomeoneMayWrite() &&
+         // Control slots come back with completions, which wake a sleeper.
+         (window_words_.empty() || (words_wait_ && queue_->busy()));
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

@@ -481,6 +481,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void TellResends();
   void RepeatLostControl();
   void RepeatControl(Peer* peer);
+  static void OnCrowdTime(base::Timer* timer, void* context);
   static void OnAskTime(base::Timer* timer, void* context);
   void AskBlocked();
   static void OnWatchTime(base::Timer* timer, void* context);
@@ -558,6 +559,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> peer_of_connection_;            // by the connection's index
   absl::flat_hash_map<uint32_t, PeerWindows> windows_;  // by the peer's index
   std::vector<PeerId> window_words_;                    // peers that are owed a word about a window
+  bool words_wait_ = false;  // all of them wait for control slots
   std::vector<PeerId> held_returns_;  // peers whose recalled window this side can't return yet
   std::deque<PeerId> postponed_asks_;  // peers that need a window, and a send buffer first
   std::vector<PeerId> returning_;  // peers whose window was returned; messages of it may be missing
@@ -573,6 +575,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<PeerId> owed_targets_;  // to be told the new targets of their tenant
   std::deque<Peer*> unsaid_;          // proofs and answers that found no control slot
   std::vector<Down> resends_;         // peers that OnResend() is due to, and after what
+  std::vector<Down> crowded_;         // likewise, later: their control queues are full
   std::vector<PeerId> lost_control_;  // peers that may not have received a control message
   std::vector<Down> downs_;
   std::vector<Peer*> ending_;                    // draining peers that EndPeers() looks at
@@ -588,6 +591,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   peer::Sweep sweep_;
   base::Timer sweep_timer_;  // armed while peers are up
   base::Timer ask_timer_;    // armed while peers wait for credit
+  base::Timer crowd_timer_;  // armed while crowded_ is not empty
   base::Timer watch_timer_;  // armed while completions are owed
   bool slow_retries_told_ = false;
   base::Timer lane_timer_;    // armed while peers have been asked to announce, or to leave a lane

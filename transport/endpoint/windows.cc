@@ -279,6 +279,7 @@ void EndpointImpl::ReturnWindow(Peer* peer, PeerWindows* windows) {
 void EndpointImpl::OweWindowWord(Peer* peer, PeerWindows* windows) {
   if (std::exchange(windows->listed, true)) return;
   window_words_.push_back(peer->id());
+  words_wait_ = false;
 }
 
 void EndpointImpl::SayWindowWords() {
@@ -295,6 +296,7 @@ void EndpointImpl::SayWindowWords() {
     }
   }
   window_words_.resize(kept);
+  words_wait_ = true;
 }
 
 // False: too few control slots are free.

@@ -52,10 +52,10 @@ void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
                                                     .stream = slot.stream,
                                                     .length_bytes = slot.length_bytes});
       // Too many control messages are unread there. The device of the peer answers; whether its program lives is keepalive's question.
-      const bool crowded = slot.control && wc.status == IBV_WC_RNR_RETRY_EXC_ERR;
-      if (slot.refused || crowded) {
+      target->crowded = slot.control && wc.status == IBV_WC_RNR_RETRY_EXC_ERR;
+      if (slot.refused || target->crowded) {
         broken_.back().why = why;
-        target->probation = target->probation || crowded;
+        target->probation = target->probation || target->crowded;
       } else {
         Blame(target, why);
       }
