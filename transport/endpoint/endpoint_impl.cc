@@ -92,12 +92,16 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       sweep_(RoundNs(options)),
       sweep_timer_(OnSweepTime, this),
       ask_timer_(OnAskTime, this),
-      crowd_timer_(OnCrowdTime, this),
+      crowd_timer_([](base::Timer*,
+                      void* context) { static_cast<EndpointImpl*>(context)->ResendToCrowded(); },
+                   this),
       watch_timer_(OnWatchTime, this),
       lane_timer_(OnLaneTime, this),
       large_timer_(OnLargeTime, this),
       renew_timer_(OnRenewTime, this),
-      window_timer_(OnWindowTime, this) {}
+      window_timer_([](base::Timer*,
+                       void* context) { static_cast<EndpointImpl*>(context)->LookForReturns(); },
+                    this) {}
 
 absl::Status EndpointImpl::Init() {
   std::vector<peer::SecretSource> sources;
@@ -340,8 +344,8 @@ int EndpointImpl::Progress() {
   if (!resends_.empty()) TellResends();
   if (!lost_control_.empty()) RepeatLostControl();
   if (!blocked_.empty() || short_of_buffers_) count += TellWritable();
-  if (window_work_ != WindowWork::kNone) MoveWindows();
-  if (!window_words_.empty()) SayWindowWords();
+  if (windows_.work != WindowWork::kNone) MoveWindows();
+  if (!windows_.words.empty()) SayWindowWords();
   if (!credit_reports_.empty()) SendCredits();
   if (!report_queue_.empty()) RequestReports();
   if (!unsaid_.empty()) SayUnsaid();
@@ -395,9 +399,9 @@ bool EndpointImpl::PrepareToSleep() {
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
          report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
-         window_work_ != WindowWork::kNow && !SomeoneMayWrite() &&
+         windows_.work != WindowWork::kNow && !SomeoneMayWrite() &&
          // Control slots come back with completions, which wake a sleeper.
-         (window_words_.empty() || (words_wait_ && queue_->busy()));
+         (windows_.words.empty() || (windows_.words_wait && queue_->busy()));
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

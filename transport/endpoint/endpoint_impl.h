@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls,
-// handshakes.cc and proofs.cc let peers in, peers.cc connects and parts, messages.cc sends and receives,
-// credit_check.cc ends who sends too much, windows.cc and window_turns.cc promise receive buffers to those who use them, renewal.cc
-// gives its tenant other targets, resend.cc goes on after errors, lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do
-// without completions, rc_peers.cc makes queue pairs of peers,
-// large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
+// The endpoint's insides. Private to transport/endpoint: endpoint_impl.cc makes and polls, handshakes.cc and proofs.cc let peers in,
+// peers.cc connects and parts, messages.cc sends and receives, credit_check.cc ends who sends too much, windows.cc and window_turns.cc
+// promise receive buffers to those who use them, renewal.cc gives its tenant other targets, resend.cc goes on after errors,
+// lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc and send_rings.cc do without completions, rc_peers.cc makes queue pairs of
+// peers, large.cc moves what does not fit into a message, device_life.cc hears of the device, report.cc tells how things stand.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 #define SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_
 
@@ -56,7 +55,6 @@
 namespace sluice::endpoint {
 
 inline constexpr int kReceiveBatch = 32;
-inline constexpr int64_t kAnswerRounds = 3;
 
 class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm::User {
  public:
@@ -208,7 +206,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // keepalive.cc
   static int64_t RoundNs(const Options& options);
-  // A peer that keeps what others need has kAnswerRounds of this time to answer.
   int64_t AnswerRoundNs() const;
   static void OnSweepTime(base::Timer* timer, void* context);
   void StartSweep();
@@ -286,7 +283,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void EndOverdrawn(Peer* peer);
   void EndOffender(Peer* peer, const std::string& cause);
 
-  // windows.cc
+  // windows.cc, window_turns.cc
   PeerWindows& WindowsOf(const Peer* peer);
   void FirstWindow(Peer* peer);
   void EndWindows(Peer* peer);
@@ -298,8 +295,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void EndWindowOffender(Peer* peer, const std::string& cause);
   bool BeginReturn(Peer* peer, uint32_t sent);
   void AskForWindow(Peer* peer);
-  void PostponeAsk(Peer* peer, PeerWindows* windows);
-  void SayPostponedAsks();
   void AskForWindowAgain(Peer* peer);
   void AskForLargerWindow(Peer* peer);
   bool MayReturnWindow(const Peer& peer, const PeerWindows& windows) const;
@@ -309,24 +304,17 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void SayWindowWords();
   bool SayWindowWords(Peer* peer, PeerWindows* windows);
   void RepeatWindowWords(Peer* peer);
-
-  // window_turns.cc
-  void EnterLine(Peer* peer, PeerWindows* windows);
   void LeaveLine(Reception* reception, PeerWindows* windows);
   Peer* WaiterAt(PeerId id);
   void MoveWindows();
   void SettleReturns();
-  void EndReturned(Peer* peer, uint32_t until);
   void GrantWindows(Reception* reception);
   void RecallWindows(Reception* reception);
-  void RecallIdle(Reception* reception);
   void Recall(Reception* reception, Peer* peer);
   Peer* HolderToRecall(const Reception& reception, uint32_t looks, bool or_first);
   bool LaneIsUsed(const Peer& peer);
   void WatchReturn(Peer* peer, PeerWindows* windows);
-  int64_t LateNs() const;
   void StartWindowTimer(int64_t delay_ns);
-  static void OnWindowTime(base::Timer* timer, void* context);
   void LookForReturns();
   void LookForReturn(Peer* peer, PeerWindows* windows, int64_t now_ns);
 
@@ -479,9 +467,9 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // resend.cc
   void TellResends();
+  void ResendToCrowded();
   void RepeatLostControl();
   void RepeatControl(Peer* peer);
-  static void OnCrowdTime(base::Timer* timer, void* context);
   static void OnAskTime(base::Timer* timer, void* context);
   void AskBlocked();
   static void OnWatchTime(base::Timer* timer, void* context);
@@ -556,15 +544,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
-  std::vector<uint32_t> peer_of_connection_;            // by the connection's index
-  absl::flat_hash_map<uint32_t, PeerWindows> windows_;  // by the peer's index
-  std::vector<PeerId> window_words_;                    // peers that are owed a word about a window
-  bool words_wait_ = false;  // all of them wait for control slots
-  std::vector<PeerId> held_returns_;  // peers whose recalled window this side can't return yet
-  std::deque<PeerId> postponed_asks_;  // peers that need a window, and a send buffer first
-  std::vector<PeerId> returning_;  // peers whose window was returned; messages of it may be missing
-  std::vector<PeerId> recalls_;    // peers whose window was recalled, and is not free yet
-  WindowWork window_work_ = WindowWork::kNone;
+  std::vector<uint32_t> peer_of_connection_;  // by the connection's index
+  WindowBooks windows_;
   std::deque<Peer*> blocked_;
   // A peer was refused a buffer, and not every peer in blocked_ has had a turn since.
   bool short_of_buffers_ = false;

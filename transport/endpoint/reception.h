@@ -99,6 +99,11 @@ struct Reception {
   uint32_t WindowForWaiter(uint32_t most, uint32_t before) const;
   // Receive buffers that are missing for those who wait, beside those that are coming.
   uint32_t Missing(uint32_t most) const;
+  // The peer waits, at the end of the line.
+  void Enter(PeerId peer) {
+    ++waiting;
+    line.push_back(peer);
+  }
   void Promise(uint32_t peer_index, uint32_t window);
   // The window was recalled or returned: it is coming, no longer held.
   void Expect(uint32_t peer_index, uint32_t window);

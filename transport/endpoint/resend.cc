@@ -48,10 +48,9 @@ void EndpointImpl::OnTargetReset(queue::Target* target, const absl::Status& why)
   resends_.push_back({peer->id(), why});
 }
 
-void EndpointImpl::OnCrowdTime(base::Timer*, void* context) {
-  auto* self = static_cast<EndpointImpl*>(context);
-  self->resends_.insert(self->resends_.end(), self->crowded_.begin(), self->crowded_.end());
-  self->crowded_.clear();
+void EndpointImpl::ResendToCrowded() {
+  resends_.insert(resends_.end(), crowded_.begin(), crowded_.end());
+  crowded_.clear();
 }
 
 void EndpointImpl::TellResends() {

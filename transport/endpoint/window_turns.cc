@@ -44,16 +44,13 @@ absl::Status NotReturned(const Peer& peer, bool answered) {
                             "or limits.receive_buffers"});
 }
 
+int64_t LateNs(const Options& options) {
+  return std::min(kLateNs, options.dead_peer_ns / kRepeatPart);
+}
+
 }  // namespace
 
 // ---- The line
-
-void EndpointImpl::EnterLine(Peer* peer, PeerWindows* windows) {
-  Reception& reception = ReceptionOf(*peer);
-  windows->in_line = true;
-  ++reception.waiting;
-  reception.line.push_back(peer->id());
-}
 
 // The entry stays until it is in front, or until there are too many of its kind.
 void EndpointImpl::LeaveLine(Reception* reception, PeerWindows* windows) {
@@ -67,68 +64,71 @@ void EndpointImpl::LeaveLine(Reception* reception, PeerWindows* windows) {
 Peer* EndpointImpl::WaiterAt(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr) return nullptr;
-  const auto it = windows_.find(id.index);
-  return it != windows_.end() && it->second.in_line ? peer : nullptr;
+  const auto it = windows_.of_peer.find(id.index);
+  return it != windows_.of_peer.end() && it->second.in_line ? peer : nullptr;
 }
 
 // ---- Turns
 
 void EndpointImpl::MoveWindows() {
-  window_work_ = WindowWork::kNone;
+  windows_.work = WindowWork::kNone;
   if (closed_) return;
-  for (const PeerId id : std::exchange(held_returns_, {})) {
+  for (const PeerId id : std::exchange(windows_.held_returns, {})) {
     Peer* peer = Find(id);
     if (peer != nullptr) OweWindowWord(peer, &WindowsOf(peer));
   }
-  if (!postponed_asks_.empty()) SayPostponedAsks();
+  // As many as there are send buffers.
+  const size_t asks = std::min<size_t>(windows_.postponed_asks.size(), slots_->free_data());
+  for (size_t i = 0; i < asks; ++i) {
+    Peer* peer = Find(windows_.postponed_asks.front());
+    windows_.postponed_asks.pop_front();
+    if (peer == nullptr) continue;
+    WindowsOf(peer).postponed = false;
+    if (peer->state == peer::State::kUp && peer->blocked) AskForWindow(peer);
+  }
   SettleReturns();
   for (Reception& reception : receptions_) {
     if (reception.waiting == 0) continue;
     GrantWindows(&reception);
-    if (reception.waiting != 0) {
-      RecallWindows(&reception);
-    } else if (std::exchange(reception.short_window, false)) {
-      RecallIdle(&reception);
-    }
+    RecallWindows(&reception);
   }
-  if (!returning_.empty()) window_work_ = std::max(window_work_, WindowWork::kLook);
+  if (!windows_.returning.empty() || !windows_.postponed_asks.empty()) {
+    windows_.work = std::max(windows_.work, WindowWork::kLook);
+  }
 }
 
 // A return may overtake messages that were sent before: data and control are read from two queues.
 void EndpointImpl::SettleReturns() {
   size_t kept = 0;
-  for (size_t i = 0; i < returning_.size(); ++i) {
-    const PeerId id = returning_[i];
+  for (size_t i = 0; i < windows_.returning.size(); ++i) {
+    const PeerId id = windows_.returning[i];
     Peer* peer = Find(id);
     if (peer == nullptr || peer->state != peer::State::kUp) continue;
     PeerWindows& windows = WindowsOf(peer);
     const auto ahead = static_cast<int32_t>(peer->receive.consumed() - windows.until);
     if (ahead < 0) {
-      returning_[kept++] = id;
+      windows_.returning[kept++] = id;
       continue;
     }
+    // It goes on in a window that it has returned, as one does that was never granted: a flood.
     if (ahead > 0) {
-      EndReturned(peer, windows.until);
+      EndOffender(peer, "it has sent " + std::to_string(peer->receive.consumed()) +
+                            " messages, and said that it returned its window after " +
+                            std::to_string(windows.until));
       continue;
     }
     ReceptionOf(*peer).Free(peer->index(), peer->receive.window(), windows.holding());
     peer->receive.Resize(0);
     windows.returning = windows.recalling = windows.late = false;
-    if (windows.waits) EnterLine(peer, &windows);
+    windows.in_line = windows.waits;
+    if (windows.waits) ReceptionOf(*peer).Enter(id);
     // Its sender keeps the messages until it hears that they have arrived: from a grant in this pass, or from a report.
     if (!windows.waits || peer->receive.unreported()) {
       peer->report_requested_by_peer = true;
       QueueCreditReport(peer);
     }
   }
-  returning_.resize(kept);
-}
-
-// It goes on in a window that it has returned, as one does that was never granted: a flood.
-void EndpointImpl::EndReturned(Peer* peer, uint32_t until) {
-  EndOffender(peer, "it has sent " + std::to_string(peer->receive.consumed()) +
-                        " messages, and said that it returned its window after " +
-                        std::to_string(until));
+  windows_.returning.resize(kept);
 }
 
 void EndpointImpl::GrantWindows(Reception* reception) {
@@ -143,7 +143,8 @@ void EndpointImpl::GrantWindows(Reception* reception) {
         windows.waits = false;
         windows.owes_grant = true;
         windows.before = 0;
-        peer->receive.Touch(look_);  // before its limit rises: messages of this look were sent without a window
+        // Before its limit rises: messages of this look were sent without a window.
+        peer->receive.Touch(look_);
         peer->receive.Resize(window);
         reception->Promise(peer->index(), window);
         reception->short_window = window < nominal_window_;
@@ -158,21 +159,23 @@ void EndpointImpl::GrantWindows(Reception* reception) {
 }
 
 void EndpointImpl::RecallWindows(Reception* reception) {
+  if (reception->waiting == 0) {
+    // The last one in the line got less than a whole window: an idle peer makes room for when it asks for more.
+    if (!std::exchange(reception->short_window, false)) return;
+    if (reception->left() + reception->coming >= nominal_window_) return;
+    Peer* peer = HolderToRecall(*reception, kIdleLooks, /*or_first=*/false);
+    if (peer != nullptr) Recall(reception, peer);
+    return;
+  }
   for (uint32_t count = 0; reception->Missing(nominal_window_) != 0; ++count) {
-    Peer* peer = count < kMostRecalls ? HolderToRecall(*reception, kUsedLooks, /*or_first=*/true) : nullptr;
+    Peer* peer =
+        count < kMostRecalls ? HolderToRecall(*reception, kUsedLooks, /*or_first=*/true) : nullptr;
     if (peer == nullptr) {
-      if (count == kMostRecalls) window_work_ = WindowWork::kNow;
+      if (count == kMostRecalls) windows_.work = WindowWork::kNow;
       return;
     }
     Recall(reception, peer);
   }
-}
-
-// The last one in the line got less than a whole window: an idle peer makes room for when it asks for more.
-void EndpointImpl::RecallIdle(Reception* reception) {
-  if (reception->left() + reception->coming >= nominal_window_) return;
-  Peer* peer = HolderToRecall(*reception, kIdleLooks, /*or_first=*/false);
-  if (peer != nullptr) Recall(reception, peer);
 }
 
 void EndpointImpl::Recall(Reception* reception, Peer* peer) {
@@ -219,22 +222,14 @@ bool EndpointImpl::LaneIsUsed(const Peer& peer) {
 // ---- Deadlines
 
 void EndpointImpl::WatchReturn(Peer* peer, PeerWindows* windows) {
-  if (!std::exchange(windows->watched, true)) recalls_.push_back(peer->id());
-  StartWindowTimer(LateNs());
-}
-
-int64_t EndpointImpl::LateNs() const {
-  return std::min(kLateNs, options_.dead_peer_ns / kRepeatPart);
+  if (!std::exchange(windows->watched, true)) windows_.recalls.push_back(peer->id());
+  StartWindowTimer(LateNs(options_));
 }
 
 void EndpointImpl::StartWindowTimer(int64_t delay_ns) {
   const int64_t due_ns = clock_.NowNs() + delay_ns;
   if (window_timer_.armed() && window_timer_.deadline_ns <= due_ns) return;
   timers_.Schedule(&window_timer_, due_ns);
-}
-
-void EndpointImpl::OnWindowTime(base::Timer*, void* context) {
-  static_cast<EndpointImpl*>(context)->LookForReturns();
 }
 
 // Finds windows that are late, and disconnects peers that keep theirs too long.
@@ -245,25 +240,25 @@ void EndpointImpl::LookForReturns() {
   const int64_t now_ns = clock_.NowNs();
   bool expects = false;
   size_t kept = 0;
-  for (size_t i = 0; i < recalls_.size(); ++i) {
-    const PeerId id = recalls_[i];
+  for (size_t i = 0; i < windows_.recalls.size(); ++i) {
+    const PeerId id = windows_.recalls[i];
     Peer* peer = Find(id);
-    const auto it = peer == nullptr ? windows_.end() : windows_.find(id.index);
-    if (it == windows_.end()) continue;
+    const auto it = peer == nullptr ? windows_.of_peer.end() : windows_.of_peer.find(id.index);
+    if (it == windows_.of_peer.end()) continue;
     PeerWindows& windows = it->second;
     if (!windows.recalling && !windows.returning) {
       windows.watched = false;
       continue;
     }
-    recalls_[kept++] = id;
+    windows_.recalls[kept++] = id;
     // Whoever is going leaves its buffers soon.
     if (peer->state != peer::State::kUp || !heard_all) continue;
     LookForReturn(peer, &windows, now_ns);
     expects = expects || !windows.late;
   }
-  recalls_.resize(kept);
-  if (recalls_.empty() && held_returns_.empty()) return;
-  StartWindowTimer(expects ? LateNs() : options_.dead_peer_ns / kRepeatPart);
+  windows_.recalls.resize(kept);
+  if (windows_.recalls.empty() && windows_.held_returns.empty()) return;
+  StartWindowTimer(expects ? LateNs(options_) : options_.dead_peer_ns / kRepeatPart);
 }
 
 void EndpointImpl::LookForReturn(Peer* peer, PeerWindows* windows, int64_t now_ns) {
@@ -271,10 +266,10 @@ void EndpointImpl::LookForReturn(Peer* peer, PeerWindows* windows, int64_t now_n
   const int64_t since_ns = windows->returning ? windows->returned_ns : windows->recalled_ns;
   if (since_ns < 0) return;  // it waits for a control slot, or its request failed
   const int64_t waited_ns = now_ns - since_ns;
-  if (!windows->late && waited_ns >= LateNs()) {
+  if (!windows->late && waited_ns >= LateNs(options_)) {
     windows->late = true;
     reception.Lose(peer->receive.window());
-    if (reception.waiting != 0) window_work_ = WindowWork::kNow;
+    if (reception.waiting != 0) windows_.work = WindowWork::kNow;
   }
   // Requests of a peer that has answered may fail, and what was lost is sent again.
   const int64_t limit_ns = windows->returning   ? 2 * options_.dead_peer_ns

@@ -29,7 +29,7 @@ constexpr size_t kLeftByRecalls = kControlSlots / 2;
 
 // Valid until the next call, and as long as the peer is.
 PeerWindows& EndpointImpl::WindowsOf(const Peer* peer) {
-  const auto [it, fresh] = windows_.try_emplace(peer->index());
+  const auto [it, fresh] = windows_.of_peer.try_emplace(peer->index());
   if (fresh && peer->send.window(peer->remote_window) != 0) it->second.out = Out::kActive;
   return it->second;
 }
@@ -46,15 +46,15 @@ void EndpointImpl::FirstWindow(Peer* peer) {
 // The record of the peer is about to be free.
 void EndpointImpl::EndWindows(Peer* peer) {
   Reception& reception = ReceptionOf(*peer);
-  const auto it = windows_.find(peer->index());
-  const Holding holding = it == windows_.end() ? Holding::kHeld : it->second.holding();
+  const auto it = windows_.of_peer.find(peer->index());
+  const Holding holding = it == windows_.of_peer.end() ? Holding::kHeld : it->second.holding();
   reception.Free(peer->index(), peer->receive.window(), holding);
   peer->receive.Resize(0);
-  if (it != windows_.end()) {
+  if (it != windows_.of_peer.end()) {
     LeaveLine(&reception, &it->second);
-    windows_.erase(it);
+    windows_.of_peer.erase(it);
   }
-  if (reception.waiting != 0) window_work_ = WindowWork::kNow;
+  if (reception.waiting != 0) windows_.work = WindowWork::kNow;
 }
 
 // ---- What the peer says
@@ -66,7 +66,8 @@ void EndpointImpl::OnWindowWord(Peer* peer, peer::Kind kind, peer::Bytes body) {
     ++counters_.dropped_malformed;
     return;
   }
-  OnReport(peer);  // it says how far the peer is, as a report does, and may stand for one that was asked for
+  // It says how far the peer is, as a report does, and may stand for one that was asked for.
+  OnReport(peer);
   switch (kind) {
     case peer::Kind::kWindowAsk:
       return OnWindowAsk(peer, *word);
@@ -98,8 +99,9 @@ void EndpointImpl::OnWindowAsk(Peer* peer, const peer::WindowWord& word) {
   if (peer->receive.window() != 0 && !BeginReturn(peer, word.count)) return;
   windows.number = word.number;
   windows.waits = true;
-  if (peer->receive.window() == 0) EnterLine(peer, &windows);
-  window_work_ = WindowWork::kNow;
+  windows.in_line = peer->receive.window() == 0;
+  if (windows.in_line) ReceptionOf(*peer).Enter(peer->id());
+  windows_.work = WindowWork::kNow;
 }
 
 void EndpointImpl::OnWindowReturn(Peer* peer, const peer::WindowWord& word) {
@@ -119,10 +121,6 @@ bool EndpointImpl::BeginReturn(Peer* peer, uint32_t sent) {
   const uint32_t window = peer->receive.window();
   const bool again = windows.returning;
   const auto missing = static_cast<int32_t>(sent - peer->receive.consumed());
-  if (missing < 0 && !again) {
-    EndReturned(peer, sent);
-    return false;
-  }
   if (missing > static_cast<int32_t>(window) || (again && sent != windows.until)) {
     EndWindowOffender(peer, "it says that it has sent " + std::to_string(sent) +
                                 " messages: " + std::to_string(peer->receive.consumed()) +
@@ -137,8 +135,8 @@ bool EndpointImpl::BeginReturn(Peer* peer, uint32_t sent) {
   windows.until = sent;
   windows.returned_ns = clock_.NowNs();
   WatchReturn(peer, &windows);
-  returning_.push_back(peer->id());
-  window_work_ = WindowWork::kNow;
+  windows_.returning.push_back(peer->id());
+  windows_.work = WindowWork::kNow;
   return true;
 }
 
@@ -201,7 +199,12 @@ void EndpointImpl::ResizeSendWindow(Peer* peer, uint32_t in_use) {
 void EndpointImpl::AskForWindow(Peer* peer) {
   PeerWindows& windows = WindowsOf(peer);
   if (windows.out != Out::kNone) return;
-  if (slots_->free_data() == 0) return PostponeAsk(peer, &windows);
+  // Without a send buffer the window would be of no use: it would be recalled, returned, and asked for again.
+  if (slots_->free_data() == 0) {
+    if (!std::exchange(windows.postponed, true)) windows_.postponed_asks.push_back(peer->id());
+    windows_.work = std::max(windows_.work, WindowWork::kLook);
+    return;
+  }
   windows.out = Out::kAsked;
   ++windows.asked;
   windows.used_before = peer->send.used();
@@ -210,26 +213,6 @@ void EndpointImpl::AskForWindow(Peer* peer) {
   windows.owes_word = true;
   ++counters_.windows_asked;
   OweWindowWord(peer, &windows);
-}
-
-// Without a send buffer the window would be of no use: it would be recalled, returned, and asked for again.
-void EndpointImpl::PostponeAsk(Peer* peer, PeerWindows* windows) {
-  if (!std::exchange(windows->postponed, true)) postponed_asks_.push_back(peer->id());
-  window_work_ = std::max(window_work_, WindowWork::kLook);
-}
-
-// As many as there are send buffers.
-void EndpointImpl::SayPostponedAsks() {
-  const size_t most = std::min<size_t>(postponed_asks_.size(), slots_->free_data());
-  for (size_t i = 0; i < most; ++i) {
-    const PeerId id = postponed_asks_.front();
-    postponed_asks_.pop_front();
-    Peer* peer = Find(id);
-    if (peer == nullptr) continue;
-    WindowsOf(peer).postponed = false;
-    if (peer->state == peer::State::kUp && peer->blocked) AskForWindow(peer);
-  }
-  if (!postponed_asks_.empty()) window_work_ = std::max(window_work_, WindowWork::kLook);
 }
 
 // A control message may be lost without a word to its sender: on a stream that the peer's target has left (docs/decisions/0067).
@@ -278,25 +261,25 @@ void EndpointImpl::ReturnWindow(Peer* peer, PeerWindows* windows) {
 
 void EndpointImpl::OweWindowWord(Peer* peer, PeerWindows* windows) {
   if (std::exchange(windows->listed, true)) return;
-  window_words_.push_back(peer->id());
-  words_wait_ = false;
+  windows_.words.push_back(peer->id());
+  windows_.words_wait = false;
 }
 
 void EndpointImpl::SayWindowWords() {
   size_t kept = 0;
-  for (size_t i = 0; i < window_words_.size(); ++i) {
-    const PeerId id = window_words_[i];
+  for (size_t i = 0; i < windows_.words.size(); ++i) {
+    const PeerId id = windows_.words[i];
     Peer* peer = Find(id);
-    const auto it = peer == nullptr ? windows_.end() : windows_.find(id.index);
-    if (it == windows_.end()) continue;
+    const auto it = peer == nullptr ? windows_.of_peer.end() : windows_.of_peer.find(id.index);
+    if (it == windows_.of_peer.end()) continue;
     if (SayWindowWords(peer, &it->second)) {
       it->second.listed = false;
     } else {
-      window_words_[kept++] = id;  // no control slot now; they come back
+      windows_.words[kept++] = id;  // no control slot now; they come back
     }
   }
-  window_words_.resize(kept);
-  words_wait_ = true;
+  windows_.words.resize(kept);
+  windows_.words_wait = true;
 }
 
 // False: too few control slots are free.
@@ -318,8 +301,8 @@ bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
     if (MayReturnWindow(*peer, *windows)) {
       ReturnWindow(peer, windows);
     } else {
-      held_returns_.push_back(peer->id());
-      window_work_ = std::max(window_work_, WindowWork::kLook);
+      windows_.held_returns.push_back(peer->id());
+      windows_.work = std::max(windows_.work, WindowWork::kLook);
       StartWindowTimer(options_.dead_peer_ns / kAskPart);
     }
   }
@@ -334,8 +317,8 @@ bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
 
 // After an error of the requests to the peer: whatever follows from the state, again.
 void EndpointImpl::RepeatWindowWords(Peer* peer) {
-  const auto it = windows_.find(peer->index());
-  if (it == windows_.end()) return;
+  const auto it = windows_.of_peer.find(peer->index());
+  if (it == windows_.of_peer.end()) return;
   PeerWindows& windows = it->second;
   windows.owes_word = windows.out != Out::kActive;
   const bool has_window = peer->receive.window() != 0 && !windows.returning;

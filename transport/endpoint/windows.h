@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PeerWindows: the windows between this side and one peer, in both directions, as far as they differ from those of the handshake
-// (docs/decisions/0067). Private to transport/endpoint; used by windows.cc and window_turns.cc.
+// (docs/decisions/0067); WindowBooks: those of all peers, and who has something to do or to say. Private to transport/endpoint; used by windows.cc and window_turns.cc.
 //
 // What it is    A peer has no record as long as it uses the window of the handshake. The number of receive buffers in use stands
 //               in SendCredits and ReceiveCredits.
@@ -10,10 +10,16 @@
 #define SLUICE_TRANSPORT_ENDPOINT_WINDOWS_H_
 
 #include <cstdint>
+#include <deque>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "transport/endpoint/reception.h"
 
 namespace sluice::endpoint {
+
+// A peer that keeps what others need is disconnected after so many rounds of EndpointImpl::AnswerRoundNs().
+inline constexpr int64_t kAnswerRounds = 3;
 
 // What MoveWindows() has to do.
 enum class WindowWork : uint8_t {
@@ -64,6 +70,17 @@ struct PeerWindows {
     if (late) return Holding::kLate;
     return recalling || returning ? Holding::kComing : Holding::kHeld;
   }
+};
+
+struct WindowBooks {
+  absl::flat_hash_map<uint32_t, PeerWindows> of_peer;  // by the peer's index
+  std::vector<PeerId> words;                           // peers that are owed a word about a window
+  bool words_wait = false;                             // all of them wait for control slots
+  std::vector<PeerId> held_returns;   // peers whose recalled window this side can't return yet
+  std::deque<PeerId> postponed_asks;  // peers that need a window, and a send buffer first
+  std::vector<PeerId> returning;  // peers whose window was returned; messages of it may be missing
+  std::vector<PeerId> recalls;    // peers whose window was recalled, and is not free yet
+  WindowWork work = WindowWork::kNone;
 };
 
 }  // namespace sluice::endpoint

@@ -39,8 +39,8 @@ class Host final : public Handler {
  public:
   struct Line {
     PeerId id;
-    bool asks = false;      // again, when it has an answer
-    uint32_t to_send = 0;   // waits for a window or a buffer
+    bool asks = false;     // again, when it has an answer
+    uint32_t to_send = 0;  // waits for a window or a buffer
     uint32_t acknowledged = 0;
     uint32_t expected = 0;
     uint32_t sent = 0;
@@ -56,8 +56,7 @@ class Host final : public Handler {
         commands_(simulation, node, random_, [this] { Notice(Activity::kEvent); }) {
     const Simulation::As as(simulation, node);
     device_ = std::move(*device::Device::Open("softdc0", {&Simulation::Verbs()}));
-    endpoint_ =
-        std::move(*CreateEndpoint(options, *device_, clock_, random_, commands_, this));
+    endpoint_ = std::move(*CreateEndpoint(options, *device_, clock_, random_, commands_, this));
   }
   // Left before, and time has passed: nothing is under way that the endpoint would wait for in real time.
   ~Host() override {
@@ -232,7 +231,8 @@ class World final : public softdc::sim::Observer {
   void OnActivity(uint32_t node, Activity what) override { hosts_[node]->Notice(what); }
 
   RatesResult Run() {
-    if (!ConnectAll(1 + kBusyHosts, kIdleHosts, plan_.idle) || !ConnectAll(1, kBusyHosts, plan_.busy)) {
+    if (!ConnectAll(1 + kBusyHosts, kIdleHosts, plan_.idle) ||
+        !ConnectAll(1, kBusyHosts, plan_.busy)) {
       return result_;
     }
     for (uint32_t host = 1; host <= kBusyHosts; ++host) {
@@ -301,7 +301,8 @@ class World final : public softdc::sim::Observer {
   }
   uint64_t Replies() const {
     uint64_t replies = 0;
-    for (uint32_t host = 1; host <= kBusyHosts; ++host) replies += hosts_[host]->latencies_ns.size();
+    for (uint32_t host = 1; host <= kBusyHosts; ++host)
+      replies += hosts_[host]->latencies_ns.size();
     return replies;
   }
   uint64_t Failed() const {

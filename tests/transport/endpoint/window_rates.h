@@ -12,11 +12,12 @@ namespace sluice::endpoint {
 
 struct RatesPlan {
   uint64_t seed = 1;
-  uint32_t idle = 0;               // clients, which connect first
-  uint32_t busy = 64;              // clients
-  uint32_t outstanding = 8;        // requests of each busy client
-  uint32_t words_per_second = 0;   // requests of idle clients, each of another client, in its turn
-  uint32_t requests = 100'000;     // of the busy ones, that are measured; before, a tenth as many are not
+  uint32_t idle = 0;              // clients, which connect first
+  uint32_t busy = 64;             // clients
+  uint32_t outstanding = 8;       // requests of each busy client
+  uint32_t words_per_second = 0;  // requests of idle clients, each of another client, in its turn
+  uint32_t requests =
+      100'000;  // of the busy ones, that are measured; before, a tenth as many are not
 };
 
 // In virtual time. A process takes 300 ns for each thing that Poll() counts, and sees completions after 200 ns.
@@ -24,7 +25,7 @@ struct RatesResult {
   double per_second = 0;  // replies to busy clients
   double p50_us = 0;      // from a request to its reply
   double p99_us = 0;
-  uint64_t words = 0;     // replies to idle clients
+  uint64_t words = 0;  // replies to idle clients
   double word_p50_us = 0;
   double word_p99_us = 0;
   // While that was measured.

@@ -200,7 +200,7 @@ TEST(WindowTurns, ThoseWhoLeaveTheLineLeaveTheOthersTheirPlaces) {
   for (size_t i = 0; i < 4; ++i) {
     const Simulation::As as(*crowd.simulation, crowd.members[i].host);
     crowd.hosts[crowd.members[i].host]->endpoint.endpoint().Cancel(reserved[i].first,
-                                                                  reserved[i].second);
+                                                                   reserved[i].second);
   }
   ASSERT_TRUE(crowd.RunUntilReceived(100));
   EXPECT_EQ(crowd.Server().windows_waiting, 0u);
