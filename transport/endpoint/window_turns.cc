@@ -160,20 +160,10 @@ void EndpointImpl::GrantWindows(Reception* reception) {
 
 void EndpointImpl::RecallWindows(Reception* reception) {
   if (reception->waiting == 0) {
-    // The last one in the line got less than a whole window: an idle peer makes room for when it asks for more, or the one with the
-    // largest window.
+    // The last one in the line got less than a whole window: an idle peer makes room for when it asks for more.
     if (!std::exchange(reception->short_window, false)) return;
     if (reception->left() + reception->coming >= nominal_window_) return;
     Peer* peer = HolderToRecall(*reception, kIdleLooks, /*or_first=*/false);
-    Peer* largest = nullptr;
-    uint32_t most = 2 * peers_[reception->holders.back()].receive.window();
-    for (size_t i = 0; i < std::min<size_t>(reception->holders.size(), kMostLooked); ++i) {
-      Peer* holder = &peers_[reception->holders[i]];
-      if (holder->state != peer::State::kUp || holder->receive.window() <= most) continue;
-      most = holder->receive.window();
-      largest = holder;
-    }
-    if (peer == nullptr) peer = largest;
     if (peer != nullptr) Recall(reception, peer);
     return;
   }

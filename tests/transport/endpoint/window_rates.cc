@@ -212,7 +212,6 @@ class World final : public softdc::sim::Observer {
     Options options;
     options.max_message_bytes = 128;
     options.lane_memory_bytes = 0;
-    options.dead_peer_ns = 20'000'000;  // windows grow in an eighth of it, and this is virtual time
     for (uint32_t node = 0; node < kHosts; ++node) {
       hosts_.push_back(std::make_unique<Host>(*simulation_, node, plan.seed, options));
     }
