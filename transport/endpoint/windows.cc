@@ -17,8 +17,8 @@ namespace {
 
 using Out = PeerWindows::Out;
 
-// An ask without an answer is said again after this part of dead_peer_ns, then after twice the time each. So is, as long as it
-// brings nothing, the ask for a larger window.
+// An ask without an answer is said again after this part of dead_peer_ns, then after twice the time each. A larger window is asked
+// for likewise.
 constexpr int64_t kAskPart = 8;
 constexpr uint8_t kMostDoublings = 10;
 // Control slots that words about windows leave for others: a goodbye that finds none is not said. Recalls come in crowds.
@@ -152,12 +152,6 @@ void EndpointImpl::OnWindowGrant(Peer* peer, const peer::WindowWord& word) {
   if (ahead < 0 || windows.out != Out::kAsked) return;
   windows.out = Out::kActive;
   windows.recalled = false;
-  if (windows.outgrown != 0 && word.count <= windows.outgrown) {
-    windows.vain = std::min<uint8_t>(windows.vain + 1, kMostDoublings);
-  } else {
-    windows.vain = 0;
-  }
-  windows.outgrown = 0;
   windows.asked_ns = clock_.NowNs();
   ResizeSendWindow(peer, word.count);
 }
@@ -172,6 +166,7 @@ void EndpointImpl::OnWindowRecall(Peer* peer, const peer::WindowWord& word) {
   if (windows.out == Out::kActive) {
     if (ahead < 0) return;
     windows.recalled = true;
+    windows.growths = 0;  // the next window may be a small one
   } else {
     windows.owes_word = true;  // the return, or the ask that says it as well, may have been lost
   }
@@ -235,9 +230,9 @@ void EndpointImpl::AskForLargerWindow(Peer* peer) {
   if (windows.out != Out::kActive || windows.recalled) return;
   const int64_t now_ns = clock_.NowNs();
   if (windows.asked_ns == 0) windows.asked_ns = now_ns;  // the window of the handshake
-  if (now_ns - windows.asked_ns < options_.dead_peer_ns / kAskPart << windows.vain) return;
+  if (now_ns - windows.asked_ns < options_.dead_peer_ns / kAskPart << windows.growths) return;
   windows.asked_ns = now_ns;
-  windows.outgrown = peer->send.window(peer->remote_window);
+  if (windows.growths < kMostDoublings) ++windows.growths;
   windows.recalled = true;
   OweWindowWord(peer, &windows);
 }

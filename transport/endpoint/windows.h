@@ -39,9 +39,8 @@ struct PeerWindows {
   uint32_t asked = 0;        // number of the last ask; 0: the window of the handshake
   uint32_t used_before = 0;  // SendCredits::used() then
   int64_t asked_ns = 0;      // when it was last asked for
-  uint32_t outgrown = 0;     // the window that was returned for a larger one; 0: none was
   uint8_t asks = 0;          // repeats of the last ask
-  uint8_t vain = 0;          // asks for a larger window in a row that brought none
+  uint8_t growths = 0;       // asks for a larger window since the last recall
   Out out = Out::kNone;
   bool recalled = false;   // it is to be returned
   bool owes_word = false;  // an ask, or a return
