@@ -37,11 +37,11 @@ uint32_t Reception::WindowForOne(uint32_t most) const {
   return window >= std::min(kLeastWindow, most) ? window : 0;
 }
 
-// The share is for a crowd. A peer that waits alone gets half of the rest, or what it had before.
+// The share is for a crowd. A peer that waits alone gets half of the rest; one that has returned a window gets no less than that.
 uint32_t Reception::WindowForWaiter(uint32_t most, uint32_t before) const {
-  if (waiting > 1) return WindowForOne(most);
-  const uint32_t window = std::min(most, std::max(left() / 2, std::min(left(), before)));
-  return std::max(window, WindowForOne(most));
+  const uint32_t own = std::min({most, before, left()});
+  if (waiting > 1) return own != 0 ? own : WindowForOne(most);
+  return std::max({std::min(most, left() / 2), own, WindowForOne(most)});
 }
 
 // If windows turn out to be late, as much again is asked for: 1, 1, 2, 4, 8 windows, until one comes.

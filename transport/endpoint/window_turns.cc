@@ -121,7 +121,13 @@ void EndpointImpl::SettleReturns() {
     peer->receive.Resize(0);
     windows.returning = windows.recalling = windows.late = false;
     windows.in_line = windows.waits;
-    if (windows.waits) ReceptionOf(*peer).Enter(id);
+    if (windows.before != 0 && windows.waits) {
+      // It has returned its window for a larger one: others have waited without it, and do so on.
+      ++ReceptionOf(*peer).waiting;
+      ReceptionOf(*peer).line.push_front(id);
+    } else if (windows.waits) {
+      ReceptionOf(*peer).Enter(id);
+    }
     // Its sender keeps the messages until it hears that they have arrived: from a grant in this pass, or from a report.
     if (!windows.waits || peer->receive.unreported()) {
       peer->report_requested_by_peer = true;

@@ -227,13 +227,13 @@ void EndpointImpl::AskForWindowAgain(Peer* peer) {
 // All of a window that is below the nominal one is in use: it is returned as if it had been recalled, and asked for again.
 void EndpointImpl::AskForLargerWindow(Peer* peer) {
   PeerWindows& windows = WindowsOf(peer);
-  if (windows.out != Out::kActive || windows.recalled) return;
+  if (windows.out != Out::kActive || windows.recalled || slots_->free_data() == 0) return;
   const int64_t now_ns = clock_.NowNs();
   if (windows.asked_ns == 0) windows.asked_ns = now_ns;  // the window of the handshake
   if (now_ns - windows.asked_ns < options_.dead_peer_ns / kAskPart << windows.growths) return;
-  windows.asked_ns = now_ns;
+  if (!MayReturnWindow(*peer, windows)) return;
   if (windows.growths < kMostDoublings) ++windows.growths;
-  windows.recalled = true;
+  ReturnWindow(peer, &windows);
   OweWindowWord(peer, &windows);
 }
 
