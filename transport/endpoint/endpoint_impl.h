@@ -296,7 +296,6 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool BeginReturn(Peer* peer, uint32_t sent);
   void AskForWindow(Peer* peer);
   void AskForWindowAgain(Peer* peer);
-  void AskForLargerWindow(Peer* peer);
   bool MayReturnWindow(const Peer& peer, const PeerWindows& windows) const;
   void ReturnWindow(Peer* peer, PeerWindows* windows);
   void ResizeSendWindow(Peer* peer, uint32_t in_use);

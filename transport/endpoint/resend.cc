@@ -158,12 +158,10 @@ void EndpointImpl::AskBlocked() {
   for (size_t i = 0; i < std::min(blocked_.size(), kMaxAsks); ++i) {
     Peer* peer = blocked_[i];
     if (peer->state != peer::State::kUp || peer->send.available() != 0) continue;
-    const uint32_t window = peer->send.window(peer->remote_window);
-    if (window == 0) {
+    if (peer->send.window(peer->remote_window) == 0) {
       AskForWindowAgain(peer);
       continue;
     }
-    if (window < peer->remote_window) AskForLargerWindow(peer);
     if (peer->report_requested) continue;
     if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) break;
     peer->report_requested = 1;

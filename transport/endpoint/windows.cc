@@ -17,8 +17,7 @@ namespace {
 
 using Out = PeerWindows::Out;
 
-// An ask without an answer is said again after this part of dead_peer_ns, then after twice the time each. A larger window is asked
-// for likewise.
+// An ask without an answer is said again after this part of dead_peer_ns, then after twice the time each.
 constexpr int64_t kAskPart = 8;
 constexpr uint8_t kMostDoublings = 10;
 // Control slots that words about windows leave for others: a goodbye that finds none is not said. Recalls come in crowds.
@@ -166,7 +165,6 @@ void EndpointImpl::OnWindowRecall(Peer* peer, const peer::WindowWord& word) {
   if (windows.out == Out::kActive) {
     if (ahead < 0) return;
     windows.recalled = true;
-    windows.growths = 0;  // the next window may be a small one
   } else {
     windows.owes_word = true;  // the return, or the ask that says it as well, may have been lost
   }
@@ -221,19 +219,6 @@ void EndpointImpl::AskForWindowAgain(Peer* peer) {
   windows.asked_ns = now_ns;
   if (windows.asks < kMostDoublings) ++windows.asks;
   windows.owes_word = true;
-  OweWindowWord(peer, &windows);
-}
-
-// All of a window that is below the nominal one is in use: it is returned as if it had been recalled, and asked for again.
-void EndpointImpl::AskForLargerWindow(Peer* peer) {
-  PeerWindows& windows = WindowsOf(peer);
-  if (windows.out != Out::kActive || windows.recalled || slots_->free_data() == 0) return;
-  const int64_t now_ns = clock_.NowNs();
-  if (windows.asked_ns == 0) windows.asked_ns = now_ns;  // the window of the handshake
-  if (now_ns - windows.asked_ns < options_.dead_peer_ns / kAskPart << windows.growths) return;
-  if (!MayReturnWindow(*peer, windows)) return;
-  if (windows.growths < kMostDoublings) ++windows.growths;
-  ReturnWindow(peer, &windows);
   OweWindowWord(peer, &windows);
 }
 

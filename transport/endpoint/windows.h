@@ -40,7 +40,6 @@ struct PeerWindows {
   uint32_t used_before = 0;  // SendCredits::used() then
   int64_t asked_ns = 0;      // when it was last asked for
   uint8_t asks = 0;          // repeats of the last ask
-  uint8_t growths = 0;       // asks for a larger window since the last recall
   Out out = Out::kNone;
   bool recalled = false;   // it is to be returned
   bool owes_word = false;  // an ask, or a return

@@ -130,26 +130,6 @@ TEST(WindowTurns, MoreAsksThanControlBuffersEndNobody) {
   crowd.ExpectClean();
 }
 
-// One peer is busy. Another one says a word, for which the busy one's window is recalled.
-TEST(WindowTurns, ABusyPeersWindowGrowsAgainToTheNominalOne) {
-  constexpr uint32_t kCredits = 8;
-  softdc::sim::Options sim = Nodes(3);
-  sim.latency_ns = 100'000;
-  Crowd crowd(sim, ServerOptions(16, kCredits), ClientOptions(), 5);
-  const PeerId busy = crowd.members[0].id;
-  crowd.Say(4, 1);
-  crowd.Say(0, 20'000);
-  const Talker::Line& line = crowd.hosts[1]->talker.lines[busy.index];
-  uint32_t most = 0;
-  EXPECT_TRUE(crowd.RunUntil([&] {
-    most = std::max(most, line.sent - line.acknowledged);
-    return most == kCredits || line.to_send == 0;
-  }));
-  EXPECT_EQ(most, kCredits);
-  ASSERT_TRUE(crowd.RunUntilReceived(20'001));
-  crowd.ExpectClean();
-}
-
 // As many recalls as there are control slots.
 TEST(WindowTurns, RecallsLeaveControlSlotsForAGoodbye) {
   constexpr uint32_t kWindows = 256;
