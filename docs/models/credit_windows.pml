@@ -108,6 +108,8 @@ end:
   /* idle for a while */
   :: atomic { state[i] == ACTIVE && used[i] && acked[i] == sent[i] && len(wire[i]) < 8 -> Return(i) }
 #endif
+  /* all of it is in use: a larger one may be had */
+  :: atomic { state[i] == ACTIVE && used[i] && sent[i] < MESSAGES && sent[i] - acked[i] >= window[i] && len(wire[i]) < 8 -> Return(i) }
   /* a window that was asked for is used once before it is returned, or recalls and requests could alternate for ever */
   :: atomic { state[i] == ACTIVE && recalled[i] && (used[i] || sent[i] == MESSAGES) && len(wire[i]) < 8 -> Return(i) }
   :: atomic { back[i]?what, a, b, c ->

@@ -65,12 +65,13 @@ struct EndpointLimits {
   // Number of receive buffers, shared by all peers that are busy at the same time. If they need more,
   // they take turns; idle peers need none. Range: 16 to 32,768, at least credits_per_peer.
   uint32_t receive_buffers = 1024;
-  // Time after which an unresponsive peer is declared dead (approximate); also a peer that does not
-  // return its receive buffers while others wait for them. Range: 10 ms to 60 s.
+  // Time after which an unresponsive peer is declared dead (approximate). Range: 10 ms to 60 s.
   absl::Duration dead_peer_timeout = absl::Seconds(1);
   // Time after which a connected peer that is silent and does not answer probes is declared dead:
   // its program hangs, or has lost the connection. Set it higher than the longest time for which a
-  // handler blocks its thread. 0: never. Range: 0 to 1 h.
+  // handler blocks its thread. 0: never. Range: 0 to 1 h. Also the time (30 s if this is 0) after
+  // which a peer that does not return its receive buffers while others wait for them is
+  // disconnected; a third of it if such peers hold more than half of receive_buffers.
   absl::Duration keepalive = absl::Seconds(30);
   Lanes lanes = Lanes::kAuto;
   // Maximum memory for lanes in bytes, lanes being created and freed included. The busiest peers

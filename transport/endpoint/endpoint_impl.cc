@@ -92,11 +92,16 @@ EndpointImpl::EndpointImpl(const Options& options, device::Device& device, base:
       sweep_(RoundNs(options)),
       sweep_timer_(OnSweepTime, this),
       ask_timer_(OnAskTime, this),
+      crowd_timer_([](base::Timer*,
+                      void* context) { static_cast<EndpointImpl*>(context)->ResendToCrowded(); },
+                   this),
       watch_timer_(OnWatchTime, this),
       lane_timer_(OnLaneTime, this),
       large_timer_(OnLargeTime, this),
       renew_timer_(OnRenewTime, this),
-      window_timer_(OnWindowTime, this) {}
+      window_timer_([](base::Timer*,
+                       void* context) { static_cast<EndpointImpl*>(context)->LookForReturns(); },
+                    this) {}
 
 absl::Status EndpointImpl::Init() {
   std::vector<peer::SecretSource> sources;
@@ -307,8 +312,8 @@ EndpointImpl::~EndpointImpl() {
   held_lent_.Leave([this](uint32_t number) { return lent_->Abandon(number); });
   held_fetched_.Leave(
       [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
-  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &watch_timer_, &lane_timer_, &large_timer_,
-                             &renew_timer_, &window_timer_}) {
+  for (base::Timer* timer : {&sweep_timer_, &ask_timer_, &crowd_timer_, &watch_timer_, &lane_timer_,
+                             &large_timer_, &renew_timer_, &window_timer_}) {
     timers_.Cancel(timer);
   }
   for (size_t i = 0; i < peers_.size(); ++i) EndPassage(&peers_[i]);
@@ -340,8 +345,8 @@ int EndpointImpl::Progress() {
   if (!resends_.empty()) TellResends();
   if (!lost_control_.empty()) RepeatLostControl();
   if (!blocked_.empty() || short_of_buffers_) count += TellWritable();
-  if (window_work_ != WindowWork::kNone) MoveWindows();
-  if (!window_words_.empty()) SayWindowWords();
+  if (windows_.work != WindowWork::kNone) MoveWindows();
+  if (!windows_.words.empty()) SayWindowWords();
   if (!credit_reports_.empty()) SendCredits();
   if (!report_queue_.empty()) RequestReports();
   if (!unsaid_.empty()) SayUnsaid();
@@ -396,7 +401,9 @@ bool EndpointImpl::PrepareToSleep() {
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
          report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
-         window_work_ != WindowWork::kNow && window_words_.empty() && !SomeoneMayWrite();
+         windows_.work != WindowWork::kNow && !SomeoneMayWrite() &&
+         // Control slots come back with completions, which wake a sleeper.
+         (windows_.words.empty() || (windows_.words_wait && queue_->busy()));
 }
 
 int64_t EndpointImpl::SleepLimitNs() const {

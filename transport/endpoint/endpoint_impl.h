@@ -221,6 +221,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // keepalive.cc
   static int64_t RoundNs(const Options& options);
+  int64_t AnswerRoundNs() const;
   static void OnSweepTime(base::Timer* timer, void* context);
   void StartSweep();
   void LookAtPeers();
@@ -297,7 +298,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void EndOverdrawn(Peer* peer);
   void EndOffender(Peer* peer, const std::string& cause);
 
-  // windows.cc
+  // windows.cc, window_turns.cc
   PeerWindows& WindowsOf(const Peer* peer);
   void FirstWindow(Peer* peer);
   void EndWindows(Peer* peer);
@@ -317,16 +318,19 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void SayWindowWords();
   bool SayWindowWords(Peer* peer, PeerWindows* windows);
   void RepeatWindowWords(Peer* peer);
+  void LeaveLine(Reception* reception, PeerWindows* windows);
+  Peer* WaiterAt(PeerId id);
   void MoveWindows();
   void SettleReturns();
   void GrantWindows(Reception* reception);
   void RecallWindows(Reception* reception);
-  Peer* HolderToRecall(const Reception& reception);
+  void Recall(Reception* reception, Peer* peer);
+  Peer* HolderToRecall(const Reception& reception, uint32_t looks, bool or_first);
   bool LaneIsUsed(const Peer& peer);
-  void WatchReturn(Peer* peer, PeerWindows* windows, int64_t due_ns);
-  void StartWindowTimer();
-  static void OnWindowTime(base::Timer* timer, void* context);
+  void WatchReturn(Peer* peer, PeerWindows* windows);
+  void StartWindowTimer(int64_t delay_ns);
   void LookForReturns();
+  void LookForReturn(Peer* peer, PeerWindows* windows, int64_t now_ns);
 
   // renewal.cc
   void RenewTenant(uint32_t tenant);
@@ -477,6 +481,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // resend.cc
   void TellResends();
+  void ResendToCrowded();
   void RepeatLostControl();
   void RepeatControl(Peer* peer);
   static void OnAskTime(base::Timer* timer, void* context);
@@ -553,13 +558,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
-  std::vector<uint32_t> peer_of_connection_;            // by the connection's index
-  absl::flat_hash_map<uint32_t, PeerWindows> windows_;  // by the peer's index
-  std::vector<PeerId> window_words_;                    // peers that are owed a word about a window
-  std::vector<PeerId> held_returns_;  // peers whose recalled window this side can't return yet
-  std::vector<PeerId> returning_;  // peers whose window was returned; messages of it may be missing
-  std::vector<PeerId> recalls_;    // peers whose window was recalled, and is not free yet
-  WindowWork window_work_ = WindowWork::kNone;
+  std::vector<uint32_t> peer_of_connection_;  // by the connection's index
+  WindowBooks windows_;
   std::deque<Peer*> blocked_;
   // A peer was refused a buffer, and not every peer in blocked_ has had a turn since.
   bool short_of_buffers_ = false;
@@ -570,6 +570,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<PeerId> owed_targets_;  // to be told the new targets of their tenant
   std::deque<Peer*> unsaid_;          // proofs and answers that found no control slot
   std::vector<Down> resends_;         // peers that OnResend() is due to, and after what
+  std::vector<Down> crowded_;         // likewise, later: their control queues are full
   std::vector<PeerId> lost_control_;  // peers that may not have received a control message
   std::vector<Down> downs_;
   std::vector<Peer*> ending_;                    // draining peers that EndPeers() looks at
@@ -585,6 +586,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   peer::Sweep sweep_;
   base::Timer sweep_timer_;  // armed while peers are up
   base::Timer ask_timer_;    // armed while peers wait for credit
+  base::Timer crowd_timer_;  // armed while crowded_ is not empty
   base::Timer watch_timer_;  // armed while completions are owed
   bool slow_retries_told_ = false;
   base::Timer lane_timer_;    // armed while peers have been asked to announce, or to leave a lane

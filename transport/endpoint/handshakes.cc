@@ -423,7 +423,7 @@ void EndpointImpl::GoUp(Peer* peer) {
   peer->told_up = true;
   if (peer->old_targets) OweTargets(peer);
   // Its window may be recalled now: those who wait may have waited for that.
-  if (!ReceptionOf(*peer).line.empty()) window_work_ = WindowWork::kNow;
+  if (ReceptionOf(*peer).waiting != 0) windows_.work = WindowWork::kNow;
   StartSweep();
   if (closed_) return;
   handler_->OnPeerUp(peer->id(), {.address = peer->target.name.str(),

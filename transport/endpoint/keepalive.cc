@@ -14,6 +14,13 @@ int64_t EndpointImpl::RoundNs(const Options& options) {
   return std::max(options.keepalive_ns / 3, options.dead_peer_ns);
 }
 
+// A peer that keeps what others need has kAnswerRounds of this time to answer.
+int64_t EndpointImpl::AnswerRoundNs() const {
+  constexpr int64_t kWithoutKeepaliveNs = 10'000'000'000;
+  return options_.keepalive_ns != 0 ? RoundNs(options_)
+                                    : std::max(kWithoutKeepaliveNs, options_.dead_peer_ns);
+}
+
 // With the first peer that is up; it ends with the last.
 void EndpointImpl::StartSweep() {
   someone_up_ = true;

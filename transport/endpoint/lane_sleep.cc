@@ -18,9 +18,6 @@ using lane::State;
 constexpr int64_t kShortNapNs = 50'000;
 constexpr int64_t kLongNapNs = 1'000'000;
 constexpr int64_t kShortNapsNs = 20'000'000;
-// Whole rounds that a peer has to do what it was asked before it is disconnected, and the length of a round without keepalive.
-constexpr uint32_t kMaxRounds = 3;
-constexpr int64_t kRoundNs = 10'000'000'000;
 
 absl::Status LaneKept(const Peer& peer, State state) {
   return base::Error(
@@ -48,9 +45,7 @@ void EndpointImpl::AskOf(InLane* lane, Mode mode) {
 }
 
 void EndpointImpl::StartLaneRound() {
-  const int64_t round_ns =
-      options_.keepalive_ns != 0 ? RoundNs(options_) : std::max(kRoundNs, options_.dead_peer_ns);
-  timers_.Schedule(&lane_timer_, clock_.NowNs() + round_ns);
+  timers_.Schedule(&lane_timer_, clock_.NowNs() + AnswerRoundNs());
 }
 
 void EndpointImpl::OnLaneTime(base::Timer*, void* context) {
@@ -68,7 +63,7 @@ void EndpointImpl::LookForAnswers() {
     if (lane->state != State::kHushing && lane->state != State::kClosing) return;
     open = true;
     // The first one had begun already, and may have been of any length.
-    if (++lane->rounds <= kMaxRounds || !heard_all) return;
+    if (++lane->rounds <= kAnswerRounds || !heard_all) return;
     Fail(lane->peer, LaneKept(*lane->peer, lane->state));
   });
   if (open) StartLaneRound();

@@ -37,8 +37,16 @@ uint32_t Reception::WindowForOne(uint32_t most) const {
   return window >= std::min(kLeastWindow, most) ? window : 0;
 }
 
+// The share is for a crowd. A peer that waits alone gets half of the rest; one that has returned a window gets no less than that.
+uint32_t Reception::WindowForWaiter(uint32_t most, uint32_t before) const {
+  const uint32_t own = std::min({most, before, left()});
+  if (waiting > 1) return own != 0 ? own : WindowForOne(most);
+  return std::max({std::min(most, left() / 2), own, WindowForOne(most)});
+}
+
+// If windows turn out to be late, as much again is asked for: 1, 1, 2, 4, 8 windows, until one comes.
 uint32_t Reception::Missing(uint32_t most) const {
-  const uint64_t wanted = uint64_t{line.size()} * std::min(kLeastWindow, most);
+  const uint64_t wanted = uint64_t{waiting} * std::min(kLeastWindow, most) + lost;
   const uint64_t there = uint64_t{left()} + coming;
   return wanted <= there ? 0 : static_cast<uint32_t>(std::min<uint64_t>(wanted - there, srq_size));
 }
@@ -54,13 +62,31 @@ void Reception::Expect(uint32_t peer_index, uint32_t window) {
   std::erase(holders, peer_index);
 }
 
-void Reception::Free(uint32_t peer_index, uint32_t window, bool expected) {
+void Reception::Lose(uint32_t window) {
+  coming -= window;
+  late += window;
+  lost += window;
+}
+
+void Reception::Regain(uint32_t window) {
+  late -= window;
+  coming += window;
+}
+
+void Reception::Free(uint32_t peer_index, uint32_t window, Holding holding) {
   if (window == 0) return;
   promised -= window;
-  if (expected) {
-    coming -= window;
-  } else {
-    std::erase(holders, peer_index);
+  lost = 0;
+  switch (holding) {
+    case Holding::kHeld:
+      std::erase(holders, peer_index);
+      break;
+    case Holding::kComing:
+      coming -= window;
+      break;
+    case Holding::kLate:
+      late -= window;
+      break;
   }
 }
 

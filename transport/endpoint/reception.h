@@ -47,6 +47,9 @@ struct Renewal {
   verbs::Qp old_data, old_control;  // null unless kMoving
 };
 
+// How a receiver sees a window.
+enum class Holding : uint8_t { kHeld, kComing, kLate };
+
 struct Reception {
   // A window gets at most this share of the receive buffers that are left, so that a crowd thins
   // out instead of the first ones taking all; below the least there is none.
@@ -60,12 +63,18 @@ struct Reception {
   std::unique_ptr<receive::ReceiveQueue> data;
   std::unique_ptr<receive::ReceiveQueue> control;
   uint32_t promised = 0;  // receive buffers, to peers
-  uint32_t coming = 0;  // of those: of windows that were recalled or returned, and are not free yet
+  // Of those, of windows that were recalled or returned and are not free yet: expected soon, or late.
+  uint32_t coming = 0;
+  uint32_t late = 0;
+  uint32_t lost = 0;  // became late since a window was last freed
   // Peers with a window that was neither recalled nor returned, by index, in the order of their grants. Its memory is allocated at
   // the start.
   std::vector<uint32_t> holders;
-  std::deque<PeerId> line;  // peers that wait for a window
-  uint32_t peers = 0;       // records in use
+  // Peers that wait for a window, and entries of peers that left the line: an entry is erased when it comes to the front.
+  std::deque<PeerId> line;
+  uint32_t waiting = 0;       // peers in the line
+  bool short_window = false;  // the last window that was granted was below the nominal one
+  uint32_t peers = 0;         // records in use
   uint32_t evicted =
       0;  // of those, clients that had to leave and have not gone yet: they take no place
   peer::HalfOpen half_open{UINT32_MAX};  // clients that have not proved yet; they take places
@@ -85,14 +94,26 @@ struct Reception {
   // Receive buffers that the next window gets: at most `most`. 0: too few are left.
   uint32_t WindowForOne(uint32_t most) const;
   // For a peer that has not asked: those that wait go first.
-  uint32_t FirstWindow(uint32_t most) const { return line.empty() ? WindowForOne(most) : 0; }
+  uint32_t FirstWindow(uint32_t most) const { return waiting == 0 ? WindowForOne(most) : 0; }
+  // For the first in the line. `before`: the window that it returned in order to get a larger one.
+  uint32_t WindowForWaiter(uint32_t most, uint32_t before) const;
   // Receive buffers that are missing for those who wait, beside those that are coming.
   uint32_t Missing(uint32_t most) const;
+  // The peer waits, at the end of the line.
+  void Enter(PeerId peer) {
+    ++waiting;
+    line.push_back(peer);
+  }
   void Promise(uint32_t peer_index, uint32_t window);
   // The window was recalled or returned: it is coming, no longer held.
   void Expect(uint32_t peer_index, uint32_t window);
-  // The window is free. `expected`: Expect() was called.
-  void Free(uint32_t peer_index, uint32_t window, bool expected);
+  // It does not come soon.
+  void Lose(uint32_t window);
+  // It was late, and comes now.
+  void Regain(uint32_t window);
+  void Free(uint32_t peer_index, uint32_t window, Holding holding);
+  // Late windows take more than half of the receive buffers.
+  bool scarce() const { return late > srq_size / 2; }
 };
 
 }  // namespace sluice::endpoint

@@ -85,7 +85,7 @@ Counters EndpointImpl::Counts() const {
   counters.lanes_watched = static_cast<uint32_t>(watch_.size());
   counters.lane_bytes = lane_bytes_;
   for (const Reception& reception : receptions_) {
-    counters.windows_waiting += static_cast<uint32_t>(reception.line.size());
+    counters.windows_waiting += reception.waiting;
   }
   const queue::PoolCounters& queues = queue_->counters();
   counters.requests_failed = queues.failed;

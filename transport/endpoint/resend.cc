@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kAskNs = 2'000'000;
 // Peers that are asked at one time.
 constexpr size_t kMaxAsks = 64;
+// A peer whose control queue is full is left alone for this part of dead_peer_ns.
+constexpr int64_t kCrowdedPart = 32;
 
 absl::Status Lost(const Peer& peer) {
   return base::Error(
@@ -36,7 +38,19 @@ void EndpointImpl::OnTargetReset(queue::Target* target, const absl::Status& why)
   Peer* peer = &peers_[target->cookie];
   if (peer->resend) return;
   peer->resend = 1;
+  if (target->crowded) {
+    target->crowded = false;
+    crowded_.push_back({peer->id(), why});
+    if (crowd_timer_.armed()) return;
+    timers_.Schedule(&crowd_timer_, clock_.NowNs() + options_.dead_peer_ns / kCrowdedPart);
+    return;
+  }
   resends_.push_back({peer->id(), why});
+}
+
+void EndpointImpl::ResendToCrowded() {
+  resends_.insert(resends_.end(), crowded_.begin(), crowded_.end());
+  crowded_.clear();
 }
 
 void EndpointImpl::TellResends() {

@@ -88,6 +88,7 @@ class ReceiveCredits {
     consumed_ = 0;
     reported_low_ = 0;
     look_ = 0;
+    data_ = control_ = 0;
     Resize(in_use);
     limit_low_ = Limit();
   }
@@ -109,6 +110,8 @@ class ReceiveCredits {
     reported_low_ = Low(consumed_);
     return consumed_ + nominal;
   }
+  // Messages were taken since the last report, which may have been lost.
+  bool unreported() const { return Low(consumed_) != reported_low_; }
   // Half of the window in use has come back and the peer does not know: time for a message of its own.
   bool ReportIsDue() const { return Low(consumed_ - reported_low_) >= (window() + 1) / 2; }
 
@@ -138,7 +141,11 @@ class ReceiveCredits {
   void LeaveLook() { limit_low_ = Limit(); }
   // Forgets the number of the last look, which may come again.
   void ForgetLook() { look_ = 0; }
-  // The last look that had a message of the peer; 0: none since ForgetLook().
+  // As if a message of the peer had come in this look. 0: no effect.
+  void Touch(uint16_t look) {
+    if (look != 0) Begin(look);
+  }
+  // The last look that had a message of the peer, or Touch(); 0: none since ForgetLook().
   uint16_t last_look() const { return look_; }
 
  private:

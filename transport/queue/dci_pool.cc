@@ -353,11 +353,11 @@ void DciPool::Finish(Dci& dci, uint32_t index, bool ok) {
   slots_.Complete(index);
 }
 
-// Its way works; and it takes data, if it was data.
+// Its way works; and it takes data, if it was data, or if there is none that might fail.
 void DciPool::OnSuccess(const Slot& slot) {
   Target* target = slot.target;
   if (!IsCurrent(slot) || target->broken) return;  // of before the error
-  if (!slot.control) target->failures = 0;
+  if (!slot.control || target->unacknowledged == 0) target->failures = 0;
   if (target->probation) EndProbation(target);
 }
 

@@ -51,8 +51,11 @@ void DciPool::Fail(Dci& dci, uint32_t index, const ibv_wc& wc) {
                                                     .dctn = target->dctn[slot.control],
                                                     .stream = slot.stream,
                                                     .length_bytes = slot.length_bytes});
-      if (slot.refused) {
+      // Too many control messages are unread there. The device of the peer answers; whether its program lives is keepalive's question.
+      target->crowded = slot.control && wc.status == IBV_WC_RNR_RETRY_EXC_ERR;
+      if (slot.refused || target->crowded) {
         broken_.back().why = why;
+        target->probation = target->probation || target->crowded;
       } else {
         Blame(target, why);
       }

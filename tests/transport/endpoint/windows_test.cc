@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/transport/endpoint/lane_world.h"
 #include "tests/transport/endpoint/offender.h"
+#include "tests/transport/endpoint/window_crowd.h"
 #include "transport/base/random.h"
 #include "transport/peer/window_words.h"
 
@@ -21,178 +21,6 @@ namespace sluice::endpoint {
 namespace windows_test {
 
 using softdc::sim::Simulation;
-
-// A session in small: keeps what is not acknowledged and sends it again, and takes each message once. Sends whenever it may.
-class Talker final : public Handler {
- public:
-  struct Line {
-    uint32_t to_send = 0;
-    uint32_t sent = 0;
-    uint32_t acknowledged = 0;
-    uint32_t expected = 0;
-    std::deque<uint32_t> kept;
-  };
-
-  void Say(PeerId id, uint32_t messages) {
-    lines[id.index].to_send += messages;
-    Send(id);
-  }
-  void OnPeerUp(PeerId id, const PeerInfo&) override {
-    ups.push_back(id);
-    lines[id.index] = {};
-  }
-  void OnPeerDown(PeerId id, const absl::Status& why) override {
-    downs.push_back(why);
-    for (const uint32_t slot : lines[id.index].kept) endpoint->Release(slot);
-    lines.erase(id.index);
-  }
-  bool OnMessage(PeerId id, std::span<const std::byte> bytes) override {
-    uint32_t number = 0;
-    std::memcpy(&number, bytes.data(), sizeof(number));
-    Line& line = lines[id.index];
-    if (static_cast<int32_t>(number - line.expected) < 0) {
-      ++doubles;
-      return false;
-    }
-    if (number != line.expected) ++gaps;
-    line.expected = number + 1;
-    ++received;
-    return true;
-  }
-  void OnAcknowledged(PeerId id, uint32_t total) override {
-    Line& line = lines[id.index];
-    for (; line.acknowledged != total && !line.kept.empty(); ++line.acknowledged) {
-      endpoint->Release(line.kept.front());
-      line.kept.pop_front();
-    }
-  }
-  bool OnResend(PeerId id) override {
-    for (const uint32_t slot : lines[id.index].kept) endpoint->Repost(id, slot);
-    return true;
-  }
-  void OnWritable(PeerId id) override { Send(id); }
-
-  Endpoint* endpoint = nullptr;
-  std::map<uint32_t, Line> lines;  // by the peer's index
-  std::vector<PeerId> ups;
-  std::vector<absl::Status> downs;
-  uint64_t received = 0;
-  uint64_t doubles = 0;
-  uint64_t gaps = 0;
-
- private:
-  void Send(PeerId id) {
-    Line& line = lines[id.index];
-    while (line.to_send != 0) {
-      auto buffer = endpoint->Reserve(id, 64);
-      if (!buffer.ok()) return;
-      std::memcpy(buffer->data, &line.sent, sizeof(line.sent));
-      line.kept.push_back(buffer->slot);
-      ++line.sent;
-      --line.to_send;
-      endpoint->Commit(id, *buffer, 64, false);
-    }
-  }
-};
-
-// A server, node 0, and hosts that each connect to it many times.
-class Crowd {
- public:
-  struct Host {
-    Host(Simulation& simulation, uint32_t node, uint64_t seed, const Options& options)
-        : endpoint(simulation, node, seed, options, &talker) {
-      talker.endpoint = &endpoint.endpoint();
-    }
-    Talker talker;
-    SimEndpoint endpoint;
-  };
-  struct Member {
-    uint32_t host;
-    PeerId id;
-  };
-
-  Crowd(const softdc::sim::Options& sim, const Options& server, const Options& client,
-        uint32_t peers) {
-    simulation = Simulation::Create(sim).value();
-    for (uint32_t node = 0; node < sim.nodes; ++node) {
-      hosts.push_back(
-          std::make_unique<Host>(*simulation, node, sim.seed, node == 0 ? server : client));
-    }
-    hosts[0]->endpoint.Listen();
-    for (uint32_t i = 0; i < peers; ++i) Connect(1 + i % (sim.nodes - 1));
-    EXPECT_TRUE(RunUntil([&] { return hosts[0]->talker.ups.size() == peers && AllUp(); }));
-  }
-  ~Crowd() {
-    for (const Member& member : members) {
-      const Simulation::As as(*simulation, member.host);
-      hosts[member.host]->endpoint.endpoint().Disconnect(member.id);
-    }
-    RunUntil([&] { return hosts[0]->talker.downs.size() >= hosts[0]->talker.ups.size(); },
-             3'000'000'000);
-  }
-  void Connect(uint32_t host) {
-    const auto id = hosts[host]->endpoint.Connect(0);
-    ASSERT_TRUE(id.ok()) << id.status();
-    members.push_back({host, *id});
-  }
-  bool AllUp() const {
-    size_t ups = 0;
-    for (size_t i = 1; i < hosts.size(); ++i) ups += hosts[i]->talker.ups.size();
-    return ups == members.size();
-  }
-  void Say(size_t member, uint32_t messages) {
-    const Simulation::As as(*simulation, members[member].host);
-    hosts[members[member].host]->talker.Say(members[member].id, messages);
-  }
-  bool RunUntil(const std::function<bool()>& done, int64_t limit_ns = 120'000'000'000) {
-    const int64_t end_ns = simulation->NowNs() + limit_ns;
-    for (;;) {
-      for (auto& host : hosts) {
-        if (host.get() != away) host->endpoint.Poll();
-      }
-      if (done()) return true;
-      if (simulation->NowNs() >= end_ns || !simulation->Step()) return false;
-    }
-  }
-  bool RunUntilReceived(uint64_t messages) {
-    return RunUntil([&] { return hosts[0]->talker.received >= messages; });
-  }
-  void ExpectClean() {
-    for (auto& host : hosts) {
-      EXPECT_EQ(host->talker.gaps, 0u);
-      EXPECT_TRUE(host->talker.downs.empty()) << host->talker.downs[0];
-      EXPECT_EQ(host->endpoint.endpoint().Counts().over_credit, 0u);
-    }
-    EXPECT_EQ(Server().dropped_malformed, 0u);
-  }
-  Counters Server() { return hosts[0]->endpoint.endpoint().Counts(); }
-  Talker& talker() { return hosts[0]->talker; }
-
-  std::unique_ptr<Simulation> simulation;
-  std::vector<std::unique_ptr<Host>> hosts;
-  std::vector<Member> members;
-  Host* away = nullptr;  // it does not look at anything
-};
-
-Options ServerOptions(uint32_t buffers, uint32_t credits) {
-  Options options = SimEndpointOptions();
-  options.srq_size = buffers;
-  options.credits_per_peer = credits;
-  options.max_peers = 4096;
-  options.lane_memory_bytes = 0;
-  return options;
-}
-
-Options ClientOptions() {
-  Options options = SimEndpointOptions();
-  options.max_peers = 1024;
-  options.lane_memory_bytes = 0;
-  return options;
-}
-
-softdc::sim::Options Nodes(uint32_t nodes, uint64_t seed = 1) {
-  return {.seed = seed, .nodes = nodes};
-}
 
 // 16 buffers are four windows of four.
 TEST(Windows, APeerWithoutAWindowAsksForOneAndAnIdleOneIsRecalled) {
@@ -279,27 +107,6 @@ TEST(Windows, APeerThatLeavesLeavesItsBuffersAndItsPlaceInTheLine) {
   EXPECT_EQ(crowd.Server().windows_waiting, 0u);
 }
 
-TEST(Windows, ADeadPeerThatIsRecalledIsDisconnectedInTime) {
-  Options options = ServerOptions(16, 4);
-  options.keepalive_ns = 0;
-  Crowd crowd(Nodes(3), options, ClientOptions(), 8);
-  // Host 1 has two of the four windows. Its device answers, its program does not.
-  crowd.away = crowd.hosts[1].get();
-  const int64_t before_ns = crowd.simulation->NowNs();
-  for (size_t i = 1; i < 8; i += 2) crowd.Say(i, 100);
-  ASSERT_TRUE(crowd.RunUntilReceived(400));
-  // The other host's windows went round meanwhile.
-  ASSERT_TRUE(crowd.RunUntil([&] { return !crowd.talker().downs.empty(); }));
-  EXPECT_LE(crowd.simulation->NowNs() - before_ns, 2 * options.dead_peer_ns);
-  for (const absl::Status& why : crowd.talker().downs) {
-    EXPECT_EQ(why.code(), absl::StatusCode::kUnavailable);
-    EXPECT_NE(why.message().find("the peer does not return its receive buffers"),
-              absl::string_view::npos)
-        << why;
-  }
-  crowd.away = nullptr;
-}
-
 // A reserved message may still be sent under its window.
 TEST(Windows, IsReturnedAfterWhatWasReserved) {
   Crowd crowd(Nodes(2), ServerOptions(16, 4), ClientOptions(), 5);
@@ -366,12 +173,16 @@ class WindowOffender : public OffenderTest {
     ConnectOffender(raw_);
   }
   void Say(peer::Kind kind, peer::WindowWord word) {
-    std::vector<std::byte> bytes = raw_.Prefix(kind);
+    Post(raw_, kind, word);
+    Look();
+  }
+  // The server does not look.
+  static void Post(RawPeer& raw, peer::Kind kind, peer::WindowWord word) {
+    std::vector<std::byte> bytes = raw.Prefix(kind);
     const auto body = peer::EncodeWindowWord(word);
     bytes.insert(bytes.end(), body.begin(), body.end());
-    raw_.Send(bytes);
-    while (raw_.under_way != 0) raw_.Step();
-    Look();
+    raw.Send(bytes);
+    while (raw.under_way != 0) raw.Step();
   }
   void ExpectEnded(const std::string& cause) {
     ASSERT_EQ(saw_.downs.size(), 1u);
@@ -435,6 +246,44 @@ TEST_F(WindowOffender, IsEndedWhenItSendsMoreThanItSaidWhenItReturnedItsWindow) 
   EXPECT_NE(saw_.downs[0].why.message().find("it has sent 3 messages, and was granted 2"),
             std::string::npos)
       << saw_.downs[0].why;
+}
+
+// It knows the keys, and may go on.
+TEST_F(WindowOffender, HasItsKeysReplacedWhenItGoesOnInAWindowThatItHasReturned) {
+  Connect(0);
+  Post(raw_, peer::Kind::kWindowReturn, {.number = 0, .count = 2});
+  SendData(raw_, 0, 4);
+  Look();
+  ASSERT_EQ(saw_.downs.size(), 1u);
+  EXPECT_NE(saw_.downs[0].why.message().find("the peer sent more than it was granted"),
+            std::string::npos)
+      << saw_.downs[0].why;
+  EXPECT_NE(saw_.downs[0].why.message().find("returned its window after 2"), std::string::npos)
+      << saw_.downs[0].why;
+  EXPECT_EQ(server_->endpoint->Counts().over_credit, 1u);
+  while (server_->endpoint->Counts().targets_renewed == 0) server_->endpoint->Poll();  // a command
+}
+
+// Its sender keeps the messages until then, and may wait for long.
+TEST_F(WindowOffender, HearsWhileItWaitsThatItsMessagesHaveArrived) {
+  Connect(3);
+  RawPeer before(Shared());
+  ConnectOffender(before);
+  Post(before, peer::Kind::kWindowAsk, {.number = 1, .count = 0});
+  Look();
+  SendData(raw_, 0, 1);
+  raw_.received.clear();
+  Say(peer::Kind::kWindowAsk, {.number = 1, .count = 1});
+  EXPECT_EQ(server_->endpoint->Counts().windows_granted, 1u);
+  EXPECT_EQ(server_->endpoint->Counts().windows_waiting, 1u);
+  raw_.Step();
+  uint32_t granted = 0;
+  for (const auto& bytes : raw_.received) {
+    peer::Prefix prefix;
+    ASSERT_TRUE(peer::LoadPrefix(bytes.data(), static_cast<uint32_t>(bytes.size()), &prefix));
+    granted = std::max(granted, prefix.granted);
+  }
+  EXPECT_EQ(granted, 5u);  // one was taken, and the nominal window
 }
 
 TEST_F(WindowOffender, IsEndedWhenItGrantsOrRecallsWhatWasNotAskedFor) {

@@ -116,6 +116,30 @@ TEST(ReceiveCredits, AnotherWindowBoundsFromTheNextLookOn) {
   EXPECT_EQ(credits.last_look(), 2);
 }
 
+// A peer that was granted a window is not the one that was silent for longest.
+TEST(ReceiveCredits, TouchCountsAsAMessageAndGrantsNothing) {
+  ReceiveCredits credits;
+  credits.Start(0);
+  credits.Touch(0);
+  EXPECT_EQ(credits.last_look(), 0);
+  credits.Touch(7);
+  EXPECT_EQ(credits.last_look(), 7);
+  credits.Resize(3);
+  EXPECT_TRUE(credits.DataArrived(7, 8));  // it was sent before the grant
+  credits.Consumed();
+  EXPECT_TRUE(credits.overdrawn());
+}
+
+TEST(ReceiveCredits, WhatWasTakenIsUnreportedUntilAReport) {
+  ReceiveCredits credits;
+  credits.Start(64);
+  EXPECT_FALSE(credits.unreported());
+  credits.Consumed();
+  EXPECT_TRUE(credits.unreported());
+  credits.Report(64);
+  EXPECT_FALSE(credits.unreported());
+}
+
 TEST(ReceiveCredits, ReportIsDueAfterHalfTheWindow) {
   ReceiveCredits credits;
   credits.Start(5);

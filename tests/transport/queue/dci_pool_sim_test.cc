@@ -54,6 +54,44 @@ TEST(DciPoolProbation, EndsWithAnAnswerAndBeginsWithAnError) {
   EXPECT_FALSE(target.probation);
 }
 
+// Its device answers, and its program does not read: too many others have sent it something.
+TEST(DciPoolProbation, ControlMessagesThatFindNoReceiveBufferEndNobody) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  const Target& target = harness.target(peer);
+  for (size_t sent = 1; sent <= 2 * DciPool::kMaxFailures; ++sent) {
+    world.simulation->FailNext({.node = 0, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+    harness.SendControl(peer, /*notify=*/true);
+    ASSERT_TRUE(world.Run([&] { return harness.log.size() == sent && !target.broken; }));
+    EXPECT_TRUE(target.crowded);
+    EXPECT_TRUE(target.probation);
+    EXPECT_FALSE(target.closed);
+  }
+  EXPECT_EQ(target.failures, 0);
+}
+
+TEST(DciPoolProbation, AControlMessageThatArrivesEndsARowOfFailuresIfNoDataIsOut) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  const Target& target = harness.target(peer);
+  size_t sent = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (int failure = 1; failure < DciPool::kMaxFailures; ++failure) {
+      world.simulation->FailNext({.node = 0, .status = IBV_WC_RETRY_EXC_ERR});
+      harness.SendControl(peer, /*notify=*/true);
+      ++sent;
+      ASSERT_TRUE(world.Run([&] { return harness.log.size() == sent && !target.broken; }));
+      EXPECT_EQ(target.failures, failure);
+    }
+    harness.SendControl(peer, /*notify=*/true);
+    ++sent;
+    ASSERT_TRUE(world.Run([&] { return harness.log.size() == sent; }));
+    EXPECT_EQ(target.failures, 0);
+  }
+}
+
 TEST(DciPoolLeave, WhoIsAcknowledgedGoesOnWhereCompletionsAreNotWithheld) {
   World world({.dci_count = 2, .send_depth = 64});
   PoolHarness& harness = *world.harness;
