@@ -54,6 +54,42 @@ TEST(DciPoolProbation, EndsWithAnAnswerAndBeginsWithAnError) {
   EXPECT_FALSE(target.probation);
 }
 
+// A peer that only receives is sent control messages, and acknowledges nothing: a success between two failures is all there is.
+TEST(DciPoolFailures, OfControlRequestsWithSuccessesBetweenCloseNobody) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  for (int round = 1; round <= 2 * DciPool::kMaxFailures; ++round) {
+    world.simulation->FailNext({.node = 0, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+    harness.SendControl(peer);
+    ASSERT_TRUE(world.Run([&] { return harness.peer(peer).resets == round; })) << round;
+    EXPECT_EQ(harness.target(peer).failures, 1);
+    harness.SendControl(peer);
+    ASSERT_TRUE(world.Run([&] { return !harness.target(peer).probation; }));
+    EXPECT_EQ(harness.target(peer).failures, 0);
+  }
+  EXPECT_EQ(harness.peer(peer).failed, 0);
+}
+
+// Its receive queue for data may be full for ever, and that for control not.
+TEST(DciPoolFailures, AreNotTakenBackByControlRequestsWhileDataIsUnacknowledged) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  harness.target(peer).unacknowledged = 1;
+  for (int round = 1; round < DciPool::kMaxFailures; ++round) {
+    world.simulation->FailNext({.node = 0, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+    harness.SendControl(peer);
+    ASSERT_TRUE(world.Run([&] { return harness.peer(peer).resets == round; })) << round;
+    harness.SendControl(peer);
+    ASSERT_TRUE(world.Run([&] { return !harness.target(peer).probation; }));
+    EXPECT_EQ(harness.target(peer).failures, round);
+  }
+  world.simulation->FailNext({.node = 0, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  harness.SendControl(peer);
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).failed == 1; }));
+}
+
 TEST(DciPoolLeave, WhoIsAcknowledgedGoesOnWhereCompletionsAreNotWithheld) {
   World world({.dci_count = 2, .send_depth = 64});
   PoolHarness& harness = *world.harness;
