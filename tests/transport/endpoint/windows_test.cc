@@ -165,6 +165,13 @@ class Crowd {
     }
     EXPECT_EQ(Server().dropped_malformed, 0u);
   }
+  std::string Downs() const {
+    std::string text;
+    for (const auto& host : hosts) {
+      for (const absl::Status& why : host->talker.downs) text += "\n" + why.ToString();
+    }
+    return text;
+  }
   Counters Server() { return hosts[0]->endpoint.endpoint().Counts(); }
   Talker& talker() { return hosts[0]->talker; }
 
@@ -254,7 +261,7 @@ TEST(Windows, NothingIsLostWhateverFails) {
                                   .carried_out = random.Below(2) == 0});
       for (size_t i = 0; i < kPeers; ++i) crowd.Say(i, kMessages);
       sum += kPeers * kMessages;
-      ASSERT_TRUE(crowd.RunUntilReceived(sum)) << round;
+      ASSERT_TRUE(crowd.RunUntilReceived(sum)) << round << crowd.Downs();
     }
     for (const auto& [index, line] : crowd.talker().lines) EXPECT_EQ(line.expected, 10 * kMessages);
     for (auto& host : crowd.hosts) resends += host->endpoint.endpoint().Counts().resends;
