@@ -51,9 +51,7 @@ struct Dci {
   uint32_t disowned_end = 0;
   int64_t disowned_ns = 0;
 
-  bool HoldsDisowned() const {
-    return disowned && static_cast<int32_t>(disowned_end - head) > 0;
-  }
+  bool HoldsDisowned() const { return disowned && static_cast<int32_t>(disowned_end - head) > 0; }
   // With the device is a request whose completion was asked for.
   bool OwesCompletion() const {
     return rung != head && static_cast<int32_t>(last_signalled - head) >= 0;
