@@ -2,20 +2,11 @@
 //
 // EndpointImpl: the implementation of Endpoint. Private to transport/endpoint.
 //
-// Purpose       One file for each part:
-//               endpoint_impl.cc   construction and Poll()
-//               handshakes.cc, proofs.cc   accepts peers
-//               peers.cc           connects and disconnects
-//               messages.cc        sends and receives messages
-//               credit_check.cc    disconnects peers that send more than they were granted
-//               windows.cc         gives receive buffers to the peers that use them
-//               renewal.cc         replaces a tenant's targets
-//               resend.cc          continues after errors
-//               lane_grants.cc, lanes_in.cc, lane_sleep.cc, lanes_out.cc, send_rings.cc   lanes
-//               rc_peers.cc        queue pairs of peers without DC
-//               large.cc           messages larger than a buffer
-//               device_life.cc     events of the device
-//               report.cc          reports
+// Purpose       endpoint_impl.cc creates and polls; handshakes.cc and proofs.cc accept peers; peers.cc connects and disconnects;
+//               messages.cc sends and receives; credit_check.cc disconnects peers that exceed their credits; windows.cc and
+//               window_turns.cc give receive buffers to the peers that use them; renewal.cc replaces a tenant's targets; resend.cc
+//               continues after errors; lane_*.cc, lanes_*.cc and send_rings.cc are for lanes, rc_peers.cc for queue pairs of peers,
+//               large.cc for messages larger than a buffer, device_life.cc for events of the device, report.cc for reports.
 // Ownership     As for Endpoint.
 // Threads       As for Endpoint.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_

@@ -46,6 +46,12 @@ struct Dci {
   uint32_t unasked_head = 0xffffffff;
   bool unasked = false;  // they stood there for a period: what is sent next goes there, and asks
 
+  // Requests before this place may be those of a target that was closed, and may fail. Since when the watchdog knows of them; 0: not yet.
+  bool disowned = false;
+  uint32_t disowned_end = 0;
+  int64_t disowned_ns = 0;
+
+  bool HoldsDisowned() const { return disowned && static_cast<int32_t>(disowned_end - head) > 0; }
   // With the device is a request whose completion was asked for.
   bool OwesCompletion() const {
     return rung != head && static_cast<int32_t>(last_signalled - head) >= 0;

@@ -353,7 +353,8 @@ void DciPool::Finish(Dci& dci, uint32_t index, bool ok) {
   slots_.Complete(index);
 }
 
-// Its way works; and it takes data, if it was data, or if there is none that might fail.
+// Its way works; and it takes data, if it was data or if the target has acknowledged all that it was sent. Who only receives is sent
+// control messages, and never acknowledges any.
 void DciPool::OnSuccess(const Slot& slot) {
   Target* target = slot.target;
   if (!IsCurrent(slot) || target->broken) return;  // of before the error
@@ -420,6 +421,10 @@ void DciPool::Disown(Target* target) {
       ++nobody_.posted;
       --target->posted;
       dci->unsignalled = moderation_;
+      // If the target is gone, they fail.
+      dci->disowned = true;
+      dci->disowned_end = dci->rung;
+      dci->disowned_ns = 0;
     }
   }
 }

@@ -94,7 +94,7 @@ void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   dci.last_signalled = 0xffffffff;
   dci.unsignalled = 0;
   dci.errored = 0;
-  dci.late = dci.unasked = false;
+  dci.late = dci.unasked = dci.disowned = false;
   dci.watched_head = dci.oldest = 0xffffffff;
   dci.free_streams.clear();
   for (size_t id = dci.streams.size(); id-- > 0;) {
@@ -148,6 +148,8 @@ void DciPool::FailRest(Dci& dci) {
 bool DciPool::Watch(int64_t now_ns) {
   last_watch_ns_ = now_ns;
   for (const auto& dci : dcis_) {
+    if (dci->disowned && dci->disowned_ns == 0) dci->disowned_ns = now_ns;
+    if (dci->disowned && now_ns - dci->disowned_ns >= WatchLimitNs()) dci->disowned = false;
     bool owes = dci->state == DciState::kDraining;
     if (dci->state == DciState::kReady) {
       if (dci->head != dci->oldest && dci->head != dci->rung) {

@@ -58,8 +58,9 @@ Dci* DciPool::Choose(const Target& target, const Dci* except) {
     if (!any && dci->probation != target.probation) continue;
     if (except != nullptr && (dci.get() == except || dci->late)) continue;
     if (!CanTake(*dci) || (exclusive_ && dci->free_streams.empty())) continue;
-    // One that others have left, or that one more errored stream would stop, is the second choice.
-    const bool risky = error_limit_ > 1 && dci->errored + 1 >= error_limit_;
+    // One that others have left, or that the next errored stream would stop, is the second choice. If any error stops a DCI, that is
+    // one with requests of a closed target: they may be about to fail.
+    const bool risky = error_limit_ > 1 ? dci->errored + 1 >= error_limit_ : dci->HoldsDisowned();
     if (dci->unasked) return dci.get();
     Dci*& choice = dci->late || risky ? second : first;
     if (choice == nullptr || (!exclusive_ && Posted(*dci) < Posted(*choice))) choice = dci.get();

@@ -174,6 +174,13 @@ class Crowd {
     EXPECT_EQ(Server().dropped_malformed, 0u);
   }
   Counters Client(uint32_t host) { return hosts[host]->endpoint.endpoint().Counts(); }
+  std::string Downs() const {
+    std::string text;
+    for (const auto& host : hosts) {
+      for (const absl::Status& why : host->talker.downs) text += "\n" + why.ToString();
+    }
+    return text;
+  }
   Counters Server() { return hosts[0]->endpoint.endpoint().Counts(); }
   Talker& talker() { return hosts[0]->talker; }
 

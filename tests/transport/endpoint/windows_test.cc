@@ -82,7 +82,7 @@ TEST(Windows, NothingIsLostWhateverFails) {
                                   .carried_out = random.Below(2) == 0});
       for (size_t i = 0; i < kPeers; ++i) crowd.Say(i, kMessages);
       sum += kPeers * kMessages;
-      ASSERT_TRUE(crowd.RunUntilReceived(sum)) << round;
+      ASSERT_TRUE(crowd.RunUntilReceived(sum)) << round << crowd.Downs();
     }
     for (const auto& [index, line] : crowd.talker().lines) EXPECT_EQ(line.expected, 10 * kMessages);
     for (auto& host : crowd.hosts) resends += host->endpoint.endpoint().Counts().resends;

@@ -92,6 +92,25 @@ TEST(DciPoolProbation, AControlMessageThatArrivesEndsARowOfFailuresIfNoDataIsOut
   }
 }
 
+// Its target for data may be gone, and that for control not.
+TEST(DciPoolFailures, AreNotTakenBackByControlRequestsWhileDataIsUnacknowledged) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  harness.target(peer).unacknowledged = 1;
+  for (int round = 1; round < DciPool::kMaxFailures; ++round) {
+    world.simulation->FailNext({.node = 0, .status = IBV_WC_RETRY_EXC_ERR});
+    harness.SendControl(peer);
+    ASSERT_TRUE(world.Run([&] { return harness.peer(peer).resets == round; })) << round;
+    harness.SendControl(peer);
+    ASSERT_TRUE(world.Run([&] { return !harness.target(peer).probation; }));
+    EXPECT_EQ(harness.target(peer).failures, round);
+  }
+  world.simulation->FailNext({.node = 0, .status = IBV_WC_RETRY_EXC_ERR});
+  harness.SendControl(peer);
+  ASSERT_TRUE(world.Run([&] { return harness.peer(peer).failed == 1; }));
+}
+
 TEST(DciPoolLeave, WhoIsAcknowledgedGoesOnWhereCompletionsAreNotWithheld) {
   World world({.dci_count = 2, .send_depth = 64});
   PoolHarness& harness = *world.harness;

@@ -159,6 +159,64 @@ TEST(FirmwareErrored0, LateErrorStateIsNoDifference) {
   EXPECT_EQ(firmware.counters().dci_recoveries, 5u);
 }
 
+// A peer whose connection ended: its requests fail after their retries, and the DCI stops. Whoever can take another DCI loses nothing.
+void ClosedPeerDisturbsNobody(const std::string& dials, bool streams) {
+  SCOPED_TRACE(dials);
+  Firmware firmware(dials, {.dci_count = 2, .use_streams = streams});
+  PoolHarness& harness = firmware.harness();
+  const uint32_t gone = harness.AddKnown(2);
+  const uint32_t healthy = harness.AddKnown(1);
+  firmware.simulation().Kill(2);
+  ASSERT_TRUE(harness.Send(gone));
+  ASSERT_EQ(harness.target(gone).dci, 0);
+  harness.pool().Close(&harness.target(gone));
+  harness.Forget(gone);
+  while (firmware.counters().failed == 0) {
+    ASSERT_TRUE(harness.Send(healthy));
+    ASSERT_EQ(harness.target(healthy).dci, 1);
+    const int64_t until_ns = firmware.simulation().NowNs() + kMs;
+    firmware.simulation().After(kMs, [] {});
+    ASSERT_TRUE(firmware.Run([&] { return firmware.simulation().NowNs() >= until_ns; }));
+  }
+  ASSERT_TRUE(firmware.Run([&] { return firmware.counters().dci_recoveries == 1; }));
+  EXPECT_EQ(harness.peer(healthy).resets, 0);
+  ASSERT_TRUE(firmware.RunUntilAcknowledged(healthy));
+  ASSERT_TRUE(harness.Send(healthy));
+  EXPECT_EQ(harness.target(healthy).dci, 0);
+  ASSERT_TRUE(firmware.RunUntilAcknowledged(healthy));
+}
+
+TEST(FirmwareErrored0, RequestsOfAClosedPeerDisturbNobodyWhereThereIsAnotherDci) {
+  ClosedPeerDisturbsNobody("streams { max_log_errored: 0 }", /*streams=*/true);
+  ClosedPeerDisturbsNobody("streams { max_log_errored: 0 error_state_delay_ns: 5000000 }",
+                           /*streams=*/true);
+  ClosedPeerDisturbsNobody("", /*streams=*/false);
+}
+
+// They have run, and nobody has asked: when they had time enough to fail, the DCI is as good as any.
+TEST(FirmwareErrored0, RequestsOfAClosedPeerThatDoNotFailAreForgiven) {
+  Firmware firmware("streams { max_log_errored: 0 }", {.dci_count = 2});
+  PoolHarness& harness = firmware.harness();
+  const uint32_t closed = harness.AddKnown(2);
+  const uint32_t healthy = harness.AddKnown(1);
+  ASSERT_TRUE(harness.Send(closed));
+  ASSERT_TRUE(firmware.RunUntilAcknowledged(closed));
+  harness.pool().Close(&harness.target(closed));
+  ASSERT_EQ(harness.target(closed).posted, 0);
+  ASSERT_TRUE(harness.Send(healthy));
+  EXPECT_EQ(harness.target(healthy).dci, 1);
+  harness.SendControl(healthy, /*notify=*/true);
+  ASSERT_TRUE(firmware.RunUntilAcknowledged(healthy));
+  ASSERT_TRUE(firmware.Run([&] { return harness.target(healthy).posted == 0; }));
+  const int64_t now_ns = firmware.simulation().NowNs();
+  harness.pool().Watch(now_ns);
+  harness.pool().Watch(now_ns + DciPool::kWatchAttempts * firmware.AttemptNs());
+  ASSERT_TRUE(harness.Send(healthy));
+  EXPECT_EQ(harness.target(healthy).dci, 0);
+  // What it sends there answers for the others.
+  ASSERT_TRUE(firmware.Run([&] { return harness.quiet(); }));
+}
+
 // Requests that nobody asked a completion for are flushed without one: they look as if they had succeeded.
 void FlushedWithoutAWord(const std::string& dials, bool streams) {
   SCOPED_TRACE(dials);
