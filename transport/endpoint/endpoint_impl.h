@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EndpointImpl: the implementation of Endpoint. Private to transport/endpoint.
+// EndpointImpl: the implementation of Endpoint, in the files of this folder. Private to transport/endpoint.
 //
-// Purpose       endpoint_impl.cc creates and polls; handshakes.cc and proofs.cc accept peers; peers.cc connects and disconnects;
-//               messages.cc sends and receives; credit_check.cc disconnects peers that exceed their credits; windows.cc and
-//               window_turns.cc give receive buffers to the peers that use them; renewal.cc replaces a tenant's targets; resend.cc
-//               continues after errors; lane_*.cc, lanes_*.cc and send_rings.cc are for lanes, rc_peers.cc for queue pairs of peers,
-//               large.cc for messages larger than a buffer, device_life.cc for events of the device, report.cc for reports.
 // Ownership     As for Endpoint.
 // Threads       As for Endpoint.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_ENDPOINT_IMPL_H_

@@ -39,7 +39,7 @@ struct Target {
   bool waiting : 1 = false;     // in the pool's list
   bool broken : 1 = false;      // from an error until Resume(): takes nothing
   bool probation : 1 = true;    // nothing was acknowledged yet, or not since the last error
-  bool crowded : 1 = false;     // the last error was of a control message that found no receive buffer
+  bool crowded : 1 = false;  // the last error was of a control message that found no receive buffer
 
   bool has_pending() const { return !control.empty() || !data.empty(); }
 };
