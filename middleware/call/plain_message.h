@@ -138,15 +138,16 @@ class PlainReader {
     ++at_;
     return true;
   }
-  // False: the message ends in it, or it has ten bytes.
+  // False: the message ends in it, or it has more than 64 bits.
   bool Varint(uint64_t* value) {
     if (at_ != end_ && *at_ < 0x80) [[likely]] {
       *value = *at_++;
       return true;
     }
     uint64_t result = 0;
-    for (int shift = 0; shift < 63 && at_ != end_; shift += 7) {
+    for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
       const uint8_t byte = *at_++;
+      if (shift == 63 && byte > 1) return false;
       result |= uint64_t{byte & 0x7fu} << shift;
       if (byte < 0x80) {
         *value = result;
@@ -164,13 +165,20 @@ class PlainReader {
   }
   bool Bytes(std::string_view* bytes) {
     uint64_t size = 0;
+    const uint8_t* const begin = at_;
     if (!Varint(&size) || size > static_cast<size_t>(end_ - at_)) return false;
+    if (at_ - begin > 1) [[unlikely]] {  // protobuf refuses these
+      if (at_ - begin > kMaxLengthBytes || size > kMaxFieldBytes) return false;
+    }
     *bytes = {reinterpret_cast<const char*>(at_), static_cast<size_t>(size)};
     at_ += size;
     return true;
   }
 
  private:
+  static constexpr uint64_t kMaxFieldBytes = INT_MAX - 16;
+  static constexpr int kMaxLengthBytes = 5;
+
   const uint8_t* at_;
   const uint8_t* end_;
 };
@@ -326,13 +334,18 @@ class PlainMessage {
       return SizeOfAnyMessage(of);
     return (size_t{0} + ... + Fields::Size(message));
   }
-  // If there are unknown fields, `bytes` is more than the plain fields take.
+  // If there are unknown fields, `bytes` is more than the plain fields take. A message that another thread has changed since
+  // Size() is written as zeros, which its reader refuses.
   static void Write(const google::protobuf::MessageLite& from, size_t bytes, std::byte* place) {
     const auto& message = static_cast<const Message&>(from);
+    if (!ArePlain(message)) [[unlikely]]
+      return WriteAnyMessage(from, bytes, place);
     internal::PlainWriter out(place, bytes);
     (Fields::Write(message, out), ...);
-    if (!out.Complete() || !ArePlain(message)) [[unlikely]]
-      WriteAnyMessage(from, bytes, place);
+    if (out.Complete()) [[likely]]
+      return;
+    if (from.ByteSizeLong() == bytes) return WriteAnyMessage(from, bytes, place);
+    std::memset(place, 0, bytes);
   }
   static bool Read(std::span<const std::byte> bytes, google::protobuf::MessageLite* to) {
     auto* const message = static_cast<Message*>(to);

@@ -5,7 +5,9 @@
 #include <cctype>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "google/protobuf/compiler/cpp/names.h"
@@ -126,9 +128,24 @@ std::vector<const FieldDescriptor*> FieldsOf(const Descriptor* message) {
   return fields;
 }
 
+// Names of accessors are those of fields with a prefix: with a field "clear_name" beside "name", clear_name() is overloaded, and a
+// pointer to it is ambiguous.
+bool HasOverloadedAccessors(const Descriptor* message) {
+  std::set<std::string> names;
+  for (int i = 0; i < message->field_count(); ++i)
+    names.insert(message->field(i)->lowercase_name());
+  for (const std::string& name : names) {
+    for (const char* prefix : {"clear_", "set_", "mutable_", "release_", "set_allocated_"}) {
+      if (names.count(prefix + name) != 0) return true;
+    }
+  }
+  return false;
+}
+
 // Only proto3: its enums are open.
 bool IsPlain(const Descriptor* message) {
   if (message->file()->syntax() != FileDescriptor::SYNTAX_PROTO3) return false;
+  if (HasOverloadedAccessors(message)) return false;
   for (int i = 0; i < message->field_count(); ++i) {
     if (PlainClassOf(message->field(i)).empty()) return false;
   }

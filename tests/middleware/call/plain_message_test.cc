@@ -201,17 +201,42 @@ TEST(PlainMessageTest, StringsOfEachSizeAreReplaced) {
   }
 }
 
-// Its size said less: nothing is written behind the place.
+// Another thread has changed it after its size was taken: nothing is written behind its place, and no reader takes what is there.
 TEST(PlainMessageTest, MessageThatGrewAfterItsSizeWasTakenStaysWithinItsPlace) {
   Plain message;
   message.set_payload("1234");
   const size_t bytes = Codec::kCodec.size(message);
-  message.set_payload("12345678");
-  std::string place(64, '#');
-  internal::PlainWriter out(reinterpret_cast<std::byte*>(place.data()), bytes);
-  out.Bytes(0x0a, message.payload());
-  EXPECT_FALSE(out.Complete());
-  EXPECT_EQ(place, std::string(64, '#'));
+  message.set_payload(std::string(500, 'x'));
+  std::string place(600, '#');
+  Codec::kCodec.write(message, bytes, reinterpret_cast<std::byte*>(place.data()));
+  EXPECT_EQ(place, std::string(bytes, '\0') + std::string(600 - bytes, '#'));
+  Plain read;
+  EXPECT_FALSE(Read(place.substr(0, bytes), &read));
+}
+
+// protobuf takes a length of five bytes at most.
+TEST(PlainMessageTest, LengthsThatProtobufRefusesAreRefused) {
+  for (const std::string& bytes : {std::string("\x0a\x81\x80\x80\x80\x80\x00x", 8),
+                                   std::string("\x0a\x80\x80\x80\x80\x80\x00", 7),
+                                   std::string("\x0a\x81\x80\x80\x80\x80\x80\x80\x80\x00x", 11),
+                                   std::string("\x0a\x81\x80\x80\x80\x00x", 7)}) {
+    Plain message, reference;
+    EXPECT_EQ(Read(bytes, &message), reference.ParseFromString(bytes)) << bytes.size();
+  }
+}
+
+TEST(PlainMessageTest, NegativeNumbersAreReadWithoutProtobuf) {
+  Plain from, message;
+  from.set_small(-1);
+  from.set_large(INT64_MIN);
+  from.set_total(UINT64_MAX);
+  ASSERT_TRUE(Read(from.SerializeAsString(), &message));
+  EXPECT_EQ(message.SerializeAsString(), from.SerializeAsString());
+  // More than 64 bits: protobuf decides, and drops them.
+  const std::string over = std::string("\x30") + std::string(9, '\xff') + "\x7f";
+  Plain read, reference;
+  EXPECT_EQ(Read(over, &read), reference.ParseFromString(over));
+  EXPECT_EQ(read.total(), reference.total());
 }
 
 }  // namespace plain_message_test
