@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "transport/base/error.h"
 
 namespace sluice::c_api {
@@ -22,6 +23,13 @@ constexpr int64_t kLongestTurnNs = 8'000'000;
 
 // Longer times do not end.
 constexpr int64_t kLongestNs = int64_t{1} << 61;
+
+// A thread that waits for a connection looks this often whether the channel was closed.
+constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);
+
+absl::Duration TimeoutOf(int64_t timeout_ns) {
+  return timeout_ns == SLUICE_FOREVER ? absl::InfiniteDuration() : absl::Nanoseconds(timeout_ns);
+}
 
 }  // namespace
 
@@ -185,10 +193,17 @@ sluice_status* sluice_channel_wait_connected(sluice_channel* channel, int64_t ti
     constexpr char kFunction[] = "sluice_channel_wait_connected";
     if (channel == nullptr)
       return NewStatus(BadArgument(kFunction, "channel", "it is NULL", "connect one"));
-    const auto used = channel->core->Use(kFunction);
-    if (!used.ok()) return NewStatus(used.status());
-    return NewStatus((*used)->WaitUntilConnected(
-        timeout_ns == SLUICE_FOREVER ? absl::InfiniteDuration() : absl::Nanoseconds(timeout_ns)));
+    const std::shared_ptr<ChannelCore> core = channel->core;
+    // In turns: a wait does not see that another thread closes the channel.
+    for (absl::Duration left = sluice::c_api::TimeoutOf(timeout_ns);;) {
+      const auto used = core->Use(kFunction);
+      if (!used.ok()) return NewStatus(used.status());
+      const absl::Duration turn = std::min(left, sluice::c_api::kConnectTurn);
+      const absl::Status status = (*used)->WaitUntilConnected(turn);
+      left -= turn;
+      const bool goes_on = absl::IsDeadlineExceeded(status) && left > absl::ZeroDuration();
+      if (!goes_on && !core->closing().stop_requested()) return NewStatus(status);
+    }
   });
 }
 
