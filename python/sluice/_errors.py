@@ -63,6 +63,10 @@ class Error(Exception):
         self.payloads = dict(payloads or {})
         self.metadata = list(metadata)
 
+    def __reduce__(self):
+        # pickle and copy: with the arguments as they were given.
+        return type(self), (self.message, self.code, self.detail, self.payloads, self.metadata)
+
     @property
     def retry_safe(self):
         return self.detail.retry_safe

@@ -48,17 +48,18 @@ def shop(pool=None):
     pool = pool or descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(file.SerializeToString())
-    return _message_class(pool, pool.FindMessageTypeByName("shop.Order"))
+    return _message_class(pool.FindMessageTypeByName("shop.Order"))
+
+
+def no_ask(path, request):
+    raise AssertionError(f"{path} was asked: the message knows its service")
 
 
 class DictionariesTest(unittest.TestCase):
     def setUp(self):
         self.order = shop()
 
-        def ask(path, request):
-            raise AssertionError(f"{path} was asked: the message knows its service")
-
-        self.method = Methods(ask).method("shop.Orders/Get", self.order())
+        self.method = Methods().method("shop.Orders/Get", self.order(), no_ask)
 
     def test_message_of_generated_code_knows_its_method(self):
         self.assertIs(self.method.reply_class.DESCRIPTOR, self.order.DESCRIPTOR)
