@@ -5,6 +5,7 @@ import atexit
 import ctypes
 import threading
 import time
+import traceback
 import weakref
 from ctypes import byref, c_void_p
 
@@ -426,6 +427,12 @@ class Stream(_Beside):
                     return
             self.end_writes()
         except BaseException as error:  # the iterable's own, or a message that does not fit
-            # The frames of the iterable stay, those of this object would keep it.
-            self._writer_error = error.with_traceback(None if isinstance(error, Error) else error.__traceback__.tb_next)
+            # The frames of the iterable stay in the error; those of write() would keep this object, which keeps the error.
+            inner = error.__traceback__.tb_next
+            if isinstance(error, Error):
+                traceback.clear_frames(inner)
+                inner = None
+            self._writer_error = error.with_traceback(inner)
             self.cancel()
+        finally:
+            self = None

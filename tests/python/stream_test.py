@@ -2,6 +2,8 @@
 """Stream: each shape, by iteration and by hand."""
 
 import itertools
+import os
+import signal
 import threading
 
 import sluice
@@ -80,6 +82,37 @@ class StreamTest(ChatCase):
             self.channel.stream(CHAT + "Sum", messages()).result()
         with self.assertRaisesRegex(sluice.InvalidArgument, "nummer"):
             list(self.channel.stream(CHAT + "Talk", [{"nummer": 1}]))
+
+    def test_message_that_is_too_large_ends_the_call(self):
+        with self.connect(options={"limits.max_message_bytes": 65536}) as channel:
+            large = {"text": "x" * (1 << 20)}
+            with self.assertRaisesRegex(sluice.ResourceExhausted, "65536"):
+                channel.stream(CHAT + "Sum", [{"number": 1}, large]).result()
+            talk = channel.stream(CHAT + "Talk")
+            self.assertFalse(talk.write(large))
+            with self.assertRaises(sluice.ResourceExhausted):
+                talk.read()
+
+    def test_request_that_is_not_iterable(self):
+        with self.assertRaisesRegex(sluice.InvalidArgument, "not a int"):
+            self.channel.stream(CHAT + "Sum", 5)
+
+    def test_interrupted_result_cancels(self):
+        numbers = self.channel.stream(CHAT + "Sum")
+        ready = threading.Event()
+
+        def interrupt():
+            ready.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            ready.set()
+            numbers.result()
+        thread.join()
+        with self.assertRaises(sluice.Cancelled):
+            numbers.result()
 
     def test_wrong_use_is_an_error(self):
         with self.assertRaises(sluice.InvalidArgument):
