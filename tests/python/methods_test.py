@@ -243,6 +243,24 @@ class PurePythonTest(unittest.TestCase):
         self.assertEqual(ended.returncode, 0, ended.stderr)
 
 
+# A file of the user that has the name of a file of Sluice (docs/python.md, Limits).
+SAME_NAME = """
+from google.protobuf import descriptor_pb2, descriptor_pool
+file = descriptor_pb2.FileDescriptorProto(name="proto/health.proto", package="mine", syntax="proto3")
+file.message_type.add(name="Beat")
+pool = descriptor_pool.Default()
+pool.AddSerializedFile(file.SerializeToString())
+import sluice
+print(pool.FindFileByName("proto/health.proto").package, pool.FindMessageTypeByName("mine.Beat").name)
+"""
+
+
+class SameNameTest(unittest.TestCase):
+    def test_generated_code_that_was_imported_before_is_its_own(self):
+        ended = subprocess.run([sys.executable, "-c", SAME_NAME], capture_output=True, text=True, timeout=LONG)
+        self.assertEqual((ended.returncode, ended.stdout), (0, "mine Beat\n"), ended.stderr)
+
+
 class NamesTest(ChatCase):
     def fails(self, kind, text, method, request=None):
         with self.assertRaises(kind) as caught:

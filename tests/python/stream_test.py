@@ -84,9 +84,9 @@ class StreamTest(ChatCase):
             list(self.channel.stream(CHAT + "Talk", [{"nummer": 1}]))
 
     def test_message_that_is_too_large_ends_the_call(self):
-        with self.connect(options={"limits.max_message_bytes": 65536}) as channel:
+        with self.connect(options={"limits.max_large_message_bytes": 0}) as channel:
             large = {"text": "x" * (1 << 20)}
-            with self.assertRaisesRegex(sluice.ResourceExhausted, "65536"):
+            with self.assertRaisesRegex(sluice.ResourceExhausted, "16336"):
                 channel.stream(CHAT + "Sum", [{"number": 1}, large]).result()
             talk = channel.stream(CHAT + "Talk")
             self.assertFalse(talk.write(large))

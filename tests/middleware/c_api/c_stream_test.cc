@@ -106,7 +106,7 @@ TEST_F(CStreamTest, WriteIntoAFullWindowTimesOut) {
 // The server waits for the message, and the client for the server: the call would not end.
 TEST_F(CStreamTest, MessageThatIsTooLargeEndsTheCall) {
   const COptions options = Device();
-  ASSERT_EQ(sluice_options_set(options.get(), "limits.max_message_bytes", "65536"), nullptr);
+  ASSERT_EQ(sluice_options_set(options.get(), "limits.max_large_message_bytes", "0"), nullptr);
   channel_ = Connect(options);
   for (const char* method : {kSum, kTalk}) {
     const CStream stream =
@@ -115,7 +115,7 @@ TEST_F(CStreamTest, MessageThatIsTooLargeEndsTheCall) {
     EXPECT_EQ(Write(stream, Bytes(std::string(1 << 20, 'x'))), SLUICE_STREAM_END);
     const CStatus status = Finish(stream);
     EXPECT_EQ(CodeOf(status), SLUICE_RESOURCE_EXHAUSTED) << TextOf(status);
-    EXPECT_THAT(TextOf(status), HasSubstr("65536"));
+    EXPECT_THAT(TextOf(status), HasSubstr("16336"));
   }
 }
 
