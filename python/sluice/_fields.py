@@ -17,9 +17,15 @@ def plain(fields, descriptor):
         return _well_known(fields, descriptor)
     if not isinstance(fields, dict):
         return _without_bytes(fields, descriptor.full_name)
-    by_name = dict(descriptor.fields_by_name.items())
-    by_name.update((field.json_name, field) for field in descriptor.fields)
-    return {name: _value(value, by_name.get(name), name) for name, value in fields.items()}
+    return {name: _value(value, _field(descriptor, name), name) for name, value in fields.items()}
+
+
+def _field(descriptor, name):
+    """None: there is none of that name, of the .proto or of JSON."""
+    if not isinstance(name, str):
+        return None
+    field = descriptor.fields_by_name.get(name)
+    return field if field is not None else next((one for one in descriptor.fields if one.json_name == name), None)
 
 
 def _value(value, field, name):

@@ -91,6 +91,11 @@ class DictionariesTest(unittest.TestCase):
         del fields["parts"]
         self.assertEqual(back, fields)
 
+    def test_names_of_json_stand_for_fields(self):
+        module = generated("json_names", inner="inner_part")
+        method = Methods().method("json_names.Service/Get", module.Outer(), no_ask)
+        self.assertEqual(method.reply(method.request_bytes({"innerPart": {"raw": b"x"}})).inner_part.raw, b"x")
+
     def test_empty_message_has_its_plain_fields(self):
         self.assertEqual(sluice.to_dict(self.order()), {"id": 0, "raw": b"", "kind": "NONE", "parts": [], "counts": {}})
 
@@ -121,13 +126,15 @@ class DictionariesTest(unittest.TestCase):
             self.method.reply(b"\xff\xff")
 
 
-def generated(name, *, into=None):
+def generated(name, inner="inner"):
     """Messages Outer and Inner and the service Get of `name`.proto, in the default pool, as a module of protoc --python_out."""
     field = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package=name, syntax="proto3")
-    file.message_type.add(name="Inner").field.add(name="id", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    described = file.message_type.add(name="Inner")
+    described.field.add(name="id", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    described.field.add(name="raw", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
     file.message_type.add(name="Outer").field.add(
-        name="inner", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL, type_name=f".{name}.Inner"
+        name=inner, number=1, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL, type_name=f".{name}.Inner"
     )
     methods = file.service.add(name="Service").method
     methods.add(name="Get", input_type=f".{name}.Outer", output_type=f".{name}.Outer")
