@@ -2,12 +2,29 @@
 """Stream: each shape, by iteration and by hand."""
 
 import itertools
-import os
-import signal
 import threading
+from unittest import mock
 
 import sluice
-from chat_case import CHAT, ChatCase
+from sluice import _channel
+from sluice._library import lib
+from chat_case import CHAT, LONG, ChatCase
+
+
+class InterruptedWait:
+    """The library; Ctrl-C comes in the first wait for the end of a stream."""
+
+    def __init__(self):
+        self._interrupted = False
+
+    def __getattr__(self, name):
+        return getattr(lib, name)
+
+    def stream_wait(self, handle, timeout_ns):
+        if not self._interrupted:
+            self._interrupted = True
+            raise KeyboardInterrupt
+        return lib.stream_wait(handle, timeout_ns)
 
 
 class StreamTest(ChatCase):
@@ -83,13 +100,19 @@ class StreamTest(ChatCase):
         with self.assertRaisesRegex(sluice.InvalidArgument, "nummer"):
             list(self.channel.stream(CHAT + "Talk", [{"nummer": 1}]))
 
+    def assert_ends(self, stream):
+        self.assertEqual(lib.stream_wait(stream._handle, int(LONG * 1e9)), 1, "it has no deadline, and does not end")
+
     def test_message_that_is_too_large_ends_the_call(self):
         with self.connect(options={"limits.max_large_message_bytes": 0}) as channel:
             large = {"text": "x" * (1 << 20)}
+            numbers = channel.stream(CHAT + "Sum", [{"number": 1}, large], timeout=None)
+            self.assert_ends(numbers)
             with self.assertRaisesRegex(sluice.ResourceExhausted, "16336"):
-                channel.stream(CHAT + "Sum", [{"number": 1}, large]).result()
-            talk = channel.stream(CHAT + "Talk")
+                numbers.result()
+            talk = channel.stream(CHAT + "Talk", timeout=None)
             self.assertFalse(talk.write(large))
+            self.assert_ends(talk)
             with self.assertRaises(sluice.ResourceExhausted):
                 talk.read()
 
@@ -99,18 +122,8 @@ class StreamTest(ChatCase):
 
     def test_interrupted_result_cancels(self):
         numbers = self.channel.stream(CHAT + "Sum")
-        ready = threading.Event()
-
-        def interrupt():
-            ready.wait()
-            os.kill(os.getpid(), signal.SIGINT)
-
-        thread = threading.Thread(target=interrupt)
-        thread.start()
-        with self.assertRaises(KeyboardInterrupt):
-            ready.set()
+        with mock.patch.object(_channel, "lib", InterruptedWait()), self.assertRaises(KeyboardInterrupt):
             numbers.result()
-        thread.join()
         with self.assertRaises(sluice.Cancelled):
             numbers.result()
 
