@@ -109,10 +109,11 @@ TEST_F(CStreamTest, MessageThatIsTooLargeEndsTheCall) {
   ASSERT_EQ(sluice_options_set(options.get(), "limits.max_large_message_bytes", "0"), nullptr);
   channel_ = Connect(options);
   for (const char* method : {kSum, kTalk}) {
-    const CStream stream =
-        Open(method, method == kSum ? SLUICE_CLIENT_STREAMS : SLUICE_BOTH_STREAM);
+    const CStream stream = Open(method, method == kSum ? SLUICE_CLIENT_STREAMS : SLUICE_BOTH_STREAM,
+                                "", SLUICE_FOREVER);
     ASSERT_EQ(Write(stream, Bytes("a", 1)), SLUICE_STREAM_DONE);
     EXPECT_EQ(Write(stream, Bytes(std::string(1 << 20, 'x'))), SLUICE_STREAM_END);
+    ASSERT_EQ(sluice_stream_wait(stream.get(), kLongNs), 1) << "it does not end";
     const CStatus status = Finish(stream);
     EXPECT_EQ(CodeOf(status), SLUICE_RESOURCE_EXHAUSTED) << TextOf(status);
     EXPECT_THAT(TextOf(status), HasSubstr("16336"));
