@@ -147,7 +147,8 @@ class Examination {
     if (nics_.empty()) {
       Add(Finding::NOTE, "NIC",
           "the kernel has no RDMA device: programs of this host reach each other by softdc",
-          "with a ConnectX-5 or later: load mlx5_ib (modprobe mlx5_ib); see lspci -d 15b3:");
+          "with a ConnectX-5 or later: load mlx5_ib (modprobe mlx5_ib); see lspci -d 15b3:; for "
+          "tests over Ethernet: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev NAME");
       return;
     }
     if (!host_.Exists("/dev/infiniband/rdma_cm")) {

@@ -304,12 +304,7 @@ void Lease::OnDone(void* argument, const absl::Status& status) {
 
 void Lease::Event::Set() { waiter_->End(absl::OkStatus()); }
 
-void Lease::Waiter::End(const absl::Status& how) {
-  if (!queued) {  // it is the holder, this thread
-    status = how;
-    done = true;
-    return;
-  }
+void Lease::Waiter::EndQueued(const absl::Status& how) {
   if (in_batch) {  // a later start of the batch, or its callback, ends this one
     status = OwnCopy(how);
     ended_in_batch = true;

@@ -65,7 +65,12 @@ struct Lease::Waiter {
   bool IsToBeStarted() const {
     return !started && (spec != nullptr || work != nullptr || begin != nullptr);
   }
-  void End(const absl::Status& how);
+  void End(const absl::Status& how) {
+    if (queued) return EndQueued(how);
+    status = how;  // it is the holder, this thread
+    done = true;
+  }
+  void EndQueued(const absl::Status& how);
 };
 
 }  // namespace sluice

@@ -33,6 +33,7 @@
 #include "middleware/api/server_context.h"
 #include "middleware/api/task.h"
 #include "middleware/call/method.h"
+#include "middleware/call/plain_message.h"
 #include "middleware/call/server_call.h"
 
 namespace sluice {

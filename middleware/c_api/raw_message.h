@@ -63,6 +63,7 @@ class RawMessage final : public google::protobuf::MessageLite {
   int GetCachedSize() const override { return static_cast<int>(bytes_.size()); }
   uint8_t* _InternalSerialize(uint8_t* target,
                               google::protobuf::io::EpsCopyOutputStream* stream) const override {
+    if (bytes_.empty()) return target;  // there may be no pointer to copy from
     return stream->WriteRaw(bytes_.data(), static_cast<int>(bytes_.size()), target);
   }
   // The bytes are in one piece, since payloads of Sluice are.

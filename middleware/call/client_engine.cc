@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "middleware/call/message_bytes.h"
 #include "middleware/call/method.h"
 #include "middleware/frame/status_payload.h"
 #include "transport/base/error.h"
@@ -178,8 +177,8 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
   std::byte* message = frame::PutMetadata(call->spec.metadata, header, buffer.data);
   message = frame::PutAttachment(call->spec.attachment, header, message);
   if (!call->spec.method->client_streams()) {
-    WriteMessage(*call->spec.request, payload_bytes - static_cast<size_t>(message - buffer.data),
-                 message);
+    call->spec.method->request_codec->write(
+        *call->spec.request, payload_bytes - static_cast<size_t>(message - buffer.data), message);
   }
   sessions_.Commit(connection->peer, buffer, header);
   call->stats->CountRequestBytes(payload_bytes);
@@ -190,56 +189,60 @@ void ClientEngine::Send(Call* call, Connection* connection, const endpoint::Send
   SendRequest(call, connection, buffer, payload_bytes);
 }
 
+// The path of nearly all calls: nothing but a message, to the only server, which is connected; nobody waits in front. It does what
+// ReserveFor() and SendRequest() do, without what such a call does not need.
 absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (now_is_stale_) RefreshNow();
   int64_t deadline_ns = spec.deadline_ns;
   if (spec.timeout_ns < kNoDeadlineNs - now_ns_) {
     deadline_ns = std::min(deadline_ns, now_ns_ + spec.timeout_ns);
   }
-  if (deadline_ns <= now_ns_) return DeadlineExceeded(spec, CallState::kFree);
+  if (deadline_ns <= now_ns_) [[unlikely]]
+    return DeadlineExceeded(spec, CallState::kFree);
 
-  // The way of nearly all calls: connected, nobody waiting in front.
-  if (table_.waiting() == 0 && table_.active() < table_.capacity()) {
-    // Nothing but a message to the only server: what ReserveFor() and SendRequest() do, without what such a call does not need.
-    Connection* const only = connections_.size() == 1 ? connections_[0].get() : nullptr;
-    bool refused = false;
-    if (only != nullptr && MayGetCalls(*only) && IsPlain(spec)) [[likely]] {
-      const size_t size = spec.request->ByteSizeLong();
-      if (size <= only->limit_bytes - frame::kHeaderBytes) [[likely]] {
-        const auto reserved = sessions_.Reserve(only->peer, static_cast<uint32_t>(size));
-        if (reserved.ok()) [[likely]] {
-          Call* const call = table_.StartSent(spec, deadline_ns);
-          Begin(call, call_id);
-          call->connection = only;
-          ++only->outstanding;
-          frame::Header header;
-          header.kind = frame::Kind::kRequest;
-          header.call_id = CallTable::WireId(*call);
-          header.method_id = spec.method->id;
-          if (deadline_ns != kNoDeadlineNs) header.timeout_ns = TimeoutOf(deadline_ns - now_ns_);
-          header.payload_bytes = static_cast<uint32_t>(size);
-          WriteMessage(*spec.request, size, reserved->data);
-          sessions_.Commit(only->peer, *reserved, header);
-          call->stats->CountRequestBytes(size);
-          return absl::OkStatus();
-        }
-        if (absl::IsAborted(reserved.status())) return NoMemory(spec, reserved.status());
-        refused = true;
-      }
+  Connection* const only = connections_.size() == 1 ? connections_[0].get() : nullptr;
+  if (only == nullptr || !MayGetCalls(*only) || !IsPlain(spec) || !MaySendNow()) [[unlikely]]
+    return StartOther(spec, deadline_ns, call_id, /*refused=*/false);
+  const size_t size = spec.method->request_codec->size(*spec.request);
+  if (size > only->limit_bytes - frame::kHeaderBytes) [[unlikely]]
+    return StartOther(spec, deadline_ns, call_id, /*refused=*/false);
+  const auto reserved = sessions_.Reserve(only->peer, static_cast<uint32_t>(size));
+  if (!reserved.ok()) [[unlikely]] {
+    if (absl::IsAborted(reserved.status())) return NoMemory(spec, reserved.status());
+    return StartOther(spec, deadline_ns, call_id, /*refused=*/true);
+  }
+  const endpoint::SendBuffer buffer = *reserved;
+  Call* const call = table_.StartSent(spec, deadline_ns);
+  Begin(call, call_id);
+  call->connection = only;
+  ++only->outstanding;
+  spec.method->request_codec->write(*spec.request, size, buffer.data);
+  sessions_.CommitPlain(
+      only->peer, buffer,
+      {.kind = frame::Kind::kRequest,
+       .payload_bytes = static_cast<uint32_t>(size),
+       .call_id = CallTable::WireId(*call),
+       .method_id = spec.method->id,
+       .timeout_ns = deadline_ns == kNoDeadlineNs ? 0 : TimeoutOf(deadline_ns - now_ns_)});
+  call->stats->CountRequestBytes(size);
+  return absl::OkStatus();
+}
+
+// `refused`: the only server has no credit or no memory now.
+absl::Status ClientEngine::StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id,
+                                      bool refused) {
+  if (!refused && MaySendNow()) {
+    uint32_t payload_bytes = 0;
+    Connection* connection = nullptr;
+    endpoint::SendBuffer buffer;
+    absl::Status reserved = ReserveFor(spec, &connection, &buffer, &payload_bytes);
+    if (reserved.ok()) [[likely]] {
+      Call* call = table_.StartSent(spec, deadline_ns);
+      Begin(call, call_id);
+      SendRequest(call, connection, buffer, payload_bytes);
+      return reserved;
     }
-    if (!refused) {
-      uint32_t payload_bytes = 0;
-      Connection* connection = nullptr;
-      endpoint::SendBuffer buffer;
-      absl::Status reserved = ReserveFor(spec, &connection, &buffer, &payload_bytes);
-      if (reserved.ok()) [[likely]] {
-        Call* call = table_.StartSent(spec, deadline_ns);
-        Begin(call, call_id);
-        SendRequest(call, connection, buffer, payload_bytes);
-        return reserved;
-      }
-      if (connection != nullptr) return reserved;  // it will not be sent there
-    }
+    if (connection != nullptr) return reserved;  // it will not be sent there
   }
   if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
     return TooLarge(spec, "request", size, limit_bytes_);
@@ -320,25 +323,38 @@ inline void ClientEngine::EndOk(Call* call) {
 
 inline void ClientEngine::Deliver(Connection* connection, const frame::Header& header,
                                   std::span<const std::byte> payload) {
-  Call* call = table_.FindSent(header.call_id);
+  Call* const call = table_.FindSent(header.call_id);
   if (call == nullptr || call->connection != connection) [[unlikely]] {
     ++counters_.late_replies;
     return;
   }
   const CallSpec& spec = call->spec;
   call->stats->CountReplyBytes(payload.size());
+  if ((header.flags | header.status_code) != 0 || spec.method->streams != Streams::kNobody ||
+      spec.stream != nullptr) [[unlikely]] {
+    return DeliverOther(call, header, payload);
+  }
+  if (!spec.method->reply_codec->read(payload, spec.reply)) [[unlikely]]
+    return DeliverOther(call, header, payload);
+  EndOk(call);
+}
+
+// An error, a stream's end, or a reply with something beside its message; or one that can't be read.
+void ClientEngine::DeliverOther(Call* call, const frame::Header& header,
+                                std::span<const std::byte> payload) {
+  const CallSpec& spec = call->spec;
+  Connection* const connection = call->connection;
   const frame::Parts parts = frame::Split(header, payload);
   if ((header.flags & (frame::kFlagMetadata | frame::kFlagAttachment)) != 0 &&
-      spec.reply_beside != nullptr) [[unlikely]] {
+      spec.reply_beside != nullptr) {
     KeepBeside(spec.reply_beside, parts);
   }
-  if (header.status_code != 0) [[unlikely]]
-    return Fail(call, connection, header, parts.message);
-  if (!spec.method->server_streams() && !ReadMessage(parts.message, spec.reply)) [[unlikely]] {
+  if (header.status_code != 0) return Fail(call, connection, header, parts.message);
+  if (!spec.method->server_streams() &&
+      !spec.method->reply_codec->read(parts.message, spec.reply)) {
     return End(call, CallEvent::kReply, NotParsed(*call, *connection, parts.message.size()));
   }
-  if (spec.stream != nullptr) [[unlikely]]
-    return End(call, CallEvent::kReply, absl::OkStatus());
+  if (spec.stream != nullptr) return End(call, CallEvent::kReply, absl::OkStatus());
   EndOk(call);
 }
 

@@ -255,6 +255,11 @@ class ClientEngine final : public session::User {
 
   void Deliver(Connection* connection, const frame::Header& header,
                std::span<const std::byte> payload);
+  void DeliverOther(Call* call, const frame::Header& header, std::span<const std::byte> payload);
+  // No call waits in front, and there is a place.
+  bool MaySendNow() const { return table_.waiting() == 0 && table_.active() < table_.capacity(); }
+  absl::Status StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id,
+                          bool refused);
 
   void Begin(Call* call, uint64_t* call_id) {
     ++counters_.calls_started;
@@ -277,7 +282,8 @@ class ClientEngine final : public session::User {
   }
   size_t FirstChoiceOfSome(const Buffer* buffer);
   static size_t PayloadBytes(const CallSpec& spec) {
-    const size_t message = spec.method->client_streams() ? 0 : spec.request->ByteSizeLong();
+    const size_t message =
+        spec.method->client_streams() ? 0 : spec.method->request_codec->size(*spec.request);
     return message + frame::MetadataBytes(spec.metadata.size()) +
            frame::AttachmentBytes(spec.attachment.size());
   }

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "google/protobuf/message_lite.h"
 #include "middleware/call/buffer.h"
+#include "middleware/call/message_codec.h"
 #include "middleware/frame/frame.h"
 #include "middleware/frame/method_id.h"
 
@@ -40,9 +41,16 @@ enum class Streams : uint16_t {
 };
 
 struct Method {
+  // Codecs other than kAnyMessage are for one type: the method is then used with messages of these types only.
   constexpr explicit Method(const char* name, Streams streaming = Streams::kNobody,
-                            bool repeatable = false)
-      : full_name(name), id(frame::MethodId(name)), streams(streaming), idempotent(repeatable) {}
+                            bool repeatable = false, const MessageCodec* of_request = &kAnyMessage,
+                            const MessageCodec* of_reply = &kAnyMessage)
+      : full_name(name),
+        id(frame::MethodId(name)),
+        streams(streaming),
+        idempotent(repeatable),
+        request_codec(of_request),
+        reply_codec(of_reply) {}
 
   bool client_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagClientStreams; }
   bool server_streams() const { return static_cast<uint16_t>(streams) & frame::kFlagServerStreams; }
@@ -52,6 +60,9 @@ struct Method {
   Streams streams;
   bool
       idempotent;  // running it twice does what running it once does: it may be tried again (retry.h)
+  // Of a request or reply that is one message; messages of streams are protobuf's.
+  const MessageCodec* request_codec;
+  const MessageCodec* reply_codec;
 };
 
 // What goes beside the message of a reply.

@@ -91,7 +91,7 @@ void ServerEngine::StartCall(endpoint::PeerId id, Peer* peer, const frame::Heade
   }
   if (incoming.method->client_streams()) {
     made->request_->Clear();
-  } else if (!ReadMessage(message, made->request_.get())) {
+  } else if (!incoming.method->request_codec->read(message, made->request_.get())) {
     const absl::Status malformed = Malformed(*incoming.method, message.size(), *made->request_);
     entry->free.push_back(std::move(made));
     return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming, malformed);

@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "middleware/call/message_bytes.h"
 #include "middleware/frame/status_payload.h"
 #include "transport/base/error.h"
 
@@ -44,6 +42,9 @@ absl::Status ServerEngine::Register(MethodHandler handler) {
   auto owned = std::make_unique<Entry>();
   owned->handler = std::move(handler);
   owned->stats = stats_.Of(method.id, method.full_name);
+  owned->plain = method.streams == Streams::kNobody && !owned->handler.start;
+  owned->incoming.method = &method;
+  owned->incoming.engine = this;
   const auto [at, inserted] = methods_.try_emplace(method.id, std::move(owned));
   if (inserted) return absl::OkStatus();
   return base::Error(
@@ -283,79 +284,91 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
 // those behind a backlog.
 [[gnu::always_inline]] inline void ServerEngine::ReplyPlain(
     endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
-    const google::protobuf::MessageLite& reply) {
-  const size_t size = reply.ByteSizeLong();
+    const MessageCodec& codec, const google::protobuf::MessageLite& reply) {
+  const size_t size = codec.size(reply);
   if (size > peer->limit_bytes - frame::kHeaderBytes || !peer->backlog.empty()) [[unlikely]] {
     return ReplyOk(id, peer, call_id, stats, &reply, {});
   }
-  const auto buffer = sessions_.Reserve(id, static_cast<uint32_t>(size));
-  if (!buffer.ok()) [[unlikely]] {
-    return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), buffer.status()), id,
-                     call_id, stats, &reply, size, static_cast<uint32_t>(size), {});
+  const auto reserved = sessions_.Reserve(id, static_cast<uint32_t>(size));
+  if (!reserved.ok()) [[unlikely]] {
+    return ReplyInto(ReserveWaiting(id, peer, static_cast<uint32_t>(size), reserved.status()), id,
+                     call_id, stats, codec, &reply, size, static_cast<uint32_t>(size), {});
   }
   CountReply(id, call_id, stats, size);
-  frame::Header header;
-  header.kind = frame::Kind::kReply;
-  header.call_id = call_id;
-  header.payload_bytes = static_cast<uint32_t>(size);
-  WriteMessage(reply, size, buffer->data);
-  sessions_.Commit(id, *buffer, header);
+  const endpoint::SendBuffer buffer = *reserved;
+  codec.write(reply, size, buffer.data);
+  sessions_.CommitPlain(id, buffer,
+                        {.kind = frame::Kind::kReply,
+                         .payload_bytes = static_cast<uint32_t>(size),
+                         .call_id = call_id});
   ++counters_.replies_ok;
 }
 
-[[gnu::always_inline]] inline void ServerEngine::RunInline(endpoint::PeerId id, Peer* peer,
-                                                           const frame::Header& request,
-                                                           Entry* entry, Incoming& incoming) {
+[[gnu::always_inline]] inline absl::Status ServerEngine::RunInline(endpoint::PeerId id, Peer* peer,
+                                                                   const frame::Header& request,
+                                                                   Entry* entry,
+                                                                   Incoming& incoming) {
   MethodHandler* const handler = &entry->handler;
   handler->reply->Clear();
   reply_beside_.Clear();
   incoming.reply = &reply_beside_;
   ++counters_.requests;
-  const absl::Status status = RunHandler(*handler, incoming);
-  if (status.ok()) [[likely]] {
-    if (reply_beside_.empty()) [[likely]] {
-      ReplyPlain(id, peer, request.call_id, entry->stats, *handler->reply);
-    } else {
-      ReplyOk(id, peer, request.call_id, entry->stats, handler->reply.get(), reply_beside_);
-    }
+  absl::Status status = RunHandler(*handler, incoming);
+  if (status.ok() && reply_beside_.empty()) [[likely]] {
+    ReplyPlain(id, peer, request.call_id, entry->stats, *handler->method->reply_codec,
+               *handler->reply);
   } else {
-    ReplyError(id, peer, request.call_id, entry->stats, status, reply_beside_.metadata);
+    ReplyUnplain(id, peer, request.call_id, *entry, status);
   }
-  if (!reply_beside_.attachment.empty()) [[unlikely]]
-    reply_beside_.attachment = {};  // others need the memory
   NoteInline(id, entry->stats, status);
-  if (options_.gate != nullptr) [[unlikely]]
-    EndAtGate(incoming, status);
+  return status;
+}
+
+// An error, or a reply with something beside its message.
+void ServerEngine::ReplyUnplain(endpoint::PeerId id, Peer* peer, uint64_t call_id,
+                                const Entry& entry, const absl::Status& status) {
+  if (status.ok()) {
+    ReplyOk(id, peer, call_id, entry.stats, entry.handler.reply.get(), reply_beside_);
+  } else {
+    ReplyError(id, peer, call_id, entry.stats, status, reply_beside_.metadata);
+  }
+  if (!reply_beside_.attachment.empty()) reply_beside_.attachment = {};  // others need the memory
 }
 
 inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                               std::span<const std::byte> payload) {
-  if (drain_.started()) [[unlikely]] {
-    ++counters_.refused_draining;
-    return Refuse(id, peer, request.call_id, nullptr,
-                  base::Error(absl::StatusCode::kUnavailable, "server is draining",
-                              {.layer = "call",
-                               .operation = "dispatch",
-                               .cause = "the server is shutting down and accepts no new calls",
-                               .remedy = "call another server",
-                               .retry_safe = true}));
-  }
-  Entry* const entry = Lookup(request.method_id);
-  if (entry == nullptr) [[unlikely]] {
-    ++counters_.unknown_methods;
-    return Refuse(id, peer, request.call_id, nullptr, UnknownMethod(request.method_id));
-  }
-  MethodHandler* handler = &entry->handler;
+  Entry* const entry = drain_.started() ? nullptr : Lookup(request.method_id);
+  if (entry == nullptr) [[unlikely]]
+    return RefuseUnknown(id, peer, request);
   RefreshNow();
   entry->stats->CountStart();
   entry->stats->CountRequestBytes(payload.size());
+  // Most requests have nothing beside their message, and are answered before their handler returns.
+  if (!entry->plain || request.flags != 0 || options_.gate != nullptr) [[unlikely]]
+    return RunOther(id, peer, request, entry, payload);
+  Incoming& incoming = entry->incoming;
+  incoming.peer = &peer->address;
+  incoming.tenant = &peer->tenant;
+  incoming.deadline_ns =
+      request.timeout_ns == 0 ? kNoDeadlineNs : now_ns_ + static_cast<int64_t>(request.timeout_ns);
+  incoming.received_ns = now_ns_;
+  incoming.from = id;
+  if (!entry->handler.method->request_codec->read(payload, entry->handler.request.get()))
+      [[unlikely]] {
+    return RefuseMalformed(id, peer, request, *entry, incoming, payload.size());
+  }
+  (void)RunInline(id, peer, request, entry, incoming);
+}
+
+void ServerEngine::RunOther(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                            Entry* entry, std::span<const std::byte> payload) {
+  MethodHandler* handler = &entry->handler;
   const auto streams = static_cast<uint16_t>(
       request.flags & (frame::kFlagClientStreams | frame::kFlagServerStreams));
-  if (streams != static_cast<uint16_t>(handler->method->streams)) [[unlikely]] {
+  if (streams != static_cast<uint16_t>(handler->method->streams)) {
     return Refuse(id, peer, request.call_id, entry->stats, OtherShape(*handler->method));
   }
   const frame::Parts parts = frame::Split(request, payload);
-  // Each field by name: of a rest that is zero GCC makes a string instruction.
   Incoming incoming{
       .method = handler->method,
       .peer = &peer->address,
@@ -363,15 +376,13 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
       .deadline_ns = kNoDeadlineNs,
       .received_ns = now_ns_,
       .metadata = {reinterpret_cast<const char*>(parts.metadata.data()), parts.metadata.size()},
-      .reply = nullptr,
       .attachment = parts.attachment,
-      .span = 0,
       .engine = this,
       .from = id};
   if (!incoming.metadata.empty()) incoming.span = spans_.Next64();
   if (request.timeout_ns != 0)
     incoming.deadline_ns = now_ns_ + static_cast<int64_t>(request.timeout_ns);
-  if (options_.gate != nullptr) [[unlikely]] {
+  if (options_.gate != nullptr) {
     if (const absl::Status status = options_.gate->OnCall(incoming); !status.ok()) {
       ++counters_.refused_at_gate;
       return Refuse(id, peer, request.call_id, entry->stats, status);
@@ -381,11 +392,11 @@ inline void ServerEngine::Run(endpoint::PeerId id, Peer* peer, const frame::Head
     Trace(observe::TraceEvent::kRequest, id, request.call_id, request.method_id);
     return StartCall(id, peer, request, entry, incoming, parts.message);
   }
-  if (!ReadMessage(parts.message, handler->request.get())) [[unlikely]] {
-    return RefuseLetIn(id, peer, request.call_id, entry->stats, incoming,
-                       Malformed(*handler->method, parts.message.size(), *handler->request));
+  if (!handler->method->request_codec->read(parts.message, handler->request.get())) {
+    return RefuseMalformed(id, peer, request, *entry, incoming, parts.message.size());
   }
-  RunInline(id, peer, request, entry, incoming);
+  const absl::Status status = RunInline(id, peer, request, entry, incoming);
+  if (options_.gate != nullptr) EndAtGate(incoming, status);
 }
 
 void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
@@ -437,11 +448,11 @@ void ServerEngine::ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id,
     if (!large.ok()) return ReplyError(id, peer, call_id, stats, large.status(), {});
     outgoing = *large;
   }
-  ReplyInto(outgoing, id, call_id, stats, reply, message_bytes, size, beside);
+  ReplyInto(outgoing, id, call_id, stats, kAnyMessage, reply, message_bytes, size, beside);
 }
 
 void ServerEngine::ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
-                             observe::MethodStats* stats,
+                             observe::MethodStats* stats, const MessageCodec& codec,
                              const google::protobuf::MessageLite* reply, size_t message_bytes,
                              uint32_t size, const Beside& beside) {
   CountReply(id, call_id, stats, size);
@@ -453,7 +464,7 @@ void ServerEngine::ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint
   std::byte* message = frame::PutMetadata(beside.metadata, header, outgoing.data);
   message = frame::PutAttachment(beside.attachment.bytes(), header, message);
   if (message_bytes > 0) {
-    WriteMessage(*reply, message_bytes, message);
+    codec.write(*reply, message_bytes, message);
   }
   Commit(id, outgoing, header);
   ++counters_.replies_ok;

@@ -185,6 +185,9 @@ class ServerEngine final : public session::User {
   struct Entry {
     MethodHandler handler;
     observe::MethodStats* stats = nullptr;
+    bool plain = false;  // one message each way, and answered before its handler returns
+    Incoming
+        incoming{};  // of such a call without metadata and attachment: the fields of the method stand here already
     std::vector<std::unique_ptr<ServerCall>> free;
   };
   struct Peer {
@@ -245,13 +248,22 @@ class ServerEngine final : public session::User {
       return Thrown("handler", incoming);
     }
   }
-  void RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
-                 Incoming& incoming);
+  // One that is not plain, by its method or by what comes with it.
+  void RunOther(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
+                std::span<const std::byte> payload);
+  void ReplyUnplain(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Entry& entry,
+                    const absl::Status& status);
+  // There is no such method, or the server takes no new calls.
+  void RefuseUnknown(endpoint::PeerId id, Peer* peer, const frame::Header& request);
+  void RefuseMalformed(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                       const Entry& entry, const Incoming& incoming, size_t bytes);
+  absl::Status RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                         Entry* entry, Incoming& incoming);
   // Both count the call's end in `stats`, if there is such a method.
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                const google::protobuf::MessageLite* reply, const Beside& beside);
   void ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
-                  const google::protobuf::MessageLite& reply);
+                  const MessageCodec& codec, const google::protobuf::MessageLite& reply);
   // `flags`: kFlagNotRun if no handler has seen the request.
   void ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                   const absl::Status& status, std::string_view metadata, uint16_t flags = 0);
@@ -323,8 +335,9 @@ class ServerEngine final : public session::User {
                           const absl::Status& refusal);
   // Writes a reply of success, and counts it. `size`: with what is beside the message.
   void ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
-                 observe::MethodStats* stats, const google::protobuf::MessageLite* reply,
-                 size_t message_bytes, uint32_t size, const Beside& beside);
+                 observe::MethodStats* stats, const MessageCodec& codec,
+                 const google::protobuf::MessageLite* reply, size_t message_bytes, uint32_t size,
+                 const Beside& beside);
   void CountReply(endpoint::PeerId id, uint64_t call_id, observe::MethodStats* stats,
                   size_t payload_bytes) {
     stats->CountOk();

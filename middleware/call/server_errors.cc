@@ -63,4 +63,25 @@ absl::Status ServerEngine::Thrown(std::string_view who, const Incoming& incoming
   return StatusOfException(whose, method, {});
 }
 
+void ServerEngine::RefuseUnknown(endpoint::PeerId id, Peer* peer, const frame::Header& request) {
+  if (!drain_.started()) {
+    ++counters_.unknown_methods;
+    return Refuse(id, peer, request.call_id, nullptr, UnknownMethod(request.method_id));
+  }
+  ++counters_.refused_draining;
+  Refuse(id, peer, request.call_id, nullptr,
+         base::Error(absl::StatusCode::kUnavailable, "server is draining",
+                     {.layer = "call",
+                      .operation = "dispatch",
+                      .cause = "the server is shutting down and accepts no new calls",
+                      .remedy = "call another server",
+                      .retry_safe = true}));
+}
+
+void ServerEngine::RefuseMalformed(endpoint::PeerId id, Peer* peer, const frame::Header& request,
+                                   const Entry& entry, const Incoming& incoming, size_t bytes) {
+  RefuseLetIn(id, peer, request.call_id, entry.stats, incoming,
+              Malformed(*entry.handler.method, bytes, *entry.handler.request));
+}
+
 }  // namespace sluice::call

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/codegen/generator.h"
 
+#include <algorithm>
 #include <cctype>
 #include <map>
 #include <memory>
 #include <sstream>
+#include <vector>
 
+#include "google/protobuf/compiler/cpp/names.h"
 #include "google/protobuf/descriptor.pb.h"
 #include "google/protobuf/io/printer.h"
 #include "google/protobuf/io/zero_copy_stream.h"
@@ -15,6 +18,7 @@ namespace sluice::codegen {
 namespace {
 
 using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
 using google::protobuf::MethodDescriptor;
 using google::protobuf::ServiceDescriptor;
@@ -79,6 +83,62 @@ std::string CommentOf(const D* descriptor, const std::string& indent) {
   return descriptor->GetSourceLocation(&location) ? Comment(location, indent) : "";
 }
 
+bool Streams(const MethodDescriptor* method) {
+  return method->client_streaming() || method->server_streaming();
+}
+
+// The class template of a plain field (middleware/call/plain_message.h). Empty: the field is not plain.
+std::string PlainClassOf(const FieldDescriptor* field) {
+  if (field->is_repeated() || field->has_presence() || field->number() > 15 ||
+      field->options().has_ctype() || field->options().deprecated()) {
+    return "";
+  }
+  switch (field->type()) {
+    case FieldDescriptor::TYPE_BYTES:
+      return "BytesField";
+    case FieldDescriptor::TYPE_STRING:
+      return "TextField";
+    case FieldDescriptor::TYPE_INT32:
+    case FieldDescriptor::TYPE_INT64:
+    case FieldDescriptor::TYPE_UINT32:
+    case FieldDescriptor::TYPE_UINT64:
+    case FieldDescriptor::TYPE_BOOL:
+    case FieldDescriptor::TYPE_ENUM:
+      return "VarintField";
+    case FieldDescriptor::TYPE_FIXED32:
+    case FieldDescriptor::TYPE_FIXED64:
+    case FieldDescriptor::TYPE_SFIXED32:
+    case FieldDescriptor::TYPE_SFIXED64:
+    case FieldDescriptor::TYPE_FLOAT:
+    case FieldDescriptor::TYPE_DOUBLE:
+      return "FixedField";
+    default:
+      return "";
+  }
+}
+
+// In the order of their numbers, as protobuf writes them.
+std::vector<const FieldDescriptor*> FieldsOf(const Descriptor* message) {
+  std::vector<const FieldDescriptor*> fields;
+  for (int i = 0; i < message->field_count(); ++i) fields.push_back(message->field(i));
+  std::sort(fields.begin(), fields.end(),
+            [](const auto* a, const auto* b) { return a->number() < b->number(); });
+  return fields;
+}
+
+// Only proto3: its enums are open.
+bool IsPlain(const Descriptor* message) {
+  if (message->file()->syntax() != FileDescriptor::SYNTAX_PROTO3) return false;
+  for (int i = 0; i < message->field_count(); ++i) {
+    if (PlainClassOf(message->field(i)).empty()) return false;
+  }
+  return true;
+}
+
+bool HasPlainMessage(const MethodDescriptor* method) {
+  return !Streams(method) && (IsPlain(method->input_type()) || IsPlain(method->output_type()));
+}
+
 Variables Of(const ServiceDescriptor* service) {
   return {{"service", service->name()},
           {"full_service", service->full_name()},
@@ -91,6 +151,7 @@ Variables Of(const MethodDescriptor* method) {
           {"path", "/" + method->service()->full_name() + "/" + method->name()},
           {"request", ClassOf(method->input_type())},
           {"reply", ClassOf(method->output_type())},
+          {"typed", HasPlainMessage(method) ? "typed::" : ""},
           {"comment", CommentOf(method, "  ")}};
 }
 
@@ -102,10 +163,6 @@ std::string HandlerParameters(const MethodDescriptor* method) {
                                      : ", const " + request + "&") +
          (method->server_streaming() ? ", ::sluice::ServerWriter<" + reply + ">"
                                      : ", " + reply + "*");
-}
-
-bool Streams(const MethodDescriptor* method) {
-  return method->client_streaming() || method->server_streaming();
 }
 
 const char* StreamsOf(const MethodDescriptor* method) {
@@ -238,10 +295,10 @@ void PrintBind(const ServiceDescriptor* service, bool co, Printer* out) {
     Variables of_method = Of(service->method(i));
     of_method["co"] = of_service["co"];
     of_method["bind"] = co || Streams(service->method(i)) ? "BindTask" : "Bind";
-    out->Print(
-        of_method,
-        "  binder.$bind$<$service$$co$ServiceBase, $request$, $reply$,\n"
-        "      &$service$$co$ServiceBase::$method$>(methods_of_$service$::k$method$, this);\n");
+    out->Print(of_method,
+               "  binder.$bind$<$service$$co$ServiceBase, $request$, $reply$,\n"
+               "      &$service$$co$ServiceBase::$method$>(methods_of_$service$::$typed$k$method$, "
+               "this);\n");
   }
   if (service->method_count() == 0) out->Print("  (void)binder;\n");
   out->Print("}\n\n");
@@ -257,18 +314,18 @@ void PrintDefault(const MethodDescriptor* method, bool co, Printer* out) {
   out->Print(of_method,
              "$result$ $service$$co$ServiceBase::$method$(::sluice::ServerContext&\n"
              "    $parameters$) {\n"
-             "  return ::sluice::$not_overridden$(methods_of_$service$::k$method$);\n"
+             "  return ::sluice::$not_overridden$(methods_of_$service$::$typed$k$method$);\n"
              "}\n\n");
 }
 
 void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
   if (Streams(method)) {
-    out->Print(
-        OfStream(method),
-        "$stream$ $service$Client::$method$(\n"
-        "    ::sluice::CallContext& context$parameter$) const {\n"
-        "  return $stream$(channel_.get(), methods_of_$service$::k$method$, context$argument$);\n"
-        "}\n\n");
+    out->Print(OfStream(method),
+               "$stream$ $service$Client::$method$(\n"
+               "    ::sluice::CallContext& context$parameter$) const {\n"
+               "  return $stream$(channel_.get(), methods_of_$service$::$typed$k$method$, "
+               "context$argument$);\n"
+               "}\n\n");
   } else {
     out->Print(
         Of(method),
@@ -276,22 +333,24 @@ void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
         "    ::sluice::CallContext& context, const $request$& request) const {\n"
         "  ::absl::StatusOr<$reply$> reply{::absl::in_place};\n"
         "  ::absl::Status status =\n"
-        "      channel_->Call(methods_of_$service$::k$method$, context, request, &*reply);\n"
+        "      channel_->Call(methods_of_$service$::$typed$k$method$, context, request, &*reply);\n"
         "  if (!status.ok()) reply = ::std::move(status);\n"
         "  return reply;\n"
         "}\n\n"
         "::absl::Status $service$Client::$method$(::sluice::CallContext& context,\n"
         "    const $request$& request, $reply$* reply) const {\n"
-        "  return channel_->Call(methods_of_$service$::k$method$, context, request, reply);\n"
+        "  return channel_->Call(methods_of_$service$::$typed$k$method$, context, request, "
+        "reply);\n"
         "}\n\n"
         "::absl::Status $service$Client::Start$method$(::sluice::CallContext& context,\n"
         "    const $request$& request, $reply$* reply, ::sluice::CallCallback done) const {\n"
-        "  return ::sluice::StartCall(channel_.get(), methods_of_$service$::k$method$,\n"
+        "  return ::sluice::StartCall(channel_.get(), methods_of_$service$::$typed$k$method$,\n"
         "      context, request, reply, ::std::move(done));\n"
         "}\n\n"
         "::sluice::CallAwaiter<$reply$> $service$Client::Co$method$(\n"
         "    ::sluice::CallContext& context, const $request$& request) const {\n"
-        "  return ::sluice::CallAwaiter<$reply$>(channel_.get(), methods_of_$service$::k$method$,\n"
+        "  return ::sluice::CallAwaiter<$reply$>(channel_.get(), "
+        "methods_of_$service$::$typed$k$method$,\n"
         "      context, request);\n"
         "}\n\n");
   }
@@ -299,6 +358,65 @@ void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
              "const ::sluice::Method& $service$Client::$method$Method() {\n"
              "  return methods_of_$service$::k$method$;\n"
              "}\n\n");
+}
+
+// The types of a service that have a codec of their own; named by their place here.
+std::vector<const Descriptor*> PlainMessagesOf(const ServiceDescriptor* service) {
+  std::vector<const Descriptor*> found;
+  for (int i = 0; i < service->method_count(); ++i) {
+    const MethodDescriptor* method = service->method(i);
+    if (Streams(method)) continue;
+    for (const Descriptor* message : {method->input_type(), method->output_type()}) {
+      if (IsPlain(message) && std::find(found.begin(), found.end(), message) == found.end()) {
+        found.push_back(message);
+      }
+    }
+  }
+  return found;
+}
+
+void PrintCodec(const Descriptor* message, size_t place, Printer* out) {
+  const Variables of_message = {{"message", ClassOf(message)}, {"place", std::to_string(place)}};
+  out->Print(of_message, "using Codec$place$ = ::sluice::call::PlainMessage<$message$");
+  for (const FieldDescriptor* field : FieldsOf(message)) {
+    Variables of_field = of_message;
+    of_field["class"] = PlainClassOf(field);
+    of_field["number"] = std::to_string(field->number());
+    of_field["name"] = google::protobuf::compiler::cpp::FieldName(field);
+    const bool number = of_field["class"] == "VarintField" || of_field["class"] == "FixedField";
+    out->Print(of_field, ",\n    ::sluice::call::$class$<$number$, &$message$::$name$,\n        ");
+    out->Print(of_field, number ? "&$message$::set_$name$>"
+                                : "&$message$::mutable_$name$, &$message$::clear_$name$>");
+  }
+  out->Print(">;\n");
+}
+
+std::string CodecOf(const Descriptor* message, const std::vector<const Descriptor*>& plain) {
+  const auto found = std::find(plain.begin(), plain.end(), message);
+  return found == plain.end() ? "::sluice::call::kAnyMessage"
+                              : "Codec" + std::to_string(found - plain.begin() + 1) + "::kCodec";
+}
+
+// The methods as this file calls and binds them, with messages of their own types.
+void PrintTypedMethods(const ServiceDescriptor* service, Printer* out) {
+  const std::vector<const Descriptor*> plain = PlainMessagesOf(service);
+  if (plain.empty()) return;
+  out->Print("\n// For calls with messages of these types only.\nnamespace typed {\n\n");
+  for (size_t i = 0; i < plain.size(); ++i) PrintCodec(plain[i], i + 1, out);
+  out->Print("\n");
+  for (int i = 0; i < service->method_count(); ++i) {
+    const MethodDescriptor* method = service->method(i);
+    if (!HasPlainMessage(method)) continue;
+    Variables of_method = Of(method);
+    of_method["idempotent"] = IsIdempotent(method) ? "true" : "false";
+    of_method["request_codec"] = CodecOf(method->input_type(), plain);
+    of_method["reply_codec"] = CodecOf(method->output_type(), plain);
+    out->Print(of_method,
+               "constexpr ::sluice::Method k$method$(\"$path$\",\n"
+               "    ::sluice::Streams::kNobody, /*idempotent=*/$idempotent$,\n"
+               "    &$request_codec$, &$reply_codec$);\n");
+  }
+  out->Print("\n}  // namespace typed\n");
 }
 
 void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
@@ -314,6 +432,7 @@ void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
                                 "    ::sluice::Streams::k$streams$$idempotent$);\n"
                               : "constexpr ::sluice::Method k$method$(\"$path$\");\n");
   }
+  PrintTypedMethods(service, out);
   out->Print(Of(service), "\n}  // namespace methods_of_$service$\n\n}  // namespace\n\n");
   for (const bool co : {false, true}) {
     PrintBind(service, co, out);

@@ -153,6 +153,22 @@ static_assert(offsetof(Header, payload_bytes) == 40);
 static_assert(offsetof(Header, status_code) == 44);
 static_assert(offsetof(Header, reserved) == 46);
 
+// The fields of a request, or of a reply of success, without flags and flow.
+struct PlainHeader {
+  Kind kind = Kind::kRequest;
+  uint32_t payload_bytes = 0;
+  uint64_t call_id = 0;
+  uint64_t method_id = 0;   // 0 in a reply,
+  uint64_t timeout_ns = 0;  // as this is
+};
+inline Header HeaderOf(const PlainHeader& plain) {
+  return {.kind = plain.kind,
+          .call_id = plain.call_id,
+          .method_id = plain.method_id,
+          .timeout_ns = plain.timeout_ns,
+          .payload_bytes = plain.payload_bytes};
+}
+
 // Where a large message stands.
 struct Place {
   uint64_t address = 0;
@@ -209,6 +225,9 @@ inline void Encode(const Header& header, std::byte* destination) {
   std::memcpy(destination, &header, sizeof(header));
 }
 
+// The same of HeaderOf(plain), with its sequence number.
+inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* destination);
+
 // Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
 // the payload.
 inline Fault Decode(std::span<const std::byte> bytes, Header* header);
@@ -247,24 +266,46 @@ std::byte* PutSomeAttachment(std::span<const std::byte> attachment, Header& head
 // The first word of a message of this kind without flags and flow.
 constexpr uint64_t PlainWord(Kind kind) { return kVersion | static_cast<uint64_t>(kind) << 8; }
 
-// Compares whole words of a request or a reply of success that has no flags. False: DecodeAny() says what it is.
-inline bool DecodePlain(std::span<const std::byte> bytes, Header* header) {
-  if (bytes.size() < kHeaderBytes || bytes.size() > UINT32_MAX) return false;
-  uint64_t words[kHeaderBytes /
-                 sizeof(uint64_t)];  // the peer may change what is checked where it stands
-  std::memcpy(words, bytes.data(), sizeof(words));
-  // Length; status_code and reserved are 0, and so is flow_window.
-  if (words[5] != bytes.size() - kHeaderBytes || words[1] > UINT32_MAX) return false;
-  if (words[0] == PlainWord(Kind::kRequest)) {
-    if (words[3] == 0 || words[4] > kMaxTimeoutNs) return false;
-  } else if (words[0] != PlainWord(Kind::kReply) || (words[3] | words[4]) != 0) {
+// Whether a header, which belongs to a message of `bytes` bytes, is that of a request or a reply of success without flags and flow.
+// False: DecodeAny() says what it is.
+inline bool IsPlain(const Header& header, size_t bytes) {
+  const auto word = [&header](size_t offset) {
+    uint64_t value;
+    std::memcpy(&value, reinterpret_cast<const std::byte*>(&header) + offset, sizeof(value));
+    return value;
+  };
+  // Length; status_code and reserved are 0.
+  if (word(offsetof(Header, payload_bytes)) != bytes - kHeaderBytes || bytes > UINT32_MAX ||
+      header.flow_window != 0) {
     return false;
   }
-  std::memcpy(static_cast<void*>(header), words, sizeof(words));
-  return true;
+  if (word(0) == PlainWord(Kind::kRequest)) {
+    return header.method_id != 0 && header.timeout_ns <= kMaxTimeoutNs;
+  }
+  return word(0) == PlainWord(Kind::kReply) && (header.method_id | header.timeout_ns) == 0;
+}
+
+// Decode() of such a message. It is checked on a copy, since the peer may change what is checked where it stands.
+inline bool DecodePlain(std::span<const std::byte> bytes, Header* header) {
+  if (bytes.size() < kHeaderBytes) [[unlikely]]
+    return false;
+  std::memcpy(static_cast<void*>(header), bytes.data(), sizeof(*header));
+  return IsPlain(*header, bytes.size());
 }
 
 }  // namespace internal
+
+inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* destination) {
+  const auto put = [destination](size_t offset, uint64_t word) {
+    std::memcpy(destination + offset, &word, sizeof(word));
+  };
+  put(0, internal::PlainWord(plain.kind));
+  put(offsetof(Header, sequence), sequence);
+  put(offsetof(Header, call_id), plain.call_id);
+  put(offsetof(Header, method_id), plain.method_id);
+  put(offsetof(Header, timeout_ns), plain.timeout_ns);
+  put(offsetof(Header, payload_bytes), plain.payload_bytes);
+}
 
 inline Fault Decode(std::span<const std::byte> bytes, Header* header) {
   return internal::DecodePlain(bytes, header) ? Fault::kNone : internal::DecodeAny(bytes, header);

@@ -18,10 +18,13 @@ namespace sluice::session {
 // By slot: the one behind it.
 class Links {
  public:
-  uint32_t& operator[](uint32_t slot) {
-    if (slot >= next_.size()) next_.resize(slot + 1);  // only until each slot was used once
-    return next_[slot];
+  // Makes room for the slot: only until each slot was used once.
+  void Cover(uint32_t slot) {
+    if (slot >= next_.size()) [[unlikely]]
+      next_.resize(slot + 1);
   }
+  // Of a slot that is covered.
+  uint32_t& operator[](uint32_t slot) { return next_[slot]; }
   uint32_t operator[](uint32_t slot) const { return next_[slot]; }
 
  private:
@@ -32,20 +35,32 @@ class Outbox {
  public:
   uint32_t size() const { return size_; }
   void PushBack(Links& links, uint32_t slot) {
+    links.Cover(slot);
     if (size_++ == 0) {
       first_ = slot;
     } else {
       links[last_] = slot;
     }
     last_ = slot;
-    links[slot] = slot;
   }
   // Not when empty.
   uint32_t PopFront(const Links& links) {
     const uint32_t slot = first_;
-    first_ = links[slot];
+    first_ = links[slot];  // of the last one: any, and PushBack() sets it
     --size_;
     return slot;
+  }
+  // The first `count` of at least as many; `take(slot)` for each.
+  template <typename Take>
+  void PopFront(const Links& links, uint32_t count, Take take) {
+    uint32_t slot = first_;
+    size_ -= count;
+    for (; count != 0; --count) {
+      const uint32_t next = links[slot];
+      take(slot);
+      slot = next;
+    }
+    first_ = slot;
   }
   template <typename Visit>
   void ForEach(const Links& links, Visit visit) const {

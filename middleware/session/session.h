@@ -50,12 +50,19 @@ class Session {
     return Verdict::kDeliver;
   }
 
+  // The same for who knows what to do with a message that is next. False: nothing happens; Receive() says what it is.
+  bool ReceiveNext(uint32_t sequence) {
+    if (sequence != next_expected_) return false;
+    ++next_expected_;
+    return true;
+  }
+
   // The messages before `sequence` have been taken: release(slot) for each of which that is news.
   template <typename ReleaseSlot>
   Verdict Acknowledge(const Links& links, uint32_t sequence, ReleaseSlot release) {
     const uint32_t taken = sequence - acknowledged();
     if (taken > outbox_.size()) return Verdict::kBogusAck;
-    for (uint32_t i = 0; i < taken; ++i) release(outbox_.PopFront(links));
+    outbox_.PopFront(links, taken, release);
     return Verdict::kDeliver;
   }
 

@@ -8,7 +8,10 @@ void User::OnLost(endpoint::PeerId peer, const frame::Header&, const absl::Statu
 }
 
 void Sessions::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
-  if (peer.index >= records_.size()) records_.resize(peer.index + 1);
+  if (peer.index >= records_.size()) {
+    records_.resize(peer.index + 1);
+    record_count_ = peer.index + 1;
+  }
   Record& record = records_[peer.index];
   if (record.generation != 0) Drop({peer.index, record.generation});
   record = {.generation = peer.generation, .max_large_bytes = info.max_large_bytes};
@@ -52,14 +55,40 @@ uint32_t Sessions::Send(endpoint::PeerId peer, Record& record, endpoint::SendBuf
   return Send(peer, *record, buffer, header, report_soon);
 }
 
+void Sessions::ReserveOther(endpoint::PeerId peer, uint32_t payload_bytes, const InPlace& place,
+                            absl::StatusOr<endpoint::SendBuffer>* buffer) {
+  *buffer = ReserveLarge(peer, payload_bytes, buffer->status(), place);
+}
+
+void Sessions::CommitOther(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
+                           const frame::PlainHeader& plain) {
+  frame::Header header = frame::HeaderOf(plain);
+  Commit(peer, buffer, header);
+}
+
 uint32_t Sessions::unacknowledged(endpoint::PeerId peer) {
   Record* record = Find(peer);
   return record == nullptr ? 0 : record->session.outbox().size();
 }
 
 bool Sessions::OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes) {
-  Record* record = Find(peer);
-  if (record == nullptr) return true;
+  Record* const record = Find(peer);
+  if (record == nullptr) [[unlikely]]
+    return true;
+  if (record->large != nullptr || bytes.size() < frame::kHeaderBytes) [[unlikely]]
+    return OnOtherMessage(peer, record, bytes);
+  frame::Header header;
+  if (!frame::internal::DecodePlain(bytes, &header) ||
+      !record->session.ReceiveNext(header.sequence)) [[unlikely]] {
+    return OnOtherMessage(peer, record, bytes);
+  }
+  user_->OnMessage(peer, header, bytes.subspan(frame::kHeaderBytes));
+  return true;
+}
+
+// Of any kind, or out of turn.
+bool Sessions::OnOtherMessage(endpoint::PeerId peer, Record* record,
+                              std::span<const std::byte> bytes) {
   frame::Header header;
   const frame::Fault fault = frame::Decode(bytes, &header);
   if (fault != frame::Fault::kNone) {

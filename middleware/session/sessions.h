@@ -79,14 +79,15 @@ class Sessions final : public endpoint::Handler {
   // Room for a payload, at `data`. RESOURCE_EXHAUSTED: none now, OnWritable() follows. UNAVAILABLE: no such peer. Others
   // stay: INVALID_ARGUMENT, too large; ABORTED, the system gives no memory for it.
   // A large payload is reserved at its place, if it has one and can be lent there; `data` says so.
-  absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer, uint32_t payload_bytes,
-                                               const InPlace& place = {}) {
+  [[gnu::always_inline]] absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer,
+                                                                      uint32_t payload_bytes,
+                                                                      const InPlace& place = {}) {
     auto buffer = endpoint_->Reserve(peer, frame::kHeaderBytes + payload_bytes);
     if (buffer.ok()) [[likely]] {
       buffer->data += frame::kHeaderBytes;
       buffer->capacity_bytes -= frame::kHeaderBytes;
     } else {
-      buffer = ReserveLarge(peer, payload_bytes, buffer.status(), place);
+      ReserveOther(peer, payload_bytes, place, &buffer);
     }
     return buffer;
   }
@@ -109,6 +110,21 @@ class Sessions final : public endpoint::Handler {
   // just some time.
   uint32_t Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
                   bool report_soon = false);
+  // The same for a message with a plain header, behind no large message, as nearly all of calls are. Without an intermediate
+  // record of the header or the buffer.
+  [[gnu::always_inline]] void CommitPlain(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
+                                          const frame::PlainHeader& header) {
+    Record* const record = Find(peer);
+    if (record == nullptr || record->large != nullptr) [[unlikely]]
+      return CommitOther(peer, buffer, header);
+    std::byte* const message = buffer.data - frame::kHeaderBytes;
+    frame::EncodePlain(header, record->session.Send(links_, buffer.slot), message);
+    endpoint_->Commit(peer,
+                      {.data = message,
+                       .capacity_bytes = buffer.capacity_bytes + frame::kHeaderBytes,
+                       .slot = buffer.slot},
+                      frame::kHeaderBytes + header.payload_bytes, false);
+  }
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
     if (buffer.large != kNotLarge) return CancelLarge(peer, buffer);
     endpoint_->Cancel(peer, buffer);
@@ -139,14 +155,20 @@ class Sessions final : public endpoint::Handler {
   };
 
   Record* Find(endpoint::PeerId peer) {
-    if (peer.index >= records_.size() || records_[peer.index].generation != peer.generation) {
-      return nullptr;
-    }
-    return &records_[peer.index];
+    if (peer.index >= record_count_) return nullptr;
+    Record* const record = &records_[peer.index];
+    return record->generation == peer.generation ? record : nullptr;
   }
   uint32_t Send(endpoint::PeerId peer, Record& record, endpoint::SendBuffer buffer,
                 frame::Header& header, bool report_soon);
   void Drop(endpoint::PeerId peer);
+  // The endpoint has refused the memory.
+  [[gnu::cold]] void ReserveOther(endpoint::PeerId peer, uint32_t payload_bytes,
+                                  const InPlace& place,
+                                  absl::StatusOr<endpoint::SendBuffer>* buffer);
+  [[gnu::cold]] void CommitOther(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
+                                 const frame::PlainHeader& header);
+  bool OnOtherMessage(endpoint::PeerId peer, Record* record, std::span<const std::byte> bytes);
 
   // large_messages.cc
   static PeerLarge& LargeOf(Record& record);
@@ -178,6 +200,7 @@ class Sessions final : public endpoint::Handler {
   User* const user_;
   endpoint::Endpoint* endpoint_ = nullptr;
   std::vector<Record> records_;               // by PeerId::index; the endpoint bounds it
+  uint32_t record_count_ = 0;                 // their number: to compute it takes a multiplication
   absl::flat_hash_map<uint32_t, Lent> lent_;  // by the endpoint's number
   uint32_t delivering_ = kNoFetch;            // whose message the user is given
   Links links_;

@@ -26,10 +26,11 @@ script=$(mktemp)
 trap 'rm -f "$script"' EXIT
 {
   echo 'export SLUICE_CM_LAB=/tmp/cm_lab SLUICE_LAB_PROGRAMS=/tmp SLUICE_LAB_SUITE=/tmp/conformance_test'
+  echo 'export SLUICE_LAB_PAGE=/tmp/two-hosts.md'
   printf 'export SLUICE_LAB_PROBE=/tmp/hardware_probe SLUICE_LAB_DIFFERS=/tmp/rxe_differs.txt SLUICE_LAB_ONLY=%q\n' "${1:-}"
   echo 'exec bash /tmp/scenarios.sh'
 } >"$script"
 step "running it on a kernel of its own"
 tests/lab/vm/boot.sh "$cache" "${SLUICE_LAB_LIMIT_S:-900}" "$script" bazel-bin/tests/lab/cm_lab \
   bazel-bin/examples/echo/echo_server bazel-bin/examples/echo/echo_client "$(in_bin "$suite")" "$(in_bin "$probe")" \
-  tests/lab/{scenarios,suite_scenarios}.sh tests/lab/rxe_differs.txt
+  tests/lab/{scenarios,suite_scenarios}.sh tests/lab/rxe_differs.txt docs/two-hosts.md

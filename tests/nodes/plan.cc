@@ -52,7 +52,8 @@ void DrawEndpoint(Plan* plan, Random& random) {
   options.lane_after_messages = 8;
   options.large_memory_bytes = 8 << 20;
   if (random.Below(2) == 0) options.max_large_bytes = 1 << 20;
-  if (random.Below(3) != 0) {
+  // With RC queue pairs an endpoint refuses several tenants.
+  if (random.Below(3) != 0 || !plan->network.dials.features.dc) {
     options.secrets = Holds(kSecret);
     return;
   }

@@ -78,6 +78,9 @@ void App::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) {
   link = {};
   link.id = peer;
   link.to = NodeOf(info.address);
+  if (!Alike(link.to)) {
+    scene_.ledger.Break("refusal", "a host with DC and one with RC are connected", node_, link.to);
+  }
   link.most_bytes = info.max_message_bytes - frame::kHeaderBytes;
   link.end = scene_.ledger.Up(node_, link.to);
   link.dialled = std::erase_if(attempts_, [&](const Attempt& a) { return a.id == peer; }) != 0;
@@ -104,6 +107,10 @@ void App::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
                        static_cast<uint64_t>(why.code()));
       attempts_.erase(attempts_.begin() + static_cast<ptrdiff_t>(i));
       scene_.ledger.NotUp(node_, to);
+      if (!Alike(to) && absl::IsFailedPrecondition(why)) {
+        scene_.refused.emplace(node_, to);
+        return;
+      }
       return Redial(to);
     }
     return;

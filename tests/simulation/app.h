@@ -81,6 +81,7 @@ class App final : public session::User {
   // False: not now.
   bool SendOne(Link& link, bool wants_reply, bool wants_report);
   void Redial(uint32_t to);
+  bool Alike(uint32_t to) const { return scene_.plan.rc[node_] == scene_.plan.rc[to]; }
   // Disconnects it, now and then, inside the callback that asks.
   void LeaveSometimes(Link& link);
 

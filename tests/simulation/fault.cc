@@ -84,7 +84,7 @@ Fault DrawLateFault(uint32_t nodes, uint64_t messages, softdc::sim::Random& rand
   return fault;
 }
 
-bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns) {
+bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns, bool rc) {
   switch (fault.kind) {
     case FaultKind::kKill:
     case FaultKind::kUnplug:
@@ -97,6 +97,10 @@ bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns) {
       // One attempt of three takes a sixth of it at least, and requests that fail by themselves may be the
       // two others.
       return fault.length_ns >= dead_peer_ns / 6;
+    case FaultKind::kLoss:
+    case FaultKind::kAnswerLoss:
+      // A request fails if its eight tries are lost, and with DC only the third failure in a row ends its peer.
+      return rc && fault.amount >= 50'000;
     default:
       return false;
   }

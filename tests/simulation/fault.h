@@ -52,8 +52,8 @@ Fault DrawFault(FaultSet set, uint32_t nodes, uint64_t messages, int64_t dead_pe
                 softdc::sim::Random& random);
 // Of a kind that DrawFault() does not draw: what comes late.
 Fault DrawLateFault(uint32_t nodes, uint64_t messages, softdc::sim::Random& random);
-// Peers of the node, or the one that it names, may be lost by it.
-bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns);
+// Peers of the node, or the one that it names, may be lost by it. `rc`: each has an RC queue pair, which its first failed request ends.
+bool MayEndPeers(const Fault& fault, int64_t dead_peer_ns, bool rc);
 
 }  // namespace sluice::simulation
 

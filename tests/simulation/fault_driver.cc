@@ -35,7 +35,9 @@ void FaultDriver::Begin(const Fault& fault) {
   ++happened_;
   scene_.trail.Add(scene_.now_ns(), fault.node, fault.peer, Step::kFault,
                    static_cast<uint64_t>(fault.kind), fault.amount);
-  if (fault.kind == FaultKind::kRequestError && RetriesForLong(scene_.plan.network.dials)) {
+  // With RC it ends the peer: until its host has been told.
+  if (fault.kind == FaultKind::kRequestError &&
+      (RetriesForLong(scene_.plan.network.dials) || scene_.plan.rc[fault.node])) {
     scene_.ledger.BeginTrouble(fault.node, fault.peer);
   }
   const int64_t length_ns = LengthOf(fault, scene_.plan.endpoint);
@@ -54,11 +56,22 @@ void FaultDriver::Begin(const Fault& fault) {
 }
 
 void FaultDriver::Trouble(const Fault& fault, bool begins) {
-  if (!MayEndPeers(fault, scene_.plan.endpoint.dead_peer_ns)) return;
-  const auto tell = [&](uint32_t peer) {
-    if (begins) return scene_.ledger.BeginTrouble(fault.node, peer);
-    scene_.ledger.EndTrouble(fault.node, peer);
+  const auto tell_of = [&](uint32_t node, uint32_t peer) {
+    if (begins) return scene_.ledger.BeginTrouble(node, peer);
+    scene_.ledger.EndTrouble(node, peer);
   };
+  const auto tell = [&](uint32_t peer) { tell_of(fault.node, peer); };
+  if (IsRate(fault.kind)) {
+    // Losses are everywhere.
+    for (uint32_t node = 0; node < nodes_.size(); ++node) {
+      if (!MayEndPeers(fault, scene_.plan.endpoint.dead_peer_ns, scene_.plan.rc[node])) continue;
+      for (uint32_t peer = 0; peer < nodes_.size(); ++peer) {
+        if (peer != node) tell_of(node, peer);
+      }
+    }
+    return;
+  }
+  if (!MayEndPeers(fault, scene_.plan.endpoint.dead_peer_ns, scene_.plan.rc[fault.node])) return;
   if (!IsOfHost(fault.kind) && fault.kind != FaultKind::kDeadDci) return tell(fault.peer);
   for (uint32_t peer = 0; peer < nodes_.size(); ++peer) {
     if (peer != fault.node) tell(peer);
@@ -111,6 +124,9 @@ void FaultDriver::Settle() {
     trials_[node].failing_ns = scene_.now_ns();
     if (scene_.simulation->HasRule(node, peer)) return false;
     settled_[node * nodes_.size() + peer] = scene_.ledger.acknowledged_between(node, peer);
+    if (scene_.plan.rc[node] && !RetriesForLong(scene_.plan.network.dials)) {
+      scene_.ledger.EndTrouble(node, peer);
+    }
     return true;
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // simulate --seed N [--seeds K | --minutes M] [--messages COUNT] [--faults none|harmless|all]
-//          [--stop_after COUNT] [--only I,J,...] [--leaves] [--no_shrink] [--log]
+//          [--device dc|rc|mixed] [--stop_after COUNT] [--only I,J,...] [--leaves] [--no_shrink] [--log]
 // Runs seed after seed. A failing one is shrunk, told of with the command that repeats it, and ends the program with 1.
 #include <chrono>
 #include <cstdio>
@@ -36,8 +36,8 @@ struct Arguments {
   std::fprintf(
       stderr,
       "simulate: %s\nusage: simulate --seed N [--seeds K | --minutes M] [--messages COUNT]\n"
-      "       [--faults none|harmless|all] [--stop_after COUNT] [--only I,J,...] "
-      "[--leaves] [--no_shrink] [--log]\n",
+      "       [--faults none|harmless|all] [--device dc|rc|mixed] [--stop_after COUNT] "
+      "[--only I,J,...] [--leaves] [--no_shrink] [--log]\n",
       why.c_str());
   std::exit(2);
 }
@@ -76,6 +76,11 @@ Arguments Parse(int argc, char** argv) {
       arguments.options.faults = value == "none"       ? FaultSet::kNone
                                  : value == "harmless" ? FaultSet::kHarmless
                                                        : FaultSet::kAll;
+    } else if (word == "--device") {
+      known = value == "dc" || value == "rc" || value == "mixed";
+      arguments.options.device = value == "dc"   ? DeviceKind::kDc
+                                 : value == "rc" ? DeviceKind::kRc
+                                                 : DeviceKind::kMixed;
     } else if (word == "--only") {
       arguments.has_only = true;
       for (const auto one : absl::StrSplit(value, ',', absl::SkipEmpty())) {

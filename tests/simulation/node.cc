@@ -43,7 +43,8 @@ void Node::Start() {
   const Simulation::As as(*scene_.simulation, index_);
   auto process = std::make_unique<Process>(scene_, *this, life_);
   scene_.witness.SetTrial(true);
-  auto device = device::Device::Open("softdc0", {&Witness::Verbs()});
+  auto device = device::Device::Open(scene_.plan.asks_rc[index_] ? "softdc0/rc" : "softdc0",
+                                     {&Witness::Verbs()});
   scene_.witness.SetTrial(false);
   if (!device.ok()) return scene_.ledger.Break("open", device.status().ToString(), index_, index_);
   process->device = std::move(*device);
@@ -58,6 +59,9 @@ void Node::Start() {
   process_ = std::move(process);
   process_->app.Listen();
   for (const auto& [from, to] : scene_.plan.pairs) {
+    if (from == index_) process_->app.Connect(to);
+  }
+  for (const auto& [from, to] : scene_.plan.unlike) {
     if (from == index_) process_->app.Connect(to);
   }
   OnActivity(Activity::kEvent);

@@ -18,13 +18,15 @@ T OneOf(const T (&choices)[n], Random& random) {
   return choices[random.Below(n)];
 }
 
-softdc::sim::Options DrawNetwork(Random& random) {
+softdc::sim::Options DrawNetwork(DeviceKind device, Random& random) {
   constexpr int64_t kJitterNs[] = {0, 100, 2'000};
   constexpr uint8_t kLogConcurrent[] = {1, 3, 6};
   constexpr uint8_t kLogErrored[] = {0, 1, 4};
   softdc::sim::Options network;
   network.seed = random.Next();
   network.nodes = 2 + static_cast<uint32_t>(random.Below(7));
+  // Of each kind there are two at least.
+  if (device == DeviceKind::kMixed) network.nodes = std::max(network.nodes, 4u);
   network.jitter_ns = OneOf(kJitterNs, random);
   network.arena_bytes = uint64_t{16} << 20;
   softdc::Dials& dials = network.dials;
@@ -82,6 +84,47 @@ Workload DrawWorkload(Random& random) {
   return workload;
 }
 
+// Drawn apart: a seed's other choices stay what they are.
+void DrawDevices(Plan* plan) {
+  Random random(plan->options.seed * 0x9e3779b97f4a7c15u + 0x4c43);
+  const uint32_t nodes = plan->network.nodes;
+  plan->rc.assign(nodes, false);
+  plan->asks_rc.assign(nodes, false);
+  for (uint32_t node = 0; node < nodes; ++node) {
+    const DeviceKind kind = plan->options.device;
+    const bool drawn = random.Below(2) != 0;
+    const bool has_dc = random.Below(2) != 0;
+    const bool rc = kind == DeviceKind::kRc ||
+                    (kind == DeviceKind::kMixed && (node < 4 ? node % 2 != 0 : drawn));
+    softdc::Dials dials = plan->network.dials;
+    plan->rc[node] = rc || !dials.features.dc;
+    plan->asks_rc[node] = rc && has_dc && dials.features.dc;
+    if (!rc || plan->asks_rc[node]) continue;
+    dials.features.dc = false;
+    plan->network.dials_by_node[node] = dials;
+  }
+  if (plan->options.device != DeviceKind::kMixed) return;
+  // Each host has a peer of its kind, and some have more; some try one of the other kind.
+  plan->pairs.clear();
+  for (uint32_t a = 0; a < nodes; ++a) {
+    bool has_peer = false;
+    for (uint32_t b = a + 1; b < nodes; ++b) {
+      const bool alike = plan->rc[a] == plan->rc[b];
+      const bool skipped = random.Below(2) == 0;
+      const auto pair = random.Below(2) == 0 ? std::pair(a, b) : std::pair(b, a);
+      if (!alike && !skipped) plan->unlike.push_back(pair);
+      if (!alike || (has_peer && skipped)) continue;
+      plan->pairs.push_back(pair);
+      has_peer = true;
+    }
+  }
+}
+
+const char* Name(DeviceKind kind) {
+  constexpr const char* kNames[] = {"DC", "RC", "DC and RC"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 }  // namespace
 
 Plan MakePlan(const PlanOptions& options) {
@@ -89,7 +132,7 @@ Plan MakePlan(const PlanOptions& options) {
   Plan plan;
   plan.options = options;
   plan.stop_after = options.messages;
-  plan.network = DrawNetwork(random);
+  plan.network = DrawNetwork(options.device, random);
   plan.endpoint = DrawEndpoint(plan.network, random);
   // A port that is down swallows RDMA_CM's last word as well: then somebody has to ask.
   if (options.faults == FaultSet::kAll) plan.endpoint.keepalive_ns = 50 * kMs;
@@ -104,6 +147,7 @@ Plan MakePlan(const PlanOptions& options) {
       plan.pairs.push_back(random.Below(2) == 0 ? std::pair(a, b) : std::pair(b, a));
     }
   }
+  DrawDevices(&plan);
   if (options.faults != FaultSet::kNone) {
     const uint64_t count = random.Below(1 + std::min<uint64_t>(200, options.messages / 1'000 + 4));
     for (uint64_t i = 0; i < count; ++i) {
@@ -127,13 +171,14 @@ std::string ToString(const Plan& plan) {
   const softdc::Dials& dials = plan.network.dials;
   std::string text = absl::StrCat(
       "seed ", plan.options.seed, ": ", plan.network.nodes, " hosts, ", plan.pairs.size(),
-      " pairs, ", plan.stop_after, " messages; streams ", dials.streams.enabled ? "on" : "off",
-      ", log_concurrent ", dials.streams.max_log_concurrent, ", log_errored ",
-      dials.streams.max_log_errored, "; ", plan.endpoint.dci_count, " DCIs of ",
-      plan.endpoint.dci_depth, ", ", plan.endpoint.credits_per_peer, " credits, ",
-      plan.endpoint.send_buffers, " send buffers, dead_peer ", plan.endpoint.dead_peer_ns / kMs,
-      " ms, keepalive ", plan.endpoint.keepalive_ns / kMs, " ms; bursts of up to ",
-      plan.workload.most_in_burst, "; ", plan.faults.size(), " faults\n");
+      " pairs, ", plan.stop_after, " messages; devices with ", Name(plan.options.device),
+      "; streams ", dials.streams.enabled ? "on" : "off", ", log_concurrent ",
+      dials.streams.max_log_concurrent, ", log_errored ", dials.streams.max_log_errored, "; ",
+      plan.endpoint.dci_count, " DCIs of ", plan.endpoint.dci_depth, ", ",
+      plan.endpoint.credits_per_peer, " credits, ", plan.endpoint.send_buffers,
+      " send buffers, dead_peer ", plan.endpoint.dead_peer_ns / kMs, " ms, keepalive ",
+      plan.endpoint.keepalive_ns / kMs, " ms; bursts of up to ", plan.workload.most_in_burst, "; ",
+      plan.faults.size(), " faults\n");
   for (size_t i = 0; i < plan.faults.size(); ++i) {
     absl::StrAppend(&text, "  fault ", i, ": ", ToString(plan.faults[i]), "\n");
   }

@@ -17,6 +17,13 @@
 
 namespace sluice::simulation {
 
+// What the hosts' devices have.
+enum class DeviceKind : uint8_t {
+  kDc,
+  kRc,     // RC queue pairs: the device has no DC, or its program asks for RC
+  kMixed,  // either; the hosts of each kind connect among themselves, and refuse the others
+};
+
 struct PlanOptions {
   uint64_t seed = 1;
   uint64_t messages = 100'000;  // in the whole run
@@ -25,6 +32,7 @@ struct PlanOptions {
   bool late = true;
   // Programs disconnect peers inside callbacks.
   bool leaves = false;
+  DeviceKind device = DeviceKind::kDc;
 };
 
 struct Plan {
@@ -33,6 +41,10 @@ struct Plan {
   endpoint::Options endpoint;
   Workload workload;
   std::vector<std::pair<uint32_t, uint32_t>> pairs;  // the first connects to the second
+  // Likewise, where one host has DC and the other RC: the connection is refused.
+  std::vector<std::pair<uint32_t, uint32_t>> unlike;
+  std::vector<bool> rc;       // by host: its peers have RC queue pairs
+  std::vector<bool> asks_rc;  // by host: its program asks for RC, whatever the device has
   int64_t poll_delay_ns = 0;  // at most, from a completion until the program looks
   int64_t nap_ns = 0;         // without anything to do, before it sleeps
   std::vector<Fault> faults;  // by at_message

@@ -88,7 +88,7 @@ bool Run::AllConnected() const {
   for (const auto& [from, to] : scene_.plan.pairs) {
     if (!scene_.ledger.Connected(from, to)) return false;
   }
-  return true;
+  return scene_.refused.size() == scene_.plan.unlike.size();
 }
 
 bool Run::AllEmpty() const {
@@ -121,6 +121,11 @@ void Run::Rest() {
     all = at_rest() && AllConnected();
     if (all || scene_.now_ns() < end_ns) continue;
     scene_.ledger.BreakMissing();
+    for (const auto& [from, to] : scene_.plan.unlike) {
+      if (scene_.refused.contains({from, to})) continue;
+      scene_.ledger.Break("refusal", absl::StrCat("host ", from, " was not refused by host ", to),
+                          from, to);
+    }
     for (const auto& [from, to] : scene_.plan.pairs) {
       if (scene_.ledger.Connected(from, to)) continue;
       scene_.ledger.Break("rest", absl::StrCat("hosts ", from, " and ", to, " are not connected"),
@@ -160,13 +165,20 @@ void Run::End() {
   const auto is_gone = [tails](const endpoint::ConnectionCounts& counts) {
     return counts.numbers_live == 0 && counts.handles_in_use <= tails;
   };
+  const auto has_queue_pairs = [&](uint32_t index) {
+    return scene_.plan.rc[index] && !nodes_[index]->endpoint().Queues().empty();
+  };
   const auto all_gone = [&] {
-    return std::all_of(nodes_.begin(), nodes_.end(),
-                       [&](const auto& node) { return is_gone(node->endpoint().Connections()); });
+    for (uint32_t index = 0; index < nodes_.size(); ++index) {
+      if (!is_gone(nodes_[index]->endpoint().Connections()) || has_queue_pairs(index)) return false;
+    }
+    return true;
   };
   StepUntil(all_gone, kGoneNs);
   StepUntil([] { return false; }, 50 * kMs);  // what was submitted last is done
   for (uint32_t index = 0; index < nodes_.size(); ++index) {
+    if (has_queue_pairs(index))
+      scene_.ledger.Break("leak", "queue pairs of peers that left", index, index);
     const endpoint::ConnectionCounts counts = nodes_[index]->endpoint().Connections();
     if (is_gone(counts)) continue;
     scene_.ledger.Break("leak",

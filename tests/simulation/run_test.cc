@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 
+#include <algorithm>
+
 #include "gtest/gtest.h"
 
 namespace sluice::simulation {
@@ -53,6 +55,49 @@ TEST_P(RunTest, SameSeedTwice_IsTheSameRunAndKeepsNothingOpen) {
     EXPECT_EQ(once.virtual_ns, twice.virtual_ns);
   }
 }
+
+// Hosts with RC queue pairs, and a network of hosts with DC and hosts with RC.
+class DeviceKindTest : public ::testing::TestWithParam<DeviceKind> {};
+
+TEST_P(DeviceKindTest, SeedsOfAKind_KeepAllInvariantsAndEndAtRest) {
+  uint64_t downs = 0;
+  for (const FaultSet faults : {FaultSet::kNone, FaultSet::kHarmless, FaultSet::kAll}) {
+    for (uint64_t seed = 1; seed <= kSeeds / 2; ++seed) {
+      const Plan plan =
+          MakePlan({.seed = seed, .messages = kMessages, .faults = faults, .device = GetParam()});
+      const Result result = RunPlan(plan);
+      EXPECT_TRUE(result.ok()) << Explain(plan, result);
+      EXPECT_GE(result.messages, kMessages);
+      downs += result.peers_down;
+    }
+  }
+  EXPECT_GT(downs, 0u);
+}
+
+TEST_P(DeviceKindTest, ProgramsThatDisconnectInsideCallbacks_EndAtRest) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    const Plan plan =
+        MakePlan({.seed = seed, .messages = 2'000, .leaves = true, .device = GetParam()});
+    const Result result = RunPlan(plan);
+    EXPECT_TRUE(result.ok()) << Explain(plan, result);
+  }
+}
+
+TEST(DeviceKindPlan, MixedHasHostsOfBothKindsAndPairsThatMustBeRefused) {
+  uint64_t unlike = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const Plan plan = MakePlan({.seed = seed, .device = DeviceKind::kMixed});
+    EXPECT_GE(std::count(plan.rc.begin(), plan.rc.end(), true), 2);
+    EXPECT_GE(std::count(plan.rc.begin(), plan.rc.end(), false), 2);
+    for (const auto& [a, b] : plan.pairs) EXPECT_EQ(plan.rc[a], plan.rc[b]);
+    for (const auto& [a, b] : plan.unlike) EXPECT_NE(plan.rc[a], plan.rc[b]);
+    unlike += plan.unlike.size();
+  }
+  EXPECT_GT(unlike, kSeeds);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DeviceKindTest,
+                         ::testing::Values(DeviceKind::kRc, DeviceKind::kMixed));
 
 TEST(RunPlanTest, ProgramsDisconnectInsideCallbacks_KeepAllInvariantsAndEndAtRest) {
   uint64_t downs = 0;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
+#include <utility>
 
 #include "tests/simulation/ledger.h"
 #include "tests/simulation/plan.h"
@@ -27,7 +29,8 @@ struct Scene {
   Ledger ledger;
   Witness witness;
   Trail trail;
-  bool quiet = false;  // enough was sent
+  bool quiet = false;                               // enough was sent
+  std::set<std::pair<uint32_t, uint32_t>> refused;  // of the plan's unlike pairs
   uint64_t digest = 0;
 
   int64_t now_ns() const { return simulation->NowNs(); }

@@ -65,6 +65,10 @@ std::string CommandOf(const Plan& plan) {
   std::string command =
       absl::StrCat("--seed ", plan.options.seed, " --messages ", plan.options.messages,
                    " --faults ", kSets[static_cast<size_t>(plan.options.faults)]);
+  constexpr const char* kDevices[] = {"dc", "rc", "mixed"};
+  if (plan.options.device != DeviceKind::kDc) {
+    absl::StrAppend(&command, " --device ", kDevices[static_cast<size_t>(plan.options.device)]);
+  }
   if (plan.options.leaves) command += " --leaves";
   if (plan.stop_after != plan.options.messages) {
     absl::StrAppend(&command, " --stop_after ", plan.stop_after);

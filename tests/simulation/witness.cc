@@ -47,6 +47,7 @@ const verbs::VerbsApi& Witness::Verbs() {
   static const verbs::VerbsApi table = [] {
     verbs::VerbsApi api = Simulation::Verbs();
     api.dv_create_qp = &CreateQp;
+    api.create_qp = &CreateRc;
     api.destroy_qp = &DestroyQp;
     api.destroy_cq = &DestroyCq;
     api.modify_qp = &ModifyQp;
@@ -61,19 +62,32 @@ ibv_qp* Witness::CreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr,
   ibv_qp* qp = Simulation::Verbs().dv_create_qp(context, attr, dv_attr);
   if (qp == nullptr || of_thread == nullptr || of_thread->trial_ || !IsDci(*attr, dv_attr))
     return qp;
-  if (context->ops.poll_cq != &PollCq) {
-    real_poll_cq = context->ops.poll_cq;
-    context->ops.poll_cq = &PollCq;
-  }
-  const uint32_t node = of_thread->NodeOf(context->device);
+  const uint32_t node = of_thread->Listen(context, attr->send_cq);
   const bool streams = dv_attr->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
   of_thread->send_queues_[qp] = {
       .node = node,
       .budget = streams ? 1u << dv_attr->dc_init_attr.dci_streams.log_num_errored : 1,
       .completions = attr->send_cq};
-  of_thread->completion_queues_[attr->send_cq].node = node;
-  of_thread->of_node_[node] = attr->send_cq;
   return qp;
+}
+
+// A queue pair of one peer, which may be stopped at any time. One without a shared receive queue is there for its number only.
+ibv_qp* Witness::CreateRc(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  ibv_qp* qp = Simulation::Verbs().create_qp(pd, attr);
+  if (qp == nullptr || of_thread == nullptr || of_thread->trial_ || attr->srq == nullptr) return qp;
+  of_thread->Listen(pd->context, attr->send_cq);
+  return qp;
+}
+
+uint32_t Witness::Listen(ibv_context* context, const ibv_cq* completions) {
+  if (context->ops.poll_cq != &PollCq) {
+    real_poll_cq = context->ops.poll_cq;
+    context->ops.poll_cq = &PollCq;
+  }
+  const uint32_t node = NodeOf(context->device);
+  completion_queues_[completions].node = node;
+  of_node_[node] = completions;
+  return node;
 }
 
 uint32_t Witness::NodeOf(const ibv_device* device) const {

@@ -64,6 +64,7 @@ class Witness {
 
   static ibv_qp* CreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr,
                           mlx5dv_qp_init_attr* dv_attr);
+  static ibv_qp* CreateRc(ibv_pd* pd, ibv_qp_init_attr* attr);
   static int DestroyQp(ibv_qp* qp);
   static int DestroyCq(ibv_cq* cq);
   static int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
@@ -71,6 +72,8 @@ class Witness {
   static int PollCq(ibv_cq* cq, int most, ibv_wc* wc);
 
   uint32_t NodeOf(const ibv_device* device) const;
+  // Watches this queue; the node that it is on.
+  uint32_t Listen(ibv_context* context, const ibv_cq* completions);
   void OnTold(CompletionQueue& queue, const ibv_wc* wc, int count);
   int Repeat(CompletionQueue& queue, int most, ibv_wc* wc);
   void OnStop(ibv_qp* qp);

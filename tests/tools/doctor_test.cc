@@ -195,6 +195,7 @@ TEST_F(DoctorTest, HostWithoutANicRunsOnSoftdc) {
   system_.mutable_devices(0)->set_provider("softdc");
   EXPECT_FALSE(Blocked()) << "softdc locks no memory";
   EXPECT_THAT(Text(), HasSubstr("reach each other by softdc"));
+  EXPECT_THAT(Text(), HasSubstr("rdma link add rxe0 type rxe netdev NAME"));
   EXPECT_THAT(Text(), HasSubstr("note      memlock"));
   system_.mutable_devices(0)->set_open_error("no space");
   EXPECT_TRUE(Blocked());

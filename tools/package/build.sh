@@ -84,7 +84,7 @@ END
 
 declare -A owner=()
 build_package() {
-  local paragraph=$1 name root place pattern
+  local paragraph=$1 name root place pattern unit
   name=$(field "$paragraph" Package)
   root=$work/root/$name
   rm -rf "$root"
@@ -104,6 +104,8 @@ build_package() {
   done
   for place in "${files[@]}"; do stage_file "$prefix/$place" "$root/usr/$place"; done
   for place in "${private[@]}"; do stage_file "$prefix/$place" "$root/usr/lib/sluice/${place##*/}"; done
+  unit=$(field "$paragraph" Unit)
+  [[ -z $unit ]] || install -D -m 644 "tools/package/$unit" "$root/lib/systemd/system/$unit"
   documents "$root" "$name"
   mkdir -p "$root/DEBIAN" # dpkg-shlibdeps looks for it
 
@@ -119,8 +121,8 @@ build_package() {
   [[ $arch == all ]] || arch=$architecture
   {
     printf 'Package: %s\nSource: sluice\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %s\nPriority: optional\n' \
-      "$name" "$version" "$arch" "$maintainer" "$(du -k -s --apparent-size "$root/usr" | cut -f1)"
-    sed -E "/^(Package|Architecture|Files|Private):/d" <<<"$paragraph" |
+      "$name" "$version" "$arch" "$maintainer" "$(du -k -s --apparent-size "$root" | cut -f1)"
+    sed -E "/^(Package|Architecture|Files|Private|Unit):/d" <<<"$paragraph" |
       sed "s/\${version}/$version/g; s/, \${shlibs:Depends}/${shlibs:+, $shlibs}/; s/\${shlibs:Depends}/$shlibs/"
   } >"$root/DEBIAN/control"
   local -a libraries
@@ -150,7 +152,7 @@ fi
 END
     chmod 755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm"
   fi
-  (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
+  (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
   find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
   dpkg-deb --root-owner-group --build "$root" "$output/${name}_${version}_$arch.deb" >/dev/null
   step "package: ${name}_${version}_$arch.deb"

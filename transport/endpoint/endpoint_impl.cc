@@ -334,6 +334,7 @@ int EndpointImpl::Poll() {
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
   count += Receive();
+  if (rc_ != nullptr && rc_->stopping()) count += EndQueues();
   if (!watch_.empty()) count += LookAtLanes();
   count += queue_->Poll();
   if (!resends_.empty()) TellResends();
@@ -391,6 +392,7 @@ bool EndpointImpl::PrepareToSleep() {
     timers_.Cancel(&watch_timer_);
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
+  if (rc_ != nullptr && rc_->stopping()) return false;  // the next pass destroys them
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
          report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&

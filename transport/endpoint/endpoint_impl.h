@@ -210,11 +210,13 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   // rc_peers.cc
   absl::Status CheckRcOptions() const;
-  // The completion names the queue pair: nobody speaks for another peer.
   bool IsOfPeer(const ibv_wc& wc, const Peer& peer) const;
   void MakeQueueToDial(Peer* peer);
   void AcquireQueue(Peer* peer, const cm::PathInfo& path);
-  int RcAccess() const { return options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0; }
+  void AllowReads(Peer* peer);
+  void EndSender(const ibv_wc& wc);
+  void EndSender(Peer* peer);
+  int EndQueues();
   static std::string UnlikeTransports(bool server_rc);
 
   // keepalive.cc

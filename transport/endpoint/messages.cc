@@ -280,15 +280,18 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     OnAnnounced(be32toh(wc.imm_data), static_cast<uint32_t>(wc.wr_id >> 33));
   } else if (!peer::LoadPrefix(bytes, wc.byte_len, &prefix)) {
     ++counters_.dropped_malformed;
+    EndSender(wc);
   } else if (prefix.peer_index >= peers_.size() ||
              peers_[prefix.peer_index].token != prefix.token ||
              peers_[prefix.peer_index].tenant != wc.wr_id >> 33 ||
              peers_[prefix.peer_index].state == peer::State::kFree ||
              (rc_ != nullptr && !IsOfPeer(wc, peers_[prefix.peer_index]))) {
     ++counters_.dropped_unknown;
+    EndSender(wc);
   } else if (rc_ != nullptr && prefix.kind >= peer::Kind::kLaneAsk &&
              prefix.kind <= peer::Kind::kTargetsTaken) {
     ++counters_.dropped_malformed;  // there are no lanes, and no targets to replace
+    EndSender(wc);
   } else {
     Peer* peer = &peers_[prefix.peer_index];
     // An RC queue pair has one receive queue for both.
@@ -324,6 +327,7 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
       OnHandshakeMessage(peer, prefix.kind, {bytes, wc.byte_len});
     } else {
       ++counters_.dropped_unproven;
+      EndSender(peer);
     }
   }
   queue.Recycle(index);

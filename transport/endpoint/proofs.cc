@@ -91,6 +91,7 @@ void EndpointImpl::OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes m
     return OnAnswer(peer, message);
   }
   ++counters_.dropped_unproven;
+  EndSender(peer);
 }
 
 void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
@@ -112,6 +113,7 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
     return RefuseProof(peer, {.credits = own.mtu_bytes(), .refusal = peer::RefusalCode::kPathMtu});
   }
   FirstWindow(peer);
+  if (rc_ != nullptr && options_.max_large_bytes != 0) return AllowReads(peer);
   SayTerms(peer);
 }
 

@@ -3,6 +3,7 @@
 // Peers of a device without DC: each has an RC queue pair, whose number its hello or welcome says (docs/decisions/0068).
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -10,6 +11,12 @@
 #include "transport/endpoint/endpoint_impl.h"
 
 namespace sluice::endpoint {
+namespace {
+
+// Of a peer that has proved its secret, if there are large messages.
+constexpr int kRights = IBV_ACCESS_REMOTE_READ;
+
+}  // namespace
 
 // Tenants are kept apart by protection domains, and a queue pair that sends from the common buffers is in theirs.
 absl::Status EndpointImpl::CheckRcOptions() const {
@@ -29,6 +36,7 @@ std::string EndpointImpl::UnlikeTransports(bool server_rc) {
                    : "the server has DC, the client RC queue pairs";
 }
 
+// The completion names the queue pair: nobody speaks for another peer.
 bool EndpointImpl::IsOfPeer(const ibv_wc& wc, const Peer& peer) const {
   return queue::RcQueues::IsAttached(peer.target) && rc_->number(peer.target) == wc.qp_num;
 }
@@ -39,7 +47,7 @@ void EndpointImpl::MakeQueueToDial(Peer* peer) {
   ++peer->commands;
   commands_.Submit(
       [this, made, srq = ReceptionOf(*peer).data->srq()] {
-        *made = rc_->Make(receive_cq_.get(), srq, RcAccess());
+        *made = rc_->Make(receive_cq_.get(), srq);
       },
       [this, peer, made] {
         --peer->commands;
@@ -80,9 +88,13 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
         if (!result->place.ok()) return;
         if (own != nullptr) {
           result->connected = rc_->Connect(own, route);
+          // The server's welcome has a MAC of the secret.
+          if (result->connected.ok() && options_.max_large_bytes != 0) {
+            result->connected = rc_->Allow(own, kRights);
+          }
           return;
         }
-        result->made = rc_->Make(receive_cq_.get(), srq, RcAccess());
+        result->made = rc_->Make(receive_cq_.get(), srq);
         result->connected =
             result->made.ok() ? rc_->Connect(result->made->get(), route) : result->made.status();
       },
@@ -99,6 +111,62 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
         }
         OnPath(peer, path::Route{}, /*wrong_place=*/false);
       });
+}
+
+// A queue pair takes its unread completions with it, and its number may soon be another one's: all that was received is handled first.
+int EndpointImpl::EndQueues() {
+  int count = 1;
+  while (arrivals_taken()) count += Receive();
+  if (TakeArrivals()) {
+    while (arrivals_taken()) count += Receive();
+  }
+  rc_->DestroyStopped();
+  return count;
+}
+
+// Of a server: its answer follows when the client, which has proved its secret, may READ.
+void EndpointImpl::AllowReads(Peer* peer) {
+  auto allowed = std::make_shared<absl::Status>();
+  ++peer->commands;
+  commands_.Submit(
+      [this, qp = rc_->qp(peer->target), allowed] { *allowed = rc_->Allow(qp, kRights); },
+      [this, peer, allowed] {
+        --peer->commands;
+        if (peer->state == peer::State::kDraining) return EndLater(peer);
+        if (!allowed->ok()) return Fail(peer, *allowed);
+        SayTerms(peer);
+      });
+}
+
+// Ends the peer that sent a message which no correct peer sends. Without RC nothing happens.
+void EndpointImpl::EndSender(const ibv_wc& wc) {
+  if (rc_ == nullptr) return;
+  const queue::Target* target = rc_->Find(wc.qp_num);
+  if (target != nullptr) EndSender(&peers_[target->cookie]);
+}
+
+// Each such message took a receive buffer from the queue that all peers share, and no credit is counted for it.
+void EndpointImpl::EndSender(Peer* peer) {
+  if (rc_ == nullptr) return;
+  const bool up = peer->state == peer::State::kUp;
+  if (!up && peer->state != peer::State::kAccepting && peer->state != peer::State::kUnproven &&
+      peer->state != peer::State::kProving) {
+    return;  // it ends already
+  }
+  const absl::Status why = base::Error(
+      absl::StatusCode::kUnavailable, "the peer sent an invalid message",
+      {.layer = "endpoint",
+       .peer = peer->address(),
+       .operation = "receive",
+       .cause =
+           up ? "a message of its queue pair names another peer, or has a kind that RC does not use"
+              : "something else than the proof of its secret came through its queue pair",
+       .remedy = "run the same release of Sluice on both sides; a peer that does this "
+                 "on purpose holds the secret: replace the secret"});
+  if (!up) ++handshakes_.unauthenticated;
+  log_.Say(base::Severity::kWarning, "invalid message", peer->address(),
+           std::string(why.message()));
+  Fail(peer, why);
 }
 
 }  // namespace sluice::endpoint

@@ -77,10 +77,10 @@ RcQueues::RcQueues(device::Device& device, ibv_cq* cq, SlotTable& slots, uint32_
 
 RcQueues::~RcQueues() = default;
 
-absl::StatusOr<verbs::SharedRc> RcQueues::Make(ibv_cq* receive_cq, ibv_srq* srq, int access) const {
+absl::StatusOr<verbs::SharedRc> RcQueues::Make(ibv_cq* receive_cq, ibv_srq* srq) const {
   auto qp = verbs::CreateSharedRc(api_, pd_, cq_, receive_cq, srq, send_depth_);
   if (!qp.ok()) return qp.status();
-  absl::Status status = verbs::InitRc(api_, qp->get(), path_, access);
+  absl::Status status = verbs::InitRc(api_, qp->get(), path_, /*access=*/0);
   if (!status.ok()) return status;
   return qp;
 }
@@ -111,11 +111,17 @@ absl::Status RcQueues::Attach(Target* target, verbs::SharedRc qp) {
   free_.pop_back();
   queue.qp = std::move(qp);
   queue.number = queue.qp->qp_num;
+  by_number_[queue.number] = queue.index;
   queue.fifo.assign(fifo_size_, kNoSlot);
   queue.targets[0] = target;
   target->dci = queue.index;
   target->stream = kAttached;
   return absl::OkStatus();
+}
+
+Target* RcQueues::Find(uint32_t number) const {
+  const auto found = by_number_.find(number);
+  return found == by_number_.end() ? nullptr : queues_[found->second]->targets[0];
 }
 
 void RcQueues::Share(Target* other, const Target& target) {
@@ -196,7 +202,6 @@ int RcQueues::Look() {
 }
 
 int RcQueues::Poll(bool /*thorough*/) {
-  if (!stopped_.empty()) DestroyStopped();
   const int count = posted_ == 0 ? 0 : Look();
   for (size_t i = 0; i < moved_.size(); ++i) {
     moved_[i]->moved = false;
@@ -305,7 +310,7 @@ void RcQueues::Destroy(Queue& queue) {
       [this, of = &queue] { OnStopped(*of); });
 }
 
-// The owner looks at its receive queue between the end of commands and Poll().
+// The owner empties its receive queue before it calls DestroyStopped().
 void RcQueues::OnStopped(Queue& queue) { stopped_.push_back(&queue); }
 
 void RcQueues::DestroyStopped() {
@@ -322,6 +327,7 @@ void RcQueues::OnDestroyed(Queue& queue) {
   while (queue.head != queue.tail) Finish(queue.fifo[queue.head++ & Mask()], false);
   if (queue.unrung) std::erase(unrung_, &queue);
   if (queue.moved) std::erase(moved_, &queue);
+  by_number_.erase(queue.number);
   const uint16_t index = queue.index;
   queue = Queue();
   queue.index = index;

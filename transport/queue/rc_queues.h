@@ -18,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "transport/device/device.h"
@@ -54,18 +55,26 @@ class RcQueues final : public SendQueues {
            const RcOptions& options, poller::Commands& commands, QueueUser& user);
   ~RcQueues() override;
 
-  // A queue pair in INIT, which receives from `srq`. `access` are the peer's rights. Inside Commands.
-  absl::StatusOr<verbs::SharedRc> Make(ibv_cq* receive_cq, ibv_srq* srq, int access) const;
+  // A queue pair in INIT, which receives from `srq` and gives its peer no right to memory. Inside Commands.
+  absl::StatusOr<verbs::SharedRc> Make(ibv_cq* receive_cq, ibv_srq* srq) const;
   // To RTS. Inside Commands.
   absl::Status Connect(ibv_qp* qp, verbs::RcRoute route) const;
+  // Gives the peer of a connected queue pair these rights. Inside Commands.
+  absl::Status Allow(ibv_qp* qp, int access) const { return verbs::AllowRc(api_, qp, access); }
   // The target sends through this queue pair from now on, which ends with it. RESOURCE_EXHAUSTED: there are kMostQueues.
   absl::Status Attach(Target* target, verbs::SharedRc qp);
   // Another target of the same peer, which ends before that one.
   void Share(Target* other, const Target& target);
   static bool IsAttached(const Target& target) { return target.stream != kNoStream; }
+  // The target that was attached to the queue pair of this number; null if there is none, or it ends.
+  Target* Find(uint32_t number) const;
   // Of a target that is attached.
   uint32_t number(const Target& target) const { return queues_[target.dci]->number; }
   ibv_qp* qp(const Target& target) const { return queues_[target.dci]->qp.get(); }
+
+  // Some queue pairs are in ERR. The owner takes all completions of its receive queue, then calls DestroyStopped().
+  bool stopping() const { return !stopped_.empty(); }
+  void DestroyStopped();
 
   void Open(Target* target) override;
   void Post(Target* target, uint32_t slot) override;
@@ -118,7 +127,6 @@ class RcQueues final : public SendQueues {
   void End(Queue& queue, const absl::Status& why);
   void Destroy(Queue& queue);
   void OnStopped(Queue& queue);
-  void DestroyStopped();
   void OnDestroyed(Queue& queue);
   int Look();
 
@@ -135,10 +143,11 @@ class RcQueues final : public SendQueues {
   uint32_t low_water_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::vector<uint16_t> free_;
-  std::vector<Queue*> unrung_;  // something was appended since their last doorbell
-  std::vector<Queue*> moved_;   // a completion has come, and somebody may wait
-  std::vector<Queue*>
-      stopped_;  // in ERR: to be destroyed when the receive queue has been looked at
+  absl::flat_hash_map<uint32_t, uint16_t>
+      by_number_;                // indices of queue pairs that are not destroyed
+  std::vector<Queue*> unrung_;   // something was appended since their last doorbell
+  std::vector<Queue*> moved_;    // a completion has come, and somebody may wait
+  std::vector<Queue*> stopped_;  // in ERR: to be destroyed when the receive queue has been emptied
   uint32_t posted_ = 0;
 };
 

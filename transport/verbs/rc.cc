@@ -115,6 +115,13 @@ absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
                 "ibv_modify_qp (RC, RTS)");
 }
 
+absl::Status AllowRc(const VerbsApi& api, ibv_qp* qp, int access) {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.qp_access_flags = static_cast<unsigned>(access);
+  return Modify(api, qp, &attr, IBV_QP_STATE | IBV_QP_ACCESS_FLAGS, "ibv_modify_qp (RC, rights)");
+}
+
 absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
                         const RcPeer& peer, int access) {
   absl::Status status = InitRc(api, qp, path, access);

@@ -53,6 +53,8 @@ struct RcRoute {
 // INIT→RTR→RTS.
 absl::Status ConnectRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,
                        const RcRoute& route);
+// Other rights of the peer, in RTS.
+absl::Status AllowRc(const VerbsApi& api, ibv_qp* qp, int access);
 // SQD→RTS (man mlx5dv_qp_cancel_posted_send_wrs). The kernel may still believe in RTS, so it is told.
 absl::Status ResumeRc(const VerbsApi& api, ibv_qp* qp);
 // Whatever is posted is flushed.

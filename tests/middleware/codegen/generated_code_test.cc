@@ -4,6 +4,7 @@
 // method.
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
 
 #include "tests/middleware/codegen/testdata/names.sluice.h"
@@ -54,6 +55,34 @@ TEST(GeneratedCodeTest, BoundHandlersReachTheService) {
   line.set_count(3);
   ASSERT_TRUE(handlers[0].run(handlers[0].service, incoming, line, handlers[0].reply.get()).ok());
   EXPECT_EQ(static_cast<acme::money::Amount&>(*handlers[0].reply).cents(), 15);
+}
+
+// XMethod() may be called with messages of each type.
+TEST(GeneratedCodeTest, OnlyBoundMethodsHaveTheCodecsOfTheirTypes) {
+  Shop shop;
+  sluice::MethodBinder binder;
+  shop.Bind(binder);
+  const auto handlers = binder.TakeHandlers();
+  const sluice::call::Method& price = *handlers[0].method;
+  EXPECT_NE(price.request_codec, &sluice::call::kAnyMessage);
+  EXPECT_NE(price.reply_codec, &sluice::call::kAnyMessage);
+  EXPECT_EQ(ShopClient::PriceMethod().request_codec, &sluice::call::kAnyMessage);
+  EXPECT_EQ(ShopClient::PriceMethod().reply_codec, &sluice::call::kAnyMessage);
+  EXPECT_EQ(price.id, ShopClient::PriceMethod().id);
+  EXPECT_TRUE(price.idempotent);
+  // Orders have a repeated field.
+  EXPECT_EQ(handlers[1].method->request_codec, &sluice::call::kAnyMessage);
+
+  Order::Line line;
+  line.set_article("screw");
+  line.set_count(300);
+  std::string bytes(price.request_codec->size(line), '?');
+  price.request_codec->write(line, bytes.size(), reinterpret_cast<std::byte*>(bytes.data()));
+  EXPECT_EQ(bytes, line.SerializeAsString());
+  Order::Line read;
+  ASSERT_TRUE(price.request_codec->read(std::as_bytes(std::span(bytes)), &read));
+  EXPECT_EQ(read.article(), "screw");
+  EXPECT_EQ(read.count(), 300u);
 }
 
 TEST(GeneratedCodeTest, MethodThatIsNotOverriddenIsUnimplemented) {

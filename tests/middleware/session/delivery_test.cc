@@ -276,7 +276,10 @@ INSTANTIATE_TEST_SUITE_P(All, FirmwareTest, testing::ValuesIn(softdc::Personalit
 TEST_P(FirmwareTest, DeadPeerIsFoundAndTheOthersLoseNothing) {
   constexpr uint32_t kCount = 300;
   StartFirmware(4);
-  simulation_->FailNext({.node = 0, .peer = 2, .skip = 20, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  // With an RC queue pair for each peer it would be the end of that one.
+  if (softdc::ParseDials(GetParam().dials)->features.dc) {
+    simulation_->FailNext({.node = 0, .peer = 2, .skip = 20, .status = IBV_WC_RNR_RETRY_EXC_ERR});
+  }
   simulation_->Kill(3);
   uint32_t next[4] = {};
   ASSERT_TRUE(RunUntil([&] {

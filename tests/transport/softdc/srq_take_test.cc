@@ -141,7 +141,7 @@ TEST_F(SrqTakeTest, PurgedCompletionsGiveTheirPlacesBack) {
     ASSERT_TRUE(taken);
     cq().PushReceive(CqeOf(*taken, i % 2 == 0 ? 0x10 : 0x20));
   }
-  cq().PurgeReceives(0x10);
+  cq().PurgeReceives(0x10, /*shared=*/false);
   ibv_wc wc{};
   uint32_t left = 0;
   while (Poll(&wc) == 1) {
@@ -158,14 +158,14 @@ TEST_F(SrqTakeTest, PurgeReachesIntoTheRingsOfSenders) {
   node_.PostReceives(3);
   ASSERT_EQ(a.Send(node_.Address(), "x", 1), 0);
   ASSERT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
-  cq().PurgeReceives(node_.dct->qp_num + 1);
+  cq().PurgeReceives(node_.dct->qp_num + 1, /*shared=*/false);
   ASSERT_EQ(a.Send(node_.Address(), "y", 2), 0);
   ASSERT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
   EXPECT_EQ(node_.ReceivedText(node_.PollReceive()), "x");
   EXPECT_EQ(node_.ReceivedText(node_.PollReceive()), "y");
   ASSERT_EQ(a.Send(node_.Address(), "z", 3), 0);
   ASSERT_EQ(a.PollSend().status, IBV_WC_SUCCESS);
-  cq().PurgeReceives(node_.dct->qp_num);
+  cq().PurgeReceives(node_.dct->qp_num, /*shared=*/false);
   ibv_wc wc{};
   EXPECT_EQ(Poll(&wc), 0);
 }

@@ -203,10 +203,15 @@ void Cq::PurgeSends(const std::atomic<uint64_t>* released) {
   DropLocal([&](const Local& local) { return local.released == released; });
 }
 
-void Cq::PurgeReceives(uint32_t qp_number) {
+void Cq::PurgeReceives(uint32_t qp_number, bool shared) {
   SpinLockHolder hold(lock_);
-  const auto complete = [&](uint32_t srq_id, uint32_t wqe_index) {
-    if (Srq* srq = context_.FindSrq(srq_id)) srq->Complete(wqe_index);
+  const auto complete = [&](uint32_t srq_id, uint32_t wqe_index, bool unused = false) {
+    Srq* const srq = context_.FindSrq(srq_id);
+    if (srq != nullptr && unused && shared) {
+      srq->Return(wqe_index);
+    } else if (srq != nullptr) {
+      srq->Complete(wqe_index);
+    }
     return true;
   };
   std::erase_if(flushed_, [&](const Local& local) { return local.wc.qp_num == qp_number; });
@@ -214,10 +219,11 @@ void Cq::PurgeReceives(uint32_t qp_number) {
     return local.released == nullptr && local.wc.qp_num == qp_number &&
            complete(local.srq_id, local.wqe_index);
   });
-  // What came back unused is forgotten like the rest: posted again, it would outlive the reset.
+  // What came back unused to a queue of its own is forgotten like the rest: posted again, it would outlive the reset.
   for (const auto& ring : rings_) {
     ring->consumer.DropUnread([&](const shm::Cqe& cqe) {
-      return cqe.qp_num == qp_number && complete(cqe.srq_id, cqe.wqe_index);
+      return cqe.qp_num == qp_number &&
+             complete(cqe.srq_id, cqe.wqe_index, (cqe.flags & shm::kCqeUnused) != 0);
     });
   }
 }

@@ -84,8 +84,9 @@ class Cq {
 
   // Forgets the completions of a send queue that is reset or destroyed.
   void PurgeSends(const std::atomic<uint64_t>* released);
-  // The same for what a queue pair with a receive queue of its own has received.
-  void PurgeReceives(uint32_t qp_number);
+  // The same for what a queue pair has received. `shared`: it has no receive queue of its own, and receives that came back unused
+  // are posted again.
+  void PurgeReceives(uint32_t qp_number, bool shared);
   // An SRQ goes, and its id may be given out again: forgets the completions that name it, and returns
   // when no poll of this queue uses it any more.
   void ForgetSrq(uint32_t srq_id);

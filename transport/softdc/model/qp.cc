@@ -80,9 +80,10 @@ Qp::~Qp() {
   context_.async_events().Retire(&base());
   if (send_ == nullptr) return;
   send_.reset();
-  if (receive_.own != nullptr) {
-    receive_.own->Forget();
-    Cq::From(base().recv_cq)->PurgeReceives(number());
+  if (receive_.own != nullptr) receive_.own->Forget();
+  // As libmlx5 does (mlx5_destroy_qp, mlx5_modify_qp): receives of a shared queue that nobody has polled go with it.
+  if (traits_.receives) {
+    Cq::From(base().recv_cq)->PurgeReceives(number(), /*shared=*/receive_.own == nullptr);
   }
   context_.async_events().Retire(&base());
   context_.port().FreeNumber(number());
@@ -175,10 +176,8 @@ void Qp::Enter(ibv_qp_state to) {
         responder_->Close();
         // What has been let in ends first: it would be delivered to the next life of the queue pair.
         context_.WaitForCopies();
-        if (receive_.own != nullptr) {
-          receive_.own->Forget();
-          responder_->cq().PurgeReceives(number());
-        }
+        if (receive_.own != nullptr) receive_.own->Forget();
+        responder_->cq().PurgeReceives(number(), /*shared=*/receive_.own == nullptr);
       }
       send.Reset();
       break;
@@ -189,7 +188,7 @@ void Qp::Enter(ibv_qp_state to) {
         send.peer_node_ = device.fabric().NodeOf(device, send.attr_.ah_attr);
         send.peer_key_ = ConnectedKey(device.fabric().SelfNode(device), number());
       }
-      if (responder_ != nullptr) OpenResponder();
+      if (responder_ != nullptr) OpenResponder(/*receives=*/from == IBV_QPS_RTS);
       if (from == IBV_QPS_SQD) send.requester_->RunWaiting();
       break;
     case IBV_QPS_ERR:
@@ -200,10 +199,12 @@ void Qp::Enter(ibv_qp_state to) {
   }
 }
 
-void Qp::OpenResponder() {
+// `receives`: it is open, and requests may be arriving.
+void Qp::OpenResponder(bool receives) {
   const ibv_qp_attr& attr = send_->attr_;
   uint64_t key = attr.qkey;
   if (traits_.connected()) key = ConnectedKey(send_->peer_node_, attr.dest_qp_num);
+  if (receives) return responder_->Change(attr.qp_access_flags, attr.min_rnr_timer, key);
   responder_->Open({.type = traits_.target,
                     .number = number(),
                     .key = key,

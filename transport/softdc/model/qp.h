@@ -87,7 +87,7 @@ class Qp {
   int CheckAttributes(const ibv_qp_attr& attr, int attr_mask) const;
   void TakeAttributes(const ibv_qp_attr& attr, int attr_mask);
   void Enter(ibv_qp_state to);
-  void OpenResponder();
+  void OpenResponder(bool receives);
   // Under the send queue's lock, when its state has become ERR for whatever reason.
   void StopReceiving();
 

@@ -53,7 +53,7 @@ class Responder {
   Responder& operator=(const Responder&) = delete;
 
   void Open(const Terms& terms);
-  // New rights and RNR timer, and Q_Key of a datagram queue, while open.
+  // New rights and RNR timer, and Q_Key of a datagram queue, while open. Requests that arrive meanwhile see the old or the new ones.
   void Change(uint32_t access, uint8_t min_rnr_timer, uint64_t key);
   // Nobody finds it any more; requests that have been let in still end.
   void Close();

@@ -275,7 +275,9 @@ bool Simulation::MakeDciDeadInRts(uint32_t index, uint32_t which) {
   for (SimPort* port : fabric_->world().nodes.at(index).ports) {
     for (SimRequester* requester : port->requesters()) {
       SendQueue& queue = requester->queue();
-      if (queue.traits().target != shm::TargetType::kDct || queue.state() != IBV_QPS_RTS) continue;
+      const shm::TargetType target = queue.traits().target;
+      const bool sends = target == shm::TargetType::kDct || target == shm::TargetType::kRc;
+      if (!sends || queue.state() != IBV_QPS_RTS) continue;
       if (which-- != 0) continue;
       fabric_->world().Log(LogKind::kStuck, index, queue.number());
       requester->Stick();

@@ -113,7 +113,7 @@ class Simulation {
   void SetGid(uint32_t node, uint32_t index, const ibv_gid& gid);
   // The queue says RTS for ever and does nothing, until it is reset.
   void MakeDciDeadInRts(const ibv_qp* qp);
-  // That DCI of those that the node has, counted from the eldest. False: it has fewer.
+  // That DCI or RC queue pair of those that the node has, counted from the eldest. False: it has fewer.
   bool MakeDciDeadInRts(uint32_t node, uint32_t which);
   // One more rule, as in FaultPlan::requests. Not checked but by an assertion.
   void FailNext(const RequestRule& rule);

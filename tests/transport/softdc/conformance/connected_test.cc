@@ -280,6 +280,20 @@ TEST_P(Connected, ReceivesComeFromTheSharedQueueAlone) {
   EXPECT_EQ(bad, &wr);
 }
 
+// Nobody learns which receives of the shared queue they were.
+TEST_P(Connected, ResetForgetsReceivesOfTheSharedQueueToo) {
+  PROVES(161);
+  PlainPair pair(bed(), {}, {.srq = true});
+  ASSERT_EQ(pair.a.Send("forgotten", 1), 0);
+  EXPECT_EQ(pair.a.AwaitSend().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(pair.b.ToState(IBV_QPS_RESET), 0);
+  if (bed().IsMlx5()) {
+    EXPECT_TRUE(pair.b.NoCompletion(pair.b.receive_cq));
+  } else {
+    pair.b.AwaitReceive();  // other drivers leave it there
+  }
+}
+
 TEST_P(Connected, ReceivesAreTakenFromInitOn) {
   PROVES(92);
   PlainNode node(bed(), {.receives = 0});
