@@ -211,25 +211,24 @@ class Methods:
     def method(self, path, request, ask):
         """Method of a path. `request`: a message of generated code may know the method."""
         service_name, name = split(path)
-        known = self._methods.get(path) if not isinstance(request, Message) else None
+        key = (path, request.DESCRIPTOR if isinstance(request, Message) else None)
+        known = self._methods.get(key)
         if known is not None:
             return known
         service = None
         if isinstance(request, Message):
-            pool = request.DESCRIPTOR.file.pool
             try:
-                service = pool.FindServiceByName(service_name)
+                service = request.DESCRIPTOR.file.pool.FindServiceByName(service_name)
             except KeyError:
                 service = None
         if service is None:
-            pool, service = self._pool, self.service(service_name, ask)
+            service = self.service(service_name, ask)
         descriptor = service.methods_by_name.get(name)
         if descriptor is None:
             known_names = ", ".join(service.methods_by_name)
             raise NotFound(f"{service_name} has no method {name}: its methods are {known_names}")
         method = _method_of(descriptor)
-        if pool is self._pool:
-            self._methods[path] = method
+        self._methods[key] = method
         return method
 
 

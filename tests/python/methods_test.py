@@ -158,6 +158,18 @@ class ClassesTest(unittest.TestCase):
         self.assertEqual(pickle.loads(pickle.dumps(outer)), outer)
         self.assertIs(type(pickle.loads(pickle.dumps(outer.inner))), module.Inner)
 
+    def test_method_depends_on_the_message(self):
+        def ask(path, request):
+            raise sluice.Unavailable("no server")
+
+        module, methods = generated("depends"), Methods()
+        known = methods.method("depends.Service/Get", module.Outer(), no_ask)
+        self.assertIs(methods.method("depends.Service/Get", module.Outer(), no_ask), known)
+        # Without a message of generated code the server is asked.
+        for request in (None, {}):
+            with self.assertRaises(sluice.Unavailable):
+                methods.method("depends.Service/Get", request, ask)
+
     def test_class_that_only_the_reply_has_a_part_of(self):
         module = generated("part_stays")
         file = descriptor_pb2.FileDescriptorProto(name="whole.proto", package="whole", syntax="proto3", dependency=["part_stays.proto"])
