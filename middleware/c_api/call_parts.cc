@@ -27,6 +27,8 @@ std::string_view Bytes(const void* data, size_t bytes) {
   return {static_cast<const char*>(data), bytes};
 }
 
+}  // namespace
+
 absl::Status CheckBytes(const char* function, const char* argument, const void* data,
                         size_t bytes) {
   if (data == nullptr && bytes != 0) {
@@ -39,8 +41,6 @@ absl::Status CheckBytes(const char* function, const char* argument, const void* 
   }
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status CallParts::Set(const CallArguments& arguments, const ChannelCore& core,
                             call::Streams streams, Keep keep) {

@@ -31,6 +31,9 @@ struct CallArguments {
   const sluice_call_options* options;
 };
 
+// INVALID_ARGUMENT: `data` is NULL with a size, or has over 2 GiB. `function` and `argument` as the header names them.
+absl::Status CheckBytes(const char* function, const char* argument, const void* data, size_t bytes);
+
 class CallParts {
  public:
   // Copies of request and attachment are kept if the call outlives the function.

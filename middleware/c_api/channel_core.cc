@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "transport/base/error.h"
 
 namespace sluice::c_api {
@@ -22,6 +23,16 @@ constexpr int64_t kLongestTurnNs = 8'000'000;
 
 // Longer times do not end.
 constexpr int64_t kLongestNs = int64_t{1} << 61;
+
+// A thread that waits for a connection looks this often whether the channel was closed.
+constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);
+// Pauses between its attempts to connect, after the channel's own ones (max_reconnect_attempts); those of Channel::WaitUntilConnected().
+constexpr absl::Duration kMinPause = absl::Milliseconds(10);
+constexpr absl::Duration kMaxPause = absl::Seconds(1);
+
+absl::Duration TimeoutOf(int64_t timeout_ns) {
+  return timeout_ns == SLUICE_FOREVER ? absl::InfiniteDuration() : absl::Nanoseconds(timeout_ns);
+}
 
 }  // namespace
 
@@ -81,6 +92,30 @@ void ChannelCore::Close() {
     last = std::move(channel_);
   }
   closing_.request_stop();
+}
+
+absl::Status ChannelCore::AwaitConnection(std::string_view function, absl::Duration timeout) {
+  const auto since = SteadyClock::now();
+  const auto left = [&] { return timeout - absl::FromChrono(SteadyClock::now() - since); };
+  for (absl::Duration pause = kMinPause;; pause = std::min(2 * pause, kMaxPause)) {
+    const auto used = Use(function);
+    if (!used.ok()) return used.status();
+    // Does not block; an idle channel starts to connect.
+    const absl::Status status = (*used)->WaitUntilConnected(absl::ZeroDuration());
+    if (!absl::IsDeadlineExceeded(status) || left() <= absl::ZeroDuration()) return status;
+    absl::Duration idle = pause;
+    while (left() > absl::ZeroDuration() && !closing_.stop_requested()) {
+      const ConnectionState state = (*used)->connection_state();
+      const bool rests = state == ConnectionState::kIdle;
+      if (state == ConnectionState::kUp || (rests && idle <= absl::ZeroDuration())) break;
+      absl::Duration turn = std::min(left(), kConnectTurn);
+      if (rests) {
+        turn = std::min(turn, idle);
+        idle -= turn;
+      }
+      (*used)->WaitForStateChange(state, turn);
+    }
+  }
 }
 
 bool ChannelCore::Wait(Latch* latch, int64_t timeout_ns,
@@ -185,10 +220,8 @@ sluice_status* sluice_channel_wait_connected(sluice_channel* channel, int64_t ti
     constexpr char kFunction[] = "sluice_channel_wait_connected";
     if (channel == nullptr)
       return NewStatus(BadArgument(kFunction, "channel", "it is NULL", "connect one"));
-    const auto used = channel->core->Use(kFunction);
-    if (!used.ok()) return NewStatus(used.status());
-    return NewStatus((*used)->WaitUntilConnected(
-        timeout_ns == SLUICE_FOREVER ? absl::InfiniteDuration() : absl::Nanoseconds(timeout_ns)));
+    const std::shared_ptr<ChannelCore> core = channel->core;
+    return NewStatus(core->AwaitConnection(kFunction, sluice::c_api::TimeoutOf(timeout_ns)));
   });
 }
 

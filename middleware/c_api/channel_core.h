@@ -24,6 +24,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "middleware/api/channel.h"
 #include "middleware/api/config.h"
 #include "middleware/c_api/objects.h"
@@ -60,6 +61,8 @@ class ChannelCore {
   std::stop_token closing() const { return closing_.get_token(); }
   const std::string& device() const { return device_; }
 
+  // Waits until a server is connected. DEADLINE_EXCEEDED: `timeout` has passed. FAILED_PRECONDITION: as Use(), also if it is closed meanwhile.
+  absl::Status AwaitConnection(std::string_view function, absl::Duration timeout);
   // Waits until the latch is set, and polls for the channel meanwhile if no other thread does. Returns whether it is set.
   // `begin`: optional; starts what sets the latch. If it can, it runs in the pass of this thread, so that no other thread is woken.
   bool Wait(Latch* latch, int64_t timeout_ns,

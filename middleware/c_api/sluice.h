@@ -20,7 +20,8 @@
 // Errors        A function that can fail returns a status: NULL is success, everything else is freed with sluice_status_free(). No
 //               exception leaves the library.
 // ABI           Stable. A function keeps its name, its version (SLUICE_C_0) and its meaning as long as the library is libsluice_c.so.0. New
-//               functions get new versions. A structure begins with its size, and grows at its end only. Constants keep their values.
+//               functions get new versions. sluice_call_options begins with its size, and grows at its end only. sluice_metadata does not
+//               change. Constants keep their values.
 // Fork          A channel belongs to the process that connected it. In a forked child its functions fail with FAILED_PRECONDITION, and
 //               freeing its objects releases nothing.
 // Not supported Servers, flows, bulk transfers, initial metadata of streams, attachments without a copy.
@@ -119,7 +120,8 @@ void sluice_options_free(sluice_options* options);
    first attempt has failed, for at most the option connect_timeout. `options`: NULL means defaults. */
 sluice_status* sluice_channel_connect(const char* address, const sluice_options* options,
                                       sluice_channel** channel);
-/* Blocks until a server is connected. DEADLINE_EXCEEDED: `timeout_ns` has passed. */
+/* Blocks until a server is connected. DEADLINE_EXCEEDED: `timeout_ns` has passed. FAILED_PRECONDITION: the channel was closed, before or
+   meanwhile. */
 sluice_status* sluice_channel_wait_connected(sluice_channel* channel, int64_t timeout_ns);
 /* Device in use, and why: "softdc0, because …". Valid until the channel is freed. */
 const char* sluice_channel_device(const sluice_channel* channel);
@@ -213,8 +215,9 @@ sluice_status* sluice_stream_open(sluice_channel* channel, const char* method, i
                                   const sluice_call_options* options, sluice_stream** stream);
 /* Reads the next message; waits for at most `timeout_ns`. `*message` is set if the result is SLUICE_STREAM_DONE, otherwise NULL. */
 int32_t sluice_stream_read(sluice_stream* stream, int64_t timeout_ns, sluice_message** message);
-/* Writes a message; waits for at most `timeout_ns` while the window of the stream is full. SLUICE_STREAM_END if the client may not
-   stream. */
+/* Writes a message; waits for at most `timeout_ns` while the window of the stream is full. A message that is not accepted (too large, NULL
+   with a size) ends the call: the result is SLUICE_STREAM_END, and sluice_stream_finish() has the reason. SLUICE_STREAM_END also if the
+   client may not stream. */
 int32_t sluice_stream_write(sluice_stream* stream, const void* data, size_t bytes,
                             int64_t timeout_ns);
 /* Ends the stream of requests. Call it before sluice_stream_finish() if the server waits for the end. */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Streams of the C API.
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -60,9 +62,27 @@ int32_t ResultOf(std::optional<bool> done) {
 struct sluice_stream {
   explicit sluice_stream(std::shared_ptr<ChannelCore> the_core) : core(std::move(the_core)) {}
 
+  // Ends the call after a write that was not accepted: the server would wait for the message. `why`: OK, if the stream knows the reason.
+  void Refuse(absl::Status why) {
+    if (writes_ended) return;
+    {
+      const std::lock_guard lock(mutex);
+      if (refused.ok()) refused = std::move(why);
+    }
+    stream->Cancel();  // does nothing if it has ended
+  }
+  // Status of the call, which has ended.
+  absl::Status Outcome() {
+    const std::lock_guard lock(mutex);
+    return absl::IsCancelled(stream->status()) && !refused.ok() ? refused : stream->status();
+  }
+
   const std::shared_ptr<ChannelCore> core;
   CallParts parts;
   bool finished = false;
+  std::atomic<bool> writes_ended = false;
+  std::mutex mutex;
+  absl::Status refused;              // mutex; why a write was refused
   std::optional<StreamCore> stream;  // set once; first to go: it uses the parts
 };
 
@@ -120,21 +140,30 @@ int32_t sluice_stream_read(sluice_stream* stream, int64_t timeout_ns, sluice_mes
 
 int32_t sluice_stream_write(sluice_stream* stream, const void* data, size_t bytes,
                             int64_t timeout_ns) {
-  if (stream == nullptr || (data == nullptr && bytes != 0) || stream->core->forked() ||
-      !stream->parts.method().client_streams()) {
+  if (stream == nullptr || stream->core->forked() || !stream->parts.method().client_streams())
     return SLUICE_STREAM_END;
-  }
-  return GuardValue<int32_t>(SLUICE_STREAM_END, [&] {
+  absl::Status why;
+  const int32_t result = GuardValue<int32_t>(SLUICE_STREAM_END, [&]() -> int32_t {
+    why = sluice::c_api::CheckBytes("sluice_stream_write", "data", data, bytes);
+    if (!why.ok()) return SLUICE_STREAM_END;
     const RawMessage message(std::string_view(static_cast<const char*>(data), bytes));
     return ResultOf(
         Await(stream->core.get(), &*stream->stream, timeout_ns,
               [&](StreamWaiter* waiter) { return stream->stream->Write(message, waiter); }));
   });
+  if (result == SLUICE_STREAM_END) {
+    GuardValue(0, [&] {
+      stream->Refuse(std::move(why));
+      return 0;
+    });
+  }
+  return result;
 }
 
 void sluice_stream_end_writes(sluice_stream* stream) {
   if (stream == nullptr || stream->core->forked()) return;
   GuardValue(0, [&] {
+    stream->writes_ended = true;
     stream->stream->EndWrites();
     return 0;
   });
@@ -159,7 +188,7 @@ sluice_status* sluice_stream_finish(sluice_stream* stream, sluice_message** repl
     sluice_stream_wait(stream, SLUICE_FOREVER);
     if (std::exchange(stream->finished, true))
       return NewStatus(sluice::c_api::FinishedTwice(kFunction));
-    const absl::Status status = stream->stream->status();
+    const absl::Status status = stream->Outcome();
     if (status.ok() && reply != nullptr) *reply = stream->parts.TakeReply();
     return stream->parts.StatusOf(status);
   });

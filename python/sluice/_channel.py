@@ -4,12 +4,15 @@
 import atexit
 import ctypes
 import threading
+import time
+import traceback
 import weakref
 from ctypes import byref, c_void_p
 
 from google.protobuf.message import Message
 
-from sluice._errors import Code, FailedPrecondition, InvalidArgument, raise_for
+from sluice import _arguments
+from sluice._errors import Code, Error, FailedPrecondition, InvalidArgument, raise_for
 from sluice._library import (
     CLIENT_STREAMS,
     DONE,
@@ -35,19 +38,8 @@ def _close_all():
         channel.close()
 
 
-def _nanoseconds(seconds):
-    return FOREVER if seconds is None else max(0, min(FOREVER, round(seconds * 1e9)))
-
-
 def _turn_ns():
     return _SLICE_NS if threading.current_thread() is threading.main_thread() else FOREVER
-
-
-def _pairs(metadata):
-    items = metadata.items() if hasattr(metadata, "items") else metadata or ()
-    return [
-        (key.encode(), value if isinstance(value, bytes) else str(value).encode()) for key, value in items
-    ]
 
 
 def _take(message):
@@ -86,6 +78,8 @@ class Channel:
     A context manager: closes the channel at the end.
     """
 
+    _handle = None
+
     def __init__(
         self,
         address,
@@ -97,27 +91,30 @@ class Channel:
         background=False,
         options=None,
     ):
-        self._handle = None
+        _arguments.nanoseconds("timeout", timeout)
         self.address = address
         self.timeout = timeout
-        settings = {"device": device, "connect_timeout": f"{connect_timeout}s"}
+        self._methods = Methods()
+        settings = {"device": device, "connect_timeout": f'{_arguments.nanoseconds("connect_timeout", connect_timeout)}ns'}
         if secret_file is not None:
             settings["authentication.secret_file"] = secret_file
         if background:
-            settings["connect_in_background"] = "true"
+            settings["connect_in_background"] = True
         settings.update(options or {})
-        handle = c_void_p()
-        given = lib.options_new()
+        connect_to = _arguments.text("address", address)
+        # The C functions write the handle: an interrupt between two lines of Python loses none.
+        self._handle = c_void_p()
+        _channels.add(self)
+        given = c_void_p(lib.options_new())
         try:
             for name, value in settings.items():
-                text = str(value).lower() if isinstance(value, bool) else str(value)
-                raise_for(lib.options_set(given, name.encode(), text.encode()))
-            raise_for(lib.channel_connect(address.encode(), given, byref(handle)))
+                raise_for(lib.options_set(given, _arguments.text("the name of an option", name), _arguments.option(name, value)))
+            raise_for(lib.channel_connect(connect_to, given, byref(self._handle)))
+        except BaseException:
+            self.close()
+            raise
         finally:
             lib.options_free(given)
-        self._handle = handle
-        self._methods = Methods(self._ask)
-        _channels.add(self)
 
     def __enter__(self):
         return self
@@ -140,7 +137,7 @@ class Channel:
 
     def wait_connected(self, timeout=None):
         """Waits until a server is connected. DeadlineExceeded: not within `timeout` seconds."""
-        left, turn = _nanoseconds(timeout), _turn_ns()
+        left, turn = _arguments.nanoseconds("timeout", timeout), _turn_ns()
         while left > turn:
             status = lib.channel_wait_connected(self._handle, turn)
             if not status:
@@ -151,17 +148,17 @@ class Channel:
             left -= turn if left != FOREVER else 0
         raise_for(lib.channel_wait_connected(self._handle, left))
 
-    def services(self):
-        """Names of the server's services."""
-        return self._methods.services()
+    def services(self, **settings):
+        """Names of the server's services. `settings`: timeout and wait_for_ready, as of call()."""
+        return self._methods.services(_Plan(self, **settings).ask)
 
-    def describe(self, service):
-        """Descriptor (google.protobuf) of a service of the server."""
-        return self._methods.service(service)
+    def describe(self, service, **settings):
+        """Descriptor (google.protobuf) of a service of the server. `settings`: timeout and wait_for_ready, as of call()."""
+        return self._methods.service(service, _Plan(self, **settings).ask)
 
-    def request(self, method, fields=None):
-        """A request message of a method, from a dictionary."""
-        known = self._methods.method(method)
+    def request(self, method, fields=None, **settings):
+        """A request message of a method, from a dictionary. `settings`: timeout and wait_for_ready, as of call()."""
+        known = self._methods.method(method, None, _Plan(self, **settings).ask)
         message = known.request_class()
         message.ParseFromString(known.request_bytes(fields))
         return message
@@ -171,7 +168,7 @@ class Channel:
 
         method     "package.Service/Method".
         request    A dictionary, as JSON has it (bytes may be bytes); a message; or None: an empty message.
-        timeout    Seconds. None: no deadline. Default: that of the channel.
+        timeout    Seconds. None: no deadline. Default: that of the channel. It includes the first question for the server's description.
         wait_for_ready   True: if not connected, wait for a connection until the deadline.
         idempotent       True: running the method twice does no harm, so it may be retried.
         metadata         {key: text or bytes}, or a list of pairs, of the request.
@@ -192,27 +189,51 @@ class Channel:
         request    As for call() if the server streams only. Otherwise: messages to send, as an iterable which a thread reads while the
                    caller goes on; or None: the caller uses write() and end_writes().
         """
-        known = self._methods.method(method, request)
+        plan = _Plan(self, **settings)
+        known = self._methods.method(method, request, plan.ask)
         if not known.streams:
             raise InvalidArgument(f"{known.path.decode()} does not stream: use call()")
-        return Stream(self, known, request, self._options(**settings))
+        return Stream(self, known, request, plan.options())
 
     def _start(self, method, request, wait_ns, settings):
-        known = self._methods.method(method, request)
+        plan = _Plan(self, **settings)
+        known = self._methods.method(method, request, plan.ask)
         if known.streams:
             raise InvalidArgument(f"{known.path.decode()} streams: use stream()")
-        return Call(self, known, known.request_bytes(request), self._options(**settings), wait_ns)
+        return Call(self, known, known.request_bytes(request), plan.options(), wait_ns)
 
-    def _options(self, timeout=_DEFAULT, wait_for_ready=False, idempotent=False, metadata=None, attachment=b""):
-        if timeout is _DEFAULT:
-            timeout = self.timeout
-        return call_options(_nanoseconds(timeout), wait_for_ready, idempotent, _pairs(metadata), bytes(attachment))
 
-    def _ask(self, path, request):
-        message = c_void_p()
-        options = self._options()
-        raise_for(lib.call_unary(self._handle, path, request, len(request), byref(options), byref(message)))
-        return _take(message)
+class _Plan:
+    """The arguments of a call beside its request, and the questions to the reflection service before it, within the same timeout."""
+
+    def __init__(self, channel, timeout=_DEFAULT, wait_for_ready=False, idempotent=False, metadata=None, attachment=b""):
+        self._channel = channel
+        self._left_ns = _arguments.nanoseconds("timeout", channel.timeout if timeout is _DEFAULT else timeout)
+        self._wait_for_ready = wait_for_ready
+        self._idempotent = idempotent
+        self._metadata = _arguments.pairs(metadata)
+        self._attachment = _arguments.data("attachment", attachment)
+
+    def options(self):
+        return call_options(self._left_ns, self._wait_for_ready, self._idempotent, self._metadata, self._attachment)
+
+    def ask(self, path, request):
+        since_ns = time.monotonic_ns()
+        options = call_options(self._left_ns, self._wait_for_ready, False, (), b"")
+        reply = Call(self._channel, _Question(path), request, options, _turn_ns()).result()
+        if self._left_ns != FOREVER:
+            self._left_ns = max(0, self._left_ns - (time.monotonic_ns() - since_ns))
+        return reply
+
+
+class _Question:
+    """A Method whose replies stay bytes."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def reply(self, data):
+        return data
 
 
 class Call(_Beside):
@@ -221,17 +242,21 @@ class Call(_Beside):
     After result(): metadata, a list of pairs, and attachment, bytes, of the reply.
     """
 
+    _handle = None
+
     def __init__(self, channel, method, request, options, wait_ns):
-        self._handle = None
+        self._handle = c_void_p()
         self._channel = channel  # lives longer
         self._method = method
         self._reply = None
         self._error = None
-        handle = c_void_p()
-        raise_for(
-            lib.call_start(channel._handle, method.path, request, len(request), byref(options), wait_ns, byref(handle))
-        )
-        self._handle = handle
+        try:
+            raise_for(
+                lib.call_start(channel._handle, method.path, request, len(request), byref(options), wait_ns, byref(self._handle))
+            )
+        except BaseException:  # an interrupt; it may have been started
+            self.cancel()
+            raise
 
     def __del__(self):
         if lib is not None and self._handle is not None:
@@ -259,9 +284,12 @@ class Call(_Beside):
                 raise_for(lib.call_finish(self._handle, byref(message)))
                 self._reply = self._method.reply(self._take_reply(message))
             except Exception as error:
-                self._error = error
+                self._error = error.with_traceback(None)
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                self = None  # the error refers to this frame, and shall not keep the call, which keeps the error
         return self._reply
 
 
@@ -274,8 +302,10 @@ class Stream(_Beside):
     After result(): metadata, a list of pairs, of the end of the call.
     """
 
+    _handle = None
+
     def __init__(self, channel, method, request, options):
-        self._handle = None
+        self._handle = c_void_p()
         self._channel = channel  # lives longer
         self._method = method
         self._result = None  # (reply, error), when the call is finished
@@ -286,16 +316,24 @@ class Stream(_Beside):
         data = b"" if client_streams else method.request_bytes(request)
         if client_streams and isinstance(request, (dict, Message, str, bytes)):
             raise InvalidArgument(f"{method.path.decode()} takes a stream of messages: pass a list or an iterator of them, or None")
-        handle = c_void_p()
-        raise_for(
-            lib.stream_open(
-                channel._handle, method.path, method.streams, data, len(data), byref(options), byref(handle)
+        try:
+            messages = iter(request) if client_streams and request is not None else None
+        except TypeError:
+            raise InvalidArgument(
+                f"{method.path.decode()} takes a stream of messages: pass a list or an iterator of them, or None, not a {type(request).__name__}"
+            ) from None
+        try:
+            raise_for(
+                lib.stream_open(
+                    channel._handle, method.path, method.streams, data, len(data), byref(options), byref(self._handle)
+                )
             )
-        )
-        self._handle = handle
-        if client_streams and request is not None:
-            self._writer = threading.Thread(target=self._write_all, args=(iter(request),), daemon=True)
-            self._writer.start()
+            if messages is not None:
+                self._writer = threading.Thread(target=self._write_all, args=(messages,), daemon=True)
+                self._writer.start()
+        except BaseException:  # an interrupt; it may have been opened
+            self.cancel()
+            raise
 
     def __enter__(self):
         return self
@@ -331,7 +369,7 @@ class Stream(_Beside):
     def write(self, message):
         """Sends a message, given as for Channel.call(). Waits while the server has not read enough of the earlier ones.
 
-        False: the call has ended; result() has the reason.
+        False: the call has ended; result() has the reason. A message that is too large ends the call.
         """
         if not self._method.streams & CLIENT_STREAMS:
             raise FailedPrecondition(f"{self._method.path.decode()} takes one request: pass it to stream()")
@@ -347,16 +385,24 @@ class Stream(_Beside):
     def result(self):
         """Waits for the end of the call. Returns the reply, if the server does not stream, or None; or raises the error.
 
-        Messages that were not read are dropped. If the server waits for the end of the requests, call end_writes() first.
+        Messages that were not read are dropped. If the server waits for the end of the requests, call end_writes() first. An interrupted
+        wait cancels the call.
         """
-        while not lib.stream_wait(self._handle, _turn_ns()):
-            pass
+        try:
+            while not lib.stream_wait(self._handle, _turn_ns()):
+                pass
+        except BaseException:
+            self.cancel()
+            raise
         with self._finishing:
             if self._result is None:
                 self._result = self._finish()
         reply, error = self._result
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                self = error = None  # as in Call.result()
         return reply
 
     def cancel(self):
@@ -372,7 +418,7 @@ class Stream(_Beside):
                 return None, None
             return self._method.reply(data), None
         except Exception as error:
-            return None, self._writer_error or error
+            return None, (self._writer_error or error.with_traceback(None))
 
     def _write_all(self, messages):
         try:
@@ -381,5 +427,12 @@ class Stream(_Beside):
                     return
             self.end_writes()
         except BaseException as error:  # the iterable's own, or a message that does not fit
-            self._writer_error = error
+            # The frames of the iterable stay in the error; those of write() would keep this object, which keeps the error.
+            inner = error.__traceback__.tb_next
+            if isinstance(error, Error):
+                traceback.clear_frames(inner)
+                inner = None
+            self._writer_error = error.with_traceback(inner)
             self.cancel()
+        finally:
+            self = None

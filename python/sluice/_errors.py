@@ -63,6 +63,10 @@ class Error(Exception):
         self.payloads = dict(payloads or {})
         self.metadata = list(metadata)
 
+    def __reduce__(self):
+        # pickle and copy: with the arguments as they were given.
+        return type(self), (self.message, self.code, self.detail, self.payloads, self.metadata)
+
     @property
     def retry_safe(self):
         return self.detail.retry_safe
@@ -99,8 +103,11 @@ def _text(data):
 
 def raise_for(status):
     """Raises the error of a sluice_status, which it frees. None, the null pointer, is success."""
-    if not status:
-        return
+    if status:
+        raise _error_of(status)  # not of a local name: the frame and the error would refer to one another
+
+
+def _error_of(status):
     try:
         number = lib.status_code(status)
         code = Code(number) if number in Code._value2member_map_ else Code.UNKNOWN
@@ -108,7 +115,7 @@ def raise_for(status):
             *(_text(lib.status_detail(status, which)) for which in range(5)),
             retry_safe=bool(lib.status_retry_safe(status)),
         )
-        error = _KINDS[code](
+        return _KINDS[code](
             _text(lib.status_message(status)),
             code,
             detail,
@@ -117,4 +124,3 @@ def raise_for(status):
         )
     finally:
         lib.status_free(status)
-    raise error

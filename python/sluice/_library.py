@@ -88,8 +88,9 @@ def _path():
     if given:
         return given
     # PREFIX/lib/python3/dist-packages/sluice/_library.py
-    beside = pathlib.Path(__file__).resolve().parents[3] / _NAME
-    return str(beside) if beside.exists() else _NAME
+    folders = pathlib.Path(__file__).resolve().parents
+    beside = folders[3] / _NAME if len(folders) > 3 else None
+    return str(beside) if beside is not None and beside.exists() else _NAME
 
 
 class _Library:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Methods: what a client knows of a server's methods, by its reflection service or from generated code."""
 
-import base64
 import dataclasses
 import threading
 
@@ -9,15 +8,39 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from sluice._errors import Internal, InvalidArgument, NotFound, Unimplemented
+from sluice._fields import plain
 from sluice._library import CLIENT_STREAMS, SERVER_STREAMS
 
 _REFLECTION = "sluice.reflection.v1"
 
 
-def _message_class(pool, descriptor):
-    if hasattr(message_factory, "GetMessageClass"):
+# What json_format raises for values that do not fit.
+_NO_FIT = (json_format.ParseError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+if hasattr(message_factory, "GetMessageClass"):
+
+    def _message_class(descriptor):
         return message_factory.GetMessageClass(descriptor)
-    return message_factory.MessageFactory(pool).GetPrototype(descriptor)
+
+else:
+    # Two threads would make two classes.
+    _making = threading.Lock()
+
+    class _Factory(message_factory.MessageFactory):
+        """Classes of messages. It makes none that is there: a second one would replace the one of generated code."""
+
+        def GetPrototype(self, descriptor):
+            try:
+                known = descriptor._concrete_class
+            except (AttributeError, TypeError):
+                return super().GetPrototype(descriptor)
+            self._classes[descriptor] = known
+            return known
+
+    def _message_class(descriptor):
+        with _making:
+            return _Factory(descriptor.file.pool).GetPrototype(descriptor)
 
 
 def _reflection_classes():
@@ -36,7 +59,7 @@ def _reflection_classes():
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file) if not hasattr(pool, "AddSerializedFile") else pool.AddSerializedFile(file.SerializeToString())
     return {
-        message.name: _message_class(pool, pool.FindMessageTypeByName(f"{_REFLECTION}.{message.name}"))
+        message.name: _message_class(pool.FindMessageTypeByName(f"{_REFLECTION}.{message.name}"))
         for message in file.message_type
     }
 
@@ -46,6 +69,8 @@ _CLASSES = _reflection_classes()
 
 def split(path):
     """("package.Service", "Method") of "package.Service/Method", with or without a slash in front."""
+    if not isinstance(path, str):
+        raise InvalidArgument(f"{path!r} is not a method: write package.Service/Method")
     service, slash, method = path.removeprefix("/").partition("/")
     if not service or not method or not slash or "/" in method:
         raise InvalidArgument(f'"{path}" is not a method: write package.Service/Method')
@@ -74,8 +99,9 @@ class Method:
                     f"{self.path.decode()}: a request is a dict or a protobuf message, not a {type(request).__name__}"
                 )
             try:
-                json_format.ParseDict(_plain(request or {}), message)
-            except (json_format.ParseError, TypeError, ValueError) as error:
+                pool = message.DESCRIPTOR.file.pool
+                json_format.ParseDict(plain(request or {}, message.DESCRIPTOR), message, descriptor_pool=pool)
+            except _NO_FIT as error:
                 raise InvalidArgument(f"not a {message.DESCRIPTOR.full_name}: {error}") from error
         try:
             return message.SerializeToString()
@@ -91,24 +117,14 @@ class Method:
         return message
 
 
-def _plain(value):
-    """With bytes as JSON has them."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return value
-
-
 def to_dict(message):
     """A message as a dictionary: names of fields as in the .proto, all fields that are not messages, 64-bit numbers as int, bytes as bytes.
 
     Messages of google.protobuf that have a JSON form of their own (Timestamp, Struct, Any, ...) have that form.
     """
     if message.DESCRIPTOR.file.package == "google.protobuf":
-        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+        pool = message.DESCRIPTOR.file.pool
+        return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
     result = {}
     for field in message.DESCRIPTOR.fields:
         is_message = field.type in (field.TYPE_MESSAGE, field.TYPE_GROUP)
@@ -139,19 +155,19 @@ def _value(field, value):
 class Methods:
     """Methods of one server. Threads: any.
 
-    ask(path, request bytes) makes a call, and returns the bytes of the reply.
+    It keeps no channel: `ask`, an argument, makes a call of a path (bytes) with the bytes of a request, and returns those of the reply.
     """
 
-    def __init__(self, ask):
-        self._ask = ask
+    def __init__(self):
         self._lock = threading.Lock()
         self._pool = descriptor_pool.DescriptorPool()
         self._services = {}
         self._methods = {}
 
-    def _reflect(self, method, request, reply_class):
+    @staticmethod
+    def _reflect(ask, method, request, reply_class):
         try:
-            data = self._ask(f"{_REFLECTION}.Reflection/{method}".encode(), request.SerializeToString())
+            data = ask(f"{_REFLECTION}.Reflection/{method}".encode(), request.SerializeToString())
         except Unimplemented as error:
             raise Unimplemented(
                 "the server has no reflection service: register one (docs/python.md), or pass messages of generated code",
@@ -163,16 +179,22 @@ class Methods:
         reply.ParseFromString(data)
         return reply
 
-    def services(self):
-        return list(self._reflect("ListServices", _CLASSES["ListServicesRequest"](), _CLASSES["ListServicesResponse"]).services)
+    def services(self, ask):
+        return list(self._reflect(ask, "ListServices", _CLASSES["ListServicesRequest"](), _CLASSES["ListServicesResponse"]).services)
 
-    def service(self, name):
+    def service(self, name, ask):
         """Descriptor of a service, from the server."""
+        if not isinstance(name, str):
+            raise InvalidArgument(f"{name!r} is not the name of a service: write package.Service")
         with self._lock:
             known = self._services.get(name)
         if known is not None:
             return known
-        files = self._reflect("FilesOf", _CLASSES["FilesOfRequest"](service=name), _CLASSES["FilesOfResponse"]).files
+        try:
+            request = _CLASSES["FilesOfRequest"](service=name)
+        except ValueError as error:  # it is no UTF-8
+            raise InvalidArgument(f"{name!r} is not the name of a service: {error}") from error
+        files = self._reflect(ask, "FilesOf", request, _CLASSES["FilesOfResponse"]).files
         with self._lock:
             for data in files:
                 try:
@@ -186,39 +208,39 @@ class Methods:
             self._services[name] = found
             return found
 
-    def method(self, path, request=None):
+    def method(self, path, request, ask):
         """Method of a path. `request`: a message of generated code may know the method."""
-        known = self._methods.get(path) if not isinstance(request, Message) else None
+        service_name, name = split(path)
+        key = (path, request.DESCRIPTOR if isinstance(request, Message) else None)
+        known = self._methods.get(key)
         if known is not None:
             return known
-        service_name, name = split(path)
         service = None
         if isinstance(request, Message):
-            pool = request.DESCRIPTOR.file.pool
             try:
-                service = pool.FindServiceByName(service_name)
+                service = request.DESCRIPTOR.file.pool.FindServiceByName(service_name)
             except KeyError:
                 service = None
         if service is None:
-            pool, service = self._pool, self.service(service_name)
+            service = self.service(service_name, ask)
         descriptor = service.methods_by_name.get(name)
         if descriptor is None:
             known_names = ", ".join(service.methods_by_name)
             raise NotFound(f"{service_name} has no method {name}: its methods are {known_names}")
-        method = _method_of(pool, descriptor)
-        if pool is self._pool:
-            self._methods[path] = method
+        method = _method_of(descriptor)
+        self._methods[key] = method
         return method
 
 
-def _method_of(pool, descriptor):
-    proto = descriptor_pb2.MethodDescriptorProto()
-    descriptor.CopyToProto(proto)
-    service = descriptor.containing_service.full_name
+def _method_of(descriptor):
+    service = descriptor.containing_service
+    # Protobuf 4.21 in pure Python cannot copy the description of a service that was made from a file's bytes.
+    file = descriptor_pb2.FileDescriptorProto.FromString(service.file.serialized_pb)
+    proto = file.service[service.index].method[descriptor.index]
     return Method(
-        path=f"{service}/{descriptor.name}".encode(),
+        path=f"{service.full_name}/{descriptor.name}".encode(),
         descriptor=descriptor,
-        request_class=_message_class(pool, descriptor.input_type),
-        reply_class=_message_class(pool, descriptor.output_type),
+        request_class=_message_class(descriptor.input_type),
+        reply_class=_message_class(descriptor.output_type),
         streams=(CLIENT_STREAMS if proto.client_streaming else 0) | (SERVER_STREAMS if proto.server_streaming else 0),
     )

@@ -8,9 +8,40 @@ import subprocess
 import sys
 import threading
 import weakref
+from unittest import mock
 
 import sluice
+from sluice import _channel
+from sluice._errors import raise_for
+from sluice._library import lib
 from chat_case import CHAT, LONG, ChatCase
+
+
+class InterruptedLibrary:
+    """The library; Ctrl-C comes right after the function `begin`."""
+
+    def __init__(self, begin, ends):
+        self.handle = None
+        self.ended = []
+        self._begin = begin
+        self._ends = ends
+
+    def __getattr__(self, name):
+        function = getattr(lib, name)
+        if name == self._begin:
+            return lambda *arguments: self._interrupt(function, *arguments)
+        if name in self._ends:
+            return lambda handle: self._end(name, function, handle)
+        return function
+
+    def _interrupt(self, function, *arguments):
+        raise_for(function(*arguments))
+        self.handle = arguments[-1]._obj.value
+        raise KeyboardInterrupt
+
+    def _end(self, name, function, handle):
+        self.ended.append((name, handle.value))
+        function(handle)
 
 
 class ChannelTest(ChatCase):
@@ -37,12 +68,17 @@ class ChannelTest(ChatCase):
         self.assertEqual(call.result().text, "A\0da")
         self.assertEqual(call.metadata, [("seen", b"A\0da")])
         self.assertEqual(self.say("", metadata=[("who", "text")]).text, "text")
+        self.assertEqual(self.say("", metadata={"who": bytearray(b"bytes")}).text, "bytes")
 
     def test_attachments_go_both_ways(self):
         for size in (1, 1000, 1 << 20):
             call = self.channel.start(CHAT + "Say", attachment=b"a" * size)
             call.result()
             self.assertEqual(call.attachment, b"a" * size)
+        for kind in (bytearray, memoryview):
+            call = self.channel.start(CHAT + "Say", attachment=kind(b"abc"))
+            call.result()
+            self.assertEqual(call.attachment, b"abc")
 
     def test_large_messages_pass(self):
         text = "x" * (3 << 20)
@@ -115,22 +151,72 @@ class ChannelTest(ChatCase):
         self.assertEqual([one() for one in gone], [None] * 3)
         self.assertEqual(self.say("hello").text, "hello")
 
+    def test_dropped_channel_disconnects_at_once(self):
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        channel = self.connect()
+        channel.call(CHAT + "Say", {"text": "x"})
+        call = channel.start(CHAT + "Say", {"text": "fail"})
+        numbers = channel.stream(CHAT + "Sum", [{"nummer": 1}])
+        for one in (call, numbers):
+            try:
+                one.result()
+            except sluice.Error:
+                pass
+        numbers._writer.join()
+        gone = [weakref.ref(each) for each in (channel, call, numbers)]
+        del channel, call, numbers, one
+        self.assertEqual([each() for each in gone], [None] * 3)
+
+    def test_question_for_the_description_has_the_arguments_of_the_call(self):
+        with sluice.Channel("127.0.0.1:1", device="softdc0", background=True, timeout=None) as channel:
+            with self.assertRaises(sluice.DeadlineExceeded):
+                channel.call(CHAT + "Say", timeout=0.1, wait_for_ready=True)
+            with self.assertRaises(sluice.DeadlineExceeded):
+                channel.stream(CHAT + "Talk", timeout=0.1, wait_for_ready=True)
+            with self.assertRaises(sluice.DeadlineExceeded):
+                channel.services(timeout=0.1, wait_for_ready=True)
+            self.interrupted(lambda: channel.call(CHAT + "Say", wait_for_ready=True))
+
+    def interrupted(self, wait):
+        ready = threading.Event()
+
+        def interrupt():
+            ready.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaises(KeyboardInterrupt):
+            ready.set()
+            wait()
+        thread.join()
+
+    def test_interrupt_while_an_object_is_made_ends_and_frees_it(self):
+        self.say("x")  # the description is known
+        for begin, end, free, make in (
+            ("call_start", "call_cancel", "call_free", lambda: self.channel.start(CHAT + "Say", {"text": "wait"})),
+            ("stream_open", "stream_cancel", "stream_free", lambda: self.channel.stream(CHAT + "Talk")),
+            ("channel_connect", "channel_close", "channel_free", self.connect),
+        ):
+            with self.subTest(begin=begin):
+                library = InterruptedLibrary(begin, (end, free))
+                with mock.patch.object(_channel, "lib", library):
+                    try:
+                        make()
+                    except KeyboardInterrupt:
+                        pass
+                    else:
+                        self.fail("not interrupted")
+                    gc.collect()
+                self.assertEqual(library.ended, [(end, library.handle), (free, library.handle)])
+
     def test_interrupt_ends_a_wait_of_the_main_thread(self):
         call = self.channel.start(CHAT + "Say", {"text": "wait"}, timeout=None)
         stream = self.channel.stream(CHAT + "Talk", timeout=None)
         for wait in (call.result, stream.read, stream.result):
-            ready = threading.Event()
-
-            def interrupt(ready=ready):
-                ready.wait()
-                os.kill(os.getpid(), signal.SIGINT)
-
-            thread = threading.Thread(target=interrupt)
-            thread.start()
-            with self.assertRaises(KeyboardInterrupt):
-                ready.set()
-                wait()
-            thread.join()
+            self.interrupted(wait)
         self.assertEqual(self.say("goes on").text, "goes on")
 
     def test_process_ends_with_calls_in_flight(self):

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors: code, message, details and payloads, of Sluice and of handlers."""
 
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from unittest import mock
+
 import sluice
+from sluice import _library
 from chat_case import CHAT, LONG, ChatCase
 
 
@@ -69,6 +77,62 @@ class ErrorsTest(ChatCase):
             channel.wait_connected(LONG)
         with sluice.Channel("127.0.0.1:1", device="softdc0", background=True) as channel:
             self.fails(sluice.DeadlineExceeded, channel.wait_connected, 0.2)
+
+    def test_errors_are_pickled_and_copied(self):
+        error = self.fails(sluice.Aborted, self.say, "refuse")
+        for again in (pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(error)))), copy.copy(copy.copy(error))):
+            self.assertIs(type(again), sluice.Aborted)
+            for name in ("message", "code", "detail", "payloads", "metadata"):
+                self.assertEqual(getattr(again, name), getattr(error, name))
+            self.assertEqual(str(again), str(error))
+
+    def test_times_that_are_none(self):
+        for timeout in (float("nan"), "1", [], 1j):
+            self.fails(sluice.InvalidArgument, self.say, "x", timeout=timeout)
+            self.fails(sluice.InvalidArgument, self.channel.wait_connected, timeout)
+            self.fails(sluice.InvalidArgument, self.connect, timeout=timeout)
+            self.fails(sluice.InvalidArgument, self.connect, connect_timeout=timeout)
+        for timeout in (float("inf"), 10**400):
+            self.assertEqual(self.say("x", timeout=timeout).text, "x")
+            self.channel.wait_connected(timeout)
+        for timeout in (float("-inf"), -(10**400)):
+            self.fails(sluice.DeadlineExceeded, self.say, "x", timeout=timeout)
+
+    def test_arguments_of_other_types(self):
+        for settings in (
+            {"metadata": {"who": None}},
+            {"metadata": {"who": 5}},
+            {"metadata": {5: "x"}},
+            {"metadata": {"wh\0o": "x"}},
+            {"metadata": [("who",)]},
+            {"metadata": 5},
+            {"metadata": {"who": "\ud800"}},
+            {"attachment": 5},
+            {"attachment": "text"},
+            {"attachment": None},
+        ):
+            with self.subTest(settings=settings):
+                self.fails(sluice.InvalidArgument, self.say, "x", **settings)
+        for address in (None, 5, b"127.0.0.1:1", self.server.address + "\0x"):
+            self.fails(sluice.InvalidArgument, sluice.Channel, address)
+        for options in ({"device": "softdc0\0x"}, {"device": None}, {"device": b"softdc0"}, {5: "x"}, {"dev\0ice": "x"}):
+            self.fails(sluice.InvalidArgument, sluice.Channel, self.server.address, options=options)
+
+    def test_channel_without_arguments_says_only_that(self):
+        ended = subprocess.run(
+            [sys.executable, "-c", "import sluice\ntry: sluice.Channel()\nexcept TypeError: print('refused')"],
+            capture_output=True,
+            text=True,
+            timeout=LONG,
+        )
+        self.assertEqual((ended.stdout, ended.stderr), ("refused\n", ""))
+
+    def test_library_is_searched_from_any_place_of_the_module(self):
+        environment = {name: value for name, value in os.environ.items() if name != "SLUICE_LIBRARY"}
+        with mock.patch.dict(os.environ, environment, clear=True):
+            for place in ("/sluice/_library.py", "/a/sluice/_library.py", "/a/b/c/d/sluice/_library.py"):
+                with mock.patch.object(_library, "__file__", place):
+                    self.assertEqual(_library._path(), "libsluice_c.so.0")
 
     def test_metadata_that_is_not_accepted(self):
         error = self.fails(sluice.InvalidArgument, self.say, "x", metadata={"UPPER": "x"})

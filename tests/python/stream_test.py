@@ -3,9 +3,28 @@
 
 import itertools
 import threading
+from unittest import mock
 
 import sluice
-from chat_case import CHAT, ChatCase
+from sluice import _channel
+from sluice._library import lib
+from chat_case import CHAT, LONG, ChatCase
+
+
+class InterruptedWait:
+    """The library; Ctrl-C comes in the first wait for the end of a stream."""
+
+    def __init__(self):
+        self._interrupted = False
+
+    def __getattr__(self, name):
+        return getattr(lib, name)
+
+    def stream_wait(self, handle, timeout_ns):
+        if not self._interrupted:
+            self._interrupted = True
+            raise KeyboardInterrupt
+        return lib.stream_wait(handle, timeout_ns)
 
 
 class StreamTest(ChatCase):
@@ -80,6 +99,33 @@ class StreamTest(ChatCase):
             self.channel.stream(CHAT + "Sum", messages()).result()
         with self.assertRaisesRegex(sluice.InvalidArgument, "nummer"):
             list(self.channel.stream(CHAT + "Talk", [{"nummer": 1}]))
+
+    def assert_ends(self, stream):
+        self.assertEqual(lib.stream_wait(stream._handle, int(LONG * 1e9)), 1, "it has no deadline, and does not end")
+
+    def test_message_that_is_too_large_ends_the_call(self):
+        with self.connect(options={"limits.max_large_message_bytes": 0}) as channel:
+            large = {"text": "x" * (1 << 20)}
+            numbers = channel.stream(CHAT + "Sum", [{"number": 1}, large], timeout=None)
+            self.assert_ends(numbers)
+            with self.assertRaisesRegex(sluice.ResourceExhausted, "16336"):
+                numbers.result()
+            talk = channel.stream(CHAT + "Talk", timeout=None)
+            self.assertFalse(talk.write(large))
+            self.assert_ends(talk)
+            with self.assertRaises(sluice.ResourceExhausted):
+                talk.read()
+
+    def test_request_that_is_not_iterable(self):
+        with self.assertRaisesRegex(sluice.InvalidArgument, "not a int"):
+            self.channel.stream(CHAT + "Sum", 5)
+
+    def test_interrupted_result_cancels(self):
+        numbers = self.channel.stream(CHAT + "Sum")
+        with mock.patch.object(_channel, "lib", InterruptedWait()), self.assertRaises(KeyboardInterrupt):
+            numbers.result()
+        with self.assertRaises(sluice.Cancelled):
+            numbers.result()
 
     def test_wrong_use_is_an_error(self):
         with self.assertRaises(sluice.InvalidArgument):

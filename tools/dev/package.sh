@@ -47,10 +47,11 @@ base=$(sed -n 's/^Version: //p' tools/install/sluice.pc)
 tools/dev/install.sh dpkg-dev lintian chrpath ${tries:+debootstrap}
 step "building what is installed"
 bazel build //tools/install:prefix
-staged=$(mktemp -d)
+work=$(mktemp -d)
+staged=$work/prefix
 root=
 cleanup() {
-  rm -rf "$staged"
+  rm -rf "$work"
   [[ -n $root ]] || return 0
   if [[ -n $keep ]]; then
     step "kept: $root"
@@ -60,13 +61,13 @@ cleanup() {
 }
 trap cleanup EXIT
 tools/install/copy.sh bazel-bin/tools/install/prefix "$staged"
-mkdir -p "$output"
-rm -f "$output"/*.deb
-tools/package/build.sh "$staged" "$output" "$version"
+built=$work/built
+tools/package/build.sh "$staged" "$built" "$version"
 
 step "lintian"
 # Not an error for us: the packages are not uploaded to Debian.
-lintian --tag-display-limit 0 --fail-on error --suppress-tags initial-upload-closes-no-bugs --allow-root "$output"/*.deb
+lintian --tag-display-limit 0 --fail-on error --suppress-tags initial-upload-closes-no-bugs --allow-root "$built"/*.deb
+tools/package/replace.sh "$built" "$output"
 step "packages of version $version in $output"
 
 if [[ -n $tries ]]; then
@@ -74,6 +75,6 @@ if [[ -n $tries ]]; then
   [[ -n $uri ]] || die "no package source for bookworm in /etc/apt"
   root=$(mktemp -d /var/tmp/sluice-package.XXXXXX)
   chmod 755 "$root"
-  bare_root_run "$PWD/tools/dev/package.sh" --inside "$root" "$uri" "$output"
+  bare_root_run "$PWD/tools/dev/package.sh" --inside "$root" "$uri" "$built"
   step "installed, used and removed in a bare root"
 fi

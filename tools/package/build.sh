@@ -155,7 +155,7 @@ END
   (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
   find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
   dpkg-deb --root-owner-group --build "$root" "$output/${name}_${version}_$arch.deb" >/dev/null
-  step "package: $output/${name}_${version}_$arch.deb"
+  step "package: ${name}_${version}_$arch.deb"
 }
 
 for paragraph in $(printf '%s\n' "$work"/*.paragraph | sort -V); do build_package "$(<"$paragraph")"; done

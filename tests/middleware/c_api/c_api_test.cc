@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -352,6 +353,41 @@ TEST_F(CApiTest, CloseEndsCallsOfAllThreads) {
   EXPECT_EQ(CodeOf(later), SLUICE_FAILED_PRECONDITION);
   EXPECT_THAT(TextOf(later), HasSubstr("the channel is closed"));
   sluice_channel_close(channel_.get());
+}
+
+TEST_F(CApiTest, CloseEndsAWaitForAConnection) {
+  const COptions options = Device();
+  ASSERT_EQ(sluice_options_set(options.get(), "connect_in_background", "true"), nullptr);
+  address_ = "127.0.0.1:1";  // no server
+  const CChannel channel = Connect(options);
+  ASSERT_NE(channel, nullptr);
+  std::atomic<bool> waits = false;
+  CStatus status;
+  std::thread waiter([&] {
+    waits = true;
+    waits.notify_one();
+    status.reset(sluice_channel_wait_connected(channel.get(), kLongNs));
+  });
+  waits.wait(false);
+  sluice_channel_close(channel.get());
+  waiter.join();
+  EXPECT_EQ(CodeOf(status), SLUICE_FAILED_PRECONDITION) << TextOf(status);
+  EXPECT_THAT(TextOf(status), HasSubstr("the channel is closed"));
+}
+
+TEST_F(CApiTest, WaitForAConnectionHasATimeout) {
+  const COptions options = Device();
+  ASSERT_EQ(sluice_options_set(options.get(), "connect_in_background", "true"), nullptr);
+  address_ = "127.0.0.1:1";  // no server
+  const CChannel channel = Connect(options);
+  // Shorter and longer than a turn.
+  for (const int64_t timeout_ns :
+       {int64_t{-1}, int64_t{0}, int64_t{1'000'000}, int64_t{250'000'000}}) {
+    const auto since = std::chrono::steady_clock::now();
+    const CStatus status(sluice_channel_wait_connected(channel.get(), timeout_ns));
+    EXPECT_EQ(CodeOf(status), SLUICE_DEADLINE_EXCEEDED) << TextOf(status);
+    EXPECT_GE(std::chrono::steady_clock::now() - since, std::chrono::nanoseconds(timeout_ns));
+  }
 }
 
 TEST_F(CApiTest, ObjectsAreFreedInAnyOrder) {

@@ -16,6 +16,7 @@ using testing::HasSubstr;
 using testing_support::Bytes;
 using testing_support::CMessage;
 using testing_support::CodeOf;
+using testing_support::COptions;
 using testing_support::CStatus;
 using testing_support::CStream;
 using testing_support::CWorld;
@@ -100,6 +101,38 @@ TEST_F(CStreamTest, WriteIntoAFullWindowTimesOut) {
   sluice_stream_end_writes(stream.get());
   EXPECT_EQ(Read(stream, &message), SLUICE_STREAM_END);
   EXPECT_EQ(Finish(stream), nullptr);
+}
+
+// The server waits for the message, and the client for the server: the call would not end.
+TEST_F(CStreamTest, MessageThatIsTooLargeEndsTheCall) {
+  const COptions options = Device();
+  ASSERT_EQ(sluice_options_set(options.get(), "limits.max_large_message_bytes", "0"), nullptr);
+  channel_ = Connect(options);
+  for (const char* method : {kSum, kTalk}) {
+    const CStream stream = Open(method, method == kSum ? SLUICE_CLIENT_STREAMS : SLUICE_BOTH_STREAM,
+                                "", SLUICE_FOREVER);
+    ASSERT_EQ(Write(stream, Bytes("a", 1)), SLUICE_STREAM_DONE);
+    EXPECT_EQ(Write(stream, Bytes(std::string(1 << 20, 'x'))), SLUICE_STREAM_END);
+    ASSERT_EQ(sluice_stream_wait(stream.get(), kLongNs), 1) << "it does not end";
+    const CStatus status = Finish(stream);
+    EXPECT_EQ(CodeOf(status), SLUICE_RESOURCE_EXHAUSTED) << TextOf(status);
+    EXPECT_THAT(TextOf(status), HasSubstr("16336"));
+  }
+}
+
+TEST_F(CStreamTest, MessageThatIsNullEndsTheCall) {
+  const CStream stream = Open(kSum, SLUICE_CLIENT_STREAMS);
+  EXPECT_EQ(sluice_stream_write(stream.get(), nullptr, 4, kLongNs), SLUICE_STREAM_END);
+  const CStatus status = Finish(stream);
+  EXPECT_EQ(CodeOf(status), SLUICE_INVALID_ARGUMENT);
+  EXPECT_THAT(TextOf(status), HasSubstr("data of sluice_stream_write"));
+}
+
+TEST_F(CStreamTest, EmptyMessageIsWritten) {
+  const CStream stream = Open(kTalk, SLUICE_BOTH_STREAM);
+  EXPECT_EQ(sluice_stream_write(stream.get(), nullptr, 0, kLongNs), SLUICE_STREAM_DONE);
+  CMessage message;
+  EXPECT_EQ(Read(stream, &message), SLUICE_STREAM_DONE);
 }
 
 TEST_F(CStreamTest, OneThreadReadsAndAnotherWrites) {

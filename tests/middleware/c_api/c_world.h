@@ -84,9 +84,10 @@ class CWorld : public ::testing::Test {
     EXPECT_EQ(status, nullptr) << TextOf(status);
     return options;
   }
-  CChannel Connect() {
+  CChannel Connect() { return Connect(Device()); }
+  CChannel Connect(const COptions& options) {
     sluice_channel* channel = nullptr;
-    const CStatus status(sluice_channel_connect(address_.c_str(), Device().get(), &channel));
+    const CStatus status(sluice_channel_connect(address_.c_str(), options.get(), &channel));
     EXPECT_EQ(status, nullptr) << TextOf(status);
     return CChannel(channel);
   }

@@ -27,7 +27,7 @@ differences=$(diff --unchanged-line-format= --old-line-format='  declared, not e
 # One copy of Sluice in a process.
 [[ $(readelf -d "$library") == *'Shared library: [libsluice.so.0]'* ]] || fail "it does not use libsluice.so.0"
 
-# -- what was released once stays: functions, and values of constants
+# -- functions that were released once stay (constants and structures: tests/middleware/c_api/c_abi_test.cc)
 while read -r kept; do
   grep -qxF "$kept@@SLUICE_C_0" "$TEST_TMPDIR/exported" || fail "$kept is missing: programs that use it would not start"
 done < <(sed '/^#/d' tests/tools/install/c_api_symbols.txt)
