@@ -67,7 +67,9 @@ class Gateway::Service final : public grpc::CallbackGenericService {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                                static_cast<int>(options.max_calls));
     builder.AddListeningPort(options.listen, *credentials, &port);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+    // GatewayCall has the limit. gRPC reports a message over its own limit like the end of the client's messages, and after it
+    // was received as a whole.
+    builder.SetMaxReceiveMessageSize(-1);
     builder.RegisterCallbackGenericService(this);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port <= 0) {

@@ -71,8 +71,11 @@ void GatewayCall::OnReadDone(bool ok) {
     if (!method_->client_streams()) End(ClientGone());
     return;
   }
+  const size_t bytes = ok ? incoming_.Length() : 0;
+  const bool too_long = bytes > shared_->max_message_bytes;
   if (method_->client_streams()) {
     if (!ok) return stream_->WritesDone();
+    if (too_long) return Fail(TooLong("a request", bytes));
     request_.set_bytes(BytesOf(incoming_));
     Hold();
     return stream_->StartWrite(request_, [this](bool written) {
@@ -89,6 +92,7 @@ void GatewayCall::OnReadDone(bool ok) {
                                      "method takes one",
                             .remedy = "send one message"}));
   }
+  if (too_long) return End(TooLong("the request", bytes));
   request_.set_bytes(BytesOf(incoming_));
   incoming_.Clear();
   if (!method_->server_streams()) return StartUnary();
@@ -183,8 +187,7 @@ void GatewayCall::OnReply(bool ok) {
   if (!ok) return AwaitEnd();
   const size_t bytes = reply_.bytes().size();
   if (bytes > shared_->max_message_bytes) {
-    fault_ = TooLong(bytes);
-    (void)stop_.request_stop();
+    Fail(TooLong("a reply", bytes));
     return AwaitEnd();
   }
   outgoing_ = BufferOf(reply_.TakeBytes());
@@ -195,15 +198,29 @@ void GatewayCall::OnReply(bool ok) {
 void GatewayCall::AwaitEnd() {
   Hold();
   stream_->StartFinish([this](const absl::Status& status) {
-    End(fault_.ok() ? status : fault_);
+    absl::Status fault;
+    {
+      const std::lock_guard lock(mutex_);
+      fault = fault_;
+    }
+    End(fault.ok() ? status : fault);
     Release();
   });
+}
+
+// The call ends soon, since it is stopped, and then with `why`.
+void GatewayCall::Fail(const absl::Status& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (fault_.ok()) fault_ = why;
+  }
+  (void)stop_.request_stop();
 }
 
 void GatewayCall::End(const absl::Status& status) {
   const bool replies = status.ok() && !method_->server_streams();
   const size_t bytes = replies ? reply_.bytes().size() : 0;
-  if (bytes > shared_->max_message_bytes) return End(TooLong(bytes));
+  if (bytes > shared_->max_message_bytes) return End(TooLong("the reply", bytes));
   if (absl::IsUnimplemented(status) && method_ != nullptr) {
     shared_->methods->Forget(method_->full_name);
     shared_->methods->Forget(grpc_->method());
@@ -228,13 +245,13 @@ void GatewayCall::End(const absl::Status& status) {
   }
 }
 
-absl::Status GatewayCall::TooLong(size_t bytes) const {
+absl::Status GatewayCall::TooLong(const char* what, size_t bytes) const {
   return base::Error(
       absl::StatusCode::kResourceExhausted,
-      absl::StrCat("a reply of ", grpc_->method(), " is too long"),
+      absl::StrCat(what, " of ", method_->full_name, " is too long"),
       {.layer = "gateway",
        .peer = shared_->channel->server(),
-       .operation = grpc_->method(),
+       .operation = method_->full_name,
        .cause = absl::StrCat("it has ", bytes, " bytes, the limit of the gateway is ",
                              shared_->max_message_bytes),
        .remedy = "raise --max_message"});

@@ -70,7 +70,8 @@ class GatewayCall final : public grpc::ServerGenericBidiReactor {
   void Release() {
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
-  absl::Status TooLong(size_t bytes) const;
+  void Fail(const absl::Status& why);
+  absl::Status TooLong(const char* what, size_t bytes) const;
 
   grpc::GenericCallbackServerContext* const grpc_;
   const Shared* const shared_;
@@ -83,8 +84,8 @@ class GatewayCall final : public grpc::ServerGenericBidiReactor {
   Metadata initial_;
   grpc::ByteBuffer incoming_;
   grpc::ByteBuffer outgoing_;
-  absl::Status fault_;  // of a reply, found here; used by the chain of replies
   std::mutex mutex_;
+  absl::Status fault_;               // mutex_; of a message, found here: the call ends with it
   bool finished_ = false;            // mutex_
   std::optional<RawStream> stream_;  // uses context_, request_ and reply_
 };

@@ -280,8 +280,18 @@ TEST_F(GatewayCallTest, TheLimitOfAMessageIsToldInBothDirections) {
   ASSERT_TRUE(chat->Read(&note));
   (void)chat->Write(Note(std::string(100'001, 'x')));
   EXPECT_FALSE(chat->Read(&note));
-  EXPECT_EQ(chat->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const grpc::Status refused = chat->Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("a request of"));
   route_.stopped.WaitFor(2);
+
+  grpc::ClientContext noting;
+  const int started = route_.started.count();
+  const RouteNote long_note = Note(std::string(100'001, 'x'));
+  const grpc::Status unary_refused =
+      CallByName(&noting, "/sluice.tests.route.RouteGuide/GetFeature", long_note, &feature);
+  EXPECT_EQ(unary_refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(route_.started.count(), started);
 }
 
 TEST_F(GatewayCallTest, MessagesOfMegabytesPass) {
