@@ -181,6 +181,23 @@ TEST_F(GatewayTest, ACancelledOfTheHandlerIsPassedOnDuringADrain) {
   draining.join();
 }
 
+// The gateway would see its length after the last byte. The client has 1 MiB in memory, 512 times.
+TEST_F(GatewayTest, AMessageThatWouldFillTheMemoryIsCutOff) {
+  Stream<grpc::ByteBuffer, grpc::ByteBuffer> record(client_,
+                                                    "/sluice.tests.route.RouteGuide/RecordRoute");
+  const grpc::Slice nothing("");
+  ASSERT_TRUE(record.Write(grpc::ByteBuffer(&nothing, 1)));
+  route_.read.WaitFor(1);
+  const grpc::Slice piece(std::string(1 << 20, 'x'));
+  const std::vector<grpc::Slice> pieces(512, piece);
+  (void)record.Write(grpc::ByteBuffer(pieces.data(), pieces.size()));
+  const grpc::Status status = record.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), ::testing::Not(HasSubstr("the limit of the gateway")));
+  route_.stopped.WaitFor(1);
+  EXPECT_EQ(route_.ended.count(), 0);
+}
+
 // Its host has lost power, say: no reset comes.
 TEST_F(GatewayTest, AClientThatAnswersNoPingStopsItsHandler) {
   options_.client_keepalive = absl::Milliseconds(100);
