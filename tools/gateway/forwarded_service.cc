@@ -102,6 +102,7 @@ void ForwardedService::Bind(MethodBinder& binder) {
 
 Task<absl::Status> ForwardedService::Forward::Unary(ServerContext& context,
                                                     const RawMessage& request, RawMessage* reply) {
+  if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
   (void)co_await call.Write(request, /*last=*/true);
   const bool replied = co_await TakeReply(&call, context, reply);
@@ -112,16 +113,18 @@ Task<absl::Status> ForwardedService::Forward::Unary(ServerContext& context,
 Task<absl::Status> ForwardedService::Forward::ServerStream(ServerContext& context,
                                                            const RawMessage& request,
                                                            ServerWriter<RawMessage> writer) {
+  if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
   (void)co_await call.Write(request, /*last=*/true);
-  co_await PassReplies(&call, context, writer);
+  const bool passed = co_await PassReplies(&call, context, writer);
   const absl::Status status = co_await call.End(context);
-  co_return status;
+  co_return passed ? status : absl::OkStatus();
 }
 
 Task<absl::Status> ForwardedService::Forward::ClientStream(ServerContext& context,
                                                            ServerReader<RawMessage> reader,
                                                            RawMessage* reply) {
+  if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
   Home* const home = co_await HomeOfThis();
   bool replied = false;
@@ -136,17 +139,19 @@ Task<absl::Status> ForwardedService::Forward::ClientStream(ServerContext& contex
 Task<absl::Status> ForwardedService::Forward::Both(ServerContext& context,
                                                    ServerReader<RawMessage> reader,
                                                    ServerWriter<RawMessage> writer) {
+  if (absl::Status status = CheckAttachment(context); !status.ok()) co_return status;
   BackendCall call(stub_, grpc_name_, context);
   Home* const home = co_await HomeOfThis();
+  bool passed = false;
   {
     const Beside requests = PassRequests(home, &call, &context, reader);
-    co_await PassReplies(&call, context, writer);
+    passed = co_await PassReplies(&call, context, writer);
   }
   const absl::Status status = co_await call.End(context);
-  co_return status;
+  co_return passed ? status : absl::OkStatus();
 }
 
-Task<void> ForwardedService::Forward::PassReplies(BackendCall* call, ServerContext& context,
+Task<bool> ForwardedService::Forward::PassReplies(BackendCall* call, ServerContext& context,
                                                   ServerWriter<RawMessage> writer) {
   const Metadata* const initial = co_await call->Opened();
   // An error of it would be the end of the call, which the next step reports.
@@ -156,8 +161,9 @@ Task<void> ForwardedService::Forward::PassReplies(BackendCall* call, ServerConte
   while (co_await call->Read(&message)) {
     if (co_await writer.Write(message)) continue;
     call->Cancel();
-    break;
+    co_return false;
   }
+  co_return true;
 }
 
 Task<bool> ForwardedService::Forward::TakeReply(BackendCall* call, ServerContext& context,
@@ -170,6 +176,17 @@ Task<bool> ForwardedService::Forward::TakeReply(BackendCall* call, ServerContext
   }
   const bool replied = co_await call->Read(reply);
   co_return replied;
+}
+
+absl::Status ForwardedService::Forward::CheckAttachment(const ServerContext& context) const {
+  if (context.attachment().empty()) return absl::OkStatus();
+  return base::Error(absl::StatusCode::kUnimplemented,
+                     absl::StrCat("the request of ", name_, " is not passed on"),
+                     {.layer = "gateway",
+                      .operation = name_,
+                      .cause = absl::StrCat("it has an attachment of ", context.attachment().size(),
+                                            " bytes, and gRPC has no attachments"),
+                      .remedy = "send the bytes in the message"});
 }
 
 absl::Status ForwardedService::Forward::NoReply() const {

@@ -52,12 +52,15 @@ class ForwardedService final : public Service {
                             ServerWriter<RawMessage> writer);
 
    private:
-    // To the end of the replies. Nothing but End() may follow.
-    static Task<void> PassReplies(BackendCall* call, ServerContext& context,
+    // To the end of the replies. Nothing but End() may follow. False: the Sluice side refused a reply, and the stream has the
+    // reason, which is the status of a handler that returns OK.
+    static Task<bool> PassReplies(BackendCall* call, ServerContext& context,
                                   ServerWriter<RawMessage> writer);
     // The one reply. False: there is none.
     Task<bool> TakeReply(BackendCall* call, ServerContext& context, RawMessage* reply);
     absl::Status NoReply() const;
+    // OK if the request has none.
+    absl::Status CheckAttachment(const ServerContext& context) const;
 
     grpc::GenericStub* const stub_;
     const std::string name_;

@@ -3,10 +3,12 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -57,6 +59,27 @@ class Gateway::Service final : public grpc::CallbackGenericService {
     for (const auto& file : descriptors_.file()) methods_.Add(file);
   }
 
+  // A client whose host or network is gone sends no reset: only a ping that it does not answer tells.
+  static void FindDeadClients(absl::Duration keepalive, grpc::ServerBuilder* builder) {
+    const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(keepalive));
+    builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds);
+    builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds);
+    // Otherwise gRPC stops after two pings without data.
+    builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  }
+
+  // gRPC compares the length of a message after it has received and inflated it.
+  static void LimitMemory(uint32_t max_message_bytes, grpc::ServerBuilder* builder) {
+    // gRPC reports a message that it cannot inflate like the end of the client's messages, too.
+    builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+    builder->SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+    constexpr uint64_t kLeastBytes = 256u << 20;
+    constexpr uint64_t kMessages = 4;
+    grpc::ResourceQuota quota("gateway");
+    quota.Resize(std::max(kLeastBytes, kMessages * max_message_bytes));
+    builder->SetResourceQuota(quota);
+  }
+
   absl::StatusOr<uint16_t> Listen(const Options& options) {
     auto credentials = CredentialsOf(options);
     if (!credentials.ok()) return credentials.status();
@@ -67,6 +90,8 @@ class Gateway::Service final : public grpc::CallbackGenericService {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                                static_cast<int>(options.max_calls));
     builder.AddListeningPort(options.listen, *credentials, &port);
+    FindDeadClients(options.client_keepalive, &builder);
+    LimitMemory(options.max_message_bytes, &builder);
     // GatewayCall has the limit. gRPC reports a message over its own limit like the end of the client's messages, and after it
     // was received as a whole.
     builder.SetMaxReceiveMessageSize(-1);
@@ -124,6 +149,12 @@ absl::StatusOr<std::unique_ptr<Gateway>> Gateway::Start(std::shared_ptr<Channel>
   if (options.max_message_bytes < kMinMessage || options.max_message_bytes > kMaxMessage) {
     return Wrong(absl::StrCat("max_message_bytes is ", options.max_message_bytes),
                  absl::StrCat("choose ", kMinMessage, " to ", kMaxMessage));
+  }
+  if (options.client_keepalive < absl::Milliseconds(1) ||
+      options.client_keepalive > absl::Hours(1)) {
+    return Wrong(
+        absl::StrCat("client_keepalive is ", absl::FormatDuration(options.client_keepalive)),
+        "choose 1 ms to 1 h");
   }
   // gRPC would take its default port.
   if (auto address = ParseAddress(options.listen, /*allow_port_0=*/true); !address.ok()) {

@@ -42,6 +42,9 @@ class Gateway {
     // Maximum size in bytes of a message in either direction. A longer message ends its call with RESOURCE_EXHAUSTED. Range:
     // 1024 to 1 GiB. The default is gRPC's.
     uint32_t max_message_bytes = 4u << 20;
+    // Time without data from a client after which the gateway sends it a ping, and time that the client has to answer. A client
+    // that does not answer is disconnected, and its handlers are stopped. Range: 1 ms to 1 h. Default: 30 s.
+    absl::Duration client_keepalive = absl::Seconds(30);
     // Descriptors of methods, for a server without a reflection service. Default: none.
     google::protobuf::FileDescriptorSet descriptors;
     // Contents of PEM files, for TLS. Certificate and key: both or none. `client_authority`: certificates of clients are

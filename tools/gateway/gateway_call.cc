@@ -79,7 +79,12 @@ void GatewayCall::OnReadDone(bool ok) {
     request_.set_bytes(BytesOf(incoming_));
     Hold();
     return stream_->StartWrite(request_, [this](bool written) {
-      if (written) ReadRequest();
+      // Otherwise the call has ended, or the server does not take a message so long: the stream keeps the reason.
+      if (written) {
+        ReadRequest();
+      } else {
+        (void)stop_.request_stop();
+      }
       Release();
     });
   }
@@ -221,6 +226,9 @@ void GatewayCall::End(const absl::Status& status) {
   const bool replies = status.ok() && !method_->server_streams();
   const size_t bytes = replies ? reply_.bytes().size() : 0;
   if (bytes > shared_->max_message_bytes) return End(TooLong("the reply", bytes));
+  const size_t attached =
+      status.ok() && context_.has_value() ? context_->reply_attachment().size() : 0;
+  if (attached > 0) return End(Attached(attached));
   if (absl::IsUnimplemented(status) && method_ != nullptr) {
     shared_->methods->Forget(method_->full_name);
     shared_->methods->Forget(grpc_->method());
@@ -231,8 +239,9 @@ void GatewayCall::End(const absl::Status& status) {
     }
   }
   grpc::Status converted = ToGrpc(status);
-  // The stop may have been the gateway's own.
-  if (absl::IsCancelled(status) && shared_->calls->draining() && !grpc_->IsCancelled()) {
+  // The stop was the gateway's own.
+  if (absl::IsCancelled(status) && stop_.stop_requested() && shared_->calls->draining() &&
+      !grpc_->IsCancelled()) {
     converted = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the gateway shuts down");
   }
   if (replies) outgoing_ = BufferOf(reply_.TakeBytes());
@@ -243,6 +252,17 @@ void GatewayCall::End(const absl::Status& status) {
   } else {
     Finish(std::move(converted));
   }
+}
+
+absl::Status GatewayCall::Attached(size_t bytes) const {
+  return base::Error(absl::StatusCode::kUnimplemented,
+                     absl::StrCat("the reply of ", method_->full_name, " is not passed on"),
+                     {.layer = "gateway",
+                      .peer = shared_->channel->server(),
+                      .operation = method_->full_name,
+                      .cause = absl::StrCat("it has an attachment of ", bytes,
+                                            " bytes, and gRPC has no attachments"),
+                      .remedy = "send the bytes in the message"});
 }
 
 absl::Status GatewayCall::TooLong(const char* what, size_t bytes) const {

@@ -71,6 +71,7 @@ class GatewayCall final : public grpc::ServerGenericBidiReactor {
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
   void Fail(const absl::Status& why);
+  absl::Status Attached(size_t bytes) const;
   absl::Status TooLong(const char* what, size_t bytes) const;
 
   grpc::GenericCallbackServerContext* const grpc_;

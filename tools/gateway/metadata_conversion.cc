@@ -14,6 +14,9 @@ bool IsOfTransport(std::string_view key) {
          key == "host" || key == "connection";
 }
 
+// As gRPC has it. It takes "-bin" alone for a key of text.
+bool IsBinary(std::string_view key) { return key.size() > 4 && key.ends_with("-bin"); }
+
 bool IsText(std::string_view value) {
   return std::all_of(value.begin(), value.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
@@ -21,20 +24,20 @@ bool IsText(std::string_view value) {
 }  // namespace
 
 absl::Status FromGrpc(const GrpcMetadata& entries, Metadata* metadata) {
+  absl::Status first;
   for (const auto& [key, value] : entries) {
     const std::string_view name(key.data(), key.size());
     if (IsOfTransport(name)) continue;
-    absl::Status added = metadata->Add(name, std::string_view(value.data(), value.size()));
-    if (!added.ok()) return added;
+    first.Update(metadata->Add(name, std::string_view(value.data(), value.size())));
   }
-  return absl::OkStatus();
+  return first;
 }
 
 std::vector<std::pair<std::string, std::string>> ToGrpc(const Metadata& metadata) {
   std::vector<std::pair<std::string, std::string>> entries;
   for (const auto& [key, value] : metadata.entries()) {
     if (IsOfTransport(key)) continue;
-    const bool fits = key.ends_with("-bin") || IsText(value);
+    const bool fits = IsBinary(key) || IsText(value);
     entries.emplace_back(fits ? key : absl::StrCat(key, "-bin"), value);
   }
   return entries;

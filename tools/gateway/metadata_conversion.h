@@ -3,8 +3,8 @@
 // Converts between metadata of gRPC and of Sluice.
 //
 // Purpose       Keys and values stay as they are, several values of a key included. Not passed on: "user-agent" and what gRPC
-//               itself puts into headers ("grpc-…", "content-type", "te"). The value of a key that ends in "-bin" may have any
-//               bytes. A value of another key that is not printable ASCII, which gRPC cannot carry, goes to the gRPC side under
+//               itself puts into headers ("grpc-…", "content-type", "te", "host", "connection"). The value of a key that ends in
+//               "-bin" may have any bytes. A value of another key that is not printable ASCII, which gRPC cannot carry, goes to the gRPC side under
 //               the key with "-bin" at its end.
 // Threads       Any: functions of their arguments.
 #ifndef SLUICE_TOOLS_GATEWAY_METADATA_CONVERSION_H_
@@ -24,7 +24,7 @@ namespace sluice::gateway {
 
 using GrpcMetadata = std::multimap<grpc::string_ref, grpc::string_ref>;
 
-// Errors: those of Metadata::Add(). The first entry that does not fit ends the conversion.
+// Adds the entries that fit. Errors: that of Metadata::Add() for the first entry that does not fit.
 absl::Status FromGrpc(const GrpcMetadata& entries, Metadata* metadata);
 
 // Keys and values that gRPC accepts.

@@ -41,9 +41,11 @@ class OpenCalls {
   // Requests a stop of `stop` when the gateway drains, or now if it does. The state of a stop_source is shared, so the call may
   // end before.
   void EndWhenDraining(const std::stop_source& stop) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(endless_, [](const std::stop_source& one) { return one.stop_requested(); });
-    if (!draining_) return endless_.push_back(stop);
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(endless_, [](const std::stop_source& one) { return one.stop_requested(); });
+      if (!draining_) return endless_.push_back(stop);
+    }
     std::stop_source(stop).request_stop();
   }
   void Drain() {

@@ -19,18 +19,24 @@ ReflectionBridge::ReflectionBridge(std::shared_ptr<Channel> channel,
                                    OpenCalls* calls)
     : channel_(std::move(channel)), descriptors_(descriptors), calls_(calls) {
   if (!calls_->Admit()) {
-    Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                        "too many calls are open at the gateway: retry later"));
+    End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                     "too many calls are open at the gateway: retry later"));
     return;
   }
+  on_stop_.emplace(stop_.get_token(), [this] {
+    End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the gateway shuts down"));
+  });
   holds_.fetch_add(1, std::memory_order_relaxed);
   Spawn(Load(), [this](absl::Status status) {
     OnLoaded(status);
     Release();
   });
+  // Load() may have ended the call.
+  calls_->EndWhenDraining(stop_);
 }
 
 ReflectionBridge::~ReflectionBridge() {
+  on_stop_.reset();  // if it runs, waits for its end
   (void)stop_.request_stop();
   channel_.reset();  // before the gateway sees that the call has ended
   calls_->Leave();
@@ -64,7 +70,7 @@ Task<absl::Status> ReflectionBridge::Load() {
 }
 
 void ReflectionBridge::OnLoaded(const absl::Status& status) {
-  if (!status.ok()) return Finish(ToGrpc(status));
+  if (!status.ok()) return End(ToGrpc(status));
   for (const FileDescriptorProto& file : descriptors_->file()) {
     catalog_.AddFile(file);
     for (const auto& service : file.service()) {
@@ -73,23 +79,34 @@ void ReflectionBridge::OnLoaded(const absl::Status& status) {
     }
   }
   catalog_.AddHealth();
-  StartRead(&incoming_);
+  Read();
 }
 
 void ReflectionBridge::OnReadDone(bool ok) {
-  if (!ok) return Finish(grpc::Status::OK);
+  if (!ok) return End(grpc::Status::OK);
   grpc::reflection::v1alpha::ServerReflectionRequest request;
   if (!request.ParseFromString(BytesOf(incoming_))) {
-    return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                               "the message is not a ServerReflectionRequest"));
+    return End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                            "the message is not a ServerReflectionRequest"));
   }
   outgoing_ = BufferOf(catalog_.Answer(request).SerializeAsString());
-  StartWrite(&outgoing_);
+  const std::lock_guard lock(mutex_);
+  if (!finished_) StartWrite(&outgoing_);
 }
 
 void ReflectionBridge::OnWriteDone(bool ok) {
-  if (!ok) return Finish(grpc::Status::CANCELLED);
-  StartRead(&incoming_);
+  if (!ok) return End(grpc::Status::CANCELLED);
+  Read();
+}
+
+void ReflectionBridge::Read() {
+  const std::lock_guard lock(mutex_);
+  if (!finished_) StartRead(&incoming_);
+}
+
+void ReflectionBridge::End(const grpc::Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(finished_, true)) Finish(status);
 }
 
 }  // namespace sluice::gateway

@@ -4,6 +4,7 @@
 //
 // Purpose       At the beginning it asks the server for its services and their descriptors, adds those that the user gave, and then
 //               answers each request out of them. So tools such as grpcurl list and call methods.
+//               When the gateway drains, the call ends with UNAVAILABLE: a tool may keep it open without a question.
 // Ownership     Itself: it is destroyed when gRPC has ended the call and the questions have ended.
 // Threads       Threads of gRPC and the thread that drives the channel.
 #ifndef SLUICE_TOOLS_GATEWAY_REFLECTION_BRIDGE_H_
@@ -12,7 +13,10 @@
 #include <grpcpp/generic/async_generic_service.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string_view>
 
@@ -41,12 +45,18 @@ class ReflectionBridge final : public grpc::ServerGenericBidiReactor {
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
-  void OnCancel() override { (void)stop_.request_stop(); }
+  void OnCancel() override {
+    End(grpc::Status::CANCELLED);
+    (void)stop_.request_stop();
+  }
   void OnDone() override { Release(); }
 
   // Asks the server for all of its services.
   Task<absl::Status> Load();
   void OnLoaded(const absl::Status& status);
+  void Read();
+  // The first status is that of the call.
+  void End(const grpc::Status& status);
   void Release() {
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
@@ -59,6 +69,9 @@ class ReflectionBridge final : public grpc::ServerGenericBidiReactor {
   DescriptorCatalog catalog_;
   grpc::ByteBuffer incoming_;
   grpc::ByteBuffer outgoing_;
+  std::mutex mutex_;       // gRPC operations start with it, and none after Finish()
+  bool finished_ = false;  // mutex_
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace sluice::gateway

@@ -2,9 +2,9 @@
 //
 // sluice_gateway: a gRPC port in front of a Sluice server, or with --reverse the other way. Exit codes: 0, 1 if it cannot start, 2 usage.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,15 +58,26 @@ int Fail(const absl::Status& status, int code = kExitFailed) {
 // The file that `--flag` names; empty if it names none.
 absl::StatusOr<std::string> ContentOf(const std::string& flag, const std::string& path) {
   if (path.empty()) return std::string();
-  std::ifstream file(path, std::ios::binary);
-  std::string content(std::istreambuf_iterator<char>(file), {});
-  if (file.good() || (file.eof() && !content.empty())) return content;
+  std::string content;
+  std::string cause = "the file is empty";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+      std::fopen(path.c_str(), "rb"), [](std::FILE* f) { return std::fclose(f); });
+  char piece[4096];
+  size_t bytes = 0;
+  while (file != nullptr && (bytes = std::fread(piece, 1, sizeof(piece), file.get())) > 0) {
+    content.append(piece, bytes);
+  }
+  if (file == nullptr || std::ferror(file.get()) != 0) {
+    cause = absl::StrCat("the file cannot be read: ", std::strerror(errno));
+  } else if (!content.empty()) {
+    return content;
+  }
   return base::Error(absl::StatusCode::kInvalidArgument,
                      absl::StrCat("--", flag, "=", path, " refused"),
                      {.layer = "gateway",
                       .operation = "start",
-                      .cause = "the file cannot be read, or is empty",
-                      .remedy = "check the path and its permissions"});
+                      .cause = cause,
+                      .remedy = "check the path, the file and its permissions"});
 }
 
 absl::Status ReadFiles(const Flags& flags, Gateway::Options* options) {

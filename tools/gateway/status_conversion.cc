@@ -14,22 +14,30 @@
 namespace sluice::gateway {
 namespace {
 
-constexpr size_t kMaxTextBytes = 2048;  // of trailers
+constexpr size_t kTextBytes = 2048;  // of trailers, which the text has whatever the details need
 constexpr size_t kNoteBytes = 80;
 
-// The text stands in the trailers twice: with %XX for what is not printable ASCII, and in Base64.
-size_t TrailerBytes(absl::string_view text) {
+// With %XX for what is not printable ASCII. With details a second time, in Base64.
+size_t TrailerBytes(absl::string_view text, bool details) {
   size_t bytes = 0;
   for (const char c : text) bytes += c >= ' ' && c <= '~' && c != '%' ? 1 : 3;
-  return bytes + text.size() * 4 / 3;
+  return bytes + (details ? text.size() * 4 / 3 : 0);
 }
 
-std::string Shortened(absl::string_view text) {
-  if (TrailerBytes(text) <= kMaxTextBytes) return std::string(text);
+std::string Shortened(absl::string_view text, size_t limit, bool details) {
+  if (TrailerBytes(text, details) <= limit) return std::string(text);
   size_t kept = text.size();
-  while (TrailerBytes(text.substr(0, kept)) > kMaxTextBytes - kNoteBytes) kept -= kept / 16 + 1;
+  while (TrailerBytes(text.substr(0, kept), details) > limit - kNoteBytes) kept -= kept / 16 + 1;
   while (kept > 0 && (static_cast<unsigned char>(text[kept]) & 0xc0) == 0x80) --kept;
   return absl::StrCat(text.substr(0, kept), "... [text of ", text.size(), " bytes]");
+}
+
+// A type URL without the number that FromGrpc() adds.
+std::string WithoutNumber(std::string url) {
+  const size_t mark = url.rfind('#');
+  if (mark == std::string::npos || mark + 1 == url.size()) return url;
+  if (url.find_first_not_of("0123456789", mark + 1) == std::string::npos) url.resize(mark);
+  return url;
 }
 
 }  // namespace
@@ -43,8 +51,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
   std::sort(payloads.begin(), payloads.end());  // absl::Status has them in no order
   RpcStatus details;
   details.set_code(static_cast<int>(status.code()));
-  std::string text = Shortened(status.message());
-  size_t left = kMaxStatusBytes - TrailerBytes(text) - kNoteBytes;
+  const size_t text_bytes = std::min(kTextBytes, TrailerBytes(status.message(), !payloads.empty()));
+  size_t left = kMaxStatusBytes - kNoteBytes - text_bytes;
   size_t omitted = 0, omitted_bytes = 0;
   for (auto& [url, value] : payloads) {
     constexpr size_t kTags = 16;
@@ -56,9 +64,10 @@ grpc::Status ToGrpc(const absl::Status& status) {
     }
     left -= bytes;
     RpcStatus::Detail* const detail = details.add_details();
-    detail->set_type_url(std::move(url));
+    detail->set_type_url(WithoutNumber(std::move(url)));
     detail->set_value(std::move(value));
   }
+  std::string text = Shortened(status.message(), left + text_bytes, details.details_size() > 0);
   if (omitted > 0) {
     absl::StrAppend(&text, " [", omitted, " of ", payloads.size(), " details omitted, ",
                     omitted_bytes, " bytes]");
@@ -76,7 +85,11 @@ absl::Status FromGrpc(const grpc::Status& status) {
   RpcStatus details;
   if (details.ParseFromString(status.error_details())) {
     for (const RpcStatus::Detail& detail : details.details()) {
-      converted.SetPayload(detail.type_url(), absl::Cord(detail.value()));
+      std::string url = detail.type_url();
+      for (int number = 2; converted.GetPayload(url).has_value(); ++number) {
+        url = absl::StrCat(detail.type_url(), "#", number);
+      }
+      converted.SetPayload(url, absl::Cord(detail.value()));
     }
   }
   return converted;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ToGrpc(), FromGrpc(): convert between absl::Status and grpc::Status. Codes and text are the same on both sides. A payload of an
-// absl::Status is an entry of `details` in google.rpc.Status (header "grpc-status-details-bin"), and the other way around.
+// absl::Status is an entry of `details` in google.rpc.Status (header "grpc-status-details-bin"), and the other way around. absl::Status has
+// one payload of a type URL: a second detail of that type has the URL with "#2" at its end, and so on; ToGrpc() takes it off.
 //
 // Threads       Any: pure functions.
 // Limits        A gRPC client refuses more than 8 KiB of trailers unless it is told otherwise. ToGrpc() shortens a status to

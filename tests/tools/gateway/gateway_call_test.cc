@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/tools/gateway/gateway_world.h"
+#include "tests/tools/gateway/raw_http2_client.h"
 #include "tools/gateway/rpc_status.pb.h"
 
 namespace sluice::gateway {
@@ -248,6 +249,57 @@ TEST_F(GatewayCallTest, HalfARouteIsNeverTakenForTheWhole) {
   }
   while (route_.stopped.count() + route_.ended.count() < kRounds) std::this_thread::yield();
   EXPECT_EQ(route_.ended.count(), 0);
+}
+
+// gRPC would report a message that it cannot inflate like the end of the client's messages.
+TEST_F(GatewayCallTest, ARouteWithAMessageThatIsNotGzipIsNotTheWhole) {
+  using testing_support::RawHttp2Client;
+  for (int round = 0; round < 20; ++round) {
+    RawHttp2Client client(gateway_->port(), "/sluice.tests.route.RouteGuide/RecordRoute", "gzip");
+    client.SendData(RawHttp2Client::Message("", 0));
+    client.SendData(RawHttp2Client::Message("garbage!", 1));
+    EXPECT_THAT(client.ReadUntil("grpc-status"), HasSubstr("grpc-status"));
+  }
+  gateway_->Drain(absl::Hours(1));
+  EXPECT_EQ(route_.ended.count(), 0);
+}
+
+TEST_F(GatewayCallTest, CompressedMessagesAreRefused) {
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    RouteNote note = Note(std::string(10'000, 'x'));
+    Feature feature;
+    const grpc::Status status =
+        CallByName(&context, "/sluice.tests.route.RouteGuide/GetFeature", note, &feature);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+  }
+  EXPECT_EQ(route_.started.count(), 0);
+}
+
+// The client neither sends more nor ends: nothing but the gateway can end the call.
+TEST_F(GatewayCallTest, AMessageOverTheLimitOfTheServerEndsAStream) {
+  channel_options_.limits.max_large_message_bytes = 64 << 10;
+  Start();
+  grpc::ClientContext chatting;
+  const auto chat = stub_->RouteChat(&chatting);
+  RouteNote note;
+  ASSERT_TRUE(chat->Write(Note("short")) && chat->Read(&note));
+  ASSERT_TRUE(chat->Write(Note(std::string(100'000, 'x'))));
+  EXPECT_FALSE(chat->Read(&note));
+  const grpc::Status status = chat->Finish();
+  EXPECT_NE(status.error_code(), grpc::StatusCode::CANCELLED) << status.error_message();
+  EXPECT_THAT(status.error_message(), HasSubstr("65536"));
+  route_.stopped.WaitFor(1);
+}
+
+TEST_F(GatewayCallTest, AReplyWithAnAttachmentIsAnError) {
+  grpc::ClientContext unary;
+  unary.AddMetadata("do", "attach");
+  Feature feature;
+  const grpc::Status status = stub_->GetFeature(&unary, At(1), &feature);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("attachment of 8 bytes"));
 }
 
 TEST_F(GatewayCallTest, TheLimitOfAMessageIsToldInBothDirections) {

@@ -194,6 +194,12 @@ TEST_F(GatewayProcessesTest, WrongFlagsAreSaidClearly) {
   EXPECT_THAT(Said("--max_message=10", 2), HasSubstr("1024 to"));
   EXPECT_THAT(Said("--server=nowhere", 1), HasSubstr("nowhere"));
   EXPECT_THAT(Said("--descriptors=/no/such/file", 2), HasSubstr("cannot be read"));
+  // Not a gateway without TLS.
+  EXPECT_THAT(Said("--device=no_such --tls_certificate=/dev/null --tls_key=/dev/null", 2),
+              HasSubstr("the file is empty"));
+  EXPECT_THAT(Said("--device=no_such --tls_client_authority=/dev/null", 2),
+              HasSubstr("the file is empty"));
+  EXPECT_THAT(Said("--device=no_such --tls_key=/", 2), HasSubstr("Is a directory"));
   EXPECT_THAT(Said(std::string("--descriptors=") + kProgram, 2),
               HasSubstr("not a FileDescriptorSet"));
   EXPECT_THAT(Said("--device=softdc0 --tls_key=" + std::string(kProgram), 1),

@@ -64,7 +64,7 @@ class RouteReflection final : public reflection::v1::ReflectionServiceBase {
 
 class GatewayWorld : public ::testing::Test {
  protected:
-  // A fixture may change `options_` before.
+  // A fixture may change `options_` and `channel_options_` before.
   void Start(bool with_reflection = true) {
     gateway_.reset();
     world_.reset();
@@ -73,7 +73,7 @@ class GatewayWorld : public ::testing::Test {
     auto world = InProcess::Start(services);
     ASSERT_TRUE(world.ok()) << world.status();
     world_ = *std::move(world);
-    auto channel = world_->NewChannel();
+    auto channel = world_->NewChannel(channel_options_);
     ASSERT_TRUE(channel.ok()) << channel.status();
     options_.listen = "127.0.0.1:0";
     auto gateway = gateway::Gateway::Start(*std::move(channel), options_);
@@ -125,6 +125,7 @@ class GatewayWorld : public ::testing::Test {
   RouteService route_;
   HealthService health_;
   RouteReflection reflection_;
+  ChannelOptions channel_options_;
   gateway::Gateway::Options options_;
   std::unique_ptr<InProcess> world_;
   std::unique_ptr<gateway::Gateway> gateway_;

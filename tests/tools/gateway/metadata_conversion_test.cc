@@ -31,6 +31,23 @@ TEST(MetadataConversionTest, WhatDoesNotFitIsAnError) {
   EXPECT_TRUE(absl::IsResourceExhausted(FromGrpc({{"key", long_value}}, &metadata)));
 }
 
+TEST(MetadataConversionTest, EntriesAfterOneThatDoesNotFitAreKept) {
+  const std::string long_key(65, 'k');
+  Metadata metadata;
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(FromGrpc({{"a", "1"}, {long_key, "v"}, {"token", "t"}}, &metadata)));
+  EXPECT_THAT(metadata.entries(), UnorderedElementsAre(Pair("a", "1"), Pair("token", "t")));
+}
+
+// gRPC takes no key of 4 characters for a binary one, and aborts the process for bytes in another.
+TEST(MetadataConversionTest, AKeyThatIsNothingButTheSuffixIsNotBinary) {
+  Metadata metadata;
+  ASSERT_TRUE(metadata.Add("-bin", "\x01").ok());
+  ASSERT_TRUE(metadata.Add("-bin", "text").ok());
+  EXPECT_THAT(ToGrpc(metadata),
+              UnorderedElementsAre(Pair("-bin-bin", "\x01"), Pair("-bin", "text")));
+}
+
 TEST(MetadataConversionTest, ValuesThatGrpcCannotCarryGetABinaryKey) {
   Metadata metadata;
   ASSERT_TRUE(metadata.Add("text", "a b~").ok());

@@ -60,6 +60,7 @@ class GrpcRoutes final : public RouteGuide::Service {
     for (int at = request->lo().latitude(); !request->has_hi() || at <= request->hi().latitude();
          ++at) {
       feature.mutable_location()->set_latitude(at);
+      if (at > 1 && Asked(context, "do") == "swell") feature.set_name(std::string(100'000, 'x'));
       if (writer->Write(feature)) continue;
       stopped.Add();
       break;
@@ -272,6 +273,33 @@ TEST_F(ReverseGatewayTest, ACallerThatCancelsStopsTheGrpcHandler) {
   record.Cancel();
   EXPECT_TRUE(absl::IsCancelled(record.Finish()));
   routes_.stopped.WaitFor(3);
+}
+
+TEST_F(ReverseGatewayTest, AReplyOverTheLimitOfTheClientIsNamed) {
+  ChannelOptions options;
+  options.device = "softdc0";
+  options.limits.max_large_message_bytes = 64 << 10;
+  auto channel = Channel::Connect(absl::StrCat("127.0.0.1:", gateway_->port()), options);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  channel_ = *std::move(channel);
+  CallContext context = Context("do", "swell");
+  auto list = client().ListFeatures(context, Rectangle());
+  Feature feature;
+  while (list.Read(&feature)) {
+  }
+  const absl::Status status = list.Finish();
+  EXPECT_FALSE(status.ok() || absl::IsCancelled(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("65536"));
+  routes_.stopped.WaitFor(1);
+}
+
+TEST_F(ReverseGatewayTest, ARequestWithAnAttachmentIsRefused) {
+  constexpr std::byte kBytes[8] = {};
+  CallContext unary = Context();
+  unary.set_attachment(kBytes);
+  const absl::Status status = client().GetFeature(unary, At(1)).status();
+  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("attachment of 8 bytes"));
 }
 
 TEST_F(ReverseGatewayTest, HealthAndReflectionHaveTheNamesOfSluice) {

@@ -4,6 +4,7 @@
 //
 //   do: wait        the handler waits until its caller no longer does
 //   do: fail        it ends with OutOfStock()
+//   do: attach      its reply has an attachment
 //   length: N       the name of a feature has N bytes
 //   echo-*          comes back at the end, and from streams at the beginning as well
 //
@@ -131,6 +132,7 @@ class RouteService final : public RouteGuideCoServiceBase {
     while (co_await reader.Read(&note)) {
       read.Add();
       if (note.message() == "fail") co_return OutOfStock();
+      if (note.message() == "cancel") co_return absl::CancelledError("the handler's own");
       if (!co_await writer.Write(note)) break;
     }
     if (context.cancelled()) {
@@ -158,6 +160,7 @@ class RouteService final : public RouteGuideCoServiceBase {
     }
     const auto what = metadata.Find("do");
     if (what == "fail") co_return OutOfStock();
+    if (what == "attach") context.set_reply_attachment("attached");
     if (what != "wait") co_return absl::OkStatus();
     co_await never_.Wait(context.stop_token());
     stopped.Add();

@@ -44,6 +44,34 @@ TEST(StatusConversionTest, ALongStatusIsShortenedAndSaysSo) {
   EXPECT_LE(text.size() + converted.error_details().size() * 4 / 3, kMaxStatusBytes);
 }
 
+// It stands in the trailers once. With details it has what they leave.
+TEST(StatusConversionTest, ATextOfKilobytesIsNotCut) {
+  const std::string text(5000, 'x');
+  EXPECT_EQ(ToGrpc(absl::NotFoundError(text)).error_message(), text);
+  const std::string two(2000, 'x');
+  absl::Status status = absl::NotFoundError(two);
+  status.SetPayload("a/short", absl::Cord("a"));
+  EXPECT_EQ(ToGrpc(status).error_message(), two);
+}
+
+// absl::Status has one payload of a type.
+TEST(StatusConversionTest, SeveralDetailsOfOneTypeComeBack) {
+  RpcStatus details;
+  details.set_code(3);
+  details.set_message("x");
+  for (const char* value : {"one", "two", "three"}) {
+    RpcStatus::Detail* const detail = details.add_details();
+    detail->set_type_url("a/same");
+    detail->set_value(value);
+  }
+  const grpc::Status status(grpc::StatusCode::INVALID_ARGUMENT, "x", details.SerializeAsString());
+  const absl::Status converted = FromGrpc(status);
+  EXPECT_EQ(converted.GetPayload("a/same"), absl::Cord("one"));
+  EXPECT_EQ(converted.GetPayload("a/same#2"), absl::Cord("two"));
+  EXPECT_EQ(converted.GetPayload("a/same#3"), absl::Cord("three"));
+  EXPECT_EQ(ToGrpc(converted).error_details(), status.error_details());
+}
+
 TEST(StatusConversionTest, ATextIsNotCutInsideACharacter) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "\xe2\x82\xac";
