@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The JSON is written here, and not by google.protobuf.Struct: under ThreadSanitizer its class has another layout than the one in the
+// distribution's library.
 #include "middleware/services/span_export.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,40 +13,31 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "google/protobuf/struct.pb.h"
-#include "google/protobuf/util/json_util.h"
 
 namespace sluice {
 namespace {
 
-using google::protobuf::ListValue;
-using google::protobuf::Struct;
-
-std::string Json(const Struct& value) {
-  std::string json;
-  // Numbers, texts, lists and objects are always printed, unless a text is not UTF-8.
-  const auto status = google::protobuf::util::MessageToJsonString(value, &json);
-  return status.ok() ? json : "{}";
+// A JSON string. Names and messages may have bytes of a peer: what is not printable ASCII becomes '?'.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) {
+      quoted += '?';
+      continue;
+    }
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted += '"';
 }
 
-void Set(Struct* object, const char* key, std::string_view text) {
-  (*object->mutable_fields())[key].set_string_value(std::string(text));
+// Microseconds with nanoseconds behind the point.
+std::string Microseconds(int64_t ns) {
+  return absl::StrFormat("%.3f", static_cast<double>(ns) / 1e3);
 }
-void SetNumber(Struct* object, const char* key, double number) {
-  (*object->mutable_fields())[key].set_number_value(number);
-}
-Struct* SetObject(Struct* object, const char* key) {
-  return (*object->mutable_fields())[key].mutable_struct_value();
-}
-ListValue* SetList(Struct* object, const char* key) {
-  return (*object->mutable_fields())[key].mutable_list_value();
-}
-Struct* Append(ListValue* list) { return list->add_values()->mutable_struct_value(); }
 
-void AddAttribute(ListValue* attributes, const char* key, std::string_view text) {
-  Struct* attribute = Append(attributes);
-  Set(attribute, "key", key);
-  Set(SetObject(attribute, "value"), "stringValue", text);
+std::string Attribute(const char* key, std::string_view text) {
+  return absl::StrCat("{\"key\":\"", key, "\",\"value\":{\"stringValue\":", Quoted(text), "}}");
 }
 
 std::string TraceId(const Span& span) {
@@ -52,37 +45,30 @@ std::string TraceId(const Span& span) {
 }
 std::string SpanId(uint64_t id) { return absl::StrFormat("%016x", id); }
 
-// Messages of errors may have bytes of a peer.
-std::string Printable(std::string_view text) {
-  std::string printable(text);
-  for (char& c : printable) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-  }
-  return printable;
-}
-
-void FillOtlp(const Span& span, Struct* out) {
-  Set(out, "traceId", TraceId(span));
-  Set(out, "spanId", SpanId(span.span_id));
-  if (span.parent_id != 0) Set(out, "parentSpanId", SpanId(span.parent_id));
-  Set(out, "name", span.name);
-  SetNumber(out, "kind", static_cast<int>(span.kind));
-  // Texts, since a number of JSON has 53 bits.
-  Set(out, "startTimeUnixNano", absl::StrCat(span.start_unix_ns));
-  Set(out, "endTimeUnixNano", absl::StrCat(span.end_unix_ns));
-  if (span.kind == Span::Kind::kInternal) return;
-  ListValue* attributes = SetList(out, "attributes");
-  AddAttribute(attributes, "rpc.system", "sluice");
-  const std::vector<std::string> name = absl::StrSplit(span.name, absl::MaxSplits('/', 1));
-  AddAttribute(attributes, "rpc.service", name.front());
-  if (name.size() == 2) AddAttribute(attributes, "rpc.method", name.back());
-  AddAttribute(attributes, "network.peer.address", Printable(span.peer));
-  AddAttribute(attributes, "rpc.sluice.status", absl::StatusCodeToString(span.status.code()));
-  if (span.status.ok()) return;
+std::string OtlpSpan(const Span& span) {
   constexpr int kStatusError = 2;
-  Struct* status = SetObject(out, "status");
-  SetNumber(status, "code", kStatusError);
-  Set(status, "message", Printable(std::string(span.status.message())));
+  std::string out = absl::StrCat("{\"traceId\":\"", TraceId(span), "\",\"spanId\":\"",
+                                 SpanId(span.span_id), "\",");
+  if (span.parent_id != 0)
+    absl::StrAppend(&out, "\"parentSpanId\":\"", SpanId(span.parent_id), "\",");
+  // Times as texts, since a number of JSON has 53 bits.
+  absl::StrAppend(&out, "\"name\":", Quoted(span.name), ",\"kind\":", static_cast<int>(span.kind),
+                  ",\"startTimeUnixNano\":\"", span.start_unix_ns, "\",\"endTimeUnixNano\":\"",
+                  span.end_unix_ns, "\"");
+  if (span.kind != Span::Kind::kInternal) {
+    const std::vector<std::string> name = absl::StrSplit(span.name, absl::MaxSplits('/', 1));
+    absl::StrAppend(&out, ",\"attributes\":[", Attribute("rpc.system", "sluice"), ",",
+                    Attribute("rpc.service", name.front()), ",",
+                    Attribute("rpc.method", name.size() == 2 ? name.back() : ""), ",",
+                    Attribute("network.peer.address", span.peer), ",",
+                    Attribute("rpc.sluice.status", absl::StatusCodeToString(span.status.code())),
+                    "]");
+    if (!span.status.ok()) {
+      absl::StrAppend(&out, ",\"status\":{\"code\":", kStatusError,
+                      ",\"message\":", Quoted(std::string(span.status.message())), "}");
+    }
+  }
+  return out += "}";
 }
 
 // Rows of a picture: a span stands in the row of its parent of the same process, calls that overlap in different rows.
@@ -127,56 +113,46 @@ int64_t MidnightNs(std::span<const Span> spans) {
 }  // namespace
 
 std::string SpansAsOtlp(std::string_view service, std::span<const Span> spans) {
-  Struct data;
-  Struct* resource_spans = Append(SetList(&data, "resourceSpans"));
-  AddAttribute(SetList(SetObject(resource_spans, "resource"), "attributes"), "service.name",
-               Printable(service));
-  Struct* scope_spans = Append(SetList(resource_spans, "scopeSpans"));
-  Set(SetObject(scope_spans, "scope"), "name", "sluice");
-  ListValue* list = SetList(scope_spans, "spans");
-  for (const Span& span : spans) FillOtlp(span, Append(list));
-  return Json(data);
+  std::string out = absl::StrCat("{\"resourceSpans\":[{\"resource\":{\"attributes\":[",
+                                 Attribute("service.name", service),
+                                 "]},\"scopeSpans\":[{\"scope\":{\"name\":\"sluice\"},\"spans\":[");
+  for (const Span& span : spans) {
+    if (&span != spans.data()) out += ",";
+    out += OtlpSpan(span);
+  }
+  return out += "]}]}]}";
 }
 
 std::string SpansAsChromeTrace(std::string_view service, uint32_t process_id,
                                std::span<const Span> spans) {
   const Rows rows(spans);
   const int64_t origin_ns = MidnightNs(spans);
-  Struct file;
-  Set(&file, "displayTimeUnit", "ns");
-  Set(SetObject(&file, "otherData"), "origin_unix_ns", absl::StrCat(origin_ns));
-  ListValue* events = SetList(&file, "traceEvents");
-  Struct* process = Append(events);
-  Set(process, "ph", "M");
-  Set(process, "name", "process_name");
-  SetNumber(process, "pid", process_id);
-  Set(SetObject(process, "args"), "name", Printable(service));
+  std::string out = absl::StrCat(
+      "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"origin_unix_ns\":\"", origin_ns,
+      "\"},\"traceEvents\":[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":", process_id,
+      ",\"args\":{\"name\":", Quoted(service), "}}");
   const auto begin = [&](const Span& span, const char* phase, std::string_view name) {
-    Struct* event = Append(events);
-    Set(event, "ph", phase);
-    Set(event, "name", name);
-    Set(event, "cat", "sluice");
-    SetNumber(event, "pid", process_id);
-    SetNumber(event, "tid", static_cast<double>(rows.Of(span) + 1));
-    SetNumber(event, "ts", static_cast<double>(span.start_unix_ns - origin_ns) / 1e3);
-    return event;
+    absl::StrAppend(&out, ",{\"ph\":\"", phase, "\",\"name\":", Quoted(name),
+                    ",\"cat\":\"sluice\",\"pid\":", process_id, ",\"tid\":", rows.Of(span) + 1,
+                    ",\"ts\":", Microseconds(span.start_unix_ns - origin_ns));
   };
   for (const Span& span : spans) {
-    Struct* event = begin(span, "X", span.name);
-    SetNumber(event, "dur", static_cast<double>(span.end_unix_ns - span.start_unix_ns) / 1e3);
-    if (span.kind == Span::Kind::kInternal) continue;
-    Struct* arguments = SetObject(event, "args");
-    Set(arguments, "trace", TraceId(span));
-    Set(arguments, "peer", Printable(span.peer));
-    Set(arguments, "status",
-        Printable(span.status.ToString(absl::StatusToStringMode::kWithNoExtraData)));
+    begin(span, "X", span.name);
+    absl::StrAppend(&out, ",\"dur\":", Microseconds(span.end_unix_ns - span.start_unix_ns));
+    if (span.kind == Span::Kind::kInternal) {
+      out += "}";
+      continue;
+    }
+    absl::StrAppend(&out, ",\"args\":{\"trace\":\"", TraceId(span),
+                    "\",\"peer\":", Quoted(span.peer), ",\"status\":",
+                    Quoted(span.status.ToString(absl::StatusToStringMode::kWithNoExtraData)), "}}");
     const bool client = span.kind == Span::Kind::kClient;
     if (!client && span.parent_id == 0) continue;
-    Struct* arrow = begin(span, client ? "s" : "f", "call");
-    Set(arrow, "id", SpanId(client ? span.span_id : span.parent_id));
-    if (!client) Set(arrow, "bp", "e");
+    begin(span, client ? "s" : "f", "call");
+    absl::StrAppend(&out, ",\"id\":\"", SpanId(client ? span.span_id : span.parent_id), "\"",
+                    client ? "}" : ",\"bp\":\"e\"}");
   }
-  return Json(file);
+  return out += "]}";
 }
 
 }  // namespace sluice
