@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/in_process.h"
@@ -125,7 +127,14 @@ TEST_F(SnapshotTest, SlowCallsAreKept) {
   ServerOptions options;
   options.slow_call = absl::Microseconds(1);
   Start(options);
-  for (int i = 0; i < 40; ++i) EXPECT_EQ(Say("hello"), absl::StatusCode::kOk);
+  std::thread caller([&] { EXPECT_EQ(Say("wait"), absl::StatusCode::kOk); });
+  service_.entered.get_future().wait();
+  // The handler is in the call. A call that returns at once may take less than a microsecond.
+  const auto since = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - since < std::chrono::microseconds(10)) {
+  }
+  service_.go.set_value();
+  caller.join();
   // The last one is known when the server has looked at its clock again, as it does before it answers this.
   const ServerSnapshot snapshot = world_->server().Snapshot(10, absl::Seconds(60));
   EXPECT_GE(snapshot.slow_calls_in_all, 1u);
