@@ -3,8 +3,7 @@
 // What connect_cost measures, with gRPC over a Unix socket: a new channel and its first call of 64 bytes, in a process
 // that has connected before, and from main() of a new process to its first reply. No part of the build, because it needs
 // Debian's libgrpc++-dev; RESULTS.md has the command that compiles it.
-//   grpc_connect [WARM [FRESH]]         connections to make in one process, and new processes; default 200 and 50
-//   grpc_connect latency SIZE SECONDS   calls of SIZE bytes each way, one at a time; prints the median in ns (peers.sh)
+//   grpc_connect [WARM [FRESH]]   connections to make in one process, and new processes; default 200 and 50
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -77,24 +76,6 @@ std::unique_ptr<grpc::GenericStub> ConnectAndCall(const std::string& address) {
   return stub;
 }
 
-// The first tenth of the time is warm-up.
-int64_t MedianLatencyNs(grpc::GenericStub* stub, size_t size_bytes, double seconds) {
-  const grpc::Slice payload(std::string(size_bytes, 'x'));
-  const grpc::ByteBuffer request(&payload, 1);
-  std::vector<int64_t> ns;
-  const int64_t start_ns = NowNs();
-  const int64_t time_ns = static_cast<int64_t>(seconds * 1e9);
-  for (int64_t now_ns = start_ns; now_ns - start_ns < time_ns;) {
-    const int64_t begin_ns = now_ns;
-    Call(stub, request);
-    now_ns = NowNs();
-    if (begin_ns - start_ns >= time_ns / 10) ns.push_back(now_ns - begin_ns);
-  }
-  if (ns.empty()) std::_Exit(1);
-  std::nth_element(ns.begin(), ns.begin() + static_cast<ptrdiff_t>(ns.size() / 2), ns.end());
-  return ns[ns.size() / 2];
-}
-
 void Print(const char* what, std::vector<int64_t> ns) {
   std::sort(ns.begin(), ns.end());
   const auto rank = [&](double share) {
@@ -130,14 +111,6 @@ int main(int argc, char** argv) {
   if (server == 0) {
     execl("/proc/self/exe", argv[0], "serve", address.c_str(), nullptr);
     std::_Exit(1);
-  }
-  if (mode == "latency" && argc == 4) {
-    const auto stub = ConnectAndCall(address);
-    std::printf("%lld\n", static_cast<long long>(MedianLatencyNs(
-                              stub.get(), std::strtoul(argv[2], nullptr, 10), std::atof(argv[3]))));
-    kill(server, SIGTERM);
-    waitpid(server, nullptr, 0);
-    return 0;
   }
   std::vector<int64_t> fresh, warm;
   const int fresh_count = argc > 2 ? std::atoi(argv[2]) : 50;

@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: peers.sh [SVG]
-# The time of one request with a reply of the same size, one at a time, between two processes of this host, with Sluice on softdc,
-# with UCX over shared memory and with gRPC over a Unix socket, in one run. Prints a row for each size: medians over the repetitions
-# in µs, and the lowest and highest repetition. Writes a plot to SVG.
-#   Sluice   sluice_perf rpc: a protobuf call; client and server pinned to CPUS (default 0,1)
-#   UCX      ucx_perftest tag_lat, UCX_TLS=shm: tagged messages without calls; pinned in the same way. It prints the time of one way;
-#            twice that is shown
-#   gRPC     grpc_connect latency: unary calls of the generic API, without protobuf. Not pinned, since its threads share the CPUs
-# REPETITIONS (default 5) alternate between the three. SECONDS_EACH (default 1) is the time of each, UCX excepted: a fixed number of
-# messages. SIZES: bytes, default 64 1024 16384 262144. BIN: where sluice_perf is built (default bazel-bin). Needs ucx-utils and
-# libgrpc++-dev (apt-get install). The machine should have nothing else to do.
+# One request with a reply of the same size between two processes of this host: Sluice on softdc beside other libraries, in one run.
+# Prints a Markdown table with a row for each library: the median round trip in µs for each of SIZES, one request at a time, and the
+# replies of a second with 32 requests of the first size outstanding. Each figure is the median over the repetitions; the row below the
+# table has the lowest and highest repetition of the first size. Writes a plot of the round trips to SVG.
+#   raw          sluice_perf --raw: a cache line there and back, the limit of the machine for one request
+#   call         sluice_perf rpc: a protobuf call
+#   message      sluice_perf flow: messages in a flow, returned by the receiver
+#   ucx          ucx_echo: active messages, UCX_TLS=posix,self
+#   libfabric    fi_pingpong of Debian's libfabric-bin, provider shm: the mean, since it prints nothing else; it has no rate
+#   grpc         grpc_echo: unary calls of the generic API (without protobuf), Unix socket
+#   capnp        capnp_echo: calls of Cap'n Proto, Unix socket
+#   zeromq, nng  zeromq_echo, nng_echo: messages of a pair of sockets, Unix socket
+# raw, call, message, ucx and libfabric poll: client and server are pinned to CPUS (default 0,1). The others sleep and have threads of
+# their own, so they are not pinned.
+# REPETITIONS (default 5): each goes through all libraries and sizes. SECONDS_EACH (default 1): time of one measurement, libfabric
+# excepted (a fixed number of messages). SIZES: bytes, default 64 1024 16384 262144. BIN: where sluice_perf is built (default
+# bazel-bin). Installs missing Debian packages. The machine should have nothing else to do.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
@@ -23,59 +30,112 @@ repetitions=${REPETITIONS:-5}
 seconds=${SECONDS_EACH:-1}
 read -ra sizes <<<"${SIZES:-64 1024 16384 262144}"
 client_cpu=${cpus%,*} server_cpu=${cpus#*,}
+libraries=(raw call message ucx libfabric grpc capnp zeromq nng)
 [[ -x $bin/tools/sluice_perf ]] || die "build it first: bazel build //tools:sluice_perf"
-command -v ucx_perftest >/dev/null || die "ucx_perftest is not there: apt-get install ucx-utils"
+tools/dev/install.sh libucx-dev libfabric-bin libgrpc++-dev libcapnp-dev capnproto libzmq3-dev libnng-dev pkg-config >&2
 
 work=$(mktemp -d)
 server=
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+sources=$PWD/benchmarks/peers
+compile() { # NAME [FLAGS, sources and libraries]...
+  local name=$1
+  shift
+  g++ -std=c++17 -O2 -I"$sources" -I"$work" "$sources/${name}_echo.cc" "$@" -o "$work/${name}_echo" || die "${name}_echo does not build"
+}
+step "compiling the programs of the other libraries" >&2
+capnp compile -oc++:"$work" --src-prefix="$sources" "$sources/echo.capnp" || die "echo.capnp does not compile"
 # shellcheck disable=SC2046  # the flags of pkg-config are words.
-g++ -std=c++17 -O2 benchmarks/peers/grpc_connect.cc -o "$work/grpc_connect" $(pkg-config --cflags --libs grpc++) ||
-  die "grpc_connect does not build: apt-get install libgrpc++-dev pkg-config"
+{
+  compile ucx -lucp -lucs
+  compile grpc $(pkg-config --cflags --libs grpc++)
+  compile capnp "$work/echo.capnp.c++" $(pkg-config --cflags --libs capnp-rpc)
+  compile zeromq -lzmq
+  compile nng -lnng
+}
 port=$((10000 + $$ % 20000))
 
-# Each prints the median of one round trip in ns.
-sluice_ns() {
-  "$bin/tools/sluice_perf" rpc --window=1 --size="$1" --duration="${seconds}s" --cpus="$cpus" --json=- >"$work/sluice"
-  sed -nE 's/.*"p50(_ns|Ns)": *"?([0-9]+).*/\2/p' "$work/sluice"
+# field NAME FILE: a number of sluice_perf's JSON. Its names are those of bench_result.proto or their camel case.
+field() {
+  local camel
+  camel=$(sed -E 's/_(.)/\U\1/g' <<<"$1")
+  sed -nE "s/.*\"($1|$camel)\": *\"?([0-9.e+]+).*/\2/p" "$2" | head -n 1
 }
-ucx_ns() {
-  local messages=50000 tries
-  [[ $1 -le 16384 ]] || messages=5000
+perf() { "$bin/tools/sluice_perf" "$1" --window="$2" --size="$3" --duration="${seconds}s" --cpus="$cpus" --json=- "${@:4}" >"$work/out"; }
+echo_of() { # LIBRARY MODE SIZE
+  local pinned=-
+  [[ $1 != ucx ]] || pinned=$cpus
+  UCX_TLS=posix,self "$work/$1_echo" "$2" "$3" "$seconds" "$pinned" 2>"$work/out"
+}
+libfabric_ns() {
+  local messages=20000 tries
+  [[ $1 -le 16384 ]] || messages=2000
   ((++port))
-  UCX_TLS=shm taskset -c "$server_cpu" ucx_perftest -p "$port" >"$work/server" 2>&1 &
+  taskset -c "$server_cpu" fi_pingpong -p shm -e rdm -S "$1" -I "$messages" -B "$port" >"$work/server" 2>&1 &
   server=$!
   for ((tries = 0; tries < 100; ++tries)); do
     sleep 0.1
-    UCX_TLS=shm taskset -c "$client_cpu" ucx_perftest localhost -p "$port" -t tag_lat -s "$1" -n "$messages" -w 1000 -f -v \
-      >"$work/ucx" 2>"$work/ucx_errors" && break
+    taskset -c "$client_cpu" fi_pingpong -p shm -e rdm -S "$1" -I "$messages" -P "$port" 127.0.0.1 >"$work/out" 2>&1 && break
   done
   kill "$server" 2>/dev/null || true
   wait "$server" 2>/dev/null || true
   server=
-  # CSV: iterations, then the median, the average and the overall average, in µs.
-  awk -F, '/^[0-9]+,/ { value = $2 } END { if (value == "") exit 1; printf "%.0f\n", value * 2000 }' "$work/ucx"
+  # Its last line has the time of one way in µs before the last column.
+  awk 'NF >= 7 && $1 ~ /^[0-9]/ { value = $(NF - 1) } END { if (value == "") exit 1; printf "%.0f\n", value * 2000 }' "$work/out"
 }
-grpc_ns() { "$work/grpc_connect" latency "$1" "$seconds"; }
 
-# middle FILE: median, lowest and highest line, in µs.
-middle() { sort -n "$1" | awk '{ v[NR] = $1 / 1000 } END { printf "%.2f (%.2f to %.2f)", v[int((NR + 1) / 2)], v[1], v[NR] }'; }
+latency_ns() { # LIBRARY SIZE
+  case $1 in
+  raw) perf rpc 1 64 --raw && field raw_round_trip_ns "$work/out" ;;
+  call) perf rpc 1 "$2" && field p50_ns "$work/out" ;;
+  message) perf flow 1 "$2" --replies=1 && field p50_ns "$work/out" ;;
+  libfabric) libfabric_ns "$2" ;;
+  *) echo_of "$1" latency "$2" ;;
+  esac
+}
+rate_per_s() { # LIBRARY
+  case $1 in
+  call) perf rpc 32 "${sizes[0]}" && field calls_per_second "$work/out" ;;
+  message) perf flow 32 "${sizes[0]}" --replies=1 && field calls_per_second "$work/out" ;;
+  *) echo_of "$1" rate "${sizes[0]}" ;;
+  esac
+}
+keep() { # FILE VALUE WHAT
+  [[ $2 =~ ^[0-9]+([.][0-9]*)?(e[+][0-9]+)?$ ]] || die "$3 gave no figure: $(tail -n 3 "$work/out" 2>/dev/null)"
+  printf '%.1f\n' "$2" >>"$work/$1"
+}
 
-printf '| bytes each way | Sluice, call, µs | UCX, messages, µs | gRPC, call, µs |\n|---|---|---|---|\n'
-for size in "${sizes[@]}"; do
-  for ((i = 0; i < repetitions; ++i)); do
-    for peer in sluice ucx grpc; do
-      value=$("${peer}_ns" "$size")
-      [[ $value =~ ^[0-9]+$ ]] || die "$peer gave no figure for $size bytes: $(tail -n 3 "$work/$peer" 2>/dev/null)"
-      echo "$value" >>"$work/$peer.$size"
+for ((i = 1; i <= repetitions; ++i)); do
+  step "repetition $i of $repetitions" >&2
+  for library in "${libraries[@]}"; do
+    for size in "${sizes[@]}"; do
+      [[ $library != raw || $size == "${sizes[0]}" ]] || continue
+      keep "$library.$size" "$(latency_ns "$library" "$size")" "$library, $size bytes,"
     done
-  done
-  printf '| %s | %s | %s | %s |\n' "$size" "$(middle "$work/sluice.$size")" "$(middle "$work/ucx.$size")" "$(middle "$work/grpc.$size")"
-  for peer in sluice ucx grpc; do
-    sort -n "$work/$peer.$size" | awk -v peer="$peer" -v size="$size" \
-      '{ v[NR] = $1 } END { print peer, size, v[int((NR + 1) / 2)] / 1000 }' >>"$work/points"
+    [[ $library == raw || $library == libfabric ]] || keep "$library.rate" "$(rate_per_s "$library")" "$library, rate,"
   done
 done
+
+# figure FILE DIVISOR FORMAT: the median; nothing without measurements.
+figure() { [[ ! -f $work/$1 ]] || sort -g "$work/$1" | awk -v by="$2" -v as="$3" '{ v[NR] = $1 / by } END { printf as, v[int((NR + 1) / 2)] }'; }
+range() { sort -g "$work/$1" | awk '{ v[NR] = $1 / 1000 } END { printf "%.2f to %.2f", v[1], v[NR] }'; }
+printf '| library |'
+for size in "${sizes[@]}"; do printf ' %s B, µs |' "$size"; done
+printf ' × raw | 32 outstanding, 1,000/s |\n|---|'
+for size in "${sizes[@]}" x y; do printf -- '---|'; done
+printf '\n'
+raw_ns=$(figure "raw.${sizes[0]}" 1 '%.0f')
+for library in "${libraries[@]}"; do
+  printf '| %s |' "$library"
+  for size in "${sizes[@]}"; do
+    printf ' %s |' "$(figure "$library.$size" 1000 '%.2f')"
+    [[ $library == raw || ! -f $work/$library.$size ]] || echo "$library $size $(figure "$library.$size" 1000 '%.4f')" >>"$work/points"
+  done
+  printf ' %s | %s |\n' "$(figure "$library.${sizes[0]}" "$raw_ns" '%.1f')" "$(figure "$library.rate" 1000 '%.0f')"
+done
+printf '\nLowest and highest repetition with %s bytes, µs:' "${sizes[0]}"
+for library in "${libraries[@]}"; do printf ' %s %s;' "$library" "$(range "$library.${sizes[0]}")"; done
+printf '\n'
 
 [[ -z $svg ]] || awk '
   function log10(x) { return log(x) / log(10) }
@@ -92,14 +152,17 @@ done
   END {
     if (max_x == min_x) max_x = min_x * 2
     bottom = floor(log10(min_y)); top = floor(log10(max_y)) + 1
-    title["sluice"] = "Sluice: protobuf call, softdc"; title["ucx"] = "UCX: messages, shared memory"; title["grpc"] = "gRPC: call, Unix socket"
+    title["call"] = "Sluice: protobuf call"; title["message"] = "Sluice: message"; title["ucx"] = "UCX: message"; title["libfabric"] = "libfabric: message, mean"
+    title["grpc"] = "gRPC: call"; title["capnp"] = "Cap\x27n Proto: call"; title["zeromq"] = "ZeroMQ: message"; title["nng"] = "nng: message"
     print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 340\" width=\"760\" height=\"340\" role=\"img\">"
-    print "<title>Time of a request and its reply over their size, for Sluice, UCX and gRPC</title>\n<style>"
+    print "<title>Time of a request and its reply over their size, for Sluice and other libraries</title>\n<style>"
     print ".page { fill: #ffffff }\n.rule { stroke: #d5dbe1; stroke-width: 1 }\n.line { fill: none; stroke-width: 2 }"
     print "text { font-family: system-ui, \"Segoe UI\", Helvetica, Arial, sans-serif; font-size: 12px; fill: #1c2530 }"
-    print ".sluice { stroke: #1b6ca8 }\n.ucx { stroke: #2e8b57 }\n.grpc { stroke: #c9562c }"
+    print ".call { stroke: #1b6ca8 }\n.message { stroke: #1b6ca8; stroke-dasharray: 6 3 }\n.ucx { stroke: #2e8b57 }\n.libfabric { stroke: #8a6d1d }"
+    print ".grpc { stroke: #c9562c }\n.capnp { stroke: #8e44ad }\n.zeromq { stroke: #5f6b76 }\n.nng { stroke: #5f6b76; stroke-dasharray: 2 3 }"
     print "@media (prefers-color-scheme: dark) {\n.page { fill: #0d1117 }\n.rule { stroke: #30363d }\ntext { fill: #e4eaf0 }"
-    print ".sluice { stroke: #6cb6f0 }\n.ucx { stroke: #6fcf97 }\n.grpc { stroke: #f08a5d }\n}\n</style>"
+    print ".call, .message { stroke: #6cb6f0 }\n.ucx { stroke: #6fcf97 }\n.libfabric { stroke: #d9b54a }"
+    print ".grpc { stroke: #f08a5d }\n.capnp { stroke: #c59be0 }\n.zeromq, .nng { stroke: #a9b4be }\n}\n</style>"
     print "<rect class=\"page\" width=\"760\" height=\"340\"/>\n<text x=\"60\" y=\"22\">µs for a request and its reply (median)</text>"
     for (p = bottom; p <= top; ++p) {
       y = y_of(10 ^ p)

@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: bench.sh [--short] [pattern]
-# Runs the Google Benchmark programs in //benchmarks whose label matches. --short only shows that each one runs.
+#        bench.sh --peers [SVG]
+# Runs the Google Benchmark programs in //benchmarks whose label matches. --short only shows that each one runs. --peers measures
+# Sluice beside other libraries in one run and prints a table (benchmarks/peers/peers.sh).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
+if [[ ${1:-} == --peers ]]; then
+  shift
+  bazel build //tools:sluice_perf
+  exec benchmarks/peers/peers.sh "$@"
+fi
 flags=()
 if [[ ${1:-} == --short ]]; then
   flags=(--benchmark_min_time=0.01)
