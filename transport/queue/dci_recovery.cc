@@ -164,6 +164,11 @@ bool DciPool::Watch(int64_t now_ns) {
       dci->watched_head = dci->head;
       dci->watched_ns = now_ns;
     } else if (now_ns - dci->watched_ns >= WatchLimitNs()) {
+      // The thread that polls may not have run for so long: then the completions are in the queue.
+      while (TakeCompletions() == kMaxPollBatch) {
+      }
+      const bool watched = dci->state == DciState::kReady || dci->state == DciState::kDraining;
+      if (!watched || dci->head != dci->watched_head) continue;
       ++counters_.stuck_dcis;
       const bool draining = dci->state == DciState::kDraining;
       Next(dci->state, DciEvent::kStuck, &dci->state);

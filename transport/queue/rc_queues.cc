@@ -357,6 +357,10 @@ bool RcQueues::Watch(int64_t now_ns) {
       queue.watched_head = queue.head;
       queue.watched_ns = now_ns;
     } else if (now_ns - queue.watched_ns >= kWatchAttempts * attempt_ns_) {
+      // The thread that polls may not have run for so long: then the completions are in the queue.
+      while (Look() == kMaxPollBatch) {
+      }
+      if (queue.ending || queue.head != queue.watched_head) continue;
       ++counters_.stuck_dcis;
       const int64_t silent_ns = now_ns - queue.watched_ns;
       End(queue, StuckError(queue.targets[0]->name, silent_ns, silent_ns));

@@ -385,6 +385,21 @@ TEST(DciPoolWatch, LongRestIsNoDeath) {
   EXPECT_EQ(harness.pool().counters().stuck_dcis, 0u);
 }
 
+// The thread that polls did not run for longer than the limit: the completions lie in the queue.
+TEST(DciPoolWatch, LatePollerIsNoDeath) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  harness.SendControl(peer, /*notify=*/true);
+  harness.pool().Flush();
+  EXPECT_TRUE(harness.pool().Watch(world.simulation->NowNs()));
+  world.simulation->RunFor(2 * DciPool::kWatchAttempts * world.AttemptNs());
+  harness.pool().Watch(world.simulation->NowNs());
+  EXPECT_EQ(harness.pool().counters().stuck_dcis, 0u);
+  EXPECT_EQ(harness.log.size(), 1u);
+  EXPECT_FALSE(harness.pool().owes());
+}
+
 // The device refuses to bring it back: whoever was there goes on with another.
 TEST(DciPoolBury, TargetsOfADciThatCannotBeRecoveredMoveToAnother) {
   World world({.dci_count = 2, .use_streams = false});

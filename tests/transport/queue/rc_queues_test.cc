@@ -216,7 +216,15 @@ TEST_F(RcQueuesTest, ATargetIsFoundByItsNumberUntilItEnds) {
 }
 
 TEST_F(RcQueuesTest, WatchGivesUpAQueuePairThatOwesACompletion) {
-  // No look takes the completion: for the watchdog it never comes.
+  // The other side posts no receive buffer again, and the device waits for one for ever.
+  for (uint32_t i = 0; i < kReceives; ++i) {
+    a_.Send(&to_b_, "taken");
+    while (!a_.AllFree()) {
+      a_.Pass();
+      b_.queues->Poll();
+    }
+  }
+  a_.log.clear();
   a_.Send(&to_b_, "data");
   a_.queues->Flush();
   int64_t now_ns = 1;
@@ -229,6 +237,22 @@ TEST_F(RcQueuesTest, WatchGivesUpAQueuePairThatOwesACompletion) {
   EXPECT_EQ(a_.log, (std::vector<std::string>{"b failed"}));
   EXPECT_EQ(a_.queues->counters().stuck_dcis, 1u);
   PassUntil([&] { return a_.AllFree(); });
+}
+
+TEST_F(RcQueuesTest, WatchFindsTheCompletionsThatALatePollerHasNotTaken) {
+  a_.Send(&to_b_, "data", /*control=*/true, /*notify=*/true);
+  a_.queues->Flush();
+  EXPECT_TRUE(a_.queues->Watch(1));
+  while (b_.received.empty()) b_.Pass();
+  // The acknowledgement comes before the reply.
+  b_.Send(&to_a_, "reply");
+  while (a_.received.empty()) {
+    b_.Pass();
+    a_.Receive();
+  }
+  a_.queues->Watch(2 * RcQueues::kWatchAttempts * a_.queues->WatchPeriodNs());
+  EXPECT_EQ(a_.log, (std::vector<std::string>{"b sent"}));
+  EXPECT_EQ(a_.queues->counters().stuck_dcis, 0u);
 }
 
 TEST_F(RcQueuesTest, AbandonEndsAllQueuePairsAndSaysSo) {
