@@ -264,10 +264,11 @@ absl::Status EndpointImpl::MakeReceptions() {
   receive_cq_ = std::move(*cq);
   arrivals_size_ = depth;
   arrivals_ = std::make_unique_for_overwrite<ibv_wc[]>(depth);
-  const auto make = [this](const Reception& reception, uint32_t depth, uint32_t buffer_bytes,
-                           int remote_access) {
+  const auto make = [this](const Reception& reception, uint32_t depth, uint32_t first,
+                           uint32_t buffer_bytes, int remote_access) {
     return receive::ReceiveQueue::Create(device_, receive_cq_.get(),
                                          {.depth = depth,
+                                          .first = first,
                                           .buffer_bytes = buffer_bytes,
                                           .tag = static_cast<uint32_t>(queues_by_tag_.size()),
                                           .access_key = random_.Next64(),
@@ -278,8 +279,8 @@ absl::Status EndpointImpl::MakeReceptions() {
   if (device_.rc()) {
     // A queue pair has one protection domain and one receive queue, for whatever a peer sends.
     Reception& reception = receptions_.front();
-    auto queue =
-        make(reception, RcDepth(reception.srq_size, reception.max_peers), BufferBytes(options_), 0);
+    const uint32_t all = RcDepth(reception.srq_size, reception.max_peers);
+    auto queue = make(reception, all, all, BufferBytes(options_), 0);
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
@@ -289,14 +290,19 @@ absl::Status EndpointImpl::MakeReceptions() {
     auto domain = verbs::AllocPd(api_, device_.context());
     if (!domain.ok()) return domain.status();
     reception.domain = std::move(*domain);
-    auto queue = make(reception, DataDepth(reception.srq_size), BufferBytes(options_),
+    // More are posted when they are promised (Reception::Promise).
+    const uint32_t first =
+        std::max(Reception::kSpareBuffers,
+                 static_cast<uint32_t>(Reception::kSpareBytes / BufferBytes(options_)));
+    auto queue = make(reception, DataDepth(reception.srq_size), first, BufferBytes(options_),
                       (options_.lane_memory_bytes != 0 ? IBV_ACCESS_REMOTE_WRITE : 0) |
                           (options_.max_large_bytes != 0 ? IBV_ACCESS_REMOTE_READ : 0));
     if (!queue.ok()) return queue.status();
     reception.data = std::move(*queue);
     queues_by_tag_.push_back(reception.data.get());
     reception.holders.reserve(std::min(reception.srq_size, reception.max_peers));
-    queue = make(reception, control_depth(reception), kControlBufferBytes, 0);
+    const uint32_t control = control_depth(reception);
+    queue = make(reception, control, control, kControlBufferBytes, 0);
     if (!queue.ok()) return queue.status();
     reception.control = std::move(*queue);
     queues_by_tag_.push_back(reception.control.get());

@@ -54,6 +54,7 @@ uint32_t Reception::Missing(uint32_t most) const {
 void Reception::Promise(uint32_t peer_index, uint32_t window) {
   if (window == 0) return;
   promised += window;
+  data->Want(2 * uint64_t{promised} + kSpareBuffers);
   holders.push_back(peer_index);
 }
 

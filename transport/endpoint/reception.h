@@ -55,6 +55,10 @@ struct Reception {
   // out instead of the first ones taking all; below the least there is none.
   static constexpr uint32_t kShareOfRest = 8;
   static constexpr uint32_t kLeastWindow = 4;
+  // Buffers that are posted: twice those that are promised, since copies of messages come after an error, and kSpareBuffers. At least
+  // kSpareBytes of them: fewer save no page faults worth saving, and cost cache misses (docs/decisions/0076).
+  static constexpr uint32_t kSpareBuffers = 64;
+  static constexpr size_t kSpareBytes = 16u << 20;
 
   std::string tenant;  // empty: there are none
   uint32_t srq_size = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/receive/receive_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "transport/base/error.h"
@@ -31,7 +32,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   queue->srq_ = std::move(*srq);
   queue->segments_.resize(options.depth);
   queue->work_.resize(options.depth);
-  for (uint32_t i = options.depth; i-- > 0;) {
+  for (uint32_t i = 0; i < options.depth; ++i) {
     queue->segments_[i] = {.addr = reinterpret_cast<uint64_t>(queue->buffer(i)),
                            .length = options.buffer_bytes,
                            .lkey = lkey};
@@ -40,15 +41,12 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
     work.wr_id = (uint64_t{options.tag} << 32) | i;
     work.sg_list = &queue->segments_[i];
     work.num_sge = 1;
-    work.next = queue->refill_;
-    queue->refill_ = &work;
   }
-  queue->refill_count_ = options.depth;
-  queue->Refill();
+  queue->Want(options.first);
   if (queue->lost_buffers_ != 0) {
     return base::Error(absl::StatusCode::kResourceExhausted,
                        "the device supports only " +
-                           std::to_string(options.depth - queue->lost_buffers_) + " of " +
+                           std::to_string(queue->in_use_ - queue->lost_buffers_) + " of " +
                            std::to_string(options.depth) + " receive buffers",
                        {.layer = "receive",
                         .operation = "create queues",
@@ -77,6 +75,16 @@ absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, uint64_t
     target.order = verbs::QueryDataOrder(api, target.qp.get(), IBV_WR_RDMA_WRITE);
   }
   return target;
+}
+
+void ReceiveQueue::PostMore(uint64_t count) {
+  const auto end = static_cast<uint32_t>(std::min<uint64_t>(count, options_.depth));
+  for (uint32_t i = end; i-- > in_use_;) {
+    work_[i].next = refill_;
+    refill_ = &work_[i];
+  }
+  in_use_ = end;
+  Refill();
 }
 
 void ReceiveQueue::Refill() {

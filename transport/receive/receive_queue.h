@@ -4,7 +4,8 @@
 //
 // Ownership     The endpoint: one for data, one for control. A mover: one for each peer. Device, CQ and memory outlive it.
 // Threads       The polling thread. Create() and the destructor block.
-// Limits        `depth` buffers, all posted at start. A buffer belongs to its user from its completion to Recycle(). Buffers are
+// Limits        `depth` buffers. `first` of them are posted at start, others by Want(): a queue hands out its buffers in turn, so each one that is
+//               posted costs memory and cache lines. A buffer belongs to its user from its completion to Recycle(). Buffers are
 //               posted again in batches, so up to kRefillBatch - 1 are not posted.
 #ifndef SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
 #define SLUICE_TRANSPORT_RECEIVE_RECEIVE_QUEUE_H_
@@ -24,6 +25,7 @@ namespace sluice::receive {
 
 struct ReceiveOptions {
   uint32_t depth = 1024;
+  uint32_t first = UINT32_MAX;    // buffers that are posted at start, at most `depth`
   uint32_t buffer_bytes = 16384;  // prefix included
   uint32_t tag = 0;               // upper half of the wr_id of its completions
   uint64_t access_key = 0;
@@ -78,6 +80,11 @@ class ReceiveQueue {
   const ibv_ece& ece() const { return ece_; }
   const std::byte* buffer(uint32_t index) const { return memory_ + index * stride_bytes_; }
 
+  // Posts further buffers until `count` of them, at most depth(), are in use. They stay in use.
+  void Want(uint64_t count) {
+    if (count > in_use_ && in_use_ != options_.depth) PostMore(count);
+  }
+  uint32_t in_use() const { return in_use_; }
   void Recycle(uint32_t index) {
     work_[index].next = refill_;
     refill_ = &work_[index];
@@ -92,6 +99,7 @@ class ReceiveQueue {
   static constexpr size_t kLineBytes = 64;
 
   ReceiveQueue() = default;
+  void PostMore(uint64_t count);
 
   ReceiveOptions options_;
   ibv_cq* cq_ = nullptr;
@@ -104,6 +112,7 @@ class ReceiveQueue {
   std::vector<ibv_recv_wr> work_;  // one per buffer; only `next` changes
   ibv_recv_wr* refill_ = nullptr;
   uint32_t refill_count_ = 0;
+  uint32_t in_use_ = 0;  // those with an index below it
   ibv_ece ece_ = {};
   uint64_t lost_buffers_ = 0;
 };
