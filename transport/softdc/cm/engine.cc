@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/softdc/cm/addresses.h"
 #include "transport/softdc/loop/gids.h"
 #include "transport/softdc/loop/loop.h"
 
@@ -335,6 +336,8 @@ QpFacts Engine::FactsOf(const Id& id) {
   facts.local_gid_index =
       static_cast<uint8_t>(IndexWithRoceV1(fabric_->GidIndex(facts.local_gid), hooks_.roce_v1));
   facts.path_mtu = hooks_.path_mtu;
+  if (dials_.static_rate) facts.static_rate = IBV_RATE_40_GBPS;
+  if (dials_.flow_labels) facts.flow_label = FlowLabel(PortOf(id.from()), PortOf(id.to()));
   return facts;
 }
 

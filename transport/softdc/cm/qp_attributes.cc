@@ -21,6 +21,12 @@ int64_t TimewaitNs(uint8_t ack_timeout) {
   return (int64_t{1} << shift) * 1'000'000;
 }
 
+uint32_t FlowLabel(uint16_t source_port, uint16_t destination_port) {
+  const uint64_t product = uint64_t{source_port} * 31 * destination_port;
+  const auto label = static_cast<uint32_t>((product ^ product >> 20 ^ product >> 40) & 0xfffff);
+  return label != 0 ? label : 1;
+}
+
 ibv_ah_attr AddressVector(const QpFacts& facts) {
   ibv_ah_attr vector{};
   vector.is_global = 1;
@@ -29,6 +35,8 @@ ibv_ah_attr AddressVector(const QpFacts& facts) {
   vector.grh.sgid_index = facts.local_gid_index;
   vector.grh.hop_limit = kHopLimit;
   vector.grh.traffic_class = facts.traffic_class;
+  vector.grh.flow_label = facts.flow_label;
+  vector.static_rate = facts.static_rate;
   return vector;
 }
 

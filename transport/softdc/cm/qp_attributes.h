@@ -28,6 +28,9 @@ uint8_t AckTimeout(uint8_t ca_ack_delay, uint8_t packet_lifetime);
 // How long a connection stays in timewait. About 1 s for RoCE's defaults (ack_timeout 18).
 int64_t TimewaitNs(uint8_t ack_timeout);
 
+// The flow label that the kernel gives a connection on RoCE v2: of its two ports. 20 bits, not 0.
+uint32_t FlowLabel(uint16_t source_port, uint16_t destination_port);
+
 struct QpFacts {
   Gid peer_gid;
   Gid local_gid;
@@ -41,6 +44,8 @@ struct QpFacts {
   uint8_t rnr_retry_count;
   uint8_t timeout;
   uint8_t traffic_class;
+  uint8_t static_rate = IBV_RATE_MAX;
+  uint32_t flow_label = 0;
   ibv_mtu path_mtu = IBV_MTU_4096;
 };
 

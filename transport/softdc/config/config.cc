@@ -93,6 +93,8 @@ void CopyAll(Dials& dials, Settings& settings) {
   SOFTDC_DIAL(cm, retry_ns);
   SOFTDC_DIAL(cm, max_attempts);
   SOFTDC_DIAL(cm, packet_lifetime);
+  SOFTDC_DIAL(cm, static_rate);
+  SOFTDC_DIAL(cm, flow_labels);
   SOFTDC_DIAL(memory, move_private);
   SOFTDC_DIAL(memory, process_vm);
   SOFTDC_DIAL(memory, memlock_bytes);

@@ -84,6 +84,8 @@ struct Dials {
     int64_t retry_ns = 6'400'000'000;
     uint32_t max_attempts = 16;
     uint8_t packet_lifetime = 16;  // log2 of 4.096 us
+    bool static_rate = false;
+    bool flow_labels = false;
     bool operator==(const Cm&) const = default;
   } cm;
 

@@ -43,6 +43,30 @@ TEST(FillQpAttrTest, AccessFollowsResponderResources) {
   EXPECT_EQ(attr.qp_access_flags, 0u);
 }
 
+TEST(FillQpAttrTest, TheAddressVectorHasRateAndLabelOfTheConnection) {
+  QpFacts facts{};
+  ibv_qp_attr attr{};
+  int mask = 0;
+  ASSERT_TRUE(FillQpAttr(IBV_QPS_RTR, &facts, &attr, &mask));
+  EXPECT_EQ(attr.ah_attr.static_rate, IBV_RATE_MAX);
+  EXPECT_EQ(attr.ah_attr.grh.flow_label, 0u);
+  facts.static_rate = IBV_RATE_40_GBPS;
+  facts.flow_label = FlowLabel(40000, 7471);
+  ASSERT_TRUE(FillQpAttr(IBV_QPS_RTR, &facts, &attr, &mask));
+  EXPECT_EQ(attr.ah_attr.static_rate, IBV_RATE_40_GBPS);
+  EXPECT_EQ(attr.ah_attr.grh.flow_label, facts.flow_label);
+}
+
+TEST(FlowLabelTest, HasTwentyBitsAndIsNeverZeroAndDependsOnBothPorts) {
+  for (uint32_t port = 0; port <= 0xffff; port += 97) {
+    const uint32_t label = FlowLabel(static_cast<uint16_t>(port), 7471);
+    EXPECT_NE(label, 0u) << port;
+    EXPECT_EQ(label & ~0xfffffu, 0u) << port;
+  }
+  EXPECT_NE(FlowLabel(40000, 7471), FlowLabel(40001, 7471));
+  EXPECT_NE(FlowLabel(40000, 7471), FlowLabel(40000, 7472));
+}
+
 TEST(FillQpAttrTest, OtherStatesAndMissingPeersAreRefused) {
   QpFacts facts{};
   ibv_qp_attr attr{};

@@ -39,7 +39,7 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
     features { in_order: BLOCKS_128 ece: false ece_options: 0x7 signature: false }
     port { link_layer: INFINIBAND lid: 17 roce_v1: V1_LAST second_device: true active_mtu: 1024 second_pkey: 0x8001 }
     limits { max_cqe: 64 max_inline_bytes: 0 }
-    cm { retry_ns: 1000000 max_attempts: 3 packet_lifetime: 4 }
+    cm { retry_ns: 1000000 max_attempts: 3 packet_lifetime: 4 static_rate: true flow_labels: true }
     memory { move_private: false }
     retries { min_timeout: 12 timeout_factor: 4 total_retry_ns: 5000 }
   )");
@@ -66,6 +66,8 @@ TEST(ParseDials, SettingsOfEveryGroupAreTaken) {
   expected.cm.retry_ns = 1'000'000;
   expected.cm.max_attempts = 3;
   expected.cm.packet_lifetime = 4;
+  expected.cm.static_rate = true;
+  expected.cm.flow_labels = true;
   expected.memory.move_private = false;
   expected.retries = {.min_timeout = 12, .timeout_factor = 4, .total_retry_ns = 5000};
   expected.port.active_mtu = 1024;
