@@ -104,6 +104,7 @@ void AddLimits(const ServerOptions& options, LookReply* reply) {
   add_optional("path.traffic_class", options.path.traffic_class);
   add_optional("path.service_level", options.path.service_level);
   add_optional("path.pkey", options.path.pkey);
+  add("path.flow_labels", absl::StrCat(options.path.flow_labels));
   add("slow_call", absl::FormatDuration(options.slow_call));
 }
 

@@ -29,7 +29,7 @@ absl::Status PathSettings::Validate() const {
       {"gid_index", gid_index, 0, 254},        {"traffic_class", traffic_class, 0, 255},
       {"service_level", service_level, 0, 15}, {"pkey", pkey, 1, 65535},
       {"ack_timeout", ack_timeout, 1, 31},     {"retry_count", retry_count, 0, 7},
-      {"rnr_retry", rnr_retry, 0, 6},
+      {"rnr_retry", rnr_retry, 0, 6},          {"flow_labels", flow_labels, 1, 64},
   };
   for (const auto& check : checks) {
     absl::Status status = InRange(check.name, check.value, check.low, check.high);

@@ -39,6 +39,10 @@ struct PathSettings {
   // Maximum number of retries of a message for which the peer has no receive buffer, of DCIs. Then the message fails. RC queue pairs
   // retry without limit. Range: 0 to 6.
   uint32_t rnr_retry = 6;
+  // Number of flow labels for each destination host on RoCE v2, where switches see the label as UDP source port and choose among paths of
+  // equal cost (ECMP) by it. Connections to a host take the labels in turn; those with the same label share an address handle. More
+  // labels spread the connections of two hosts over more paths, and take as many handles. Range: 1 to 64.
+  uint32_t flow_labels = 1;
 
   // Checks ranges. INVALID_ARGUMENT with the option, its value and its range. The device checks what its port has
   // (Device::UsePath()).

@@ -110,6 +110,7 @@ absl::Status Device::UsePath(const PathSettings& settings) {
   path_.timeout = static_cast<uint8_t>(settings.ack_timeout);
   path_.retry_count = static_cast<uint8_t>(settings.retry_count);
   path_.rnr_retry = static_cast<uint8_t>(settings.rnr_retry);
+  path_.flow_labels = static_cast<uint8_t>(settings.flow_labels);
   return absl::OkStatus();
 }
 

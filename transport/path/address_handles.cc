@@ -30,9 +30,10 @@ std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn) {
 
 // Of 20 bits, never 0, which would leave the choice to the provider. Switches see it as the UDP source port (RoCE v2), beside this host's
 // address.
-uint32_t FlowLabel(const ibv_gid& to) {
+uint32_t FlowLabel(const ibv_gid& to, uint32_t turn) {
   uint32_t hash = 2166136261;  // FNV-1a
   for (const uint8_t byte : to.raw) hash = (hash ^ byte) * 16777619;
+  if (turn != 0) hash = (hash ^ turn) * 16777619;
   const uint32_t label = (hash >> 20 ^ hash) & 0xfffff;
   return label != 0 ? label : 1;
 }
@@ -40,10 +41,10 @@ uint32_t FlowLabel(const ibv_gid& to) {
 // On RoCE, which has no LIDs, without what RDMA_CM fills in for each connection:
 // - a static rate: kernels before 6.4 report 40 Gb/s for any faster port, and libmlx5 would limit the handle to that;
 // - a flow label, which the kernel computes from the ports of the connection, so that no two peers would share a handle.
-ibv_ah_attr Shared(ibv_ah_attr attr) {
+ibv_ah_attr Shared(ibv_ah_attr attr, uint32_t turn) {
   if (attr.is_global && attr.dlid == 0) {
     attr.static_rate = IBV_RATE_MAX;
-    attr.grh.flow_label = FlowLabel(attr.grh.dgid);
+    attr.grh.flow_label = FlowLabel(attr.grh.dgid, turn);
   }
   return attr;
 }
@@ -52,7 +53,7 @@ ibv_ah_attr Shared(ibv_ah_attr attr) {
 
 absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& from_cm, uint32_t template_qpn) {
   Evict();
-  ibv_ah_attr attr = Shared(from_cm);
+  ibv_ah_attr attr = Shared(from_cm, acquired_++ % path_.flow_labels);
   verbs::SetClass(path_, &attr);
   std::string destination = Key(attr, template_qpn);
   const auto found = by_destination_.find(destination);

@@ -120,6 +120,7 @@ class AddressHandles {
   base::Clock& clock_;
   const HandleLimits limits_;
   const verbs::PathOptions path_;
+  uint32_t acquired_ = 0;  // connections take the flow labels in turn
   absl::flat_hash_map<ibv_ah*, std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_destination_;
   std::list<Entry*> idle_;  // unused longest first

@@ -120,6 +120,7 @@ struct PathOptions {
   uint8_t retry_count = 7;
   uint8_t rnr_retry = 6;
   uint8_t max_rd_atomic = 1;
+  uint8_t flow_labels = 1;  // for each destination, in address handles on RoCE
 };
 // The address vector from this port: of a queue pair, or with a destination that the caller adds, of an address handle.
 ibv_ah_attr AddressVector(const PathOptions& path);

@@ -22,7 +22,8 @@ TEST(PathSettings, ValidateNamesOptionValueAndRange) {
                             .pkey = 0xffff,
                             .ack_timeout = 31,
                             .retry_count = 0,
-                            .rnr_retry = 0})
+                            .rnr_retry = 0,
+                            .flow_labels = 64})
                   .Validate()
                   .ok());
   ExpectRefused({.gid_index = 255},
@@ -38,6 +39,8 @@ TEST(PathSettings, ValidateNamesOptionValueAndRange) {
                 "option path.retry_count is 8: allowed is 0 to 7; change the value");
   ExpectRefused({.rnr_retry = 7},
                 "option path.rnr_retry is 7: allowed is 0 to 6; change the value");
+  ExpectRefused({.flow_labels = 0},
+                "option path.flow_labels is 0: allowed is 1 to 64; change the value");
 }
 
 }  // namespace path_settings_test

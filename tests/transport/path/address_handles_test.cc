@@ -175,6 +175,21 @@ TEST_F(AddressHandlesTest, AcquireHasOneFlowLabelForEachHostOnRoceOnly) {
   EXPECT_TRUE(handles.Acquire(another, 77)->first);
 }
 
+TEST_F(AddressHandlesTest, AcquireTakesTheFlowLabelsOfAHostInTurn) {
+  AddressHandles handles(api_, nullptr, /*map=*/true, clock_, {}, {.flow_labels = 3});
+  std::vector<ibv_ah*> first;
+  for (int i = 0; i < 3; ++i) {
+    const Route route = Take(handles, 1);
+    EXPECT_TRUE(route.first) << i;
+    first.push_back(route.handle);
+  }
+  for (int i = 0; i < 6; ++i) {
+    const Route route = Take(handles, 1);
+    EXPECT_FALSE(route.first) << i;
+    EXPECT_EQ(route.handle, first[static_cast<size_t>(i) % 3]) << i;
+  }
+}
+
 // It was negotiated anew, with another outcome: a second mapping of the handle would do nothing.
 TEST_F(AddressHandlesTest, AcquireForAnotherTemplateMakesAnotherHandleAndLeavesTheFirst) {
   AddressHandles handles = Make();
