@@ -115,6 +115,7 @@ struct Port::Peer final : integrity::SignedQueueUser {
   uint32_t piece_bytes = 0;  // of protected transfers, either way: the smaller limit of both ports
   uint64_t token = 0;        // that it gave this side
   std::array<std::byte, 16> gid = {};
+  uint16_t lid = 0;
   absl::Status why;
   uint64_t used = 0;  // when, in uses of the port
   uint64_t next_number = 0;

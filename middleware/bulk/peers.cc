@@ -63,6 +63,7 @@ absl::Status Port::Connect(Peer& peer, const Ticket& ticket) {
   peer.piece_bytes = std::min(options_.piece_bytes, ticket.piece_bytes);
   peer.token = ticket.way.token;
   peer.gid = ticket.way.gid;
+  peer.lid = ticket.way.lid;
   peer.state = Peer::State::kUp;
   return absl::OkStatus();
 }

@@ -173,7 +173,7 @@ void Port::ConnectQueue(Peer& peer) {
   auto status = std::make_shared<absl::Status>();
   way.busy = true;
   const integrity::QueueAddress there = {
-      .number = way.there->qp_number, .gid = peer.gid, .reads = way.there->reads};
+      .number = way.there->qp_number, .gid = peer.gid, .lid = peer.lid, .reads = way.there->reads};
   commands_.Submit([queue = way.queue.get(), there, status] { *status = queue->Connect(there); },
                    [this, &peer, status] {
                      peer.way.busy = false;

@@ -17,7 +17,7 @@ constexpr uint32_t kMaxWindow = 1u << 14;
 }  // namespace
 
 // kind version 0(2) place(4) port(8) gid(16) dctn(4) window(4) access_key(8) token(8)
-// piece_bytes(4) 0(4)
+// piece_bytes(4) lid(2) 0(2)
 std::string ToBytes(const Ticket& ticket) {
   std::string bytes(kTicketBytes, '\0');
   Put(bytes.data(), 0, kKind);
@@ -30,6 +30,7 @@ std::string ToBytes(const Ticket& ticket) {
   Put(bytes.data(), 40, ticket.way.access_key);
   Put(bytes.data(), 48, ticket.way.token);
   Put(bytes.data(), 56, ticket.piece_bytes);
+  Put(bytes.data(), 60, ticket.way.lid);
   return bytes;
 }
 
@@ -46,6 +47,7 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
   ticket.way.access_key = Get<uint64_t>(bytes.data(), 40);
   ticket.way.token = Get<uint64_t>(bytes.data(), 48);
   ticket.piece_bytes = Get<uint32_t>(bytes.data(), 56);
+  ticket.way.lid = Get<uint16_t>(bytes.data(), 60);
   if (ticket.port == 0 || ticket.way.token == 0) return NotPassedOn(kWhat, "it names no peer");
   if (ticket.way.dctn == 0 || ticket.way.dctn > kMaxDctNumber) {
     return NotPassedOn(kWhat, "its DCT number is out of range");
@@ -57,7 +59,7 @@ absl::StatusOr<Ticket> LoadTicket(std::string_view bytes) {
       ticket.piece_bytes > kMaxPieceBytes) {
     return NotPassedOn(kWhat, "its pieces are no whole blocks of 4096 bytes, or absurdly large");
   }
-  if (Get<uint16_t>(bytes.data(), 2) != 0 || Get<uint32_t>(bytes.data(), 60) != 0)
+  if (Get<uint16_t>(bytes.data(), 2) != 0 || Get<uint16_t>(bytes.data(), 62) != 0)
     return NotPassedOn(kWhat, "a reserved field is not zero");
   return ticket;
 }

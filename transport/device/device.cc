@@ -230,6 +230,7 @@ absl::Status Device::Init(const verbs::VerbsApi& api, ibv_device* raw, verbs::Co
   if (error_number != 0) {
     return base::ErrnoError(error_number, "ibv_query_port", {.layer = "device"});
   }
+  lid_ = port.link_layer == IBV_LINK_LAYER_INFINIBAND ? port.lid : 0;
   limits_.port_mtu_bytes = 128u << port.active_mtu;  // IBV_MTU_256 is 1
   path_.port = port_number;
   UsePathMtu(kDefaultPathMtuBytes);

@@ -90,6 +90,8 @@ class Device {
   absl::Status UsePath(const PathSettings& settings);
   // The partition key that UsePath() selected; 0: none was asked for, and the entry at index 0 is used.
   uint16_t pkey() const { return pkey_; }
+  // The LID of the port when the device was opened; 0 on RoCE.
+  uint16_t lid() const { return lid_; }
   // Port, GID index, partition key index, class and MTU; the ack timeout of DCIs is the queue's business.
   const verbs::PathOptions& path() const { return path_; }
   const verbs::CapabilityReport& capabilities() const { return capabilities_; }
@@ -139,6 +141,7 @@ class Device {
   uint64_t guid_ = 0;
   Limits limits_;
   verbs::PathOptions path_;
+  uint16_t lid_ = 0;
   ibv_ece ece_ = {};
   verbs::CapabilityReport capabilities_;
   ibv_gid gid_ = {};              // at path_.sgid_index

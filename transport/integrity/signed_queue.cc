@@ -93,6 +93,7 @@ absl::Status SignedQueue::Init() {
   qp_ = std::move(*qp);
   address_.number = qp_.number();
   address_.reads = device_.path().max_rd_atomic;
+  address_.lid = device_.lid();
   ibv_gid gid = {};
   const int error_number =
       api.query_gid(device_.context(), device_.path().port, device_.path().sgid_index, &gid);
@@ -111,7 +112,7 @@ absl::Status SignedQueue::Init() {
 SignedQueue::~SignedQueue() = default;
 
 absl::Status SignedQueue::Connect(const QueueAddress& peer) {
-  verbs::RcPeer address{.number = peer.number};
+  verbs::RcPeer address{.number = peer.number, .lid = peer.lid};
   std::memcpy(address.gid.raw, peer.gid.data(), peer.gid.size());
   // For ever: a peer that is kept from its CPU posts its reply buffers late, and is not gone for that. One that is gone does
   // not answer at all; one that hangs is given up by its user's deadline.

@@ -70,6 +70,7 @@ struct Transfer {
 struct QueueAddress {
   uint32_t number = 0;
   std::array<std::byte, 16> gid = {};
+  uint16_t lid = 0;   // of its port; 0 on RoCE
   uint8_t reads = 1;  // that its device answers at a time
 };
 

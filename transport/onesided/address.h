@@ -15,6 +15,7 @@ namespace sluice::onesided {
 // Where one side is for one peer, and what it expects of it. It travels in any message.
 struct Address {
   std::array<std::byte, 16> gid = {};
+  uint16_t lid = 0;  // of the port; 0 on RoCE
   uint32_t dctn = 0;
   uint64_t access_key = 0;
   uint32_t place = 0;

@@ -124,6 +124,7 @@ absl::StatusOr<Address> Mover::Open(uint32_t place, std::shared_ptr<memory::Doma
                   .token = way.token,
                   .window = options_.window};
   std::memcpy(address.gid.data(), gid_.raw, address.gid.size());
+  address.lid = device_.lid();
   return address;
 }
 
@@ -139,6 +140,7 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
   }
   ibv_ah_attr attr = verbs::AddressVector(path_);
   std::memcpy(attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+  attr.dlid = peer.lid;
   errno = 0;
   way.handle = {&device_.api(), device_.api().create_ah(device_.pd(), &attr)};
   if (!way.handle) {

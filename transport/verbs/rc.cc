@@ -128,6 +128,7 @@ absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path
   if (!status.ok()) return status;
   RcRoute route{.ah = AddressVector(path), .number = peer.number};
   route.ah.grh.dgid = peer.gid;
+  route.ah.dlid = peer.lid;
   return ConnectRc(api, qp, path, route);
 }
 

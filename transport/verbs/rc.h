@@ -31,6 +31,7 @@ absl::StatusOr<Qp> CreateRc(const VerbsApi& api, ibv_context* context, ibv_pd* p
 struct RcPeer {
   uint32_t number = 0;
   ibv_gid gid = {};
+  uint16_t lid = 0;  // InfiniBand only
 };
 // RESET→INIT→RTR→RTS. `access` are the peer's rights.
 absl::Status ActivateRc(const VerbsApi& api, ibv_qp* qp, const PathOptions& path,

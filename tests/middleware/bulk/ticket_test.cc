@@ -15,6 +15,7 @@ Ticket Sample() {
       .way = {
           .dctn = 0x123456, .access_key = UINT64_MAX - 1, .place = 9, .token = 5, .window = 16}};
   ticket.way.gid[15] = std::byte{5};
+  ticket.way.lid = 0x1234;
   return ticket;
 }
 
