@@ -7,6 +7,7 @@ set -euo pipefail
 
 declare -A is=(
   [sluice_call]="call a method of a reflecting server with JSON"
+  [sluice_gateway]="pass calls between gRPC and Sluice"
   [sluice_info]="show devices, settings and options of Sluice on this machine"
   [sluice_perf]="measure calls and flows of messages"
   [sluice_stat]="show the state of a Sluice server"

@@ -195,6 +195,9 @@ TEST_F(GatewayProcessesTest, WrongFlagsAreSaidClearly) {
   EXPECT_THAT(Said("--server=nowhere", 1), HasSubstr("nowhere"));
   EXPECT_THAT(Said("--descriptors=/no/such/file", 2), HasSubstr("cannot be read"));
   // Not a gateway without TLS.
+  for (const char* flag : {"--tls_certificate=", "--tls_key=", "--tls_client_authority="}) {
+    EXPECT_THAT(Said(std::string("--device=no_such ") + flag, 2), HasSubstr("it is empty"));
+  }
   EXPECT_THAT(Said("--device=no_such --tls_certificate=/dev/null --tls_key=/dev/null", 2),
               HasSubstr("the file is empty"));
   EXPECT_THAT(Said("--device=no_such --tls_client_authority=/dev/null", 2),

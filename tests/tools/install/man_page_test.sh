@@ -11,7 +11,7 @@ fail() {
 }
 
 given=$(printf '%s\n' "${@##*/}" | sort)
-installed=$(sed -nE 's|.*"//tools:([a-z_]+)": "bin".*|\1|p' tools/install/BUILD | sort)
+installed=$(sed -nE 's|.*"//tools(/[a-z]+)?:([a-z_]+)": "bin".*|\2|p' tools/install/BUILD | sort)
 [[ -n $installed && $installed == "$given" ]] || fail "installed are ${installed//$'\n'/ }, tested are ${given//$'\n'/ }"
 [[ $installed == "$($man_page --list)" ]] || fail "not all that is installed has a page"
 
