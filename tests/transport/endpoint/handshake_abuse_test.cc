@@ -447,10 +447,13 @@ TEST(EndpointListen, ClientsThatHaveNotProvedYetAreBounded) {
 
 TEST(EndpointListen, ClientThatProvesNothingIsReaped) {
   Options options = WithSecret();
-  options.accept_timeout_ns = 50'000'000;
-  Node server(options);
+  testing_support::ManualClock time;
+  Node server(options, &softdc::Verbs(), &time);
   RawPeer raw(Shared());
   raw.Connect(ListenOn(server), raw.Hello());
+  Drive(server, raw, [&] { return raw.up || raw.down; });
+  ASSERT_TRUE(raw.up) << raw.why;
+  time.Advance(2 * options.accept_timeout_ns);
   Drive(server, raw, [&] { return raw.down; });
   EXPECT_EQ(server.endpoint->Handshakes().unfinished, 1u);
   EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
