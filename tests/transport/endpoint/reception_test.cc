@@ -17,7 +17,8 @@ TEST(Reception, APromiseIsCoveredTwiceByPostedBuffers) {
   auto cq = verbs::CreateCq((*device)->api(), (*device)->context(), 512, nullptr);
   ASSERT_TRUE(cq.ok()) << cq.status();
   auto queue = receive::ReceiveQueue::Create(
-      **device, cq->get(), {.depth = 512, .first = Reception::kSpareBuffers, .buffer_bytes = 256});
+      **device, cq->get(),
+      {.depth = 512, .first = Reception::kSpareBuffers, .buffer_bytes = 256, .dct = false});
   ASSERT_TRUE(queue.ok()) << queue.status();
   Reception reception;
   reception.srq_size = 496;
