@@ -53,8 +53,7 @@ ibv_ah_attr Shared(ibv_ah_attr attr, uint32_t turn) {
 
 absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& from_cm, uint32_t template_qpn) {
   Evict();
-  ibv_ah_attr attr = Shared(from_cm, acquired_++ % path_.flow_labels);
-  verbs::SetClass(path_, &attr);
+  const ibv_ah_attr attr = LeastUsed(from_cm, template_qpn);
   std::string destination = Key(attr, template_qpn);
   const auto found = by_destination_.find(destination);
   const bool first = found == by_destination_.end();
@@ -78,6 +77,23 @@ absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& from_cm, uint32
                .mapped = entry->mapped,
                .first = first,
                .map_error = entry->map_error};
+}
+
+ibv_ah_attr AddressHandles::LeastUsed(const ibv_ah_attr& from_cm, uint32_t template_qpn) const {
+  ibv_ah_attr least_used{};
+  uint32_t fewest = 0;
+  for (uint32_t turn = 0; turn < path_.flow_labels; ++turn) {
+    ibv_ah_attr attr = Shared(from_cm, turn);
+    verbs::SetClass(path_, &attr);
+    const auto found = by_destination_.find(Key(attr, template_qpn));
+    const uint32_t users = found != by_destination_.end() ? found->second->users : 0;
+    if (turn == 0 || users < fewest) {
+      least_used = attr;
+      fewest = users;
+    }
+    if (users == 0) break;
+  }
+  return least_used;
 }
 
 absl::StatusOr<AddressHandles::Entry*> AddressHandles::Make(const ibv_ah_attr& attr,

@@ -175,7 +175,7 @@ TEST_F(AddressHandlesTest, AcquireHasOneFlowLabelForEachHostOnRoceOnly) {
   EXPECT_TRUE(handles.Acquire(another, 77)->first);
 }
 
-TEST_F(AddressHandlesTest, AcquireTakesTheFlowLabelsOfAHostInTurn) {
+TEST_F(AddressHandlesTest, AcquireSpreadsTheConnectionsToAHostOverItsFlowLabels) {
   AddressHandles handles(api_, nullptr, /*map=*/true, clock_, {}, {.flow_labels = 3});
   std::vector<ibv_ah*> first;
   for (int i = 0; i < 3; ++i) {
@@ -188,6 +188,27 @@ TEST_F(AddressHandlesTest, AcquireTakesTheFlowLabelsOfAHostInTurn) {
     EXPECT_FALSE(route.first) << i;
     EXPECT_EQ(route.handle, first[static_cast<size_t>(i) % 3]) << i;
   }
+}
+
+// A turn that all hosts shared would give each of two hosts one label.
+TEST_F(AddressHandlesTest, AcquireTakesTheFlowLabelsOfEachOfSeveralHosts) {
+  AddressHandles handles(api_, nullptr, /*map=*/true, clock_, {}, {.flow_labels = 2});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(Take(handles, 1).first) << i;
+    EXPECT_TRUE(Take(handles, 2).first) << i;
+  }
+  EXPECT_EQ(handles.counts().made, 4u);
+}
+
+TEST_F(AddressHandlesTest, AcquireTakesTheFlowLabelWithTheFewestConnections) {
+  AddressHandles handles(api_, nullptr, /*map=*/true, clock_, {}, {.flow_labels = 2});
+  const Route one = Take(handles, 1), other = Take(handles, 1);
+  EXPECT_EQ(Take(handles, 1).handle, one.handle);
+  handles.Release(one.handle);
+  handles.Release(one.handle);
+  EXPECT_EQ(Take(handles, 1).handle, one.handle);
+  EXPECT_EQ(handles.counts().made, 2u);
+  EXPECT_NE(one.handle, other.handle);
 }
 
 // It was negotiated anew, with another outcome: a second mapping of the handle would do nothing.
