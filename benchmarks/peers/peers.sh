@@ -59,7 +59,7 @@ port=$((10000 + $$ % 20000))
 field() {
   local camel
   camel=$(sed -E 's/_(.)/\U\1/g' <<<"$1")
-  sed -nE "s/.*\"($1|$camel)\": *\"?([0-9.e+]+).*/\2/p" "$2" | head -n 1
+  sed -nE "s/.*\"($1|$camel)\": *\"?([0-9.e+]+).*/\2/p" "$2" | awk 'NR == 1'
 }
 perf() { "$bin/tools/sluice_perf" "$1" --window="$2" --size="$3" --duration="${seconds}s" --cpus="$cpus" --json=- "${@:4}" >"$work/out"; }
 echo_of() { # LIBRARY MODE SIZE

@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The checks that only read sources and objects. A build that fails is a failure, and the others still run.
+# The checks that only read sources and objects. A build that fails is a failure, and the others still run. What failed is printed
+# once more at the end.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
 status=0
+log=$(mktemp)
+failed=$(mktemp)
+trap 'rm -f "$log" "$failed"' EXIT
 run() {
   local what=$1
   shift
   step "$what"
-  "$@" || status=1
+  "$@" 2>&1 | tee "$log" && return
+  status=1
+  {
+    printf 'failed: %s\n' "$what"
+    grep -v 'not a failure' "$log" | tail -5
+  } >>"$failed"
 }
 
 tools/dev/install.sh
@@ -51,4 +60,5 @@ mapfile -t headers < <(cxx_files | grep '\.h$')
 run "banners: ${#headers[@]} headers" tools/dev/check_banners "${headers[@]}" -- middleware/api/options.h
 run "words of banners: ${#headers[@]} headers" tools/dev/check_banners --words tools/dev/banned_idioms.txt "${headers[@]}"
 run "file lengths" tools/dev/check_lengths "${sources[@]}"
+cat "$failed"
 exit $status
