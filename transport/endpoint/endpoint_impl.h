@@ -176,6 +176,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     Peer* peer = &peers_[id.index];
     return peer->generation == id.generation && peer->state != peer::State::kFree ? peer : nullptr;
   }
+  // Null: not up.
+  Peer* FindUp(PeerId id) const {
+    Peer* peer = Find(id);
+    return peer != nullptr && peer->state == peer::State::kUp ? peer : nullptr;
+  }
   Peer* FindByConnection(cm::ConnectionId id) const;
   absl::StatusOr<Peer*> NewPeer(peer::Event event, uint32_t tenant);
   Reception& ReceptionOf(const Peer& peer) { return receptions_[peer.tenant]; }
@@ -377,10 +382,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void OpenRing(Peer* peer, OutLane* out);
   // `write_rest`: what has no request yet is written, else it is sent again by its owner.
   void CloseRing(OutLane* out, bool write_rest);
-  SendRing& RingOf(uint32_t slot) {
-    return rings_[(slot - slots_->first_cell()) / SendRingCells(options_)];
-  }
-  SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring - 1u]; }
+  SendRing& RingOf(uint32_t slot);
+  SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring]; }
   [[gnu::noinline]] absl::StatusOr<SendBuffer> ReserveSlowly(Peer* peer, PeerId id,
                                                              uint32_t size_bytes);
   SendBuffer ReserveCell(Peer* peer, SendRing* ring, uint32_t size_bytes) {
@@ -388,34 +391,29 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     ring->reserved = true;
     peer->send.Use();
     queue::Slot& cell = (*slots_)[ring->slot()];
-    cell.data = ring->PlaceOf(message_bytes);
-    cell.length_bytes = message_bytes;
-    return {cell.data + peer::kPrefixBytes, size_bytes, ring->slot()};
+    std::byte* const message = ring->PlaceOf(message_bytes);
+    cell.data = ring->reserved_message = message;
+    cell.length_bytes = ring->reserved_bytes = message_bytes;
+    return {message + peer::kPrefixBytes, size_bytes, ring->slot()};
   }
   // False: the next message to the peer can't use the ring now.
-  bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes) {
-    return !ring->reserved &&
-           lane::EncodedBytes(lane::Layout::kWhole, message_bytes) <= ring->cell_bytes &&
-           // With this one, and as when messages are written from send buffers.
-           peer.send.under_way(peer.remote_window) + 2 < ring->slots &&
-           (ring->used != ring->cells || RetireCells(ring) || LeaveRing(ring));
-  }
+  bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes);
   void CommitSlot(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
   void CommitCell(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
-  // Prefix and stamp of the message in the cell that was reserved. May end the batch.
+  // Prefix and stamp of the message in the cell that was reserved.
   void AddToBatch(Peer* peer, SendRing* ring, std::byte* message, uint32_t message_bytes,
-                  bool report_soon) {
-    if (ring->batch == 0) report_soon |= BeginBatch(peer, ring);
-    report_soon = (report_soon || peer->send.available() == 0) && MustAsk(peer);
-    ring->batch_asks |= report_soon;
-    WritePrefix(peer, message, peer::Kind::kData, report_soon, peer->committed++);
+                  bool asks) {
+    ring->reserved = false;
+    WritePrefix(peer, message, peer::Kind::kData, asks, peer->committed++);
     ring->out->writer.StampWhole(message, message_bytes);
     ++ring->batch;
     ++ring->used;
+    ++ring->next;
     ++counters_.messages_sent;
     ++counters_.lane_sent;
-    if (++ring->next == ring->stop) EndBatch(ring);
   }
+  // As AddToBatch(), of a message that may begin a batch, end it, ask for a report, or find the lane full.
+  void JoinBatch(Peer* peer, SendRing* ring, bool report_soon);
   bool BeginBatch(const Peer* peer, SendRing* ring);
   void EndBatch(SendRing* ring);
   void ShortenCell(queue::Slot* slot, uint32_t message_bytes);
@@ -516,7 +514,8 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   std::vector<uint32_t> free_lanes_;
   std::vector<std::unique_ptr<PeerLanes>> peer_lanes_;  // by Peer::lanes, less 1
   std::vector<uint16_t> free_peer_lanes_;               // as Peer::lanes
-  std::vector<SendRing> rings_;                         // stay where they are
+  std::vector<SendRing>
+      rings_;  // stay where they are; peers without a ring have the first, which is never free
   std::vector<uint32_t> free_rings_;
   std::vector<uint32_t> closed_rings_;   // until they are free
   SendRing* unwritten_rings_ = nullptr;  // that have a batch, linked

@@ -50,14 +50,13 @@ constexpr uint32_t kMaxLastLooks = 64;
 }  // namespace
 
 absl::StatusOr<SendBuffer> EndpointImpl::Reserve(PeerId id, uint32_t size_bytes) {
-  Peer* peer = Find(id);
-  if (peer == nullptr || peer->state != peer::State::kUp) [[unlikely]]
-    return ReserveSlowly(peer, id, size_bytes);
-  SendRing* ring = RingTo(*peer);
-  if (ring != nullptr && ring->MayReserve(peer->send, size_bytes)) [[likely]] {
-    return ReserveCell(peer, ring, size_bytes);
+  if (Peer* peer = FindUp(id)) [[likely]] {
+    SendRing& ring = rings_[peer->ring];
+    if (ring.MayReserve(peer->send, size_bytes)) [[likely]] {
+      return ReserveCell(peer, &ring, size_bytes);
+    }
   }
-  return ReserveSlowly(peer, id, size_bytes);
+  return ReserveSlowly(Find(id), id, size_bytes);
 }
 
 absl::StatusOr<SendBuffer> EndpointImpl::ReserveSlowly(Peer* peer, PeerId id, uint32_t size_bytes) {
@@ -86,16 +85,13 @@ absl::StatusOr<SendBuffer> EndpointImpl::ReserveSlowly(Peer* peer, PeerId id, ui
 
 void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, bool report_soon) {
   assert(length_bytes <= buffer.capacity_bytes);
-  Peer* peer = Find(id);
-  if (peer != nullptr && peer->state != peer::State::kUp) peer = nullptr;
-  SendRing* const ring = peer == nullptr ? nullptr : RingTo(*peer);
-  if (ring != nullptr && ring->reserved && ring->slot() == buffer.slot) [[likely]] {
-    const queue::Slot& slot = (*slots_)[buffer.slot];
+  Peer* peer = FindUp(id);
+  if (peer != nullptr) [[likely]] {
+    SendRing& ring = rings_[peer->ring];
     const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
-    if (slot.length_bytes == message_bytes &&
-        static_cast<int32_t>(ring->limit - peer->send.used()) >= 0) [[likely]] {
-      ring->reserved = false;
-      return AddToBatch(peer, ring, slot.data, message_bytes, report_soon);
+    if (ring.Holds(buffer.slot, message_bytes)) [[likely]] {
+      if (report_soon || !ring.GoesOn(peer->send)) return JoinBatch(peer, &ring, report_soon);
+      return AddToBatch(peer, &ring, ring.reserved_message, message_bytes, /*asks=*/false);
     }
   }
   if (slots_->is_cell(buffer.slot)) {

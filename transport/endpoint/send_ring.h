@@ -28,13 +28,13 @@ namespace sluice::endpoint {
 struct OutLane;
 struct Peer;
 
-struct SendRing {
+struct alignas(128) SendRing {
   // Messages in one WRITE: the peer begins with the first ones while this side writes the next ones.
   static constexpr uint32_t kMaxBatch = 16;
 
   std::byte* memory = nullptr;  // constant, as the two that follow
   uint32_t first_slot = 0;      // of the slot table; one for each cell
-  uint32_t index = 0;           // among the rings
+  uint32_t index = 0;           // among the rings; 0: the one of peers without a ring
 
   // Of the lane, while it is open.
   Peer* peer = nullptr;    // null: closed
@@ -55,10 +55,12 @@ struct SendRing {
   uint32_t used = 0;
   uint32_t batch = 0;
   bool batch_asks = false;  // one of the batch asks the peer to report
-  bool reserved = false;    // somebody writes into the cell `next`
+  bool reserved = true;     // somebody writes into the cell `next`; or this is no ring
   bool listed = false;      // among those that may have a batch
   SendRing* next_listed = nullptr;
-  uint32_t unsignalled = 0;  // messages of WRITEs since the last one that is signalled
+  uint32_t unsignalled = 0;     // messages of WRITEs since the last one that is signalled
+  uint32_t reserved_bytes = 0;  // of the message in the cell that is reserved, prefix included
+  std::byte* reserved_message = nullptr;
   uint32_t last_credit = 0;  // when closed: acknowledged up to there, nothing in it is sent again
 
   uint32_t slot() const { return first_slot + next; }
@@ -71,6 +73,14 @@ struct SendRing {
   bool MayReserve(const peer::SendCredits& credits, uint32_t bytes) const {
     return static_cast<int32_t>(limit - credits.used()) > 0 && bytes <= most_bytes && !reserved &&
            used != cells;
+  }
+  // That cell is reserved, for a message of that length.
+  bool Holds(uint32_t slot_index, uint32_t bytes) const {
+    return reserved && slot() == slot_index && reserved_bytes == bytes;
+  }
+  // The message in the cell that is reserved joins a batch, and neither ends it nor needs a report.
+  bool GoesOn(const peer::SendCredits& credits) const {
+    return batch != 0 && next + 1 != stop && static_cast<int32_t>(limit - credits.used()) > 0;
   }
   // Of a message that ends where it has to, in the cell `next`.
   std::byte* PlaceOf(uint32_t message_bytes) const {

@@ -15,13 +15,25 @@ using lane::Mode;
 
 void EndpointImpl::MakeRings(std::byte* memory) {
   const uint32_t count = SendRings(options_);
-  rings_.resize(count);
-  for (uint32_t i = count; i-- > 0;) {
-    rings_[i].memory = memory + i * SendRingBytes(options_);
-    rings_[i].first_slot = slots_->first_cell() + i * SendRingCells(options_);
+  rings_.resize(count + 1);
+  for (uint32_t i = count; i > 0; --i) {
+    rings_[i].memory = memory + (i - 1) * SendRingBytes(options_);
+    rings_[i].first_slot = slots_->first_cell() + (i - 1) * SendRingCells(options_);
     rings_[i].index = i;
     free_rings_.push_back(i);
   }
+}
+
+SendRing& EndpointImpl::RingOf(uint32_t slot) {
+  return rings_[1 + (slot - slots_->first_cell()) / SendRingCells(options_)];
+}
+
+bool EndpointImpl::MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes) {
+  return !ring->reserved &&
+         lane::EncodedBytes(lane::Layout::kWhole, message_bytes) <= ring->cell_bytes &&
+         // With this one, and as when messages are written from send buffers.
+         peer.send.under_way(peer.remote_window) + 2 < ring->slots &&
+         (ring->used != ring->cells || RetireCells(ring) || LeaveRing(ring));
 }
 
 // A peer whose last ring is not free yet gets no other one: it could hold all of them by not acknowledging.
@@ -49,13 +61,14 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
           .slots = grant.slots,
           .cells = grant.slots * (2 * grant.slots <= SendRingCells(options_) ? 2 : 1),
           .cell_bytes = grant.slot_bytes,
+          .reserved = false,
           .listed = ring.listed,
           .next_listed = ring.next_listed};
   ring.most_bytes = std::min<uint32_t>(
       peer->max_message_bytes, ring.cell_bytes - lane::kStampBytes - uint32_t{peer::kPrefixBytes});
   ring.SetLimit(peer->send, peer->remote_window);
   out->ring = &ring;
-  peer->ring = (ring.index + 1) & 31;
+  peer->ring = ring.index & 31;
 }
 
 void EndpointImpl::CloseRing(OutLane* out, bool write_rest) {
@@ -148,12 +161,24 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
   const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
   if (message_bytes != slot.length_bytes) ShortenCell(&slot, message_bytes);
   if (!open) return SendCell(peer, index, report_soon);
+  ring->reserved_message = slot.data;
+  ring->reserved_bytes = message_bytes;
+  JoinBatch(peer, ring, report_soon);
+}
+
+void EndpointImpl::JoinBatch(Peer* peer, SendRing* ring, bool report_soon) {
   if (static_cast<int32_t>(ring->limit - peer->send.used()) < 0) {
     // Others were sent since the cell was reserved, so the slot may not be free; and the next cell belongs to the next slot.
+    const uint32_t index = ring->slot();
+    ring->reserved = false;
     CloseRing(ring->out, /*write_rest=*/true);
     return SendCell(peer, index, report_soon);
   }
-  AddToBatch(peer, ring, slot.data, message_bytes, report_soon);
+  if (ring->batch == 0) report_soon |= BeginBatch(peer, ring);
+  report_soon = (report_soon || peer->send.available() == 0) && MustAsk(peer);
+  ring->batch_asks |= report_soon;
+  AddToBatch(peer, ring, ring->reserved_message, ring->reserved_bytes, report_soon);
+  if (ring->next == ring->stop) EndBatch(ring);
 }
 
 // The batch begins: where it ends at the latest, and whether the queue wants it to ask for a report.

@@ -65,9 +65,14 @@ class Reader {
     const uint32_t bytes = StampLength(stamp);
     if (StampValue(stamp) != value_ || bytes - kShortest >= plain_lengths_) return 0;
     const std::byte* from = reinterpret_cast<const std::byte*>(stamp_) - WordsUp(bytes);
-    // In pieces of 32 bytes, of which the last one ends where the message ends.
+    // In pieces of 64 and 32 bytes, of which the last one ends where the message ends.
     const uint32_t last = bytes - kShortest;
-    for (uint32_t at = 0; at < last; at += kShortest) std::memcpy(to + at, from + at, kShortest);
+    uint32_t at = 0;
+    for (; at + 2 * kShortest <= last; at += 2 * kShortest) {
+      std::memcpy(to + at, from + at, 2 * kShortest);
+    }
+    if (at < last) std::memcpy(to + at, from + at, kShortest);
+    if (at + kShortest < last) std::memcpy(to + at + kShortest, from + at + kShortest, kShortest);
     std::memcpy(to + last, from + last, kShortest);
     return bytes;
   }
