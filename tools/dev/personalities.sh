@@ -118,6 +118,8 @@ one() {
       echo "listed, and there is no such case: $label $pattern" >>"$key.wrong"
     elif ! grep -q ^failed "$key.listed"; then
       echo "listed, and it passes: $label $pattern" >>"$key.wrong"
+    elif grep -q '(status_' "$key.listed"; then
+      echo "listed, and it crashes: $label $pattern" >>"$key.wrong"
     else
       grep -c ^failed "$key.listed" >>"$key.count"
     fi

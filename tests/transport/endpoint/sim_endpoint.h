@@ -11,6 +11,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -52,16 +53,14 @@ class SimEndpoint {
         commands_(simulation, node, random_) {
     const softdc::sim::Simulation::As as(simulation, node);
     auto opened = device::Device::Open("softdc0", {table});
-    if (!opened.ok()) {
-      ADD_FAILURE() << opened.status();
-      return;
-    }
+    // Ends the test.
+    if (!opened.ok()) throw std::runtime_error(opened.status().ToString());
     device_ = std::move(*opened);
     auto created = CreateEndpoint(options, *device_, clock_, random_, commands_,
                                   handler != nullptr ? handler : &recorder);
     if (!created.ok()) {
-      ADD_FAILURE() << created.status();
-      return;
+      device_.reset();
+      throw std::runtime_error(created.status().ToString());
     }
     endpoint_ = std::move(*created);
   }
