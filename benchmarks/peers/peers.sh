@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: peers.sh [SVG]
+# usage: peers.sh [SVG] [--html FILE]
 # One request with a reply of the same size between two processes of this host: Sluice on softdc beside other libraries, in one run.
 # Prints a Markdown table with a row for each library: the median round trip in µs for each of SIZES, one request at a time, and the
 # replies of a second with 32 requests of the first size outstanding. Each figure is the median over the repetitions; the row below the
-# table has the lowest and highest repetition of the first size. Writes a plot of the round trips to SVG.
+# table has the lowest and highest repetition of the first size. Writes a plot of the round trips to SVG, and to FILE a page with
+# the table, the plot and the rates.
 #   raw          sluice_perf --raw: a cache line there and back, the limit of the machine for one request
 #   call         sluice_perf rpc: a protobuf call
 #   message      sluice_perf flow: messages in a flow, returned by the receiver
@@ -23,7 +24,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
-svg=${1:-}
+svg= html=
+while [[ $# -gt 0 ]]; do
+  case $1 in
+  --html) html=${2:?--html needs a file} && shift 2 ;;
+  --html=*) html=${1#*=} && shift ;;
+  -*) die "unknown option $1: peers.sh [SVG] [--html FILE]" ;;
+  *) svg=$1 && shift ;;
+  esac
+done
 bin=${BIN:-bazel-bin}
 cpus=${CPUS:-0,1}
 repetitions=${REPETITIONS:-5}
@@ -31,6 +40,13 @@ seconds=${SECONDS_EACH:-1}
 read -ra sizes <<<"${SIZES:-64 1024 16384 262144}"
 client_cpu=${cpus%,*} server_cpu=${cpus#*,}
 libraries=(raw call message ucx libfabric grpc capnp zeromq nng)
+# By library; for the plot and the page.
+declare -A titles=([raw]="a cache line there and back" [call]="Sluice: protobuf call" [message]="Sluice: message" [ucx]="UCX: message"
+  [libfabric]="libfabric: message, mean" [grpc]="gRPC: call" [capnp]="Cap'n Proto: call" [zeromq]="ZeroMQ: message" [nng]="nng: message")
+for file in "$svg" "$html"; do
+  [[ -z $file || (-d $(dirname "$file") && -w $(dirname "$file")) ]] || die "can't write $file: its folder does not exist or is not writable"
+done
+[[ -z $html || -x $bin/tools/peers_page_main ]] || die "build it first: bazel build //tools:peers_page_main"
 [[ -x $bin/tools/sluice_perf ]] || die "build it first: bazel build //tools:sluice_perf"
 tools/dev/install.sh libucx-dev libfabric-bin libgrpc++-dev libcapnp-dev capnproto libzmq3-dev libnng-dev pkg-config >&2
 
@@ -137,7 +153,23 @@ printf '\nLowest and highest repetition with %s bytes, µs:' "${sizes[0]}"
 for library in "${libraries[@]}"; do printf ' %s %s;' "$library" "$(range "$library.${sizes[0]}")"; done
 printf '\n'
 
-[[ -z $svg ]] || awk '
+if [[ -n $html ]]; then
+  {
+    printf 'note\t%s, %s CPUs, clients and servers that poll on CPUs %s; %s; %s repetitions of %s s\n' \
+      "$(awk -F': ' '/^model name/ && !seen++ { print $2 }' /proc/cpuinfo)" "$(nproc)" "$cpus" "$(date -u +%Y-%m-%d)" "$repetitions" "$seconds"
+    for library in "${libraries[@]}"; do
+      for what in "${sizes[@]}" rate; do
+        [[ ! -f $work/$library.$what ]] || sort -g "$work/$library.$what" | awk -v library="$library" -v title="${titles[$library]}" -v what="$what" '
+          { v[NR] = $1 }
+          END { printf "figure\t%s\t%s\t%s\t%s\t%s\t%s\n", library, title, what, v[int((NR + 1) / 2)], v[1], v[NR] }'
+      done
+    done
+  } >"$work/figures"
+  "$bin/tools/peers_page_main" "$work/figures" "$html"
+fi
+
+[[ -z $svg ]] || for library in "${libraries[@]}"; do printf '%s\t%s\n' "$library" "${titles[$library]}"; done >"$work/titles"
+[[ -z $svg ]] || awk -v titles="$work/titles" '
   function log10(x) { return log(x) / log(10) }
   function x_of(size) { return 60 + 420 * (log10(size) - log10(min_x)) / (log10(max_x) - log10(min_x)) }
   function y_of(us) { return 40 + 240 * (top - log10(us)) / (top - bottom) }
@@ -152,8 +184,7 @@ printf '\n'
   END {
     if (max_x == min_x) max_x = min_x * 2
     bottom = floor(log10(min_y)); top = floor(log10(max_y)) + 1
-    title["call"] = "Sluice: protobuf call"; title["message"] = "Sluice: message"; title["ucx"] = "UCX: message"; title["libfabric"] = "libfabric: message, mean"
-    title["grpc"] = "gRPC: call"; title["capnp"] = "Cap\x27n Proto: call"; title["zeromq"] = "ZeroMQ: message"; title["nng"] = "nng: message"
+    while ((getline line < titles) > 0) { split(line, pair, "\t"); title[pair[1]] = pair[2] }
     print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 340\" width=\"760\" height=\"340\" role=\"img\">"
     print "<title>Time of a request and its reply over their size, for Sluice and other libraries</title>\n<style>"
     print ".page { fill: #ffffff }\n.rule { stroke: #d5dbe1; stroke-width: 1 }\n.line { fill: none; stroke-width: 2 }"

@@ -75,6 +75,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   void set_fault(absl::Status fault) {
     if (fault_.ok()) fault_ = std::move(fault);
   }
+  const absl::Status& fault() const { return fault_; }
   // In the catch block of an exception that left the handler.
   absl::Status Thrown() { return call_->incoming().engine->Thrown("handler", call_->incoming()); }
   void Finish(const absl::Status& status) {
@@ -206,6 +207,15 @@ class ServerReader {
   // stream, or the caller no longer waits (ServerContext::cancelled()). From an executor (run_on.h) the coroutine comes home.
   auto Read(Request* message) { return Awaiter{context_, message}; }
 
+  // After Read() was false, on the polling thread. OK: the client has ended its stream, and all of it was read. CANCELLED: the caller no
+  // longer waits. Anything else: an error in the stream, such as INVALID_ARGUMENT for a message that is not a Request; if the handler
+  // returns OK, the call ends with it. A handler that keeps what it read (a file, a transaction) asks for it first.
+  absl::Status status() const {
+    if (!context_->fault().ok()) return context_->fault();
+    return context_->cancelled() ? absl::CancelledError("the caller no longer waits")
+                                 : absl::OkStatus();
+  }
+
  private:
   struct Awaiter final : internal::TaskContext::Waiting {
     Awaiter(internal::TaskContext* the_context, Request* the_message)
@@ -233,9 +243,8 @@ class ServerReader {
     bool Try() {
       result = context->call()->Read(message);
       if (result == call::ReadResult::kMalformed) {
-        context->set_fault(
-            absl::InvalidArgumentError("a message of the stream can't be parsed: build client and "
-                                       "server from the same .proto"));
+        context->set_fault(call::ReadFault(
+            std::string(context->call()->incoming().method->full_name), message->GetTypeName()));
       }
       return result != call::ReadResult::kNothing;
     }

@@ -2,7 +2,9 @@
 #include "middleware/api/stream.h"
 
 #include <cassert>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "middleware/api/channel_visit.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/own_copy.h"
@@ -110,22 +112,31 @@ std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) 
     case call::ReadResult::kMalformed:
       break;
   }
-  if (fault_.ok()) {
-    fault_ = base::Error(absl::StatusCode::kInternal, "a message of the stream can't be parsed",
-                         {.layer = "api",
-                          .operation = "read",
-                          .cause = "it is no message of this type",
-                          .remedy = "build client and server from the same .proto"});
-    if (over_) status_ = fault_;
-  }
+  Fault(base::Error(absl::StatusCode::kInternal, "a message of the stream can't be parsed",
+                    {.layer = "api",
+                     .peer = channel_->server(),
+                     .operation = "read",
+                     .cause = absl::StrCat("its bytes are not a ", message->GetTypeName()),
+                     .remedy = "build client and server from the same .proto"}));
   return false;
+}
+
+// The call ends: the server would wait for what does not come, or send what nobody can read.
+void StreamCore::Fault(absl::Status why) {
+  if (!fault_.ok()) return;
+  fault_ = std::move(why);
+  if (over_) {
+    status_ = fault_;
+  } else {
+    channel_->engine_.EndSoon(control_.call_id.load(), OwnCopy(fault_));
+  }
 }
 
 std::optional<bool> StreamCore::TryWrite(const google::protobuf::MessageLite& message) {
   if (over_) return false;
   const absl::Status status = channel_->engine_.Write(&stream_, message);
   if (absl::IsResourceExhausted(status)) return std::nullopt;
-  if (!status.ok() && fault_.ok()) fault_ = call::WriteFault(status);
+  if (!status.ok()) Fault(call::WriteFault(status));
   return status.ok();
 }
 

@@ -104,6 +104,7 @@ class StreamCore final : private call::ClientStream::Observer {
   // These functions need the lease.
   std::optional<bool> TryRead(google::protobuf::MessageLite* message);
   std::optional<bool> TryWrite(const google::protobuf::MessageLite& message);
+  void Fault(absl::Status why);
   std::optional<bool> TryInitialMetadata(Metadata* metadata) const;
   std::optional<bool> BeginInitialMetadata(Metadata* metadata, StreamWaiter* waiter);
   std::optional<bool> BeginRead(google::protobuf::MessageLite* message, StreamWaiter* waiter);
@@ -273,7 +274,7 @@ class ClientReader : public internal::ClientStreamBase {
       : ClientStreamBase(
             std::make_unique<internal::StreamCore>(channel, method, context, &request, nullptr)) {}
   // Blocks until there is a message. False: there are no more messages; Finish() returns the
-  // reason.
+  // reason. A message that is not a Reply ends the call with INTERNAL.
   bool Read(Reply* message) { return core_->WaitRead(message); }
   auto CoRead(Reply* message) { return AwaitRead(message); }
   void StartRead(Reply* message, Callback done) { CallBackRead(message, std::move(done)); }
@@ -287,8 +288,8 @@ class ClientWriter : public internal::ClientStreamBase {
                google::protobuf::MessageLite* reply)
       : ClientStreamBase(
             std::make_unique<internal::StreamCore>(channel, method, context, nullptr, reply)) {}
-  // Blocks until the window has room for the message. False: the call has ended; Finish() returns
-  // the reason.
+  // Blocks until the window has room for the message. False: the call has ended, or ends because the message is over the limit;
+  // Finish() returns the reason.
   bool Write(const Request& message) { return core_->WaitWrite(message); }
   auto CoWrite(const Request& message) { return AwaitWrite(message); }
   void StartWrite(const Request& message, Callback done) {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "transport/base/error.h"
+
 namespace sluice::call {
 namespace {
 
@@ -55,6 +58,15 @@ absl::Status WriteFault(const absl::Status& said) {
     fault.SetPayload(url, payload);
   });
   return fault;
+}
+
+absl::Status ReadFault(const std::string& method, const std::string& type) {
+  return base::Error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("a message of the stream of ", method, " can't be parsed"),
+                     {.layer = "call",
+                      .operation = method,
+                      .cause = absl::StrCat("its bytes are not a ", type),
+                      .remedy = "build client and server from the same .proto"});
 }
 
 }  // namespace sluice::call

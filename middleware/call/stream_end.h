@@ -111,6 +111,10 @@ class StreamEnd {
 // or reply does.
 absl::Status WriteFault(const absl::Status& said);
 
+// What a message of the client's stream that is none of the `type` of the method's requests ends its call with: INVALID_ARGUMENT, as a
+// request that is not streamed does.
+absl::Status ReadFault(const std::string& method, const std::string& type);
+
 }  // namespace sluice::call
 
 #endif  // SLUICE_MIDDLEWARE_CALL_STREAM_END_H_

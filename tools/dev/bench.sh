@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: bench.sh [--short] [pattern]
-#        bench.sh --peers [SVG]
+#        bench.sh --peers [SVG] [--html FILE]
 # Runs the Google Benchmark programs in //benchmarks whose label matches. --short only shows that each one runs. --peers measures
 # Sluice beside other libraries in one run and prints a table (benchmarks/peers/peers.sh).
 set -euo pipefail
@@ -11,7 +11,7 @@ source tools/dev/common.sh
 
 if [[ ${1:-} == --peers ]]; then
   shift
-  bazel build //tools:sluice_perf
+  bazel build //tools:sluice_perf //tools:peers_page_main
   exec benchmarks/peers/peers.sh "$@"
 fi
 flags=()

@@ -130,5 +130,87 @@ TEST_F(RawCallTest, ServesTypedClients) {
   TearDown();  // the service is older than the server, and goes first
 }
 
+// Answers the first message with bytes that are no Line, and then reads on. Its other methods keep why their streams ended.
+class RawNonsense final : public Service {
+ public:
+  const char* name() const override { return "sluice.tests.chat.Chat"; }
+  void Bind(MethodBinder& binder) override {
+    binder.BindTask<RawNonsense, RawMessage, RawMessage, &RawNonsense::Talk>(kTalk, this);
+    binder.BindTask<RawNonsense, Line, Line, &RawNonsense::Sum>(kSum, this);
+  }
+  Task<absl::Status> Talk(ServerContext&, ServerReader<RawMessage> reader,
+                          ServerWriter<RawMessage> writer) {
+    RawMessage message;
+    const RawMessage nonsense(std::string("\xff\xff"));
+    while (co_await reader.Read(&message)) co_await writer.Write(nonsense);
+    ended_with = reader.status();
+    ended.Open();
+    co_return absl::OkStatus();
+  }
+  Task<absl::Status> Sum(ServerContext&, ServerReader<Line> reader, Line*) {
+    Line line;
+    while (co_await reader.Read(&line)) {
+    }
+    ended_with = reader.status();
+    ended.Open();
+    co_return absl::OkStatus();
+  }
+
+  testing_support::Gate ended;
+  absl::Status ended_with;  // read after `ended`
+};
+
+class NonsenseTest : public RawCallTest {
+ protected:
+  void SetUp() override {
+    RawCallTest::SetUp();
+    Start(&service_);
+  }
+  RawNonsense service_;
+};
+
+// Without the end of the call both sides would wait for the other.
+TEST_F(NonsenseTest, MessageThatTheClientCanNotReadEndsTheCall) {
+  CallContext context = CallContext::NoDeadline();
+  auto talk = client().Talk(context);
+  Line line;
+  ASSERT_TRUE(talk.Write(Text("a", 1)));
+  EXPECT_FALSE(talk.Read(&line));
+  const absl::Status status = talk.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_NE(status.message().find("can't be parsed"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("not a sluice.tests.chat.Line"), absl::string_view::npos)
+      << status;
+  service_.ended.Wait();
+  EXPECT_EQ(service_.ended_with.code(), absl::StatusCode::kCancelled) << service_.ended_with;
+}
+
+TEST_F(NonsenseTest, HandlerHearsThatTheStreamEndedWithAMessageItCanNotRead) {
+  CallContext context(absl::Seconds(60));
+  RawMessage reply;
+  RawStream sum(channel_.get(), kSum, context, nullptr, &reply);
+  ASSERT_TRUE(sum.Write(RawText("", 1)));
+  ASSERT_TRUE(sum.Write(RawMessage(std::string("\xff\xff"))));
+  sum.WritesDone();
+  const absl::Status status = sum.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_NE(status.message().find("/sluice.tests.chat.Chat/Sum can't be parsed"),
+            absl::string_view::npos)
+      << status;
+  service_.ended.Wait();
+  EXPECT_EQ(service_.ended_with.code(), absl::StatusCode::kInvalidArgument) << service_.ended_with;
+}
+
+TEST_F(NonsenseTest, HandlerHearsThatTheClientEndedItsStream) {
+  CallContext context(absl::Seconds(60));
+  RawMessage reply;
+  RawStream sum(channel_.get(), kSum, context, nullptr, &reply);
+  ASSERT_TRUE(sum.Write(RawText("", 1)));
+  sum.WritesDone();
+  EXPECT_TRUE(sum.Finish().ok());
+  service_.ended.Wait();
+  EXPECT_TRUE(service_.ended_with.ok()) << service_.ended_with;
+}
+
 }  // namespace raw_message_test
 }  // namespace sluice

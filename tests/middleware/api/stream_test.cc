@@ -232,6 +232,19 @@ TEST_F(StreamTest, MessageOverTheLimitIsTheWritersError) {
       << of_the_server;
 }
 
+// The server would wait for the end of the stream, and the client for the server.
+TEST_F(StreamTest, MessageOverTheLimitEndsTheCallWithoutAWordOfTheWriter) {
+  server_options_.limits.max_large_message_bytes = 50'000;
+  Start(&chat_);
+  CallContext context = CallContext::NoDeadline();
+  Line reply;
+  auto numbers = client().Sum(context, &reply);
+  EXPECT_FALSE(numbers.Write(Text(std::string(100'000, 'x'))));
+  const absl::Status too_large = numbers.Finish();
+  EXPECT_EQ(too_large.code(), absl::StatusCode::kResourceExhausted) << too_large;
+  chat_.stopped.Wait();
+}
+
 TEST_F(StreamTest, TwoThreadsWaitForEachOther) {
   // The reader waits for what the writer, on another thread and behind the same lease, sends.
   CallContext context(absl::Seconds(60));
