@@ -233,7 +233,7 @@ TEST(DciPool, ClosingFreesOrHoldsWhatWaits) {
   harness.pool().Close(&harness.target(0));
   harness.pool().Close(&harness.target(1));
   for (const uint32_t peer : {0u, 1u}) {
-    EXPECT_EQ(harness.target(peer).posted, 0u);
+    ASSERT_EQ(harness.target(peer).posted, 0u);
     EXPECT_EQ(harness.peer(peer).quiet, 0);  // it may go at once
   }
   const uint32_t next = harness.AddKnown();
@@ -249,7 +249,7 @@ TEST(DciPool, ClosedTargetWaitsForWhatIsReportedOnly) {
     harness.SendControl(peer, /*notify=*/true);
     ASSERT_TRUE(harness.Send(peer));
     harness.pool().Close(&harness.target(peer));
-    EXPECT_EQ(harness.target(peer).posted, 1u);
+    ASSERT_EQ(harness.target(peer).posted, 1u);
     while (harness.peer(peer).quiet == 0) harness.Pass();
     EXPECT_EQ(harness.target(peer).posted, 0u);
     EXPECT_EQ(harness.log, std::vector<std::string>{"target 0 sent"});
