@@ -43,6 +43,7 @@ no_room=1 expect 1 '^did not come to its end: //tests:some_test$' with "$passes"
 
 echo 'odd tests:some_test A.B a reason' >tests/personalities.txt
 expect 1 '^listed, and it passes: //tests:some_test A\.B$' with "$passes"
+expect 0 '^odd +3 +0 +1 +0 ' with '[[ $* != *=A.B* ]] || { echo "[ RUN      ] A.B"; exit 124; }; echo "[ RUN      ] A.C"; echo "[       OK ] A.C (0 ms)"'
 expect 1 '^listed, and it crashes: //tests:some_test A\.B$' with 'echo "[ RUN      ] A.B"; exit 139'
 echo 'odd tests:some_test * a reason' >tests/personalities.txt
 expect 1 '^no case passed$' with "exit 1"

@@ -128,6 +128,7 @@ TEST_F(TargetErrorTest, TargetInErrorEndsPeersAndIsMadeAnewForTheNext) {
 
 TEST_F(TargetErrorTest, EventOfAnotherQueuePairTouchesNoPeer) {
   const PeerId peer = ConnectPair(client_, *server_, port_);
+  ASSERT_FALSE(g_queues.empty());
   Happens(IBV_EVENT_QP_FATAL, g_queues.back());
   Happens(IBV_EVENT_SQ_DRAINED, g_queues.back());
   EXPECT_TRUE(Arrives(peer, "after"));
