@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: bench.sh [--short] [pattern]
 #        bench.sh --peers [SVG] [--html FILE]
+#        bench.sh --html FILE                     --peers with a page
 # Runs the Google Benchmark programs in //benchmarks whose label matches. --short only shows that each one runs. --peers measures
 # Sluice beside other libraries in one run and prints a table (benchmarks/peers/peers.sh).
 set -euo pipefail
@@ -9,8 +10,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
-if [[ ${1:-} == --peers ]]; then
-  shift
+if [[ ${1:-} == --peers || ${1:-} == --html* ]]; then
+  [[ $1 != --peers ]] || shift
   bazel build //tools:sluice_perf //tools:peers_page_main
   exec benchmarks/peers/peers.sh "$@"
 fi
