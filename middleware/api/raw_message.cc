@@ -13,17 +13,20 @@ RawMessage* RawMessage::New(google::protobuf::Arena* arena) const {
 
 const char* RawMessage::_InternalParse(const char* at,
                                        google::protobuf::internal::ParseContext* context) {
+  Own();
   // Of a message in one piece, as all of Sluice are, the context knows the length.
   const int left = context->BytesUntilLimit(at);
   constexpr int kUnknown = 1 << 30;  // a stream without a limit has a number near INT_MAX here
-  if (left < kUnknown) return left <= 0 ? at : context->AppendString(at, left, &bytes_);
-  while (!context->Done(&at)) bytes_.push_back(*at++);
+  if (left < kUnknown) return left <= 0 ? at : context->AppendString(at, left, &own_);
+  while (!context->Done(&at)) own_.push_back(*at++);
   return at;
 }
 
 uint8_t* RawMessage::_InternalSerialize(uint8_t* target,
                                         google::protobuf::io::EpsCopyOutputStream* stream) const {
-  return stream->WriteRaw(bytes_.data(), static_cast<int>(bytes_.size()), target);
+  const std::string_view whole = bytes();
+  if (whole.empty()) return target;  // there may be no pointer to copy from
+  return stream->WriteRaw(whole.data(), static_cast<int>(whole.size()), target);
 }
 
 }  // namespace sluice

@@ -10,7 +10,8 @@
 // Purpose       A RawMessage takes the place of a message of any type, in each function of Channel, and in client_call.h and
 //               stream.h. On the wire there is no difference. RawStream is the caller's side of a call in which the client, the
 //               server, or both stream. As the request or reply type of a bound method, RawMessage serves handlers too.
-// Ownership     RawMessage: a value, which may be moved. RawStream: as ClientReaderWriter (stream.h).
+// Ownership     RawMessage: a value, which may be moved. RawMessage::Referring() makes one that refers to the bytes of the caller, so
+//               that sending does not copy them first. RawStream: as ClientReaderWriter (stream.h).
 // Threads       RawMessage: as any value. RawStream: as stream.h.
 // Errors        The bytes are not checked: the receiver reports bytes that it cannot parse.
 #ifndef SLUICE_MIDDLEWARE_API_RAW_MESSAGE_H_
@@ -19,7 +20,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "google/protobuf/message_lite.h"
@@ -30,37 +33,64 @@ namespace sluice {
 class RawMessage final : public google::protobuf::MessageLite {
  public:
   RawMessage() = default;
-  explicit RawMessage(std::string bytes) : bytes_(std::move(bytes)) {}
-  RawMessage(RawMessage&& other) noexcept : bytes_(std::move(other.bytes_)) {}
+  explicit RawMessage(std::string bytes) : own_(std::move(bytes)) {}
+  RawMessage(RawMessage&& other) noexcept { *this = std::move(other); }
+  // `other` is empty afterwards.
   RawMessage& operator=(RawMessage&& other) noexcept {
-    bytes_ = std::move(other.bytes_);
+    if (this == &other) return *this;
+    own_ = std::exchange(other.own_, std::string());
+    referred_ = std::exchange(other.referred_, std::nullopt);
     return *this;
   }
 
-  const std::string& bytes() const& { return bytes_; }
-  const std::string& bytes() const&& = delete;
-  void set_bytes(std::string bytes) { bytes_ = std::move(bytes); }
-  // Moves the bytes out. The message is empty afterwards.
-  std::string TakeBytes() { return std::exchange(bytes_, std::string()); }
+  // A message that refers to `bytes`, which outlive it and do not change, until it is cleared, set or parsed. Copies that protobuf
+  // makes of it own their bytes.
+  static RawMessage Referring(std::string_view bytes) {
+    RawMessage message;
+    message.referred_ = bytes;
+    return message;
+  }
+
+  std::string_view bytes() const& { return referred_.has_value() ? *referred_ : own_; }
+  std::string_view bytes() const&& = delete;
+  void set_bytes(std::string bytes) {
+    referred_.reset();
+    own_ = std::move(bytes);
+  }
+  // Moves the bytes out, or copies those that the message refers to. The message is empty afterwards.
+  std::string TakeBytes() {
+    Own();
+    return std::exchange(own_, std::string());
+  }
 
   // What protobuf asks of a message.
   std::string GetTypeName() const override { return "sluice.RawMessage"; }
   RawMessage* New(google::protobuf::Arena* arena) const override;
-  void Clear() override { bytes_.clear(); }
+  void Clear() override {
+    referred_.reset();
+    own_.clear();
+  }
   bool IsInitialized() const override { return true; }
   // `other` is a RawMessage.
   void CheckTypeAndMergeFrom(const google::protobuf::MessageLite& other) override {
-    bytes_ += static_cast<const RawMessage&>(other).bytes_;
+    Own();
+    own_ += static_cast<const RawMessage&>(other).bytes();
   }
-  size_t ByteSizeLong() const override { return bytes_.size(); }
-  int GetCachedSize() const override { return static_cast<int>(bytes_.size()); }
+  size_t ByteSizeLong() const override { return bytes().size(); }
+  int GetCachedSize() const override { return static_cast<int>(bytes().size()); }
   const char* _InternalParse(const char* at,
                              google::protobuf::internal::ParseContext* context) override;
   uint8_t* _InternalSerialize(uint8_t* target,
                               google::protobuf::io::EpsCopyOutputStream* stream) const override;
 
  private:
-  std::string bytes_;
+  // Copies the bytes that the message refers to.
+  void Own() {
+    if (referred_.has_value()) own_.assign(*std::exchange(referred_, std::nullopt));
+  }
+
+  std::string own_;                           // empty while `referred_` is set
+  std::optional<std::string_view> referred_;  // bytes of the caller
 };
 
 class RawStream : public internal::ClientStreamBase {

@@ -79,7 +79,7 @@ absl::Status CallParts::Set(const CallArguments& arguments, const ChannelCore& c
     request = kept_request_ = std::string(request);
     attachment = kept_attachment_ = std::string(attachment);
   }
-  request_.emplace(request);
+  request_.emplace(RawMessage::Referring(request));
   context_.emplace(options.timeout_ns == SLUICE_FOREVER ? absl::InfiniteDuration()
                                                         : absl::Nanoseconds(options.timeout_ns));
   context_->set_wait_for_ready(options.wait_for_ready != 0);
@@ -101,7 +101,7 @@ absl::Status CallParts::Set(const CallArguments& arguments, const ChannelCore& c
 
 sluice_message* CallParts::TakeReply() {
   auto message = std::make_unique<sluice_message>();
-  message->data = reply_.Take();
+  message->data = reply_.TakeBytes();
   message->metadata = context_->reply_metadata().entries();
   message->attachment = context_->TakeReplyAttachment();
   return message.release();

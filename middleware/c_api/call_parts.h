@@ -14,9 +14,9 @@
 
 #include "absl/status/status.h"
 #include "middleware/api/call_context.h"
+#include "middleware/api/raw_message.h"
 #include "middleware/c_api/channel_core.h"
 #include "middleware/c_api/objects.h"
-#include "middleware/c_api/raw_message.h"
 #include "middleware/c_api/sluice.h"
 #include "middleware/call/method.h"
 

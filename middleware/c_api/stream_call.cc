@@ -12,6 +12,7 @@
 #include "middleware/c_api/call_parts.h"
 #include "middleware/c_api/channel_core.h"
 
+using sluice::RawMessage;
 using sluice::c_api::BadArgument;
 using sluice::c_api::CallParts;
 using sluice::c_api::ChannelCore;
@@ -19,7 +20,6 @@ using sluice::c_api::Guard;
 using sluice::c_api::GuardValue;
 using sluice::c_api::Latch;
 using sluice::c_api::NewStatus;
-using sluice::c_api::RawMessage;
 using sluice::internal::StreamCore;
 using sluice::internal::StreamWaiter;
 
@@ -132,7 +132,7 @@ int32_t sluice_stream_read(sluice_stream* stream, int64_t timeout_ns, sluice_mes
         ResultOf(Await(stream->core.get(), &*stream->stream, timeout_ns,
                        [&](StreamWaiter* waiter) { return stream->stream->Read(&bytes, waiter); }));
     if (result != SLUICE_STREAM_DONE) return result;
-    made->data = bytes.Take();
+    made->data = bytes.TakeBytes();
     *message = made.release();
     return result;
   });
@@ -146,7 +146,8 @@ int32_t sluice_stream_write(sluice_stream* stream, const void* data, size_t byte
   const int32_t result = GuardValue<int32_t>(SLUICE_STREAM_END, [&]() -> int32_t {
     why = sluice::c_api::CheckBytes("sluice_stream_write", "data", data, bytes);
     if (!why.ok()) return SLUICE_STREAM_END;
-    const RawMessage message(std::string_view(static_cast<const char*>(data), bytes));
+    const auto message =
+        RawMessage::Referring(std::string_view(static_cast<const char*>(data), bytes));
     return ResultOf(
         Await(stream->core.get(), &*stream->stream, timeout_ns,
               [&](StreamWaiter* waiter) { return stream->stream->Write(message, waiter); }));

@@ -132,7 +132,7 @@ Task<bool> BackendCall::Read(RawMessage* message) {
 
 Task<bool> BackendCall::Write(const RawMessage& message, bool last) {
   State* const state = state_.get();
-  state->out_ = BufferOf(message.bytes());
+  state->out_ = BufferOf(std::string(message.bytes()));
   state->Expect(kWritten);
   if (last) {
     state->StartWriteLast(&state->out_, grpc::WriteOptions());
