@@ -105,6 +105,9 @@ class RawStream : public internal::ClientStreamBase {
   auto CoRead(RawMessage* message) { return AwaitRead(message); }
   void StartRead(RawMessage* message, Callback done) { CallBackRead(message, std::move(done)); }
   bool Write(const RawMessage& message) { return core_->WaitWrite(message); }
+  [[nodiscard]] WriteAttempt TryWrite(const RawMessage& message) {
+    return core_->WriteNow(message);
+  }
   auto CoWrite(const RawMessage& message) { return AwaitWrite(message); }
   void StartWrite(const RawMessage& message, Callback done) {
     CallBackWrite(message, std::move(done));

@@ -40,7 +40,9 @@ struct StreamCore::Blocking final : StreamWaiter {
 StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& context,
                        const google::protobuf::MessageLite* request,
                        google::protobuf::MessageLite* reply)
-    : channel_(channel), request_(request == nullptr ? nullptr : request->New()) {
+    : channel_(channel),
+      method_(method.full_name),
+      request_(request == nullptr ? nullptr : request->New()) {
   if (request_ != nullptr) request_->CheckTypeAndMergeFrom(*request);
   stream_.observer = this;
   stop_.Set(context.stop_token(), channel, &control_);
@@ -112,10 +114,11 @@ std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) 
     case call::ReadResult::kMalformed:
       break;
   }
-  Fault(base::Error(absl::StatusCode::kInternal, "a message of the stream can't be parsed",
+  Fault(base::Error(absl::StatusCode::kInternal,
+                    absl::StrCat("message of ", method_, " can't be parsed"),
                     {.layer = "api",
                      .peer = channel_->server(),
-                     .operation = "read",
+                     .operation = method_,
                      .cause = absl::StrCat("its bytes are not a ", message->GetTypeName()),
                      .remedy = "build client and server from the same .proto"}));
   return false;
@@ -215,6 +218,17 @@ std::optional<bool> StreamCore::Write(const google::protobuf::MessageLite& messa
     channel_->engine_.Flush();
   });
   return result;
+}
+
+WriteAttempt StreamCore::WriteNow(const google::protobuf::MessageLite& message) {
+  const Channel::Visit visit(channel_.get());
+  std::optional<bool> result;
+  channel_->lease_->Run(&channel_->seat_, [&] {
+    result = TryWrite(message);
+    channel_->engine_.Flush();
+  });
+  if (!result.has_value()) return WriteAttempt::kWouldWait;
+  return *result ? WriteAttempt::kWritten : WriteAttempt::kEnded;
 }
 
 std::optional<bool> StreamCore::ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter) {

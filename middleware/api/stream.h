@@ -13,7 +13,7 @@
 //               waiting coroutine may be destroyed (task.h names the thread): its operation is withdrawn, and the call continues.
 // Threads       At most one ReadInitialMetadata, one Read and one Write at a time, from any thread; one Finish.
 // Styles        Read(), Write(), Finish() block, and drive the channel meanwhile. Inside a callback of the channel they return false
-//               or FAILED_PRECONDITION. CoRead() … are for co_await. StartRead() … call back on the thread that drives the channel.
+//               or FAILED_PRECONDITION. TryWrite() does not wait. CoRead() … are for co_await. StartRead() … call back on the thread that drives the channel.
 // Errors        Read() and Write() return false for any error; Finish() returns the error. An exception that leaves a callback is
 //               logged and ends the call with UNKNOWN.
 // Metadata      ReadInitialMetadata() waits for the metadata that the server's handler sends at the beginning of the call
@@ -32,6 +32,7 @@
 
 #include <atomic>
 #include <coroutine>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -47,6 +48,14 @@
 #include "middleware/call/client_stream.h"
 
 namespace sluice {
+
+// Result of TryWrite().
+enum class WriteAttempt : uint8_t {
+  kWritten,    // as a Write() that returned true
+  kWouldWait,  // not sent: the window is full, or the channel is not connected. Write(), CoWrite() and StartWrite() wait.
+  kEnded,      // as a Write() that returned false: Finish() returns the reason
+};
+
 namespace internal {
 
 // A waiter for a stream operation. Done(ok) is called once, on the thread that drives, and may
@@ -72,6 +81,7 @@ class StreamCore final : private call::ClientStream::Observer {
   // A result; or nothing, and `waiter` will get it.
   std::optional<bool> Read(google::protobuf::MessageLite* message, StreamWaiter* waiter);
   std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
+  WriteAttempt WriteNow(const google::protobuf::MessageLite& message);
   std::optional<bool> ReadInitialMetadata(Metadata* metadata, StreamWaiter* waiter);
   std::optional<bool> AwaitEnd(StreamWaiter* waiter);
   // Removes the waiter. After it returns, the waiter is not notified.
@@ -113,6 +123,7 @@ class StreamCore final : private call::ClientStream::Observer {
   std::optional<bool> BeginEnd(StreamWaiter* waiter);
 
   const ChannelKeep channel_;
+  const char* const method_;  // its name
   const std::unique_ptr<google::protobuf::MessageLite> request_;
   call::ClientStream stream_;
   call::CallControl control_;
@@ -291,6 +302,8 @@ class ClientWriter : public internal::ClientStreamBase {
   // Blocks until the window has room for the message. False: the call has ended, or ends because the message is over the limit;
   // Finish() returns the reason.
   bool Write(const Request& message) { return core_->WaitWrite(message); }
+  // Writes the message if that does not wait. Does not block, and may be used in a callback of the channel.
+  [[nodiscard]] WriteAttempt TryWrite(const Request& message) { return core_->WriteNow(message); }
   auto CoWrite(const Request& message) { return AwaitWrite(message); }
   void StartWrite(const Request& message, Callback done) {
     CallBackWrite(message, std::move(done));
@@ -310,6 +323,7 @@ class ClientReaderWriter : public internal::ClientStreamBase {
   auto CoRead(Reply* message) { return AwaitRead(message); }
   void StartRead(Reply* message, Callback done) { CallBackRead(message, std::move(done)); }
   bool Write(const Request& message) { return core_->WaitWrite(message); }
+  [[nodiscard]] WriteAttempt TryWrite(const Request& message) { return core_->WriteNow(message); }
   auto CoWrite(const Request& message) { return AwaitWrite(message); }
   void StartWrite(const Request& message, Callback done) {
     CallBackWrite(message, std::move(done));

@@ -62,7 +62,7 @@ absl::Status WriteFault(const absl::Status& said) {
 
 absl::Status ReadFault(const std::string& method, const std::string& type) {
   return base::Error(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat("a message of the stream of ", method, " can't be parsed"),
+                     absl::StrCat("message of ", method, " can't be parsed"),
                      {.layer = "call",
                       .operation = method,
                       .cause = absl::StrCat("its bytes are not a ", type),

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -143,6 +144,17 @@ TEST_F(RawCallTest, CallsTypedHandlersOfEachKind) {
   EXPECT_TRUE(talk.Finish().ok());
 }
 
+TEST_F(RawCallTest, StreamTriesToWrite) {
+  CallContext context(absl::Seconds(60));
+  RawMessage reply;
+  RawStream sum(channel_.get(), kSum, context, nullptr, &reply);
+  ASSERT_TRUE(sum.Write(RawText("", 1)));
+  while (sum.TryWrite(RawText("", 2)) == WriteAttempt::kWouldWait) std::this_thread::yield();
+  sum.WritesDone();
+  EXPECT_TRUE(sum.Finish().ok());
+  EXPECT_EQ(LineOf(reply).number(), 3);
+}
+
 TEST_F(RawCallTest, BytesThatAreNoMessageAreRefusedByTheReceiver) {
   CallContext context(absl::Seconds(60));
   RawMessage reply;
@@ -237,7 +249,9 @@ TEST_F(NonsenseTest, MessageThatTheClientCanNotReadEndsTheCall) {
   EXPECT_FALSE(talk.Read(&line));
   const absl::Status status = talk.Finish();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-  EXPECT_NE(status.message().find("can't be parsed"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("/sluice.tests.chat.Chat/Talk can't be parsed"),
+            absl::string_view::npos)
+      << status;
   EXPECT_NE(status.message().find("not a sluice.tests.chat.Line"), absl::string_view::npos)
       << status;
   service_.ended.Wait();

@@ -302,6 +302,64 @@ TEST_F(StreamTest, CallbacksReadUntilTheEnd) {
   EXPECT_TRUE(end->ok()) << *end;
 }
 
+// What was not written is not sent, and what was written comes once.
+TEST_F(StreamTest, TryWriteStopsAtAFullWindow) {
+  CallContext context(absl::Seconds(60));
+  auto talk = client().Talk(context);
+  Line line;
+  ASSERT_TRUE(talk.Write(Text("", 0)) && talk.Read(&line));
+  int64_t next = 1;
+  WriteAttempt attempt = WriteAttempt::kWritten;
+  while (attempt == WriteAttempt::kWritten) {
+    attempt = talk.TryWrite(Text("", next));
+    if (attempt == WriteAttempt::kWritten) ++next;
+    ASSERT_LE(next, 10 * call::StreamEnd::kWindow) << "the window has no end";
+  }
+  EXPECT_EQ(attempt, WriteAttempt::kWouldWait);
+  EXPECT_GT(next, 1);
+  for (int64_t i = 1; i < next; ++i) {
+    ASSERT_TRUE(talk.Read(&line));
+    EXPECT_EQ(line.number(), i);
+  }
+  ASSERT_TRUE(talk.Write(Text("", next)) && talk.Read(&line));
+  EXPECT_EQ(line.number(), next);
+  talk.WritesDone();
+  EXPECT_FALSE(talk.Read(&line));
+  EXPECT_TRUE(talk.Finish().ok());
+}
+
+TEST_F(StreamTest, TryWriteWorksInsideACallback) {
+  CallContext context(absl::Seconds(60));
+  auto talk = client().Talk(context);
+  Line line;
+  ASSERT_TRUE(talk.Write(Text("", 1)) && talk.Read(&line));
+  const Line request = Text("hello");
+  Line reply;
+  std::optional<WriteAttempt> inside;
+  ASSERT_TRUE(client()
+                  .StartSay(context, request, &reply,
+                            [&](const absl::Status&) { inside = talk.TryWrite(Text("", 2)); })
+                  .ok());
+  DriveUntil([&] { return inside.has_value(); });
+  EXPECT_EQ(*inside, WriteAttempt::kWritten);
+  ASSERT_TRUE(talk.Read(&line));
+  EXPECT_EQ(line.number(), 2);
+  talk.WritesDone();
+  EXPECT_TRUE(talk.Finish().ok());
+}
+
+TEST_F(StreamTest, TryWriteAfterTheEndSaysSo) {
+  server_options_.limits.max_large_message_bytes = 50'000;
+  Start(&chat_);
+  CallContext context(absl::Seconds(60));
+  Line reply;
+  auto numbers = client().Sum(context, &reply);
+  ASSERT_TRUE(numbers.Write(Text("", 1)));
+  EXPECT_EQ(numbers.TryWrite(Text(std::string(100'000, 'x'))), WriteAttempt::kEnded);
+  EXPECT_EQ(numbers.Finish().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(numbers.TryWrite(Text("", 1)), WriteAttempt::kEnded);
+}
+
 TEST_F(StreamTest, WaitingInsideACallbackIsRefused) {
   CallContext context(absl::Seconds(60));
   auto lines = client().Tail(context, Text("x", 3));
