@@ -24,7 +24,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
 source tools/dev/common.sh
 
-svg= html=
+svg='' html=''
 while [[ $# -gt 0 ]]; do
   case $1 in
   --html) html=${2:?--html needs a file} && shift 2 ;;

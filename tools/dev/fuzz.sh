@@ -37,7 +37,13 @@ for target in "${targets[@]}"; do
     echo "fuzz: the input is in $found" >&2
     continue
   fi
-  grep '^stat::number_of_executed_units' "$log" || true
+  # "stat::number_of_executed_units: N"
+  units=$(awk '$1 == "stat::number_of_executed_units:" { print $2 }' "$log")
+  echo "$target: ${units:-0} inputs"
+  [[ ${units:-0} -gt 0 ]] || {
+    echo "fuzz: $target ran no input" >&2
+    status=1
+  }
   # Only what reaches code that the corpus does not.
   [[ -n $short ]] || "$root/$folder/${target}_fuzz" -merge=1 -verbosity=0 "$folder/corpus/$target" "$found"
   rm -rf "$found" "$log"
