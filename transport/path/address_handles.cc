@@ -79,15 +79,17 @@ absl::StatusOr<Route> AddressHandles::Acquire(const ibv_ah_attr& from_cm, uint32
                .map_error = entry->map_error};
 }
 
-ibv_ah_attr AddressHandles::LeastUsed(const ibv_ah_attr& from_cm, uint32_t template_qpn) const {
+ibv_ah_attr AddressHandles::LeastUsed(const ibv_ah_attr& from_cm, uint32_t template_qpn) {
+  assert(path_.flow_labels != 0);
   ibv_ah_attr least_used{};
   uint32_t fewest = 0;
-  for (uint32_t turn = 0; turn < path_.flow_labels; ++turn) {
-    ibv_ah_attr attr = Shared(from_cm, turn);
+  const uint32_t first = acquired_++;
+  for (uint32_t i = 0; i < path_.flow_labels; ++i) {
+    ibv_ah_attr attr = Shared(from_cm, (first + i) % path_.flow_labels);
     verbs::SetClass(path_, &attr);
     const auto found = by_destination_.find(Key(attr, template_qpn));
     const uint32_t users = found != by_destination_.end() ? found->second->users : 0;
-    if (turn == 0 || users < fewest) {
+    if (i == 0 || users < fewest) {
       least_used = attr;
       fewest = users;
     }

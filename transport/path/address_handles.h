@@ -104,8 +104,9 @@ class AddressHandles {
     kFailed
   };
 
-  // With that flow label of the destination whose handle has the fewest users.
-  ibv_ah_attr LeastUsed(const ibv_ah_attr& from_cm, uint32_t template_qpn) const;
+  // With that flow label of the destination whose handle has the fewest users. Of several, another one each time: a peer that comes back
+  // because its path is broken does not get the same path again.
+  ibv_ah_attr LeastUsed(const ibv_ah_attr& from_cm, uint32_t template_qpn);
   absl::StatusOr<Entry*> Make(const ibv_ah_attr& attr, uint32_t template_qpn,
                               std::string destination);
   void Retire(Entry* entry);
@@ -122,6 +123,7 @@ class AddressHandles {
   base::Clock& clock_;
   const HandleLimits limits_;
   const verbs::PathOptions path_;
+  uint32_t acquired_ = 0;
   absl::flat_hash_map<ibv_ah*, std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_destination_;
   std::list<Entry*> idle_;  // unused longest first

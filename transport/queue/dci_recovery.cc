@@ -146,7 +146,6 @@ void DciPool::FailRest(Dci& dci) {
 // A DCI that owes a completion, asked for or due at the end of a drain, and says nothing for longer than any request
 // takes. RESET is all that is left then: who does nothing flushes nothing.
 bool DciPool::Watch(int64_t now_ns) {
-  last_watch_ns_ = now_ns;
   for (const auto& dci : dcis_) {
     if (dci->disowned && dci->disowned_ns == 0) dci->disowned_ns = now_ns;
     if (dci->disowned && now_ns - dci->disowned_ns >= WatchLimitNs()) dci->disowned = false;
@@ -177,6 +176,8 @@ bool DciPool::Watch(int64_t now_ns) {
       Recover(*dci);
     }
   }
+  // Not before: what is taken above came at any time since the look before, which may be long ago.
+  last_watch_ns_ = now_ns;
   return owes();
 }
 

@@ -35,6 +35,7 @@ with() {
 expect 0 '^odd +3 +0 +0 +0 ' with "$passes"
 expect 1 '^failed: //tests:some_test A\.C$' with "$passes; echo '[ RUN      ] A.C'; echo '[  FAILED  ] A.C (0 ms)'; exit 1"
 expect 1 '^failed: //tests:some_test A\.C\(status_139\)$' with "$passes; echo '[ RUN      ] A.C'; exit 139"
+expect 1 '^failed: //tests:some_test A\.C\(status_0\)$' with "$passes; echo '[ RUN      ] A.C'; exit 0"
 # Status 1, and no case that failed.
 expect 1 '^failed: //tests:some_test outside_its_cases\(status_1\)$' with "$passes; exit 1"
 expect 1 '^no case ran: //tests:some_test$' with ':'

@@ -211,6 +211,15 @@ TEST_F(AddressHandlesTest, AcquireTakesTheFlowLabelWithTheFewestConnections) {
   EXPECT_NE(one.handle, other.handle);
 }
 
+TEST_F(AddressHandlesTest, AcquireAfterABrokenPathTakesAnotherFlowLabel) {
+  AddressHandles handles(api_, nullptr, /*map=*/true, clock_, {}, {.flow_labels = 4});
+  const Route broken = Take(handles, 1);
+  const uint32_t label = device.flow_label;
+  handles.Release(broken.handle, /*suspect=*/true);
+  EXPECT_TRUE(Take(handles, 1).first);
+  EXPECT_NE(device.flow_label, label);
+}
+
 // It was negotiated anew, with another outcome: a second mapping of the handle would do nothing.
 TEST_F(AddressHandlesTest, AcquireForAnotherTemplateMakesAnotherHandleAndLeavesTheFirst) {
   AddressHandles handles = Make();

@@ -400,6 +400,21 @@ TEST(DciPoolWatch, LatePollerIsNoDeath) {
   EXPECT_FALSE(harness.pool().owes());
 }
 
+// Nor is the time for which it did not run the time that the device tried a request: the limit would be twice that from then on.
+TEST(DciPoolWatch, LatePollerIsNoSlowDevice) {
+  World world({.dci_count = 1});
+  PoolHarness& harness = *world.harness;
+  const uint32_t peer = harness.AddKnown(1);
+  world.simulation->FailNext({.node = 0, .status = IBV_WC_RETRY_EXC_ERR});
+  harness.SendControl(peer, /*notify=*/true);
+  harness.pool().Flush();
+  EXPECT_TRUE(harness.pool().Watch(world.simulation->NowNs()));
+  world.simulation->RunFor(100 * DciPool::kWatchAttempts * world.AttemptNs());
+  harness.pool().Watch(world.simulation->NowNs());
+  EXPECT_EQ(harness.log.size(), 1u) << "the failure was not found";
+  EXPECT_LE(harness.pool().counters().longest_attempt_ns, world.AttemptNs());
+}
+
 // The device refuses to bring it back: whoever was there goes on with another.
 TEST(DciPoolBury, TargetsOfADciThatCannotBeRecoveredMoveToAnother) {
   World world({.dci_count = 2, .use_streams = false});
