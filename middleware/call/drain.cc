@@ -45,9 +45,9 @@ void Drain::Start(int64_t cancel_at_ns, int64_t end_by_ns) {
 bool Drain::Step(int64_t now_ns, uint64_t untold, uint64_t waiting_replies,
                  size_t calls_under_way) {
   if (untold == 0 && Move(E::kTold)) return true;
-  // When calls are cancelled nobody who is silent is waited for any more.
-  const bool heard = untold == 0 || phase_ == P::kCancelling;
-  if (heard && waiting_replies == 0 && calls_under_way == 0 && Move(E::kIdle)) return true;
+  // Once calls are cancelled, the drain no longer waits for peers that have not acknowledged it.
+  const bool all_told = untold == 0 || phase_ == P::kCancelling;
+  if (all_told && waiting_replies == 0 && calls_under_way == 0 && Move(E::kIdle)) return true;
   if (now_ns >= cancel_at_ns_ && Move(E::kCancelTime)) return true;
   return now_ns >= end_by_ns_ && Move(E::kDeadline);
 }

@@ -116,10 +116,11 @@ void MethodTable::Find(const std::string& path, Found done) {
 
 void MethodTable::Ask(const std::string& service) {
   auto question = std::make_unique<Question>(service);
-  Question* const asked = question.get();
+  Question* const pending = question.get();
   const absl::Status started = reflection::v1::ReflectionClient(channel_).StartFilesOf(
-      asked->context, asked->request, &asked->reply, [this, asked](const absl::Status& status) {
-        const std::unique_ptr<Question> owned(asked);
+      pending->context, pending->request, &pending->reply,
+      [this, pending](const absl::Status& status) {
+        const std::unique_ptr<Question> owned(pending);
         OnAnswer(*owned, status);
       });
   if (started.ok()) {

@@ -76,9 +76,9 @@ void Device::Probe(Use use) {
   ProbeReservedQpn();
   mlx5dv_context dv = {};
   dv.comp_mask = MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD;
-  const bool asked = api().dv_query_device(context_.get(), &dv) == 0 &&
-                     (dv.comp_mask & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0;
-  const bool offered = asked && dv.sig_caps.block_prot != 0;
+  const bool reported = api().dv_query_device(context_.get(), &dv) == 0 &&
+                        (dv.comp_mask & MLX5DV_CONTEXT_MASK_SIGNATURE_OFFLOAD) != 0;
+  const bool offered = reported && dv.sig_caps.block_prot != 0;
   ProbeSignature(*this, offered, &capabilities_);
 }
 

@@ -478,8 +478,8 @@ int EndpointImpl::MoveLarge() {
   for (uint32_t number : ended) {
     FetchRecord& fetch = fetches_[number];
     const Peer* const peer = Find(fetch.peer);
-    const bool heard = !fetch.orphan && !closed_ && peer != nullptr && !peer->told_down;
-    if (fetch.status.ok() && heard) {
+    const bool can_deliver = !fetch.orphan && !closed_ && peer != nullptr && !peer->told_down;
+    if (fetch.status.ok() && can_deliver) {
       fetch.state = FetchRecord::State::kFetched;
       handler_->OnFetched(
           fetch.peer, LargeBuffer{fetched_->data(fetch.buffer), fetch.from.bytes, number}, number);
@@ -491,7 +491,7 @@ int EndpointImpl::MoveLarge() {
     if (gone.buffer != LargeMemory::kNone) fetched_->Give(gone.buffer);
     if (gone.orphan) continue;
     if (!gone.status.ok()) ++counters_.fetches_failed;
-    if (heard) handler_->OnFetched(gone.peer, gone.status, number);
+    if (can_deliver) handler_->OnFetched(gone.peer, gone.status, number);
   }
   if (!fetching_.empty() && !large_timer_.armed()) {
     timers_.Schedule(&large_timer_, clock_.NowNs() + options_.dead_peer_ns);
