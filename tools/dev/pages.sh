@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: pages.sh [--shots=DIR]
 # Checks the status page in a headless Chromium (Debian's package): it writes nothing to the console, and its numbers are those of
-# sluice_stat, after four callers have called, one of which was killed meanwhile.
-# With --shots, writes screenshots at two widths, light and dark, to DIR.
+# sluice_stat, after four callers have called, one of which was killed meanwhile. Then it shows a stream that is reset, while 64
+# callers call.
+# With --shots, writes screenshots to DIR: at two widths, light and dark, and before and after the reset.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=tools/dev/common.sh
@@ -18,7 +19,7 @@ esac
 
 tools/dev/install.sh chromium curl
 step "building the echo server and the tools"
-bazel build //examples/echo:echo_server //tools:sluice_perf //tools:sluice_stat
+bazel build //examples/echo:echo_server //tests/tools/pages:all //tools:sluice_perf //tools:sluice_stat
 
 work=$(mktemp -d)
 pids=()
@@ -29,8 +30,6 @@ finish() {
 }
 trap finish EXIT
 
-bazel-bin/examples/echo/echo_server --listen=127.0.0.1:0 --device=softdc0 --metrics=0 >"$work/server" 2>&1 &
-pids+=($!)
 # waits_for DESCRIPTION COMMAND...
 waits_for() {
   local what=$1
@@ -41,9 +40,15 @@ waits_for() {
   done
   die "no $what within 30 s"
 }
-waits_for "listening server" grep -q '^pages at ' "$work/server"
-address=$(sed -n 's/^listening on //p' "$work/server")
-url=$(sed -n 's/^pages at //p' "$work/server")
+# serve PROGRAM: sets $address and $url.
+serve() {
+  "$1" --listen=127.0.0.1:0 --device=softdc0 --metrics=0 >"$work/server" 2>&1 &
+  pids+=($!)
+  waits_for "listening server" grep -q '^pages at ' "$work/server"
+  address=$(sed -n 's/^listening on //p' "$work/server")
+  url=$(sed -n 's/^pages at //p' "$work/server")
+}
+serve bazel-bin/examples/echo/echo_server
 
 # browse NAME URL ARGUMENT...: Chromium's output in $work/NAME.out, what it logs in $work/NAME.log.
 browse() {
@@ -109,3 +114,45 @@ for value in started errors in_flight p50 p99 p999; do
 done
 [[ -n $stat && $stat = "$page" ]] || die "the page says '$page', sluice_stat says '$stat'"
 step "calls, errors, in flight, p50, p99, p99.9 on the page and in sluice_stat: $page"
+kill "${pids[@]}" 2>/dev/null || true
+wait || true
+pids=()
+
+step "resetting a stream while 64 callers call"
+# In softdc a reset takes microseconds; with this server 20 s.
+serve bazel-bin/tests/tools/pages/slow_reset_server
+for ((i = 0; i < 64; ++i)); do
+  call --duration=1h --rate=$((i < 56 ? 5 : 100)) --size=64 --lanes=off &
+  pids+=($!)
+done
+waits_for "64 callers" has_peers 64
+bazel-bin/tests/tools/pages/deaf_client --device=softdc0 --server="$address" --timeout=60s >"$work/deaf" 2>&1 &
+pids+=($!)
+resets() { [[ $(curl -fsS "${url}status.json" | grep -o '"streams_resetting":1' | wc -l) -eq $1 ]]; }
+# page_says COUNT: on the page, COUNT DCIs reset streams.
+page_says() {
+  browse page "$url" --dump-dom --window-size=1200,1200
+  is_quiet page
+  local resetting
+  resetting=$(grep -oE '[1-9][0-9]* resetting' "$work/page.out" | wc -l) || true # 0: grep finds nothing
+  [[ $resetting -eq $1 ]]
+}
+picture() {
+  [[ -n $shots ]] || return 0
+  browse shot "$url" --blink-settings=preferredColorScheme=1 --window-size=1200,1100 --screenshot="$work/shot.png"
+  is_quiet shot
+  mv "$work/shot.png" "$shots/$1-1200-light.png"
+}
+calls() { curl -fsS "${url}status.json" | sed -n 's/.*"name":"\/sluice.examples.echo.Echo\/Say","started":"\([0-9]*\)".*/\1/p'; }
+waits_for "stream in error" resets 1
+before=$(calls)
+page_says 1 || die "the page does not show the stream that is being reset"
+picture stream-reset
+resets 1 || die "the reset ended before the page was drawn"
+(($(calls) > before)) || die "no call started during the reset"
+waits_for "end of the reset" resets 0
+waits_for "end of the caller that received nothing" has_peers 64
+grep -q UNAVAILABLE "$work/deaf" || die "the caller that received nothing says: $(cat "$work/deaf")"
+page_says 0 || die "the page shows a stream in error after its reset"
+picture stream-after
+step "the page shows a stream in error, its reset, and calls of 64 others meanwhile: $before, then $(calls)"
