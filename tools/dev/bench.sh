@@ -22,9 +22,10 @@ if [[ ${1:-} == --short ]]; then
 fi
 bazel build //benchmarks/...
 # Programs that are no Google Benchmark (two processes, long runs) have their own instructions in RESULTS.md.
-mapfile -t labels < <(bazel query 2>/dev/null \
-  'kind(cc_binary, //benchmarks/...) intersect rdeps(//benchmarks/..., @com_github_google_benchmark//:benchmark)' |
-  grep -E -- "${1:-.}" || true)
+all=()
+lines_of all bazel query --noshow_progress \
+  'kind(cc_binary, //benchmarks/...) intersect rdeps(//benchmarks/..., @com_github_google_benchmark//:benchmark)'
+mapfile -t labels < <(printf '%s\n' "${all[@]}" | grep -E -- "${1:-.}" || true)
 [[ ${#labels[@]} -gt 0 ]] || die "no benchmark matches '${1:-}'"
 for label in "${labels[@]}"; do
   step "$label"

@@ -22,7 +22,7 @@ run() {
 
 shell_scripts() {
   local scripts
-  mapfile -t scripts < <(grep -rlE '^#!/(usr/bin/env bash|bin/sh)' benchmarks examples tests third_party tools)
+  lines_of scripts grep -rlE '^#!/(usr/bin/env bash|bin/sh)' benchmarks examples tests third_party tools || return
   shellcheck -x --severity=warning dev .ci/run "${scripts[@]}"
 }
 

@@ -7,7 +7,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source tools/dev/common.sh
 
 tools/dev/install.sh clang-format
-mapfile -t files < <(cxx_files)
+files=()
+lines_of files cxx_files
 if [[ ${1:-} == --check ]]; then
   step "format: ${#files[@]} sources"
   clang-format --dry-run -Werror "${files[@]}" || die "run ./dev format"

@@ -15,8 +15,9 @@ short=
 [[ $# -le 1 && (-n $short || ${1:-60} =~ ^[1-9][0-9]*$) ]] || die "usage: ./dev fuzz [seconds], or ./dev fuzz --short"
 folder=tests/transport/peer/fuzz
 tools/dev/install.sh clang libclang-rt-dev  # the fuzzer and the sanitizers, which clang only recommends
-mapfile -t targets < <(find "$folder" -name '*_fuzz.cc' -printf '%f\n' | sed 's/_fuzz\.cc$//' | sort)
-[[ ${#targets[@]} -gt 0 ]] || die "there are no fuzz targets in $folder"
+sources() { find "$folder" -name '*_fuzz.cc' -printf '%f\n' | sed 's/_fuzz\.cc$//' | sort; }
+targets=()
+lines_of targets sources
 seconds=${1:-60}
 [[ -z $short ]] || seconds=$((60 / ${#targets[@]} + 1))
 labels=()

@@ -15,12 +15,18 @@ changed() {
     cxx_files
     return
   }
-  { git diff --name-only "$base" && git ls-files --others --exclude-standard; } | sort -u
+  git diff --name-only "$base" && git ls-files --others --exclude-standard
 }
 
+sources() { cxx_files | grep '\.cc$'; }
+files=() all=()
 case ${1:-} in
-  --all) mapfile -t files < <(cxx_files | grep '\.cc$') ;;
-  '') mapfile -t files < <(comm -12 <(changed) <(cxx_files) | grep '\.cc$' || true) ;;
+  --all) lines_of files sources ;;
+  '')
+    lines_of all sources
+    names=$(changed) || die "git does not say what has changed"
+    mapfile -t files < <(comm -12 <(sort -u <<<"$names") <(printf '%s\n' "${all[@]}"))
+    ;;
   *) files=("$@") ;;
 esac
 [[ ${#files[@]} -gt 0 ]] || {
