@@ -222,6 +222,8 @@ Channel::Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_st
 // Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end. In
 // a runtime, callbacks of other channels may drop the reference on any thread that drives.
 void Channel::Release(Channel* channel) {
+  // A child destroys nothing of its parent: its threads are not there, and the queues are the parent's.
+  if (channel->lease_ != nullptr && channel->lease_->InForkedChild()) return;
   if (Visit::LeaveItToOne(channel)) return;
   const auto end = [](void* released) {
     auto* const ending = static_cast<Channel*>(released);

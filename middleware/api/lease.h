@@ -64,6 +64,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "middleware/api/fork_count.h"
 #include "middleware/api/lease_seat.h"
 #include "middleware/api/loop_descriptor.h"
 #include "middleware/call/client_engine.h"
@@ -98,8 +99,16 @@ class Lease {
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
   // The same, HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
+    if (InForkedChild()) [[unlikely]]
+      return Refuse(seat, spec);
     Enter(seat);
     return seat->engine_->Start(spec);
+  }
+
+  // This process was forked from the one that made the lease. Calls fail here, and nothing else of the lease does anything;
+  // it is not destroyed, nor is what it drives.
+  bool InForkedChild() const {
+    return internal::fork_count.load(std::memory_order_relaxed) != forks_;
   }
 
   // Drives until `until` says so, asked after each pass, or the time is over; returns what `until`
@@ -178,6 +187,7 @@ class Lease {
     Waiter* last_ = nullptr;
   };
 
+  absl::Status Refuse(const Seat* seat, const call::CallSpec& spec) const;
   static void OnDone(void* argument, const absl::Status& status);
 
   struct Cancellation {
@@ -222,6 +232,7 @@ class Lease {
   void Poke();
   bool WaitForPoke(int64_t timeout_ns, int extra_fd);
 
+  const uint32_t forks_ = internal::CountForks();  // when it was made
   const call::Driven driven_;
   endpoint::Endpoint* const endpoint_;
   const int64_t spin_ns_;

@@ -13,8 +13,21 @@
 
 namespace sluice {
 
+absl::Status Lease::Refuse(const Seat* seat, const call::CallSpec& spec) const {
+  return base::Error(absl::StatusCode::kFailedPrecondition,
+                     "the channel belongs to another process",
+                     {.layer = "api",
+                      .peer = seat->engine_->server(),
+                      .operation = spec.method->full_name,
+                      .cause = "this process was forked after the channel was connected",
+                      .remedy = "connect in the child",
+                      .retry_safe = true});
+}
+
 absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
   call::CallSpec& spec = *one;
+  if (InForkedChild()) [[unlikely]]
+    return Refuse(seat, spec);
   if (HeldByMe()) {
     return base::Error(
         absl::StatusCode::kFailedPrecondition, absl::StrCat(spec.method->full_name, " not started"),
@@ -57,6 +70,8 @@ absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
 }
 
 absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
+  if (InForkedChild()) [[unlikely]]
+    return Refuse(seat, spec);
   if (HeldByMe()) return StartHeld(seat, spec);
   Waiter waiter(this, seat);
   waiter.spec = &spec;
@@ -72,6 +87,7 @@ absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
 }
 
 bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
+  if (InForkedChild()) return false;
   assert(!HeldByMe());
   const auto begin = std::chrono::steady_clock::now();
   Waiter waiter(this);
@@ -93,6 +109,7 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
 }
 
 void Lease::Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin) {
+  if (InForkedChild()) return;
   assert(!HeldByMe());
   Waiter waiter(this, seat);
   waiter.event.waiter_ = &waiter;
@@ -106,6 +123,7 @@ void Lease::Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin) {
 }
 
 bool Lease::Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns) {
+  if (InForkedChild()) return false;
   if (HeldByMe()) {
     Enter(seat);
     work();
@@ -124,6 +142,7 @@ bool Lease::Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns) 
 }
 
 void Lease::Hold(Seat* seat, absl::FunctionRef<void()> work) {
+  if (InForkedChild()) return;
   if (HeldByMe()) return work();
   Waiter waiter(this, seat);
   (void)Acquire(&waiter, kForeverNs);  // it asks for nothing else, so it gets the lease

@@ -68,13 +68,13 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
 }
 
 void Lease::Cancel(Seat* seat, uint64_t call_id) {
-  if (CancelHere(seat, call_id)) return;
+  if (InForkedChild() || CancelHere(seat, call_id)) return;
   std::unique_lock lock(mutex_);
   Submit({seat, call_id, nullptr}, lock);
 }
 
 void Lease::CancelAndWait(Seat* seat, uint64_t call_id) {
-  if (CancelHere(seat, call_id)) return;
+  if (InForkedChild() || CancelHere(seat, call_id)) return;
   bool done = false;
   std::unique_lock lock(mutex_);
   Submit({seat, call_id, &done}, lock);

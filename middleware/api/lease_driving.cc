@@ -67,7 +67,7 @@ void Lease::Sleep(int64_t limit_ns) {
 }
 
 int Lease::Poll() {
-  if (loop_ == nullptr || HeldByMe()) return 0;
+  if (loop_ == nullptr || InForkedChild() || HeldByMe()) return 0;
   poller_.store(&this_thread, std::memory_order_relaxed);
   holder_.store(&this_thread, std::memory_order_relaxed);
   touched_ = false;
@@ -88,7 +88,7 @@ int Lease::Poll() {
 }
 
 bool Lease::PrepareToSleep() {
-  if (loop_ == nullptr || HeldByMe() || touched_) return false;
+  if (loop_ == nullptr || InForkedChild() || HeldByMe() || touched_) return false;
   if (word_.load(std::memory_order_relaxed) & kSubmitted) return false;
   if (!driven_.PrepareToSleep()) return false;
   loop_->WakeAfter(driven_.SleepLimitNs());

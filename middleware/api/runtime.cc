@@ -46,6 +46,7 @@ Runtime::Runtime(std::unique_ptr<Stack> stack, const RuntimeOptions& options)
 void Runtime::Release(Runtime* runtime) {
   const auto end = [](void* released) { delete static_cast<Runtime*>(released); };
   Lease* const lease = runtime->lease_.get();
+  if (lease != nullptr && lease->InForkedChild()) return;  // see Channel::Release()
   if (lease != nullptr && lease->OnBackgroundThread() && lease->EndInBackground(end, runtime)) {
     return;
   }

@@ -4,6 +4,8 @@
 #include "middleware/api/channel.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -102,6 +104,32 @@ class ChannelTest : public ::testing::Test {
   FakeEndpoint* client_end_ = nullptr;
   std::unique_ptr<Server> server_;
 };
+
+TEST_F(ChannelTest, ForkedChildIsToldThatTheChannelIsItsParents) {
+  StartServer();
+  auto channel = MustConnect();
+  std::optional<EchoClient> client(channel);
+  const pid_t child = fork();
+  if (child == 0) {
+    CallContext context(absl::Seconds(30));
+    SayRequest request;
+    SayReply reply;
+    const absl::Status called = Say(*client, "of the child").status();
+    const absl::Status started =
+        client->StartSay(context, request, &reply, [](const absl::Status&) {});
+    // Neither waits for the threads of the parent.
+    const bool driven = channel->Drive([] { return true; }, absl::InfiniteDuration());
+    client.reset();
+    channel.reset();
+    _exit((absl::IsFailedPrecondition(called) ? 0 : 1) +
+          (absl::IsFailedPrecondition(started) ? 0 : 2) + (driven ? 4 : 0));
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(*Say(*client, "of the parent"), "of the parent");
+}
 
 TEST_F(ChannelTest, SayBothStyles) {
   StartServer();
