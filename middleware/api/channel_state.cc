@@ -86,6 +86,7 @@ void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
 }
 
 absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
+  if (lease_->InForkedChild()) return Lease::RefuseInChild(&seat_, "connect");
   const Visit visit(this);
   const int64_t deadline_ns = DeadlineIn(stack_->clock(), timeout);
   // After its last attempt (max_reconnect_attempts) the channel is idle again: the pauses from then on are made here.

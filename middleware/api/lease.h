@@ -59,6 +59,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -100,7 +101,7 @@ class Lease {
   // The same, HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
     if (InForkedChild()) [[unlikely]]
-      return Refuse(seat, spec);
+      return RefuseInChild(seat, spec.method->full_name);
     Enter(seat);
     return seat->engine_->Start(spec);
   }
@@ -110,6 +111,8 @@ class Lease {
   bool InForkedChild() const {
     return internal::fork_count.load(std::memory_order_relaxed) != forks_;
   }
+  // The error of what is asked for there.
+  static absl::Status RefuseInChild(const Seat* seat, std::string_view operation);
 
   // Drives until `until` says so, asked after each pass, or the time is over; returns what `until`
   // says last. While another thread drives it waits for the lease first; false, and `until` is not asked, if it does not
@@ -187,7 +190,6 @@ class Lease {
     Waiter* last_ = nullptr;
   };
 
-  absl::Status Refuse(const Seat* seat, const call::CallSpec& spec) const;
   static void OnDone(void* argument, const absl::Status& status);
 
   struct Cancellation {

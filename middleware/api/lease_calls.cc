@@ -13,12 +13,12 @@
 
 namespace sluice {
 
-absl::Status Lease::Refuse(const Seat* seat, const call::CallSpec& spec) const {
+absl::Status Lease::RefuseInChild(const Seat* seat, std::string_view operation) {
   return base::Error(absl::StatusCode::kFailedPrecondition,
                      "the channel belongs to another process",
                      {.layer = "api",
                       .peer = seat->engine_->server(),
-                      .operation = spec.method->full_name,
+                      .operation = operation,
                       .cause = "this process was forked after the channel was connected",
                       .remedy = "connect in the child",
                       .retry_safe = true});
@@ -27,7 +27,7 @@ absl::Status Lease::Refuse(const Seat* seat, const call::CallSpec& spec) const {
 absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
   call::CallSpec& spec = *one;
   if (InForkedChild()) [[unlikely]]
-    return Refuse(seat, spec);
+    return RefuseInChild(seat, spec.method->full_name);
   if (HeldByMe()) {
     return base::Error(
         absl::StatusCode::kFailedPrecondition, absl::StrCat(spec.method->full_name, " not started"),
@@ -71,7 +71,7 @@ absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
 
 absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
   if (InForkedChild()) [[unlikely]]
-    return Refuse(seat, spec);
+    return RefuseInChild(seat, spec.method->full_name);
   if (HeldByMe()) return StartHeld(seat, spec);
   Waiter waiter(this, seat);
   waiter.spec = &spec;

@@ -119,10 +119,12 @@ TEST_F(ChannelTest, ForkedChildIsToldThatTheChannelIsItsParents) {
         client->StartSay(context, request, &reply, [](const absl::Status&) {});
     // Neither waits for the threads of the parent.
     const bool driven = channel->Drive([] { return true; }, absl::InfiniteDuration());
+    const absl::Status awaited = channel->WaitUntilConnected(absl::Seconds(30));
     client.reset();
     channel.reset();
     _exit((absl::IsFailedPrecondition(called) ? 0 : 1) +
-          (absl::IsFailedPrecondition(started) ? 0 : 2) + (driven ? 4 : 0));
+          (absl::IsFailedPrecondition(started) ? 0 : 2) + (driven ? 4 : 0) +
+          (absl::IsFailedPrecondition(awaited) ? 0 : 8));
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
