@@ -399,12 +399,17 @@ TEST_F(RuntimeTest, ChannelThatAThreadVisitsEndsBeforeItsCallReturns) {
   bool cancelled = false;
   StartWaiting(a, &replies[0],
                [&](const absl::Status& status) { cancelled = absl::IsCancelled(status); });
-  ASSERT_TRUE(
-      ChatClient(b)
-          .StartSay(forever_, Text("x"), &replies[1], [&](const absl::Status&) { a.reset(); })
-          .ok());
-  // The callback runs here, or it ran on the background thread, which then has ended the channel, or is about to.
-  if (a != nullptr) raw->Drive([&] { return a == nullptr; }, kHang);
+  bool started = false;
+  // The call starts with the lease, so that its callback runs on this thread, while it visits `a`.
+  const auto step = [&] {
+    if (!std::exchange(started, true)) {
+      const absl::Status status = ChatClient(b).StartSay(
+          forever_, Text("x"), &replies[1], [&](const absl::Status&) { a.reset(); });
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    return a == nullptr;
+  };
+  EXPECT_TRUE(raw->Drive(step, kHang));
   EXPECT_TRUE(runtime_->Drive([&] { return cancelled; }, kHang));
 }
 
