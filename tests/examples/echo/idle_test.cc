@@ -6,6 +6,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -16,6 +17,7 @@ namespace idle_test {
 
 constexpr int kSettleMs = 300;  // watch periods and the last timers of the connection
 constexpr int kIntervalMs = 1500;
+constexpr int kIntervals = 10;
 constexpr int64_t kAllowedTicks = 1;  // of 10 ms: what reading the figures costs
 
 // utime + stime of all threads (man proc_pid_stat).
@@ -46,14 +48,19 @@ TEST_F(EchoTest, IdleServerAndIdleConnectedClientUseNoCpu) {
   StartServer();
   auto channel = MustConnect();
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(Say(channel, "busy once").ok());
-  WaitForNothing(kSettleMs);
-
-  const int64_t server_before = CpuTicks(server_->pid());
-  const int64_t client_before = CpuTicks(getpid());
-  ASSERT_GE(server_before, 0);
-  WaitForNothing(kIntervalMs);
-  EXPECT_LE(CpuTicks(server_->pid()) - server_before, kAllowedTicks);
-  EXPECT_LE(CpuTicks(getpid()) - client_before, kAllowedTicks);
+  // On a machine with much else to do the threads may not have come to rest so far: then the next interval counts.
+  int64_t server_ticks = kAllowedTicks + 1, client_ticks = kAllowedTicks + 1;
+  for (int i = 0; i < kIntervals && std::max(server_ticks, client_ticks) > kAllowedTicks; ++i) {
+    WaitForNothing(kSettleMs);
+    const int64_t server_before = CpuTicks(server_->pid());
+    const int64_t client_before = CpuTicks(getpid());
+    ASSERT_GE(server_before, 0);
+    WaitForNothing(kIntervalMs);
+    server_ticks = CpuTicks(server_->pid()) - server_before;
+    client_ticks = CpuTicks(getpid()) - client_before;
+  }
+  EXPECT_LE(server_ticks, kAllowedTicks);
+  EXPECT_LE(client_ticks, kAllowedTicks);
 
   EXPECT_TRUE(Say(channel, "awake again").ok());
 }

@@ -403,8 +403,8 @@ TEST_F(RuntimeTest, ChannelThatAThreadVisitsEndsBeforeItsCallReturns) {
   // The call starts with the lease, so that its callback runs on this thread, while it visits `a`.
   const auto step = [&] {
     if (!std::exchange(started, true)) {
-      const absl::Status status = ChatClient(b).StartSay(
-          forever_, Text("x"), &replies[1], [&](const absl::Status&) { a.reset(); });
+      const absl::Status status = ChatClient(b).StartSay(forever_, Text("x"), &replies[1],
+                                                         [&](const absl::Status&) { a.reset(); });
       EXPECT_TRUE(status.ok()) << status;
     }
     return a == nullptr;

@@ -90,8 +90,7 @@ struct End final : User {
     const auto port = server.node.endpoint->Listen("127.0.0.1", 0);
     EXPECT_TRUE(port.ok()) << port.status();
     const size_t count = ups.size() + 1;
-    const auto peer =
-        node.endpoint->Connect("127.0.0.1", *port, kNeverNs);
+    const auto peer = node.endpoint->Connect("127.0.0.1", *port, kNeverNs);
     EXPECT_TRUE(peer.ok()) << peer.status();
     PollUntil({&node, &server.node}, [&] { return ups.size() == count && !server.ups.empty(); });
     return *peer;

@@ -321,12 +321,9 @@ TEST(EndpointListen, RightProofBringsThePeerUpAndTheAnswerGivesTerms) {
   Drive(server, client.raw, [&] { return !client.raw.received.empty(); });
   ASSERT_EQ(server.recorder.ups.size(), 1u);
   EXPECT_EQ(server.recorder.ups[0].info.max_message_bytes, 4096u);
-  const peer::Bytes answer = client.raw.received[0];
-  const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), client.raw.keys.answer,
-                                     answer.first(peer::kPrefixBytes));
-  ASSERT_TRUE(terms.ok()) << terms.status();
-  EXPECT_EQ(terms->credits, Options().credits_per_peer);
-  EXPECT_EQ(terms->max_message_bytes, Options().max_message_bytes);
+  const peer::Terms terms = client.raw.TakeAnswer();
+  EXPECT_EQ(terms.credits, Options().credits_per_peer);
+  EXPECT_EQ(terms.max_message_bytes, Options().max_message_bytes);
   EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
 }
 
@@ -545,13 +542,10 @@ TEST(EndpointListen, ClientsBeyondTheReceiveBuffersAreAcceptedWithoutAWindow) {
     Drive(server, client->raw, [&] { return !client->raw.received.empty(); });
   }
   EXPECT_EQ(server.recorder.ups.size(), 5u);
-  const peer::Bytes answer = clients[4]->raw.received[0];
-  const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes),
-                                     clients[4]->raw.keys.answer, answer.first(peer::kPrefixBytes));
-  ASSERT_TRUE(terms.ok()) << terms.status();
-  EXPECT_EQ(terms->refusal, peer::RefusalCode::kNone);
-  EXPECT_EQ(terms->credits, 16u);
-  EXPECT_EQ(terms->window, 0u);
+  const peer::Terms terms = clients[4]->raw.TakeAnswer();
+  EXPECT_EQ(terms.refusal, peer::RefusalCode::kNone);
+  EXPECT_EQ(terms.credits, 16u);
+  EXPECT_EQ(terms.window, 0u);
   EXPECT_EQ(server.endpoint->Handshakes().full, 0u);
 }
 

@@ -75,13 +75,7 @@ struct UpRaw {
     raw.Send(raw.Proof());
     Drive(server, raw, [&] { return server.recorder.ups.size() > ups; });
     Drive(server, raw, [&] { return CountOf(raw, peer::Kind::kAnswer) == 1; });
-    const auto& answer = raw.received.back();
-    const auto terms = peer::OpenTerms(peer::Bytes(answer).subspan(peer::kPrefixBytes),
-                                       raw.keys.answer, peer::Bytes(answer).first(16));
-    EXPECT_TRUE(terms.ok()) << terms.status();
-    raw.remote_index = terms->peer_index;
-    raw.remote_token = terms->token;
-    raw.target.key[1] = terms->control_key;
+    raw.target.key[1] = raw.TakeAnswer().control_key;
     raw.received.clear();
   }
 

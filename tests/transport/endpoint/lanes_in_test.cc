@@ -21,14 +21,9 @@ class Sender {
     Drive(server, raw_, [&] { return raw_.welcomed && raw_.up; });
     raw_.Send(raw_.Proof());
     Drive(server, raw_, [&] { return !server.recorder.ups.empty() && !raw_.received.empty(); });
-    const auto& answer = raw_.received.back();
-    const auto terms = peer::OpenTerms(peer::Bytes(answer).subspan(peer::kPrefixBytes),
-                                       raw_.keys.answer, peer::Bytes(answer).first(16));
-    EXPECT_TRUE(terms.ok()) << terms.status();
-    raw_.remote_index = terms->peer_index;
-    raw_.remote_token = terms->token;
-    control_ = {raw_.target.dctn[1], terms->control_key};
-    data_ = {terms->data_dctn, terms->data_key};
+    const peer::Terms terms = raw_.TakeAnswer();
+    control_ = {raw_.target.dctn[1], terms.control_key};
+    data_ = {terms.data_dctn, terms.data_key};
     raw_.received.clear();
   }
   // Message `number` of this peer says its number.

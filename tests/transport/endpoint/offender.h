@@ -41,11 +41,7 @@ class OffenderTest : public testing::Test {
   void Prove(RawPeer& raw) {
     raw.Send(raw.Proof());
     Drive(*server_, raw, [&] { return !raw.received.empty() && raw.under_way == 0; });
-    const peer::Bytes answer = raw.received[0];
-    const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), raw.keys.answer,
-                                       answer.first(peer::kPrefixBytes));
-    ASSERT_TRUE(terms.ok()) << terms.status();
-    terms_ = *terms;
+    terms_ = raw.TakeAnswer();
   }
   void ConnectOffender(RawPeer& raw) {
     Welcome(raw);

@@ -163,6 +163,24 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     }
     return count;
   }
+  // As a client whose proof was answered: the terms of the answer. Words about credit may have come behind it.
+  peer::Terms TakeAnswer() {
+    for (const auto& bytes : received) {
+      peer::Prefix prefix;
+      if (!peer::LoadPrefix(bytes.data(), bytes.size(), &prefix)) continue;
+      if (prefix.kind != peer::Kind::kAnswer) continue;
+      const peer::Bytes answer = bytes;
+      const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), keys.answer,
+                                         answer.first(peer::kPrefixBytes));
+      if (!terms.ok()) ADD_FAILURE() << terms.status();
+      if (!terms.ok()) return {};
+      remote_index = terms->peer_index;
+      remote_token = terms->token;
+      return *terms;
+    }
+    ADD_FAILURE() << "no answer has come";
+    return {};
+  }
   // As a server: opens the proof that came, and aims at whoever made it.
   void TakeProof() {
     ASSERT_FALSE(received.empty());

@@ -105,15 +105,10 @@ struct DataPeer {
     EXPECT_TRUE(raw.welcomed && raw.up) << raw.why;
     raw.Send(raw.Proof());
     Drive(server, raw, [&] { return server.recorder.ups.size() > ups && !raw.received.empty(); });
-    const peer::Bytes answer = raw.received.back();
-    const auto terms = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), raw.keys.answer,
-                                       answer.first(peer::kPrefixBytes));
-    EXPECT_TRUE(terms.ok()) << terms.status();
-    raw.remote_index = terms->peer_index;
-    raw.remote_token = terms->token;
+    const peer::Terms terms = raw.TakeAnswer();
     // All of its sends go where target.dctn[1] says.
-    raw.target.dctn[1] = terms->data_dctn;
-    raw.target.key[1] = terms->data_key;
+    raw.target.dctn[1] = terms.data_dctn;
+    raw.target.key[1] = terms.data_key;
   }
   void SendData(Node& server) {
     raw.Send(raw.Prefix(peer::Kind::kData));

@@ -154,11 +154,7 @@ struct Prober {
     EXPECT_TRUE(raw.up && raw.welcomed) << raw.why;
     raw.Send(raw.Proof());
     Drive(server, raw, [&] { return !raw.received.empty(); });
-    const peer::Bytes answer = raw.received[0];
-    const auto opened = peer::OpenTerms(answer.subspan(peer::kPrefixBytes), raw.keys.answer,
-                                        answer.first(peer::kPrefixBytes));
-    EXPECT_TRUE(opened.ok()) << opened.status();
-    if (opened.ok()) terms = *opened;
+    terms = raw.TakeAnswer();
     memory = std::move(
         *memory::Slab::Create(raw.device->api(), raw.device->pd(), 4096, IBV_ACCESS_LOCAL_WRITE));
     cq = std::move(*verbs::CreateCq(raw.device->api(), raw.device->context(), 16, nullptr));
