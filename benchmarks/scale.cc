@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cost of channels in one process over softdc: threads, resident memory and the time until all are connected, for channels of
-// one runtime and for channels that share nothing.
+// Cost of channels in one process over softdc: threads, resident memory and the time until all are connected. Three kinds:
+// channels of a runtime that share connections, channels of a runtime with a connection each, and channels that share nothing. Of
+// the first kind also the time that a further channel to a connected server takes.
 //   scale [PROCESSES [N...]]                default 16 processes of servers, and 1, 100 and 1,000 channels
 //   scale serve                             7 echo servers; prints their addresses
-//   scale client shared|alone N ADDRESS...  N channels in this process; prints a line of figures
+//   scale client KIND N ADDRESS...          N channels in this process; prints a line of figures. KIND: shared, runtime, alone
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -84,7 +86,21 @@ int Serve() {
   for (;;) pause();
 }
 
-int Client(bool shared, size_t count, const std::vector<std::string>& addresses) {
+// The median of what Connect() takes for further channels.
+double FurtherChannelUs(const std::string& address, ChannelOptions options) {
+  options.connect_in_background = false;
+  std::vector<std::shared_ptr<Channel>> channels;
+  std::vector<double> each_us;
+  for (int i = 0; i < 101; ++i) {
+    const absl::Time start = absl::Now();
+    channels.push_back(OrDie(Channel::Connect(address, options)));
+    each_us.push_back(absl::ToDoubleMicroseconds(absl::Now() - start));
+  }
+  std::nth_element(each_us.begin(), each_us.begin() + 50, each_us.end());
+  return each_us[50];
+}
+
+int Client(const std::string& kind, size_t count, const std::vector<std::string>& addresses) {
   const double empty_kib = ResidentKib();
   ChannelOptions options;
   options.limits = Limits(1024);
@@ -92,7 +108,8 @@ int Client(bool shared, size_t count, const std::vector<std::string>& addresses)
   options.connect_timeout = kPatience;
   options.max_outstanding_calls = 16;
   options.trace_records = 16;
-  if (shared) {
+  options.share_connections = kind == "shared";
+  if (kind != "alone") {
     RuntimeOptions runtime;
     runtime.limits = Limits(16384);
     options.runtime = OrDie(Runtime::Create(runtime));
@@ -115,10 +132,12 @@ int Client(bool shared, size_t count, const std::vector<std::string>& addresses)
     CallContext context(kPatience);
     if (auto reply = EchoClient(channel).Say(context, request); !reply.ok()) Die(reply.status());
   }
-  std::printf(
-      "%-7s %6zu %8zu %10.0f %10.0f %12.1f %14.1f %10.1f\n", shared ? "runtime" : "alone", count,
-      threads, begun_kib - empty_kib, idle_kib, (idle_kib - begun_kib) / static_cast<double>(count),
-      (ResidentKib() - begun_kib) / static_cast<double>(count), absl::ToDoubleMilliseconds(up));
+  std::printf("%-7s %6zu %8zu %10.0f %10.0f %12.1f %14.1f %10.1f", kind.c_str(), count, threads,
+              begun_kib - empty_kib, idle_kib, (idle_kib - begun_kib) / static_cast<double>(count),
+              (ResidentKib() - begun_kib) / static_cast<double>(count),
+              absl::ToDoubleMilliseconds(up));
+  if (kind == "shared") std::printf(" %10.1f", FurtherChannelUs(addresses[0], options));
+  std::printf("\n");
   std::fflush(stdout);
   std::_Exit(0);
 }
@@ -132,14 +151,13 @@ int All(const std::string& program, size_t processes, const std::vector<std::str
   for (size_t i = 0; i < processes * kServersPerProcess; ++i) {
     addresses.push_back(OrDie(tools::ListeningAddress(*children[i % processes], kPatience)));
   }
-  std::printf("%-7s %6s %8s %10s %10s %12s %14s %10s\n", "", "number", "threads", "fixed KiB",
-              "RSS KiB", "KiB each", "after a call", "all up ms");
-  for (const char* how : {"runtime", "alone"}) {
+  std::printf("%-7s %6s %8s %10s %10s %12s %14s %10s %10s\n", "", "number", "threads", "fixed KiB",
+              "RSS KiB", "KiB each", "after a call", "all up ms", "another us");
+  for (const char* kind : {"shared", "runtime", "alone"}) {
     for (const std::string& count : counts) {
       // Each by itself takes a device, queues and buffers: not more than a test machine has.
-      if (std::strcmp(how, "alone") == 0 && std::stoul(count) > 100) continue;
-      std::vector<std::string> arguments = {
-          program, "client", std::strcmp(how, "alone") == 0 ? "alone" : "shared", count};
+      if (std::strcmp(kind, "alone") == 0 && std::stoul(count) > 100) continue;
+      std::vector<std::string> arguments = {program, "client", kind, count};
       arguments.insert(arguments.end(), addresses.begin(), addresses.end());
       auto client = OrDie(tools::ChildProcess::Start(arguments));
       std::printf("%s\n", OrDie(client->ReadLine(2 * kPatience)).c_str());
@@ -156,7 +174,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments[0] == "serve") return sluice::Serve();
   if (arguments.size() > 3 && arguments[0] == "client") {
-    return sluice::Client(arguments[1] == "shared", std::stoul(arguments[2]),
+    return sluice::Client(arguments[1], std::stoul(arguments[2]),
                           {arguments.begin() + 3, arguments.end()});
   }
   std::vector<std::string> counts(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());

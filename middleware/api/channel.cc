@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "middleware/api/address.h"
+#include "middleware/api/channel_engine.h"
 #include "middleware/api/channel_keep.h"
 #include "middleware/api/channel_visit.h"
 #include "middleware/api/lease.h"
@@ -44,7 +45,7 @@ absl::StatusOr<std::vector<call::ServerAddress>> ParseAll(const std::vector<std:
 }
 
 // Each field by name: of a record that is cleared first GCC makes a string instruction.
-inline call::CallSpec SpecOf(const Method& method, const CallContext& context,
+inline call::CallSpec SpecOf(const void* owner, const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply, CallDone done = nullptr,
                              void* argument = nullptr, call::Callback* callback = nullptr,
@@ -63,15 +64,16 @@ inline call::CallSpec SpecOf(const Method& method, const CallContext& context,
           .attachment = context.attachment(),
           .buffer = context.buffer(),
           .reply_beside = reply_beside,
+          .owner = owner,
           .control = control,
           .stream = nullptr};
 }
 
 constexpr absl::string_view kFile = "file:";
 
-call::ClientEngineOptions EngineOptionsOf(const ChannelOptions& options,
-                                          const EndpointLimits& limits) {
-  call::ClientEngineOptions engine;
+ChannelTraits TraitsOf(const ChannelOptions& options, const EndpointLimits& limits) {
+  ChannelTraits traits{.engine = {}, .log = options.log, .log_level = options.log_level};
+  call::ClientEngineOptions& engine = traits.engine;
   engine.balancing = options.balancing;
   engine.retry.max_attempts = options.retry.max_attempts;
   engine.retry.pause_min_ns = absl::ToInt64Nanoseconds(options.retry.pause_min);
@@ -90,7 +92,12 @@ call::ClientEngineOptions EngineOptionsOf(const ChannelOptions& options,
   engine.health_service = options.health.service;
   engine.first_failure_is_told = !options.connect_in_background;
   engine.trace_records = options.trace_records;
-  return engine;
+  return traits;
+}
+
+bool MayShare(const std::string& address, const ChannelOptions& options) {
+  return options.share_connections && options.resolver == nullptr &&
+         !absl::StartsWith(address, kFile);
 }
 
 // The endpoint's own limit comes first.
@@ -108,8 +115,8 @@ absl::Status Channel::Validate(const std::string& address, const ChannelOptions&
 
 call::CallSpec Channel::Spec(const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
-                             google::protobuf::MessageLite* reply) {
-  return SpecOf(method, context, request, reply);
+                             google::protobuf::MessageLite* reply) const {
+  return SpecOf(&seat_, method, context, request, reply);
 }
 
 absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stack> stack,
@@ -117,31 +124,33 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
                                                             const ChannelOptions& options) {
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
   Stack* const own = stack.get();
-  std::shared_ptr<Channel> channel(new Channel(nullptr, std::move(stack), own, address, options,
-                                               EngineOptionsOf(options, options.limits), nullptr),
-                                   &Channel::Release);
-  auto endpoint = channel->stack_->CreateEndpoint(options.limits, options.authentication, {},
-                                                  &channel->log_, channel->engine_.handler());
+  const auto core =
+      std::make_shared<ChannelEngine>(TraitsOf(options, options.limits), own, /*group=*/nullptr);
+  std::shared_ptr<Channel> channel(
+      new Channel(nullptr, std::move(stack), own, address, options, core), &Channel::Release);
+  auto endpoint = own->CreateEndpoint(options.limits, options.authentication, {}, &core->log,
+                                      core->engine.handler());
   if (!endpoint.ok()) return endpoint.status();
-  channel->endpoint_ = *std::move(endpoint);
-  channel->engine_.Attach(channel->endpoint_.get());
+  core->endpoint = *std::move(endpoint);
+  core->engine.Attach(core->endpoint.get());
   std::unique_ptr<LoopDescriptor> loop;
   if (options.driving == Driving::kCaller) {
-    auto made = LoopDescriptor::Create(channel->endpoint_->fd());
+    auto made = LoopDescriptor::Create(core->endpoint->fd());
     if (!made.ok()) return made.status();
     loop = *std::move(made);
   }
   channel->own_lease_ =
-      std::make_unique<Lease>(call::Driven(&channel->engine_), channel->endpoint_.get(),
+      std::make_unique<Lease>(call::Driven(&core->engine), core->endpoint.get(),
                               absl::ToInt64Nanoseconds(options.spin), std::move(loop));
   channel->lease_ = channel->own_lease_.get();
-  if (absl::Status status = channel->Begin(options); !status.ok()) return status;
+  const auto begun = channel->Begin(options, 1);
+  if (!begun.ok()) return begun.status();
   if (options.connect_in_background) return channel;
   const call::ClientEngine& state = channel->engine_;
   const bool decided = channel->lease_->Drive(
       [&state] { return state.state() != call::ConnectionState::kConnecting; },
       absl::ToInt64Nanoseconds(LongestAttempt(options)));
-  if (absl::Status status = channel->FirstAttempt(decided); !status.ok()) return status;
+  if (absl::Status status = channel->FirstAttempt(decided, *begun); !status.ok()) return status;
   return channel;
 }
 
@@ -169,31 +178,44 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
                         .retry_safe = true});
   }
   const Runtime& in = *runtime;
+  const ChannelTraits traits = TraitsOf(options, in.options_.limits);
+  ChannelEngines::Joined joined;
+  if (MayShare(address, options)) {
+    joined = in.engines_->Join(address, traits);
+  } else {
+    joined.engine = std::make_shared<ChannelEngine>(traits, in.stack_.get(), in.group_.get());
+    joined.engine->engine.Attach(joined.engine->endpoint.get());
+  }
   std::shared_ptr<Channel> channel(
-      new Channel(std::move(runtime), nullptr, in.stack_.get(), address, options,
-                  EngineOptionsOf(options, in.options_.limits), in.group_.get()),
+      new Channel(std::move(runtime), nullptr, in.stack_.get(), address, options, joined.engine),
       &Channel::Release);
   channel->lease_ = in.lease_.get();
-  channel->engine_.Attach(channel->endpoint_.get());
-  if (absl::Status status = channel->Begin(options); !status.ok()) return status;
+  const auto begun = channel->Begin(options, joined.channels);
+  if (!begun.ok()) return begun.status();
   if (options.connect_in_background) return channel;
   const bool decided =
       channel->WaitForStateChange(call::ConnectionState::kConnecting, LongestAttempt(options)) !=
       call::ConnectionState::kConnecting;
-  if (absl::Status status = channel->FirstAttempt(decided); !status.ok()) return status;
+  if (absl::Status status = channel->FirstAttempt(decided, *begun); !status.ok()) return status;
   return channel;
 }
 
-absl::Status Channel::Begin(const ChannelOptions& options) {
+absl::StatusOr<uint64_t> Channel::Begin(const ChannelOptions& options, uint32_t channels) {
   if (absl::Status status = Resolve(options.resolver); !status.ok()) return status;
-  lease_->Run(&seat_, [this] { engine_.Dial(); });
-  return absl::OkStatus();
+  uint64_t connections = 0;
+  lease_->Run(&seat_, [&] {
+    engine_.AllowOwners(channels);
+    connections = engine_.counters().connections;
+    if (engine_.state() != call::ConnectionState::kUp) engine_.Dial();
+  });
+  return connections;
 }
 
-absl::Status Channel::FirstAttempt(bool decided) {
+absl::Status Channel::FirstAttempt(bool decided, uint64_t connections_before) {
   absl::Status why;
   lease_->Run(&seat_, [&] {
-    if (engine_.counters().connections == 0) why = OwnCopy(engine_.last_error());
+    if (engine_.state() == call::ConnectionState::kUp) return;
+    if (engine_.counters().connections == connections_before) why = OwnCopy(engine_.last_error());
   });
   if (!why.ok() || decided) return why;
   return base::Error(
@@ -207,17 +229,17 @@ absl::Status Channel::FirstAttempt(bool decided) {
 
 Channel::Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_stack, Stack* stack,
                  std::string address, const ChannelOptions& options,
-                 const call::ClientEngineOptions& engine_options, call::ClientGroup* group)
+                 std::shared_ptr<ChannelEngine> engine)
     : runtime_(std::move(runtime)),
       own_stack_(std::move(own_stack)),
       stack_(stack),
       address_(std::move(address)),
       log_(options.log, stack_->log(), options.log_level),
       interceptors_(options.interceptors, stack_->clock(), &log_),
-      engine_(engine_options, stack_->clock(), stack_->random(), &log_),
-      member_(group == nullptr ? nullptr : new call::GroupEndpoint(group, &engine_)),
-      endpoint_(member_),
-      seat_(&engine_, member_) {}
+      core_(std::move(engine)),
+      engine_(core_->engine),
+      shares_(runtime_ != nullptr && MayShare(address_, options)),
+      seat_(&engine_, core_->member) {}
 
 // Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end. In
 // a runtime, callbacks of other channels may drop the reference on any thread that drives.
@@ -248,21 +270,28 @@ void Channel::End() {
     lease_->Stop();
     // Other threads may be in streams, in coroutines that are destroyed, and in request_stop().
     lease_->Hold(&seat_, [this] { engine_.Close(); });
-  } else if (endpoint_ != nullptr) {
+  } else if (core_->endpoint != nullptr) {
     engine_.Close();
   }
 }
 
 void Channel::LeaveRuntime() {
   StopResolver();
-  // What the engine holds of the endpoint comes back when its peers are down, in a pass.
-  lease_->Await(&seat_, [this](Lease::Event* event) {
+  bool last = true;
+  lease_->Await(&seat_, [&](Lease::Event* event) {
+    last = !shares_ || runtime_->engines_->Leave(address_, core_.get());
+    if (!last) {
+      seat_.StartNoMore();
+      engine_.EndCallsOf(&seat_);
+      return true;
+    }
+    // What the engine holds of the endpoint comes back when its peers are down, in a pass.
     engine_.Close();
-    if (member_->gone()) return true;
-    member_->WhenGone([event] { event->Set(); });
+    if (core_->member->gone()) return true;
+    core_->member->WhenGone([event] { event->Set(); });
     return false;
   });
-  lease_->Run(&seat_, [this] { lease_->Leave(&seat_); });
+  lease_->Run(&seat_, [&] { lease_->Leave(&seat_, last); });
 }
 
 // The resolver's thread may be waiting for the loop, which is this thread.
@@ -273,7 +302,7 @@ void Channel::StopResolver() {
   std::thread stopping([&] {
     resolver_->Stop();
     stopped.store(true);
-    endpoint_->Wake();
+    core_->endpoint->Wake();
   });
   lease_->Drive([&stopped] { return stopped.load(); }, Lease::kForeverNs);
   stopping.join();
@@ -292,6 +321,16 @@ absl::Status Channel::Resolve(std::shared_ptr<Resolver> resolver) {
 
 absl::Status Channel::SetServers(const std::vector<std::string>& addresses) {
   const Visit visit(this);
+  if (shares_) {
+    return base::Error(
+        absl::StatusCode::kFailedPrecondition, "servers not changed",
+        {.layer = "api",
+         .peer = address_,
+         .operation = "set servers",
+         .cause = "channels of the runtime to the same address share their connections",
+         .remedy = "set share_connections of this channel to false",
+         .retry_safe = true});
+  }
   return UseServers(addresses);
 }
 
@@ -306,8 +345,8 @@ absl::Status Channel::Call(const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply) {
   const Visit visit(this);
-  call::CallSpec spec = SpecOf(method, context, &request, reply, nullptr, nullptr, nullptr, nullptr,
-                               context.ReplyBeside());
+  call::CallSpec spec = SpecOf(&seat_, method, context, &request, reply, nullptr, nullptr, nullptr,
+                               nullptr, context.ReplyBeside());
   if (interceptors_.empty() && !context.stop_token().stop_possible()) [[likely]]
     return lease_->Call(&seat_, &spec);
   const auto run = [this](call::CallSpec one) { return lease_->Call(&seat_, &one); };
@@ -327,8 +366,8 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
                                 const google::protobuf::MessageLite& request,
                                 google::protobuf::MessageLite* reply, CallDone done, void* argument,
                                 call::CallControl* control, call::Beside* reply_beside) {
-  const call::CallSpec spec =
-      SpecOf(method, context, &request, reply, done, argument, nullptr, control, reply_beside);
+  const call::CallSpec spec = SpecOf(&seat_, method, context, &request, reply, done, argument,
+                                     nullptr, control, reply_beside);
   if (context.stop_token().stop_requested()) return Stopped(method, server());
   return Start(spec);
 }
@@ -347,8 +386,8 @@ absl::Status Channel::Start(const call::CallSpec& spec) {
 absl::Status Channel::StartCallback(const Method& method, CallContext& context,
                                     const google::protobuf::MessageLite& request,
                                     google::protobuf::MessageLite* reply, call::Callback* done) {
-  const call::CallSpec spec = SpecOf(method, context, &request, reply, nullptr, nullptr, done,
-                                     nullptr, context.ReplyBeside());
+  const call::CallSpec spec = SpecOf(&seat_, method, context, &request, reply, nullptr, nullptr,
+                                     done, nullptr, context.ReplyBeside());
   // No callback runs inside a start, so nothing ends there.
   if (lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
@@ -407,7 +446,7 @@ bool Channel::PrepareToSleep() {
 }
 
 int Channel::fd() const { return lease_->fd(); }
-void Channel::Wake() { endpoint_->Wake(); }
+void Channel::Wake() { core_->endpoint->Wake(); }
 
 ChannelSnapshot Channel::Snapshot(absl::Duration patience) {
   const Visit visit(this);
@@ -427,7 +466,7 @@ call::ClientCounters Channel::counters() {
 endpoint::Counters Channel::endpoint_counters() {
   const Visit visit(this);
   endpoint::Counters counters;
-  lease_->Run(&seat_, [&] { counters = endpoint_->Counts(); });
+  lease_->Run(&seat_, [&] { counters = core_->endpoint->Counts(); });
   return counters;
 }
 

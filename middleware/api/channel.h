@@ -10,7 +10,8 @@
 //               connection is lost, the channel reconnects; calls in flight on it end with
 //               UNAVAILABLE or are retried on another server (RetryOptions).
 //               ChannelOptions::balancing selects the server for each call. Several channels of a
-//               process share nothing, unless they are in one Runtime (runtime.h).
+//               process share nothing, unless they are in one Runtime (runtime.h). There, channels to the same address
+//               with the same options share their connections, too (ChannelOptions::share_connections).
 // Ownership     References are shared. Do not destroy the last reference while a call is in
 //               progress. Streams and coroutines hold no reference.
 // Threads       Any thread may call, several at a time. A calling thread polls while it waits
@@ -63,12 +64,7 @@ using call::Method;
 class Lease;
 class Stack;
 class StateChange;
-namespace call {
-class ClientGroup;
-}
-namespace endpoint {
-class Endpoint;
-}
+struct ChannelEngine;
 namespace verbs {
 class CapabilityReport;
 }
@@ -174,7 +170,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void Wake();
 
   // Replaces the list of servers. Calls in flight on removed servers continue. Any thread;
-  // resolvers call it. INVALID_ARGUMENT: an entry is not an address; the list does not change.
+  // resolvers call it. Errors; the list does not change:
+  // - INVALID_ARGUMENT: an entry is not an address.
+  // - FAILED_PRECONDITION: the list may belong to other channels, too (ChannelOptions::share_connections).
   absl::Status SetServers(const std::vector<std::string>& addresses);
 
   // The address given to Connect().
@@ -182,8 +180,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The selected device and the reason: "softdc0, because …".
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  // Returns all counters. Waits for one pass of the thread that drives, at most `patience`: if a
-  // callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
+  // Returns all counters; of channels that share connections, those of all of them together, as Trace() and counters() do. Waits
+  // for one pass of the thread that drives, at most `patience`: if a callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
   // limit inside a callback of another channel that this channel waits for.
   ChannelSnapshot Snapshot(absl::Duration patience = absl::InfiniteDuration());
   // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
@@ -209,10 +207,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   absl::Status WaitUntilConnected(absl::Duration timeout);
 
  private:
-  // `group`: nullptr, or that of `runtime`, whose stack it is.
+  // `stack` is `own_stack`, or that of `runtime`; one of these two is nullptr.
   Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_stack, Stack* stack,
           std::string address, const ChannelOptions& options,
-          const call::ClientEngineOptions& engine_options, call::ClientGroup* group);
+          std::shared_ptr<ChannelEngine> engine);
 
   friend class internal::ChannelKeep;
   friend class internal::StreamCore;
@@ -227,10 +225,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The same in a runtime, which goes on.
   void LeaveRuntime();
   void StopResolver();
-  // Learns the servers and dials them.
-  absl::Status Begin(const ChannelOptions& options);
+  // Learns the servers and dials them. `channels`: how many use the engine now. Returns how often the engine was connected
+  // before.
+  absl::StatusOr<uint64_t> Begin(const ChannelOptions& options, uint32_t channels);
   // How the first attempt to connect ended.
-  absl::Status FirstAttempt(bool decided);
+  absl::Status FirstAttempt(bool decided, uint64_t connections_before);
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
   absl::Status Resolve(std::shared_ptr<Resolver> resolver);
@@ -239,9 +238,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ChannelSnapshot TakeSnapshot(absl::Duration patience);
 
   absl::Status Start(const call::CallSpec& spec);
-  static call::CallSpec Spec(const Method& method, const CallContext& context,
-                             const google::protobuf::MessageLite* request,
-                             google::protobuf::MessageLite* reply);
+  call::CallSpec Spec(const Method& method, const CallContext& context,
+                      const google::protobuf::MessageLite* request,
+                      google::protobuf::MessageLite* reply) const;
 
   std::atomic<uint32_t> keeps_{1};          // ChannelKeeps, plus one for all references together
   const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel has all of its own
@@ -250,9 +249,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const std::string address_;
   LevelLog log_;
   ClientChain interceptors_;
-  call::ClientEngine engine_;
-  call::GroupEndpoint* const member_;  // endpoint_, in a runtime; otherwise nullptr
-  std::unique_ptr<endpoint::Endpoint> endpoint_;
+  const std::shared_ptr<ChannelEngine> core_;
+  call::ClientEngine& engine_;  // core_'s
+  const bool shares_;           // other channels may have core_, too
   std::unique_ptr<Lease> own_lease_;
   Lease* lease_ = nullptr;
   Seat seat_;

@@ -58,6 +58,7 @@ ConnectionState Channel::WaitForStateChange(ConnectionState seen, absl::Duration
   if (lease_->HeldByMe()) return engine_.state();
   call::StateWatch watch;
   watch.seen = seen;
+  watch.owner = &seat_;
   watch.deadline_ns = DeadlineIn(stack_->clock(), timeout);
   watch.done = [](call::StateWatch* one) { static_cast<Lease::Event*>(one->argument)->Set(); };
   lease_->Await(&seat_, [&](Lease::Event* event) {
@@ -74,6 +75,7 @@ void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
   const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);
   auto watch = std::make_unique<CallingWatch>();
   watch->seen = seen;
+  watch->owner = &seat_;
   watch->deadline_ns = DeadlineIn(stack_->clock(), timeout);
   watch->done = &CallingWatch::Done;
   watch->callback = std::move(done);
@@ -153,6 +155,7 @@ bool StateChange::Begin() {
   Channel* const channel = channel_.get();
   const Channel::Visit visit(channel);
   const internal::ChannelKeep kept(channel->lease_->HeldByMe() ? nullptr : channel);
+  watch_.owner = &channel->seat_;
   watch_.deadline_ns = DeadlineIn(channel->stack_->clock(), timeout_);
   bool waits = false;
   channel->lease_->Run(&channel->seat_, [&] { waits = channel->engine_.Watch(&watch_); });

@@ -261,19 +261,19 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
 
 // ---- Ends of those who use it
 
-void Lease::Leave(Seat* seat) {
+void Lease::Leave(Seat* seat, bool closed) {
   {
     std::lock_guard lock(mutex_);
     seat->left_ = true;
     std::erase_if(cancellations_, [seat](const Cancellation& one) {
       if (one.seat != seat) return false;
-      if (one.done != nullptr) *one.done = true;  // the engine's end has ended the call
+      if (one.done != nullptr) *one.done = true;  // its end has ended the call
       return true;
     });
     if (submitted_ == nullptr && cancellations_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
     cancelled_.notify_all();
   }
-  if (seat->member_ != nullptr) driven_.group()->Leave(seat->member_);
+  if (closed && seat->member_ != nullptr) driven_.group()->Leave(seat->member_);
 }
 
 void Lease::RunLater(void (*run)(void*), void* argument) {

@@ -100,8 +100,8 @@ class Lease {
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
   // The same, HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
-    if (InForkedChild()) [[unlikely]]
-      return RefuseInChild(seat, spec.method->full_name);
+    if (Refuses(seat)) [[unlikely]]
+      return Refuse(seat, spec.method->full_name);
     Enter(seat);
     return seat->engine_->Start(spec);
   }
@@ -160,9 +160,9 @@ class Lease {
   // It polls no more: threads that wait for it do without. The thread that polls.
   void EndLoop();
 
-  // With the lease, in Run(): the engine of this seat is closed, and its peers are gone. Nothing calls the engine afterwards
-  // unless a thread runs something at the seat.
-  void Leave(Seat* seat);
+  // With the lease, in Run(): no call of this seat is left. Nothing calls the engine for the seat afterwards unless a thread
+  // runs something there. `closed`: the engine is closed, and its peers are gone.
+  void Leave(Seat* seat, bool closed);
   // Inside a callback: `run(argument)` runs later without the lease, on the background thread; with the user's own loop, on
   // the loop's thread, before Poll() or another function of the lease returns. It may end what uses the lease.
   void RunLater(void (*run)(void*), void* argument);
@@ -202,6 +202,12 @@ class Lease {
     void (*run)(void*);
     void* argument;
   };
+
+  // Nothing is started there: it belongs to another process, or its channel ends.
+  static bool Refuses(const Seat* seat) {
+    return internal::fork_count.load(std::memory_order_relaxed) != seat->forks_;
+  }
+  absl::Status Refuse(const Seat* seat, std::string_view operation) const;
 
   void Enter(const Seat* seat) {
     if (seat->member_ != nullptr) driven_.group()->Enter(seat->member_);

@@ -24,10 +24,14 @@ absl::Status Lease::RefuseInChild(const Seat* seat, std::string_view operation) 
                       .retry_safe = true});
 }
 
+absl::Status Lease::Refuse(const Seat* seat, std::string_view operation) const {
+  return InForkedChild() ? RefuseInChild(seat, operation) : seat->engine_->ChannelClosed();
+}
+
 absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
   call::CallSpec& spec = *one;
-  if (InForkedChild()) [[unlikely]]
-    return RefuseInChild(seat, spec.method->full_name);
+  if (Refuses(seat)) [[unlikely]]
+    return Refuse(seat, spec.method->full_name);
   if (HeldByMe()) {
     return base::Error(
         absl::StatusCode::kFailedPrecondition, absl::StrCat(spec.method->full_name, " not started"),
@@ -70,8 +74,8 @@ absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
 }
 
 absl::Status Lease::Start(Seat* seat, const call::CallSpec& spec) {
-  if (InForkedChild()) [[unlikely]]
-    return RefuseInChild(seat, spec.method->full_name);
+  if (Refuses(seat)) [[unlikely]]
+    return Refuse(seat, spec.method->full_name);
   if (HeldByMe()) return StartHeld(seat, spec);
   Waiter waiter(this, seat);
   waiter.spec = &spec;

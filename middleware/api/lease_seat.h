@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Seat: a channel's place at a lease: the engine that it starts calls at.
+// Seat: a channel's place at a lease: the engine that it starts calls at. Channels that share an engine have a seat each; its
+// address is the `owner` of the channel's calls.
 //
 // Ownership     The channel. The lease refers to it while a function with it runs, and until Lease::Leave().
 // Threads       The lease's.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_SEAT_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_SEAT_H_
+
+#include <cstdint>
+
+#include "middleware/api/fork_count.h"
 
 namespace sluice {
 namespace call {
@@ -21,11 +26,17 @@ class Seat {
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
+  // With the lease. What is started at this seat from now on fails: the channel ends, and the engine may not.
+  void StartNoMore() { forks_ = kNoMore; }
+
  private:
+  static constexpr uint32_t kNoMore = UINT32_MAX;
+
   friend class Lease;
   call::ClientEngine* const engine_;
   call::GroupEndpoint* const member_;
-  bool left_ = false;  // the lease's mutex_
+  uint32_t forks_ = internal::CountForks();  // when it was made; or kNoMore
+  bool left_ = false;                        // the lease's mutex_
 };
 
 }  // namespace sluice

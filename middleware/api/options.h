@@ -201,6 +201,11 @@ struct ChannelOptions {
   Balancing balancing = Balancing::kPickFirst;
   HealthOptions health;
   RetryOptions retry;
+  // In a Runtime: channels that were given the same address and the same options share their connections, their counters, and the
+  // retry budget. A second channel to a server connects at once. Their calls take max_outstanding_calls together, times the number
+  // of channels. False: the channel has connections of its own. Channels without a runtime, with a resolver or with the address of
+  // a file have always.
+  bool share_connections = true;
   // Source of the servers' addresses, instead of the address given to Connect() (resolver.h).
   std::shared_ptr<Resolver> resolver;
   // Interceptors, which see each call (interceptor.h). The first is called first.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "middleware/api/channel_engine.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/loop_descriptor.h"
 #include "middleware/api/stack.h"
@@ -40,7 +41,8 @@ Runtime::Runtime(std::unique_ptr<Stack> stack, const RuntimeOptions& options)
       process_(getpid()),
       stack_(std::move(stack)),
       log_(options.log, stack_->log(), options.log_level),
-      group_(std::make_unique<call::ClientGroup>(stack_->clock())) {}
+      group_(std::make_unique<call::ClientGroup>(stack_->clock())),
+      engines_(std::make_unique<ChannelEngines>(stack_.get(), group_.get())) {}
 
 // The last channel may end on the background thread, which can't wait for its own end.
 void Runtime::Release(Runtime* runtime) {

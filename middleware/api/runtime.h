@@ -23,6 +23,7 @@
 // Errors        absl::Status with cause and remedy (docs/errors.md).
 // Limits        RuntimeOptions::limits hold for all channels together: the connections of all channels share
 //               receive_buffers. All channels prove the same secret.
+// Connections   Channels to the same address with the same options share their connections (ChannelOptions::share_connections).
 // Counters      Channel::endpoint_counters() and the transport part of Channel::Snapshot() count for the whole runtime.
 // Processes     After fork() the child must not use the runtime or its channels; a new channel in it fails there with
 //               FAILED_PRECONDITION.
@@ -57,6 +58,7 @@ namespace verbs {
 class CapabilityReport;
 }
 
+class ChannelEngines;
 class Lease;
 class Stack;
 
@@ -97,6 +99,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   const std::unique_ptr<Stack> stack_;
   LevelLog log_;
   std::unique_ptr<call::ClientGroup> group_;
+  std::unique_ptr<ChannelEngines> engines_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   std::unique_ptr<Lease> lease_;
 };

@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "middleware/api/channel.h"
+#include "middleware/api/channel_engine.h"
 #include "middleware/api/lease.h"
 #include "middleware/api/server.h"
 #include "middleware/api/server_poller.h"
@@ -194,8 +195,8 @@ ChannelSnapshot Channel::TakeSnapshot(absl::Duration patience) {
     snapshot.outstanding = engine_.outstanding();
     snapshot.calls = engine_.counters();
     snapshot.sessions = engine_.session_counters();
-    snapshot.transport = endpoint_->Counts();
-    snapshot.connections = endpoint_->Connections();
+    snapshot.transport = core_->endpoint->Counts();
+    snapshot.connections = core_->endpoint->Connections();
   };
   const int64_t patience_ns = patience == absl::InfiniteDuration()
                                   ? Lease::kForeverNs

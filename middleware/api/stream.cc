@@ -46,7 +46,7 @@ StreamCore::StreamCore(Channel* channel, const Method& method, CallContext& cont
   if (request_ != nullptr) request_->CheckTypeAndMergeFrom(*request);
   stream_.observer = this;
   stop_.Set(context.stop_token(), channel, &control_);
-  call::CallSpec spec = Channel::Spec(method, context, request_.get(), reply);
+  call::CallSpec spec = channel->Spec(method, context, request_.get(), reply);
   spec.reply_beside = context.ReplyBeside();
   spec.stream = &stream_;
   spec.done = &StreamCore::OnDone;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "middleware/call/call_table.h"
 
+#include <algorithm>
+#include <bit>
 #include <cassert>
 #include <utility>
 #include <vector>
@@ -19,20 +21,32 @@ CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel, const int64_t* 
                      void (*on_deadline)(void* owner, Call* call), void* owner,
                      void (*on_thrown)(void* owner, const Method& method))
     : capacity_(capacity),
+      block_bits_(std::min(kMaxBlockBits, static_cast<uint32_t>(std::bit_width(capacity - 1)))),
+      limit_(capacity),
       wheel_(wheel),
       deadlines_(wheel, now_ns, &CallTable::OnDue, this),
       on_deadline_(on_deadline),
       owner_(owner),
-      on_thrown_(on_thrown),
-      calls_(std::make_unique<Call[]>(capacity)) {
+      on_thrown_(on_thrown) {
   assert(capacity > 0 && capacity <= kMaxCapacity);
-  for (uint32_t place = capacity; place-- > 0;) {
-    Call& call = calls_[place];
-    call.place = place;
+}
+
+// A block that the limit cut short is filled when the limit has risen.
+bool CallTable::Grow() {
+  if (places_ == limit_) return false;
+  const uint32_t block_places = 1u << block_bits_;
+  const uint32_t in_block = places_ % block_places;
+  if (in_block == 0) blocks_.push_back(std::make_unique<Call[]>(block_places));
+  const uint32_t made = std::min(block_places - in_block, limit_ - places_);
+  for (uint32_t i = made; i-- > 0;) {
+    Call& call = blocks_.back()[in_block + i];
+    call.place = places_ + i;
     call.next = free_;
     call.table = this;
-    free_ = place;
+    free_ = &call;
   }
+  places_ += made;
+  return true;
 }
 
 CallTable::~CallTable() { assert(active_ == 0); }
@@ -50,7 +64,7 @@ Call* CallTable::Start(const CallSpec& spec, int64_t deadline_ns) {
   return call;
 }
 
-Call* CallTable::FirstWaiting() { return first_ == kNil ? nullptr : &calls_[first_]; }
+Call* CallTable::FirstWaiting() { return first_; }
 
 void CallTable::MarkSent(Call* call) {
   Move(call, CallEvent::kSend);
@@ -58,9 +72,8 @@ void CallTable::MarkSent(Call* call) {
 }
 
 Call* CallTable::Find(uint64_t wire_id) {
-  const auto place = static_cast<uint32_t>(wire_id) & ((1u << kPlaceBits) - 1);
-  if (place >= capacity_) return nullptr;
-  Call* call = &calls_[place];
+  Call* const call = At(wire_id);
+  if (call == nullptr) return nullptr;
   return call->generation == wire_id >> 32 && call->state != CallState::kFree ? call : nullptr;
 }
 
@@ -88,21 +101,27 @@ void CallTable::Again(Call* call) {
 }
 
 void CallTable::ForEachSent(absl::FunctionRef<void(Call*)> visit) {
-  for (uint32_t place = 0; place < capacity_; ++place) {
-    if (calls_[place].state == CallState::kSent) visit(&calls_[place]);
-  }
+  ForEachPlace([&visit](Call* call) {
+    if (call->state == CallState::kSent) visit(call);
+  });
+}
+
+std::vector<uint64_t> CallTable::IdsOf(const void* owner) const {
+  std::vector<uint64_t> ids;
+  ForEachPlace([&](Call* call) {
+    if (call->state != CallState::kFree && call->spec.owner == owner) ids.push_back(WireId(*call));
+  });
+  return ids;
 }
 
 uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status& status,
                            absl::FunctionRef<bool(const Call&)> which) {
-  std::vector<std::pair<uint32_t, uint32_t>> chosen;  // place, generation
-  for (uint32_t place = 0; place < capacity_; ++place) {
-    const Call& call = calls_[place];
-    if (call.state == state && which(call)) chosen.emplace_back(place, call.generation);
-  }
+  std::vector<std::pair<Call*, uint32_t>> chosen;  // with its generation
+  ForEachPlace([&](Call* call) {
+    if (call->state == state && which(*call)) chosen.emplace_back(call, call->generation);
+  });
   uint32_t ended = 0;
-  for (const auto& [place, generation] : chosen) {
-    Call* call = &calls_[place];
+  for (const auto& [call, generation] : chosen) {
     // A callback may have ended it, and may have started another one in its place.
     if (call->state != state || call->generation != generation) continue;
     if (call->stats != nullptr) call->stats->CountEnd(status);
@@ -118,16 +137,16 @@ void CallTable::Thrown(const Method& method) {
 }
 
 void CallTable::Enqueue(Call* call) {
-  call->next = kNil;
+  call->next = nullptr;
   call->previous = last_;
-  (last_ == kNil ? first_ : calls_[last_].next) = call->place;
-  last_ = call->place;
+  (last_ == nullptr ? first_ : last_->next) = call;
+  last_ = call;
   ++waiting_;
 }
 
 void CallTable::Unqueue(Call* call) {
-  (call->previous == kNil ? first_ : calls_[call->previous].next) = call->next;
-  (call->next == kNil ? last_ : calls_[call->next].previous) = call->previous;
+  (call->previous == nullptr ? first_ : call->previous->next) = call->next;
+  (call->next == nullptr ? last_ : call->next->previous) = call->previous;
   --waiting_;
 }
 

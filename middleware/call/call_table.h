@@ -2,16 +2,17 @@
 //
 // CallTable: the calls of one channel that have not ended.
 //
-// Purpose       A fixed array of places. On the wire, place and generation identify a call, so a late reply to an ended call or to an
-//               abandoned attempt matches no call. Calls that wait to be sent form a FIFO queue through the same places. The table
-//               allocates nothing after construction.
+// Purpose       An array of places. On the wire, place and generation identify a call, so a late reply to an ended call or to an
+//               abandoned attempt matches no call. Calls that wait to be sent form a FIFO queue through the same places. The
+//               places are made in blocks, when they are first needed; otherwise a call allocates nothing.
 // Ownership     ClientEngine. Request, response and callback argument belong to the caller, and stay valid until the callback runs.
 // Threads       The polling thread.
-// Limits        `capacity`. Start() returns nullptr when all places are taken.
+// Limits        `capacity` calls for each owner. Start() returns nullptr when all places are taken.
 // End           All calls must have ended before the table is destroyed.
 #ifndef SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 #define SLUICE_MIDDLEWARE_CALL_CALL_TABLE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <cstdint>
@@ -19,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
@@ -67,6 +69,7 @@ struct CallSpec {
   std::span<const std::byte> attachment;  // the same; stays until `done`
   const Buffer* buffer = nullptr;         // in which the attachment stands; nullptr: elsewhere
   Beside* reply_beside = nullptr;         // where what comes with the reply goes
+  const void* owner = nullptr;            // for EndCallsOf(): who shares the engine with others
   CallControl* control = nullptr;         // nullptr: nobody else cancels it
   ClientStream* stream = nullptr;         // of a method that streams
 };
@@ -87,8 +90,8 @@ struct Call : Deadline {
   CallState state = CallState::kFree;
   uint32_t place = 0;
   uint32_t generation = 1;
-  uint32_t next = 0;      // in the free list or the queue
-  uint32_t previous = 0;  // in the queue
+  Call* next = nullptr;      // in the free list or the queue
+  Call* previous = nullptr;  // in the queue
 };
 
 class CallTable {
@@ -103,6 +106,11 @@ class CallTable {
   ~CallTable();
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
+
+  // There are numbers for the places of so many owners.
+  static uint32_t MaxOwners(uint32_t capacity) { return kMaxCapacity / capacity; }
+  // So many owners have `capacity` places each, or more had before; at most MaxOwners().
+  void AllowOwners(uint32_t owners) { limit_ = std::max(limit_, owners * capacity_); }
 
   // At the end of the queue. nullptr: full.
   Call* Start(const CallSpec& spec, int64_t deadline_ns);
@@ -126,9 +134,8 @@ class CallTable {
   }
   // An attempt that has been sent and has not ended; nullptr for anything else, whatever the number is.
   Call* FindSent(uint64_t wire_id) {
-    const auto place = static_cast<uint32_t>(wire_id) & ((1u << kPlaceBits) - 1);
-    if (place >= capacity_) return nullptr;
-    Call* call = &calls_[place];
+    Call* const call = At(wire_id);
+    if (call == nullptr) return nullptr;
     return call->state == CallState::kSent && WireId(*call) == wire_id ? call : nullptr;
   }
 
@@ -150,6 +157,9 @@ class CallTable {
   uint32_t EndAll(CallState state, CallEvent event, const absl::Status& status,
                   absl::FunctionRef<bool(const Call&)> which);
 
+  // Of calls that have not ended, for Find().
+  std::vector<uint64_t> IdsOf(const void* owner) const;
+
   // An attempt has failed: its number finds nobody any more. Again() puts the call at the end of the queue.
   void Pause(Call* call);
   void Again(Call* call);
@@ -160,19 +170,30 @@ class CallTable {
   void* owner() const { return owner_; }
   uint32_t active() const { return active_; }
   uint32_t waiting() const { return waiting_; }
-  uint32_t capacity() const { return capacity_; }
+  uint32_t limit() const { return limit_; }
   // Before a sleep: the wheel then says when the first deadline is.
   void SettleDeadlines() { deadlines_.Settle(); }
 
  private:
-  static constexpr uint32_t kNil = UINT32_MAX;
   static constexpr uint32_t kPlaceBits = 20;
   static_assert(kMaxCapacity <= 1u << kPlaceBits);
+  static constexpr uint32_t kMaxBlockBits = 6;
 
   static void OnDue(void* context, Deadline* due);
+  // nullptr: no such place.
+  Call* At(uint64_t wire_id) const {
+    const auto place = static_cast<uint32_t>(wire_id) & ((1u << kPlaceBits) - 1);
+    if (place >= places_) return nullptr;
+    return &blocks_[place >> block_bits_][place & ((1u << block_bits_) - 1)];
+  }
+  template <typename Visit>
+  void ForEachPlace(const Visit& visit) const {
+    for (uint32_t place = 0; place < places_; ++place) visit(At(place));
+  }
   Call* Take(const CallSpec& spec, int64_t deadline_ns) {
-    if (free_ == kNil) return nullptr;
-    Call* call = &calls_[free_];
+    if (free_ == nullptr && !Grow()) [[unlikely]]
+      return nullptr;
+    Call* const call = free_;
     assert(call->state == CallState::kFree);
     free_ = call->next;
     call->spec = spec;
@@ -205,6 +226,8 @@ class CallTable {
       Thrown(*method);
     }
   }
+  // Makes more places. False: as many as allowed are there.
+  [[gnu::cold, gnu::noinline]] bool Grow();
   [[gnu::cold, gnu::noinline]] void Thrown(const Method& method);
   void Enqueue(Call* call);
   void Unqueue(Call* call);
@@ -214,20 +237,23 @@ class CallTable {
     if (call->connection != nullptr) --std::exchange(call->connection, nullptr)->outstanding;
     if (++call->generation == 0) call->generation = 1;
     call->next = free_;
-    free_ = call->place;
+    free_ = call;
     --active_;
   }
 
-  const uint32_t capacity_;
+  const uint32_t capacity_;    // of each owner
+  const uint32_t block_bits_;  // of a place's number: where in its block
+  uint32_t limit_;             // of all owners together
+  uint32_t places_ = 0;        // made so far
   base::TimerWheel* const wheel_;
   Deadlines deadlines_;
   void (*const on_deadline_)(void* owner, Call* call);
   void* const owner_;
   void (*const on_thrown_)(void* owner, const Method& method);
-  const std::unique_ptr<Call[]> calls_;
-  uint32_t free_ = kNil;
-  uint32_t first_ = kNil;  // of the queue
-  uint32_t last_ = kNil;
+  std::vector<std::unique_ptr<Call[]>> blocks_;  // of 1 << block_bits_ calls
+  Call* free_ = nullptr;
+  Call* first_ = nullptr;  // of the queue
+  Call* last_ = nullptr;
   uint32_t active_ = 0;
   uint32_t waiting_ = 0;
 };

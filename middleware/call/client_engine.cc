@@ -255,7 +255,7 @@ absl::Status ClientEngine::StartOther(const CallSpec& spec, int64_t deadline_ns,
         {.layer = "call",
          .peer = server_,
          .operation = spec.method->full_name,
-         .cause = absl::StrCat(table_.capacity(), " calls are in flight, the maximum"),
+         .cause = absl::StrCat(table_.limit(), " calls are in flight, the maximum"),
          .remedy = "wait for calls to end, or raise max_outstanding_calls",
          .retry_safe = true});
     overload_.Refused(now_ns_, why, &log_);
@@ -538,6 +538,17 @@ int ClientEngine::AfterSleep() {
   return fired;
 }
 
+void ClientEngine::EndCallsOf(const void* owner) {
+  const absl::Status why = ChannelClosed();
+  ending_ = owner;
+  for (const uint64_t id : table_.IdsOf(owner)) {
+    // A callback may have ended it.
+    if (Call* call = table_.Find(id); call != nullptr) End(call, CallEvent::kCancel, why);
+  }
+  EndWatches(owner);
+  ending_ = nullptr;
+}
+
 void ClientEngine::Close() {
   if (closed_) return;
   closed_ = true;
@@ -549,8 +560,7 @@ void ClientEngine::Close() {
     }
   }
   by_peer_.clear();
-  last_error_ = base::Error(absl::StatusCode::kCancelled, "channel closed",
-                            {.layer = "call", .peer = server_, .operation = "close"});
+  last_error_ = ChannelClosed();
   if (endpoint_ != nullptr) endpoint_->Close();
   const auto all = [](const Call&) { return true; };
   counters_.calls_failed += table_.EndAll(CallState::kSent, CallEvent::kCancel, last_error_, all);
@@ -558,7 +568,7 @@ void ClientEngine::Close() {
       table_.EndAll(CallState::kWaiting, CallEvent::kCancel, last_error_, all);
   counters_.calls_failed +=
       table_.EndAll(CallState::kPausing, CallEvent::kCancel, last_error_, all);
-  EndWatches();
+  EndWatches(nullptr);
 }
 
 }  // namespace sluice::call

@@ -78,6 +78,8 @@ struct ClientEngineOptions {
   bool first_failure_is_told = true;
   uint32_t trace_records = 4096;  // kept of what happened last; 32 bytes each
   uint32_t timed_every = 16;  // one of how many calls is timed while they come one upon the other
+
+  bool operator==(const ClientEngineOptions&) const = default;
 };
 
 struct ClientCounters {
@@ -166,6 +168,14 @@ class ClientEngine final : public session::User {
   // After a sleep, so that timers see the time that has passed. How many were due.
   int AfterSleep();
 
+  // So many owners share the engine, or did. Each adds max_outstanding_calls to their limit. At most CallTable::MaxOwners().
+  void AllowOwners(uint32_t owners) { table_.AllowOwners(owners); }
+  // Ends calls and watches whose `owner` is this one, as Close() does, and tells the servers. The owner starts none
+  // afterwards, not even in their callbacks.
+  void EndCallsOf(const void* owner);
+  // The status of calls that Close() and EndCallsOf() end.
+  absl::Status ChannelClosed() const;
+
   // Says goodbye and ends all calls with CANCELLED. No callbacks afterwards.
   void Close();
 
@@ -217,7 +227,8 @@ class ClientEngine final : public session::User {
   // client_watch.cc: after each change of what state() says.
   void NoteState();
   static void OnWatch(base::Timer* timer, void* context);
-  void EndWatches();
+  // nullptr: all of them.
+  void EndWatches(const void* owner);
   // The servers' connections (client_connections.cc).
   Connection* Find(endpoint::PeerId peer) {
     if (peer.index >= by_peer_.size()) return nullptr;
@@ -257,7 +268,7 @@ class ClientEngine final : public session::User {
                std::span<const std::byte> payload);
   void DeliverOther(Call* call, const frame::Header& header, std::span<const std::byte> payload);
   // No call waits in front, and there is a place.
-  bool MaySendNow() const { return table_.waiting() == 0 && table_.active() < table_.capacity(); }
+  bool MaySendNow() const { return table_.waiting() == 0 && table_.active() < table_.limit(); }
   absl::Status StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id,
                           bool refused);
 
@@ -368,6 +379,7 @@ class ClientEngine final : public session::User {
   bool closed_ = false;
   absl::Status last_error_;
   std::vector<StateWatch*> watches_;
+  const void* ending_ = nullptr;  // EndCallsOf()'s owner, while it runs
   bool dial_wanted_ = false;      // by a call, at the next Poll()
   bool servers_changed_ = false;  // since the last Poll(): calls may have lost their hope
   std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // EndSoon()'s

@@ -38,6 +38,11 @@ absl::Status ClientEngine::TooLarge(const CallSpec& spec, const char* what, uint
                       .retry_safe = true});
 }
 
+absl::Status ClientEngine::ChannelClosed() const {
+  return base::Error(absl::StatusCode::kCancelled, "channel closed",
+                     {.layer = "call", .peer = server_, .operation = "close"});
+}
+
 absl::Status ClientEngine::NotConnected(std::string_view operation) const {
   for (const auto& connection : connections_) {
     if (connection->state != ConnectionState::kDraining) continue;

@@ -71,7 +71,7 @@ void ClientEngine::AskHealth(Connection* connection) {
   if (connection->state != ConnectionState::kUp || ask->under_way) return;
   if (now_is_stale_) RefreshNow();
   const auto size = static_cast<uint32_t>(ask->request.ByteSizeLong());
-  if (table_.active() < table_.capacity()) {
+  if (table_.active() < table_.limit()) {
     if (const auto buffer = sessions_.Reserve(connection->peer, size); buffer.ok()) {
       CallSpec spec;
       spec.method = &kCheck;

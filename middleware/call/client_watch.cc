@@ -10,6 +10,7 @@ namespace sluice::call {
 
 bool ClientEngine::Watch(StateWatch* watch) {
   watch->now = state();
+  if (ending_ != nullptr && watch->owner == ending_) watch->now = ConnectionState::kClosed;
   if (closed_ || watch->now != watch->seen) return false;
   watch->engine = this;
   watch->timer.fire = &ClientEngine::OnWatch;
@@ -42,9 +43,13 @@ void ClientEngine::OnWatch(base::Timer*, void* context) {
   watch->done(watch);
 }
 
-void ClientEngine::EndWatches() {
-  while (!watches_.empty()) {
-    StateWatch* const watch = watches_.back();
+void ClientEngine::EndWatches(const void* owner) {
+  for (;;) {
+    const auto found = std::find_if(
+        watches_.rbegin(), watches_.rend(),
+        [owner](const StateWatch* one) { return owner == nullptr || one->owner == owner; });
+    if (found == watches_.rend()) return;
+    StateWatch* const watch = *found;
     Unwatch(watch);
     watch->now = ConnectionState::kClosed;
     watch->done(watch);

@@ -32,6 +32,8 @@ struct RetryPolicy {
   uint32_t budget = 10;                   // maximum number of tokens, and number at the start
   uint32_t budget_per_thousand_ok = 100;  // tokens that a thousand successes return
 
+  bool operator==(const RetryPolicy&) const = default;
+
   // Pause in nanoseconds after attempt number `attempt` (1: the first): a random time between half
   // of the current maximum, which doubles with each attempt, and all of it.
   int64_t Pause(uint32_t attempt, base::Random* random) const {

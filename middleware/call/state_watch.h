@@ -5,7 +5,7 @@
 // Ownership     The waiter owns it, from ClientEngine::Watch() until `done` or
 //               ClientEngine::Unwatch().
 // Threads       The thread that drives the engine.
-// End           `done` runs once: in Poll(), AfterSleep() or Close(). It may destroy the watch, and
+// End           `done` runs once: in Poll(), AfterSleep(), EndCallsOf() or Close(). It may destroy the watch, and
 //               start others.
 #ifndef SLUICE_MIDDLEWARE_CALL_STATE_WATCH_H_
 #define SLUICE_MIDDLEWARE_CALL_STATE_WATCH_H_
@@ -25,6 +25,7 @@ struct StateWatch {
   int64_t deadline_ns = kNoDeadlineNs;  // in the engine's clock
   void (*done)(StateWatch* watch) = nullptr;
   void* argument = nullptr;
+  const void* owner = nullptr;  // for ClientEngine::EndCallsOf()
   // The first state that differed from `seen`; `seen` if the deadline has passed.
   ConnectionState now = ConnectionState::kIdle;
   // The members below belong to the engine.

@@ -12,6 +12,7 @@
 #include "middleware/api/channel.h"
 #include "middleware/api/config.h"
 #include "middleware/api/messenger.h"
+#include "middleware/api/runtime.h"
 #include "middleware/api/server.h"
 #include "tests/errors/catalogue.h"
 #include "tests/middleware/api/chat.sluice.h"
@@ -98,6 +99,19 @@ TEST(SetupErrors, ServiceRegisteredTwiceAndLate) {
   ExpectCatalogued("registered-twice", server->Register(&chat));
   ASSERT_TRUE(server->Listen("127.0.0.1:0").ok());
   ExpectCatalogued("registered-late", server->Register(&chat));
+}
+
+TEST(SetupErrors, ServersOfASharedConnection) {
+  RuntimeOptions on_softdc;
+  on_softdc.device = "softdc0";
+  ChannelOptions options;
+  const auto runtime = Runtime::Create(on_softdc);
+  ASSERT_TRUE(runtime.ok()) << runtime.status();
+  options.runtime = *runtime;
+  options.connect_in_background = true;
+  const auto channel = Channel::Connect("127.0.0.1:9", options);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  ExpectCatalogued("servers-shared", (*channel)->SetServers({"127.0.0.1:10"}));
 }
 
 TEST(SetupErrors, FilesThatSayNothing) {

@@ -55,6 +55,58 @@ TEST_F(CallTableTest, FullTableRefuses) {
   EXPECT_EQ(log_, (std::vector<std::string>{"two", "rest", "rest", "rest", "rest"}));
 }
 
+TEST_F(CallTableTest, MoreOwnersHaveMorePlacesWhileCallsAreUnderWay) {
+  for (const uint32_t capacity : {1u, 3u, 64u, 100u}) {
+    CallTable table(capacity, &wheel_, &now_ns_, &CallTableTest::OnDeadline, this);
+    std::vector<Call*> calls;
+    for (uint32_t owners = 1; owners <= 5; ++owners) {
+      table.AllowOwners(owners);
+      table.AllowOwners(1);  // less than before: nothing
+      EXPECT_EQ(table.limit(), capacity * owners);
+      for (uint32_t i = 0; i < capacity; ++i) {
+        calls.push_back(table.StartSent(Spec(), kNoDeadlineNs));
+      }
+      EXPECT_EQ(table.StartSent(Spec(), kNoDeadlineNs), nullptr);
+    }
+    for (Call* call : calls) {
+      ASSERT_NE(call, nullptr);
+      EXPECT_EQ(table.FindSent(CallTable::WireId(*call)), call);
+      EXPECT_EQ(table.Find(CallTable::WireId(*call)), call);
+    }
+    // Numbers that a peer makes up.
+    for (const uint32_t place : {5 * capacity, 5 * capacity + 1, 1024u, 0xfffffu}) {
+      EXPECT_EQ(table.FindSent(uint64_t{1} << 32 | place), nullptr) << place;
+      EXPECT_EQ(table.Find(uint64_t{1} << 32 | place), nullptr) << place;
+    }
+    for (Call* call : calls) table.End(call, CallEvent::kCancel, absl::CancelledError(""));
+    EXPECT_EQ(table.active(), 0u);
+  }
+}
+
+TEST_F(CallTableTest, OwnersEndWithTheNumbersOfCalls) {
+  EXPECT_EQ(CallTable::MaxOwners(1), 1u << 20);
+  EXPECT_EQ(CallTable::MaxOwners(1024), 1024u);
+  EXPECT_EQ(CallTable::MaxOwners(1025), 1023u);
+  EXPECT_EQ(CallTable::MaxOwners(CallTable::kMaxCapacity), 1u);
+}
+
+TEST_F(CallTableTest, CallsAreFoundByTheirOwner) {
+  const int a = 0, b = 0;
+  std::vector<Call*> calls;
+  for (const int* owner : {&a, &b, &a}) {
+    CallSpec spec = Spec();
+    spec.owner = owner;
+    calls.push_back(table_.Start(spec, kNoDeadlineNs));
+  }
+  table_.MarkSent(calls[0]);
+  EXPECT_EQ(table_.IdsOf(&a),
+            (std::vector<uint64_t>{CallTable::WireId(*calls[0]), CallTable::WireId(*calls[2])}));
+  table_.End(calls[2], CallEvent::kCancel, absl::CancelledError("two"));
+  EXPECT_EQ(table_.IdsOf(&a), (std::vector<uint64_t>{CallTable::WireId(*calls[0])}));
+  table_.End(calls[0], CallEvent::kCancel, absl::CancelledError("zero"));
+  table_.End(calls[1], CallEvent::kCancel, absl::CancelledError("one"));
+}
+
 TEST_F(CallTableTest, RefusedStartLeavesTheCallbackWithItsCaller) {
   for (int i = 0; i < 4; ++i) table_.Start(Spec(), kNoDeadlineNs);
   const auto held = std::make_shared<int>(0);
