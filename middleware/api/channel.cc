@@ -124,10 +124,13 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
                                                             const ChannelOptions& options) {
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
   Stack* const own = stack.get();
-  const auto core =
+  // From here on the channel alone keeps its engine: the engine ends before the stack.
+  auto made_engine =
       std::make_shared<ChannelEngine>(TraitsOf(options, options.limits), own, /*group=*/nullptr);
+  ChannelEngine* const core = made_engine.get();
   std::shared_ptr<Channel> channel(
-      new Channel(nullptr, std::move(stack), own, address, options, core), &Channel::Release);
+      new Channel(nullptr, std::move(stack), own, address, options, std::move(made_engine)),
+      &Channel::Release);
   auto endpoint = own->CreateEndpoint(options.limits, options.authentication, {}, &core->log,
                                       core->engine.handler());
   if (!endpoint.ok()) return endpoint.status();
@@ -179,16 +182,16 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
   }
   const Runtime& in = *runtime;
   const ChannelTraits traits = TraitsOf(options, in.options_.limits);
-  ChannelEngines::Joined joined;
+  ChannelEngines::Joined joined;  // its engine is the channel's then, as above
   if (MayShare(address, options)) {
     joined = in.engines_->Join(address, traits);
   } else {
     joined.engine = std::make_shared<ChannelEngine>(traits, in.stack_.get(), in.group_.get());
     joined.engine->engine.Attach(joined.engine->endpoint.get());
   }
-  std::shared_ptr<Channel> channel(
-      new Channel(std::move(runtime), nullptr, in.stack_.get(), address, options, joined.engine),
-      &Channel::Release);
+  std::shared_ptr<Channel> channel(new Channel(std::move(runtime), nullptr, in.stack_.get(),
+                                               address, options, std::move(joined.engine)),
+                                   &Channel::Release);
   channel->lease_ = in.lease_.get();
   const auto begun = channel->Begin(options, joined.channels);
   if (!begun.ok()) return begun.status();

@@ -232,6 +232,19 @@ TEST_F(ChannelEngineTest, SecondChannelToAServerThatIsAwayFails) {
   EXPECT_TRUE(Channel::ConnectIn(runtime_, "nobody:1", waits).ok());
 }
 
+// The engine refers to the runtime's endpoint until the end: shown by AddressSanitizer.
+TEST_F(ChannelEngineTest, ChannelThatFailsToConnectHadTheLastReferenceToItsRuntime) {
+  for (const bool shares : {true, false}) {
+    Make();
+    ChannelOptions options;
+    options.share_connections = shares;
+    const std::weak_ptr<Runtime> gone = runtime_;
+    const auto failed = Channel::ConnectIn(std::move(runtime_), "nobody:1", options);
+    EXPECT_TRUE(absl::IsUnavailable(failed.status())) << failed.status();
+    EXPECT_TRUE(gone.expired());
+  }
+}
+
 TEST_F(ChannelEngineTest, ChannelsEndInEachOrderWithCallsUnderWay) {
   std::array<int, 3> order = {0, 1, 2};
   do {
