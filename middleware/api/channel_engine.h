@@ -7,7 +7,7 @@
 // Ownership     The channels share a ChannelEngine; ChannelEngines refers to it while a channel uses it. A runtime owns its
 //               ChannelEngines. The stack, and the group if there is one, outlive both.
 // Threads       ChannelEngines: any, several at a time. The engine is the lease's.
-// End           Leave(). The channel that was the last closes the engine, and no other channel gets it any more.
+// End           Leave(). The channel that was the last closes the engine, which no longer is in ChannelEngines.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_ENGINE_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_ENGINE_H_
 
