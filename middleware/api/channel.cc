@@ -206,10 +206,17 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
 absl::StatusOr<uint64_t> Channel::Begin(const ChannelOptions& options, uint32_t channels) {
   if (absl::Status status = Resolve(options.resolver); !status.ok()) return status;
   uint64_t connections = 0;
+  // An attempt that fails at once may end calls of others, which a callback does not expect: then the next pass dials.
+  const bool in_callback = lease_->HeldByMe();
   lease_->Run(&seat_, [&] {
     engine_.AllowOwners(channels);
     connections = engine_.counters().connections;
-    if (engine_.state() != call::ConnectionState::kUp) engine_.Dial();
+    if (engine_.state() == call::ConnectionState::kUp) return;
+    if (in_callback) {
+      engine_.DialSoon();
+    } else {
+      engine_.Dial();
+    }
   });
   return connections;
 }

@@ -245,6 +245,29 @@ TEST_F(ChannelEngineTest, ChannelThatFailsToConnectHadTheLastReferenceToItsRunti
   }
 }
 
+TEST_F(ChannelEngineTest, ChannelThatACallbackMakesDialsInTheNextPass) {
+  Make();
+  ChannelOptions background;
+  background.connect_in_background = true;
+  background.max_reconnect_attempts = 0;
+  const auto a = Channel::ConnectIn(runtime_, "nobody:1", background);
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ((*a)->WaitForStateChange(ConnectionState::kConnecting, kHang), ConnectionState::kIdle);
+  const auto b = Connect("b:1");
+  Line reply;
+  std::shared_ptr<Channel> made;
+  uint64_t dials = 0;
+  testing_support::Gate done;
+  ASSERT_TRUE(StartSay(b, "x", &reply, [&](const absl::Status&) {
+                made = *Channel::ConnectIn(runtime_, "nobody:1", background);
+                dials = made->counters().dials;
+                done.Open();
+              }).ok());
+  ASSERT_TRUE(done.WaitFor(kHang));
+  EXPECT_EQ(dials, 1u);
+  EXPECT_TRUE(made->Drive([&] { return made->counters().dials == 2; }, kHang));
+}
+
 TEST_F(ChannelEngineTest, ChannelsEndInEachOrderWithCallsUnderWay) {
   std::array<int, 3> order = {0, 1, 2};
   do {
