@@ -224,7 +224,9 @@ absl::StatusOr<uint64_t> Channel::Begin(const ChannelOptions& options, uint32_t 
 absl::Status Channel::FirstAttempt(bool decided, uint64_t connections_before) {
   absl::Status why;
   lease_->Run(&seat_, [&] {
-    if (engine_.state() == call::ConnectionState::kUp) return;
+    // Of another channel's connection: it is there, or its server is ending it.
+    const call::ConnectionState state = engine_.state();
+    if (state == call::ConnectionState::kUp || state == call::ConnectionState::kDraining) return;
     if (engine_.counters().connections == connections_before) why = OwnCopy(engine_.last_error());
   });
   if (!why.ok() || decided) return why;

@@ -540,13 +540,13 @@ int ClientEngine::AfterSleep() {
 
 void ClientEngine::EndCallsOf(const void* owner) {
   const absl::Status why = ChannelClosed();
-  ending_ = owner;
+  const void* const outer = std::exchange(ending_, owner);
   for (const uint64_t id : table_.IdsOf(owner)) {
     // A callback may have ended it.
     if (Call* call = table_.Find(id); call != nullptr) End(call, CallEvent::kCancel, why);
   }
   EndWatches(owner);
-  ending_ = nullptr;
+  ending_ = outer;
 }
 
 void ClientEngine::Close() {

@@ -9,9 +9,9 @@
 namespace sluice::call {
 
 bool ClientEngine::Watch(StateWatch* watch) {
-  watch->now = state();
-  if (ending_ != nullptr && watch->owner == ending_) watch->now = ConnectionState::kClosed;
-  if (closed_ || watch->now != watch->seen) return false;
+  const bool ends = ending_ != nullptr && watch->owner == ending_;
+  watch->now = ends ? ConnectionState::kClosed : state();
+  if (closed_ || ends || watch->now != watch->seen) return false;
   watch->engine = this;
   watch->timer.fire = &ClientEngine::OnWatch;
   watch->timer.context = watch;

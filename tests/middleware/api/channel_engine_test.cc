@@ -153,7 +153,7 @@ TEST_F(ChannelEngineTest, CallbackOfAChannelThatEndsStartsNothingThere) {
   Channel* const raw = a.get();
   Line replies[3];
   std::optional<absl::Status> there, elsewhere, ended;
-  std::optional<ConnectionState> watched, again;
+  std::optional<ConnectionState> watched, again, last;
   raw->StartStateChange(ConnectionState::kUp, kHang, [&](ConnectionState now) { watched = now; });
   ASSERT_TRUE(
       StartSay(a, "wait", &replies[0], [&](const absl::Status&) {
@@ -162,6 +162,8 @@ TEST_F(ChannelEngineTest, CallbackOfAChannelThatEndsStartsNothingThere) {
                     .StartSay(context, Text("x"), &replies[1], [](const absl::Status&) { FAIL(); });
         raw->StartStateChange(ConnectionState::kUp, kHang,
                               [&](ConnectionState now) { again = now; });
+        raw->StartStateChange(ConnectionState::kClosed, kHang,
+                              [&](ConnectionState now) { last = now; });
         elsewhere =
             StartSay(b, "y", &replies[2], [&](const absl::Status& status) { ended = status; });
       }).ok());
@@ -170,6 +172,7 @@ TEST_F(ChannelEngineTest, CallbackOfAChannelThatEndsStartsNothingThere) {
   EXPECT_TRUE(absl::IsCancelled(*there)) << *there;
   EXPECT_EQ(watched, ConnectionState::kClosed);
   EXPECT_EQ(again, ConnectionState::kClosed);
+  EXPECT_EQ(last, ConnectionState::kClosed);
   ASSERT_TRUE(elsewhere.has_value() && elsewhere->ok());
   EXPECT_TRUE(b->Drive([&] { return ended.has_value(); }, kHang));
   EXPECT_TRUE(ended->ok()) << *ended;
