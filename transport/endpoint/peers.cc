@@ -136,9 +136,8 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
   if (!receiving_) {
     ReceiveAll();
     if (peer->lanes != 0 && LanesOf(peer).in != nullptr) Drain(peer, LanesOf(peer).in);
+    if (peer->state == peer::State::kDraining) return;  // it was given up on what it sent
   }
-  // It was given up already, on what it sent or on its deadline, and was counted.
-  if (peer->state == peer::State::kDraining) return;
   if (peer->inbound && peer->handshake() != nullptr && !peer->told_up) {
     ++handshakes_.unfinished;
   }

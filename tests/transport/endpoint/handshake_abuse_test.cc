@@ -457,29 +457,6 @@ TEST(EndpointListen, ClientThatProvesNothingIsReaped) {
   EXPECT_TRUE(server.recorder.ups.empty() && server.recorder.downs.empty());
 }
 
-// Its connection's deadline and its handshake's end in one pass.
-TEST(EndpointListen, ClientWhoseConnectionIsNotEstablishedInTimeIsCountedOnce) {
-  verbs::VerbsApi deaf = softdc::Verbs();
-  deaf.cm_get_cm_event = [](rdma_event_channel* channel, rdma_cm_event** event) {
-    for (;;) {
-      if (softdc::Verbs().cm_get_cm_event(channel, event) != 0) return -1;
-      if ((*event)->event != RDMA_CM_EVENT_ESTABLISHED) return 0;
-      softdc::Verbs().cm_ack_cm_event(*event);
-    }
-  };
-  Options options = WithSecret();
-  testing_support::ManualClock time;
-  Node server(options, &deaf, &time);
-  RawPeer raw(Shared());
-  raw.Connect(ListenOn(server), raw.Hello());
-  Drive(server, raw, [&] { return raw.up || raw.down; });
-  ASSERT_TRUE(raw.up) << raw.why;
-  time.Advance(2 * options.accept_timeout_ns);
-  Drive(server, raw, [&] { return raw.down; });
-  EXPECT_EQ(server.endpoint->Handshakes().unfinished, 1u);
-  EXPECT_EQ(server.endpoint->Handshakes().under_way, 0u);
-}
-
 // What is answered then is nobody's, and the place of that connection may be another's.
 TEST(EndpointListen, RequestThatEndsWhileTheSecretsAreReadLeavesNothing) {
   testing_support::ManualClock time;
