@@ -187,7 +187,6 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
     joined = in.engines_->Join(address, traits);
   } else {
     joined.engine = std::make_shared<ChannelEngine>(traits, in.stack_.get(), in.group_.get());
-    joined.engine->engine.Attach(joined.engine->endpoint.get());
   }
   std::shared_ptr<Channel> channel(new Channel(std::move(runtime), nullptr, in.stack_.get(),
                                                address, options, std::move(joined.engine)),

@@ -180,9 +180,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // The selected device and the reason: "softdc0, because …".
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
-  // Returns all counters; of channels that share connections, those of all of them together, as Trace() and counters() do. Waits
-  // for one pass of the thread that drives, at most `patience`: if a callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
-  // limit inside a callback of another channel that this channel waits for.
+  // Returns all counters. Waits for one pass of the thread that drives, at most `patience`: if a
+  // callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
+  // limit inside a callback of another channel that this channel waits for. Channels that share
+  // connections have common counters and events: Snapshot(), Trace() and counters() of each return
+  // those of all.
   ChannelSnapshot Snapshot(absl::Duration patience = absl::InfiniteDuration());
   // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
   std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }

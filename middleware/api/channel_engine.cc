@@ -11,7 +11,9 @@ ChannelEngine::ChannelEngine(const ChannelTraits& for_these, Stack* stack, call:
       log(traits.log, stack->log(), traits.log_level),
       engine(traits.engine, stack->clock(), stack->random(), &log),
       member(group == nullptr ? nullptr : new call::GroupEndpoint(group, &engine)),
-      endpoint(member) {}
+      endpoint(member) {
+  if (member != nullptr) engine.Attach(member);
+}
 
 ChannelEngines::Joined ChannelEngines::Join(const std::string& address,
                                             const ChannelTraits& traits) {
@@ -24,7 +26,6 @@ ChannelEngines::Joined ChannelEngines::Join(const std::string& address,
     return {it->second, ++one.channels};
   }
   auto made = std::make_shared<ChannelEngine>(traits, stack_, group_);
-  made->engine.Attach(made->endpoint.get());
   engines_.emplace(address, made);
   return {std::move(made), 1};
 }

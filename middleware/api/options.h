@@ -201,10 +201,10 @@ struct ChannelOptions {
   Balancing balancing = Balancing::kPickFirst;
   HealthOptions health;
   RetryOptions retry;
-  // In a Runtime: channels that were given the same address and the same options share their connections, their counters, and the
-  // retry budget. A second channel to a server connects at once. Their calls take max_outstanding_calls together, times the number
-  // of channels. False: the channel has connections of its own. Channels without a runtime, with a resolver or with the address of
-  // a file have always.
+  // Has an effect in a Runtime only. True (default): channels with the same address and the same options share connections, counters
+  // and retry budget; a further channel connects at once. The limit of their calls is max_outstanding_calls times the number of
+  // channels; one channel may use the part of another. False: the channel has its own connections. A channel with a resolver, or with
+  // the address of a file, always has its own.
   bool share_connections = true;
   // Source of the servers' addresses, instead of the address given to Connect() (resolver.h).
   std::shared_ptr<Resolver> resolver;

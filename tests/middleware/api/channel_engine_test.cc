@@ -31,6 +31,20 @@ class ChannelEngineTest : public testing_support::RuntimeWorld {
                         Line* reply, absl::AnyInvocable<void(const absl::Status&) &&> done) {
     return ChatClient(channel).StartSay(forever_, Text(text), reply, std::move(done));
   }
+  // A channel that has tried to connect once, in vain, and rests.
+  std::shared_ptr<Channel> ConnectToNobody(const ChannelOptions& options) {
+    auto channel = Channel::ConnectIn(runtime_, "nobody:1", options);
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    EXPECT_EQ((*channel)->WaitForStateChange(ConnectionState::kConnecting, kHang),
+              ConnectionState::kIdle);
+    return *std::move(channel);
+  }
+  static ChannelOptions TriesOnce() {
+    ChannelOptions options;
+    options.connect_in_background = true;
+    options.max_reconnect_attempts = 0;
+    return options;
+  }
   void EndOneOfTwo() {
     auto a = Connect("a:1");
     auto b = Connect("a:1");
@@ -214,18 +228,10 @@ TEST_F(ChannelEngineTest, ServersOfASharedConnectionStay) {
 // The second of them tries at once, and says how that went.
 TEST_F(ChannelEngineTest, SecondChannelToAServerThatIsAwayFails) {
   Make();
-  ChannelOptions background;
-  background.connect_in_background = true;
-  background.max_reconnect_attempts = 0;
-  const auto a = Channel::ConnectIn(runtime_, "nobody:1", background);
-  ASSERT_TRUE(a.ok()) << a.status();
-  EXPECT_EQ((*a)->WaitForStateChange(ConnectionState::kConnecting, kHang), ConnectionState::kIdle);
-  EXPECT_EQ((*a)->counters().dials, 1u);
-  const auto same = Channel::ConnectIn(runtime_, "nobody:1", background);
-  ASSERT_TRUE(same.ok()) << same.status();
-  EXPECT_EQ((*same)->WaitForStateChange(ConnectionState::kConnecting, kHang),
-            ConnectionState::kIdle);
-  EXPECT_EQ((*a)->counters().dials, 2u);
+  const auto a = ConnectToNobody(TriesOnce());
+  EXPECT_EQ(a->counters().dials, 1u);
+  const auto same = ConnectToNobody(TriesOnce());
+  EXPECT_EQ(a->counters().dials, 2u);
   ChannelOptions waits;
   for (int i = 0; i < 2; ++i) {
     const auto b = Channel::ConnectIn(runtime_, "nobody:1", waits);
@@ -250,19 +256,14 @@ TEST_F(ChannelEngineTest, ChannelThatFailsToConnectHadTheLastReferenceToItsRunti
 
 TEST_F(ChannelEngineTest, ChannelThatACallbackMakesDialsInTheNextPass) {
   Make();
-  ChannelOptions background;
-  background.connect_in_background = true;
-  background.max_reconnect_attempts = 0;
-  const auto a = Channel::ConnectIn(runtime_, "nobody:1", background);
-  ASSERT_TRUE(a.ok()) << a.status();
-  EXPECT_EQ((*a)->WaitForStateChange(ConnectionState::kConnecting, kHang), ConnectionState::kIdle);
+  const auto a = ConnectToNobody(TriesOnce());
   const auto b = Connect("b:1");
   Line reply;
   std::shared_ptr<Channel> made;
   uint64_t dials = 0;
   testing_support::Gate done;
   ASSERT_TRUE(StartSay(b, "x", &reply, [&](const absl::Status&) {
-                made = *Channel::ConnectIn(runtime_, "nobody:1", background);
+                made = *Channel::ConnectIn(runtime_, "nobody:1", TriesOnce());
                 dials = made->counters().dials;
                 done.Open();
               }).ok());
