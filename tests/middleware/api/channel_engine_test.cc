@@ -29,7 +29,7 @@ class ChannelEngineTest : public testing_support::RuntimeWorld {
   size_t PeersOf(size_t server) { return servers_[server]->Snapshot(/*details=*/100).peers_in_all; }
   absl::Status StartSay(const std::shared_ptr<Channel>& channel, const std::string& text,
                         Line* reply, absl::AnyInvocable<void(const absl::Status&) &&> done) {
-    return ChatClient(channel).StartSay(forever_, Text(text), reply, std::move(done));
+    return ChatClient(channel).StartSay(forever_, Lasting(text), reply, std::move(done));
   }
   // A channel that has tried to connect once, in vain, and rests.
   std::shared_ptr<Channel> ConnectToNobody(const ChannelOptions& options) {
@@ -169,19 +169,19 @@ TEST_F(ChannelEngineTest, CallbackOfAChannelThatEndsStartsNothingThere) {
   std::optional<absl::Status> there, elsewhere, ended;
   std::optional<ConnectionState> watched, again, last;
   raw->StartStateChange(ConnectionState::kUp, kHang, [&](ConnectionState now) { watched = now; });
-  ASSERT_TRUE(
-      StartSay(a, "wait", &replies[0], [&](const absl::Status&) {
-        CallContext context(kHang);
-        there = ChatClient(std::shared_ptr<Channel>(std::shared_ptr<Channel>(), raw))
-                    .StartSay(context, Text("x"), &replies[1], [](const absl::Status&) { FAIL(); });
-        raw->StartStateChange(ConnectionState::kUp, kHang,
-                              [&](ConnectionState now) { again = now; });
-        raw->StartStateChange(ConnectionState::kClosed, kHang,
-                              [&](ConnectionState now) { last = now; });
-        EXPECT_EQ(last, ConnectionState::kClosed) << "waits on a channel that ends";
-        elsewhere =
-            StartSay(b, "y", &replies[2], [&](const absl::Status& status) { ended = status; });
-      }).ok());
+  ASSERT_TRUE(StartSay(a, "wait", &replies[0], [&](const absl::Status&) {
+                CallContext context(kHang);
+                there = ChatClient(std::shared_ptr<Channel>(std::shared_ptr<Channel>(), raw))
+                            .StartSay(context, Lasting("x"), &replies[1],
+                                      [](const absl::Status&) { FAIL(); });
+                raw->StartStateChange(ConnectionState::kUp, kHang,
+                                      [&](ConnectionState now) { again = now; });
+                raw->StartStateChange(ConnectionState::kClosed, kHang,
+                                      [&](ConnectionState now) { last = now; });
+                EXPECT_EQ(last, ConnectionState::kClosed) << "waits on a channel that ends";
+                elsewhere = StartSay(b, "y", &replies[2],
+                                     [&](const absl::Status& status) { ended = status; });
+              }).ok());
   a.reset();
   ASSERT_TRUE(there.has_value());
   EXPECT_TRUE(absl::IsCancelled(*there)) << *there;

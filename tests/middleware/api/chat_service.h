@@ -10,6 +10,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,6 +31,16 @@ using tests::chat::ChatClient;
 using tests::chat::ChatCoServiceBase;
 using tests::chat::ChatServiceBase;
 using tests::chat::Line;
+
+// A request that stays valid until the process ends, as a call whose end nobody waits for needs.
+inline const Line& Lasting(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const lines = new std::map<std::string, Line>;
+  std::lock_guard lock(mutex);
+  const auto [line, made] = lines->try_emplace(text);
+  if (made) line->second.set_text(text);
+  return line->second;
+}
 
 // Opened once, waited for by anybody.
 class Gate {

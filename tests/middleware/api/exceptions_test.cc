@@ -240,7 +240,7 @@ TEST_F(ExceptionsTest, CallbackThatThrowsIsLoggedAndNothingElse) {
   int ended = 0;
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(client()
-                    .StartSay(context, Text("hello"), &replies.emplace_back(),
+                    .StartSay(context, Lasting("hello"), &replies.emplace_back(),
                               [&ended](const absl::Status& status) {
                                 EXPECT_TRUE(status.ok()) << status;
                                 ++ended;

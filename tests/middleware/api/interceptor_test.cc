@@ -178,7 +178,7 @@ TEST_F(InterceptorTest, ClientThatRefusesEndsTheCallBeforeItStarts) {
   Line reply;
   bool ran = false;
   EXPECT_EQ(ChatClient(channel_)
-                .StartSay(context, Line(), &reply, [&](const absl::Status&) { ran = true; })
+                .StartSay(context, Lasting(""), &reply, [&](const absl::Status&) { ran = true; })
                 .code(),
             absl::StatusCode::kPermissionDenied);
   EXPECT_FALSE(ran);
@@ -205,7 +205,7 @@ TEST_F(InterceptorTest, CallbacksAndStreamsAreSeenToo) {
   CallContext context(absl::Seconds(60));
   Line reply;
   ASSERT_TRUE(ChatClient(channel_)
-                  .StartSay(context, Line(), &reply,
+                  .StartSay(context, Lasting(""), &reply,
                             [&](const absl::Status& status) { done.Add(CodeOf(status)); })
                   .ok());
   EXPECT_EQ(done.Lines(1), std::vector<std::string>{"OK"});

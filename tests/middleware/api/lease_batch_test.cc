@@ -28,12 +28,6 @@ using testing_support::Line;
 
 constexpr int kManyPasses = 10'000;
 
-Line Text(const std::string& text) {
-  Line line;
-  line.set_text(text);
-  return line;
-}
-
 // A channel in a runtime that this thread polls.
 class LeaseBatchTest : public ::testing::Test {
  protected:
@@ -57,7 +51,8 @@ class LeaseBatchTest : public ::testing::Test {
 
   void StartWaiting(CallContext& context, Line* reply,
                     absl::AnyInvocable<void(const absl::Status&) &&> done) {
-    ASSERT_TRUE(ChatClient(channel_).StartSay(context, Text("wait"), reply, std::move(done)).ok());
+    ASSERT_TRUE(
+        ChatClient(channel_).StartSay(context, Lasting("wait"), reply, std::move(done)).ok());
   }
   // Polls until there is nothing to do, and arms the descriptor. False: there is always something to do.
   bool GoToSleep() {

@@ -72,7 +72,7 @@ TEST(RuntimeOverADeviceTest, ChannelsComeAndGoOverOneSetOfQueues) {
         EXPECT_EQ(reply->text(), text);
       }
       ASSERT_TRUE(ChatClient(channels[i])
-                      .StartSay(forever, Text("wait"), &replies[i],
+                      .StartSay(forever, Lasting("wait"), &replies[i],
                                 [&ended](const absl::Status&) { ++ended; })
                       .ok());
     }

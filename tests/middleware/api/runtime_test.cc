@@ -77,7 +77,7 @@ TEST_F(RuntimeTest, OneThreadDrivesTheCallsOfAll) {
     const auto& channel = i % 3 == 0 ? a : i % 3 == 1 ? b : c;
     CallContext context(kHang);
     const absl::Status started = ChatClient(channel).StartSay(
-        context, Text(std::to_string(i)), &replies[i], [&ended](const absl::Status& status) {
+        context, Lasting(std::to_string(i)), &replies[i], [&ended](const absl::Status& status) {
           EXPECT_TRUE(status.ok()) << status;
           ++ended;
         });
@@ -97,10 +97,10 @@ TEST_F(RuntimeTest, BackgroundThreadEndsCallsThatNobodyWaitsFor) {
       Gate ended;
       Line reply;
       CallContext context(kHang);
-      ASSERT_TRUE(
-          ChatClient(channel)
-              .StartSay(context, Text("x"), &reply, [&ended](const absl::Status&) { ended.Open(); })
-              .ok());
+      ASSERT_TRUE(ChatClient(channel)
+                      .StartSay(context, Lasting("x"), &reply,
+                                [&ended](const absl::Status&) { ended.Open(); })
+                      .ok());
       EXPECT_TRUE(ended.WaitFor(kHang));
     }
   }
@@ -115,7 +115,7 @@ TEST_F(RuntimeTest, DeadlinesOfAllComeWhileTheThreadSleeps) {
   for (int i = 0; i < 2; ++i) {
     CallContext context(absl::Milliseconds(20 + 20 * i));
     ASSERT_TRUE(ChatClient(i == 0 ? a : b)
-                    .StartSay(context, Text("wait"), &replies[i],
+                    .StartSay(context, Lasting("wait"), &replies[i],
                               [&](const absl::Status& status) {
                                 EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
                                 if (++ended == 2) all.Open();
@@ -182,7 +182,7 @@ TEST_F(RuntimeTest, LargeMessagesGoBothWaysAndComeBackAtTheEnd) {
   int ended = 0;
   client_end_->set_hold_fetches(true);
   ASSERT_TRUE(ChatClient(a)
-                  .StartSay(forever_, Text(large), &reply,
+                  .StartSay(forever_, Lasting(large), &reply,
                             [&](const absl::Status& status) {
                               EXPECT_TRUE(absl::IsCancelled(status)) << status;
                               ++ended;
@@ -205,7 +205,7 @@ TEST_F(RuntimeTest, CallbackCannotWaitForAnotherChannelOfItsRuntime) {
   Gate ended;
   Line reply, other;
   ASSERT_TRUE(ChatClient(a)
-                  .StartSay(forever_, Text("x"), &reply,
+                  .StartSay(forever_, Lasting("x"), &reply,
                             [&](const absl::Status&) {
                               CallContext context(kHang);
                               const absl::Status call =
@@ -230,7 +230,7 @@ TEST_F(RuntimeTest, CallbackStartsCallsAndChannels) {
   patient.set_wait_for_ready(true);
   ASSERT_TRUE(
       ChatClient(a)
-          .StartSay(forever_, Text("x"), &replies[0],
+          .StartSay(forever_, Lasting("x"), &replies[0],
                     [&](const absl::Status&) {
                       ChannelOptions options;
                       options.connect_in_background = true;
@@ -238,14 +238,14 @@ TEST_F(RuntimeTest, CallbackStartsCallsAndChannels) {
                       const auto then = [&](const absl::Status& status) {
                         EXPECT_TRUE(status.ok()) << status;
                         const absl::Status started = ChatClient(c).StartSay(
-                            patient, Text("z"), &replies[2], [&](const absl::Status& last) {
+                            patient, Lasting("z"), &replies[2], [&](const absl::Status& last) {
                               EXPECT_TRUE(last.ok()) << last;
                               ended.Open();
                             });
                         EXPECT_TRUE(started.ok()) << started;
                       };
                       EXPECT_TRUE(
-                          ChatClient(b).StartSay(forever_, Text("y"), &replies[1], then).ok());
+                          ChatClient(b).StartSay(forever_, Lasting("y"), &replies[1], then).ok());
                     })
           .ok());
   EXPECT_TRUE(ended.WaitFor(kHang));
@@ -302,7 +302,7 @@ TEST_F(RuntimeTest, LastReferencesGoInsideCallbacks) {
     });
     Line reply;
     ASSERT_TRUE(ChatClient(a)
-                    .StartSay(forever_, Text("x"), &reply,
+                    .StartSay(forever_, Lasting("x"), &reply,
                               [&](const absl::Status&) {
                                 if (round % 2 == 0) a.reset();
                                 b.reset();
@@ -329,7 +329,7 @@ TEST_F(RuntimeTest, ChannelThatAThreadVisitsEndsBeforeItsCallReturns) {
   // The call starts with the lease, so that its callback runs on this thread, while it visits `a`.
   const auto step = [&] {
     if (!std::exchange(started, true)) {
-      const absl::Status status = ChatClient(b).StartSay(forever_, Text("x"), &replies[1],
+      const absl::Status status = ChatClient(b).StartSay(forever_, Lasting("x"), &replies[1],
                                                          [&](const absl::Status&) { a.reset(); });
       EXPECT_TRUE(status.ok()) << status;
     }
@@ -383,7 +383,7 @@ TEST_F(RuntimeTest, EverythingAtOnce) {
         std::atomic<int> mine{0};
         for (Line& reply : replies) {
           const absl::Status status = ChatClient(channel).StartSay(
-              stoppable, Text("wait"), &reply, [&](const absl::Status&) { ++ended, ++mine; });
+              stoppable, Lasting("wait"), &reply, [&](const absl::Status&) { ++ended, ++mine; });
           ASSERT_TRUE(status.ok()) << status;
           ++started;
         }
@@ -420,12 +420,12 @@ TEST_F(RuntimeTest, OneLoopServesAllChannels) {
     EXPECT_TRUE(status.ok()) << status;
     ++ended;
   };
-  ASSERT_TRUE(ChatClient(a).StartSay(context, Text("x"), &replies[0], done).ok());
-  ASSERT_TRUE(ChatClient(b).StartSay(context, Text("y"), &replies[1], done).ok());
+  ASSERT_TRUE(ChatClient(a).StartSay(context, Lasting("x"), &replies[0], done).ok());
+  ASSERT_TRUE(ChatClient(b).StartSay(context, Lasting("y"), &replies[1], done).ok());
   EXPECT_TRUE(RunLoop([&] { return ended == 2; }));
   // A timer of one of them, and a call of another thread.
   ASSERT_TRUE(ChatClient(b)
-                  .StartSay(brief, Text("wait"), &replies[1],
+                  .StartSay(brief, Lasting("wait"), &replies[1],
                             [&](const absl::Status& status) {
                               EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
                               ++ended;
@@ -452,7 +452,7 @@ TEST_F(RuntimeTest, ChannelThatIsDroppedInThePollEndsBeforeItReturns) {
     ++ended;
   });
   ASSERT_TRUE(ChatClient(a)
-                  .StartSay(forever_, Text("x"), &replies[0],
+                  .StartSay(forever_, Lasting("x"), &replies[0],
                             [&](const absl::Status&) {
                               b.reset();
                               a.reset();

@@ -76,7 +76,8 @@ class RuntimeWorld : public ::testing::Test {
   // A call that does not end by itself.
   void StartWaiting(const std::shared_ptr<Channel>& channel, Line* reply,
                     absl::AnyInvocable<void(const absl::Status&) &&> done) {
-    ASSERT_TRUE(ChatClient(channel).StartSay(forever_, Text("wait"), reply, std::move(done)).ok());
+    ASSERT_TRUE(
+        ChatClient(channel).StartSay(forever_, Lasting("wait"), reply, std::move(done)).ok());
   }
   // The loop of a program with one descriptor.
   bool RunLoop(std::function<bool()> done) {
