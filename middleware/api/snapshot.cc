@@ -77,7 +77,7 @@ void ServerPoller::LookAtPeers(size_t details, std::optional<std::string_view> o
     peer.tenant = view.tenant;
     if (const auto report = endpoint_->Report(view.id); report.ok()) {
       if (report->blocked) peer.state = "blocked";
-      if (report->probed) peer.state = "probed";
+      if (report->probe_outstanding) peer.state = "probed";
       peer.credits = report->credits;
       peer.credit_window = report->credit_window;
       peer.has_lane = report->has_lane;

@@ -39,8 +39,8 @@ struct Attempt {
   uint32_t stale_rejects = 0;
   int64_t pause_ns = 0;  // before the next try
   bool has_turn = false;
-  bool asked_for = false;  // by the server: the next try is not paced
-  absl::Status last;       // what ended the last try
+  bool by_request = false;  // of the server: the next try is not paced
+  absl::Status last;        // what ended the last try
 
   PathInfo path;
   ibv_ece answer_ece = {};

@@ -88,7 +88,7 @@ void ConnectionManager::Release(Connection* c) {
 void ConnectionManager::TakeTurn(Connection* c) {
   Attempt* attempt = c->attempt();
   if (c->release_waits) return SetTimer(c, attempt->deadline_ns);
-  if (std::exchange(attempt->asked_for, false)) attempt->has_turn = true;
+  if (std::exchange(attempt->by_request, false)) attempt->has_turn = true;
   if (!attempt->has_turn) {
     attempt->has_turn = true;
     const int64_t now_ns = clock_.NowNs();

@@ -240,7 +240,7 @@ void ConnectionManager::OnTimer(base::Timer*, void* context) {
 absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host, uint16_t port,
                                                         int64_t deadline_ns,
                                                         std::span<const std::byte> private_data,
-                                                        bool asked_for) {
+                                                        bool by_request) {
   assert(private_data.size() <= kMaxRequestData);
   Connection* c = New();
   if (c == nullptr) {
@@ -258,7 +258,7 @@ absl::StatusOr<ConnectionId> ConnectionManager::Connect(const std::string& host,
   attempt->host = host;
   attempt->port = port;
   attempt->deadline_ns = deadline_ns;
-  attempt->asked_for = asked_for;
+  attempt->by_request = by_request;
   std::copy(private_data.begin(), private_data.end(), attempt->outgoing.begin());
   attempt->outgoing_bytes = private_data.size();
   Handle(c, Event::kConnectCalled);

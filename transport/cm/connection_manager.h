@@ -145,11 +145,11 @@ class ConnectionManager {
   // Port 0 takes a free one. Blocks its caller for as long as a name takes to resolve.
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port);
 
-  // Ends in OnResponse() or OnDown(), by the deadline at the latest. `asked_for`: the server wants it again, at once, so
+  // Ends in OnResponse() or OnDown(), by the deadline at the latest. `by_request`: the server asked for this attempt, so
   // its first try does not wait for its turn.
   absl::StatusOr<ConnectionId> Connect(const std::string& host, uint16_t port, int64_t deadline_ns,
                                        std::span<const std::byte> private_data,
-                                       bool asked_for = false);
+                                       bool by_request = false);
   // `ece` is what this side made of the other's options; vendor 0: nothing.
   void Accept(ConnectionId id, std::span<const std::byte> private_data, const ibv_ece& ece = {});
   void Establish(ConnectionId id);

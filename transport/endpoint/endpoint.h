@@ -61,7 +61,7 @@ struct PeerReport {
   // While it is up. Blocked: a message waits for a credit or a buffer. Probed: the endpoint has asked
   // for a keepalive and has received none so far.
   bool blocked = false;
-  bool probed = false;
+  bool probe_outstanding = false;
   bool has_lane = false;             // granted by either side
   uint32_t credits = 0;              // messages that may be sent to it now
   uint32_t credit_window = 0;        // the most that it grants

@@ -397,7 +397,7 @@ bool EndpointImpl::PrepareToSleep() {
   // handler is called there only.
   if (!arrivals_taken()) TakeArrivals();
   const int sent = queue_->Poll(/*thorough=*/true);
-  if (queue_->owes()) {
+  if (queue_->completions_due()) {
     StartWatch();
   } else {
     timers_.Cancel(&watch_timer_);

@@ -37,7 +37,7 @@ void EndpointImpl::AskOf(InLane* lane, Mode mode) {
   lane->ask.mode = mode;
   ++lane->ask.turn;
   lane->written.reset();
-  LanesOf(lane->peer).owes_ask = true;
+  LanesOf(lane->peer).ask_due = true;
   OweLaneWords(lane->peer);
   watch_.Join(lane, *lane->reader);
   lane->rounds = 0;

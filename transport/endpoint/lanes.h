@@ -61,8 +61,8 @@ struct PeerLanes {
   std::vector<Held> held;
   std::optional<uint16_t> goodbye;  // the peer has gone, after so many messages
   std::optional<OutLane> out;
-  bool owes_ask = false;
-  bool owes_answer = false;
+  bool ask_due = false;
+  bool answer_due = false;
   bool listed = false;  // among those who are owed words
 };
 

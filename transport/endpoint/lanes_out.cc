@@ -81,7 +81,7 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
     CloseRing(&*out, /*write_rest=*/true);
   }
   out->turn = ask->turn;
-  LanesOf(peer).owes_answer = true;
+  LanesOf(peer).answer_due = true;
   OweLaneWords(peer);
 }
 
@@ -108,7 +108,7 @@ void EndpointImpl::SayLaneWords() {
 bool EndpointImpl::SayLaneWords(Peer* peer) {
   if (peer->state != peer::State::kUp) return true;
   PeerLanes& lanes = LanesOf(peer);
-  if (lanes.owes_answer && lanes.out.has_value()) {
+  if (lanes.answer_due && lanes.out.has_value()) {
     std::array<std::byte, lane::kAnswerBytes> body;
     lane::Store(lane::Answer{.generation = lanes.out->writer.grant().generation,
                              .turn = lanes.out->turn,
@@ -117,13 +117,13 @@ bool EndpointImpl::SayLaneWords(Peer* peer) {
                 body.data());
     if (!PostBody(peer, peer::Kind::kLaneAnswer, body)) return false;
   }
-  lanes.owes_answer = false;
-  if (lanes.owes_ask && lanes.in != nullptr) {
+  lanes.answer_due = false;
+  if (lanes.ask_due && lanes.in != nullptr) {
     std::array<std::byte, lane::kAskBytes> body;
     lane::Store(lanes.in->ask, body.data());
     if (!PostBody(peer, peer::Kind::kLaneAsk, body)) return false;
   }
-  lanes.owes_ask = false;
+  lanes.ask_due = false;
   return true;
 }
 
@@ -134,9 +134,9 @@ void EndpointImpl::RenewLaneWords(Peer* peer) {
   if (lanes.out.has_value()) {
     CloseRing(&*lanes.out, /*write_rest=*/false);
     lanes.out->mode = Mode::kLost;
-    lanes.owes_answer = true;
+    lanes.answer_due = true;
   }
-  if (lanes.in != nullptr && lanes.in->reader.has_value()) lanes.owes_ask = true;
+  if (lanes.in != nullptr && lanes.in->reader.has_value()) lanes.ask_due = true;
   OweLaneWords(peer);
 }
 

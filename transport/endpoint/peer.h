@@ -81,7 +81,7 @@ struct Peer {
   uint32_t remote_window : 18 = 0;  // nominal
   uint32_t told_down : 1 = 0;
   uint32_t down_due : 1 = 0;            // OnPeerDown() is: nobody else gets this index before
-  uint32_t owes_targets : 1 = 0;        // in the list of those who are to be told new targets
+  uint32_t targets_due : 1 = 0;         // in the list of those who are to be told new targets
   uint32_t reads : 8 = 0;               // what both ends can do
   uint32_t mtu : 3 = 0;                 // likewise, as enum ibv_mtu
   uint32_t max_message_bytes : 21 = 0;  // likewise

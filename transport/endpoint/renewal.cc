@@ -79,8 +79,8 @@ void EndpointImpl::UseRenewed(uint32_t tenant, Made& made) {
 }
 
 void EndpointImpl::OweTargets(Peer* peer) {
-  if (peer->owes_targets) return;
-  peer->owes_targets = 1;
+  if (peer->targets_due) return;
+  peer->targets_due = 1;
   owed_targets_.push_back(peer->id());
 }
 
@@ -90,7 +90,7 @@ void EndpointImpl::SayTargets() {
   for (; said < owed_targets_.size() && slots_->free_control() > kControlSlots / 2; ++said) {
     Peer* peer = Find(owed_targets_[said]);
     if (peer == nullptr) continue;
-    peer->owes_targets = 0;
+    peer->targets_due = 0;
     if (peer->state != peer::State::kUp || !peer->old_targets) continue;
     PostBody(peer, peer::Kind::kTargets,
              peer::EncodeTargets(ReceptionOf(*peer).TargetsOf(/*old=*/false)));

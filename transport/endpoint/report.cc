@@ -21,7 +21,7 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.inbound = peer->inbound;
   report.up = peer->state == peer::State::kUp;
   report.blocked = peer->blocked;
-  report.probed = peer->probe_outstanding;
+  report.probe_outstanding = peer->probe_outstanding;
   report.has_lane = peer->lanes != 0;
   report.credits = peer->send.available();
   report.credit_window = peer->remote_window;

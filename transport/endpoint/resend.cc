@@ -112,8 +112,8 @@ void EndpointImpl::RepeatLostControl() {
     }
     if (peer->lanes != 0) {
       PeerLanes& lanes = LanesOf(peer);
-      lanes.owes_answer = lanes.owes_answer || lanes.out.has_value();
-      lanes.owes_ask = lanes.owes_ask || (lanes.in != nullptr && lanes.in->reader.has_value());
+      lanes.answer_due = lanes.answer_due || lanes.out.has_value();
+      lanes.ask_due = lanes.ask_due || (lanes.in != nullptr && lanes.in->reader.has_value());
       OweLaneWords(peer);
     }
     if (peer->old_targets) OweTargets(peer);
@@ -203,7 +203,7 @@ void EndpointImpl::OnUnanswered(queue::Target* target) {
 }
 
 void EndpointImpl::StartWatch() {
-  if (watch_timer_.armed() || !queue_->owes()) return;
+  if (watch_timer_.armed() || !queue_->completions_due()) return;
   timers_.Schedule(&watch_timer_, clock_.NowNs() + queue_->WatchPeriodNs());
 }
 

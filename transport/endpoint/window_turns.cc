@@ -147,7 +147,7 @@ void EndpointImpl::GrantWindows(Reception* reception) {
         const uint32_t window = reception->WindowForWaiter(nominal_window_, windows.before);
         if (window == 0) return;
         windows.waits = false;
-        windows.owes_grant = true;
+        windows.grant_due = true;
         windows.before = 0;
         // Before its limit rises: messages of this look were sent without a window.
         peer->receive.Touch(look_);
@@ -187,7 +187,7 @@ void EndpointImpl::RecallWindows(Reception* reception) {
 void EndpointImpl::Recall(Reception* reception, Peer* peer) {
   PeerWindows& windows = WindowsOf(peer);
   windows.recalling = true;
-  windows.owes_recall = true;
+  windows.recall_due = true;
   windows.recalled_ns = -1;
   windows.recalls = 0;
   WatchReturn(peer, &windows);
@@ -291,7 +291,7 @@ void EndpointImpl::LookForReturn(Peer* peer, PeerWindows* windows, int64_t now_n
     return;
   }
   ++windows->recalls;
-  windows->owes_recall = true;
+  windows->recall_due = true;
   OweWindowWord(peer, windows);
 }
 

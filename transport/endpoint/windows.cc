@@ -86,7 +86,7 @@ void EndpointImpl::OnWindowAsk(Peer* peer, const peer::WindowWord& word) {
   if (ahead < 0) return;
   if (ahead == 0) {  // once more: the grant may have been lost
     if (windows.waits || windows.returning || peer->receive.window() == 0) return;
-    windows.owes_grant = true;
+    windows.grant_due = true;
     return OweWindowWord(peer, &windows);
   }
   if (ahead > 1 || windows.waits) {
@@ -130,7 +130,7 @@ bool EndpointImpl::BeginReturn(Peer* peer, uint32_t sent) {
   windows.before = windows.recalling ? 0 : window;
   if (!windows.recalling) ReceptionOf(*peer).Expect(peer->index(), window);
   windows.returning = true;
-  windows.owes_grant = windows.owes_recall = false;
+  windows.grant_due = windows.recall_due = false;
   windows.until = sent;
   windows.returned_ns = clock_.NowNs();
   WatchReturn(peer, &windows);
@@ -166,7 +166,7 @@ void EndpointImpl::OnWindowRecall(Peer* peer, const peer::WindowWord& word) {
     if (ahead < 0) return;
     windows.recalled = true;
   } else {
-    windows.owes_word = true;  // the return, or the ask that says it as well, may have been lost
+    windows.word_due = true;  // the return, or the ask that says it as well, may have been lost
   }
   OweWindowWord(peer, &windows);
 }
@@ -203,7 +203,7 @@ void EndpointImpl::AskForWindow(Peer* peer) {
   windows.used_before = peer->send.used();
   windows.asked_ns = clock_.NowNs();
   windows.asks = 0;
-  windows.owes_word = true;
+  windows.word_due = true;
   ++counters_.windows_asked;
   OweWindowWord(peer, &windows);
 }
@@ -218,7 +218,7 @@ void EndpointImpl::AskForWindowAgain(Peer* peer) {
   if (now_ns - windows.asked_ns < period_ns) return;
   windows.asked_ns = now_ns;
   if (windows.asks < kMostDoublings) ++windows.asks;
-  windows.owes_word = true;
+  windows.word_due = true;
   OweWindowWord(peer, &windows);
 }
 
@@ -233,7 +233,7 @@ void EndpointImpl::ReturnWindow(Peer* peer, PeerWindows* windows) {
   ResizeSendWindow(peer, 0);
   windows->recalled = false;
   windows->out = Out::kNone;
-  windows->owes_word = true;
+  windows->word_due = true;
   if (peer->blocked) AskForWindow(peer);  // which says both
 }
 
@@ -265,12 +265,12 @@ void EndpointImpl::SayWindowWords() {
 // False: too few control slots are free.
 bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
   if (peer->state != peer::State::kUp) return true;
-  const auto say = [&](bool* owes, peer::Kind kind, const peer::WindowWord& word) {
-    if (!*owes) return true;
+  const auto say = [&](bool* due, peer::Kind kind, const peer::WindowWord& word) {
+    if (!*due) return true;
     const bool recall = kind == peer::Kind::kWindowRecall;
     if (slots_->free_control() <= (recall ? kLeftByRecalls : kLeftByWords)) return false;
     if (!PostBody(peer, kind, peer::EncodeWindowWord(word))) return false;
-    *owes = false;
+    *due = false;
     if (recall) {
       windows->said_ns = clock_.NowNs();
       if (windows->recalled_ns < 0) windows->recalled_ns = windows->said_ns;
@@ -288,10 +288,10 @@ bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
   }
   const auto kind =
       windows->out == Out::kAsked ? peer::Kind::kWindowAsk : peer::Kind::kWindowReturn;
-  return say(&windows->owes_grant, peer::Kind::kWindowGrant,
+  return say(&windows->grant_due, peer::Kind::kWindowGrant,
              {.number = windows->number, .count = peer->receive.window()}) &&
-         say(&windows->owes_word, kind, {.number = windows->asked, .count = peer->send.used()}) &&
-         say(&windows->owes_recall, peer::Kind::kWindowRecall,
+         say(&windows->word_due, kind, {.number = windows->asked, .count = peer->send.used()}) &&
+         say(&windows->recall_due, peer::Kind::kWindowRecall,
              {.number = windows->number, .count = 0});
 }
 
@@ -300,11 +300,11 @@ void EndpointImpl::RepeatWindowWords(Peer* peer) {
   const auto it = windows_.of_peer.find(peer->index());
   if (it == windows_.of_peer.end()) return;
   PeerWindows& windows = it->second;
-  windows.owes_word = windows.out != Out::kActive;
+  windows.word_due = windows.out != Out::kActive;
   const bool has_window = peer->receive.window() != 0 && !windows.returning;
-  windows.owes_grant = has_window && windows.number != 0;
-  windows.owes_recall = has_window && windows.recalling;
-  if (windows.owes_recall) windows.recalled_ns = -1;  // it may not have heard of it
+  windows.grant_due = has_window && windows.number != 0;
+  windows.recall_due = has_window && windows.recalling;
+  if (windows.recall_due) windows.recalled_ns = -1;  // it may not have heard of it
   OweWindowWord(peer, &windows);
 }
 

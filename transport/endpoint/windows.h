@@ -44,21 +44,21 @@ struct PeerWindows {
   uint8_t asks = 0;          // repeats of the last ask
   Out out = Out::kNone;
   bool recalled = false;   // it is to be returned
-  bool owes_word = false;  // an ask, or a return
+  bool word_due = false;   // an ask, or a return
   bool postponed = false;  // in the list of those that ask when a send buffer is free
 
   // The window into which the peer sends.
-  bool waits = false;        // for window `number`
-  bool in_line = false;      // likewise, and its last window is free
-  bool returning = false;    // free when `until` messages have been taken
-  bool recalling = false;    // the peer was asked to return it
-  bool late = false;         // it should have come
-  bool owes_grant = false;   // or a repeated grant
-  bool owes_recall = false;  // or a repeated recall
-  bool listed = false;       // in the list of those who are owed a word
-  bool watched = false;      // in the list of those whose window has to be free in time
-  uint8_t recalls = 0;       // repeats of the recall
-  uint32_t number = 0;       // of the window that the peer has, or waits for
+  bool waits = false;       // for window `number`
+  bool in_line = false;     // likewise, and its last window is free
+  bool returning = false;   // free when `until` messages have been taken
+  bool recalling = false;   // the peer was asked to return it
+  bool late = false;        // it should have come
+  bool grant_due = false;   // or a repeated grant
+  bool recall_due = false;  // or a repeated recall
+  bool listed = false;      // in the list of those who are owed a word
+  bool watched = false;     // in the list of those whose window has to be free in time
+  uint8_t recalls = 0;      // repeats of the recall
+  uint32_t number = 0;      // of the window that the peer has, or waits for
   uint32_t until = 0;
   uint32_t before = 0;      // the window that it returned without a recall; 0: none
   int64_t recalled_ns = 0;  // the recall was posted; -1: not yet, or it failed

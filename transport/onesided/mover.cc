@@ -182,7 +182,7 @@ void Mover::End(Way& way, const absl::Status& why) {
   if (way.state == State::kUp && !way.parting) queue_->Close(&way.target);
   way.state = State::kEnding;
   way.why = why;
-  if (std::exchange(way.owes, false)) --owing_;
+  if (std::exchange(way.grant_due, false)) --grants_due_;
   ending_.push_back(PlaceOf(way));
 }
 
@@ -259,7 +259,7 @@ bool Mover::PostControl(Way& way, WordKind kind) {
 int Mover::Poll() {
   int count = Receive();
   count += queue_->Poll(std::exchange(thorough_, false));
-  if (owing_ != 0) SayGrants();
+  if (grants_due_ != 0) SayGrants();
   queue_->Flush();
   if (!ending_.empty()) TellEnds();
   return count;
@@ -367,7 +367,7 @@ void Mover::TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> wor
                                   " words, and was granted " + std::to_string(way.receive.limit()));
     }
   }
-  if (way.receive.ReportIsDue() && !std::exchange(way.owes, true)) ++owing_;
+  if (way.receive.ReportIsDue() && !std::exchange(way.grant_due, true)) ++grants_due_;
   if (ahead == 0) user_.OnWord(PlaceOf(way), word);
 }
 
@@ -380,10 +380,10 @@ void Mover::EndOffender(Way& way, const std::string& cause) {
 
 void Mover::SayGrants() {
   for (Way& way : ways_) {
-    if (!way.owes || way.state != State::kUp || way.target.broken) continue;
+    if (!way.grant_due || way.state != State::kUp || way.target.broken) continue;
     if (slots_->free_control() == 0) return;
-    way.owes = false;  // again, if it is lost
-    --owing_;
+    way.grant_due = false;  // again, if it is lost
+    --grants_due_;
     PostControl(way, WordKind::kGrant);
   }
 }
@@ -412,8 +412,8 @@ void Mover::OnSaid(Way& way, uint32_t slot, bool ok) {
   const auto head = LoadHead({(*slots_)[slot].data, kHeadBytes});
   if (head->kind == WordKind::kGoodbye) {
     way.parting = false;
-  } else if (!ok && way.state == State::kUp && !std::exchange(way.owes, true)) {
-    ++owing_;
+  } else if (!ok && way.state == State::kUp && !std::exchange(way.grant_due, true)) {
+    ++grants_due_;
   }
 }
 

@@ -170,8 +170,8 @@ class Mover final : private queue::QueueUser {
     uint32_t useless = 0;       // arrivals since the last one that was of use
     std::deque<uint32_t> kept;  // slots of words that the peer has not taken, in their order
     uint32_t pieces = 0;        // under way
-    bool owes = false;          // a grant
-    bool parting = false;       // its goodbye is under way
+    bool grant_due = false;
+    bool parting = false;  // its goodbye is under way
     absl::Status why;
   };
 
@@ -225,7 +225,7 @@ class Mover final : private queue::QueueUser {
   uint16_t look_ = 0;              // number of the last look at what came
   std::vector<Way> ways_;          // constant size: targets stay where they are
   std::vector<uint32_t> ending_;   // places
-  uint32_t owing_ = 0;             // ways that owe a grant
+  uint32_t grants_due_ = 0;        // ways whose grant is due
   bool thorough_ = false;          // the next look is the last before a sleep
   absl::Status dead_;              // health()
   MoverCounters counters_;

@@ -43,8 +43,9 @@ struct Dci {
   uint32_t oldest = 0xffffffff;
   int64_t oldest_ns = 0;
   // Where the watchdog saw requests that nobody has asked a completion for.
-  uint32_t unasked_head = 0xffffffff;
-  bool unasked = false;  // they stood there for a period: what is sent next goes there, and asks
+  uint32_t unsignalled_head = 0xffffffff;
+  bool needs_signal =
+      false;  // they stood there for a period: what is sent next goes there, and asks
 
   // Requests before this place may be those of a target that was closed, and may fail. Since when the watchdog knows of them; 0: not yet.
   bool disowned = false;

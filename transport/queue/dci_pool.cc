@@ -259,7 +259,7 @@ bool DciPool::ExpectsCompletion() const {
   return false;
 }
 
-bool DciPool::owes() const {
+bool DciPool::completions_due() const {
   if (posted_ == 0) return ExpectsCompletion();
   for (const auto& dci : dcis_) {
     if (dci->state == DciState::kDraining || dci->OwesCompletion()) return true;
@@ -311,7 +311,7 @@ void DciPool::OnCompletion(const ibv_wc& wc) {
     return;
   }
   Dci& dci = *dcis_[slots_[*index].dci];
-  dci.late = dci.unasked = false;
+  dci.late = dci.needs_signal = false;
   pump_ = true;
   if (wc.status == IBV_WC_RETRY_EXC_ERR) [[unlikely]]
     Measure(dci, *index);

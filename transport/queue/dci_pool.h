@@ -86,7 +86,7 @@ class DciPool final : public SendQueues {
   // Finds a DCI that says RTS and does nothing, kWatchAttempts + 1 periods at most after its first completion was due. It is
   // recovered, and a failure is counted for each target that it may have waited for.
   bool Watch(int64_t now_ns) override;
-  bool owes() const override;
+  bool completions_due() const override;
   bool scarce(const Target& target) const override {
     if (target.probation || target.waiting || slots_.free_data() < low_water_) return true;
     return target.stream != kNoStream && Posted(*dcis_[target.dci]) >= room_ / 4 * 3;
@@ -189,7 +189,7 @@ class DciPool final : public SendQueues {
   void Bury(Dci& dci, const absl::Status& why);
   void OnBuried(Dci& dci, const absl::Status& why);
   bool ExpectsCompletion() const;
-  void AskFor(Dci& dci);
+  void SignalNext(Dci& dci);
   Target* LastToAsk(const Dci& dci) const;
   Target* BulkInFront(const Dci& dci) const;
   void BreakSilent(Dci& dci, uint32_t end);
@@ -221,11 +221,11 @@ class DciPool final : public SendQueues {
   uint32_t living_[2] = {0, 0};             // DCIs that are not dead; [1] for probation
   WaitingList waiting_;
   Target nobody_;  // closed; has the requests that were posted to targets that have gone
-  std::vector<Broken> broken_;  // until their stream is reset, or their DCI recovered
-  bool some_unasked_ = false;   // a DCI is
-  bool pump_ = false;           // something changed that a waiter may need
-  bool expecting_ = false;      // ExpectsCompletion() may be true
-  uint64_t unrung_ = 0;         // DCIs by index: something was appended since the last Flush()
+  std::vector<Broken> broken_;     // until their stream is reset, or their DCI recovered
+  bool some_need_signal_ = false;  // of a DCI
+  bool pump_ = false;              // something changed that a waiter may need
+  bool expecting_ = false;         // ExpectsCompletion() may be true
+  uint64_t unrung_ = 0;            // DCIs by index: something was appended since the last Flush()
   uint32_t posted_ = 0;
   uint32_t fifo_size_ = 0;  // power of two
   uint32_t low_water_ = 0;  // free data slots, below which every request is signalled

@@ -94,7 +94,7 @@ void DciPool::OnRecovered(Dci& dci, const absl::Status& status) {
   dci.last_signalled = 0xffffffff;
   dci.unsignalled = 0;
   dci.errored = 0;
-  dci.late = dci.unasked = dci.disowned = false;
+  dci.late = dci.needs_signal = dci.disowned = false;
   dci.watched_head = dci.oldest = 0xffffffff;
   dci.free_streams.clear();
   for (size_t id = dci.streams.size(); id-- > 0;) {
@@ -149,16 +149,16 @@ bool DciPool::Watch(int64_t now_ns) {
   for (const auto& dci : dcis_) {
     if (dci->disowned && dci->disowned_ns == 0) dci->disowned_ns = now_ns;
     if (dci->disowned && now_ns - dci->disowned_ns >= WatchLimitNs()) dci->disowned = false;
-    bool owes = dci->state == DciState::kDraining;
+    bool due = dci->state == DciState::kDraining;
     if (dci->state == DciState::kReady) {
       if (dci->head != dci->oldest && dci->head != dci->rung) {
         dci->oldest = dci->head;
         dci->oldest_ns = now_ns;
       }
-      owes = dci->OwesCompletion();
-      if (!owes) AskFor(*dci);
+      due = dci->OwesCompletion();
+      if (!due) SignalNext(*dci);
     }
-    if (!owes) continue;  // nobody looks while nothing is due: the clock starts when something is
+    if (!due) continue;  // nobody looks while nothing is due: the clock starts when something is
     if (dci->head != dci->watched_head) {
       dci->watched_head = dci->head;
       dci->watched_ns = now_ns;
@@ -178,7 +178,7 @@ bool DciPool::Watch(int64_t now_ns) {
   }
   // Not before: what is taken above came at any time since the look before, which may be long ago.
   last_watch_ns_ = now_ns;
-  return owes();
+  return completions_due();
 }
 
 int64_t DciPool::WatchLimitNs() const {
@@ -235,17 +235,17 @@ Target* DciPool::LastToAsk(const Dci& dci) const {
 
 // Requests whose completion nobody asked for, and none behind them: whether they ran is not known, nor whether
 // the DCI lives. The next request asks; when none has come in a period, somebody is to send one.
-void DciPool::AskFor(Dci& dci) {
+void DciPool::SignalNext(Dci& dci) {
   dci.unsignalled = moderation_;
   Target* last = LastToAsk(dci);
   if (last == nullptr) return;
-  if (dci.head == dci.unasked_head) {
+  if (dci.head == dci.unsignalled_head) {
     // Behind an error of their stream, flushed without a word: nothing more is posted there that would tell of it.
     if (last->broken) return StartDrain(dci);
-    dci.unasked = some_unasked_ = true;  // the target itself may go another way by now
+    dci.needs_signal = some_need_signal_ = true;  // the target itself may go another way by now
     user_.OnUnanswered(last);
   }
-  dci.unasked_head = dci.head;
+  dci.unsignalled_head = dci.head;
 }
 
 }  // namespace sluice::queue

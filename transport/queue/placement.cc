@@ -61,19 +61,19 @@ Dci* DciPool::Choose(const Target& target, const Dci* except) {
     // One that others have left, or that the next errored stream would stop, is the second choice. If any error stops a DCI, that is
     // one with requests of a closed target: they may be about to fail.
     const bool risky = error_limit_ > 1 ? dci->errored + 1 >= error_limit_ : dci->HoldsDisowned();
-    if (dci->unasked) return dci.get();
+    if (dci->needs_signal) return dci.get();
     Dci*& choice = dci->late || risky ? second : first;
     if (choice == nullptr || (!exclusive_ && Posted(*dci) < Posted(*choice))) choice = dci.get();
-    if (exclusive_ && first != nullptr && !some_unasked_) break;
+    if (exclusive_ && first != nullptr && !some_need_signal_) break;
   }
-  some_unasked_ = false;  // Watch() says so again while it is so
+  some_need_signal_ = false;  // Watch() says so again while it is so
   return first != nullptr ? first : second;
 }
 
 void DciPool::Bind(Target* target, Dci& dci) {
   target->dci = dci.index;
   target->stream = 0;
-  if (dci.unasked) dci.unasked = some_unasked_ = false;
+  if (dci.needs_signal) dci.needs_signal = some_need_signal_ = false;
   if (!exclusive_) return;
   target->stream = dci.free_streams.back();
   dci.free_streams.pop_back();

@@ -366,7 +366,7 @@ bool RcQueues::Watch(int64_t now_ns) {
       End(queue, StuckError(queue.targets[0]->name, silent_ns, silent_ns));
     }
   }
-  return owes();
+  return completions_due();
 }
 
 std::vector<RcQueues::Report> RcQueues::Reports() const {

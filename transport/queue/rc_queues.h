@@ -84,7 +84,7 @@ class RcQueues final : public SendQueues {
   // The queue pair of a target that was attached is destroyed: what is posted may have arrived or not.
   void Close(Target* target) override;
   bool Watch(int64_t now_ns) override;
-  bool owes() const override { return posted_ != 0; }
+  bool completions_due() const override { return posted_ != 0; }
   bool scarce(const Target& target) const override {
     return slots_.free_data() < low_water_ || target.has_pending() ||
            Posted(*queues_[target.dci]) >= room_ / 4 * 3;

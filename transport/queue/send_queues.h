@@ -90,11 +90,11 @@ class SendQueues {
   // Sends nothing more to the target; what waits is freed, or held. Slots of what is posted are freed, or held, when it is
   // complete. If `posted` is not 0 after this call, OnTargetQuiet() follows; otherwise the target may go at once.
   virtual void Close(Target* target) = 0;
-  // To be called about every WatchPeriodNs() while owes(): finds queues that owe a completion and do nothing. Whether there is
+  // To be called about every WatchPeriodNs() while completions_due(): finds queues that owe a completion and do nothing. Whether there is
   // still something to watch.
   virtual bool Watch(int64_t now_ns) = 0;
   // A completion is due, or has to be asked for: Watch() has something to watch.
-  virtual bool owes() const = 0;
+  virtual bool completions_due() const = 0;
   int64_t WatchPeriodNs() const { return attempt_ns_; }
   // The device retries for much longer than it was asked to: dead peers are found later than they should be.
   bool slow_retries() const { return 2 * counters_.longest_attempt_ns >= 3 * attempt_ns_; }

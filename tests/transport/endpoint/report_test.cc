@@ -265,7 +265,7 @@ TEST(EndpointReport, CreditsAreThoseThatAreLeft) {
   const PeerReport before = ReportOf(client, peer);
   EXPECT_GT(before.credit_window, 0u);
   EXPECT_EQ(before.credits, before.credit_window);
-  EXPECT_FALSE(before.blocked || before.probed);
+  EXPECT_FALSE(before.blocked || before.probe_outstanding);
   for (uint32_t i = 0; i < before.credit_window; ++i) {
     ASSERT_TRUE(client.Send(peer, "one").ok());
     EXPECT_EQ(ReportOf(client, peer).credits, before.credit_window - i - 1);

@@ -304,7 +304,7 @@ void DeadAndOwesNothing(const std::function<void(PoolHarness&, uint32_t)>& send)
   world.simulation->MakeDciDeadInRts(world.dcis[0]);
   send(harness, peer);
   harness.Pass();
-  EXPECT_TRUE(harness.pool().owes());
+  EXPECT_TRUE(harness.pool().completions_due());
   ASSERT_TRUE(world.Run([&] { return harness.pool().counters().dci_recoveries == 1; }, 10'000 * kMs,
                         world.AttemptNs(),
                         [&] { harness.pool().Watch(world.simulation->NowNs()); }));
@@ -367,7 +367,7 @@ TEST(DciPoolWatch, SilentPeerIsNoDeadDci) {
                         world.AttemptNs() / 8,
                         [&] { harness.pool().Watch(world.simulation->NowNs()); }));
   EXPECT_EQ(harness.pool().counters().stuck_dcis, 0u);
-  EXPECT_FALSE(harness.pool().owes());
+  EXPECT_FALSE(harness.pool().completions_due());
 }
 
 TEST(DciPoolWatch, LongRestIsNoDeath) {
@@ -397,7 +397,7 @@ TEST(DciPoolWatch, LatePollerIsNoDeath) {
   harness.pool().Watch(world.simulation->NowNs());
   EXPECT_EQ(harness.pool().counters().stuck_dcis, 0u);
   EXPECT_EQ(harness.log.size(), 1u);
-  EXPECT_FALSE(harness.pool().owes());
+  EXPECT_FALSE(harness.pool().completions_due());
 }
 
 // Nor is the time for which it did not run the time that the device tried a request: the limit would be twice that from then on.
