@@ -4,7 +4,6 @@
 // that has connected before, and from main() of a new process to its first reply. No part of the build, because it needs
 // Debian's libgrpc++-dev; RESULTS.md has the command that compiles it.
 //   grpc_connect [WARM [FRESH]]   connections to make in one process, and new processes; default 200 and 50
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -21,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "grpc_echo_server.h"
+
 namespace {
 
 int64_t NowNs() {
@@ -28,23 +29,6 @@ int64_t NowNs() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
-
-class Echo final : public grpc::CallbackGenericService {
-  class Call final : public grpc::ServerGenericBidiReactor {
-   public:
-    Call() { StartRead(&message_); }
-    void OnReadDone(bool ok) override {
-      if (ok) StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
-    }
-    void OnDone() override { delete this; }
-
-   private:
-    grpc::ByteBuffer message_;
-  };
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
-    return new Call();
-  }
-};
 
 // One call with a reply of the same size.
 void Call(grpc::GenericStub* stub, const grpc::ByteBuffer& request) {
@@ -93,7 +77,7 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "serve") {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    Echo echo;
+    GrpcEcho echo;
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(-1);
     builder.AddListeningPort(argv[2], grpc::InsecureServerCredentials());

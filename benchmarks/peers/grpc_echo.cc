@@ -1,32 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Echo with unary calls of gRPC over a Unix socket (echo_run.h has the command line). Generic calls: without protobuf.
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
 
 #include "echo_run.h"
+#include "grpc_echo_server.h"
 
 namespace {
-
-class Echo final : public grpc::CallbackGenericService {
-  class Call final : public grpc::ServerGenericBidiReactor {
-   public:
-    Call() { StartRead(&message_); }
-    void OnReadDone(bool ok) override {
-      if (ok) StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
-    }
-    void OnDone() override { delete this; }
-
-   private:
-    grpc::ByteBuffer message_;
-  };
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
-    return new Call();
-  }
-};
 
 class Client {
  public:
@@ -75,7 +58,7 @@ class Grpc {
   // gRPC's threads do not survive a fork, so nothing of it is touched before.
   void Prepare() { address_ = "unix-abstract:grpc_echo." + std::to_string(getpid()); }
   void Serve(size_t) {
-    Echo echo;
+    GrpcEcho echo;
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(-1);
     builder.AddListeningPort(address_, grpc::InsecureServerCredentials());

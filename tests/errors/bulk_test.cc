@@ -10,48 +10,16 @@
 #include <vector>
 
 #include "tests/errors/catalogue.h"
+#include "tests/middleware/api/bulk_pair.h"
 
 namespace sluice {
 namespace {
 
-using integrity::Guard;
 using testing_support::ExpectCatalogued;
 
-constexpr integrity::Protection kDif{.memory = Guard::kT10DifCrc, .wire = Guard::kT10DifCrc};
-constexpr size_t kData = 4 * 4096;
-constexpr size_t kBytes = 4 * 4104;
-
-class BulkErrors : public testing::Test {
+class BulkErrors : public testing_support::BulkPair {
  protected:
-  void SetUp() override {
-    for (std::unique_ptr<Bulk>* bulk : {&one_, &other_}) {
-      auto created = Bulk::Create({.device = "softdc0"});
-      ASSERT_TRUE(created.ok()) << created.status();
-      *bulk = *std::move(created);
-    }
-    std::string ticket, answer;
-    at_one_ = *one_->Offer(&ticket);
-    at_other_ = *other_->Accept(ticket, &answer);
-    ASSERT_TRUE(one_->Complete(at_one_, answer).ok());
-    Protect(kDif, std::vector<std::byte>(kData), source_);
-    own_ = one_->Lend(source_, 0)->id;
-    lent_ = *other_->Lend(target_, bulk::kMayWrite);
-  }
-  bulk::TransferRequest Request() {
-    bulk::TransferRequest request;
-    request.local = own_;
-    request.remote = *bulk::LoadCapability(lent_.capability);
-    request.data_bytes = kData;
-    request.protection = kDif;
-    return request;
-  }
-
-  std::vector<std::byte> source_ = std::vector<std::byte>(kBytes);
-  std::vector<std::byte> target_ = std::vector<std::byte>(kBytes);
-  std::unique_ptr<Bulk> one_, other_;  // go first
-  bulk::PeerId at_one_, at_other_;
-  bulk::LeaseId own_;
-  Bulk::Lent lent_;
+  BulkErrors() : BulkPair(/*blocks=*/4) {}
 };
 
 TEST_F(BulkErrors, BlockThatIsDamaged) {

@@ -3,10 +3,7 @@
 // docs/errors.md, "Calls" and what of "Connecting" a call sees: over the network in memory.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,6 +11,7 @@
 
 #include "tests/errors/catalogue.h"
 #include "tests/middleware/api/chat_service.h"
+#include "tests/support/executors.h"
 #include "transport/base/error.h"
 
 namespace sluice {
@@ -27,6 +25,7 @@ using testing_support::FakeNetwork;
 using testing_support::FakeStack;
 using testing_support::Gate;
 using testing_support::Line;
+using testing_support::ManualExecutor;
 
 class CallErrors : public ChatWorld {
  protected:
@@ -143,35 +142,12 @@ TEST_F(CallErrors, ServerThatHasEnoughCalls) {
   caller.join();
 }
 
-// Keeps what it was given until the test says so.
-class LaterExecutor final : public Executor {
- public:
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-    changed_.notify_all();
-  }
-  void RunOne() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !work_.empty(); });
-    auto work = std::move(work_.front());
-    work_.pop_front();
-    lock.unlock();
-    std::move(work)();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<absl::AnyInvocable<void() &&>> work_;
-};
-
 TEST_F(CallErrors, ExecutorThatHasEnough) {
   class Plain final : public ChatServiceBase {
     absl::Status Say(ServerContext&, const Line&, Line*) override { return absl::OkStatus(); }
   };
   Plain plain;
-  LaterExecutor executor;
+  ManualExecutor executor;
   Start(&plain, {.executor = &executor, .max_waiting_calls = 1, .max_wait = absl::Nanoseconds(1)});
   CallContext context(absl::Seconds(60));
   const Line request = Text("first");

@@ -10,6 +10,7 @@
 #include "tests/hostile/client.h"
 #include "tests/hostile/hostile_peer.h"
 #include "tests/hostile/report.h"
+#include "tests/hostile/small_options.h"
 #include "tests/hostile/victim.h"
 #include "transport/softdc/sim/simulation.h"
 
@@ -43,23 +44,8 @@ constexpr uint64_t kMostLargeSteps = 8;  // entries behind large messages, for e
 constexpr uint32_t kLargeBytes = 24'000;
 
 endpoint::Options ServerOptions(const World& world) {
-  endpoint::Options options;
-  options.max_message_bytes = 2048;
-  options.srq_size = 256;
-  options.credits_per_peer = 16;
-  options.send_buffers = 256;
-  options.max_peers = 16;
-  options.dci_depth = 256;
-  options.dead_peer_ns = 10 * kMs;
-  options.keepalive_ns = 30 * kMs;
-  options.accept_timeout_ns = 40 * kMs;
-  options.lane_memory_bytes = world.lanes ? 64 << 10 : 0;
-  options.lane_slots = 16;
-  options.lane_after_messages = 8;
-  options.max_large_bytes = world.large ? 1 << 20 : 0;
-  options.large_memory_bytes = 4 << 20;
-  options.use_streams = world.streams;
-  options.max_half_open = 32;
+  endpoint::Options options =
+      SmallOptions({.lanes = world.lanes, .large = world.large, .streams = world.streams});
   const auto holds = [](const char* secret) {
     return [secret] { return std::vector<std::string>{secret}; };
   };

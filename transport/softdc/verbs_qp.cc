@@ -20,6 +20,7 @@
 #include "transport/softdc/model/qp.h"
 #include "transport/softdc/model/srq.h"
 #include "transport/softdc/verbs_objects.h"
+#include "transport/verbs/qp_init.h"
 
 // Added to ibv_query_qp_data_in_order after the release whose headers Debian has (docs/facts.md,
 // "In-order query").
@@ -217,16 +218,7 @@ ibv_qp* CreatePlain(ibv_context* context, ibv_qp_init_attr_ex* attr,
 
 ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (pd == nullptr || attr == nullptr) return Refuse(EINVAL);
-  ibv_qp_init_attr_ex extended{};
-  extended.qp_context = attr->qp_context;
-  extended.send_cq = attr->send_cq;
-  extended.recv_cq = attr->recv_cq;
-  extended.srq = attr->srq;
-  extended.cap = attr->cap;
-  extended.qp_type = attr->qp_type;
-  extended.sq_sig_all = attr->sq_sig_all;
-  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
-  extended.pd = pd;
+  ibv_qp_init_attr_ex extended = verbs::ToExtended(pd, *attr);
   ibv_qp* qp = CreatePlain(pd->context, &extended, nullptr);
   if (qp != nullptr) attr->cap = extended.cap;
   return qp;

@@ -11,6 +11,7 @@
 #include "tests/hostile/hostile_peer.h"
 #include "tests/hostile/report.h"
 #include "tests/hostile/server/caller.h"
+#include "tests/hostile/small_options.h"
 #include "tests/hostile/victim.h"
 #include "transport/softdc/sim/simulation.h"
 
@@ -38,43 +39,22 @@ constexpr int64_t kMostLeftBytes = 2 << 20;
 constexpr uint64_t kMostLargeSteps = 8;  // for each message
 constexpr uint32_t kLargeBytes = 24'000;
 
-struct World {
-  bool lanes = false;
-  bool large = false;
-  bool streams = true;  // of DCIs
+constexpr uint32_t kWorlds = 5;
 
-  static constexpr uint32_t kCount = 5;
-  static World Of(uint64_t seed) {
-    const uint64_t which = seed % kCount;
-    return {.lanes = (which & 1) != 0, .large = (which & 2) != 0, .streams = which != kCount - 1};
-  }
-};
+Features WorldOf(uint64_t seed) {
+  const uint64_t which = seed % kWorlds;
+  return {.lanes = (which & 1) != 0, .large = (which & 2) != 0, .streams = which != kWorlds - 1};
+}
 
-endpoint::Options EndpointOptions(const World& world) {
-  endpoint::Options options;
-  options.max_message_bytes = 2048;
-  options.srq_size = 256;
-  options.credits_per_peer = 16;
-  options.send_buffers = 256;
-  options.max_peers = 16;
-  options.dci_depth = 256;
-  options.dead_peer_ns = 10 * kMs;
-  options.keepalive_ns = 30 * kMs;
-  options.accept_timeout_ns = 40 * kMs;
-  options.lane_memory_bytes = world.lanes ? 64 << 10 : 0;
-  options.lane_slots = 16;
-  options.lane_after_messages = 8;
-  options.max_large_bytes = world.large ? 1 << 20 : 0;
-  options.large_memory_bytes = 4 << 20;
-  options.use_streams = world.streams;
-  options.max_half_open = 32;
+endpoint::Options EndpointOptions(const Features& world) {
+  endpoint::Options options = SmallOptions(world);
   options.secrets = [] { return std::vector<std::string>{kSecret}; };
   return options;
 }
 
 class Trial final : private softdc::sim::Observer {
  public:
-  Trial(const World& world, const Script* script);
+  Trial(const Features& world, const Script* script);
   ~Trial() override;
 
   ServerResult Run();
@@ -91,7 +71,7 @@ class Trial final : private softdc::sim::Observer {
            done();
   }
 
-  const World world_;
+  const Features world_;
   const Script* const script_;  // null: nobody is hostile, and nobody listens there
   Report report_;
   std::unique_ptr<Simulation> simulation_;
@@ -101,7 +81,7 @@ class Trial final : private softdc::sim::Observer {
   std::unique_ptr<HostilePeer> hostile_;
 };
 
-Trial::Trial(const World& world, const Script* script) : world_(world), script_(script) {
+Trial::Trial(const Features& world, const Script* script) : world_(world), script_(script) {
   softdc::sim::Options network;
   network.seed = 1;
   network.nodes = kHostile + 1;
@@ -216,7 +196,7 @@ const ServerResult& Peace(uint64_t which) {
   static auto* const known = new std::map<uint64_t, ServerResult>();
   const auto it = known->find(which);
   if (it != known->end()) return it->second;
-  return known->emplace(which, Trial(World::Of(which), nullptr).Run()).first->second;
+  return known->emplace(which, Trial(WorldOf(which), nullptr).Run()).first->second;
 }
 
 }  // namespace
@@ -231,8 +211,8 @@ Script DrawServer(uint64_t seed) {
 ServerResult RunServerTrial(uint64_t seed, size_t limit) {
   Script script = DrawServer(seed);
   if (script.acts.size() > limit) script.acts.resize(limit);
-  const World world = World::Of(seed);
-  const ServerResult& peace = Peace(seed % World::kCount);
+  const Features world = WorldOf(seed);
+  const ServerResult& peace = Peace(seed % kWorlds);
   ServerResult result = Trial(world, &script).Run();
   for (const std::string& one : peace.violations) {
     result.violations.push_back("without a hostile server: " + one);

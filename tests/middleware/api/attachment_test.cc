@@ -15,6 +15,7 @@
 
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/in_process.h"
+#include "tests/support/executors.h"
 
 namespace sluice {
 namespace attachment_test {
@@ -24,6 +25,8 @@ using examples::echo::EchoCoServiceBase;
 using examples::echo::EchoServiceBase;
 using examples::echo::SayReply;
 using examples::echo::SayRequest;
+using testing_support::InlineExecutor;
+using testing_support::ThreadExecutor;
 
 constexpr absl::Duration kLong = absl::Seconds(60);
 constexpr size_t kLimit = 1 << 20;
@@ -61,24 +64,6 @@ class Coroutine final : public EchoCoServiceBase {
                          SayReply* reply) override {
     co_return Answer(context, request, reply);
   }
-};
-
-class Threads final : public Executor {
- public:
-  ~Threads() override {
-    for (std::thread& thread : threads_) thread.join();
-  }
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    threads_.emplace_back([work = std::move(work)]() mutable { std::move(work)(); });
-  }
-
- private:
-  std::vector<std::thread> threads_;  // the polling thread's
-};
-
-class AtOnce final : public Executor {
- public:
-  void Run(absl::AnyInvocable<void() &&> work) override { std::move(work)(); }
 };
 
 class AttachmentTest : public testing::Test {
@@ -136,8 +121,8 @@ class AttachmentTest : public testing::Test {
 
   Plain plain_;
   Coroutine coroutine_;
-  Threads threads_;
-  AtOnce at_once_;
+  ThreadExecutor threads_;
+  InlineExecutor at_once_;
   std::unique_ptr<InProcess> world_;
   std::shared_ptr<Channel> channel_;
 };

@@ -16,53 +16,18 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/middleware/api/bulk_pair.h"
 
 namespace sluice {
 namespace bulk_test {
 
-using integrity::Guard;
 using integrity::MismatchOf;
 using testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(60);
-constexpr integrity::Protection kDif{.memory = Guard::kT10DifCrc, .wire = Guard::kT10DifCrc};
-constexpr size_t kData = 32 * 4096;
-constexpr size_t kBytes = 32 * 4104;
-
-class BulkTest : public testing::Test {
+class BulkTest : public testing_support::BulkPair {
  protected:
-  void SetUp() override {
-    for (std::unique_ptr<Bulk>* bulk : {&one_, &other_}) {
-      auto created = Bulk::Create({.device = "softdc0"});
-      ASSERT_TRUE(created.ok()) << created.status();
-      *bulk = *std::move(created);
-    }
-    std::string ticket, answer;
-    at_one_ = *one_->Offer(&ticket);
-    at_other_ = *other_->Accept(ticket, &answer);
-    ASSERT_TRUE(one_->Complete(at_one_, answer).ok());
-    std::vector<std::byte> data(kData);
-    for (size_t i = 0; i < kData; ++i) data[i] = static_cast<std::byte>(i * 7 + i / 300);
-    Protect(kDif, data, source_);
-    own_ = one_->Lend(source_, 0)->id;
-    lent_ = *other_->Lend(target_, bulk::kMayWrite);
-  }
-  bulk::TransferRequest Request(uint64_t tag) {
-    bulk::TransferRequest request;
-    request.local = own_;
-    request.remote = *bulk::LoadCapability(lent_.capability);
-    request.data_bytes = kData;
-    request.protection = kDif;
-    request.tag = tag;
-    return request;
-  }
-
-  std::vector<std::byte> source_ = std::vector<std::byte>(kBytes);
-  std::vector<std::byte> target_ = std::vector<std::byte>(kBytes);
-  std::unique_ptr<Bulk> one_, other_;  // go first
-  bulk::PeerId at_one_, at_other_;
-  bulk::LeaseId own_;
-  Bulk::Lent lent_;
+  BulkTest() : BulkPair(/*blocks=*/32) {}
 };
 
 TEST_F(BulkTest, MovesAndBothSidesHearOfIt) {
@@ -70,7 +35,7 @@ TEST_F(BulkTest, MovesAndBothSidesHearOfIt) {
   const auto arrival = other_->Await(at_other_, 5, kLong);
   ASSERT_TRUE(arrival.ok()) << arrival.status();
   EXPECT_TRUE(arrival->status.ok()) << arrival->status;
-  EXPECT_EQ(arrival->data_bytes, kData);
+  EXPECT_EQ(arrival->data_bytes, data_bytes_);
   EXPECT_EQ(target_, source_);
   EXPECT_THAT(one_->device_choice(), HasSubstr("softdc0"));
   EXPECT_TRUE(one_->Health().ok()) << one_->Health();

@@ -18,38 +18,12 @@ namespace channel_endings_test {
 
 using testing_support::Begin;
 using testing_support::ChatClient;
-using testing_support::ChatWorld;
-using testing_support::FakeNetwork;
-using testing_support::FakeStack;
 using testing_support::Gate;
 using testing_support::HomeOfTheTest;
-using testing_support::LastWord;
 using testing_support::Line;
 using testing_support::Owned;
 
-class ChannelEndingsTest : public ChatWorld {
- protected:
-  std::shared_ptr<Channel> ConnectWith(ChannelOptions options) {
-    auto channel =
-        Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), kAddress,
-                           std::move(options));
-    EXPECT_TRUE(channel.ok()) << channel.status();
-    return *channel;
-  }
-  // Nothing of it moves but in this thread's calls.
-  std::shared_ptr<Channel> ConnectLoop() {
-    ChannelOptions options;
-    options.driving = Driving::kCaller;
-    options.log = std::make_shared<LastWord>(gone_);
-    return ConnectWith(options);
-  }
-
-  CallContext forever_ = CallContext::NoDeadline();
-  const Line hello_ = Text("hello");
-  const Line wait_ = Text("wait");
-  Line answer_;
-  const std::shared_ptr<Gate> gone_ = std::make_shared<Gate>();
-};
+using ChannelEndingsTest = testing_support::EndingsWorld;
 
 // ---- Stops
 
@@ -182,20 +156,9 @@ TEST_F(ChannelEndingsTest, CoroutineAtHomeGoesOnWhenItsChannelHasEnded) {
 TEST_F(ChannelEndingsTest, CoroutineThatIsDestroyedWhenItsChannelHasEndedIsForgotten) {
   auto channel = ConnectLoop();
   HomeOfTheTest home;
-  const auto say = [&]() -> Task<void> {
-    auto waiting = ChatClient(channel).CoSay(forever_, wait_);
-    (void)co_await waiting;
-    ADD_FAILURE() << "nobody was to go on";
-  };
-  const auto read = [&]() -> Task<void> {
-    auto talk = ChatClient(channel).Talk(forever_);
-    Line into;
-    (void)co_await talk.CoRead(&into);
-    ADD_FAILURE() << "nobody was to go on";
-  };
   {
-    const Owned caller = Begin(&home, say());
-    const Owned reader = Begin(&home, read());
+    const Owned caller = Begin(&home, SayInVain(channel));
+    const Owned reader = Begin(&home, ReadInVain(channel));
     channel.reset();
     EXPECT_FALSE(gone_->open());
   }
@@ -208,21 +171,10 @@ TEST_F(ChannelEndingsTest, CoroutinesAreDestroyedWhileTheirChannelEnds) {
   for (int round = 0; round < 50; ++round) {
     auto channel = ConnectWith({});
     HomeOfTheTest home;
-    const auto say = [&]() -> Task<void> {
-      auto waiting = ChatClient(channel).CoSay(forever_, wait_);
-      (void)co_await waiting;
-      ADD_FAILURE() << "nobody was to go on";
-    };
-    const auto read = [&]() -> Task<void> {
-      auto talk = ChatClient(channel).Talk(forever_);
-      Line into;
-      (void)co_await talk.CoRead(&into);
-      ADD_FAILURE() << "nobody was to go on";
-    };
     std::thread ender;
     {
-      const Owned caller = Begin(&home, say());
-      const Owned reader = Begin(&home, read());
+      const Owned caller = Begin(&home, SayInVain(channel));
+      const Owned reader = Begin(&home, ReadInVain(channel));
       ender = std::thread([held = std::move(channel)]() mutable { held.reset(); });
       for (int yields = round % 20; yields > 0; --yields) std::this_thread::yield();
     }

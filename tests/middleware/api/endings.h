@@ -88,6 +88,44 @@ class LastWord final : public LogSink {
   const std::shared_ptr<Gate> gone_;
 };
 
+// A server, and channels whose end a test can await.
+class EndingsWorld : public ChatWorld {
+ protected:
+  std::shared_ptr<Channel> ConnectWith(ChannelOptions options) {
+    auto channel =
+        Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), kAddress,
+                           std::move(options));
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    return *channel;
+  }
+  // Nothing of it moves but in this thread's calls.
+  std::shared_ptr<Channel> ConnectLoop() {
+    ChannelOptions options;
+    options.driving = Driving::kCaller;
+    options.log = std::make_shared<LastWord>(gone_);
+    return ConnectWith(options);
+  }
+  // Coroutines that are destroyed while they wait: for a reply, and for a message.
+  Task<void> SayInVain(const std::shared_ptr<Channel>& channel) {
+    auto waiting = ChatClient(channel).CoSay(forever_, wait_);
+    (void)co_await waiting;
+    ADD_FAILURE() << "nobody was to go on";
+  }
+  Task<void> ReadInVain(const std::shared_ptr<Channel>& channel) {
+    auto talk = ChatClient(channel).Talk(forever_);
+    Line into;
+    (void)co_await talk.CoRead(&into);
+    ADD_FAILURE() << "nobody was to go on";
+  }
+
+  CallContext forever_ = CallContext::NoDeadline();
+  const Line hello_ = Text("hello");
+  const Line wait_ = Text("wait");
+  Line answer_;
+  const std::shared_ptr<Gate> gone_ =
+      std::make_shared<Gate>();  // opened by ConnectLoop()'s channel
+};
+
 }  // namespace sluice::testing_support
 
 #endif  // SLUICE_TESTS_MIDDLEWARE_API_ENDINGS_H_

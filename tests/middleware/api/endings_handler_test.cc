@@ -13,6 +13,7 @@
 
 #include "middleware/api/messenger.h"
 #include "tests/middleware/api/chat_service.h"
+#include "tests/support/executors.h"
 
 namespace sluice {
 namespace endings_handler_test {
@@ -23,6 +24,7 @@ using testing_support::FakeNetwork;
 using testing_support::FakeStack;
 using testing_support::Gate;
 using testing_support::Line;
+using testing_support::ThreadExecutor;
 
 class HandlerEndingsTest : public ChatWorld {
  protected:
@@ -41,25 +43,12 @@ class Doing final : public ChatServiceBase {
   std::function<void()> what;
 };
 
-class ThreadOfItsOwn final : public Executor {
- public:
-  ~ThreadOfItsOwn() override {
-    for (std::thread& thread : threads_) thread.join();
-  }
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    threads_.emplace_back([work = std::move(work)]() mutable { std::move(work)(); });
-  }
-
- private:
-  std::vector<std::thread> threads_;  // the polling thread's, then the test's
-};
-
 // The handler has answered. Its thread is still waking the polling thread, which has the answer and ends.
 TEST_F(HandlerEndingsTest, ServerWaitsForTheThreadThatWakesIt) {
   Doing doing;
   doing.what = [this] { server_end_->WaitUntilArmed(); };
   Gate waking, goes_on;
-  ThreadOfItsOwn executor;
+  ThreadExecutor executor;
   server_options_.spin = absl::ZeroDuration();
   Start(&doing, {.executor = &executor});
   const std::thread::id tests_thread = std::this_thread::get_id();
@@ -86,7 +75,7 @@ TEST_F(HandlerEndingsTest, DrainAndShutdownInAHandlerAreRefused) {
     doing.what = [&] {
       ends = {server_->Drain(absl::Milliseconds(100)), server_->Shutdown(absl::Milliseconds(100))};
     };
-    ThreadOfItsOwn executor;
+    ThreadExecutor executor;
     Start(&doing, {.executor = on_executor ? &executor : nullptr});
     CallContext context(absl::Seconds(60));
     EXPECT_TRUE(client().Say(context, hello_).ok());
@@ -107,7 +96,7 @@ TEST_F(HandlerEndingsDeathTest, ServerThatIsDestroyedInAHandlerSaysSo) {
     const auto end_it = [&] {
       Doing doing;
       doing.what = [&] { server_.reset(); };
-      ThreadOfItsOwn executor;
+      ThreadExecutor executor;
       Start(&doing, {.executor = on_executor ? &executor : nullptr});
       CallContext context(absl::Seconds(60));
       (void)client().Say(context, hello_);

@@ -27,9 +27,6 @@ namespace endings_test {
 using testing_support::Begin;
 using testing_support::ChatClient;
 using testing_support::ChatCoServiceBase;
-using testing_support::ChatWorld;
-using testing_support::FakeNetwork;
-using testing_support::FakeStack;
 using testing_support::Gate;
 using testing_support::HomeOfTheTest;
 using testing_support::KeptLog;
@@ -37,22 +34,8 @@ using testing_support::LastWord;
 using testing_support::Line;
 using testing_support::Owned;
 
-class EndingsTest : public ChatWorld {
+class EndingsTest : public testing_support::EndingsWorld {
  protected:
-  std::shared_ptr<Channel> ConnectWith(ChannelOptions options) {
-    auto channel =
-        Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), kAddress,
-                           std::move(options));
-    EXPECT_TRUE(channel.ok()) << channel.status();
-    return *channel;
-  }
-  // Nothing of it moves but in this thread's calls.
-  std::shared_ptr<Channel> ConnectLoop() {
-    ChannelOptions options;
-    options.driving = Driving::kCaller;
-    options.log = std::make_shared<LastWord>(gone_);
-    return ConnectWith(options);
-  }
   // Starts a call whose callback lets the last reference go, and another one that ends with the channel.
   void LetGoInACallback(std::shared_ptr<Channel> channel, Gate* begin) {
     const ChatClient client(channel);
@@ -82,14 +65,10 @@ class EndingsTest : public ChatWorld {
     chat_.stopped.Wait();  // the server has seen it go
   }
 
-  CallContext forever_ = CallContext::NoDeadline();
-  const Line hello_ = Text("hello");
-  const Line wait_ = Text("wait");
-  Line answer_, unanswered_;
+  Line unanswered_;
   std::atomic<bool> let_go_{false};
   std::atomic<absl::StatusCode> left_over_{absl::StatusCode::kUnknown};
   Gate left_over_ended_;
-  const std::shared_ptr<Gate> gone_ = std::make_shared<Gate>();
 };
 
 // ---- Coroutines that are destroyed while they wait

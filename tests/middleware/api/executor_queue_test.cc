@@ -9,48 +9,21 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "middleware/api/client_call.h"
 #include "middleware/api/in_process.h"
 #include "middleware/api/own_copy.h"
 #include "tests/middleware/api/chat.sluice.h"
+#include "tests/support/executors.h"
 #include "transport/base/error.h"
 
 namespace sluice {
 namespace executor_queue_test {
 
+using testing_support::ManualExecutor;
 using tests::chat::ChatClient;
 using tests::chat::ChatServiceBase;
 using tests::chat::Line;
-
-// Runs what it was given when the test says so.
-class ManualExecutor final : public Executor {
- public:
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-    changed_.notify_all();
-  }
-  // On this thread; waits until there is one.
-  void RunOne() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !work_.empty(); });
-    auto work = std::move(work_.front());
-    work_.pop_front();
-    lock.unlock();
-    std::move(work)();
-  }
-  size_t waiting() {
-    std::lock_guard lock(mutex_);
-    return work_.size();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<absl::AnyInvocable<void() &&>> work_;
-};
 
 class Chat final : public ChatServiceBase {
  public:

@@ -23,6 +23,7 @@
 #include "examples/echo/echo.sluice.h"
 #include "middleware/api/resolver.h"
 #include "middleware/api/server.h"
+#include "tests/support/executors.h"
 #include "tests/support/fake_stack.h"
 
 namespace sluice {
@@ -34,6 +35,8 @@ using examples::echo::SayReply;
 using examples::echo::SayRequest;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
+using testing_support::ManualExecutor;
+using testing_support::ThreadExecutor;
 
 constexpr int kHangMs = 30'000;
 
@@ -403,22 +406,8 @@ TEST_F(OwnServerLoopTest, HandlersRunInPollAndTheLoopIsAskedForCounts) {
   EXPECT_EQ(server_->counters().requests, 1u);
 }
 
-// Runs each piece of work on a thread of its own.
-class Threads final : public Executor {
- public:
-  ~Threads() override {
-    for (std::thread& thread : threads_) thread.join();
-  }
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    threads_.emplace_back([work = std::move(work)]() mutable { std::move(work)(); });
-  }
-
- private:
-  std::vector<std::thread> threads_;
-};
-
 TEST_F(OwnServerLoopTest, AnswersOfAnExecutorWakeTheLoop) {
-  Threads threads;
+  ThreadExecutor threads;
   Start(&threads);
   RunBeside(server_.get(), [&] {
     for (int i = 0; i < 5; ++i) CallOnce();
@@ -446,28 +435,15 @@ TEST_F(OwnServerLoopTest, ADrainThatHasBegunGoesOnInPoll) {
   EXPECT_TRUE(server_->Shutdown(absl::Seconds(1)).ok());
 }
 
-// Answers when the test says so.
-class Hoarder final : public Executor {
- public:
-  void Run(absl::AnyInvocable<void() &&> work) override { work_.push_back(std::move(work)); }
-  size_t size() const { return work_.size(); }
-  void RunAll() {
-    for (auto& work : std::exchange(work_, {})) std::move(work)();
-  }
-
- private:
-  std::vector<absl::AnyInvocable<void() &&>> work_;
-};
-
 TEST_F(OwnServerLoopTest, AnEndThatWaitsForAHandlerGivesUpAndCanBeAskedForAgain) {
-  Hoarder hoarder;
+  ManualExecutor hoarder;
   Start(&hoarder);
   channel_ = NewChannel();
   loop_.Add(channel_.get());
   ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
   Call call;
   ASSERT_TRUE(call.StartOn(*channel_).ok());
-  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.waiting() == 1; }));
   EXPECT_EQ(server_->Shutdown(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
   hoarder.RunAll();
   EXPECT_TRUE(server_->Shutdown(absl::ZeroDuration()).ok());
@@ -477,7 +453,7 @@ TEST_F(OwnServerLoopTest, AnEndThatWaitsForAHandlerGivesUpAndCanBeAskedForAgain)
 
 // A loop may move to another thread, and the one that polled before may be the executor's.
 TEST_F(OwnServerLoopTest, MakeBufferAsksWhoPollsNow) {
-  Hoarder hoarder;
+  ManualExecutor hoarder;
   Start(&hoarder);
   channel_ = NewChannel();
   loop_.Add(channel_.get());
@@ -491,7 +467,7 @@ TEST_F(OwnServerLoopTest, MakeBufferAsksWhoPollsNow) {
   };
   Call call;
   ASSERT_TRUE(call.StartOn(*channel_).ok());
-  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.waiting() == 1; }));
   std::thread other([&] {
     loop_.Pass();
     moved = true;
@@ -508,14 +484,14 @@ TEST_F(OwnServerLoopTest, MakeBufferAsksWhoPollsNow) {
 
 // Nothing arrives while it drains: only the time that has come wakes the loop.
 TEST_F(OwnServerLoopTest, ADrainMovesOnWhenItIsTime) {
-  Hoarder hoarder;
+  ManualExecutor hoarder;
   Start(&hoarder);
   channel_ = NewChannel();
   loop_.Add(channel_.get());
   ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
   Call call;
   ASSERT_TRUE(call.StartOn(*channel_).ok());
-  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.waiting() == 1; }));
   loop_.Settle();
   server_->BeginDrain(absl::Milliseconds(40));
   EXPECT_FALSE(server_->PrepareToSleep()) << "it has not been begun in Poll() yet";
@@ -528,7 +504,7 @@ TEST_F(OwnServerLoopTest, ADrainMovesOnWhenItIsTime) {
 
 // Nor does anything else in the loop wake it: its client has a thread, and more patience than this test.
 TEST_F(OwnServerLoopTest, ADrainMovesOnThoughOnlyTheServerIsInTheLoop) {
-  Hoarder hoarder;
+  ManualExecutor hoarder;
   Start(&hoarder);
   Call call;
   RunBeside(server_.get(), [&] {
@@ -537,7 +513,7 @@ TEST_F(OwnServerLoopTest, ADrainMovesOnThoughOnlyTheServerIsInTheLoop) {
     channel_ = *channel;
     ASSERT_TRUE(call.StartOn(*channel_, absl::Hours(1)).ok());
   });
-  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.waiting() == 1; }));
   loop_.Settle();
   server_->BeginDrain(absl::Milliseconds(40));
   EXPECT_TRUE(loop_.RunUntil([&] { return server_->drain_phase() == call::DrainPhase::kOverdue; }));
@@ -548,14 +524,14 @@ TEST_F(OwnServerLoopTest, ADrainMovesOnThoughOnlyTheServerIsInTheLoop) {
 }
 
 TEST_F(OwnServerLoopTest, AnEndWaitsForAnswers) {
-  Hoarder hoarder;
+  ManualExecutor hoarder;
   Start(&hoarder);
   channel_ = NewChannel();
   loop_.Add(channel_.get());
   ASSERT_TRUE(channel_->SetServers({"h:1"}).ok());
   Call call;
   ASSERT_TRUE(call.StartOn(*channel_).ok());
-  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.size() == 1; }));
+  ASSERT_TRUE(loop_.RunUntil([&] { return hoarder.waiting() == 1; }));
   hoarder.RunAll();  // the answer waits for the loop
   EXPECT_TRUE(server_->Shutdown(absl::Seconds(25)).ok());
   ASSERT_TRUE(loop_.RunUntil([&] { return call.ended(); }));

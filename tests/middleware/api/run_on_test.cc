@@ -6,8 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,6 +13,7 @@
 
 #include "middleware/api/thread_pool.h"
 #include "tests/middleware/api/chat_service.h"
+#include "tests/support/executors.h"
 
 namespace sluice {
 namespace run_on_test {
@@ -22,13 +21,8 @@ namespace run_on_test {
 using testing_support::ChatCoServiceBase;
 using testing_support::ChatWorld;
 using testing_support::Gate;
+using testing_support::InlineExecutor;
 using testing_support::Line;
-
-// Runs what it is given at once, on the thread that gives it.
-class AtOnce final : public Executor {
- public:
-  void Run(absl::AnyInvocable<void() &&> work) override { std::move(work)(); }
-};
 
 // Blocks on its executor, in each shape of method.
 class BlockingService final : public ChatCoServiceBase {
@@ -205,7 +199,7 @@ TEST_F(RunOnTest, EndOfTheServerWaitsForTheExecutor) {
 }
 
 TEST_F(RunOnTest, ExecutorMayRunItAtOnce) {
-  AtOnce at_once;
+  InlineExecutor at_once;
   BlockingService service(&at_once);
   Start(&service);
   for (const char* text : {"function", "throw", "stay"}) {

@@ -5,16 +5,14 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "examples/echo/echo.sluice.h"
+#include "tests/support/executors.h"
 #include "tests/support/fake_stack.h"
 #include "tests/support/hold.h"
 
@@ -27,6 +25,7 @@ using examples::echo::SayReply;
 using examples::echo::SayRequest;
 using testing_support::FakeNetwork;
 using testing_support::FakeStack;
+using testing_support::ManualExecutor;
 
 // Answers when the test says so.
 class StuckEcho final : public EchoServiceBase {
@@ -45,6 +44,28 @@ class ServerTest : public ::testing::Test {
         std::make_unique<FakeStack>(&network_, FakeNetwork::Options(), &server_end_), options);
     EXPECT_TRUE(server.ok()) << server.status();
     return *std::move(server);
+  }
+  // `end` gives up waiting for the handler, and the server ends once the handler has returned.
+  void EndWhileAHandlerIsStuck(const std::function<absl::Status(Server&)>& end) {
+    StuckEcho stuck;
+    auto server = MakeServer();
+    ASSERT_TRUE(server->Register(&stuck).ok());
+    ASSERT_TRUE(server->Listen("h:7000").ok());
+    auto channel = Channel::ConnectOn(
+        std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    absl::Status ended;
+    std::thread caller([&] {
+      CallContext context = CallContext::NoDeadline();
+      ended = EchoClient(*channel).Say(context, SayRequest()).status();
+    });
+    stuck.hold.WaitUntilHolding();
+    EXPECT_EQ(end(*server).code(), absl::StatusCode::kDeadlineExceeded);
+    stuck.hold.Release();
+    EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
+    caller.join();
+    // The handler has ended before the server disconnected.
+    EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;
   }
   FakeNetwork network_;
   testing_support::FakeEndpoint* server_end_ = nullptr;  // of the server made last
@@ -98,25 +119,7 @@ TEST_F(ServerTest, DestructorAloneEndsIt) {
 }
 
 TEST_F(ServerTest, ShutdownReturnsThoughAHandlerIsStuck) {
-  StuckEcho stuck;
-  auto server = MakeServer();
-  ASSERT_TRUE(server->Register(&stuck).ok());
-  ASSERT_TRUE(server->Listen("h:7000").ok());
-  auto channel =
-      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
-  ASSERT_TRUE(channel.ok()) << channel.status();
-  absl::Status ended;
-  std::thread caller([&] {
-    CallContext context = CallContext::NoDeadline();
-    ended = EchoClient(*channel).Say(context, SayRequest()).status();
-  });
-  stuck.hold.WaitUntilHolding();
-  EXPECT_EQ(server->Shutdown(absl::Milliseconds(1)).code(), absl::StatusCode::kDeadlineExceeded);
-  stuck.hold.Release();
-  EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
-  caller.join();
-  // Its handler has ended before the server said goodbye.
-  EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;
+  EndWhileAHandlerIsStuck([](Server& server) { return server.Shutdown(absl::Milliseconds(1)); });
 }
 
 TEST_F(ServerTest, DrainBeforeListenAndAfterwards) {
@@ -145,33 +148,9 @@ TEST_F(ServerTest, IdleServerEndsWhileItSleeps) {
   EXPECT_TRUE(server->Shutdown(absl::Hours(1)).ok());
 }
 
-// Runs work when the test says so.
-class Later final : public Executor {
- public:
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-    changed_.notify_all();
-  }
-  void WaitUntilAsked() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !work_.empty(); });
-  }
-  void RunOne() {
-    std::lock_guard lock(mutex_);
-    std::move(work_.back())();
-    work_.pop_back();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<absl::AnyInvocable<void() &&>> work_;
-};
-
 // Nothing arrives while it drains: only the time that has come wakes it.
 TEST_F(ServerTest, CallsAreCancelledWhenItIsTimeThoughTheServerSleeps) {
-  Later later;
+  ManualExecutor later;
   ServerOptions options;
   options.spin = absl::ZeroDuration();
   auto server = MakeServer(options);
@@ -194,24 +173,7 @@ TEST_F(ServerTest, CallsAreCancelledWhenItIsTimeThoughTheServerSleeps) {
 }
 
 TEST_F(ServerTest, DrainReturnsThoughAHandlerIsStuck) {
-  StuckEcho stuck;
-  auto server = MakeServer();
-  ASSERT_TRUE(server->Register(&stuck).ok());
-  ASSERT_TRUE(server->Listen("h:7000").ok());
-  auto channel =
-      Channel::ConnectOn(std::make_unique<FakeStack>(&network_, FakeNetwork::Options()), "h:7000");
-  ASSERT_TRUE(channel.ok()) << channel.status();
-  absl::Status ended;
-  std::thread caller([&] {
-    CallContext context = CallContext::NoDeadline();
-    ended = EchoClient(*channel).Say(context, SayRequest()).status();
-  });
-  stuck.hold.WaitUntilHolding();
-  EXPECT_EQ(server->Drain(absl::Milliseconds(1)).code(), absl::StatusCode::kDeadlineExceeded);
-  stuck.hold.Release();
-  EXPECT_TRUE(server->Shutdown(absl::Seconds(60)).ok());
-  caller.join();
-  EXPECT_TRUE(ended.ok() || absl::IsUnavailable(ended)) << ended;
+  EndWhileAHandlerIsStuck([](Server& server) { return server.Drain(absl::Milliseconds(1)); });
 }
 
 TEST_F(ServerTest, HandlerSeesItsCaller) {

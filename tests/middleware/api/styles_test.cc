@@ -12,6 +12,7 @@
 
 #include "middleware/api/client_call.h"
 #include "tests/middleware/api/chat_service.h"
+#include "tests/support/executors.h"
 
 namespace sluice {
 namespace styles_test {
@@ -23,6 +24,7 @@ using testing_support::ChatWorld;
 using testing_support::Gate;
 using testing_support::Line;
 using testing_support::OutOfStock;
+using testing_support::ThreadExecutor;
 
 using StylesTest = ChatWorld;
 
@@ -300,19 +302,6 @@ TEST_F(ThirdHopTest, ContextOfItsOwnIsNotStopped) {
 
 // ---- Executor
 
-class Threads final : public Executor {
- public:
-  ~Threads() override {
-    for (std::thread& thread : threads_) thread.join();
-  }
-  void Run(absl::AnyInvocable<void() &&> work) override {
-    threads_.emplace_back([work = std::move(work)]() mutable { std::move(work)(); });
-  }
-
- private:
-  std::vector<std::thread> threads_;
-};
-
 class PlainChat final : public ChatServiceBase {
  public:
   // Each "meet" waits until there are two of them.
@@ -339,7 +328,7 @@ class PlainChat final : public ChatServiceBase {
 
 TEST_F(StylesTest, ExecutorRunsPlainHandlersSeveralAtATime) {
   PlainChat plain;
-  Threads threads;
+  ThreadExecutor threads;
   Start(&plain, {.executor = &threads});
   int ended = 0;
   CallContext context(absl::Seconds(60));
@@ -361,7 +350,7 @@ TEST_F(StylesTest, ExecutorRunsPlainHandlersSeveralAtATime) {
 
 TEST_F(StylesTest, ExecutorsHandlerIsToldToStop) {
   PlainChat plain;
-  Threads threads;
+  ThreadExecutor threads;
   Start(&plain, {.executor = &threads});
   std::stop_source stop;
   CallContext context(absl::Seconds(600));

@@ -149,6 +149,25 @@ inline PeerId ConnectPair(Node& client, Node& server, uint16_t port,
   return *peer;
 }
 
+// 5,000 messages each way, as fast as they go: each arrives once and in order.
+inline void ExchangeMany(Node& client, PeerId peer, Node& server, PeerId back) {
+  constexpr size_t kMessages = 5'000;
+  size_t sent = 0, answered = 0;
+  PollUntil({&client, &server}, [&] {
+    while (sent < kMessages && client.Send(peer, "request " + std::to_string(sent)).ok()) ++sent;
+    while (answered < server.recorder.messages.size() &&
+           server.Send(back, "reply " + std::to_string(answered)).ok()) {
+      ++answered;
+    }
+    return client.recorder.messages.size() >= kMessages;
+  });
+  ASSERT_EQ(server.recorder.messages.size(), kMessages);
+  for (size_t i = 0; i < kMessages; ++i) {
+    ASSERT_EQ(server.recorder.messages[i], "request " + std::to_string(i));
+    ASSERT_EQ(client.recorder.messages[i], "reply " + std::to_string(i));
+  }
+}
+
 }  // namespace sluice::endpoint
 
 #endif  // SLUICE_TESTS_TRANSPORT_ENDPOINT_ENDPOINT_PAIR_H_

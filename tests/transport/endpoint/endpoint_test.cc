@@ -30,21 +30,7 @@ TEST(EndpointSend, ManyMessagesEachWayArriveOnceAndInOrder) {
   ASSERT_TRUE(port.ok());
   const PeerId peer = ConnectPair(client, server, *port);
   const PeerId back = server.recorder.ups[0].id;
-  constexpr size_t kMessages = 5'000;
-  size_t sent = 0, answered = 0;
-  PollUntil({&client, &server}, [&] {
-    while (sent < kMessages && client.Send(peer, "request " + std::to_string(sent)).ok()) ++sent;
-    while (answered < server.recorder.messages.size() &&
-           server.Send(back, "reply " + std::to_string(answered)).ok()) {
-      ++answered;
-    }
-    return client.recorder.messages.size() >= kMessages;
-  });
-  ASSERT_EQ(server.recorder.messages.size(), kMessages);
-  for (size_t i = 0; i < kMessages; ++i) {
-    ASSERT_EQ(server.recorder.messages[i], "request " + std::to_string(i));
-    ASSERT_EQ(client.recorder.messages[i], "reply " + std::to_string(i));
-  }
+  ExchangeMany(client, peer, server, back);
   EXPECT_TRUE(client.recorder.downs.empty());
 }
 

@@ -44,21 +44,7 @@ TEST(RcPeers, ManyMessagesEachWayArriveOnceAndInOrder) {
   const PeerId peer = ConnectPair(client, server, *port);
   ASSERT_EQ(server.recorder.ups.size(), 1u);
   const PeerId back = server.recorder.ups[0].id;
-  constexpr size_t kMessages = 5'000;
-  size_t sent = 0, answered = 0;
-  PollUntil({&client, &server}, [&] {
-    while (sent < kMessages && client.Send(peer, "request " + std::to_string(sent)).ok()) ++sent;
-    while (answered < server.recorder.messages.size() &&
-           server.Send(back, "reply " + std::to_string(answered)).ok()) {
-      ++answered;
-    }
-    return client.recorder.messages.size() >= kMessages;
-  });
-  ASSERT_EQ(server.recorder.messages.size(), kMessages);
-  for (size_t i = 0; i < kMessages; ++i) {
-    ASSERT_EQ(server.recorder.messages[i], "request " + std::to_string(i));
-    ASSERT_EQ(client.recorder.messages[i], "reply " + std::to_string(i));
-  }
+  ExchangeMany(client, peer, server, back);
   EXPECT_EQ(client.endpoint->Counts().lane_sent, 0u);
   EXPECT_EQ(client.endpoint->Queues().size(), 1u);
 }

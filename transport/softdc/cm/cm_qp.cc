@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "transport/verbs/qp_init.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace sluice::softdc::cm {
@@ -73,16 +74,7 @@ ibv_qp* MakeQp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr* attr) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  ibv_qp_init_attr_ex extended{};
-  extended.qp_context = attr->qp_context;
-  extended.send_cq = attr->send_cq;
-  extended.recv_cq = attr->recv_cq;
-  extended.srq = attr->srq;
-  extended.cap = attr->cap;
-  extended.qp_type = attr->qp_type;
-  extended.sq_sig_all = attr->sq_sig_all;
-  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
-  extended.pd = pd;
+  ibv_qp_init_attr_ex extended = verbs::ToExtended(pd, *attr);
   ibv_qp* const qp = operations->create_qp_ex(context, &extended);
   if (qp != nullptr) attr->cap = extended.cap;
   return qp;

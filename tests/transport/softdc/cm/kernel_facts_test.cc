@@ -7,9 +7,6 @@
 namespace sluice::softdc::cm {
 namespace kernel_facts_test {
 
-constexpr int64_t kLongNs = 500 * kSecond;
-constexpr int64_t kAllRetriesNs = kRetryNs * kMaxAttempts;
-
 struct KernelFacts : ::testing::Test {
   TwoEnds ends;
 };

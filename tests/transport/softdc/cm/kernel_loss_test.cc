@@ -9,9 +9,6 @@ namespace kernel_loss_test {
 
 using Where = TwoEnds::Where;
 
-constexpr int64_t kLongNs = 500 * kSecond;
-constexpr int64_t kAllRetriesNs = kRetryNs * kMaxAttempts;
-
 struct KernelLoss : ::testing::Test {
   TwoEnds ends;
 };

@@ -12,9 +12,13 @@
 #include <vector>
 
 #include "tests/transport/softdc/cm/cm_fixture.h"
+#include "tests/transport/softdc/cm/event_names.h"
 #include "tests/transport/softdc/cm/memory_network.h"
 
 namespace sluice::softdc::cm {
+
+constexpr int64_t kLongNs = 500 * kSecond;
+constexpr int64_t kAllRetriesNs = kRetryNs * kMaxAttempts;
 
 struct Heard {
   int64_t at_ns;
@@ -203,27 +207,6 @@ class TwoEnds {
     param.responder_resources = param.initiator_depth = 4;
     param.retry_count = param.rnr_retry_count = 7;
     return param;
-  }
-
-  static std::string NameOf(rdma_cm_event_type type) {
-    switch (type) {
-      case RDMA_CM_EVENT_CONNECT_REQUEST:
-        return "CONNECT_REQUEST";
-      case RDMA_CM_EVENT_CONNECT_RESPONSE:
-        return "CONNECT_RESPONSE";
-      case RDMA_CM_EVENT_ESTABLISHED:
-        return "ESTABLISHED";
-      case RDMA_CM_EVENT_REJECTED:
-        return "REJECTED";
-      case RDMA_CM_EVENT_UNREACHABLE:
-        return "UNREACHABLE";
-      case RDMA_CM_EVENT_DISCONNECTED:
-        return "DISCONNECTED";
-      case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-        return "TIMEWAIT_EXIT";
-      default:
-        return "event " + std::to_string(type);
-    }
   }
 
   void Drain() {

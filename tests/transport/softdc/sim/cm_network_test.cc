@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/transport/softdc/cm/event_names.h"
 #include "transport/softdc/sim/simulation.h"
 
 namespace sluice::softdc::sim {
@@ -74,34 +75,7 @@ class End {
     const rdma_cm_event_type type = event->event;
     if (type == RDMA_CM_EVENT_CONNECT_REQUEST) ids_.push_back(event->id);
     EXPECT_EQ(api_.cm_ack_cm_event(event), 0);
-    switch (type) {
-      case RDMA_CM_EVENT_ADDR_RESOLVED:
-        return "ADDR_RESOLVED";
-      case RDMA_CM_EVENT_ADDR_ERROR:
-        return "ADDR_ERROR";
-      case RDMA_CM_EVENT_ROUTE_RESOLVED:
-        return "ROUTE_RESOLVED";
-      case RDMA_CM_EVENT_CONNECT_REQUEST:
-        return "CONNECT_REQUEST";
-      case RDMA_CM_EVENT_CONNECT_RESPONSE:
-        return "CONNECT_RESPONSE";
-      case RDMA_CM_EVENT_ESTABLISHED:
-        return "ESTABLISHED";
-      case RDMA_CM_EVENT_REJECTED:
-        return "REJECTED";
-      case RDMA_CM_EVENT_UNREACHABLE:
-        return "UNREACHABLE";
-      case RDMA_CM_EVENT_DISCONNECTED:
-        return "DISCONNECTED";
-      case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-        return "TIMEWAIT_EXIT";
-      case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        return "DEVICE_REMOVAL";
-      case RDMA_CM_EVENT_ADDR_CHANGE:
-        return "ADDR_CHANGE";
-      default:
-        return "other";
-    }
+    return cm::NameOf(type);
   }
   rdma_cm_id* Resolve(uint32_t to) {
     rdma_cm_id* id = NewId();
