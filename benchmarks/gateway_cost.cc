@@ -5,7 +5,6 @@
 //   gateway_cost [REPETITIONS [MILLISECONDS]]     default 9 of 500
 //   gateway_cost serve                            the gRPC server; prints its address
 // Run it from the root of the repository, after bazel build //tools/gateway:sluice_gateway //examples/echo:echo_server.
-#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
@@ -23,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "benchmarks/peers/grpc_echo_server.h"
 #include "tools/child_process.h"
 
 namespace sluice {
@@ -39,27 +39,8 @@ constexpr size_t kPayload = 64;
   std::_Exit(1);
 }
 
-// gRPC's part of what the gateway does: any method, bytes in, bytes out.
-class EchoService final : public grpc::CallbackGenericService {
-  class Call final : public grpc::ServerGenericBidiReactor {
-   public:
-    Call() { StartRead(&bytes_); }
-
-   private:
-    void OnReadDone(bool ok) override {
-      if (!ok) return Finish(grpc::Status::CANCELLED);
-      StartWriteAndFinish(&bytes_, grpc::WriteOptions(), grpc::Status::OK);
-    }
-    void OnDone() override { delete this; }
-    grpc::ByteBuffer bytes_;
-  };
-  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {
-    return new Call;
-  }
-};
-
 int Serve() {
-  EchoService service;
+  GrpcEcho service;  // any method, bytes in, bytes out, as the gateway does it
   int port = 0;
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);

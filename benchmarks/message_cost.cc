@@ -11,6 +11,7 @@
 //            (docs/decisions/0024), as calls of busy programs go where the device promises order
 //   sent     the same with lanes switched off: each message is sent, and a completion tells of it
 //   raw      messages between two endpoints, there and back
+//   flow     messages in a flow, sent back by the receiver's handler
 //   sync, callback, coroutine   calls through a Channel, in each style (style_ways.h)
 // Method     RunMessages is what is counted (callgrind --toggle-collect); the warm-up has another
 //            name.
@@ -18,7 +19,9 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "benchmarks/dc_side.h"
@@ -28,6 +31,7 @@
 #include "examples/echo/echo_service.h"
 #include "middleware/call/client_engine.h"
 #include "middleware/call/server_engine.h"
+#include "middleware/flow/flow_engine.h"
 #include "transport/base/clock.h"
 #include "transport/base/random.h"
 
@@ -134,6 +138,67 @@ class CallWay final : public Way {
   uint32_t outstanding_ = 0;
 };
 
+// The engines of two Messengers. The window of the flow is the batch.
+class FlowWay final : public Way {
+ public:
+  explicit FlowWay(uint32_t batch) : window_(batch), message_(kMessageBytes, std::byte{'x'}) {
+    echo_.Attach(echo_end_.Open(echo_.handler(), /*lanes=*/true));
+    sender_.Attach(sender_end_.Open(sender_.handler(), /*lanes=*/true));
+    const flow::FlowOptions options = {.window = window_};
+    CheckOk(echo_.Accept("echo", options,
+                         [this](flow::Flow, const flow::Offer&) { return &returner_; }));
+    auto port = echo_end_.endpoint->Listen("127.0.0.1", 0);
+    CheckOk(port.status());
+    auto opened = sender_.Open("127.0.0.1", *port, "echo", options, &counter_);
+    CheckOk(opened.status());
+    flow_ = *opened;
+    while (!flow_.is_open()) PollBoth();
+  }
+  ~FlowWay() override {
+    sender_.Close();
+    echo_.Close();
+  }
+
+  void Run(uint32_t batch) override {
+    counter_.came = 0;
+    for (uint32_t i = 0; i < batch; ++i) CheckOk(flow_.Send(message_));
+    sender_end_.endpoint->Flush();
+    while (counter_.came != batch) PollBoth();
+  }
+  bool Ready() override {
+    const auto watches = [](EndpointEnd& end) { return end.endpoint->Counts().lanes_watched == 1; };
+    return watches(echo_end_) && watches(sender_end_);
+  }
+
+ private:
+  struct Returner final : flow::FlowHandler {
+    void OnMessage(flow::Flow flow, std::span<const std::byte> message) override {
+      CheckOk(flow.Send(message));
+    }
+    void OnClosed(flow::Flow, const absl::Status&, const flow::FlowTotals&) override {}
+  };
+  struct Counter final : flow::FlowHandler {
+    void OnMessage(flow::Flow, std::span<const std::byte>) override { ++came; }
+    void OnClosed(flow::Flow, const absl::Status&, const flow::FlowTotals&) override {}
+    uint32_t came = 0;
+  };
+  void PollBoth() {
+    echo_.Poll();
+    sender_.Poll();
+  }
+
+  const uint32_t window_;
+  const std::vector<std::byte> message_;
+  base::RealClock clock_;
+  Returner returner_;
+  Counter counter_;
+  flow::FlowEngine echo_{{}, &clock_, nullptr};
+  flow::FlowEngine sender_{{}, &clock_, nullptr};
+  EndpointEnd echo_end_;
+  EndpointEnd sender_end_;
+  flow::Flow flow_;
+};
+
 // What callgrind collects: by its name, so not inlined and not renamed.
 extern "C" __attribute__((noinline)) void RunMessages(Way& way, uint32_t batch, uint32_t messages) {
   for (uint32_t done = 0; done < messages; done += batch) way.Run(batch);
@@ -148,12 +213,13 @@ int Main(const std::string& name, const std::string& batch_text, const std::stri
     if (name == "poll") way = std::make_unique<PollWay>();
     if (name == "call") way = std::make_unique<CallWay>(/*lanes=*/true);
     if (name == "sent") way = std::make_unique<CallWay>(/*lanes=*/false);
+    if (name == "flow") way = std::make_unique<FlowWay>(batch);
     if (way == nullptr) way = MakeStyleWay(name);
   }
   if (way == nullptr) {
     std::fprintf(
         stderr,
-        "usage: message_cost verbs|poll|call|sent|raw|sync|callback|coroutine BATCH MESSAGES\n"
+        "usage: message_cost verbs|poll|call|sent|raw|flow|sync|callback|coroutine BATCH MESSAGES\n"
         "BATCH: 1 to %u; MESSAGES: a multiple of it\n",
         kMaxBatch);
     return 2;

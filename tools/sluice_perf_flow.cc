@@ -209,7 +209,9 @@ absl::StatusOr<BenchResult> MeasureFlows(const PerfOptions& options, const std::
 absl::Status FlowSink::AcceptOn(Messenger& messenger, uint32_t window) {
   const FlowOptions options = {.window = window};
   absl::Status status = messenger.Accept(kEchoEnd, options, [this](Flow flow, const Offer&) {
-    owed_[flow.id()];
+    const auto index = static_cast<uint32_t>(flow.id());
+    if (index >= echoes_.size()) echoes_.resize(index + 1);
+    echoes_[index] = {.open = true};
     return this;
   });
   if (!status.ok()) return status;
@@ -217,21 +219,22 @@ absl::Status FlowSink::AcceptOn(Messenger& messenger, uint32_t window) {
 }
 
 void FlowSink::OnMessage(Flow flow, std::span<const std::byte> message) {
-  const auto owed = owed_.find(flow.id());
-  if (owed == owed_.end()) return;
-  owed->second.push_back(static_cast<uint32_t>(message.size()));
+  if (static_cast<uint32_t>(flow.id()) >= echoes_.size() || !Of(flow).open) return;
+  Echo& echo = Of(flow);
+  if (echo.unsent.empty() && flow.Send({Bytes(message.size()).data(), message.size()}).ok()) return;
+  echo.unsent.push_back(static_cast<uint32_t>(message.size()));
   OnWritable(flow);
 }
 
 void FlowSink::OnWritable(Flow flow) {
-  std::deque<uint32_t>& owed = owed_[flow.id()];
-  while (!owed.empty() && flow.Send({Bytes(owed.front()).data(), owed.front()}).ok()) {
-    owed.pop_front();
+  std::deque<uint32_t>& unsent = Of(flow).unsent;
+  while (!unsent.empty() && flow.Send({Bytes(unsent.front()).data(), unsent.front()}).ok()) {
+    unsent.pop_front();
   }
 }
 
 void FlowSink::OnClosed(Flow flow, const absl::Status&, const FlowTotals&) {
-  owed_.erase(flow.id());
+  if (static_cast<uint32_t>(flow.id()) < echoes_.size()) Of(flow) = {};
 }
 
 }  // namespace sluice::tools

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "middleware/api/messenger.h"
@@ -32,8 +32,14 @@ class FlowSink final : public FlowHandler {
   void OnClosed(Flow flow, const absl::Status& why, const FlowTotals& totals) override;
 
  private:
-  // Of each flow that echoes: sizes of what was not taken back yet. All bytes of a run are alike.
-  std::map<uint64_t, std::deque<uint32_t>> owed_;
+  struct Echo {
+    bool open = false;
+    std::deque<uint32_t>
+        unsent;  // sizes of messages that wait for a window. All bytes of a run are alike.
+  };
+  Echo& Of(Flow flow) { return echoes_[static_cast<uint32_t>(flow.id())]; }
+
+  std::vector<Echo> echoes_;  // by the lower half of a flow's id
 };
 
 }  // namespace sluice::tools

@@ -11,12 +11,13 @@ class GrpcEcho final : public grpc::CallbackGenericService {
   class Call final : public grpc::ServerGenericBidiReactor {
    public:
     Call() { StartRead(&message_); }
-    void OnReadDone(bool ok) override {
-      if (ok) StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
-    }
-    void OnDone() override { delete this; }
 
    private:
+    void OnReadDone(bool ok) override {
+      if (!ok) return Finish(grpc::Status::CANCELLED);
+      StartWriteAndFinish(&message_, grpc::WriteOptions(), grpc::Status::OK);
+    }
+    void OnDone() override { delete this; }
     grpc::ByteBuffer message_;
   };
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext*) override {

@@ -335,9 +335,11 @@ const char* FlowEngine::TakeData(Record& record, uint32_t index,
   ++record.received;
   ++counters_.messages_received;
   const Flow flow = NameOf(index);
+  // Counted before the handler runs, so that a message which the handler sends carries the whole window.
   const bool consumed = !record.manual_consume;
+  if (consumed) ++record.consumed;
   record.handler->OnMessage(flow, payload);
-  if (consumed) Consume(flow, 1);
+  if (consumed) Consume(flow, 0);
   return nullptr;
 }
 

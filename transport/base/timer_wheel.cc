@@ -22,7 +22,15 @@ bool IsEmpty(const TimerLink* list) { return list->next == list; }
 
 TimerWheel::TimerWheel(int64_t now_ns, int64_t tick_ns) : origin_ns_(now_ns), tick_ns_(tick_ns) {
   assert(tick_ns > 0);
-  for (TimerLink& slot : slots_) MakeEmpty(&slot);
+}
+
+TimerLink* TimerWheel::Slot(uint16_t bucket) {
+  std::unique_ptr<TimerLink[]>& level = levels_[bucket / kSlots];
+  if (level == nullptr) [[unlikely]] {
+    level = std::make_unique<TimerLink[]>(kSlots);
+    for (int slot = 0; slot < kSlots; ++slot) MakeEmpty(&level[slot]);
+  }
+  return &level[bucket % kSlots];
 }
 
 uint64_t TimerWheel::TickAtOrAfter(int64_t time_ns) const {
@@ -50,7 +58,7 @@ void TimerWheel::Insert(Timer* timer, uint64_t floor_tick) {
   const int slot = static_cast<int>((timer->tick >> (level * kSlotBits)) & (kSlots - 1));
   timer->bucket = static_cast<uint16_t>(level * kSlots + slot);
 
-  TimerLink* list = &slots_[timer->bucket];
+  TimerLink* list = Slot(timer->bucket);
   timer->previous = list->previous;
   timer->next = list;
   list->previous->next = timer;
@@ -62,7 +70,7 @@ void TimerWheel::Unlink(Timer* timer) {
   timer->previous->next = timer->next;
   timer->next->previous = timer->previous;
   timer->previous = timer->next = nullptr;
-  if (timer->bucket != kDetached && IsEmpty(&slots_[timer->bucket])) {
+  if (timer->bucket != kDetached && IsEmpty(Slot(timer->bucket))) {
     occupied_[timer->bucket / kSlots] &= ~(uint64_t{1} << (timer->bucket % kSlots));
   }
 }
@@ -102,7 +110,7 @@ int TimerWheel::Advance(int64_t now_ns) {
   while (size_ != 0 && FirstSlot(&bucket, &start_tick) && start_tick <= target_tick) {
     now_tick_ = std::max(now_tick_, start_tick);
     TimerLink due;
-    TimerLink* list = &slots_[bucket];
+    TimerLink* list = Slot(bucket);
     due.next = list->next;
     due.previous = list->previous;
     due.next->previous = due.previous->next = &due;

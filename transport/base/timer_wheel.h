@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TimerWheel: deadlines by the hundred thousand, without allocation.
+// TimerWheel: holds up to hundreds of thousands of timers.
 //
 // Purpose       A hierarchical wheel: six levels of 64 slots. Scheduling and cancelling are O(1). A timer moves down at most five
 //               times before it fires.
+// Cost          1 KiB for each level that has held a timer: an unused wheel is small. After that no allocation.
 // Ownership     The wheel owns nothing. A Timer is a member of its owner's object. Cancel it, or let it fire, before the object ends.
 // Threads       One.
 // Precision     A timer never fires early, and less than one tick after Advance() reaches it.
@@ -13,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace sluice::base {
 
@@ -73,6 +75,7 @@ class TimerWheel {
   uint64_t TickAtOrAfter(int64_t time_ns) const;
   void Insert(Timer* timer, uint64_t floor_tick);
   void Unlink(Timer* timer);
+  TimerLink* Slot(uint16_t bucket);
   // The earliest non-empty slot: its bucket and the tick at which it begins. False when there is
   // none.
   bool FirstSlot(uint16_t* bucket, uint64_t* start_tick) const;
@@ -82,8 +85,9 @@ class TimerWheel {
   uint64_t now_tick_ = 0;    // everything due at or before it has been fired
   uint64_t floor_tick_ = 1;  // a new timer fires no earlier: its tick has not been passed yet
   size_t size_ = 0;
-  std::array<uint64_t, kLevels> occupied_{};         // one bit per slot
-  std::array<TimerLink, kLevels * kSlots> slots_{};  // circular lists, the slot is the sentinel
+  std::array<uint64_t, kLevels> occupied_{};  // one bit per slot
+  // Slots of a level: circular lists, the slot is the sentinel. Null: the level has held no timer.
+  std::array<std::unique_ptr<TimerLink[]>, kLevels> levels_;
 };
 
 }  // namespace sluice::base

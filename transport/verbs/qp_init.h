@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Converts a request of ibv_create_qp into a request of ibv_create_qp_ex.
 #ifndef SLUICE_TRANSPORT_VERBS_QP_INIT_H_
 #define SLUICE_TRANSPORT_VERBS_QP_INIT_H_
 
@@ -6,7 +8,7 @@
 
 namespace sluice::verbs {
 
-// The request of ibv_create_qp as one of ibv_create_qp_ex.
+// The queue pair belongs to `pd`. All other fields come from `attr`.
 inline ibv_qp_init_attr_ex ToExtended(ibv_pd* pd, const ibv_qp_init_attr& attr) {
   ibv_qp_init_attr_ex extended{};
   extended.qp_context = attr.qp_context;

@@ -55,7 +55,7 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
   // `table` outlives it.
   explicit RawPeer(const peer::Secrets& shared = {},
                    const verbs::VerbsApi* table = &softdc::Verbs())
-      : RawConnector(table), secrets(shared) {
+      : RawConnector(table, Patient()), secrets(shared) {
     send_cq = std::move(*verbs::CreateCq(device->api(), device->context(), 1024, nullptr));
     receive_cq = std::move(*verbs::CreateCq(device->api(), device->context(), 1024, nullptr));
     control = std::move(*receive::ReceiveQueue::Create(
@@ -71,6 +71,13 @@ struct RawPeer final : cm::RawConnector, queue::QueueUser {
     if (opened) pool->Close(&target);
     // Nothing of ours is under way when a test ends: what was sent has been answered.
     if (target.ah != nullptr) handles->Release(target.ah);
+  }
+
+  // One attempt: a server that is slow, on a busy machine, would count a second one as another client.
+  static cm::Options Patient() {
+    cm::Options options;
+    options.resolve_timeout_ns = options.answer_timeout_ns = kPatienceNs;
+    return options;
   }
 
   // ---- Client: connects with these bytes; the welcome is in `response` then.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Names of RDMA_CM events, for comparisons and messages of tests.
 #ifndef SLUICE_TESTS_TRANSPORT_SOFTDC_CM_EVENT_NAMES_H_
 #define SLUICE_TESTS_TRANSPORT_SOFTDC_CM_EVENT_NAMES_H_
 
@@ -8,7 +10,7 @@
 
 namespace sluice::softdc::cm {
 
-// Without its prefix.
+// Without the prefix RDMA_CM_EVENT_.
 inline std::string NameOf(rdma_cm_event_type type) {
   switch (type) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
