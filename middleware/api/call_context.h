@@ -38,8 +38,8 @@ namespace sluice {
 
 class CallContext {
  public:
-  // `timeout`: time after which the call ends with DEADLINE_EXCEEDED. Zero or less: it has passed.
-  // There is no default; for a call without a deadline use NoDeadline().
+  // `timeout`: time after which the call ends with DEADLINE_EXCEEDED. Zero or less: the deadline
+  // has passed. There is no default; for a call without a deadline use NoDeadline().
   explicit CallContext(absl::Duration timeout)
       : timeout_ns_(timeout == absl::InfiniteDuration() ? call::kNoDeadlineNs
                                                         : absl::ToInt64Nanoseconds(timeout)) {}
@@ -119,7 +119,8 @@ class CallContext {
   // The attachment's buffer; nullptr: the attachment is not in a Buffer.
   const Buffer* buffer() const { return buffer_.get(); }
 
-  // Place for the reply of the next call. Used by the functions that start calls.
+  // Clears the metadata and the attachment of the last reply, and returns the place for the next.
+  // Used by the functions that start calls.
   call::Beside* ReplyBeside() {
     reply_.beside.Clear();
     return &reply_.beside;

@@ -19,8 +19,8 @@
 //               no work; one more thread runs operations that may block in the kernel. With your
 //               own loop (ChannelOptions::driving) only the loop polls: callbacks run there, and
 //               calls of other threads wait for it. Channels of a Runtime share these threads, or the
-//               loop: "the channel" then means all channels of the runtime, where this header says
-//               who polls, and what a callback must not do.
+//               loop. For them, the rules of this header about polling and about callbacks hold
+//               for all channels of the runtime together.
 // Errors        absl::Status with cause and remedy (docs/errors.md). IsRetrySafe() states whether a
 //               retry is safe.
 // End           The last reference is destroyed: calls in flight end with CANCELLED, and their
@@ -222,15 +222,18 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Ends the channel after its last reference was destroyed: at once, or when this thread leaves
   // the channel.
   static void Release(Channel* channel);
-  // Ends all calls. Their callbacks run on this thread.
+  // Stops the resolver and the background thread, and ends all calls. Their callbacks run on this
+  // thread. In a runtime it calls LeaveRuntime().
   void End();
-  // The same in a runtime, which goes on.
+  // End() for a channel of a runtime, which continues. If no other channel uses the engine, blocks
+  // until the engine has no peers.
   void LeaveRuntime();
   void StopResolver();
-  // Learns the servers and dials them. `channels`: how many use the engine now. Returns how often the engine was connected
-  // before.
+  // Sets the list of servers, and starts to connect. `channels`: number of channels that use the engine now. Returns the number of
+  // connections that the engine had made before. Errors: of the resolver, or of the list.
   absl::StatusOr<uint64_t> Begin(const ChannelOptions& options, uint32_t channels);
-  // How the first attempt to connect ended.
+  // Returns the result of the first attempt to connect. `decided`: the attempt has ended; otherwise the result is
+  // DEADLINE_EXCEEDED, unless the engine has connected. `connections_before`: result of Begin().
   absl::Status FirstAttempt(bool decided, uint64_t connections_before);
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
@@ -244,16 +247,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
                       const google::protobuf::MessageLite* request,
                       google::protobuf::MessageLite* reply) const;
 
-  std::atomic<uint32_t> keeps_{1};          // ChannelKeeps, plus one for all references together
-  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel has all of its own
+  std::atomic<uint32_t> keeps_{1};          // number of ChannelKeeps, plus 1 for all references
+  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel shares nothing
   const std::unique_ptr<Stack> own_stack_;  // nullptr: stack_ is the runtime's
   Stack* const stack_;
   const std::string address_;
   LevelLog log_;
   ClientChain interceptors_;
   const std::shared_ptr<ChannelEngine> core_;
-  call::ClientEngine& engine_;  // core_'s
-  const bool shares_;           // other channels may have core_, too
+  call::ClientEngine& engine_;  // engine of core_
+  const bool shares_;           // other channels may use core_
   std::unique_ptr<Lease> own_lease_;
   Lease* lease_ = nullptr;
   Seat seat_;

@@ -3,7 +3,7 @@
 // Config: reads options from files, flags and the environment.
 //
 //   sluice::Config config;
-//   absl::Status status = config.ReadEnvironment();            // only because it is asked for
+//   absl::Status status = config.ReadEnvironment();            // read only by this call
 //   status.Update(config.ReadFile("/etc/orders/sluice.textproto"));
 //   status.Update(config.Set("server.limits.receive_buffers", flag, sluice::Config::Source::kFlag));
 //   if (!status.ok()) return status;

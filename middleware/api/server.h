@@ -122,8 +122,8 @@ class Server {
   absl::Status Wait(const WaitOptions& options = {});
 
   // Shuts down without failing calls that can be retried, in phases (call/drain.h):
-  // - Services get OnDrain(), so that health reports NOT_SERVING. Peers are told. New calls end
-  //   with UNAVAILABLE and IsRetrySafe().
+  // - Services get OnDrain(), so that health reports NOT_SERVING. The server notifies its peers.
+  //   New calls end with UNAVAILABLE and IsRetrySafe().
   // - Calls in progress have three quarters of `timeout` to end. Then they are cancelled
   //   (UNAVAILABLE at their callers), and have the remaining quarter.
   // - The server disconnects.

@@ -32,7 +32,7 @@ struct PeerSnapshot {
   // keepalive and has received none so far.
   std::string state = "up";
   uint32_t credits = 0;        // messages that the server may send to it now
-  uint32_t credit_window = 0;  // the most that it grants; 0: it is in this process
+  uint32_t credit_window = 0;  // maximum that it grants; 0: the peer is in this process
   bool has_lane = false;       // granted by either side
   bool authenticated = false;
   bool own_congestion_control = false;  // negotiated, and the address handle is mapped

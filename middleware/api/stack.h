@@ -26,9 +26,9 @@ class Stack {
   virtual ~Stack() = default;
   virtual base::Clock* clock() = 0;
   virtual base::Random* random() = 0;
-  // The log of objects whose options have none. May be nullptr: they do not log.
+  // Log of objects whose options have no log. nullptr: these objects do not log.
   virtual base::LogSink* log() = 0;
-  // Once. `log` and `handler` outlive the endpoint. `tenants`: a server's, or empty.
+  // Creates the endpoint. Called once. `log` and `handler` outlive the endpoint. `tenants`: tenants of a server, or empty.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication& authentication,
       const std::vector<Tenant>& tenants, base::LogSink* log, endpoint::Handler* handler) = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Generator: foo.proto → foo.sluice.h and foo.sluice.cc, as a protoc plugin.
+// Generator: protoc plugin that generates foo.sluice.h and foo.sluice.cc from foo.proto.
 //
 // For each service Echo of the file, in the namespace of its package:
 //
@@ -22,7 +22,7 @@ namespace sluice::codegen {
 class Generator final : public google::protobuf::compiler::CodeGenerator {
  public:
   uint64_t GetSupportedFeatures() const override { return FEATURE_PROTO3_OPTIONAL; }
-  // No parameters are known; one that is given is an error.
+  // Generates both files. Not supported: parameters; `parameter` must be empty.
   bool Generate(const google::protobuf::FileDescriptor* file, const std::string& parameter,
                 google::protobuf::compiler::GeneratorContext* context,
                 std::string* error) const override;
