@@ -47,9 +47,9 @@ class CallContext {
   // A call without a deadline. It ends with UNAVAILABLE if the server disconnects.
   static CallContext NoDeadline() { return CallContext(absl::InfiniteDuration()); }
 
-  // Context for a call that a handler makes: it has the deadline of the handler's call at the
-  // latest, is stopped when that call is cancelled, and belongs to the same trace. `timeout` may
-  // shorten the deadline. For a call that outlives the handler's call, use a separate context.
+  // Returns a context for a call that a handler makes. The call has the deadline of the handler's
+  // call at the latest, is stopped when that call is cancelled, and belongs to the same trace.
+  // `timeout` may shorten the deadline. For a call that outlives the handler's call, use a separate context.
   static CallContext FromServer(ServerContext& server,
                                 absl::Duration timeout = absl::InfiniteDuration()) {
     CallContext context(timeout);

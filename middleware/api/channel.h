@@ -27,11 +27,11 @@
 //               callbacks run on that thread. Inside a callback of the channel it is allowed: the
 //               thread that runs the callback ends the channel after the callback, before Poll(),
 //               Drive() or a call returns. If that is the background thread, no thread can wait for
-//               the end. In a Runtime it is allowed inside callbacks of other channels too: the
-//               background thread ends the channel, or the loop's thread does, before it returns
-//               from Poll() or another function. Streams and coroutines may outlive the channel: their calls have ended
-//               with CANCELLED, and they keep the channel's memory and device resources until they
-//               are destroyed.
+//               the end. In a Runtime it is allowed inside callbacks of other channels too.
+//               The background thread then ends the channel. With your own loop, the loop's thread
+//               ends it before it returns from Poll() or another function. Streams and coroutines
+//               may outlive the channel: their calls have ended with CANCELLED, and they keep the
+//               channel's memory and device resources until they are destroyed.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 
@@ -155,9 +155,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // For your own loop (Driving::kCaller); docs/threads.md has the loop. Call these functions and
-  // Drive(), and destroy the last reference, on the loop's thread: the thread that called Poll()
-  // last, or before the first Poll() the thread that called Connect(). Synchronous calls of that
-  // thread poll until they end.
+  // Drive(), and destroy the last reference, on the loop's thread. This is the thread that called
+  // Poll() last, or before the first Poll() the thread that called Connect(). Synchronous calls of
+  // that thread poll until they end.
   // Runs one pass, callbacks included, and returns the number of events handled. Does not block.
   int Poll();
   // True: sleep until fd() is readable, then call Poll(). False: call Poll() again.
@@ -183,8 +183,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Returns all counters. Waits for one pass of the thread that drives, at most `patience`: if a
   // callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
   // limit inside a callback of another channel that this channel waits for. Channels that share
-  // connections have common counters and events: Snapshot(), Trace() and counters() of each return
-  // those of all.
+  // connections have common counters and events: Snapshot(), Trace() and counters() return the
+  // values of all these channels.
   ChannelSnapshot Snapshot(absl::Duration patience = absl::InfiniteDuration());
   // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
   std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
@@ -209,7 +209,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   absl::Status WaitUntilConnected(absl::Duration timeout);
 
  private:
-  // `stack` is `own_stack`, or that of `runtime`; one of these two is nullptr.
+  // `stack`: `own_stack`, or the stack of `runtime`. Either `own_stack` or `runtime` is nullptr.
   Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_stack, Stack* stack,
           std::string address, const ChannelOptions& options,
           std::shared_ptr<ChannelEngine> engine);
@@ -232,8 +232,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Sets the list of servers, and starts to connect. `channels`: number of channels that use the engine now. Returns the number of
   // connections that the engine had made before. Errors: of the resolver, or of the list.
   absl::StatusOr<uint64_t> Begin(const ChannelOptions& options, uint32_t channels);
-  // Returns the result of the first attempt to connect. `decided`: the attempt has ended; otherwise the result is
-  // DEADLINE_EXCEEDED, unless the engine has connected. `connections_before`: result of Begin().
+  // Returns the result of the first attempt to connect. `decided`: whether the attempt has ended. If it has not, returns the last
+  // error of the engine, or DEADLINE_EXCEEDED. `connections_before`: result of Begin().
   absl::Status FirstAttempt(bool decided, uint64_t connections_before);
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
@@ -248,7 +248,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
                       google::protobuf::MessageLite* reply) const;
 
   std::atomic<uint32_t> keeps_{1};          // number of ChannelKeeps, plus 1 for all references
-  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel shares nothing
+  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel is in no runtime
   const std::unique_ptr<Stack> own_stack_;  // nullptr: stack_ is the runtime's
   Stack* const stack_;
   const std::string address_;

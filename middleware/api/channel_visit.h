@@ -4,7 +4,7 @@
 // thread's outermost visit ends the channel.
 //
 // Ownership     The function, on its stack.
-// Threads       Each thread has a chain of visits of its own. Other threads are not told that the reference was dropped.
+// Threads       Each thread has a chain of visits of its own. Other threads do not learn that the reference was dropped.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
 

@@ -73,8 +73,8 @@ class ClientInterceptor {
 class ServerInterceptor {
  public:
   virtual ~ServerInterceptor() = default;
-  // Runs before the request is parsed and before the handler. A status other than OK is the reply;
-  // it tells the caller's channel that no handler ran. `context` is valid until OnCall() returns.
+  // Runs before the request is parsed and before the handler. A status other than OK is the reply,
+  // which also states that no handler ran. `context` is valid until OnCall() returns.
   virtual absl::Status OnCall(const ServerContext& /*context*/) { return absl::OkStatus(); }
   // Runs once for each OnCall() that returned OK, when the reply was sent or the caller has
   // disconnected. `took`: time since the request arrived.

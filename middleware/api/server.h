@@ -154,7 +154,7 @@ class Server {
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
   // Returns all counters. Any thread, handlers included. Waits for the polling threads for at most
-  // `patience` (in a handler: for those of other pollers, at most a fiftieth of a second).
+  // `patience` (in a handler: for the other polling threads, at most 20 ms).
   // `details`: maximum number of peers listed per tenant, with queues and slow calls; 0 (default):
   // no details.
   // `only_tenant`: only peers and calls of this tenant.

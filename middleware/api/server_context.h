@@ -101,9 +101,9 @@ class ServerContext {
 
   // Sends `metadata` now, before the handler ends. The caller reads it with ReadInitialMetadata() (stream.h). Call once, before the
   // first message, in a handler of a method that streams. Empty metadata is sent too: it shows the caller that the handler has
-  // begun. Does not wait for the caller. On an executor it waits for one pass of the polling thread. Errors: FAILED_PRECONDITION
-  // (the method does not stream, or metadata or a message was sent before), RESOURCE_EXHAUSTED (over the limit of a message),
-  // CANCELLED and DEADLINE_EXCEEDED (the caller no longer waits).
+  // begun. Does not wait for the caller. On an executor it waits for one pass of the polling thread. Errors:
+  // FAILED_PRECONDITION: the method does not stream, or initial metadata or a message was sent before. RESOURCE_EXHAUSTED: over the
+  // limit of a message. CANCELLED, DEADLINE_EXCEEDED: the caller no longer waits.
   absl::Status SendInitialMetadata(const Metadata& metadata);
 
   // Attachment of the request (CallContext::set_attachment()). A large attachment stays in the memory that this side's device wrote.

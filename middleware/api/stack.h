@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Stack: the environment of a Channel, a Runtime or a Server: device or fake network, clock, random source, commands. open_stack.cc creates
-// the one for production; tests create their own over a fake endpoint.
+// the production stack. Tests create their own stacks over a fake endpoint.
 //
 // Ownership     The Channel or Server. It outlives the endpoint that it created.
 #ifndef SLUICE_MIDDLEWARE_API_STACK_H_

@@ -7,7 +7,7 @@
 //   class EchoServiceBase   derive from it, override its methods, Register() it at a Server
 //   class EchoClient        methods to call over a Channel
 //
-// Methods have the names of the .proto. A file for which one C++ name would be generated twice is refused (names.h).
+// Methods have the names of the .proto. The generator refuses a file for which it would generate a C++ name twice (names.h).
 #ifndef SLUICE_MIDDLEWARE_CODEGEN_GENERATOR_H_
 #define SLUICE_MIDDLEWARE_CODEGEN_GENERATOR_H_
 

@@ -14,7 +14,7 @@ using google::protobuf::FileDescriptor;
 using google::protobuf::MethodDescriptor;
 using google::protobuf::ServiceDescriptor;
 
-// The declarations of one C++ scope, and what each is generated for.
+// The declarations of one C++ scope, and the owner of each: the definition in a .proto file that it is generated for.
 class Scope {
  public:
   // Adds a declaration. Returns the first owner of the name: `owner` if the name is new.
