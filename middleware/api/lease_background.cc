@@ -85,7 +85,7 @@ bool Lease::Park() {
   const int64_t limit_ns = driven_.SleepLimitNs();
   holder_.store(nullptr, std::memory_order_relaxed);
   uint32_t expected = kHeld;
-  if (!word_.compare_exchange_strong(expected, kParked)) {  // another thread has submitted work
+  if (!word_.compare_exchange_strong(expected, kParked)) {  // another thread waits for the lease
     holder_.store(&this_thread, std::memory_order_relaxed);
     return true;
   }
