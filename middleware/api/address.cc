@@ -23,7 +23,7 @@ absl::Status Bad(const std::string& text, std::string_view cause, std::string_vi
                       .retry_safe = true});
 }
 
-// What gRPC calls the scheme of a target, and what Sluice has to say about it.
+// A scheme of addresses that is not supported, with cause and remedy for the error text.
 struct Scheme {
   std::string_view prefix;
   std::string_view cause;
@@ -55,10 +55,10 @@ bool Consume(std::string_view* text, std::string_view prefix) {
   return true;
 }
 
-// Takes off what says only how host:port is written. An error: what is not supported.
+// Removes a supported scheme from the front of the address. Returns an error if the scheme is not supported.
 absl::Status TakeScheme(const std::string& text, std::string_view* rest) {
   *rest = text;
-  // A host that is called like a scheme: "dns:7471".
+  // A host may have the name of a scheme: "dns:7471".
   const size_t colon = text.find(':');
   if (colon == std::string::npos) return absl::OkStatus();
   if (text.find_first_not_of("0123456789", colon + 1) == std::string::npos) return absl::OkStatus();

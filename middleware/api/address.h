@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Address: "host:port" taken apart. Names are looked up later, by the transport.
+// Address: the host and the port of an address text. The transport resolves host names later.
 //
 // The targets of gRPC that mean host:port are accepted: "dns:///name:7471", "dns:name:7471", "ipv4:127.0.0.1:7471" and
-// "ipv6:[::1]:7471". Not supported: a name server in a dns target, unix, unix-abstract, vsock, xds, http and https; the error says
-// so, and what to write instead.
+// "ipv6:[::1]:7471". Not supported: a name server in a dns target, unix, unix-abstract, vsock, xds, http and https. The
+// error says what to write instead.
 #ifndef SLUICE_MIDDLEWARE_API_ADDRESS_H_
 #define SLUICE_MIDDLEWARE_API_ADDRESS_H_
 
@@ -20,8 +20,8 @@ struct Address {
   uint16_t port = 0;
 };
 
-// "name:7471", "127.0.0.1:7471", "[::1]:7471", or one of the targets above. Port 0 (for Listen: any free one) only if
-// `allow_port_0`. INVALID_ARGUMENT: anything else.
+// Parses "name:7471", "127.0.0.1:7471", "[::1]:7471", or one of the targets above. Accepts port 0 (for Listen: any free port) only
+// if `allow_port_0`. INVALID_ARGUMENT: any other text.
 absl::StatusOr<Address> ParseAddress(const std::string& target, bool allow_port_0);
 
 }  // namespace sluice

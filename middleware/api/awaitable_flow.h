@@ -82,10 +82,11 @@ class AwaitableFlow final : public flow::FlowHandler {
   bool writable_ = false;  // OnWritable() came since the last wait
   std::coroutine_handle<> reader_;
   std::coroutine_handle<> writer_;
-  Sending* sending_ = nullptr;  // what the writer waits for
+  Sending* sending_ = nullptr;  // Send() that the writer awaits; nullptr: none
 };
 
-// A place where one coroutine waits. Destroying a FlowWait clears the place.
+// Base class of the awaiters. Stores the waiting coroutine in `*place`, and clears it if the
+// coroutine is destroyed while it waits.
 class FlowWait {
  public:
   explicit FlowWait(std::coroutine_handle<>* place) : place_(place) {}
@@ -167,7 +168,7 @@ class [[nodiscard]] AwaitableFlow::Sending : public FlowWait {
 
 inline void AwaitableFlow::OnWritable(flow::Flow) {
   writable_ = true;
-  // Refused again: OnWritable() follows once more.
+  // If the flow refuses the message again, another OnWritable() follows.
   if (sending_ != nullptr && !sending_->await_ready()) return;
   sending_ = nullptr;
   Continue(writer_);

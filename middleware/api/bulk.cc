@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A port belongs to one thread; calls of others are tasks that it runs between its passes.
+// A port belongs to one thread. Calls of other threads are tasks, which that thread runs between its passes.
 #include "middleware/api/bulk.h"
 
 #include <poll.h>
@@ -34,7 +34,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kSpinPasses = 2000;  // without work, before a sleep
+constexpr int kSpinPasses = 2000;  // idle passes before a sleep
 
 absl::Status Gone(std::string_view what) {
   return base::Error(absl::StatusCode::kUnavailable, what,
@@ -78,7 +78,7 @@ class Bulk::Impl final : public bulk::PortUser {
     return absl::OkStatus();
   }
 
-  // What `task` says, on the port's thread.
+  // Runs `task` on the port's thread, and returns its result. Blocks.
   template <typename T>
   T Do(std::function<T(bulk::Port&)> task) {
     if (OnItsThread()) return InDone();
@@ -96,7 +96,7 @@ class Bulk::Impl final : public bulk::PortUser {
     Submit([&] {
       const int64_t now_ns = clock_.NowNs();
       const int64_t time_ns = absl::ToInt64Nanoseconds(time);
-      // For longer than a clock can count is for ever.
+      // If the end is later than the clock can count, the lease has no end.
       const int64_t end_ns = time_ns > INT64_MAX - now_ns ? 0 : now_ns + time_ns;
       const auto lease = peer == bulk::PeerId{} ? port_->leases().Lend(memory, rights, end_ns)
                                                 : port_->Lend(memory, rights, end_ns, peer);
@@ -112,7 +112,7 @@ class Bulk::Impl final : public bulk::PortUser {
     auto answer = promise.get_future();
     Submit([&] {
       const absl::Status status = port_->leases().Return(lease);
-      // Its time may just be over: then this waits as well.
+      // The lease may have expired a moment ago. Then wait for its end too.
       if (!status.ok() && !port_->leases().IsEnding(lease)) return promise.set_value(status);
       returning_.emplace_back(lease, std::move(promise));
     });
@@ -130,7 +130,7 @@ class Bulk::Impl final : public bulk::PortUser {
 
   absl::StatusOr<bulk::Arrival> Await(bulk::PeerId peer, uint64_t tag, absl::Duration timeout) {
     if (OnItsThread()) return InDone();
-    // As a clock can count it.
+    // Limit the timeout, so that `until` does not overflow.
     const absl::Duration counted = std::min(timeout, absl::Hours(24 * 365));
     const auto until = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(counted);
     std::unique_lock lock(mutex_);
@@ -209,18 +209,19 @@ class Bulk::Impl final : public bulk::PortUser {
   }
 
  private:
-  // It would wait for itself.
+  // Returns whether this is the port's thread. Blocking functions would wait for themselves there.
   bool OnItsThread() const { return thread_.get_id() == std::this_thread::get_id(); }
 
   using Key = std::pair<uint32_t, uint32_t>;
   static Key KeyOf(bulk::PeerId peer) { return {peer.index, peer.generation}; }
-  // What nobody has awaited yet, of one peer.
+  // Arrivals of one peer that no Await() has taken.
   struct Kept {
     std::deque<bulk::Arrival> arrivals;
     bool gone = false;  // the peer is down
   };
 
-  // With mutex_. Each peer that goes adds no more than one peer may keep, so the one with most has enough to lose.
+  // Call with mutex_ locked. A peer that goes down adds at most kMaxKeptArrivals, so the peer with the most arrivals has enough
+  // arrivals to drop.
   void CutGone() {
     if (gone_.size() > kMaxKeptArrivals) {
       const auto eldest = kept_.find(gone_.front());
@@ -247,8 +248,8 @@ class Bulk::Impl final : public bulk::PortUser {
     port_->Wake();
   }
 
-  // Spins while there is work, then sleeps on the port's descriptor. A task is queued before the port is woken, and looked
-  // for after the port was asked to sleep: one of the two sees the other.
+  // Spins while there is work, then sleeps on the port's descriptor. No task is missed: Submit() queues a task before it wakes the
+  // port, and this thread checks for tasks after PrepareToSleep().
   void Run() {
     int quiet = 0;
     std::vector<std::function<void()>> now;
@@ -280,19 +281,19 @@ class Bulk::Impl final : public bulk::PortUser {
   base::RealClock clock_;
   base::SystemRandom random_;
   poller::ThreadCommands commands_;
-  std::unique_ptr<bulk::Port> port_;  // the thread's, as what follows
+  std::unique_ptr<bulk::Port> port_;  // used by thread_, as the next three members
   std::list<std::pair<bulk::LeaseId, std::promise<absl::StatusOr<Lent>>>> lending_;
   std::list<std::pair<bulk::LeaseId, std::promise<absl::Status>>> returning_;
   absl::flat_hash_map<bulk::TransferId, Done> transfers_;
 
   mutable std::mutex mutex_;
-  std::condition_variable arrived_;           // for who awaits
+  std::condition_variable arrived_;           // notified for Await()
   std::vector<std::function<void()>> tasks_;  // mutex_
   std::map<Key, Kept> kept_;                  // mutex_
-  std::deque<Key> gone_;        // mutex_: those of kept_, in the order in which they went down
-  size_t gone_arrivals_ = 0;    // mutex_: of those
-  bulk::PortCounters counted_;  // mutex_
-  bool stopping_ = false;       // mutex_
+  std::deque<Key> gone_;                      // mutex_; peers in kept_ that are down, oldest first
+  size_t gone_arrivals_ = 0;                  // mutex_; number of arrivals of these peers
+  bulk::PortCounters counted_;                // mutex_
+  bool stopping_ = false;                     // mutex_
   std::thread thread_;
 };
 

@@ -54,8 +54,9 @@ using PathOptions = device::PathSettings;  // also in options.h
 struct BulkOptions {
   std::string device = "auto";  // "auto", or a name that sluice_info shows
   PathOptions path;
-  // Path MTU in bytes: the same as EndpointLimits::path_mtu of the program, and as that of all peers. Peers with another one fail
-  // with their first transfer of more than a packet. 256, 512, 1024, 2048 or 4096; the port's active MTU if that is smaller.
+  // Path MTU in bytes. Set the same value as EndpointLimits::path_mtu of the program, and in all peers. If a peer has another value,
+  // its first transfer of more than one packet fails. If the port's active MTU is smaller, it applies. Values: 256, 512, 1024, 2048,
+  // 4096.
   uint32_t path_mtu = 1024;
   bulk::PortOptions port;
 };

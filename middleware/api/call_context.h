@@ -38,8 +38,8 @@ namespace sluice {
 
 class CallContext {
  public:
-  // `timeout`: time after which the call ends with DEADLINE_EXCEEDED. Zero or less: it has passed.
-  // There is no default; for a call without a deadline use NoDeadline().
+  // `timeout`: time after which the call ends with DEADLINE_EXCEEDED. Zero or less: the deadline
+  // has passed. There is no default; for a call without a deadline use NoDeadline().
   explicit CallContext(absl::Duration timeout)
       : timeout_ns_(timeout == absl::InfiniteDuration() ? call::kNoDeadlineNs
                                                         : absl::ToInt64Nanoseconds(timeout)) {}
@@ -47,9 +47,9 @@ class CallContext {
   // A call without a deadline. It ends with UNAVAILABLE if the server disconnects.
   static CallContext NoDeadline() { return CallContext(absl::InfiniteDuration()); }
 
-  // Context for a call that a handler makes: it has the deadline of the handler's call at the
-  // latest, is stopped when that call is cancelled, and belongs to the same trace. `timeout` may
-  // shorten the deadline. For a call that outlives the handler's call, use a separate context.
+  // Returns a context for a call that a handler makes. The call has the deadline of the handler's
+  // call at the latest, is stopped when that call is cancelled, and belongs to the same trace.
+  // `timeout` may shorten the deadline. For a call that outlives the handler's call, use a separate context.
   static CallContext FromServer(ServerContext& server,
                                 absl::Duration timeout = absl::InfiniteDuration()) {
     CallContext context(timeout);
@@ -119,7 +119,8 @@ class CallContext {
   // The attachment's buffer; nullptr: the attachment is not in a Buffer.
   const Buffer* buffer() const { return buffer_.get(); }
 
-  // Place for the reply of the next call. Used by the functions that start calls.
+  // Clears the metadata and the attachment of the last reply, and returns the place for the next.
+  // Used by the functions that start calls.
   call::Beside* ReplyBeside() {
     reply_.beside.Clear();
     return &reply_.beside;

@@ -33,7 +33,7 @@ absl::Status Stopped(const Method& method, const std::string& server) {
                       .retry_safe = true});
 }
 
-// "a:1,b:2" taken apart.
+// Parses addresses of the form "host:port".
 absl::StatusOr<std::vector<call::ServerAddress>> ParseAll(const std::vector<std::string>& texts) {
   std::vector<call::ServerAddress> servers;
   for (const std::string& text : texts) {
@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<call::ServerAddress>> ParseAll(const std::vector<std:
   return servers;
 }
 
-// Each field by name: of a record that is cleared first GCC makes a string instruction.
+// Sets each field by name: if the record were cleared first, GCC would generate a string instruction.
 inline call::CallSpec SpecOf(const void* owner, const Method& method, const CallContext& context,
                              const google::protobuf::MessageLite* request,
                              google::protobuf::MessageLite* reply, CallDone done = nullptr,
@@ -100,7 +100,7 @@ bool MayShare(const std::string& address, const ChannelOptions& options) {
          !absl::StartsWith(address, kFile);
 }
 
-// The endpoint's own limit comes first.
+// Longer than connect_timeout, so that the endpoint's own timeout ends the attempt first.
 absl::Duration LongestAttempt(const ChannelOptions& options) {
   return options.connect_timeout + options.connect_timeout / 4;
 }
@@ -124,7 +124,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectOn(std::unique_ptr<Stac
                                                             const ChannelOptions& options) {
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
   Stack* const own = stack.get();
-  // From here on the channel alone keeps its engine: the engine ends before the stack.
+  // Only the channel holds a reference to the engine from here on, so that the engine is destroyed before the stack.
   auto made_engine =
       std::make_shared<ChannelEngine>(TraitsOf(options, options.limits), own, /*group=*/nullptr);
   ChannelEngine* const core = made_engine.get();
@@ -182,7 +182,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
   }
   const Runtime& in = *runtime;
   const ChannelTraits traits = TraitsOf(options, in.options_.limits);
-  ChannelEngines::Joined joined;  // its engine is the channel's then, as above
+  ChannelEngines::Joined joined;  // its reference moves to the channel, as above
   if (MayShare(address, options)) {
     joined = in.engines_->Join(address, traits);
   } else {
@@ -205,7 +205,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Channel::ConnectIn(std::shared_ptr<Runt
 absl::StatusOr<uint64_t> Channel::Begin(const ChannelOptions& options, uint32_t channels) {
   if (absl::Status status = Resolve(options.resolver); !status.ok()) return status;
   uint64_t connections = 0;
-  // An attempt that fails at once may end calls of others, which a callback does not expect: then the next pass dials.
+  // An attempt that fails at once may end calls of other channels. A callback does not expect that, so the next pass dials.
   const bool in_callback = lease_->HeldByMe();
   lease_->Run(&seat_, [&] {
     engine_.AllowOwners(channels);
@@ -223,7 +223,7 @@ absl::StatusOr<uint64_t> Channel::Begin(const ChannelOptions& options, uint32_t 
 absl::Status Channel::FirstAttempt(bool decided, uint64_t connections_before) {
   absl::Status why;
   lease_->Run(&seat_, [&] {
-    // Of another channel's connection: it is there, or its server is ending it.
+    // Another channel may have made this connection: it is up, or its server drains.
     const call::ConnectionState state = engine_.state();
     if (state == call::ConnectionState::kUp || state == call::ConnectionState::kDraining) return;
     if (engine_.counters().connections == connections_before) why = OwnCopy(engine_.last_error());
@@ -252,10 +252,10 @@ Channel::Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_st
       shares_(runtime_ != nullptr && MayShare(address_, options)),
       seat_(&engine_, core_->member) {}
 
-// Without a visit, only the resolver's thread and the background thread run callbacks. Neither can wait for itself to end. In
-// a runtime, callbacks of other channels may drop the reference on any thread that drives.
+// Outside of a visit, only the resolver's thread and the background thread run callbacks. These threads cannot wait for their own
+// end. In a runtime, callbacks of other channels may drop the reference on any thread that drives.
 void Channel::Release(Channel* channel) {
-  // A child destroys nothing of its parent: its threads are not there, and the queues are the parent's.
+  // A forked child destroys nothing of its parent: the threads do not exist in the child, and the queues belong to the parent.
   if (channel->lease_ != nullptr && channel->lease_->InForkedChild()) return;
   if (Visit::LeaveItToOne(channel)) return;
   const auto end = [](void* released) {
@@ -275,7 +275,8 @@ Channel::~Channel() = default;
 
 void Channel::End() {
   if (runtime_ != nullptr) return LeaveRuntime();
-  if (lease_ != nullptr) lease_->EndLoop();  // or the resolver's thread waits for it
+  // End the loop first: the resolver's thread may wait for it.
+  if (lease_ != nullptr) lease_->EndLoop();
   if (resolver_ != nullptr) resolver_->Stop();
   if (lease_ != nullptr) {
     lease_->Stop();
@@ -296,7 +297,7 @@ void Channel::LeaveRuntime() {
       engine_.EndCallsOf(&seat_);
       return true;
     }
-    // What the engine holds of the endpoint comes back when its peers are down, in a pass.
+    // The engine returns the resources of the endpoint in a pass, when its peers are down.
     engine_.Close();
     if (core_->member->gone()) return true;
     core_->member->WhenGone([event] { event->Set(); });
@@ -305,7 +306,8 @@ void Channel::LeaveRuntime() {
   lease_->Run(&seat_, [&] { lease_->Leave(&seat_, last); });
 }
 
-// The resolver's thread may be waiting for the loop, which is this thread.
+// The resolver's thread may wait for the loop, which is this thread. Therefore another thread stops the resolver while this thread
+// drives.
 void Channel::StopResolver() {
   if (resolver_ == nullptr) return;
   if (!lease_->PolledHere()) return resolver_->Stop();
@@ -384,10 +386,10 @@ absl::Status Channel::StartCall(const Method& method, const CallContext& context
 }
 
 absl::Status Channel::Start(const call::CallSpec& spec) {
-  // No callback runs inside a start, so nothing ends there.
+  // No callback runs inside a start, so the channel cannot end there.
   if (interceptors_.empty() && lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
-  // The call may end on the background thread, whose callback may drop the last reference, before this returns.
+  // Before this returns, the call may end on the background thread, and its callback may drop the last reference.
   const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);
   if (interceptors_.empty()) return lease_->Start(&seat_, spec);
   return interceptors_.Start(
@@ -399,7 +401,7 @@ absl::Status Channel::StartCallback(const Method& method, CallContext& context,
                                     google::protobuf::MessageLite* reply, call::Callback* done) {
   const call::CallSpec spec = SpecOf(&seat_, method, context, &request, reply, nullptr, nullptr,
                                      done, nullptr, context.ReplyBeside());
-  // No callback runs inside a start, so nothing ends there.
+  // No callback runs inside a start, so the channel cannot end there.
   if (lease_->HeldByMe()) return lease_->StartHeld(&seat_, spec);
   const Visit visit(this);
   const internal::ChannelKeep kept(this);

@@ -19,19 +19,19 @@
 //               no work; one more thread runs operations that may block in the kernel. With your
 //               own loop (ChannelOptions::driving) only the loop polls: callbacks run there, and
 //               calls of other threads wait for it. Channels of a Runtime share these threads, or the
-//               loop: "the channel" then means all channels of the runtime, where this header says
-//               who polls, and what a callback must not do.
+//               loop. For them, the rules of this header about polling and about callbacks hold
+//               for all channels of the runtime together.
 // Errors        absl::Status with cause and remedy (docs/errors.md). IsRetrySafe() states whether a
 //               retry is safe.
 // End           The last reference is destroyed: calls in flight end with CANCELLED, and their
 //               callbacks run on that thread. Inside a callback of the channel it is allowed: the
 //               thread that runs the callback ends the channel after the callback, before Poll(),
 //               Drive() or a call returns. If that is the background thread, no thread can wait for
-//               the end. In a Runtime it is allowed inside callbacks of other channels too: the
-//               background thread ends the channel, or the loop's thread does, before it returns
-//               from Poll() or another function. Streams and coroutines may outlive the channel: their calls have ended
-//               with CANCELLED, and they keep the channel's memory and device resources until they
-//               are destroyed.
+//               the end. In a Runtime it is allowed inside callbacks of other channels too.
+//               The background thread then ends the channel. With your own loop, the loop's thread
+//               ends it before it returns from Poll() or another function. Streams and coroutines
+//               may outlive the channel: their calls have ended with CANCELLED, and they keep the
+//               channel's memory and device resources until they are destroyed.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_H_
 
@@ -155,9 +155,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool Drive(absl::FunctionRef<bool()> until, absl::Duration timeout);
 
   // For your own loop (Driving::kCaller); docs/threads.md has the loop. Call these functions and
-  // Drive(), and destroy the last reference, on the loop's thread: the thread that called Poll()
-  // last, or before the first Poll() the thread that called Connect(). Synchronous calls of that
-  // thread poll until they end.
+  // Drive(), and destroy the last reference, on the loop's thread. This is the thread that called
+  // Poll() last, or before the first Poll() the thread that called Connect(). Synchronous calls of
+  // that thread poll until they end.
   // Runs one pass, callbacks included, and returns the number of events handled. Does not block.
   int Poll();
   // True: sleep until fd() is readable, then call Poll(). False: call Poll() again.
@@ -183,8 +183,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Returns all counters. Waits for one pass of the thread that drives, at most `patience`: if a
   // callback blocks that thread for longer, the snapshot is not `fresh`. Do not call it without a
   // limit inside a callback of another channel that this channel waits for. Channels that share
-  // connections have common counters and events: Snapshot(), Trace() and counters() of each return
-  // those of all.
+  // connections have common counters and events: Snapshot(), Trace() and counters() return the
+  // values of all these channels.
   ChannelSnapshot Snapshot(absl::Duration patience = absl::InfiniteDuration());
   // Most recent events, oldest first; observe/trace_events.h defines them. Any thread.
   std::vector<base::TraceRecord> Trace() const { return engine_.trace().Copy(); }
@@ -209,7 +209,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   absl::Status WaitUntilConnected(absl::Duration timeout);
 
  private:
-  // `stack` is `own_stack`, or that of `runtime`; one of these two is nullptr.
+  // `stack`: `own_stack`, or the stack of `runtime`. Either `own_stack` or `runtime` is nullptr.
   Channel(std::shared_ptr<Runtime> runtime, std::unique_ptr<Stack> own_stack, Stack* stack,
           std::string address, const ChannelOptions& options,
           std::shared_ptr<ChannelEngine> engine);
@@ -222,15 +222,18 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Ends the channel after its last reference was destroyed: at once, or when this thread leaves
   // the channel.
   static void Release(Channel* channel);
-  // Ends all calls. Their callbacks run on this thread.
+  // Stops the resolver and the background thread, and ends all calls. Their callbacks run on this
+  // thread. In a runtime it calls LeaveRuntime().
   void End();
-  // The same in a runtime, which goes on.
+  // End() for a channel of a runtime, which continues. If no other channel uses the engine, blocks
+  // until the engine has no peers.
   void LeaveRuntime();
   void StopResolver();
-  // Learns the servers and dials them. `channels`: how many use the engine now. Returns how often the engine was connected
-  // before.
+  // Sets the list of servers, and starts to connect. `channels`: number of channels that use the engine now. Returns the number of
+  // connections that the engine had made before. Errors: of the resolver, or of the list.
   absl::StatusOr<uint64_t> Begin(const ChannelOptions& options, uint32_t channels);
-  // How the first attempt to connect ended.
+  // Returns the result of the first attempt to connect. `decided`: whether the attempt has ended. If it has not, returns the last
+  // error of the engine, or DEADLINE_EXCEEDED. `connections_before`: result of Begin().
   absl::Status FirstAttempt(bool decided, uint64_t connections_before);
 
   static absl::Status Validate(const std::string& address, const ChannelOptions& options);
@@ -244,16 +247,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
                       const google::protobuf::MessageLite* request,
                       google::protobuf::MessageLite* reply) const;
 
-  std::atomic<uint32_t> keeps_{1};          // ChannelKeeps, plus one for all references together
-  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel has all of its own
+  std::atomic<uint32_t> keeps_{1};          // number of ChannelKeeps, plus 1 for all references
+  const std::shared_ptr<Runtime> runtime_;  // nullptr: the channel is in no runtime
   const std::unique_ptr<Stack> own_stack_;  // nullptr: stack_ is the runtime's
   Stack* const stack_;
   const std::string address_;
   LevelLog log_;
   ClientChain interceptors_;
   const std::shared_ptr<ChannelEngine> core_;
-  call::ClientEngine& engine_;  // core_'s
-  const bool shares_;           // other channels may have core_, too
+  call::ClientEngine& engine_;  // engine of core_
+  const bool shares_;           // other channels may use core_
   std::unique_ptr<Lease> own_lease_;
   Lease* lease_ = nullptr;
   Seat seat_;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ChannelEngine: what makes the calls of a channel: its engine, and what the engine sees of the endpoint.
-// ChannelEngines: those of a Runtime. Channels that connect to the same address with the same options share one
-// (docs/decisions/0077).
+// ChannelEngine: the client engine of a channel, with its log and its endpoint.
+// ChannelEngines: the engines that channels of a Runtime can share. Channels that connect to the same address with the same
+// options share a ChannelEngine (docs/decisions/0077).
 //
-// Ownership     The channels share a ChannelEngine; ChannelEngines refers to it while a channel uses it. A runtime owns its
-//               ChannelEngines. The stack, and the group if there is one, outlive both.
-// Threads       ChannelEngines: any, several at a time. The engine is the lease's.
-// End           Leave(). The channel that was the last closes the engine, which no longer is in ChannelEngines.
+// Ownership     The channels that use a ChannelEngine own it together. ChannelEngines keeps a reference while a channel uses it. A
+//               runtime owns its ChannelEngines. The stack, and the group if there is one, outlive both.
+// Threads       ChannelEngines: any, several at a time. The engine: the thread that holds the lease.
+// End           Leave() removes the engine from ChannelEngines when the last channel leaves. That channel closes the engine.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_ENGINE_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_ENGINE_H_
 
@@ -27,7 +27,7 @@ namespace sluice {
 
 class Stack;
 
-// What channels that share an engine have in common, beside the address.
+// Options that must be equal, besides the address, for channels to share an engine.
 struct ChannelTraits {
   call::ClientEngineOptions engine;
   std::shared_ptr<LogSink> log;
@@ -37,15 +37,15 @@ struct ChannelTraits {
 };
 
 struct ChannelEngine {
-  // `group`: nullptr, and `endpoint` follows; or that of the runtime.
+  // `group`: group of the runtime. nullptr: no runtime; the caller sets `endpoint`, and attaches it to the engine.
   ChannelEngine(const ChannelTraits& for_these, Stack* stack, call::ClientGroup* group);
 
   const ChannelTraits traits;
   LevelLog log;
   call::ClientEngine engine;
-  call::GroupEndpoint* const member;  // `endpoint`, in a runtime; otherwise nullptr
+  call::GroupEndpoint* const member;  // `endpoint` in a runtime; otherwise nullptr
   std::unique_ptr<endpoint::Endpoint> endpoint;
-  uint32_t channels = 1;  // that use it; ChannelEngines'
+  uint32_t channels = 1;  // number of channels that use it; written by ChannelEngines
 };
 
 class ChannelEngines {
@@ -54,11 +54,12 @@ class ChannelEngines {
 
   struct Joined {
     std::shared_ptr<ChannelEngine> engine;
-    uint32_t channels = 1;  // that use it now
+    uint32_t channels = 1;  // number of channels that use it now
   };
-  // One that another channel uses already, or a new one.
+  // Adds a channel to an engine in use with this address and these traits. Creates an engine if there is none, or if it has the
+  // maximum number of channels (CallTable::MaxOwners()).
   Joined Join(const std::string& address, const ChannelTraits& traits);
-  // True: that was the last channel. For each Join(), once.
+  // Removes a channel from its engine. Returns whether it was the last channel. Call once for each Join().
   bool Leave(const std::string& address, const ChannelEngine* engine);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state of a channel's connection: asked, and waited for.
+// Functions that return the state of a channel's connection, or wait for a change.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@
 
 namespace sluice {
 namespace {
-// Between attempts to connect that WaitUntilConnected() begins.
+// Pauses between attempts to connect that WaitUntilConnected() starts.
 constexpr int64_t kMinPauseNs = 10'000'000;
 constexpr int64_t kMaxPauseNs = 1'000'000'000;
 
@@ -28,10 +28,10 @@ int64_t DeadlineIn(base::Clock* clock, absl::Duration timeout) {
   return timeout_ns >= call::kNoDeadlineNs - now_ns ? call::kNoDeadlineNs : now_ns + timeout_ns;
 }
 
-// Calls back; owns itself.
+// Watch that runs a callback. Owns itself.
 struct CallingWatch final : call::StateWatch {
   absl::AnyInvocable<void(ConnectionState now) &&> callback;
-  call::Exceptions* exceptions = nullptr;  // the channel's: it is there while the callback runs
+  call::Exceptions* exceptions = nullptr;  // the channel's; it outlives the callback
   std::string server;
 
   static void Done(call::StateWatch* watch) {
@@ -71,7 +71,7 @@ ConnectionState Channel::WaitForStateChange(ConnectionState seen, absl::Duration
 void Channel::StartStateChange(ConnectionState seen, absl::Duration timeout,
                                absl::AnyInvocable<void(ConnectionState now) &&> done) {
   const Visit visit(this);
-  // The watch may end on another thread, whose callback may drop the last reference, before this returns.
+  // Before this returns, the watch may end on another thread, and its callback may drop the last reference.
   const internal::ChannelKeep kept(lease_->HeldByMe() ? nullptr : this);
   auto watch = std::make_unique<CallingWatch>();
   watch->seen = seen;
@@ -91,7 +91,7 @@ absl::Status Channel::WaitUntilConnected(absl::Duration timeout) {
   if (lease_->InForkedChild()) return Lease::RefuseInChild(&seat_, "connect");
   const Visit visit(this);
   const int64_t deadline_ns = DeadlineIn(stack_->clock(), timeout);
-  // After its last attempt (max_reconnect_attempts) the channel is idle again: the pauses from then on are made here.
+  // After its last attempt (max_reconnect_attempts) the channel is idle. From then on this function makes the pauses.
   bool may_dial = true;
   int64_t pause_ns = kMinPauseNs;
   for (;;) {

@@ -4,7 +4,7 @@
 // thread's outermost visit ends the channel.
 //
 // Ownership     The function, on its stack.
-// Threads       Each thread has a chain of visits of its own. Other threads are not told that the reference was dropped.
+// Threads       Each thread has a chain of visits of its own. Other threads do not learn that the reference was dropped.
 #ifndef SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
 #define SLUICE_MIDDLEWARE_API_CHANNEL_VISIT_H_
 
@@ -25,7 +25,7 @@ class Channel::Visit {
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
 
-  // False: this thread does not visit the channel.
+  // Lets a visit of this thread end the channel. Returns false if this thread is not inside a function of the channel.
   static bool LeaveItToOne(const Channel* channel) {
     for (Visit* visit = innermost_; visit != nullptr; visit = visit->outer_) {
       if (visit->channel_ != channel) continue;
@@ -39,7 +39,7 @@ class Channel::Visit {
   static inline constinit thread_local Visit* innermost_ = nullptr;
 
   Channel* const channel_;
-  Visit* const outer_;  // of the same thread, of any channel
+  Visit* const outer_;  // next outer visit of this thread, to any channel
   bool released_ = false;
 };
 

@@ -15,7 +15,7 @@ void OnDone(void* argument, const absl::Status& status) {
   std::move(call->done)(status);
 }
 
-// With a record of its own, for what few calls have.
+// Starts a call with a stop token, or of a channel with interceptors. It needs a record on the heap.
 absl::Status StartRecorded(Channel* channel, const Method& method, CallContext& context,
                            const google::protobuf::MessageLite& request,
                            google::protobuf::MessageLite* reply, CallCallback&& done) {
@@ -24,7 +24,7 @@ absl::Status StartRecorded(Channel* channel, const Method& method, CallContext& 
   call->stop.Set(context.stop_token(), channel, &call->control);
   absl::Status started = channel->StartCall(method, context, request, reply, &OnDone, call.get(),
                                             &call->control, context.ReplyBeside());
-  if (started.ok()) call.release();  // OnDone()'s
+  if (started.ok()) call.release();  // OnDone() owns it now
   return started;
 }
 

@@ -88,7 +88,7 @@ class [[nodiscard]] CallAwaiter {
   absl::Status status_;
   call::CallControl control_;
   Resumption resumption_;
-  bool waits_ = false;                 // used by the coroutine's thread: it has not resumed yet
+  bool waits_ = false;                 // the coroutine waits; used by its thread only
   std::atomic<bool> given_up_{false};  // the coroutine is being destroyed
   internal::StopCall stop_;
 };

@@ -14,7 +14,7 @@ struct ClientChain::Seen {
   const ClientChain* const chain;
   ClientCall call;
   const int64_t begin_ns;
-  const call::Done done;  // the caller's
+  const call::Done done;  // callback of the caller
   void* const argument;
 };
 
@@ -59,7 +59,7 @@ absl::Status ClientChain::Start(call::CallSpec spec, const std::string& server,
   spec.argument = seen.get();
   absl::Status status = start(spec);
   if (status.ok()) {
-    seen.release();  // OnDone()'s
+    seen.release();  // OnDone() owns it now
   } else {
     End(*seen, interceptors_.size(), status);
   }

@@ -32,11 +32,11 @@ class ClientChain {
   bool empty() const { return interceptors_.empty(); }
 
   // `start` starts the given call. If it returns OK, `done` runs once; otherwise `done` does not
-  // run. The interceptors have got OnEnd() when the caller's `done` runs, or when this returns an
-  // error.
+  // run. The interceptors get OnEnd() before the caller's `done` runs, or before this function
+  // returns an error.
   absl::Status Start(call::CallSpec spec, const std::string& server,
                      absl::FunctionRef<absl::Status(const call::CallSpec&)> start);
-  // `run` makes the call, and returns when it has ended.
+  // `run` makes the call, and returns when the call has ended.
   absl::Status Run(call::CallSpec spec, const std::string& server,
                    absl::FunctionRef<absl::Status(const call::CallSpec&)> run);
 

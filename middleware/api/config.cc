@@ -37,7 +37,7 @@ absl::Status Bad(std::string_view what, std::string_view cause, std::string_view
                       .retry_safe = true});
 }
 
-// What the text format's parser says.
+// Collects errors and warnings of the parser of the text format.
 class Complaints final : public google::protobuf::io::ErrorCollector {
  public:
   struct Complaint {
@@ -68,7 +68,7 @@ std::string ValueOf(const Message& message, const FieldDescriptor* field) {
   }
 }
 
-// Each field that is set, by its path.
+// Appends the path and the value of each field that is set.
 void Collect(const Message& message, const std::string& prefix,
              std::vector<std::pair<std::string, std::string>>* out) {
   std::vector<const FieldDescriptor*> fields;
@@ -152,7 +152,7 @@ absl::Status Config::ReadText(const std::string& text, const std::string& name) 
   }
   std::vector<std::pair<std::string, std::string>> values;
   Collect(file, "", &values);
-  Config tried = *this;  // all or nothing
+  Config tried = *this;  // applied only if all options are valid
   for (const auto& [option, value] : values) {
     if (absl::Status status = tried.Set(option, value, Source::kFile); !status.ok()) {
       return base::Prefix(status, name);
@@ -178,7 +178,7 @@ absl::Status Config::ReadFile(const std::string& path) {
   errno = 0;
   std::ifstream file(path);
   std::stringstream text;
-  // To copy nothing counts as a failure: an empty file is not copied.
+  // To copy an empty file would set the failure bit of `text`, so it is not copied.
   const bool empty = file.is_open() && file.peek() == std::ifstream::traits_type::eof();
   if (!empty) text << file.rdbuf();
   if (!file.is_open() || file.bad() || text.fail()) {
@@ -200,7 +200,7 @@ absl::Status Config::ReadEnvironment() {
 
 absl::Status Config::ReadEnvironment(const std::vector<std::string>& variables) {
   absl::Status first;
-  std::map<std::string, std::string> options;  // by variable
+  std::map<std::string, std::string> options;  // names of options, by variable
   std::vector<std::string> names;
   for (const Option& option : All()) {
     names.push_back(VariableOf(option.name));

@@ -3,7 +3,7 @@
 // Config: reads options from files, flags and the environment.
 //
 //   sluice::Config config;
-//   absl::Status status = config.ReadEnvironment();            // only because it is asked for
+//   absl::Status status = config.ReadEnvironment();            // read only by this call
 //   status.Update(config.ReadFile("/etc/orders/sluice.textproto"));
 //   status.Update(config.Set("server.limits.receive_buffers", flag, sluice::Config::Source::kFlag));
 //   if (!status.ok()) return status;
@@ -11,7 +11,7 @@
 //   auto server = sluice::Server::Create(config.server);
 //   for (const std::string& warning : config.warnings()) …
 //
-// Precedence    Flag, then file, then environment, then default, in whatever order they are read.
+// Precedence    Flag, then file, then environment, then default, regardless of the order of reading.
 //               Values that code sets afterwards replace all of them. Create() checks ranges.
 // Names         As in options.h, with the prefix "channel.", "server." or "messenger."; in the
 //               environment SLUICE_SERVER_SLOW_CALL. An unknown name is a warning that suggests the

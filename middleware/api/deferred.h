@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handlers that have not ended when they return: coroutines on the polling thread, plain functions on an executor. Used by MethodBinder
-// (service.h).
+// Handlers that end after the function that starts them has returned: coroutines on the polling thread, and plain functions on an
+// executor. Used by MethodBinder (service.h).
 //
-// Ownership     The frame of the coroutine, or the function object on the executor, has the context of the call. The context gets events
-//               of its ServerCall until the reply is given.
-// Threads       The polling thread, except for the function on the executor.
+// Ownership     A coroutine owns the context of its call. An ExecutorCall is the context, and owns itself. The context observes its
+//               ServerCall until the call is finished.
+// Threads       The polling thread, except for the code of a handler on an executor.
 #ifndef SLUICE_MIDDLEWARE_API_DEFERRED_H_
 #define SLUICE_MIDDLEWARE_API_DEFERRED_H_
 
@@ -28,17 +28,17 @@
 namespace sluice {
 namespace internal {
 
-// The context of a coroutine, and its home.
+// Context and home (task.h) of a handler that is a coroutine.
 class TaskContext final : public ServerContext, public Home, private call::ServerCall::Observer {
  public:
-  // The part of a coroutine that waits for its stream. Look() resumes the coroutine if it can continue.
+  // Awaiter of a stream operation. Look() retries the operation, and resumes the coroutine if there is a result.
   class Waiting {
    public:
     virtual void Look() = 0;
 
    protected:
     ~Waiting() = default;
-    // On another thread than the polling one. Calls Look() on the polling thread.
+    // Calls Look() on the polling thread. Used on other threads.
     void LookAtHome(TaskContext* context) {
       arrival_.Post(
           context, [](void* self) { static_cast<Waiting*>(self)->Look(); }, this);
@@ -55,7 +55,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
 
   void Post(base::MailNode* node) override { call_->Post(node); }
   void Withdraw(base::MailNode* node) override { call_->Withdraw(node); }
-  // What an executor resumed is not at home, whatever its thread: it is in no pass.
+  // A coroutine that an executor resumed is not at home, even on the polling thread: the poller does not run it in a pass.
   bool IsHere() const override {
     return executing_for != call_->incoming().engine && !call_->PolledElsewhere();
   }
@@ -64,31 +64,31 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   }
   void StopTimer(base::Timer* timer) override { call_->StopTimer(timer); }
   void ResumeElsewhere(std::coroutine_handle<> coroutine) override {
-    // As in ExecutorCall::Work(). This context may be gone when resume() returns.
+    // An executor may run handlers inside each other, as in ExecutorCall::Work(). *this may be destroyed when resume() returns.
     const auto* const before = std::exchange(executing_for, call_->incoming().engine);
     coroutine.resume();
     executing_for = before;
   }
   call::ServerCall* call() { return call_; }
 
-  // The first thing that is wrong with the stream; it becomes the answer of a handler that found nothing wrong.
+  // Keeps the first error of the stream. If the handler returns OK, the call ends with this error.
   void set_fault(absl::Status fault) {
     if (fault_.ok()) fault_ = std::move(fault);
   }
   const absl::Status& fault() const { return fault_; }
-  // In the catch block of an exception that left the handler.
+  // Call in the catch block of an exception that left the handler. Logs the exception, and returns the status of the call.
   absl::Status Thrown() { return call_->incoming().engine->Thrown("handler", call_->incoming()); }
   void Finish(const absl::Status& status) {
     call_->set_observer(nullptr);
     call_->Finish(status.ok() ? fault_ : status);
   }
 
-  // One of each at a time.
+  // Awaiters that wait for the two streams; nullptr: none.
   Waiting* reader = nullptr;
   Waiting* writer = nullptr;
 
  private:
-  // Waiting coroutines continue in the next pass: no object ends here while it runs.
+  // Coroutines resume in a later pass, so these functions destroy no object that is in use.
   void OnCancelled() override {
     RequestStop();
     OnReadable();
@@ -105,7 +105,7 @@ class TaskContext final : public ServerContext, public Home, private call::Serve
   absl::Status fault_;
 };
 
-// Runs `handler(context)`, a Task<absl::Status>, and answers.
+// Runs `handler(context)`, a Task<absl::Status>, and finishes the call with its status. Destroys the context.
 template <typename Handler>
 Detached RunHandler(Home* /*lives as long as this*/, TaskContext* context, Handler handler) {
   absl::Status status;
@@ -114,7 +114,7 @@ Detached RunHandler(Home* /*lives as long as this*/, TaskContext* context, Handl
   } catch (...) {
     status = context->Thrown();
   }
-  co_await ComeHome();  // it may have ended on an executor
+  co_await ComeHome();  // the handler may have ended on an executor
   context->Finish(status);
   delete context;
 }
@@ -124,7 +124,7 @@ void StartHandler(call::ServerCall* call, Handler handler) {
   RunHandler(context, context, std::move(handler));
 }
 
-// A plain function on an executor.
+// A call whose handler is a plain function on an executor.
 template <typename Handler>
 class ExecutorCall final : public ServerContext,
                            private call::ServerCall::Observer,
@@ -133,7 +133,7 @@ class ExecutorCall final : public ServerContext,
   static void Start(call::ServerCall* call, const std::shared_ptr<ExecutorQueue>& queue,
                     Handler handler) {
     if (absl::Status full = queue->Enter(call->incoming()); !full.ok()) return call->Refuse(full);
-    auto* self = new ExecutorCall(call, queue, std::move(handler));  // until Answer()
+    auto* self = new ExecutorCall(call, queue, std::move(handler));  // Answer() deletes it
     absl::Status thrown;
     try {
       queue->executor()->Run([self] { self->Work(); });
@@ -158,11 +158,11 @@ class ExecutorCall final : public ServerContext,
   }
   void Work() {
     status_ = queue_->Begin(call_->incoming(), base::RealClock().NowNs());
-    // The caller no longer waits: the handler need not begin.
+    // If the caller no longer waits, the handler does not run.
     if (cancelled()) status_ = absl::CancelledError("the caller did not wait");
     refused_ = !status_.ok();
     if (!refused_) {
-      // A handler may run another one's here: an executor may do so in Run().
+      // An executor may run the work inside Run(), and so inside another handler: restore the previous value.
       const auto* const before = std::exchange(internal::executing_for, call_->incoming().engine);
       status_ = RunHandler();
       internal::executing_for = before;
@@ -192,24 +192,26 @@ class ExecutorCall final : public ServerContext,
   const std::shared_ptr<ExecutorQueue> queue_;
   Handler handler_;
   absl::Status status_;
-  bool refused_ = false;  // its handler has not run
+  bool refused_ = false;  // the handler did not run
 };
 
 }  // namespace internal
 
-// What the client of a streaming call sends: its handler's, on the polling thread.
+// Reads the messages that the client of a streaming call sends. For the handler of the call.
 template <typename Request>
 class ServerReader {
  public:
   explicit ServerReader(internal::TaskContext* context) : context_(context) {}
 
-  // co_await reader.Read(&message): true: there is a message. False: no message follows, because the client has ended its
-  // stream, or the caller no longer waits (ServerContext::cancelled()). From an executor (run_on.h) the coroutine comes home.
+  // co_await it: waits for a message, and gives true. Gives false if no message follows: the client has ended its stream, the caller
+  // no longer waits (ServerContext::cancelled()), or a message is not a Request (status()). On an executor (run_on.h) the coroutine
+  // returns to its home.
   auto Read(Request* message) { return Awaiter{context_, message}; }
 
-  // After Read() was false, on the polling thread. OK: the client has ended its stream, and all of it was read. CANCELLED: the caller no
-  // longer waits. Anything else: an error in the stream, such as INVALID_ARGUMENT for a message that is not a Request; if the handler
-  // returns OK, the call ends with it. A handler that keeps what it read (a file, a transaction) asks for it first.
+  // Returns why Read() gave false. Call on the polling thread. OK: the client has ended its stream, and the handler has read all
+  // messages. CANCELLED: the caller no longer waits. Other codes: the first error of the call's streams, for example
+  // INVALID_ARGUMENT if a message is not a Request. If the handler returns OK nevertheless, the call ends with this error. A
+  // handler that stores messages (in a file, in a transaction) checks the status before it commits.
   absl::Status status() const {
     if (!context_->fault().ok()) return context_->fault();
     return context_->cancelled() ? absl::CancelledError("the caller no longer waits")
@@ -230,7 +232,7 @@ class ServerReader {
     template <typename Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) {
       resumption.Set(handle);
-      if (!context->IsHere()) return LookAtHome(context);  // this may be gone now
+      if (!context->IsHere()) return LookAtHome(context);  // *this may be destroyed now
       context->reader = this;
       waits = true;
     }
@@ -252,22 +254,22 @@ class ServerReader {
     internal::TaskContext* const context;
     Request* const message;
     call::ReadResult result = call::ReadResult::kNothing;
-    bool waits = false;  // it is the context's reader
+    bool waits = false;  // this awaiter is context->reader
     Resumption resumption;
   };
 
   internal::TaskContext* const context_;
 };
 
-// What the server of a streaming call sends: its handler's, on the polling thread.
+// Writes the messages that the server of a streaming call sends. For the handler of the call.
 template <typename Reply>
 class ServerWriter {
  public:
   explicit ServerWriter(internal::TaskContext* context) : context_(context) {}
 
-  // co_await writer.Write(message): waits for room in the window. True: the message is on its way. False: the caller no longer reads
-  // (ServerContext::cancelled()), or it is over the limit, which then is the call's error. From an executor (run_on.h) the
-  // coroutine comes home.
+  // co_await it: waits while the window is full. Gives true if the message is accepted for sending. Gives false if the caller no
+  // longer reads (ServerContext::cancelled()), or if the message is over the limit. If the handler returns OK nevertheless, the call
+  // ends with the error. On an executor (run_on.h) the coroutine returns to its home.
   auto Write(const Reply& message) { return Awaiter{context_, &message}; }
 
  private:
@@ -284,7 +286,7 @@ class ServerWriter {
     template <typename Promise>
     void await_suspend(std::coroutine_handle<Promise> handle) {
       resumption.Set(handle);
-      if (!context->IsHere()) return LookAtHome(context);  // this may be gone now
+      if (!context->IsHere()) return LookAtHome(context);  // *this may be destroyed now
       context->writer = this;
       waits = true;
     }
@@ -305,7 +307,7 @@ class ServerWriter {
     internal::TaskContext* const context;
     const Reply* const message;
     bool sent = false;
-    bool waits = false;  // it is the context's writer
+    bool waits = false;  // this awaiter is context->writer
     Resumption resumption;
   };
 

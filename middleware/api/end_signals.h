@@ -3,7 +3,7 @@
 // EndSignals: waits until the process gets SIGINT or SIGTERM.
 //
 //   int main() {
-//     sluice::EndSignals end;      // first of all, so that threads that start later leave the signals alone
+//     sluice::EndSignals end;      // first: threads that start later inherit the blocked signals
 //     auto server = sluice::Server::Create();
 //     …
 //     end.Wait();

@@ -3,10 +3,10 @@
 // ExecutorQueue: admission to an executor: the number of calls that may wait for one of its threads, and the maximum wait.
 //
 // Purpose       A count and two limits. A call above the first limit is refused when it arrives. A call that has waited too long, or
-//               whose caller no longer waits, is refused at its turn: its handler does not run. So a server with slow handlers refuses at
-//               once what it cannot do, and does the rest in time.
-// Ownership     The handlers of a service that was registered with an executor.
-// Threads       Enter(): polling threads. Begin(): the executor's.
+//               whose caller no longer waits, is refused at its turn: its handler does not run. So a server with slow handlers refuses
+//               excess calls at once, and serves the other calls in time.
+// Ownership     The handlers of a service that was registered with an executor share it.
+// Threads       Enter() and Leave(): polling threads. Begin(): threads of the executor.
 #ifndef SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
 #define SLUICE_MIDDLEWARE_API_EXECUTOR_QUEUE_H_
 
@@ -20,7 +20,7 @@
 namespace sluice {
 namespace internal {
 
-// The engine for whose call this thread runs a handler, on an executor; nullptr: it runs none.
+// Engine of the call whose handler this thread runs for an executor; nullptr: none.
 inline constinit thread_local const call::ServerEngine* executing_for = nullptr;
 
 }  // namespace internal
@@ -31,11 +31,12 @@ class ExecutorQueue {
       : executor_(executor), max_waiting_(max_waiting), max_wait_ns_(max_wait_ns) {}
   Executor* executor() const { return executor_; }
 
-  // OK: it waits, and will Begin(). RESOURCE_EXHAUSTED: as many wait as may.
+  // Admits a call; OK: Begin() or Leave() follows. RESOURCE_EXHAUSTED: `max_waiting` calls wait.
   absl::Status Enter(const call::Incoming& incoming);
-  // OK: its handler may run. Else why not: RESOURCE_EXHAUSTED, DEADLINE_EXCEEDED.
+  // Ends the wait of a call. OK: its handler may run. RESOURCE_EXHAUSTED: it waited for more than `max_wait_ns`. DEADLINE_EXCEEDED:
+  // its deadline has passed.
   absl::Status Begin(const call::Incoming& incoming, int64_t now_ns);
-  // Instead of Begin(): it will not run.
+  // Ends the wait of a call that does not run. Called instead of Begin().
   void Leave() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CountForks(): tells a process from those that were forked from it. An object keeps the count of its creation; another count later
-// means that it was inherited by a child, which has neither its threads nor a right to its queues.
+// CountForks(): distinguishes a process from its forked children. An object stores the count at its creation. If the count differs
+// later, this process is a child that inherited the object. The child has no threads of the object, and must not use its queues.
 //
 // Threads       Any. Costs a load. (getpid() is a system call.)
 #ifndef SLUICE_MIDDLEWARE_API_FORK_COUNT_H_
@@ -12,10 +12,10 @@
 
 namespace sluice::internal {
 
-extern std::atomic<uint32_t>
-    fork_count;  // forks since the first CountForks(), in the line of this process
+// Number of forks from the process that first called CountForks() to this process.
+extern std::atomic<uint32_t> fork_count;
 
-// From now on forks are counted. The count of this process.
+// Returns the count of this process. The first call starts the counting.
 uint32_t CountForks();
 
 }  // namespace sluice::internal

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FrameMemory: base of a coroutine's promise; memory of its frame.
+// FrameMemory: base class of coroutine promises. Allocates the frames of coroutines, and reuses them.
 //
 //   struct promise_type : sluice::internal::FrameMemory { … };
 //
-// A frame that is destroyed stays with the thread that destroyed it, for the next coroutine there
-// whose frame has about the same size. A thread keeps at most kKept frames of each size class, 136
-// KiB in all; frames of more than kClasses * kUnit bytes are not kept. The thread's end frees them.
-// AddressSanitizer sees each frame allocated and freed.
+// A thread keeps the memory of frames that it destroys, and reuses it for frames of the same size
+// class. A thread keeps at most kKept frames of each size class, 136 KiB in all. Frames of more than
+// kClasses * kUnit bytes are not kept. The end of the thread frees the memory. With
+// AddressSanitizer no frame is kept.
 //
-// Threads       Any. A frame may be destroyed on another thread than the one that made it.
+// Threads       Any. A frame may be destroyed on another thread than the thread that created it.
 #ifndef SLUICE_MIDDLEWARE_API_FRAME_MEMORY_H_
 #define SLUICE_MIDDLEWARE_API_FRAME_MEMORY_H_
 
@@ -17,7 +17,8 @@
 #include <cstdint>
 #include <new>
 
-// AddressSanitizer is to see the end of each frame. GCC and Clang say in ways of their own that it is there.
+// No frame is kept with AddressSanitizer, so that it detects the use of destroyed frames. GCC and Clang report AddressSanitizer in
+// different ways.
 #if defined(__SANITIZE_ADDRESS__)
 #define SLUICE_KEEPS_FRAMES 0
 #elif defined(__has_feature)
@@ -92,7 +93,7 @@ class FrameMemory {
     }
   };
 
-  // The first frame that this thread destroys, or one after the thread's end has begun.
+  // Handles the first frame that a thread destroys, and frames that it destroys during its end.
   [[gnu::cold, gnu::noinline]] static void Begin(void* frame, size_t bytes) noexcept {
     if (ended_) return ::operator delete(frame);
     static thread_local AtThreadEnd at_thread_end;
@@ -101,7 +102,7 @@ class FrameMemory {
     operator delete(frame, bytes);
   }
 
-  // Without initialisation and destruction, so that an access is one instruction.
+  // No dynamic initialisation and no destructor, so that an access is one instruction.
   static inline constinit thread_local Class kept_[kClasses] = {};
   static inline constinit thread_local uint32_t limit_ = 0;
   static inline constinit thread_local bool ended_ = false;

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<InProcess>> InProcess::Start(const std::vector<Se
   local::LocalNetwork::Options local;
   local.credits = static_cast<int>(options.limits.credits_per_peer);
   ServerOptions server_options = options;
-  server_options.pollers = 1;  // nobody to spread clients here
+  server_options.pollers = 1;  // clients are not distributed here
   auto server = Server::CreateOn(
       std::make_unique<LocalStack>(parts->network, local, &parts->server_end), server_options);
   if (!server.ok()) return server.status();

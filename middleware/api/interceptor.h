@@ -11,7 +11,7 @@
 // Order         As in the options: the first interceptor of the list gets OnCall() first and
 //               OnEnd() last. If an interceptor refuses, the call ends with its status:
 //               interceptors behind it do not see the call, interceptors before it get OnEnd().
-// Retries       A channel's interceptors see a call once, whatever number of attempts it takes. A
+// Retries       A channel's interceptors see a call once, regardless of the number of attempts. A
 //               server's interceptors see each attempt.
 // Ownership     The options and the channel or server created with them share it.
 // Threads       Channel: OnCall() on any thread, several at a time; OnEnd() on the thread that
@@ -73,8 +73,8 @@ class ClientInterceptor {
 class ServerInterceptor {
  public:
   virtual ~ServerInterceptor() = default;
-  // Runs before the request is parsed and before the handler. A status other than OK is the reply;
-  // it tells the caller's channel that no handler ran. `context` is valid until OnCall() returns.
+  // Runs before the request is parsed and before the handler. A status other than OK is the reply,
+  // which also states that no handler ran. `context` is valid until OnCall() returns.
   virtual absl::Status OnCall(const ServerContext& /*context*/) { return absl::OkStatus(); }
   // Runs once for each OnCall() that returned OK, when the reply was sent or the caller has
   // disconnected. `took`: time since the request arrived.

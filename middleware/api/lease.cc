@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Taking the lease, waiting for it, starting what waits for whoever has it, and giving it up: one protocol over one
-// word, only right when read together.
+// The protocol of the lease over one word: take the lease, wait for it, start submitted work, release it. The functions are correct
+// only together.
 #include "middleware/api/lease.h"
 
 #include <sys/eventfd.h>
@@ -38,7 +38,7 @@ Lease::Lease(call::Driven driven, endpoint::Endpoint* endpoint, int64_t spin_ns,
       spin_ns_(spin_ns),
       poke_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       loop_(std::move(loop)) {
-  if (poke_fd_ < 0) abort();  // out of descriptors: nothing here can go on
+  if (poke_fd_ < 0) abort();  // no file descriptors left: the lease cannot work
   if (loop_ != nullptr) {
     word_.store(kHeld);
     poller_.store(&this_thread);
@@ -73,7 +73,7 @@ bool Lease::EndInBackground(void (*last)(void*), void* argument) {
   return true;
 }
 
-// ---- Getting and giving up the lease
+// ---- Taking and releasing the lease
 
 bool Lease::TryAcquire() {
   uint32_t seen = word_.load(std::memory_order_relaxed);
@@ -85,7 +85,7 @@ bool Lease::TryAcquire() {
     }
   }
   if (poller_.load(std::memory_order_relaxed) != &this_thread) return false;
-  holder_.store(&this_thread, std::memory_order_relaxed);  // the loop has the lease always
+  holder_.store(&this_thread, std::memory_order_relaxed);  // the loop always holds the lease
   return true;
 }
 
@@ -120,7 +120,7 @@ void Lease::ReleaseSlow() {
     bool again = false;
     while (next == nullptr && (submitted_ != nullptr || !cancellations_.empty())) {
       if (std::exchange(again, true)) {
-        // Others go on submitting, and none of them can take over: replies and deadlines have their turn here.
+        // Other threads continue to submit, and none of them can take over. Handle replies and deadlines meanwhile.
         holder_.store(&this_thread, std::memory_order_relaxed);  // callbacks run here
         lock.unlock();
         driven_.Poll();
@@ -131,7 +131,7 @@ void Lease::ReleaseSlow() {
       StartSubmittedLocked(lock);
       RunCancellations(lock);
       holder_.store(nullptr, std::memory_order_relaxed);
-      // Others may go on submitting. The first thread that needs no start takes over, and starts theirs.
+      // Other threads may continue to submit. The first thread that needs no start takes over, and starts their calls.
       next = waiters_.front();
       while (next != nullptr && next->IsToBeStarted()) next = next->next;
     }
@@ -153,7 +153,7 @@ void Lease::ReleaseSlow() {
 bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   using Clock = std::chrono::steady_clock;
   if (TryAcquire()) return true;
-  // The earlier of the two counts. A start alone is waited for until it has been made.
+  // The earlier of timeout and deadline applies. A thread that needs only a start waits until the call was started.
   if (waiter->spec != nullptr && !waiter->asynchronous &&
       waiter->spec->deadline_ns != call::kNoDeadlineNs) {
     const int64_t left_ns = waiter->spec->deadline_ns - driven_.clock()->NowNs();
@@ -185,12 +185,12 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
     if (seen & kAsleep) endpoint_->Wake();
   }
   while (!waiter->done && !waiter->granted) {
-    // A call that has been started ends by its deadline; the holder sees to that.
+    // The holder ends a started call at its deadline.
     if (!timed || waiter->started) {
       waiter->changed->wait(lock);
     } else if (waiter->changed->wait_until(lock, give_up) == std::cv_status::timeout &&
                !waiter->done && !waiter->granted && !waiter->started) {
-      if (submits) {  // out of the queue of submissions
+      if (submits) {  // remove it from the queue of submissions
         Waiter** link = &submitted_;
         Waiter* before = nullptr;
         for (; *link != waiter; link = &before->next_submitted) before = *link;
@@ -208,7 +208,7 @@ bool Lease::Acquire(Waiter* waiter, int64_t timeout_ns) {
   return waiter->granted;
 }
 
-// Under mutex_. It is not waited for any more.
+// Call with mutex_ locked. The waiter waits no longer.
 void Lease::Forget(Waiter* waiter) {
   waiters_.Remove(waiter);
   waiter->queued = false;
@@ -223,9 +223,10 @@ void Lease::StartSubmitted() {
 
 void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
   if (submitted_ == nullptr && cancellations_.empty()) return;
-  // One batch. What is submitted meanwhile waits for the next pass, so that replies, deadlines and cancellations have their turn.
+  // Start one batch. Work that is submitted meanwhile waits for the next pass, so that replies, deadlines and cancellations are handled
+  // in between.
   if (submitted_ != nullptr) {
-    // From now on none of these waits with a limit, so that they stay.
+    // From now on no thread of the batch waits with a time limit, so its waiter stays valid.
     Waiter* const first = std::exchange(submitted_, nullptr);
     last_submitted_ = nullptr;
     for (Waiter* waiter = first; waiter != nullptr; waiter = waiter->next_submitted) {
@@ -252,14 +253,14 @@ void Lease::StartSubmittedLocked(std::unique_lock<std::mutex>& lock) {
         Forget(waiter);
         waiter->done = true;
       }
-      waiter->changed->notify_one();  // it sees it when mutex_ is free
+      waiter->changed->notify_one();  // the thread continues when mutex_ is free
     }
   }
   if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
   driven_.Flush();
 }
 
-// ---- Ends of those who use it
+// ---- Ends of seats and channels
 
 void Lease::Leave(Seat* seat, bool closed) {
   {
@@ -267,7 +268,7 @@ void Lease::Leave(Seat* seat, bool closed) {
     seat->left_ = true;
     std::erase_if(cancellations_, [seat](const Cancellation& one) {
       if (one.seat != seat) return false;
-      if (one.done != nullptr) *one.done = true;  // its end has ended the call
+      if (one.done != nullptr) *one.done = true;  // the end of the seat has ended the call
       return true;
     });
     if (submitted_ == nullptr && cancellations_.empty()) word_.fetch_and(~uint32_t{kSubmitted});
@@ -285,7 +286,7 @@ void Lease::RunLater(void (*run)(void*), void* argument) {
   Poke();  // the background thread, if there is one
 }
 
-// The last of them may destroy the lease, unless its caller keeps it.
+// The last function may destroy the lease, unless the caller keeps the lease.
 void Lease::RunTheseLater() {
   std::vector<Later> taken;
   {
@@ -296,7 +297,7 @@ void Lease::RunTheseLater() {
   for (const Later& one : taken) one.run(one.argument);
 }
 
-// ---- What others wait for
+// ---- Ends of operations that other threads wait for
 
 void Lease::OnDone(void* argument, const absl::Status& status) {
   static_cast<Waiter*>(argument)->End(status);
@@ -305,7 +306,7 @@ void Lease::OnDone(void* argument, const absl::Status& status) {
 void Lease::Event::Set() { waiter_->End(absl::OkStatus()); }
 
 void Lease::Waiter::EndQueued(const absl::Status& how) {
-  if (in_batch) {  // a later start of the batch, or its callback, ends this one
+  if (in_batch) {  // a later start of the batch, or a callback in it, ends this operation
     status = OwnCopy(how);
     ended_in_batch = true;
     return;

@@ -1,56 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lease: the right to drive a channel. The thread that holds it uses the engine and the endpoint.
+// Lease: the right to drive a channel. The thread that holds the lease uses the engine and the endpoint.
 //
-// Purpose       A hop between threads costs more than a call. So a thread that waits for its reply polls for it. The holder
-//               drives for all threads: it starts calls that others have submitted, and ends calls that others wait for.
+// Purpose       A switch between threads costs more than a call. Therefore a thread that waits for a reply polls for it. The holder
+//               drives for all threads: it starts calls that other threads have submitted, and completes calls that other
+//               threads wait for.
 //
 // The word          holder                            other threads
-//   0               none                              background thread watches: looks every kWatchNs whether the
-//                                                     lease was used; after a period without use it takes the lease
-//   parked          none: the queues are armed        background thread sleeps on the endpoint's descriptor
-//   held            spins, or is in a callback        background thread watches
-//   held+asleep     sleeps on the endpoint's          a thread that submits calls Endpoint::Wake()
-//                   descriptor, queues armed
-//   held+parked     spins, or is in a callback        background thread sleeps; the release wakes it
-//   +submitted      (with held) calls wait to be started by the holder, in submitted_
-//   +waiters        (with held) threads wait for the lease or for their call's end, in waiters_
+//   0               none                              the background thread wakes every kWatchNs; if no thread used the
+//                                                     lease in that period, it takes the lease ("it watches")
+//   parked          none: the queues are armed        the background thread sleeps on the endpoint's descriptor
+//   held            polls, or runs a callback         the background thread watches
+//   held+asleep     sleeps on the endpoint's          a thread that submits work calls Endpoint::Wake()
+//                   descriptor; queues are armed
+//   held+parked     polls, or runs a callback         the background thread sleeps; the release wakes it
+//   +submitted      (with held) submitted_ or cancellations_ has work for the holder
+//   +waiters        (with held) waiters_ has threads that wait for the lease or for the end of their call
 //
 //   from          event                                     to
-//   0, parked     a thread calls                            held (parked stays until the release)
-//   held          a thread calls                            held+submitted+waiters; it waits on its own condition
-//   held          nothing happened for spin_ns              held+asleep; woken by the descriptor
-//   held          the holder's call has ended, no others    0  (one compare-and-swap: the fast path)
+//   0, parked     a thread calls                            held (parked stays set until the release)
+//   held          a thread calls                            held+submitted+waiters; the thread waits on its condition variable
+//   held          no event for spin_ns                      held+asleep; the descriptor wakes the holder
+//   held          the holder's call ended, no other calls   0  (one compare-and-swap: the fast path)
 //   held+waiters  the holder's call has ended               held+waiters: the lease passes to the first waiter whose call was started
-//   held+parked   the holder's call has ended               0, and the background thread is woken: it watches again
-//   held          released while asynchronous calls run     0, and the background thread is told to take it now
-//   0             a watch period without use                held (background): polls, then arms, then
-//   held (bg)     nothing happened for spin_ns              parked. No thread has a timer now: an idle channel uses no CPU.
+//   held+parked   the holder's call has ended               0; the release wakes the background thread, which watches again
+//   held          released while asynchronous calls run     0; the release wakes the background thread to take the lease now
+//   0             a watch period without use                held (background): the thread polls, then arms the queues, then
+//   held (bg)     no event for spin_ns                      parked. No thread has a timer now: an idle channel uses no CPU.
 //   held (bg)     a thread submits or waits                 as any other holder: starts the call, passes the lease on
-//   held          one holder for a whole watch period       held+parked: the background thread sleeps until it is woken
+//   held          one holder for a whole watch period       held+parked: the background thread sleeps until the release
 //
-// In a loop of the application (Driving::kCaller) there is no background thread. The word stays held by the thread that polls: the
-// last thread that called Poll(), before that the thread that created the lease. Its calls outside Poll() drive as above, and keep
-// the lease. Calls of other threads are submitted, and start and end in Poll(). Callbacks run only on the polling thread.
-//   held          PrepareToSleep() returns true             held+asleep, armed_: the descriptor becomes readable
+// With a loop of the application (Driving::kCaller) there is no background thread. The polling thread always holds the lease: the
+// thread that called Poll() last, or before the first Poll() the thread that created the lease. Its calls outside Poll() drive as
+// above, and keep the lease. Other threads submit their calls, which start and end in Poll(). Callbacks run only on the polling
+// thread.
+//   held          PrepareToSleep() returns true             held+asleep, armed_: events make the descriptor readable
 //   held+asleep   another thread submits                    Endpoint::Wake(), as above
-//   held+asleep   the loop's thread uses the engine         Endpoint::Wake() too: what was armed is no longer right
+//   held+asleep   the loop's thread uses the engine         Endpoint::Wake() too: the armed state is out of date
 //   held+asleep   Poll()                                    held
 //   held          EndLoop()                                 0: the next thread takes the lease itself
 //
-// Invariants, each the reason for a line of code:
-//   - if not held, submitted_, cancellations_ and waiters_ are empty (changed under mutex_ only): a release looks there first;
-//   - submitted and asleep are set by read-modify-writes of one word: either the sleeper sees the submission, or the
-//     submitter sees the sleeper and wakes it;
-//   - word 0 means that the background thread is in a timed wait, or about to be: the thread that clears parked wakes it.
+// Invariants. Each is the reason for a line of code:
+//   - If the word is not held, submitted_, cancellations_ and waiters_ are empty. They change under mutex_ only. Therefore a
+//     release checks them first.
+//   - Read-modify-write operations set submitted and asleep in one word. Either the holder sees the submission before it sleeps,
+//     or the submitting thread sees that the holder sleeps, and wakes it.
+//   - If the word is 0, the background thread is in a timed wait, or about to enter it. Therefore the thread that clears parked
+//     wakes the background thread.
 //
-// Engines       One (a channel by itself), or those of a call::ClientGroup (the channels of a Runtime). A Seat is one engine's
-//               place: a call is started, cancelled or run at a seat. "The engine" above is all of them.
+// Engines       One engine (a channel without a Runtime), or the engines of a call::ClientGroup (the channels of a Runtime). A Seat
+//               names the engine at which a call is started or cancelled, or work is run. "The engine" above is all engines.
 // Ownership     A channel or a Runtime. The lease outlives all threads in Run(), Cancel() and CancelAndWait().
 // Threads       Any, at the same time. Callbacks of asynchronous calls run on the thread that drives, never with mutex_
 //               held; they may start calls, but not make synchronous calls.
-// End           A seat: Leave(). The lease: Stop(), then Hold() for the engine's end; by then no other thread may be in
-//               Call(), Start() or Drive().
+// End           A seat: Leave(). The lease: Stop(), then Hold() to close the engine. No other thread may be in Call(), Start()
+//               or Drive() by then.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_H_
 
@@ -74,7 +78,7 @@
 
 namespace sluice {
 namespace internal {
-// Its address names the thread.
+// The address of this variable identifies the thread.
 inline constinit thread_local char this_thread = 0;
 }  // namespace internal
 
@@ -85,20 +89,22 @@ class Lease {
   static constexpr int64_t kWatchNs = 5'000'000;
   static constexpr int64_t kForeverNs = INT64_MAX;
 
-  // Both outlive the lease. Starts the background thread; with `loop` there is none: the user polls.
+  // Engine or group, and `endpoint`, outlive the lease. Starts the background thread. With `loop` there is no background thread: the
+  // user polls.
   Lease(call::Driven driven, endpoint::Endpoint* endpoint, int64_t spin_ns,
         std::unique_ptr<LoopDescriptor> loop = nullptr);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Starts the call and waits for its end. `spec.done` and `spec.argument` are the lease's.
+  // Makes a call: starts it, and blocks until it has ended. Sets `spec->done` and `spec->argument`. FAILED_PRECONDITION: inside a
+  // callback.
   absl::Status Call(Seat* seat, call::CallSpec* spec);
 
-  // Starts the call; OK: its callback will run, here or on another thread. Waits at most until the
-  // thread that drives looks up, one pass.
+  // Starts an asynchronous call. OK: its callback will run, on this or another thread. If another
+  // thread drives, waits for at most one pass of that thread.
   absl::Status Start(Seat* seat, const call::CallSpec& spec);
-  // The same, HeldByMe().
+  // The same. Call only if HeldByMe().
   absl::Status StartHeld(Seat* seat, const call::CallSpec& spec) {
     if (Refuses(seat)) [[unlikely]]
       return Refuse(seat, spec.method->full_name);
@@ -106,20 +112,20 @@ class Lease {
     return seat->engine_->Start(spec);
   }
 
-  // This process was forked from the one that made the lease. Calls fail here, and nothing else of the lease does anything;
-  // it is not destroyed, nor is what it drives.
+  // Returns whether this process was forked after the lease was created. In the child, calls fail, and other operations have no
+  // effect. The child destroys neither the lease nor its engines and endpoint.
   bool InForkedChild() const {
     return internal::fork_count.load(std::memory_order_relaxed) != forks_;
   }
-  // The error of what is asked for there.
+  // Returns the error of an operation in such a child.
   static absl::Status RefuseInChild(const Seat* seat, std::string_view operation);
 
-  // Drives until `until` says so, asked after each pass, or the time is over; returns what `until`
-  // says last. While another thread drives it waits for the lease first; false, and `until` is not asked, if it does not
-  // get it in time: `until` is asked with the lease only.
+  // Drives until `until` returns true or `timeout_ns` has passed. Evaluates `until` first and after each pass, with the lease;
+  // returns its last result. If another thread drives, waits for the lease. If it does not get the lease in time, returns false, and
+  // does not evaluate `until`.
   bool Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns);
 
-  // Something that one thread waits for, and whoever drives says.
+  // Event that one thread waits for in Await(). The thread that drives sets it.
   class Event {
    public:
     void Set();  // once, by the thread that drives
@@ -128,53 +134,54 @@ class Lease {
     friend class Lease;
     Waiter* waiter_ = nullptr;
   };
-  // Runs `begin(&event)` with the lease, as Run() does. True: that was all. False: waits until the event is set, and
-  // works for the channel meanwhile, if nobody else does. Not inside a callback.
+  // Runs `begin(&event)` with the lease, as Run() does. If `begin` returns true, returns. Otherwise blocks until the event is set,
+  // and drives meanwhile if no other thread does. Do not call inside a callback.
   void Await(Seat* seat, absl::FunctionRef<bool(Event*)> begin);
 
-  // Runs `work` with the lease, here or on the thread that drives; short, and no calls from it. False: nobody ran it within
-  // `timeout_ns`, and nobody will.
+  // Runs `work` with the lease, on this thread or on the thread that drives, and waits for its end. `work` must be short, and must
+  // not make calls. Returns false if no thread ran `work` within `timeout_ns`; then no thread will run it.
   bool Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns = kForeverNs);
-  // Runs `work` with the lease on this thread, and waits for the lease first; callbacks may run in it.
+  // Waits for the lease, and runs `work` on this thread. Callbacks may run inside `work`.
   void Hold(Seat* seat, absl::FunctionRef<void()> work);
 
-  // Ends a call, from any thread and inside any callback: at once if nobody drives, else by the thread that does, in its
-  // next pass. Nothing happens to one that has ended.
+  // Cancels a call. Any thread, callbacks included. If no other thread drives, the call ends at once. Otherwise the thread that
+  // drives ends it in its next pass. No effect if the call has ended.
   void Cancel(Seat* seat, uint64_t call_id);
-  // The same, and returns when it has ended: its callback has run, or runs on this thread's stack below.
+  // The same; blocks until the callback of the call has run. Does not wait if it is called inside that callback.
   void CancelAndWait(Seat* seat, uint64_t call_id);
-  // This thread drives: it is in a callback.
+  // Returns whether this thread drives, that is, whether it is inside a callback.
   bool HeldByMe() const {
     return holder_.load(std::memory_order_relaxed) == &internal::this_thread;
   }
 
-  // This is the thread of the user's loop.
+  // Returns whether this thread is the thread of the user's loop.
   bool PolledHere() const {
     return poller_.load(std::memory_order_relaxed) == &internal::this_thread;
   }
 
-  // The user's own loop: channel.h says how. Without one: 0, false, -1.
+  // For the user's own loop, as in channel.h. Without a loop the results are 0, false and -1.
   int Poll();
   bool PrepareToSleep();
   int fd() const { return loop_ == nullptr ? -1 : loop_->fd(); }
-  // It polls no more: threads that wait for it do without. The thread that polls.
+  // Ends the loop: from now on, threads that wait for the lease take it themselves. Call on the thread that polls.
   void EndLoop();
 
-  // With the lease, in Run(): no call of this seat is left. Nothing calls the engine for the seat afterwards unless a thread
-  // runs something there. `closed`: the engine is closed, and its peers are gone.
+  // Removes a seat that has no calls. Call with the lease, in Run(). Afterwards the lease calls the engine for this seat only if a
+  // thread runs work at the seat. `closed`: the engine is closed, and has no peers.
   void Leave(Seat* seat, bool closed);
-  // Inside a callback: `run(argument)` runs later without the lease, on the background thread; with the user's own loop, on
-  // the loop's thread, before Poll() or another function of the lease returns. It may end what uses the lease.
+  // Runs `run(argument)` later, without the lease, on the background thread. With the user's own loop, it runs on the loop's
+  // thread, before Poll() or another function of the lease returns. `run` may end channels that use the lease. Call inside a
+  // callback.
   void RunLater(void (*run)(void*), void* argument);
 
-  // Ends the background thread. Not inside a callback.
+  // Ends the background thread, and waits for its end. Do not call inside a callback.
   void Stop();
   bool OnBackgroundThread() const {
     return background_is_.load(std::memory_order_relaxed) == &internal::this_thread;
   }
-  // The background thread runs `last(argument)`, which may destroy the lease, as the last thing it does. Called inside a
-  // callback. On another thread than the background thread, `last` waits until that thread has left the lease. False: there
-  // is no background thread.
+  // Ends the background thread, which runs `last(argument)` as its last action. `last` may destroy the lease. Call inside a
+  // callback. If the callback runs on another thread, `last` must wait until that thread has released the lease. Returns false if
+  // there is no background thread.
   bool EndInBackground(void (*last)(void*), void* argument);
 
  private:
@@ -195,7 +202,7 @@ class Lease {
   struct Cancellation {
     Seat* seat;
     uint64_t call_id;
-    bool* done;  // nullptr: nobody waits
+    bool* done;  // nullptr: no thread waits
   };
 
   struct Later {
@@ -203,7 +210,7 @@ class Lease {
     void* argument;
   };
 
-  // Nothing is started there: it belongs to another process, or its channel ends.
+  // Returns whether new calls at the seat fail, because it belongs to another process or its channel ends.
   static bool Refuses(const Seat* seat) {
     return internal::fork_count.load(std::memory_order_relaxed) != seat->forks_;
   }
@@ -217,19 +224,19 @@ class Lease {
   void Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock);
   void RunCancellations(std::unique_lock<std::mutex>& lock);
   bool TryAcquire();
-  // Who only looked has done nothing for the channel: that doesn't keep the background thread from taking over.
+  // kLooked: the holder only ran short work. This does not count as use of the lease, so the background thread may take over.
   enum class Use : uint8_t { kDriven, kLooked };
   void Release(Use use = Use::kDriven);
   void ReleaseSlow();
-  // Gets the lease, or waits until somebody else has done what the waiter wants, or its time is
-  // over. True: held.
+  // Takes the lease, or waits until another thread has done the work of `waiter` or `timeout_ns` has
+  // passed. Returns whether this thread holds the lease.
   bool Acquire(Waiter* waiter, int64_t timeout_ns);
   void StartSubmitted();
-  // Under mutex_, and starts without it: other threads may submit meanwhile.
+  // Call with mutex_ locked. Unlocks it while it starts calls, so that other threads can submit.
   void StartSubmittedLocked(std::unique_lock<std::mutex>& lock);
   void Forget(Waiter* waiter);
 
-  // With the lease: polls, and sleeps when there is nothing to do.
+  // Call with the lease. Polls, and sleeps while there is nothing to do.
   void DriveHeld(absl::FunctionRef<bool()> until, int64_t timeout_ns);
   void Sleep(int64_t limit_ns);
 
@@ -240,38 +247,37 @@ class Lease {
   void Poke();
   bool WaitForPoke(int64_t timeout_ns, int extra_fd);
 
-  const uint32_t forks_ = internal::CountForks();  // when it was made
+  const uint32_t forks_ = internal::CountForks();  // at the creation of the lease
   const call::Driven driven_;
   endpoint::Endpoint* const endpoint_;
   const int64_t spin_ns_;
-  const int poke_fd_;                           // an eventfd that only the background thread reads
-  const std::unique_ptr<LoopDescriptor> loop_;  // nullptr: no loop of the user's
-  bool armed_ =
-      false;  // these two are the loop's: PrepareToSleep() has said true since the last Poll(),
+  const int poke_fd_;                           // eventfd that only the background thread reads
+  const std::unique_ptr<LoopDescriptor> loop_;  // nullptr: no loop of the user
+  // These two are used by the loop's thread only.
+  bool armed_ = false;    // PrepareToSleep() has armed the queues since the last Poll()
   bool touched_ = false;  // the engine was used since the last Poll()
 
   alignas(64) std::atomic<uint32_t> word_{0};
-  std::atomic<const void*> holder_{nullptr};  // names a thread; for HeldByMe()
-  std::atomic<const void*> poller_{
-      nullptr};                    // names the thread of the user's loop; nullptr: there is none
-  std::atomic<uint64_t> uses_{0};  // releases of those who drove; written by the holder
+  std::atomic<const void*> holder_{nullptr};  // identifies the holder; for HeldByMe()
+  std::atomic<const void*> poller_{nullptr};  // identifies the thread of the user's loop
+  std::atomic<uint64_t> uses_{0};  // number of releases with kDriven; written by the holder
 
-  alignas(64) std::atomic<bool> drive_now_{false};  // there are calls that nobody waits for
+  alignas(64) std::atomic<bool> drive_now_{false};  // calls are in flight that no thread waits for
   std::atomic<bool> stopping_{false};
   std::atomic<bool> later_due_{false};
-  std::atomic<const void*> background_is_{nullptr};  // names the background thread
-  void (*last_)(void*) = nullptr;                    // these two are the background thread's
+  std::atomic<const void*> background_is_{nullptr};  // identifies the background thread
+  void (*last_)(void*) = nullptr;                    // of EndInBackground(); nullptr: not called
   void* last_argument_ = nullptr;
 
   std::mutex mutex_;
   WaiterList waiters_;           // mutex_
   Waiter* submitted_ = nullptr;  // mutex_; first in, first out
   Waiter* last_submitted_ = nullptr;
-  std::vector<Cancellation> cancellations_;  // mutex_; with kSubmitted, like submitted_
+  std::vector<Cancellation> cancellations_;  // mutex_; kSubmitted announces them, as submitted_
   std::condition_variable cancelled_;
   std::vector<Later> later_;  // mutex_
 
-  std::thread background_;  // last: it uses everything above
+  std::thread background_;  // last member: the thread uses all members above
 };
 
 }  // namespace sluice

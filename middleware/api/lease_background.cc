@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The thread that drives when nobody waits and nobody drives.
+// The background thread, which drives when no thread waits for a call and no other thread drives.
 #include <unistd.h>
 
 #include "middleware/api/lease.h"
@@ -17,7 +17,7 @@ void Lease::Poke() {
   [[maybe_unused]] const ssize_t written = write(poke_fd_, &one, sizeof(one));
 }
 
-// True: poked. False: the time is over, or `extra_fd` (-1: none) is readable.
+// Returns true if Poke() was called. False: `timeout_ns` has passed, or `extra_fd` (-1: none) is readable.
 bool Lease::WaitForPoke(int64_t timeout_ns, int extra_fd) {
   pollfd fds[2] = {{poke_fd_, POLLIN, 0}, {extra_fd, POLLIN, 0}};
   WaitReadable(fds, 2, timeout_ns);
@@ -47,8 +47,8 @@ void Lease::Background() {
   }
 }
 
-// Somebody holds the lease for longer than a watch period, or has taken it just now. Sleeps until
-// it is released; true: that had happened already.
+// Called when another thread holds the lease: for longer than a watch period, or since a moment ago.
+// Sleeps until the lease is released. Returns true if it was released before.
 bool Lease::HoldOff() {
   const bool held = word_.fetch_or(kParked) & kHeld;
   if (held) WaitForPoke(-1, -1);
@@ -59,11 +59,11 @@ bool Lease::HoldOff() {
 void Lease::DriveInBackground() {
   uint32_t idle_passes = 0;
   int64_t idle_since_ns = 0;
-  drive_now_.store(false);  // only holders write it
+  drive_now_.store(false);  // only holders write drive_now_
   while (!stopping_.load(std::memory_order_relaxed) &&
          !later_due_.load(std::memory_order_relaxed)) {
     if (word_.load(std::memory_order_relaxed) & kSubmitted) StartSubmitted();
-    if (word_.load(std::memory_order_relaxed) & kWaiters) break;  // somebody wants to drive
+    if (word_.load(std::memory_order_relaxed) & kWaiters) break;  // a thread wants to drive
     if (driven_.Poll() > 0) {
       idle_passes = 0;
       continue;
@@ -79,12 +79,13 @@ void Lease::DriveInBackground() {
   Release();
 }
 
-// With the lease, armed. True: has it again, because there is something to do. False: has not.
+// Call with the lease, and with armed queues. Sleeps without the lease. Returns true if it has taken the lease again, because there
+// is work. Returns false if this thread does not hold the lease.
 bool Lease::Park() {
   const int64_t limit_ns = driven_.SleepLimitNs();
   holder_.store(nullptr, std::memory_order_relaxed);
   uint32_t expected = kHeld;
-  if (!word_.compare_exchange_strong(expected, kParked)) {  // somebody came meanwhile
+  if (!word_.compare_exchange_strong(expected, kParked)) {  // another thread waits for the lease
     holder_.store(&this_thread, std::memory_order_relaxed);
     return true;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a thread does under the lease: calls, and whatever else it wants to run.
+// Work of a thread with the lease: calls and other operations.
 #include <algorithm>
 #include <cassert>
 #include <chrono>
@@ -61,8 +61,8 @@ absl::Status Lease::Call(Seat* seat, call::CallSpec* one) {
     Enter(seat);
     absl::Status status = seat->engine_->Start(spec);
     if (!status.ok()) {
-      driven_.Poll();  // a loop of calls that fail at once must not keep the connection from
-                       // coming back
+      // Poll, so that a loop of calls that fail at once does not prevent a reconnect.
+      driven_.Poll();
       Release();
       return status;
     }
@@ -96,7 +96,7 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
   const auto begin = std::chrono::steady_clock::now();
   Waiter waiter(this);
   if (!Acquire(&waiter, timeout_ns)) return false;
-  driven_.AfterSleep();  // it may be a while since somebody looked at the clock
+  driven_.AfterSleep();  // the last read of the clock may be long ago
   const int64_t waited_ns =
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   bool result = false;
@@ -104,7 +104,7 @@ bool Lease::Drive(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
     DriveHeld(until,
               timeout_ns == kForeverNs ? kForeverNs : std::max<int64_t>(timeout_ns - waited_ns, 0));
     result = until();
-  } catch (...) {  // of `until`
+  } catch (...) {  // thrown by `until`
     Release();
     throw;
   }
@@ -136,7 +136,7 @@ bool Lease::Run(Seat* seat, absl::FunctionRef<void()> work, int64_t timeout_ns) 
   Waiter waiter(this, seat);
   waiter.work = &work;
   if (!Acquire(&waiter, timeout_ns))
-    return waiter.done;  // the holder has run it, or the time was over
+    return waiter.done;  // true: the holder has run the work; false: `timeout_ns` has passed
   if (!waiter.started) {
     Enter(seat);
     work();
@@ -149,7 +149,7 @@ void Lease::Hold(Seat* seat, absl::FunctionRef<void()> work) {
   if (InForkedChild()) return;
   if (HeldByMe()) return work();
   Waiter waiter(this, seat);
-  (void)Acquire(&waiter, kForeverNs);  // it asks for nothing else, so it gets the lease
+  (void)Acquire(&waiter, kForeverNs);  // waits for the lease only, so it gets the lease
   Enter(seat);
   work();
   Release(Use::kLooked);

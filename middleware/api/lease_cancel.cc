@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ending calls that another thread may be working for.
+// Cancels calls that another thread may drive.
 #include <utility>
 
 #include "middleware/api/lease.h"
@@ -21,10 +21,10 @@ bool Lease::CancelHere(Seat* seat, uint64_t call_id) {
   return true;
 }
 
-// Marks the word first: whoever holds the lease then looks at the list before it gives it up.
+// Marks the word first: the holder of the lease then checks the list before it releases the lease.
 void Lease::Submit(const Cancellation& cancellation, std::unique_lock<std::mutex>& lock) {
-  if (cancellation.seat
-          ->left_) {  // so its call has ended, and the seat may go before this is looked at
+  // The call of a removed seat has ended, and the seat may be destroyed before the holder checks the list.
+  if (cancellation.seat->left_) {
     if (cancellation.done != nullptr) *cancellation.done = true;
     return;
   }
@@ -47,7 +47,7 @@ void Lease::Submit(const Cancellation& cancellation, std::unique_lock<std::mutex
   if (seen & kAsleep) endpoint_->Wake();
 }
 
-// With the lease, and `lock` on mutex_, which callbacks must not find taken.
+// Call with the lease, and with `lock` on mutex_. Unlocks it while callbacks run.
 void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
   while (!cancellations_.empty()) {
     const std::vector<Cancellation> taken = std::exchange(cancellations_, {});
@@ -63,7 +63,7 @@ void Lease::RunCancellations(std::unique_lock<std::mutex>& lock) {
     }
     cancelled_.notify_all();
   }
-  // Those that came while the callbacks ran have set it again.
+  // Cancellations that were submitted while the callbacks ran have set the bit again.
   if (submitted_ == nullptr) word_.fetch_and(~uint32_t{kSubmitted});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Polling with the lease, and sleeping when there is nothing to do: in a call, and in the user's own loop.
+// Polling with the lease, and sleeping while there is nothing to do: in a call, and in the user's own loop.
 #include <sched.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ using internal::WaitReadable;
 
 namespace {
 
-// A reply that takes this long may wait for the very CPU that polls for it: from then on it is offered. Costs nothing
-// where every thread has a CPU of its own; where not, a call costs two switches instead of two spins.
+// Time without events after which a polling thread offers its CPU to other threads: the peer may need the same CPU to reply. This
+// costs nothing if each thread has its own CPU. Otherwise a call takes two thread switches instead of two spin periods.
 constexpr int64_t kYieldAfterNs = 4'000;
 
 int64_t Least(int64_t a, int64_t b) {  // -1: no limit
@@ -43,7 +43,7 @@ void Lease::DriveHeld(absl::FunctionRef<bool()> until, int64_t timeout_ns) {
       idle_passes = 0;
       continue;
     }
-    // From the first pass that has read the clock: the time of the last work may be that of an earlier call.
+    // Count from the first idle pass that has read the clock: the time of the last work may belong to an earlier call.
     if (++idle_passes == kIdlePassesPerLook) idle_since_ns = now_ns;
     if (idle_passes % kIdlePassesPerLook != 0) continue;
     if (now_ns - idle_since_ns < spin_ns_) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Seat: a channel's place at a lease: the engine that it starts calls at. Channels that share an engine have a seat each; its
-// address is the `owner` of the channel's calls.
+// Seat: a channel's place at a lease. It names the engine at which the channel starts calls. Channels that share an engine have a
+// seat each. The address of the seat is the `owner` of the channel's calls.
 //
-// Ownership     The channel. The lease refers to it while a function with it runs, and until Lease::Leave().
-// Threads       The lease's.
+// Ownership     The channel. The lease refers to the seat while a function with it runs, and until Lease::Leave().
+// Threads       As the lease.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_SEAT_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_SEAT_H_
 
@@ -26,7 +26,7 @@ class Seat {
   Seat(const Seat&) = delete;
   Seat& operator=(const Seat&) = delete;
 
-  // With the lease. What is started at this seat from now on fails: the channel ends, and the engine may not.
+  // Call with the lease. New calls at this seat fail from now on. For a channel that ends while other channels use its engine.
   void StartNoMore() { forks_ = kNoMore; }
 
  private:
@@ -35,8 +35,8 @@ class Seat {
   friend class Lease;
   call::ClientEngine* const engine_;
   call::GroupEndpoint* const member_;
-  uint32_t forks_ = internal::CountForks();  // when it was made; or kNoMore
-  bool left_ = false;                        // the lease's mutex_
+  uint32_t forks_ = internal::CountForks();  // at the creation of the seat; or kNoMore
+  bool left_ = false;                        // the lease's mutex_; Leave() was called
 };
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lease::Waiter, and what else the files of the lease share. Private to middleware/api.
+// Lease::Waiter, and helpers that the files of the lease share. Private to middleware/api.
 #ifndef SLUICE_MIDDLEWARE_API_LEASE_WAITER_H_
 #define SLUICE_MIDDLEWARE_API_LEASE_WAITER_H_
 
@@ -18,10 +18,10 @@
 namespace sluice {
 namespace internal {
 
-// The engine reads the clock once in this many passes that find nothing.
+// Number of idle passes after which the engine reads the clock.
 inline constexpr uint32_t kIdlePassesPerLook = 16;
 
-// man ppoll; an interruption counts as a wake-up.
+// Blocks until a descriptor is readable, `timeout_ns` has passed (negative: no limit), or a signal arrives.
 inline void WaitReadable(pollfd* fds, nfds_t count, int64_t timeout_ns) {
   timespec limit{};
   limit.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000);
@@ -31,29 +31,31 @@ inline void WaitReadable(pollfd* fds, nfds_t count, int64_t timeout_ns) {
 
 }  // namespace internal
 
-// On the stack of the thread that waits. Fields without a note belong to mutex_.
+// A thread that waits for the lease or for a result; on the stack of that thread. mutex_ guards fields without a note. At most one
+// of `spec`, `work` and `begin` is set. If none is set, the thread waits for the lease only.
 struct Lease::Waiter {
   explicit Waiter(Lease* the_lease, Seat* the_seat = nullptr) : lease(the_lease), seat(the_seat) {}
 
   Lease* const lease;
-  Seat* const seat;                                 // at which it starts or runs something
-  const call::CallSpec* spec = nullptr;             // to start
-  bool asynchronous = false;                        // wants no more than a start
-  const absl::FunctionRef<void()>* work = nullptr;  // to run; with none of them it wants the lease
-  const absl::FunctionRef<bool(Event*)>* begin = nullptr;  // to run; false: it waits for the event
+  Seat* const seat;                                        // seat of the call or work
+  const call::CallSpec* spec = nullptr;                    // call to start
+  bool asynchronous = false;                               // waits for the start of the call only
+  const absl::FunctionRef<void()>* work = nullptr;         // work to run
+  const absl::FunctionRef<bool(Event*)>* begin = nullptr;  // work to run; false: wait for `event`
   Event event;
 
-  // The holder's while `queued` is false: then the waiter is the holder.
+  // If `queued` is false, the waiter is the holder, and these two need no mutex_.
   bool done = false;
   absl::Status status;
 
-  bool waits = false;  // the holder's: it has been started, and has not ended
-  // The holder's: it is in the batch that the holder starts. If it ends there, the holder says so after the batch: its thread,
-  // and with it this object, stays until then.
+  // These three are used by the holder only. `waits`: the operation was started, and has not ended.
+  bool waits = false;
+  // The waiter is in the batch that the holder starts. If its operation ends during the batch, the holder notifies the thread after
+  // the batch, so that this object exists until then.
   bool in_batch = false;
   bool ended_in_batch = false;
 
-  bool queued = false;  // read by the holder too: it changes only in the hand-over of the lease
+  bool queued = false;  // in waiters_; the holder reads it without mutex_
   bool started = false;
   bool granted = false;
   Waiter* next = nullptr;  // in waiters_
@@ -61,13 +63,13 @@ struct Lease::Waiter {
   Waiter* next_submitted = nullptr;
   std::optional<std::condition_variable> changed;
 
-  // It is in submitted_, or is about to be.
+  // Returns whether the waiter is in submitted_, or is about to be added.
   bool IsToBeStarted() const {
     return !started && (spec != nullptr || work != nullptr || begin != nullptr);
   }
   void End(const absl::Status& how) {
     if (queued) return EndQueued(how);
-    status = how;  // it is the holder, this thread
+    status = how;  // this thread is the holder
     done = true;
   }
   void EndQueued(const absl::Status& how);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalStack: a Stack over a LocalNetwork: no device, real time.
+// LocalStack: a Stack over a LocalNetwork, without a device, in real time.
 #ifndef SLUICE_MIDDLEWARE_API_LOCAL_STACK_H_
 #define SLUICE_MIDDLEWARE_API_LOCAL_STACK_H_
 
@@ -15,7 +15,7 @@ namespace sluice {
 
 class LocalStack final : public Stack {
  public:
-  // `endpoint`, if given, is where the made endpoint can be found, for its fault switches.
+  // `endpoint`: optional; CreateEndpoint() stores the endpoint there, for fault injection.
   LocalStack(std::shared_ptr<local::LocalNetwork> network, local::LocalNetwork::Options options,
              local::LocalEndpoint** endpoint = nullptr)
       : network_(std::move(network)), options_(options), endpoint_(endpoint) {}

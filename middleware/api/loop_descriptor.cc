@@ -52,12 +52,12 @@ void LoopDescriptor::WakeAfter(int64_t limit_ns) {
   if (limit_ns < 0 && !has_timer_) return;
   itimerspec when = {};
   if (limit_ns >= 0) {
-    const int64_t after_ns = std::max<int64_t>(limit_ns, 1);  // 0 would be: never
+    const int64_t after_ns = std::max<int64_t>(limit_ns, 1);  // 0 would disarm the timer
     when.it_value.tv_sec = static_cast<time_t>(after_ns / 1'000'000'000);
     when.it_value.tv_nsec = static_cast<long>(after_ns % 1'000'000'000);
   }
   has_timer_ = limit_ns >= 0;
-  timerfd_settime(timer_fd_, 0, &when, nullptr);  // takes an expiration back, too
+  timerfd_settime(timer_fd_, 0, &when, nullptr);  // also clears an expiration
 }
 
 }  // namespace sluice

@@ -16,13 +16,13 @@ namespace sluice {
 
 class LoopDescriptor {
  public:
-  // UNAVAILABLE or the like: the process is out of descriptors. Takes two.
+  // Creates it from two new descriptors. Errors: those of the system calls, if the process has no descriptors left.
   static absl::StatusOr<std::unique_ptr<LoopDescriptor>> Create(int endpoint_fd);
   ~LoopDescriptor();
   LoopDescriptor(const LoopDescriptor&) = delete;
   LoopDescriptor& operator=(const LoopDescriptor&) = delete;
 
-  // Readable while the endpoint's is, and once the time is over.
+  // Returns the descriptor. It is readable while the endpoint's descriptor is, and when the timer has expired.
   int fd() const { return epoll_fd_; }
   // Sets the timer to `limit_ns` from now, and replaces the earlier one. Negative: no timer.
   void WakeAfter(int64_t limit_ns);

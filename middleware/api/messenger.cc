@@ -91,7 +91,7 @@ absl::Duration Messenger::SleepLimit() const {
 bool Messenger::Drive(absl::FunctionRef<bool()> until, absl::Duration timeout) {
   if (in_handler_) return until();
   base::Clock* const clock = stack_->clock();
-  const absl::Duration most = absl::Hours(24 * 365);  // "for ever" must not overflow
+  const absl::Duration most = absl::Hours(24 * 365);  // an infinite timeout must not overflow
   int64_t now_ns = clock->NowNs();
   const int64_t end_ns = now_ns + absl::ToInt64Nanoseconds(std::min(timeout, most));
   int64_t idle_since_ns = now_ns;

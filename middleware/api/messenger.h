@@ -111,7 +111,7 @@ class Messenger {
   flow::FlowEngine engine_;
   std::unique_ptr<endpoint::Endpoint> endpoint_;
   bool in_handler_ = false;    // a handler runs
-  bool close_wanted_ = false;  // by a handler
+  bool close_wanted_ = false;  // a handler called Close()
 };
 
 }  // namespace sluice

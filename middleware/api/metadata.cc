@@ -53,7 +53,8 @@ absl::Status Metadata::Add(std::string_view key, std::string_view value) {
   MetadataEntries::Entry* entry = one.add_entries();
   entry->set_key(std::string(key));
   entry->set_value(std::string(value));
-  const std::string bytes = one.SerializeAsString();  // a repeated field: what is added goes behind
+  // The field is repeated, so serialised entries can be appended.
+  const std::string bytes = one.SerializeAsString();
   if (wire_.size() + bytes.size() > frame::kMaxMetadataBytes) {
     return base::Error(absl::StatusCode::kResourceExhausted, "metadata not added",
                        {.layer = "api",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The production stack: a device, the clock, random numbers from the kernel, a helper thread for calls that may block. And the
-// functions that open one. Apart from the rest of api/, so that a
-// program that brings its own stack (a test over a fake endpoint) links no verbs provider.
+// The production stack: a device, the clock, random numbers from the kernel, and a helper thread for calls that may block. Also the
+// functions that open such a stack. They are separate from the rest of api/, so that a program with its own stack (a test over a
+// fake endpoint) links no verbs provider.
 #include <memory>
 #include <string>
 #include <utility>
@@ -80,13 +80,13 @@ class ProductionStack final : public Stack {
   const std::unique_ptr<device::Device> device_;
   const std::shared_ptr<cm::RequestDesk> desk_;
   base::RealClock clock_;
-  base::SystemRandom random_;           // the engine's
-  base::SystemRandom endpoint_random_;  // the endpoint's: a source serves one thread
+  base::SystemRandom random_;           // used by the engine
+  base::SystemRandom endpoint_random_;  // used by the endpoint: a source serves one thread
   base::StderrLog log_;
   poller::ThreadCommands commands_;
 };
 
-// `device`: "auto" or a device's name.
+// Opens the device, and creates a stack over it. `device`: as in the options.
 absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device, const PathOptions& path,
                                                  std::shared_ptr<cm::RequestDesk> desk = nullptr) {
   auto opened = device::Device::Open(device, device::AllTables());
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Stack>> OpenStack(const std::string& device, cons
 absl::StatusOr<std::shared_ptr<Channel>> Channel::Connect(const std::string& address,
                                                           const ChannelOptions& options) {
   if (options.runtime != nullptr) return ConnectIn(options.runtime, address, options);
-  // Before a device is opened for nothing.
+  // Check the options before the device is opened.
   if (absl::Status status = Validate(address, options); !status.ok()) return status;
   auto stack = OpenStack(options.device, options.path);
   if (!stack.ok()) return stack.status();
@@ -116,7 +116,7 @@ absl::StatusOr<std::shared_ptr<Runtime>> Runtime::Create(const RuntimeOptions& o
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ServerOptions& options) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
-  // Each poller has a device of its own, so that they share nothing but the desk.
+  // Each poller has its own device, so that the pollers share only the desk.
   const auto desk = options.pollers > 1 ? endpoint::MakeRequestDesk() : nullptr;
   std::vector<std::unique_ptr<Stack>> stacks;
   while (stacks.size() < options.pollers) {

@@ -29,7 +29,7 @@ std::string SetName(const char* const (&names)[n], std::string_view text, T* val
 
 std::string Seconds(double seconds) { return absl::FormatDuration(absl::Seconds(seconds)); }
 
-// A number or a time, in a range.
+// Returns an option that is a number or a time, with its range.
 template <typename T>
 Option In(const char* name, T* value, double low, double high, const char* meaning) {
   std::string allowed;

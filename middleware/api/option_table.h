@@ -25,14 +25,14 @@ struct Option {
                              Balancing*, LogLevel*, std::optional<uint32_t>*>;
   std::string name;  // "limits.max_message_bytes"
   Value value;
-  // Numbers, and seconds of times; both 0: see `allowed`. An optional number may be "auto" as well.
+  // Range of a number, or of a time in seconds. Both 0: no range; see `allowed`. An optional number may also be "auto".
   double low = 0;
   double high = 0;
-  std::string allowed;  // for people: "1024 to 1048576", "off, auto, on"
+  std::string allowed;  // as text: "1024 to 1048576", "off, auto, on"
   std::string meaning;
 
   std::string Text() const;
-  // What is wrong with it, or empty. Only the form is looked at, not the range.
+  // Sets the value from text. Returns an error text, or an empty string if the text has the right form. Does not check the range.
   std::string Set(std::string_view text) const;
 };
 

@@ -32,7 +32,7 @@ absl::Status InRange(absl::string_view name, absl::Duration value, absl::Duratio
              absl::StrCat(absl::FormatDuration(low), " to ", absl::FormatDuration(high)));
 }
 
-// The first that is not OK.
+// Returns the first status that is not OK; otherwise OK.
 template <typename... Statuses>
 absl::Status All(const Statuses&... statuses) {
   absl::Status first;
@@ -77,7 +77,7 @@ bool HasSecrets(const Authentication& authentication) {
   return !authentication.secret_file.empty() || authentication.secret_source;
 }
 
-// Names and numbers of tenants are the endpoint's to check.
+// Does not check the names and the number of tenants: the endpoint checks them.
 absl::Status CheckTenants(const std::vector<Tenant>& tenants, const Authentication& common,
                           const EndpointLimits& limits) {
   if (!tenants.empty() && HasSecrets(common)) {

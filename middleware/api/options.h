@@ -69,9 +69,10 @@ struct EndpointLimits {
   absl::Duration dead_peer_timeout = absl::Seconds(1);
   // Time after which a connected peer that is silent and does not answer probes is declared dead:
   // its program hangs, or has lost the connection. Set it higher than the longest time for which a
-  // handler blocks its thread. 0: never. Range: 0 to 1 h. Also the time (30 s if this is 0) after
-  // which a peer that does not return its receive buffers while others wait for them is
-  // disconnected; a third of it if such peers hold more than half of receive_buffers.
+  // handler blocks its thread. 0: never. Range: 0 to 1 h. Second effect: a
+  // peer that does not return its receive buffers while other peers wait for them is disconnected
+  // after this time (30 s if it is 0). If such peers hold more than half of receive_buffers, a third
+  // of this time applies.
   absl::Duration keepalive = absl::Seconds(30);
   Lanes lanes = Lanes::kAuto;
   // Maximum memory for lanes in bytes, lanes being created and freed included. The busiest peers
@@ -148,7 +149,7 @@ struct HealthOptions {
 // Options of a Runtime, for all channels in it.
 struct RuntimeOptions {
   std::string device = "auto";  // as for ChannelOptions
-  // The connections of all channels share receive_buffers: those that are busy at the same time take turns if they need more.
+  // The connections of all channels share receive_buffers. Connections that are busy at the same time take turns if they need more.
   EndpointLimits limits;
   PathOptions path;
   Authentication authentication;
@@ -165,7 +166,7 @@ struct RuntimeOptions {
 
 struct ChannelOptions {
   // Runtime that the channel shares with other channels (runtime.h). The runtime's device, limits, path, authentication, driving
-  // and spin apply; those of the channel have no effect. nullptr (default): the channel has a device, queues and threads of its own.
+  // and spin apply. The values of the channel have no effect. nullptr (default): the channel has a device, queues and threads of its own.
   std::shared_ptr<Runtime> runtime;
   // RDMA device. "auto": an active mlx5 device with DC, or the software device if there is none. Or
   // the name of a device, with or without a port ("mlx5_0:2"). Or an address of this host
@@ -266,7 +267,7 @@ struct ServerOptions {
   // Maximum number of messages of a stream that a client has sent and this side has not read, counted as for
   // ChannelOptions::stream_window. It limits the memory here for each stream of each client. Range: 16 to 65,536.
   uint32_t stream_window = 16;
-  ExecutorOptions executor;  // of each service that has one, unless it is registered with others
+  ExecutorOptions executor;  // for services with an executor; RegisterOptions may replace them
   // Authorizes each call by its method, metadata (for example a token), peer or tenant, before
   // interceptors and handlers. A status other than OK is the reply: UNAUTHENTICATED (unknown
   // caller) or PERMISSION_DENIED (not allowed). Runs on the polling thread; must not block.

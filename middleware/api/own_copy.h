@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OwnCopy(): a status that shares nothing with the one it is a copy of, to be handed to another
-// thread. Copies of an absl::Status share a counted block; the counting is right, but it happens
-// inside the distribution's Abseil, where ThreadSanitizer does not see it. Errors only: OK has no
-// block.
+// OwnCopy(): returns a copy of a status that shares no memory with the original, for another
+// thread. Other copies of an absl::Status share a reference-counted block. The counting is correct,
+// but ThreadSanitizer does not see it, because it happens inside the distribution's Abseil. An OK
+// status has no block.
 #ifndef SLUICE_MIDDLEWARE_API_OWN_COPY_H_
 #define SLUICE_MIDDLEWARE_API_OWN_COPY_H_
 

@@ -14,7 +14,7 @@ RawMessage* RawMessage::New(google::protobuf::Arena* arena) const {
 const char* RawMessage::_InternalParse(const char* at,
                                        google::protobuf::internal::ParseContext* context) {
   Own();
-  // Of a message in one piece, as all of Sluice are, the context knows the length.
+  // If the message is in one piece, as all messages of Sluice are, the context knows its length.
   const int left = context->BytesUntilLimit(at);
   constexpr int kUnknown = 1 << 30;  // a stream without a limit has a number near INT_MAX here
   if (left < kUnknown) return left <= 0 ? at : context->AppendString(at, left, &own_);
@@ -25,7 +25,7 @@ const char* RawMessage::_InternalParse(const char* at,
 uint8_t* RawMessage::_InternalSerialize(uint8_t* target,
                                         google::protobuf::io::EpsCopyOutputStream* stream) const {
   const std::string_view whole = bytes();
-  if (whole.empty()) return target;  // there may be no pointer to copy from
+  if (whole.empty()) return target;  // data() may be nullptr
   return stream->WriteRaw(whole.data(), static_cast<int>(whole.size()), target);
 }
 

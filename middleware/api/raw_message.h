@@ -3,15 +3,15 @@
 // RawMessage, RawStream: calls with messages that are bytes, for proxies and recorders. The program does not need the .proto.
 //
 //   sluice::RawMessage request(bytes), reply;
-//   const sluice::Method method("/shop.v1.Shop/Order");          // call::Streams names the kind of call
+//   const sluice::Method method("/shop.v1.Shop/Order");          // call::Streams selects the kind of call
 //   absl::Status status = channel->Call(method, context, request, &reply);
 //   … reply.bytes()
 //
 // Purpose       A RawMessage takes the place of a message of any type, in each function of Channel, and in client_call.h and
 //               stream.h. On the wire there is no difference. RawStream is the caller's side of a call in which the client, the
 //               server, or both stream. As the request or reply type of a bound method, RawMessage serves handlers too.
-// Ownership     RawMessage: a value, which may be moved. RawMessage::Referring() makes one that refers to the bytes of the caller, so
-//               that sending does not copy them first. RawStream: as ClientReaderWriter (stream.h).
+// Ownership     RawMessage: a value, which may be moved. RawMessage::Referring() creates a message that refers to the bytes of the
+//               caller, so that sending does not copy them first. RawStream: as ClientReaderWriter (stream.h).
 // Threads       RawMessage: as any value. RawStream: as stream.h.
 // Errors        The bytes are not checked: the receiver reports bytes that it cannot parse.
 #ifndef SLUICE_MIDDLEWARE_API_RAW_MESSAGE_H_
@@ -57,13 +57,13 @@ class RawMessage final : public google::protobuf::MessageLite {
     referred_.reset();
     own_ = std::move(bytes);
   }
-  // Moves the bytes out, or copies those that the message refers to. The message is empty afterwards.
+  // Moves the bytes out. If the message refers to bytes of the caller, copies them. The message is empty afterwards.
   std::string TakeBytes() {
     Own();
     return std::exchange(own_, std::string());
   }
 
-  // What protobuf asks of a message.
+  // Interface of google::protobuf::MessageLite.
   std::string GetTypeName() const override { return "sluice.RawMessage"; }
   RawMessage* New(google::protobuf::Arena* arena) const override;
   void Clear() override {

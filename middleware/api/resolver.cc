@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<std::string>> FileResolver::Read() const {
 }
 
 absl::Status FileResolver::Start(Listener listener) {
-  // Watched first, so that no change is missed. The folder, since a file that is moved in place is another one.
+  // Watch before reading, so that no change is missed. Watch the folder, because a file that is moved in place is a new file.
   const size_t slash = path_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   watch_fd_ = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);

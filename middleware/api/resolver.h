@@ -30,10 +30,10 @@ class Resolver {
   using Listener = std::function<absl::Status(const std::vector<std::string>& servers)>;
 
   virtual ~Resolver() = default;
-  // Called once. Calls the listener before it returns, and again when the list has changed. An
-  // error: there is no list; the listener is not called later either.
+  // Starts to watch the list. Called once. Calls the listener before it returns, and again when the
+  // list has changed. If it returns an error, it must not call the listener later.
   virtual absl::Status Start(Listener listener) = 0;
-  // When it has returned, the listener is not running, and is not called again.
+  // Stops the resolver. After it returns, the listener is not running, and is not called again.
   virtual void Stop() = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runtime: what several channels of a process share: a device, queues, receive buffers and two threads.
+// Runtime: the device, queues, receive buffers and two threads that several channels of a process share.
 //
 //   auto runtime = sluice::Runtime::Create();
 //   if (!runtime.ok()) …
@@ -9,9 +9,9 @@
 //   auto a = sluice::Channel::Connect("10.0.0.1:7471", options);
 //   auto b = sluice::Channel::Connect("10.0.0.2:7471", options);
 //
-// Purpose       A process with many channels. A channel by itself opens a device, makes its own queues and starts two threads. A
-//               channel of a runtime needs only its connections. In exchange, the channels of a runtime are polled by one thread
-//               at a time: a callback delays all of them, and no callback can wait for any of them. Channels that shall not
+// Purpose       A process with many channels. A channel without a runtime opens a device, creates its own queues and starts two threads. A
+//               channel of a runtime needs only its connections. In exchange, one thread at a time polls the channels of a
+//               runtime. A callback delays all these channels, and no callback can wait for any of them. Channels that shall not
 //               affect each other belong in different runtimes.
 // Ownership     References are shared. Each channel of a runtime keeps the runtime. The runtime ends when the last reference is
 //               destroyed and the last channel has ended; the order does not matter.
@@ -64,7 +64,7 @@ class Stack;
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
-  // Opens the device, makes the queues and starts the threads. Blocks for some milliseconds. Errors: those of
+  // Opens the device, creates the queues and starts the threads. Blocks for some milliseconds. Errors: those of
   // Channel::Connect() that are not about a server.
   static absl::StatusOr<std::shared_ptr<Runtime>> Create(const RuntimeOptions& options = {});
   // The same over `stack`.
@@ -91,7 +91,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Runtime(std::unique_ptr<Stack> stack, const RuntimeOptions& options);
   // Ends the runtime after its last reference was destroyed.
   static void Release(Runtime* runtime);
-  // OK: this process made it.
+  // Returns OK if this process created the runtime, otherwise FAILED_PRECONDITION.
   absl::Status CheckProcess() const;
 
   const RuntimeOptions options_;

@@ -15,10 +15,10 @@
 namespace sluice {
 namespace {
 
-// For saying goodbye, after the time of a Shutdown() is over.
+// Additional time for disconnecting the peers, after the timeout of a Shutdown().
 constexpr int64_t kGraceNs = 100'000'000;
 
-// Any clock's time plus it does not overflow.
+// Longest timeout. The time of any clock plus this value does not overflow.
 constexpr int64_t kForeverNs = INT64_MAX / 4;
 
 int64_t Nanoseconds(absl::Duration timeout) {
@@ -73,7 +73,7 @@ Server::~Server() {
     internal::EndRefused("Server", "a handler of its own",
                          "destroy the object on another thread, or after Poll()");
   }
-  // All end before the first is destroyed: a handler of one poller may ask for all of them.
+  // All pollers end before the first is destroyed: a handler of one poller may access all of them.
   for (const auto& poller : pollers_) poller->Shutdown(/*stop_by_ns=*/0);
   for (const auto& poller : pollers_) (void)poller->WaitForEnd(kForeverNs);
 }
@@ -122,7 +122,7 @@ absl::StatusOr<uint16_t> Server::Listen(const std::string& address) {
   return port;
 }
 
-// There is one poller where the caller is it.
+// With Driving::kCaller there is one poller.
 int Server::Poll() { return pollers_[0]->Poll(); }
 bool Server::PrepareToSleep() { return pollers_[0]->PrepareToSleep(); }
 int Server::fd() const { return pollers_[0]->fd(); }
@@ -192,7 +192,7 @@ absl::Status Server::Wait(const WaitOptions& options) {
     std::lock_guard lock(waits_mutex_);
     std::erase(waits_, watch->get());
   }
-  watch->reset();  // a second signal does what it did before
+  watch->reset();  // from here on, a second signal has its previous action
   return signal == 0 ? absl::OkStatus() : Drain(options.drain_timeout);
 }
 

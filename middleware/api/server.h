@@ -122,8 +122,8 @@ class Server {
   absl::Status Wait(const WaitOptions& options = {});
 
   // Shuts down without failing calls that can be retried, in phases (call/drain.h):
-  // - Services get OnDrain(), so that health reports NOT_SERVING. Peers are told. New calls end
-  //   with UNAVAILABLE and IsRetrySafe().
+  // - Services get OnDrain(), so that health reports NOT_SERVING. The server notifies its peers.
+  //   New calls end with UNAVAILABLE and IsRetrySafe().
   // - Calls in progress have three quarters of `timeout` to end. Then they are cancelled
   //   (UNAVAILABLE at their callers), and have the remaining quarter.
   // - The server disconnects.
@@ -154,7 +154,7 @@ class Server {
   const std::string& device_choice() const;
   const verbs::CapabilityReport& capabilities() const;
   // Returns all counters. Any thread, handlers included. Waits for the polling threads for at most
-  // `patience` (in a handler: for those of other pollers, at most a fiftieth of a second).
+  // `patience` (in a handler: for the other polling threads, at most 20 ms).
   // `details`: maximum number of peers listed per tenant, with queues and slow calls; 0 (default):
   // no details.
   // `only_tenant`: only peers and calls of this tenant.

@@ -43,7 +43,7 @@ class ServerChain final : public call::Gate {
   }
 
  private:
-  // An exception of user code becomes its status.
+  // Runs user code. If it throws, logs the exception, and returns its status.
   template <typename Code>
   static absl::Status Guard(std::string_view who, const call::Incoming& incoming, Code code) {
     try {

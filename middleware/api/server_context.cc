@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Has the polling thread run `work()`, and waits until it has.
+// Runs `work()` on the polling thread, and blocks until it has run.
 template <typename Work>
 class Ask final : private base::MailNode {
  public:
@@ -31,7 +31,7 @@ class Ask final : private base::MailNode {
  private:
   void Do() {
     work_();
-    std::lock_guard lock(mutex_);  // to its end: who waits takes all this along
+    std::lock_guard lock(mutex_);  // held to the end: then the waiting thread destroys *this
     done_ = true;
     changed_.notify_one();
   }
@@ -48,7 +48,7 @@ class Ask final : private base::MailNode {
 absl::StatusOr<Buffer> ServerContext::MakeBuffer(size_t bytes) {
   call::ServerEngine* const engine = incoming_.engine;
   if (engine == nullptr) return Buffer::Ordinary(bytes);
-  // An executor may run what it is given at once, or in the loop that polls.
+  // An executor may run the handler on the polling thread: inside Run(), or in the loop that polls.
   if (deferred_ == nullptr || !engine->PolledElsewhere()) {
     return engine->MakeBuffer(incoming_.from, bytes);
   }

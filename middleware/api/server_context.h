@@ -99,15 +99,14 @@ class ServerContext {
     return added;
   }
 
-  // Sends `metadata` now, before the messages of a stream, and before the handler ends: the caller reads it with
-  // ReadInitialMetadata() (stream.h). Once, before the first message, in a handler of a method that streams. Empty metadata is
-  // sent as well: it says that the handler has begun. Does not wait for the caller. On an executor it waits for the polling
-  // thread, one pass. Errors:
-  // FAILED_PRECONDITION: the method does not stream, or it is too late. RESOURCE_EXHAUSTED: larger than a message may be.
-  // CANCELLED, DEADLINE_EXCEEDED: the caller no longer waits.
+  // Sends `metadata` now, before the handler ends. The caller reads it with ReadInitialMetadata() (stream.h). Call once, before the
+  // first message, in a handler of a method that streams. Empty metadata is sent too: it shows the caller that the handler has
+  // begun. Does not wait for the caller. On an executor it waits for one pass of the polling thread. Errors:
+  // FAILED_PRECONDITION: the method does not stream, or initial metadata or a message was sent before. RESOURCE_EXHAUSTED: over the
+  // limit of a message. CANCELLED, DEADLINE_EXCEEDED: the caller no longer waits.
   absl::Status SendInitialMetadata(const Metadata& metadata);
 
-  // What the caller sent beside the request's message (CallContext::set_attachment()), where it came in if it is large.
+  // Attachment of the request (CallContext::set_attachment()). A large attachment stays in the memory that this side's device wrote.
   std::span<const std::byte> attachment() const { return incoming_.attachment; }
   // Sets the attachment of the reply. Message and attachment together must not exceed the limit of
   // a message. Not sent with an error.
@@ -118,13 +117,13 @@ class ServerContext {
   void set_reply_attachment(std::same_as<Buffer> auto&& buffer) {
     incoming_.reply->attachment = std::move(buffer);
   }
-  // Allocates memory for it. On an executor it waits for one pass of the polling thread. Errors:
+  // Allocates memory for a reply attachment. On an executor it waits for one pass of the polling thread. Errors:
   // CANCELLED (the caller has disconnected), RESOURCE_EXHAUSTED (no memory now), INVALID_ARGUMENT
   // (over the limit of a message).
   absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
  protected:
-  // For a handler that may be told. `elsewhere`: on another thread than the one that says RequestStop().
+  // For a handler that can receive a stop request. `elsewhere`: it runs on another thread than the thread that calls RequestStop().
   ServerContext(call::ServerCall* call, const call::Incoming& incoming, bool elsewhere)
       : incoming_(incoming), deferred_(call) {
     if (elsewhere) stop_.emplace();
@@ -150,7 +149,7 @@ class ServerContext {
   call::ServerCall* const deferred_ = nullptr;  // nullptr: the handler runs inline
   std::atomic<bool> stopped_{false};
   std::atomic<bool> stop_locked_{false};
-  std::optional<std::stop_source> stop_;              // LockStop()
+  std::optional<std::stop_source> stop_;              // guarded by LockStop()
   std::optional<Metadata> reply_metadata_;            // most calls have none
   mutable std::unique_ptr<const Metadata> metadata_;  // set when first used
 };

@@ -69,7 +69,7 @@ ServerPoller::~ServerPoller() {
     thread_.join();
   } else if (started_ && !ended_) {
     in_poll_ = true;
-    Serve();  // to its end
+    Serve();  // returns after the engine is closed
     RunOut(INT64_MAX);
   }
 }
@@ -82,10 +82,10 @@ void ServerPoller::Start(absl::AnyInvocable<void()> on_end) {
     thread_ = std::thread([this] {
       Serve();
       RunOut(INT64_MAX);
-      engine_.BePolledByNobody();  // another thread may get this one's name
+      engine_.BePolledByNobody();  // another thread may get the id of this thread
     });
   } catch (...) {
-    started_ = false;  // nobody serves, so nobody is waited for
+    started_ = false;  // no thread serves, so WaitForEnd() must not wait
     throw;
   }
 }
@@ -147,7 +147,7 @@ bool ServerPoller::WaitForEnd(int64_t give_up_ns) {
         std::max<int64_t>(give_up_ns - stack_->clock()->NowNs(), 0));
     if (!ended_changed_.wait_for(lock, left, [this] { return ended_; })) return false;
   }
-  std::lock_guard lock(join_mutex_);  // others may wait, too
+  std::lock_guard lock(join_mutex_);  // other threads may wait too
   if (thread_.joinable()) thread_.join();
   return true;
 }
@@ -180,7 +180,7 @@ void ServerPoller::StepDrain() {
 }
 
 bool ServerPoller::RunOut(int64_t give_up_ns) {
-  // Nobody waits for what is still under way, and it has been told so; but it uses the engine until it is done.
+  // No caller waits for the remaining calls, and their handlers have been notified. The handlers use the engine until they end.
   while (engine_.in_use()) {
     if (engine_.RunMail() != 0) continue;
     if (stack_->clock()->NowNs() >= give_up_ns) return false;
@@ -224,7 +224,7 @@ void ServerPoller::Sleep(absl::FunctionRef<bool()> until) {
   timespec limit{};
   limit.tv_sec = static_cast<time_t>(limit_ns / 1'000'000'000);
   limit.tv_nsec = static_cast<long>(limit_ns % 1'000'000'000);
-  // A Wake() before this is not lost: only Poll() takes it back, and what it was about is looked at after each Poll().
+  // A Wake() before this point is not lost: only Poll() resets it, and its reason is checked after each Poll().
   if (until()) return;
   pollfd fd{endpoint_->fd(), POLLIN, 0};
   ppoll(&fd, 1, limit_ns < 0 ? nullptr : &limit, nullptr);

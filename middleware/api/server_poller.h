@@ -3,7 +3,7 @@
 // ServerPoller: the part of a server that one thread polls: an endpoint, its engine, and their counters.
 //
 // Ownership     Server. Chain and services outlive it.
-// Threads       Register(), Listen(), Start(), Drain(): one at a time, as the server's. The poller has a thread of its own, or the user's
+// Threads       Register(), Listen(), Start(), Drain(): one at a time, as for the server. The poller has its own thread, or the user's
 //               loop calls Poll(), and then also Shutdown() and WaitForEnd(). Other functions: any.
 // End           Shutdown() or Drain(), then WaitForEnd(); or the destructor, which waits for running handlers.
 #ifndef SLUICE_MIDDLEWARE_API_SERVER_POLLER_H_
@@ -47,7 +47,7 @@ class ServerPoller {
   ServerPoller(const ServerPoller&) = delete;
   ServerPoller& operator=(const ServerPoller&) = delete;
 
-  // Before Start().
+  // Call these two before Start().
   absl::Status Register(call::MethodHandler handler) {
     return engine_.Register(std::move(handler));
   }
@@ -55,22 +55,23 @@ class ServerPoller {
     return endpoint_->Listen(host, port);
   }
 
-  // Serves from now on. Once. `on_end` is called on the polling thread when it has ended.
+  // Starts to serve. Call once. `on_end` runs on the polling thread when the poller has ended.
   void Start(absl::AnyInvocable<void()> on_end);
   bool started() const { return started_; }
 
-  // The user's own loop: server.h says how. Without one: 0, false, -1.
+  // For the user's own loop, as in server.h. Without a loop the results are 0, false and -1.
   int Poll();
   bool PrepareToSleep();
   int fd() const { return loop_ == nullptr ? -1 : loop_->fd(); }
   void Wake() { endpoint_->Wake(); }
-  // This thread runs a handler, or whatever else the poller calls.
+  // Returns whether this thread is inside a handler, or inside other code that the poller calls.
   bool InHandler() const;
 
-  // Begin its end; times are the stack's clock's.
+  // These two start the end of the poller. Times are times of the stack's clock.
   void Shutdown(int64_t stop_by_ns);
   void Drain(int64_t cancel_at_ns, int64_t stop_by_ns);
-  // After one of these. False: a handler is still running at `give_up_ns`. In the user's own loop it polls to the end here.
+  // Blocks until the poller has ended. Call after Shutdown() or Drain(). Returns false if a handler is still running at `give_up_ns`.
+  // With the user's own loop, this function polls until the end.
   bool WaitForEnd(int64_t give_up_ns);
   call::DrainPhase drain_phase() const { return drain_phase_.load(); }
   // Any thread. Returns whether it was started and has ended.
@@ -81,28 +82,28 @@ class ServerPoller {
 
   Stack& stack() const { return *stack_; }
   const call::ServerEngine& engine() const { return engine_; }  // stats() and trace()
-  // As of the last time there was nothing to do, or of the last answer.
+  // Returns the counters as of the last time the poller was idle, or of the last answer to Ask().
   ServerSnapshot Published() const;
-  // Asks the polling thread, and waits for `patience` at most; without methods. On that thread itself: at once, and without what is
-  // of other tenants than `only_tenant`, if it is given.
+  // Requests the counters from the polling thread, and waits for at most `patience`. On the polling thread, it returns them at once,
+  // and if `only_tenant` is set, lists peers and calls of that tenant only. `methods` is not set.
   ServerSnapshot Ask(size_t details, absl::Duration patience,
                      std::optional<std::string_view> only_tenant) const;
-  // This is the polling thread.
+  // Returns whether this thread is the polling thread.
   bool PolledHere() const { return engine_.PolledHere(); }
 
  private:
   ServerPoller(std::unique_ptr<Stack> stack, const ServerOptions& options, ServerChain* chain);
 
-  // Polls until it is told to end, then disconnects its peers.
+  // Polls until a shutdown or a drain is requested and has ended, then disconnects the peers.
   void Serve();
   void StepDrain();
   // Waits for handlers whose callers no longer wait. Returns false if a handler is still running at `give_up_ns`.
   bool RunOut(int64_t give_up_ns);
   void ServeUntil(absl::FunctionRef<bool()> until);
-  // Nothing happened for a while: sleeps until something does.
+  // Publishes the counters, and sleeps until there is work. Returns at once if `until` returns true.
   void Sleep(absl::FunctionRef<bool()> until);
   void Publish();
-  // Has the polling thread publish, with details.
+  // Mail to the polling thread, which then publishes its counters with details.
   struct SnapshotRequest : base::MailNode {
     ServerPoller* poller = nullptr;
   };
@@ -116,12 +117,12 @@ class ServerPoller {
   const int64_t spin_ns_;
   const std::unique_ptr<Stack> stack_;
   LevelLog log_;
-  mutable call::ServerEngine engine_;  // the polling thread's, once that runs
+  mutable call::ServerEngine engine_;  // used by the polling thread once that runs
   std::unique_ptr<endpoint::Endpoint> endpoint_;
-  std::unique_ptr<LoopDescriptor> loop_;  // nullptr: a thread of its own
+  std::unique_ptr<LoopDescriptor> loop_;  // nullptr: the poller has its own thread
   bool started_ = false;
-  bool in_poll_ = false;  // the user's loop's: it runs handlers
-  bool closed_ = false;   // the polling thread's: goodbye has been said
+  bool in_poll_ = false;  // used by the user's loop: handlers may run
+  bool closed_ = false;   // used by the polling thread: the engine is closed
 
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> stop_by_ns_{0};
@@ -132,14 +133,14 @@ class ServerPoller {
   std::condition_variable ended_changed_;
   bool ended_ = false;  // mutex_
   mutable SnapshotRequest snapshot_request_;
-  mutable bool snapshot_requested_ = false;  // mutex_; snapshot_request_ is with the polling thread
-  mutable size_t details_ = 0;               // mutex_; that it is asked for
+  mutable bool snapshot_requested_ = false;  // mutex_; snapshot_request_ is posted
+  mutable size_t details_ = 0;               // mutex_; number of details that are requested
   uint64_t answers_ = 0;                     // mutex_
   mutable std::condition_variable answered_;
   ServerSnapshot published_;  // mutex_; without methods
   absl::AnyInvocable<void()> on_end_;
   std::mutex join_mutex_;
-  std::thread thread_;  // join_mutex_: joining it
+  std::thread thread_;  // join_mutex_ guards its join()
 };
 
 }  // namespace sluice

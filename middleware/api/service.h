@@ -144,8 +144,8 @@ class Service {
   // "package.Service".
   virtual const char* name() const = 0;
   virtual void Bind(MethodBinder& binder) = 0;
-  // The server begins to drain. Called once, by the thread that calls Server::Drain(), before the
-  // server refuses calls.
+  // Called once when the server begins to drain, before the server refuses calls, on the thread
+  // that calls Server::Drain() or BeginDrain().
   virtual void OnDrain() {}
 };
 

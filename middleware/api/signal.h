@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signal: coroutines of one thread wait until another one notifies them.
+// Signal: coroutines of one thread wait until another coroutine notifies them.
 //
 //   while (!stop.stop_requested() && !HasNews()) co_await news.Wait(stop);     // in one handler
 //   news.NotifyAll();                                                          // in another

@@ -18,11 +18,11 @@ namespace {
 constexpr int kSlots = 16;
 constexpr int kSignals = 64;
 
-// Never freed: a handler may be in it when its watch ends.
+// Slot of a watch. Never freed: a signal handler may use the slot when its watch ends.
 struct Slot {
   Slot() { sem_init(&changed, /*pshared=*/0, 0); }
 
-  std::atomic<uint64_t> signals{0};  // bit number - 1
+  std::atomic<uint64_t> signals{0};  // signal N is bit N - 1
   std::atomic<int> came{0};
   sem_t changed;
   bool taken = false;  // Table::mutex
@@ -35,10 +35,10 @@ struct Table {
     int watches = 0;
     struct sigaction before;
   };
-  std::array<Handled, kSignals + 1> handled;  // mutex; by number
+  std::array<Handled, kSignals + 1> handled;  // mutex; by signal number
 };
 
-// Made before the first handler is there.
+// Created before the first signal handler is set.
 Table& TheTable() {
   static Table* const table = new Table;
   return *table;
@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<SignalWatch>> SignalWatch::Create(const std::vect
     const bool set = handled != nullptr &&
                      (handled->watches > 0 || sigaction(number, &action, &handled->before) == 0);
     if (!set) {
-      lock.unlock();  // the watch ends
+      lock.unlock();  // ~SignalWatch() locks it
       return NoWatch(
           absl::StatusCode::kInvalidArgument, absl::StrCat("signal ", number, " can't be handled"),
           "give signals such as SIGINT and SIGTERM; SIGKILL and SIGSTOP can't be handled");

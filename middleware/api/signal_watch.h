@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SignalWatch: lets a thread sleep until the process gets one of some signals, or another thread wakes it. Used by Server::Wait().
+// SignalWatch: lets a thread sleep until the process receives one of the given signals, or another thread wakes it. Used by
+// Server::Wait().
 //
-// Purpose       While it exists, handlers of the signals wake the thread, and the mask of the thread lets the signals through. Several
-//               watches may have the same signals: each of them is woken.
+// Purpose       While it exists, handlers of the signals wake the thread, and the thread does not block the signals. If several
+//               watches have the same signal, it wakes all their threads.
 // Threads       One thread creates it, waits and destroys it. Wake(): any.
 // Limits        16 at a time in a process.
 // End           The destructor restores the earlier handlers when no other watch has the signals.
@@ -21,13 +22,13 @@ namespace sluice {
 
 class SignalWatch {
  public:
-  // INVALID_ARGUMENT: one of `signals` can't be handled. RESOURCE_EXHAUSTED: there are too many watches.
+  // Creates a watch for this thread. INVALID_ARGUMENT: one of `signals` cannot be handled. RESOURCE_EXHAUSTED: too many watches.
   static absl::StatusOr<std::unique_ptr<SignalWatch>> Create(const std::vector<int>& signals);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // Returns the signal that came, or 0 after Wake().
+  // Blocks until a signal arrives or Wake() is called. Returns the signal, or 0 after Wake().
   int Wait();
   void Wake();
 
@@ -35,7 +36,7 @@ class SignalWatch {
   explicit SignalWatch(int slot);
 
   const int slot_;
-  std::vector<int> signals_;  // that have its handler
+  std::vector<int> signals_;  // signals whose handler this watch needs
   sigset_t mask_before_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How servers and channels tell what they have counted.
+// Snapshots of servers and channels.
 #include "middleware/api/snapshot.h"
 
 #include <algorithm>
@@ -20,9 +20,9 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxCallsUnderWay = 32;   // of a tenant, that are told of
-constexpr size_t kMaxPeersOfALook = 2048;  // of all tenants together
-constexpr size_t kFewPeers = 32;           // of each, however many tenants there are
+constexpr size_t kMaxCallsUnderWay = 32;   // maximum number of listed calls of a tenant
+constexpr size_t kMaxPeersOfALook = 2048;  // listed peers of all tenants together
+constexpr size_t kFewPeers = 32;  // listed peers of each tenant even if there are many tenants
 constexpr absl::Duration kPatienceOfPollers = absl::Milliseconds(20);
 
 bool IsShown(std::string_view tenant, std::optional<std::string_view> only_tenant) {
@@ -31,7 +31,7 @@ bool IsShown(std::string_view tenant, std::optional<std::string_view> only_tenan
 
 }  // namespace
 
-// On the polling thread, or when there is none.
+// Call on the polling thread, or when no polling thread runs.
 void ServerPoller::Look(size_t details, std::optional<std::string_view> only_tenant,
                         ServerSnapshot* snapshot) const {
   snapshot->calls = engine_.counters();
@@ -48,7 +48,7 @@ void ServerPoller::Look(size_t details, std::optional<std::string_view> only_ten
   LookAtCalls(only_tenant, snapshot);
 }
 
-// Whoever asks pays for `details` reports. Where all tenants are asked for they share kMaxPeersOfALook, or get a few each.
+// Lists at most `details` peers of each tenant. The listed tenants share kMaxPeersOfALook, but each may have at least kFewPeers.
 void ServerPoller::LookAtPeers(size_t details, std::optional<std::string_view> only_tenant,
                                ServerSnapshot* snapshot) const {
   using View = call::ServerEngine::PeerView;
@@ -57,7 +57,7 @@ void ServerPoller::LookAtPeers(size_t details, std::optional<std::string_view> o
     if (IsShown(view.tenant, only_tenant)) ++up[view.tenant];
     return true;
   });
-  size_t left = 0;  // peers that are told of
+  size_t left = 0;  // peers still to list
   const size_t most =
       up.empty() ? 0 : std::min(details, std::max(kMaxPeersOfALook / up.size(), kFewPeers));
   snapshot->tenants.clear();
@@ -93,7 +93,7 @@ void ServerPoller::LookAtPeers(size_t details, std::optional<std::string_view> o
   });
 }
 
-// The eldest of each tenant: one that has many hides nobody else's.
+// Lists the oldest calls of each tenant, so that a tenant with many calls does not hide the calls of other tenants.
 void ServerPoller::LookAtCalls(std::optional<std::string_view> only_tenant,
                                ServerSnapshot* snapshot) const {
   std::vector<const call::Incoming*> calls;
@@ -163,7 +163,7 @@ ServerSnapshot Server::Snapshot(size_t details, absl::Duration patience,
                                 std::optional<std::string_view> only_tenant) const {
   const bool in_handler =
       std::any_of(pollers_.begin(), pollers_.end(), [](const auto& p) { return p->PolledHere(); });
-  // Whoever polls keeps its peers waiting meanwhile; two that ask each other wait in vain.
+  // A polling thread does not serve its peers while it waits here. If two polling threads wait for each other, neither gets an answer.
   if (in_handler && pollers_.size() > 1) patience = std::min(patience, kPatienceOfPollers);
   ServerSnapshot all;
   all.fresh = true;

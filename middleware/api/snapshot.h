@@ -28,11 +28,11 @@ namespace sluice {
 struct PeerSnapshot {
   std::string address;
   std::string tenant;
-  // "up"; "blocked": a message waits for a credit or a buffer; "probed": the server has asked it for a
-  // keepalive and has received none so far.
+  // "up"; "blocked": a message waits for a credit or a buffer; "probed": the server has sent it a keepalive
+  // probe, and has received no answer so far.
   std::string state = "up";
   uint32_t credits = 0;        // messages that the server may send to it now
-  uint32_t credit_window = 0;  // the most that it grants; 0: it is in this process
+  uint32_t credit_window = 0;  // maximum that it grants; 0: the peer is in this process
   bool has_lane = false;       // granted by either side
   bool authenticated = false;
   bool own_congestion_control = false;  // negotiated, and the address handle is mapped

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Several pollers' counts as one. The sizes say that no member was forgotten.
+// Merges the counters of several pollers. The asserted sizes detect a new member that is not merged here.
 #include <algorithm>
 #include <cstdint>
 
@@ -32,7 +32,7 @@ void Add(const session::SessionCounters& from, session::SessionCounters* into) {
 
 void Add(const endpoint::Counters& from, endpoint::Counters* into) {
   using C = endpoint::Counters;
-  static_assert(sizeof(C) == 39 * sizeof(uint64_t));  // two of them share one
+  static_assert(sizeof(C) == 39 * sizeof(uint64_t));  // two 32-bit counters share one word
   Sum(from, into, &C::messages_sent, &C::messages_received, &C::credit_messages,
       &C::control_received, &C::dropped_unknown, &C::dropped_malformed, &C::dropped_unproven,
       &C::receive_errors, &C::probes, &C::resends, &C::control_repeats, &C::reposts, &C::lanes,
@@ -53,7 +53,7 @@ void Add(const endpoint::HandshakeCounts& from, endpoint::HandshakeCounts* into)
 
 void Add(const endpoint::ConnectionCounts& from, endpoint::ConnectionCounts* into) {
   using C = endpoint::ConnectionCounts;
-  static_assert(sizeof(C) == 11 * sizeof(uint64_t));  // four of them share two
+  static_assert(sizeof(C) == 11 * sizeof(uint64_t));  // four 32-bit counters share two words
   Sum(from, into, &C::numbers_live, &C::numbers_quarantined, &C::numbers_exhausted,
       &C::stale_rejects, &C::retries, &C::throttled, &C::handles_in_use, &C::handles_idle,
       &C::handles_made, &C::handles_reused, &C::handles_evicted, &C::handle_failures,
@@ -109,7 +109,7 @@ void Merge(const ServerSnapshot& from, size_t details, ServerSnapshot* into) {
   Add(from.transport, &into->transport);
   Add(from.handshakes, &into->handshakes);
   Add(from.connections, &into->connections);
-  std::vector<TenantSnapshot> kept;  // of the peers in the list
+  std::vector<TenantSnapshot> kept;  // number of listed peers of each tenant
   for (const PeerSnapshot& peer : into->peers) CountPeer(peer.tenant, 1, &kept);
   for (const PeerSnapshot& peer : from.peers) {
     if (CountPeer(peer.tenant, 1, &kept) <= details) into->peers.push_back(peer);

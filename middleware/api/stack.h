@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Stack: the environment of a Channel, a Runtime or a Server: device or fake network, clock, random source, commands. open_stack.cc creates
-// the one for production; tests create their own over a fake endpoint.
+// the production stack. Tests create their own stacks over a fake endpoint.
 //
 // Ownership     The Channel or Server. It outlives the endpoint that it created.
 #ifndef SLUICE_MIDDLEWARE_API_STACK_H_
@@ -26,9 +26,9 @@ class Stack {
   virtual ~Stack() = default;
   virtual base::Clock* clock() = 0;
   virtual base::Random* random() = 0;
-  // The log of objects whose options have none. May be nullptr: they do not log.
+  // Log of objects whose options have no log. nullptr: these objects do not log.
   virtual base::LogSink* log() = 0;
-  // Once. `log` and `handler` outlive the endpoint. `tenants`: a server's, or empty.
+  // Creates the endpoint. Called once. `log` and `handler` outlive the endpoint. `tenants`: tenants of a server, or empty.
   virtual absl::StatusOr<std::unique_ptr<endpoint::Endpoint>> CreateEndpoint(
       const EndpointLimits& limits, const Authentication& authentication,
       const std::vector<Tenant>& tenants, base::LogSink* log, endpoint::Handler* handler) = 0;

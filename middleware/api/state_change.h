@@ -55,7 +55,7 @@ class [[nodiscard]] StateChange {
   const absl::Duration timeout_;
   call::StateWatch watch_;
   Resumption resumption_;
-  bool waits_ = false;  // used by the coroutine's thread: it has not resumed yet
+  bool waits_ = false;  // the coroutine waits; used by its thread only
 };
 
 }  // namespace sluice

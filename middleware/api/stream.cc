@@ -70,8 +70,8 @@ StreamCore::~StreamCore() {
     assert(reader_ == nullptr && writer_ == nullptr && opener_ == nullptr && finisher_ == nullptr);
     return;
   }
-  *gone_ = true;  // this thread is in OnDone(): no other is any more
-  // Each of them may destroy the others, which then are forgotten.
+  *gone_ = true;  // this thread is in OnDone(); no other thread is
+  // Each waiter may destroy other waiters, which then remove themselves with Forget().
   for (StreamWaiter** place : {&writer_, &opener_, &reader_, &finisher_}) {
     if (*place != nullptr) std::exchange(*place, nullptr)->Done(false);
   }
@@ -83,10 +83,10 @@ void StreamCore::OnDone(void* argument, const absl::Status& status) {
   auto* self = static_cast<StreamCore*>(argument);
   self->over_ = true;
   self->status_ = self->fault_.ok() ? OwnCopy(status) : self->fault_;
-  // Each of those who wait may destroy the others, and this.
+  // Each waiter may destroy the other waiters, and *self.
   bool gone = false;
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdangling-pointer"  // it is taken back, unless `self` is gone
+#pragma GCC diagnostic ignored "-Wdangling-pointer"  // reset below, unless *self is destroyed
   self->gone_ = &gone;
 #pragma GCC diagnostic pop
   if (self->writer_ != nullptr) std::exchange(self->writer_, nullptr)->Done(false);
@@ -109,7 +109,7 @@ std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) 
     case call::ReadResult::kNothing:
       return std::nullopt;
     case call::ReadResult::kEnd:
-      // After the last message the end of the call follows; who asks Finish() then gets its status.
+      // The end of the call follows after the last message. Finish() returns its status.
       return false;
     case call::ReadResult::kMalformed:
       break;
@@ -124,7 +124,8 @@ std::optional<bool> StreamCore::TryRead(google::protobuf::MessageLite* message) 
   return false;
 }
 
-// The call ends: the server would wait for what does not come, or send what nobody can read.
+// Ends the call with `why`. Otherwise the server would wait for a message that does not arrive, or send messages that this side
+// cannot read.
 void StreamCore::Fault(absl::Status why) {
   if (!fault_.ok()) return;
   fault_ = std::move(why);
@@ -275,7 +276,7 @@ void StreamCore::Thrown(Channel* channel, uint64_t call_id) {
     channel->lease_->Run(&channel->seat_, [&] { channel->engine_.EndSoon(call_id, OwnCopy(why)); });
 }
 
-// Begins, and works for the channel until it is done. A call has an end, so this has.
+// Runs `begin`, and drives the channel until the operation is done. The operation is done at the latest when the call has ended.
 template <typename Begin>
 bool StreamCore::Wait(Begin begin) {
   const Channel::Visit visit(channel_.get());

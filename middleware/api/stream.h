@@ -13,7 +13,8 @@
 //               waiting coroutine may be destroyed (task.h names the thread): its operation is withdrawn, and the call continues.
 // Threads       At most one ReadInitialMetadata, one Read and one Write at a time, from any thread; one Finish.
 // Styles        Read(), Write(), Finish() block, and drive the channel meanwhile. Inside a callback of the channel they return false
-//               or FAILED_PRECONDITION. TryWrite() does not wait. CoRead() … are for co_await. StartRead() … call back on the thread that drives the channel.
+//               or FAILED_PRECONDITION. TryWrite() does not wait. CoRead() … are for co_await. StartRead() … call back on the thread
+//               that drives the channel.
 // Errors        Read() and Write() return false for any error; Finish() returns the error. An exception that leaves a callback is
 //               logged and ends the call with UNKNOWN.
 // Metadata      ReadInitialMetadata() waits for the metadata that the server's handler sends at the beginning of the call
@@ -51,9 +52,10 @@ namespace sluice {
 
 // Result of TryWrite().
 enum class WriteAttempt : uint8_t {
-  kWritten,    // as a Write() that returned true
-  kWouldWait,  // not sent: the window is full, or the channel is not connected. Write(), CoWrite() and StartWrite() wait.
-  kEnded,      // as a Write() that returned false: Finish() returns the reason
+  kWritten,  // as a Write() that returned true
+  // Not sent: the window is full, or the channel is not connected. Write(), CoWrite() and StartWrite() wait.
+  kWouldWait,
+  kEnded,  // as a Write() that returned false: Finish() returns the reason
 };
 
 namespace internal {
@@ -78,7 +80,7 @@ class StreamCore final : private call::ClientStream::Observer {
   StreamCore(const StreamCore&) = delete;
   StreamCore& operator=(const StreamCore&) = delete;
 
-  // A result; or nothing, and `waiter` will get it.
+  // These functions return the result. nullopt: there is no result yet; `waiter` will get it.
   std::optional<bool> Read(google::protobuf::MessageLite* message, StreamWaiter* waiter);
   std::optional<bool> Write(const google::protobuf::MessageLite& message, StreamWaiter* waiter);
   WriteAttempt WriteNow(const google::protobuf::MessageLite& message);
@@ -89,12 +91,13 @@ class StreamCore final : private call::ClientStream::Observer {
   void EndWrites();
   // Ends the call with CANCELLED.
   void Cancel();
-  // After AwaitEnd().
+  // Status of the call. Valid after AwaitEnd() has given its result.
   absl::Status status() const { return status_; }
   Channel* channel() const { return channel_.get(); }
   // Number of the call; 0: it was not started.
   uint64_t call_id() const { return control_.call_id.load(); }
-  // In the catch block of an exception that left a callback of the call: logs it, and ends the call with UNKNOWN, soon.
+  // Call in the catch block of an exception that left a callback of the call. Logs the exception, and ends the call with UNKNOWN in
+  // the next pass.
   static void Thrown(Channel* channel, uint64_t call_id);
 
   bool WaitInitialMetadata(Metadata* metadata);
@@ -123,7 +126,7 @@ class StreamCore final : private call::ClientStream::Observer {
   std::optional<bool> BeginEnd(StreamWaiter* waiter);
 
   const ChannelKeep channel_;
-  const char* const method_;  // its name
+  const char* const method_;  // name of the method
   const std::unique_ptr<google::protobuf::MessageLite> request_;
   call::ClientStream stream_;
   call::CallControl control_;
@@ -139,7 +142,7 @@ class StreamCore final : private call::ClientStream::Observer {
   StreamWaiter* opener_ = nullptr;
   Metadata* metadata_into_ = nullptr;
   StreamWaiter* finisher_ = nullptr;
-  bool* gone_ = nullptr;  // OnDone()'s: whether this was destroyed in it
+  bool* gone_ = nullptr;  // flag of OnDone(): *this was destroyed inside it
 };
 
 template <typename Begin>
@@ -177,7 +180,7 @@ class [[nodiscard]] StreamAwaiter final : private StreamWaiter {
   StreamCore* const core_;
   Begin begin_;
   bool ok_ = false;
-  bool waits_ = false;  // used by the coroutine's thread: it has not resumed yet
+  bool waits_ = false;  // the coroutine waits; used by its thread only
   Resumption resumption_;
 };
 
@@ -228,8 +231,9 @@ class ClientStreamBase {
         *core, [core, done = std::move(done)](bool) mutable { std::move(done)(core->status()); },
         [core](StreamWaiter* waiter) { return core->AwaitEnd(waiter); });
   }
-  // Waits for what the server's handler sends with ServerContext::SendInitialMetadata(). True: it is in `*metadata`, empty or
-  // not. False: there is none: a message came first, or the call has ended. Further ones give the same again.
+  // Blocks until the server's handler has sent initial metadata (ServerContext::SendInitialMetadata()), and sets `*metadata`, which
+  // may be empty. Returns false if there is none: a message arrived first, or the call has ended. Further calls return the same
+  // result.
   bool ReadInitialMetadata(Metadata* metadata) { return core_->WaitInitialMetadata(metadata); }
   auto CoReadInitialMetadata(Metadata* metadata) {
     return StreamAwaiter(core_.get(), [core = core_.get(), metadata](StreamWaiter* waiter) {

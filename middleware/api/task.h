@@ -271,7 +271,7 @@ Detached RunDetached(Home*, Task<T> task, Done done) {
 
 }  // namespace internal
 
-// Starts `task` now, on this thread; `done` gets its result. `home`: where it resumes; nullptr
+// Starts `task` now, on this thread; `done` gets its result. `home`: home of the task; nullptr
 // (default): no home.
 template <typename T, typename Done>
 void Spawn(Task<T> task, Done done, Home* home = nullptr) {

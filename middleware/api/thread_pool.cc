@@ -43,7 +43,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::Run(absl::AnyInvocable<void() &&> work) {
   std::lock_guard lock(mutex_);
   queue_.push_back(std::move(work));
-  given_.notify_one();  // under the lock: what the work does may have the pool destroyed
+  given_.notify_one();  // with the lock: the work may cause the end of the pool
 }
 
 size_t ThreadPool::waiting() const {
@@ -60,7 +60,7 @@ void ThreadPool::Work() {
       absl::AnyInvocable<void()&&> work = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
-      // Destroyed before the lock is taken again: what it holds may call Run().
+      // Destroy the work before the lock is taken again: its destructor may call Run().
       [&]() noexcept { std::move(work)(); }();
     }
     lock.lock();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Grammar (W3C Trace Context, level 1): version "-" trace-id "-" parent-id "-" flags, of 2, 32, 16 and 2 lower-case
-// hexadecimal digits; version ff is none; a version later than 00 may go on with "-" and more.
+// hexadecimal digits. Version ff is invalid. In versions later than 00, "-" and more text may follow.
 #include "middleware/api/trace_context.h"
 
 #include "absl/strings/str_format.h"

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kSmallestOptions = sizeof(size_t) + sizeof(int64_t);
 
-// "/package.Service/Method"; empty: it is none.
+// Returns "/package.Service/Method", or an empty string if `method` does not have this form.
 std::string FullName(std::string_view method) {
   if (!method.empty() && method.front() == '/') method.remove_prefix(1);
   const size_t slash = method.find('/');

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CallParts: what a call or stream of the C API has from its caller: method, request, context; and its reply.
+// CallParts: method, request, context and reply of a call or stream of the C API.
 //
-// Ownership     The handle of the call or stream, or the stack of a synchronous call. At a fixed address from Set() on.
+// Ownership     The handle of the call or stream, or the stack of a synchronous call. It must not move after Set().
 // Threads       As the call.
 #ifndef SLUICE_MIDDLEWARE_C_API_CALL_PARTS_H_
 #define SLUICE_MIDDLEWARE_C_API_CALL_PARTS_H_
@@ -22,7 +22,7 @@
 
 namespace sluice::c_api {
 
-// Arguments as the C functions have them.
+// Arguments of a C function.
 struct CallArguments {
   const char* function;  // its name, for errors
   const char* method;
@@ -31,15 +31,16 @@ struct CallArguments {
   const sluice_call_options* options;
 };
 
-// INVALID_ARGUMENT: `data` is NULL with a size, or has over 2 GiB. `function` and `argument` as the header names them.
+// Checks an argument. INVALID_ARGUMENT: `data` is NULL and `bytes` is not 0, or `bytes` is over 2 GiB. `function` and `argument`:
+// names as in sluice.h.
 absl::Status CheckBytes(const char* function, const char* argument, const void* data, size_t bytes);
 
 class CallParts {
  public:
-  // Copies of request and attachment are kept if the call outlives the function.
+  // kCopies: request and attachment are copied, because the call outlives the C function. kReferences: they are not copied.
   enum class Keep : bool { kReferences, kCopies };
 
-  // INVALID_ARGUMENT: an argument is not accepted. RESOURCE_EXHAUSTED: too much metadata.
+  // Sets all parts but the reply. INVALID_ARGUMENT: an argument is not accepted. RESOURCE_EXHAUSTED: too much metadata.
   absl::Status Set(const CallArguments& arguments, const ChannelCore& core, call::Streams streams,
                    Keep keep);
 
@@ -48,9 +49,9 @@ class CallParts {
   CallContext& context() { return *context_; }
   RawMessage* reply() { return &reply_; }
 
-  // The reply with what came beside it. Once, after the call has ended with OK.
+  // Returns the reply with its metadata and attachment. The caller owns it. Call once, after the call has ended with OK.
   sluice_message* TakeReply();
-  // The status with the metadata of an error.
+  // Returns a copy of `status` with the metadata of the error. The caller owns it. nullptr: OK.
   sluice_status* StatusOf(const absl::Status& status);
 
  private:

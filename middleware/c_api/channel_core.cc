@@ -15,18 +15,19 @@ namespace {
 using std::chrono::nanoseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-// A thread that finds another one polling waits for the lease for the first time, and then on the latch for the second.
+// A thread that waits while another thread polls: first waits for the lease for kTryNs, then on the latch for kLookNs.
 constexpr int64_t kTryNs = 64'000;
 constexpr int64_t kLookNs = 10'000'000;
-// A thread that polls alone stays in for up to this long; then it looks whether another one has something to do.
+// Maximum time of one Drive(). After it, another thread can take the lease.
 constexpr int64_t kLongestTurnNs = 8'000'000;
 
-// Longer times do not end.
+// Longer timeouts are infinite.
 constexpr int64_t kLongestNs = int64_t{1} << 61;
 
-// A thread that waits for a connection looks this often whether the channel was closed.
+// Period in which a thread that waits for a connection checks whether the channel was closed.
 constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);
-// Pauses between its attempts to connect, after the channel's own ones (max_reconnect_attempts); those of Channel::WaitUntilConnected().
+// Pauses between attempts to connect that AwaitConnection() starts after the channel's own attempts (max_reconnect_attempts). The
+// values are the same as in Channel::WaitUntilConnected().
 constexpr absl::Duration kMinPause = absl::Milliseconds(10);
 constexpr absl::Duration kMaxPause = absl::Seconds(1);
 
@@ -39,7 +40,7 @@ absl::Duration TimeoutOf(int64_t timeout_ns) {
 void Latch::Set() {
   const std::lock_guard lock(mutex_);
   set_ = true;
-  changed_.notify_all();  // with the mutex: the latch may be destroyed when it is seen set
+  changed_.notify_all();  // with the mutex: a thread that sees set_ may destroy the latch
 }
 
 bool Latch::IsSet() {
@@ -238,7 +239,7 @@ void sluice_channel_close(sluice_channel* channel) {
 }
 
 void sluice_channel_free(sluice_channel* channel) {
-  // The child's copy has no threads that could end it.
+  // In a forked child, the channel has no threads, so it cannot be ended.
   if (channel == nullptr || channel->core->forked()) return;
   sluice_channel_close(channel);
   delete channel;

@@ -2,11 +2,12 @@
 //
 // ChannelCore: the channel behind a sluice_channel, and behind the calls and streams that were started with it.
 //
-// Purpose       A channel that any thread may close while others use it. Each function keeps a reference to the channel while it runs; the last
-//               one to leave a closed channel ends it.
+// Purpose       A channel that any thread may close while other threads use it. Each function keeps a reference to the channel while it
+//               runs. The last function that leaves a closed channel ends it.
 // Ownership     Shared by the channel's handle and the handles of its calls and streams.
 // Threads       Any.
-// Fork          A channel does not work in a forked child: its threads are not there. forked() says so, and handles are then left as they are.
+// Fork          A channel does not work in a forked child, which has no threads of the channel. If forked() is true, functions of the C
+//               API leave the handles unchanged.
 #ifndef SLUICE_MIDDLEWARE_C_API_CHANNEL_CORE_H_
 #define SLUICE_MIDDLEWARE_C_API_CHANNEL_CORE_H_
 
@@ -31,7 +32,7 @@
 
 namespace sluice::c_api {
 
-// Something that happens once. The thread that drives the channel sets it; it may be destroyed when another thread has seen it.
+// An event that is set once, by the thread that drives the channel. It may be destroyed when another thread has seen it set.
 class Latch {
  public:
   void Set();
@@ -51,20 +52,22 @@ class ChannelCore {
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
 
-  // Returns a reference for the time of one function. `function` is its name, for errors:
-  // FAILED_PRECONDITION: the channel is closed, or of another process.
+  // Returns a reference for the time of one function. `function`: its name, for the error text.
+  // FAILED_PRECONDITION: the channel is closed, or belongs to another process.
   absl::StatusOr<std::shared_ptr<Channel>> Use(std::string_view function);
   bool forked() const { return getpid() != process_; }
-  // Ends its calls with CANCELLED.
+  // Closes the channel. Its calls end with CANCELLED.
   void Close();
   // A stop is requested when the channel is closed.
   std::stop_token closing() const { return closing_.get_token(); }
   const std::string& device() const { return device_; }
 
-  // Waits until a server is connected. DEADLINE_EXCEEDED: `timeout` has passed. FAILED_PRECONDITION: as Use(), also if it is closed meanwhile.
+  // Waits until a server is connected. DEADLINE_EXCEEDED: `timeout` has passed. FAILED_PRECONDITION: as Use(), also if the channel is
+  // closed meanwhile.
   absl::Status AwaitConnection(std::string_view function, absl::Duration timeout);
   // Waits until the latch is set, and polls for the channel meanwhile if no other thread does. Returns whether it is set.
-  // `begin`: optional; starts what sets the latch. If it can, it runs in the pass of this thread, so that no other thread is woken.
+  // `begin`: optional; starts the operation that sets the latch. If this thread polls, it runs `begin` too, so that no other thread
+  // must wake.
   bool Wait(Latch* latch, int64_t timeout_ns,
             std::optional<absl::FunctionRef<void()>> begin = std::nullopt);
 

@@ -30,7 +30,7 @@ constexpr const char* kCodeNames[] = {
     "UNAUTHENTICATED",
 };
 
-// Made before memory is short. Never freed.
+// Returns the status for lack of memory. Created when the library is loaded. Never freed.
 sluice_status* OutOfMemory() {
   static sluice_status* const status =
       new sluice_status{absl::ResourceExhaustedError("out of memory"), "out of memory", {}, {}, {}};
@@ -84,7 +84,7 @@ sluice_status* Guard(absl::FunctionRef<sluice_status*()> body) noexcept {
       return NewStatus(absl::InternalError(absl::StrCat("exception: ", thrown.what())));
     }
   } catch (...) {
-    return OutOfMemory();  // there was none to say what
+    return OutOfMemory();  // no memory for a text, or an exception of another type
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// sluice_status and sluice_message, the values of the C API, and what makes them from C++ values.
+// sluice_status and sluice_message, the values of the C API, and functions that create them from C++ values.
 //
-// Ownership     The user of the C API, who frees them.
+// Ownership     The user of the C API owns and frees them.
 // Threads       Const: any, at the same time.
 // Errors        Guard() turns exceptions into statuses: none leaves a function of the C API.
 #ifndef SLUICE_MIDDLEWARE_C_API_OBJECTS_H_
@@ -31,7 +31,7 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 struct sluice_status {
   absl::Status status;
-  std::string message;  // with a zero behind it
+  std::string message;  // zero-terminated for C
   std::optional<sluice::StatusDetail> detail;
   sluice::c_api::Pairs payloads;
   sluice::c_api::Pairs metadata;
@@ -45,20 +45,20 @@ struct sluice_message {
 
 namespace sluice::c_api {
 
-// Returns nullptr for OK. `metadata`: what came with the error; nullptr: nothing.
+// Creates a status, which the caller owns. Returns nullptr for OK. `metadata`: metadata of the error; nullptr: none.
 sluice_status* NewStatus(const absl::Status& status, const Metadata* metadata = nullptr);
 
-// INVALID_ARGUMENT: an argument of a function of the C API. `function` and `argument` as the header names them.
+// Returns INVALID_ARGUMENT for an argument of a function of the C API. `function` and `argument`: names as in sluice.h.
 absl::Status BadArgument(const char* function, const char* argument, const std::string& cause,
                          const char* remedy);
 
-// FAILED_PRECONDITION: the status of a call is taken once.
+// Returns FAILED_PRECONDITION: the status of the call was returned before.
 absl::Status FinishedTwice(std::string_view function);
 
-// Runs `body`, and returns its result, or that of an exception that leaves it.
+// Runs `body`, and returns its result. If an exception leaves `body`, returns the status of the exception.
 sluice_status* Guard(absl::FunctionRef<sluice_status*()> body) noexcept;
 
-// The same for functions that return something else: `failed`, if an exception leaves `body`.
+// The same for functions with other results. Returns `failed` if an exception leaves `body`.
 template <typename Result, typename Body>
 Result GuardValue(Result failed, Body body) noexcept {
   try {
@@ -68,7 +68,7 @@ Result GuardValue(Result failed, Body body) noexcept {
   }
 }
 
-// Entry `index` of a list. False: there is none. Result pointers may be nullptr.
+// Sets the results to entry `index` of a list. Returns false if there is no such entry. Result pointers may be nullptr.
 bool PairAt(const Pairs& pairs, size_t index, const char** key, const void** value, size_t* bytes);
 
 }  // namespace sluice::c_api

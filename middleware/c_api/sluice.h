@@ -13,10 +13,11 @@
 //
 // Purpose       Client side only. A message is its bytes: a serialised protobuf message.
 // Ownership     A function that returns an object through a pointer gives it to the caller, who frees it with the function of its type.
-//               Free objects in any order. Freeing NULL does nothing. An object that is returned may be NULL only where this header says so.
-// Threads       Any thread may call any function, several at a time with the same channel. A stream: one read, one write and one finish at a
-//               time. A call: one wait or finish at a time; cancel at any time. Free an object when no function uses it: to end the calls
-//               of other threads first, sluice_channel_close(). A waiting thread polls, as in C++ (docs/threads.md).
+//               Free objects in any order. Freeing NULL does nothing. A returned object may be NULL only if this header states it.
+// Threads       Any thread may call any function, several at a time with the same channel. A stream: one read, one write and one
+//               finish at a time. A call: one wait or finish at a time; cancel at any time. Free an object when no function uses it.
+//               To end calls of other threads first, call sluice_channel_close(). A waiting thread polls, as in C++
+//               (docs/threads.md).
 // Errors        A function that can fail returns a status: NULL is success, everything else is freed with sluice_status_free(). No
 //               exception leaves the library.
 // ABI           Stable. A function keeps its name, its version (SLUICE_C_0) and its meaning as long as the library is libsluice_c.so.0. New

@@ -40,14 +40,14 @@ class Waiter final : public StreamWaiter {
   bool ok_ = false;
 };
 
-// Begins with `begin(waiter)`, and waits. nullopt: time is over, and nothing has happened.
+// Runs `begin(waiter)`, and waits for its result. nullopt: `timeout_ns` has passed without a result.
 template <typename Begin>
 std::optional<bool> Await(ChannelCore* core, StreamCore* stream, int64_t timeout_ns, Begin begin) {
   Waiter waiter;
   if (const std::optional<bool> result = begin(&waiter); result.has_value()) return result;
   if (!core->Wait(&waiter.latch, timeout_ns)) {
     stream->Forget(&waiter);
-    if (!waiter.latch.IsSet()) return std::nullopt;  // it may have been done just now
+    if (!waiter.latch.IsSet()) return std::nullopt;  // the operation may have ended just now
   }
   return waiter.ok();
 }
@@ -69,7 +69,7 @@ struct sluice_stream {
       const std::lock_guard lock(mutex);
       if (refused.ok()) refused = std::move(why);
     }
-    stream->Cancel();  // does nothing if it has ended
+    stream->Cancel();  // no effect if the call has ended
   }
   // Status of the call, which has ended.
   absl::Status Outcome() {
@@ -83,7 +83,7 @@ struct sluice_stream {
   std::atomic<bool> writes_ended = false;
   std::mutex mutex;
   absl::Status refused;              // mutex; why a write was refused
-  std::optional<StreamCore> stream;  // set once; first to go: it uses the parts
+  std::optional<StreamCore> stream;  // set once; destroyed first: it uses the parts
 };
 
 extern "C" {

@@ -39,10 +39,10 @@ struct sluice_call {
   const sluice::internal::ChannelKeep kept;
   CallParts parts;
   sluice::call::CallControl control;
-  absl::Status status;  // when it has ended
+  absl::Status status;  // valid after the call has ended
   Latch ended;
   bool finished = false;
-  sluice::internal::StopCall stop;  // first to go: it may cancel
+  sluice::internal::StopCall stop;  // destroyed first: it may cancel the call
 };
 
 extern "C" {

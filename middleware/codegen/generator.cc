@@ -89,7 +89,7 @@ bool Streams(const MethodDescriptor* method) {
   return method->client_streaming() || method->server_streaming();
 }
 
-// The class template of a plain field (middleware/call/plain_message.h). Empty: the field is not plain.
+// Returns the class template of a plain field (middleware/call/plain_message.h). Empty: the field is not plain.
 std::string PlainClassOf(const FieldDescriptor* field) {
   if (field->is_repeated() || field->has_presence() || field->number() > 15 ||
       field->options().has_ctype() || field->options().deprecated()) {
@@ -119,7 +119,7 @@ std::string PlainClassOf(const FieldDescriptor* field) {
   }
 }
 
-// In the order of their numbers, as protobuf writes them.
+// Returns the fields in the order of their numbers, as protobuf writes them.
 std::vector<const FieldDescriptor*> FieldsOf(const Descriptor* message) {
   std::vector<const FieldDescriptor*> fields;
   for (int i = 0; i < message->field_count(); ++i) fields.push_back(message->field(i));
@@ -128,8 +128,8 @@ std::vector<const FieldDescriptor*> FieldsOf(const Descriptor* message) {
   return fields;
 }
 
-// Names of accessors are those of fields with a prefix: with a field "clear_name" beside "name", clear_name() is overloaded, and a
-// pointer to it is ambiguous.
+// Accessors have the name of their field, with a prefix. If a message has fields "name" and "clear_name", clear_name() is overloaded,
+// and a pointer to it is ambiguous.
 bool HasOverloadedAccessors(const Descriptor* message) {
   std::set<std::string> names;
   for (int i = 0; i < message->field_count(); ++i)
@@ -172,7 +172,7 @@ Variables Of(const MethodDescriptor* method) {
           {"comment", CommentOf(method, "  ")}};
 }
 
-// The parameters of a handler, without their names, as they follow "(::sluice::ServerContext&".
+// Returns the parameters of a handler after "(::sluice::ServerContext&", without their names.
 std::string HandlerParameters(const MethodDescriptor* method) {
   const std::string request = ClassOf(method->input_type());
   const std::string reply = ClassOf(method->output_type());
@@ -193,7 +193,7 @@ bool IsIdempotent(const MethodDescriptor* method) {
          google::protobuf::MethodOptions::IDEMPOTENCY_UNKNOWN;
 }
 
-// Literal text goes through variables: '$' in a comment must not look like one.
+// Passes literal text as variables, because '$' in a comment must not be read as a variable.
 void PrintServerMethod(const MethodDescriptor* method, bool task, Printer* out) {
   Variables of_method = Of(method);
   of_method["result"] = task ? "::sluice::Task<::absl::Status>" : "::absl::Status";
@@ -248,7 +248,7 @@ void PrintUnaryClientMethod(const MethodDescriptor* method, Printer* out) {
              "  static const ::sluice::Method& $method$Method();\n");
 }
 
-// The class of the client's side of a stream, and what follows the context.
+// Returns the class of the client's side of a stream.
 std::string StreamClass(const MethodDescriptor* method) {
   const std::string request = ClassOf(method->input_type());
   const std::string reply = ClassOf(method->output_type());
@@ -377,7 +377,7 @@ void PrintClientMethod(const MethodDescriptor* method, Printer* out) {
              "}\n\n");
 }
 
-// The types of a service that have a codec of their own; named by their place here.
+// Returns the message types of a service that have their own codec. The index in the list is part of the codec's name.
 std::vector<const Descriptor*> PlainMessagesOf(const ServiceDescriptor* service) {
   std::vector<const Descriptor*> found;
   for (int i = 0; i < service->method_count(); ++i) {
@@ -414,7 +414,7 @@ std::string CodecOf(const Descriptor* message, const std::vector<const Descripto
                               : "Codec" + std::to_string(found - plain.begin() + 1) + "::kCodec";
 }
 
-// The methods as this file calls and binds them, with messages of their own types.
+// Prints the methods that this file calls and binds, with codecs for the types of their messages.
 void PrintTypedMethods(const ServiceDescriptor* service, Printer* out) {
   const std::vector<const Descriptor*> plain = PlainMessagesOf(service);
   if (plain.empty()) return;
@@ -437,7 +437,7 @@ void PrintTypedMethods(const ServiceDescriptor* service, Printer* out) {
 }
 
 void PrintServiceSource(const ServiceDescriptor* service, Printer* out) {
-  // In a namespace of the service: A_B's method C and A's method B_C are two.
+  // The constants are in a namespace of the service: method C of service A_B and method B_C of service A are different.
   out->Print(Of(service), "namespace {\n\nnamespace methods_of_$service$ {\n\n");
   for (int i = 0; i < service->method_count(); ++i) {
     Variables of_method = Of(service->method(i));

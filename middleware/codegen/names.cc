@@ -14,10 +14,10 @@ using google::protobuf::FileDescriptor;
 using google::protobuf::MethodDescriptor;
 using google::protobuf::ServiceDescriptor;
 
-// The declarations of one C++ scope, and what each is generated for.
+// The declarations of one C++ scope, and the owner of each: the definition in a .proto file that it is generated for.
 class Scope {
  public:
-  // What had the name before, or empty.
+  // Adds a declaration. Returns the first owner of the name: `owner` if the name is new.
   std::string Add(const std::string& name, const std::string& owner) {
     return owners_.emplace(name, owner).first->second;
   }
@@ -51,7 +51,7 @@ void AddMessage(const Descriptor* type, const std::string& outer, Scope* scope) 
   for (int i = 0; i < type->enum_type_count(); ++i) AddEnum(type->enum_type(i), inner, scope);
 }
 
-// The names of a service in the namespace of its package.
+// Adds the names of a service in the namespace of its package. Returns an error text, or an empty string.
 std::string AddService(const ServiceDescriptor* service, Scope* scope) {
   const std::string owner = "service " + service->full_name();
   for (const char* suffix : {"ServiceBase", "CoServiceBase", "Client"}) {
@@ -62,7 +62,8 @@ std::string AddService(const ServiceDescriptor* service, Scope* scope) {
   return "";
 }
 
-// Adds the functions that a client class gets for a method, with the types of their parameters. Returns the clash, or nothing.
+// Adds the functions that a client class has for a method, with the types of their parameters. Returns an error text, or an empty
+// string if no names clash.
 std::string AddClientMethod(const MethodDescriptor* method, Scope* scope) {
   const std::string request = ", const " + method->input_type()->full_name() + "&";
   const std::string reply = ", " + method->output_type()->full_name() + "*";
@@ -86,7 +87,7 @@ std::string AddClientMethod(const MethodDescriptor* method, Scope* scope) {
   return "";
 }
 
-// Within the generated classes.
+// Checks the names of members of the generated classes. Returns an error text, or an empty string.
 std::string ClashOfMembers(const ServiceDescriptor* service) {
   // No method can have the name of its class, or of a variable in it.
   const std::set<std::string> taken = {service->name() + "Client", service->name() + "ServiceBase",
@@ -124,7 +125,7 @@ std::string ClashOfNames(const FileDescriptor* file) {
       AddMessage(one->message_type(i), "", &scope);
     }
     for (int i = 0; i < one->enum_type_count(); ++i) AddEnum(one->enum_type(i), "", &scope);
-    // What is wrong between two imported files was said when they were compiled.
+    // Ignore clashes between two imported files: they are reported when those files are compiled.
     for (int i = 0; i < one->service_count() && one != file; ++i) {
       (void)AddService(one->service(i), &scope);
     }

@@ -10,8 +10,8 @@
 
 namespace sluice::codegen {
 
-// Empty: they are different. Else the C++ name and the two things of the .proto files that would have it. Files that `file`
-// imports count if they have the same package.
+// Returns an empty string if all names differ. Otherwise returns an error text with the C++ name and the two definitions in the .proto
+// files that would have it. Imported files are checked too if they have the same package.
 std::string ClashOfNames(const google::protobuf::FileDescriptor* file);
 
 }  // namespace sluice::codegen
