@@ -34,7 +34,7 @@ struct LookRequest {
   std::optional<std::string_view> only_tenant;
 };
 
-// True: the polling threads have answered (ServerSnapshot::fresh).
+// Returns true if the polling threads have answered (ServerSnapshot::fresh).
 bool FillLook(const LookRequest& request, introspection::v1::LookReply* reply);
 // Removes peers, calls and latencies until the reply has at most `limit_bytes`.
 void ShortenLook(size_t limit_bytes, introspection::v1::LookReply* reply);
