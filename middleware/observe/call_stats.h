@@ -40,7 +40,7 @@ struct MethodSnapshot {
   uint64_t stream_messages_sent = 0;
   uint64_t stream_messages_received = 0;
   // Client: time from the start to the end of calls that were answered, cancelled or timed out. Server: time from the poll
-  // pass that took the request to the doorbell that sends the reply. If calls arrive back to back, only a sample is timed,
+  // pass that took the request to the doorbell that sends the reply. If calls follow back to back, only a sample is timed,
   // and each sample counts for several calls (docs/decisions/0033). So count() is the approximate number of calls.
   base::HistogramCopy latency_ns;
 

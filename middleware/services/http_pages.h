@@ -18,7 +18,7 @@
 //               everything, except what belongs to tenants. docs/decisions/0071.
 // Ownership     The user's. Servers outlive it, or are removed before they are destroyed.
 // Threads       Any. The HTTP server has its own threads. For each path and kind of reader it reads the
-//               state of a server at most once per `refresh`, whatever the number of requests.
+//               state of a server at most once per `refresh`.
 // Signals       The HTTP server makes the process ignore SIGPIPE.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_HTTP_PAGES_H_
 #define SLUICE_MIDDLEWARE_SERVICES_HTTP_PAGES_H_

@@ -140,7 +140,7 @@ class SignedQueue {
   absl::Status Tell(std::span<const std::byte> reply, uint64_t cookie);
   // UNIMPLEMENTED: this device does not support that signature.
   absl::Status Supports(const Protection& protection) const;
-  // Posts the data of all queued transfers, then their replies. While the queue is stopped, it does nothing: Poll() posts them later.
+  // Posts the data of all queued transfers, then their replies. If the queue is not running now, Poll() posts them later.
   void Flush();
   // Processes commands, completions and replies, and returns their number. May call the user.
   int Poll();

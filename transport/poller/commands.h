@@ -7,7 +7,7 @@
 // Ownership     The creator. One Commands serves one poller, and outlives it.
 // Threads       Submit(), SubmitSlow(), Drain(), Finish(): the polling thread. The implementation selects the thread that runs the
 //               work. The work uses only data that no other thread uses until `done`.
-// Limits        The callers': each peer has at most a few pieces of work in progress.
+// Limits        None. Callers limit the work: each peer has at most a few pieces of work in progress.
 #ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 #define SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 
