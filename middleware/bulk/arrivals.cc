@@ -40,7 +40,7 @@ void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
 }
 
 void Port::TakeNotice(Peer& peer, const Notice& notice) {
-  // The peer may have tried to access this memory, and been refused: kCancelled. Any other outcome is impossible.
+  // The peer may have tried to access this memory, and been refused: kCancelled. Any other outcome breaks the protocol.
   if (notice.outcome != Outcome::kCancelled &&
       !leases_.IsFor({notice.lease, notice.epoch}, peer.domain.get())) {
     return GiveUpBroken(peer, "it names memory that this peer cannot reach");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Notice: the message of the side that moves data about one piece of a transfer, or about all pieces that will not come. OK and error
-// of a piece are the same notice with another outcome, so one replaces the other.
+// Notice: a message of the side that moves the data, about one piece of a transfer or about all pieces that it will not move. OK and
+// error of a piece are the same notice with another outcome, so one replaces the other.
 //
 // Threads       Any: values and pure functions.
 #ifndef SLUICE_MIDDLEWARE_BULK_NOTICE_H_

@@ -22,10 +22,10 @@ namespace sluice::bulk {
 // Maximum number of transfers of a peer that a lender has not reported yet: transfers with a notice, and all transfers before them.
 inline constexpr uint64_t kMaxIncoming = 4096;
 // Maximum number of transfers by which a transfer in progress may be ahead of the peer's oldest open transfer. Below kMaxIncoming,
-// because the lender reads all notices of one path (queue pair or mover) before those of the other.
+// because the lender reads all notices of one path (queue pair or mover) before the notices of the other path.
 inline constexpr uint64_t kMaxPassing = kMaxIncoming / 2;
 
-// State of one transfer of the peer, until OnArrival() has reported it and all transfers before it.
+// State of one transfer of the peer, until OnArrival() reports it, after all earlier transfers.
 struct Port::Incoming {
   bool whole() const { return pieces != 0 && next == end; }
 

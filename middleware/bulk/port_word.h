@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PortWord: a message between two ports that is no data: the result of a transfer, and the place, readiness and end of the queue pair
-// for protected transfers (signed_way.cc).
+// PortWord: a message between two ports that carries no user data: the result of a transfer, or the address, readiness or end of the
+// queue pair for protected transfers (signed_way.cc).
 //
 // Threads       Any: values and pure functions.
 // Errors        LoadPortWord() checks bytes from a peer.

@@ -131,7 +131,7 @@ absl::Status PagesOptions::Validate() const {
   return status;
 }
 
-// Makes each reply once per `refresh`, for all clients.
+// Makes each kind of reply at most once per `refresh`, for all clients.
 class HttpPages::Impl {
  public:
   explicit Impl(const PagesOptions& options)

@@ -109,7 +109,7 @@ std::optional<Mismatch> Convert(const Protection& protection, Direction directio
     }
     std::memcpy(&output[out], data.data(), block_bytes);
     out += block_bytes;
-    // Like a device by default: parts of the signature that are equal in both domains are copied.
+    // Like a device by default: parts of the signature that have the same format in both domains are copied.
     if (to == Guard::kNone) continue;
     if (to == from) {
       std::memcpy(&output[out], data.data() + block_bytes, SignatureBytes(to));

@@ -292,7 +292,7 @@ void SignedQueue::Mismatched(uint32_t index) {
 
 void SignedQueue::Flush() {
   if (waiting_.empty() || state_ != QueueState::kRunning) return;
-  // Before Begin(): this calls the user, who writes the error replies.
+  // Before Begin(): Mismatched() calls the user for the error reply.
   for (const uint32_t index : waiting_) {
     if (slots_[index].mismatch) Mismatched(index);
   }

@@ -30,8 +30,8 @@ void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
   }
 }
 
-// Most changes concern another address, or add an address. If the address of this mover has moved, peers send to an address that is
-// no longer valid. So all peers are disconnected, with a goodbye to those that can still be reached. Peers that are opened while the
+// Most changes concern another address, or add an address. If the mover's own address has changed, peers send to an address that is no
+// longer valid. So the mover disconnects all peers, with a goodbye to each peer that it can still reach. Peers that are opened while the
 // command runs have DCTs of the old address, and end as well.
 void Mover::RenewAddress() {
   struct Found {

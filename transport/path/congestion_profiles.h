@@ -12,7 +12,7 @@
 // Ownership     The endpoint. Context and protection domain outlive it.
 // Threads       Only inside Commands (creating a DCI blocks), one at a time. A profile is constant from its delivery to its release.
 // Limits        kMaxTemplates DCIs. While all are in use, peers with other options get the default profile, which states the reason.
-//               kMaxOffers offers are remembered; beyond it all are forgotten.
+//               kMaxOffers offers are cached; at the limit the whole cache is cleared.
 #ifndef SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 #define SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 
