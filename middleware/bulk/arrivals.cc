@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What others do with memory that was lent to them: each of their transfers is told of once, whole, in the order in which they
-// were begun, whichever of its notices came first.
+// Transfers of peers into and out of lent memory. OnArrival() reports each transfer once, after its end. The order is that of their
+// starts, independent of the order in which notices arrive.
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -20,7 +20,7 @@ using integrity::MismatchError;
 using integrity::MismatchOf;
 using Kind = integrity::Transfer::Kind;
 
-// The first wrong block counts, whatever else went wrong.
+// Records an error. The mismatch with the lowest block replaces all other errors.
 void Blame(Arrival* arrival, const absl::Status& status) {
   const auto mismatch = MismatchOf(status);
   const auto known = MismatchOf(arrival->status);
@@ -32,14 +32,15 @@ void Blame(Arrival* arrival, const absl::Status& status) {
 
 void Port::OnNotice(Peer& peer, std::span<const std::byte> bytes) {
   peer.way.used = ++uses_;
-  if (peer.way.awaited()) peer.way.awaited_ns = clock_.NowNs();  // it ends what it has begun
+  // The peer still completes transfers that it has started.
+  if (peer.way.awaited()) peer.way.awaited_ns = clock_.NowNs();
   const auto notice = LoadNotice(bytes);
   if (!notice) return GiveUpBroken(peer, "it is none");
   TakeNotice(peer, *notice);
 }
 
 void Port::TakeNotice(Peer& peer, const Notice& notice) {
-  // It may have tried, and been refused; more than that would be a lie.
+  // The peer may have tried to access this memory, and been refused: kCancelled. Any other outcome breaks the protocol.
   if (notice.outcome != Outcome::kCancelled &&
       !leases_.IsFor({notice.lease, notice.epoch}, peer.domain.get())) {
     return GiveUpBroken(peer, "it names memory that this peer cannot reach");
@@ -47,7 +48,7 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   const uint64_t ahead = notice.number - peer.next_arrival;
   if (ahead >= kMaxIncoming)
     return GiveUpBroken(peer, "its transfer has ended, or is too far ahead");
-  // Each piece is looked at where it landed: the notice alone must not make that expensive.
+  // CheckLanded() reads the memory of each piece. A notice must not make that expensive.
   if (!IsPlain(notice.protection) && notice.data_bytes > peer.piece_bytes) {
     return GiveUpBroken(peer, "its piece is larger than the agreed maximum");
   }
@@ -89,8 +90,8 @@ void Port::TakeNotice(Peer& peer, const Notice& notice) {
   Arrive(peer);
 }
 
-// Pieces come in their order, but for those whose error replies come later: as many as the peer may have under way. So nothing
-// is kept for a piece that has not come, however many there are to be. Returns what is wrong; empty: nothing.
+// Counts an arrived piece. Returns an error text, or an empty string. Pieces arrive in order, except pieces with an error reply,
+// which may arrive later: at most as many as the peer may have in flight. So only early pieces are stored, not missing pieces.
 std::string_view Port::CountPieces(Peer& peer, Incoming& in, const Notice& notice) const {
   constexpr std::string_view kTwice = "it repeats a piece";
   const uint32_t piece = notice.piece;
@@ -112,11 +113,11 @@ std::string_view Port::CountPieces(Peer& peer, Incoming& in, const Notice& notic
   ++in.next;
   if (in.early.empty()) return {};
   for (; in.early.erase(in.next) != 0; ++in.next) --peer.early;
-  if (in.early.empty()) in.early = {};  // its room as well
+  if (in.early.empty()) in.early = {};  // also frees its memory
   return {};
 }
 
-// Whoever wrote it found it good; that says nothing about what has happened to it since.
+// Checks written data again at its destination: it was correct at the initiator, but may have been damaged since.
 void Port::CheckLanded(const Notice& notice, Arrival* arrival) {
   if (notice.kind == Kind::kWrite && notice.protection.wire != Guard::kNone) {
     const auto landed = leases_.Find({notice.lease, notice.epoch}, notice.offset,

@@ -44,7 +44,7 @@ struct Capability {
 
 inline constexpr size_t kCapabilityBytes = 48;
 std::string ToBytes(const Capability& capability);
-// INVALID_ARGUMENT: not a capability, or a capability of another version.
+// Reads and checks a capability. INVALID_ARGUMENT: the bytes are not a valid capability of this version.
 absl::StatusOr<Capability> LoadCapability(std::string_view bytes);
 
 }  // namespace sluice::bulk

@@ -123,7 +123,7 @@ bool Leases::IsEnding(LeaseId id) const {
 void Leases::Revoke(LeaseId id) {
   Lease& lease = leases_[id.index];
   lease.state = State::kRevoking;
-  // Nobody else touches it until then; when it returns, no copy of a peer can land any more.
+  // No other code uses the regions until the command has ended. After it, no peer can write to the memory.
   commands_.Submit([regions = &lease.regions] { *regions = Regions(); },
                    [this, id] {
                      Free(id);
@@ -131,7 +131,7 @@ void Leases::Revoke(LeaseId id) {
                    });
 }
 
-// The last reference frees the protection domain, which blocks: it goes by a command. Until here IsFor() needs it.
+// Drops the domain in a command: the last reference frees the protection domain, which blocks. IsFor() needs the domain until here.
 void Leases::Free(LeaseId id) {
   leases_[id.index].state = State::kFree;
   leases_[id.index].memory = {};

@@ -30,10 +30,10 @@ namespace sluice::bulk {
 class LeaseUser {
  public:
   virtual ~LeaseUser() = default;
-  // The lease is valid, and `capability` can be passed on (it is useless to peers if the lease has no rights). Or the error;
-  // no further call follows for this lease.
+  // Reports that the lease is valid: `capability` can be sent to peers. It is useless to them if the lease has no rights. On an
+  // error, no further call follows for this lease.
   virtual void OnLent(LeaseId lease, const absl::StatusOr<Capability>& capability) = 0;
-  // No peer reaches the memory from now on. The last call for this lease.
+  // Reports that the lease has ended: no peer can access the memory. Last call for this lease.
   virtual void OnReturned(LeaseId lease) = 0;
 };
 
@@ -42,20 +42,22 @@ class Leases {
   Leases(device::Device& device, poller::Commands& commands, LeaseUser& user, uint64_t port,
          uint32_t max_leases);
 
-  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED; else OnLent() follows, in a later Poll() of the commands. `end_ns`: on the
-  // clock of Poll(); 0: no end. `domain`: the protection domain of the peer that alone reaches the memory; null: every
-  // peer that has no domain of its own.
+  // Lends memory. OnLent() follows in a later Drain() of the commands, or only OnReturned() if Return() was called before.
+  // `end_ns`: time at which the lease expires, on the clock of Poll(); 0: never.
+  // `domain`: protection domain of the only peer that can access the memory; null: the device's domain, which all peers without
+  // their own domain share. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED.
   absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
                                std::shared_ptr<memory::Domain> domain = nullptr);
-  // NOT_FOUND: no such lease, or it is being returned. Else OnReturned() follows.
+  // Ends a lease; OnReturned() follows. NOT_FOUND: no such lease, or it is already being returned.
   absl::Status Return(LeaseId lease);
-  // It is being returned: OnReturned() has still to come.
+  // Returns true if the lease is being returned, and OnReturned() has not been called yet.
   bool IsEnding(LeaseId lease) const;
   // Ends the leases that have expired.
   void Poll(int64_t now_ns);
 
-  // For a transfer of one's own. `domain`: that of the queue which moves it; null: the device's. NOT_FOUND: no such lease, or
-  // not for long; OUT_OF_RANGE: not all of it is lent; FAILED_PRECONDITION: it is not lent in that domain.
+  // Memory of a lease for a transfer of this side. Use() keeps the lease until Unuse(). `domain`: protection domain of the queue
+  // that moves the data; null: the device's. Errors: NOT_FOUND (no such lease, not lent yet, or being returned), OUT_OF_RANGE (the
+  // range exceeds the lease), FAILED_PRECONDITION (the memory is not lent in that domain).
   struct Memory {
     std::byte* data = nullptr;
     uint32_t lkey = 0;
@@ -63,19 +65,20 @@ class Leases {
   absl::StatusOr<Memory> Use(LeaseId lease, uint64_t offset, uint64_t size_bytes,
                              const memory::Domain* domain = nullptr);
   void Unuse(LeaseId lease);
-  // Of a lease that was lent to others; empty: it has ended, or the range is not all in it.
+  // Returns memory of a lease that peers have rights to. Returns an empty span if the lease has no rights, is not lent now, or does
+  // not contain the whole range.
   std::span<std::byte> Find(LeaseId lease, uint64_t offset, uint64_t size_bytes) const;
-  // A peer of this domain may have reached it; also if the lease has ended.
+  // Returns true if a peer of this domain may have accessed the lease. Also true if the lease has ended.
   bool IsFor(LeaseId lease, const memory::Domain* domain) const;
 
-  // When the next of them ends by itself; 0: none does.
+  // Returns the time at which the next lease expires; 0: no lease expires.
   int64_t NextEndNs() const;
   uint32_t active() const { return active_; }
 
  private:
   struct Regions {
     memory::Region lent;
-    // In the device's domain, if `lent` is in another: for transfers of one's own.
+    // For transfers of this side: registered in the device's domain. Only if `lent` is in another domain.
     memory::Region local;
   };
   enum class State : uint8_t { kFree, kLending, kLent, kReturning, kRevoking };
@@ -86,7 +89,7 @@ class Leases {
     uint8_t rights = 0;
     int64_t end_ns = 0;
     uint32_t uses = 0;
-    bool return_asked = false;  // while it was being lent
+    bool return_asked = false;  // Return() was called
     std::shared_ptr<memory::Domain> domain;
     Regions regions;
   };
@@ -104,7 +107,7 @@ class Leases {
   std::vector<Lease> leases_;
   std::vector<uint32_t> free_;
   uint32_t active_ = 0;
-  int64_t look_ns_ = INT64_MAX;  // no lease ends by itself before
+  int64_t look_ns_ = INT64_MAX;  // no lease expires before this time
 };
 
 }  // namespace sluice::bulk

@@ -23,7 +23,7 @@ inline absl::Status NotPassedOn(std::string_view what, std::string_view cause) {
                                 "the same release of Sluice"});
 }
 
-// kind(1) version(1) and two bytes of its own.
+// Checks length, kind and version. Format of the head: kind(1) version(1), and two bytes whose meaning depends on the kind.
 inline absl::Status CheckHead(std::string_view bytes, size_t size, uint8_t kind, uint8_t version,
                               std::string_view what) {
   if (bytes.size() != size) return NotPassedOn(what, "it has another length");

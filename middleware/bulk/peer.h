@@ -19,56 +19,57 @@
 
 namespace sluice::bulk {
 
-// Transfers of a peer that a lender remembers: those of which a notice has come, and those before them.
+// Maximum number of transfers of a peer that a lender has not reported yet: transfers with a notice, and all transfers before them.
 inline constexpr uint64_t kMaxIncoming = 4096;
-// So many may pass one that is slow, or waits. Less, since the words of one way are looked at before those of the other.
+// Maximum number of transfers by which a transfer in progress may be ahead of the peer's oldest open transfer. Below kMaxIncoming,
+// because the lender reads all notices of one path (queue pair or mover) before the notices of the other path.
 inline constexpr uint64_t kMaxPassing = kMaxIncoming / 2;
 
-// One of the peer's transfers, from the first notice of it until all before it have been told of.
+// State of one transfer of the peer, until OnArrival() reports it, after all earlier transfers.
 struct Port::Incoming {
   bool whole() const { return pieces != 0 && next == end; }
 
-  uint32_t pieces = 0;                  // as every notice of it says; 0: nothing has come of it
-  uint32_t next = 0;                    // the first piece of which nothing has come
-  uint32_t after = 0;                   // behind the last piece of which something has come
-  uint32_t end = 0;                     // the first piece that will not come
-  absl::flat_hash_set<uint32_t> early;  // pieces behind `next` that have come
+  uint32_t pieces = 0;  // number of pieces, the same in each notice; 0: no notice arrived yet
+  uint32_t next = 0;    // first piece without a notice
+  uint32_t after = 0;   // last piece with a notice, plus 1
+  uint32_t end = 0;     // this piece and all later pieces will not arrive
+  absl::flat_hash_set<uint32_t> early;  // pieces after `next` that have arrived
   Arrival arrival;
 };
 
-// The queue pair for protected transfers with a peer. Each side makes its own, says where it is, connects it to the other's, and
-// says that it is ready; it sends once it has heard that as well.
+// The queue pair for protected transfers with a peer. Each side creates its queue pair, sends the address (kQueue), connects to the
+// queue pair of the peer, and sends kReady. A side starts transfers when it is connected and has received kReady.
 struct Port::SignedWay {
   struct There {
     uint32_t qp_number = 0;
-    uint32_t notices = 0;  // that it takes
-    uint8_t reads = 1;     // that its device answers at a time
+    uint32_t notices = 0;  // maximum number of notices in flight to the peer
+    uint8_t reads = 1;     // maximum number of RDMA READs that its device answers at a time
   };
 
   bool up() const { return connected && ready_heard && !dropped; }
   bool exists() const { return busy || queue != nullptr; }
-  // The next step is the peer's.
+  // Returns true if the peer has to take the next step.
   bool awaited() const {
     return queue != nullptr && !busy && !dropped && (!up() || !ready_said || close_said || mute);
   }
 
   std::unique_ptr<integrity::SignedQueue> queue;
   std::optional<There> there;
-  uint64_t used = 0;  // when, in uses of the port
-  // Time at which another peer is asked for its place, if this queue is not closed by then.
+  uint64_t used = 0;  // Port::uses_ at the last use
+  // Time after which the port asks another peer to close its queue pair, if this queue pair is not closed by then.
   int64_t close_by_ns = 0;
-  // While this side waits for the peer: when it began, or when a notice came last.
+  // While awaited(): start of the wait, or arrival time of the last notice.
   int64_t awaited_ns = 0;
-  bool wanted = false;     // here or there
+  bool wanted = false;     // this side or the peer needs a queue pair
   bool busy = false;       // a command uses the queue: no other code touches it
-  bool said = false;       // where it is
-  bool connected = false;  // polled from here on
+  bool said = false;       // kQueue was sent
+  bool connected = false;  // the queue is polled from now on
   bool ready_said = false;
   bool ready_heard = false;
   bool close_said = false;
   bool close_heard = false;
-  bool mute = false;     // it is to be closed, and the peer takes no word
-  bool dropped = false;  // not needed: its end does not end the peer
+  bool mute = false;     // it may be closed, but no word can be sent to the peer
+  bool dropped = false;  // closed by agreement: its end does not disconnect the peer
   bool ended = false;
 };
 
@@ -88,12 +89,12 @@ struct Port::Peer final : integrity::SignedQueueUser {
   void OnReply(std::span<const std::byte> bytes) override { port.OnNotice(*this, bytes); }
   void OnDown(const absl::Status& status) override { port.OnQueueDown(*this, status); }
 
-  // Those before it have to end first.
+  // Returns true if earlier transfers must end before this transfer may continue.
   bool IsFarAhead(const Outgoing& out) const {
     return out.number - outgoing.front()->number >= kMaxPassing;
   }
   bool living() const { return state == State::kOffered || state == State::kUp; }
-  // Its queue is to be polled.
+  // Returns true if its queue pair has to be polled.
   bool polled() const {
     return way.connected && !way.ended && (state == State::kUp || state == State::kLeaving);
   }
@@ -107,22 +108,23 @@ struct Port::Peer final : integrity::SignedQueueUser {
   Port& port;
   PeerId id;
   State state = State::kFree;
-  // Null: the peer is of shared reach. It outlives the queue in `way`.
+  // Protection domain of a peer with Reach::kOwn; null: Reach::kShared. Outlives the queue in `way`.
   std::shared_ptr<memory::Domain> domain;
   SignedWay way;
-  bool moved_out = false;    // the mover has released the peer
-  uint64_t number = 0;       // of the port there
-  uint32_t piece_bytes = 0;  // of protected transfers, either way: the smaller limit of both ports
-  uint64_t token = 0;        // that it gave this side
+  bool moved_out = false;  // the mover has released the peer
+  uint64_t number = 0;     // port number of the peer
+  // Maximum size of a piece of a protected transfer, in both directions: the lower limit of the two ports.
+  uint32_t piece_bytes = 0;
+  uint64_t token = 0;  // token of the peer's ticket
   std::array<std::byte, 16> gid = {};
   uint16_t lid = 0;
   absl::Status why;
-  uint64_t used = 0;  // when, in uses of the port
+  uint64_t used = 0;  // Port::uses_ at the last use
   uint64_t next_number = 0;
-  std::vector<Outgoing*> outgoing;  // in their order
+  std::vector<Outgoing*> outgoing;  // in the order of Start()
   uint64_t next_arrival = 0;
   std::deque<Incoming> incoming;  // from next_arrival on
-  uint32_t early = 0;             // pieces, in all of those
+  uint32_t early = 0;             // total size of Incoming::early
 };
 
 }  // namespace sluice::bulk

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ways to other ports: joining them, finding them, and their end.
+// Connections to other ports: join, find, disconnect.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -16,8 +16,8 @@ Port::Peer* Port::Find(PeerId id) const {
   return peer->living() && peer->id == id ? peer : nullptr;
 }
 
-// A free place; else the peer that was not used for the longest time and has nothing open is given up, and its
-// place is free a little later.
+// Returns a free place. Without a free place, disconnects the least recently used peer that has no open transfer, and
+// returns RESOURCE_EXHAUSTED: the place of that peer is free a little later.
 absl::StatusOr<Port::Peer*> Port::NewPeer() {
   if (!mover_->health().ok()) return mover_->health();
   Peer* free = nullptr;
@@ -26,12 +26,12 @@ absl::StatusOr<Port::Peer*> Port::NewPeer() {
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kFree) free = peer.get();
     leaving |= peer->state != Peer::State::kFree && !peer->living();
-    // An offer that nobody has accepted as well: its ticket may be lost.
+    // This includes offers that were not accepted: their tickets may be lost.
     const bool idle = peer->living() && peer->outgoing.empty() && peer->incoming.empty();
     if (idle && (oldest == nullptr || peer->used < oldest->used)) oldest = peer.get();
   }
   if (free == nullptr) {
-    // One at a time, however often somebody asks meanwhile.
+    // Disconnects one peer at a time, even if the caller retries in between.
     if (oldest != nullptr && !leaving) {
       ++counters_.evicted;
       GiveUp(*oldest,
@@ -81,7 +81,7 @@ absl::StatusOr<LeaseId> Port::Lend(std::span<std::byte> memory, uint8_t rights, 
   return leases_.Lend(memory, rights, end_ns, peer->domain);
 }
 
-// Nothing is asked of the device while there is no place for a peer.
+// Without a place for a peer, it creates nothing at the device.
 absl::StatusOr<PeerId> Port::Offer(std::string* ticket, Reach reach) {
   auto peer = NewPeer();
   if (!peer.ok()) return peer.status();
@@ -109,7 +109,8 @@ absl::StatusOr<onesided::Address> Port::OpenWay(Peer& peer, Reach reach) {
 absl::StatusOr<PeerId> Port::Accept(std::string_view ticket, std::string* answer, Reach reach) {
   auto theirs = LoadTicket(ticket);
   if (!theirs.ok()) return theirs.status();
-  // Both would say words in the other's name, and the goodbye of one would end the other.
+  // Two local peers with one ticket would use the same place and token at the remote port. The goodbye of the first would end the
+  // second.
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kUp && peer->token == theirs->way.token) {
       return Refused(absl::StatusCode::kFailedPrecondition, "this ticket has been accepted already",
@@ -148,7 +149,8 @@ absl::Status Port::Disconnect(PeerId id) {
   return absl::OkStatus();
 }
 
-// Both of its ways end; it is down when they have. The peer is told in any case: one that lives hears of it in no other way.
+// Ends the peer's place at the mover and its queue pair; the peer is down when both have ended. The mover always sends a goodbye,
+// because a living peer learns of the disconnect in no other way.
 void Port::GiveUp(Peer& peer, const absl::Status& why) {
   if (!peer.living()) return;
   peer.state = Peer::State::kLeaving;
@@ -157,7 +159,7 @@ void Port::GiveUp(Peer& peer, const absl::Status& why) {
   if (peer.way.queue != nullptr && !peer.way.busy) peer.way.queue->Fail(why);
 }
 
-// It says what no port says: it reaches nothing here any more, whatever keys it knows.
+// Disconnects a peer that breaks the protocol. Also destroys its DCT, so that the keys that it knows give no access.
 void Port::GiveUpBroken(Peer& peer, std::string_view cause) {
   GiveUp(peer, Broken(cause));
   mover_->CutOff(peer.id.index);
@@ -165,7 +167,7 @@ void Port::GiveUpBroken(Peer& peer, std::string_view cause) {
 
 void Port::OnDown(uint32_t place, const absl::Status& why) {
   Peer& peer = *peers_[place];
-  // What has come by its queue pair was said before its goodbye.
+  // Notices that have arrived by the queue pair were sent before the goodbye.
   if (peer.living()) ReadQueue(peer);
   peer.moved_out = true;
   GiveUp(peer, why);
@@ -182,7 +184,7 @@ void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
   const auto word = LoadPortWord(bytes);
   if (!word) return GiveUpBroken(peer, "it is none");
   if (word->kind != PortWord::Kind::kNotice) return OnQueueWord(peer, *word);
-  // The rest of a protected transfer may be cancelled before it has a queue pair; its pieces move over one only.
+  // A protected transfer may be cancelled before it has a queue pair. Its pieces move only over a queue pair.
   const Notice& notice = word->notice;
   if (!IsPlain(notice.protection) && notice.outcome != Outcome::kCancelled) {
     return GiveUpBroken(peer,
@@ -191,12 +193,12 @@ void Port::OnWord(uint32_t place, std::span<const std::byte> bytes) {
   TakeNotice(peer, notice);
 }
 
-// What is left of a queue is freed where that may block.
+// Frees the queue and the domain in a command, because this blocks.
 void Port::Bury(Peer& peer) {
   peer.state = Peer::State::kBuried;
   peer.incoming.clear();
   peer.early = 0;
-  SignedWay way = std::exchange(peer.way, {});  // nobody waits for an answer of it any more
+  SignedWay way = std::exchange(peer.way, {});  // ends each wait for an answer of the peer
   if (way.queue != nullptr) --signed_made_;
   commands_.Submit(
       [queue = std::move(way.queue), domain = std::move(peer.domain)]() mutable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A port's passes and sleeps. Its peers are in peers.cc, transfers of its own in transfers.cc, those of others in arrivals.cc.
+// Passes and sleeps of a port. Peers: peers.cc. Transfers of this side: transfers.cc. Transfers of peers: arrivals.cc.
 #include "middleware/bulk/port.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace sluice::bulk {
 namespace {
 
-// The event descriptor costs a system call: it is looked at now and then.
+// Number of passes between two reads of the device's event descriptor, which cost a system call each.
 constexpr uint64_t kEventPasses = 16;
 
 }  // namespace
@@ -70,7 +70,7 @@ absl::Status Port::Init(base::Random& random) {
     if (!support.ok()) return support.status();
     support_.emplace(*support);
   }
-  // The pass that follows looks at everything; these are here to wake it.
+  // The last two watches only wake the thread: the pass that follows checks everything.
   absl::Status status = poller_->Watch(announcements_->fd(), [this] { announcements_->Drain(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [] {});
   if (status.ok() && commands_.fd() >= 0) status = poller_->Watch(commands_.fd(), [] {});
@@ -100,7 +100,7 @@ void Port::PollEvents(int64_t now_ns) {
   }
 }
 
-// Armed first: what comes after the pass below raises an event, what came before it is seen by it.
+// Arms first: completions after the pass below raise an event, and the pass finds earlier completions.
 bool Port::PrepareToSleep() {
   for (const auto& peer : peers_) {
     if (peer->polled()) peer->way.queue->Arm();
@@ -123,7 +123,7 @@ int64_t Port::SleepLimitNs() const {
   for (const auto& peer : peers_) {
     if (peer->polled() && peer->way.queue->open() != 0) sooner(watch_at_ns_);
     if (now_ns < peer->way.close_by_ns) sooner(peer->way.close_by_ns);
-    // Those of a peer that was given up end by completions; nobody looks at their deadlines any more.
+    // Transfers of a disconnected peer end by completions. Their deadlines no longer count.
     if (peer->state != Peer::State::kUp) continue;
     for (const Outgoing* out : peer->outgoing) {
       sooner(out->status.ok() ? out->request.deadline_ns : out->patience_end_ns);
@@ -139,7 +139,7 @@ int Port::Poll() {
   leases_.Poll(now_ns);
   PollEvents(now_ns);
   look_at_fds_ = false;
-  // In turn: what all of them share is often not enough, and the first takes what it can.
+  // Each pass starts with another peer: shared resources are often scarce, and the first peer takes as much as it can.
   first_ = (first_ + 1) % peers_.size();
   for (size_t i = 0, at = first_; i < peers_.size(); ++i) {
     const auto& peer = peers_[at];
@@ -147,7 +147,7 @@ int Port::Poll() {
     if (peer->state == Peer::State::kUp) {
       CheckTime(*peer, now_ns);
       PumpSigned(*peer);
-      done += AdvanceSigned(*peer);  // before plain notices take what the peer has granted
+      done += AdvanceSigned(*peer);  // before plain notices use up the grant of the peer
       PumpPlain(*peer);
     }
     if (!peer->polled()) continue;
@@ -155,7 +155,7 @@ int Port::Poll() {
     done += peer->way.queue->Poll();
   }
   done += mover_->Poll();
-  done += MakeRoom(now_ns);  // what has come by now was in time, however long this thread was away
+  done += MakeRoom(now_ns);  // answers received above are in time, even if this thread was delayed
   for (const auto& peer : peers_) {
     if (peer->state == Peer::State::kFree || peer->state == Peer::State::kBuried) continue;
     done += EndQueue(*peer);

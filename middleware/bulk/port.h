@@ -55,17 +55,17 @@ namespace sluice::bulk {
 
 class PortUser : public LeaseUser {
  public:
-  // The last call for a transfer of one's own: OK, DATA_LOSS (MismatchOf(), whose block counts from the start of the
-  // transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability is no longer valid), UNAVAILABLE.
+  // Reports the end of a transfer of this side. Last call for the transfer. Status: OK, DATA_LOSS (MismatchOf(), whose block counts
+  // from the start of the transfer), CANCELLED, DEADLINE_EXCEEDED, PERMISSION_DENIED (the capability is no longer valid), UNAVAILABLE.
   virtual void OnTransferred(TransferId transfer, const absl::Status& status) = 0;
   virtual void OnArrival(PeerId peer, const Arrival& arrival) = 0;
-  // The last call for a peer. Transfers with it have ended.
+  // Reports that a peer is down. Last call for the peer. Its transfers have ended.
   virtual void OnPeerDown(PeerId peer, const absl::Status& why) = 0;
 };
 
 class Port final : private onesided::MoverUser {
  public:
-  // INVALID_ARGUMENT: an option can't be.
+  // Creates a port. INVALID_ARGUMENT: an option is out of range.
   static absl::StatusOr<std::unique_ptr<Port>> Create(device::Device& device, base::Clock& clock,
                                                       base::Random& random,
                                                       poller::Commands& commands, PortUser& user,
@@ -74,45 +74,46 @@ class Port final : private onesided::MoverUser {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // UNAVAILABLE, all three: as Health(), if the device has failed.
-  // `reach`: what the peer reaches of this port's memory; each side chooses for itself. The device makes a DCT and an SRQ for each
-  // peer, with Reach::kOwn a protection domain too: Offer() and Accept() block for that. RESOURCE_EXHAUSTED: all places are taken,
-  // or the device is still destroying the queues of peers that have left.
+  // Join two ports. `reach`: memory of this port that the peer can access; each side chooses its own value. Offer() and Accept() block
+  // while the device creates a DCT and an SRQ for the peer, and a protection domain for Reach::kOwn.
+  // Errors: UNAVAILABLE (the device has failed, see Health(); all three functions), RESOURCE_EXHAUSTED (all places for peers are taken,
+  // or the device is still destroying the queues of disconnected peers).
   absl::StatusOr<PeerId> Offer(std::string* ticket, Reach reach = Reach::kShared);
   absl::StatusOr<PeerId> Accept(std::string_view ticket, std::string* answer,
                                 Reach reach = Reach::kShared);
   absl::Status Complete(PeerId peer, std::string_view ticket);
-  // OnPeerDown() follows; transfers end as UNAVAILABLE.
+  // Disconnects the peer. OnPeerDown() follows. Open transfers end with UNAVAILABLE.
   absl::Status Disconnect(PeerId peer);
 
-  // OK, or UNAVAILABLE: the device has failed: no peer can be joined, and a new port is needed; or its port is
-  // down, which needs nothing here. If this host's address moves, or a peer's queue stops, peers end by OnPeerDown() and the ports
-  // can be joined again: that does not show here.
+  // Returns OK or UNAVAILABLE. UNAVAILABLE: the device has failed, no peer can be joined, and a new port is needed; or the device's
+  // port is down, and the user need not do anything. Does not report a change of this host's address or a stopped queue of a peer:
+  // the affected peers end with OnPeerDown(), and the ports can be joined again.
   absl::Status Health() const;
 
   Leases& leases() { return leases_; }
-  // As Leases::Lend(), for this peer alone. For transfers of one's own the memory is as good as any other; those that are
-  // protected and go to a peer of its own reach need it. NOT_FOUND: no such peer; FAILED_PRECONDITION: the peer is of shared
-  // reach. The lease does not end with the peer, but no peer reaches its memory then.
+  // Lends memory to this peer alone; see Leases::Lend(). Any transfer of this side can use the memory. A protected transfer with a peer
+  // of Reach::kOwn requires memory that was lent to this peer. The lease does not end with the peer, but no peer can access its memory
+  // after that. Errors: NOT_FOUND (no such peer), FAILED_PRECONDITION (the peer has Reach::kShared).
   absl::StatusOr<LeaseId> Lend(std::span<std::byte> memory, uint8_t rights, int64_t end_ns,
                                PeerId peer);
 
-  // INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED (the capability's rights, or it is of another peer), NOT_FOUND (no such
-  // peer or lease), RESOURCE_EXHAUSTED, UNIMPLEMENTED (the device does not know that signature); else OnTransferred() follows.
+  // Starts a transfer; OnTransferred() follows. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, PERMISSION_DENIED (the capability lacks the
+  // right, or another peer issued it), NOT_FOUND (no such peer or lease), FAILED_PRECONDITION (the memory is not lent to this peer),
+  // RESOURCE_EXHAUSTED, UNIMPLEMENTED (the device does not support the signature).
   absl::StatusOr<TransferId> Start(PeerId peer, const TransferRequest& request);
   // Cancels a transfer: no further piece starts. The transfer ends when its pieces in flight have ended, with its normal result if
   // these were the last. NOT_FOUND: it has ended.
   absl::Status Cancel(TransferId transfer);
-  // Data that have been moved so far; 0 once it has ended.
+  // Returns the number of data bytes moved so far; 0 after the transfer has ended.
   uint64_t Progress(TransferId transfer) const;
 
   int Poll();
 
-  // Arms everything that could give Poll() something to do. False: there is work, poll again instead of sleeping. After
-  // true, fd() becomes readable when there is.
+  // Arms all event sources, and polls once more. Returns false if there is work: call Poll() instead of sleeping. After true, fd()
+  // becomes readable when Poll() has work.
   bool PrepareToSleep();
   int fd() const { return poller_->fd(); }
-  // How long a sleep may last at most: nanoseconds until the next time that counts, or -1 for none.
+  // Returns the maximum duration of a sleep in nanoseconds; -1: no limit.
   int64_t SleepLimitNs() const;
   // Makes fd() readable. Any thread.
   void Wake() { poller_->Wake(); }
@@ -124,15 +125,15 @@ class Port final : private onesided::MoverUser {
     TransferId id = 0;
     TransferRequest request;
     Leases::Memory memory;
-    uint64_t number = 0;  // between these two ports
+    uint64_t number = 0;  // Notice::number
     uint32_t piece_bytes = 0;
     uint32_t pieces = 0;
     uint32_t posted = 0;
-    std::vector<uint32_t> again;  // plain: pieces that have to be posted once more
+    std::vector<uint32_t> again;  // plain: failed pieces that must be posted again
     uint32_t under_way = 0;
-    bool told = false;  // plain: how it ended; protected: that the rest will not come
+    bool told = false;  // the result (plain) or kCancelled for the remaining pieces was sent
     uint64_t moved_bytes = 0;
-    int64_t patience_end_ns = 0;  // once the rest will not
+    int64_t patience_end_ns = 0;  // if stopped: time at which open pieces disconnect the peer
     absl::Status status;
   };
   struct Incoming;
@@ -177,16 +178,16 @@ class Port final : private onesided::MoverUser {
   void OnQueueDown(Peer& peer, const absl::Status& why);
   void OnQueueWord(Peer& peer, const PortWord& word);
 
-  // What the mover says.
+  // Callbacks of the mover.
   void OnPiece(uint32_t place, uint64_t cookie, onesided::PieceEnd end) override;
   void OnWord(uint32_t place, std::span<const std::byte> word) override;
   void OnDown(uint32_t place, const absl::Status& why) override;
 
-  // What the peer's queue says.
+  // Callbacks of the peer's queue pair.
   uint32_t OnMismatch(uint64_t cookie, const integrity::Mismatch& mismatch,
                       std::span<std::byte> room);
   void OnPieceEnd(uint64_t cookie, const absl::Status& status);
-  void OnNotice(Peer& peer, std::span<const std::byte> bytes);  // arrivals.cc, as those below
+  void OnNotice(Peer& peer, std::span<const std::byte> bytes);  // from here on: arrivals.cc
   void TakeNotice(Peer& peer, const Notice& notice);
   std::string_view CountPieces(Peer& peer, Incoming& in, const Notice& notice) const;
   void Arrive(Peer& peer);
@@ -202,17 +203,18 @@ class Port final : private onesided::MoverUser {
   std::unique_ptr<integrity::Announcements> announcements_;  // outlives the queues
   Leases leases_;
   std::unique_ptr<onesided::Mover> mover_;
-  std::optional<integrity::SignatureSupport> support_;  // none: the CPU knows them all
-  std::vector<std::unique_ptr<Peer>> peers_;            // by their place at the mover
+  std::optional<integrity::SignatureSupport> support_;  // nullopt: the CPU handles all signatures
+  std::vector<std::unique_ptr<Peer>> peers_;            // indexed by the mover's place
   absl::flat_hash_map<TransferId, std::unique_ptr<Outgoing>> transfers_;
   TransferId next_transfer_ = 1;
-  uint32_t signed_made_ = 0;     // peers with a queue pair, or one in the making
-  uint32_t signed_waiting_ = 0;  // peers for which there was no room in this pass
-  int64_t room_at_ns_ = 0;       // when one that is awaited loses its place to them; 0: none does
-  uint64_t uses_ = 0;
-  size_t first_ = 0;  // peer of this pass
+  uint32_t signed_made_ = 0;     // peers whose queue pair exists or is being created
+  uint32_t signed_waiting_ = 0;  // peers without room for a queue pair in this pass
+  // Time at which a peer that does not answer is disconnected to make room; 0: no peer.
+  int64_t room_at_ns_ = 0;
+  uint64_t uses_ = 0;  // counter that orders peers by their last use
+  size_t first_ = 0;   // index of the peer that this pass serves first
   uint64_t passes_ = 0;
-  bool look_at_fds_ = false;  // after a sleep
+  bool look_at_fds_ = false;  // check descriptors in the next pass: after a sleep
   int64_t watch_at_ns_ = 0;
   PortCounters counters_;
 };

@@ -19,7 +19,7 @@ inline absl::Status Refused(absl::StatusCode code, const std::string& what,
                      {.layer = "bulk", .operation = "transfer", .cause = cause, .remedy = remedy});
 }
 
-// A time; the last one there is, if it is never to come.
+// Returns now_ns + wait_ns, or INT64_MAX if the sum overflows.
 inline int64_t Later(int64_t now_ns, int64_t wait_ns) {
   return wait_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + wait_ns;
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queue pair that protected transfers need: made when one of the two ports has such a transfer, closed when either has too
-// many of them.
+// Queue pairs for protected transfers. Two ports create one when either port has such a transfer. They close it when either port has
+// too many queue pairs.
 //
 //   one                            other
-//   kQueue -->                     makes its own
+//   kQueue -->                     creates its queue pair
 //                                  <-- kQueue; connects
 //   connects                       <-- kReady
 //   kReady -->                     both may send
-//   kClose -->                     begins nothing new; when what was begun has ended
-//   drops its own                  <-- kClosed; drops its own
+//   kClose -->                     starts no transfer; when started transfers have ended
+//   drops its queue pair           <-- kClosed; drops its queue pair
 //
-// Words come once and in order, so that what is said of a new queue pair can't be taken for the one before. Both may want one at the same
-// time, or to close it: then the words cross, and mean the same.
+// Words arrive once and in order, so a word about a new queue pair can't be taken for a word about the previous queue pair. If both ports
+// create or close a queue pair at the same time, the words cross, with the same result.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -27,7 +27,8 @@ namespace {
 
 using Kind = PortWord::Kind;
 
-// Buffers for notices. More than the peer may have under way: it goes on while this side looks at what came.
+// Returns the number of buffers for notices. More than the peer may have in flight, because it continues while this side processes
+// received notices.
 uint32_t NoticeBuffers(const PortOptions& options) {
   constexpr uint32_t kMost = 1024;
   return std::max(options.max_pieces_in_flight, std::min(16 * options.max_pieces_in_flight, kMost));
@@ -35,13 +36,13 @@ uint32_t NoticeBuffers(const PortOptions& options) {
 
 }  // namespace
 
-// One step at a time; how many.
+// Takes at most one step. Returns the number of steps, 0 or 1.
 int Port::AdvanceSigned(Peer& peer) {
   SignedWay& way = peer.way;
   if (way.mute && mover_->CanSay(peer.id.index)) way.mute = false;
   if (way.busy || way.dropped || !(way.wanted || way.queue != nullptr)) return 0;
   if (way.queue == nullptr) {
-    // Whoever asks for one is answered in any case: ports that all have no room would wait for each other.
+    // A peer that has sent kQueue always gets an answer. Otherwise ports that all have no room would wait for each other.
     if (!way.there && signed_made_ >= options_.max_signed_peers) {
       ++signed_waiting_;
       return 0;
@@ -75,7 +76,7 @@ int Port::AdvanceSigned(Peer& peer) {
   return 1;
 }
 
-// Nothing is under way on it, or waits for it.
+// Returns true if the queue pair is up, is not being closed, and no transfer of this side uses it or waits for it.
 bool Port::MayClose(const Peer& peer) const {
   const SignedWay& way = peer.way;
   return peer.state == Peer::State::kUp && way.up() && way.ready_said && !way.close_said &&
@@ -84,10 +85,10 @@ bool Port::MayClose(const Peer& peer) const {
              peer.outgoing, [](const Outgoing* out) { return !IsPlain(out->request.protection); });
 }
 
-// Asks for as many to be closed as there are too many, or as are waited for; one at a time, the eldest first. One that does not
-// answer is not waited for: another one is asked. Where nobody is left to ask, the peer that has not done its part for the
-// longest time is given up, after dead_peer_ns: words of a queue pair that this side alone has closed could be taken for those
-// of the next.
+// Asks peers to close their queue pairs, while there are too many or peers wait for room: one peer per call, the least recently used
+// first. If a peer does not answer within patience_ns, the port asks another peer. If no peer is left to ask and peers still wait, the
+// port disconnects the peer whose next step is overdue for the longest time, after dead_peer_ns. It can't close only the queue pair:
+// words about that queue pair could be taken for words about the next.
 int Port::MakeRoom(int64_t now_ns) {
   room_at_ns_ = 0;
   const uint32_t waiting = std::exchange(signed_waiting_, 0);
@@ -157,8 +158,8 @@ void Port::MakeQueue(Peer& peer) {
           if (peer.state != Peer::State::kUp) peer.way.queue->Fail(peer.why);
           return;
         }
-        // Whoever waits for it waits in vain; the next one tries again. The other side may wait for an answer, and has no
-        // other word for it than the peer's end.
+        // Transfers that wait for the queue pair fail, and a later transfer retries. If the peer has sent kQueue, it waits for an
+        // answer: there is no word for a failure, so the peer is disconnected.
         --signed_made_;
         peer.way.wanted = false;
         if (peer.way.there) return GiveUp(peer, made->status());
@@ -187,14 +188,14 @@ void Port::ConnectQueue(Peer& peer) {
                    });
 }
 
-// What has come by it: of a peer that keeps to its window no more than there are buffers.
+// Processes the notices that have arrived. A peer that observes its window has sent no more than there are buffers.
 void Port::ReadQueue(Peer& peer) {
   const uint32_t most = 2 * NoticeBuffers(options_);
   for (uint32_t i = 0; i < most && peer.polled() && peer.way.queue->Poll() != 0; ++i) {
   }
 }
 
-// Nothing of this side is under way on it, and nothing of the other any more: what has come is looked at first.
+// Closes the queue pair, when neither side has requests in flight on it. Processes the received notices first.
 void Port::DropQueue(Peer& peer) {
   ReadQueue(peer);
   if (peer.state != Peer::State::kUp) return;
@@ -205,17 +206,17 @@ void Port::DropQueue(Peer& peer) {
 }
 
 void Port::OnQueueDown(Peer& peer, const absl::Status& why) {
-  peer.way.ended = true;  // EndQueue() follows: it can't go within its own call
+  peer.way.ended = true;  // EndQueue() destroys the queue later: not possible within its callback
   if (!peer.way.dropped) GiveUp(peer, why);
 }
 
-// Of a peer that stays: what is left of the queue is freed where that may block, and there may be another one.
+// Frees a closed queue of a connected peer in a command, because this blocks. The peer may then get another queue pair.
 int Port::EndQueue(Peer& peer) {
   if (!peer.way.ended || !peer.way.dropped || peer.state != Peer::State::kUp) return 0;
   commands_.Submit([queue = std::move(peer.way.queue)]() mutable { queue.reset(); }, [] {});
   --signed_made_;
   SignedWay next;
-  next.there = peer.way.there;  // it has made another one already
+  next.there = peer.way.there;  // set if the peer has already created another queue pair
   next.wanted = next.there.has_value();
   peer.way = std::move(next);
   return 1;
@@ -239,13 +240,13 @@ void Port::OnQueueWord(Peer& peer, const PortWord& word) {
       way.ready_heard = true;
       return;
     case Kind::kClose:
-      // Said again, it gains no time.
+      // A repeated kClose does not extend the time.
       if (way.queue == nullptr || way.dropped || way.close_heard) return;
       way.close_heard = true;
       way.close_by_ns = Later(clock_.NowNs(), options_.patience_ns);
       return;
     case Kind::kClosed:
-      // Or it is answered already: both had asked.
+      // If both sides have sent kClose, the queue pair may be dropped already.
       if (way.close_said && way.connected && !way.busy && !way.dropped) DropQueue(peer);
       return;
   }

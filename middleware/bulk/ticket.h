@@ -29,7 +29,7 @@ struct Ticket {
 inline constexpr size_t kTicketBytes = 64;
 inline constexpr uint32_t kMaxPieceBytes = 1u << 30;
 std::string ToBytes(const Ticket& ticket);
-// INVALID_ARGUMENT: no ticket, or of another version.
+// Reads and checks a ticket. INVALID_ARGUMENT: the bytes are not a valid ticket of this version.
 absl::StatusOr<Ticket> LoadTicket(std::string_view bytes);
 
 }  // namespace sluice::bulk

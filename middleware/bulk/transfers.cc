@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transfers of one's own: from Start(), piece by piece, to OnTransferred().
+// Transfers of this side: from Start(), piece by piece, to OnTransferred().
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -116,7 +116,7 @@ absl::StatusOr<TransferId> Port::Start(PeerId id, const TransferRequest& request
 
 absl::Status Port::Cancel(TransferId transfer) {
   const auto found = transfers_.find(transfer);
-  // Of a plain one its lender knows how it ended before it is told here.
+  // The lender of a plain transfer may know the result before OnTransferred() runs here.
   const bool known = found != transfers_.end() && found->second->told &&
                      IsPlain(found->second->request.protection);
   if (found == transfers_.end() || known) {
@@ -184,7 +184,7 @@ absl::Status Port::TellRest(Peer& peer, Outgoing& out) {
   return peer.way.queue->Tell(reply, out.id << kPieceBits | out.posted);
 }
 
-// The eldest transfers first; those that failed with others, before those that come after them.
+// Posts pieces of the oldest transfers first. Within a transfer, failed pieces are posted again before new pieces.
 void Port::PumpPlain(Peer& peer) {
   for (Outgoing* out : peer.outgoing) {
     if (peer.IsFarAhead(*out)) return;
@@ -216,7 +216,7 @@ void Port::MovePiece(Peer& peer, Outgoing& out) {
                 .cookie = out.id << kPieceBits | piece});
 }
 
-// One notice for all of it, once none of its pieces can run any more. False: not now.
+// Sends one notice for the whole transfer, after all its pieces have ended. Returns false if it can't be sent now.
 bool Port::TellEnd(Peer& peer, const Outgoing& out) {
   PortWord word{.kind = PortWord::Kind::kNotice, .notice = NoticeOf(out, 0)};
   if (!out.status.ok()) word.notice.outcome = Outcome::kCancelled;
@@ -243,9 +243,9 @@ void Port::OnPiece(uint32_t, uint64_t cookie, onesided::PieceEnd end) {
   }
 }
 
-// As many pieces as the peer takes notices, the eldest transfers first. Writes by halves of that, because the queue may wait
-// at the end of what is posted together (SignedQueue::Flush()): one piece at a time would cost a round trip each.
-// What has not begun waits while there is no queue pair, and while it is to be closed.
+// Posts pieces of the oldest transfers first, at most as many as the peer accepts notices. Writes wait until half of this limit is
+// free, because the queue may wait at the end of each batch (SignedQueue::Flush()): single pieces would cost a round trip each.
+// A transfer does not start while there is no queue pair, or while the queue pair is being closed.
 void Port::PumpSigned(Peer& peer) {
   SignedWay& way = peer.way;
   const bool open = way.up() && !way.close_said && !way.close_heard;
@@ -266,7 +266,7 @@ void Port::PumpSigned(Peer& peer) {
     while (out->posted < out->pieces && !out->told) {
       if (way.queue->open() >= limit) return;
       const bool stopped = !out->status.ok();
-      if (!(stopped ? TellRest(peer, *out) : PostPiece(peer, *out)).ok()) return;  // it has failed
+      if (!(stopped ? TellRest(peer, *out) : PostPiece(peer, *out)).ok()) return;  // queue failed
       ++out->under_way;
       if (stopped) {
         out->told = true;
@@ -304,7 +304,7 @@ void Port::OnPieceEnd(uint64_t cookie, const absl::Status& status) {
     out.status = denied ? HoldsNoMore("ask for another lease, and join the ports again") : status;
     return;
   }
-  // The first wrong block of the transfer, of all that are known.
+  // Keeps the lowest wrong block of the transfer that is known so far.
   mismatch->block += NoticeOf(out, piece).first_block;
   const auto known = MismatchOf(out.status);
   if (known && known->block <= mismatch->block) return;
@@ -330,7 +330,7 @@ void Port::CheckTime(Peer& peer, int64_t now_ns) {
   }
 }
 
-// Tells of what has ended. The user may start more meanwhile.
+// Reports transfers that have ended. The user may start more transfers in the callback.
 void Port::Sweep(Peer& peer) {
   const bool down = peer.state == Peer::State::kDown;
   std::vector<Outgoing*> ended;
@@ -345,7 +345,7 @@ void Port::Sweep(Peer& peer) {
     const bool plain = IsPlain(out->request.protection);
     const bool whole = plain ? out->told : out->posted == out->pieces;
     if (down && !whole && out->status.ok()) out->status = peer.why;
-    // It was to be stopped when all of it was under way, and all of it went well: so its lender has heard.
+    // The transfer was stopped after all its pieces were posted, and all succeeded: its lender has received OK.
     const bool moved = out->moved_bytes == out->request.data_bytes;
     if (!plain && !out->told && moved) out->status = absl::OkStatus();
     const absl::Status status = out->status;

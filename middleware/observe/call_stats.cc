@@ -13,14 +13,14 @@ uint64_t MethodSnapshot::ended_in_all() const {
 
 void MethodStats::CountError(absl::StatusCode code) {
   const auto index = static_cast<uint32_t>(code);
-  // A code outside the canonical set is a handler's mistake, and goes as UNKNOWN (server_engine.cc).
+  // A code outside the canonical set is an error of the handler, and is sent as UNKNOWN (server_engine.cc).
   ended_[index < kStatusCodes ? index : static_cast<uint32_t>(absl::StatusCode::kUnknown)].Add();
 }
 
 MethodSnapshot MethodStats::Snapshot() const {
   MethodSnapshot snapshot;
   snapshot.method = name_;
-  // Ends before starts: a call that ends meanwhile is not one that ended without having begun.
+  // Reads ends before starts: otherwise a call that starts and ends between the two reads would have an end without a start.
   for (int i = 0; i < kStatusCodes; ++i) snapshot.ended[i] = ended_[i].value();
   snapshot.started = std::max(started_.value(), snapshot.ended_in_all());
   snapshot.request_bytes = request_bytes_.value();

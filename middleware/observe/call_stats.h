@@ -29,20 +29,19 @@ namespace sluice::observe {
 inline constexpr int kStatusCodes = 17;  // absl::StatusCode, 0 to 16
 inline constexpr char kOtherMethods[] = "other";
 
-// A method's numbers, as of a moment. They are read one after another while calls go on, so that they may differ by the
-// calls of that moment.
+// Counters of one method. They are read one after another while calls continue, so they may differ by the calls of that
+// moment.
 struct MethodSnapshot {
   std::string method;  // "/package.Service/Method", or kOtherMethods
   uint64_t started = 0;
   std::array<uint64_t, kStatusCodes> ended{};  // by absl::StatusCode
-  uint64_t request_bytes = 0;  // payloads, metadata included, headers not; streams not
+  uint64_t request_bytes = 0;  // payload and metadata, without headers and without streams
   uint64_t reply_bytes = 0;
   uint64_t stream_messages_sent = 0;
   uint64_t stream_messages_received = 0;
-  // A caller's: from the start to the end of calls that were answered, cancelled, or came to their deadline. A server's:
-  // from the poll pass that took the request to the doorbell that sends the answer. While calls come one upon the other
-  // a sample of them is timed, and each of that stands for several (docs/decisions/0033): count() is about, not just, how
-  // many there were.
+  // Client: time from the start to the end of calls that were answered, cancelled or timed out. Server: time from the poll
+  // pass that took the request to the doorbell that sends the reply. If calls follow back to back, only a sample is timed,
+  // and each sample counts for several calls (docs/decisions/0033). So count() is the approximate number of calls.
   base::HistogramCopy latency_ns;
 
   uint64_t ended_in_all() const;
@@ -87,7 +86,7 @@ class CallStats {
   CallStats(const CallStats&) = delete;
   CallStats& operator=(const CallStats&) = delete;
 
-  // Where the calls of a method are counted; stays as long as this. `id` is the method's number.
+  // Returns the counters of a method; valid as long as this object. Creates them at first use. `id`: the method's number.
   MethodStats* Of(uint64_t id, const char* name) {
     if (id == last_.id) return last_.stats;
     for (uint32_t i = Home(id);; i = (i + 1) % kPlaces) {
@@ -96,7 +95,7 @@ class CallStats {
     }
   }
 
-  // In the order in which they were seen first; those that have no calls are left out.
+  // Returns all methods that have calls, in the order of their first Of(), then kOtherMethods.
   std::vector<MethodSnapshot> Snapshot() const;
 
  private:
@@ -111,8 +110,8 @@ class CallStats {
 
   MethodStats other_;
   std::array<Place, kPlaces> places_;
-  Place last_{0, &other_};  // the one that was asked for last
-  std::array<std::unique_ptr<MethodStats>, kMaxMethods> methods_;  // [0, count_) don't change
+  Place last_{0, &other_};                                         // the last place that Of() found
+  std::array<std::unique_ptr<MethodStats>, kMaxMethods> methods_;  // [0, count_) do not change
   std::atomic<uint32_t> count_{0};
 };
 

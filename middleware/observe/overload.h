@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Overload: logs many refusals in two lines: the reason of the first one, and their number when there was none for a while.
+// Overload: logs a series of refusals in two lines: the reason of the first refusal, and their number after kQuietNs without a refusal.
 //
 // Ownership     An engine.
 // Threads       The engine's.
@@ -19,13 +19,13 @@ class Overload {
  public:
   static constexpr int64_t kQuietNs = 1'000'000'000;
 
-  // `what`: a literal, "calls are refused".
+  // `what`: a string literal, for example "calls are refused".
   explicit Overload(std::string_view what) : what_(what) {}
 
-  // `why`: the status of whoever was refused.
+  // Counts a refusal, and logs the first of a series. `why`: status of the refused request.
   void Refused(int64_t now_ns, const absl::Status& why, base::EventLog* log);
   bool going_on() const { return refused_ != 0; }
-  // To be asked while it is going on.
+  // Logs the end of the series after kQuietNs without a refusal. Call it from time to time while going_on().
   void Look(int64_t now_ns, base::EventLog* log);
 
  private:

@@ -27,7 +27,7 @@ struct SlowCall {
   int64_t received_ns = 0;  // of the server's clock
   int64_t took_ns = 0;
   absl::StatusCode code = absl::StatusCode::kOk;
-  std::string tenant;  // of the caller; empty: there are no tenants, or the caller has gone
+  std::string tenant;  // of the caller; empty: no tenants, or the caller has disconnected
 };
 
 class SlowCalls {
@@ -40,7 +40,7 @@ class SlowCalls {
     kept.push_back(std::move(call));
     ++seen_;
   }
-  // The eldest first.
+  // Returns the kept calls of all tenants, in the order of their ends.
   std::vector<SlowCall> kept() const {
     std::vector<SlowCall> all;
     for (const auto& [tenant, kept] : kept_) all.insert(all.end(), kept.begin(), kept.end());

@@ -20,7 +20,7 @@ enum class TraceEvent : uint16_t {
   kPeerDown,  // code: reason; number: index of the peer
 };
 
-// Name of the event, "call started", …; "?" for an unknown number.
+// Returns the name of the event, "call waits", …; "?" for an unknown number.
 const char* Name(TraceEvent event);
 
 }  // namespace sluice::observe

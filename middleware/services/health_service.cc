@@ -11,7 +11,7 @@ namespace sluice {
 using health::v1::HealthCheckRequest;
 using health::v1::HealthCheckResponse;
 
-// co_await it: goes on when the status is another one than `seen`, or nobody waits for the answer.
+// Awaitable. Resumes when the status to report differs from `seen`, or when `stop` is requested.
 class HealthService::Change {
  public:
   Change(HealthService* health, const std::string& service, Status seen, std::stop_token stop)
@@ -31,7 +31,7 @@ class HealthService::Change {
 
  private:
   friend class HealthService;
-  // On the polling thread, which the coroutine comes home to.
+  // Runs on the polling thread, which is the home of the coroutine.
   struct Stop {
     void operator()() const {
       std::lock_guard lock(self->health_->mutex_);
@@ -43,7 +43,7 @@ class HealthService::Change {
     if (!place_.has_value()) return;
     health_->watching_.erase(*place_);
     place_.reset();
-    resumption_.Resume();  // posts it
+    resumption_.Resume();  // posts the resumption
   }
 
   HealthService* const health_;

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// "9464" becomes "127.0.0.1:9464", "host:port" stays. Nothing: it is neither.
+// Returns "127.0.0.1:9464" for "9464", and "host:port" unchanged. Returns nullopt for any other text.
 inline std::optional<std::string> LoopbackUnlessTold(const std::string& address) {
   const size_t colon = address.rfind(':');
   uint32_t port = 0;

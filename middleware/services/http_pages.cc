@@ -62,15 +62,15 @@ absl::Status CheckTime(const char* name, absl::Duration value, absl::Duration lo
                     absl::StrCat(absl::FormatDuration(low), " to ", absl::FormatDuration(high)));
 }
 
-// 32 hexadecimal digits that nobody can guess; empty: the system has no random numbers.
+// Returns 32 random hexadecimal digits; empty if the system has no random numbers.
 std::string Nonce() {
   char bytes[16];
   if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) return "";
   return absl::BytesToHexString({bytes, sizeof(bytes)});
 }
 
-// Whether a Host header names an address or this host, so that it can't be the name of another site whose address was
-// changed to this one's.
+// Returns true if a Host header is an IP address or localhost. The name of another site is refused, because the other site
+// could have changed its address to the address of this host.
 bool IsLocalHost(std::string_view host) {
   if (!host.empty() && host[0] == '[') return host.find(']') != std::string_view::npos;
   const std::string name(host.substr(0, host.find(':')));
@@ -83,7 +83,7 @@ struct Reply {
   int code = 200;
   const char* type = kText;
   std::shared_ptr<const std::string> body;
-  std::string headers;  // further ones
+  std::string headers;  // additional headers
 };
 
 Reply Text(int code, const std::string& text, std::string headers = "") {
@@ -131,7 +131,7 @@ absl::Status PagesOptions::Validate() const {
   return status;
 }
 
-// A reply that is made once per `refresh`, whoever asks.
+// Makes each kind of reply at most once per `refresh`, for all clients.
 class HttpPages::Impl {
  public:
   explicit Impl(const PagesOptions& options)
@@ -157,7 +157,7 @@ class HttpPages::Impl {
     std::shared_ptr<const std::string> body;  // null: none so far
   };
 
-  // To the own port, and off again.
+  // Connects to the port of this object, and closes the connection.
   void Connect() const;
   static int OnRequest(mg_connection* connection);
   static int SendReply(mg_connection* connection);
@@ -209,7 +209,7 @@ void HttpPages::Impl::Connect() const {
   if (inet_pton(AF_INET, host_.c_str(), &address.sin_addr) != 1) return;
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
-  // It is closed whether it came about or not.
+  // The result does not matter: the socket is closed in any case.
   (void)connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   close(fd);
 }
@@ -248,7 +248,7 @@ absl::Status HttpPages::Impl::Listen(const std::string& address) {
   callbacks.begin_request = &OnRequest;
   callbacks.log_message = [](const mg_connection*, const char*) {
     return 1;
-  };  // says nothing itself
+  };  // the server library itself logs nothing
   context_ = mg_start(&callbacks, this, settings);
   if (context_ == nullptr) {
     return base::Error(
@@ -264,11 +264,11 @@ absl::Status HttpPages::Impl::Listen(const std::string& address) {
 }
 
 int HttpPages::Impl::OnRequest(mg_connection* connection) {
-  // Otherwise the server library would read the body of a refused request to its end, however slowly it comes.
+  // Otherwise the server library would read the body of a refused request to its end, even if it arrives slowly.
   mg_disable_connection_keep_alive(connection);
   try {
     return SendReply(connection);
-  } catch (...) {  // no memory; nothing may leave through the C code that called this
+  } catch (...) {  // no memory; no exception may pass through the C code of the caller
     static constexpr char kNoReply[] =
         "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     mg_write(connection, kNoReply, sizeof(kNoReply) - 1);
@@ -293,7 +293,7 @@ int HttpPages::Impl::SendReply(mg_connection* connection) {
       "Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n",
       reply.headers, "\r\n");
   if (std::string_view(request->request_method) != "HEAD") head += *reply.body;
-  mg_write(connection, head.data(), head.size());  // gives up after request_timeout
+  mg_write(connection, head.data(), head.size());  // fails after request_timeout
   return reply.code;
 }
 
@@ -366,7 +366,7 @@ std::shared_ptr<const std::string> HttpPages::Impl::KeptOr(
     if (place == nullptr) place = std::make_shared<Kept>();
     kept = place;
   }
-  std::lock_guard lock(kept->mutex);  // those who ask meanwhile wait for the same reply
+  std::lock_guard lock(kept->mutex);  // concurrent requests wait for the same reply
   const auto now = std::chrono::steady_clock::now();
   if (kept->body == nullptr || now - kept->made >= absl::ToChronoNanoseconds(options_.refresh)) {
     kept->body = std::make_shared<const std::string>(make());

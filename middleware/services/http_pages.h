@@ -17,8 +17,8 @@
 //               by a request. Without PagesOptions::readers each client that connects sees
 //               everything, except what belongs to tenants. docs/decisions/0071.
 // Ownership     The user's. Servers outlive it, or are removed before they are destroyed.
-// Threads       Any. The HTTP server has its own threads. However many requests there are, the state is
-//               taken from a server once per `refresh` and path at most, for each kind of reader.
+// Threads       Any. The HTTP server has its own threads. For each path and kind of reader it reads the
+//               state of a server at most once per `refresh`.
 // Signals       The HTTP server makes the process ignore SIGPIPE.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_HTTP_PAGES_H_
 #define SLUICE_MIDDLEWARE_SERVICES_HTTP_PAGES_H_
@@ -81,7 +81,7 @@ class HttpPages {
   void Remove(const std::string& name);
 
   uint16_t port() const;
-  // Number of times that the state was taken since the start. Requests in between got a reply again.
+  // Returns how many replies were made from new state since the start. Other requests got a stored reply.
   uint64_t looks() const;
 
  private:

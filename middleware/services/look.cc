@@ -185,7 +185,7 @@ bool FillLook(const LookRequest& request, LookReply* reply) {
   return snapshot.fresh;
 }
 
-// What is missed least goes first.
+// Removes the least important data first.
 void ShortenLook(size_t limit_bytes, LookReply* reply) {
   while (reply->ByteSizeLong() > limit_bytes) {
     reply->set_shortened(true);

@@ -34,9 +34,9 @@ struct LookRequest {
   std::optional<std::string_view> only_tenant;
 };
 
-// True: the polling threads have answered (ServerSnapshot::fresh).
+// Returns true if the polling threads have answered (ServerSnapshot::fresh).
 bool FillLook(const LookRequest& request, introspection::v1::LookReply* reply);
-// Removes peers, calls and latencies until the reply has at most `limit_bytes`.
+// Removes peers, calls, latencies, counters and methods, in this order, until the reply has at most `limit_bytes`.
 void ShortenLook(size_t limit_bytes, introspection::v1::LookReply* reply);
 // Appends the newest records, oldest first. Methods that are not in `methods` have no name.
 void FillTrace(const Server& server, const std::vector<std::string>& methods, size_t max_records,

@@ -25,8 +25,8 @@ class NamedObjects {
  public:
   struct Served {
     const Server* server = nullptr;
-    ServerOptions
-        options;  // as the server was created; the defaults if the report does not need them
+    // Options that the server was created with; the defaults if the report does not need them.
+    ServerOptions options;
   };
 
   NamedObjects() = default;

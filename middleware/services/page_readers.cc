@@ -29,7 +29,7 @@ absl::Status Refused(const std::string& file, const std::string& cause, const st
 
 bool IsVisible(char c) { return c > ' ' && c < 0x7f; }
 
-// Its time depends on the lengths only.
+// The time that it takes depends only on the lengths.
 bool SameText(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char different = 0;

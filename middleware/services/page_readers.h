@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// Who presents a token of the file, and what it may see.
+// The tokens of a group of readers, and what these readers may see.
 struct PageReader {
   // A file of tokens, one a line, 16 to 256 visible ASCII characters each (head -c 32 /dev/urandom |
   // base64). Lines that begin with # are ignored. Its owner is this process's user or root; mode 600
@@ -30,11 +30,11 @@ struct PageViewer {
   enum class Rights {
     kNone,      // no valid token, and one is required
     kAnyone,    // no token is required: everything except what belongs to tenants
-    kTenant,    // of one tenant
+    kTenant,    // what belongs to one tenant
     kOperator,  // everything
   };
   Rights rights = Rights::kNone;
-  std::string tenant;  // of kTenant
+  std::string tenant;  // kTenant only
 };
 
 class PageReaders {
@@ -42,8 +42,8 @@ class PageReaders {
   // Reads the tokens. Errors: those of secret files (PERMISSION_DENIED, NOT_FOUND, INVALID_ARGUMENT),
   // INVALID_ARGUMENT (a token that is too short or too long, or belongs to two readers; no tokens).
   absl::Status Read(const std::vector<PageReader>& readers);
-  // The viewer that a request's Authorization header identifies. Takes the same time for each wrong
-  // token of the same length.
+  // Returns the viewer that a request's Authorization header identifies. Takes the same time for each
+  // wrong token of the same length.
   PageViewer Identify(std::string_view authorization) const;
   bool token_required() const { return !tokens_.empty(); }
 

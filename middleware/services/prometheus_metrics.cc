@@ -23,7 +23,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
-// Families by name, in the order in which they were named first.
+// Families by name, in the order of their first use.
 class Families {
  public:
   void Count(const std::string& name, const char* help, const Labels& labels, uint64_t value) {
@@ -33,7 +33,7 @@ class Families {
   void Gauge(const std::string& name, const char* help, const Labels& labels, uint64_t value) {
     New(name, help, MetricType::Gauge, labels).gauge.value = static_cast<double>(value);
   }
-  // Bounds at which buckets of the histogram end, so that the counts are just.
+  // The bounds are ends of buckets of the histogram, so the counts are exact.
   void Seconds(const std::string& name, const char* help, const Labels& labels,
                const base::HistogramCopy& histogram) {
     ClientMetric& metric = New(name, help, MetricType::Histogram, labels);

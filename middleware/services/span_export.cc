@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The JSON is written here, and not by google.protobuf.Struct: under ThreadSanitizer its class has another layout than the one in the
-// distribution's library.
+// This file writes the JSON itself instead of using google.protobuf.Struct: under ThreadSanitizer, the layout of that class differs from
+// the layout in the distribution's library.
 #include "middleware/services/span_export.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// A JSON string. Names and messages may have bytes of a peer: what is not printable ASCII becomes '?'.
+// Returns a JSON string. Names and messages may have bytes of a peer: '?' replaces each character that is not printable ASCII.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -31,7 +31,7 @@ std::string Quoted(std::string_view text) {
   return quoted += '"';
 }
 
-// Microseconds with nanoseconds behind the point.
+// Returns microseconds with three decimals.
 std::string Microseconds(int64_t ns) {
   return absl::StrFormat("%.3f", static_cast<double>(ns) / 1e3);
 }
@@ -51,7 +51,7 @@ std::string OtlpSpan(const Span& span) {
                                  SpanId(span.span_id), "\",");
   if (span.parent_id != 0)
     absl::StrAppend(&out, "\"parentSpanId\":\"", SpanId(span.parent_id), "\",");
-  // Times as texts, since a number of JSON has 53 bits.
+  // Times are strings, because a JSON number has only 53 bits.
   absl::StrAppend(&out, "\"name\":", Quoted(span.name), ",\"kind\":", static_cast<int>(span.kind),
                   ",\"startTimeUnixNano\":\"", span.start_unix_ns, "\",\"endTimeUnixNano\":\"",
                   span.end_unix_ns, "\"");
@@ -71,7 +71,7 @@ std::string OtlpSpan(const Span& span) {
   return out += "}";
 }
 
-// Rows of a picture: a span stands in the row of its parent of the same process, calls that overlap in different rows.
+// Rows of the chart: a span is in the row of its parent of the same process. Calls that overlap are in different rows.
 class Rows {
  public:
   explicit Rows(std::span<const Span> spans) {
@@ -102,7 +102,7 @@ class Rows {
   absl::flat_hash_map<uint64_t, size_t> rows_;  // by span
 };
 
-// Of the day of the first span. A number of JSON has 53 bits: microseconds since 1970 would leave no digits behind the point.
+// Returns midnight of the day of the first span. A JSON number has 53 bits: microseconds since 1970 would leave no decimals.
 int64_t MidnightNs(std::span<const Span> spans) {
   constexpr int64_t kDayNs = 86'400'000'000'000;
   int64_t first_ns = spans.empty() ? 0 : spans.front().start_unix_ns;

@@ -18,9 +18,9 @@ namespace sluice {
 // or a line of a file that Jaeger and the collector's file receiver read. `service`: value of service.name.
 std::string SpansAsOtlp(std::string_view service, std::span<const Span> spans);
 
-// A file in the Trace Event Format, for ui.perfetto.dev and chrome://tracing. Each call has a row; the rows of calls that
-// overlap are different. An arrow leads from a channel's call to the server's. `process_id` tells processes apart if files
-// are joined. Times count from midnight UTC of the day of the first span.
+// A file in the Trace Event Format, for ui.perfetto.dev and chrome://tracing. Each call has a row; calls that overlap have different
+// rows. An arrow leads from a channel's call to the server's. `process_id` distinguishes processes if files are joined. Times count from
+// midnight UTC of the day of the first span.
 std::string SpansAsChromeTrace(std::string_view service, uint32_t process_id,
                                std::span<const Span> spans);
 

@@ -33,7 +33,7 @@ std::string MethodName(const char* method) { return std::string(absl::StripPrefi
 
 }  // namespace
 
-// The span's id travels to the server as that of its parent, and is read there again when the call ends.
+// Sends the id of the span to the server, as parent id in the metadata. Reads it from the metadata again when the call ends.
 class SpanRecorder::Client final : public ClientInterceptor {
  public:
   explicit Client(std::shared_ptr<SpanRecorder> recorder) : recorder_(std::move(recorder)) {}
@@ -50,7 +50,7 @@ class SpanRecorder::Client final : public ClientInterceptor {
       return absl::OkStatus();
     }
     const uint64_t span_id = recorder_->NewId();
-    // Without room for it in the metadata the call goes on without a span.
+    // If the metadata has no room for it, the call continues without a span.
     if (!call.SetMetadata(kTraceParent, trace.Child(span_id).ToString()).ok())
       return absl::OkStatus();
     std::lock_guard lock(recorder_->mutex_);
@@ -109,7 +109,8 @@ class SpanRecorder::Server final : public ServerInterceptor {
       handler_ns = began.mapped();
     }
     const int64_t now_ns = recorder_->UnixNs();
-    // A later interceptor that refuses the call ends it with `took` 0. The clocks are two, so the arrival may seem later.
+    // If a later interceptor refuses the call, `took` is 0. `took` and UnixNs() use different clocks, so the arrival may appear to be
+    // later than the start of the handler.
     const int64_t arrived_ns = std::min(now_ns - absl::ToInt64Nanoseconds(took), handler_ns);
     const auto caller = SampledTrace(context.metadata());
     Span span = {.trace_id = trace->trace_id,

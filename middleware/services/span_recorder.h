@@ -10,11 +10,11 @@
 //
 // Purpose       A channel's interceptor records a span for each sampled call. The server's records three: the call, from the arrival of
 //               the request until the reply was sent; and within it its wait for the handler, and the handler. A server records the
-//               calls whose caller has sampled them (W3C Trace Context, docs/decisions/0036), and none of its own choice.
+//               calls whose caller has sampled them (W3C Trace Context, docs/decisions/0036), and does not sample calls itself.
 // Ownership     Shared by the program, channels and servers. It may outlive them.
 // Threads       Any.
 // Limits        `max_spans` spans. When they are reached, further spans are dropped and counted until Take().
-// Cost          A call that is not sampled: a look at its metadata. A sampled call: two locks and some allocations.
+// Cost          A call that is not sampled: one search in its metadata. A sampled call: two locks and some allocations.
 #ifndef SLUICE_MIDDLEWARE_SERVICES_SPAN_RECORDER_H_
 #define SLUICE_MIDDLEWARE_SERVICES_SPAN_RECORDER_H_
 
@@ -50,12 +50,12 @@ struct Span {
 };
 
 struct SpanOptions {
-  // A channel samples one of so many calls that no trace reaches. Calls that are part of a trace keep the caller's decision.
+  // A channel samples one of this many calls that are not part of a trace. Calls that are part of a trace keep the caller's decision.
   // Range: 0 (none) to 4,294,967,295.
   uint32_t one_in = 100;
   // Maximum number of recorded spans that Take() has not returned. Further spans are dropped. Range: 1 and more.
   size_t max_spans = 10'000;
-  // For tests: time since 1970 in ns, and random numbers. Called on any thread. null: those of the system.
+  // For tests: time since 1970 in ns, and random numbers. Called on any thread. Null: time and random numbers of the system.
   std::function<int64_t()> unix_ns;
   std::function<uint64_t()> random;
 };
@@ -66,12 +66,12 @@ class SpanRecorder : public std::enable_shared_from_this<SpanRecorder> {
   SpanRecorder(const SpanRecorder&) = delete;
   SpanRecorder& operator=(const SpanRecorder&) = delete;
 
-  // Interceptors that share the recorder. Put the channel's last in its list, so that the span has what others add. The recorder
-  // has to be owned by a std::shared_ptr.
+  // Return interceptors that share the recorder. Put the channel's interceptor last in its list, so that it sees the metadata that other
+  // interceptors add. A std::shared_ptr must own the recorder.
   std::shared_ptr<ClientInterceptor> ForChannels();
   std::shared_ptr<ServerInterceptor> ForServers();
 
-  // Removes the recorded spans, in the order of their ends.
+  // Removes and returns the recorded spans, in the order of their ends.
   std::vector<Span> Take();
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
@@ -81,7 +81,7 @@ class SpanRecorder : public std::enable_shared_from_this<SpanRecorder> {
 
   int64_t UnixNs() const { return options_.unix_ns(); }
   uint64_t NewId();
-  // Whether a call that no trace reaches begins one.
+  // Returns true if a call that is not part of a trace starts a trace.
   bool Samples();
   void Add(Span span);
 
@@ -90,8 +90,8 @@ class SpanRecorder : public std::enable_shared_from_this<SpanRecorder> {
   std::atomic<uint64_t> dropped_{0};
   std::mutex mutex_;
   std::vector<Span> ended_;                          // mutex_
-  absl::flat_hash_map<uint64_t, int64_t> handlers_;  // mutex_; by span: when the handler began
-  absl::flat_hash_map<uint64_t, uint64_t> parents_;  // mutex_; by span of a channel's call
+  absl::flat_hash_map<uint64_t, int64_t> handlers_;  // mutex_; start of the handler, by span
+  absl::flat_hash_map<uint64_t, uint64_t> parents_;  // mutex_; parent, by span of a channel's call
 };
 
 }  // namespace sluice

@@ -107,7 +107,7 @@ void StatusReport::FillServer(const PageViewer& viewer, const std::string& name,
   status_page::v1::ServerStatus* one = status->add_servers();
   one->set_name(name);
   if (viewer.rights == Rights::kAnyone && with_tenants) {
-    only_tenant = "";  // of no peer
+    only_tenant = "";  // no peer has this tenant
     one->set_withheld(
         "the server has tenants, and the pages require no token: set PagesOptions::readers");
   }

@@ -56,9 +56,9 @@ class StatusReport {
   void Remove(const std::string& name) { objects_.Remove(name); }
 
   std::string StatusJson(const PageViewer& viewer) const;
-  // The options in effect, for viewers who see everything. Secrets and their files are omitted.
+  // Returns the options in effect, for viewers that see everything. Secrets and their files are omitted.
   std::string ConfigJson() const;
-  // True: the polling threads of all servers have answered within `patience`.
+  // Returns true if the polling threads of all servers have answered within `patience`.
   bool AllAnswer() const;
 
  private:

@@ -20,7 +20,7 @@ class Announcements {
   static absl::StatusOr<std::unique_ptr<Announcements>> Create(device::Device& device);
 
   int fd() const { return channel_->fd; }
-  // Reads what has been announced; never blocks.
+  // Reads and acknowledges all pending events. Does not block.
   void Drain();
   ibv_comp_channel* channel() const { return channel_.get(); }
 

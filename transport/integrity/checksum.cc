@@ -8,7 +8,7 @@
 namespace sluice::integrity {
 namespace {
 
-// ISA-L reads only, whatever its prototypes say.
+// ISA-L only reads the data, although its prototypes take pointers to non-const.
 unsigned char* Data(std::span<const std::byte> bytes) {
   return const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes.data()));
 }
@@ -19,8 +19,8 @@ uint16_t Crc16T10Dif(std::span<const std::byte> bytes) {
   return crc16_t10dif(0, Data(bytes), bytes.size());
 }
 
-// One's complement sums do not mind the order of bytes in a word, so they are added as they stand and
-// turned round at the end (RFC 1071).
+// A one's complement sum does not depend on the byte order of the words. So the words are added in host order,
+// and the bytes of the result are swapped at the end (RFC 1071).
 uint16_t IpChecksum(std::span<const std::byte> bytes) {
   uint64_t sum = 0;
   for (size_t at = 0; at + 2 <= bytes.size(); at += 2) {
@@ -33,7 +33,7 @@ uint16_t IpChecksum(std::span<const std::byte> bytes) {
   return static_cast<uint16_t>(word << 8 | word >> 8);
 }
 
-// Takes and gives the complement of the register.
+// crc32_gzip_refl() takes and returns the complement of the CRC register.
 uint32_t Crc32(std::span<const std::byte> bytes) {
   return crc32_gzip_refl(0, Data(bytes), bytes.size());
 }

@@ -18,7 +18,7 @@
 namespace sluice::integrity {
 
 uint16_t Crc16T10Dif(std::span<const std::byte> bytes);
-// An even number of bytes.
+// `bytes` must have an even size.
 uint16_t IpChecksum(std::span<const std::byte> bytes);
 uint32_t Crc32(std::span<const std::byte> bytes);
 uint32_t Crc32c(std::span<const std::byte> bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes back to a signed queue: completions of its own requests, and the peer's replies.
+// The receiving half of a signed queue: completions of its requests, and replies of the peer.
 #include <algorithm>
 #include <string>
 
@@ -46,8 +46,8 @@ int SignedQueue::PollSends() {
   }
 }
 
-// A poll that meets the news of a wrong signature may answer 0 though there is more, so it takes as many
-// empty ones in a row as there may be news.
+// A poll that meets the report of a wrong signature may return 0 although more completions follow. So this function
+// polls until more polls in a row than open transfers return 0.
 int SignedQueue::PollUntilEmpty() {
   int all = 0;
   for (uint32_t empty = 0; empty <= open_;) {
@@ -88,7 +88,7 @@ void SignedQueue::OnCompletion(const ibv_wc& completion) {
       landed_.push_back(index);
       return;
     case Role::kOk:
-      // A cancelled one completes as well.
+      // A cancelled OK completes as well.
       if (slot.stage == Stage::kMismatched) return;
       ++counters_.good;
       return End(index, absl::OkStatus(), true);
@@ -140,7 +140,7 @@ int SignedQueue::PollReplies() {
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[i];
     if (completion.status != IBV_WC_SUCCESS) {
-      // Why, is said by a request of this side, if one is under way: in ERR all of them complete.
+      // If requests of this side are in flight, one of their completions gives the reason: in ERR all of them complete.
       if (completion.status == IBV_WC_WR_FLUSH_ERR && open_ > waiting_.size()) continue;
       Fail(base::Error(absl::StatusCode::kUnavailable,
                        "the receive queue of a signed queue failed with " +

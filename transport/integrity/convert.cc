@@ -109,7 +109,7 @@ std::optional<Mismatch> Convert(const Protection& protection, Direction directio
     }
     std::memcpy(&output[out], data.data(), block_bytes);
     out += block_bytes;
-    // As a device does unless it is told otherwise: what both domains make alike is copied.
+    // Like a device by default: parts of the signature that have the same format in both domains are copied.
     if (to == Guard::kNone) continue;
     if (to == from) {
       std::memcpy(&output[out], data.data() + block_bytes, SignatureBytes(to));
@@ -146,7 +146,7 @@ void Protect(const Protection& protection, std::span<const std::byte> data,
              std::span<std::byte> output) {
   Protection inserting = protection;
   inserting.wire = Guard::kNone;
-  // Into memory, where the wire has no signatures.
+  // Converts from a wire without signatures into memory.
   Convert(inserting, Direction::kFromWire, data, output);
 }
 

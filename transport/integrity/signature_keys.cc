@@ -9,7 +9,7 @@
 namespace sluice::integrity {
 namespace {
 
-// A domain as the device wants it; the three parts point into each other, so it stays where it is.
+// A domain in the format of the device. Not movable, because its parts point to each other.
 class Domain {
  public:
   Domain(Guard guard, const Protection& protection) : used_(guard != Guard::kNone) {
@@ -41,7 +41,7 @@ class Domain {
   mlx5dv_sig_block_domain domain_ = {};
 };
 
-// Of the domain that bytes come from.
+// Returns the check mask for the domain that the data comes from.
 uint8_t CheckMask(Guard from, uint8_t checks) {
   if (!IsT10Dif(from)) return (checks & kCheckGuard) != 0 ? MLX5DV_SIG_MASK_CRC32 : 0;
   uint8_t mask = 0;

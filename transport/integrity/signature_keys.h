@@ -21,15 +21,15 @@
 
 namespace sluice::integrity {
 
-// Of a queue pair that configures keys: room for a list of one piece and two signatures.
+// Inline bytes that a queue pair needs to configure keys: for a list of one piece and two signatures.
 inline constexpr uint32_t kConfigureInlineBytes = 256;
-// At most so many places in the send queue for a configuration: one, and one for each domain.
+// Maximum number of send queue entries for a configuration: one, and one for each domain.
 inline constexpr uint32_t kConfigureSlots = 3;
 
-// What signatures a device knows. A value.
+// The signatures that a device supports. A value.
 class SignatureSupport {
  public:
-  // An error: it knows none. Asks the device.
+  // Queries the device. Returns an error if the device supports no signatures.
   static absl::StatusOr<SignatureSupport> Ask(device::Device& device);
   // UNIMPLEMENTED: this device does not support that signature, or blocks of that size.
   absl::Status Supports(const Protection& protection) const;
@@ -49,15 +49,15 @@ class SignatureKeys {
   ~SignatureKeys();
 
   const SignatureSupport& support() const { return support_; }
-  // Between ibv_wr_start and ibv_wr_complete of a queue pair made for it: `index` stands for the memory of a
-  // transfer of so many bytes of data, from offset 0 on; `from` is the domain that is checked. Not completed by itself: it is
-  // unsignalled. `protection` has a signature in one domain at least.
+  // Posts an unsignalled request that configures key `index`: the key then gives access to `memory`, with `data_bytes` of data, from
+  // offset 0 on. `from`: guard of the domain that is checked. `protection` must have a signature in at least one domain. Call it between
+  // ibv_wr_start and ibv_wr_complete, on a queue pair that was created for signature keys.
   void Configure(ibv_qp_ex* ex, mlx5dv_qp_ex* dv, uint64_t wr_id, uint32_t index,
                  const Protection& protection, Guard from, std::byte* memory, uint32_t lkey,
                  uint64_t data_bytes) const;
   uint32_t lkey(uint32_t index) const { return keys_[index]->lkey; }
-  // What the device found, of polled completions; afterwards it is forgotten. Blocks are counted in
-  // the domain that the data came from.
+  // Returns the mismatch that the device found for this key, if any, and clears it. Poll the completions
+  // of the transfer first. Mismatch::block counts in the domain that the data came from.
   absl::StatusOr<std::optional<Mismatch>> Check(uint32_t index, const Protection& protection,
                                                 Guard from) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transfers on their way out: from Post() to the send queue. What comes back is in completions.cc.
+// The sending half of a signed queue: from Post() to the send queue. The receiving half is in completions.cc.
 #include "transport/integrity/signed_queue.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace sluice::integrity {
 namespace {
 
-// In the send queue: a configuration, the data, the OK and, if that was cancelled, the error.
+// Send queue entries of a transfer: a configuration, the data, the OK and, if the OK was cancelled, the error reply.
 constexpr uint32_t kSlotsOfATransfer = kConfigureSlots + 3;
 
 absl::Status Refused(absl::StatusCode code, const std::string& what, std::string_view peer,
@@ -63,7 +63,7 @@ absl::Status SignedQueue::Init() {
     if (!keys.ok()) return keys.status();
     keys_.emplace(std::move(*keys));
   } else {
-    // The most that a transfer can take on the wire.
+    // Maximum size of a transfer on the wire.
     staging_bytes_ = DomainBytes(Guard::kT10DifCrc, 512, options_.max_transfer_bytes);
     auto staging = memory::Slab::Create(api, domain, staging_bytes_ * options_.max_open,
                                         IBV_ACCESS_LOCAL_WRITE);
@@ -114,13 +114,13 @@ SignedQueue::~SignedQueue() = default;
 absl::Status SignedQueue::Connect(const QueueAddress& peer) {
   verbs::RcPeer address{.number = peer.number, .lid = peer.lid};
   std::memcpy(address.gid.raw, peer.gid.data(), peer.gid.size());
-  // For ever: a peer that is kept from its CPU posts its reply buffers late, and is not gone for that. One that is gone does
-  // not answer at all; one that hangs is given up by its user's deadline.
+  // Retries without limit after RNR: a peer that gets no CPU time posts its reply buffers late, but is alive. A dead peer does not
+  // answer at all. For a peer that hangs, the deadline of the user applies.
   verbs::PathOptions path = device_.path();
   path.rnr_retry = 7;
-  // 0.04 ms: whoever looks at what was written is often a few replies behind, and not for long.
+  // 0.04 ms: a peer that checks written data is often a few replies late, but not for long.
   path.min_rnr_timer = 4;
-  // The same for both directions, so that each side asks for no more than the other answers.
+  // The same value for both directions, so that each side has no more READs outstanding than the other side answers.
   path.max_rd_atomic = std::clamp<uint8_t>(peer.reads, 1, path.max_rd_atomic);
   absl::Status status = verbs::ActivateRc(device_.api(), qp_.get(), path, address,
                                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
@@ -152,14 +152,13 @@ bool SignedQueue::UsesKey(const Slot& slot) const {
   return keys_ && (protection.memory != Guard::kNone || protection.wire != Guard::kNone);
 }
 
-// Nothing can be wrong with data that are written without a signature, and a queue pair keeps the order of what it writes and
-// sends.
+// A write without a signature needs no fence: it cannot have a mismatch, and a queue pair executes its WRITEs and SENDs in order.
 bool SignedQueue::Fences(const Slot& slot) const {
   return mode_ == Mode::kPipelined &&
          (UsesKey(slot) || slot.transfer.kind == Transfer::Kind::kRead);
 }
 
-// Data that look the same on the wire go straight to and from their memory.
+// Data with the same format in memory and on the wire needs no staging buffer.
 bool SignedQueue::Stages(const Slot& slot) const {
   return !keys_ && slot.transfer.protection.memory != slot.transfer.protection.wire;
 }
@@ -188,7 +187,7 @@ absl::Status SignedQueue::Tell(std::span<const std::byte> reply, uint64_t cookie
   return Take(nothing);
 }
 
-// A place for it, until its end.
+// Reserves a slot for the transfer until its end.
 absl::Status SignedQueue::Take(const Transfer& transfer) {
   if (transfer.reply.size() > kMaxReplyBytes) {
     return Refused(absl::StatusCode::kInvalidArgument,
@@ -225,7 +224,7 @@ absl::Status SignedQueue::Take(const Transfer& transfer) {
   return absl::OkStatus();
 }
 
-// The CPU's part of a transfer.
+// Checks and converts the data of a transfer with the CPU.
 void SignedQueue::Convert(uint32_t index) {
   Slot& slot = slots_[index];
   const Transfer& transfer = slot.transfer;
@@ -281,7 +280,7 @@ void SignedQueue::Complete() {
                         {.layer = "integrity", .peer = options_.peer, .operation = "post"}));
 }
 
-// The OK has not been sent, or was cancelled: its memory takes the error reply.
+// Puts the error reply into the buffer of the OK, which was not sent or was cancelled.
 void SignedQueue::Mismatched(uint32_t index) {
   Slot& slot = slots_[index];
   ++counters_.mismatches;
@@ -293,7 +292,7 @@ void SignedQueue::Mismatched(uint32_t index) {
 
 void SignedQueue::Flush() {
   if (waiting_.empty() || state_ != QueueState::kRunning) return;
-  // Before the send queue is taken: the user is asked for error replies.
+  // Before Begin(): Mismatched() calls the user for the error reply.
   for (const uint32_t index : waiting_) {
     if (slots_[index].mismatch) Mismatched(index);
   }
@@ -304,8 +303,8 @@ void SignedQueue::Flush() {
     slot.stage = slot.transfer.data_bytes == 0 ? Stage::kAnswered : Stage::kUnderWay;
     if (slot.stage == Stage::kUnderWay) PostData(index);
   }
-  // One fence stands for all that follow: the data of all of them are in front of it. Each of its own would wait for the
-  // OK before.
+  // One fence is enough for all replies behind it, because the data of all transfers is posted before it. A fence for each reply
+  // would also wait for the previous OK.
   bool fenced = false;
   for (const uint32_t index : waiting_) {
     const Slot& slot = slots_[index];

@@ -55,39 +55,40 @@ struct Transfer {
   using Kind = TransferKind;
   Kind kind = Kind::kWrite;
   Protection protection;
-  // Here: MemoryBytes(protection, data_bytes) of registered memory, left alone until OnEnd().
+  // Registered local memory of MemoryBytes(protection, data_bytes). The user must not use it until OnEnd().
   std::byte* memory = nullptr;
   uint32_t lkey = 0;
-  // There: WireBytes(protection, data_bytes).
+  // Remote memory of WireBytes(protection, data_bytes).
   uint64_t remote_address = 0;
   uint32_t rkey = 0;
   uint64_t data_bytes = 0;
   std::span<const std::byte> reply;  // the OK; at most kMaxReplyBytes, copied
-  uint64_t cookie = 0;               // the user's own
+  uint64_t cookie = 0;               // returned in callbacks
 };
 
-// Where a signed queue is, for the other end's.
+// Address of a signed queue, for Connect() of the peer's queue.
 struct QueueAddress {
   uint32_t number = 0;
   std::array<std::byte, 16> gid = {};
   uint16_t lid = 0;   // of its port; 0 on RoCE
-  uint8_t reads = 1;  // that its device answers at a time
+  uint8_t reads = 1;  // maximum number of RDMA READs that its device answers at a time
 };
 
 class SignedQueueUser {
  public:
   virtual ~SignedQueueUser() = default;
-  // The signature is wrong, the OK was not sent and will not be. Writes what the peer is told instead, and
-  // says how long that is: `room.size()` at most. Must not call the queue.
+  // Reports a wrong signature. The OK was not sent, and will not be sent. Writes the error reply for the peer to `room`,
+  // and returns its size: at most room.size(). Must not call the queue.
   virtual uint32_t OnMismatch(uint64_t cookie, const Mismatch& mismatch,
                               std::span<std::byte> room) = 0;
-  // The last call for a transfer; its memory is the user's again. OK, or DATA_LOSS (MismatchOf()), or
-  // UNAVAILABLE: the queue failed; PERMISSION_DENIED: it failed because the peer's keys do not allow a transfer. `replied`: the peer has the reply. Otherwise it may or may not have the OK, if the
-  // status is one of these two, and has nothing, if it is DATA_LOSS.
+  // Reports the end of a transfer. Last call for the transfer: its memory belongs to the user again. Status: OK, DATA_LOSS
+  // (MismatchOf()), UNAVAILABLE (the queue failed), PERMISSION_DENIED (it failed because the peer's keys do not allow a transfer).
+  // `replied`: the peer has the reply. If false, and the status is UNAVAILABLE or PERMISSION_DENIED, the peer may have the OK. If
+  // false, and the status is DATA_LOSS, the peer has no reply.
   virtual void OnEnd(uint64_t cookie, const absl::Status& status, bool replied) = 0;
-  // What the peer sent here as a reply; valid during the call.
+  // Delivers a reply of the peer. `bytes` are valid only during the call.
   virtual void OnReply(std::span<const std::byte> bytes) = 0;
-  // The last call of all.
+  // Reports that the queue is down. Last call of all.
   virtual void OnDown(const absl::Status& why) = 0;
 };
 
@@ -95,14 +96,14 @@ struct SignedQueueOptions {
   uint32_t max_open = 16;
   uint32_t max_replies = 16;
   uint64_t max_transfer_bytes = uint64_t{1} << 20;  // of data
-  std::string peer;                                 // for errors
-  // False: as if the device had none.
+  std::string peer;                                 // name of the peer in error texts
+  // False: do not use the device's feature.
   bool offload = true;
   bool pipelining = true;
-  // Not null: completions are announced there after Arm(). It outlives the queue.
+  // Completion channel that gets events after Arm(); null: none. Outlives the queue.
   ibv_comp_channel* channel = nullptr;
-  // Protection domain of the queue: the peer reaches memory of this domain only, and local memory of transfers has to be
-  // registered there. It outlives the queue. Null: the device's.
+  // Protection domain of the queue; null: the device's. The peer can access only memory of this domain. Local memory of transfers
+  // must be registered in it. Outlives the queue.
   ibv_pd* domain = nullptr;
 };
 
@@ -110,10 +111,10 @@ struct SignedQueueCounters {
   uint64_t posted = 0;
   uint64_t good = 0;
   uint64_t mismatches = 0;
-  uint64_t stops = 0;          // in SQD, with their wrong transfers
-  uint64_t cancelled = 0;      // replies
+  uint64_t stops = 0;          // stops in state SQD
+  uint64_t cancelled = 0;      // OKs of wrong transfers
   uint64_t state_queries = 0;  // sent to the device
-  uint64_t replies = 0;        // of the peer
+  uint64_t replies = 0;        // received from the peer
 };
 
 class SignedQueue {
@@ -126,29 +127,29 @@ class SignedQueue {
   SignedQueue(const SignedQueue&) = delete;
   SignedQueue& operator=(const SignedQueue&) = delete;
 
-  // For the other end's Connect().
+  // Returns the address for Connect() of the peer's queue.
   QueueAddress address() const { return address_; }
-  // The peer may do in memory here whatever the keys that it has allow.
+  // Connects to the peer's queue. Afterwards the peer can access local memory as its keys allow.
   absl::Status Connect(const QueueAddress& peer);
 
-  // INVALID_ARGUMENT, UNIMPLEMENTED (this device does not support that signature), RESOURCE_EXHAUSTED (max_open),
-  // UNAVAILABLE (the queue has failed). Nothing happens before Flush(). With kSoftware a kWrite is checked and converted
-  // here.
+  // Queues a transfer; nothing is sent before Flush(). With kSoftware, it checks and converts the data of a kWrite.
+  // Errors: INVALID_ARGUMENT, UNIMPLEMENTED (this device does not support that signature), RESOURCE_EXHAUSTED (max_open),
+  // UNAVAILABLE (the queue is not connected, or has failed).
   absl::Status Post(const Transfer& transfer);
-  // A reply alone, of no transfer; it has an OnEnd() all the same.
+  // Queues a reply without a transfer. OnEnd() follows, as for a transfer.
   absl::Status Tell(std::span<const std::byte> reply, uint64_t cookie);
   // UNIMPLEMENTED: this device does not support that signature.
   absl::Status Supports(const Protection& protection) const;
-  // Data first, then the replies of all of it. What can't go now goes as soon as it can.
+  // Posts the data of all queued transfers, then their replies. If the queue is not running now, Poll() posts them later.
   void Flush();
-  // Completions and replies; how many. May call the user.
+  // Processes commands, completions and replies, and returns their number. May call the user.
   int Poll();
-  // The next completion, or the peer's next reply, raises an event at the channel. Poll() once more after it: what came
-  // before raises none.
+  // Requests an event at the channel for the next completion or reply. Call Poll() once more after it: earlier completions raise no
+  // event.
   void Arm();
-  // Whatever is told of a queue pair of this device.
+  // Handles an event of the device. Ignores events of other queue pairs.
   void OnDeviceEvent(const device::DeviceEvent& event);
-  // To be called now and then, less often than a transfer takes: finds a stop whose event was lost.
+  // Finds a stop whose event was lost. Call it from time to time, at intervals longer than a transfer takes.
   void Watch();
   void Fail(const absl::Status& why);
 
@@ -161,8 +162,8 @@ class SignedQueue {
   enum class Stage : uint8_t {
     kFree,
     kWaiting,     // for Flush()
-    kUnderWay,    // data posted; pipelined: its OK as well
-    kLanded,      // data moved; its signature is to be looked at
+    kUnderWay,    // data posted; kPipelined: its OK as well
+    kLanded,      // data moved; its signature is not checked yet
     kAnswered,    // its OK is posted, after the data
     kMismatched,  // its error reply is posted
   };
@@ -170,7 +171,7 @@ class SignedQueue {
 
   struct Slot {
     Stage stage = Stage::kFree;
-    uint64_t number = 0;  // of the transfer; names it in wr_ids
+    uint64_t number = 0;  // number of the transfer, part of its wr_ids
     Transfer transfer;
     uint32_t reply_bytes = 0;
     std::optional<Mismatch> mismatch;
@@ -206,7 +207,7 @@ class SignedQueue {
   int PollReplies();
   int PollUntilEmpty();
   void OnCompletion(const ibv_wc& completion);
-  void Look();  // at what has landed
+  void Look();  // checks landed_, and posts the replies
   void PostReceive(uint32_t index);
 
   // stop.cc
@@ -227,16 +228,16 @@ class SignedQueue {
   QueueState state_ = QueueState::kRunning;
   absl::Status why_;
   QueueAddress address_;
-  memory::Slab replies_;  // to the peer, then from it
+  memory::Slab replies_;  // buffers of replies to the peer, then of replies from it
   memory::Slab staging_;
   size_t staging_bytes_ = 0;  // of one transfer
   std::optional<SignatureKeys> keys_;
   verbs::Cq send_cq_;
   verbs::Cq receive_cq_;
-  verbs::Qp qp_;  // goes first
+  verbs::Qp qp_;  // destroyed first
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;
-  std::vector<uint32_t> waiting_;  // for Flush(), in their order
+  std::vector<uint32_t> waiting_;  // for Flush(), in the order of Post()
   std::vector<uint32_t> landed_;
   uint32_t open_ = 0;
   uint64_t next_number_ = 1;
@@ -244,7 +245,7 @@ class SignedQueue {
   uint64_t watched_completions_ = 0;
   bool connected_ = false;
   bool err_seen_ = false;
-  bool told_ = false;  // of an event that was not looked into yet
+  bool told_ = false;  // an event arrived and was not handled yet
   SignedQueueCounters counters_;
 };
 

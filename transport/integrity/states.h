@@ -11,31 +11,32 @@ namespace sluice::integrity {
 
 enum class QueueState : uint8_t {
   kRunning,
-  kAsking,      // it may have stopped: the device is asked what state it is in
-  kCancelling,  // it stands in SQD: the replies of wrong transfers are being cancelled
-  kResuming,    // error replies are posted, it goes back to RTS
-  kFailing,     // it goes to ERR, so that whatever is posted ends
-  kEnding,      // it is being destroyed: nothing of it touches memory afterwards
+  kAsking,      // may have stopped: a command queries the state of the queue pair
+  kCancelling,  // in SQD: a command cancels the OKs of wrong transfers
+  kResuming,    // error replies are posted: the queue pair returns to RTS
+  kFailing,     // the queue pair goes to ERR, so that all posted requests end
+  kEnding,      // the queue pair is being destroyed: afterwards it accesses no memory
   kDown,
 };
 
 enum class QueueEvent : uint8_t {
   kDrained,  // IBV_EVENT_SQ_DRAINED, or another event about this queue
   kQuiet,    // transfers are open and nothing has completed for a while: the event may be lost
-  kIsRts,    // the device's answer
+  kIsRts,    // result of the state query
   kIsSqd,
-  kIsErr,      // for the first time: the request that failed will say why
-  kCancelled,  // each wrong transfer's reply, and nothing else
+  kIsErr,      // for the first time: the completion of the failed request will give the reason
+  kCancelled,  // for each wrong transfer exactly one request, its OK, was cancelled
   kResumed,
-  kFailed,  // a request failed, the device says ERR and nothing else does, a cancellation took nothing, a command was refused
+  // A request or a command failed, the device reports ERR and no completion explains it, or a cancellation did not cancel exactly the OK.
+  kFailed,
   kStopped,  // in ERR
   kGone,     // destroyed
 };
 
-// False: the event means nothing in this state.
+// Sets `next` and returns true. Returns false if the event has no transition in this state.
 bool Next(QueueState state, QueueEvent event, QueueState* next);
 
-// One line per transition.
+// Returns one line per transition.
 std::string PrintTable();
 
 }  // namespace sluice::integrity

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A signed queue that stops: at a wrong signature, after which it goes on, or for good (states.h). Each command is one
-// step; what its answer is decides about the next.
+// Stops of a signed queue: at a wrong signature, after which it resumes, or at its end (states.h). Each command is one
+// step, and its result selects the next step.
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,7 +19,7 @@ void SignedQueue::OnDeviceEvent(const device::DeviceEvent& event) {
   AskIfTold();
 }
 
-// What was told while a stop is being handled may be about the next one.
+// An event that arrives while a stop is handled may belong to the next stop.
 void SignedQueue::AskIfTold() {
   if (!told_ || state_ != QueueState::kRunning) return;
   told_ = false;
@@ -32,7 +32,7 @@ void SignedQueue::Watch() {
   if (quiet) Ask(QueueEvent::kQuiet);
 }
 
-// An event may be late, and of a stop that is over; so it is never taken for what it says.
+// Queries the state, because an event may be late and belong to an earlier stop.
 void SignedQueue::Ask(QueueEvent event) {
   if (!Next(state_, event, &state_)) return;
   ++counters_.state_queries;
@@ -53,7 +53,7 @@ void SignedQueue::OnState(const absl::StatusOr<ibv_qp_state>& state) {
       Next(state_, QueueEvent::kIsSqd, &state_);
       return OnStop();
     default:
-      // What has failed says why, if something is under way: in ERR all of it completes.
+      // If requests are in flight, the completion of the failed request gives the reason: in ERR all requests complete.
       if (open_ > waiting_.size() && !err_seen_) {
         err_seen_ = true;
         Next(state_, QueueEvent::kIsErr, &state_);
@@ -63,11 +63,11 @@ void SignedQueue::OnState(const absl::StatusOr<ibv_qp_state>& state) {
   }
 }
 
-// The order of man mlx5dv_qp_cancel_posted_send_wrs: poll, check whatever is open, cancel, go on.
+// In the order of man mlx5dv_qp_cancel_posted_send_wrs: poll, check all open transfers, cancel, resume.
 void SignedQueue::OnStop() {
   ++counters_.stops;
   PollUntilEmpty();
-  if (state_ != QueueState::kCancelling) return;  // a completion said more than the stop
+  if (state_ != QueueState::kCancelling) return;  // a completion changed the state
   std::vector<uint32_t> wrong;
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
@@ -93,7 +93,7 @@ void SignedQueue::OnCancelled(const std::vector<uint32_t>& wrong, const std::vec
   if (state_ != QueueState::kCancelling) return;
   for (size_t i = 0; i < wrong.size(); ++i) {
     if (taken[i] == 1) continue;
-    // Its OK may have gone: nothing more may be said on this queue.
+    // The OK may have been sent: the queue must not send another reply.
     return Fail(Unexplained(taken[i] < 0
                                 ? "the reply of a wrong transfer can't be cancelled (errno " +
                                       std::to_string(-taken[i]) + ")"
@@ -129,12 +129,12 @@ absl::Status SignedQueue::Unexplained(const std::string& what) const {
 void SignedQueue::Fail(const absl::Status& why) {
   if (!Next(state_, QueueEvent::kFailed, &state_)) return;
   why_ = why;
-  // What it answers does not matter: the queue pair goes in any case.
+  // The result does not matter: the queue pair is destroyed in any case.
   commands_.Submit([api = &device_.api(), qp = qp_.get()] { (void)verbs::StopRc(*api, qp); },
                    [this] { OnErr(); });
 }
 
-// The last look: what has completed well, and what is known to be wrong.
+// Reads the last results: transfers that have completed, and mismatches that the device has found.
 void SignedQueue::OnErr() {
   PollUntilEmpty();
   for (uint32_t i = 0; i < slots_.size(); ++i) {
@@ -145,7 +145,7 @@ void SignedQueue::OnErr() {
     if (found.ok() && *found) slot.mismatch = *found;
   }
   Next(state_, QueueEvent::kStopped, &state_);
-  // Nobody else touches it from here on.
+  // No other code uses the queue pair from here on.
   commands_.Submit([qp = &qp_.qp] { qp->reset(); }, [this] { OnGone(); });
 }
 

@@ -17,10 +17,10 @@
 
 namespace sluice::memory {
 
-// A protection domain: queues of it reach memory that is registered in it, and no other. It outlives both.
+// A protection domain: its queues can access only memory that is registered in it. It outlives its queues and its memory regions.
 using Domain = verbs::Pd;
 
-// What peers may do; local transfers may do everything.
+// Rights of peers. Local transfers may read and write.
 struct RemoteRights {
   bool read = false;
   bool write = false;

@@ -23,7 +23,7 @@ absl::Status Failed(int error_number, const char* call) {
                            .remedy = "configure fewer or smaller buffers, or raise `ulimit -n`"});
 }
 
-// The kernel pins what a NIC registers, up to RLIMIT_MEMLOCK in all.
+// The kernel pins memory that a NIC registers, up to RLIMIT_MEMLOCK in total.
 absl::Status NotLocked(size_t size_bytes) {
   rlimit limit = {};
   std::string known = "which RLIMIT_MEMLOCK limits";
@@ -64,7 +64,7 @@ absl::StatusOr<Slab> Slab::Map(size_t size_bytes) {
   if (ftruncate(slab.fd_, static_cast<off_t>(slab.size_bytes_)) != 0) {
     return Failed(errno, "ftruncate");
   }
-  // Whoever maps the file may rely on its size: no SIGBUS by a later truncate.
+  // A process that maps the file can rely on its size: no later truncate causes SIGBUS.
   if (fcntl(slab.fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return Failed(errno, "fcntl(F_ADD_SEALS)");
   }
@@ -105,7 +105,7 @@ Slab& Slab::operator=(Slab&& other) noexcept {
 Slab::~Slab() { Free(); }
 
 void Slab::Free() {
-  mr_.reset();  // before the memory goes
+  mr_.reset();  // before the memory is unmapped
   if (data_ != nullptr) munmap(std::exchange(data_, nullptr), size_bytes_);
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }

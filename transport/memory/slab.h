@@ -2,8 +2,8 @@
 //
 // Slab: registered memory: a memory file, mapped shared, registered once.
 //
-// Purpose       One region of zeroed pages with its ibv_mr. The mapping is always shared: a NIC does not mind, and a software device
-//               in another process can map the same pages.
+// Purpose       One region of zeroed pages with its ibv_mr. The mapping is always shared: for a NIC this makes no difference, and a
+//               software device in another process can map the same pages.
 // Ownership     The creator. The protection domain outlives it. The file descriptor stays open as long as the region is registered,
 //               because the device may find the file by it.
 // Threads       Creation and destruction: any (they block). The memory: its users'.
@@ -18,7 +18,7 @@
 
 namespace sluice::memory {
 
-// ErrorContext::operation of a registration that failed for want of lockable memory.
+// ErrorContext::operation of a registration that failed because the process may not lock more memory.
 inline constexpr char kRegisterOperation[] = "register memory";
 
 class Slab {
@@ -26,11 +26,11 @@ class Slab {
   // `access` as in man ibv_reg_mr; the size is rounded up to whole pages.
   static absl::StatusOr<Slab> Create(const verbs::VerbsApi& api, ibv_pd* pd, size_t size_bytes,
                                      int access);
-  // The same in two steps, for those who must not block: memory that no device knows, which does not take long; then
-  // Register(), once, which does.
+  // Create() in two steps, for threads that must not block. Map() allocates memory without registering it, and is fast. Register()
+  // registers the memory, and blocks. Call it once.
   static absl::StatusOr<Slab> Map(size_t size_bytes);
   absl::Status Register(const verbs::VerbsApi& api, ibv_pd* pd, int access);
-  // No device knows it from now on; blocks. The memory stays.
+  // Deregisters the memory, but does not free it. Blocks.
   void Unregister() { mr_.reset(); }
   Slab() = default;
   Slab(Slab&& other) noexcept;

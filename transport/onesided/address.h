@@ -12,7 +12,7 @@
 
 namespace sluice::onesided {
 
-// Where one side is for one peer, and what it expects of it. It travels in any message.
+// Address of one side for one peer, and the limits of that side. Users send it in any message.
 struct Address {
   std::array<std::byte, 16> gid = {};
   uint16_t lid = 0;  // of the port; 0 on RoCE
@@ -20,7 +20,7 @@ struct Address {
   uint64_t access_key = 0;
   uint32_t place = 0;
   uint64_t token = 0;   // never 0
-  uint32_t window = 0;  // words that it takes before it has looked at one
+  uint32_t window = 0;  // maximum number of words in flight to this side
 
   bool operator==(const Address&) const = default;
 };

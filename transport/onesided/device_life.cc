@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to the device, and what becomes of peers then: docs/decisions/0048, and 0014 for endpoints.
+// Events of the device, and their effect on peers: docs/decisions/0048, and 0014 for endpoints.
 #include <memory>
 #include <utility>
 
@@ -17,7 +17,7 @@ void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
     case device::Reaction::kAddresses:
       return RenewAddress();
     case device::Reaction::kTarget:
-      // A DCI that has stopped flushes its requests, which the queue sees; it needs no event.
+      // A stopped DCI flushes its requests. The queue sees their completions and needs no event.
       if (const auto place = receive_->PlaceOf(event.object)) {
         Close(*place, TargetStopped(), /*goodbye=*/true);
         CutOff(*place);
@@ -30,8 +30,9 @@ void Mover::OnDeviceEvent(const device::DeviceEvent& event) {
   }
 }
 
-// Most changes are of somebody else's address, or bring one more. When our own has moved, peers send to where nobody is. Who can be
-// reached still is told. Those who come while the command is under way have DCTs of the old address, and end with the others.
+// Most changes concern another address, or add an address. If the mover's own address has changed, peers send to an address that is no
+// longer valid. So the mover disconnects all peers, with a goodbye to each peer that it can still reach. Peers that are opened while the
+// command runs have DCTs of the old address, and end as well.
 void Mover::RenewAddress() {
   struct Found {
     bool moved = false;
@@ -82,7 +83,7 @@ absl::Status Mover::TargetStopped() const {
                       .retry_safe = false});
 }
 
-// Nothing is told to peers, and nothing waited for but that the queue pairs are gone: then no memory is reached any more.
+// Ends all peers without a goodbye, as soon as the queue pairs are destroyed: then no peer can access memory.
 void Mover::Break(const absl::Status& why) {
   if (!dead_.ok()) return;
   OnQueueDead(why);

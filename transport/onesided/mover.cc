@@ -16,11 +16,11 @@ namespace {
 
 constexpr uint32_t kSendDepth = 256;
 constexpr uint32_t kBufferBytes = kHeadBytes + kMaxWordBytes;
-// Grants at half a window: two of them unread at most, one more that had arrived though it failed, and a goodbye. And the buffer
-// that is being looked at.
+// Buffers for messages that are not words. A grant is sent for each half of a window: at most two unread grants, and one more that
+// arrived although its request failed. Further: a goodbye, and the buffer that is being read.
 constexpr uint32_t kBuffersBesideWords = 5;
 constexpr uint32_t kControlSlots = 64;
-// Messages of no use that a peer may send one after the other, beside copies of words and grants.
+// Maximum number of useless messages of a peer in a row, besides copies of words and grants.
 constexpr uint32_t kMostUseless = 64;
 
 absl::Status Down(absl::StatusCode code, std::string_view what, std::string_view cause,
@@ -72,7 +72,7 @@ absl::Status Mover::Init() {
   if (!receive.ok()) return receive.status();
   receive_ = *std::move(receive);
 
-  // So many that the queue never holds back pieces for want of room for words.
+  // Enough slots that the queue never holds back pieces because slots for words are scarce.
   const uint32_t words = std::max(options_.max_peers * options_.window, 3 * kSendDepth);
   auto slab =
       memory::Slab::Create(api, device_.pd(), size_t{words + kControlSlots} * kBufferBytes, 0);
@@ -132,7 +132,7 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
   Way& way = ways_[place];
   assert(way.state == State::kOpen);
   if (!dead_.ok()) return dead_;
-  // It would grant after half of its window, and is never sent as much.
+  // Such a peer would send grants for half of its window, but this side never has that many words in flight.
   if (peer.window / 2 + peer.window % 2 > options_.window) {
     return Down(absl::StatusCode::kInvalidArgument, "the peer takes more words than are kept here",
                 "its window is more than twice that of this side",
@@ -154,7 +154,8 @@ absl::Status Mover::Connect(uint32_t place, const Address& peer) {
   way.target.ah = way.handle.get();
   way.target.dctn[0] = way.target.dctn[1] = peer.dctn;
   way.target.key[0] = way.target.key[1] = peer.access_key;
-  // Leaving a stream says that its DCI is late; what is left behind there would still be under way.
+  // The target never counts as acknowledged, so it does not leave a DCI whose completions are late: requests that it left behind there
+  // would still be in flight.
   way.target.unacknowledged = UINT32_MAX;
   way.send.Start(peer.window);
   queue_->Open(&way.target);
@@ -166,7 +167,7 @@ void Mover::Close(uint32_t place, const absl::Status& why, bool goodbye) {
   Way& way = ways_[place];
   if (way.state == State::kFree || way.state == State::kEnding) return;
   way.parting = goodbye && way.state == State::kUp && !way.target.broken;
-  // Its end may come within the call.
+  // `parting` is set before, because the goodbye may end within the call.
   if (way.parting && !PostControl(way, WordKind::kGoodbye)) way.parting = false;
   End(way, why);
 }
@@ -177,7 +178,7 @@ void Mover::CutOff(uint32_t place) {
   receive_->Destroy(std::exchange(way.receive_queue, ReceiveQueues::kNone));
 }
 
-// What was posted ends by itself; TellEnds() waits for it.
+// Posted requests end by themselves. TellEnds() waits for them.
 void Mover::End(Way& way, const absl::Status& why) {
   if (way.state == State::kUp && !way.parting) queue_->Close(&way.target);
   way.state = State::kEnding;
@@ -235,7 +236,7 @@ void Mover::Say(uint32_t place, std::span<const std::byte> word) {
   PostWord(way, index);
 }
 
-// The grant in it is that of its first time, if it is sent again: an old one does no harm.
+// If the word is retransmitted, it carries the grant of its first transmission. An old grant is harmless.
 void Mover::PostWord(Way& way, uint32_t slot) {
   (*slots_)[slot].notify = (*slots_)[slot].signal = true;
   queue_->Post(&way.target, slot);
@@ -268,11 +269,11 @@ int Mover::Poll() {
 void Mover::Arm() {
   queue_->Flush();
   ibv_req_notify_cq(receive_->cq(), 0);
-  ibv_req_notify_cq(send_cq_.get(), 0);  // of what the last look posts as well
+  ibv_req_notify_cq(send_cq_.get(), 0);  // also for requests that the last Poll() posts
   thorough_ = true;
 }
 
-// All that is there is taken before a grant is written, so that a peer's words under earlier grants can be counted
+// Processes all available completions before a grant is written, so that words sent under earlier grants can be counted
 // (docs/decisions/0046).
 int Mover::Receive() {
   const std::span<const ibv_wc> arrivals = receive_->Look();
@@ -284,10 +285,10 @@ int Mover::Receive() {
   }
   for (const ibv_wc& arrival : arrivals) {
     const auto place = receive_->PlaceOf(arrival);
-    // A peer that has ended gets no buffer back: it may send as much as it has buffers, and no more.
+    // Buffers of an ended peer are not posted again, so the peer can send no more messages than it has buffers.
     if (!place || (ways_[*place].state != State::kOpen && ways_[*place].state != State::kUp))
       continue;
-    // A write with immediate data takes a buffer as well, and leaves there what an earlier word has put into it.
+    // A WRITE with immediate data also takes a buffer, but does not change it: the buffer may contain an earlier word.
     if (arrival.status == IBV_WC_SUCCESS && arrival.opcode == IBV_WC_RECV) {
       OnReceived(ways_[*place], receive_->BytesOf(arrival));
     } else {
@@ -320,8 +321,8 @@ void Mover::OnReceived(Way& way, std::span<const std::byte> bytes) {
   }
 }
 
-// Copies of words, grants that say nothing new, what is no word. A correct peer sends some after each error of its own; it is not
-// known here how many errors it has had, but the next word or grant of use follows soon.
+// Counts copies of words, grants without news, and invalid messages. A correct peer sends some of them after each of its errors. The
+// number of its errors is not known here, but a useful word or grant follows soon.
 void Mover::OnUseless(Way& way) {
   if (way.state != State::kOpen && way.state != State::kUp) return;
   const uint32_t most =
@@ -382,7 +383,7 @@ void Mover::SayGrants() {
   for (Way& way : ways_) {
     if (!way.grant_due || way.state != State::kUp || way.target.broken) continue;
     if (slots_->free_control() == 0) return;
-    way.grant_due = false;  // again, if it is lost
+    way.grant_due = false;  // OnSaid() sets it again if the grant is lost
     --grants_due_;
     PostControl(way, WordKind::kGrant);
   }
@@ -403,7 +404,8 @@ void Mover::OnSent(queue::Target* target, uint32_t slot, bool ok) {
   user_.OnPiece(PlaceOf(way), cookies_[slot - slots_->first_bulk()], end);
 }
 
-// A word that has arrived is never sent again, though the peer may not have looked at it yet: each time would take a buffer.
+// Records the end of a word or control message. A word that has arrived is never retransmitted, even if the peer has not read it
+// yet: each copy would take a buffer.
 void Mover::OnSaid(Way& way, uint32_t slot, bool ok) {
   if (!(*slots_)[slot].control) {
     arrived_[slot] = arrived_[slot] || ok;
@@ -417,7 +419,7 @@ void Mover::OnSaid(Way& way, uint32_t slot, bool ok) {
   }
 }
 
-// Words that may have been lost go again; a grant that was is owed again (OnSaid()).
+// Retransmits words that may be lost. After the loss of a grant, OnSaid() makes a new grant due.
 void Mover::OnTargetReset(queue::Target* target, const absl::Status&) {
   Way& way = WayOf(*target);
   if (way.state != State::kUp) return;  // TellEnds() closes it

@@ -50,44 +50,44 @@
 
 namespace sluice::onesided {
 
-// Registered memory here, and memory of the peer's.
+// A piece to move between registered local memory and memory of the peer.
 struct Piece {
-  bool read = false;  // from there to here
+  bool read = false;  // true: from the peer to local memory
   std::byte* memory = nullptr;
   uint32_t lkey = 0;
   uint64_t remote_address = 0;
   uint32_t rkey = 0;
   uint32_t bytes = 0;
-  uint64_t cookie = 0;  // the user's own
+  uint64_t cookie = 0;  // returned in OnPiece()
 };
 
 enum class PieceEnd : uint8_t {
   kMoved,
-  kFailed,   // with its stream or its DCI: it may be moved again
-  kRefused,  // the device here or there does not allow it, and never will
+  kFailed,   // its stream or DCI failed: the user may post the piece again
+  kRefused,  // the local or remote device denies access permanently
 };
 
 class MoverUser {
  public:
   virtual ~MoverUser() = default;
-  // The last call for a piece: its memory is the user's again.
+  // Reports the end of a piece. Last call for the piece: its memory belongs to the user again.
   virtual void OnPiece(uint32_t place, uint64_t cookie, PieceEnd end) = 0;
-  // Valid during the call.
+  // Delivers a word of the peer. `word` is valid only during the call.
   virtual void OnWord(uint32_t place, std::span<const std::byte> word) = 0;
-  // The last call for a peer: after Close(), or since it does not answer, or has said goodbye. Its place may be given out
-  // again.
+  // Reports that a peer is down: after Close(), or because the peer disconnected, does not answer, or broke the protocol, or the device
+  // failed. Last call for the peer. Its place can be used again.
   virtual void OnDown(uint32_t place, const absl::Status& why) = 0;
 };
 
 struct MoverOptions {
   uint32_t max_peers = 64;
-  uint32_t window = 16;      // words of a peer, each way
-  uint32_t max_pieces = 16;  // of a peer, under way
-  uint32_t dci_count = 2;    // and one for probation
+  uint32_t window = 16;      // maximum number of words in flight, per peer and direction
+  uint32_t max_pieces = 16;  // maximum number of pieces in flight per peer
+  uint32_t dci_count = 2;    // without the additional DCI for probation
   bool use_streams = true;
-  // A peer that does not answer for so long is down.
+  // Time after which a peer that does not answer is declared dead.
   int64_t dead_peer_ns = 1'000'000'000;
-  // Not null: completions are announced there after Arm(). It outlives the mover.
+  // Completion channel that gets events after Arm(); null: none. Outlives the mover.
   ibv_comp_channel* channel = nullptr;
 };
 
@@ -96,8 +96,8 @@ struct MoverCounters {
   uint64_t words_again = 0;
   uint64_t words_taken = 0;
   uint64_t words_twice = 0;  // dropped
-  uint64_t strangers = 0;    // what came and is no word of the peer whose queue took it
-  uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
+  uint64_t strangers = 0;    // messages that are no valid word of the peer that owns the queue
+  uint64_t over_credit = 0;  // peers disconnected for words over their grant or useless messages
   uint64_t pieces = 0;
   uint64_t pieces_failed = 0;
   uint64_t pieces_refused = 0;
@@ -105,7 +105,7 @@ struct MoverCounters {
 
 class Mover final : private queue::QueueUser {
  public:
-  // Of all peers together.
+  // Maximum number of pieces in flight, all peers together.
   static constexpr uint32_t kMaxPieces = 256;
 
   static absl::StatusOr<std::unique_ptr<Mover>> Create(device::Device& device,
@@ -116,38 +116,40 @@ class Mover final : private queue::QueueUser {
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
-  // Opens a free place, for the other side's Connect(). The peer reaches memory that is registered in `domain` and no other; null:
-  // in the device's. Blocks: it costs the device a DCT and an SRQ. RESOURCE_EXHAUSTED: those of peers that have left are not
-  // destroyed yet.
+  // Opens a free place, and returns its address for the other side's Connect(). The peer can access only memory that is registered in
+  // `domain`; null: in the device's domain. Blocks: the device creates a DCT and an SRQ. RESOURCE_EXHAUSTED: the device is still
+  // destroying the queues of disconnected peers.
   absl::StatusOr<Address> Open(uint32_t place, std::shared_ptr<memory::Domain> domain = nullptr);
-  // For Open(); blocks.
+  // Allocates a protection domain for Open(). Blocks.
   absl::StatusOr<std::shared_ptr<memory::Domain>> MakeDomain();
-  // UNAVAILABLE: that address can't be reached, or no DCI is left. INVALID_ARGUMENT: its window is more than twice the one
-  // here.
+  // Connects a place to the address of the peer. Blocks. Errors: UNAVAILABLE (the address can't be reached, the device has failed, or no
+  // DCI is left), INVALID_ARGUMENT (the peer's window is more than twice MoverOptions::window).
   absl::Status Connect(uint32_t place, const Address& peer);
-  // Nothing more is posted; OnDown() follows in a later Poll(). `goodbye`: the peer is told, behind what is posted.
+  // Disconnects the peer: nothing more is posted, and OnDown() follows in a later Poll(). `goodbye`: also sends a goodbye to the peer,
+  // after the posted requests.
   void Close(uint32_t place, const absl::Status& why, bool goodbye);
-  // The peer of this place, closed or not, reaches nothing here any more: its DCT is destroyed by a command. Of others the DCT stays
-  // until some more have left, since their requests may still be under way.
+  // Destroys the DCT of a peer by a command. Afterwards the peer can access nothing here. The place may be closed already. Without this
+  // call, the DCT of a disconnected peer stays for a while, because requests of the peer may be in flight (ReceiveQueues::Retire()).
   void CutOff(uint32_t place);
 
-  // Whether Move() takes a piece now.
+  // Returns true if Move() can take a piece now.
   bool CanMove(uint32_t place) const;
-  // Only if CanMove().
+  // Posts a piece. Requires CanMove().
   void Move(uint32_t place, const Piece& piece);
   bool CanSay(uint32_t place) const;
-  // Only if CanSay(); at most kMaxWordBytes, copied.
+  // Posts a copy of a word of at most kMaxWordBytes. Requires CanSay().
   void Say(uint32_t place, std::span<const std::byte> word);
 
-  // Completions and words; how many. Rings the doorbells of what was posted before and meanwhile.
+  // Processes completions and words, and returns their number. Rings the doorbells for requests posted before and during the call.
   int Poll();
-  // The next completion or word raises an event at the channel. Poll() once more after it: what came before raises none.
+  // Requests an event at the channel for the next completion or word. Call Poll() once more after it: earlier completions raise no
+  // event.
   void Arm();
-  // Whatever is told of the device.
+  // Handles an event of the device. The user passes on all of them.
   void OnDeviceEvent(const device::DeviceEvent& event);
-  // Not OK: the device has failed, or no DCI is left. No peer can be connected any more.
+  // Returns OK, or the error if the device has failed or no DCI is left: then no peer can be connected.
   const absl::Status& health() const { return dead_; }
-  // A completion is due. Then Watch() is to be called now and then, for a DCI that has died without a word.
+  // Returns true if a completion is due. Then call Watch() from time to time: it finds a DCI that stopped without an event.
   bool busy() const { return queue_->busy(); }
   void Watch(int64_t now_ns) { queue_->Watch(now_ns); }
   const MoverCounters& counters() const { return counters_; }
@@ -158,7 +160,7 @@ class Mover final : private queue::QueueUser {
 
   struct Way {
     State state = State::kFree;
-    uint64_t token = 0;  // that the peer has to show
+    uint64_t token = 0;  // required in each message of the peer
     uint32_t receive_queue = ReceiveQueues::kNone;
     Address peer;
     verbs::Ah handle;
@@ -167,11 +169,11 @@ class Mover final : private queue::QueueUser {
     peer::ReceiveCredits receive;
     uint32_t next_to_send = 0;
     uint32_t next_expected = 0;
-    uint32_t useless = 0;       // arrivals since the last one that was of use
-    std::deque<uint32_t> kept;  // slots of words that the peer has not taken, in their order
-    uint32_t pieces = 0;        // under way
+    uint32_t useless = 0;       // number of useless messages since the last useful one
+    std::deque<uint32_t> kept;  // slots of words that the peer has not acknowledged, in order
+    uint32_t pieces = 0;        // in flight
     bool grant_due = false;
-    bool parting = false;  // its goodbye is under way
+    bool parting = false;  // the goodbye to the peer is in flight
     absl::Status why;
   };
 
@@ -181,7 +183,7 @@ class Mover final : private queue::QueueUser {
 
   int Receive();
   void OnReceived(Way& way, std::span<const std::byte> bytes);
-  // Whether it says anything new.
+  // Returns true if the grant is new.
   bool TakeGrant(Way& way, uint32_t granted);
   void TakeWord(Way& way, uint32_t sequence, std::span<const std::byte> word);
   void OnUseless(Way& way);
@@ -215,21 +217,21 @@ class Mover final : private queue::QueueUser {
   MoverUser& user_;
   const MoverOptions options_;
   ibv_gid gid_ = {};
-  verbs::PathOptions path_;  // to gid_; the device's own changes inside commands
+  verbs::PathOptions path_;  // for gid_; a copy, because commands change the path of the device
   memory::Slab memory_;
   verbs::Cq send_cq_;
   std::unique_ptr<ReceiveQueues> receive_;
   std::optional<queue::SlotTable> slots_;
   std::vector<uint64_t> cookies_;  // of pieces, by slot
-  std::vector<bool> arrived_;      // words at the peer's device, by slot
-  uint16_t look_ = 0;              // number of the last look at what came
+  std::vector<bool> arrived_;      // by slot: the word has reached the peer's device
+  uint16_t look_ = 0;              // number of the last look (peer/credits.h)
   std::vector<Way> ways_;          // constant size: targets stay where they are
-  std::vector<uint32_t> ending_;   // places
+  std::vector<uint32_t> ending_;   // places in state kEnding
   uint32_t grants_due_ = 0;        // ways whose grant is due
-  bool thorough_ = false;          // the next look is the last before a sleep
+  bool thorough_ = false;          // the next Poll() is the last before a sleep
   absl::Status dead_;              // health()
   MoverCounters counters_;
-  std::unique_ptr<queue::DciPool> queue_;  // goes first
+  std::unique_ptr<queue::DciPool> queue_;  // destroyed first
 };
 
 }  // namespace sluice::onesided

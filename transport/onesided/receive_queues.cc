@@ -22,7 +22,7 @@ ReceiveQueues::ReceiveQueues(device::Device& device, poller::Commands& commands,
       queue_bytes_(options.depth * receive::ReceiveQueue::StrideBytes(options.buffer_bytes)),
       slots_(options.peers + kMaxRetired + kMaxEnding) {}
 
-// A slot is free once the completions of its last queue have been read: there are never more of them than the CQ holds.
+// A slot is used again only after the completions of its last queue have been read, so the CQ never holds more than its depth.
 absl::StatusOr<std::unique_ptr<ReceiveQueues>> ReceiveQueues::Create(
     device::Device& device, poller::Commands& commands, const ReceiveQueuesOptions& options) {
   std::unique_ptr<ReceiveQueues> queues(new ReceiveQueues(device, commands, options));
@@ -125,7 +125,7 @@ std::span<const std::byte> ReceiveQueues::BytesOf(const ibv_wc& completion) cons
   return {SlotOf(completion).queue->buffer(index), completion.byte_len};
 }
 
-// At once: a peer has no more buffers than it needs.
+// Posts the buffer at once, because a peer has no spare buffers.
 void ReceiveQueues::Recycle(const ibv_wc& completion) {
   const Slot& slot = SlotOf(completion);
   if (slot.state != State::kUsed) return;

@@ -3,8 +3,8 @@
 // ReceiveQueues: a receive queue for each peer of a mover: a DCT, whose number and key only this peer gets, and buffers that no other peer
 // fills.
 //
-// Purpose       A table of queues on one CQ and one slab. The queue of a completion identifies the peer. A peer that sends more than it
-//               may fills its own queue only. When its DCT is destroyed, it reaches nothing, and no other peer needs new data
+// Purpose       A table of queues on one CQ and one slab. The queue of a completion identifies the peer. A peer that exceeds its grant
+//               fills only its own queue. After its DCT is destroyed, the peer has no access, and other peers keep their DCTs
 //               (docs/decisions/0054).
 // Ownership     A mover. Device, commands and channel outlive it. The destructor blocks; call Commands::Finish() first.
 // Threads       The polling thread. Create(), Make() and the destructor block.
@@ -34,7 +34,7 @@ namespace sluice::onesided {
 
 struct ReceiveQueuesOptions {
   uint32_t peers = 64;
-  uint32_t depth = 21;  // buffers of each
+  uint32_t depth = 21;  // buffers per queue
   uint32_t buffer_bytes = 256;
   ibv_comp_channel* channel = nullptr;  // of the CQ; may be null
 };
@@ -50,25 +50,25 @@ class ReceiveQueues {
                                                                poller::Commands& commands,
                                                                const ReceiveQueuesOptions& options);
 
-  // A queue for the peer of that place, open for traffic; its index. `domain`: the protection domain that the peer reaches; null:
-  // the device's. `path`: a copy of the polling thread's. RESOURCE_EXHAUSTED: no queue is free.
+  // Creates a queue for the peer of this place, open for traffic, and returns its index. `domain`: protection domain that the peer can
+  // access; null: the device's. `path`: the polling thread's copy of the path. RESOURCE_EXHAUSTED: no queue is free.
   absl::StatusOr<uint32_t> Make(uint32_t place, std::shared_ptr<memory::Domain> domain,
                                 uint64_t access_key, const verbs::PathOptions& path);
   uint32_t dctn(uint32_t index) const { return slots_[index].queue->dctn(); }
-  // The place of the peer that is told of this DCT. None: it is nobody's. To compare only.
+  // Returns the place of the peer that uses this DCT, or nullopt. `dct` is only compared, not used.
   std::optional<uint32_t> PlaceOf(const void* dct) const;
 
-  // The peer has left, and its requests may still be under way: the DCT takes them until kMaxRetired others have left. Buffers are
-  // not posted again. A queue with a domain of its own is destroyed at once.
+  // Retires the queue of a disconnected peer, whose requests may still be in flight: the DCT accepts them until kMaxRetired more queues
+  // are retired. Buffers are not posted again. A queue with its own domain is destroyed at once.
   void Retire(uint32_t index);
-  // The peer reaches nothing any more, as soon as a command has destroyed the DCT.
+  // Destroys a queue by a command. Afterwards the peer can access nothing here.
   void Destroy(uint32_t index);
 
-  // All completions that are there. Each goes to Recycle() before FreeEnded(), which follows.
+  // Reads all available completions. Then call Recycle() for each buffer to post again, and FreeEnded() last.
   std::span<const ibv_wc> Look();
-  // The last Look() could not read them: some are lost.
+  // Returns true if the last Look() failed: completions are lost.
   bool unreadable() const { return unreadable_; }
-  // Who it came from. None: a peer whose queue is in use no longer.
+  // Returns the place of the sender, or nullopt if its queue is no longer in use.
   std::optional<uint32_t> PlaceOf(const ibv_wc& completion) const;
   std::span<const std::byte> BytesOf(const ibv_wc& completion) const;
   void Recycle(const ibv_wc& completion);
@@ -77,7 +77,8 @@ class ReceiveQueues {
   ibv_cq* cq() const { return cq_.get(); }
 
  private:
-  // kRetired: takes what is sent, and is read no more. kEnding: a command destroys it. kEnded: completions of it may be unread.
+  // kRetired: still receives, but its messages are ignored. kEnding: a command destroys the queue. kEnded: destroyed, but completions
+  // may be unread.
   enum class State : uint8_t { kFree, kUsed, kRetired, kEnding, kEnded };
 
   struct Slot {
@@ -97,9 +98,9 @@ class ReceiveQueues {
   const size_t queue_bytes_;
   memory::Slab memory_;
   verbs::Cq cq_;
-  std::vector<ibv_wc> arrivals_;  // of one look
+  std::vector<ibv_wc> arrivals_;  // completions of one Look()
   std::vector<Slot> slots_;       // constant size
-  std::deque<uint32_t> retired_;  // the eldest first
+  std::deque<uint32_t> retired_;  // oldest first
   uint32_t ended_ = 0;
   bool unreadable_ = false;
 };

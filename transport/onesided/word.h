@@ -14,17 +14,17 @@
 namespace sluice::onesided {
 
 enum class WordKind : uint8_t {
-  kWord = 1,  // its bytes follow
-  kGrant,     // says how many have been taken, and nothing else
-  kGoodbye,   // the last one
+  kWord = 1,  // the bytes of the word follow
+  kGrant,     // carries only Head::granted
+  kGoodbye,   // last message: the sender disconnects
 };
 
 struct Head {
   WordKind kind = WordKind::kWord;
-  uint32_t place = 0;     // of the sender, at the receiver
-  uint64_t token = 0;     // that the receiver gave it with the place
-  uint32_t sequence = 0;  // of a kWord: from 0, +1 each, modulo 2^32
-  uint32_t granted = 0;   // words taken so far, and the window (peer/credits.h)
+  uint32_t place = 0;     // place of the sender at the receiver
+  uint64_t token = 0;     // token in the receiver's Address
+  uint32_t sequence = 0;  // kWord only: number of the word, from 0, modulo 2^32
+  uint32_t granted = 0;   // number of words taken so far, plus the window (peer/credits.h)
 
   bool operator==(const Head&) const = default;
 };
@@ -33,7 +33,7 @@ inline constexpr size_t kHeadBytes = 24;
 inline constexpr size_t kMaxWordBytes = 232;
 
 void Store(const Head& head, std::byte* to);
-// Nothing: these bytes are no word.
+// Returns nullopt if the bytes are not a valid message.
 std::optional<Head> LoadHead(std::span<const std::byte> bytes);
 
 }  // namespace sluice::onesided

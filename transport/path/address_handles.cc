@@ -28,8 +28,8 @@ std::string Key(const ibv_ah_attr& attr, uint32_t template_qpn) {
   return key;
 }
 
-// Of 20 bits, never 0, which would leave the choice to the provider. Switches see it as the UDP source port (RoCE v2), beside this host's
-// address.
+// Returns a flow label of 20 bits. Never 0, because 0 leaves the choice to the provider. On RoCE v2, switches see the label as the UDP
+// source port, besides the address of this host.
 uint32_t FlowLabel(const ibv_gid& to, uint32_t turn) {
   uint32_t hash = 2166136261;  // FNV-1a
   for (const uint8_t byte : to.raw) hash = (hash ^ byte) * 16777619;
@@ -38,7 +38,7 @@ uint32_t FlowLabel(const ibv_gid& to, uint32_t turn) {
   return label != 0 ? label : 1;
 }
 
-// On RoCE, which has no LIDs, without what RDMA_CM fills in for each connection:
+// On RoCE (without LIDs), replaces values that RDMA_CM sets for each connection:
 // - a static rate: kernels before 6.4 report 40 Gb/s for any faster port, and libmlx5 would limit the handle to that;
 // - a flow label, which the kernel computes from the ports of the connection, so that no two peers would share a handle.
 ibv_ah_attr Shared(ibv_ah_attr attr, uint32_t turn) {
@@ -146,7 +146,7 @@ void AddressHandles::Release(ibv_ah* handle, bool suspect) {
   } else {
     Free(entry);
   }
-  Add(kInUse, -1);  // last: who sees it sees what became of the handle
+  Add(kInUse, -1);  // last: a reader that sees this count also sees the end of the handle
   Evict();
 }
 
@@ -175,7 +175,7 @@ void AddressHandles::Forget(uint32_t template_qpn) {
   }
 }
 
-// Only what is in the list of those without users.
+// Frees only handles without users.
 void AddressHandles::Evict() {
   const int64_t oldest_ns = clock_.NowNs() - limits_.max_idle_ns;
   while (!idle_.empty() &&

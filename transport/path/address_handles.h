@@ -27,12 +27,12 @@
 
 namespace sluice::path {
 
-// A user's share in a handle.
+// A handle that a user has acquired.
 struct Route {
   ibv_ah* handle = nullptr;
-  bool mapped = false;  // to the template that was asked for
-  bool first = false;   // this user made it
-  int map_error = 0;    // why it is not mapped; 0: it is, or there was nothing to try
+  bool mapped = false;  // mapped to the requested template
+  bool first = false;   // created for this user
+  int map_error = 0;    // errno of the failed mapping; 0: mapped, or no mapping was tried
 };
 
 struct HandleLimits {
@@ -40,40 +40,40 @@ struct HandleLimits {
   int64_t max_idle_ns = 30'000'000'000;  // a neighbour entry of the kernel's is trusted as long
 };
 
-// Since the start, but for the first two, which are as of now.
+// Counts since the start. `in_use` and `idle` are present numbers.
 struct HandleCounts {
   uint32_t in_use = 0;
   uint32_t idle = 0;
   uint64_t made = 0;
-  uint64_t reused = 0;  // given to one more user, or again
+  uint64_t reused = 0;  // acquired by a further user, or again
   uint64_t evicted = 0;
   uint64_t mapped = 0;
-  uint64_t unmapped = 0;      // made, and not mapped, for whatever reason
-  uint64_t map_failures = 0;  // of those: the device refused
+  uint64_t unmapped = 0;      // created without a mapping
+  uint64_t map_failures = 0;  // of the unmapped handles: the device refused to map
   int last_map_error = 0;     // errno
   uint64_t make_failures = 0;
 };
 
 class AddressHandles {
  public:
-  // `map`: the device can map handles (Feature::kAhMapping). `path`: of it, the traffic class and the service level, if it has
-  // them, replace those of RDMA_CM.
+  // `map`: the device can map handles (Feature::kAhMapping). `path`: number of flow labels, and traffic class and service level, which
+  // replace the values of RDMA_CM if they are set.
   AddressHandles(const verbs::VerbsApi& api, ibv_pd* pd, bool map, base::Clock& clock,
                  HandleLimits limits = {}, const verbs::PathOptions& path = {})
       : api_(api), pd_(pd), map_(map), clock_(clock), limits_(limits), path_(path) {}
 
-  // The handle for this destination and template, mapped once, right after it is made. One that
-  // can't be mapped is used unmapped and counted: mapping is a hint.
+  // Returns the handle for this destination and template. Creates and maps it if there is none. A
+  // handle that can't be mapped is used unmapped, and counted: mapping is only a hint.
   absl::StatusOr<Route> Acquire(const ibv_ah_attr& attr, uint32_t template_qpn);
-  // `suspect`: packets sent with it had no answer. Nobody gets it any more, and it is freed with its
-  // last user: the next peer's way is looked up anew.
+  // Releases a user's share. `suspect`: packets sent with the handle were not answered. No further user
+  // gets it, and it is freed with its last user. So the route to the next peer is looked up again.
   void Release(ibv_ah* handle, bool suspect = false);
 
-  // The template goes: handles without users that are mapped to it go first.
+  // Frees unused handles of this template. Call it before the template is destroyed.
   void Forget(uint32_t template_qpn);
 
-  // An address of this host changed: who comes from now on shares no handle with those before, whose
-  // handles stay as they are. Those without users go.
+  // Handles a change of this host's addresses: later users share no handle with present users, whose
+  // handles do not change. Frees unused handles.
   void Renew();
 
   // Any thread.
@@ -87,9 +87,9 @@ class AddressHandles {
     bool mapped = false;
     int map_error = 0;
     uint32_t users = 0;
-    bool current = true;  // by_destination_ leads here
+    bool current = true;  // by_destination_ refers to it
     int64_t idle_since_ns = 0;
-    std::list<Entry*>::iterator place = {};  // in idle_, without users
+    std::list<Entry*>::iterator place = {};  // position in idle_ while it has no users
   };
   enum Count {
     kInUse,
@@ -104,8 +104,8 @@ class AddressHandles {
     kFailed
   };
 
-  // With that flow label of the destination whose handle has the fewest users. Of several, another one each time: a peer that comes back
-  // because its path is broken does not get the same path again.
+  // Returns attributes with the flow label whose handle has the fewest users. If several have equally few, it selects another label
+  // each time, so that a peer that reconnects because its path is broken does not get the same path.
   ibv_ah_attr LeastUsed(const ibv_ah_attr& from_cm, uint32_t template_qpn);
   absl::StatusOr<Entry*> Make(const ibv_ah_attr& attr, uint32_t template_qpn,
                               std::string destination);
@@ -126,7 +126,7 @@ class AddressHandles {
   uint32_t acquired_ = 0;
   absl::flat_hash_map<ibv_ah*, std::unique_ptr<Entry>> entries_;
   absl::flat_hash_map<std::string, Entry*> by_destination_;
-  std::list<Entry*> idle_;  // unused longest first
+  std::list<Entry*> idle_;  // the longest unused first
   std::atomic<uint64_t> counts_[kFailed + 1] = {};
 };
 

@@ -34,7 +34,7 @@ const Profile* CongestionProfiles::Of(const ibv_ece& offered) {
     return Default(absl::StrCat("all ", kMaxTemplates, " template DCIs are in use"));
   }
   const absl::StatusOr<const Profile*> profile = Negotiate(offered);
-  // Not remembered: memory, say, may be there for the next peer.
+  // Not cached: the failure may be temporary, for example a lack of memory.
   if (!profile.ok()) return Default(std::string(profile.status().message()));
   if (by_offer_.size() >= kMaxOffers) by_offer_.clear();
   by_offer_[Key(offered)] = *profile;
@@ -43,7 +43,7 @@ const Profile* CongestionProfiles::Of(const ibv_ece& offered) {
 
 void CongestionProfiles::Release(const Profile* profile) {
   Template* of = Find(profile);
-  if (of == nullptr) return;  // the default is nobody's
+  if (of == nullptr) return;  // the default profile has no users
   --of->users;
   of->released = ++releases_;
 }
@@ -60,7 +60,7 @@ const Profile* CongestionProfiles::Share(const Profile* profile) {
   return profile;
 }
 
-// The one that has been so for longest.
+// Returns the template that has been unused for the longest time; null: all are in use.
 CongestionProfiles::Template* CongestionProfiles::Unused() const {
   Template* unused = nullptr;
   for (const auto& one : templates_) {
@@ -95,7 +95,7 @@ absl::StatusOr<const Profile*> CongestionProfiles::Negotiate(const ibv_ece& offe
   }
   if (accepted.options == 0) return Default("this device took none of the options offered");
   for (const auto& one : templates_) {
-    if (Key(one->profile.accepted) == Key(accepted)) return &one->profile;  // enough for both
+    if (Key(one->profile.accepted) == Key(accepted)) return &one->profile;  // shared
   }
   if (templates_.size() >= kMaxTemplates) Evict(Unused());
   templates_.push_back(std::make_unique<Template>(

@@ -12,7 +12,7 @@
 // Ownership     The endpoint. Context and protection domain outlive it.
 // Threads       Only inside Commands (creating a DCI blocks), one at a time. A profile is constant from its delivery to its release.
 // Limits        kMaxTemplates DCIs. While all are in use, peers with other options get the default profile, which states the reason.
-//               kMaxOffers offers are remembered; beyond it all are forgotten.
+//               kMaxOffers offers are cached; at the limit the whole cache is cleared.
 #ifndef SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 #define SLUICE_TRANSPORT_PATH_CONGESTION_PROFILES_H_
 
@@ -32,7 +32,7 @@ namespace sluice::path {
 struct Profile {
   ibv_ece accepted = {};      // to be returned to the peer; vendor 0: nothing was agreed
   uint32_t template_qpn = 0;  // the DCI to map address handles to
-  std::string why_default;    // empty: a template of its own
+  std::string why_default;    // empty: not the default profile
 };
 
 class CongestionProfiles {
@@ -45,14 +45,14 @@ class CongestionProfiles {
   CongestionProfiles(const verbs::VerbsApi& api, ibv_context* context, ibv_pd* pd,
                      const verbs::PathOptions& path, bool negotiate, uint32_t default_qpn);
 
-  // Never null. `offered` is what the peer's request or response carried. The caller's until Release().
+  // Returns the profile for the ECE options in the peer's request or response. Never null. The caller uses it until Release().
   const Profile* Of(const ibv_ece& offered);
-  // Whoever got it, and the handles that were mapped for it, need it no more.
+  // Releases a profile from Of(), when neither the caller nor the handles mapped for it need the profile.
   void Release(const Profile* profile);
-  // `forget` hears of each template before it goes: address handles that nobody uses may still be mapped to it.
+  // Sets a callback that runs before a template is destroyed: unused address handles may still be mapped to the template.
   void OnEvict(std::function<void(uint32_t template_qpn)> forget) { forget_ = std::move(forget); }
 
-  // Templates made from now on stand at this entry of the GID table.
+  // Sets the entry of the GID table for templates that are created from now on.
   void UseAddress(uint8_t sgid_index) { path_.sgid_index = sgid_index; }
 
   size_t templates() const { return templates_.size(); }
@@ -63,7 +63,7 @@ class CongestionProfiles {
     Profile profile;
     verbs::Qp dci;
     uint32_t users = 0;
-    uint64_t released = 0;  // when the last user did, in releases
+    uint64_t released = 0;  // releases_ at the last Release()
   };
 
   const Profile* Default(std::string why);

@@ -17,12 +17,12 @@ int NewEventFd() {
   const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (fd < 0) {
     std::perror("eventfd");
-    std::abort();  // a process without a free descriptor at start-up can't do anything else either
+    std::abort();  // a process without a free descriptor at start-up can't work
   }
   return fd;
 }
 
-// Both fail only when the counter is at its limit (write) or at zero (read), which is as good.
+// write() fails only if the counter is at its limit, read() only if it is zero. Both failures are harmless.
 void Signal(int fd) {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof(one));
@@ -38,8 +38,8 @@ struct ThreadCommands::SlowLane {
   std::mutex mutex;  // taken before the owner's
   std::condition_variable changed;
   std::deque<Item> queued;
-  ThreadCommands* owner = nullptr;  // null: it has gone
-  uint64_t finished = 0;            // Finish() calls: nobody wants the result of what began before
+  ThreadCommands* owner = nullptr;  // null: destroyed
+  uint64_t finished = 0;            // number of Finish() calls: earlier work gets no `done`
 };
 
 ThreadCommands::ThreadCommands() : event_fd_(NewEventFd()), thread_([this] { Run(); }) {}
@@ -89,7 +89,7 @@ void ThreadCommands::Run() {
   }
 }
 
-// Under the mutex.
+// Requires mutex_.
 void ThreadCommands::Ended(Work done) {
   finished_.push_back(std::move(done));
   has_finished_.store(true, std::memory_order_release);

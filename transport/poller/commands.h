@@ -7,7 +7,7 @@
 // Ownership     The creator. One Commands serves one poller, and outlives it.
 // Threads       Submit(), SubmitSlow(), Drain(), Finish(): the polling thread. The implementation selects the thread that runs the
 //               work. The work uses only data that no other thread uses until `done`.
-// Limits        The callers': each peer has at most a few pieces of work in progress.
+// Limits        None. Callers limit the work: each peer has at most a few pieces of work in progress.
 #ifndef SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 #define SLUICE_TRANSPORT_POLLER_COMMANDS_H_
 
@@ -26,7 +26,7 @@
 
 namespace sluice::poller {
 
-// What slow work waits for: a name server that hangs delays no file.
+// Kind of slow work. Each kind has its own queue, so that a name server that hangs does not delay the reading of files.
 enum class Slow : uint8_t { kNames, kSecrets };
 
 class Commands {
@@ -35,22 +35,22 @@ class Commands {
 
   virtual ~Commands() = default;
   virtual void Submit(Work work, Work done) = 0;
-  // For work that may wait for another host, a name server say: what was submitted with Submit() does
-  // not wait behind it. Nobody waits for its end, so it touches only what it owns.
+  // Like Submit(), for work that may wait for another host, such as a name server. Does not delay work of
+  // Submit(). Finish() does not wait for it, so the work may only use data that it owns.
   virtual void SubmitSlow(Work work, Work done, Slow /*kind*/ = Slow::kNames) {
     Submit(std::move(work), std::move(done));
   }
-  // Runs the `done` of all work that has ended; how many. Cheap when there is none.
+  // Runs `done` of all work that has ended, and returns its number. Cheap if there is none.
   virtual int Drain() = 0;
-  // Waits until all work has ended, but for what is slow: that is dropped where it has not begun, and
-  // left alone where it has. What is left to say is dropped, not run.
+  // Waits until all work has ended, except slow work. Slow work that has not begun is dropped. Slow work
+  // in progress continues. No `done` of earlier work runs after it.
   virtual void Finish() = 0;
-  // Readable when Drain() has something to do; -1 if the implementation has none.
+  // Returns a descriptor that is readable when Drain() has work; -1 if the implementation has none.
   virtual int fd() const = 0;
 };
 
-// Production: one helper thread, asleep when there is no work, and another one from the first slow work
-// of each kind on. Those are left behind if they are at work when this object goes: they end by themselves.
+// Production: one helper thread that sleeps when there is no work, and one more thread for each kind of slow
+// work, started with the first such work. The destructor does not wait for these: they end after their present work.
 class ThreadCommands final : public Commands {
  public:
   ThreadCommands();
@@ -80,7 +80,7 @@ class ThreadCommands final : public Commands {
   std::vector<Work> finished_;                     // mutex_
   bool busy_ = false;                              // mutex_
   bool stopping_ = false;                          // mutex_
-  std::vector<Work> draining_;                     // the polling thread's
+  std::vector<Work> draining_;                     // only the polling thread uses it
   std::array<std::shared_ptr<SlowLane>, 2> slow_;  // by kind
   std::thread thread_;                             // last: it uses everything above
 };

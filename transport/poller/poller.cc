@@ -36,9 +36,9 @@ absl::StatusOr<std::unique_ptr<Poller>> Poller::Create() {
   std::unique_ptr<Poller> poller(new Poller(epoll_fd, event_fd));
   Poller* self = poller.get();
   const absl::Status status = poller->Watch(event_fd, [self] {
-    // The counter first: a wake that comes between the two writes nothing, but what it announces is
-    // seen by whoever looks after this exchange. The other way round its write would be swallowed
-    // and the flag stay up.
+    // Reads the counter before it clears the flag. A Wake() between the two writes nothing, but its
+    // caller's data is visible after this exchange. In the other order, the read would consume the
+    // write of such a Wake(), and the flag would stay set.
     uint64_t count;
     [[maybe_unused]] const ssize_t got = read(self->event_fd_, &count, sizeof(count));
     self->woken_.exchange(false, std::memory_order_acq_rel);

@@ -32,10 +32,10 @@ class Poller {
   absl::Status Watch(int fd, std::function<void()> on_ready);
   void Unwatch(int fd);
 
-  // Looks at all descriptors without blocking; how many were ready.
+  // Calls `on_ready` of all ready descriptors, and returns their number. Does not block.
   int Check();
-  // Makes fd() readable until the next Check(); what was written before Wake() is seen after that
-  // Check(). Many wakes cost one system call.
+  // Makes fd() readable until the next Check(). Memory writes before Wake() are visible after that
+  // Check(). Several calls before a Check() cost one system call.
   void Wake();
   // The epoll descriptor: readable when Check() has something to do.
   int fd() const { return epoll_fd_; }

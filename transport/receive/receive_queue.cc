@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<ReceiveQueue>> ReceiveQueue::Create(device::Devic
   return queue;
 }
 
-// Open for traffic once the buffers are there.
+// Called after the first buffers are posted, because the DCT is open for traffic at once.
 absl::StatusOr<Target> ReceiveQueue::MakeTarget(device::Device& device, uint64_t access_key) const {
   const verbs::VerbsApi& api = device.api();
   auto dct =
