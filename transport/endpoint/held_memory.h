@@ -44,9 +44,7 @@ class HeldMemory {
   std::byte* data() const { return record_->data; }
   uint64_t bytes() const { return record_->bytes; }
   uint32_t number() const { return record_->number; }  // used by the endpoint; opaque
-  uint64_t owner() const {
-    return record_->owner;
-  }  // identifies the peer: only it can read the memory
+  uint64_t owner() const { return record_->owner; }    // the peer; only it can read the memory
 
  private:
   friend class Holds;

@@ -80,9 +80,8 @@ struct Reception {
   uint32_t peers = 0;         // records in use
   // Number of records in use whose client was evicted. They take no place.
   uint32_t evicted = 0;
-  peer::HalfOpen half_open{
-      UINT32_MAX};  // clients that have not proved their secret; they take places
-  Renewal renewal;  // declared after the objects that its DCTs use
+  peer::HalfOpen half_open{UINT32_MAX};  // clients that have not proved yet; they take places
+  Renewal renewal;                       // declared after the objects that its DCTs use
 
   // Returns the present DCTs. `old`: the DCTs before the last replacement.
   peer::TenantTargets TargetsOf(bool old) const;
