@@ -56,9 +56,9 @@ struct Options {
   int64_t dead_peer_ns = 1'000'000'000;
   // Time in nanoseconds after which a peer that does not answer probes is declared dead; three
   // times dead_peer_ns if that is longer. A silent peer is probed at most twice in that time. 0: no
-  // probes. Range: 0 to 1 h. See docs/decisions/0013. Also the time (30 s if this is 0) after which
-  // a peer that does not return its window while others wait for buffers is disconnected; a third
-  // of it if such peers hold more than half of srq_size. See docs/decisions/0067.
+  // probes. Range: 0 to 1 h. See docs/decisions/0013. A peer that does not return its window while
+  // other peers wait for buffers is disconnected after the same time (30 s if this is 0). If such
+  // peers hold more than half of srq_size, a third of that time applies. See docs/decisions/0067.
   int64_t keepalive_ns = 30'000'000'000;
   // Time in nanoseconds after which a handshake of a client times out. Range: 1 ms to 600 s.
   int64_t accept_timeout_ns = 5'000'000'000;

@@ -243,7 +243,7 @@ absl::Status EndpointImpl::MakeReceptions() {
   };
   for (const Reception& one : receptions_) {
     if (device_.rc() && RcDepth(one.srq_size, one.max_peers) > most) {
-      // DataDepth() adds a few buffers, and control messages need as many again.
+      // DataDepth() adds a few buffers, and control messages need up to as many again.
       const uint32_t more = DataDepth(0);
       return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
                           (most - std::min(most, more)) / 2);

@@ -21,7 +21,7 @@ int64_t EndpointImpl::AnswerRoundNs() const {
                                     : std::max(kWithoutKeepaliveNs, options_.dead_peer_ns);
 }
 
-// Starts the sweep with the first peer that is up. It ends when no peer is up.
+// Starts the sweep with the first peer that is up. It ends after a round in which no peer is up.
 void EndpointImpl::StartSweep() {
   someone_up_ = true;
   if (options_.keepalive_ns == 0 || sweep_timer_.armed()) return;

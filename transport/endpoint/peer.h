@@ -2,10 +2,9 @@
 //
 // The record of one peer. Private to transport/endpoint.
 //
-// Purpose       An idle peer costs this record, the record of its connection (transport/cm/connection.h), four bytes that map the
-//               connection to the peer, and the peer's name, which records share: 256 bytes together at most
-//               (tests/transport/endpoint/idle_state_test). State that is needed only to connect or disconnect is allocated
-//               separately for that time.
+// Purpose       An idle peer costs at most 256 bytes (tests/transport/endpoint/idle_state_test): this record, the record of its
+//               connection (transport/cm/connection.h), four bytes that map the connection to the peer, and a shared name.
+//               State that is needed only to connect or disconnect is allocated separately for that time.
 // Ownership     The endpoint's table. A record does not move, and later peers reuse it.
 #ifndef SLUICE_TRANSPORT_ENDPOINT_PEER_H_
 #define SLUICE_TRANSPORT_ENDPOINT_PEER_H_

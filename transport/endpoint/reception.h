@@ -100,7 +100,7 @@ struct Reception {
   uint32_t FirstWindow(uint32_t most) const { return waiting == 0 ? WindowForOne(most) : 0; }
   // Returns the window for the first peer in the line. `before`: size of the window that it returned to get a larger window.
   uint32_t WindowForWaiter(uint32_t most, uint32_t before) const;
-  // Returns the number of receive buffers that must still be recalled for the waiting peers, besides the coming buffers.
+  // Returns the number of receive buffers that must still be recalled for the waiting peers, besides free and coming buffers.
   uint32_t Missing(uint32_t most) const;
   // Appends a peer to the line.
   void Enter(PeerId peer) {
