@@ -34,7 +34,7 @@ struct InLane : lane::Watch::Seat {
   memory::Slab memory;
   std::optional<lane::Reader> reader;  // set when the memory is registered
   lane::Ask ask;                       // last request to the sender
-  std::optional<uint32_t> written;     // from the answer to `ask`; empty: none, or not needed
+  std::optional<uint32_t> written;     // messages written, as answered to `ask`; empty: unknown
   uint32_t marked = 0;                 // messages taken when lane memory was last short
   uint32_t window_marked = 0;          // messages taken at the last LaneIsUsed()
   uint32_t rounds = 0;                 // rounds of LookForAnswers() since the last request

@@ -31,7 +31,7 @@ struct Geometry {
 class Reader {
  public:
   enum class Found : uint8_t {
-    kNothing,  // or not a complete message yet
+    kNothing,  // no message, or not complete yet
     kMessage,
     kGarbage,  // the stamp matches, but its length is invalid: the peer is faulty
   };
