@@ -17,22 +17,23 @@
 
 namespace sluice::endpoint {
 
-// A credit message per half window, at most two unread, one that was asked for, a probe, an answer to
-// one, and a goodbye; a proof or an answer comes before those. It is the longest: prefix and sealed
-// terms.
+// Number of control receive buffers per peer: two credit messages (one per half window), a requested
+// report, a probe, an answer to a probe, and a goodbye. The proof or the answer of the handshake
+// arrives before them. It is the longest control message: prefix and sealed terms.
 inline constexpr uint32_t kControlBuffersPerPeer = 6;
 inline constexpr uint32_t kControlBufferBytes = 128;
 static_assert(kControlBufferBytes >= peer::kPrefixBytes + peer::kSealedTermsBytes);
-// Peers beyond share what there is: it is unlikely that so many speak at the same time. A message that finds no buffer is repeated
-// by the device of its sender (receiver not ready).
+// Maximum number of these buffers. More peers share them, because so many peers rarely send at the same time. If no buffer is free,
+// the sender's device retransmits the message (receiver not ready).
 inline constexpr uint32_t kMostControlBuffers = 8192;
-// Words about lanes, in either direction: few peers have one, and who finds no buffer tries again.
+// Number of further control buffers, for messages about lanes in both directions. Few peers have a lane, and a sender that finds no
+// buffer retries.
 inline constexpr uint32_t kControlBuffersForLanes = 256;
 
-// Send buffers for control messages.
+// Number of send buffers for control messages.
 inline constexpr uint32_t kControlSlots = 256;
 
-// Lanes of other sides that this one writes from a ring of its own.
+// Maximum number of lanes of peers that this side writes from a send ring.
 inline constexpr uint32_t kSendRings = 16;  // Peer::ring has room for 31
 
 // Room for two laps of a lane for a peer with 64 credits.
@@ -42,7 +43,7 @@ constexpr uint32_t SendRingCells(const Options& options) {
 inline size_t SendRingBytes(const Options& options) {
   return size_t{SendRingCells(options)} * options.lane_slot_bytes;
 }
-// All of them take no more memory than lanes that this side grants.
+// All send rings together take at most lane_memory_bytes, the limit for lanes that this side grants.
 inline uint32_t SendRings(const Options& options) {
   const auto most = static_cast<uint32_t>(options.lane_memory_bytes / SendRingBytes(options));
   return std::min({kSendRings, options.max_peers, most});
@@ -55,12 +56,12 @@ inline uint32_t BufferBytes(const Options& options) {
   return options.max_message_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
 }
 
-// Behind a message is room for its stamp, or for its form in blocks.
+// Behind the message is room for its stamp, or for its encoding in blocks.
 inline size_t SendStrideBytes(const Options& options) {
   return (size_t{BufferBytes(options)} + 8 + options.lane_slot_bytes + 63) / 64 * 64;
 }
 
-// Buffers of a shared receive queue for messages, and of one for control.
+// Number of buffers in a shared receive queue for messages, and in a receive queue for control.
 constexpr uint32_t DataDepth(uint32_t srq_size) {
   return srq_size + receive::ReceiveQueue::kRefillBatch;
 }
@@ -68,8 +69,8 @@ constexpr uint32_t ControlDepth(uint32_t max_peers) {
   return std::min(max_peers * kControlBuffersPerPeer, kMostControlBuffers) +
          kControlBuffersForLanes;
 }
-// Of an RC endpoint's only receive queue. Control messages have buffers of their own, but not for all peers at once: a peer whose
-// message finds none sends it again (docs/decisions/0068).
+// Number of buffers in the only receive queue of an RC endpoint. It includes buffers for control messages, but not for all peers at
+// once: if no buffer is free, the peer retransmits (docs/decisions/0068).
 constexpr uint32_t RcDepth(uint32_t srq_size, uint32_t max_peers) {
   return DataDepth(srq_size) + std::min(ControlDepth(max_peers), std::max(srq_size, 256u));
 }

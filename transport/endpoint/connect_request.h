@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConnectRequest: a request to connect whose hello is being looked at. Private to transport/endpoint; used by handshakes.cc.
+// ConnectRequest: a request to connect whose hello is being checked. Private to transport/endpoint; used by handshakes.cc.
 //
 // Ownership     Passed by value or reference; nothing keeps it after the request was answered.
 // Threads       The polling thread.
@@ -20,8 +20,8 @@ struct ConnectRequest {
   peer::HelloMessage hello;
   cm::PathInfo path;
   std::string from;
-  std::string source;    // of that address
-  bool charged = false;  // a token of its source
+  std::string source;    // source of `from` (peer::SourceOf)
+  bool charged = false;  // took a token of its source
 };
 
 }  // namespace sluice::endpoint

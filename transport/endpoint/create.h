@@ -56,9 +56,9 @@ struct Options {
   int64_t dead_peer_ns = 1'000'000'000;
   // Time in nanoseconds after which a peer that does not answer probes is declared dead; three
   // times dead_peer_ns if that is longer. A silent peer is probed at most twice in that time. 0: no
-  // probes. Range: 0 to 1 h. See docs/decisions/0013. Also the time (30 s if this is 0) after which
-  // a peer that does not return its window while others wait for buffers is disconnected; a third
-  // of it if such peers hold more than half of srq_size. See docs/decisions/0067.
+  // probes. Range: 0 to 1 h. See docs/decisions/0013. A peer that does not return its window while
+  // other peers wait for buffers is disconnected after the same time (30 s if this is 0). If such
+  // peers hold more than half of srq_size, a third of that time applies. See docs/decisions/0067.
   int64_t keepalive_ns = 30'000'000'000;
   // Time in nanoseconds after which a handshake of a client times out. Range: 1 ms to 600 s.
   int64_t accept_timeout_ns = 5'000'000'000;
@@ -68,8 +68,8 @@ struct Options {
   // before its lane is given to others. A peer that does not comply within keepalive_ns (30 s if
   // that is 0), plus at most a third of that, is disconnected. See docs/decisions/0024.
   uint32_t lane_memory_bytes = 2 << 20;
-  // Maximum number of slots of a lane; a peer with fewer credits gets fewer. Range: 4 to 4096.
-  // Longer messages than a slot are sent.
+  // Maximum number of slots of a lane; a peer with fewer credits gets fewer slots. Range: 4 to 4096.
+  // Messages longer than a slot are sent outside the lane.
   uint32_t lane_slots = 128;
   uint32_t lane_slot_bytes = 256;  // a multiple of 128, 128 to 4096; also for lanes of peers
   // Number of messages from a peer, while this process does not sleep, after which the peer gets a
@@ -85,8 +85,8 @@ struct Options {
   uint64_t large_memory_bytes = 256 << 20;
   // False: do not use DCI streams.
   bool use_streams = true;
-  // Path MTU of all queues in bytes; the active MTU of the port if that is smaller. A peer with another one is refused. 256, 512,
-  // 1024, 2048 or 4096.
+  // Path MTU of all queues in bytes; the active MTU of the port if that is smaller. A peer with another path MTU is refused.
+  // Values: 256, 512, 1024, 2048, 4096.
   uint32_t path_mtu_bytes = 1024;
 
   // Source of the secrets that peers must prove. Called for each handshake, inside Commands. Empty:
@@ -108,7 +108,7 @@ struct Options {
   // endpoint keeps its clients.
   std::shared_ptr<cm::RequestDesk> desk;
 
-  // Sink for conditions that no caller learns of: refused peers, failed requests, events of the
+  // Sink for conditions that no call reports: refused peers, failed requests, events of the
   // device. nullptr: none. Outlives the endpoint.
   base::LogSink* log = nullptr;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to the device, and what becomes of peers then: docs/decisions/0014.
+// Events of the device, and their effect on peers: docs/decisions/0014.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -11,9 +11,9 @@
 
 namespace sluice::endpoint {
 
-// What peers send to, made by a command.
+// DCTs of all receive queues, which a command creates.
 struct EndpointImpl::Targets {
-  std::vector<uint64_t> keys;  // the polling thread's to draw, so before the command
+  std::vector<uint64_t> keys;  // the polling thread draws them before the command
   absl::Status status;
   std::vector<receive::Target> of_queues;  // in the order of queues_by_tag_
 };
@@ -28,7 +28,7 @@ void EndpointImpl::CheckDevice() {
       case device::Reaction::kAddresses:
         return RenewPaths();
       case device::Reaction::kTarget:
-        // A DCI that has stopped flushes its requests, which the queue sees; it needs no event.
+        // A DCI that has stopped flushes its requests. The send queue detects that without an event.
         if (!IsTarget(event.object)) return;
         return RenewTargets(
             base::Error(absl::StatusCode::kUnavailable, "a receive queue of this side stopped",
@@ -37,7 +37,7 @@ void EndpointImpl::CheckDevice() {
                          .cause = "device " + device_.name() + " reported an error of this queue",
                          .remedy = "reconnect: this side has created a new receive queue",
                          .retry_safe = false}));
-      case device::Reaction::kPortDown:  // Health() says so, and nothing else changes
+      case device::Reaction::kPortDown:  // Health() reports it, and nothing else changes
         return log_.Say(base::Severity::kWarning, "port down", "",
                         "the port of " + device_.name() + " is down");
       case device::Reaction::kPortUp:
@@ -49,8 +49,8 @@ void EndpointImpl::CheckDevice() {
   });
 }
 
-// Most changes are of somebody else's address, or bring one more. When our own has moved, peers send
-// to where nobody is, and answers would leave with an address that is not ours.
+// Most changes concern other addresses, or add an address. If the address of this endpoint has moved,
+// peers send to an old address, and answers would carry a wrong address.
 void EndpointImpl::RenewPaths() {
   auto made = NewTargets();
   auto moved = std::make_shared<bool>(false);
@@ -78,7 +78,7 @@ void EndpointImpl::RenewPaths() {
 
 void EndpointImpl::RenewTargets(const absl::Status& why) {
   log_.Say(base::Severity::kWarning, "receive queue stopped", "", std::string(why.message()));
-  FailAll(why);  // whoever is there sends to the one that has stopped
+  FailAll(why);  // all peers send to a queue that has stopped
   auto made = NewTargets();
   commands_.Submit([this, made] { MakeTargets(made.get()); },
                    [this, made, why] { UseTargets(made.get(), why); });
@@ -90,7 +90,7 @@ bool EndpointImpl::IsTarget(const void* object) const {
                      [&](const receive::ReceiveQueue* queue) { return queue->target() == object; });
 }
 
-// With keys of their own: an offender may know those of now, and others that replace them may be under way (Renewal).
+// Draws new keys: an offender may know the present keys, and their replacement may be in progress (Renewal).
 std::shared_ptr<EndpointImpl::Targets> EndpointImpl::NewTargets() {
   auto targets = std::make_shared<Targets>();
   for (size_t i = 0; i < queues_by_tag_.size(); ++i) targets->keys.push_back(random_.Next64());
@@ -115,7 +115,7 @@ void EndpointImpl::UseTargets(Targets* made, const absl::Status& why) {
   for (size_t i = 0; rc_ == nullptr && i < queues_by_tag_.size(); ++i) {
     Give(queues_by_tag_[i]->Replace(std::move(made->of_queues[i])));
   }
-  FailAll(why);  // also who came meanwhile, and knows the old ones
+  FailAll(why);  // includes peers that connected meanwhile, and know the old DCTs
 }
 
 void EndpointImpl::Give(verbs::Qp target) {

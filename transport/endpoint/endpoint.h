@@ -58,13 +58,13 @@ struct PeerReport {
   std::string address;
   bool inbound = false;
   bool up = false;
-  // While it is up. Blocked: a message waits for a credit or a buffer. Probed: the endpoint has asked
-  // for a keepalive and has received none so far.
+  // Valid while the peer is up. `blocked`: a message waits for a credit or a buffer.
+  // `probe_outstanding`: the peer has not answered the last keepalive probe yet.
   bool blocked = false;
   bool probe_outstanding = false;
   bool has_lane = false;             // granted by either side
-  uint32_t credits = 0;              // messages that may be sent to it now
-  uint32_t credit_window = 0;        // the most that it grants
+  uint32_t credits = 0;              // messages that this side may send to the peer now
+  uint32_t credit_window = 0;        // maximum that the peer grants
   uint32_t qp_number = 0;            // number of this side in RDMA_CM; 0: none now
   uint32_t quarantined_numbers = 0;  // of the endpoint, in timewait
   uint64_t own_epoch = 0;            // identifies this incarnation of the endpoint
@@ -81,7 +81,7 @@ struct PeerReport {
   Ece received;
   Ece accepted;
   uint32_t template_qp_number = 0;  // the DCI that carries `accepted`
-  std::string why_default;          // why no template was created; empty: it was
+  std::string why_default;          // why no template was created; empty: created
   // ECE options of the shared DCT, to which all peers send: the same for all peers. Options 0: the
   // device's default.
   Ece receiving;
@@ -116,7 +116,7 @@ struct HandshakeCounts {
   uint64_t garbage = 0;          // not a hello, truncated, or of another version
   uint64_t unauthenticated = 0;  // no secret, an unknown one, a wrong MAC, a wrong proof
   uint64_t unfinished = 0;       // no proof arrived: a replayed hello, or the client left
-  uint64_t too_often = 0;        // refused without a reason: too many failures of that address
+  uint64_t too_often = 0;        // refused: too many failed handshakes of that source
   uint64_t asked_again = 0;      // under load: the client was asked for a cookie
   uint64_t full = 0;             // no place, no buffers, or too many in progress
   uint64_t without_dc = 0;       // ended with the welcome: the client has no DC
@@ -149,7 +149,7 @@ struct Counters {
   uint64_t receive_errors = 0;
   uint64_t probes = 0;           // sent: requests for a keepalive or for missing credit
   uint64_t resends = 0;          // calls of OnResend()
-  uint64_t control_repeats = 0;  // control messages said again, since they may have been lost
+  uint64_t control_repeats = 0;  // control messages of a peer sent again after a possible loss
   uint64_t reposts = 0;          // messages retransmitted
   // Lanes that this side has granted.
   uint32_t lanes = 0;          // now
@@ -167,7 +167,7 @@ struct Counters {
   uint64_t lane_sent = 0;       // messages into lanes of peers; also in messages_sent
   // Send queues.
   uint64_t requests_failed = 0;  // failed, not flushed
-  uint64_t fetches = 0;          // large messages whose fetch started
+  uint64_t fetches = 0;          // calls of Fetch() that succeeded
   uint64_t fetches_failed = 0;
   uint64_t fetched_bytes = 0;
   uint64_t requests_flushed = 0;  // because another request failed
@@ -177,11 +177,11 @@ struct Counters {
   uint64_t silent_peers = 0;      // ended because they did not answer
   uint64_t targets_renewed =
       0;                     // replacements of a tenant's DCTs after a peer sent over its credits
-  uint64_t over_credit = 0;  // peers that were ended since they sent more than they were granted
+  uint64_t over_credit = 0;  // peers disconnected because they sent more than granted
   // Windows of receive buffers (docs/decisions/0067).
   uint32_t windows_waiting = 0;   // now: peers that wait for a window of this side
   uint64_t windows_granted = 0;   // to peers that asked
-  uint64_t windows_recalled = 0;  // from peers, since others waited
+  uint64_t windows_recalled = 0;  // from peers, for other peers
   uint64_t windows_asked = 0;     // by this side
 };
 
@@ -196,7 +196,7 @@ struct RemoteMemory {
 struct LargeBuffer {
   std::byte* data = nullptr;
   uint64_t bytes = 0;
-  uint32_t number = 0;  // the endpoint's own; opaque
+  uint32_t number = 0;  // used by the endpoint; opaque
 };
 
 // Callbacks, on the polling thread, inside Poll(). They may call the endpoint, except Poll().
@@ -233,7 +233,7 @@ class Handler {
 struct SendBuffer {
   std::byte* data = nullptr;
   uint32_t capacity_bytes = 0;
-  uint32_t slot = 0;  // the endpoint's own; opaque
+  uint32_t slot = 0;  // used by the endpoint; opaque
   // Set by the layer between endpoint and writer: `data` is in this lent memory instead of the
   // slot.
   uint32_t large = 0xffffffff;
@@ -253,7 +253,7 @@ class Endpoint {
 
   // Reserves a buffer for a message. Allocates no memory if it succeeds.
   // Errors: RESOURCE_EXHAUSTED (no credit or no buffer now; OnWritable() follows), INVALID_ARGUMENT
-  // (over the limit of this peer), UNAVAILABLE (no such peer, or it is not up).
+  // (over the limit of this peer), UNAVAILABLE (no such peer, or the peer is not up).
   virtual absl::StatusOr<SendBuffer> Reserve(PeerId peer, uint32_t size_bytes) = 0;
   // Sends the first `length_bytes` of the buffer, per peer in the order of Commit() calls. Flush()
   // or the end of Poll() rings the doorbell. The caller owns the slot until Release(); call it when
@@ -276,9 +276,9 @@ class Endpoint {
   // Lends memory. The caller fills it and owns it until EndLoan(), which is always required.
   // `waits`: after RESOURCE_EXHAUSTED, OnWritable() follows when memory is free. A waiting caller
   // has precedence over later callers if it calls Lend() again inside that OnWritable().
-  // Errors: RESOURCE_EXHAUSTED (no memory now, or the peer has its share), ABORTED (the system has
-  // no memory; no callback follows), UNAVAILABLE (no such peer).
-  // ABORTED: the system gives none, and nothing follows. UNAVAILABLE: no such peer.
+  // Errors: RESOURCE_EXHAUSTED (no memory now, or the peer has its share), INVALID_ARGUMENT (over the
+  // limit of this side), ABORTED (the system has no memory; no callback follows), UNAVAILABLE (no
+  // such peer).
   virtual absl::StatusOr<LargeBuffer> Lend(PeerId peer, uint64_t bytes, bool waits) = 0;
   // Returns the location of lent memory; nullopt: it is not registered yet, and OnLent() follows.
   virtual std::optional<RemoteMemory> WhereLent(uint32_t number) = 0;
@@ -291,14 +291,15 @@ class Endpoint {
   virtual void CancelFetch(uint32_t number) = 0;
   // Frees fetched memory.
   virtual void GiveBack(uint32_t number) = 0;
-  // Hold lent or fetched memory beyond the calls above (held_memory.h). Empty: not held; an
-  // endpoint need not support it. EndLoan() is still required for held lent memory. While it is
-  // held, LendHeld() lends it again to the same peer. LendHeld() returns false if the memory is
-  // lent now, its peer has disconnected, or it is not this endpoint's.
+  // HoldLent() and HoldFetched() keep memory beyond the calls above (held_memory.h). An empty result
+  // means that the memory is not held: an endpoint need not support it. Lent memory still requires
+  // EndLoan(). While lent memory is held, LendHeld() lends it again to the same peer. LendHeld()
+  // returns false if the memory is lent now, is revoked, or belongs to another endpoint, or if its
+  // peer has disconnected.
   virtual HeldMemory HoldLent(uint32_t /*number*/) { return {}; }
   virtual bool LendHeld(PeerId /*peer*/, const HeldMemory& /*memory*/) { return false; }
-  // Call instead of GiveBack(). Empty also if more than half of the memory for fetches would be
-  // held.
+  // Call instead of GiveBack(). The result is also empty if held fetches would use more than half of
+  // the memory for fetches, or would leave no room for the largest message.
   virtual HeldMemory HoldFetched(uint32_t /*number*/) { return {}; }
 
   // Runs one pass over all event sources, and returns the number of events handled. Does not block.
@@ -313,7 +314,7 @@ class Endpoint {
   // Makes fd() readable. Any thread.
   virtual void Wake() = 0;
 
-  // UNAVAILABLE: no such peer.
+  // Returns the state of a peer. Errors: UNAVAILABLE (no such peer).
   virtual absl::StatusOr<PeerReport> Report(PeerId peer) const = 0;
   virtual HandshakeCounts Handshakes() const = 0;
   // Returns OK, or UNAVAILABLE as Connect() would: the device's port is down, for now; or the

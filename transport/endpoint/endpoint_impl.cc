@@ -17,14 +17,14 @@
 namespace sluice::endpoint {
 namespace {
 
-// While polling without a sleep, descriptors are looked at, and time read, every so many passes.
+// Number of passes between two checks of the descriptors, and of the time, while the thread polls without sleep.
 constexpr uint32_t kDescriptorPeriod = 1024;
 constexpr uint32_t kTimerPeriod = 32;
-// Close() waits for goodbyes to leave: so many looks of so long each.
+// Close() waits until goodbyes are sent: maximum number of checks, and maximum time of each check.
 constexpr int kCloseLooks = 100;
 constexpr int kCloseLookMs = 10;
 
-// An option that a shared receive queue of the device has no room for.
+// Returns the error of an option that is too large for the shared receive queues of the device.
 absl::Status BeyondDevice(const device::Device& device, const char* option, uint32_t value,
                           uint32_t most) {
   return base::Error(
@@ -110,7 +110,7 @@ absl::Status EndpointImpl::Init() {
   absl::Status status;
   if (!sources.empty()) {
     secrets_ = std::make_shared<peer::SecretReader>(std::move(sources));
-    // Here once for the creator to hear of what is wrong with them.
+    // Reads the secrets once here, so that the creator gets their errors.
     last_secrets_ = secrets_->Read(clock_);
     status = last_secrets_->Check();
     if (!status.ok()) return status;
@@ -169,7 +169,7 @@ absl::Status EndpointImpl::Init() {
   cm::Options cm_options;
   cm_options.max_connections = 0;
   for (const Reception& reception : receptions_) {
-    cm_options.max_connections += reception.max_peers * 2;  // those in timewait included
+    cm_options.max_connections += reception.max_peers * 2;  // includes connections in timewait
   }
   cm_options.accept_timeout_ns = options_.accept_timeout_ns;
   cm_options.local_ece = device_.ece();
@@ -196,12 +196,12 @@ absl::Status EndpointImpl::Init() {
   }
   if (status.ok()) status = poller_->Watch(completions_->fd, [this] { DrainCqEvents(); });
   if (status.ok()) status = poller_->Watch(device_.async_fd(), [this] { CheckDevice(); });
-  // Drained in every pass; here only to wake a sleeper.
+  // Each pass drains the commands. The descriptor only wakes a sleeping thread.
   if (status.ok() && commands_.fd() >= 0) status = poller_->Watch(commands_.fd(), [] {});
   return status;
 }
 
-// Their CQ is as deep as what can be in it, so that it can't overrun.
+// The CQ is as deep as the number of completions that can be in it, so that it can't overrun.
 absl::Status EndpointImpl::MakeSendQueues() {
   const uint32_t depth =
       device_.rc() ? slots_->size() : (options_.dci_count + 1) * options_.dci_depth;
@@ -243,7 +243,7 @@ absl::Status EndpointImpl::MakeReceptions() {
   };
   for (const Reception& one : receptions_) {
     if (device_.rc() && RcDepth(one.srq_size, one.max_peers) > most) {
-      // DataDepth() takes a few more, and control messages as many again.
+      // DataDepth() adds a few buffers, and control messages need up to as many again.
       const uint32_t more = DataDepth(0);
       return BeyondDevice(device_, "srq_size (limits.receive_buffers)", one.srq_size,
                           (most - std::min(most, more)) / 2);
@@ -253,7 +253,7 @@ absl::Status EndpointImpl::MakeReceptions() {
                           most - std::min(most, DataDepth(0)));
     }
   }
-  // Queues are as deep as what can be in them, so that they can't overrun.
+  // The CQ is as deep as the number of receive buffers, so that it can't overrun.
   uint32_t depth = 0;
   for (const Reception& one : receptions_) {
     depth += device_.rc() ? RcDepth(one.srq_size, one.max_peers)
@@ -277,7 +277,7 @@ absl::Status EndpointImpl::MakeReceptions() {
                                           .domain = reception.domain.get()});
   };
   if (device_.rc()) {
-    // A queue pair has one protection domain and one receive queue, for whatever a peer sends.
+    // A queue pair has one protection domain and one receive queue for all messages of a peer.
     Reception& reception = receptions_.front();
     const uint32_t all = RcDepth(reception.srq_size, reception.max_peers);
     auto queue = make(reception, all, all, BufferBytes(options_), 0);
@@ -290,7 +290,7 @@ absl::Status EndpointImpl::MakeReceptions() {
     auto domain = verbs::AllocPd(api_, device_.context());
     if (!domain.ok()) return domain.status();
     reception.domain = std::move(*domain);
-    // More are posted when they are promised (Reception::Promise).
+    // More buffers are posted when they are promised (Reception::Promise).
     const uint32_t first =
         std::max(Reception::kSpareBuffers,
                  static_cast<uint32_t>(Reception::kSpareBytes / BufferBytes(options_)));
@@ -312,9 +312,9 @@ absl::Status EndpointImpl::MakeReceptions() {
 
 EndpointImpl::~EndpointImpl() {
   if (connections_ != nullptr) Close();
-  // What is under way uses the objects below; what it would have said is of no interest any more.
+  // Commands in progress use the objects below. Their results are dropped.
   commands_.Finish();
-  if (secrets_ != nullptr) secrets_->Close();  // what reads them waits for nobody
+  if (secrets_ != nullptr) secrets_->Close();  // a command may still read secrets
   held_lent_.Leave([this](uint32_t number) { return lent_->Abandon(number); });
   held_fetched_.Leave(
       [this](uint32_t number) { return fetched_->Abandon(fetches_[number].buffer); });
@@ -341,7 +341,7 @@ int EndpointImpl::Poll() {
   return count + Progress();
 }
 
-// Everything that needs neither a system call nor the time.
+// Runs the part of a pass that checks neither descriptors nor timers.
 int EndpointImpl::Progress() {
   int count = commands_.Drain();
   count += Receive();
@@ -393,8 +393,8 @@ bool EndpointImpl::PrepareToSleep() {
   ibv_req_notify_cq(receive_cq_.get(), 0);
   if (queue_->busy()) ibv_req_notify_cq(send_cq_.get(), 0);
   look_at_fds_ = true;
-  // What came between the last look and the arming raises no event. It is kept for Poll(): the
-  // handler is called there only.
+  // A completion between the last poll and the arming raises no event. It is kept for Poll(), because
+  // only Poll() calls the handler.
   if (!arrivals_taken()) TakeArrivals();
   const int sent = queue_->Poll(/*thorough=*/true);
   if (queue_->completions_due()) {
@@ -403,12 +403,12 @@ bool EndpointImpl::PrepareToSleep() {
     timers_.Cancel(&watch_timer_);
   }
   if (blocked_.empty()) timers_.Cancel(&ask_timer_);
-  if (rc_ != nullptr && rc_->stopping()) return false;  // the next pass destroys them
+  if (rc_ != nullptr && rc_->stopping()) return false;  // the next pass destroys the queue pairs
   return PrepareHeldToSleep() && !large_work_ && !arrivals_taken() && sent == 0 && downs_.empty() &&
          ending_.empty() && resends_.empty() && lost_control_.empty() && credit_reports_.empty() &&
          report_queue_.empty() && unsaid_.empty() && owed_targets_.empty() &&
          windows_.work != WindowWork::kNow && !SomeoneMayWrite() &&
-         // Control slots come back with completions, which wake a sleeper.
+         // Completions free control slots, and wake a sleeping thread.
          (windows_.words.empty() || (windows_.words_wait && queue_->busy()));
 }
 
@@ -430,11 +430,11 @@ void EndpointImpl::Close() {
   if (closed_) return;
   closed_ = true;
   look_at_fds_ = true;
-  Poll();  // whoever has gone meanwhile needs no goodbye
+  Poll();  // a peer that has disconnected needs no goodbye
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].state != peer::State::kFree) Disconnect(peers_[i].id());
   }
-  TellDowns();  // nobody is told any more
+  TellDowns();  // calls no handler, because closed_ is set
   Flush();
   const auto someone_is_leaving = [this] {
     for (size_t i = 0; i < peers_.size(); ++i) {

@@ -69,7 +69,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Commit(PeerId peer, SendBuffer buffer, uint32_t length_bytes, bool report_soon) override;
   void Repost(PeerId peer, uint32_t slot) override;
   void Release(uint32_t slot) override {
-    if (!slots_->is_cell(slot)) queue_->Release(slot);  // a ring counts what is acknowledged
+    if (!slots_->is_cell(slot)) queue_->Release(slot);  // a ring counts acknowledgements
   }
   void Cancel(PeerId peer, SendBuffer buffer) override;
   void Flush() override;
@@ -158,7 +158,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void Welcome(Peer* peer);
   void WelcomeWithoutDc(const Request& request, const peer::Secret& secret);
   void SayTerms(Peer* peer);
-  // False: no slot is free.
+  // Returns false if no control slot is free.
   bool PostAnswer(Peer* peer);
   void SayUnsaid();
   void OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message);
@@ -176,7 +176,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     Peer* peer = &peers_[id.index];
     return peer->generation == id.generation && peer->state != peer::State::kFree ? peer : nullptr;
   }
-  // Null: not up.
+  // Returns null if the peer is not up.
   Peer* FindUp(PeerId id) const {
     Peer* peer = Find(id);
     return peer != nullptr && peer->state == peer::State::kUp ? peer : nullptr;
@@ -222,23 +222,23 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // messages.cc
   receive::ReceiveQueue& QueueOf(const ibv_wc& wc) const;
   int Receive();
-  // Takes all completions that are there. False: there are none.
+  // Takes all available completions. Returns false if there are none.
   bool TakeArrivals();
   bool arrivals_taken() const { return arrivals_next_ != arrivals_end_; }
-  // What has come so far. False: it does not end.
+  // Handles all messages that have arrived. Returns false if messages still arrive after kMaxLastLooks rounds.
   bool ReceiveAll();
   void OnReceived(const ibv_wc& wc);
   void OnData(Peer* peer, const std::byte* bytes, uint32_t size_bytes);
-  // Gives a message to the handler. It counts as taken before the handler has it, so that a reply from inside the handler
-  // acknowledges it. False: the peer is not up any more, or another one.
+  // Passes a message to the handler. It counts as taken before the call, so that a reply from inside the handler acknowledges it.
+  // Returns false if the peer is no longer up, or its record belongs to another peer.
   bool Deliver(Peer* peer, PeerId id, const std::byte* bytes, uint32_t size_bytes) {
     peer->receive.Consumed();
     const bool taken = closed_ || handler_->OnMessage(id, {bytes, size_bytes});
     if (peer->generation != id.generation || peer->state != peer::State::kUp) return false;
     if (!taken) {
       peer->receive.Unconsumed();
-      peer->report_requested_by_peer = true;             // the peer may not know that it was
-    } else if (!closed_ && peer->receive.overdrawn()) {  // without a handler, copies count as new
+      peer->report_requested_by_peer = true;             // the peer may lack the last report
+    } else if (!closed_ && peer->receive.overdrawn()) {  // if closed, duplicates count as new
       EndOverdrawn(peer);
       return false;
     }
@@ -255,10 +255,10 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   int TellWritable();
   bool SomeoneMayWrite() const;
   void SendCredits();
-  // Returns false if no slot is free. A broken target drops the message although this returns true: OnSent() reports it if
-  // `notify` is set, and TellResends() says again what must arrive.
+  // Returns false if no slot is free. A broken target drops the message although this returns true: OnSent() reports the drop if
+  // `notify` is set, and TellResends() repeats messages that must arrive.
   bool PostControl(Peer* peer, peer::Kind kind, bool notify);
-  // Prefix and `body`, about lanes.
+  // Posts a control message with a body. Returns false if no slot is free.
   bool PostBody(Peer* peer, peer::Kind kind, peer::Bytes body);
   bool PostTerms(Peer* peer, peer::Kind kind, const peer::Terms& terms, const peer::Key& key,
                  bool notify);
@@ -268,7 +268,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   }
   void WritePrefix(Peer* peer, std::byte* at, peer::Kind kind, bool report_soon,
                    uint16_t number) const {
-    peer->report_requested_by_peer = false;  // this says it
+    peer->report_requested_by_peer = false;  // the prefix contains the report
     peer::StorePrefix(at, {.peer_index = peer->remote_index,
                            .token = peer->remote_token,
                            .granted = peer->receive.Report(nominal_window_),
@@ -278,7 +278,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   }
   bool Hear(Peer* peer, const peer::Prefix& prefix);
 
-  // credit_check.cc False: the peer was ended, since it has sent too much at once.
+  // credit_check.cc. Returns false if the peer was ended because it sent too much at once.
   bool CountArrival(Peer* peer, bool data) {
     const bool within = data ? peer->receive.DataArrived(look_, nominal_window_)
                              : peer->receive.ControlArrived(look_, peer->remote_window);
@@ -380,7 +380,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // send_rings.cc
   void MakeRings(std::byte* memory);
   void OpenRing(Peer* peer, OutLane* out);
-  // `write_rest`: what has no request yet is written, else it is sent again by its owner.
+  // Closes the ring of a lane. `write_rest`: messages without a request are written. Otherwise their owner sends them again.
   void CloseRing(OutLane* out, bool write_rest);
   SendRing& RingOf(uint32_t slot);
   SendRing* RingTo(const Peer& peer) { return peer.ring == 0 ? nullptr : &rings_[peer.ring]; }
@@ -396,11 +396,11 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     cell.length_bytes = ring->reserved_bytes = message_bytes;
     return {message + peer::kPrefixBytes, size_bytes, ring->slot()};
   }
-  // False: the next message to the peer can't use the ring now.
+  // Returns whether the next message to the peer can use the ring. Closes the ring if the device keeps all its cells.
   bool MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes);
   void CommitSlot(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
   void CommitCell(Peer* peer, uint32_t slot, uint32_t length_bytes, bool report_soon);
-  // Prefix and stamp of the message in the cell that was reserved.
+  // Writes prefix and stamp of the message in the reserved cell, and adds it to the batch.
   void AddToBatch(Peer* peer, SendRing* ring, std::byte* message, uint32_t message_bytes,
                   bool asks) {
     ring->reserved = false;
@@ -412,7 +412,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
     ++counters_.messages_sent;
     ++counters_.lane_sent;
   }
-  // As AddToBatch(), of a message that may begin a batch, end it, ask for a report, or find the lane full.
+  // Like AddToBatch(), for a message that may begin or end a batch, request a report, or find the lane full.
   void JoinBatch(Peer* peer, SendRing* ring, bool report_soon);
   bool BeginBatch(const Peer* peer, SendRing* ring);
   void EndBatch(SendRing* ring);
@@ -421,7 +421,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   bool RetireCells(SendRing* ring);
   bool LeaveRing(SendRing* ring);
   void CancelCell(Peer* peer, uint32_t slot);
-  // Messages given to the queue that the peer has not acknowledged; those of an unwritten batch were not given yet.
+  // Updates the number of posted messages that the peer has not acknowledged. Messages of an unwritten batch are not posted yet.
   void CountUnacknowledged(Peer* peer) {
     const uint32_t under_way = peer->send.under_way(peer->remote_window);
     const SendRing* ring = RingTo(*peer);
@@ -431,7 +431,7 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   void WriteCells(SendRing* ring);
   void WriteAllCells();
   void ReclaimRings();
-  // A report is wanted. Whether to ask for it now; else that is done when the one has come that was asked for.
+  // Returns whether to request a report now. False: a request is outstanding, and a further request follows its report.
   static bool MustAsk(Peer* peer) {
     peer->report_needed = peer->report_requested;
     const bool ask = !peer->report_requested;
@@ -484,26 +484,26 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   Handler* handler_;
   base::EventLog log_;
   const uint64_t epoch_;
-  absl::Status no_credit_;  // made once: Reserve() says them often
+  absl::Status no_credit_;  // created once: Reserve() returns them often
   absl::Status no_buffer_;
-  const uint32_t nominal_window_;  // of every peer, at this side (docs/decisions/0067)
+  const uint32_t nominal_window_;  // of each peer at this side (docs/decisions/0067)
 
-  // In the order of making; freed in reverse.
+  // In the order of creation; destroyed in reverse.
   base::TimerWheel timers_;
   std::unique_ptr<poller::Poller> poller_;
   verbs::CompChannel completions_;
   verbs::Cq receive_cq_;
   verbs::Cq send_cq_;
-  std::vector<Reception> receptions_;                  // one a tenant, or one for all
-  std::vector<receive::ReceiveQueue*> queues_by_tag_;  // data and control of each, in turn
+  std::vector<Reception> receptions_;                  // one per tenant, or one for all peers
+  std::vector<receive::ReceiveQueue*> queues_by_tag_;  // of each: data, then control
   memory::Slab send_memory_;
-  std::unique_ptr<LargeMemory> lent_;  // null: there are no large messages
+  std::unique_ptr<LargeMemory> lent_;  // null: no large messages
   std::unique_ptr<LargeMemory> fetched_;
   Holds held_lent_{[this] { Wake(); }};
   Holds held_fetched_{[this] { Wake(); }};
   std::optional<queue::SlotTable> slots_;
   std::optional<path::AddressHandles> handles_;
-  std::unique_ptr<queue::SendQueues> queue_;  // one of the two that follow
+  std::unique_ptr<queue::SendQueues> queue_;  // the object of dcis_ or rc_
   queue::DciPool* dcis_ = nullptr;            // null: the device has RC queue pairs instead
   queue::RcQueues* rc_ = nullptr;             // null: it has DC
   std::optional<path::CongestionProfiles> profiles_;
@@ -512,34 +512,34 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
 
   std::vector<std::unique_ptr<InLane>> lanes_;  // by number
   std::vector<uint32_t> free_lanes_;
-  std::vector<std::unique_ptr<PeerLanes>> peer_lanes_;  // by Peer::lanes, less 1
-  std::vector<uint16_t> free_peer_lanes_;               // as Peer::lanes
-  std::vector<SendRing>
-      rings_;  // stay where they are; peers without a ring have the first, which is never free
+  std::vector<std::unique_ptr<PeerLanes>> peer_lanes_;  // index: Peer::lanes - 1
+  std::vector<uint16_t> free_peer_lanes_;               // values for Peer::lanes
+  // Has stable addresses after Init(). Peers without a ring use the first ring, which is never free.
+  std::vector<SendRing> rings_;
   std::vector<uint32_t> free_rings_;
-  std::vector<uint32_t> closed_rings_;   // until they are free
-  SendRing* unwritten_rings_ = nullptr;  // that have a batch, linked
+  std::vector<uint32_t> closed_rings_;   // closed, and not free yet
+  SendRing* unwritten_rings_ = nullptr;  // linked list: may have a batch
   lane::Watch watch_;
-  bool draining_ = false;  // lane_message_ is being handled
+  bool draining_ = false;  // Drain() is running
   uint64_t lane_bytes_ = 0;
   bool lanes_wanted_ = false;
-  uint16_t period_ = 0;  // of heat
+  uint16_t period_ = 0;  // for lane::Heat
   uint32_t period_messages_ = 0;
   uint32_t lane_generations_ = 0;
-  int64_t hushed_ns_ = -1;               // when this process began to want to sleep
-  std::vector<std::byte> lane_message_;  // the one that is being handled
-  std::vector<PeerId> lane_words_;       // peers that are owed a word about a lane
+  int64_t hushed_ns_ = -1;  // time since which lanes prevent a long sleep; -1: they do not
+  std::vector<std::byte> lane_message_;  // copy of the message that is being handled
+  std::vector<PeerId> lane_words_;       // peers to which a lane message is due
 
   absl::flat_hash_map<uint32_t, std::unique_ptr<PeerLarge>> large_of_;  // by the peer's index
   std::vector<FetchRecord> fetches_;
   std::vector<uint32_t> free_fetches_;
-  std::deque<uint32_t> fetching_;    // in turns
+  std::deque<uint32_t> fetching_;    // served round-robin
   std::vector<Piece> pieces_;        // by bulk slot
-  std::deque<LendWait> lend_waits_;  // who came first in front
-  PeerId lend_turn_;                 // who is being told that there may be memory
-  uint64_t fetch_bytes_ = 0;         // memory of all fetches, until the user has consumed them
+  std::deque<LendWait> lend_waits_;  // longest wait in front
+  PeerId lend_turn_;                 // peer that TellLend() calls OnWritable() for
+  uint64_t fetch_bytes_ = 0;         // sum of FetchRecord::charged of all fetches
   bool large_work_ = false;          // MoveLarge() has something to do
-  bool fetch_look_ = false;          // of that: LookAtFetches()
+  bool fetch_look_ = false;          // MoveLarge() must call LookAtFetches()
 
   base::RecordTable<Peer> peers_;
   std::vector<uint32_t> free_peers_;
@@ -549,47 +549,47 @@ class EndpointImpl final : public Endpoint, private queue::QueueUser, private cm
   // A peer was refused a buffer, and not every peer in blocked_ has had a turn since.
   bool short_of_buffers_ = false;
   PeerId turn_;                // the peer whose OnWritable() is being called
-  uint32_t turn_buffers_ = 0;  // what is left of its share of the free buffers
+  uint32_t turn_buffers_ = 0;  // rest of its share of the free buffers
   std::vector<Peer*> credit_reports_;
-  std::vector<Peer*> report_queue_;   // to be asked again for a report
-  std::vector<PeerId> owed_targets_;  // to be told the new targets of their tenant
-  std::deque<Peer*> unsaid_;          // proofs and answers that found no control slot
-  std::vector<Down> resends_;         // peers that OnResend() is due to, and after what
-  std::vector<Down> crowded_;         // likewise, later: their control queues are full
+  std::vector<Peer*> report_queue_;   // peers that may need a further request for a report
+  std::vector<PeerId> owed_targets_;  // peers to which the new targets of their tenant are due
+  std::deque<Peer*> unsaid_;          // peers whose proof or answer waits for a control slot
+  std::vector<Down> resends_;         // peers for which OnResend() is due, with the cause
+  std::vector<Down> crowded_;         // likewise, delayed: their control queues are full
   std::vector<PeerId> lost_control_;  // peers that may not have received a control message
   std::vector<Down> downs_;
   std::vector<Peer*> ending_;                    // draining peers that EndPeers() looks at
-  std::shared_ptr<peer::SecretReader> secrets_;  // null: there are none
+  std::shared_ptr<peer::SecretReader> secrets_;  // null: no secrets
   std::vector<std::function<void(const peer::Keyring&)>> awaiting_secrets_;
   bool reading_secrets_ = false;
   peer::AttemptLimiter limiter_;
   peer::HalfOpen half_open_;
-  std::optional<peer::Cookies> cookies_;               // from the first need on
-  std::shared_ptr<cm::UsedNames> used_hellos_;         // shared by those who share the cookies
-  std::shared_ptr<const peer::Keyring> last_secrets_;  // as they were read last; never null
+  std::optional<peer::Cookies> cookies_;               // created when first needed
+  std::shared_ptr<cm::UsedNames> used_hellos_;         // shared by endpoints that share cookies
+  std::shared_ptr<const peer::Keyring> last_secrets_;  // of the last read; not null after Init()
   Offers offers_;
   peer::Sweep sweep_;
   base::Timer sweep_timer_;  // armed while peers are up
   base::Timer ask_timer_;    // armed while peers wait for credit
   base::Timer crowd_timer_;  // armed while crowded_ is not empty
-  base::Timer watch_timer_;  // armed while completions are owed
+  base::Timer watch_timer_;  // armed while completions are outstanding
   bool slow_retries_told_ = false;
-  base::Timer lane_timer_;    // armed while peers have been asked to announce, or to leave a lane
-  base::Timer large_timer_;   // armed while fetches are under way
-  base::Timer renew_timer_;   // armed while a tenant's targets are being replaced, or are to be
+  base::Timer lane_timer_;    // armed while peers are asked to announce, or to leave a lane
+  base::Timer large_timer_;   // armed while fetches are in progress
+  base::Timer renew_timer_;   // armed while the replacement of a tenant's targets runs, or is due
   base::Timer window_timer_;  // armed while windows are recalled, by either side
-  bool someone_up_ = false;   // in this round
+  bool someone_up_ = false;   // a peer was up in this round of the sweep
   HandshakeCounts handshakes_;
   uint32_t peer_count_ = 0;
-  absl::Status ended_;  // not OK: what this endpoint was made of has failed, and it is of no use
+  absl::Status ended_;  // not OK: the device or a queue has failed, and the endpoint is unusable
   bool closed_ = false;
-  bool look_at_fds_ = true;  // after a sleep, and now and then
+  bool look_at_fds_ = true;  // the next Poll() checks descriptors: after a sleep
   bool receiving_ = false;
-  std::unique_ptr<ibv_wc[]> arrivals_;  // the look's, as many as fit into the receive queue
+  std::unique_ptr<ibv_wc[]> arrivals_;  // of the last look; as many as fit into the receive CQ
   uint32_t arrivals_size_ = 0;
   uint32_t arrivals_next_ = 0;
   uint32_t arrivals_end_ = 0;
-  uint16_t look_ = 0;  // number of the last; never 0 after the first
+  uint16_t look_ = 0;  // number of the last look; never 0 after the first look
   uint32_t passes_ = 0;
   Counters counters_;
 };

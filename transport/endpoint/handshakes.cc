@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Letting peers in: the four messages of docs/decisions/0011, and who is turned away.
+// Handshakes: the four messages of docs/decisions/0011, and refusals of clients.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -20,21 +20,22 @@ absl::Status NotProven(const char* cause, const char* remedy) {
                      {.layer = "peer", .operation = "handshake", .cause = cause, .remedy = remedy});
 }
 
-// A client goes back with a cookie so often: names with several addresses have a server at each.
+// Maximum number of cookies that a client returns: a name with several addresses has a server at each.
 constexpr uint8_t kMostCookies = 3;
 
 }  // namespace
 
 // ---- Secrets
 
-// As they are after this call: a file may block, so off the polling thread. Without a source, at once.
+// Calls `next` with secrets that are read after this call. A helper thread reads them, because a file may block. Without a source,
+// calls `next` at once.
 void EndpointImpl::WithSecrets(std::function<void(const peer::Keyring&)> next) {
   if (secrets_ == nullptr) return next(*last_secrets_);
   awaiting_secrets_.push_back(std::move(next));
   if (!reading_secrets_) ReadSecrets();
 }
 
-// One look for all who wait. Those who come meanwhile are for the next one: a secret may have changed since.
+// Reads the secrets once for all waiting callers. Later callers wait for the next read, because a secret may have changed since.
 void EndpointImpl::ReadSecrets() {
   struct Look {
     std::vector<std::function<void(const peer::Keyring&)>> next;
@@ -68,7 +69,7 @@ absl::StatusOr<PeerId> EndpointImpl::Connect(const std::string& host, uint16_t p
   if (secrets_ == nullptr && rc_ == nullptr) {
     absl::Status status = Dial(peer, peer::Keyring({}));
     if (status.ok()) return peer->id();
-    peer->told_down = 1;  // the caller is told here
+    peer->told_down = 1;  // Connect() returns the error
     Fail(peer, status);
     return status;
   }
@@ -83,7 +84,7 @@ void EndpointImpl::DialLater(Peer* peer) {
     --peer->commands;
     if (peer->state != peer::State::kConnecting) return EndLater(peer);
     if (rc_ != nullptr && !queue::RcQueues::IsAttached(peer->target)) return MakeQueueToDial(peer);
-    timers_.Cancel(&peer->passage->timer);  // the connection keeps the deadline until it is there
+    timers_.Cancel(&peer->passage->timer);  // from here on the connection keeps the deadline
     absl::Status status = Dial(peer, secrets);
     if (!status.ok()) Fail(peer, status);
   });
@@ -94,7 +95,7 @@ absl::Status EndpointImpl::Dial(Peer* peer, const peer::Keyring& secrets) {
   if (!secret.ok()) return base::Prefix(secret.status(), "connect to " + peer->target.name.str());
   Handshake& handshake = *peer->handshake();
   handshake.secret = *secret;
-  peer->old_targets = false;  // the hello names the latest
+  peer->old_targets = false;  // the hello contains the latest control DCT
   peer::Greeting greeting = MakeGreeting(secret->id, *peer);
   if (handshake.cookie.has_value()) greeting.Bring(*handshake.cookie);
   handshake.hello = peer::EncodeHello(greeting, handshake.secret);
@@ -105,11 +106,11 @@ absl::Status EndpointImpl::Dial(Peer* peer, const peer::Keyring& secrets) {
   return absl::OkStatus();
 }
 
-// A loaded server has refused the hello, and wants it again with the cookie in its refusal. False: it has not, or too often, or after
-// its welcome.
+// Dials again with the cookie that a loaded server sent in its refusal. Returns false if there is no cookie, after too many cookies,
+// or after a welcome.
 bool EndpointImpl::DialAgain(Peer* peer, peer::Bytes reject_data) {
   if (peer->inbound || peer->state != peer::State::kConnecting) return false;
-  // After a welcome its path is on the way or there: the record has room for one.
+  // After a welcome the path is being acquired, or present. The record has room for one path.
   if (peer->commands != 0 || peer->profile != nullptr || peer->target.ah != nullptr ||
       peer->has_path) {
     return false;
@@ -131,7 +132,7 @@ peer::Greeting EndpointImpl::MakeGreeting(peer::SecretId secret, const Peer& pee
           .rc = rc_ != nullptr};
 }
 
-// ---- Server: is it a hello, and whose?
+// ---- Server: checks of a hello
 
 void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> private_data,
                              const cm::PathInfo& path, const std::string& from) {
@@ -153,7 +154,7 @@ void EndpointImpl::OnRequest(cm::ConnectionId id, std::span<const std::byte> pri
   }
   request.greeting = *greeting;
   std::copy_n(private_data.begin(), peer::kHelloBytes, request.hello.begin());
-  // One without DC gets a number for half a minute and proves nothing more: not for a recorded hello.
+  // A client without DC gets a QP number for half a minute without a further proof. So a recorded hello must not be enough.
   if ((greeting->without_dc() || Strained(request.source)) && !MayPass(request, now_ns)) {
     return AskForCookie(id, request.source);
   }
@@ -179,8 +180,8 @@ peer::Cookies& EndpointImpl::TheCookies() {
   return *cookies_;
 }
 
-// Whether its cookie is good. A cookie says something about its hello only under a good MAC: everybody at that source can hear one.
-// If the secret is not among those that were read last, only another look can tell; the last quarter of the connections is not for that.
+// Returns whether the hello has a valid cookie. A cookie counts only under a valid MAC, because any process at the source can get one.
+// If the last read did not contain the secret, only another read can check the MAC: refused while the connections are crowded.
 bool EndpointImpl::MayPass(const Request& request, int64_t now_ns) {
   if (!request.greeting.has_cookie) return false;
   const auto secret = last_secrets_->Find(request.greeting.secret_id);
@@ -189,7 +190,7 @@ bool EndpointImpl::MayPass(const Request& request, int64_t now_ns) {
   return secret.has_value() || !connections_->crowded();
 }
 
-// Of everything that runs out, hellos that anybody may have recorded get half: the rest is for those with a cookie.
+// Returns whether a hello needs a cookie. Hellos without a cookie may be recordings, and get only a part of each limited resource.
 bool EndpointImpl::Strained(const std::string& source) {
   return half_open_.half_taken() || !limiter_.Has(source, clock_.NowNs()) ||
          connections_->crowded() || numbers_->scarce();
@@ -200,7 +201,8 @@ void EndpointImpl::AskForCookie(cm::ConnectionId id, const std::string& source) 
   connections_->Reject(id, peer::EncodeRefusal(TheCookies().For(source, clock_.NowNs())));
 }
 
-// Without tokens it gets no words, and nobody reads about it. Another version is told so always.
+// Refuses a failed handshake. If its source had no token, the refusal does not contain the cause, and nothing is logged. Another
+// version is always reported.
 void EndpointImpl::RefuseFailed(const Request& request, const absl::Status& why, uint64_t* count) {
   if (request.charged || absl::IsFailedPrecondition(why)) {
     ++*count;
@@ -242,12 +244,11 @@ absl::Status EndpointImpl::CheckSecret(const Request& request, const peer::Keyri
 void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   const cm::ConnectionId id = request.connection;
   if (closed_) return connections_->Close(id);
-  // It may have ended while the secrets were read, of its deadline: its index may be another connection's by now.
+  // The connection may have timed out while the secrets were read, and another connection may use its index now.
   if (!connections_->AwaitsAnswer(id)) return;
   const auto found = secrets.Find(request.greeting.secret_id);
   if (!found.has_value() && !secrets.Check().ok()) {
-    // What is wrong with them is not the client's business. A tenant whose secrets are in order is
-    // served all the same.
+    // The client does not learn the cause. Tenants whose secrets were read are served nevertheless.
     ++handshakes_.no_secrets;
     const absl::Status why = secrets.Check();
     log_.Say(
@@ -259,10 +260,10 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   const absl::Status proven = CheckSecret(request, secrets);
   if (!proven.ok()) return RefuseFailed(request, proven, &handshakes_.unauthenticated);
   const int64_t now_ns = clock_.NowNs();
-  // The cookie counts from here on: the MAC covers it.
+  // The cookie counts from here on, because the MAC covers it.
   const bool fresh = request.greeting.has_cookie &&
                      TheCookies().Good(request.greeting.cookie(), request.source, now_ns);
-  // Said before: recorded by somebody, or this try is one that its client repeats. Whoever holds the secret makes another.
+  // If the hello was used before, it is a recording, or the client repeats this attempt. A client with the secret makes another hello.
   if (fresh && !used_hellos_->Add(peer::Load<uint64_t>(peer::MacIn(request.hello).data()),
                                   peer::Cookies::BucketOf(now_ns))) {
     return AskForCookie(id, request.source);
@@ -278,7 +279,7 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
     LogRefused(request.from, absl::FailedPreconditionError(why));
     return connections_->Reject(id, peer::EncodeRefusal(peer::RefusalCode::kTransport, why));
   }
-  // Others may have come while the secrets were read.
+  // Other clients may have arrived while the secrets were read.
   Reception& reception = receptions_[found->tenant];
   if (!fresh && (half_open_.half_taken() || reception.half_taken())) {
     return AskForCookie(id, request.source);
@@ -313,14 +314,14 @@ void EndpointImpl::Admit(const Request& request, const peer::Keyring& secrets) {
   AcquirePath(peer, request.path);
 }
 
-// Of half-open places, and of the tenant's: sources share what proved peers leave.
+// Evicts clients to free a half-open place, and a place of the tenant. Sources share the places that proved peers leave.
 void EndpointImpl::MakeRoom(const std::string& source, const Reception& reception) {
   if (const auto surplus = half_open_.Surplus(source)) Evict(&peers_[*surplus]);
   if (!reception.full()) return;
   if (const auto oldest = reception.half_open.Oldest(source)) Evict(&peers_[*oldest]);
 }
 
-// It ends later in this pass, and its places are needed now.
+// Frees the places of a client at once. Its peer ends later in this pass.
 void EndpointImpl::Evict(Peer* peer) {
   ++handshakes_.unfinished;
   LeaveHalfOpen(peer);
@@ -375,7 +376,7 @@ void EndpointImpl::OnResponse(cm::ConnectionId id, std::span<const std::byte> pr
 
 void EndpointImpl::Welcome(Peer* peer) {
   Handshake& handshake = *peer->handshake();
-  peer->old_targets = false;  // the welcome names the latest
+  peer->old_targets = false;  // the welcome contains the latest control DCT
   const peer::ControlAccess access{
       .key = rc_ != nullptr ? 0 : ReceptionOf(*peer).control->access_key(),
       .peer_index = peer->index(),
@@ -386,8 +387,8 @@ void EndpointImpl::Welcome(Peer* peer) {
                        peer->profile == nullptr ? ibv_ece{} : peer->profile->accepted);
 }
 
-// It learns that this is a Sluice endpoint which holds the secret, and how the connection came about;
-// there is no record of it here, and the connection ends once it stands.
+// Answers a client without DC. It learns that this is a Sluice endpoint with the secret, and how the
+// connection was made. This side keeps no record, and closes the connection when it is established.
 void EndpointImpl::WelcomeWithoutDc(const Request& request, const peer::Secret& secret) {
   const peer::Greeting greeting{
       .epoch = epoch_, .secret_id = secret.id, .nonce = peer::DrawNonce(random_)};
@@ -400,14 +401,14 @@ void EndpointImpl::OnUp(cm::ConnectionId id) {
   Peer* peer = FindByConnection(id);
   if (peer == nullptr) return connections_->Close(id);
   if (!peer::Next(peer->state, peer::Event::kEstablished, &peer->state)) {
-    return;  // its proof came first
+    return;  // the proof came first
   }
   if (peer->inbound) return;
   SetTimer(peer, peer->handshake()->deadline_ns);
   SayTerms(peer);
 }
 
-// ---- The end of it, one way or the other
+// ---- End of a handshake
 
 void EndpointImpl::GoUp(Peer* peer) {
   if (!peer::Next(peer->state, peer::Event::kProven, &peer->state)) return;
@@ -422,7 +423,7 @@ void EndpointImpl::GoUp(Peer* peer) {
   }
   peer->told_up = true;
   if (peer->old_targets) OweTargets(peer);
-  // Its window may be recalled now: those who wait may have waited for that.
+  // The window of the peer can be recalled from now on, and other peers may wait for that.
   if (ReceptionOf(*peer).waiting != 0) windows_.work = WindowWork::kNow;
   StartSweep();
   if (closed_) return;

@@ -10,7 +10,7 @@ void HeldMemory::Reset() {
   const std::shared_ptr<Record> record = std::move(record_);
   Board& board = *record->board;
   record->over.store(true, std::memory_order_release);
-  // Ordered with `wanted`: either the endpoint sees that something came back before it sleeps, or it is woken.
+  // Ordered with `wanted`: the endpoint either sees the release before it sleeps, or is woken.
   board.returned.fetch_add(1, std::memory_order_seq_cst);
   if (!board.wanted.load(std::memory_order_seq_cst) || !board.wanted.exchange(false)) return;
   std::lock_guard lock(board.mutex);

@@ -44,17 +44,17 @@ class HeldMemory {
   std::byte* data() const { return record_->data; }
   uint64_t bytes() const { return record_->bytes; }
   uint32_t number() const { return record_->number; }  // used by the endpoint; opaque
-  uint64_t owner() const { return record_->owner; }    // of the peer; only it can read the memory
+  uint64_t owner() const { return record_->owner; }    // the peer; only it can read the memory
 
  private:
   friend class Holds;
 
   // State shared by holders and endpoint.
   struct Board {
-    std::atomic<uint64_t> returned{0};
-    std::atomic<bool> wanted{false};  // the endpoint sleeps, and a caller waits for memory
-    std::mutex mutex;                 // for waking, and for the endpoint's end
-    std::function<void()> wake;       // mutex; empty: the endpoint has ended
+    std::atomic<uint64_t> returned{0};  // number of released pieces
+    std::atomic<bool> wanted{false};    // the endpoint sleeps, and a caller waits for memory
+    std::mutex mutex;                   // held while `wake` is called or cleared
+    std::function<void()> wake;         // guarded by `mutex`; empty: the endpoint has ended
   };
   struct Record {
     std::byte* data;
@@ -62,8 +62,8 @@ class HeldMemory {
     uint32_t number;
     uint64_t owner;
     std::shared_ptr<Board> board;
-    std::atomic<bool> over{false};
-    std::shared_ptr<void> kept;  // owns the memory after the endpoint's end
+    std::atomic<bool> over{false};  // the holder has released the memory
+    std::shared_ptr<void> kept;     // owns the memory after the endpoint's end
   };
 
   explicit HeldMemory(std::shared_ptr<Record> record) : record_(std::move(record)) {}
@@ -109,7 +109,7 @@ class Holds {
 
   const std::shared_ptr<HeldMemory::Board> board_;
   absl::flat_hash_map<uint32_t, Entry> entries_;  // by number
-  uint64_t seen_ = 0;                             // of Board::returned
+  uint64_t seen_ = 0;                             // value of Board::returned at the last Collect()
   uint64_t bytes_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether peers that say nothing still live (docs/decisions/0013).
+// Keepalive probes of silent peers (docs/decisions/0013).
 #include <algorithm>
 #include <utility>
 
@@ -10,18 +10,18 @@
 namespace sluice::endpoint {
 
 int64_t EndpointImpl::RoundNs(const Options& options) {
-  // Not shorter than the device takes to say that nobody is there: its word is the better one.
+  // Not shorter than the time in which the device reports an unreachable peer: that report is more reliable.
   return std::max(options.keepalive_ns / 3, options.dead_peer_ns);
 }
 
-// A peer that keeps what others need has kAnswerRounds of this time to answer.
+// A peer that keeps resources that other peers need has kAnswerRounds of this time to answer.
 int64_t EndpointImpl::AnswerRoundNs() const {
   constexpr int64_t kWithoutKeepaliveNs = 10'000'000'000;
   return options_.keepalive_ns != 0 ? RoundNs(options_)
                                     : std::max(kWithoutKeepaliveNs, options_.dead_peer_ns);
 }
 
-// With the first peer that is up; it ends with the last.
+// Starts the sweep with the first peer that is up. It ends after a round in which no peer is up.
 void EndpointImpl::StartSweep() {
   someone_up_ = true;
   if (options_.keepalive_ns == 0 || sweep_timer_.armed()) return;
@@ -35,7 +35,7 @@ void EndpointImpl::OnSweepTime(base::Timer*, void* context) {
 
 void EndpointImpl::LookAtPeers() {
   if (closed_) return;
-  // Whoever has spoken is heard before anybody is judged: this side may have been away.
+  // Handles all messages that have arrived before it checks peers, because this thread may have been stopped.
   const bool heard_all = ReceiveAll();
   const uint32_t slice = sweep_.Take(peers_.size(), clock_.NowNs());
   for (size_t i = slice; i < peers_.size(); i += peer::Sweep::kSlices) {
@@ -46,15 +46,15 @@ void EndpointImpl::LookAtPeers() {
   timers_.Schedule(&sweep_timer_, sweep_.due_ns());
 }
 
-// Once a round: has it been heard since? Else it is asked, and has a round to answer.
+// Checks a peer once a round. A peer without a message since the last check is probed, and has a round to answer.
 void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
-  if (peer->state != peer::State::kUp) return;  // others have deadlines of their own
+  if (peer->state != peer::State::kUp) return;  // other states have their own deadlines
   if (peer->active_since_last_look) {
     peer->active_since_last_look = peer->probe_outstanding = false;
     return;
   }
   if (!peer->probe_outstanding) {
-    // Without a control slot now, it is asked a round later.
+    // Without a free control slot, the peer is probed a round later.
     if (!PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) return;
     peer->probe_outstanding = true;
     ++counters_.probes;
@@ -72,7 +72,7 @@ void EndpointImpl::LookAt(Peer* peer, bool heard_all) {
                     .remedy = "reconnect; raise keepalive_ns if the peer may be busy that long"}));
 }
 
-// The answer is what this side has granted so far, which does no harm however often it is said.
+// The answer is a report of the grants so far. A repeated report is harmless.
 void EndpointImpl::OnProbe(Peer* peer) {
   peer->report_requested_by_peer = true;
   QueueCreditReport(peer);

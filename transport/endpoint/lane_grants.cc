@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lanes that this side grants: who gets one, who has to give it back, and the end of each (docs/decisions/0024, 0025).
+// Lanes that this side grants: grants, closing of idle lanes, and the end of a lane (docs/decisions/0024, 0025).
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -20,9 +20,9 @@ constexpr uint32_t kMaxWindow = 1 << 14;
 
 }  // namespace
 
-// ---- Who gets one
+// ---- Grants
 
-// A data message came by a completion; its handler may have ended the peer.
+// Counts a data message that came with a completion. Its handler may have ended the peer.
 void EndpointImpl::CountForLane(Peer* peer, uint32_t token) {
   if (++period_messages_ >= lane::Heat::kPeriodMessages) {
     period_messages_ = 0;
@@ -51,7 +51,7 @@ void EndpointImpl::WantLane(Peer* peer) {
   const uint64_t size_bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (lane_bytes_ + size_bytes > options_.lane_memory_bytes ||
       (free_lanes_.empty() && lanes_.size() == lane::kMaxLanes)) {
-    return CloseIdleLane();  // who is still busy then asks again
+    return CloseIdleLane();  // a peer that stays busy qualifies again
   }
   if (peer->lanes == 0 && free_peer_lanes_.empty() && peer_lanes_.size() == UINT16_MAX) return;
   MakeLane(peer, slots, size_bytes);
@@ -80,7 +80,7 @@ void EndpointImpl::MakeLane(Peer* peer, uint32_t slots, uint64_t size_bytes) {
                      .layout = blocks ? lane::Layout::kBlocks : lane::Layout::kWhole};
   NeedLanes(peer);
   LanesOf(peer).in = lane;
-  // In memory of its own, with a key of its own, both never anybody else's: what is written there late harms nobody.
+  // The lane has its own memory and key, which no other peer ever gets. So a late WRITE is harmless.
   auto status = std::make_shared<absl::Status>();
   commands_.Submit(
       [this, lane, status, domain = ReceptionOf(*peer).domain.get()] {
@@ -114,7 +114,7 @@ void EndpointImpl::OnLaneMade(InLane* lane, const absl::Status& status) {
   }
 }
 
-// When memory is short. Since somebody last asked in vain, that one has sent many messages.
+// Closes the least used lane when lane memory is short. A lane with many messages since the last shortage stays open.
 void EndpointImpl::CloseIdleLane() {
   InLane* idlest = nullptr;
   uint32_t least = options_.lane_after_messages / 4 + 1;
@@ -136,7 +136,7 @@ void EndpointImpl::CloseIdleLane() {
 
 // ---- The end
 
-// Nothing of it is read any more. What was sent meanwhile and held back will be sent again, if the peer lives.
+// Ends a lane without reading it further. A peer that is up retransmits, held messages included.
 void EndpointImpl::LoseLane(InLane* lane) {
   const bool made = lane->state != State::kMaking;
   lane::Next(lane->state, Event::kLost, &lane->state);
@@ -153,10 +153,10 @@ void EndpointImpl::FreeLane(InLane* lane, bool made) {
   lanes.held.clear();
   lanes.in = nullptr;
   lane->peer = nullptr;
-  if (made) ReleaseLane(lane);  // else when it is
+  if (made) ReleaseLane(lane);  // otherwise OnLaneMade() releases it
 }
 
-// Once the key is taken back, nothing can be written there any more.
+// Revokes the key of a lane, and frees its memory and number.
 void EndpointImpl::ReleaseLane(InLane* lane) {
   commands_.Submit([lane] { lane->memory = {}; },
                    [this, lane] {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sleep beside lanes that this side reads: what is asked of their senders, and what may be believed of the answers
-// (docs/decisions/0026).
+// Sleep while this side reads lanes: requests to their senders, and checks of the answers (docs/decisions/0026).
 #include <algorithm>
 
 #include "transport/base/error.h"
@@ -14,7 +13,8 @@ using lane::Event;
 using lane::Mode;
 using lane::State;
 
-// Until all lanes are quiet the process only naps: shortly at first, since senders answer at once if they can.
+// Maximum sleep until all lanes are announced: kShortNapNs at first, because most senders answer at once, and kLongNapNs after
+// kShortNapsNs.
 constexpr int64_t kShortNapNs = 50'000;
 constexpr int64_t kLongNapNs = 1'000'000;
 constexpr int64_t kShortNapsNs = 20'000'000;
@@ -52,8 +52,8 @@ void EndpointImpl::OnLaneTime(base::Timer*, void* context) {
   static_cast<EndpointImpl*>(context)->LookForAnswers();
 }
 
-// Disconnects peers that do not do what they were asked: such a peer keeps this process from sleeping, and the memory of its
-// lane from others.
+// Disconnects peers that do not follow a request: such a peer prevents this process from sleeping, or keeps lane memory that other
+// peers need.
 void EndpointImpl::LookForAnswers() {
   if (closed_) return;
   const bool heard_all = ReceiveAll();  // this process may have been stopped for long
@@ -62,7 +62,7 @@ void EndpointImpl::LookForAnswers() {
     auto* lane = static_cast<InLane*>(seat);
     if (lane->state != State::kHushing && lane->state != State::kClosing) return;
     open = true;
-    // The first one had begun already, and may have been of any length.
+    // The first round had begun before the request, so it may have been short.
     if (++lane->rounds <= kAnswerRounds || !heard_all) return;
     Fail(lane->peer, LaneKept(*lane->peer, lane->state));
   });
@@ -78,7 +78,7 @@ void EndpointImpl::OnLaneAnswer(Peer* peer, peer::Bytes body) {
   InLane* lane = peer->lanes == 0 ? nullptr : LanesOf(peer).in;
   if (lane == nullptr || !lane->reader.has_value() ||
       answer->generation != lane->ask.grant.generation) {
-    return;  // of a lane that has ended here
+    return;  // the lane has ended at this side
   }
   if (answer->mode == Mode::kLost) return LoseLane(lane);
   if (answer->turn != lane->ask.turn || answer->mode != lane->ask.mode) return;
@@ -96,7 +96,7 @@ void EndpointImpl::Hush(InLane* lane) {
   AskOf(lane, Mode::kAnnounced);
 }
 
-// Who wants to sleep is not busy.
+// Asks the senders of all watched lanes to announce, before a sleep. Also ends the period of lane::Heat.
 void EndpointImpl::HushAll() {
   ++period_;
   if (watch_.empty()) {
@@ -108,14 +108,14 @@ void EndpointImpl::HushAll() {
   SayLaneWords();
 }
 
-// How long a sleep may be while something may be written of which no completion tells; -1: as long as it likes.
+// Returns the maximum sleep while messages may arrive without completions. -1: no limit.
 int64_t EndpointImpl::NapNs() const {
   if (watch_.empty()) return -1;
   if (hushed_ns_ < 0 || clock_.NowNs() - hushed_ns_ < kShortNapsNs) return kShortNapNs;
   return kLongNapNs;
 }
 
-// All that was written before the answer has been taken?
+// Advances the state of a lane if all messages written before the answer have been taken.
 void EndpointImpl::CheckEmpty(InLane* lane) {
   if (!lane->written.has_value()) return;
   if (static_cast<int32_t>(lane->reader->taken() - *lane->written) < 0) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Records of lanes. Private to transport/endpoint: lane_grants.cc opens and closes lanes, lanes_in.cc takes messages from lanes
-// that this side reads, lane_sleep.cc is about sleep beside them, lanes_out.cc writes to lanes of peers.
+// that this side reads, lane_sleep.cc prepares lanes for sleep, lanes_out.cc writes to lanes of peers.
 //
 // Purpose       A peer has at most one lane in each direction. A message to a peer is either sent or written to the lane, and
 //               each says how many messages came before it. The receiver takes them in that order, and holds back a sent message that
@@ -25,19 +25,19 @@
 
 namespace sluice::endpoint {
 
-// Its seat: as long as something may be written of which no completion tells.
+// A lane that this side reads. Its seat is watched while messages may arrive without completions.
 struct InLane : lane::Watch::Seat {
   uint32_t number = 0;
-  Peer* peer = nullptr;  // null: it is being freed
+  Peer* peer = nullptr;  // null: the lane is being freed
   lane::State state = lane::State::kMaking;
   uint64_t size_bytes = 0;
   memory::Slab memory;
-  std::optional<lane::Reader> reader;  // when the memory is there
-  lane::Ask ask;                       // the last one
-  std::optional<uint32_t> written;     // what was answered to it, if that is waited for
-  uint32_t marked = 0;                 // messages taken, when memory was last short
-  uint32_t window_marked = 0;          // messages taken, when receive buffers were last short
-  uint32_t rounds = 0;                 // in which what was asked was not done
+  std::optional<lane::Reader> reader;  // set when the memory is registered
+  lane::Ask ask;                       // last request to the sender
+  std::optional<uint32_t> written;     // messages written, as answered to `ask`; empty: unknown
+  uint32_t marked = 0;                 // messages taken when lane memory was last short
+  uint32_t window_marked = 0;          // messages taken at the last LaneIsUsed()
+  uint32_t rounds = 0;                 // rounds of LookForAnswers() since the last request
 };
 
 struct OutLane {
@@ -46,12 +46,12 @@ struct OutLane {
   lane::Writer writer;
   lane::Mode mode = lane::Mode::kClosed;
   uint32_t turn = 0;
-  SendRing* ring =
-      nullptr;  // null: messages are written from send buffers (Peer::ring says the same)
+  // Null: messages are written from send buffers. Peer::ring has the same information.
+  SendRing* ring = nullptr;
 };
 
 struct PeerLanes {
-  // In a receive buffer, ahead of what has yet to come from the lane.
+  // A message in a receive buffer that waits for earlier messages from the lane.
   struct Held {
     ibv_wc wc;
     uint16_t number;
@@ -59,11 +59,11 @@ struct PeerLanes {
 
   InLane* in = nullptr;
   std::vector<Held> held;
-  std::optional<uint16_t> goodbye;  // the peer has gone, after so many messages
+  std::optional<uint16_t> goodbye;  // the peer has disconnected, after this many messages
   std::optional<OutLane> out;
   bool ask_due = false;
   bool answer_due = false;
-  bool listed = false;  // among those who are owed words
+  bool listed = false;  // in EndpointImpl::lane_words_
 };
 
 }  // namespace sluice::endpoint

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lanes that this side reads: the pass over those that are watched, and messages in their turn, whichever way they came
+// Lanes that this side reads: the pass over watched lanes, and the order of messages from lanes and receive queues
 // (docs/decisions/0024).
 #include <algorithm>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace sluice::endpoint {
 namespace {
 
-// Messages that are taken from one lane in one pass.
+// Maximum number of messages that are taken from one lane in one pass.
 constexpr uint32_t kMaxTurn = 32;
 
 }  // namespace
@@ -31,18 +31,18 @@ int EndpointImpl::LookAtLanes() {
       [this](Seat* seat) { Hush(static_cast<InLane*>(seat)); });
 }
 
-// Whatever is next, from the lane or held back. Nonsense in the lane, and each handler, may end the peer; its lane is without
-// a peer then, and still there.
+// Delivers messages in order, from the lane and from the held list. An invalid message, or a handler, may end the peer. The record of
+// its lane still exists then.
 int EndpointImpl::Drain(Peer* peer, InLane* lane) {
   if (draining_) return 0;
   draining_ = true;
   PeerLanes& lanes = LanesOf(peer);
   const auto stands = [=] { return lane->peer == peer && peer->state == peer::State::kUp; };
   int count = 0;
-  // What is there now, and not what comes meanwhile: the answers to it leave before more is looked at, so that both sides
-  // work at the same time.
+  // Takes only the messages that are present now. Their answers leave before later messages are read, so that both sides work at the
+  // same time.
   uint32_t there = lane->reader.has_value() ? lane->reader->ReadyAhead(kMaxTurn) : 0;
-  // Grants are cumulative: with the newest one, those of the others say nothing new.
+  // Grants are cumulative, so only the grant of the newest message is needed.
   uint32_t granted = 0;
   if (there > 1 && stands() &&
       lane->reader->Peek(there - 1, offsetof(peer::Prefix, granted), &granted)) {
@@ -71,7 +71,7 @@ int EndpointImpl::Drain(Peer* peer, InLane* lane) {
   return count;
 }
 
-// At most `most` messages, as TakeNext() takes them: as long as they follow one another, and nothing is unusual. How many.
+// Takes at most `most` messages like TakeNext(), while they are in sequence and of the common form. Returns their number.
 uint32_t EndpointImpl::TakeRun(Peer* peer, InLane* lane, uint32_t most) {
   lane::Reader& reader = *lane->reader;
   const PeerId id = peer->id();
@@ -126,7 +126,7 @@ bool EndpointImpl::TakeNext(Peer* peer, InLane* lane) {
     Fail(peer, LaneGarbage(*peer, "a message with a wrong prefix"));
     return false;
   }
-  if (!InTurn(*peer, prefix.number)) return false;  // one that was sent comes first
+  if (!InTurn(*peer, prefix.number)) return false;  // a sent message comes first
   lane->reader->Take();
   ++counters_.lane_received;
   if (Hear(peer, prefix)) {
@@ -153,7 +153,7 @@ bool EndpointImpl::TakeHeld(Peer* peer) {
   return true;
 }
 
-// A message that was sent, from a peer that has lanes.
+// Handles a data message from a receive queue, whose sender has lanes.
 void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
   const uint32_t token = peer->token;
   const auto index = static_cast<uint32_t>(wc.wr_id);
@@ -164,13 +164,13 @@ void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
   };
   if (ahead() && LanesOf(peer).in != nullptr) Drain(peer, LanesOf(peer).in);
   if (ahead()) {
-    // What comes before it was in a lane that was lost with its sender's requests: it, and this, are sent again.
+    // Earlier messages were in a lane that was lost when requests of its sender failed. They and this message are retransmitted.
     if (LanesOf(peer).in == nullptr) {
       ++counters_.dropped_unknown;
       queue.Recycle(index);
       return;
     }
-    // No more than it can have credits.
+    // At most as many as the peer can have credits.
     if (LanesOf(peer).held.size() < nominal_window_) {
       LanesOf(peer).held.push_back({wc, number});
       ++counters_.lane_held;
@@ -189,7 +189,7 @@ void EndpointImpl::OnSentData(Peer* peer, uint16_t number, const ibv_wc& wc) {
   if (lanes_wanted_) CountForLane(peer, token);
 }
 
-// A goodbye must not pass what was written before it. False: it waits.
+// Returns whether all messages before a goodbye have been taken. Otherwise stores the goodbye until then.
 bool EndpointImpl::AfterLane(Peer* peer, uint16_t number) {
   if (peer->lanes == 0 || LanesOf(peer).in == nullptr || InTurn(*peer, number)) return true;
   LanesOf(peer).goodbye = number;
@@ -197,8 +197,8 @@ bool EndpointImpl::AfterLane(Peer* peer, uint16_t number) {
   return false;
 }
 
-// A message in a lane, by its completion. Any peer of the tenant may have sent it, whatever lane it names, and the completion does not
-// say which: so it is charged to nobody. The messages of the lane are, when they are taken (docs/decisions/0054).
+// Handles the completion of a message in a lane. Any peer of the tenant may have caused it, and the completion does not identify the
+// peer, so it is charged to no peer. Messages of the lane are charged when they are taken (docs/decisions/0054).
 void EndpointImpl::OnAnnounced(uint32_t immediate, uint32_t tenant) {
   const uint32_t number = immediate >> (32 - lane::kLaneBits);
   InLane* lane = number < lanes_.size() ? lanes_[number].get() : nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lanes that this side writes, and what both sides say about lanes.
+// Lanes that this side writes, and messages of both sides about lanes.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -11,13 +11,13 @@ namespace sluice::endpoint {
 
 using lane::Mode;
 
-// A message that was stamped with its number. Where it can't be written, it is sent.
+// Changes the request of a message to a WRITE into the lane, if possible. Otherwise it stays a SEND. The message has its prefix already.
 void EndpointImpl::WriteIntoLane(Peer* peer, queue::Slot* slot) {
   if (!LanesOf(peer).out.has_value()) return;
   OutLane& out = *LanesOf(peer).out;
   if (out.mode != Mode::kSilent && out.mode != Mode::kAnnounced) return;
   if (out.ring != nullptr) return;  // it did not fit into a cell, or no cell was free
-  // The message that was in the slot before is acknowledged, and so is one after it.
+  // The message that used this lane slot before is acknowledged, and also the message after it.
   const uint32_t under_way = peer->send.under_way(peer->remote_window);
   if (under_way + 1 >= out.writer.grant().slots) return;
   if (!out.writer.Fits(slot->length_bytes, options_.lane_slot_bytes)) return;
@@ -63,7 +63,7 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
   NeedLanes(peer);
   std::optional<OutLane>& out = LanesOf(peer).out;
   if (out.has_value()) {
-    // A request that its sender was told has failed may run late: what it says is out of date.
+    // A message whose request failed at its sender may still arrive late, with outdated content.
     const uint32_t generation = out->writer.grant().generation;
     const auto newer = static_cast<int32_t>(ask->grant.generation - generation);
     if (newer < 0 || (newer == 0 && static_cast<int32_t>(ask->turn - out->turn) < 0)) return;
@@ -74,8 +74,8 @@ void EndpointImpl::OnLaneAsk(Peer* peer, peer::Bytes body) {
     out->mode = ask->mode;
     OpenRing(peer, &*out);
   } else if (out->mode == Mode::kSilent || out->mode == Mode::kAnnounced) {
-    if (out->ring != nullptr) WriteCells(out->ring);  // in the mode of before
-    out->mode = ask->mode;  // a lane that was lost or left is not entered again
+    if (out->ring != nullptr) WriteCells(out->ring);  // in the previous mode
+    out->mode = ask->mode;                            // a lost or closed lane is not written again
   }
   if (out->mode != Mode::kSilent && out->mode != Mode::kAnnounced) {
     CloseRing(&*out, /*write_rest=*/true);
@@ -97,7 +97,7 @@ void EndpointImpl::SayLaneWords() {
     Peer* peer = Find(id);
     if (peer == nullptr || peer->lanes == 0) continue;
     if (!SayLaneWords(peer)) {
-      lane_words_[kept++] = id;  // no control slot now; they come back
+      lane_words_[kept++] = id;  // no control slot is free: retried later
     } else {
       LanesOf(peer).listed = false;
     }
@@ -127,8 +127,8 @@ bool EndpointImpl::SayLaneWords(Peer* peer) {
   return true;
 }
 
-// After an error of its requests: what it has written may not have arrived, or arrive late, so that lane is never
-// written again (docs/decisions/0024); and what was asked of the peer may not have been heard.
+// Called after requests to the peer failed. WRITEs into its lane may be missing, or arrive late, so the lane is never written again
+// (docs/decisions/0024). Requests of this side about its own lane may be lost, so they are repeated.
 void EndpointImpl::RenewLaneWords(Peer* peer) {
   PeerLanes& lanes = LanesOf(peer);
   if (lanes.out.has_value()) {

@@ -32,7 +32,7 @@ absl::Status OverLimit(const Peer& peer, const char* operation, uint64_t bytes, 
                       .retry_safe = true});
 }
 
-// Whoever says `cause` to a person says what to do about it, too.
+// A caller that shows only `cause` to a user adds its own remedy.
 absl::Status NotNow(const char* cause) {
   return base::Error(absl::StatusCode::kResourceExhausted, "no memory for a large message is free",
                      {.layer = "endpoint",
@@ -88,7 +88,7 @@ void EndpointImpl::MakeLargeMemory() {
               [this](uint32_t number, const absl::Status& status) {
                 const uint64_t owner = lent_->owner(number);
                 const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
-                // A peer that is leaving has gone, for the handler.
+                // For the handler, a peer that is leaving is down already.
                 const Peer* const peer = Find(id);
                 if (closed_ || peer == nullptr || peer->told_down) return;
                 handler_->OnLent(id, number, status);
@@ -120,7 +120,7 @@ absl::StatusOr<LargeBuffer> EndpointImpl::Lend(PeerId id, uint64_t bytes, bool w
   if (bytes > limit) return OverLimit(*peer, "lend", bytes, limit);
   if (waits && !(lend_turn_ == id) && SomebodyWaitsToLend()) {
     WaitToLend(id, /*of_share=*/false);
-    large_work_ = true;  // whoever is in front may not want it any more
+    large_work_ = true;  // the first waiting peer may no longer need memory
     return NotNow("other senders have waited longer");
   }
   const uint32_t number = lent_->Take(Owner(id), bytes, ReceptionOf(*peer).domain.get());
@@ -140,7 +140,7 @@ bool EndpointImpl::SomebodyWaitsToLend() const {
                      [](const LendWait& wait) { return !wait.of_share; });
 }
 
-// In its turn it stays in front, unless others need not wait for it.
+// Adds a peer to the waiting peers. In its own turn it goes to the front, unless it waits only for its own share.
 void EndpointImpl::WaitToLend(PeerId id, bool of_share) {
   const auto before = std::find_if(lend_waits_.begin(), lend_waits_.end(),
                                    [id](const LendWait& wait) { return wait.peer == id; });
@@ -168,8 +168,8 @@ void EndpointImpl::FreeLent(uint32_t number) {
   const uint64_t owner = lent_->owner(number);
   const PeerId id{static_cast<uint32_t>(owner), static_cast<uint32_t>(owner >> 32)};
   const Peer* peer = Find(id);
-  // A peer that is being left may still read it: the key stays valid until the goodbye has been acknowledged (EndLarge()), so the
-  // peer reads the message or hears the goodbye first.
+  // A peer in state kLeaving may still read the memory. The key stays valid until the goodbye has been acknowledged (EndLarge()), so
+  // the peer reads the message or receives the goodbye first.
   const bool reads =
       peer != nullptr && (peer->state == peer::State::kUp || peer->state == peer::State::kLeaving);
   if (!reads) return lent_->Discard(number);
@@ -187,7 +187,7 @@ void EndpointImpl::TellLend() {
     lend_turn_ = {};
     const bool in_vain =
         !lend_waits_.empty() && lend_waits_.front().peer == id && !lend_waits_.front().of_share;
-    if (in_vain) return;  // those behind it wait for it
+    if (in_vain) return;  // the peers behind it wait for its turn
   }
 }
 
@@ -204,8 +204,8 @@ bool EndpointImpl::LendHeld(PeerId id, const HeldMemory& memory) {
          held_lent_.Owns(memory) && lent_->lendable(memory.number()) && held_lent_.Lend(memory);
 }
 
-// Messages that are not kept have the other half, and as much as the largest takes: they must get through, or those who keep
-// one and wait for the next would wait for ever.
+// At least half of the memory, and room for the largest message, is left for messages that are not held. Otherwise a user that holds
+// a message and waits for the next message could wait without limit.
 HeldMemory EndpointImpl::HoldFetched(uint32_t number) {
   const FetchRecord& fetch = fetches_[number];
   const uint64_t bytes = fetched_->size_bytes(fetch.buffer);
@@ -223,7 +223,7 @@ void EndpointImpl::CollectHeld() {
   held_fetched_.Collect([this](uint32_t number) { GiveBack(number); });
 }
 
-// Who only gives memory back wakes nobody, unless somebody waits for it.
+// A release of held memory wakes the thread only if a sender or a fetch waits for memory.
 bool EndpointImpl::PrepareHeldToSleep() {
   return (lend_waits_.empty() || held_lent_.PrepareToSleep()) &&
          (fetching_.empty() || held_fetched_.PrepareToSleep());
@@ -279,7 +279,7 @@ PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
     target.dctn[0] = peer.target.dctn[0];
     target.name = peer.target.name;
     target.cookie = peer.index() | kForLarge;
-    // Reads have no order to keep, but leaving a stream says that its DCI is late.
+    // READs need no order. But a target that leaves its stream marks the DCI as late, so this target never leaves.
     target.unacknowledged = UINT32_MAX;
     if (rc_ != nullptr) rc_->Share(&target, peer.target);
     queue_->Open(&target);
@@ -288,7 +288,7 @@ PeerLarge& EndpointImpl::LargeOf(const Peer& peer) {
   return *large;
 }
 
-// The peer is going: nobody is told of its fetches, and their memory goes when nothing is under way into it.
+// Ends the loans and fetches of a peer without callbacks. Memory of a fetch is freed when no READ into it is in flight.
 void EndpointImpl::EndLarge(Peer* peer) {
   if (lent_ == nullptr) return;
   lent_->Forget(Owner(peer->id()));
@@ -304,7 +304,7 @@ void EndpointImpl::EndLarge(Peer* peer) {
   const auto found = large_of_.find(peer->index());
   if (found == large_of_.end()) return;
   queue_->Close(&found->second->target);
-  // What the user has is not this peer's share any more, which another peer may have by then.
+  // Memory that the user has no longer counts to this peer's share: another peer may use the record by then.
   for (FetchRecord& fetch : fetches_) {
     if (fetch.state == FetchRecord::State::kFetched && fetch.peer == peer->id()) {
       fetch.orphan = true;
@@ -312,7 +312,7 @@ void EndpointImpl::EndLarge(Peer* peer) {
   }
 }
 
-// False: something is under way still.
+// Returns false if requests are still in flight.
 bool EndpointImpl::ForgetLarge(const Peer& peer) {
   const auto found = large_of_.find(peer.index());
   if (found == large_of_.end()) return true;
@@ -344,9 +344,9 @@ void EndpointImpl::ResumeLarge(queue::Target* target) {
   large_work_ = true;
 }
 
-// A message that has been fetched counts until it was consumed: in order, so behind one that is still under way it may have to wait.
-// Memory that the user holds has a bound of its own, and counts for no peer: who keeps one message and waits for the next must not
-// wait for ever.
+// A fetched message counts until it is consumed. Messages are consumed in order, so it may have to wait for an earlier message.
+// Memory that the user holds has its own limit, and counts for no peer: a user that holds a message and waits for the next message
+// must not wait without limit.
 bool EndpointImpl::IsOverFetchShare(const FetchRecord& fetch) {
   const uint64_t own = LargeOf(peers_[fetch.peer.index]).fetch_bytes;
   if (own == 0) return false;
@@ -354,18 +354,18 @@ bool EndpointImpl::IsOverFetchShare(const FetchRecord& fetch) {
   return own + fetched_->SizeFor(fetch.from.bytes) > rest / kFetchShareOfRest;
 }
 
-// The peer's part is over: the message was consumed, or is held, or goes.
+// Ends the charge of a fetch to its peer: the message was consumed, is held, or is dropped.
 void EndpointImpl::Discharge(FetchRecord* fetch) {
   if (fetch->charged == 0) return;
-  large_work_ = large_work_ || !fetching_.empty();  // for those that waited for the peer's share
+  large_work_ = large_work_ || !fetching_.empty();  // for fetches that wait for the peer's share
   fetch_bytes_ -= fetch->charged;
-  // The record of a peer that is going may be another's already.
+  // The record of a peer that has ended may belong to another peer already.
   const auto large = large_of_.find(fetch->peer.index);
   if (!fetch->orphan && large != large_of_.end()) large->second->fetch_bytes -= fetch->charged;
   fetch->charged = 0;
 }
 
-// False: there is no memory for it now.
+// Returns false if no memory is free now.
 bool EndpointImpl::BeginFetch(uint32_t number) {
   FetchRecord& fetch = fetches_[number];
   fetch.buffer = fetched_->Take(LargeMemory::kEverybody, fetch.from.bytes);
@@ -422,8 +422,8 @@ void EndpointImpl::OnLargeTime(base::Timer*, void* context) {
   self->large_work_ = self->fetch_look_ = true;
 }
 
-// Completions have been taken before: this side may have been away, and one look alone proves nothing. A peer that waits for another's
-// reads, or for a recovery, is not judged.
+// Ends peers whose fetches have stalled. Completions were taken before. This thread may have been stopped, so one check alone proves
+// nothing. A peer whose READs wait for other requests, or for a recovery, is skipped.
 void EndpointImpl::LookAtFetches() {
   for (const auto& [index, large] : large_of_) {
     if (std::exchange(large->moved, false)) {
@@ -440,7 +440,7 @@ void EndpointImpl::LookAtFetches() {
   }
 }
 
-// One turn for each fetch; then those that have ended are told of, since who is told may begin others.
+// Gives each fetch one turn. Then reports the fetches that have ended, because a callback may start further fetches.
 int EndpointImpl::MoveLarge() {
   large_work_ = false;
   if (std::exchange(fetch_look_, false)) LookAtFetches();
@@ -452,7 +452,7 @@ int EndpointImpl::MoveLarge() {
     const uint32_t number = fetching_.front();
     fetching_.pop_front();
     FetchRecord& fetch = fetches_[number];
-    // Who came first waits first; nobody waits for another peer's share.
+    // Fetches get memory in their order. No fetch waits for the share of another peer.
     if (fetch.status.ok() && fetch.state == FetchRecord::State::kWaiting && room &&
         std::find(over_share.begin(), over_share.end(), fetch.peer) == over_share.end()) {
       if (IsOverFetchShare(fetch)) {
@@ -469,8 +469,8 @@ int EndpointImpl::MoveLarge() {
       fetching_.push_back(number);
     }
   }
-  // The peer revokes its memory when it leaves. Its goodbye may be among the messages that have arrived: they are taken first,
-  // so the fetch ends with its peer.
+  // A peer revokes its memory when it disconnects. Its goodbye may be among the messages that have arrived: they are taken first, so
+  // that the fetch ends with its peer.
   const bool refused = std::any_of(ended.begin(), ended.end(), [this](uint32_t number) {
     return absl::IsPermissionDenied(fetches_[number].status);
   });

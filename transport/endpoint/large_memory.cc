@@ -11,10 +11,10 @@ namespace sluice::endpoint {
 namespace {
 
 constexpr uint64_t kLeastBytes = 64 << 10;
-// A buffer that is so much larger than what is asked for is left for others.
+// A kept buffer that is more than this many times larger than needed is not used.
 constexpr uint64_t kWaste = 4;
 
-// So that messages of about the same size share buffers: an eighth is lost at most.
+// Rounds up, so that messages of similar size share buffers. The loss is at most an eighth of `bytes`, or less than kLeastBytes.
 uint64_t SizeClass(uint64_t bytes) {
   const uint64_t step = std::max(std::bit_floor(bytes) / 8, kLeastBytes);
   return (bytes + step - 1) / step * step;
@@ -37,7 +37,7 @@ uint64_t LargeMemory::SizeFor(uint64_t bytes) const {
 
 uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes, ibv_pd* domain) {
   assert(bytes <= limit_bytes_);
-  // The last that came back is the warmest.
+  // Prefers the buffer that was returned last, because most of it may be in the cache.
   for (size_t i = kept_.size(); i-- > 0;) {
     const uint32_t number = kept_[i];
     const Buffer& buffer = buffers_[number];
@@ -58,7 +58,7 @@ uint32_t LargeMemory::Take(uint64_t owner, uint64_t bytes, ibv_pd* domain) {
       kept_.pop_front();
       Discard(eldest);
     }
-    return kNone;  // there is room when they are gone
+    return kNone;  // there is room when these buffers are freed
   }
   auto slab = memory::Slab::Map(size);
   if (!slab.ok()) {
@@ -121,7 +121,7 @@ void LargeMemory::Register(uint32_t number) {
 void LargeMemory::Revoke(uint32_t number) {
   Buffer& buffer = buffers_[number];
   buffer.revoked = true;
-  if (buffer.state != State::kReady) return;  // once it is
+  if (buffer.state != State::kReady) return;  // revoked when it is registered
   buffer.state = State::kRevoking;
   commands_.Submit([slab = &buffer.slab] { slab->Unregister(); },
                    [this, number, &buffer] {

@@ -17,7 +17,7 @@ MemoryNeed NeedOf(const Options& options) {
   need.at_start_bytes += SendStrideBytes(options) * options.send_buffers +
                          size_t{kControlSlots} * kControlBufferBytes + SendRingsBytes(options);
   need.later_bytes = options.lane_memory_bytes;
-  // What is lent, and what is fetched.
+  // For lent memory and for fetched memory.
   if (options.max_large_bytes != 0) need.later_bytes += 2 * options.large_memory_bytes;
   return need;
 }

@@ -15,7 +15,7 @@ namespace sluice::endpoint {
 namespace {
 
 constexpr size_t kLineBytes = 64;
-// Looks for what has come: as much as can be there from one peer, with others busy at the same time.
+// Maximum number of rounds of ReceiveAll(): enough for all messages of one peer while other peers are busy.
 constexpr uint32_t kMaxLastLooks = 64;
 
 [[gnu::noinline, gnu::cold]] absl::Status NotUp(const Peer* peer) {
@@ -100,18 +100,18 @@ void EndpointImpl::Commit(PeerId id, SendBuffer buffer, uint32_t length_bytes, b
   CommitSlot(peer, buffer.slot, length_bytes, report_soon);
 }
 
-// `peer`: null if it is not up any more.
+// `peer`: null if it is no longer up.
 void EndpointImpl::CommitSlot(Peer* peer, uint32_t index, uint32_t length_bytes, bool report_soon) {
   queue::Slot& slot = (*slots_)[index];
   slot.length_bytes = length_bytes + static_cast<uint32_t>(peer::kPrefixBytes);
   if (peer == nullptr) {
-    slot.use = queue::SlotUse::kHeld;  // it went down meanwhile; OnPeerDown says so
+    slot.use = queue::SlotUse::kHeld;  // the peer went down meanwhile; OnPeerDown() reports it
     return;
   }
   CountUnacknowledged(peer);
   report_soon = report_soon || peer->send.available() == 0 || queue_->scarce(peer->target);
   report_soon = report_soon && MustAsk(peer);
-  slot.signal = slot.signal || report_soon;  // a queue that is dead must be seen to owe something
+  slot.signal = slot.signal || report_soon;  // a dead queue is detected by missing completions
   WritePrefix(peer, index, peer::Kind::kData, report_soon, peer->committed++);
   if (peer->lanes != 0) WriteIntoLane(peer, &slot);
   ++counters_.messages_sent;
@@ -137,7 +137,7 @@ bool EndpointImpl::PostControl(Peer* peer, peer::Kind kind, bool notify) {
               kind == peer::Kind::kGoodbye ? peer->committed : uint16_t{0});
   (*slots_)[slot].length_bytes = peer::kPrefixBytes;
   (*slots_)[slot].notify = notify;
-  (*slots_)[slot].signal = true;  // it may be the last for long: an idle peer holds no stream
+  (*slots_)[slot].signal = true;  // may be the last for long: an idle peer holds no stream
   queue_->Post(&peer->target, slot);
   return true;
 }
@@ -176,7 +176,7 @@ void EndpointImpl::Block(Peer* peer) {
   if (!ask_timer_.armed()) OnAskTime(&ask_timer_, this);
 }
 
-// Called while buffers are short. Peers that wait are served in turn; a newcomer must not take what came back for them.
+// Called while buffers are short. Waiting peers are served in turn. Other peers must not take the buffers that were freed for them.
 bool EndpointImpl::MayTakeBuffer(PeerId id) {
   if (blocked_.empty()) return true;
   if (!(turn_ == id) || turn_buffers_ == 0) return false;
@@ -192,7 +192,7 @@ bool EndpointImpl::SomeoneMayWrite() const {
 
 int EndpointImpl::TellWritable() {
   int told = 0;
-  // One turn each, so that a handler which blocks again at once doesn't keep the others waiting.
+  // Each peer has one turn, so that a peer that blocks again at once does not delay other peers.
   for (size_t turns = blocked_.size(); turns > 0 && !blocked_.empty(); --turns) {
     if (slots_->free_data() == 0) break;
     Peer* peer = blocked_.front();
@@ -225,7 +225,7 @@ int EndpointImpl::Receive() {
       static_cast<int>(std::min<uint32_t>(arrivals_end_ - arrivals_next_, kReceiveBatch));
   arrivals_next_ += static_cast<uint32_t>(count);
   receiving_ = true;
-  // The first lines of all messages at once, instead of one miss after the other.
+  // Prefetches the first cache lines of all messages, so that the cache misses overlap.
   for (int i = 0; i < count; ++i) {
     const std::byte* bytes =
         QueueOf(completions[i]).buffer(static_cast<uint32_t>(completions[i].wr_id));
@@ -237,7 +237,7 @@ int EndpointImpl::Receive() {
   return count;
 }
 
-// A full batch says that there is more. All of it is taken before a grant is written (docs/decisions/0046).
+// After a full batch there may be more completions. All are taken before a grant is written (docs/decisions/0046).
 bool EndpointImpl::TakeArrivals() {
   arrivals_next_ = arrivals_end_ = 0;
   int got = 0;
@@ -286,18 +286,18 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
     EndSender(wc);
   } else if (rc_ != nullptr && prefix.kind >= peer::Kind::kLaneAsk &&
              prefix.kind <= peer::Kind::kTargetsTaken) {
-    ++counters_.dropped_malformed;  // there are no lanes, and no targets to replace
+    ++counters_.dropped_malformed;  // RC has no lanes, and no targets to replace
     EndSender(wc);
   } else {
     Peer* peer = &peers_[prefix.peer_index];
-    // An RC queue pair has one receive queue for both.
+    // An RC queue pair has one receive queue for data and control.
     const bool data =
         rc_ != nullptr ? prefix.kind == peer::Kind::kData : &queue == ReceptionOf(*peer).data.get();
     if (peer->state == peer::State::kUp) {
       if (!data) ++counters_.control_received;
       const peer::Bytes body(bytes + peer::kPrefixBytes, wc.byte_len - peer::kPrefixBytes);
       if (!CountArrival(peer, data) || !Hear(peer, prefix)) {
-        // It was given up on hearing that.
+        // The peer was ended.
       } else if (prefix.kind == peer::Kind::kData && data) {
         if (peer->lanes != 0) return OnSentData(peer, prefix.number, wc);
         OnData(peer, body.data(), static_cast<uint32_t>(body.size()));
@@ -329,7 +329,7 @@ void EndpointImpl::OnReceived(const ibv_wc& wc) {
   queue.Recycle(index);
 }
 
-// What every message says, whichever way it came. False: the peer was given up on hearing it.
+// Handles the prefix of a message. Returns false if the peer was ended meanwhile.
 bool EndpointImpl::Hear(Peer* peer, const peer::Prefix& prefix) {
   peer->active_since_last_look = true;
   if (prefix.flags & peer::kReportSoon) peer->report_requested_by_peer = true;
@@ -359,8 +359,8 @@ void EndpointImpl::QueueCreditReport(Peer* peer) {
   credit_reports_.push_back(peer);
 }
 
-// What it was asked for, most likely. Whoever has come to want one meanwhile asks at the end of this pass,
-// unless a message goes out before that asks as well.
+// Called for a report, most likely the requested report. If a further report is needed, it is requested at the end of this pass,
+// unless an earlier message requests it.
 void EndpointImpl::OnReport(Peer* peer) {
   peer->report_requested = 0;
   if (!peer->report_needed || peer->report_queued) return;
@@ -374,7 +374,7 @@ void EndpointImpl::RequestReports() {
     const bool ask = peer->state == peer::State::kUp && peer->report_needed &&
                      !peer->report_requested && peer->target.unacknowledged != 0;
     if (ask && !PostControl(peer, peer::Kind::kProbe, /*notify=*/false)) {
-      report_queue_[kept++] = peer;  // no control slot now; they come back
+      report_queue_[kept++] = peer;  // no control slot is free: retried later
       continue;
     }
     peer->report_queued = 0;
@@ -398,7 +398,7 @@ void EndpointImpl::OnGoodbye(Peer* peer) {
 void EndpointImpl::SendCredits() {
   size_t kept = 0;
   for (Peer* peer : credit_reports_) {
-    // A message that went out meanwhile may have said it; and a peer that leaves is owed nothing.
+    // A message that was sent meanwhile may have contained the report. A peer that disconnects needs no report.
     if (peer->state != peer::State::kUp ||
         (!peer->report_requested_by_peer &&
          (peer->receive.window() == 0 || !peer->receive.ReportIsDue()))) {
@@ -407,7 +407,7 @@ void EndpointImpl::SendCredits() {
       peer->credit_report_queued = false;
       ++counters_.credit_messages;
     } else {
-      credit_reports_[kept++] = peer;  // no control slot now; they come back
+      credit_reports_[kept++] = peer;  // no control slot is free: retried later
     }
   }
   credit_reports_.resize(kept);

@@ -24,7 +24,7 @@ class Offers {
   static constexpr size_t kMost = 255;
   static constexpr uint8_t kNone = 0;
 
-  // kNone: nothing was offered, or the table is full. The caller's until Release().
+  // Returns the number of an entry for the offer, which the caller holds until Release(). kNone: no offer, or the table is full.
   uint8_t Take(const Ece& offer) {
     if (offer.vendor_id == 0 && offer.options == 0) return kNone;
     Entry* free = nullptr;

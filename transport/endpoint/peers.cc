@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers come and go: the record, the path, goodbye, and the record's end.
+// Life of a peer: creation of its record, path, goodbye, and end of the record.
 #include <algorithm>
 #include <cassert>
 #include <memory>
@@ -37,13 +37,13 @@ absl::StatusOr<Peer*> EndpointImpl::NewPeer(peer::Event event, uint32_t tenant) 
   }
   Peer* peer = &peers_[index];
   const uint32_t generation = peer->generation + 1;
-  *peer = Peer();  // nothing is left of who was here before
+  *peer = Peer();  // clears the state of the previous peer
   peer->generation = generation != 0 ? generation : 1;
   peer->inbound = event == peer::Event::kRequest;
   peer->tenant = static_cast<uint8_t>(tenant);
   peer->token = random_.NonZero32();
   peer->target.cookie = index;
-  if (!peer->inbound) FirstWindow(peer);  // others, once they have proved who they are
+  if (!peer->inbound) FirstWindow(peer);  // inbound peers get it after their proof
   peer->passage = std::make_unique<Passage>(OnPeerTimeout, this, peer);
   peer->passage->handshake = std::make_unique<Handshake>();
   ++reception.peers;
@@ -61,7 +61,7 @@ void EndpointImpl::Bind(Peer* peer, cm::ConnectionId connection) {
   peer_of_connection_[connection.index] = peer->index();
   peer->connection = connection;
   const base::SharedText name = connections_->Peer(connection);
-  if (!name.empty()) peer->target.name = name;  // the same text, shared; none if it ended meanwhile
+  if (!name.empty()) peer->target.name = name;  // same text, shared; empty if the connection ended
   peer->has_connection = true;
 }
 
@@ -132,11 +132,11 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
   Peer* peer = FindByConnection(id);
   if (peer == nullptr) return;
   peer->has_connection = false;
-  // What it sent before it went is here already: delivered first.
+  // Messages that it sent before have arrived already, and are delivered first.
   if (!receiving_) {
     ReceiveAll();
     if (peer->lanes != 0 && LanesOf(peer).in != nullptr) Drain(peer, LanesOf(peer).in);
-    if (peer->state == peer::State::kDraining) return;  // it was given up on what it sent
+    if (peer->state == peer::State::kDraining) return;  // one of these messages ended the peer
   }
   if (peer->inbound && peer->handshake() != nullptr && !peer->told_up) {
     ++handshakes_.unfinished;
@@ -149,12 +149,12 @@ void EndpointImpl::OnDown(cm::ConnectionId id, const absl::Status& why,
 void EndpointImpl::TellDown(Peer* peer, const absl::Status& why) {
   if (peer->told_down) return;
   peer->told_down = 1;
-  if (peer->inbound && !peer->told_up) return;  // nobody has heard of it; it was counted
+  if (peer->inbound && !peer->told_up) return;  // the handler does not know it; it was counted
   peer->down_due = 1;
   downs_.push_back({peer->id(), why});
 }
 
-// The peer can't be talked to any more.
+// Ends a peer without a goodbye.
 void EndpointImpl::Fail(Peer* peer, const absl::Status& why) {
   if (!peer::Next(peer->state, peer::Event::kFailed, &peer->state)) return;
   TellDown(peer, why);
@@ -233,7 +233,7 @@ void EndpointImpl::Disconnect(PeerId id) {
   TellDown(peer,
            base::Error(absl::StatusCode::kCancelled, "disconnected by this side",
                        {.layer = "endpoint", .peer = peer->address(), .operation = "disconnect"}));
-  if (!closed_) poller_->Wake();  // the handler is told by the next Poll()
+  if (!closed_) poller_->Wake();  // the next Poll() calls the handler
   if (peer->state == peer::State::kLeaving) return SayGoodbye(peer);
   EndLater(peer);
 }
@@ -242,9 +242,9 @@ void EndpointImpl::SayGoodbye(Peer* peer) {
   if (SendRing* ring = RingTo(*peer)) WriteCells(ring);
   if (!PostControl(peer, peer::Kind::kGoodbye, /*notify=*/true)) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
-    return EndLater(peer);  // the connection's end says it as well, less kindly
+    return EndLater(peer);  // the peer sees only the end of the connection
   }
-  if (peer->state != peer::State::kLeaving) return;  // the target is broken: it was dropped at once
+  if (peer->state != peer::State::kLeaving) return;  // a broken target dropped the goodbye
   SetTimer(peer, clock_.NowNs() + 2 * options_.dead_peer_ns);
 }
 
@@ -256,10 +256,10 @@ void EndpointImpl::OnSent(queue::Target* target, uint32_t slot, bool ok) {
     peer::Next(peer->state, peer::Event::kGoodbyeSent, &peer->state);
     return EndLater(peer);
   }
-  if (ok) EndHandshake(peer);  // the answer has arrived; else it is said again
+  if (ok) EndHandshake(peer);  // the answer has arrived; otherwise it is sent again
 }
 
-// A peer that was never up is refused: that answer is all it gets.
+// Returns whether a slot has the last message to a peer: its goodbye, or the refusal of a peer that was never up.
 bool EndpointImpl::IsLastWord(const Peer& peer, uint32_t slot) const {
   peer::Prefix prefix;
   return !peer.told_up ||

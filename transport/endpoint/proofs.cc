@@ -12,7 +12,7 @@
 namespace sluice::endpoint {
 
 peer::Terms EndpointImpl::OwnTerms(const Peer& peer) const {
-  // Those that go with the control DCT which the hello or the welcome has named.
+  // The targets that belong to the control DCT in the hello or the welcome.
   peer::TenantTargets targets;
   if (rc_ != nullptr) {
     targets.data_dctn = rc_->qp(peer.target)->qp_num;
@@ -50,7 +50,7 @@ void EndpointImpl::Adopt(Peer* peer, const peer::Terms& remote) {
   peer->handshake()->max_large_bytes = agreed.max_large_bytes;
 }
 
-// The client's proof, or the server's answer, after which it is up: data follows on the same stream.
+// Sends the client's proof, or the server's answer. At the server the peer is up then: data follows on the same stream.
 void EndpointImpl::SayTerms(Peer* peer) {
   Handshake& handshake = *peer->handshake();
   const bool posted = peer->inbound ? PostAnswer(peer)
@@ -58,7 +58,7 @@ void EndpointImpl::SayTerms(Peer* peer) {
                                                 handshake.keys.proof, false);
   if (!posted) {
     handshake.unsaid = true;
-    unsaid_.push_back(peer);  // control slots come back
+    unsaid_.push_back(peer);  // until a control slot is free
     return;
   }
   if (peer->inbound) GoUp(peer);
@@ -69,8 +69,8 @@ bool EndpointImpl::PostAnswer(Peer* peer) {
                    /*notify=*/true);
 }
 
-// As many as there are slots: in a crowd most have to wait, and looking at each in every pass would
-// cost more than letting them in.
+// Sends as many as there are free slots. If many peers wait, a check of each peer in every pass would
+// cost more than the handshakes.
 void EndpointImpl::SayUnsaid() {
   while (!unsaid_.empty() && slots_->free_control() != 0) {
     Peer* peer = unsaid_.front();
@@ -80,7 +80,7 @@ void EndpointImpl::SayUnsaid() {
   }
 }
 
-// `message` begins with its prefix, whose index and token were found good.
+// `message` begins with its prefix, whose index and token are valid.
 void EndpointImpl::OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes message) {
   const bool inbound_wants =
       peer->state == peer::State::kAccepting || peer->state == peer::State::kUnproven;
@@ -95,7 +95,7 @@ void EndpointImpl::OnHandshakeMessage(Peer* peer, peer::Kind kind, peer::Bytes m
 }
 
 void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
-  // It can overtake the word that the connection is established.
+  // The proof can overtake the event that the connection is established.
   if (peer->state == peer::State::kAccepting) connections_->NoteTraffic(peer->connection);
   const auto terms =
       peer::OpenTerms(message.subspan(peer::kPrefixBytes), peer->handshake()->keys.proof,
@@ -117,7 +117,7 @@ void EndpointImpl::OnProof(Peer* peer, peer::Bytes message) {
   SayTerms(peer);
 }
 
-// Says why in the answer; the peer goes when that is sent, or after a while.
+// Sends the cause in the answer. The peer ends when the answer is sent, or after a timeout.
 void EndpointImpl::RefuseProof(Peer* peer, const peer::Terms& answer) {
   peer::Next(peer->state, peer::Event::kRefused, &peer->state);
   const bool posted = PostTerms(peer, peer::Kind::kAnswer, answer, peer->handshake()->keys.answer,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers of a device without DC: each has an RC queue pair, whose number its hello or welcome says (docs/decisions/0068).
+// Peers of a device without DC: each has an RC queue pair, whose number is in its hello or welcome (docs/decisions/0068).
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,12 +13,12 @@
 namespace sluice::endpoint {
 namespace {
 
-// Of a peer that has proved its secret, if there are large messages.
+// Access rights of a peer that has proved its secret, if there are large messages.
 constexpr int kRights = IBV_ACCESS_REMOTE_READ;
 
 }  // namespace
 
-// Tenants are kept apart by protection domains, and a queue pair that sends from the common buffers is in theirs.
+// Protection domains isolate tenants. RC queue pairs send from the common buffers, so all are in the domain of these buffers.
 absl::Status EndpointImpl::CheckRcOptions() const {
   if (options_.tenants.size() <= 1) return absl::OkStatus();
   return base::Error(
@@ -36,12 +36,12 @@ std::string EndpointImpl::UnlikeTransports(bool server_rc) {
                    : "the server has DC, the client RC queue pairs";
 }
 
-// The completion names the queue pair: nobody speaks for another peer.
+// Returns whether a completion is of the peer's queue pair, so that no peer can send as another peer.
 bool EndpointImpl::IsOfPeer(const ibv_wc& wc, const Peer& peer) const {
   return queue::RcQueues::IsAttached(peer.target) && rc_->number(peer.target) == wc.qp_num;
 }
 
-// The hello says its number.
+// Creates a queue pair before the peer is dialled, because the hello contains its number.
 void EndpointImpl::MakeQueueToDial(Peer* peer) {
   auto made = std::make_shared<absl::StatusOr<verbs::SharedRc>>();
   ++peer->commands;
@@ -68,7 +68,7 @@ void EndpointImpl::MakeQueueToDial(Peer* peer) {
       });
 }
 
-// Takes the peer's queue pair to RTS; a server makes it first. The rest is as with an address handle.
+// Moves the peer's queue pair to RTS; a server creates it first. OnPath() follows, as after an address handle was acquired.
 void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
   struct Result {
     absl::Status place;
@@ -113,7 +113,8 @@ void EndpointImpl::AcquireQueue(Peer* peer, const cm::PathInfo& path) {
       });
 }
 
-// A queue pair takes its unread completions with it, and its number may soon be another one's: all that was received is handled first.
+// Destroys stopped queue pairs. The unread completions of a destroyed queue pair are lost, and its number may be reused. So all received
+// messages are handled first.
 int EndpointImpl::EndQueues() {
   int count = 1;
   while (arrivals_taken()) count += Receive();
@@ -124,7 +125,7 @@ int EndpointImpl::EndQueues() {
   return count;
 }
 
-// Of a server: its answer follows when the client, which has proved its secret, may READ.
+// At a server: allows READs of a client that has proved its secret. Then sends the answer.
 void EndpointImpl::AllowReads(Peer* peer) {
   auto allowed = std::make_shared<absl::Status>();
   ++peer->commands;
@@ -145,13 +146,14 @@ void EndpointImpl::EndSender(const ibv_wc& wc) {
   if (target != nullptr) EndSender(&peers_[target->cookie]);
 }
 
-// Each such message took a receive buffer from the queue that all peers share, and no credit is counted for it.
+// Ends a peer that sent an invalid message: the message took a buffer of the shared receive queue without a credit. No effect without
+// RC.
 void EndpointImpl::EndSender(Peer* peer) {
   if (rc_ == nullptr) return;
   const bool up = peer->state == peer::State::kUp;
   if (!up && peer->state != peer::State::kAccepting && peer->state != peer::State::kUnproven &&
       peer->state != peer::State::kProving) {
-    return;  // it ends already
+    return;  // the peer ends already
   }
   const absl::Status why = base::Error(
       absl::StatusCode::kUnavailable, "the peer sent an invalid message",

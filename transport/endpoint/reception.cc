@@ -37,14 +37,15 @@ uint32_t Reception::WindowForOne(uint32_t most) const {
   return window >= std::min(kLeastWindow, most) ? window : 0;
 }
 
-// The share is for a crowd. A peer that waits alone gets half of the rest; one that has returned a window gets no less than that.
+// The share of the rest applies if several peers wait. A peer that waits alone gets up to half of the rest. A peer that has returned a
+// window gets at least the same window again, if enough buffers are left.
 uint32_t Reception::WindowForWaiter(uint32_t most, uint32_t before) const {
   const uint32_t own = std::min({most, before, left()});
   if (waiting > 1) return own != 0 ? own : WindowForOne(most);
   return std::max({std::min(most, left() / 2), own, WindowForOne(most)});
 }
 
-// If windows turn out to be late, as much again is asked for: 1, 1, 2, 4, 8 windows, until one comes.
+// Late windows are counted again, so that further recalls grow: 1, 1, 2, 4, 8 windows, until a window is freed.
 uint32_t Reception::Missing(uint32_t most) const {
   const uint64_t wanted = uint64_t{waiting} * std::min(kLeastWindow, most) + lost;
   const uint64_t there = uint64_t{left()} + coming;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Other DCTs for a tenant, one of whose peers has turned out to be an offender and knows the keys: docs/decisions/0046.
+// Replacement of a tenant's DCTs after a peer has sent more than it was granted, because it knows the keys: docs/decisions/0046.
 //
 //   kNone -> kMaking: two DCTs on the same buffers, with new keys   -> kMoving: every peer is told, switches and
 //   acknowledges over the new control DCT   -> kNone: the old DCTs are destroyed
@@ -16,12 +16,12 @@
 namespace sluice::endpoint {
 namespace {
 
-// Least time between two replacements of one tenant's DCTs.
+// Minimum time between two replacements of one tenant's DCTs.
 constexpr int64_t kPeriodNs = 1'000'000'000;
-// Peers have this many looks, a quarter of dead_peer_ns apart. Those that have not acknowledged then find the old DCTs gone:
-// their requests fail, and go to the new ones as soon as they have read of them.
+// Number of checks, a quarter of dead_peer_ns apart, after which the old DCTs are destroyed. Requests of peers that have not switched
+// by then fail, and go to the new DCTs when the peer has read the message.
 constexpr uint32_t kLooks = 8;
-// Every so many looks a peer is told again: the first message may have been lost.
+// Number of checks between two messages to a peer: the first message may have been lost.
 constexpr uint32_t kSayEvery = 3;
 
 using Made = std::array<absl::StatusOr<receive::Target>, 2>;
@@ -73,7 +73,7 @@ void EndpointImpl::UseRenewed(uint32_t tenant, Made& made) {
     Peer* peer = &peers_[i];
     if (peer->state == peer::State::kFree || peer->tenant != tenant) continue;
     peer->old_targets = true;
-    if (peer->state == peer::State::kUp) OweTargets(peer);  // others, when they are
+    if (peer->state == peer::State::kUp) OweTargets(peer);  // other peers are told when they are up
   }
   timers_.Schedule(&renew_timer_, clock_.NowNs() + options_.dead_peer_ns / 4);
 }
@@ -84,7 +84,7 @@ void EndpointImpl::OweTargets(Peer* peer) {
   owed_targets_.push_back(peer->id());
 }
 
-// Half of the control slots are left for others: a goodbye that finds none is not said.
+// Leaves half of the control slots for other messages: a goodbye that finds no slot is not sent.
 void EndpointImpl::SayTargets() {
   size_t said = 0;
   for (; said < owed_targets_.size() && slots_->free_control() > kControlSlots / 2; ++said) {
@@ -109,7 +109,7 @@ void EndpointImpl::OnRenewTime(base::Timer*, void* context) {
                          self->clock_.NowNs() + self->options_.dead_peer_ns / 4);
 }
 
-// True: there is more to do later.
+// Returns true if work remains for a later check.
 bool EndpointImpl::LookAtRenewal(uint32_t tenant) {
   Renewal& renewal = receptions_[tenant].renewal;
   if (renewal.state == Renewal::State::kMoving) {
@@ -126,7 +126,7 @@ bool EndpointImpl::LookAtRenewal(uint32_t tenant) {
       shaking_hands = shaking_hands || !peer->told_up;
       if (say && peer->state == peer::State::kUp) OweTargets(peer);
     }
-    // What a handshake has named stays until its own deadline, and until its peer has been told.
+    // DCTs of a handshake stay until the deadline of the handshake, and until its peer has been told.
     if (shaking_hands) renewal.looks = std::min(renewal.looks, kLooks - kSayEvery);
     if (someone && renewal.looks < kLooks) return true;
     Give(std::move(renewal.old_data));
@@ -140,7 +140,7 @@ bool EndpointImpl::LookAtRenewal(uint32_t tenant) {
   return renewal.state != Renewal::State::kNone;
 }
 
-// The peer has other DCTs: what is posted goes to the old ones still, what follows to these.
+// The peer has new DCTs. Posted requests still go to its old DCTs, and later requests go to its new DCTs.
 void EndpointImpl::OnTargets(Peer* peer, peer::Bytes body) {
   const auto targets = peer::DecodeTargets(body);
   if (!targets.has_value()) {
@@ -156,7 +156,7 @@ void EndpointImpl::OnTargets(Peer* peer, peer::Bytes body) {
   use(&peer->target);
   const auto large = large_of_.find(peer->index());
   if (large != large_of_.end()) use(&large->second->target);
-  // Without a control slot now, the peer says it again.
+  // Without a free control slot no answer is sent, and the peer repeats its message.
   std::array<std::byte, sizeof(uint32_t)> taken;
   peer::Store(taken.data(), targets->control_dctn);
   PostBody(peer, peer::Kind::kTargetsTaken, taken);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a peer's connection stands, and how all of them went, for people and tools.
+// State of a peer's connection, and counters of the endpoint, for people and tools.
 #include <cstring>
 #include <string>
 
@@ -50,7 +50,7 @@ absl::StatusOr<PeerReport> EndpointImpl::Report(PeerId id) const {
   report.mapped = peer->mapped;
   report.first_on_handle = peer->first_on_handle;
   if (peer->map_failed) {
-    // A byte for each idle peer is too much for the errno.
+    // The errno is not stored for each peer: a byte for each idle peer is too much.
     const int error_number = handles_->counts().last_map_error;
     const char* name = strerrorname_np(error_number);
     report.why_unmapped = std::string("mlx5dv_map_ah_to_qp failed, the last time with ") +

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Going on after errors: peers are told to post again, are asked for credit that does not come, and
-// send queues are watched that might have died without a word (docs/decisions/0016, 0017, 0019).
+// Recovery after errors: retransmission, probes for missing credit, and a watch for send queues that
+// died without an error (docs/decisions/0016, 0017, 0019).
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -13,11 +13,11 @@
 namespace sluice::endpoint {
 namespace {
 
-// A grant that was lost is asked for after this long.
+// Time after which a missing grant is requested.
 constexpr int64_t kAskNs = 2'000'000;
-// Peers that are asked at one time.
+// Maximum number of peers that are asked at one time.
 constexpr size_t kMaxAsks = 64;
-// A peer whose control queue is full is left alone for this part of dead_peer_ns.
+// After dead_peer_ns / kCrowdedPart, messages to a peer whose control queue was full are retransmitted.
 constexpr int64_t kCrowdedPart = 32;
 
 absl::Status Lost(const Peer& peer) {
@@ -32,7 +32,7 @@ absl::Status Lost(const Peer& peer) {
 
 }  // namespace
 
-// Called from inside the queue: the handler hears of it later in the same Poll().
+// Called from inside the queue. TellResends() calls the handler later.
 void EndpointImpl::OnTargetReset(queue::Target* target, const absl::Status& why) {
   if (IsForLarge(*target)) return ResumeLarge(target);
   Peer* peer = &peers_[target->cookie];
@@ -68,10 +68,10 @@ void EndpointImpl::TellResends() {
     queue_->Resume(&peer->target);
     if (peer->state == peer::State::kProving && !peer->handshake()->unsaid) SayTerms(peer);
     if (peer->state != peer::State::kUp) continue;
-    // Without the answer the client takes nothing, so it goes first.
+    // The client accepts no message before the answer of the handshake, so the answer goes first.
     if (peer->handshake() != nullptr && !PostAnswer(peer)) {
       peer->target.broken = true;
-      OnTargetReset(&peer->target, why);  // control slots come back
+      OnTargetReset(&peer->target, why);  // retried when a control slot is free
       continue;
     }
     peer->report_requested = peer->report_needed = 0;
@@ -104,7 +104,7 @@ void EndpointImpl::RepeatLostControl() {
     // A resend repeats all of it. One entry of several is enough, but repeating is harmless.
     if (peer == nullptr || peer->state != peer::State::kUp || peer->resend) continue;
     ++counters_.control_repeats;
-    // A request for a report that was lost would be waited for without end.
+    // If a request for a report was lost, this side would wait for the report without limit.
     if (peer->report_requested) {
       peer->report_requested = 0;
       peer->report_needed = 1;
@@ -122,8 +122,8 @@ void EndpointImpl::RepeatLostControl() {
   }
 }
 
-// What this side had granted may have been lost as well; and if it waits for a sign of life, the question.
-// It is only now that it can be heard: there is a whole round for the answer, from the next look on.
+// Repeats what may have been lost: an outstanding keepalive probe, or otherwise the report. The peer can
+// receive the probe only now, so it gets a whole round for the answer, from the next check on.
 void EndpointImpl::RepeatControl(Peer* peer) {
   const bool ask = peer->probe_outstanding;
   peer->probe_outstanding = false;
@@ -136,10 +136,10 @@ void EndpointImpl::Repost(PeerId id, uint32_t slot) {
   Peer* peer = Find(id);
   if (peer == nullptr || peer->state != peer::State::kUp) return;
   ++counters_.reposts;
-  // The first asks; what it does not cover is asked for when the answer is there.
+  // The first message requests a report. A further request, for later messages, follows that report.
   const bool report_soon = MustAsk(peer);
   if (report_soon) (*slots_)[slot].signal = true;
-  // By itself, whichever way it went before: lanes don't outlive an error of their sender.
+  // As a SEND of one message, also after a WRITE into a lane: an error of the sender ends a lane.
   (*slots_)[slot].operation = queue::Operation::kSend;
   (*slots_)[slot].messages = 1;
   peer::Prefix before;
@@ -152,7 +152,7 @@ void EndpointImpl::OnAskTime(base::Timer*, void* context) {
   static_cast<EndpointImpl*>(context)->AskBlocked();
 }
 
-// One question each: a peer that does not read is not asked twice.
+// Sends one probe to each blocked peer. A peer that does not read is not probed twice.
 void EndpointImpl::AskBlocked() {
   if (closed_ || blocked_.empty()) return;
   for (size_t i = 0; i < std::min(blocked_.size(), kMaxAsks); ++i) {
@@ -193,11 +193,11 @@ void EndpointImpl::TellSlowRetries() {
                std::to_string(queue::DciPool::kMaxFailures * took_ms) + " ms");
 }
 
-// A report does no harm, however often it is said.
+// Sends a report to the peer. A repeated report is harmless.
 void EndpointImpl::OnUnanswered(queue::Target* target) {
-  if (IsForLarge(*target)) return;  // its requests always ask
+  if (IsForLarge(*target)) return;  // READs always request completions
   Peer* peer = &peers_[target->cookie];
-  if (peer->state != peer::State::kUp) return;  // others have deadlines of their own
+  if (peer->state != peer::State::kUp) return;  // other states have their own deadlines
   peer->report_requested_by_peer = true;
   QueueCreditReport(peer);
 }

@@ -29,42 +29,43 @@ struct OutLane;
 struct Peer;
 
 struct alignas(128) SendRing {
-  // Messages in one WRITE: the peer begins with the first ones while this side writes the next ones.
+  // Maximum number of messages in one WRITE. The peer reads them while this side builds the next messages.
   static constexpr uint32_t kMaxBatch = 16;
 
-  std::byte* memory = nullptr;  // constant, as the two that follow
-  uint32_t first_slot = 0;      // of the slot table; one for each cell
-  uint32_t index = 0;           // among the rings; 0: the one of peers without a ring
+  std::byte* memory = nullptr;  // constant, like first_slot and index
+  uint32_t first_slot = 0;      // in the slot table; each cell has a slot
+  uint32_t index = 0;           // in rings_; 0: the ring of peers without a ring
 
-  // Of the lane, while it is open.
+  // Values of the lane, valid while the ring is open.
   Peer* peer = nullptr;    // null: closed
-  OutLane* out = nullptr;  // likewise
+  OutLane* out = nullptr;  // null: closed
   PeerId id;               // of that peer, until the ring is free
   uint32_t slots = 0;
-  uint32_t cells = 0;  // slots, or twice as many
+  uint32_t cells = 0;  // slots, or twice the slots
   uint32_t cell_bytes = 0;
 
-  // The next message may be written into a cell without another look at its peer if its bytes are at most `most_bytes`, and
-  // fewer credits than `limit` are used (SendCredits::used(), modulo 2^32): that is the credit of the window in use and the room in the lane.
+  // The next message may use a cell without another check of its peer if it has at most `most_bytes` bytes and SendCredits::used()
+  // is below `limit`, modulo 2^32. `limit` is the credit of the window in use, or the room in the lane if that is less.
   uint32_t most_bytes = 0;
   uint32_t limit = 0;
 
-  uint32_t next = 0;  // the cell of the next message
-  uint32_t stop = 0;  // of the batch: at this cell it is written
+  uint32_t next = 0;  // cell of the next message
+  uint32_t stop = 0;  // cell at which the batch is written
   uint32_t oldest = 0;
   uint32_t used = 0;
   uint32_t batch = 0;
-  bool batch_asks = false;  // one of the batch asks the peer to report
-  bool reserved = true;     // somebody writes into the cell `next`; or this is no ring
-  bool listed = false;      // among those that may have a batch
+  bool batch_asks = false;  // a message of the batch requests a report
+  bool reserved = true;     // cell `next` is being written; always true for ring 0
+  bool listed = false;      // in the list unwritten_rings_
   SendRing* next_listed = nullptr;
-  uint32_t unsignalled = 0;     // messages of WRITEs since the last one that is signalled
-  uint32_t reserved_bytes = 0;  // of the message in the cell that is reserved, prefix included
+  uint32_t unsignalled = 0;     // messages in WRITEs since the last signalled WRITE
+  uint32_t reserved_bytes = 0;  // of the message in the reserved cell, prefix included
   std::byte* reserved_message = nullptr;
-  uint32_t last_credit = 0;  // when closed: acknowledged up to there, nothing in it is sent again
+  // Closed ring: number of acknowledged messages after which no message in it is retransmitted.
+  uint32_t last_credit = 0;
 
   uint32_t slot() const { return first_slot + next; }
-  // As many messages as the lane has slots, less two, may be unacknowledged (docs/decisions/0024).
+  // Sets `limit`. At most slots - 2 messages may be unacknowledged (docs/decisions/0024).
   void SetLimit(const peer::SendCredits& credits, uint32_t window) {
     const uint32_t credit = credits.limit();
     const uint32_t room = credits.acknowledged(window) + slots - 2;
@@ -74,15 +75,15 @@ struct alignas(128) SendRing {
     return static_cast<int32_t>(limit - credits.used()) > 0 && bytes <= most_bytes && !reserved &&
            used != cells;
   }
-  // That cell is reserved, for a message of that length.
+  // Returns whether this cell is reserved, for a message of `bytes`.
   bool Holds(uint32_t slot_index, uint32_t bytes) const {
     return reserved && slot() == slot_index && reserved_bytes == bytes;
   }
-  // The message in the cell that is reserved joins a batch, and neither ends it nor needs a report.
+  // Returns whether the message in the reserved cell joins a batch without ending it, and needs no report.
   bool GoesOn(const peer::SendCredits& credits) const {
     return batch != 0 && next + 1 != stop && static_cast<int32_t>(limit - credits.used()) > 0;
   }
-  // Of a message that ends where it has to, in the cell `next`.
+  // Returns the address for a message in cell `next`: its stamp must end where the cell ends.
   std::byte* PlaceOf(uint32_t message_bytes) const {
     return memory + size_t{next + 1} * cell_bytes -
            lane::EncodedBytes(lane::Layout::kWhole, message_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages that are written into lanes from send rings: cells are reserved and committed like send buffers, and go out by one
-// WRITE for all that stand side by side (docs/decisions/0063).
+// Messages that are written into lanes from send rings. Cells are reserved and committed like send buffers. One WRITE sends all
+// messages in adjacent cells (docs/decisions/0063).
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -31,12 +31,13 @@ SendRing& EndpointImpl::RingOf(uint32_t slot) {
 bool EndpointImpl::MayReserveCell(const Peer& peer, SendRing* ring, uint32_t message_bytes) {
   return !ring->reserved &&
          lane::EncodedBytes(lane::Layout::kWhole, message_bytes) <= ring->cell_bytes &&
-         // With this one, and as when messages are written from send buffers.
+         // Counts this message too. The limit is the same for messages from send buffers.
          peer.send.under_way(peer.remote_window) + 2 < ring->slots &&
          (ring->used != ring->cells || RetireCells(ring) || LeaveRing(ring));
 }
 
-// A peer whose last ring is not free yet gets no other one: it could hold all of them by not acknowledging.
+// Opens a ring for a lane, if a ring is free. A peer whose last ring is not free yet gets no other ring: without this rule it could
+// hold all rings if it does not acknowledge.
 void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
   const lane::Grant& grant = out->writer.grant();
   if (free_rings_.empty() || grant.layout != lane::Layout::kWhole ||
@@ -49,7 +50,7 @@ void EndpointImpl::OpenRing(Peer* peer, OutLane* out) {
   SendRing& ring = rings_[free_rings_.back()];
   free_rings_.pop_back();
   if (!(ring.id == peer->id())) {
-    // A WRITE of several messages carries what stands between them, which must not be another peer's.
+    // A WRITE of several messages includes the bytes between them, which must not be data of another peer.
     std::memset(ring.memory, 0, SendRingBytes(options_));
   }
   ring = {.memory = ring.memory,
@@ -90,7 +91,7 @@ void EndpointImpl::ReclaimRings() {
   for (const uint32_t index : closed_rings_) {
     const SendRing& ring = rings_[index];
     const Peer& peer = peers_[ring.id.index];
-    // Whoever keeps its messages hears of the end of the peer first.
+    // The owner of the messages must learn first that the peer is down.
     const bool needed =
         peer.generation == ring.id.generation &&
         (peer.down_due ||
@@ -109,7 +110,7 @@ void EndpointImpl::ReclaimRings() {
   closed_rings_.resize(kept);
 }
 
-// Forgets the requests that are complete, the oldest first. False: no cell came free.
+// Frees the cells of complete requests, the oldest first. Returns false if no cell became free.
 bool EndpointImpl::RetireCells(SendRing* ring) {
   const uint32_t before = ring->used;
   while (ring->used != ring->batch && !slots_->IsUnderWay(ring->first_slot + ring->oldest)) {
@@ -121,14 +122,14 @@ bool EndpointImpl::RetireCells(SendRing* ring) {
   return ring->used != before;
 }
 
-// All messages of the ring but two laps' worth are acknowledged, and the device does not say that it has done with them: others
-// hold up its completions. The lane goes on without. Always false.
+// Called if no cell is free, although the lane has room: the device delays completions behind other requests. Closes the ring. The
+// lane continues without a ring. Always returns false.
 bool EndpointImpl::LeaveRing(SendRing* ring) {
   CloseRing(ring->out, /*write_rest=*/true);
   return false;
 }
 
-// `peer`: null if it is not up any more. Nothing that was written there goes to anybody.
+// `peer`: null if it is no longer up. Clears the cell, so that its content is not sent to any peer.
 void EndpointImpl::CancelCell(Peer* peer, uint32_t index) {
   SendRing& ring = RingOf(index);
   ring.reserved = false;
@@ -140,7 +141,7 @@ void EndpointImpl::CancelCell(Peer* peer, uint32_t index) {
   }
 }
 
-// Shorter than it was to be.
+// Moves a message that is shorter than reserved to the end of its cell.
 void EndpointImpl::ShortenCell(queue::Slot* slot, uint32_t message_bytes) {
   std::byte* place = slot->data + lane::EncodedBytes(lane::Layout::kWhole, slot->length_bytes) -
                      lane::EncodedBytes(lane::Layout::kWhole, message_bytes);
@@ -150,13 +151,13 @@ void EndpointImpl::ShortenCell(queue::Slot* slot, uint32_t message_bytes) {
   slot->length_bytes = message_bytes;
 }
 
-// `peer`: null if it is not up any more.
+// `peer`: null if it is no longer up.
 void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes, bool report_soon) {
   SendRing* ring = peer == nullptr ? nullptr : RingTo(*peer);
   const bool open = ring != nullptr && ring->reserved && ring->slot() == index;
   if (!open) ring = &RingOf(index);
   ring->reserved = false;
-  if (peer == nullptr) return;  // OnPeerDown says so
+  if (peer == nullptr) return;  // OnPeerDown() reports it
   queue::Slot& slot = (*slots_)[index];
   const auto message_bytes = static_cast<uint32_t>(length_bytes + peer::kPrefixBytes);
   if (message_bytes != slot.length_bytes) ShortenCell(&slot, message_bytes);
@@ -168,7 +169,7 @@ void EndpointImpl::CommitCell(Peer* peer, uint32_t index, uint32_t length_bytes,
 
 void EndpointImpl::JoinBatch(Peer* peer, SendRing* ring, bool report_soon) {
   if (static_cast<int32_t>(ring->limit - peer->send.used()) < 0) {
-    // Others were sent since the cell was reserved, so the slot may not be free; and the next cell belongs to the next slot.
+    // Other messages were sent since the cell was reserved, so the lane slot may not be free. The next cell belongs to the next slot.
     const uint32_t index = ring->slot();
     ring->reserved = false;
     CloseRing(ring->out, /*write_rest=*/true);
@@ -181,7 +182,7 @@ void EndpointImpl::JoinBatch(Peer* peer, SendRing* ring, bool report_soon) {
   if (ring->next == ring->stop) EndBatch(ring);
 }
 
-// The batch begins: where it ends at the latest, and whether the queue wants it to ask for a report.
+// Begins a batch, and sets the cell at which it ends at the latest. Returns whether the queue needs a report.
 bool EndpointImpl::BeginBatch(const Peer* peer, SendRing* ring) {
   const uint32_t lap_end = ring->next < ring->slots ? ring->slots : ring->cells;
   const bool announced = ring->out->mode == Mode::kAnnounced;  // an announcement names one message
@@ -194,7 +195,7 @@ bool EndpointImpl::BeginBatch(const Peer* peer, SendRing* ring) {
   return queue_->scarce(peer->target);
 }
 
-// The batch is full, or the lap ends.
+// Writes a batch that is full, or at the end of a lap.
 void EndpointImpl::EndBatch(SendRing* ring) {
   const bool full = ring->batch == SendRing::kMaxBatch;
   if (ring->next == ring->cells) ring->next = 0;
@@ -202,7 +203,7 @@ void EndpointImpl::EndBatch(SendRing* ring) {
   if (full) queue_->Flush();
 }
 
-// A message that was built in a cell, and whose lane is not written any more.
+// Sends a message that was built in a cell, but whose ring is closed.
 void EndpointImpl::SendCell(Peer* peer, uint32_t index, bool report_soon) {
   queue::Slot& slot = (*slots_)[index];
   RingOf(index).last_credit = peer->send.used();
@@ -216,7 +217,7 @@ void EndpointImpl::SendCell(Peer* peer, uint32_t index, bool report_soon) {
   queue_->Post(&peer->target, index);
 }
 
-// One WRITE for the batch. Cells come free when WRITEs complete, so some are signalled in each lap.
+// Posts one WRITE for the batch. Cells become free when WRITEs complete, so some WRITEs are signalled in each lap.
 void EndpointImpl::WriteCells(SendRing* ring) {
   if (ring->batch == 0) return;
   const uint32_t end = ring->next != 0 ? ring->next : ring->cells;
@@ -243,7 +244,7 @@ void EndpointImpl::WriteCells(SendRing* ring) {
   queue_->Post(&ring->peer->target, index);
 }
 
-// Nothing is committed meanwhile.
+// No message is committed while this runs.
 void EndpointImpl::WriteAllCells() {
   for (SendRing* ring = std::exchange(unwritten_rings_, nullptr); ring != nullptr;
        ring = ring->next_listed) {

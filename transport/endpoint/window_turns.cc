@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Windows of receive buffers at the receiver: who waits, whose window is recalled, and what becomes of a peer that keeps it
+// Windows of receive buffers at the receiver: the line of waiting peers, recalls, and the end of a peer that keeps its window
 // (docs/decisions/0067).
 //
 //   in use --another peer waits--> recalled --return--> returned --all messages taken--> free --next in line--> in use
@@ -15,19 +15,20 @@
 namespace sluice::endpoint {
 namespace {
 
-// Windows that are looked at, for one to recall, in the order of their grants.
+// Maximum number of windows, in the order of grants, that are checked to find a window to recall.
 constexpr uint32_t kMostLooked = 64;
-// A peer that was heard in one of so many looks uses its window; one that was not heard in so many is idle, whatever others do.
+// A peer with a message in the last kUsedLooks looks uses its window. A peer without a message in the last kIdleLooks looks is idle.
 constexpr uint32_t kUsedLooks = 64;
 constexpr uint32_t kIdleLooks = 1024;
-// Windows recalled in one pass.
+// Maximum number of windows recalled in one pass.
 constexpr uint32_t kMostRecalls = 16;
-// A window that was recalled or returned is late after this time, or an eighth of dead_peer_ns.
+// A window that was recalled or returned is late after this time, or after an eighth of dead_peer_ns if that is shorter.
 constexpr int64_t kLateNs = 10'000'000;
-// A recall without an answer is said again after this part of dead_peer_ns, then after twice the time each; so often at most.
+// A recall without an answer is repeated after dead_peer_ns / kRepeatPart, then each time after twice the time, at most kMostRepeats
+// times.
 constexpr int64_t kRepeatPart = 8;
 constexpr uint8_t kMostRepeats = 9;
-// Entries of peers that have left the line: more than so many, and than there are others, are erased.
+// Entries of peers that have left the line are erased if there are more than kMostLeft plus the number of waiting peers.
 constexpr size_t kMostLeft = 64;
 
 absl::Status NotReturned(const Peer& peer, bool answered) {
@@ -52,7 +53,7 @@ int64_t LateNs(const Options& options) {
 
 // ---- The line
 
-// The entry stays until it is in front, or until there are too many of its kind.
+// Removes a peer from the line. Its entry stays until it is in front, or until there are too many such entries.
 void EndpointImpl::LeaveLine(Reception* reception, PeerWindows* windows) {
   if (!std::exchange(windows->in_line, false)) return;
   --reception->waiting;
@@ -60,7 +61,7 @@ void EndpointImpl::LeaveLine(Reception* reception, PeerWindows* windows) {
   std::erase_if(reception->line, [this](PeerId id) { return WaiterAt(id) == nullptr; });
 }
 
-// Null: the entry's peer has left the line.
+// Returns null if the peer of the entry has left the line.
 Peer* EndpointImpl::WaiterAt(PeerId id) {
   Peer* peer = Find(id);
   if (peer == nullptr) return nullptr;
@@ -77,7 +78,7 @@ void EndpointImpl::MoveWindows() {
     Peer* peer = Find(id);
     if (peer != nullptr) OweWindowWord(peer, &WindowsOf(peer));
   }
-  // As many as there are send buffers.
+  // At most as many asks as send buffers are free.
   const size_t asks = std::min<size_t>(windows_.postponed_asks.size(), slots_->free_data());
   for (size_t i = 0; i < asks; ++i) {
     Peer* peer = Find(windows_.postponed_asks.front());
@@ -97,7 +98,8 @@ void EndpointImpl::MoveWindows() {
   }
 }
 
-// A return may overtake messages that were sent before: data and control are read from two queues.
+// Frees the returned windows whose messages have all arrived. A return may overtake messages that were sent before it, because data
+// and control have separate queues.
 void EndpointImpl::SettleReturns() {
   size_t kept = 0;
   for (size_t i = 0; i < windows_.returning.size(); ++i) {
@@ -110,7 +112,7 @@ void EndpointImpl::SettleReturns() {
       windows_.returning[kept++] = id;
       continue;
     }
-    // It goes on in a window that it has returned, as one does that was never granted: a flood.
+    // The peer still sends in a window that it has returned. That is the same as sending without a grant.
     if (ahead > 0) {
       EndOffender(peer, "it has sent " + std::to_string(peer->receive.consumed()) +
                             " messages, and said that it returned its window after " +
@@ -122,13 +124,13 @@ void EndpointImpl::SettleReturns() {
     windows.returning = windows.recalling = windows.late = false;
     windows.in_line = windows.waits;
     if (windows.before != 0 && windows.waits) {
-      // It has returned its window for a larger one: others have waited without it, and do so on.
+      // The peer returned its window to get a larger window, so it goes to the front. The others waited without that window before.
       ++ReceptionOf(*peer).waiting;
       ReceptionOf(*peer).line.push_front(id);
     } else if (windows.waits) {
       ReceptionOf(*peer).Enter(id);
     }
-    // Its sender keeps the messages until it hears that they have arrived: from a grant in this pass, or from a report.
+    // The peer keeps its messages until they are acknowledged: by a grant in this pass, or by a report.
     if (!windows.waits || peer->receive.unreported()) {
       peer->report_requested_by_peer = true;
       QueueCreditReport(peer);
@@ -149,7 +151,7 @@ void EndpointImpl::GrantWindows(Reception* reception) {
         windows.waits = false;
         windows.grant_due = true;
         windows.before = 0;
-        // Before its limit rises: messages of this look were sent without a window.
+        // Before the limit rises, because messages of this look were sent without a window.
         peer->receive.Touch(look_);
         peer->receive.Resize(window);
         reception->Promise(peer->index(), window);
@@ -166,7 +168,7 @@ void EndpointImpl::GrantWindows(Reception* reception) {
 
 void EndpointImpl::RecallWindows(Reception* reception) {
   if (reception->waiting == 0) {
-    // The last one in the line got less than a whole window: an idle peer makes room for when it asks for more.
+    // The last peer in the line got less than a nominal window. An idle peer's window is recalled, in case that peer asks for more.
     if (!std::exchange(reception->short_window, false)) return;
     if (reception->left() + reception->coming >= nominal_window_) return;
     Peer* peer = HolderToRecall(*reception, kIdleLooks, /*or_first=*/false);
@@ -196,8 +198,8 @@ void EndpointImpl::Recall(Reception* reception, Peer* peer) {
   OweWindowWord(peer, &windows);
 }
 
-// The window that has been unused for the longest time, and for more than `looks`; if all are in use and with `or_first`, the one
-// that was granted first. Null: none.
+// Returns the peer whose window has been unused for the longest time, and for more than `looks` looks. If all windows are in use,
+// returns the peer whose window was granted first if `or_first` is set, and null otherwise.
 Peer* EndpointImpl::HolderToRecall(const Reception& reception, uint32_t looks, bool or_first) {
   Peer* first = nullptr;
   Peer* idlest = nullptr;
@@ -217,7 +219,7 @@ Peer* EndpointImpl::HolderToRecall(const Reception& reception, uint32_t looks, b
   return idlest != nullptr || !or_first ? idlest : first;
 }
 
-// Looks don't see messages in a lane.
+// Returns whether messages came through the peer's lane since the last call. Looks do not see them.
 bool EndpointImpl::LaneIsUsed(const Peer& peer) {
   InLane* lane = LanesOf(&peer).in;
   if (lane == nullptr || !lane->reader.has_value()) return false;
@@ -242,7 +244,7 @@ void EndpointImpl::StartWindowTimer(int64_t delay_ns) {
 void EndpointImpl::LookForReturns() {
   if (closed_) return;
   const bool heard_all = ReceiveAll();  // this process may have been stopped for long
-  SettleReturns();                      // what a window was kept for may have come with that
+  SettleReturns();                      // missing messages may have arrived with that
   const int64_t now_ns = clock_.NowNs();
   bool expects = false;
   size_t kept = 0;
@@ -257,7 +259,7 @@ void EndpointImpl::LookForReturns() {
       continue;
     }
     windows_.recalls[kept++] = id;
-    // Whoever is going leaves its buffers soon.
+    // A peer that ends frees its buffers soon.
     if (peer->state != peer::State::kUp || !heard_all) continue;
     LookForReturn(peer, &windows, now_ns);
     expects = expects || !windows.late;
@@ -277,7 +279,7 @@ void EndpointImpl::LookForReturn(Peer* peer, PeerWindows* windows, int64_t now_n
     reception.Lose(peer->receive.window());
     if (reception.waiting != 0) windows_.work = WindowWork::kNow;
   }
-  // Requests of a peer that has answered may fail, and what was lost is sent again.
+  // A peer that has answered may have to retransmit messages after an error.
   const int64_t limit_ns = windows->returning   ? 2 * options_.dead_peer_ns
                            : reception.scarce() ? AnswerRoundNs()
                                                 : kAnswerRounds * AnswerRoundNs();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Windows of receive buffers, which go to the peers that use them (docs/decisions/0067, docs/models/credit_windows.pml): what peers
-// say about them, and the sender. The receiver is in window_turns.cc.
+// Windows of receive buffers, which go to the peers that use them (docs/decisions/0067, docs/models/credit_windows.pml): messages
+// about windows, and the sender. The receiver is in window_turns.cc.
 //
 //   sender      active --recalled, used--> none --messages, no window--> asked --grant--> active
 //   receiver    in use --another peer waits--> recalled --return--> returned --all messages taken--> free --next in line--> in use
@@ -17,32 +17,33 @@ namespace {
 
 using Out = PeerWindows::Out;
 
-// An ask without an answer is said again after this part of dead_peer_ns, then after twice the time each.
+// An ask without an answer is repeated after dead_peer_ns / kAskPart, then each time after twice the time.
 constexpr int64_t kAskPart = 8;
 constexpr uint8_t kMostDoublings = 10;
-// Control slots that words about windows leave for others: a goodbye that finds none is not said. Recalls come in crowds.
+// Number of control slots that messages about windows leave for other messages: a goodbye that finds no slot is not sent. Recalls leave
+// more slots, because many recalls are sent at the same time.
 constexpr size_t kLeftByWords = kControlSlots / 4;
 constexpr size_t kLeftByRecalls = kControlSlots / 2;
 
 }  // namespace
 
-// Valid until the next call, and as long as the peer is.
+// Returns the record of the peer, and creates it if necessary. Valid until the next call, or until the peer ends.
 PeerWindows& EndpointImpl::WindowsOf(const Peer* peer) {
   const auto [it, fresh] = windows_.of_peer.try_emplace(peer->index());
   if (fresh && peer->send.window(peer->remote_window) != 0) it->second.out = Out::kActive;
   return it->second;
 }
 
-// The window that the terms of the handshake name.
+// Grants the window that is in the terms of the handshake.
 void EndpointImpl::FirstWindow(Peer* peer) {
   Reception& reception = ReceptionOf(*peer);
   const uint32_t window = reception.FirstWindow(nominal_window_);
   peer->receive.Start(window);
-  peer->receive.Touch(look_);  // it is not idle yet
+  peer->receive.Touch(look_);  // the peer is not idle yet
   reception.Promise(peer->index(), window);
 }
 
-// The record of the peer is about to be free.
+// Frees the windows of a peer whose record is about to be free.
 void EndpointImpl::EndWindows(Peer* peer) {
   Reception& reception = ReceptionOf(*peer);
   const auto it = windows_.of_peer.find(peer->index());
@@ -56,7 +57,7 @@ void EndpointImpl::EndWindows(Peer* peer) {
   if (reception.waiting != 0) windows_.work = WindowWork::kNow;
 }
 
-// ---- What the peer says
+// ---- Messages of the peer
 
 void EndpointImpl::OnWindowWord(Peer* peer, peer::Kind kind, peer::Bytes body) {
   if (closed_) return;
@@ -65,7 +66,7 @@ void EndpointImpl::OnWindowWord(Peer* peer, peer::Kind kind, peer::Bytes body) {
     ++counters_.dropped_malformed;
     return;
   }
-  // It says how far the peer is, as a report does, and may stand for one that was asked for.
+  // The prefix contains a report, which may replace a requested report.
   OnReport(peer);
   switch (kind) {
     case peer::Kind::kWindowAsk:
@@ -79,12 +80,12 @@ void EndpointImpl::OnWindowWord(Peer* peer, peer::Kind kind, peer::Bytes body) {
   }
 }
 
-// Numbers count up by one, so a word is for the present window, late, or a lie.
+// Numbers increase by one, so an ask is for the next window, repeated or late, or invalid.
 void EndpointImpl::OnWindowAsk(Peer* peer, const peer::WindowWord& word) {
   PeerWindows& windows = WindowsOf(peer);
   const auto ahead = static_cast<int32_t>(word.number - windows.number);
   if (ahead < 0) return;
-  if (ahead == 0) {  // once more: the grant may have been lost
+  if (ahead == 0) {  // a repeat: the grant may have been lost
     if (windows.waits || windows.returning || peer->receive.window() == 0) return;
     windows.grant_due = true;
     return OweWindowWord(peer, &windows);
@@ -94,7 +95,7 @@ void EndpointImpl::OnWindowAsk(Peer* peer, const peer::WindowWord& word) {
                                        ", and has " + (windows.waits ? "asked for " : "had ") +
                                        std::to_string(windows.number));
   }
-  // It says as well that the window before is returned, should that have been lost.
+  // The ask also returns the previous window, in case the return was lost.
   if (peer->receive.window() != 0 && !BeginReturn(peer, word.count)) return;
   windows.number = word.number;
   windows.waits = true;
@@ -111,10 +112,10 @@ void EndpointImpl::OnWindowReturn(Peer* peer, const peer::WindowWord& word) {
     return EndWindowOffender(
         peer, "it returns window " + std::to_string(word.number) + ", which it does not have");
   }
-  if (peer->receive.window() != 0) BeginReturn(peer, word.count);  // else it was said before
+  if (peer->receive.window() != 0) BeginReturn(peer, word.count);  // otherwise it is a repeat
 }
 
-// The peer has said that it returns its window, after `sent` messages. False: the peer was ended, since it lies.
+// Begins the return of the peer's window after `sent` messages. Returns false if the peer was ended because `sent` is invalid.
 bool EndpointImpl::BeginReturn(Peer* peer, uint32_t sent) {
   PeerWindows& windows = WindowsOf(peer);
   const uint32_t window = peer->receive.window();
@@ -166,7 +167,7 @@ void EndpointImpl::OnWindowRecall(Peer* peer, const peer::WindowWord& word) {
     if (ahead < 0) return;
     windows.recalled = true;
   } else {
-    windows.word_due = true;  // the return, or the ask that says it as well, may have been lost
+    windows.word_due = true;  // the return, or the ask that implies it, may have been lost
   }
   OweWindowWord(peer, &windows);
 }
@@ -188,7 +189,7 @@ void EndpointImpl::ResizeSendWindow(Peer* peer, uint32_t in_use) {
   if (SendRing* ring = RingTo(*peer)) ring->SetLimit(peer->send, peer->remote_window);
 }
 
-// There is something to send, and no window.
+// Called if there is a message to send, and no window.
 void EndpointImpl::AskForWindow(Peer* peer) {
   PeerWindows& windows = WindowsOf(peer);
   if (windows.out != Out::kNone) return;
@@ -208,12 +209,13 @@ void EndpointImpl::AskForWindow(Peer* peer) {
   OweWindowWord(peer, &windows);
 }
 
-// A control message may be lost without a word to its sender: on a stream that the peer's target has left (docs/decisions/0067).
+// Repeats an ask, because a control message may be lost without an error: on a stream that the peer's target has left
+// (docs/decisions/0067).
 void EndpointImpl::AskForWindowAgain(Peer* peer) {
   PeerWindows& windows = WindowsOf(peer);
   const int64_t now_ns = clock_.NowNs();
   if (windows.out == Out::kNone) return AskForWindow(peer);
-  // Each time after twice as long: whoever waits with many others must not fill the receiver's control queue.
+  // The time doubles each time, so that many waiting peers do not fill the receiver's control queue.
   const int64_t period_ns = options_.dead_peer_ns / kAskPart << windows.asks;
   if (now_ns - windows.asked_ns < period_ns) return;
   windows.asked_ns = now_ns;
@@ -222,8 +224,8 @@ void EndpointImpl::AskForWindowAgain(Peer* peer) {
   OweWindowWord(peer, &windows);
 }
 
-// Not while a message is reserved: nobody knows yet whether it will be sent. And a window that was asked for carries a message
-// first, or recalls and asks could alternate without end; unless there is no buffer to write one into.
+// Returns whether the window may be returned. It stays while a message is reserved, because the message may still be sent. If messages
+// wait, it also stays until a message has used it, unless no send buffer is free. Otherwise recalls and asks could alternate without end.
 bool EndpointImpl::MayReturnWindow(const Peer& peer, const PeerWindows& windows) const {
   if (peer.committed != static_cast<uint16_t>(peer.send.used())) return false;
   return !peer.blocked || peer.send.used() != windows.used_before || slots_->free_data() == 0;
@@ -234,10 +236,10 @@ void EndpointImpl::ReturnWindow(Peer* peer, PeerWindows* windows) {
   windows->recalled = false;
   windows->out = Out::kNone;
   windows->word_due = true;
-  if (peer->blocked) AskForWindow(peer);  // which says both
+  if (peer->blocked) AskForWindow(peer);  // the ask includes the return
 }
 
-// ---- Words
+// ---- Messages to the peer
 
 void EndpointImpl::OweWindowWord(Peer* peer, PeerWindows* windows) {
   if (std::exchange(windows->listed, true)) return;
@@ -255,14 +257,14 @@ void EndpointImpl::SayWindowWords() {
     if (SayWindowWords(peer, &it->second)) {
       it->second.listed = false;
     } else {
-      windows_.words[kept++] = id;  // no control slot now; they come back
+      windows_.words[kept++] = id;  // no control slot is free: retried later
     }
   }
   windows_.words.resize(kept);
   windows_.words_wait = true;
 }
 
-// False: too few control slots are free.
+// Returns false if too few control slots are free.
 bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
   if (peer->state != peer::State::kUp) return true;
   const auto say = [&](bool* due, peer::Kind kind, const peer::WindowWord& word) {
@@ -295,7 +297,7 @@ bool EndpointImpl::SayWindowWords(Peer* peer, PeerWindows* windows) {
              {.number = windows->number, .count = 0});
 }
 
-// After an error of the requests to the peer: whatever follows from the state, again.
+// Called after requests to the peer failed. Repeats the messages that follow from the present state.
 void EndpointImpl::RepeatWindowWords(Peer* peer) {
   const auto it = windows_.of_peer.find(peer->index());
   if (it == windows_.of_peer.end()) return;
@@ -304,7 +306,7 @@ void EndpointImpl::RepeatWindowWords(Peer* peer) {
   const bool has_window = peer->receive.window() != 0 && !windows.returning;
   windows.grant_due = has_window && windows.number != 0;
   windows.recall_due = has_window && windows.recalling;
-  if (windows.recall_due) windows.recalled_ns = -1;  // it may not have heard of it
+  if (windows.recall_due) windows.recalled_ns = -1;  // the peer may not have received it
   OweWindowWord(peer, &windows);
 }
 

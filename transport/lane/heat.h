@@ -17,7 +17,7 @@ class Heat {
  public:
   static constexpr uint32_t kPeriodMessages = 4096;
 
-  // One more message. How many there were lately.
+  // Counts a message. Returns the count, which is halved for each period that has passed.
   uint32_t Add(uint16_t period) {
     const uint16_t passed = period - period_;
     period_ = period;

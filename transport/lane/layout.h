@@ -38,7 +38,7 @@ constexpr bool IsSlotSize(uint32_t bytes) {
 
 constexpr uint32_t WordsUp(uint32_t bytes) { return (bytes + 7) & ~7u; }
 
-// What a message takes in a slot, stamps included.
+// Returns the number of bytes that a message occupies in a slot, including stamps.
 constexpr uint32_t EncodedBytes(Layout layout, uint32_t message_bytes) {
   const uint32_t padded = WordsUp(message_bytes);
   const uint32_t stamps =
@@ -49,7 +49,8 @@ constexpr uint32_t EncodedBytes(Layout layout, uint32_t message_bytes) {
 constexpr uint64_t Stamp(uint32_t value, uint32_t message_bytes) {
   return uint64_t{value} << 32 | message_bytes;
 }
-// Where nothing was written yet, or not since the message before was taken. Values come round to 0, lengths don't.
+// Stamp of a slot without a message: before the first write, and after a message was taken. The value of a message's stamp can wrap
+// to 0, but its length is never 0.
 inline constexpr uint64_t kScrubbed = 0;
 constexpr uint32_t StampValue(uint64_t stamp) { return static_cast<uint32_t>(stamp >> 32); }
 constexpr uint32_t StampLength(uint64_t stamp) { return static_cast<uint32_t>(stamp); }

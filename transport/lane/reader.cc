@@ -66,7 +66,7 @@ Reader::Found Reader::Look(std::byte* to, uint32_t* length_bytes) const {
   const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
   if (StampValue(stamp) != value_ || stamp == kScrubbed) return Found::kNothing;
   if (!announced_.empty() && !announced_[slot_]) return Found::kNothing;
-  // Any length at all can stand there: whoever sends may be broken.
+  // The length can be any value, because the sender may be faulty.
   const uint32_t bytes = StampLength(stamp);
   if (bytes == 0 || bytes > geometry_.slot_bytes ||
       EncodedBytes(geometry_.layout, bytes) > geometry_.slot_bytes) {
@@ -78,7 +78,7 @@ Reader::Found Reader::Look(std::byte* to, uint32_t* length_bytes) const {
   return Found::kMessage;
 }
 
-// Each block stands for itself, whichever came first.
+// Blocks can arrive in any order, so each block's stamp is checked.
 Reader::Found Reader::LookAtBlocks(uint64_t stamp, std::byte* to) const {
   const uint32_t padded_bytes = WordsUp(StampLength(stamp));
   std::byte* end = slot_end();
@@ -94,7 +94,7 @@ Reader::Found Reader::LookAtBlocks(uint64_t stamp, std::byte* to) const {
 }
 
 void Reader::Take() {
-  // No later lap finds what this one left, not even once values come round again.
+  // No later lap may find this stamp, even after values have wrapped.
   std::atomic_ref(*stamp_).store(kScrubbed, std::memory_order_relaxed);
   if (geometry_.layout == Layout::kBlocks) {
     std::byte* const begin = slot_end() - geometry_.slot_bytes;

@@ -31,41 +31,44 @@ struct Geometry {
 class Reader {
  public:
   enum class Found : uint8_t {
-    kNothing,  // or not all of it yet
+    kNothing,  // no message, or not complete yet
     kMessage,
-    kGarbage,  // the stamp is right, what it says can't be: the peer is broken
+    kGarbage,  // the stamp matches, but its length is invalid: the peer is faulty
   };
 
-  // `memory`: zeros, aligned to blocks. `order`: whether the memory may be watched; else each message must be Announce()d.
+  // `memory`: zeroed, and aligned to blocks. `in_order`: the device guarantees an order of writes, so the memory can be polled. If it is
+  // false, Look() returns a message only after Announce() was called for it.
   Reader(const Geometry& geometry, std::byte* memory, uint32_t secret, bool in_order);
 
-  // Cheap: one load of one word, mostly a cache hit.
+  // Returns whether the stamp of the next message is present. Costs one load, mostly a cache hit.
   bool Ready() const { return Ready(stamp_, value_); }
   static bool Ready(const uint64_t* at, uint32_t value) {
     const uint64_t stamp =
         std::atomic_ref(*const_cast<uint64_t*>(at)).load(std::memory_order_acquire);
     return StampValue(stamp) == value && stamp != kScrubbed;
   }
-  // How many messages have their stamps, from the next one on; `most` at most, and fewer than there are slots.
+  // Returns the number of consecutive messages with a stamp, beginning with the next message: at most `most`, and at most the number
+  // of slots.
   uint32_t ReadyAhead(uint32_t most) const;
-  // For who looks at many lanes: until the next Take().
+  // Address of the next stamp and its expected value, for a caller that polls many lanes. Valid until a message is taken.
   const uint64_t* stamp() const { return stamp_; }
   uint32_t value() const { return value_; }
-  // A word of the message that is `ahead` of the next one, and has its stamp. It may change until that message is copied. False:
-  // that message does not lie in one piece, is not all there yet, or has no such word.
+  // Reads a word of the message that follows `ahead` other messages. The peer can change the word until the message is copied.
+  // Returns false if the lane has blocks or needs announcements, if the message is not complete, or if it has no such word.
   bool Peek(uint32_t ahead, uint32_t offset_bytes, uint32_t* word) const;
-  // Copies the message that is next, without taking it; `to` has room for a slot.
+  // Copies the next message without taking it. `to` has room for a slot.
   Found Look(std::byte* to, uint32_t* length_bytes) const;
-  // After kMessage: its slot is free, and the next one is looked at.
+  // Takes the message that Look() copied: clears the stamps of its slot, and advances to the next slot.
   void Take();
 
-  // Look() for most messages, without a call. 0: there is none, or Look() says what it is. `to` has room for a slot.
+  // Copies the next message like Look(), but inline and only in common cases. Returns its length; 0: call Look(). `to` has room for a
+  // slot.
   uint32_t LookPlainly(std::byte* to) const {
     const uint64_t stamp = std::atomic_ref(*stamp_).load(std::memory_order_acquire);
     const uint32_t bytes = StampLength(stamp);
     if (StampValue(stamp) != value_ || bytes - kShortest >= plain_lengths_) return 0;
     const std::byte* from = reinterpret_cast<const std::byte*>(stamp_) - WordsUp(bytes);
-    // In pieces of 64 and 32 bytes, of which the last one ends where the message ends.
+    // Copies pieces of 64 and 32 bytes. The last piece ends where the message ends, and may overlap the piece before it.
     const uint32_t last = bytes - kShortest;
     uint32_t at = 0;
     for (; at + 2 * kShortest <= last; at += 2 * kShortest) {
@@ -76,7 +79,7 @@ class Reader {
     std::memcpy(to + last, from + last, kShortest);
     return bytes;
   }
-  // Take() after LookPlainly().
+  // Takes the message that LookPlainly() copied.
   void TakePlainly() {
     std::atomic_ref(*stamp_).store(kScrubbed, std::memory_order_relaxed);
     ++value_;
@@ -88,8 +91,8 @@ class Reader {
     }
   }
 
-  // A completion says that all of a message is there; `low_bits` of its immediate data. False: no message in any slot
-  // can have them.
+  // Marks a message as complete when its completion arrives. `low_bits`: its immediate data, of which only the bits of the stamp's value
+  // count. Returns false if no slot can hold a message with these bits.
   bool Announce(uint32_t low_bits);
 
   // Messages taken, modulo 2^32.
@@ -97,7 +100,7 @@ class Reader {
   uint32_t slot_bytes() const { return geometry_.slot_bytes; }
 
  private:
-  // Messages of fewer bytes, and of more than this many pieces, are for Look().
+  // LookPlainly() copies only messages of kShortest to kMostPlainBytes bytes.
   static constexpr uint32_t kShortest = 32;
   static constexpr uint32_t kMostPlainBytes = 512;
 
@@ -106,13 +109,13 @@ class Reader {
 
   Geometry geometry_;
   std::byte* memory_;
-  uint64_t* stamp_;  // the last word of the slot that is next
-  uint32_t value_;   // expected there
+  uint64_t* stamp_;  // last word of the next slot
+  uint32_t value_;   // expected value of that stamp
   uint32_t slot_ = 0;
   uint32_t taken_ = 0;
-  // Of the lengths from kShortest on, those that LookPlainly() takes; 0 where messages lie in blocks or are announced.
+  // Number of lengths, from kShortest up, that LookPlainly() handles. 0: messages are in blocks, or are announced.
   uint32_t plain_lengths_ = 0;
-  std::vector<bool> announced_;  // by slot; empty where the memory may be watched
+  std::vector<bool> announced_;  // by slot; empty if the memory can be polled
 };
 
 }  // namespace sluice::lane

@@ -35,22 +35,22 @@ enum class State : uint8_t {
 
 enum class Event : uint8_t {
   kMade,
-  kAnswered,  // as asked last
-  kHush,      // this side wants to sleep, or finds nothing there for long
-  kWake,      // it is busy again
-  kClose,     // others need the memory more
-  kEmpty,     // answered, and all that was written before has been taken
-  kLost,      // the sender's requests failed, or its peer went down
+  kAnswered,  // the sender's answer matches the last request
+  kHush,      // this side wants to sleep, or the lane was idle for long
+  kWake,      // the peer is busy again
+  kClose,     // other peers need the memory more
+  kEmpty,     // the sender answered, and all messages written before are taken
+  kLost,      // the sender's requests failed, the peer went down, or no memory was registered
   kFreed,
 };
 
-// False: not in the table; nothing changes.
+// Sets `next` to the state after the event. Returns false, and leaves `next` unchanged, if the table has no such transition.
 bool Next(State state, Event event, State* next);
 std::string_view Name(State state);
 std::string_view Name(Event event);
 std::string PrintTable();
 
-// In these something may lie in the lane of which no completion tells.
+// Returns whether the lane may contain a message without a completion, so that it must be polled.
 constexpr bool IsWatched(State state) {
   return state == State::kOffered || state == State::kPolled || state == State::kHushing ||
          state == State::kWaking || state == State::kClosing;

@@ -22,7 +22,7 @@ void Watch::Leave(Seat* seat) {
   if (!looking_) Rearrange();
 }
 
-// The busy ones first.
+// Removes free places, and moves busy readers to the front.
 void Watch::Rearrange() {
   rearrange_ = false;
   std::erase_if(places_, [](const Place& place) { return place.seat == nullptr; });

@@ -22,32 +22,32 @@ namespace sluice::lane {
 
 class Watch {
  public:
-  static constexpr uint32_t kSweepPasses = 1024;  // between two looks at who was idle
-  static constexpr uint32_t kSeldomPasses = 16;   // of which the idle are looked at in one
-  static constexpr uint32_t kIdleSweeps = 64;     // until an idle one is reported
+  static constexpr uint32_t kSweepPasses = 1024;  // passes between two checks for idle readers
+  static constexpr uint32_t kSeldomPasses = 16;   // passes between two polls of an idle reader
+  static constexpr uint32_t kIdleSweeps = 64;     // sweeps until an idle reader is reported
 
   struct Seat {
     static constexpr uint32_t kNowhere = 0xffffffff;
 
-    const Reader* reader = nullptr;  // while watched
+    const Reader* reader = nullptr;  // valid while watched
     uint32_t at = kNowhere;
-    uint32_t seen = 0;         // messages taken, at the last sweep
-    uint32_t idle_sweeps = 0;  // without any
+    uint32_t seen = 0;         // messages taken until the last sweep
+    uint32_t idle_sweeps = 0;  // sweeps in a row without a new message
 
     bool watched() const { return at != kNowhere; }
   };
 
-  // No effect on one that is watched.
+  // Adds a reader. No effect if the seat is watched already.
   void Join(Seat* seat, const Reader& reader);
-  // No effect on one that is not.
+  // Removes a seat. No effect if it is not watched.
   void Leave(Seat* seat);
-  // After each Take() of its reader.
+  // Updates the stamp that is polled. Call it after the reader has taken messages.
   void Moved(const Seat& seat) {
     if (seat.watched()) places_[seat.at] = Place(seat.reader, places_[seat.at].seat);
   }
 
-  // One pass. int visit(Seat*): the next message of that reader has its stamp; the sum is returned. void idle(Seat*):
-  // nothing has come for long.
+  // Runs one pass. Calls `int visit(Seat*)` for each polled reader whose next stamp has arrived, and returns the sum of the results.
+  // Calls `void idle(Seat*)` for each reader that has been idle for kIdleSweeps sweeps.
   template <typename Visit, typename Idle>
   int Look(Visit visit, Idle idle) {
     if (looking_) return 0;
@@ -76,7 +76,7 @@ class Watch {
 
   bool empty() const { return places_.empty(); }
   size_t size() const { return places_.size(); }
-  // Looked at in each pass, as of the last one.
+  // Returns the number of readers that each pass polls.
   size_t often() const { return often_; }
 
  private:
@@ -105,11 +105,11 @@ class Watch {
   }
   void Rearrange();
 
-  std::vector<Place> places_;  // [0, often_) in each pass, the others now and then
+  std::vector<Place> places_;  // [0, often_) are polled in each pass, the rest seldom
   uint32_t often_ = 0;
   uint32_t passes_ = 0;
-  bool looking_ = false;    // places stay where they are
-  bool rearrange_ = false;  // some are free, or busier, or idler than where they stand
+  bool looking_ = false;    // a pass runs: places must not move
+  bool rearrange_ = false;  // places are free, or in the wrong part of the list
 };
 
 }  // namespace sluice::lane

@@ -30,11 +30,11 @@
 namespace sluice::lane {
 
 enum class Mode : uint8_t {
-  kLost =
-      0,  // answers only: requests have failed, nothing is written there any more; some of it may be missing
-  kSilent = 1,     // written without a word
-  kAnnounced = 2,  // each message with immediate data
-  kClosed = 3,     // nothing is written any more; all that was, arrives
+  // Only in answers: requests failed. The sender writes no more, and messages may be missing.
+  kLost = 0,
+  kSilent = 1,     // messages are written without completions
+  kAnnounced = 2,  // each message has immediate data
+  kClosed = 3,     // the sender writes no more; all messages written before arrive
 };
 
 struct Ask {
@@ -54,7 +54,7 @@ inline constexpr size_t kAnswerBytes = 16;
 
 void Store(const Ask& ask, std::byte* to);
 void Store(const Answer& answer, std::byte* to);
-// Nothing: not what a Sluice says.
+// Decodes a message. Returns nullopt if its size or a value is invalid.
 std::optional<Ask> LoadAsk(std::span<const std::byte> bytes);
 std::optional<Answer> LoadAnswer(std::span<const std::byte> bytes);
 

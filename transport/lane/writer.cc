@@ -18,7 +18,7 @@ Write Writer::Put(std::byte* message, uint32_t message_bytes) {
   if (grant_.layout == Layout::kWhole) {
     std::memcpy(message + padded_bytes, &stamp, kStampBytes);
   } else {
-    // The first block may be the tail of one, the others are full.
+    // The first block may be partial. The other blocks are full.
     write.offset_bytes = padded_bytes;
     const std::byte* from = message;
     std::byte* to = message + padded_bytes;

@@ -20,16 +20,15 @@ namespace sluice::lane {
 
 static_assert(std::endian::native == std::endian::little);
 
-// What a receiver says about a lane of its own.
+// Description of a lane, which its receiver sends to the writer.
 struct Grant {
-  uint32_t generation =
-      0;  // names this lane, among all that the receiver ever granted to this peer
+  uint32_t generation = 0;  // identifies the lane among all lanes of the receiver
   uint32_t rkey = 0;
   uint64_t address = 0;  // of slot 0, in the receiver's memory
   uint32_t slots = 0;
   uint32_t slot_bytes = 0;
-  uint32_t secret = 0;  // the value of the first stamp
-  uint32_t lane = 0;    // the receiver's number for it, in immediate data
+  uint32_t secret = 0;  // value of the first stamp
+  uint32_t lane = 0;    // number of the lane at the receiver, for immediate data
   Layout layout = Layout::kWhole;
 };
 
@@ -37,12 +36,12 @@ struct Grant {
 struct Write {
   uint64_t address = 0;
   uint32_t rkey = 0;
-  uint32_t immediate = 0;     // if it is to be announced
-  uint32_t offset_bytes = 0;  // of what is to be written, from the message's first byte
+  uint32_t immediate = 0;     // if the message is announced
+  uint32_t offset_bytes = 0;  // from the message's first byte to the first byte to write
   uint32_t length_bytes = 0;
 };
 
-// Immediate data: which lane, and the low bits of the stamp's value.
+// Immediate data contains the number of the lane, and the low bits of the stamp's value.
 inline constexpr uint32_t kLaneBits = 12;
 inline constexpr uint32_t kMaxLanes = 1u << kLaneBits;
 constexpr uint32_t Immediate(uint32_t lane, uint32_t value) {
@@ -53,16 +52,16 @@ class Writer {
  public:
   explicit Writer(const Grant& grant) : grant_(grant) {}
 
-  // Whether a message fits into a slot, and its other form behind it into `room_bytes`.
+  // Returns whether a message is not empty, and its encoded form fits into a slot and into `room_bytes`, the room behind the message.
   bool Fits(uint32_t message_bytes, uint32_t room_bytes) const {
     const uint32_t encoded_bytes = EncodedBytes(grant_.layout, message_bytes);
     return message_bytes != 0 && encoded_bytes <= grant_.slot_bytes && encoded_bytes <= room_bytes;
   }
 
-  // Stamps a message that Fits(), in place or behind it (WordsUp(message_bytes) from its beginning). Takes the next
-  // slot.
+  // Encodes a message for the next slot, and returns the WRITE to post. kWhole encodes in place; kBlocks encodes behind the message,
+  // from WordsUp(message_bytes) on. Call only if Fits() is true.
   Write Put(std::byte* message, uint32_t message_bytes);
-  // The same in place, for who knows by himself where it goes. Layout::kWhole only.
+  // Like Put(), but the caller computes the address of the WRITE. Layout::kWhole only.
   void StampWhole(std::byte* message, uint32_t message_bytes) {
     std::byte* const end = message + WordsUp(message_bytes);
     if (const uint32_t tail_bytes = message_bytes % 8; tail_bytes != 0) {
@@ -85,7 +84,7 @@ class Writer {
  private:
   Grant grant_;
   uint32_t written_ = 0;  // messages, modulo 2^32
-  uint32_t slot_ = 0;     // of the next
+  uint32_t slot_ = 0;     // of the next message
 };
 
 }  // namespace sluice::lane
