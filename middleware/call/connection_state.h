@@ -30,7 +30,7 @@ enum class ConnectionEvent : uint8_t {
   kPeerUp,
   kDrain,   // the server is draining
   kLost,    // the attempt failed, or the peer went down: reconnect later
-  kGiveUp,  // the same, after the last attempt
+  kGiveUp,  // the same, after the last attempt, or for a removed server
   kClose,
 };
 
