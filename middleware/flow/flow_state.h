@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// States of a flow at one of its ends, as a table. A flow becomes kFree only when both sides have sent close, or the peer is down: then no
-// message in flight can name its place, and another flow may use it.
+// States of a flow at one of its ends, as a table. A flow becomes kFree only when both sides have sent close, or the peer is down. Then no
+// message in flight can name its place, and another flow may use the place.
 #ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_STATE_H_
 #define SLUICE_MIDDLEWARE_FLOW_FLOW_STATE_H_
 
