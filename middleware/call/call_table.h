@@ -69,11 +69,10 @@ struct CallSpec {
   std::string_view metadata;              // serialised; sent with the request
   std::span<const std::byte> attachment;  // sent with the request; valid until `done`
   const Buffer* buffer = nullptr;         // contains the attachment; nullptr: other memory does
-  Beside* reply_beside =
-      nullptr;  // receives what the reply carries beside its message; nullptr: dropped
-  const void* owner = nullptr;     // user of a shared engine, for EndCallsOf()
-  CallControl* control = nullptr;  // nullptr: no other thread cancels it
-  ClientStream* stream = nullptr;  // for a streaming method
+  Beside* reply_beside = nullptr;         // for metadata and attachment of the reply
+  const void* owner = nullptr;            // user of a shared engine, for EndCallsOf()
+  CallControl* control = nullptr;         // nullptr: no other thread cancels it
+  ClientStream* stream = nullptr;         // for a streaming method
 };
 
 class CallTable;
@@ -220,7 +219,7 @@ class CallTable {
       }
       return;
     }
-    Callback callback = std::move(call->callback);  // it may reuse the place
+    Callback callback = std::move(call->callback);  // running it may reuse the place
     Release(call);
     try {
       std::move(callback)(status);

@@ -375,8 +375,7 @@ class ClientEngine final : public session::User {
   std::vector<Connection*> by_peer_;                  // by PeerId::index
   size_t next_choice_ = 0;
   RetryBudget budget_;
-  uint32_t
-      limit_bytes_;  // maximum size of a message, header included: the largest of all connections
+  uint32_t limit_bytes_;  // maximum size of a message: the largest of all connections
   bool closed_ = false;
   absl::Status last_error_;
   std::vector<StateWatch*> watches_;

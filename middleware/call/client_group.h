@@ -184,8 +184,7 @@ class ClientGroup final : public endpoint::Handler {
   endpoint::Endpoint* endpoint_ = nullptr;
   std::vector<Route> routes_;  // by PeerId::index of the shared endpoint
   // Members may be in several lists, and in each of them once.
-  std::vector<GroupEndpoint*>
-      entered_;  // entered since the last pass began; their engines may have work
+  std::vector<GroupEndpoint*> entered_;  // since the last pass began; may have work
   std::vector<GroupEndpoint*> calling_;  // may have calls
   std::vector<GroupEndpoint*> timed_;    // may have timers
   std::vector<GroupEndpoint*> working_;  // list that Poll() works on

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Converts a protobuf message to the bytes of a payload, and back. It does the work of SerializeWithCachedSizesToArray() and
-// ParseFromArray() of protobuf 3 inline, without their intermediate calls. With other versions of protobuf it calls these functions.
+// ParseFromArray() of protobuf 3.21 inline, without their intermediate calls. With other versions of protobuf it calls these functions.
 //
 // Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_

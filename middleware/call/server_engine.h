@@ -58,7 +58,7 @@ struct ServerEngineOptions {
   uint32_t max_message_bytes = 16384;  // header included; a client may allow less
   uint32_t max_waiting_replies_per_peer = 4096;
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
-  uint32_t max_concurrent_calls = 65536;        // with a ServerCall
+  uint32_t max_concurrent_calls = 65536;        // calls in flight with a ServerCall
   uint32_t stream_window = StreamEnd::kWindow;  // of streams from a client (StreamEnd)
   Gate* gate = nullptr;                         // nullptr: no gate
   int64_t slow_call_ns = 100'000'000;  // calls that take this long are recorded (SlowCalls)

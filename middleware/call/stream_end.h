@@ -48,7 +48,7 @@ class StreamEnd {
   // Maximum increase of the window in one report. A larger increase is a protocol error.
   static constexpr uint32_t kMaxGrant = 1u << 20;
 
-  // Restores the initial state. Keeps the memory of at most kWindow places.
+  // Restores the initial state. Keeps the memory of the places, unless there are more than kWindow.
   void Reset();
   // Sets the window of this end. Range: kWindow to kMaxWindow. Call before the first message is received.
   void SetWindow(uint32_t window) { window_ = window; }

@@ -94,7 +94,7 @@ class Turns {
 
 struct Connection {
   endpoint::PeerId peer;
-  std::string address;  // "host:port" as asked for, or the source address
+  std::string address;  // "host:port" of Open(), or the source address
   std::string tenant;
   bool inbound = false;
   bool up = false;

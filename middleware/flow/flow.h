@@ -9,7 +9,7 @@
 //   Send() … OnWritable() … Send()                 →   OnMessage() … OnMessage()
 //   OnDelivered(total)                                 (both ways alike)
 //   Close()                                        →   OnClosed(OK)
-//   OnClosed(OK): all that was sent has been delivered, unless the other end closed first; nothing more will come
+//   OnClosed(OK): all sent messages have been delivered, unless the other end closed first; no message follows
 //
 // Purpose       A handle to a flow of a FlowEngine. It may be copied. Functions fail after the flow
 //               has ended.

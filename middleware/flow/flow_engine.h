@@ -43,7 +43,7 @@ struct FlowEngineOptions {
 
 struct FlowCounters {
   uint64_t opened = 0;    // by this side
-  uint64_t accepted = 0;  // opened by peers
+  uint64_t accepted = 0;  // flows that peers opened
   uint64_t refused = 0;   // likewise
   uint64_t ended = 0;     // of opened and accepted: OnClosed() was called
   uint64_t messages_sent = 0;
@@ -123,7 +123,7 @@ class FlowEngine final : public session::User {
   // Puts the flow in line; OnWritable() follows.
   void WaitForTurn(Connection& connection, uint32_t index);
 
-  // Creates a flow of this connection, and moves it by `event`. The table must have a free place.
+  // Creates a flow of this connection, in the state after `event`. The table must have a free place.
   uint32_t NewFlow(Connection& connection, FlowEvent event, const FlowOptions& options,
                    Priority priority);
   void Move(Record& record, FlowEvent event);

@@ -228,8 +228,8 @@ inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* 
 
 // Reads and checks a message. If the result is kNone, `header` is filled, and bytes.subspan(kHeaderBytes) is the payload.
 inline Fault Decode(std::span<const std::byte> bytes, Header* header);
-// Completes the header of a large message after its payload was read: sets the fields as if the payload had been in the message, and
-// makes the checks that need the payload.
+// Completes the header of a large message after its payload was read. Sets the fields as if the payload had been in the message. Makes
+// the checks that need the payload.
 Fault Complete(Header* header, std::span<const std::byte> payload);
 
 // Parts of a payload that Decode() has accepted: serialised metadata, attachment, message.

@@ -8,7 +8,7 @@
 //               live and a path exists. After OnPeerDown(), unacknowledged messages have failed, and the peer may or may not have
 //               received them; a peer that returns is a new peer. docs/decisions/0016 and 0019 have the reasons.
 // Ownership     The user, beside the endpoint, which takes this object as its handler and outlives the last call to it.
-// Threads       The polling thread. Callbacks run only inside the endpoint's Poll().
+// Threads       The polling thread. Callbacks run only inside the endpoint's Poll(). Exception: Commit() may call OnLost().
 // Large         A message above the maximum size of a message is written into memory that the endpoint lends to the peer. The peer reads
 //               it from there. Both users see one message, at its place among those of its call or flow (peer_large.h).
 // Limits        Unacknowledged messages occupy the endpoint's send buffers. Reserve() refuses when these or the peer's credits are used up.
