@@ -65,17 +65,17 @@ Buffer Buffer::Ordinary(std::string bytes) {
 absl::StatusOr<Buffer> Buffer::Make(endpoint::Endpoint* endpoint, endpoint::PeerId peer,
                                     std::string_view address, size_t size, uint64_t limit_bytes,
                                     uint32_t eager_bytes) {
-  if (size > limit_bytes) return TooLarge(address, size, limit_bytes);  // or it may wrap around
+  if (size > limit_bytes) return TooLarge(address, size, limit_bytes);  // else the sum below wraps
   const size_t payload_bytes = frame::AttachmentBytes(size);
   if (payload_bytes > limit_bytes) return TooLarge(address, payload_bytes, limit_bytes);
   if (frame::kHeaderBytes + payload_bytes <= eager_bytes) return Ordinary(size);
   const auto lent = endpoint->Lend(peer, kRoomInFront + size + kRoomBehind, /*waits=*/false);
-  // All memory there is may be just enough for one message, without the rooms.
+  // The endpoint's memory may be just enough for one message without the rooms.
   if (absl::IsInvalidArgument(lent.status())) return Ordinary(size);
   if (!lent.ok()) return NotMade(address, size, lent.status());
   Buffer buffer;
   buffer.memory_ = endpoint->HoldLent(lent->number);
-  endpoint->EndLoan(lent->number);  // it is lent when it is sent
+  endpoint->EndLoan(lent->number);  // sending lends it again
   if (!buffer.memory_) return Ordinary(size);
   buffer.bytes_ = {lent->data + kRoomInFront, size};
   buffer.peer_ = peer;

@@ -81,21 +81,21 @@ class Buffer {
   }
 
   // ---- For the engines.
-  // A buffer in ordinary memory.
+  // Return a buffer in ordinary memory.
   static Buffer Ordinary(size_t size);
   static Buffer Ordinary(std::string bytes);
-  // A buffer with room around it, for `peer` only; not needed for messages of at most
-  // `eager_bytes`. `limit_bytes`: maximum size of a payload. Errors: INVALID_ARGUMENT,
-  // RESOURCE_EXHAUSTED, UNAVAILABLE.
+  // Returns a buffer with room around it, for `peer` only. Returns a buffer in ordinary memory if the
+  // message has at most `eager_bytes`. `limit_bytes`: maximum size of a payload.
+  // Errors: INVALID_ARGUMENT (over the limit), RESOURCE_EXHAUSTED (no memory), UNAVAILABLE (no such peer).
   static absl::StatusOr<Buffer> Make(endpoint::Endpoint* endpoint, endpoint::PeerId peer,
                                      std::string_view address, size_t size, uint64_t limit_bytes,
                                      uint32_t eager_bytes);
-  // A buffer of `bytes` in fetched memory.
+  // Returns a buffer of `bytes` in fetched memory.
   static Buffer Received(endpoint::HeldMemory memory, std::span<const std::byte> bytes);
-  // Start of a payload with this attachment and with metadata and message of these sizes; empty if
-  // there is no room.
+  // Returns the start of a payload with this attachment, and with metadata and a message of these
+  // sizes; empty if there is no room.
   session::InPlace PlaceOf(size_t metadata_bytes, size_t message_bytes) const;
-  // The peer that it was made for.
+  // Returns the peer that the buffer was made for.
   endpoint::PeerId peer() const { return peer_; }
 
  private:

@@ -14,20 +14,20 @@ namespace sluice::call {
 
 enum class CallState : uint8_t {
   kFree,     // no call in this place
-  kWaiting,  // for a connection, a credit or its turn; nothing of it has been sent
-  kSent,     // the peer may run it, or have run it
-  kPausing,  // an attempt has failed; there will be another one
+  kWaiting,  // waits for a connection, a credit or its turn; nothing has been sent
+  kSent,     // the request was sent: the peer may have run it
+  kPausing,  // an attempt has failed; the next attempt follows after a pause
 };
 
 enum class CallEvent : uint8_t {
   kStart,
   kSend,
   kReply,  // the peer's answer: success or its error
-  kFail,   // it can't be sent: too large, or no connection and not told to wait for one
+  kFail,   // it can't be sent: too large, no memory, or no connection without wait_for_ready
   kDeadline,
   kCancel,
   kPeerDown,
-  kRetry,  // this attempt has failed
+  kRetry,  // the attempt has failed; another attempt follows
   kAgain,  // the pause is over
 };
 
@@ -48,18 +48,18 @@ inline constexpr base::Transition<CallState, CallEvent> kCallTransitions[] = {
     {CallState::kPausing, CallEvent::kCancel, CallState::kFree},
 };
 
-// Looked up several times per call, so it is here.
+// In the header, so that the compiler can inline its lookups: several for each call.
 inline constexpr base::StateTable kCallTable(kCallTransitions,
                                              {"free", "waiting", "sent", "pausing"},
                                              {"start", "send", "reply", "fail", "deadline",
                                               "cancel", "peer down", "retry", "again"});
 
-// True: `*to` is the next state. False: this event can't happen in this state.
+// Sets `*to` to the next state and returns true. Returns false if `event` can't happen in state `from`.
 inline bool NextCallState(CallState from, CallEvent event, CallState* to) {
   return kCallTable.Next(from, event, to);
 }
 
-// At compile time, for code that knows the state: what Next() would say. An event that means nothing does not compile.
+// Returns the next state at compile time, for code that knows the present state. An event that can't happen does not compile.
 consteval CallState CallStateAfter(CallState from, CallEvent event) {
   CallState to = from;
   if (!kCallTable.Next(from, event, &to)) throw "this event means nothing in this state";
@@ -69,7 +69,7 @@ consteval CallState CallStateAfter(CallState from, CallEvent event) {
 const char* Name(CallState state);
 const char* Name(CallEvent event);
 
-// One line per transition, in the order of the table.
+// Returns one line per transition, in the order of the table.
 std::string PrintCallStates();
 
 }  // namespace sluice::call

@@ -31,7 +31,7 @@ CallTable::CallTable(uint32_t capacity, base::TimerWheel* wheel, const int64_t* 
   assert(capacity > 0 && capacity <= kMaxCapacity);
 }
 
-// A block that the limit cut short is filled when the limit has risen.
+// If the limit left the last block incomplete, fills that block first when the limit has risen.
 bool CallTable::Grow() {
   if (places_ == limit_) return false;
   const uint32_t block_places = 1u << block_bits_;
@@ -81,7 +81,7 @@ void CallTable::End(Call* call, CallEvent event, const absl::Status& status) {
   if (call->state == CallState::kWaiting) Unqueue(call);
   Move(call, event);
   assert(call->state == CallState::kFree);
-  if (call->spec.stream != nullptr) {  // what came in before may still be read
+  if (call->spec.stream != nullptr) {  // messages received before can still be read
     call->spec.stream->call_id = 0;
     call->spec.stream->end.SetEnd();
   }
@@ -122,7 +122,7 @@ uint32_t CallTable::EndAll(CallState state, CallEvent event, const absl::Status&
   });
   uint32_t ended = 0;
   for (const auto& [call, generation] : chosen) {
-    // A callback may have ended it, and may have started another one in its place.
+    // A callback may have ended this call, and may have started another call in its place.
     if (call->state != state || call->generation != generation) continue;
     if (call->stats != nullptr) call->stats->CountEnd(status);
     End(call, event, status);

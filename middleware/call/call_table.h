@@ -36,17 +36,18 @@
 
 namespace sluice::call {
 
-// Runs exactly once per call that was started, on the thread that polls. May start other calls.
+// Callback of a call. Runs exactly once for each call that was started, on the polling thread. May start other calls.
 using Done = void (*)(void* argument, const absl::Status& status);
 
-// The same, with what it needs in it.
+// As Done, but with data of its own instead of an argument.
 using Callback = absl::AnyInvocable<void(const absl::Status& status) &&>;
 
-// For who may want to end a call from another thread. Outlives the call.
+// Lets another thread cancel a call. Outlives the call.
 struct CallControl {
   std::atomic<uint64_t> call_id{0};  // set when it starts; for ClientEngine::Cancel()
   std::atomic<bool> cancelled{false};
-  // True: it has a number by which it can be cancelled. False: it was not started, and won't be.
+  // Requests cancellation; any thread. Returns true if the call was started: pass `*id` to ClientEngine::Cancel(). Returns false if it
+  // was not started yet: if it is started later, the engine ends it with CANCELLED in the next Poll().
   bool Cancel(uint64_t* id) {
     cancelled.store(true, std::memory_order_seq_cst);
     *id = call_id.load(std::memory_order_seq_cst);
@@ -60,18 +61,18 @@ struct CallSpec {
   google::protobuf::MessageLite* reply = nullptr;  // filled before `done` runs with OK
   Done done = nullptr;
   void* argument = nullptr;
-  // Instead of `done`, which is nullptr then: moved out of here when the call is started, and only then.
+  // Replaces `done`, which is nullptr then. The callback is moved from here only if the call is started.
   Callback* callback = nullptr;
   int64_t timeout_ns = 0;                 // from the start of the call; kNoDeadlineNs: none
-  int64_t deadline_ns = kNoDeadlineNs;    // of the channel's clock; the earlier of the two counts
-  bool wait_for_ready = false;            // no connection: wait for one instead of failing
-  std::string_view metadata;              // serialised; goes with the request
-  std::span<const std::byte> attachment;  // the same; stays until `done`
-  const Buffer* buffer = nullptr;         // in which the attachment stands; nullptr: elsewhere
-  Beside* reply_beside = nullptr;         // where what comes with the reply goes
-  const void* owner = nullptr;            // for EndCallsOf(): who shares the engine with others
-  CallControl* control = nullptr;         // nullptr: nobody else cancels it
-  ClientStream* stream = nullptr;         // of a method that streams
+  int64_t deadline_ns = kNoDeadlineNs;    // in the channel's clock; the earlier of the two applies
+  bool wait_for_ready = false;            // without a connection: wait instead of failing
+  std::string_view metadata;              // serialised; sent with the request
+  std::span<const std::byte> attachment;  // sent with the request; valid until `done`
+  const Buffer* buffer = nullptr;         // contains the attachment; nullptr: other memory does
+  Beside* reply_beside = nullptr;         // for metadata and attachment of the reply
+  const void* owner = nullptr;            // user of a shared engine, for EndCallsOf()
+  CallControl* control = nullptr;         // nullptr: no other thread cancels it
+  ClientStream* stream = nullptr;         // for a streaming method
 };
 
 class CallTable;
@@ -79,14 +80,14 @@ class CallTable;
 struct Call : Deadline {
   CallSpec spec;
   CallTable* table = nullptr;
-  int64_t started_ns = 0;                 // these two are the engine's
-  observe::MethodStats* stats = nullptr;  // where its end is counted; nullptr: nowhere
-  base::Timer pause;                      // between two attempts
-  Connection* connection = nullptr;       // over which it was sent
+  int64_t started_ns = 0;                 // set by the engine, as is `stats`
+  observe::MethodStats* stats = nullptr;  // counts the end of the call; nullptr: not counted
+  base::Timer pause;                      // timer between two attempts
+  Connection* connection = nullptr;       // on which the call was sent
   uint32_t attempt = 1;
-  std::string_view first_metadata;  // the caller's
-  std::string metadata;             // of this attempt, if it is not the first
-  Callback callback;                // of a call that has no spec.done
+  std::string_view first_metadata;  // of the caller, for the attempts after the first
+  std::string metadata;             // of the present attempt, if it is not the first
+  Callback callback;                // if spec.done is nullptr
   CallState state = CallState::kFree;
   uint32_t place = 0;
   uint32_t generation = 1;
@@ -98,8 +99,8 @@ class CallTable {
  public:
   static constexpr uint32_t kMaxCapacity = 1u << 20;
 
-  // `now_ns`: the time that TimerWheel::Advance() is called with. `on_deadline` runs in it for a call whose time is up; it
-  // calls End(). `on_thrown` runs in the catch block of an exception that left a callback; without it such an exception goes on.
+  // `now_ns`: time that TimerWheel::Advance() is called with. `on_deadline`: called inside Advance() for each call whose deadline has
+  // passed; it calls End(). `on_thrown`: called in a catch block if a callback throws; nullptr: the exception is thrown again.
   CallTable(uint32_t capacity, base::TimerWheel* wheel, const int64_t* now_ns,
             void (*on_deadline)(void* owner, Call* call), void* owner,
             void (*on_thrown)(void* owner, const Method& method) = nullptr);
@@ -107,15 +108,15 @@ class CallTable {
   CallTable(const CallTable&) = delete;
   CallTable& operator=(const CallTable&) = delete;
 
-  // There are numbers for the places of so many owners.
+  // Returns the maximum number of owners: more would need more places than kMaxCapacity.
   static uint32_t MaxOwners(uint32_t capacity) { return kMaxCapacity / capacity; }
-  // So many owners have `capacity` places each, or more had before; at most MaxOwners().
+  // Allows `capacity` calls for each of `owners` owners, at most MaxOwners(). The limit never decreases.
   void AllowOwners(uint32_t owners) { limit_ = std::max(limit_, owners * capacity_); }
 
-  // At the end of the queue. nullptr: full.
+  // Starts a call at the end of the queue. Returns nullptr if the table is full.
   Call* Start(const CallSpec& spec, int64_t deadline_ns);
 
-  // The same for a call that is sent at once, because nobody waits in front of it.
+  // As Start(), for a call that is sent at once because the queue is empty.
   Call* StartSent(const CallSpec& spec, int64_t deadline_ns) {
     Call* call = Take(spec, deadline_ns);
     constexpr CallState kStarted = CallStateAfter(CallState::kFree, CallEvent::kStart);
@@ -124,54 +125,54 @@ class CallTable {
   }
 
   Call* FirstWaiting();
-  // Takes it out of the queue; from now on replies find it.
+  // Removes the call from the queue. From now on FindSent() finds it.
   void MarkSent(Call* call);
 
-  // Of this attempt. The number of the first one names the call for Find() as long as it lives.
+  // Returns the number of the present attempt on the wire. Find() accepts the number of any attempt until the call ends.
   static uint64_t WireId(const Call& call) {
     return static_cast<uint64_t>(call.generation) << 32 | (call.attempt - 1) << kPlaceBits |
            call.place;
   }
-  // An attempt that has been sent and has not ended; nullptr for anything else, whatever the number is.
+  // Returns the call whose present attempt has this number, if that attempt was sent and has not ended; else nullptr. Takes any number.
   Call* FindSent(uint64_t wire_id) {
     Call* const call = At(wire_id);
     if (call == nullptr) return nullptr;
     return call->state == CallState::kSent && WireId(*call) == wire_id ? call : nullptr;
   }
 
-  // A call that has not ended, sent or not, by the number of any of its attempts.
+  // Returns a call that has not ended, sent or not, by the number of any of its attempts; nullptr: no such call.
   Call* Find(uint64_t wire_id);
 
-  // Of a call that was sent, has no stream, and was answered with success: the same as End() with kReply.
+  // Ends a sent call without a stream with success, as End() with kReply does.
   void EndOk(Call* call) {
     assert(call->state == CallState::kSent && call->spec.stream == nullptr);
     call->state = CallStateAfter(CallState::kSent, CallEvent::kReply);
     Finish(call, absl::OkStatus());
   }
 
-  // Frees the place, then runs the callback, which may reuse the place. Counting the end is the engine's.
+  // Ends the call: frees its place, then runs its callback, which may reuse the place. The engine counts the end.
   void End(Call* call, CallEvent event, const absl::Status& status);
 
-  // Ends every call in `state` for which `which` says so, counts it, and says how many those were. The
-  // callbacks may start calls; those are not visited.
+  // Ends each call in `state` for which `which` returns true, and counts it in its stats. Returns the number of ended calls. Callbacks
+  // may start calls, which are not visited.
   uint32_t EndAll(CallState state, CallEvent event, const absl::Status& status,
                   absl::FunctionRef<bool(const Call&)> which);
 
-  // Of calls that have not ended, for Find().
+  // Returns the numbers of the owner's calls that have not ended, for Find().
   std::vector<uint64_t> IdsOf(const void* owner) const;
 
-  // An attempt has failed: its number finds nobody any more. Again() puts the call at the end of the queue.
+  // Pause() ends a failed attempt: FindSent() no longer finds its number. Again() puts the call at the end of the queue.
   void Pause(Call* call);
   void Again(Call* call);
 
-  // `visit` may pause a call, and end none.
+  // Visits each sent call. `visit` may pause calls, but must not end any.
   void ForEachSent(absl::FunctionRef<void(Call*)> visit);
 
   void* owner() const { return owner_; }
   uint32_t active() const { return active_; }
   uint32_t waiting() const { return waiting_; }
   uint32_t limit() const { return limit_; }
-  // Before a sleep: the wheel then says when the first deadline is.
+  // Call before a sleep: TimerWheel::NextWakeNs() then takes the first deadline into account exactly.
   void SettleDeadlines() { deadlines_.Settle(); }
 
  private:
@@ -180,7 +181,7 @@ class CallTable {
   static constexpr uint32_t kMaxBlockBits = 6;
 
   static void OnDue(void* context, Deadline* due);
-  // nullptr: no such place.
+  // Returns nullptr if there is no such place.
   Call* At(uint64_t wire_id) const {
     const auto place = static_cast<uint32_t>(wire_id) & ((1u << kPlaceBits) - 1);
     if (place >= places_) return nullptr;
@@ -218,7 +219,7 @@ class CallTable {
       }
       return;
     }
-    Callback callback = std::move(call->callback);  // the place may be taken again while it runs
+    Callback callback = std::move(call->callback);  // running it may reuse the place
     Release(call);
     try {
       std::move(callback)(status);
@@ -226,7 +227,7 @@ class CallTable {
       Thrown(*method);
     }
   }
-  // Makes more places. False: as many as allowed are there.
+  // Creates more places. Returns false if limit_ places exist.
   [[gnu::cold, gnu::noinline]] bool Grow();
   [[gnu::cold, gnu::noinline]] void Thrown(const Method& method);
   void Enqueue(Call* call);
@@ -241,10 +242,10 @@ class CallTable {
     --active_;
   }
 
-  const uint32_t capacity_;    // of each owner
-  const uint32_t block_bits_;  // of a place's number: where in its block
-  uint32_t limit_;             // of all owners together
-  uint32_t places_ = 0;        // made so far
+  const uint32_t capacity_;    // calls of each owner
+  const uint32_t block_bits_;  // low bits of a place's number: its index in the block
+  uint32_t limit_;             // calls of all owners together
+  uint32_t places_ = 0;        // created so far
   base::TimerWheel* const wheel_;
   Deadlines deadlines_;
   void (*const on_deadline_)(void* owner, Call* call);

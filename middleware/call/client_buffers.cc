@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientEngine's part in buffers: which server one is for.
+// ClientEngine: buffers for attachments, and the server of each buffer.
 #include "middleware/call/client_engine.h"
 
 namespace sluice::call {

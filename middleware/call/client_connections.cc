@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientEngine's part in connections: which servers there are, and the way to each of them.
+// ClientEngine: the list of servers, and the connections to them.
 #include <algorithm>
 #include <cassert>
 #include <memory>
@@ -15,8 +15,7 @@
 namespace sluice::call {
 namespace {
 
-// A connection that held this long was a good one: the next loss starts the back-off from its
-// beginning.
+// A connection that was up for this time was stable: after its loss, the back-off starts from its beginning.
 constexpr int64_t kStableNs = 1'000'000'000;
 constexpr uint32_t kMaxBackoffDoublings = 20;
 
@@ -37,7 +36,7 @@ void ClientEngine::SetServers(const std::vector<ServerAddress>& servers) {
     const auto same = [&address](const auto& one) {
       return one != nullptr && one->address == address;
     };
-    // Named twice, it is there once.
+    // A server that is listed twice is added once.
     if (std::any_of(connections_.begin(), connections_.end(), same)) continue;
     const auto found = std::find_if(before.begin(), before.end(), same);
     if (found != before.end()) {
@@ -76,7 +75,7 @@ void ClientEngine::DropLeft() {
   if (!HasHope()) EndHopeless();
 }
 
-// Timers and the endpoint have their own events; this is the rest of what Poll() looks at.
+// Returns true if Poll() has work other than timers and events of the endpoint, which announce themselves.
 bool ClientEngine::HasWork() const {
   return dial_wanted_ || servers_changed_ || !end_soon_.empty() ||
          std::any_of(leaving_.begin(), leaving_.end(),
@@ -153,7 +152,7 @@ void ClientEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& inf
 }
 
 void ClientEngine::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
-  // nullptr: one that Break() gave up.
+  // nullptr: Break() has disconnected it.
   if (Connection* connection = Find(peer); connection != nullptr) {
     Lose(connection, why, absl::StatusCode::kUnavailable);
   }
@@ -210,22 +209,22 @@ void ClientEngine::Lose(Connection* connection, const absl::Status& why,
   counters_.calls_failed +=
       table_.EndAll(CallState::kSent, CallEvent::kPeerDown, lost,
                     [&](const Call& call) { return call.connection == connection; });
-  // One that gave up is dialled when somebody calls, and not for those who wait already.
+  // An idle connection connects when a new call starts, and not for calls that wait already.
   const bool others = std::any_of(connections_.begin(), connections_.end(), [&](const auto& one) {
     return one.get() != connection &&
            (one->state == ConnectionState::kUp || one->state == ConnectionState::kConnecting ||
             (one->state == ConnectionState::kIdle && dial_wanted_));
   });
   if (!others) EndHopeless();
-  // Those that were told to wait must not wait for an attempt that nobody makes.
+  // Calls with wait_for_ready still wait, so another attempt is scheduled for them.
   if (!leaving && connection->state == ConnectionState::kIdle && table_.waiting() > 0) {
     wheel_.Schedule(&connection->backoff, now_ns_ + options_.backoff_max_ns);
   }
-  // It may have been the last one that served: then the others do.
+  // If this was the last server that serves, the other servers get calls now.
   if (connection->ask != nullptr) SendWaiting();
 }
 
-// A warning once for each reason, and not for what Channel::Connect() is about to return.
+// Logs a warning once for each reason, and no warning for an error that Channel::Connect() is about to return.
 void ClientEngine::LogLoss(Connection* connection, const absl::Status& why) {
   if (!log_.listens()) return;
   const bool was_up = connection->state != ConnectionState::kConnecting;

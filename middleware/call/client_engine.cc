@@ -25,18 +25,18 @@ bool IsUnknownMethod(const absl::Status& status) {
   return detail.has_value() && detail->layer() == "call" && detail->operation() == kDispatch;
 }
 
-// As a request says it.
+// Returns the timeout for the header of a request.
 uint64_t TimeoutOf(int64_t left_ns) {
   return std::min(static_cast<uint64_t>(std::max<int64_t>(left_ns, 1)), frame::kMaxTimeoutNs);
 }
 
-// Nothing but a message goes, and nothing but a message comes.
+// Returns true for a call with one message each way, whose request has no metadata and no attachment.
 bool IsPlain(const CallSpec& spec) {
   return spec.method->streams == Streams::kNobody && spec.stream == nullptr &&
          spec.buffer == nullptr && (spec.metadata.size() | spec.attachment.size()) == 0;
 }
 
-// A refusal, or a reply that it could not send: no handler's.
+// Returns true if the server's engine made the error (a refusal, or a reply that it could not send), not a handler.
 bool IsOfTheServersEngine(const absl::Status& status) {
   const auto detail = base::DetailOf(status);
   return detail.has_value() && detail->peer().empty() &&
@@ -106,7 +106,7 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
   if (options_.balancing == Balancing::kPickFirst) return 0;
   const size_t start = next_choice_++ % connections_.size();
   if (options_.balancing == Balancing::kRoundRobin) return start;
-  size_t best = start;  // of equals each gets its turn
+  size_t best = start;  // equal servers take turns
   uint32_t fewest = UINT32_MAX;
   for (size_t i = 0; i < connections_.size(); ++i) {
     const size_t at = (start + i) % connections_.size();
@@ -151,11 +151,11 @@ size_t ClientEngine::FirstChoiceOfSome(const Buffer* buffer) {
     starved = true;
     if (options_.balancing == Balancing::kPickFirst) break;
   }
-  // OnWritable() or OnPeerDown() follows the first, OnPeerUp() the second.
+  // OnWritable() or OnPeerDown() follows RESOURCE_EXHAUSTED; OnPeerUp() follows UNAVAILABLE.
   return starved ? absl::ResourceExhaustedError("") : absl::UnavailableError("");
 }
 
-// `payload_bytes` is from ReserveFor(), just now: the request has its sizes cached.
+// `payload_bytes` is from ReserveFor() directly before, so the request has its sizes cached.
 [[gnu::always_inline]] inline void ClientEngine::SendRequest(Call* call, Connection* connection,
                                                              const endpoint::SendBuffer& buffer,
                                                              uint32_t payload_bytes) {
@@ -189,8 +189,8 @@ void ClientEngine::Send(Call* call, Connection* connection, const endpoint::Send
   SendRequest(call, connection, buffer, payload_bytes);
 }
 
-// The path of nearly all calls: nothing but a message, to the only server, which is connected; nobody waits in front. It does what
-// ReserveFor() and SendRequest() do, without what such a call does not need.
+// The fast path of nearly all calls: a plain call to the only server, which is connected, while no call waits. It does the work of
+// ReserveFor() and SendRequest() without the steps that such a call does not need.
 absl::Status ClientEngine::Start(const CallSpec& spec, uint64_t* call_id) {
   if (now_is_stale_) RefreshNow();
   int64_t deadline_ns = spec.deadline_ns;
@@ -242,7 +242,7 @@ absl::Status ClientEngine::StartOther(const CallSpec& spec, int64_t deadline_ns,
       SendRequest(call, connection, buffer, payload_bytes);
       return reserved;
     }
-    if (connection != nullptr) return reserved;  // it will not be sent there
+    if (connection != nullptr) return reserved;  // the request can't be sent there
   }
   if (const size_t size = PayloadBytes(spec); size > limit_bytes_ - frame::kHeaderBytes) {
     return TooLarge(spec, "request", size, limit_bytes_);
@@ -262,7 +262,7 @@ absl::Status ClientEngine::StartOther(const CallSpec& spec, int64_t deadline_ns,
     return why;
   }
   Begin(call, call_id);
-  // A failure of this attempt is heard of in Poll(), not here: callbacks run there only.
+  // Poll() connects, not Start(): a failed attempt runs callbacks, which must not run here.
   dial_wanted_ = true;
   Trace(observe::TraceEvent::kCallWaits, CallTable::WireId(*call), spec.method->id, 0);
   return absl::OkStatus();
@@ -288,13 +288,13 @@ void ClientEngine::SendWaiting() {
           owed = true;
         }
       }
-    } else if (connection != nullptr) {  // it will not be sent there
+    } else if (connection != nullptr) {  // the request can't be sent there
       End(call, CallEvent::kFail, reserved);
     } else {
       break;
     }
   }
-  // Streams that waited for their requests: no OnWritable() follows if all have found credit. Observers may set other servers.
+  // For streams whose requests waited: no OnWritable() follows if all requests found credit. Observers may set other servers.
   for (size_t i = 0; owed && i < connections_.size(); ++i) SendOwed(connections_[i].get());
 }
 
@@ -339,7 +339,7 @@ inline void ClientEngine::Deliver(Connection* connection, const frame::Header& h
   EndOk(call);
 }
 
-// An error, a stream's end, or a reply with something beside its message; or one that can't be read.
+// Handles an error, the end of a stream, a reply with metadata or attachment, or a reply that can't be parsed.
 void ClientEngine::DeliverOther(Call* call, const frame::Header& header,
                                 std::span<const std::byte> payload) {
   const CallSpec& spec = call->spec;
@@ -387,14 +387,14 @@ void ClientEngine::Fail(Call* call, Connection* connection, const frame::Header&
   // Only the server's engine knows whether the call ran. A handler may pass on the error of a call of its own.
   const bool not_run = (header.flags & frame::kFlagNotRun) != 0;
   if (!not_run) status = base::NotRetrySafe(std::move(status));
-  // The server knows the number only.
+  // The server knows only the number of the method.
   if (not_run && absl::IsUnimplemented(status) && IsUnknownMethod(status)) {
     status = base::Prefix(status, absl::StrCat("unknown method ", call->spec.method->full_name,
                                                " (peer ", connection->server, ")"));
   } else if (IsOfTheServersEngine(status)) {
-    status = base::AddPeer(status, connection->server);  // how it is called here, it can't know
+    status = base::AddPeer(status, connection->server);  // the server does not know this address
   }
-  // Both ends know the deadline. This end knows what has not been read.
+  // Both ends detect the deadline. Only this end can report messages that were not read.
   if (absl::IsDeadlineExceeded(status) && call->spec.stream != nullptr &&
       !call->spec.stream->end.empty()) {
     RefreshNow();
@@ -415,7 +415,7 @@ void ClientEngine::OnLost(endpoint::PeerId peer, const frame::Header& header,
   }
   const absl::Status status = base::Prefix(
       why, absl::StrCat("a large message of ", call->spec.method->full_name, " can't be moved"));
-  // The handler has run: as if the connection had been lost.
+  // The handler has run, as after the loss of a connection.
   if (header.kind == frame::Kind::kReply && Retry(call, status, /*not_run=*/false)) return;
   End(call, CallEvent::kReply, status);
 }
@@ -439,7 +439,7 @@ void ClientEngine::EndRecorded(Call* call, CallEvent event, const absl::Status& 
     ++counters_.calls_failed;
     call->stats->CountError(status.code());
   }
-  // Who waits no longer says so; a deadline the server knows itself.
+  // Sends kCancel to the server if the caller cancels. After a deadline the server needs no message: it knows the deadline.
   if (event == CallEvent::kCancel && call->state == CallState::kSent) {
     const uint64_t id = CallTable::WireId(*call);
     if (!SendControl(call->connection, frame::Kind::kCancel, id, 0)) {
@@ -521,8 +521,7 @@ int ClientEngine::Poll() {
 
 int64_t ClientEngine::SleepLimitNs() {
   RefreshNow();
-  now_is_stale_ =
-      true;  // a sleep follows, and a call may be started before anybody says that it is over
+  now_is_stale_ = true;  // a sleep follows, and a call may start before AfterSleep()
   const int64_t below = endpoint_->SleepLimitNs();
   table_.SettleDeadlines();
   const int64_t wake_ns = wheel_.NextWakeNs();
@@ -542,7 +541,7 @@ void ClientEngine::EndCallsOf(const void* owner) {
   const absl::Status why = ChannelClosed();
   const void* const outer = std::exchange(ending_, owner);
   for (const uint64_t id : table_.IdsOf(owner)) {
-    // A callback may have ended it.
+    // A callback may have ended the call.
     if (Call* call = table_.Find(id); call != nullptr) End(call, CallEvent::kCancel, why);
   }
   EndWatches(owner);

@@ -4,12 +4,12 @@
 //
 // Purpose       Starts calls, sends each to one of its servers when the server is connected and has granted a credit, matches replies, and
 //               ends each call exactly once (call_state.h), after one attempt or several (retry.h). It keeps the connections to all
-//               servers up (connection_state.h), with jitter and bounded back-off. All of them share the queues of the endpoint: one more
-//               server costs as much as one more peer.
+//               servers up (connection_state.h), with jitter and bounded back-off. All servers share the queues of the endpoint: each
+//               costs as much as a peer.
 // Ownership     Channel (middleware/api), or a test. The constructor takes options, clock and random source. The endpoint follows with
 //               Attach(), because it takes handler().
 // Threads       Any, one at a time, with a happens-before edge between two; the lease in middleware/api provides it. Callbacks run only
-//               inside Poll() and Close().
+//               inside Poll() (of the engine or its group), AfterSleep(), Dial(), Cancel(), EndCallsOf() and Close().
 // End           Close() ends remaining calls with CANCELLED. The endpoint outlives the engine's last use of it.
 #ifndef SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
 #define SLUICE_MIDDLEWARE_CALL_CLIENT_ENGINE_H_
@@ -48,36 +48,36 @@
 
 namespace sluice::call {
 
-// Which of the servers that are up gets the next call.
+// Selects the server for the next call among the servers that are up.
 enum class Balancing : uint8_t {
   kPickFirst,         // the first in the list; the others only while it is not up
-  kRoundRobin,        // one after another; one without credit is passed over
-  kLeastOutstanding,  // the one with the fewest calls of this engine that have not ended
+  kRoundRobin,        // one after another; a server without credit is skipped
+  kLeastOutstanding,  // the server with the fewest calls of this engine in flight
 };
 
 struct ClientEngineOptions {
-  std::string host;  // of the first server; SetServers() names others. Empty: none so far
+  std::string host;  // of the first server; empty: no server until SetServers()
   uint16_t port = 0;
   Balancing balancing = Balancing::kPickFirst;
   RetryPolicy retry;
-  uint32_t max_outstanding_calls =
-      1024;                      // 1 to CallTable::kMaxCapacity; more fail RESOURCE_EXHAUSTED
-  uint64_t max_large_bytes = 0;  // of a message that does not fit below; the server may allow less
-  uint32_t max_message_bytes = 16384;           // with the header; the server may allow less
-  uint32_t stream_window = StreamEnd::kWindow;  // of what the server sends (StreamEnd)
+  // Maximum number of calls in flight, for each owner. Further calls fail with RESOURCE_EXHAUSTED. Range: 1 to CallTable::kMaxCapacity.
+  uint32_t max_outstanding_calls = 1024;
+  uint64_t max_large_bytes = 0;        // maximum size of a large message; the server may allow less
+  uint32_t max_message_bytes = 16384;  // of others, header included; the server may allow less
+  uint32_t stream_window = StreamEnd::kWindow;  // of streams from the server (StreamEnd)
   int64_t connect_timeout_ns = 5'000'000'000;
-  int64_t backoff_min_ns = 20'000'000;  // before the first attempt to connect again
-  int64_t backoff_max_ns =
-      2'000'000'000;  // each wait doubles up to this; each is jittered by a quarter
-  // Servers are asked this often, varied by a quarter, whether they serve; who does not gets calls only while none that is up
-  // does. 0: nobody is asked.
+  int64_t backoff_min_ns = 20'000'000;  // pause before the first reconnect
+  // Maximum pause before a reconnect. The pause doubles with each failure in a row, and varies at random by up to a quarter.
+  int64_t backoff_max_ns = 2'000'000'000;
+  // Period of the health checks of each server, varied at random by up to a quarter; also the timeout of a check. A server that does not
+  // serve gets calls only while no connected server serves. 0: no health checks.
   int64_t health_period_ns = 0;
   std::string health_service;            // "package.Service"; empty: the server as a whole
-  uint32_t max_reconnect_attempts = 20;  // in a row; then it rests until the next call
-  // The owner hears why the first connection of a single server failed: the log needs no warning.
+  uint32_t max_reconnect_attempts = 20;  // in a row; then none until the next call
+  // The owner learns why the first connection to a single server failed, so this failure is not logged as a warning.
   bool first_failure_is_told = true;
-  uint32_t trace_records = 4096;  // kept of what happened last; 32 bytes each
-  uint32_t timed_every = 16;  // one of how many calls is timed while they come one upon the other
+  uint32_t trace_records = 4096;  // number of latest events kept; 32 bytes each
+  uint32_t timed_every = 16;      // under load, one of this many calls is timed
 
   bool operator==(const ClientEngineOptions&) const = default;
 };
@@ -87,12 +87,12 @@ struct ClientCounters {
   uint64_t calls_ok = 0;
   uint64_t calls_failed = 0;      // ended with another status
   uint64_t late_replies = 0;      // to calls that had ended
-  uint64_t protocol_errors = 0;   // connections closed because of what came over them
+  uint64_t protocol_errors = 0;   // connections closed because of invalid messages
   uint64_t connections = 0;       // came up
   uint64_t connections_lost = 0;  // went down after having been up
   uint64_t dials = 0;             // attempts to connect
   uint64_t retries = 0;           // attempts of calls beyond their first
-  uint64_t retries_denied = 0;    // that the budget did not have
+  uint64_t retries_denied = 0;    // refused by the retry budget
 };
 
 class ClientEngine final : public session::User {
@@ -102,90 +102,89 @@ class ClientEngine final : public session::User {
                base::LogSink* log = nullptr);
   ~ClientEngine() override;
 
-  // What the endpoint is made with.
+  // Returns the handler to create the endpoint with.
   endpoint::Handler* handler() { return &sessions_; }
   void Attach(endpoint::Endpoint* endpoint) {
     endpoint_ = endpoint;
     sessions_.Attach(endpoint);
   }
 
-  // These and no others, in this order. Calls that were sent to one that is not named any more go on, and then its
-  // connection ends; new ones are dialled.
+  // Replaces the list of servers. Order is preference. The next Poll() connects to new servers. Calls that were sent to a removed server
+  // continue; the engine disconnects the server when they have ended.
   void SetServers(const std::vector<ServerAddress>& servers);
 
-  // Starts an attempt to connect to each server now, unless one is under way or it is up.
+  // Starts to connect to each server that is idle or in back-off. Does not block.
   void Dial();
-  // The next Poll() does so for servers that are idle.
+  // Lets the next Poll() connect to the servers that are idle.
   void DialSoon() { dial_wanted_ = true; }
 
-  // Waits for another state() than `watch->seen`. True: `watch->done` will run once. False: it won't: `watch->now` is another
-  // one already, or the engine is closed.
+  // Waits until state() differs from `watch->seen`. Does not block. Returns true if `watch->done` will run, once. Returns false if it
+  // will not run: `watch->now` differs already, or the engine is closed, or EndCallsOf() is running for the owner.
   bool Watch(StateWatch* watch);
-  // Its `done` does not run any more. No effect on a watch that does not wait.
+  // Removes the watch: `done` is not called afterwards. No effect on a watch that does not wait.
   void Unwatch(StateWatch* watch);
 
-  // OK: `spec.done` will run exactly once, from Poll() or Close(). Anything else: it never will.
-  // Nothing reaches the wire before Flush() or the end of Poll(). `call_id`, if given, is for
-  // Cancel().
+  // Starts a call. Does not block. If the result is OK, `spec.done` runs exactly once, after Start(); otherwise it never runs. Nothing
+  // reaches the wire before Flush() or the end of Poll(). `call_id`, if not nullptr, receives a number for Cancel().
   absl::Status Start(const CallSpec& spec, uint64_t* call_id = nullptr);
 
-  // Ends the call with CANCELLED if it has not ended; its callback runs before this returns. The server
-  // is told, as soon as there is credit.
+  // Ends the call with CANCELLED; its callback runs before Cancel() returns. If the request was sent, the engine also sends kCancel to
+  // the server, as soon as there is credit. Returns false if the call has ended before.
   bool Cancel(uint64_t call_id);
 
-  // Ends the call with `why` in the next Poll(), if it has not ended by then. OK: with CANCELLED, as Cancel() does.
+  // Ends the call with `why` in the next Poll(), if it has not ended by then. If `why` is OK: with CANCELLED, as Cancel() does.
   void EndSoon(uint64_t call_id, absl::Status why) {
     end_soon_.push_back({call_id, std::move(why)});
   }
 
-  // Memory for an attachment, for the server that would get a call now. UNAVAILABLE: none is up. RESOURCE_EXHAUSTED: there
-  // is no memory now. INVALID_ARGUMENT: over the limit of a message.
+  // Returns memory for an attachment, for the server that would get a call now.
+  // Errors: UNAVAILABLE (no server is up), RESOURCE_EXHAUSTED (no memory now), INVALID_ARGUMENT (over the limit of a message).
   absl::StatusOr<Buffer> MakeBuffer(size_t bytes);
 
-  // Streaming calls. What comes in:
+  // Reads the next received message of a streaming call. Does not block.
   ReadResult Read(ClientStream* stream, google::protobuf::MessageLite* message);
-  // What goes out. RESOURCE_EXHAUSTED: no room now, OnWritable() follows, or the end of the call.
-  // FAILED_PRECONDITION: the call has ended, or EndWrites() was said. INVALID_ARGUMENT: over the limit.
+  // Sends a message of a streaming call. Does not block.
+  // Errors: RESOURCE_EXHAUSTED (no room now; OnWritable() or the end of the call follows), FAILED_PRECONDITION (the call has ended, or
+  // after EndWrites()), INVALID_ARGUMENT (over the limit).
   absl::Status Write(ClientStream* stream, const google::protobuf::MessageLite& message);
-  // The caller sends no more.
+  // Ends the request stream.
   void EndWrites(ClientStream* stream);
 
   void Flush() { endpoint_->Flush(); }
-  // In a ClientGroup, which polls the endpoint: a pass begins, before anything else is called in it. `after_quiet`: many
-  // passes of the group before it found nothing.
+  // For a ClientGroup, which polls the endpoint: begins a pass. Call before any other function in that pass. `after_quiet`: many passes
+  // of the group before this pass had no events.
   void BeginPass(bool after_quiet) {
     now_is_stale_ = true;
     quiet_passes_ = after_quiet ? kQuietPasses : 0;
   }
-  // The next Poll() has something to do that no event announces.
+  // Returns true if the next Poll() has work that no event announces.
   bool HasWork() const;
-  // One pass; never blocks. The number of things done.
+  // Runs one pass, and returns the number of events handled. Does not block.
   int Poll();
-  // See endpoint.h; includes this engine's timers. False, too, while the next Poll() has something to do that no event
-  // announces.
+  // See endpoint.h. PrepareToSleep() returns false also if HasWork().
+  // SleepLimitNs() includes this engine's timers.
   bool PrepareToSleep() { return !HasWork() && endpoint_->PrepareToSleep(); }
   int64_t SleepLimitNs();
-  // After a sleep, so that timers see the time that has passed. How many were due.
+  // Fires the timers that are due after a sleep, and returns their number.
   int AfterSleep();
 
-  // So many owners share the engine, or did. Each adds max_outstanding_calls to their limit. At most CallTable::MaxOwners().
+  // Allows max_outstanding_calls for each of `owners` owners, at most CallTable::MaxOwners(). The limit never decreases.
   void AllowOwners(uint32_t owners) { table_.AllowOwners(owners); }
-  // Ends calls and watches whose `owner` is this one, as Close() does, and tells the servers. The owner starts none
-  // afterwards, not even in their callbacks.
+  // Ends the calls and watches of `owner`, as Close() does, and cancels the calls at the servers. The owner must not start calls or
+  // watches afterwards, nor in their callbacks.
   void EndCallsOf(const void* owner);
-  // The status of calls that Close() and EndCallsOf() end.
+  // Returns the status of calls that Close() and EndCallsOf() end.
   absl::Status ChannelClosed() const;
 
-  // Says goodbye and ends all calls with CANCELLED. No callbacks afterwards.
+  // Disconnects all servers, and ends all calls with CANCELLED and all watches. No callback runs afterwards.
   void Close();
 
-  // The time as of the last reading: at most one per pass when there is work, one in sixteen when
-  // there is none.
+  // Returns the time of the last reading of the clock: at most one reading per pass with work, and one per 16 passes without.
   int64_t now_ns() const { return now_ns_; }
-  // Of the connection that is nearest to being up.
+  // Returns the first of these states that a connection has: up, connecting, draining, backoff; else idle. After Close(): closed.
   ConnectionState state() const;
   const std::vector<std::unique_ptr<Connection>>& connections() const { return connections_; }
-  // Why the last one that was lost was lost; OK while none was.
+  // Returns the reason of the last lost connection; OK if none was lost.
   const absl::Status& last_error() const { return last_error_; }
   const std::string& server() const { return server_; }
   uint32_t outstanding() const { return table_.active(); }
@@ -194,7 +193,7 @@ class ClientEngine final : public session::User {
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
   // Sessions::large_steps().
   uint64_t large_steps() const { return sessions_.large_steps(); }
-  // May be read by any thread meanwhile.
+  // Any thread may read these two objects at any time.
   const observe::CallStats& stats() const { return stats_; }
   const base::TraceRing& trace() const { return trace_; }
   // Any thread.
@@ -212,7 +211,7 @@ class ClientEngine final : public session::User {
  private:
   static constexpr uint32_t kIdlePassesPerClockRead = 16;
   static constexpr uint32_t kBusyPassesPerClockRead = 64;
-  // After so many passes without anything a look at the clock costs nothing in comparison.
+  // Number of passes without an event after which the cost of reading the clock does not matter.
   static constexpr uint32_t kQuietPasses = 64;
 
   static void OnDeadline(void* owner, Call* call);
@@ -224,10 +223,10 @@ class ClientEngine final : public session::User {
   void RefreshNow();
   void LookAtOverload();
   static void Move(Connection* connection, ConnectionEvent event);
-  // client_watch.cc: after each change of what state() says.
+  // Schedules the watches that differ from state(). Call after each change of state() (client_watch.cc).
   void NoteState();
   static void OnWatch(base::Timer* timer, void* context);
-  // nullptr: all of them.
+  // Ends the watches of `owner`; nullptr: all watches.
   void EndWatches(const void* owner);
   // The servers' connections (client_connections.cc).
   Connection* Find(endpoint::PeerId peer) {
@@ -236,12 +235,12 @@ class ClientEngine final : public session::User {
     return found != nullptr && found->peer == peer ? found : nullptr;
   }
   void Dial(Connection* connection);
-  // It is gone, or never came up: back-off, and the calls that can't go on end.
+  // Handles a connection that was lost or never came up: starts the back-off, and ends the calls that cannot continue.
   void Lose(Connection* connection, const absl::Status& why, absl::StatusCode sent_code);
   void LogLoss(Connection* connection, const absl::Status& why);
-  // Closes it because of what came over it.
+  // Closes the connection because of an invalid message.
   void Break(Connection* connection, std::string_view what, std::string_view explanation);
-  // Between 3/4 and 5/4 of it, so that clients do not come in waves.
+  // Returns a random time between 3/4 and 5/4 of `wait_ns`, so that the clients of a server do not come in waves.
   int64_t Jittered(int64_t wait_ns) {
     return wait_ns - wait_ns / 4 +
            static_cast<int64_t>(random_->Below(static_cast<uint64_t>(wait_ns / 2) + 1));
@@ -255,19 +254,19 @@ class ClientEngine final : public session::User {
   void Judge(Connection* connection, Health health, std::string_view why);
   void Reconsider();
   bool IsLeaving(const Connection* connection) const;
-  // The server takes no new calls.
+  // Handles kDrain: the server accepts no new calls.
   void OnDrain(Connection* connection);
-  // Those that are no servers any more, and have no calls.
+  // Disconnects removed servers that have no calls.
   void DropLeft();
-  // A call that waits may be sent some day without anybody's doing.
+  // Returns true if a server is up, connecting or idle, so that a waiting call may still be sent.
   bool HasHope() const;
-  // There is none: those that were not told to wait for ready end.
+  // Ends the waiting calls without wait_for_ready. Call if no server can take them.
   void EndHopeless();
 
   void Deliver(Connection* connection, const frame::Header& header,
                std::span<const std::byte> payload);
   void DeliverOther(Call* call, const frame::Header& header, std::span<const std::byte> payload);
-  // No call waits in front, and there is a place.
+  // Returns true if no call waits, and the table has a free place.
   bool MaySendNow() const { return table_.waiting() == 0 && table_.active() < table_.limit(); }
   absl::Status StartOther(const CallSpec& spec, int64_t deadline_ns, uint64_t* call_id,
                           bool refused);
@@ -282,12 +281,12 @@ class ClientEngine final : public session::User {
     if (call_id != nullptr) *call_id = id;
     if (call->spec.stream != nullptr || call->spec.control != nullptr) BeginKnown(call, id);
   }
-  // Tells the call's number to its stream, and to who may cancel it.
+  // Stores the number of the call in its stream and its CallControl.
   void BeginKnown(Call* call, uint64_t id);
   static bool MayGetCalls(const Connection& connection) {
     return connection.state == ConnectionState::kUp && !connection.left_out;
   }
-  // `buffer`, if there is one, was made for a server.
+  // Returns the index of the first server to try. `buffer`: nullptr, or a buffer for one server, which is then the first.
   size_t FirstChoice(const Buffer* buffer) {
     return connections_.size() < 2 ? 0 : FirstChoiceOfSome(buffer);
   }
@@ -298,36 +297,37 @@ class ClientEngine final : public session::User {
     return message + frame::MetadataBytes(spec.metadata.size()) +
            frame::AttachmentBytes(spec.attachment.size());
   }
-  // Memory for the request, and the server it is for. UNAVAILABLE: none is up.
+  // Selects a server, and reserves memory for the request. UNAVAILABLE: no server is up. RESOURCE_EXHAUSTED: no credit or no memory now.
+  // An error with `*connection` set: the request can't be sent there.
   absl::Status ReserveFor(const CallSpec& spec, Connection** connection,
                           endpoint::SendBuffer* buffer, uint32_t* payload_bytes);
-  // Of these two one is always inlined.
+  // Send() does the same as SendRequest(), which is always inlined.
   void SendRequest(Call* call, Connection* connection, const endpoint::SendBuffer& buffer,
                    uint32_t payload_bytes);
   void Send(Call* call, Connection* connection, const endpoint::SendBuffer& buffer,
             uint32_t payload_bytes);
   void SendWaiting();
-  // True: there will be another attempt.
+  // Returns true if another attempt follows.
   bool Retry(Call* call, const absl::Status& status, bool not_run);
   void Again(Call* call);
   bool SendControl(Connection* connection, frame::Kind kind, uint64_t call_id, uint32_t window);
   void SendOwed(Connection* connection);
   static void Block(Call* call);
-  // Its observer may end the call.
+  // Sets `opened`, and calls the observer, which may end the call.
   static void Open(ClientStream* stream);
   void OnStream(Connection* connection, const frame::Header& header,
                 std::span<const std::byte> payload);
   void End(Call* call, CallEvent event, const absl::Status& status);
-  // The same for a reply of success to a call without a stream.
+  // As End(), for a reply of success to a call without a stream.
   void EndOk(Call* call);
   bool IsSampled() { return !now_is_stale_ || quiet_passes_ >= kQuietPasses || sampler_.Hit(); }
-  // Gives the caller what came beside the reply's message.
+  // Gives the caller the metadata and the attachment of the reply.
   void KeepBeside(Beside* beside, const frame::Parts& parts);
-  // The server answered with an error.
+  // Handles a reply with an error: retries or ends the call.
   void Fail(Call* call, Connection* connection, const frame::Header& header,
             std::span<const std::byte> message);
   absl::Status NotParsed(const Call& call, const Connection& connection, size_t bytes) const;
-  // With what is not done for each call.
+  // As End(), with a trace record; with the latency if `sampled`.
   void EndRecorded(Call* call, CallEvent event, const absl::Status& status, bool sampled);
   void CountOk(Call* call) {
     ++counters_.calls_ok;
@@ -341,23 +341,23 @@ class ClientEngine final : public session::User {
                 static_cast<uint16_t>(status.ok() ? absl::StatusCode::kOk : status.code())});
   }
 
-  // Why, without the rest of its sentence: it becomes part of another one.
+  // Returns the cause in the status without the rest of its text, for use in another error text.
   static std::string CauseOf(const absl::Status& status);
-  // Of a message, header included, whether it is sent as it is or not.
+  // Returns the maximum size of a message, lent or not, header included.
   static uint32_t LimitOf(const endpoint::PeerInfo& info) {
     return frame::kHeaderBytes + session::Sessions::LargestPayload(info);
   }
-  // There is no memory for it, and waiting would not help.
+  // Returns the error of a request for which the system has no memory: waiting would not help.
   absl::Status NoMemory(const CallSpec& spec, const absl::Status& why) const;
   absl::Status TooLarge(const CallSpec& spec, const char* what, uint64_t payload_bytes,
                         uint32_t limit_bytes,
                         absl::StatusCode code = absl::StatusCode::kResourceExhausted) const;
-  // No server is there for it.
+  // Returns the error of an operation for which no server is available.
   absl::Status NotConnected(std::string_view operation) const;
   absl::Status DeadlineExceeded(const CallSpec& spec, CallState state, uint32_t attempt = 1) const;
 
   const ClientEngineOptions options_;
-  std::string server_;  // "host:port", or all of them
+  std::string server_;  // "host:port" of all servers, separated by commas
   base::Clock* const clock_;
   base::Random* const random_;
   base::EventLog log_;
@@ -371,18 +371,18 @@ class ClientEngine final : public session::User {
   CallTable table_;
 
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::vector<std::unique_ptr<Connection>> leaving_;  // no servers any more
+  std::vector<std::unique_ptr<Connection>> leaving_;  // removed servers with calls in flight
   std::vector<Connection*> by_peer_;                  // by PeerId::index
   size_t next_choice_ = 0;
   RetryBudget budget_;
-  uint32_t limit_bytes_;  // of a message, header included: the largest of the connections'
+  uint32_t limit_bytes_;  // maximum size of a message: the largest of all connections
   bool closed_ = false;
   absl::Status last_error_;
   std::vector<StateWatch*> watches_;
-  const void* ending_ = nullptr;  // EndCallsOf()'s owner, while it runs
-  bool dial_wanted_ = false;      // by a call, at the next Poll()
-  bool servers_changed_ = false;  // since the last Poll(): calls may have lost their hope
-  std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // EndSoon()'s
+  const void* ending_ = nullptr;  // owner in EndCallsOf(), while it runs
+  bool dial_wanted_ = false;      // the next Poll() connects to idle servers
+  bool servers_changed_ = false;  // since the last Poll(): waiting calls may have to end
+  std::vector<std::pair<uint64_t, absl::Status>> end_soon_;  // of EndSoon()
 
   int64_t now_ns_ = 0;
   bool now_is_stale_ = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ClientEngine says when a call can't be made, or did not end well.
+// ClientEngine: errors of calls that can't be started, or that fail.
 #include <string>
 
 #include "absl/strings/str_cat.h"

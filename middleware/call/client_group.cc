@@ -140,7 +140,7 @@ void GroupEndpoint::Close() {
 
 // ---- ClientGroup
 
-// The time that the engine knows is not right any more, and it is in all lists.
+// Marks the engine's time as stale, and adds the member to all lists.
 void ClientGroup::EnterPass(GroupEndpoint* member) {
   if (member->left_) return;
   member->pass_ = pass_;
@@ -160,7 +160,7 @@ int ClientGroup::Poll() {
   ++pass_;
   int done = 0;
   if (!entered_.empty()) {
-    // What they do may enter others, and them again.
+    // Their Poll() may enter other members, and these members again.
     working_.swap(entered_);
     for (GroupEndpoint* member : working_) member->entered_ = false;
     for (GroupEndpoint* member : working_) {
@@ -179,7 +179,7 @@ int ClientGroup::Poll() {
     RefreshNow();
     done += FireTimers();
   }
-  ++pass_;  // a call that is started from now on asks for the time
+  ++pass_;  // a call that starts from now on reads the clock
   return done;
 }
 
@@ -209,7 +209,7 @@ int ClientGroup::FireTimers() {
 
 int64_t ClientGroup::SleepLimitNs() {
   RefreshNow();
-  ++pass_;  // a sleep follows, and a call may be started before anybody says that it is over
+  ++pass_;  // a sleep follows, and a call may start before AfterSleep()
   int64_t limit_ns = endpoint_->SleepLimitNs();
   for (size_t i = 0; i < timed_.size();) {
     GroupEndpoint* const member = timed_[i];
@@ -250,14 +250,14 @@ void ClientGroup::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info
   route->member->engine_->handler()->OnPeerUp(own, info);
 }
 
-// What the handler does may connect, and move the routes.
+// Copies the route: the handler may connect to a peer, which may move the routes.
 void ClientGroup::OnPeerDown(endpoint::PeerId peer, const absl::Status& why) {
   const Route* const found = RouteOf(peer);
   if (found == nullptr) return;
   const Route route = *found;
   GroupEndpoint* const member = route.member;
-  routes_[peer.index] =
-      {};  // first: an endpoint may give the index to a peer that the handler connects
+  // Cleared before the handler runs: an endpoint may give the index to a peer that the handler connects.
+  routes_[peer.index] = {};
   member->engine_->handler()->OnPeerDown(route.own, why);
   member->Forget(route.own.index);
   if (member->gone() && member->when_gone_) std::exchange(member->when_gone_, nullptr)();

@@ -4,8 +4,8 @@
 //
 // Purpose       Polls the endpoint once for all engines. Gives the events of each peer to the engine that connected the peer.
 //               Runs the timers of the engines that have any. An engine without calls and timers costs nothing in a pass.
-//               GroupEndpoint is what an engine sees of the endpoint: its own peers, with numbers of its own, so that the
-//               tables of an engine grow with its peers, not with those of the group.
+//               GroupEndpoint is an engine's view of the endpoint. It has the peers of that engine only, and numbers them itself,
+//               so that the tables of an engine grow with its own peers, not with the peers of the group.
 // Ownership     The creator owns the group, which outlives all its GroupEndpoints. The endpoint outlives the group's last call.
 //               The owner of an engine owns the engine's GroupEndpoint.
 // Threads       One at a time, as ClientEngine.
@@ -40,12 +40,12 @@ class GroupEndpoint final : public endpoint::Endpoint {
   GroupEndpoint(const GroupEndpoint&) = delete;
   GroupEndpoint& operator=(const GroupEndpoint&) = delete;
 
-  // No peer of the engine is left.
+  // Returns true if no peer of the engine is left.
   bool gone() const { return live_ == 0; }
-  // `run` runs in a Poll(), when gone() becomes true; once.
+  // Calls `run` once, in a Poll(), when gone() becomes true.
   void WhenGone(std::function<void()> run) { when_gone_ = std::move(run); }
 
-  // FAILED_PRECONDITION: a group only connects.
+  // Returns FAILED_PRECONDITION: a group only connects.
   absl::StatusOr<uint16_t> Listen(const std::string& host, uint16_t port) override;
   absl::StatusOr<endpoint::PeerId> Connect(const std::string& host, uint16_t port,
                                            int64_t deadline_ns) override;
@@ -67,34 +67,34 @@ class GroupEndpoint final : public endpoint::Endpoint {
   endpoint::HeldMemory HoldLent(uint32_t number) override;
   bool LendHeld(endpoint::PeerId peer, const endpoint::HeldMemory& memory) override;
   endpoint::HeldMemory HoldFetched(uint32_t number) override;
-  // The group polls and sleeps.
+  // Poll(), PrepareToSleep() and SleepLimitNs() have no effect: the group polls and sleeps.
   int Poll() override { return 0; }
   bool PrepareToSleep() override { return false; }
   int fd() const override;
   int64_t SleepLimitNs() const override { return -1; }
   void Wake() override;
   absl::StatusOr<endpoint::PeerReport> Report(endpoint::PeerId peer) const override;
-  // The following count for the whole group.
+  // The next functions report values of the whole group.
   endpoint::HandshakeCounts Handshakes() const override;
   absl::Status Health() const override;
   endpoint::ConnectionCounts Connections() const override;
   endpoint::Counters Counts() const override;
   std::vector<endpoint::QueueReport> Queues() const override;
   void Disconnect(endpoint::PeerId peer) override;
-  // Disconnects the engine's peers. Unlike other endpoints it still tells the handler of their end, so that the handler gives
-  // back what it holds of the shared endpoint.
+  // Disconnects the engine's peers. Unlike other endpoints, it still calls OnPeerDown() of the handler for each of them, so that the
+  // handler releases its buffers of the shared endpoint.
   void Close() override;
 
  private:
   friend class ClientGroup;
 
-  // A peer of the engine, by the index that the engine knows.
+  // A peer of the engine. The engine knows the peer by the index of its slot.
   struct Slot {
-    endpoint::PeerId shared;  // in the shared endpoint; generation 0: unused
-    uint32_t generation = 0;  // that the engine knows
+    endpoint::PeerId shared;  // id in the shared endpoint
+    uint32_t generation = 0;  // that the engine knows; 0: unused
   };
 
-  // {}: the engine has no such peer.
+  // Returns the id in the shared endpoint; {} if the engine has no such peer.
   endpoint::PeerId SharedOf(endpoint::PeerId peer) const;
   void Forget(uint32_t index);
 
@@ -105,38 +105,38 @@ class GroupEndpoint final : public endpoint::Endpoint {
   uint32_t live_ = 0;
   uint32_t next_generation_ = 1;
   std::function<void()> when_gone_;
-  // The group's.
+  // The members below belong to the group.
   bool left_ = false;
-  bool entered_ = false;  // these three: in the list with that name
+  bool entered_ = false;  // entered_, calling_, timed_: in the group's list of the same name
   bool calling_ = false;
   bool timed_ = false;
-  uint64_t pass_ = 0;  // in which the engine was entered last
+  uint64_t pass_ = 0;  // last pass in which the engine was entered
 };
 
 class ClientGroup final : public endpoint::Handler {
  public:
   explicit ClientGroup(base::Clock* clock) : clock_(clock) { RefreshNow(); }
 
-  // What the endpoint is made with.
+  // Returns the handler to create the endpoint with.
   endpoint::Handler* handler() { return this; }
   void Attach(endpoint::Endpoint* endpoint) { endpoint_ = endpoint; }
 
-  // Before anything is called at the engine.
+  // Call before each use of the member's engine: begins a pass of the engine if it has not been entered in this pass.
   void Enter(GroupEndpoint* member) {
     if (member->pass_ == pass_) [[likely]]
       return;
     EnterPass(member);
   }
-  // The engine is closed, and gone(). It may be called afterwards, and may be destroyed.
+  // Removes a member whose engine is closed, and that is gone(). The engine may be called afterwards, and may be destroyed.
   void Leave(GroupEndpoint* member);
 
-  // As ClientEngine's.
+  // As in ClientEngine.
   int Poll();
   bool PrepareToSleep() { return entered_.empty() && endpoint_->PrepareToSleep(); }
   int64_t SleepLimitNs();
   int AfterSleep();
   void Flush() { endpoint_->Flush(); }
-  // Whether an engine has calls that have not ended.
+  // Returns true if an engine has calls that have not ended.
   bool HasCalls();
   int64_t now_ns() const { return now_ns_; }
   base::Clock* clock() const { return clock_; }
@@ -154,20 +154,20 @@ class ClientGroup final : public endpoint::Handler {
  private:
   friend class GroupEndpoint;
 
-  // As ClientEngine's.
+  // As in ClientEngine.
   static constexpr uint32_t kIdlePassesPerClockRead = 16;
   static constexpr uint32_t kBusyPassesPerClockRead = 64;
   static constexpr uint32_t kQuietPasses = 64;
 
-  // Where events of a peer go.
+  // Receiver of the events of a peer.
   struct Route {
     GroupEndpoint* member = nullptr;
-    uint32_t generation = 0;  // of the shared endpoint's
-    endpoint::PeerId own;     // that the engine knows
+    uint32_t generation = 0;  // in the shared endpoint
+    endpoint::PeerId own;     // id that the engine knows
   };
 
   void EnterPass(GroupEndpoint* member);
-  // The member, entered. nullptr: a peer that is nobody's.
+  // Returns the route of a peer, and enters its member. Returns nullptr if the peer belongs to no member.
   const Route* RouteOf(endpoint::PeerId peer) {
     if (peer.index >= routes_.size()) return nullptr;
     const Route& route = routes_[peer.index];
@@ -184,10 +184,10 @@ class ClientGroup final : public endpoint::Handler {
   endpoint::Endpoint* endpoint_ = nullptr;
   std::vector<Route> routes_;  // by PeerId::index of the shared endpoint
   // Members may be in several lists, and in each of them once.
-  std::vector<GroupEndpoint*> entered_;  // since the last pass began: their engines may have work
+  std::vector<GroupEndpoint*> entered_;  // since the last pass began; may have work
   std::vector<GroupEndpoint*> calling_;  // may have calls
   std::vector<GroupEndpoint*> timed_;    // may have timers
-  std::vector<GroupEndpoint*> working_;  // Poll()'s
+  std::vector<GroupEndpoint*> working_;  // list that Poll() works on
   uint64_t pass_ = 1;
   int64_t now_ns_ = 0;
   uint32_t idle_passes_ = 0;
@@ -195,7 +195,7 @@ class ClientGroup final : public endpoint::Handler {
   uint32_t quiet_passes_ = 0;  // in a row
 };
 
-// What a thread drives: an engine that has its endpoint alone, or a group.
+// The object that a thread drives: an engine with an endpoint of its own, or a group.
 class Driven {
  public:
   explicit Driven(ClientEngine* alone) : alone_(alone) {}
@@ -215,7 +215,7 @@ class Driven {
   }
   int64_t now_ns() const { return group_ == nullptr ? alone_->now_ns() : group_->now_ns(); }
   base::Clock* clock() const { return group_ == nullptr ? alone_->clock() : group_->clock(); }
-  ClientGroup* group() const { return group_; }  // nullptr: an engine alone
+  ClientGroup* group() const { return group_; }  // nullptr: a single engine
 
  private:
   ClientEngine* const alone_ = nullptr;

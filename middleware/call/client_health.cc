@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientEngine's part in health: which of its servers say that they serve. It asks over the connection that it is about, in the
-// shape of proto/health.proto, once it is up and then every so often; an answer only moves calls from one server that is up to
-// another.
+// ClientEngine: health checks of its servers. The engine sends a check (proto/health.proto) on the connection that it checks: when the
+// connection comes up, and then periodically. A result only moves calls from one connected server to another.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -37,7 +36,7 @@ Connection::Connection(ClientEngine* the_engine, ServerAddress the_address, uint
 
 Connection::~Connection() = default;
 
-// It came up.
+// Starts the health checks of a server that came up.
 void ClientEngine::WatchHealth(Connection* connection) {
   if (options_.health_period_ns == 0) return;
   if (connection->ask == nullptr) {
@@ -53,7 +52,7 @@ void ClientEngine::WatchHealth(Connection* connection) {
   AskHealth(connection);
 }
 
-// It is not up, or no server any more. A question that is under way ends by itself.
+// Stops the health checks of a server that is not up or was removed. A check in flight ends by itself.
 void ClientEngine::ForgetHealth(Connection* connection) {
   if (connection->ask == nullptr) return;
   wheel_.Cancel(&connection->ask->timer);
@@ -85,7 +84,7 @@ void ClientEngine::AskHealth(Connection* connection) {
       return Send(call, connection, *buffer, size);
     }
   }
-  // No place, or no credit: what it said before holds.
+  // No free place or no credit: the last result stays.
   wheel_.Schedule(&ask->timer, now_ns_ + Jittered(options_.health_period_ns));
 }
 
@@ -103,13 +102,13 @@ void ClientEngine::OnHealth(void* argument, const absl::Status& status) {
                          "it does not serve");
   }
   switch (status.code()) {
-    case absl::StatusCode::kUnimplemented:  // who can't say is taken as it is
+    case absl::StatusCode::kUnimplemented:  // no health service: counts as serving
       return engine->Judge(connection, Health::kServing, "");
     case absl::StatusCode::kNotFound:
       return engine->Judge(connection, Health::kNotServing, "nothing is known of the service");
     case absl::StatusCode::kDeadlineExceeded:
       return engine->Judge(connection, Health::kNotServing, "it did not answer in time");
-    default:  // too busy to say
+    default:  // no result: the last result stays
       return;
   }
 }
@@ -130,7 +129,7 @@ void ClientEngine::Judge(Connection* connection, Health health, std::string_view
   SendWaiting();
 }
 
-// Left out is who has not said that it serves, while another one has.
+// Excludes each server that has not reported that it serves, if a connected server has.
 void ClientEngine::Reconsider() {
   const bool someone_serves =
       std::any_of(connections_.begin(), connections_.end(), [](const auto& one) {

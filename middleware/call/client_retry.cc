@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Another attempt of a call.
+// ClientEngine: retries of calls.
 #include <string>
 #include <string_view>
 
@@ -12,7 +12,7 @@
 namespace sluice::call {
 namespace {
 
-// As Metadata (middleware/api) writes it: entries stand one behind another.
+// Serialises an entry as Metadata (middleware/api) does, so that it can be appended to other entries.
 std::string AttemptEntry(uint32_t attempt) {
   MetadataEntries one;
   MetadataEntries::Entry* entry = one.add_entries();
@@ -27,11 +27,11 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   const CallSpec& spec = call->spec;
   if (call->attempt >= options_.retry.max_attempts || !absl::IsUnavailable(status)) return false;
   if (!not_run && !spec.method->idempotent) return false;
-  if (spec.done == &ClientEngine::OnHealth) return false;  // it is about that server
-  // What has been read or written of a stream can't be taken back.
+  if (spec.done == &ClientEngine::OnHealth) return false;  // a check is for one server
+  // Messages of a stream that were read or written can't be withdrawn.
   if (spec.stream != nullptr && (!not_run || spec.method->client_streams())) return false;
   if (now_is_stale_) RefreshNow();
-  // The first time elsewhere at once, if it has not run: nothing was overloaded by it.
+  // If the call has not run, the first retry follows at once, because the first attempt has caused no overload.
   const bool at_once = not_run && call->attempt == 1;
   const int64_t pause_ns = at_once ? 0 : options_.retry.Pause(call->attempt, random_);
   if (pause_ns >= call->deadline_ns - now_ns_) return false;
@@ -42,7 +42,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   }
   ++counters_.retries;
   if (call->attempt == 1) call->first_metadata = spec.metadata;
-  if (spec.reply_beside != nullptr) spec.reply_beside->Clear();  // it came with this error
+  if (spec.reply_beside != nullptr) spec.reply_beside->Clear();  // of the failed attempt
   table_.Pause(call);
   if (ClientStream* const stream = spec.stream; stream != nullptr) {
     stream->blocked = stream->window_owed = false;
@@ -50,7 +50,7 @@ bool ClientEngine::Retry(Call* call, const absl::Status& status, bool not_run) {
   }
   const std::string entry = AttemptEntry(call->attempt);
   call->metadata = absl::StrCat(std::string(call->first_metadata), entry);
-  // A request that fills its message to the brim goes without.
+  // If the message has no room for the entry, the request is sent without it.
   const bool fits = call->metadata.size() <= frame::kMaxMetadataBytes &&
                     PayloadBytes(spec) + entry.size() + 2 <= limit_bytes_ - frame::kHeaderBytes;
   call->spec.metadata = fits ? std::string_view(call->metadata) : call->first_metadata;
@@ -70,7 +70,7 @@ void ClientEngine::OnPauseOver(base::Timer*, void* context) {
 }
 
 void ClientEngine::Again(Call* call) {
-  // Both timers may be due in one pass: an attempt that nobody waits for is not made.
+  // Both timers may be due in one pass: after the deadline no attempt starts.
   if (call->deadline_ns <= now_ns_) return OnDeadline(this, call);
   if (!call->spec.wait_for_ready && !HasHope()) {
     return End(call, CallEvent::kFail, NotConnected(call->spec.method->full_name));

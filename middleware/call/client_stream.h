@@ -21,23 +21,23 @@ struct ClientStream {
     virtual ~Observer() = default;
     virtual void OnReadable() {}  // after a Read() that found nothing
     virtual void OnWritable() {}  // after a Write() that was refused
-    virtual void OnOpened() {}    // `opened` is true, which wants_opened asked for
+    virtual void OnOpened() {}    // `opened` became true after wants_opened was set
   };
 
   Observer* observer = nullptr;
-  // The rest is the engine's.
+  // The members below belong to the engine, except wants_opened.
   StreamEnd end;
-  uint64_t call_id = 0;  // 0: not started, or over
-  // Initial metadata, or a message without, has come in; what was sent of it, serialised.
+  uint64_t call_id = 0;  // 0: not started, or ended
+  // Initial metadata, or a message without initial metadata, has arrived. `initial_metadata` is serialised.
   bool opened = false;
   bool has_initial_metadata = false;
   std::string initial_metadata;
-  bool wants_opened = false;  // the owner's to set
+  bool wants_opened = false;  // set by the owner
   bool wants_to_read = false;
   bool wants_to_write = false;
-  bool blocked = false;       // in the engine's list of those that wait for credit
-  bool window_owed = false;   // to be said when there is credit
-  bool end_owed = false;      // the same
+  bool blocked = false;       // in Connection::blocked: waits for credit
+  bool window_owed = false;   // a window report is sent when there is credit
+  bool end_owed = false;      // the end of the request stream, likewise
   bool writes_ended = false;  // by EndWrites()
 };
 

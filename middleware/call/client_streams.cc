@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientEngine's part in streaming calls.
+// ClientEngine: streaming calls.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 
 namespace sluice::call {
 
-// False: no credit, or nobody there.
+// Sends a control message. Returns false if there is no credit or no connection.
 bool ClientEngine::SendControl(Connection* connection, frame::Kind kind, uint64_t call_id,
                                uint32_t window) {
   if (connection->state != ConnectionState::kUp &&
@@ -28,7 +28,7 @@ bool ClientEngine::SendControl(Connection* connection, frame::Kind kind, uint64_
   return true;
 }
 
-// OnWritable() comes after a refusal: the first that is refused again ends the round.
+// Sends the control messages that are due. The first refusal ends the function, because OnWritable() follows.
 void ClientEngine::SendOwed(Connection* connection) {
   if (connection->drain_owed) {
     if (!SendControl(connection, frame::Kind::kDrain, 0, 0)) return;
@@ -41,7 +41,7 @@ void ClientEngine::SendOwed(Connection* connection) {
   const std::vector<uint64_t> blocked = std::exchange(connection->blocked, {});
   for (const uint64_t id : blocked) {
     Call* call = table_.FindSent(id);
-    if (call == nullptr) continue;  // over
+    if (call == nullptr) continue;  // it has ended
     ClientStream* stream = call->spec.stream;
     stream->blocked = false;
     if (stream->window_owed) {
@@ -64,7 +64,7 @@ void ClientEngine::SendOwed(Connection* connection) {
   }
 }
 
-// It has been sent.
+// Lets the stream of a sent call wait for credit.
 void ClientEngine::Block(Call* call) {
   ClientStream* const stream = call->spec.stream;
   if (!std::exchange(stream->blocked, true)) {
@@ -138,7 +138,7 @@ void ClientEngine::EndWrites(ClientStream* stream) {
     return;
   }
   stream->end_owed = true;
-  if (call != nullptr) Block(call);  // else when the request is sent
+  if (call != nullptr) Block(call);  // otherwise SendWaiting() does
 }
 
 void ClientEngine::Open(ClientStream* stream) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ClientEngine's part in telling its state. A change is told by a timer that is due at once: the code that changes a state may
-// run where no callback may, and calls pay nothing for watches.
+// ClientEngine: watches of its state. A timer that is due at once reports a change: the code that changes a state may run where callbacks
+// must not run, and calls pay nothing for watches.
 #include <algorithm>
 
 #include "middleware/call/client_engine.h"

@@ -11,8 +11,8 @@
 //   backoff     fails at once with the last error, or waits with wait_for_ready
 //   closed      fails
 //
-// After max_reconnect_attempts failures in a row the state is idle as well: a server that is gone
-// permanently costs nothing until the next call.
+// If max_reconnect_attempts reconnects have failed in a row, the state is idle as well: a server that
+// is gone permanently costs nothing until the next call.
 //
 // Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_CALL_CONNECTION_STATE_H_
@@ -30,7 +30,7 @@ enum class ConnectionEvent : uint8_t {
   kPeerUp,
   kDrain,   // the server is draining
   kLost,    // the attempt failed, or the peer went down: reconnect later
-  kGiveUp,  // the same, after the last attempt
+  kGiveUp,  // the same, after the last attempt, or for a removed server
   kClose,
 };
 

@@ -21,17 +21,17 @@ namespace sluice::call {
 class Deadlines;
 
 struct Deadline {
-  Deadline* sooner = nullptr;  // these two are the queue's; nullptr: not in it
+  Deadline* sooner = nullptr;  // links of the queue; later == nullptr: not in the queue
   Deadline* later = nullptr;
   int64_t deadline_ns = 0;
-  base::Timer timer;  // of one that is not in the queue
+  base::Timer timer;  // used if the deadline is not in the queue
   Deadlines* owner = nullptr;
 };
 
 class Deadlines {
  public:
-  // `on_due` runs in TimerWheel::Advance() for a deadline that has come, which is removed by then. It may add and remove any.
-  // `now_ns`: the time that Advance() is called with.
+  // `on_due`: called inside TimerWheel::Advance() for each deadline that has passed, after its removal. It may add and remove deadlines.
+  // `now_ns`: time that Advance() is called with.
   Deadlines(base::TimerWheel* wheel, const int64_t* now_ns,
             void (*on_due)(void* context, Deadline* due), void* context)
       : wheel_(wheel), now_ns_(now_ns), on_due_(on_due), context_(context) {
@@ -44,7 +44,7 @@ class Deadlines {
   Deadlines(const Deadlines&) = delete;
   Deadlines& operator=(const Deadlines&) = delete;
 
-  // `deadline->deadline_ns` says when. It must not have been added.
+  // Adds a deadline, which is due at `deadline->deadline_ns`. It must not be added twice.
   void Add(Deadline* deadline) {
     Deadline* const last = queue_.sooner;
     if (deadline->deadline_ns < last->deadline_ns) [[unlikely]]
@@ -55,12 +55,12 @@ class Deadlines {
     if (deadline->deadline_ns < due_ns_) [[unlikely]]
       Arm();
   }
-  // No effect on one that was not added.
+  // Removes a deadline. No effect if it was not added.
   void Remove(Deadline* deadline) {
     if (deadline->later == nullptr) return wheel_->Cancel(&deadline->timer);
     Unlink(deadline);
   }
-  // Lets the timer be exact: for one who is about to sleep until it is due.
+  // Arms the timer exactly for the first deadline. Call before a sleep.
   void Settle() {
     if (queue_.later == &queue_ ? timer_.armed() : queue_.later->deadline_ns != due_ns_) Arm();
   }
@@ -74,7 +74,7 @@ class Deadlines {
   static void OnTimer(base::Timer* timer, void* context);
   static void OnTimerAlone(base::Timer* timer, void* context);
   void AddAlone(Deadline* deadline);
-  // For the first one in the queue.
+  // Arms the timer for the first deadline in the queue; cancels it if the queue is empty.
   void Arm();
 
   base::TimerWheel* const wheel_;
@@ -82,7 +82,7 @@ class Deadlines {
   void (*const on_due_)(void* context, Deadline* due);
   void* const context_;
   Deadline queue_;              // its sentinel: `later` is the first, `sooner` the last
-  int64_t due_ns_ = INT64_MAX;  // of timer_; INT64_MAX: it is not armed
+  int64_t due_ns_ = INT64_MAX;  // when timer_ fires; INT64_MAX: not armed
   base::Timer timer_;
 };
 

@@ -4,8 +4,8 @@
 //
 //   phase       new calls   waits for
 //   serving     accepted
-//   telling     refused     peers to confirm that they send no more requests, so that none is lost by
-//                           the disconnect
+//   telling     refused     peers to acknowledge the drain: they send no more requests, so that the
+//                           disconnect loses none
 //   waiting     refused     calls in progress to end, and their replies to get credit
 //   cancelling  refused     the same; the handlers have been asked to stop
 //   drained     refused     nothing: all calls have ended
@@ -29,11 +29,11 @@ enum class DrainEvent : uint8_t { kStart, kTold, kIdle, kCancelTime, kDeadline }
 
 const char* Name(DrainPhase phase);
 const char* Name(DrainEvent event);
-// One line per transition, in the order of the table.
+// Returns one line per transition, in the order of the table.
 std::string PrintDrainPhases();
 
-// Phase of several pollers (at least one) that drain at the same time: the earliest phase of any;
-// when all have ended, overdue if one of them is.
+// Returns the common phase of several pollers (at least one) that drain at the same time: the earliest phase of any poller.
+// If all drains are over: overdue if at least one poller is overdue.
 DrainPhase PhaseOfAll(std::span<const DrainPhase> phases);
 
 class Drain {
@@ -41,12 +41,12 @@ class Drain {
   DrainPhase phase() const { return phase_; }
   bool started() const { return phase_ != DrainPhase::kServing; }
   bool over() const { return phase_ == DrainPhase::kDrained || phase_ == DrainPhase::kOverdue; }
-  // When to look again though nothing has happened.
+  // Returns the time of the next Step() if nothing happens before.
   int64_t next_ns() const { return phase_ == DrainPhase::kCancelling ? end_by_ns_ : cancel_at_ns_; }
 
   void Start(int64_t cancel_at_ns, int64_t end_by_ns);
-  // True: it is in the next phase now; ask again.
-  // `untold`: peers that have not answered.
+  // Enters the next phase if its condition holds. Returns true if the phase has changed: call Step() again.
+  // `untold`: number of peers that have not acknowledged the drain.
   bool Step(int64_t now_ns, uint64_t untold, uint64_t waiting_replies, size_t calls_under_way);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exceptions: turns what the user's code throws (handlers, callbacks, interceptors, coroutines) into a status, and logs it.
+// Exceptions: converts an exception of the user's code (handlers, callbacks, interceptors, coroutines) to a status, and logs it.
 //
 // Ownership     The object that calls the user's code: ClientEngine, ServerEngine, the channel's interceptors.
 // Threads       Any, several at a time. Sink and clock outlive it; the sink may be nullptr.
-// Limits        kMaxTextBytes of the exception's text; records in the log as EventLog has it.
+// Limits        Text of an exception: kMaxTextBytes. Rate of log records: as in EventLog.
 #ifndef SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
 #define SLUICE_MIDDLEWARE_CALL_EXCEPTIONS_H_
 
@@ -20,14 +20,14 @@
 
 namespace sluice::call {
 
-// Of an exception's what().
+// Maximum number of bytes of an exception's what().
 inline constexpr size_t kMaxTextBytes = 256;
 
-// Both of these are for catch blocks only.
+// Call the following two functions in a catch block only.
 // Returns the text of the exception that is being handled: what(), cut at kMaxTextBytes, with '?' for bytes that are not
 // printable ASCII. Rethrows the unwinding of a thread that is cancelled.
 std::string TextOfException();
-// Returns UNKNOWN with that text. `who` is what threw: "handler of /package.Service/Method".
+// Returns UNKNOWN with that text. `who`: the code that threw, for example "handler of /package.Service/Method".
 absl::Status StatusOfException(std::string_view who, std::string_view operation,
                                std::string_view peer);
 
@@ -35,7 +35,7 @@ class Exceptions {
  public:
   Exceptions(base::LogSink* log, base::Clock* clock) : log_("call", log, clock) {}
 
-  // In a catch block. Logs the exception, and returns StatusOfException().
+  // Logs the exception, and returns StatusOfException(). Call in a catch block only.
   absl::Status Take(std::string_view who, std::string_view operation, std::string_view peer);
 
  private:

@@ -17,9 +17,9 @@ namespace sluice::call {
 class Gate {
  public:
   virtual ~Gate() = default;
-  // Not OK: the request is refused with it.
+  // Called before the handler. If the status is not OK, the engine refuses the request with it.
   virtual absl::Status OnCall(const Incoming& incoming) = 0;
-  // Once for each that was let in.
+  // Called once for each request that OnCall() accepted, when its call ends.
   virtual void OnEnd(const Incoming& incoming, const absl::Status& status, int64_t now_ns) = 0;
 };
 

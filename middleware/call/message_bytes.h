@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Converts a protobuf message to the bytes of a payload, and back. It does the work of SerializeWithCachedSizesToArray() and
-// ParseFromArray() of protobuf 3 inline, without their intermediate calls. With other versions of protobuf it calls these functions.
+// ParseFromArray() of protobuf 3.21 inline, without their intermediate calls. With other versions of protobuf it calls these functions.
 //
 // Threads       Any: pure functions.
 #ifndef SLUICE_MIDDLEWARE_CALL_MESSAGE_BYTES_H_
@@ -16,7 +16,7 @@
 #include "google/protobuf/message_lite.h"
 #include "google/protobuf/parse_context.h"
 
-// The functions that protobuf 3.21 declares for its generated code.
+// 1: use the functions that protobuf 3.21 declares for its generated code.
 #if defined(GOOGLE_PROTOBUF_VERSION) && GOOGLE_PROTOBUF_VERSION >= 3021000 && \
     GOOGLE_PROTOBUF_VERSION < 3022000
 #define SLUICE_PROTOBUF_INLINE 1
@@ -26,7 +26,7 @@
 
 namespace sluice::call {
 
-// Writes the message, whose ByteSizeLong() said `size` and which has not changed since, at `place`.
+// Writes the message at `place`. Its ByteSizeLong() returned `size`, and the message has not changed since.
 [[gnu::always_inline]] inline void WriteMessage(const google::protobuf::MessageLite& message,
                                                 size_t size, std::byte* place) {
   auto* const target = reinterpret_cast<uint8_t*>(place);
@@ -43,8 +43,8 @@ namespace sluice::call {
   message.SerializeWithCachedSizesToArray(target);
 }
 
-// Replaces the message by the one in `bytes`, which nobody may change meanwhile. False: they are none; the message then has any
-// content.
+// Replaces the content of the message with the message in `bytes`, which must not change during the call. Returns false if `bytes` are
+// not a valid message; the content is then undefined.
 [[gnu::always_inline]] inline bool ReadMessage(std::span<const std::byte> bytes,
                                                google::protobuf::MessageLite* message) {
 #if SLUICE_PROTOBUF_INLINE

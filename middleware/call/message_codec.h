@@ -2,7 +2,7 @@
 //
 // MessageCodec: the functions that write and read the messages of one type.
 //
-// Purpose       Method has one for requests and one for replies. kAnyMessage calls protobuf and takes messages of each type. Generated
+// Purpose       Method has one for requests and one for replies. kAnyMessage calls protobuf and takes messages of any type. Generated
 //               code has others, for types with plain fields only (plain_message.h). Their bytes are those of protobuf.
 // Ownership     Constants.
 // Threads       Any: pure functions.
@@ -21,12 +21,12 @@ struct MessageCodec {
   size_t (*size)(const google::protobuf::MessageLite& message);
   // Writes the message at `place`. `size` returned `bytes` before, and the message has not changed since.
   void (*write)(const google::protobuf::MessageLite& message, size_t bytes, std::byte* place);
-  // Replaces the message by the one in `bytes`, which nobody may change meanwhile. False: they are none; the message then has
-  // any content.
+  // Replaces the content of the message with the message in `bytes`, which must not change during the call. Returns false if `bytes`
+  // are not a valid message; the content is then undefined.
   bool (*read)(std::span<const std::byte> bytes, google::protobuf::MessageLite* message);
 };
 
-// Calls protobuf.
+// Functions of kAnyMessage, which call protobuf.
 size_t SizeOfAnyMessage(const google::protobuf::MessageLite& message);
 void WriteAnyMessage(const google::protobuf::MessageLite& message, size_t bytes, std::byte* place);
 bool ReadAnyMessage(std::span<const std::byte> bytes, google::protobuf::MessageLite* message);

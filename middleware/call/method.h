@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Method: name, number and shape of a method. Incoming and MethodHandler: what a server needs to run a method. Generated code fills all
-// three; see middleware/codegen.
+// Method: name, number and shape of a method. Incoming: a request at a server. MethodHandler: a method that a server runs. Generated code
+// fills Method and MethodHandler; see middleware/codegen.
 //
 // Threads       Any: constants.
 #ifndef SLUICE_MIDDLEWARE_CALL_METHOD_H_
@@ -29,10 +29,10 @@ class ServerEngine;
 
 inline constexpr int64_t kNoDeadlineNs = INT64_MAX;
 
-// ErrorDetail::operation of "there is no such method", which the client completes with the name.
+// ErrorDetail::operation of the error for an unknown method. The client adds the name of the method to that error.
 inline constexpr char kDispatch[] = "dispatch";
 
-// Who sends more than one message. The values are the flags of a request.
+// Sides that send more than one message. The values are the flags of a request.
 enum class Streams : uint16_t {
   kNobody = 0,
   kClient = frame::kFlagClientStreams,
@@ -41,7 +41,7 @@ enum class Streams : uint16_t {
 };
 
 struct Method {
-  // Codecs other than kAnyMessage are for one type: the method is then used with messages of these types only.
+  // A codec other than kAnyMessage takes messages of one type only: call the method with messages of that type.
   constexpr explicit Method(const char* name, Streams streaming = Streams::kNobody,
                             bool repeatable = false, const MessageCodec* of_request = &kAnyMessage,
                             const MessageCodec* of_reply = &kAnyMessage)
@@ -58,14 +58,14 @@ struct Method {
   const char* full_name;  // "/package.Service/Method", of static lifetime
   uint64_t id;
   Streams streams;
-  bool
-      idempotent;  // running it twice does what running it once does: it may be tried again (retry.h)
-  // Of a request or reply that is one message; messages of streams are protobuf's.
+  // Running the method twice has the same effect as running it once, so calls may be retried (retry.h).
+  bool idempotent;
+  // Codecs for a request or reply that is a single message. Messages of streams use protobuf.
   const MessageCodec* request_codec;
   const MessageCodec* reply_codec;
 };
 
-// What goes beside the message of a reply.
+// Parts of a reply beside its message.
 struct Beside {
   bool empty() const { return metadata.empty() && attachment.empty(); }
   void Clear() {
@@ -76,22 +76,22 @@ struct Beside {
   Buffer attachment;
 };
 
-// A request on its way through a server. Valid while the handler runs.
+// A request at a server. Valid while the handler runs.
 struct Incoming {
   const Method* method;
-  const std::string* peer;                // address of the caller
-  const std::string* tenant;              // whose it is; empty: there are none
-  int64_t deadline_ns;                    // of the server's clock; kNoDeadlineNs: none
-  int64_t received_ns;                    // when this poll pass began; the same clock
-  std::string_view metadata;              // serialised; most calls have none
-  Beside* reply = nullptr;                // what stands here goes with it
+  const std::string* peer;    // address of the caller
+  const std::string* tenant;  // tenant of the caller; empty: no tenants here
+  int64_t deadline_ns;        // in the server's clock; kNoDeadlineNs: none
+  int64_t received_ns;        // time of the pass that received the request; in the same clock
+  std::string_view metadata;  // serialised; most calls have none
+  Beside* reply = nullptr;    // sent with the reply's message
   std::span<const std::byte> attachment;  // most calls have none
-  uint64_t span = 0;                      // of a call with metadata: names it among all calls
-  ServerEngine* engine = nullptr;         // which runs it,
-  endpoint::PeerId from;                  // for this peer
+  uint64_t span = 0;  // random number that identifies a call with metadata; 0: no metadata
+  ServerEngine* engine = nullptr;  // that runs the request
+  endpoint::PeerId from;           // the caller
 };
 
-// One method of one registered service: `run` for one that is answered before it returns, `start` for all others.
+// A method of a registered service. `run`: for a method whose reply is complete when the handler returns. `start`: for all others.
 struct MethodHandler {
   using Run = absl::Status (*)(void* service, const Incoming& incoming,
                                const google::protobuf::MessageLite& request,
@@ -100,10 +100,10 @@ struct MethodHandler {
   const Method* method = nullptr;
   void* service = nullptr;  // outlives the server
   Run run = nullptr;
-  // The call is the callee's until it says Finish().
+  // Starts a call, which the callee owns until it calls Finish().
   std::function<void(ServerCall* call)> start;
-  // With `run`: reused from call to call, so that their memory is allocated once: handlers run one after another, on
-  // the polling thread. With `start`: what messages are made from.
+  // With `run`: messages that all calls use in turn, so that their memory is allocated once. Handlers run one after another, on the
+  // polling thread. With `start`: prototypes from which the engine creates messages.
   std::unique_ptr<google::protobuf::MessageLite> request;
   std::unique_ptr<google::protobuf::MessageLite> reply;
 };

@@ -32,20 +32,20 @@
 namespace sluice::call {
 namespace internal {
 
-// Of protobuf's encoding.
+// Wire types of protobuf's encoding.
 enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kLengthPrefixed = 2, kFixed32 = 5 };
 
 constexpr uint8_t Tag(uint32_t number, WireType type) {
   return static_cast<uint8_t>(number << 3 | type);
 }
 
-// A seventh of the bits, rounded up, without a division.
+// Returns the number of bytes of a varint: a seventh of its bits, rounded up, without a division by seven.
 constexpr size_t VarintBytes(uint64_t value) {
   return (static_cast<unsigned>(std::bit_width(value | 1)) * 9 + 64) / 64;
 }
 
-// Fields of a message that its type does not know. What this reads, protobuf 3.21 has for its generated code. With other versions
-// each message counts as one that may have some, and kAnyMessage writes and reads it.
+// Detects fields that the type of a message does not know. It reads a member that protobuf 3.21 declares for its generated code. With
+// other versions of protobuf, MayBeIn() always returns true, and kAnyMessage writes and reads the message.
 class UnknownFields : public google::protobuf::MessageLite {
  public:
   template <typename Message>
@@ -56,7 +56,7 @@ class UnknownFields : public google::protobuf::MessageLite {
         message.*(&UnknownFields::_internal_metadata_);
     if (!metadata.have_unknown_fields()) [[likely]]
       return false;
-    // A set that was cleared stays.
+    // The set stays allocated after it was cleared.
     if constexpr (std::is_base_of_v<google::protobuf::Message, Message>) {
       using google::protobuf::UnknownFieldSet;
       return !metadata.unknown_fields<UnknownFieldSet>(UnknownFieldSet::default_instance).empty();
@@ -79,13 +79,13 @@ inline bool IsAscii(std::string_view text) {
   return (seen & 0x8080808080808080u) == 0;
 }
 
-// Within the bytes of one message. A field that does not fit is left out.
+// Writes fields into the bytes of one message. Leaves out a field that does not fit, and all fields after it.
 class PlainWriter {
  public:
   PlainWriter(std::byte* place, size_t bytes)
       : at_(reinterpret_cast<uint8_t*>(place)), end_(at_ + bytes) {}
 
-  // All bytes were written, and no field was left out.
+  // Returns true if all bytes were written and no field was left out.
   bool Complete() const { return at_ == end_ && !left_out_; }
   void Varint(uint8_t tag, uint64_t value) {
     if (left() < 1 + VarintBytes(value)) [[unlikely]]
@@ -132,13 +132,13 @@ class PlainReader {
       : at_(reinterpret_cast<const uint8_t*>(bytes.data())), end_(at_ + bytes.size()) {}
 
   bool AtEnd() const { return at_ == end_; }
-  // Takes the tag, if it comes next.
+  // Consumes the tag and returns true if the tag comes next.
   bool Begins(uint8_t tag) {
     if (at_ == end_ || *at_ != tag) return false;
     ++at_;
     return true;
   }
-  // False: the message ends in it, or it has more than 64 bits.
+  // Returns false if the message ends inside the number, or the number has more than 64 bits.
   bool Varint(uint64_t* value) {
     if (at_ != end_ && *at_ < 0x80) [[likely]] {
       *value = *at_++;
@@ -167,7 +167,7 @@ class PlainReader {
     uint64_t size = 0;
     const uint8_t* const begin = at_;
     if (!Varint(&size) || size > static_cast<size_t>(end_ - at_)) return false;
-    if (at_ - begin > 1) [[unlikely]] {  // protobuf refuses these
+    if (at_ - begin > 1) [[unlikely]] {  // protobuf refuses such lengths
       if (at_ - begin > kMaxLengthBytes || size > kMaxFieldBytes) return false;
     }
     *bytes = {reinterpret_cast<const char*>(at_), static_cast<size_t>(size)};
@@ -183,7 +183,7 @@ class PlainReader {
   const uint8_t* end_;
 };
 
-// Messages of one method mostly have strings of one size: such a string is overwritten where it stands.
+// Copies `from` to `to`. Messages of one method mostly have strings of one size: such a string is overwritten in place.
 inline void Replace(std::string_view from, std::string* to) {
   if (from.size() == to->size() && !from.empty()) {
     std::memcpy(to->data(), from.data(), from.size());
@@ -228,7 +228,7 @@ struct BytesField {
   }
 };
 
-// Text that is not ASCII is for protobuf, which checks it.
+// Text that is not ASCII goes to protobuf, which checks it.
 template <uint32_t kNumber, auto kGet, auto kMutable, auto kClear>
 struct TextField : BytesField<kNumber, kGet, kMutable, kClear> {
   using Base = BytesField<kNumber, kGet, kMutable, kClear>;
@@ -334,8 +334,8 @@ class PlainMessage {
       return SizeOfAnyMessage(of);
     return (size_t{0} + ... + Fields::Size(message));
   }
-  // If there are unknown fields, `bytes` is more than the plain fields take. A message that another thread has changed since
-  // Size() is written as zeros, which its reader refuses.
+  // If there are unknown fields, `bytes` is larger than the plain fields, and protobuf writes the message. If another thread has changed
+  // the message since Size(), Write() writes zeros, which the reader refuses.
   static void Write(const google::protobuf::MessageLite& from, size_t bytes, std::byte* place) {
     const auto& message = static_cast<const Message&>(from);
     if (!ArePlain(message)) [[unlikely]]

@@ -193,7 +193,7 @@ void ServerEngine::CancelAll(Peer* peer, const absl::Status& why) {
   std::vector<std::pair<ServerCall*, uint64_t>> calls;
   for (const auto& [number, call] : peer->calls) calls.emplace_back(call, call->serial_);
   for (const auto& [call, serial] : calls) {
-    // An observer may have finished it, and may have been given another.
+    // An observer may have finished this call, and the object may already serve another call.
     if (call->serial_ == serial) CancelCall(call, why);
   }
 }
@@ -205,7 +205,7 @@ void ServerEngine::OnCallDeadline(base::Timer*, void* context) {
       call,
       base::Error(absl::StatusCode::kDeadlineExceeded,
                   absl::StrCat("deadline of ", call->incoming_.method->full_name, " exceeded"),
-                  {.layer = "call",  // no peer: the client adds how it calls the server
+                  {.layer = "call",  // no peer: the client adds its address of the server
                    .operation = call->incoming_.method->full_name,
                    .cause = unread ? "the caller does not read the stream, whose window is full"
                                    : "the handler took longer than the deadline of its caller",
@@ -308,8 +308,8 @@ void ServerEngine::Finish(ServerCall* call, const absl::Status& status) {
   assert(call->serial_ != 0);
   wheel_.Cancel(&call->timer_);
   RefreshNow();
-  // The caller's clock may be a little behind: it hears of its deadline, not of what the handler made of it. A reply that is
-  // late is whole. A stream that was cut off is not, whatever the handler says: it may not have noticed.
+  // The caller's clock may be a little behind. So the caller gets the reason of the cancellation, not the handler's error. A late reply is
+  // complete. A cancelled stream is not complete, even if the handler returns OK: it may not have noticed the cancellation.
   const bool whole = status.ok() && call->stream_ == nullptr;
   const absl::Status& answer = whole || call->why_cancelled_.ok() ? status : call->why_cancelled_;
   if (call->not_run_ && absl::IsResourceExhausted(answer)) {

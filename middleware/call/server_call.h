@@ -46,32 +46,35 @@ class ServerCall {
 
   const MethodHandler& handler() const { return *handler_; }
   const Incoming& incoming() const { return incoming_; }
-  // Of a method whose client streams it is empty.
+  // Empty if the client streams.
   const google::protobuf::MessageLite& request() const { return *request_; }
-  // Of a method whose server streams it is not sent.
+  // Not sent if the server streams.
   google::protobuf::MessageLite* reply() { return reply_.get(); }
 
   // Sets the observer; nullptr removes it. An observer outlives the call, or is removed before it ends.
   void set_observer(Observer* observer) { observer_ = observer; }
   bool cancelled() const { return cancelled_; }
-  // CANCELLED or DEADLINE_EXCEEDED, with who and why; OK before.
+  // Returns the reason of the cancellation; OK if the call was not cancelled. CANCELLED: by the caller, its disconnect, or the server's
+  // Close(). DEADLINE_EXCEEDED. UNAVAILABLE: by the server's drain. Another code: a large message of the stream was lost.
   const absl::Status& why_cancelled() const { return why_cancelled_; }
 
-  // The client's stream.
+  // Reads the next message of the client's stream. Returns kEnd if the call was cancelled.
   ReadResult Read(google::protobuf::MessageLite* message);
-  // The server's stream. RESOURCE_EXHAUSTED: no room, OnWritable() follows. INVALID_ARGUMENT: over the limit.
-  // CANCELLED: the caller no longer reads.
+  // Sends a message of the server's stream. Does not block.
+  // Errors: RESOURCE_EXHAUSTED (no room now; OnWritable() follows), INVALID_ARGUMENT (over the limit), CANCELLED (the caller
+  // disconnected), why_cancelled() (the call was cancelled).
   absl::Status Write(const google::protobuf::MessageLite& message);
 
-  // Of a streaming call, once, before the first message: serialised metadata, which may be empty. Does not wait. CANCELLED or
-  // DEADLINE_EXCEEDED: the caller no longer reads. FAILED_PRECONDITION: too late. RESOURCE_EXHAUSTED: over the limit.
+  // Sends serialised metadata, which may be empty, in a streaming call: once, and before the first message. Does not block.
+  // Errors: FAILED_PRECONDITION (initial metadata or a message was sent before), RESOURCE_EXHAUSTED (over the limit), CANCELLED (the
+  // caller disconnected), why_cancelled() (the call was cancelled).
   absl::Status SendInitialMetadata(std::string_view metadata);
 
-  // Answers; the call is gone then.
+  // Sends the reply and ends the call. Do not use the call afterwards.
   void Finish(const absl::Status& status);
-  // The same for a call that no handler has seen, or will see: its caller is told so.
+  // As Finish(), for a call that no handler has seen or will see. The reply reports this to the caller.
   void Refuse(const absl::Status& status);
-  // From any thread: has the polling thread run it, which then may say Finish().
+  // Runs the node on the polling thread, where it may call Finish(). Any thread.
   void Post(base::MailNode* node);
   // Withdraws a posted node that has not run. On the polling thread.
   void Withdraw(base::MailNode* node);
@@ -89,7 +92,7 @@ class ServerCall {
   const MethodHandler* const handler_;
   const std::unique_ptr<google::protobuf::MessageLite> request_;
   const std::unique_ptr<google::protobuf::MessageLite> reply_;
-  const std::unique_ptr<StreamEnd> stream_;  // of a method that streams
+  const std::unique_ptr<StreamEnd> stream_;  // nullptr: the method does not stream
   Observer* observer_ = nullptr;
   Incoming incoming_{};
   observe::MethodStats* stats_ = nullptr;  // of its method
@@ -100,12 +103,12 @@ class ServerCall {
   Beside reply_beside_;
   endpoint::PeerId peer_;
   uint64_t call_id_ = 0;
-  uint64_t serial_ = 0;  // of the engine's calls; 0: not in use
+  uint64_t serial_ = 0;  // number among the engine's calls; 0: not in use
   base::Timer timer_;
   bool cancelled_ = false;
   bool wants_to_read_ = false;
   bool wants_to_write_ = false;
-  bool blocked_ = false;  // in its peer's list
+  bool blocked_ = false;  // in ServerEngine::Peer::blocked
   bool not_run_ = false;
   bool opened_ = false;  // initial metadata or a message has been sent
   absl::Status why_cancelled_;

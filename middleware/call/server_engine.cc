@@ -16,7 +16,7 @@ ServerEngine::Peer::Peer(const ServerEngineOptions& options, uint32_t the_genera
     : generation(the_generation),
       address(info.address),
       tenant(info.tenant),
-      // Room for an error reply is always there.
+      // There is always room for an error reply.
       limit_bytes(std::max(frame::kHeaderBytes + frame::kMinStatusBytes,
                            std::min(options.max_message_bytes, info.max_message_bytes))),
       largest_bytes(session::Sessions::LargestPayload(
@@ -83,7 +83,7 @@ int ServerEngine::Pass() {
   if (drain_.started()) StepDrain();
   if (ran_count_ > 0 && TimeIsDue()) TimeInline();
   quiet_passes_ = done == 0 ? quiet_passes_ + 1 : 0;
-  // Only calls under way have timers.
+  // Only calls in flight have timers.
   if (under_way_.empty() || (done == 0 && ++idle_passes_ % kIdlePassesPerClockRead != 0))
     return done;
   RefreshNow();
@@ -92,7 +92,7 @@ int ServerEngine::Pass() {
   return done + fired;
 }
 
-// The polling thread may run the node at once, and end the last call with it, while this thread still wakes it.
+// The polling thread may run the node at once, which may end the last call, while this thread still calls Wake(): see in_use().
 void ServerEngine::Post(base::MailNode* node) {
   posting_.fetch_add(1, std::memory_order_relaxed);
   mail_.Post(node);
@@ -134,7 +134,7 @@ void ServerEngine::Close() {
 }
 
 void ServerEngine::CancelUnderWay(const absl::Status& why) {
-  // An observer may finish its call, and others.
+  // An observer may finish its own call, and other calls.
   const std::vector<ServerCall*> calls(under_way_.begin(), under_way_.end());
   for (ServerCall* call : calls) {
     if (under_way_.contains(call)) CancelCall(call, why);
@@ -219,7 +219,7 @@ void ServerEngine::OnPeerDown(endpoint::PeerId id, const absl::Status& why) {
   Drop(id);
 }
 
-// Callers come and go; one that was given up, and did not go, is another matter.
+// Logs a caller that disconnects as information, and a caller that failed or did not answer as a warning.
 void ServerEngine::LogLoss(const Peer& peer, const absl::Status& why) {
   if (!log_.listens()) return;
   const auto detail = base::DetailOf(why);
@@ -281,7 +281,7 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
 }
 
 // Serialises a reply of success without metadata and attachment into its send buffer. ReplyOk() sends replies that are too large, and
-// those behind a backlog.
+// replies behind a backlog.
 [[gnu::always_inline]] inline void ServerEngine::ReplyPlain(
     endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
     const MessageCodec& codec, const google::protobuf::MessageLite& reply) {
@@ -324,7 +324,7 @@ void ServerEngine::OnProtocolError(endpoint::PeerId id, std::string_view what,
   return status;
 }
 
-// An error, or a reply with something beside its message.
+// Sends an error, or a reply with metadata or an attachment.
 void ServerEngine::ReplyUnplain(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                                 const Entry& entry, const absl::Status& status) {
   if (status.ok()) {
@@ -402,7 +402,7 @@ void ServerEngine::RunOther(endpoint::PeerId id, Peer* peer, const frame::Header
 void ServerEngine::OnMessage(endpoint::PeerId id, const frame::Header& header,
                              std::span<const std::byte> payload) {
   Peer* peer = Find(id);
-  if (peer == nullptr) return;  // disconnected by us a moment ago
+  if (peer == nullptr) return;  // disconnected by this side
   if (header.kind == frame::Kind::kRequest) return Run(id, peer, header, payload);
   if (header.kind == frame::Kind::kDrain) return OnDrainAnswer(id, peer);
   const bool of_a_call =
@@ -474,7 +474,7 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
                               observe::MethodStats* stats, const absl::Status& status,
                               std::string_view metadata, uint16_t flags) {
   const uint32_t limit = peer->limit_bytes - frame::kHeaderBytes;
-  // The error comes first: metadata that leaves no room for it is left out.
+  // The error has precedence: metadata that leaves too little room for it is omitted.
   if (frame::MetadataBytes(metadata.size()) > limit / 2) metadata = {};
   const uint32_t metadata_bytes = frame::MetadataBytes(metadata.size());
   const std::string payload = frame::EncodeStatus(status, limit - metadata_bytes);
@@ -491,7 +491,7 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
   header.call_id = call_id;
   header.payload_bytes = size;
   header.flags = flags;
-  // A code outside the canonical set is a handler's mistake; the wire carries the canonical ones.
+  // A code outside the canonical set is an error of the handler. The wire carries canonical codes only.
   const int code = static_cast<int>(status.code());
   header.status_code = static_cast<uint16_t>(code > 0 && code <= frame::kMaxStatusCode
                                                  ? code
@@ -503,7 +503,7 @@ void ServerEngine::ReplyError(endpoint::PeerId id, Peer* peer, uint64_t call_id,
 
 ServerEngine::Outgoing ServerEngine::Reserve(endpoint::PeerId id, Peer* peer,
                                              uint32_t payload_bytes) {
-  // Nothing may pass what waits.
+  // No message may overtake the backlog.
   if (!peer->backlog.empty()) {
     return ReserveWaiting(id, peer, payload_bytes, absl::ResourceExhaustedError(""));
   }
@@ -543,7 +543,7 @@ ServerEngine::Outgoing ServerEngine::ReserveWaiting(endpoint::PeerId id, Peer* p
 
 void ServerEngine::Commit(endpoint::PeerId id, const Outgoing& outgoing, frame::Header& header) {
   if (outgoing.waits && outgoing.buffer.large != session::kNotLarge) {
-    // In the backlog stands what is known of it; the message is where it will be read.
+    // The backlog stores the header and the description of the buffer. The message is in lent memory.
     Peer* peer = Find(id);
     std::byte* const place =
         peer == nullptr ? nullptr
@@ -579,7 +579,7 @@ void ServerEngine::OnWritable(endpoint::PeerId id) {
       if (!sessions_.Attach(id, &lent).ok()) return;
       header.flags &= static_cast<uint16_t>(~frame::kFlagLarge);
       PopWaiting(peer);
-      sessions_.Commit(id, lent, header);  // OnLost() may want the place in the backlog
+      sessions_.Commit(id, lent, header);  // may call OnLost(), which may need the place
     } else {
       const auto buffer = sessions_.Reserve(id, header.payload_bytes);
       if (!buffer.ok()) return;  // OnWritable() or OnPeerDown() follows
@@ -592,7 +592,7 @@ void ServerEngine::OnWritable(endpoint::PeerId id) {
   const std::vector<ServerCall*> blocked = std::exchange(peer->blocked, {});
   for (ServerCall* call : blocked) {
     call->blocked_ = false;
-    // One of those before may have ended it, or the peer.
+    // A call before it may have ended this call, or the peer.
     if (under_way_.contains(call) && call->wants_to_write_) WriterMayGoOn(call);
   }
 }

@@ -2,14 +2,14 @@
 //
 // ServerEngine: runs the methods of registered services for the peers of one endpoint.
 //
-// Purpose       Checks each message, finds the method, parses the request, runs the handler inline, sends the reply. A handler that has not
-//               ended when it returns gets a ServerCall, and replies later.
+// Purpose       Checks each message, finds the method, parses the request, runs the handler inline, sends the reply. A handler that
+//               replies after its return gets a ServerCall.
 // Ownership     Server (middleware/api), or a test. Services outlive it.
 // Threads       The polling thread; register services before the first Poll(). Post(): any.
 // Exceptions    An exception that leaves a handler ends its call with UNKNOWN and is logged (exceptions.h). Poll() continues.
-// Limits        Replies without a credit wait in the backlog of the peer. A peer whose backlog is full requests more than it grants, and is
-//               disconnected (counted, logged). Above max_concurrent_calls calls in flight, requests are refused with
-//               RESOURCE_EXHAUSTED.
+// Limits        Replies without a credit wait in the backlog of the peer. A peer whose backlog is full sends more requests than it grants
+//               credits for replies, and is disconnected (counted, logged). With max_concurrent_calls calls in flight, requests are
+//               refused with RESOURCE_EXHAUSTED.
 // Draining      StartDrain() (drain.h). New calls are refused with UNAVAILABLE; they have not run.
 // End           Close() cancels the calls in flight. The engine outlives their Finish(), and in_use().
 #ifndef SLUICE_MIDDLEWARE_CALL_SERVER_ENGINE_H_
@@ -55,31 +55,31 @@
 namespace sluice::call {
 
 struct ServerEngineOptions {
-  uint32_t max_message_bytes = 16384;  // with the header; a client may allow less
+  uint32_t max_message_bytes = 16384;  // header included; a client may allow less
   uint32_t max_waiting_replies_per_peer = 4096;
   uint64_t max_waiting_bytes_per_peer = 16u << 20;
-  uint32_t max_concurrent_calls = 65536;        // that have a ServerCall
-  uint32_t stream_window = StreamEnd::kWindow;  // of what a client sends (StreamEnd)
-  Gate* gate = nullptr;                         // nobody looks
-  int64_t slow_call_ns = 100'000'000;  // calls that take longer are kept for people (SlowCalls)
-  uint32_t trace_records = 4096;       // kept of what happened last; 32 bytes each
-  uint64_t span_seed = 0;              // random: what Incoming::span is made from
-  uint32_t timed_every = 16;           // one of how many passes is timed while they are busy
+  uint32_t max_concurrent_calls = 65536;        // calls in flight with a ServerCall
+  uint32_t stream_window = StreamEnd::kWindow;  // of streams from a client (StreamEnd)
+  Gate* gate = nullptr;                         // nullptr: no gate
+  int64_t slow_call_ns = 100'000'000;  // calls that take this long are recorded (SlowCalls)
+  uint32_t trace_records = 4096;       // number of latest events kept; 32 bytes each
+  uint64_t span_seed = 0;              // random seed of Incoming::span
+  uint32_t timed_every = 16;           // under load, one of this many passes is timed
 };
 
 struct ServerCounters {
   uint64_t requests = 0;  // that reached a handler
   uint64_t replies_ok = 0;
-  uint64_t replies_error = 0;   // a handler's, or the engine's own (unknown method, …)
-  uint64_t replies_lost = 0;    // the caller went away before
+  uint64_t replies_error = 0;   // of handlers, or of the engine (unknown method, …)
+  uint64_t replies_lost = 0;    // the caller disconnected, or its backlog was full
   uint64_t replies_waited = 0;  // for credit
   uint64_t unknown_methods = 0;
-  uint64_t refused = 0;  // too many calls were under way
+  uint64_t refused = 0;  // max_concurrent_calls were in flight
   uint64_t refused_draining = 0;
   uint64_t refused_at_gate = 0;
-  uint64_t cancelled = 0;  // while they were under way: by the caller, its death or the deadline
-  uint64_t calls_under_way = 0;  // now: those that have a ServerCall
-  uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
+  uint64_t cancelled = 0;        // by the caller, its disconnect, the deadline, a drain or Close()
+  uint64_t calls_under_way = 0;  // now: calls with a ServerCall
+  uint64_t protocol_errors = 0;  // peers disconnected because of invalid messages
   uint64_t overflows = 0;        // peers disconnected because their backlog was full
   uint64_t peers_up = 0;
   uint64_t peers_down = 0;
@@ -91,53 +91,54 @@ class ServerEngine final : public session::User {
   ServerEngine(const ServerEngineOptions& options, base::Clock* clock, base::LogSink* log);
   ~ServerEngine() override;
 
-  // What the endpoint is made with.
+  // Returns the handler to create the endpoint with.
   endpoint::Handler* handler() { return &sessions_; }
   void Attach(endpoint::Endpoint* endpoint) {
     endpoint_ = endpoint;
     sessions_.Attach(endpoint);
   }
 
-  // ALREADY_EXISTS: a method of this name, or of the same number, is there.
+  // Registers a method. Returns ALREADY_EXISTS if a method of the same name or number is registered.
   absl::Status Register(MethodHandler handler);
 
-  // One pass; never blocks. The number of things done.
+  // Runs one pass, and returns the number of events handled. Does not block.
   int Poll();
 
-  // Replies that have not been handed to the endpoint yet, or that stand here until their callers have read them.
+  // Returns true if replies wait in a backlog, or callers have not read all large replies.
   bool HasWaitingReplies() const { return UnreadReplies() != 0; }
-  // Calls whose handlers have not said Finish().
+  // Returns the number of calls whose handlers have not called Finish().
   size_t calls_under_way() const { return under_way_.size(); }
-  // There are such calls, or another thread is in Post(): after Close() the engine and its endpoint stay until this is false.
+  // Returns true if there are such calls, or another thread is in Post(). After Close(), keep engine and endpoint until it returns false.
   bool in_use() const {
     return !under_way_.empty() || posting_.load(std::memory_order_acquire) != 0;
   }
-  // See endpoint.h; with this engine's timers and mail.
+  // See endpoint.h. PrepareToSleep() also checks for posted nodes; SleepLimitNs() includes this engine's timers.
   bool PrepareToSleep();
   int64_t SleepLimitNs();
-  // Goodbye to all peers. No handler is started afterwards; those under way are told that nobody waits for them.
+  // Disconnects all peers, and cancels the calls in flight. No handler starts afterwards.
   void Close();
-  // Runs what has been posted and the timers that are due, and nothing else: for those who are still under way after Close().
+  // Runs posted nodes and due timers only: for the calls in flight after Close().
   int RunMail() { return mail_.Run() + wheel_.Advance(clock_->NowNs()); }
 
-  // Takes no new calls from now on, and tells the peers; cancels what is under way at `cancel_at_ns`. Then poll until
-  // drain().over(). Once.
+  // Starts the drain: refuses new calls, and announces the drain to the peers. Cancels the calls in flight at `cancel_at_ns`; the drain
+  // ends at `end_by_ns` at the latest. Call once, then Poll() until drain().over().
   void StartDrain(int64_t cancel_at_ns, int64_t end_by_ns);
   const Drain& drain() const { return drain_; }
 
-  // Memory for the attachment of a reply to this peer. CANCELLED: it is gone. RESOURCE_EXHAUSTED: there is none now.
-  // INVALID_ARGUMENT: over the limit.
+  // Returns memory for the attachment of a reply to this peer.
+  // Errors: CANCELLED (the peer disconnected), RESOURCE_EXHAUSTED (no memory now), INVALID_ARGUMENT (over the limit).
   absl::StatusOr<Buffer> MakeBuffer(endpoint::PeerId peer, size_t bytes);
 
-  // In a catch block, on any thread while the call is under way: logs the exception, which left `who` ("handler"), and
-  // returns the status with which the call is to end.
+  // Logs an exception that `who` ("handler") has thrown, and returns the status that ends the call. Call in a catch block, on any thread,
+  // while the call is in flight.
   absl::Status Thrown(std::string_view who, const Incoming& incoming);
 
-  // Any thread. `node` is run by the polling thread, in its next pass.
+  // Runs `node` on the polling thread, in its next pass. Any thread.
   void Post(base::MailNode* node);
-  // The polling thread. `node` does not run, if it has not yet.
+  // Withdraws a posted node that has not run. On the polling thread.
   void Withdraw(base::MailNode* node) { mail_.Remove(node); }
-  // This thread is the polling thread from now on; and whether it is. Any thread may ask.
+  // BePolledHere() makes the calling thread the polling thread, until BePolledByNobody(). PolledHere() returns whether the calling thread
+  // is the polling thread; any thread may call it.
   void BePolledHere() { polls_.store(std::this_thread::get_id(), std::memory_order_relaxed); }
   void BePolledByNobody() { polls_.store({}, std::memory_order_relaxed); }
   bool PolledHere() const {
@@ -153,11 +154,11 @@ class ServerEngine final : public session::User {
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
   // Sessions::large_steps().
   uint64_t large_steps() const { return sessions_.large_steps(); }
-  // These two may be read by any thread meanwhile.
+  // Any thread may read stats() and trace() at any time.
   const observe::CallStats& stats() const { return stats_; }
   const base::TraceRing& trace() const { return trace_; }
   const observe::SlowCalls& slow_calls() const { return slow_calls_; }
-  // For people: each peer that is up, and each call that has a ServerCall, until `visit` says false.
+  // For status pages: VisitPeers() visits each peer that is up, VisitCalls() each call with a ServerCall, until `visit` returns false.
   struct PeerView {
     endpoint::PeerId id;
     const std::string& address;
@@ -181,13 +182,13 @@ class ServerEngine final : public session::User {
  private:
   friend class ServerCall;
 
-  // A method and the ServerCalls that were made for it and are free.
+  // A registered method, and its free ServerCalls.
   struct Entry {
     MethodHandler handler;
     observe::MethodStats* stats = nullptr;
-    bool plain = false;  // one message each way, and answered before its handler returns
-    Incoming
-        incoming{};  // of such a call without metadata and attachment: the fields of the method stand here already
+    bool plain = false;  // one message each way, and the reply is complete when the handler returns
+    // For a plain call without metadata and attachment. The fields that depend on the method only are set.
+    Incoming incoming{};
     std::vector<std::unique_ptr<ServerCall>> free;
   };
   struct Peer {
@@ -197,21 +198,21 @@ class ServerEngine final : public session::User {
     const uint32_t generation;
     const std::string address;
     const std::string tenant;
-    const uint32_t limit_bytes;    // of a message, header included
-    const uint32_t largest_bytes;  // of one that may be lent, without the header
+    const uint32_t limit_bytes;    // maximum size of a message, header included
+    const uint32_t largest_bytes;  // maximum payload, large messages included
     session::Backlog backlog;
-    absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the caller's number
-    std::vector<ServerCall*> blocked;                  // their Write() was refused
-    bool untold = false;  // it has not answered that it knows of the drain
-    bool ending = false;  // it is in ending_
+    absl::flat_hash_map<uint64_t, ServerCall*> calls;  // by the number that the caller gave
+    std::vector<ServerCall*> blocked;                  // calls whose Write() was refused
+    bool untold = false;                               // it has not acknowledged the drain
+    bool ending = false;                               // it is in ending_
   };
 
-  // nullptr: it is down, or about to be disconnected.
+  // Returns nullptr if the peer is down, or will be disconnected at the end of the pass.
   Peer* Find(endpoint::PeerId id) {
     Peer* peer = FindAny(id);
     return peer != nullptr && !peer->ending ? peer : nullptr;
   }
-  // Finds one that is about to be disconnected, too.
+  // As Find(), but also finds a peer that will be disconnected at the end of the pass.
   Peer* FindAny(endpoint::PeerId id) {
     if (id.index >= peers_.size()) return nullptr;
     Peer* peer = peers_[id.index].get();
@@ -219,7 +220,7 @@ class ServerEngine final : public session::User {
   }
   void LogLoss(const Peer& peer, const absl::Status& why);
   void Drop(endpoint::PeerId id);
-  // Disconnects the peer at the end of the pass: callers, and theirs, still use its record.
+  // Disconnects the peer at the end of the pass, because functions on the call stack still use its record.
   void Break(endpoint::PeerId id, std::string_view what, std::string_view explanation);
   void EndPeers();
   int Pass();
@@ -248,18 +249,18 @@ class ServerEngine final : public session::User {
       return Thrown("handler", incoming);
     }
   }
-  // One that is not plain, by its method or by what comes with it.
+  // Runs a request that is not plain: because of its method, its flags (metadata, attachment, streams), or the gate.
   void RunOther(endpoint::PeerId id, Peer* peer, const frame::Header& request, Entry* entry,
                 std::span<const std::byte> payload);
   void ReplyUnplain(endpoint::PeerId id, Peer* peer, uint64_t call_id, const Entry& entry,
                     const absl::Status& status);
-  // There is no such method, or the server takes no new calls.
+  // Refuses a request for an unknown method, or any request during the drain.
   void RefuseUnknown(endpoint::PeerId id, Peer* peer, const frame::Header& request);
   void RefuseMalformed(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                        const Entry& entry, const Incoming& incoming, size_t bytes);
   absl::Status RunInline(endpoint::PeerId id, Peer* peer, const frame::Header& request,
                          Entry* entry, Incoming& incoming);
-  // Both count the call's end in `stats`, if there is such a method.
+  // ReplyOk(), ReplyPlain() and ReplyError() count the end of the call in `stats`. ReplyError() accepts nullptr: unknown method.
   void ReplyOk(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                const google::protobuf::MessageLite* reply, const Beside& beside);
   void ReplyPlain(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
@@ -271,22 +272,22 @@ class ServerEngine final : public session::User {
               const absl::Status& status) {
     ReplyError(id, peer, call_id, stats, status, {}, frame::kFlagNotRun);
   }
-  // After the gate has let it in.
+  // Refuses a request that the gate has accepted.
   void RefuseLetIn(endpoint::PeerId id, Peer* peer, uint64_t call_id, observe::MethodStats* stats,
                    const Incoming& incoming, const absl::Status& status) {
     Refuse(id, peer, call_id, stats, status);
     if (options_.gate != nullptr) EndAtGate(incoming, status);
   }
   void EndAtGate(const Incoming& incoming, const absl::Status& status);
-  // Calls that were answered before their handler returned: how long they took is looked up once for all of a pass, after
-  // its doorbell, and in a busy pass only if it is in the sample. Those of the others are known when the clock is read
-  // next, about: well enough to tell slow ones.
+  // Notes a call that was answered inline. The engine reads the clock once for all such calls of a pass, after the doorbell; under load,
+  // only in sampled passes. In other passes, the next reading of the clock gives approximate durations, which suffice to detect slow
+  // calls.
   void NoteInline(endpoint::PeerId id, observe::MethodStats* stats, const absl::Status& status) {
     if (ran_count_ == kMaxRan) ReadClock();
     ran_[ran_count_++] = {id, stats, status.ok() ? absl::StatusCode::kOk : status.code()};
   }
   bool TimeIsDue() {
-    if (now_is_stale_) {  // of an earlier pass
+    if (now_is_stale_) {  // the calls are of an earlier pass
       return quiet_passes_ % kIdlePassesPerClockRead == kIdlePassesPerClockRead - 1;
     }
     return quiet_passes_ >= kQuietPasses || sampler_.Hit();
@@ -320,20 +321,20 @@ class ServerEngine final : public session::User {
   void Finish(ServerCall* call, const absl::Status& status);
   static void OnCallDeadline(base::Timer* timer, void* context);
 
-  // Memory for the payload of a reply, registered or the backlog's; nullptr: the peer is gone.
+  // Memory for the payload of a reply: registered, or in the backlog. `data` is nullptr if the peer is down or will be disconnected.
   struct Outgoing {
     std::byte* data = nullptr;
     bool waits = false;
     endpoint::SendBuffer buffer;
   };
-  // For a reply that has to be lent: memory now, whatever waits. An error: there is none.
+  // Reserves memory for a reply that must be lent, even if other replies wait. Returns RESOURCE_EXHAUSTED if there is no memory now.
   absl::StatusOr<Outgoing> ReserveLarge(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes,
                                         const session::InPlace& place);
   Outgoing Reserve(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes);
-  // What Reserve() answers when there is no memory to send from.
+  // Reserves memory in the backlog. Reserve() calls it if there is no send buffer.
   Outgoing ReserveWaiting(endpoint::PeerId id, Peer* peer, uint32_t payload_bytes,
                           const absl::Status& refusal);
-  // Writes a reply of success, and counts it. `size`: with what is beside the message.
+  // Writes a reply of success, and counts it. `size`: size of the payload, metadata and attachment included.
   void ReplyInto(const Outgoing& outgoing, endpoint::PeerId id, uint64_t call_id,
                  observe::MethodStats* stats, const MessageCodec& codec,
                  const google::protobuf::MessageLite* reply, size_t message_bytes, uint32_t size,
@@ -360,15 +361,15 @@ class ServerEngine final : public session::User {
   session::Sessions sessions_{this};
   bool closed_ = false;
   Drain drain_;
-  uint64_t untold_ = 0;  // peers
+  uint64_t untold_ = 0;  // peers that have not acknowledged the drain
 
   base::TimerWheel wheel_;
   base::Mailbox mail_;
-  std::atomic<bool> asleep_{false};   // Post() has to wake the polling thread
+  std::atomic<bool> asleep_{false};   // Post() must wake the polling thread
   std::atomic<uint32_t> posting_{0};  // threads in Post()
   std::atomic<std::thread::id> polls_{};
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> methods_;
-  uint64_t last_called_id_ = 0;  // of these two: no method has number 0
+  uint64_t last_called_id_ = 0;  // with last_called_: the last method that Lookup() found; 0: none
   Entry* last_called_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;  // by PeerId::index; the endpoint bounds it
   std::vector<endpoint::PeerId> ending_;      // to be disconnected at the end of the pass
@@ -377,7 +378,7 @@ class ServerEngine final : public session::User {
   absl::flat_hash_set<ServerCall*> under_way_;
   uint64_t next_serial_ = 1;
   base::SeededRandom spans_;
-  Beside reply_beside_;  // of the inline handler that runs
+  Beside reply_beside_;  // of the running inline handler
   uint32_t idle_passes_ = 0;
 
   int64_t now_ns_ = 0;
@@ -398,7 +399,7 @@ class ServerEngine final : public session::User {
   static constexpr uint32_t kQuietPasses = 64;  // as in client_engine.h
   std::array<Ran, kMaxRan> ran_;                // [0, ran_count_): answered inline, not settled yet
   uint32_t ran_count_ = 0;
-  int64_t ran_since_ns_ = 0;   // when the clock was read last before the first of them
+  int64_t ran_since_ns_ = 0;   // last reading of the clock before the first of these calls
   uint32_t quiet_passes_ = 0;  // in a row
 };
 

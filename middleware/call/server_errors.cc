@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What ServerEngine says of requests that no handler can serve, or that a handler throws at. It names no peer: the client adds how it calls the server.
+// ServerEngine: errors of requests that no handler can serve, or whose handler throws. They name no peer: the client adds its address of
+// the server.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -59,7 +60,7 @@ absl::Status ServerEngine::UnknownMethod(uint64_t method_id) const {
 absl::Status ServerEngine::Thrown(std::string_view who, const Incoming& incoming) {
   const char* const method = incoming.method->full_name;
   const std::string whose = absl::StrCat(std::string(who), " of ", method);
-  (void)exceptions_.Take(whose, method, *incoming.peer);  // the log has the caller
+  (void)exceptions_.Take(whose, method, *incoming.peer);  // the log names the caller
   return StatusOfException(whose, method, {});
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ServerEngine's part in large messages: memory for replies that have to be lent, and what becomes of those that are lost.
+// ServerEngine: memory for replies that must be lent, and lost large messages.
 #include <string>
 #include <utility>
 
@@ -30,7 +30,7 @@ absl::StatusOr<ServerEngine::Outgoing> ServerEngine::ReserveLarge(endpoint::Peer
 
 namespace {
 
-// What the peer took back or left before it was read has not run.
+// Returns the error of a request that the peer withdrew, or whose peer disconnected, before it was read. The call did not run.
 absl::Status NotRead(const absl::Status& why) {
   const auto detail = base::DetailOf(why);
   const std::string cause = detail.has_value() ? detail->cause() : std::string();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long calls took that were answered before their handlers returned, and whom they kept waiting.
+// ServerEngine: durations of calls that were answered inline, and warnings about handlers that held the polling thread.
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -8,14 +8,14 @@
 
 namespace sluice::call {
 
-// Settled by a later pass are calls of one that was not timed.
+// Records the durations of this pass. If the clock was not read in this pass, the calls are of an earlier pass that was not timed.
 void ServerEngine::TimeInline() {
   if (now_is_stale_) return ReadClock();
   now_ns_ = clock_->NowNs();
   SettleInline(quiet_passes_ >= kQuietPasses ? 1 : sampler_.every());
 }
 
-// The clock has just been read. `times`: how often each counts in the histogram.
+// Settles the noted calls. Call after a reading of the clock. `times`: number of times that each call counts in the histogram.
 void ServerEngine::SettleInline(uint32_t times) {
   if (now_ns_ - ran_since_ns_ >= options_.slow_call_ns) SayHeld();
   for (uint32_t i = 0; i < ran_count_; ++i) {
@@ -25,7 +25,7 @@ void ServerEngine::SettleInline(uint32_t times) {
   ran_count_ = 0;
 }
 
-// All callers of this thread have waited for it.
+// Warns that the polling thread was held: all callers of this thread have waited.
 void ServerEngine::SayHeld() {
   if (!log_.listens()) return;
   const std::string others =

@@ -10,7 +10,7 @@
 namespace sluice::call {
 namespace {
 
-// A place that had a larger message gives its memory back.
+// A place frees its memory after a larger message.
 constexpr size_t kKeptBytes = 64 << 10;
 
 }  // namespace

@@ -21,11 +21,11 @@
 
 namespace sluice::flow {
 
-// The flows of the messages under way, in the order of sending. Grows to the peer's credits, once.
+// The flows of the messages in flight, in the order of sending. Grows up to the peer's credits, and never shrinks.
 class UnderWay {
  public:
   struct Entry {
-    uint32_t index = kNone;  // kNone: not a flow's data
+    uint32_t index = kNone;  // kNone: a message without data of a flow
     uint32_t generation = 0;
   };
 
@@ -33,7 +33,7 @@ class UnderWay {
     if (count_ == ring_.size()) Grow();
     ring_[(head_ + count_++) & (ring_.size() - 1)] = entry;
   }
-  // Not when empty.
+  // Call only if size() is not 0.
   Entry Pop() {
     const Entry entry = ring_[head_];
     head_ = (head_ + 1) & (ring_.size() - 1);
@@ -63,11 +63,11 @@ class Turns {
     return std::all_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.empty(); });
   }
   void PushBack(FlowTable& table, uint32_t index) { LineOf(table, index).PushBack(table, index); }
-  // It could not say all it had to: its turn is still to come.
+  // For a flow that could not send all its control messages: it keeps its turn.
   void PushFront(FlowTable& table, uint32_t index) { LineOf(table, index).PushFront(table, index); }
   void Remove(FlowTable& table, uint32_t index) { LineOf(table, index).Remove(table, index); }
 
-  // Whose turn it is; not when empty.
+  // Returns the flow whose turn it is. Call only if not empty().
   uint32_t Next() {
     for (;;) {
       for (int i = kPriorities - 1; i >= 0; --i) {
@@ -94,18 +94,17 @@ class Turns {
 
 struct Connection {
   endpoint::PeerId peer;
-  std::string address;  // "host:port" as asked for, or the source address
+  std::string address;  // "host:port" of Open(), or the source address
   std::string tenant;
   bool inbound = false;
   bool up = false;
-  bool blocked = false;  // no credit or buffer: OnWritable() follows
-  bool active = false;   // in the engine's list of those that have something to do
-  bool ending =
-      false;  // in the engine's list of those that are disconnected at the end of the pass
-  uint32_t limit_bytes = 0;  // of a flow's message
-  uint32_t eager_bytes = 0;  // of the same if it is not lent
+  bool blocked = false;      // no credit or buffer: OnWritable() follows
+  bool active = false;       // in FlowEngine::active_
+  bool ending = false;       // in FlowEngine::ending_: disconnected at the end of the pass
+  uint32_t limit_bytes = 0;  // maximum size of a flow's message
+  uint32_t eager_bytes = 0;  // maximum size of a message that is not lent
   uint32_t writers = 0;      // flows in line that wait for their turn to send
-  uint32_t refusals = 0;     // of its flows, that are not said yet
+  uint32_t refusals = 0;     // refused flows whose refusal is not sent yet
   uint32_t acknowledged = 0;
   UnderWay under_way;
   Turns turns;

@@ -9,7 +9,7 @@
 //   Send() … OnWritable() … Send()                 →   OnMessage() … OnMessage()
 //   OnDelivered(total)                                 (both ways alike)
 //   Close()                                        →   OnClosed(OK)
-//   OnClosed(OK): all that was sent has been delivered, unless the other end closed first; nothing more will come
+//   OnClosed(OK): all sent messages have been delivered, unless the other end closed first; no message follows
 //
 // Purpose       A handle to a flow of a FlowEngine. It may be copied. Functions fail after the flow
 //               has ended.
@@ -136,8 +136,8 @@ class FlowHandler {
   // end has dropped them because it closed the flow.
   virtual void OnDelivered(Flow, uint64_t /*total*/) {}
   // The last call for this flow. OK: this or the other end closed it. Otherwise the reason: the
-  // peer disconnected (the text has the number of messages known to be delivered), the other end
-  // does not exist or refused, or closed the flow with that status.
+  // peer disconnected, the other end does not exist or refused, or it closed the flow with that
+  // status. If the peer disconnected, the text has the number of messages known to be delivered.
   virtual void OnClosed(Flow flow, const absl::Status& why, const FlowTotals& totals) = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace sluice::flow {
 namespace {
 
-// Places for flows that are refused, beside max_flows.
+// Places for refused flows, in addition to max_flows.
 constexpr uint32_t kRefusals = 1024;
 
 absl::Status NotNow(const char* what, const char* cause) {
@@ -185,7 +185,7 @@ void FlowEngine::CloseFlow(const Flow& flow, const absl::Status& why) {
   const FlowEvent event = unsaid ? FlowEvent::kRefuse : FlowEvent::kClose;
   if (!NextFlowState(record->state, event, &record->state)) return;  // closed before
   if (!why.ok()) reasons_[flow.index_] = why;
-  // An opener says its close when it knows what the other side calls the flow.
+  // An opener sends its close after it has received the index that the peer uses for the flow.
   if (record->state == FlowState::kAbandoned) return;
   record->owed = 0;
   Owe(flow.index_, kOweClose);
@@ -249,7 +249,7 @@ void FlowEngine::Commit(const Flow& flow, const FlowBuffer& buffer, uint32_t byt
   header.flow_id = record->remote;
   header.flow_window = record->told = record->consumed + record->window;
   header.payload_bytes = bytes;
-  record->owed &= static_cast<uint8_t>(~kOweWindow);  // it is said herewith
+  record->owed &= static_cast<uint8_t>(~kOweWindow);  // this message reports it
   ++record->sent;
   sessions_.Commit(connection.peer, buffer.place, header, record->report_delivery);
   connection.under_way.Push({flow.index_, flow.generation_});
@@ -330,7 +330,7 @@ int FlowEngine::Serve(Connection& connection) {
     Unlink(connection, index);
     const uint32_t generation = record.generation;
     const bool said = Say(connection, index);
-    if (record.generation != generation) continue;  // that was the last of it
+    if (record.generation != generation) continue;  // the flow has ended
     if (!said) {
       record.linked = true;
       record.waits_for_turn = writes;
@@ -343,7 +343,7 @@ int FlowEngine::Serve(Connection& connection) {
       turn_left_ = quota;
       record.handler->OnWritable(NameOf(index));
       served_ = kNone;
-      // The handler may have opened a flow to a peer that has the place of this one.
+      // The handler may have opened a flow to a new peer that has taken the place of this connection.
       if (connections_[connection.peer.index].get() != &connection) return served;
     }
     connection.turns.Charge(priority, static_cast<uint32_t>(connection.under_way.size() - before));
@@ -385,7 +385,7 @@ bool FlowEngine::Say(Connection& connection, uint32_t index) {
     header.payload_bytes = static_cast<uint32_t>(payload.size());
     const auto buffer = sessions_.Reserve(connection.peer, header.payload_bytes);
     if (!buffer.ok()) {
-      connection.blocked = true;  // OnWritable() follows, or the peer's end
+      connection.blocked = true;  // OnWritable() or OnPeerDown() follows
       return false;
     }
     std::memcpy(buffer->data, payload.data(), payload.size());

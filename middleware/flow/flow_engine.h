@@ -42,14 +42,14 @@ struct FlowEngineOptions {
 };
 
 struct FlowCounters {
-  uint64_t opened = 0;    // here
-  uint64_t accepted = 0;  // of the other side's
+  uint64_t opened = 0;    // by this side
+  uint64_t accepted = 0;  // flows that peers opened
   uint64_t refused = 0;   // likewise
   uint64_t ended = 0;     // of opened and accepted: OnClosed() was called
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t control_sent = 0;     // messages about flows
-  uint64_t protocol_errors = 0;  // peers disconnected because of what they sent
+  uint64_t protocol_errors = 0;  // peers disconnected because of invalid messages
 };
 
 class FlowEngine final : public session::User {
@@ -58,29 +58,31 @@ class FlowEngine final : public session::User {
   FlowEngine(const FlowEngineOptions& options, base::Clock* clock, base::LogSink* log);
   ~FlowEngine() override;
 
-  // What the endpoint is made with.
+  // Returns the handler to create the endpoint with.
   endpoint::Handler* handler() { return &sessions_; }
   void Attach(endpoint::Endpoint* endpoint) {
     endpoint_ = endpoint;
     sessions_.Attach(endpoint);
   }
 
-  // Flows to the end `name` of this process are the acceptor's from now on. ALREADY_EXISTS: it has one.
+  // Registers the acceptor of flows that peers open to the end `name`.
+  // Errors: ALREADY_EXISTS (the end has an acceptor), INVALID_ARGUMENT (name or options).
   absl::Status Accept(const std::string& name, const FlowOptions& options, Acceptor acceptor);
-  // The handler hears OnOpen() or OnClosed(). Never waits. RESOURCE_EXHAUSTED: max_flows.
+  // Opens a flow. Does not block: OnOpen() or OnClosed() of the handler follows.
+  // Errors: RESOURCE_EXHAUSTED (max_flows), INVALID_ARGUMENT (name or options), CANCELLED (after Close()), errors of Endpoint::Connect().
   absl::StatusOr<Flow> Open(const std::string& host, uint16_t port, const std::string& name,
                             const FlowOptions& options, FlowHandler* handler);
 
-  // One pass; never blocks. The number of things done.
+  // Runs one pass, and returns the number of events and turns handled. Does not block.
   int Poll();
-  // True: Poll() has something to do, whatever the endpoint says.
+  // Returns true if Poll() has work that no event of the endpoint announces.
   bool HasWork() const { return !active_.empty() || !ending_.empty(); }
   void Close();
 
-  // That are not over: some may wait for a last word.
+  // Returns the number of flows that have not ended, including flows that wait for a last close.
   uint32_t flows() const { return table_.used(); }
   size_t memory_bytes() const { return table_.memory_bytes(); }
-  // With 0 for a peer that is not up.
+  // Returns 0 if the peer is not up.
   uint32_t unacknowledged(endpoint::PeerId peer) { return sessions_.unacknowledged(peer); }
   const FlowCounters& counters() const { return counters_; }
   const session::SessionCounters& session_counters() const { return sessions_.counters(); }
@@ -103,13 +105,13 @@ class FlowEngine final : public session::User {
     Acceptor acceptor;
   };
 
-  // ---- flow_engine.cc: what this side does
+  // ---- flow_engine.cc: actions of this side
   Record* Find(const Flow& flow) { return table_.Find(flow.index_, flow.generation_); }
   Flow NameOf(uint32_t index) { return {this, index, table_[index].generation}; }
   Connection& ConnectionOf(const Record& record) { return *connections_[record.connection]; }
-  // nullptr: it is gone, or about to be disconnected.
+  // Returns nullptr if the peer is down, or will be disconnected at the end of the pass.
   Connection* Find(endpoint::PeerId peer);
-  // Finds one that is about to be disconnected, too.
+  // As Find(), but also finds a peer that will be disconnected at the end of the pass.
   Connection* FindAny(endpoint::PeerId peer);
   absl::StatusOr<Connection*> Dial(const std::string& host, uint16_t port);
 
@@ -118,14 +120,14 @@ class FlowEngine final : public session::User {
   void Cancel(const Flow& flow, const FlowBuffer& buffer);
   void Consume(const Flow& flow, uint32_t messages);
   void CloseFlow(const Flow& flow, const absl::Status& why);
-  // In line, for OnWritable().
+  // Puts the flow in line; OnWritable() follows.
   void WaitForTurn(Connection& connection, uint32_t index);
 
-  // A fresh flow of this connection, in `state`; kNone: the table is full.
+  // Creates a flow of this connection, in the state after `event`. The table must have a free place.
   uint32_t NewFlow(Connection& connection, FlowEvent event, const FlowOptions& options,
                    Priority priority);
   void Move(Record& record, FlowEvent event);
-  // It is free: tells the handler, if that has not heard, and gives the place back.
+  // Releases the place of a flow in state kFree. Calls OnClosed() first, if it was not called.
   void Finish(uint32_t index, const absl::Status& why);
   void Tell(uint32_t index, const absl::Status& why);
   void Forget(uint32_t index);
@@ -134,13 +136,13 @@ class FlowEngine final : public session::User {
   void Link(Connection& connection, uint32_t index);
   void Unlink(Connection& connection, uint32_t index);
   void Activate(Connection& connection);
-  // One turn for each that stands in line, until the credits are used up.
+  // Gives turns to the flows in line until the credits are used up. Returns the number of turns.
   int Serve(Connection& connection);
-  // Says all that the flow owes. False: no credit for it.
+  // Sends all control messages that the flow owes. Returns false if the credits do not suffice.
   bool Say(Connection& connection, uint32_t index);
 
-  // ---- flow_reception.cc: what the other side does
-  // Each says what is wrong, which ends the connection; nullptr: nothing.
+  // ---- flow_reception.cc: messages and events of peers
+  // Each function returns an error text, which ends the connection, or nullptr if the message is valid.
   const char* Take(Record& record, const frame::Header& header, std::span<const std::byte> payload);
   const char* TakeOpen(Connection& connection, const frame::Header& header,
                        std::span<const std::byte> payload);
@@ -150,15 +152,15 @@ class FlowEngine final : public session::User {
                         std::span<const std::byte> payload);
   bool TakeWindow(uint32_t index, uint32_t window);
   void Refuse(Connection& connection, uint32_t remote, const absl::Status& why);
-  // False: this peer's connection ends for it.
+  // Ensures that there is a place for a refusal. Returns false if this connection must end for that.
   bool MakeRoomToRefuse(Connection& connection);
   void ForgetRefusals(Connection& connection);
-  // Its connection ends with `why` when the pass ends.
+  // Ends the connection with `why` at the end of the pass.
   void EndLater(Connection* connection, const absl::Status& why);
-  // Disconnects those of ending_. Handlers run here; they may break further connections.
+  // Disconnects the peers in ending_. Handlers run here; they may break further connections.
   void EndPeers();
   void Drop(endpoint::PeerId peer, const absl::Status& why);
-  // Its flows are over, and their handlers will hear of it in Drop(): its place is another peer's.
+  // Moves a connection to parked_, because another peer takes its place. Ends its flows; Drop() calls their handlers.
   void Park(uint32_t index);
   std::unique_ptr<Connection> Detach(uint32_t index);
 
@@ -168,21 +170,21 @@ class FlowEngine final : public session::User {
   endpoint::Endpoint* endpoint_ = nullptr;
   session::Sessions sessions_{this};
   bool closed_ = false;
-  // Made once: refusing allocates nothing.
+  // Created once, so that a refusal allocates nothing.
   const absl::Status not_open_;
   const absl::Status no_window_;
   const absl::Status not_its_turn_;
 
   FlowTable table_;
-  std::vector<std::unique_ptr<Connection>> connections_;  // by PeerId::index
-  std::vector<std::unique_ptr<Connection>> parked_;       // whose OnPeerDown() is still to come
+  std::vector<std::unique_ptr<Connection>> connections_;         // by PeerId::index
+  std::vector<std::unique_ptr<Connection>> parked_;              // OnPeerDown() has not been called
   absl::flat_hash_map<std::string, endpoint::PeerId> outbound_;  // by address
   absl::flat_hash_map<std::string, std::unique_ptr<End>> ends_;
-  // Of flows whose opening, or whose close with an error, is not said yet.
+  // Of flows whose opening (names_), or whose close with an error (reasons_), is not sent yet.
   absl::flat_hash_map<uint32_t, std::string> names_;
   absl::flat_hash_map<uint32_t, absl::Status> reasons_;
-  uint32_t refusals_ = 0;         // that are not said yet
-  std::vector<uint32_t> active_;  // connections with somebody in line
+  uint32_t refusals_ = 0;         // refused flows whose refusal is not sent yet
+  std::vector<uint32_t> active_;  // connections with a flow in line
   std::vector<uint32_t> serving_now_;
   std::vector<UnderWay::Entry> touched_;
   struct Ending {
@@ -191,7 +193,7 @@ class FlowEngine final : public session::User {
   };
   std::vector<Ending> ending_;  // to be disconnected at the end of the pass
 
-  // The flow whose OnWritable() runs, and what it may send before the next one's turn.
+  // The flow whose OnWritable() runs, and the number of messages that it may still send in its turn.
   uint32_t served_ = kNone;
   uint32_t turn_left_ = 0;
   FlowCounters counters_;

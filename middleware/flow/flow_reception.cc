@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FlowEngine: what comes from peers. Whatever does not fit the state of a flow is a fault of the peer, and ends its
-// connection: messages arrive in order and once, so a peer that is right can't say it.
+// FlowEngine: messages and events of peers. A message that does not fit the state of its flow is a protocol error, and ends the
+// connection. Messages arrive in order and once, so a correct peer never sends such a message.
 #include <algorithm>
 #include <utility>
 
@@ -30,7 +30,7 @@ void FlowEngine::OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info)
   if (closed_) return;
   Connection* connection = Find(peer);
   if (connection == nullptr) {
-    if (!info.inbound) return;  // dropped by us a moment ago
+    if (!info.inbound) return;  // disconnected by this side
     if (peer.index >= connections_.size()) connections_.resize(peer.index + 1);
     Park(peer.index);
     connections_[peer.index] = std::make_unique<Connection>();
@@ -95,14 +95,14 @@ void FlowEngine::OnProtocolError(endpoint::PeerId peer, std::string_view what,
   EndLater(connection, why);
 }
 
-// The peer is leaving, which breaks no rule; the flow cannot go on without the message.
+// If the peer disconnects, that is no protocol error. But its flow cannot continue without the message, so the connection ends.
 void FlowEngine::OnLost(endpoint::PeerId peer, const frame::Header& header,
                         const absl::Status& why) {
   if (!absl::IsUnavailable(why)) return session::User::OnLost(peer, header, why);
   if (Connection* connection = Find(peer); connection != nullptr) EndLater(connection, why);
 }
 
-// Callers, and theirs, still use it: a Commit() may lose its message.
+// Functions on the call stack may still use the connection, for example a Commit() that loses its message.
 void FlowEngine::EndLater(Connection* connection, const absl::Status& why) {
   connection->ending = true;
   if (!connection->inbound) outbound_.erase(connection->address);
@@ -154,10 +154,10 @@ void FlowEngine::Drop(endpoint::PeerId peer, const absl::Status& why) {
   }
 }
 
-// All flows at first, so that no handler finds one that is about to end.
+// Ends all flows before a handler is called, so that no handler finds a flow that is about to end.
 std::unique_ptr<Connection> FlowEngine::Detach(uint32_t index) {
   std::unique_ptr<Connection> gone = std::move(connections_[index]);
-  // While it was ending, another one may have been dialled.
+  // While this connection was ending, Dial() may have opened another connection to the address.
   if (!gone->inbound && !gone->ending) outbound_.erase(gone->address);
   for (uint32_t i = gone->flows.first(); i != kNone; i = table_[i].of_connection.next) {
     Record& record = table_[i];
@@ -168,8 +168,8 @@ std::unique_ptr<Connection> FlowEngine::Detach(uint32_t index) {
   return gone;
 }
 
-// The endpoint may give the place of a peer to another before it says that the first is down. Handlers are not called here:
-// the caller may be one.
+// The endpoint may give the index of a peer to another peer before it calls OnPeerDown() for the first. Calls no handler, because its
+// caller may be a handler.
 void FlowEngine::Park(uint32_t index) {
   if (connections_[index] != nullptr) parked_.push_back(Detach(index));
 }
@@ -191,7 +191,7 @@ void FlowEngine::Close() {
 void FlowEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
                            std::span<const std::byte> payload) {
   Connection* connection = Find(peer);
-  if (connection == nullptr) return;  // disconnected by us a moment ago
+  if (connection == nullptr) return;  // disconnected by this side
   const char* fault = nullptr;
   if (header.kind == frame::Kind::kFlowOpen) {
     fault = TakeOpen(*connection, header, payload);
@@ -199,7 +199,7 @@ void FlowEngine::OnMessage(endpoint::PeerId peer, const frame::Header& header,
     fault = "the peer made a call; calls need a Server, not a Messenger";
   } else {
     Record* record = table_.Find(header.flow_id);
-    // What it has not been told of yet, it can't know.
+    // The peer can't know a flow whose open or accept has not been sent.
     if (record == nullptr || record->connection != peer.index || record->refused ||
         (record->owed & (kOweOpen | kOweAccept)) != 0) {
       fault = "a flow that it does not have";
@@ -274,7 +274,8 @@ const char* FlowEngine::TakeOpen(Connection& connection, const frame::Header& he
   return nullptr;
 }
 
-// Places for refusals are all peers'. The peer that has most of them ends, whoever needs one.
+// All peers share the places for refusals. If none is left, the peer with the most refusals is disconnected, even if another peer needs
+// the place.
 bool FlowEngine::MakeRoomToRefuse(Connection& connection) {
   if (refusals_ < kMaxRefusals) return true;
   Connection* most = &connection;
@@ -287,7 +288,7 @@ bool FlowEngine::MakeRoomToRefuse(Connection& connection) {
   return true;
 }
 
-// Before its connection ends: no handler knows of them, and their places are wanted now.
+// Releases the refusals of a connection before it ends: no handler knows them, and their places are needed now.
 void FlowEngine::ForgetRefusals(Connection& connection) {
   uint32_t next = kNone;
   for (uint32_t index = connection.flows.first(); index != kNone; index = next) {
@@ -328,7 +329,7 @@ const char* FlowEngine::TakeAccept(Record& record, uint32_t index, const frame::
 const char* FlowEngine::TakeData(Record& record, uint32_t index,
                                  std::span<const std::byte> payload) {
   if (record.told == static_cast<uint32_t>(record.received)) return "more than the flow's window";
-  if (record.state != FlowState::kOpen) {  // nobody wants it any more
+  if (record.state != FlowState::kOpen) {  // closed: drop the message
     --record.told;
     return nullptr;
   }

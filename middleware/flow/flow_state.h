@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// States of a flow at one of its ends, as a table. A flow becomes kFree only when both sides have sent close, or the peer is down: then no
-// message in flight can name its place, and another flow may use it.
+// States of a flow at one of its ends, as a table. A flow becomes kFree only when both sides have sent close, or the peer is down. Then no
+// message in flight can name its place, and another flow may use the place.
 #ifndef SLUICE_MIDDLEWARE_FLOW_FLOW_STATE_H_
 #define SLUICE_MIDDLEWARE_FLOW_FLOW_STATE_H_
 
@@ -12,32 +12,33 @@ namespace sluice::flow {
 
 enum class FlowState : uint8_t {
   kFree,
-  kOpening,    // wanted here; the other side has not answered
-  kAbandoned,  // the same, and closed here meanwhile
+  kOpening,    // opened by this end; the peer has not answered
+  kAbandoned,  // the same, and closed by this end meanwhile
   kOpen,
-  kClosing,    // closed here, not said yet
-  kLingering,  // closed here, and said
-  kEnding,     // closed by the other side, or refused here; this side's close is not said yet
+  kClosing,    // closed by this end; the close is not sent yet
+  kLingering,  // closed by this end; the close is sent
+  kEnding,     // closed by the peer, or refused by this end, whose close is not sent yet
 };
 
 enum class FlowEvent : uint8_t {
-  kOpen,    // here
-  kOffer,   // by the other side, and taken
-  kRefuse,  // said no, or closed, before anything was said of it to the other side
+  kOpen,    // by this end
+  kOffer,   // opened by the peer, and not refused at once
+  kRefuse,  // refused or closed by this end before it sent a message about the flow
   kAccepted,
-  kClose,  // here
+  kClose,  // by this end
   kCloseSent,
   kCloseReceived,
   kPeerDown,
 };
 
-// True: `*to` is the next state. False: this event can't happen in this state; from the peer it is a fault.
+// Sets `*to` to the next state and returns true. Returns false if `event` can't happen in state `from`; an event from the peer is then a
+// protocol error.
 bool NextFlowState(FlowState from, FlowEvent event, FlowState* to);
 
 const char* Name(FlowState state);
 const char* Name(FlowEvent event);
 
-// One line per transition, in the order of the table.
+// Returns one line per transition, in the order of the table.
 std::string PrintFlowStates();
 
 }  // namespace sluice::flow

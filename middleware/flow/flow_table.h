@@ -22,7 +22,7 @@ namespace sluice::flow {
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 
-// What this end has to say of a flow as soon as the peer can be written to; said in this order.
+// Control messages of a flow that this end sends when it has a credit of the peer, in this order.
 enum Owed : uint8_t { kOweOpen = 1, kOweAccept = 2, kOweWindow = 4, kOweClose = 8 };
 
 struct Links {
@@ -31,18 +31,18 @@ struct Links {
 };
 
 struct Record {
-  FlowHandler* handler = nullptr;  // nullptr: nobody, or it has heard of the end
-  // Messages; the wire has the lower 32 bits of the sums.
+  FlowHandler* handler = nullptr;  // nullptr: none, or OnClosed() was called
+  // Numbers of messages. The wire carries the lower 32 bits of the sums.
   uint64_t sent = 0;
   uint64_t delivered = 0;
   uint64_t received = 0;
   uint32_t consumed = 0;
-  uint32_t window = 0;      // options: consumed + window is what the other end may send
-  uint32_t told = 0;        // that sum, as last said
-  uint32_t send_limit = 0;  // the same of the other end
+  uint32_t window = 0;      // from the options; the other end may send consumed + window
+  uint32_t told = 0;        // this sum, as last sent to the other end
+  uint32_t send_limit = 0;  // this sum of the other end, as last received
   uint32_t generation = 1;
   uint32_t connection = kNone;  // PeerId::index
-  uint32_t remote = kNone;      // the other end's index of it
+  uint32_t remote = kNone;      // index of the flow at the other end
   Links of_connection;          // or in the free list (next)
   Links in_line;
   FlowState state = FlowState::kFree;
@@ -52,7 +52,7 @@ struct Record {
   bool waits_for_turn : 1 = false;  // in a line to write, counted by the connection
   bool waits_for_window : 1 = false;
   bool touched : 1 = false;  // delivered has grown, OnDelivered() is due
-  bool refused : 1 = false;  // never open: the other side does not know the index
+  bool refused : 1 = false;  // never open: the peer does not know the index
   bool manual_consume : 1 = false;
   bool report_delivery : 1 = false;
 
@@ -67,7 +67,7 @@ class FlowTable {
  public:
   explicit FlowTable(uint32_t capacity) : capacity_(capacity) {}
 
-  // An index whose record is fresh but for its generation; kNone: full.
+  // Returns the index of a record with initial values, except its generation. Returns kNone if the table is full.
   uint32_t Take() {
     if (free_ == kNone && !Grow()) return kNone;
     const uint32_t index = free_;
@@ -90,7 +90,7 @@ class FlowTable {
 
   Record& operator[](uint32_t index) { return pieces_[index / kPiece][index % kPiece]; }
   const Record& operator[](uint32_t index) const { return pieces_[index / kPiece][index % kPiece]; }
-  // nullptr: no flow is there, whatever the number is.
+  // Returns nullptr if there is no such flow. Takes any number.
   Record* Find(uint32_t index) {
     if (index / kPiece >= pieces_.size()) return nullptr;
     Record& record = (*this)[index];
@@ -118,13 +118,13 @@ class FlowTable {
     return true;
   }
 
-  const uint32_t capacity_;  // a multiple of kPiece or more: the last piece is whole
+  const uint32_t capacity_;  // the last piece is complete, so there may be more places
   std::vector<std::unique_ptr<Record[]>> pieces_;
   uint32_t free_ = kNone;
   uint32_t used_ = 0;
 };
 
-// First in, first out, through one of the links of the records.
+// List of flows through one of the links of their records.
 template <Links Record::*kLinks>
 class FlowList {
  public:

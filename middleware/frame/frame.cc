@@ -57,7 +57,7 @@ Fault CheckFlow(const Header& header) {
   return fits ? Fault::kNone : Fault::kPayload;
 }
 
-// Cancel, what belongs to a stream, the end of a server's calls, and kTaken.
+// Checks kCancel, the messages of a stream, kDrain and kTaken.
 Fault CheckOfCall(const Header& header) {
   if (header.kind == Kind::kDrain && header.call_id != 0) return Fault::kCall;
   const bool window = header.kind == Kind::kStreamData || header.kind == Kind::kStreamWindow;
@@ -65,7 +65,7 @@ Fault CheckOfCall(const Header& header) {
   if (header.method_id != 0) return Fault::kMethod;
   if (header.timeout_ns != 0) return Fault::kTimeout;
   if (header.status_code != 0) return Fault::kStatus;
-  const bool metadata = (header.flags & kFlagMetadata) != 0;  // of kStreamMetadata, and all of it
+  const bool metadata = (header.flags & kFlagMetadata) != 0;  // then the payload is metadata only
   if (header.payload_bytes != 0 && header.kind != Kind::kStreamData && !metadata) {
     return Fault::kPayload;
   }
@@ -90,7 +90,7 @@ int KnownFlags(const Header& header) {
   }
 }
 
-// And what follows it.
+// Checks the metadata, and removes it from the front of `payload`.
 Fault CheckMetadata(std::span<const std::byte>* payload) {
   uint16_t size = 0;
   if (payload->size() < sizeof(size)) return Fault::kMetadata;

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one wire header of Sluice's messages: what `session` and `call` say to the other side, side
-// by side.
+// Wire format of Sluice's messages. One header carries the fields of session, call and flow.
 //
-// A message, as endpoint::Endpoint carries it (whole, or not at all), all numbers little-endian:
+// A message, as endpoint::Endpoint carries it, complete or not at all. All numbers are little-endian:
 //
 //   message  := header payload
 //   header   := version:u8 kind:u8 flags:u16 flow_id:u32 sequence:u32 flow_window:u32
 //               call_id:u64 method_id:u64 timeout_ns:u64
-//               payload_bytes:u32 status_code:u16 reserved:u16                            (48
-//               bytes)
+//               payload_bytes:u32 status_code:u16 reserved:u16                            (48 bytes)
 //   payload  := metadata? attachment? message
 //   metadata := bytes:u16 serialised sluice.Metadata, `bytes` of it      with kFlagMetadata
-//   attachment := bytes:u32 what the caller or the handler wants, `bytes` of it, 1 at least      with kFlagAttachment
+//   attachment := bytes:u32 data of the caller or the handler, `bytes` of it, at least 1      with kFlagAttachment
 //   message  := request or reply, serialised protobuf      kind = kRequest, kStreamData, or kReply with status 0
 //             | text_bytes:u32 text detail*                kind = kReply or kFlowClose with status 1 to 16
 //             | priority:u8 name                           kind = kFlowOpen
-//             | what the sender wants                      kind = kFlowData
-//             | nothing                                    everything else
-//   name     := 1 to kMaxEndNameBytes bytes, of the end that is wanted
+//             | data of the sender                         kind = kFlowData
+//             | nothing                                    all other kinds
+//   name     := name of the requested end, 1 to kMaxEndNameBytes bytes
 //   text     := UTF-8
-//   detail   := url_bytes:u16 type URL value_bytes:u32 value      payload of an absl::Status; kMaxStatusPayloads at most
+//   detail   := url_bytes:u16 type URL value_bytes:u32 value      payload of an absl::Status; at most kMaxStatusPayloads
 //
-//   With kFlagLarge (request, reply with status 0, kStreamData, kFlowData) the payload is a Place: the address of all of
-//   the above at the sender. The receiver reads it there, and then sends kTaken.
+//   With kFlagLarge (request, reply with status 0, kStreamData, kFlowData) the payload is a Place: the location of the payload above in
+//   the memory of the sender. The receiver reads it there, and then sends kTaken.
 //
 //   field            request                                 reply
 //   flow_id          0                                       0
@@ -32,40 +30,40 @@
 //                    kStreamWindow; 0: kInitialStreamWindow
 //   call_id          chosen by the caller; any value         the request's
 //   method_id        frame::MethodId(), not 0                0
-//   timeout_ns       what is left of the deadline when the   0
+//   timeout_ns       time left until the deadline when the   0
 //                    message is sent; 0: no deadline
 //   status_code      0                                       absl::StatusCode, 0 to 16
 //   flags            kFlagMetadata, kFlagAttachment, and     kFlagMetadata; kFlagAttachment with status 0;
-//                    what the method is: kFlagClientStreams, kFlagNotRun with an error: no handler has seen
+//                    for streams: kFlagClientStreams,        kFlagNotRun with an error: no handler has seen
 //                    kFlagServerStreams                      the request
 //   reserved         0                                       0
 //
 //   field        kCancel           kStreamData, kStreamWindow           kStreamEnd
-//                caller to server  either way, in streaming calls       caller to server: it sends no more
+//                caller to server  both ways, in streaming calls        caller to server: end of its stream
 //   call_id      the request's, in all of these
 //   flow_window  0                 messages that the receiver may       0
 //                                  send in this call in total
 //                                  (cumulative, wraps)
-//   everything else, but sequence and payload_bytes: 0
-//   kStreamMetadata, server to caller in a streaming call: initial metadata, with kFlagMetadata unless it is empty. At most one a
-//   call, before its first kStreamData. call_id is the request's; all else but sequence, flags and payload_bytes is 0.
-//   kDrain, server to caller: it takes no new calls on this connection; caller to server, in answer: no more requests
-//   follow. All but sequence is 0.
-//   In a streaming call the request has no message if the caller streams, the reply none if the server does, and
-//   each side may send kInitialStreamWindow messages before it has seen a window. A message counts as one for each MiB
-//   begun, as half of kInitialStreamWindow at most, whatever the window.
+//   all other fields except sequence and payload_bytes: 0
+//   kStreamMetadata, server to caller in a streaming call: initial metadata, with kFlagMetadata unless it is empty. At most one per
+//   call, before the first kStreamData. call_id is the request's; all other fields except sequence, flags and payload_bytes are 0.
+//   kDrain, server to caller: the server accepts no new calls on this connection. Caller to server, as the answer: no more requests
+//   follow. All fields except sequence are 0.
+//   In a streaming call, the request has no message if the caller streams, and the reply has none if the server streams. Each side may
+//   send kInitialStreamWindow messages before it receives a window. A message counts as one for each MiB begun, and at most as half of
+//   kInitialStreamWindow, regardless of the window.
 //
 //   field        kFlowOpen         kFlowAccept       kFlowData, kFlowWindow   kFlowClose
 //   flow_id      0                 the receiver's index of the flow, in all of these
 //   flow_window  messages that the receiver may send in the flow in total     0
 //                (cumulative, wraps)
 //   call_id      the sender's index of the flow      0                        0
-//   status_code  0                 0                 0                        0, or why
+//   status_code  0                 0                 0                        0, or the reason
 //   method_id, timeout_ns, flags, reserved           0 in all of them
 //
-//   field        kTaken: the receiver has read a large message, or never will
-//   call_id      the Place's number; kNothingTaken: nothing, this message replaces one that was withdrawn
-//   everything else, but sequence: 0
+//   field        kTaken: the receiver has read a large message, or will not read it
+//   call_id      the Place's number; kNothingTaken: no number, this message replaces a withdrawn message
+//   all other fields except sequence: 0
 //
 // With the 16-byte prefix that transport/ puts in front, the payload begins on a cache line.
 //
@@ -158,8 +156,8 @@ struct PlainHeader {
   Kind kind = Kind::kRequest;
   uint32_t payload_bytes = 0;
   uint64_t call_id = 0;
-  uint64_t method_id = 0;   // 0 in a reply,
-  uint64_t timeout_ns = 0;  // as this is
+  uint64_t method_id = 0;   // 0 in a reply
+  uint64_t timeout_ns = 0;  // 0 in a reply
 };
 inline Header HeaderOf(const PlainHeader& plain) {
   return {.kind = plain.kind,
@@ -169,12 +167,12 @@ inline Header HeaderOf(const PlainHeader& plain) {
           .payload_bytes = plain.payload_bytes};
 }
 
-// Where a large message stands.
+// Location of a large message in the memory of its sender.
 struct Place {
   uint64_t address = 0;
   uint64_t bytes = 0;  // 1 to UINT32_MAX
   uint32_t key = 0;
-  uint32_t number = 0;  // the sender's
+  uint32_t number = 0;  // number of the sender
 
   friend bool operator==(const Place&, const Place&) = default;
 };
@@ -185,20 +183,20 @@ inline constexpr uint64_t kNothingTaken = UINT32_MAX;
 inline void Encode(const Place& place, std::byte* destination) {
   std::memcpy(destination, &place, sizeof(place));
 }
-// `payload` has passed Decode(), with kFlagLarge.
+// Returns the Place in a payload that Decode() has accepted with kFlagLarge.
 inline Place PlaceIn(std::span<const std::byte> payload) {
   Place place;
   std::memcpy(&place, payload.data(), sizeof(place));
   return place;
 }
 
-// It says where a message is, or that one was read.
+// Returns true if the message carries a Place, or is kTaken.
 inline bool IsAboutLarge(const Header& header) {
   return (header.flags & kFlagLarge) != 0 || header.kind == Kind::kTaken;
 }
 
-// What is wrong with received bytes. Anything but kNone means that the sender is not a Sluice of
-// this version, or is broken: its connection is closed.
+// Defect of received bytes. A value other than kNone means that the sender is defective, or is not a Sluice of this version: its
+// connection is closed.
 enum class Fault : uint8_t {
   kNone = 0,
   kTooShort,       // fewer bytes than a header
@@ -206,18 +204,18 @@ enum class Fault : uint8_t {
   kKind,           // unknown kind
   kReserved,       // reserved not 0, or a flag that is unknown or does not belong there
   kFlow,           // flow_id or flow_window where none belongs
-  kPayloadLength,  // payload_bytes is not what follows the header
-  kMethod,         // request without, reply with a method
-  kTimeout,        // over kMaxTimeoutNs, or in a reply
+  kPayloadLength,  // payload_bytes is not the number of bytes after the header
+  kMethod,         // request without a method, or another message with one
+  kTimeout,        // over kMaxTimeoutNs, or not in a request
   kStatus,         // over kMaxStatusCode, or where none belongs
-  kCall,           // call_id over 32 bits in a flow's opening, or one in another message of a flow
-  kPayload,        // one where none belongs, or a flow's opening without a name or with a long one
+  kCall,           // call_id out of range, or where none belongs
+  kPayload,        // payload where none belongs, or kFlowOpen without a name or with a long name
   kMetadata,       // longer than the payload, or than kMaxMetadataBytes
-  kPlace,          // of a large message: cut, or with a length that can't be
+  kPlace,          // not the size of a Place, or its length is out of range
   kAttachment,     // empty, or longer than the payload
 };
 
-// "payload length does not match the message", for error texts.
+// Returns a text for errors, for example "payload length does not match the message".
 std::string_view Explain(Fault fault);
 
 // Writes kHeaderBytes at `destination`, which may be registered memory and need not be aligned.
@@ -225,49 +223,48 @@ inline void Encode(const Header& header, std::byte* destination) {
   std::memcpy(destination, &header, sizeof(header));
 }
 
-// The same of HeaderOf(plain), with its sequence number.
+// As Encode(HeaderOf(plain)), with the sequence number.
 inline void EncodePlain(const PlainHeader& plain, uint32_t sequence, std::byte* destination);
 
-// Reads and checks a message. When kNone: `header` is filled, and bytes.subspan(kHeaderBytes) is
-// the payload.
+// Reads and checks a message. If the result is kNone, `header` is filled, and bytes.subspan(kHeaderBytes) is the payload.
 inline Fault Decode(std::span<const std::byte> bytes, Header* header);
-// Completes the header of a large message after its payload was read: sets the fields as if the payload had been in the message, and
-// makes the checks that need the payload.
+// Completes the header of a large message after its payload was read. Sets the fields as if the payload had been in the message. Makes
+// the checks that need the payload.
 Fault Complete(Header* header, std::span<const std::byte> payload);
 
-// The serialised metadata at the beginning of a payload that Decode() has let through, the attachment, and what follows.
+// Parts of a payload that Decode() has accepted: serialised metadata, attachment, message.
 struct Parts {
   std::span<const std::byte> metadata;
   std::span<const std::byte> attachment;
   std::span<const std::byte> message;
 };
 inline Parts Split(const Header& header, std::span<const std::byte> payload);
-// What metadata of this size takes in a payload.
+// Returns the number of bytes that metadata of this size takes in a payload.
 inline uint32_t MetadataBytes(size_t size) {
   return size == 0 ? 0 : static_cast<uint32_t>(size) + uint32_t{sizeof(uint16_t)};
 }
-// Writes it; returns where the message begins. `metadata` has kMaxMetadataBytes at most; empty: nothing is
-// written, and the flag stays as it is.
+// Writes the metadata, and returns the position after it. `metadata` has at most kMaxMetadataBytes. If it is empty, writes nothing, and
+// leaves the flag as it is.
 inline std::byte* PutMetadata(std::string_view metadata, Header& header, std::byte* payload);
-// The same of an attachment, which comes next, and may stand there already.
+// The same for an attachment, which follows the metadata. The attachment may already be in its place.
 inline size_t AttachmentBytes(size_t size) { return size == 0 ? 0 : size + sizeof(uint32_t); }
 inline std::byte* PutAttachment(std::span<const std::byte> attachment, Header& header,
                                 std::byte* payload);
 
 namespace internal {
 
-// The same without a shortcut for the messages that are most.
+// General versions of the functions above, without the fast path for most messages.
 Fault DecodeAny(std::span<const std::byte> bytes, Header* header);
 Parts SplitAny(const Header& header, std::span<const std::byte> payload);
 std::byte* PutSomeMetadata(std::string_view metadata, Header& header, std::byte* payload);
 std::byte* PutSomeAttachment(std::span<const std::byte> attachment, Header& header,
                              std::byte* payload);
 
-// The first word of a message of this kind without flags and flow.
+// Returns the first 8 bytes of a message of this kind without flags and flow.
 constexpr uint64_t PlainWord(Kind kind) { return kVersion | static_cast<uint64_t>(kind) << 8; }
 
-// Whether a header, which belongs to a message of `bytes` bytes, is that of a request or a reply of success without flags and flow.
-// False: DecodeAny() says what it is.
+// Returns true if the header of a message of `bytes` bytes is a valid header of a request, or of a reply of success, without flags and
+// flow. For all other messages call DecodeAny().
 inline bool IsPlain(const Header& header, size_t bytes) {
   const auto word = [&header](size_t offset) {
     uint64_t value;
@@ -285,7 +282,7 @@ inline bool IsPlain(const Header& header, size_t bytes) {
   return word(0) == PlainWord(Kind::kReply) && (header.method_id | header.timeout_ns) == 0;
 }
 
-// Decode() of such a message. It is checked on a copy, since the peer may change what is checked where it stands.
+// As Decode(), for such a message. Checks a copy of the header, because the peer may change the received bytes meanwhile.
 inline bool DecodePlain(std::span<const std::byte> bytes, Header* header) {
   if (bytes.size() < kHeaderBytes) [[unlikely]]
     return false;

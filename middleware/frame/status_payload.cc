@@ -21,7 +21,7 @@ using Length = uint32_t;
 
 constexpr char kCut[] = "...";
 constexpr size_t kCutBytes = sizeof(kCut) - 1;
-// No less than Note() is long. A message that has less room than two of them carries the beginning of the text.
+// Maximum length of Note(). If there is room for less than two notes, only the beginning of the text is sent.
 constexpr size_t kMaxNoteBytes = 192;
 
 struct Entry {
@@ -36,7 +36,7 @@ size_t BytesOf(const std::vector<Entry>& entries) {
   return bytes;
 }
 
-// absl::Status has them in no order.
+// Returns the payloads in a fixed order: Sluice's own first, then by type URL. absl::Status has them in no order.
 std::vector<Entry> EntriesOf(const absl::Status& status) {
   std::vector<Entry> entries;
   status.ForEachPayload([&entries](absl::string_view url, const absl::Cord& value) {
@@ -49,7 +49,7 @@ std::vector<Entry> EntriesOf(const absl::Status& status) {
   return entries;
 }
 
-// Not inside a UTF-8 sequence: the first byte that is cut off is not a continuation byte.
+// Returns the largest length, at most `limit`, that does not cut a UTF-8 sequence: the next byte is not a continuation byte.
 size_t CutAt(absl::string_view text, size_t limit) {
   while (limit > 0 && (static_cast<uint8_t>(text[limit]) & 0xc0) == 0x80) --limit;
   return limit;
@@ -61,7 +61,7 @@ std::string Bounded(absl::string_view text, size_t limit) {
   return absl::StrCat(text.substr(0, CutAt(text, limit - kCutBytes)), kCut);
 }
 
-// `by_size`: something was left out for want of room, not for the number of payloads or the length of an URL.
+// `by_size`: a part was omitted for lack of room, not because of the number of payloads or the length of a URL.
 std::string Note(size_t text_bytes, size_t payloads, size_t payload_bytes, bool by_size) {
   std::string note = absl::StrCat(" [text of ", text_bytes, " bytes");
   if (payloads > 0) {
@@ -73,7 +73,7 @@ std::string Note(size_t text_bytes, size_t payloads, size_t payload_bytes, bool 
                       UINT16_MAX, " bytes are sent]");
 }
 
-// What is left of a status that is over the limit.
+// Shortens a status that is over the limit: returns its text, and removes the payloads that do not fit from `entries`.
 std::string Shorten(absl::string_view text, size_t room, std::vector<Entry>* entries) {
   if (room < 2 * kMaxNoteBytes) {
     entries->clear();
@@ -108,7 +108,7 @@ void Append(size_t value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// Takes a length and as many bytes from the front; nullopt: there are fewer.
+// Takes a length and that many bytes from the front. Returns nullopt if there are fewer bytes.
 template <typename Number>
 std::optional<absl::string_view> Take(absl::string_view* from) {
   Number bytes = 0;

@@ -20,13 +20,13 @@ namespace sluice::frame {
 inline constexpr uint32_t kMaxStatusPayloads = 64;
 inline constexpr uint32_t kMinStatusBytes = sizeof(uint32_t);  // of an empty text
 
-// Encodes `status`, which is not OK, in at most `limit_bytes`, which is at least kMinStatusBytes. If that is too little, the
-// text keeps half of it or more, Sluice's own payload comes next, and then those of users that fit as a whole, in the order
-// of their type URLs.
+// Encodes `status`, which is not OK, in at most `limit_bytes`, which is at least kMinStatusBytes. If the status does not fit, half
+// of the space is reserved for the text. Sluice's own payload comes next, then the payloads of users that fit as a whole, in the order of
+// their type URLs. The text also gets the space that remains.
 std::string EncodeStatus(const absl::Status& status, uint32_t limit_bytes);
 
-// Decodes it. `code` is a checked header's, not 0. A text that breaks the grammar gives a status of the same code that says
-// so. Of payloads that break the grammar, those in front of the break are kept.
+// Decodes such a payload. `code`: status code of a checked header, not 0. If the text is malformed, the returned status has the same code,
+// and its text reports that. Payloads before the first malformed payload are kept.
 absl::Status DecodeStatus(uint16_t code, std::span<const std::byte> payload);
 
 }  // namespace sluice::frame

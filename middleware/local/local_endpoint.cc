@@ -278,7 +278,7 @@ absl::StatusOr<SendBuffer> LocalEndpoint::Reserve(PeerId id, uint32_t size_bytes
   }
   const uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
-  // Exactly as large as asked for, so that address sanitizer sees a byte too many.
+  // Exactly the requested size, so that the address sanitizer detects a write of one byte too many.
   send_memory_[slot].assign(size_bytes, std::byte{0xee});
   return SendBuffer{send_memory_[slot].data(), size_bytes, slot};
 }
@@ -350,14 +350,14 @@ void LocalEndpoint::FlushLocked() {
   }
 }
 
-// `from` has given us `count` messages that are done with.
+// Returns the credits of `count` messages from `from` that the handler has consumed.
 void LocalEndpoint::ReturnCredits(PeerId from, int count, bool taken) {
   Peer* peer = Find(from);
   if (peer == nullptr || peer->remote == nullptr) return;
   Peer* there = peer->remote->Find(peer->remote_id);
   if (there == nullptr) return;
   if (taken) there->acknowledged += static_cast<uint32_t>(count);
-  // A duplicated message gives no more than one credit.
+  // A duplicated message returns only one credit.
   there->credits = std::min(there->credits + count, peer->remote->options_.credits);
   if (there->starved) peer->remote->MakeWritable(peer->remote_id);
 }
@@ -400,7 +400,7 @@ int LocalEndpoint::Poll() {
         absl::DeadlineExceededError(absl::StrCat("connect to ", peer.address, ": no answer"));
     inbox_.push_back(std::move(down));
   }
-  // What handlers cause is the next pass's.
+  // Events that the handlers cause are handled in the next pass.
   int done = 0;
   for (size_t left = inbox_.size(); left > 0 && !inbox_.empty(); --left) {
     const Event event = std::move(inbox_.front());
@@ -416,7 +416,7 @@ int LocalEndpoint::Poll() {
     }
     if (event.kind == Event::kFetched && !fetches_.contains(event.number)) continue;
     if (event.kind == Event::kResend) peer->broken = false;
-    // Only what comes from the other side says how far it is.
+    // Only an event from the peer carries its acknowledgement.
     const bool acknowledged = peer->acknowledged != peer->told && event.kind != Event::kResend;
     const uint32_t total = peer->acknowledged;
     if (acknowledged) peer->told = total;
@@ -433,7 +433,7 @@ int LocalEndpoint::Poll() {
         handler_->OnPeerDown(event.peer, event.why);
         break;
       case Event::kMessage: {
-        // A copy of just the right size, for address sanitizer.
+        // A copy of exactly the size of the message, for the address sanitizer.
         const std::vector<std::byte> exact(event.message.begin(), event.message.end());
         taken = handler_->OnMessage(event.peer, exact);
         break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalNetwork, LocalEndpoint: an endpoint::Endpoint in memory, within one process, with faults that tests switch.
+// LocalNetwork, LocalEndpoint: an endpoint::Endpoint in memory, within one process, with faults that tests can switch on.
 //
 // Purpose       Endpoints of one process that find each other by "host:port", without a device or shared memory. InProcess
 //               (middleware/api) and tests use them. They keep the contract of endpoint.h: handler calls only inside Poll(), credits,
@@ -37,9 +37,9 @@ class LocalNetwork {
  public:
   struct Options {
     uint32_t max_message_bytes = 4096;
-    int credits = 64;  // messages one side may have under way to the other
+    int credits = 64;  // messages that each side may have in flight to the other
     uint64_t max_large_bytes = 0;
-    uint64_t large_memory_bytes = 256 << 20;  // lent at the same time
+    uint64_t large_memory_bytes = 256 << 20;  // maximum memory lent at the same time
   };
 
   std::unique_ptr<LocalEndpoint> Create(endpoint::Handler* handler, base::Clock* clock,
@@ -48,7 +48,7 @@ class LocalNetwork {
     return Create(handler, clock, Options());
   }
 
-  // Connects are not answered at all from now on: they end at their deadline.
+  // If true, later attempts to connect get no answer, and end at their deadline.
   void set_silent(bool silent);
 
  private:
@@ -65,47 +65,44 @@ class LocalEndpoint final : public endpoint::Endpoint {
   ~LocalEndpoint() override;
 
   // ---- Faults
-  // The process dies: its peers see it go down, nothing of it moves any more.
+  // Simulates the death of the process: its peers get OnPeerDown(), and this endpoint no longer sends or delivers.
   void Kill();
-  // Messages that are committed from now on vanish.
+  // If true, messages that are flushed from now on are dropped.
   void set_drop(bool drop);
-  // Messages that arrive from now on give no credit back; the credits held back come with the
-  // switch to false.
+  // If true, messages that arrive from now on return no credit. If false, also returns the withheld credits.
   void set_withhold_credits(bool withhold);
-  // Looks at, and may change, each message that is committed. How often it is then delivered: 0, 1,
-  // 2 …
+  // Calls `tamper` for each message that is flushed. `tamper` may change the message, and returns the number of its deliveries: 0, 1, 2 …
   void set_tamper(std::function<int(std::vector<std::byte>& message)> tamper);
-  // What was committed and not delivered to the peer is lost, and OnResend() follows, as after a failed
-  // request.
+  // Drops all messages that were committed and not delivered to the peer. OnResend() follows, as after a failed request.
   void FailRequests(endpoint::PeerId peer);
-  // The next `count` Reserve() calls say RESOURCE_EXHAUSTED; OnWritable follows.
+  // Lets the next `count` Reserve() calls return RESOURCE_EXHAUSTED; OnWritable() follows.
   void set_fail_reserves(int count);
-  // Memory that is lent from now on is known to the device only when this says so, with that status.
+  // If true, memory that is lent from now on is not registered before FinishLending(), which ends the registration with `status`.
   void set_slow_lending(bool slow);
   void FinishLending(const absl::Status& status);
-  // The system gives no memory from now on: Lend() says so.
+  // If true, Lend() returns ABORTED from now on, as if the system had no memory.
   void set_fail_lending(bool fail);
-  // Fetches from now on wait; false: those that wait go on.
+  // If true, fetches from now on wait. If false, waiting fetches continue.
   void set_hold_fetches(bool hold);
-  // Of those that wait, this one goes on; 0 is the eldest.
+  // Continues one waiting fetch; 0: the oldest.
   void LetFetch(size_t which);
-  // Fetches from now on fail with it.
+  // Lets fetches from now on fail with `status`; OK: they succeed.
   void set_fail_fetches(const absl::Status& status);
-  // Runs at the beginning of each PrepareToSleep(), on its thread: what happens there, happens just before a sleep.
+  // Calls `run` at the beginning of each PrepareToSleep(), on its thread: just before a sleep.
   void set_before_sleep(std::function<void()> run);
-  // Runs at the end of each Wake(), on its thread.
+  // Calls `run` at the end of each Wake(), on its thread.
   void set_after_wake(std::function<void()> run);
 
   // ---- For assertions
-  // Returns when PrepareToSleep() has said true, and no Poll() has come since.
+  // Blocks until PrepareToSleep() has returned true and no Poll() has followed.
   void WaitUntilArmed();
-  // False: there was no Poll() for so long.
+  // Blocks until the next Poll(). Returns false if there was none within `time`.
   bool PollsWithin(absl::Duration time);
-  // Messages to other endpoints whose credit has not come back.
+  // Returns the number of messages to other endpoints whose credit has not come back.
   int credits_out() const;
-  // Send slots that are neither free nor released.
+  // Returns the number of send slots that are in use.
   size_t slots_out() const;
-  // Large buffers, lent and fetched, that have not come back.
+  // Returns the number of large buffers, lent and fetched, that have not come back.
   size_t large_out() const;
 
   // ---- endpoint::Endpoint
@@ -119,7 +116,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   void Release(uint32_t slot) override;
   void Cancel(endpoint::PeerId peer, endpoint::SendBuffer buffer) override;
   void Flush() override;
-  // Nobody has a share here, and who waits may be overtaken.
+  // Peers have no shares here, and a later caller may overtake a waiting caller.
   absl::StatusOr<endpoint::LargeBuffer> Lend(endpoint::PeerId peer, uint64_t bytes,
                                              bool waits) override;
   std::optional<endpoint::RemoteMemory> WhereLent(uint32_t number) override;
@@ -136,9 +133,9 @@ class LocalEndpoint final : public endpoint::Endpoint {
   int fd() const override { return event_fd_; }
   int64_t SleepLimitNs() const override;
   void Wake() override;
-  // Of what it tells, it knows the address and whether the peer is up.
+  // Sets only `address` and `up`.
   absl::StatusOr<endpoint::PeerReport> Report(endpoint::PeerId peer) const override;
-  // There is no handshake: nothing to count.
+  // Returns zeros: there is no handshake.
   endpoint::HandshakeCounts Handshakes() const override { return {}; }
   absl::Status Health() const override { return absl::OkStatus(); }
   endpoint::ConnectionCounts Connections() const override { return {}; }
@@ -165,12 +162,12 @@ class LocalEndpoint final : public endpoint::Endpoint {
     std::string address;
     int64_t connect_deadline_ns = 0;
     int credits = 0;
-    uint32_t max_message_bytes = 0;  // the lower one
+    uint32_t max_message_bytes = 0;  // limit of both ends
     bool starved = false;            // a Reserve() failed
-    bool lend_waits = false;         // a Lend() did
+    bool lend_waits = false;         // a Lend() with `waits` failed
     bool broken = false;             // from FailRequests() to OnResend()
-    uint32_t acknowledged = 0;       // by the other side, which rides on whatever comes from it
-    uint32_t told = 0;               // of that, the handler
+    uint32_t acknowledged = 0;       // total acknowledged by the peer, reported with its next event
+    uint32_t told = 0;               // last total given to the handler
   };
   struct Large {
     endpoint::PeerId peer;
@@ -192,7 +189,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   LocalEndpoint(LocalNetwork* network, endpoint::Handler* handler, base::Clock* clock,
                 LocalNetwork::Options options);
 
-  // All with network_->mutex_.
+  // Call the following functions with network_->mutex_ held.
   endpoint::PeerId NewPeer(const std::string& address);
   Peer* Find(endpoint::PeerId id);
   const Peer* Find(endpoint::PeerId id) const { return const_cast<LocalEndpoint*>(this)->Find(id); }
@@ -236,7 +233,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   absl::Status fail_fetches_;
   std::map<uint32_t, Large> lent_;        // by number
   std::map<uint32_t, Fetching> fetches_;  // not ended
-  std::map<uint32_t, Large> fetched_;     // the handler's
+  std::map<uint32_t, Large> fetched_;     // owned by the handler
   endpoint::Holds held_lent_{[this] { Wake(); }};
   endpoint::Holds held_fetched_{[this] { Wake(); }};
   uint64_t lent_bytes_ = 0;
@@ -245,7 +242,7 @@ class LocalEndpoint final : public endpoint::Endpoint {
   std::function<void()> before_sleep_;
   std::function<void()> after_wake_;
   uint64_t polls_ = 0;
-  std::condition_variable changed_;  // armed_ or polls_
+  std::condition_variable changed_;  // armed_ or polls_ has changed
 };
 
 }  // namespace sluice::local

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LocalEndpoint's part in large messages: what is lent lies in its own memory, what is fetched is a copy.
+// LocalEndpoint: large messages. Lent memory belongs to this endpoint; fetched memory is a copy.
 #include <algorithm>
 #include <cassert>
 #include <iterator>

@@ -22,15 +22,14 @@ class Backlog {
   Backlog(uint32_t max_messages, uint64_t max_bytes)
       : max_messages_(max_messages), max_bytes_(max_bytes) {}
 
-  // Room for a message of `size_bytes`, not 0, behind the others; valid until the next Push().
-  // nullptr: full.
+  // Appends a message of `size_bytes`, at least 1, and returns its memory, valid until the next Push(). Returns nullptr at a limit.
   std::byte* Push(uint32_t size_bytes);
 
   bool empty() const { return count_ == 0; }
   uint32_t size() const { return count_; }
   uint64_t size_bytes() const { return bytes_; }
 
-  // Not when empty.
+  // Call Front() and Pop() only if the backlog is not empty.
   std::span<const std::byte> Front() const { return ring_[head_]; }
   void Pop();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sessions' part in large messages: lent at one side, fetched by the other (peer_large.h).
+// Sessions: large messages. The sender lends them, the receiver fetches them (peer_large.h).
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -20,8 +20,8 @@ absl::Status NotNow(const char* cause) {
                       .retry_safe = true});
 }
 
-// What users see of a refused read. The peer's device does not say whether the peer revoked the memory or never lent it; a peer
-// that never lends what it announces is disconnected (kMaxRefusals).
+// Returns the error for users if the peer's device refused a READ. The device does not report whether the peer revoked the memory or
+// never lent it. A peer that never lends the memory that it announces is disconnected (kMaxRefusals).
 absl::Status Withdrawn(const absl::Status& refusal) {
   const auto detail = base::DetailOf(refusal);
   const std::string peer = detail.has_value() ? detail->peer() : std::string();
@@ -109,7 +109,7 @@ absl::Status Sessions::Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent)
 
 void Sessions::CancelLarge(endpoint::PeerId peer, endpoint::SendBuffer buffer) {
   const auto found = lent_.find(buffer.large);
-  // It went with its peer; its number may be another's by now.
+  // The loan ended when its peer went down; another loan may have the number now.
   if (found == lent_.end() || !(found->second.peer == peer)) return;
   if (buffer.slot != kNoSlot) endpoint_->Cancel(peer, found->second.place);
   lent_.erase(found);
@@ -134,7 +134,7 @@ uint32_t Sessions::CommitLarge(endpoint::PeerId peer, Record& record, const Unse
   return 0;
 }
 
-// Its writer has thought better of it: there is nothing to read.
+// Converts a large message that was committed without a payload to an ordinary message, and ends the loan.
 void Sessions::BringBack(Record& record, Unsent* unsent) {
   const uint32_t number = unsent->buffer.large;
   unsent->buffer = lent_.at(number).place;
@@ -161,7 +161,7 @@ void Sessions::SendUnsent(endpoint::PeerId peer, Record& record) {
       next.buffer = place;
       next.buffer.data += frame::kHeaderBytes;
       next.buffer.capacity_bytes -= frame::kHeaderBytes;
-      // Its place in the sequence is taken, so something has to stand there.
+      // The message has a place in the sequence, so a message without effect replaces it.
       if (!lent.status.ok()) {
         next.header = {};
         next.header.kind = frame::Kind::kTaken;
@@ -205,7 +205,7 @@ void Sessions::OnLent(endpoint::PeerId peer, uint32_t number, const absl::Status
   endpoint_->Flush();
 }
 
-// Nobody will read what is in it. Its place in the sequence stays.
+// Ends the loan of a message that can't be sent. The message keeps its place in the sequence.
 void Sessions::Lose(endpoint::PeerId peer, uint32_t number, const absl::Status& why) {
   endpoint_->EndLoan(number);
   ++counters_.large_lost;
@@ -233,8 +233,8 @@ void Sessions::OnTaken(endpoint::PeerId peer, Record& record, uint64_t number) {
   if (writable) user_->OnWritable(peer);
 }
 
-// Delivered is what the user there has had: not yet what stands behind a large message that it has not read. Numbers are
-// of the user's messages.
+// Reports the number of messages that the user of the peer has received. Messages behind a large message that the peer has not read do not
+// count yet. The number counts the user's messages only.
 void Sessions::ReportDelivered(endpoint::PeerId peer, Record& record) {
   PeerLarge& large = *record.large;
   const auto before = [](uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; };
@@ -283,7 +283,7 @@ bool Sessions::TakeLarge(endpoint::PeerId peer, Record& record, const frame::Hea
   return true;
 }
 
-// Nobody has seen anything of it, and nobody will.
+// Drops a line whose messages no user has seen.
 void Sessions::DropLine(PeerLarge& large, LineKey key) {
   const auto node = large.lines.extract(key);
   for (const Incoming& incoming : node.mapped()) {
@@ -310,7 +310,7 @@ void Sessions::BeginFetch(endpoint::PeerId peer, Record& record, const frame::He
   if (place.bytes > record.max_large_bytes) {
     return Break(peer, "malformed message", "a large message over the limit");
   }
-  // Those that it has not been told of as well: until then no other may stand in their stead.
+  // Messages whose kTaken is not sent yet count too: until then, the peer may not replace them with others.
   if (large.fetches + large.untold.size() >= kMaxLent) {
     return Break(peer, "malformed message", "more large messages than may be in flight");
   }
@@ -362,8 +362,8 @@ void Sessions::OnFetched(endpoint::PeerId peer, const absl::StatusOr<endpoint::L
   endpoint_->Flush();
 }
 
-// Whatever stands in front and can be had. Each is out of its line before its user is called, and what the user may have
-// ended is looked up again.
+// Delivers the messages at the front of the line that are complete. Removes each message from the line before it calls the user. Then looks
+// up the peer and the line again, because the user may have ended them.
 void Sessions::DeliverLine(endpoint::PeerId peer, LineKey key) {
   for (Record* record = Find(peer); record != nullptr; record = Find(peer)) {
     PeerLarge& large = *record->large;
@@ -388,7 +388,7 @@ void Sessions::DeliverLine(endpoint::PeerId peer, LineKey key) {
 
 void Sessions::DeliverLarge(endpoint::PeerId peer, Record& record, frame::Header header,
                             const Fetch& fetch) {
-  // Told before its user is called: what the user sends in answer comes behind it, and finds the memory free there.
+  // kTaken is sent before the user is called, so that the peer receives it before the user's answer, and has the memory free by then.
   const bool early = header.kind == frame::Kind::kRequest || header.kind == frame::Kind::kReply;
   frame::Fault fault = frame::Fault::kNone;
   std::span<const std::byte> payload;
@@ -441,7 +441,7 @@ void Sessions::OnWritable(endpoint::PeerId peer) {
   user_->OnWritable(peer);
 }
 
-// The peer is down: what was lent to it is out of its reach before anybody else has it; the endpoint ends fetches.
+// Ends all loans of a peer that is down. The endpoint ends its fetches, and reuses lent memory only when the peer can't read it.
 void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
   for (const Unsent& unsent : large.unsent) {
     if (unsent.buffer.large == kNotLarge) endpoint_->Cancel(peer, unsent.buffer);
@@ -450,7 +450,7 @@ void Sessions::DropLarge(endpoint::PeerId peer, PeerLarge& large) {
     const auto lent = it++;
     if (!(lent->second.peer == peer)) continue;
     --large.lent;
-    const bool lost = lent->second.committed && !lent->second.status.ok();  // Lose() was said
+    const bool lost = lent->second.committed && !lent->second.status.ok();  // Lose() was called
     if (lent->second.place.data != nullptr && !lent->second.sent) {
       endpoint_->Cancel(peer, lent->second.place);
     }

@@ -15,15 +15,15 @@
 
 namespace sluice::session {
 
-// By slot: the one behind it.
+// The links of all lists: for each slot, the slot after it.
 class Links {
  public:
-  // Makes room for the slot: only until each slot was used once.
+  // Creates the link of a slot at its first use.
   void Cover(uint32_t slot) {
     if (slot >= next_.size()) [[unlikely]]
       next_.resize(slot + 1);
   }
-  // Of a slot that is covered.
+  // Cover() must have been called for the slot.
   uint32_t& operator[](uint32_t slot) { return next_[slot]; }
   uint32_t operator[](uint32_t slot) const { return next_[slot]; }
 
@@ -43,14 +43,14 @@ class Outbox {
     }
     last_ = slot;
   }
-  // Not when empty.
+  // Call only if the outbox is not empty.
   uint32_t PopFront(const Links& links) {
     const uint32_t slot = first_;
-    first_ = links[slot];  // of the last one: any, and PushBack() sets it
+    first_ = links[slot];  // undefined after the last slot; PushBack() sets it
     --size_;
     return slot;
   }
-  // The first `count` of at least as many; `take(slot)` for each.
+  // Removes the first `count` slots, at most size(), and calls `take(slot)` for each.
   template <typename Take>
   void PopFront(const Links& links, uint32_t count, Take take) {
     uint32_t slot = first_;

@@ -11,7 +11,7 @@
 // Threads       The polling thread.
 // Limits        kMaxLent large messages in each direction until the sender has received kTaken; copies of kMaxHeldBytes. A peer that
 //               exceeds a limit is disconnected. So is a peer whose device refuses kMaxRefusals READs in a row, because each one costs a
-//               reset of the stream of READs. A message costs a constant number of steps, whatever number waits.
+//               reset of the stream of READs. A message costs a constant number of steps, regardless of the number of waiting messages.
 #ifndef SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 #define SLUICE_MIDDLEWARE_SESSION_PEER_LARGE_H_
 
@@ -36,26 +36,26 @@ inline constexpr uint32_t kMaxLent = 64;
 inline constexpr uint64_t kMaxHeldBytes = 64 << 20;
 inline constexpr uint32_t kMaxRefusals = 8;
 
-// Memory that is lent, from Reserve() until the peer has taken what is in it.
+// Memory that is lent, from Reserve() until the peer has read it.
 struct Lent {
   endpoint::PeerId peer;
-  uint64_t offset = 0;         // in that memory, where the message begins
-  bool in_place = false;       // its user had written part of it there
-  endpoint::SendBuffer place;  // of the message that says where it is
-  frame::Header header;        // of the message in it, once committed
+  uint64_t offset = 0;         // offset of the message in the memory
+  bool in_place = false;       // the user wrote part of the message there before
+  endpoint::SendBuffer place;  // of the message that carries its Place
+  frame::Header header;        // of the lent message, once committed
   bool committed = false;
   bool sent = false;
-  absl::Status status;  // not OK: the device does not take it
+  absl::Status status;  // not OK: the device refused to register the memory
 };
 
-// Committed, and behind something that can't be sent yet, or that itself.
+// A committed message that can't be sent yet, or that waits behind such a message.
 struct Unsent {
   endpoint::SendBuffer buffer;
   frame::Header header;
   bool report_soon = false;
 };
 
-// What has to keep its order among itself: the messages of a call, or of a flow.
+// Identifies messages that must stay in order: the messages of one call, or of one flow.
 struct LineKey {
   bool of_flow = false;
   uint64_t id = 0;
@@ -67,13 +67,13 @@ struct LineKey {
   }
 };
 
-// A large message of the peer's, from its place until its sender is to be told that it was taken.
+// A large message of the peer, from the arrival of its Place until kTaken is due.
 struct Fetch {
   LineKey line;
-  uint32_t fetch = 0;      // the endpoint's number, which may be another's once it has failed
-  uint32_t number = 0;     // the sender's
-  bool ended = false;      // fetched, or could not be
-  bool cancelled = false;  // nobody wants it any more, and it stands in no line
+  uint32_t fetch = 0;      // number in the endpoint; after a failure another fetch may have it
+  uint32_t number = 0;     // number of the sender
+  bool ended = false;      // fetched, or failed
+  bool cancelled = false;  // cancelled by the peer; it is in no line
   absl::Status status;
   endpoint::LargeBuffer buffer;
 };
@@ -88,24 +88,24 @@ struct PeerLarge {
   struct Sent {
     uint32_t sequence;
     uint32_t number;
-    uint32_t own_before;  // of PeerLarge::own: sent before it
+    uint32_t own_before;  // number of kTaken messages that this side sent before it
   };
 
   // Out.
   uint32_t lent = 0;
-  bool refused = false;  // a Reserve(), because of kMaxLent
+  bool refused = false;  // a Reserve() failed because of kMaxLent
   std::deque<Unsent> unsent;
-  std::deque<Sent> sent;  // that are not taken, in their order
-  std::deque<uint32_t>
-      own;  // sequence numbers of kTaken, which the user has not sent; not acknowledged
-  uint32_t own_acknowledged = 0;  // kTaken before those
+  std::deque<Sent> sent;  // large messages without kTaken, in order
+  // Sequence numbers of kTaken messages of this side that are not acknowledged. The user does not count these messages.
+  std::deque<uint32_t> own;
+  uint32_t own_acknowledged = 0;  // number of acknowledged kTaken messages
   // In.
   absl::flat_hash_map<LineKey, std::deque<Incoming>> lines;         // none is empty
   absl::flat_hash_map<uint32_t, std::shared_ptr<Fetch>> under_way;  // by the endpoint's number
-  uint32_t fetches = 0;                                             // not in `untold` yet
-  uint32_t refusals = 0;                                            // in a row
+  uint32_t fetches = 0;   // fetches that are not in `untold` yet
+  uint32_t refusals = 0;  // in a row
   uint64_t held_bytes = 0;
-  std::deque<uint32_t> untold;  // what was taken and not said: there was no credit
+  std::deque<uint32_t> untold;  // numbers whose kTaken waits for credit
 };
 
 }  // namespace sluice::session

@@ -20,10 +20,10 @@
 namespace sluice::session {
 
 enum class Verdict : uint8_t {
-  kDeliver,    // the next one
+  kDeliver,    // the next message
   kDuplicate,  // seen before: drop it, count it
-  kGap,        // one before it is missing: close the connection
-  kBogusAck,   // acknowledges what was never sent: close the connection
+  kGap,        // a message before it is missing: close the connection
+  kBogusAck,   // acknowledges a message that was never sent: close the connection
 };
 
 std::string_view Explain(Verdict verdict);
@@ -35,13 +35,13 @@ class Session {
   explicit Session(uint32_t first_sequence)
       : next_to_send_(first_sequence), next_expected_(first_sequence) {}
 
-  // The sequence number of the message in `slot`, which is sent next, and kept.
+  // Adds the message in `slot`, which is sent next, to the outbox. Returns its sequence number.
   uint32_t Send(Links& links, uint32_t slot) {
     outbox_.PushBack(links, slot);
     return next_to_send_++;
   }
 
-  // A message came in.
+  // Checks the sequence number of a received message.
   Verdict Receive(uint32_t sequence) {
     const auto ahead = static_cast<int32_t>(sequence - next_expected_);
     if (ahead < 0) return Verdict::kDuplicate;
@@ -50,14 +50,14 @@ class Session {
     return Verdict::kDeliver;
   }
 
-  // The same for who knows what to do with a message that is next. False: nothing happens; Receive() says what it is.
+  // Fast path of Receive(): returns true if the message is the next. Otherwise returns false without effect; then call Receive().
   bool ReceiveNext(uint32_t sequence) {
     if (sequence != next_expected_) return false;
     ++next_expected_;
     return true;
   }
 
-  // The messages before `sequence` have been taken: release(slot) for each of which that is news.
+  // Handles the acknowledgement of all messages before `sequence`. Calls release(slot) for each newly acknowledged message.
   template <typename ReleaseSlot>
   Verdict Acknowledge(const Links& links, uint32_t sequence, ReleaseSlot release) {
     const uint32_t taken = sequence - acknowledged();
@@ -66,7 +66,7 @@ class Session {
     return Verdict::kDeliver;
   }
 
-  // All messages before it have been taken by the peer.
+  // Returns the sequence number of the first message that the peer has not acknowledged.
   uint32_t acknowledged() const { return next_to_send_ - outbox_.size(); }
   uint32_t next_to_send() const { return next_to_send_; }
   uint32_t next_expected() const { return next_expected_; }

@@ -41,7 +41,7 @@ uint32_t Sessions::Send(endpoint::PeerId peer, Record& record, endpoint::SendBuf
   return header.sequence;
 }
 
-// Flat: a call of Send() would copy the buffer's description once more.
+// flatten: a call of Send() would copy the buffer's description once more.
 [[gnu::flatten]] uint32_t Sessions::Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer,
                                            frame::Header& header, bool report_soon) {
   Record* record = Find(peer);
@@ -86,7 +86,7 @@ bool Sessions::OnMessage(endpoint::PeerId peer, std::span<const std::byte> bytes
   return true;
 }
 
-// Of any kind, or out of turn.
+// Handles the messages that are not on the fast path of OnMessage().
 bool Sessions::OnOtherMessage(endpoint::PeerId peer, Record* record,
                               std::span<const std::byte> bytes) {
   frame::Header header;

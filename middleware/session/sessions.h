@@ -8,7 +8,7 @@
 //               live and a path exists. After OnPeerDown(), unacknowledged messages have failed, and the peer may or may not have
 //               received them; a peer that returns is a new peer. docs/decisions/0016 and 0019 have the reasons.
 // Ownership     The user, beside the endpoint, which takes this object as its handler and outlives the last call to it.
-// Threads       The polling thread. Callbacks run only inside the endpoint's Poll().
+// Threads       The polling thread. Callbacks run only inside the endpoint's Poll(). Exception: Commit() may call OnLost().
 // Large         A message above the maximum size of a message is written into memory that the endpoint lends to the peer. The peer reads
 //               it from there. Both users see one message, at its place among those of its call or flow (peer_large.h).
 // Limits        Unacknowledged messages occupy the endpoint's send buffers. Reserve() refuses when these or the peer's credits are used up.
@@ -37,36 +37,36 @@ class User {
   virtual ~User() = default;
   virtual void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) = 0;
   virtual void OnPeerDown(endpoint::PeerId peer, const absl::Status& why) = 0;
-  // In the order of sending, once. `payload` is valid during the call only.
+  // Called once for each message, in the order of sending. `payload` is valid during the call only.
   virtual void OnMessage(endpoint::PeerId peer, const frame::Header& header,
                          std::span<const std::byte> payload) = 0;
-  // Follows a Reserve() that answered RESOURCE_EXHAUSTED.
+  // Follows a Reserve() that returned RESOURCE_EXHAUSTED.
   virtual void OnWritable(endpoint::PeerId peer) = 0;
-  // All messages before `sequence` have been given to the other side's user.
+  // The user of the peer has received all messages before `sequence`.
   virtual void OnDelivered(endpoint::PeerId /*peer*/, uint32_t /*sequence*/) {}
-  // What the peer sends is not what a Sluice of this version sends: disconnect it.
+  // The peer has sent an invalid message. The user must disconnect the peer.
   virtual void OnProtocolError(endpoint::PeerId peer, std::string_view what,
                                std::string_view explanation) = 0;
-  // A large message with this header, sent or received by this side, is lost: there was no memory for it; or, UNAVAILABLE, the
-  // peer took it back or left while this side read it.
+  // A large message with this header, sent or received by this side, is lost. UNAVAILABLE: the peer withdrew it, or disconnected while
+  // this side read it. Another code: there was no memory for it. By default, calls OnProtocolError().
   virtual void OnLost(endpoint::PeerId peer, const frame::Header& header, const absl::Status& why);
 };
 
-// Memory in which part of a large payload stands already, where it would be if the payload began at `payload`.
+// Memory that already contains part of a large payload: at its final position if the payload begins at `payload`.
 struct InPlace {
-  const endpoint::HeldMemory* memory = nullptr;  // there is none
+  const endpoint::HeldMemory* memory = nullptr;  // nullptr: no such memory
   std::byte* payload = nullptr;
 };
 
 struct SessionCounters {
-  uint64_t duplicates = 0;       // messages that had come before: dropped
-  uint64_t sent_again = 0;       // messages
-  uint64_t protocol_errors = 0;  // what OnProtocolError() was told
+  uint64_t duplicates = 0;       // messages that were received before: dropped
+  uint64_t sent_again = 0;       // retransmitted messages
+  uint64_t protocol_errors = 0;  // calls of OnProtocolError()
   uint64_t large_sent = 0;
   uint64_t large_received = 0;
   uint64_t large_lost = 0;
-  uint64_t large_in_place = 0;  // of those sent: lent where their user had written them
-  uint64_t large_held = 0;      // of those received: kept by their user where they had come in
+  uint64_t large_in_place = 0;  // of large_sent: lent in the memory that the user wrote
+  uint64_t large_held = 0;      // of large_received: the user kept the fetched memory
   uint32_t lent = 0;            // now: large messages that peers have not read yet
 };
 
@@ -76,9 +76,10 @@ class Sessions final : public endpoint::Handler {
 
   void Attach(endpoint::Endpoint* endpoint) { endpoint_ = endpoint; }
 
-  // Room for a payload, at `data`. RESOURCE_EXHAUSTED: none now, OnWritable() follows. UNAVAILABLE: no such peer. Others
-  // stay: INVALID_ARGUMENT, too large; ABORTED, the system gives no memory for it.
-  // A large payload is reserved at its place, if it has one and can be lent there; `data` says so.
+  // Returns memory for a payload, at `data`.
+  // Errors: RESOURCE_EXHAUSTED (no memory or credit now; OnWritable() follows), UNAVAILABLE (no such peer), INVALID_ARGUMENT (too large),
+  // ABORTED (the system has no memory for it).
+  // If `place` has memory that can be lent, a large payload is reserved there: `data` is then place.payload.
   [[gnu::always_inline]] absl::StatusOr<endpoint::SendBuffer> Reserve(endpoint::PeerId peer,
                                                                       uint32_t payload_bytes,
                                                                       const InPlace& place = {}) {
@@ -91,27 +92,26 @@ class Sessions final : public endpoint::Handler {
     }
     return buffer;
   }
-  // Reserve() for a large message, in two steps, for those who can't wait for credit before they write: memory first, then
-  // what is needed to send it. Commit() or Cancel() after either.
-  // `waits`: for OnWritable(), as who reserves does; endpoint.h says what that is worth.
+  // Reserve a large message in two steps, for a caller that writes before it has a credit: Lend() returns the memory, Attach() reserves
+  // the message that carries its Place. Call Commit() after Attach(), or Cancel() after either.
+  // `waits`: after RESOURCE_EXHAUSTED, OnWritable() follows, as in Reserve(); see Endpoint::Lend().
   absl::StatusOr<endpoint::SendBuffer> Lend(endpoint::PeerId peer, uint32_t payload_bytes,
                                             bool waits, const InPlace& place = {});
   absl::Status Attach(endpoint::PeerId peer, endpoint::SendBuffer* lent);
-  // In User::OnMessage() only: the memory of the message that is given there, which stays until its holder has had enough of
-  // it. Nothing: it does not stand alone, or too much is held; what is wanted of it has to be copied.
+  // Returns the memory of the message that User::OnMessage() delivers; the memory stays valid until its holder releases it. Call in
+  // OnMessage() only. Returns an empty object if the message is not large, or too much memory is held: then copy the message.
   endpoint::HeldMemory Hold();
-  // The largest payload that goes to a peer, and the largest that goes without being lent.
+  // Return the maximum payload for a peer, and the maximum payload that is not lent.
   static uint32_t LargestPayload(const endpoint::PeerInfo& info);
   static uint32_t LargestEager(const endpoint::PeerInfo& info) {
     return info.max_message_bytes - frame::kHeaderBytes;
   }
-  // Sends header.payload_bytes of the buffer behind the header, whose sequence number it sets and
-  // returns, unless it has to wait for memory to be registered: then 0. `report_soon`: OnDelivered() is wanted soon, not
-  // just some time.
+  // Sends the header and the first header.payload_bytes of the buffer. Sets the sequence number in the header, and returns it. Returns 0 if
+  // the message is large, waits behind a large message, or the peer is down. `report_soon`: the peer reports delivery at once.
   uint32_t Commit(endpoint::PeerId peer, endpoint::SendBuffer buffer, frame::Header& header,
                   bool report_soon = false);
-  // The same for a message with a plain header, behind no large message, as nearly all of calls are. Without an intermediate
-  // record of the header or the buffer.
+  // As Commit(), for a message with a plain header, as nearly all messages of calls. Without large messages, it makes no intermediate copy
+  // of the header or the buffer's description.
   [[gnu::always_inline]] void CommitPlain(endpoint::PeerId peer, const endpoint::SendBuffer& buffer,
                                           const frame::PlainHeader& header) {
     Record* const record = Find(peer);
@@ -130,10 +130,10 @@ class Sessions final : public endpoint::Handler {
     endpoint_->Cancel(peer, buffer);
   }
 
-  // Messages to it that are not acknowledged; 0 for a peer that is not up.
+  // Returns the number of messages to the peer that are not acknowledged; 0 if the peer is not up.
   uint32_t unacknowledged(endpoint::PeerId peer);
   const SessionCounters& counters() const { return counters_; }
-  // Entries of what waits behind large messages, or for their kTaken, that were looked at; so that tests can count.
+  // Returns the number of list entries examined for large messages: entries that wait behind them, or for their kTaken. For tests.
   uint64_t large_steps() const { return large_steps_; }
 
   void OnPeerUp(endpoint::PeerId peer, const endpoint::PeerInfo& info) override;
@@ -148,10 +148,10 @@ class Sessions final : public endpoint::Handler {
 
  private:
   struct Record {
-    uint32_t generation = 0;  // 0: nobody is here
+    uint32_t generation = 0;  // 0: no peer
     Session session;
     uint64_t max_large_bytes = 0;
-    std::unique_ptr<PeerLarge> large;  // once there was a large message, either way
+    std::unique_ptr<PeerLarge> large;  // nullptr until the first large message in either direction
   };
 
   Record* Find(endpoint::PeerId peer) {
@@ -162,7 +162,7 @@ class Sessions final : public endpoint::Handler {
   uint32_t Send(endpoint::PeerId peer, Record& record, endpoint::SendBuffer buffer,
                 frame::Header& header, bool report_soon);
   void Drop(endpoint::PeerId peer);
-  // The endpoint has refused the memory.
+  // Called if the endpoint refuses: reserves a large message if that is the reason.
   [[gnu::cold]] void ReserveOther(endpoint::PeerId peer, uint32_t payload_bytes,
                                   const InPlace& place,
                                   absl::StatusOr<endpoint::SendBuffer>* buffer);
@@ -181,7 +181,7 @@ class Sessions final : public endpoint::Handler {
   void ForgetLent(Record& record, uint32_t number);
   void SendUnsent(endpoint::PeerId peer, Record& record);
   void Lose(endpoint::PeerId peer, uint32_t number, const absl::Status& why);
-  // True: it is not for the user, or not yet.
+  // Returns true if the message is not for the user, or not yet.
   bool TakeLarge(endpoint::PeerId peer, Record& record, const frame::Header& header,
                  std::span<const std::byte> payload);
   void OnTaken(endpoint::PeerId peer, Record& record, uint64_t number);
@@ -199,10 +199,10 @@ class Sessions final : public endpoint::Handler {
 
   User* const user_;
   endpoint::Endpoint* endpoint_ = nullptr;
-  std::vector<Record> records_;               // by PeerId::index; the endpoint bounds it
-  uint32_t record_count_ = 0;                 // their number: to compute it takes a multiplication
+  std::vector<Record> records_;  // by PeerId::index; the endpoint bounds it
+  uint32_t record_count_ = 0;    // records_.size(), whose computation takes a multiplication
   absl::flat_hash_map<uint32_t, Lent> lent_;  // by the endpoint's number
-  uint32_t delivering_ = kNoFetch;            // whose message the user is given
+  uint32_t delivering_ = kNoFetch;            // fetch whose message OnMessage() delivers
   Links links_;
   SessionCounters counters_;
   uint64_t large_steps_ = 0;
