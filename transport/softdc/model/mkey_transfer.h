@@ -21,7 +21,7 @@ namespace sluice::softdc {
 enum class MkeyStatus : uint8_t {
   kGood,
   kDenied,  // key, range, right or protection domain
-  kAgain,   // the memory is not mapped yet
+  kAgain,   // the memory cannot be accessed yet
   kFailed,  // it cannot be read or written
   kNobody,  // the owner is gone
 };
