@@ -84,7 +84,7 @@ class ReceiveDelivery {
   DeliveryStatus OneSided(const Wqe& wqe, const MessageSource& source);
   // Fast path of OneSided for a WRITE of 1 byte or more. Returns false, without a copy, if OneSided must do it.
   bool WritePlain(const Wqe& wqe, const std::byte* from);
-  // Claims one receive WQE. Returns false if there is none; ClaimWqes returns the reason.
+  // Fast path of ClaimWqes for one WQE. Returns false if ClaimWqes must do it.
   bool ClaimOne(shm::ClaimedWqe* claimed);
 
  private:

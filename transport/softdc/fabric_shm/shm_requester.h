@@ -35,7 +35,8 @@ class ShmRequester final : public Requester {
   // A continuation that is still armed finds nothing to do.
   void Forget() override {}
 
-  // Runs waiting WQEs. `timer_ns`: kAnswer after an answer about some target, or the time that was given to ContinueAt.
+  // Runs waiting WQEs, or retries later if the queue is locked. `timer_ns`: kAnswer after an answer about some target, or the time that was
+  // given to ContinueAt.
   static constexpr int64_t kAnswer = 0;
   void Continue(int64_t timer_ns);
   // Returns true if no pass is in progress, and removes the targets of `dropped` from the cache. Returns false if a pass may be in

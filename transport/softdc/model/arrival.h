@@ -53,7 +53,7 @@ inline uint32_t NeededAccess(uint8_t opcode) {
   }
 }
 
-// Checks a request, without the range of its memory and the length of the receive WQE. `opcode` must be wqe.opcode. If the caller passes a
+// Checks a request, except the range of its memory and the length of the receive WQE. `opcode` must be wqe.opcode. If the caller passes a
 // constant, the compiler removes the code of other opcodes.
 [[gnu::always_inline]] inline Verdict JudgeRequest(const Wqe& wqe, uint8_t opcode,
                                                    shm::TargetType meant_for,

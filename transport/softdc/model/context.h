@@ -136,7 +136,8 @@ class Context {
   void UseWindowKey(uint32_t index, uint32_t key);
   // Returns false while a copy through the invalidated window of `key` may still be in progress.
   bool SettleWindow(uint32_t key);
-  // Returns whether a copy through the window of `key` may still be in progress. Asks the fabric without the mutex of the context.
+  // Returns whether a copy through the window of `key` may still be in progress. Does not take the mutex of the context, so it may be
+  // called under the lock of a CQ.
   bool WindowInUse(uint32_t key) { return port_->WindowInUse(key >> kTagBits); }
   template <typename Predicate>
   bool AnyWindow(Predicate predicate) {

@@ -7,7 +7,7 @@
 //
 // A full queue (docs/softdc.md, "Full completion queues"): the private ring has exactly `cqe` entries. The ring of a sender has room for at
 // least as many, unless the ring budget is short (shm/ring_budget.h). A completion without room overruns the queue: IBV_EVENT_CQ_ERR is
-// posted once, and this and all later completions are lost. With the dial full_receive_cq, senders wait instead. With
+// posted once, and this and all later completions are lost. If the dial full_receive_cq says so, senders wait instead. With
 // IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, only completions without room are lost, and the queue continues.
 //
 // Polling is in cq_poll.cc, extended polling (ibv_create_cq_ex(3)) in cq_ex.cc, the rest in cq.cc.

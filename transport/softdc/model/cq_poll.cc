@@ -104,7 +104,7 @@ int Cq::PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   return count;
 }
 
-// A CQE's words from the second on are those of an ibv_wc.
+// From its second word on, a CQE has the layout of an ibv_wc.
 static_assert(offsetof(ibv_wc, status) == offsetof(shm::Cqe, status) &&
               offsetof(ibv_wc, opcode) == offsetof(shm::Cqe, opcode) &&
               offsetof(ibv_wc, vendor_err) == offsetof(shm::Cqe, vendor_err) &&
@@ -132,7 +132,7 @@ void PutWord(ibv_wc* wc, uint64_t word) {
 }
 }  // namespace
 
-// A message that invalidated a window is held back while a copy through the window is in progress: the program may use the memory as soon
+// A message that invalidated a window is held back while a copy through the window is in progress. The program may use the memory as soon
 // as it polls the message. A program that sleeps is woken at once, until the copy has ended.
 [[gnu::noinline]] bool Cq::IsHeldBack(uint32_t key) {
   if (!context_.WindowInUse(key)) return false;

@@ -21,7 +21,7 @@ class Context;
 
 class Dct {
  public:
-  // `base` is what the user holds; it must stay first.
+  // `base` is the user's handle; it must stay first.
   ibv_qp base{};
   static Dct* From(ibv_qp* qp) { return reinterpret_cast<Dct*>(qp); }
   static bool Is(const ibv_qp* qp);

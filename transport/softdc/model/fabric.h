@@ -7,8 +7,9 @@
 //                       Qp      --1:1--> Requester       made by FabricPort::NewRequester
 //
 // A Requester may use the functions of a queue in the part "For the Requester" of send_queue.h. Each fabric checks requests at the target
-// with arrival.h. It finds a target with Context::WithResponder, by the number from AllocateNumber. The model may hold a lock in calls of
-// these functions: of a send queue or a QpLife; in NowNs and WindowInUse also of a CQ; in WindowInUse also the mutex of the context.
+// with arrival.h. It finds a target with Context::WithResponder, by the number from AllocateNumber. The model may hold the lock of a send
+// queue or of a QpLife in calls of these functions. In NowNs and WindowInUse it may also hold the lock of a CQ, and in WindowInUse the
+// mutex of the context.
 //
 // Units: nanoseconds.
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The 40 bytes before the payload in the receive buffer of a UD queue pair (man ibv_post_recv): a global routing header, or on RoCE v2
-// between IPv4 addresses 20 undefined bytes and an IPv4 header.
+// The 40 bytes before the payload in the receive buffer of a UD queue pair (man ibv_post_recv): a global routing header. On RoCE v2 between
+// IPv4 addresses: 20 undefined bytes and an IPv4 header.
 //
 // Threads       Pure functions.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_GRH_H_

@@ -189,7 +189,7 @@ int ReregisterMemory(ibv_mr* mr, ibv_pd* pd, void* address, size_t length_bytes,
   if (HasBoundWindow(*Context::From(mr->context), mr->handle)) return errno = EBUSY;
   ibv_mr* registered = RegisterMemory(pd, address, length_bytes, access);
   if (registered == nullptr) return errno;
-  // The user's handle takes over the new registration; the old one ends under the other name.
+  // The user's handle takes over the new registration. The old registration ends under the other handle.
   std::swap(*reinterpret_cast<Region*>(mr), *reinterpret_cast<Region*>(registered));
   return DeregisterMemory(registered);
 }

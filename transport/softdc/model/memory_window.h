@@ -33,8 +33,12 @@ int DeallocateWindow(ibv_mw* mw);
 // --- For the queue that executes the work requests ---
 
 // Executes ibv_wr_bind_mw. `qp_number`: 0 for a DCI. Only the low byte of `new_rkey` counts. As on mlx5, length 0 ends the binding, if any.
-// Returns IBV_WC_SUCCESS or IBV_WC_MW_BIND_ERR. Reasons for the error: the window is bound; the region lacks IBV_ACCESS_MW_BIND, or
-// LOCAL_WRITE for a writable window; the range is not inside the region; an object belongs to another PD.
+// Returns IBV_WC_SUCCESS or IBV_WC_MW_BIND_ERR. Reasons for the error:
+// - the window is bound
+// - the region lacks IBV_ACCESS_MW_BIND, or LOCAL_WRITE for a writable window
+// - the range is not inside the region
+// - an object belongs to another PD
+// - `info` has unknown rights
 ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint32_t window_rkey,
                          uint32_t new_rkey, const ibv_mw_bind_info& info);
 // Ends the binding of a window, if any, before a type 1 window is bound again. Copies through the window may still be in progress.

@@ -48,7 +48,7 @@ struct MkeyConfiguration {
 
 class Mkey {
  public:
-  // `base` is what the user holds; it must stay first.
+  // `base` is the user's handle; it must stay first.
   mlx5dv_mkey base{};
   static Mkey* From(mlx5dv_mkey* mkey) { return reinterpret_cast<Mkey*>(mkey); }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The attributes that ibv_modify_qp must and may carry on each transition, by kind of queue pair. A missing or unexpected bit is EINVAL:
-// for DCI and DCT as in mlx5's kernel driver, for the other kinds as in man ibv_modify_qp and the InfiniBand specification (docs/facts.md,
-// "Modify masks"). As on mlx5, users cannot move any kind to SQD. An RC queue pair enters SQD by itself.
+// The attributes that ibv_modify_qp must and may carry on each transition, by kind of queue pair. A missing or unexpected bit is EINVAL.
+// The tables of DCI and DCT follow mlx5's kernel driver. The others follow man ibv_modify_qp and the InfiniBand specification
+// (docs/facts.md, "Modify masks"). As on mlx5, users cannot move any kind to SQD. An RC queue pair enters SQD by itself.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 

@@ -94,7 +94,7 @@ class SendQueue {
   bool RoomIsKnown() const {
     return batch_error_ == 0 && missing_setters_ == 0 && head_ < room_end_;
   }
-  // As RoomIsKnown, with a new read of released_. Fails the batch if there is no room.
+  // As RoomIsKnown, with a new read of released_. Fails the batch if no slot is free or a setter is missing.
   [[gnu::noinline]] bool HasRoom();
   Wqe& TakeSlot(uint8_t opcode) {
     Wqe& wqe = slot(head_++);

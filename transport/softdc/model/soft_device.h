@@ -19,7 +19,7 @@ namespace sluice::softdc {
 
 class SoftDevice {
  public:
-  // `base` is what users hold; it must stay first.
+  // `base` is the user's handle; it must stay first.
   ibv_device base{};
 
   // `fabric` outlives the device. `node_guid` is in network byte order. Names that are too long for libibverbs are truncated.

@@ -45,7 +45,7 @@ struct FlushedReceive {
 
 class Srq {
  public:
-  // `base` is what the user holds; it must stay first.
+  // `base` is the user's handle; it must stay first.
   ibv_srq base{};
   static Srq* From(ibv_srq* srq) { return reinterpret_cast<Srq*>(srq); }
 

@@ -84,7 +84,7 @@ void* InLookups(const char* name) {
   return nullptr;
 }
 
-// Appends what this process has sent to the file that SOFTDC_TRAFFIC names, as one line: "program requests bytes".
+// Appends the traffic of this process to the file that SOFTDC_TRAFFIC names, as one line: "program requests bytes".
 void ReportTraffic() {
   const char* const path = std::getenv("SOFTDC_TRAFFIC");
   if (path == nullptr) return;

@@ -23,7 +23,7 @@ Function* Next(Function** cache, const char* name) {
 extern "C" {
 
 // Returns a descriptor of an attribute of the device, or -1 with errno. Returns -2 if the path is no file of the device, or a file that is
-// not opened here (path_calls.cc). For paths outside the folders of devices, the cost is one comparison.
+// not opened here (path_calls.cc). For paths outside the folders of devices, the only cost is a comparison.
 int softdc_open_device_file(const char* path, int flags);
 
 }  // extern "C"
