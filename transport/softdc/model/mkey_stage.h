@@ -37,7 +37,7 @@ class MkeyStage {
  public:
   // Collects all bytes of an outgoing message, as on the wire. Returns false if a key, range or right is missing.
   bool Gather(Context& context, uint32_t pd, std::span<const ibv_sge> sges);
-  // Checks the SGEs of a message that returns data, and allocates memory for the data. Returns false as Gather.
+  // Checks the SGEs of a message that returns data, and allocates memory for the data. Returns false in the same cases as Gather.
   bool Prepare(Context& context, uint32_t pd, std::span<const ibv_sge> sges);
   // Copies the returned data to the SGEs.
   void Scatter(Context& context, uint32_t pd);

@@ -230,8 +230,8 @@ class SendQueue {
   // Returns whether nothing waits and nothing has failed. TurnOf then returns kRun for each WQE without a fence, until a WQE fails or
   // waits.
   bool Calm() const { return state_ == IBV_QPS_RTS && errored_streams_ == 0 && waiting_ == 0; }
-  // Executes and finishes an operation of the own device alone (IsLocal), or a cancelled WQE. Returns false while other processes copy
-  // through the window that the WQE names; the caller retries soon.
+  // Executes and finishes an operation of the own device alone (IsLocal), or a cancelled WQE. Returns false while copies through the window
+  // that the WQE names are in progress; the caller retries soon.
   bool RunLocally(uint64_t sequence);
   // Sets the status of the WQE. An error stops its stream, and the whole queue once the error budget is spent.
   void Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error);

@@ -3,7 +3,7 @@
 // The calls of libc that ask about a file by its path. Programs look for a device's files before they look for the device. UCX checks that
 // it may read and write /dev/infiniband/u<device>, and reads the types of addresses and the vendor below /sys/class/infiniband. These files
 // exist in the device library only (device_files.h). If a real file with that path exists, as with a kernel that has RDMA, the real file is
-// used. Only an open of an attribute of the device never uses the real file.
+// used. An open of an attribute of the device is the exception: it always goes to the device library.
 #undef _FORTIFY_SOURCE  // its inline versions would define these functions
 #include <fcntl.h>
 #include <sys/stat.h>
