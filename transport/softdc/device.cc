@@ -17,7 +17,7 @@
 namespace sluice::softdc {
 namespace {
 
-// FNV-1a: the same everywhere, no secret.
+// FNV-1a: the same in every process; not a secret.
 uint64_t Hash(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
@@ -43,7 +43,7 @@ ibv_device* SecondDevice() {
 
 uint64_t NodeGuid() {
   const uint64_t hash = Hash(absl::StrCat("softdc/", geteuid(), "/", FabricDomain()));
-  // Locally administered, so that it cannot be that of a real adapter.
+  // Locally administered: no real adapter has this GUID.
   return htobe64((hash & ~(uint64_t{3} << 56)) | uint64_t{2} << 56);
 }
 

@@ -21,7 +21,7 @@ namespace sluice::softdc {
 namespace {
 
 constexpr char kFirmwareVersion[] = "99.1.0";
-// As a ConnectX-7 reports them, where no table here is shorter.
+// Limits as a ConnectX-7 reports them, unless a table of softdc is smaller.
 constexpr int kMaxPds = 1 << 23;
 constexpr int kMaxAhs = INT32_MAX;
 constexpr uint16_t kMaxPkeys = 128;
@@ -40,7 +40,7 @@ const Dials& DialsOf(ibv_context* context) { return Context::From(context)->dial
 
 int64_t NowNs(ibv_context* context) { return Context::From(context)->device().fabric().NowNs(); }
 
-// Copies what the caller's structure has room for.
+// Copies as much as the caller's structure can hold.
 template <typename T>
 void CopyOut(const T& value, T* out, size_t out_bytes) {
   std::memcpy(static_cast<void*>(out), &value, std::min(out_bytes, sizeof(T)));
@@ -93,11 +93,11 @@ int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
       attr_bytes < sizeof(ibv_device_attr)) {
     return EINVAL;
   }
-  // What is not named here stays 0: no raw packets, no tag matching, no device memory, no CQ moderation.
+  // All other fields stay 0: no raw packets, no tag matching, no device memory, no CQ moderation.
   ibv_device_attr_ex all{};
   QueryDevice(context, &all.orig_attr);
-  // Paging on demand needs somebody who goes through the kernel; a simulated device has none. Not of
-  // whole address spaces.
+  // On-demand paging needs peers that copy through the kernel; a simulated device has none. Not supported: on-demand paging of whole
+  // address spaces.
   if (Context::From(context)->device().fabric().SharesMemory()) {
     constexpr uint32_t kConnected = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
                                     IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
@@ -152,7 +152,7 @@ int QueryPortSized(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, 
 int QueryRtValues(ibv_context* context, ibv_values_ex* values) {
   if ((values->comp_mask & ~uint32_t{IBV_VALUES_MASK_RAW_CLOCK}) != 0) return EINVAL;
   if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0) {
-    // As mlx5 has it: cycles, all in one field.
+    // As on mlx5: cycles, in one field.
     values->raw_clock = {.tv_sec = 0, .tv_nsec = NowNs(context)};
   }
   return 0;

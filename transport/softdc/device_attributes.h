@@ -19,14 +19,14 @@ inline constexpr uint32_t kVendorId = 0x02c9;
 inline constexpr uint32_t kVendorPartId = 0x1021;
 
 int QueryDevice(ibv_context* context, ibv_device_attr* attr);
-// `attr_bytes`: how much of the structure the caller knows; the rest is not written.
+// `attr_bytes`: size of the caller's structure. The function does not write beyond it.
 int QueryDeviceEx(ibv_context* context, const ibv_query_device_ex_input* input,
                   ibv_device_attr_ex* attr, size_t attr_bytes);
 int QueryPort(ibv_context* context, uint8_t port_num, ibv_port_attr* attr);
 int QueryPortSized(ibv_context* context, uint8_t port_num, ibv_port_attr* attr, size_t attr_bytes);
 int QueryRtValues(ibv_context* context, ibv_values_ex* values);
 int QueryDv(ibv_context* context, mlx5dv_context* attr);
-// What only a switch's representors have; none of it is set. 0, or EINVAL for a port that is not there.
+// Writes zeros: softdc has no switch representors, and only they have these attributes. Returns 0, or EINVAL if the port does not exist.
 int DvQueryPort(ibv_context* context, uint32_t port_num, mlx5dv_port* info, size_t info_bytes);
 int DvGetClockInfo(ibv_context* context, mlx5dv_clock_info* info);
 

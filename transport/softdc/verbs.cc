@@ -29,8 +29,7 @@ cm::DeviceHooks HooksOf(const Dials& dials, const verbs::VerbsApi& table) {
 
 }  // namespace
 
-// Every member is named, so that a function added to verbs_functions.inc does not compile until it
-// is here
+// Every member is named. A function that is added to verbs_functions.inc therefore does not compile until it is here
 // (-Werror=missing-field-initializers).
 const verbs::VerbsApi& Verbs() {
   static constexpr verbs::VerbsApi kTable = {

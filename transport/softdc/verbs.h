@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// softdc: the software DC NIC, as a table of verbs. One device, softdc0, on which processes of the
-// same user on the same host reach each other through shared memory (SOFTDC_DOMAIN in the
-// environment separates groups of them). docs/softdc.md says what it does and what it does not do; the
-// contract of each call is its man page.
+// softdc: the software DC NIC, as a table of verbs. Processes of the same user on the same host reach each other through shared memory. The
+// environment variable SOFTDC_DOMAIN separates groups of processes. docs/softdc.md lists what softdc supports. The contract of each call is
+// its man page.
 #ifndef SLUICE_TRANSPORT_SOFTDC_VERBS_H_
 #define SLUICE_TRANSPORT_SOFTDC_VERBS_H_
 

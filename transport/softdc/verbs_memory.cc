@@ -18,12 +18,11 @@ constexpr uint32_t kKnownDomainMask =
 constexpr int kReregFlags =
     IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
 
-// Flags that a device may ignore: of these it knows one.
+// Optional flags, which a device may ignore. softdc ignores all except IBV_ACCESS_RELAXED_ORDERING.
 constexpr int kIgnoredAccess =
     static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE) & ~IBV_ACCESS_RELAXED_ORDERING;
 
-// A promise of the user's that one thread at a time uses what is made with it. Nothing here depends
-// on it.
+// The user promises that one thread at a time uses the objects of a thread domain. softdc does not depend on the promise.
 struct ThreadDomain {
   ibv_td base{};
   std::atomic<int> users{0};
@@ -87,7 +86,7 @@ ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* att
   auto domain = std::make_unique<Pd>();
   domain->base.context = context;
   domain->base.handle = parent->base.handle;
-  domain->number = parent->number;  // protection is that of the domain it stands on
+  domain->number = parent->number;  // protection is that of the parent
   domain->parent = parent;
   domain->td = attr->td;
   parent->users.fetch_add(1);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Indirect memory keys and signature pipelining: mlx5dv_create_mkey(3), mlx5dv_mkey_check(3),
-// mlx5dv_qp_cancel_posted_send_wrs(3). Behave as their manual pages say; configuration WRs are in
-// model/mkey_post.h.
+// Indirect memory keys and signature pipelining: mlx5dv_create_mkey(3), mlx5dv_mkey_check(3), mlx5dv_qp_cancel_posted_send_wrs(3). The
+// functions behave as their manual pages say. Configuration WRs are in model/mkey_post.h.
 #ifndef SLUICE_TRANSPORT_SOFTDC_VERBS_MKEY_H_
 #define SLUICE_TRANSPORT_SOFTDC_VERBS_MKEY_H_
 
@@ -16,8 +15,8 @@ namespace sluice::softdc {
 
 mlx5dv_mkey* DvCreateMkey(mlx5dv_mkey_init_attr* attr);
 int DvDestroyMkey(mlx5dv_mkey* mkey);
-// The library's own symbol behind mlx5dv_mkey_check: a caller built against an older header has a shorter
-// structure.
+// The library function behind mlx5dv_mkey_check. `size_bytes`: size of the caller's structure. It is smaller if the caller was built with
+// an older header.
 int DvMkeyCheckSized(mlx5dv_mkey* mkey, mlx5dv_mkey_err* error, size_t size_bytes);
 inline int DvMkeyCheck(mlx5dv_mkey* mkey, mlx5dv_mkey_err* error) {
   return DvMkeyCheckSized(mkey, error, sizeof(*error));

@@ -53,8 +53,8 @@ ibv_context* OpenDevice(ibv_device* device) {
 int CloseDevice(ibv_context* context) {
   if (context == nullptr) return EINVAL;
   Context* softdc_context = Context::From(context);
-  // Closing releases what is the context's own; objects left in it stay until the process ends (man
-  // ibv_close_device), and so must what they stand on.
+  // Closing releases only the context. Objects left in it stay until the process ends (man ibv_close_device), and so does a context that
+  // has objects.
   if (softdc_context->objects().load() == 0) delete softdc_context;
   return 0;
 }
@@ -127,7 +127,7 @@ void AckAsyncEvent(ibv_async_event* event) {
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_DEVICE_FATAL:
-      return;  // nobody waits for these
+      return;  // no destruction waits for these
     default:
       context = event->element.qp->context;
       break;
@@ -139,7 +139,7 @@ ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr) {
   if (pd == nullptr || attr == nullptr) return Refuse<ibv_ah>(EINVAL);
   const SoftDevice& device = Context::From(pd->context)->device();
   const std::vector<Gid> gids = device.fabric().Gids(device);
-  // RoCE has no address but the GID.
+  // On RoCE, the GID is the only address.
   const bool needs_gid = device.dials().port.link_layer == LinkLayer::kRoce;
   if (attr->port_num != kPort ||
       (needs_gid && attr->is_global == 0 && !Mutated(Mutation::kAnyAddress)) ||

@@ -20,7 +20,7 @@ __be64 GetDeviceGuid(ibv_device* device);
 ibv_context* OpenDevice(ibv_device* device);
 int CloseDevice(ibv_context* context);
 int QueryGid(ibv_context* context, uint8_t port_num, int index, ibv_gid* gid);
-// ndev_ifindex is 0: not known.
+// Sets ndev_ifindex to 0: unknown.
 int QueryGidEx(ibv_context* context, uint32_t port_num, uint32_t index, ibv_gid_entry* entry);
 int QueryPkey(ibv_context* context, uint8_t port_num, int index, __be16* pkey);
 int GetAsyncEvent(ibv_context* context, ibv_async_event* event);
@@ -32,7 +32,7 @@ ibv_td* AllocTd(ibv_context* context, ibv_td_init_attr* attr);
 int DeallocTd(ibv_td* td);
 ibv_pd* AllocParentDomain(ibv_context* context, ibv_parent_domain_init_attr* attr);
 ibv_mr* RegMr(ibv_pd* pd, void* address, size_t length_bytes, int access);
-// Result: 0 or IBV_REREG_MR_ERR_*, with errno.
+// Returns 0, or IBV_REREG_MR_ERR_* with errno set.
 int ReregMr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length_bytes, int access);
 int DeregMr(ibv_mr* mr);
 ibv_mw* AllocMw(ibv_pd* pd, ibv_mw_type type);

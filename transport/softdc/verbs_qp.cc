@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creating, changing and asking queue pairs: ibv_create_qp, ibv_create_qp_ex, mlx5dv_create_qp, and the
-// mlx5dv calls on them. What is asked for is checked here, in the order in which the driver does it;
-// the objects are in model/.
+// Creates, modifies and queries queue pairs: ibv_create_qp, ibv_create_qp_ex, mlx5dv_create_qp, and the mlx5dv calls on them. The functions
+// here check requests in the order in which the driver does. The objects are in model/.
 #include <infiniband/mlx5dv.h>
 
 #include <algorithm>
@@ -22,8 +21,7 @@
 #include "transport/softdc/verbs_objects.h"
 #include "transport/verbs/qp_init.h"
 
-// Added to ibv_query_qp_data_in_order after the release whose headers Debian has (docs/facts.md,
-// "In-order query").
+// rdma-core added these flags of ibv_query_qp_data_in_order after the release whose headers Debian has (docs/facts.md, "In-order query").
 #ifndef IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS
 #define IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS (1u << 0)
 #define IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG (1u << 0)
@@ -36,13 +34,13 @@
 namespace sluice::softdc {
 namespace {
 
-// Room for inline data that nobody has to ask for: on mlx5 what is left of a WQE's last block. Programs
-// of rdmacm-utils count on it.
+// Minimum room for inline data, whatever the program requests. On mlx5 it is the rest of a WQE's last block. Programs of rdmacm-utils rely
+// on it.
 constexpr uint32_t kFreeInlineBytes = 60;
 
 constexpr uint64_t kKnownBase = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 constexpr uint64_t kKnownPlain = kKnownBase | IBV_QP_INIT_ATTR_CREATE_FLAGS;
-// What a queue pair sends to its own multicast group does not come back to it: there is no multicast here.
+// The flag has no effect, because softdc has no multicast.
 constexpr uint32_t kKnownCreateFlags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 constexpr uint64_t kKnownDv =
     MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS | MLX5DV_QP_INIT_ATTR_MASK_DC |
@@ -57,8 +55,8 @@ ibv_qp* Refuse(int error) {
 
 bool Has(uint64_t mask, uint64_t bit) { return (mask & bit) != 0; }
 
-// Whether what the request names was made in this context. The kernel looks objects up among those of
-// the descriptor that the call came by, so others are unknown to it.
+// Returns whether all objects of the request belong to this context. The kernel looks objects up among those of the descriptor that the
+// call uses, so it does not know other objects.
 bool NamesOwnObjects(const ibv_context* context, const ibv_qp_init_attr_ex& attr) {
   if (Mutated(Mutation::kForeignObjects)) return true;
   return attr.pd->context == context && attr.send_cq->context == context &&
@@ -96,7 +94,7 @@ ibv_qp* CreateDct(ibv_context* context, const ibv_qp_init_attr_ex& attr,
   return &dct.release()->base;
 }
 
-// The send side of any kind; 0 or errno. Rewrites `attr` with the real sizes.
+// Checks the send side of any kind. Returns 0 or an errno. Sets `attr` to the real sizes.
 int CheckSend(const Dials& dials, const QpTraits& traits, ibv_qp_init_attr_ex* attr,
               SendQueue::Attributes* send) {
   send->wr_api = Has(attr->comp_mask, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
@@ -156,7 +154,7 @@ ibv_qp* CreateDci(ibv_context* context, ibv_qp_init_attr_ex* attr, const mlx5dv_
   return Finish(context, *attr, kDciHandle, traits, send, {});
 }
 
-// What mlx5dv_create_qp adds to a plain queue pair. 0 or EOPNOTSUPP.
+// Checks the attributes that mlx5dv_create_qp adds to a plain queue pair. Returns 0 or EOPNOTSUPP.
 int CheckDv(const Dials& dials, const QpTraits& traits, const mlx5dv_qp_init_attr& dv,
             SendQueue::Attributes* send) {
   if (Has(dv.comp_mask, MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS)) {
@@ -238,7 +236,7 @@ ibv_qp* DvCreateQp(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_in
   }
   if (dv != nullptr && Has(dv->comp_mask, MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS)) {
     const uint32_t known = dc ? kScatterFlags : kScatterFlags | MLX5DV_QP_CREATE_SIG_PIPELINING;
-    // A DCI that stood in SQD could not leave it: there is no such row in its table.
+    // No signature pipelining on a DCI: a DCI in SQD could not leave it, because its table has no such row.
     if ((dv->create_flags & ~known) != 0 || (dv->create_flags & kScatterFlags) == kScatterFlags) {
       return Refuse(EINVAL);
     }
@@ -321,10 +319,10 @@ int QueryQpDataInOrder(ibv_qp* qp, ibv_wr_opcode, uint32_t flags) {
       IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS | IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY;
   if ((flags & ~kKnown) != 0) return 0;
 #if !defined(__x86_64__)
-  // What the device promises is worth nothing where the CPU may reorder its reads.
+  // The promise of the device is useless if the CPU may reorder its reads.
   if ((flags & IBV_QUERY_QP_DATA_IN_ORDER_DEVICE_ONLY) == 0) return 0;
 #endif
-  // Asked of the QP into which data lands: a DCT in RTR, any other (a DCI: its own reads) in RTS.
+  // The promise is for data that lands through this QP. A DCT must be in RTR; any other QP must be in RTS (a DCI: its own reads).
   // shm/copy.h keeps the promise.
   const ibv_qp_state needed = Dct::Is(qp) ? IBV_QPS_RTR : IBV_QPS_RTS;
   if (qp->state != needed && !Mutated(Mutation::kPromiseInAnyState)) return 0;
@@ -339,7 +337,7 @@ int QueryQpDataInOrder(ibv_qp* qp, ibv_wr_opcode, uint32_t flags) {
     case InOrder::kNone:
       break;
   }
-  // Who does not ask for capabilities is told about whole messages only.
+  // Without RETURN_CAPS, the result is only whether whole messages arrive in order.
   if ((flags & IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS) != 0) return static_cast<int>(caps);
   return (caps & IBV_QUERY_QP_DATA_IN_ORDER_WHOLE_MSG) != 0 ? 1 : 0;
 }

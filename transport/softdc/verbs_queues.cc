@@ -30,8 +30,7 @@ T* Refuse(int error) {
   return nullptr;
 }
 
-// The size of a hardware entry changes nothing here, but there are two, and the driver refuses others,
-// also those that it is told of in its environment.
+// The size of a hardware CQE has no effect here. As the driver, softdc accepts only these two sizes, also from the environment.
 bool IsCqeSize(int size_bytes) { return size_bytes == 64 || size_bytes == 128; }
 
 bool EnvironmentNamesNoCqeSize() {
@@ -73,7 +72,7 @@ ibv_cq* CreateCq(ibv_context* context, int cqe, void* cq_context, ibv_comp_chann
   return cq == nullptr ? nullptr : &cq->base;
 }
 
-// ibv_create_cq_ex but for the environment, which an mlx5dv_cq_init_attr outweighs.
+// ibv_create_cq_ex without the check of the environment, over which an mlx5dv_cq_init_attr has precedence.
 static ibv_cq_ex* CreateCqOf(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   if (context == nullptr || attr == nullptr || (attr->comp_mask & ~kKnownCqMask) != 0) {
     return Refuse<ibv_cq_ex>(EINVAL);

@@ -2,7 +2,7 @@
 //
 // InboundLinks::Link: one context that sends to this one. For inbound_links.cc and inbound_rounds.cc only.
 //
-// Threads       The Loop thread's.
+// Threads       The Loop thread only.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_INBOUND_LINK_H_
 
@@ -19,12 +19,12 @@ struct InboundLinks::Link {
   UniqueFd socket;
   uint64_t journal_offset = 0;
   std::optional<shm::ClaimJournal> journal;  // set by the hello
-  std::shared_ptr<Copier> copier;            // the same
-  int listening_fd = -1;                     // where it came in; -1: we serve that block no more
-  uint32_t asked_round = 0;                  // the last that it was asked to forget,
-  uint32_t forgotten_round = 0;              // and that it has forgotten
-  bool shunned = false;                      // not answered any more
-  bool closed = false;                       // its process, or its context, has ended
+  std::shared_ptr<Copier> copier;            // set by the hello
+  int listening_fd = -1;                     // socket that accepted it; -1: block not served
+  uint32_t asked_round = 0;                  // last round that the sender was asked to forget
+  uint32_t forgotten_round = 0;              // last round that the sender has forgotten
+  bool shunned = false;                      // gets no further answers
+  bool closed = false;                       // its process or its context has ended
 };
 
 }  // namespace sluice::softdc

@@ -32,9 +32,9 @@ using shm::ControlKind;
 using shm::ControlMessage;
 
 namespace {
-constexpr int64_t kAcceptAgainNs = 50'000'000;  // when there are no descriptors to be had
+constexpr int64_t kAcceptAgainNs = 50'000'000;  // pause while no descriptors are free
 constexpr int64_t kRepairAgainNs =
-    1'000'000;  // while a living sender may hold what a dead one claimed
+    1'000'000;  // pause while a living sender may hold WQEs that a dead sender claimed
 }  // namespace
 
 InboundLinks::InboundLinks(Context& context)
@@ -62,8 +62,8 @@ InboundLinks::~InboundLinks() {
   });
 }
 
-// Watched at once: a child forked after this must not keep the socket. The rest needs no waiting: what ends this waits for the loop, and
-// its tasks run in order.
+// Watches the socket at once: a child process that is forked later must not keep the socket. The rest may run later, because the functions
+// that end it wait for the Loop, and the Loop runs tasks in order.
 void InboundLinks::Serve(int listening_fd) {
   Loop::Get().Watch(listening_fd, EPOLLIN,
                     [this, listening_fd](uint32_t) { OnConnect(listening_fd); });
@@ -115,7 +115,7 @@ bool InboundLinks::TurnAway(int listening_fd) {
     error = socket ? 0 : errno;
     if (socket) {
       ReportOutOfDescriptors();
-      // Its hello is read first: an unread one would reset the connection, and our answer with it.
+      // Reads the hello first: an unread hello would reset the connection, and our answer would be lost.
       ControlMessage hello;
       RecvWithFds(socket.get(), std::as_writable_bytes(std::span(&hello, 1)));
       ControlMessage refusal;
@@ -126,7 +126,7 @@ bool InboundLinks::TurnAway(int listening_fd) {
     }
   }
   if (!spare_) spare_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  // Another thread may have been faster than we with the descriptor.
+  // Another thread may have taken the free descriptor first.
   if (IsOutOfDescriptors(error)) PauseAccepting();
   return error == 0 || error == EACCES;
 }
@@ -148,11 +148,10 @@ void InboundLinks::OnReadable(const std::shared_ptr<Link>& link) {
     const ssize_t size =
         RecvWithFds(link->socket.get(), std::as_writable_bytes(std::span(&request, 1)));
     if (size < 0 && errno == EAGAIN) return;
-    // Only the end of the socket proves that nobody over there writes into our queues any more.
+    // Only the end of the socket proves that the sender does not write into our queues.
     if (size == 0 || (size < 0 && errno != EMSGSIZE)) return OnDeath(link);
     if (link->shunned) continue;
-    // It talks nonsense, or does not read its answers: it gets none from now on. What it has
-    // claimed stays its own until its end.
+    // A sender that sends invalid messages or does not read its answers gets no further answers. Its claims stay until it ends.
     link->shunned =
         size != sizeof(request) || request.magic != shm::kControlMagic || !Answer(*link, request);
   }
@@ -247,7 +246,7 @@ bool InboundLinks::AnswerResolve(Link& link, const ControlMessage& request) {
   ControlMessage answer;
   answer.kind = ControlKind::kResolve;
   answer.number = request.number;
-  // Somebody else may have taken that block of numbers since, so it is worth asking anew.
+  // If this context does not serve the block of numbers now, another context may own it: the sender should ask again.
   answer.error = link.listening_fd < 0 ? ESTALE : ENOENT;
   int event_fd = -1;
   context_.WithResponder(request.number, [&](Responder* responder) {
@@ -304,7 +303,7 @@ void InboundLinks::OnDeath(const std::shared_ptr<Link>& link) {
     std::lock_guard lock(copiers_mutex_);
     std::erase(copiers_, link->copier);
   }
-  // What it had found out and not told.
+  // Collects events that the dead sender recorded but did not report.
   context_.CollectNotices();
   Repair();
   context_.WithCqs([&](const std::vector<Cq*>& cqs) {

@@ -42,17 +42,16 @@ class InboundLinks {
   void Serve(int listening_fd);
   void StopServing(int listening_fd);
 
-  // Any thread. A key was taken back: returns when every living sender's copies that may still use
-  // it have ended.
+  // Blocks until all copies of living senders that may use a revoked key have ended. Call after the key was revoked, on any thread.
   void WaitForCopies();
-  // The same for a window, without waiting: whether some living sender's copy may still use it.
+  // Returns whether a copy of a living sender may still use the window at `index`. Does not block.
   bool WindowInUse(uint32_t index);
 
  private:
   struct Link;
   void OnConnect(int listening_fd);
-  // There are no descriptors for the next who waits there: tells it so. False: there is nobody, or not even
-  // that can be done now.
+  // Called when no descriptors are free: accepts the next connection and refuses it. Returns false if no connection waits, or if a refusal
+  // is not possible now.
   bool TurnAway(int listening_fd);
   void PauseAccepting();
   void OnReadable(const std::shared_ptr<Link>& link);
@@ -63,19 +62,19 @@ class InboundLinks {
   void OnBadRequest(const shm::ControlMessage& request);
   bool Reply(Link& link, shm::ControlMessage answer, std::span<const int> fds);
   void OnBell();
-  // What senders may still look at goes into a round of its own, and they are asked.
+  // Collects the retired blocks that senders may still read in a new round, and asks the senders to forget them.
   void StartRound();
   void AskToForget(Link& link);
   bool OnForgotten(Link& link, uint32_t round);
-  // Frees what no sender looks at any more.
+  // Frees the blocks that all senders have forgotten.
   void FreeForgotten();
   void OnDeath(const std::shared_ptr<Link>& link);
-  // Reposts what dead senders had claimed; again later as long as a living claim may cover it.
+  // Posts the WQEs again that dead senders had claimed. Retries later while a living sender's claim may cover one of them.
   void Repair();
-  // How many WQEs a living sender may still hold of what the dead one claimed.
+  // Repairs the claim of one dead sender. Returns the number of its WQEs that a living sender may still hold.
   uint32_t RepairAfter(const shm::ClaimIntent& dead, const std::vector<shm::ClaimJournal>& living);
 
-  // What WaitForCopies and WindowInUse have to know of a link.
+  // State of a link that WaitForCopies and WindowInUse read.
   struct Copier {
     explicit Copier(const shm::ClaimJournal& line) : journal(line) {}
     const shm::ClaimJournal journal;
@@ -84,9 +83,9 @@ class InboundLinks {
 
   Context& context_;
   UniqueFd bell_;   // eventfd; senders ring it (Context::CollectNotices)
-  UniqueFd spare_;  // closed for a moment, to accept and turn away
+  UniqueFd spare_;  // closed for a moment, to accept and refuse a connection
   std::set<int> listening_;
-  uint64_t accept_timer_ = 0;                                  // accepting is paused until then
+  uint64_t accept_timer_ = 0;                                  // not 0: accepting is paused
   std::unordered_map<uint32_t, std::shared_ptr<Link>> links_;  // by id
   uint32_t next_id_ = 1;
   uint64_t repair_timer_ = 0;
@@ -94,7 +93,7 @@ class InboundLinks {
     uint32_t number = 0;
     std::vector<shm::Arena::Block> blocks;
   };
-  std::deque<Round> rounds_;  // not forgotten by all yet
+  std::deque<Round> rounds_;  // not forgotten by all senders yet
   uint32_t last_round_ = 0;
 
   std::mutex copiers_mutex_;

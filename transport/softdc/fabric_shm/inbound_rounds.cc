@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Getting back what senders may still look at.
+// Frees the memory that senders may still read, in rounds.
 #include <algorithm>
 #include <utility>
 
@@ -23,7 +23,7 @@ void InboundLinks::StartRound() {
 }
 
 void InboundLinks::AskToForget(Link& link) {
-  // One question at a time, so that a sender that stands still does not fill its socket with them.
+  // One request at a time, so that a stopped sender does not fill its socket.
   if (!link.journal || link.closed || link.shunned || link.asked_round != link.forgotten_round ||
       link.forgotten_round == last_round_) {
     return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A doorbell of one plain request, the most frequent one of a program that waits for replies: what SendExecution does with it in eight
-// functions, in one, with the same checks in the same order. Plain: a SEND or WRITE of 1 byte or more without a fence, from inline data or one
-// SGE, on a queue in which nothing waits and nothing has failed, to a target that is known.
+// Fast path for a doorbell of one plain request, the most frequent doorbell of a program that waits for replies. One function does the work
+// of eight functions of SendExecution, with the same checks in the same order. A plain request is a SEND or WRITE of 1 byte or more without
+// a fence, from inline data or one SGE. Nothing in its queue waits or has failed, and its target is known.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,7 +17,7 @@
 namespace sluice::softdc {
 namespace {
 
-// Where the bytes are, if the WQE is plain. Null: it is not, or its local side fails.
+// Returns the bytes of the WQE if it is plain. Null: it is not plain, or its local side fails.
 [[gnu::always_inline]] inline const std::byte* PlainSource(SendQueue& queue, uint64_t sequence,
                                                            const Wqe& wqe) {
   constexpr uint64_t kFree =
@@ -44,10 +44,10 @@ namespace {
 
 }  // namespace
 
-// Cold in the compiler's sense: without it the path below counts as the unlikely one.
+// Marked as cold: otherwise the compiler treats the path below as the unlikely one.
 void ShmRequester::RunUnplain(uint64_t sequence) { RunBatch(sequence); }
 
-// What a pass does at its end for those that wait.
+// Schedules a waiting WQE, as a pass does at its end.
 void ShmRequester::ContinueAlone(const Wqe& wqe) {
   if (wqe.awaits_answer) port_.AddWaiting(continuation_);
   if (wqe.next_try_ns != 0) ContinueAt(wqe.next_try_ns);

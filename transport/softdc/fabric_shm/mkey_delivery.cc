@@ -9,7 +9,7 @@ namespace {
 
 using Kind = shm::RemotePlace::Kind;
 
-// The peer's memory, in pieces as they can be reached.
+// Memory of the peer, in pieces that can be accessed.
 class RemoteMkeyMemory : public MkeyMemory {
  public:
   RemoteMkeyMemory(OutboundLinks& links, shm::OutboundLink& link, uint32_t pd)
@@ -59,7 +59,7 @@ class RemoteMkeyMemory : public MkeyMemory {
                         });
   }
 
-  // What a transfer came to, when it failed because nobody was there.
+  // Returns kNobody instead of kFailed if the transfer failed because the peer is gone.
   MkeyStatus Judge(MkeyStatus status) const {
     return status == MkeyStatus::kFailed && nobody_ ? MkeyStatus::kNobody : status;
   }
@@ -70,7 +70,7 @@ class RemoteMkeyMemory : public MkeyMemory {
     return copy == shm::PrivateCopy::kDone;
   }
 
-  // Calls visit(place, bytes before it) until one returns false, and says whether none did.
+  // Calls visit(place, bytes before it) for each place, until a call returns false. Returns false if a call did, or if access is denied.
   template <typename Visit>
   bool ForEachPlace(uint64_t address, uint64_t length_bytes, uint32_t lkey, uint32_t access,
                     uint32_t pd, Visit visit) {
@@ -93,7 +93,7 @@ class RemoteMkeyMemory : public MkeyMemory {
   bool nobody_ = false;
 };
 
-// Null when the peer's words about it make no sense.
+// Returns the peer's table, or null if its place in the peer's header is invalid.
 MkeyTableArea* TableOf(const shm::OutboundLink& link) {
   std::byte* header = link.arena().At(0, sizeof(shm::ArenaHeader));
   const uint64_t offset = reinterpret_cast<const shm::ArenaHeader*>(header)->mkeys_offset;

@@ -19,10 +19,10 @@ namespace sluice::softdc {
 
 class MkeyDelivery {
  public:
-  // `pd` and `cq_id` of the target: what its keys have to belong to, and whose polling shows a mismatch.
+  // `pd`: protection domain of the target; its keys must belong to it. `cq_id`: CQ of the target; polling it shows a mismatch.
   MkeyDelivery(OutboundLinks& links, shm::OutboundLink& link, uint32_t pd, uint32_t cq_id);
 
-  // kAgain: a segment was asked for.
+  // Move wire bytes through `key`, from wire byte `start` on. kAgain: the memory cannot be accessed yet.
   MkeyStatus Write(uint32_t key, uint64_t start, std::span<const std::byte> wire, uint32_t access);
   MkeyStatus Read(uint32_t key, uint64_t start, uint64_t wire_bytes, uint32_t access,
                   std::vector<std::byte>* wire);
@@ -35,7 +35,7 @@ class MkeyDelivery {
   shm::OutboundLink& link_;
   const uint32_t pd_;
   const uint32_t cq_id_;
-  MkeyTableArea* const table_;  // null: the peer has none
+  MkeyTableArea* const table_;  // null: the peer has no valid table
 };
 
 }  // namespace sluice::softdc

@@ -12,8 +12,7 @@
 namespace sluice::softdc {
 namespace {
 
-// A pass takes microseconds. A program may stay between ibv_wr_start and ibv_wr_complete for as long as it
-// likes, so looks become rarer.
+// A pass takes microseconds. A program may stay between ibv_wr_start and ibv_wr_complete for any time, so the interval between looks grows.
 constexpr int64_t kFirstLookNs = 50'000;
 constexpr int64_t kRarestLookNs = 100'000'000;
 
@@ -57,9 +56,9 @@ void PassEnds::Look() {
       return queue->requester == nullptr || queue->requester->IsBetweenPasses(*wait.dropped);
     });
   }
-  // In order, so that whoever dropped first is told first.
+  // In order: the callers of Destroy are notified in the order of their calls.
   while (!waits_.empty() && waits_.front().running.empty()) {
-    // Behind the tasks that those passes gave the Loop: they may name what is destroyed.
+    // After the tasks that those passes gave to the Loop, because the tasks may name the dropped objects.
     Loop::Get().Run([dropped = std::move(waits_.front().dropped)]() mutable {
       const std::function<void()> then = std::move(dropped->then);
       dropped.reset();

@@ -31,13 +31,13 @@ class PassEnds {
   void Add(const std::shared_ptr<Continuation>& queue);
   void Remove(const std::shared_ptr<Continuation>& queue);
 
-  // Destroys `dropped` on the Loop thread after all passes that have begun, and all tasks that they gave
-  // the Loop. A program that holds a queue's lock, between ibv_wr_start and ibv_wr_complete, delays that.
+  // Destroys `dropped` on the Loop thread, after all passes that have begun and all tasks that these passes gave to the Loop. A program
+  // that holds a queue's lock, between ibv_wr_start and ibv_wr_complete, delays the destruction.
   void Destroy(std::shared_ptr<Dropped> dropped);
 
  private:
   struct Wait {
-    std::vector<std::shared_ptr<Continuation>> running;  // not seen between two passes yet
+    std::vector<std::shared_ptr<Continuation>> running;  // queues not seen between two passes yet
     std::shared_ptr<Dropped> dropped;
   };
   void Look();

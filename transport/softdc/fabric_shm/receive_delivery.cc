@@ -80,7 +80,7 @@ void ReceiveDelivery::Wake() {
   if (!published_ || !reach_.cq->event_fd) return;
   if (reach_.cq->armed.TryTake(reach_.link->link_id(), solicited_)) {
     const uint64_t one = 1;
-    // Fails only when 2^64 events wait unread; then the receiver is awake anyhow.
+    // Fails only with 2^64 unread events. The receiver is then awake anyway.
     [[maybe_unused]] const ssize_t written = write(reach_.cq->event_fd.get(), &one, sizeof(one));
     SOFTDC_KILL_POINT(kBellRung);
   }
@@ -107,7 +107,8 @@ ReceiveDelivery::Claim ReceiveDelivery::ClaimWqes(uint32_t want,
     case shm::ClaimStatus::kEmpty:
       return {.why_not = WhyNot::kNoReceive};
     case shm::ClaimStatus::kContended:
-      return {.why_not = WhyNot::kNoCompletionSpace};  // others are faster: soon again, uncounted
+      // Other senders were faster: retry soon. The retry is not counted.
+      return {.why_not = WhyNot::kNoCompletionSpace};
     case shm::ClaimStatus::kBroken:
       break;
   }
@@ -141,8 +142,7 @@ DeliveryStatus ReceiveDelivery::Locate(const shm::RemotePlace& place) {
   return DeliveryStatus::kDenied;
 }
 
-// The range may stand in several pieces over there. place_of(into, length): the first piece of what is
-// left of it.
+// The peer may have the range in several pieces. place_of(into, length) returns the first piece of the rest.
 template <typename PlaceOf>
 DeliveryStatus ReceiveDelivery::MoveRange(const MessageSource& source, uint64_t source_offset,
                                           uint64_t length_bytes, Direction direction,
@@ -224,7 +224,7 @@ DeliveryStatus ReceiveDelivery::DeliverTo(const Wqe& wqe, const MessageSource& s
   if (room_bytes < header_bytes ||
       JudgeLength(room_bytes - header_bytes, source.length_bytes) != Verdict::kAccepted) {
     const Dials& dials = source_.context().dials();
-    // Nobody told the receiver to expect a datagram of this length: it is dropped.
+    // A message of UC or UD that is too long is dropped. So is a message to a DCT, if the dial says so.
     if (!source_.traits().acknowledged ||
         (source_.traits().kind == QpKind::kDci &&
          dials.unknowns.too_long_at_target == TooLongAtTarget::kSilent)) {
@@ -243,7 +243,7 @@ DeliveryStatus ReceiveDelivery::DeliverTo(const Wqe& wqe, const MessageSource& s
     status = Scatter(header, sges, 0);
   }
   if (status == DeliveryStatus::kDelivered) status = Scatter(source, sges, header_bytes);
-  // Last of all: a message that has to be tried again finds the key as it was.
+  // Last: a message that is retried must find the key unchanged.
   if (status == DeliveryStatus::kDelivered && wqe.opcode == IBV_WR_SEND_WITH_INV) {
     if (!InvalidateArriving(reach_.link->regions(), wqe.rkey, reach_.descriptor->pd,
                             reach_.descriptor->qp_num)) {
@@ -294,12 +294,12 @@ DeliveryStatus ReceiveDelivery::Scatter(const MessageSource& source, std::span<c
 bool ReceiveDelivery::GrantAnew(const Wqe& wqe) {
   written_key_ = kNoKey;
   reach_.written.at = nullptr;
-  // An indirect key is in no such table.
+  // An indirect key is not in this table, so JudgeRange rejects it.
   const shm::MemoryRegionEntry* region =
       JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
                  IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor);
   if (region == nullptr || region->IsWindow()) return false;
-  // Judged once more after the copy was made, so the copy is what was judged.
+  // Judged again after the snapshot was taken, so that the snapshot is what was judged.
   reach_.written.entry = shm::MemoryRegionSnapshot::Of(*region);
   if (JudgeRange(reach_.link->regions(), wqe.rkey, wqe.remote_address, wqe.length_bytes,
                  IBV_ACCESS_REMOTE_WRITE, *reach_.descriptor) == nullptr) {
@@ -324,14 +324,13 @@ void ReceiveDelivery::FindReceived(uint32_t key) {
   if (known.mapped.key == 0) return;
   const shm::MemoryRegionEntry& region = reach_.link->regions()[key >> 8];
   known.entry = shm::MemoryRegionSnapshot::Of(region);
-  // Once more, so that it follows from the copy.
+  // Mapped again, so that the mapping follows from the snapshot.
   known.mapped = reach_.link->Mapped(key);
   if (known.entry.Is(region)) known.at = &region;
 }
 
 DeliveryStatus ReceiveDelivery::OneSided(const Wqe& wqe, const MessageSource& source) {
-  // Without a byte to move no key is looked at (IBA 9.7.5: zero-length requests skip the R_Key
-  // check).
+  // The key of a request of 0 bytes is not checked (IBA 9.7.5: zero-length requests skip the R_Key check).
   if (source.length_bytes == 0) return DeliveryStatus::kDelivered;
   if (IsMkey(wqe.rkey)) return OneSidedThroughMkey(wqe, source);
   const shm::MemoryRegionEntry* region = Judge(wqe, source);
@@ -339,7 +338,7 @@ DeliveryStatus ReceiveDelivery::OneSided(const Wqe& wqe, const MessageSource& so
   if (!region->IsWindow()) return OneSidedIn(*region, wqe, source);
   reach_.link->journal.BeginWindow(wqe.rkey);
   SOFTDC_KILL_POINT(kWindowBegun);
-  // Once more, now that whoever takes the key back waits for us.
+  // Judged again: from now on, a process that revokes the key waits for us.
   region = Judge(wqe, source);
   const DeliveryStatus status =
       region == nullptr ? DeliveryStatus::kDenied : OneSidedIn(*region, wqe, source);
@@ -369,7 +368,7 @@ DeliveryStatus ReceiveDelivery::OneSidedIn(const shm::MemoryRegionEntry& region,
 }
 
 DeliveryStatus ReceiveDelivery::OneSidedThroughMkey(const Wqe& wqe, const MessageSource& source) {
-  // Atomics want one piece of memory.
+  // An atomic needs one piece of memory.
   if (IsAtomic(wqe.opcode)) return DeliveryStatus::kDenied;
   const uint32_t access = NeededAccess(wqe.opcode);
   MkeyDelivery delivery(links_, *reach_.link, reach_.descriptor->pd, reach_.descriptor->cq_id);

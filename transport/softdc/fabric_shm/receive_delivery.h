@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReceiveDelivery: the far end of a transfer, executed by the sender's CPU: takes receive WQEs, copies, publishes completions there, and wakes
-// the receiver once, at the end.
+// ReceiveDelivery: the far end of a transfer, executed by the sender's CPU. It takes receive WQEs, copies data, and publishes completions
+// at the receiver. At the end it wakes the receiver once.
 //
 // Ownership     It lives for one doorbell.
 // Threads       Under the link's lock.
@@ -26,7 +26,7 @@
 
 namespace sluice::softdc {
 
-// The local bytes of a message: inline data, or checked SGEs of our own memory.
+// The local bytes of a message: inline data, or checked SGEs of memory of this process.
 struct MessageSource {
   std::span<const std::byte> inlined;
   std::span<const ibv_sge> sges;
@@ -38,10 +38,10 @@ enum class DeliveryStatus {
   kDelivered,
   kTooLong,     // longer than the receive WQE
   kDenied,      // key, range, right or protection domain
-  kNotMapped,   // the segment was asked for; try again
-  kFailed,      // the other side's memory cannot be written
-  kMaybe,       // an atomic may be run, or not: no response, and no further try
-  kNoResponse,  // the other side's queue holds nonsense, or it is gone
+  kNotMapped,   // the segment was requested; retry later
+  kFailed,      // the peer's memory cannot be accessed
+  kMaybe,       // an atomic was perhaps executed: no response, and no retry
+  kNoResponse,  // the peer's process is gone
 };
 
 class ReceiveDelivery {
@@ -58,46 +58,46 @@ class ReceiveDelivery {
     reach_.link->journal.BeginCopies();
     SOFTDC_KILL_POINT(kCopiesBegun);
   }
-  // Wakes the receiver if it sleeps and something was published.
+  // Ends the copies. Wakes the receiver if it sleeps and something was published.
   [[gnu::always_inline]] ~ReceiveDelivery() {
     reach_.link->journal.EndCopies();
     SOFTDC_KILL_POINT(kCopiesEnded);
-    // All that was taken is published, or lost to the owner too. A word that stood would defer the repair of
-    // others' claims for as long as this link is quiet, once an SRQ has the same id and tickets.
+    // All claimed WQEs are published, or lost to the owner too. A claim word that stayed here could match a later SRQ with the same id and
+    // tickets. It would then delay the repair of other claims for as long as this link is idle.
     reach_.link->journal.Clear();
-    // Nobody sleeps over a CQ without a channel.
+    // No program sleeps on a CQ without a channel.
     if (tell_firmware_ || (published_ && reach_.cq->event_fd)) Wake();
   }
 
-  // Up to `want` receive WQEs, each of which is then delivered into, or given back.
+  // Claims up to `want` receive WQEs. The caller delivers into each of them, or gives it back.
   Claim ClaimWqes(uint32_t want, std::span<shm::ClaimedWqe> claimed);
-  // SEND: copies and publishes. Anything but kDelivered and kTooLong gives the WQE back.
+  // Executes a SEND: copies its bytes, and publishes a completion or gives the WQE back.
   DeliveryStatus Deliver(const Wqe& wqe, const MessageSource& source,
                          const shm::ClaimedWqe& claimed);
-  // The common case of it, and little but the copy: wqe.length_bytes from one place, into one piece
-  // of mapped memory. False: nothing was done, Deliver has to.
+  // Fast path of Deliver: copies wqe.length_bytes from one place into one piece of mapped memory. Returns false without side effects if
+  // Deliver must do it.
   bool DeliverPlain(const Wqe& wqe, const std::byte* from, const shm::ClaimedWqe& claimed);
   void GiveBack(const shm::ClaimedWqe& claimed);
-  // WRITE_WITH_IMM, after its data: the completion alone.
+  // Publishes the completion of a WRITE_WITH_IMM, after its data.
   void PublishImmediate(const Wqe& wqe, const shm::ClaimedWqe& claimed);
-  // WRITE, READ or atomic on the range that the WQE names.
+  // Executes a WRITE, READ or atomic on the range that the WQE names.
   DeliveryStatus OneSided(const Wqe& wqe, const MessageSource& source);
-  // The common WRITE of one byte or more, as DeliverPlain. False: nothing was done, OneSided has to.
+  // Fast path of OneSided for a WRITE of 1 byte or more. Returns false, without a copy, if OneSided must do it.
   bool WritePlain(const Wqe& wqe, const std::byte* from);
-  // ClaimWqes of one. False: none, ClaimWqes says why.
+  // Fast path of ClaimWqes for one WQE. Returns false if ClaimWqes must do it.
   bool ClaimOne(shm::ClaimedWqe* claimed);
 
  private:
-  // Whether reach_.written, looked at in this doorbell, covers the WRITE. Rights and domain were judged then: the key and the
-  // range are compared for each.
+  // Returns whether reach_.written, checked in this doorbell, covers the WRITE. That check covered rights and domain. The key and the range
+  // are compared for each WRITE.
   [[gnu::always_inline]] bool Covered(const Wqe& wqe) const {
     const shm::MappedRegion& region = reach_.written.mapped;
     const uint64_t into = wqe.remote_address - region.begin;
     const uint64_t bytes = region.end - region.begin;
     return wqe.rkey == written_key_ && into <= bytes && wqe.length_bytes <= bytes - into;
   }
-  // The same, after a look at the region that the WRITE names. False: not allowed, not all mapped, or through a window, whose copies
-  // its owner counts one by one.
+  // As Covered, after a lookup of the region that the WRITE names. False: not allowed, not all mapped, or through a window, whose owner
+  // counts copies one by one.
   [[gnu::always_inline]] bool Grant(const Wqe& wqe) {
     if (reach_.written.Holds(wqe.rkey)) [[likely]] {
       written_key_ = wqe.rkey;
@@ -106,9 +106,9 @@ class ReceiveDelivery {
     }
     return GrantAnew(wqe);
   }
-  // Judges it by the target's table.
+  // Checks the WRITE with the target's table.
   [[gnu::noinline]] bool GrantAnew(const Wqe& wqe);
-  // The region of a receive buffer, as far as it is mapped.
+  // Returns the region of a receive buffer, as far as it is mapped.
   const shm::MappedRegion& Received(uint32_t key) {
     if (key != received_key_) {
       if (!reach_.received.Holds(key)) [[unlikely]]
@@ -123,13 +123,13 @@ class ReceiveDelivery {
   enum class Direction { kToRemote, kFromRemote };
   DeliveryStatus DeliverTo(const Wqe& wqe, const MessageSource& source,
                            const shm::ClaimedWqe& claimed, std::span<const shm::Sge> sges);
-  // Copies source bytes to the pieces of a receive buffer, from `at` on.
+  // Copies source bytes to the pieces of a receive buffer, from byte `at` of the buffer on.
   DeliveryStatus Scatter(const MessageSource& source, std::span<const shm::Sge> sges, uint64_t at);
   DeliveryStatus OneSidedIn(const shm::MemoryRegionEntry& region, const Wqe& wqe,
                             const MessageSource& source);
-  // The region or window that the WQE's range is in, or null.
+  // Returns the region or window that contains the WQE's range, or null.
   const shm::MemoryRegionEntry* Judge(const Wqe& wqe, const MessageSource& source) const;
-  // An indirect key of the peer's, as a remote key or as a piece of a receive buffer.
+  // Transfer through an indirect key of the peer: as a remote key, or as a piece of a receive buffer.
   DeliveryStatus OneSidedThroughMkey(const Wqe& wqe, const MessageSource& source);
   DeliveryStatus ScatterThroughMkey(const MessageSource& source, uint64_t source_offset,
                                     const shm::Sge& sge, uint64_t length_bytes);
@@ -146,7 +146,7 @@ class ReceiveDelivery {
                            uint64_t size_bytes, Direction direction);
   void Publish(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status,
                uint8_t flags);
-  // kPlain: of DeliverPlain.
+  // kPlain: called by DeliverPlain.
   template <bool kPlain>
   void PublishInline(const Wqe& wqe, uint32_t wqe_index, ibv_wc_opcode opcode, ibv_wc_status status,
                      uint8_t flags);
@@ -158,17 +158,17 @@ class ReceiveDelivery {
   OutboundLinks& links_;
   Target::Reach& reach_;
   const SendQueue& source_;
-  bool lost_;                   // completions are: the CQ was overrun
-  bool tell_firmware_ = false;  // over there
+  bool lost_;                   // completions are lost: the CQ was overrun
+  bool tell_firmware_ = false;  // the receiver's firmware thread
   bool published_ = false;
   bool solicited_ = false;
-  // Keys that reach_.written and reach_.received were looked at for in this doorbell: good until the copies end.
+  // Keys for which reach_.written and reach_.received were checked in this doorbell. The result is valid until the copies end.
   static constexpr uint64_t kNoKey = UINT64_MAX;
   uint64_t written_key_ = kNoKey;
   uint64_t received_key_ = kNoKey;
 };
 
-// In the header so that the product has nothing but the copy.
+// Defined in the header, so that the product contains only the copy.
 [[gnu::always_inline]] inline void ReceiveDelivery::CopyTo(bool relaxed, std::byte* to,
                                                            const std::byte* from,
                                                            uint64_t size_bytes) {

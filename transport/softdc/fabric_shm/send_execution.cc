@@ -15,15 +15,15 @@
 namespace sluice::softdc {
 namespace {
 
-constexpr int64_t kAskAgainNs = 100'000;  // while an answer is under way: a lost one costs no more
+constexpr int64_t kAskAgainNs = 100'000;  // while an answer is awaited: a lost answer costs no more
 constexpr int64_t kAnswerMaxNs =
-    10'000'000'000;  // a context that lives but does not answer for this long is dead
+    10'000'000'000;  // a living context that does not answer for this time counts as dead
 constexpr int64_t kCompletionSpaceNs = 50'000;  // the receiver's CQ is full: it has to poll
-constexpr int64_t kCopyNs = 20'000;  // somebody copies through a window that is taken back
-// Longer WRITEs gain nothing from running together, and would keep the link from others.
+constexpr int64_t kCopyNs = 20'000;  // a process copies through a window that is being invalidated
+// Longer WRITEs gain nothing from running together, and would block the link for other queues.
 constexpr uint32_t kMaxJoinedWriteBytes = 4096;
 
-// WRITEs that may run together. One without bytes needs no right of the target's, so it is judged alone.
+// Returns whether the WQE may run together with other WRITEs. A WRITE of 0 bytes needs no right at the target, so it is judged alone.
 bool IsShortWrite(const Wqe& wqe) {
   return wqe.opcode == IBV_WR_RDMA_WRITE && wqe.length_bytes != 0 &&
          wqe.length_bytes <= kMaxJoinedWriteBytes;
@@ -59,7 +59,7 @@ void SendExecution::RunClaimed(uint64_t sequence, ReceiveDelivery& delivery,
 
 uint32_t SendExecution::RunFrom(uint64_t sequence) {
   Wqe& wqe = queue_.slot(sequence);
-  local_ = {};  // what an earlier run found may have been deregistered since
+  local_ = {};  // the region may have been deregistered since an earlier run
   switch (queue_.TurnOf(sequence)) {
     case SendQueue::Turn::kFlush:
       queue_.Flush(wqe);
@@ -70,7 +70,7 @@ uint32_t SendExecution::RunFrom(uint64_t sequence) {
     case SendQueue::Turn::kRun:
       break;
   }
-  // Not yet time to ask again.
+  // It is too early to retry.
   if (!wqe.awaits_answer && wqe.next_try_ns != 0 && wqe.next_try_ns > NowNs()) {
     Wait(wqe, wqe.next_try_ns);
     return 1;
@@ -116,7 +116,7 @@ Target::Reach* SendExecution::Reach(const Wqe& wqe, Outcome* why_not) {
       *why_not = Outcome::kAsking;
       return nullptr;
     case TargetStatus::kUnknown:
-      // Each try asks once; the answer "nobody" is no response, until the next ack timeout.
+      // Each try asks once. If the answer is that there is no target, the try ends without a response, until the next ack timeout.
       if (!wqe.awaits_answer) {
         requester_.port_.outbound().Ask(target);
         *why_not = Outcome::kAsking;
@@ -153,7 +153,7 @@ bool SendExecution::Joins(uint64_t sequence, const Wqe& first) {
          queue_.TurnOf(sequence) == SendQueue::Turn::kRun && MayBeRead(sequence);
 }
 
-// Without side effects: one that fails here must not stop those before it, which have not run yet.
+// Without side effects: a WQE that fails here must not stop earlier WQEs, which have not run yet.
 bool SendExecution::MayBeRead(uint64_t sequence) {
   const Wqe& wqe = queue_.slot(sequence);
   if (wqe.length_bytes > queue_.max_plain_bytes()) return false;
@@ -198,7 +198,7 @@ uint32_t SendExecution::RunLength(uint64_t sequence) {
   return length;
 }
 
-// What goes wrong with one of a run leaves the streams of the others alone.
+// An error of one WQE of a run does not affect the streams of the others.
 bool SendExecution::Spoiled(Wqe& wqe) {
   const StreamState& stream = queue_.stream(wqe);
   if (stream.waiting != 0) {
@@ -211,7 +211,7 @@ bool SendExecution::Spoiled(Wqe& wqe) {
   return true;
 }
 
-// Where all of the message stands, if that is one place; null otherwise.
+// Returns the place of the whole message, or null if it is not in one place.
 inline const std::byte* SendExecution::PlainSource(const Wqe& wqe, uint64_t sequence) {
   if (wqe.staged || wqe.length_bytes == 0) return nullptr;
   if (wqe.inlined) return queue_.inline_place(sequence);
@@ -249,8 +249,8 @@ uint32_t SendExecution::RunSends(uint64_t sequence, Target::Reach& reach) {
     FinishDelivery(wqe, delivery.Deliver(wqe, SourceOf(wqe, sequence + i), claimed[i]), reach);
     calm = queue_.Calm();
   }
-  // Before the receiver's bell rings, at the end of `delivery`: on a NIC the acknowledgement, and
-  // with it the event of our own CQ, comes ahead of any reply, and programs rely on it.
+  // Before the end of `delivery`, which wakes the receiver. On a NIC the acknowledgement, and with it the event of our own CQ, comes before
+  // any reply. Programs rely on this order.
   queue_.Settle();
   return claim.count;
 }
@@ -329,7 +329,7 @@ uint32_t SendExecution::RunWrites(uint64_t sequence, Target::Reach& reach) {
     Settle(queue_.slot(sequence), *why_not, &reach);
     return 1;
   }
-  // The first was judged before. What stands between it and those that join is compared only.
+  // The first WRITE was judged before. A WRITE that joins is only compared with it.
   const Wqe& first = queue_.slot(sequence);
   const uint32_t max_bytes = std::min(kMaxJoinedWriteBytes, queue_.max_plain_bytes());
   const uint64_t most =
@@ -365,8 +365,8 @@ void SendExecution::RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& 
   SpinLockHolder hold(reach.link->lock);
   ReceiveDelivery delivery = Deliver(reach);
   if (const auto why_not = NotNow(reach)) return Settle(wqe, *why_not, &reach);
-  // A target without a receive WQE answers RNR before it touches memory, so the WQE is claimed
-  // first, and given back when the write is refused.
+  // A target without a receive WQE answers RNR before it accesses memory. The receive WQE is therefore claimed first, and given back if the
+  // write is refused.
   std::array<shm::ClaimedWqe, 1> claimed;
   const ReceiveDelivery::Claim claim = delivery.ClaimWqes(1, claimed);
   if (claim.count == 0) return Settle(wqe, OutcomeOf(claim.why_not), &reach);
@@ -390,8 +390,7 @@ void SendExecution::Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach
     case Outcome::kCrowded:
       return Wait(wqe, NowNs() + kCompletionSpaceNs);
     case Outcome::kAsking:
-      // The owner's firmware thread may be slow where a NIC would not be: that is not the peer's
-      // silence yet.
+      // The owner's firmware thread may be slower than a NIC. Its delay does not yet count as no response of the peer.
       if (wqe.answer_until_ns == 0) wqe.answer_until_ns = NowNs() + kAnswerMaxNs;
       if (NowNs() >= wqe.answer_until_ns) break;
       wqe.awaits_answer = true;

@@ -28,14 +28,14 @@ class SendExecution {
   explicit SendExecution(ShmRequester& requester)
       : requester_(requester), queue_(requester.queue_) {}
 
-  // WQEs [first, posted) are looked at; those that are kPosted run, or wait.
+  // Examines WQEs [first, posted). Each WQE in state kPosted runs, or waits.
   void Run(uint64_t first);
   // Delivers one SEND that has its receive WQE and is not plain enough for DeliverPlain. The caller holds the link's lock. If the WQE waits
   // afterwards, the caller arranges that it is continued.
   void RunClaimed(uint64_t sequence, ReceiveDelivery& delivery, const shm::ClaimedWqe& claimed,
                   Target::Reach& reach);
-  // Under the link's lock, with copies begun: whether the target can be used. Once more after the request was judged, now that its owner
-  // waits for our copies: it may have destroyed the target since, and its memory region and queues with it.
+  // Returns whether the target can be used. Called under the link's lock, with copies begun. Repeats a check of JudgeRequest: the owner
+  // waits for our copies only from now on. Before, it may have destroyed the target, with its memory region and queues.
   [[gnu::always_inline]] static bool IsNow(Target::Reach& reach) {
     return !reach.link->dead() && reach.link->ReadyForPrivate() &&
            reach.descriptor->state.load(std::memory_order_acquire) !=
@@ -45,42 +45,41 @@ class SendExecution {
  private:
   enum class Outcome {
     kNotReady,    // no receive WQE: RNR
-    kCrowded,     // the receiver's CQ is full, or others were faster: soon again
-    kNoResponse,  // nobody there, or it does not answer
-    kAsking,      // an answer is under way
+    kCrowded,     // the receiver's CQ is full, or other senders were faster: retry soon
+    kNoResponse,  // no such target, or it does not answer
+    kAsking,      // an answer is awaited
   };
 
-  // Runs the WQE at `sequence` and maybe followers of the same kind; the number of WQEs dealt with.
+  // Runs the WQE at `sequence`, and maybe later WQEs of the same kind. Returns the number of WQEs that it handled.
   uint32_t RunFrom(uint64_t sequence);
   uint32_t RunSends(uint64_t sequence, Target::Reach& reach);
   uint32_t RunWrites(uint64_t sequence, Target::Reach& reach);
   void RunOneSided(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
   void RunWriteWithImm(Wqe& wqe, uint64_t sequence, Target::Reach& reach);
-  // Why the target cannot be used, if IsNow says so.
+  // Returns the reason why the target cannot be used, or nullopt if it can (IsNow).
   static std::optional<Outcome> NotNow(Target::Reach& reach);
-  // Null: see *why_not.
+  // Returns the target. Null: *why_not is the reason.
   Target::Reach* Reach(const Wqe& wqe, Outcome* why_not);
-  // The same when the target that is remembered was dropped.
+  // As Reach, after the cached target was dropped.
   [[gnu::noinline, gnu::cold]] Target::Reach* ReachAnew(const Wqe& wqe, Outcome* why_not);
-  // Whether the next WQE can run in one go with the first of a run of SENDs.
+  // Returns whether the next WQE can run together with the first WQE of a run of SENDs.
   bool Joins(uint64_t sequence, const Wqe& first);
-  // Whether its local side passes without more ado (SendQueue::CheckLocalSide decides otherwise, in its turn).
+  // Returns whether the local side of the WQE passes a quick check. If not, SendQueue::CheckLocalSide decides when the WQE runs.
   bool MayBeRead(uint64_t sequence);
-  // The same for most SENDs and short WRITEs, without side effects and with little but comparisons: a fresh WQE of the
-  // same opcode without a fence, of 1 to max_bytes in one place. That place; null: it does not, or Joins
-  // has to say. calm: the queue is (SendQueue::Calm).
+  // Quick form of Joins for most SENDs and short WRITEs, without side effects. Accepts a fresh WQE of the same opcode without a fence, of 1
+  // to max_bytes in one place, and returns that place. Null: the WQE does not join, or Joins must decide. `calm`: result of
+  // SendQueue::Calm.
   const std::byte* JoinsPlainly(uint64_t sequence, const Wqe& first, uint32_t max_bytes, bool calm);
-  // SENDs that can: consecutive ones to the same target whose streams are free to run, as many
-  // as one claim can serve.
+  // Returns the length of a run of SENDs that can be claimed together: consecutive SENDs to the same target whose streams are free to run.
   uint32_t RunLength(uint64_t sequence);
-  // Whether an earlier one of its run has made it wait, or flushed it.
+  // Returns true if an earlier WQE of the run has stopped the stream of this WQE. The WQE then waits or is flushed.
   bool Spoiled(Wqe& wqe);
   ReceiveDelivery Deliver(Target::Reach& reach);
   const std::byte* PlainSource(const Wqe& wqe, uint64_t sequence);
   MessageSource SourceOf(const Wqe& wqe, uint64_t sequence);
   static Outcome OutcomeOf(ReceiveDelivery::WhyNot why_not);
   void FinishDelivery(Wqe& wqe, DeliveryStatus status, Target::Reach& reach);
-  // The target refuses: finishes the WQE, and brings an RC target down.
+  // Called when the target refuses the request: finishes the WQE, and moves an RC target to ERR.
   void Refuse(Wqe& wqe, Verdict verdict, Target::Reach& reach);
   // Makes a WQE that could not run wait, or fail when it has waited long enough.
   void Settle(Wqe& wqe, Outcome outcome, const Target::Reach* reach);

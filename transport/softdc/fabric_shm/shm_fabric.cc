@@ -81,7 +81,7 @@ ShmPort::ShmPort(Context& context)
 }
 
 ShmPort::~ShmPort() {
-  // Numbers first: nobody new finds us. Then the links, in and out, with their callbacks.
+  // Numbers first, so that no new sender finds this port. Then the links in both directions, with their callbacks.
   reserved_numbers_.reset();
   numbers_.reset();
   inbound_.reset();

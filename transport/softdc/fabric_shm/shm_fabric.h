@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShmFabric: processes of one user on one host, reached through shared memory. The clock is the
-// kernel's, timers are the firmware thread's (loop/), all addresses of this host are one node, and
-// numbers are unique over all processes (shm/number_space.h).
+// ShmFabric: processes of one user on one host reach each other through shared memory. The clock is the kernel's. The firmware thread runs
+// timers (loop/). All addresses of this host are one node. Numbers are unique over all processes (shm/number_space.h).
 //
-// ShmPort: one context there: the contexts it sends to, those that send to it, and the queues that
-// wait for an answer about a target.
+// ShmPort: one context in the fabric. It holds the links to contexts that it sends to, and the links from contexts that send to it. It also
+// lists the queues that wait for an answer about a target.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_FABRIC_H_
 
@@ -28,7 +27,7 @@ class ShmRequester;
 
 class ShmFabric final : public Fabric {
  public:
-  // The fabric of this process, never destroyed.
+  // Returns the fabric of this process, which is never destroyed.
   static ShmFabric& Get();
 
   int64_t NowNs() override;
@@ -42,11 +41,11 @@ class ShmFabric final : public Fabric {
   uint64_t ArenaBytes() const override { return shm::kArenaBytes; }
 };
 
-// Lets timers and tasks on the Loop thread find a queue with waiting work, or learn that it is gone.
+// Lets timers and tasks on the Loop thread find a queue with waiting work, or learn that the queue is gone.
 struct Continuation {
   std::mutex mutex;
   ShmRequester* requester = nullptr;
-  bool listed = false;  // among those of ShmPort that wait; under its mutex
+  bool listed = false;  // in ShmPort::waiting_; under its mutex
 };
 
 class ShmPort final : public FabricPort {
@@ -65,10 +64,9 @@ class ShmPort final : public FabricPort {
 
   OutboundLinks& outbound() { return *outbound_; }
   PassEnds& pass_ends() { return pass_ends_; }
-  // A queue that waits for an answer about a target; KickWaiting, on the Loop thread, continues each
-  // once.
+  // Adds a queue that waits for an answer about a target. KickWaiting continues each queue once, on the Loop thread.
   void AddWaiting(const std::shared_ptr<Continuation>& continuation);
-  // How many wait; for tests.
+  // Returns the number of waiting queues; for tests.
   size_t waiting();
 
  private:

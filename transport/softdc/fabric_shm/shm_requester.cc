@@ -10,7 +10,7 @@
 namespace sluice::softdc {
 namespace {
 
-constexpr int64_t kLockedNs = 20'000;  // somebody posts at this moment
+constexpr int64_t kLockedNs = 20'000;  // the program is posting at this moment
 
 }  // namespace
 
@@ -46,7 +46,7 @@ void ShmRequester::RunBatch(uint64_t first) {
 void ShmRequester::RunWaiting() {
   for (uint64_t sequence = queue_.emitted(); sequence != queue_.posted(); ++sequence) {
     Wqe& wqe = queue_.slot(sequence);
-    // Each is looked at anew; what still cannot run waits again.
+    // Each WQE is examined again. A WQE that still cannot run waits again.
     if (wqe.state == WqeState::kWaiting) queue_.StopWaiting(wqe);
   }
   SendExecution(*this).Run(queue_.emitted());
@@ -76,10 +76,10 @@ bool ShmRequester::IsBetweenPasses(const Dropped& dropped) {
 }
 
 void ShmRequester::Continue(int64_t timer_ns) {
-  // Never waits: whoever posts keeps the lock from wr_start to wr_complete, and may need this thread
-  // in between, to register memory.
+  // Does not wait for the lock. A program that posts holds it from wr_start to wr_complete, and may need this thread in between to register
+  // memory.
   if (!queue_.lock().TryLock()) return ContinueIn(kLockedNs, timer_ns);
-  // A timer that an earlier one has overtaken must not start a chain of its own.
+  // A timer that an earlier timer has replaced must not start another chain of timers.
   if (timer_ns == kAnswer || timer_ns == scheduled_ns_) {
     if (timer_ns != kAnswer) scheduled_ns_ = 0;
     if (queue_.waiting() != 0) RunWaiting();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShmRequester: the send engine of one queue on the shared-memory fabric: between passes
-// (send_execution.h) it remembers targets and the times of the next attempts.
+// ShmRequester: the send engine of one queue on the shared-memory fabric. Between passes (send_execution.h) it keeps targets, and the time
+// of the next attempt.
 //
-// Threads       As Requester; Continue is the Loop thread's.
+// Threads       As Requester. Continue: the Loop thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
 #define SLUICE_TRANSPORT_SOFTDC_FABRIC_SHM_SHM_REQUESTER_H_
 
@@ -22,7 +22,7 @@ namespace sluice::softdc {
 class SendQueue;
 struct Wqe;
 
-// Direct-mapped by number; a miss asks the context's links.
+// Number of cached targets, direct-mapped by number. A miss asks the context's links.
 inline constexpr uint32_t kTargetCacheEntries = 256;
 
 class ShmRequester final : public Requester {
@@ -35,22 +35,23 @@ class ShmRequester final : public Requester {
   // A continuation that is still armed finds nothing to do.
   void Forget() override {}
 
-  // Somebody answered about some target; or the time that ContinueAt was given has come.
+  // Runs waiting WQEs, or retries later if the queue is locked. `timer_ns`: kAnswer after an answer about some target, or the time that was
+  // given to ContinueAt.
   static constexpr int64_t kAnswer = 0;
   void Continue(int64_t timer_ns);
-  // Loop thread. False: a pass may be under way, which may use what was dropped. True: none is, and no
-  // target of it is remembered any more.
+  // Returns true if no pass is in progress, and removes the targets of `dropped` from the cache. Returns false if a pass may be in
+  // progress, which may use them. Called on the Loop thread.
   bool IsBetweenPasses(const Dropped& dropped);
 
  private:
   friend class SendExecution;
-  // RunPosted for one request (lone_request.cc), and for any number.
+  // RunAlone and RunBatch: RunPosted for one request (lone_request.cc), and for any number.
   void RunAlone(uint64_t sequence);
   template <uint8_t kOpcode>
   [[gnu::noinline]] void RunPlain(uint64_t sequence);
   [[gnu::noinline, gnu::cold]] void RunUnplain(uint64_t sequence);
   [[gnu::noinline, gnu::cold]] void ContinueAlone(const Wqe& wqe);
-  // False: nothing was done.
+  // Return false if nothing was done.
   bool WritePlain(Wqe& wqe, const std::byte* from, Target::Reach& reach);
   bool SendPlain(uint64_t sequence, Wqe& wqe, const std::byte* from, Target::Reach& reach);
   void RunBatch(uint64_t first);
@@ -66,9 +67,9 @@ class ShmRequester final : public Requester {
   ShmPort& port_;
   SendQueue& queue_;
   const std::shared_ptr<Continuation> continuation_;
-  std::vector<Target*> targets_;  // forgotten before they are destroyed (IsBetweenPasses)
+  std::vector<Target*> targets_;  // removed here before they are destroyed (IsBetweenPasses)
   TrafficCounter traffic_;
-  int64_t scheduled_ns_ = 0;  // of the timer that counts; 0: none
+  int64_t scheduled_ns_ = 0;  // time of the valid timer; 0: none
 };
 
 }  // namespace sluice::softdc

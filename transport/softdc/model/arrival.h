@@ -29,15 +29,15 @@ namespace sluice::softdc {
 
 enum class Verdict : uint8_t {
   kAccepted,
-  kNoResponse,      // dropped without a word
+  kNoResponse,      // dropped without a response
   kAccessDenied,    // NAK remote access error
   kInvalidRequest,  // NAK invalid request
 };
 
-// What a connected queue pair expects of its peer, and sends along.
+// Returns the key that identifies a connected queue pair to its peer. The sender puts it into each request; the target compares it.
 inline uint64_t ConnectedKey(NodeId node, uint32_t number) { return uint64_t{node} << 32 | number; }
 
-// IBV_ACCESS_REMOTE_* that an operation needs; 0 for a SEND.
+// Returns the IBV_ACCESS_REMOTE_* right that an operation needs, or 0 if it needs none (SEND).
 inline uint32_t NeededAccess(uint8_t opcode) {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -53,7 +53,8 @@ inline uint32_t NeededAccess(uint8_t opcode) {
   }
 }
 
-// `opcode` is the WQE's: a caller that knows it pays for no other.
+// Checks a request, except the range of its memory and the length of the receive WQE. `opcode` must be wqe.opcode. If the caller passes a
+// constant, the compiler removes the code of other opcodes.
 [[gnu::always_inline]] inline Verdict JudgeRequest(const Wqe& wqe, uint8_t opcode,
                                                    shm::TargetType meant_for,
                                                    const shm::TargetDescriptor& target,
@@ -67,7 +68,7 @@ inline uint32_t NeededAccess(uint8_t opcode) {
   if (!SamePartition(pkey, static_cast<uint16_t>(target.pkey)) && !Mutated(Mutation::kAnyPkey)) {
     return Verdict::kNoResponse;
   }
-  // What a mistake in the check of each kind's key would take.
+  // Mutations of the key check: each accepts a wrong key.
   const bool taken = (meant_for == shm::TargetType::kDct && Mutated(Mutation::kAnyDcKey)) ||
                      (meant_for == shm::TargetType::kUd && Mutated(Mutation::kAnyQkey)) ||
                      (meant_for == shm::TargetType::kRc && Mutated(Mutation::kAnyPeer));
@@ -77,19 +78,19 @@ inline uint32_t NeededAccess(uint8_t opcode) {
                ? Verdict::kAccessDenied
                : Verdict::kNoResponse;
   }
-  // Without a byte to move no right is needed and no key looked at (IBA 9.7.5).
+  // A request of 0 bytes needs no right, and its key is not checked (IBA 9.7.5).
   const bool needs_none = wqe.length_bytes == 0 || Mutated(Mutation::kSkipTargetRights);
   const uint32_t needed = needs_none ? 0 : NeededAccess(opcode);
   if ((target.access.load(std::memory_order_relaxed) & needed) != needed) {
-    // An RC queue pair that is not set up for an operation does not know it (IBA 9.7.4.1).
+    // An RC queue pair without the right for an operation rejects it as invalid request (IBA 9.7.4.1).
     return meant_for == shm::TargetType::kRc ? Verdict::kInvalidRequest : Verdict::kAccessDenied;
   }
   if (IsAtomic(opcode) && wqe.remote_address % sizeof(uint64_t) != 0 &&
       !Mutated(Mutation::kAnyAlignment)) {
     return Verdict::kInvalidRequest;
   }
-  // All packets of a request but its last one have the size of the path MTU (IBA 9.7.4.1): a target with another one takes
-  // none of more than a packet. What a READ returns is judged here too.
+  // All packets of a request except the last have the size of the path MTU (IBA 9.7.4.1). A target with another path MTU therefore rejects
+  // requests of more than one packet. The response to a READ is checked here too.
   const bool acknowledged = meant_for == shm::TargetType::kDct || meant_for == shm::TargetType::kRc;
   if (acknowledged && UnlikeMtus(path_mtu, target.path_mtu) &&
       wqe.length_bytes > MtuBytes(std::min<uint32_t>(path_mtu, target.path_mtu)) &&
@@ -104,9 +105,8 @@ inline Verdict JudgeRequest(const Wqe& wqe, shm::TargetType meant_for,
   return JudgeRequest(wqe, wqe.opcode, meant_for, target, dials, path_mtu, pkey);
 }
 
-// The region or window that `rkey` names in the target's table, if it covers the range, belongs to
-// `pd`, grants all of `access` and may be used through that queue pair. Null:
-// Verdict::kAccessDenied.
+// Returns the region or window that `rkey` names in the target's table. It must cover the range, belong to `pd`, grant all of `access` and
+// be usable through `qp_number`. Otherwise returns null: the verdict is Verdict::kAccessDenied.
 inline const shm::MemoryRegionEntry* JudgeRange(std::span<const shm::MemoryRegionEntry> regions,
                                                 uint32_t rkey, uint64_t address,
                                                 uint64_t length_bytes, uint32_t access, uint32_t pd,
@@ -131,14 +131,14 @@ inline const shm::MemoryRegionEntry* JudgeRange(std::span<const shm::MemoryRegio
   return JudgeRange(regions, rkey, address, length_bytes, access, target.pd, target.qp_num);
 }
 
-// Room in bytes, the 40 of a datagram's GRH taken off already.
+// `room_bytes`: room for the payload. The caller has subtracted the 40 bytes of a datagram's GRH.
 inline Verdict JudgeLength(uint64_t room_bytes, uint32_t length_bytes) {
   return length_bytes <= room_bytes || Mutated(Mutation::kTooLongIsCut) ? Verdict::kAccepted
                                                                         : Verdict::kInvalidRequest;
 }
 
-// Whether the request brings its target down with it: an RC responder goes to ERR, a DCT is
-// undisturbed, and unacknowledged requests are dropped.
+// Returns whether the request moves its target to ERR. Only an RC responder does: a DCT stays usable, and unacknowledged requests are
+// dropped.
 inline bool BringsDown(Verdict verdict, shm::TargetType target) {
   const bool stops = target == shm::TargetType::kRc && !Mutated(Mutation::kBadRequestStopsNobody);
   return (stops || Mutated(Mutation::kBadRequestStopsDct)) &&
@@ -149,7 +149,7 @@ struct CompletionStatus {
   ibv_wc_status status;
   uint32_t vendor_error;
 };
-// kNoResponse after all retries.
+// Returns the status of the requester's completion. For kNoResponse: the status after all retries.
 inline CompletionStatus StatusOf(Verdict verdict) {
   switch (verdict) {
     case Verdict::kAccepted:

@@ -41,7 +41,7 @@ void AsyncEvents::Post(const ibv_async_event& event) {
   [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof(one));
 }
 
-// Never blocks: every reader of the descriptor holds the mutex, and it counts what the queue held.
+// Never blocks: every reader of the descriptor holds the mutex, and the count was the size of the queue.
 void AsyncEvents::TakeToken() {
   uint64_t one = 0;
   [[maybe_unused]] const ssize_t got = read(fd_.get(), &one, sizeof(one));

@@ -23,27 +23,27 @@ class AsyncEvents {
  public:
   AsyncEvents();
 
-  // -1: it could not be had.
+  // -1 if the eventfd could not be created.
   int fd() const { return fd_.get(); }
 
   void Post(const ibv_async_event& event);
-  // Waits, unless the descriptor is non-blocking. 0, or -1 with errno.
+  // Takes the oldest event. Blocks until there is one, unless the descriptor is non-blocking. Returns 0, or -1 with errno.
   int Get(ibv_async_event* event);
   void Acknowledge(const ibv_async_event& event);
 
-  // The object (ibv_cq, ibv_qp, ibv_srq) goes: its events that nobody has asked for are dropped, and
-  // the call returns when those that somebody has are acknowledged.
+  // Call before `object` (ibv_cq, ibv_qp, ibv_srq) is destroyed. Drops its queued events. Blocks until the program has acknowledged all
+  // events of the object that it fetched.
   void Retire(const void* object);
 
  private:
   static const void* ObjectOf(const ibv_async_event& event);
-  void TakeToken();  // under mutex_, an event having left the queue
+  void TakeToken();  // under mutex_, after an event left the queue
 
-  UniqueFd fd_;  // counts as many as queue_ holds
+  UniqueFd fd_;  // eventfd; its count is the size of queue_
   std::mutex mutex_;
   std::condition_variable acknowledged_;
   std::deque<ibv_async_event> queue_;
-  std::unordered_map<const void*, uint32_t> unacknowledged_;  // by object; none of them is 0
+  std::unordered_map<const void*, uint32_t> unacknowledged_;  // by object; no count is 0
 };
 
 }  // namespace sluice::softdc

@@ -42,8 +42,8 @@ Cq* CompletionChannel::NextEvent() {
       Cq* candidate = cqs[next++ % cqs.size()];
       if (candidate->events().Take()) return candidate;
     }
-    // Rung twice for one event, which happens when the process that owed it died in between, or for
-    // a queue that is gone: wait on.
+    // There are more counts than events: a process died before it reported its event, and the event was counted twice; or the queue is
+    // destroyed. Wait for the next count.
   }
 }
 
@@ -85,7 +85,7 @@ void CqEvents::Acknowledge(unsigned count) {
 
 void CqEvents::Fire() {
   const uint64_t one = 1;
-  // Fails only when 2^64 events wait unread; then whoever reads is awake anyhow.
+  // Fails only with 2^64 unread events. The reader is then awake anyway.
   [[maybe_unused]] const ssize_t written = write(cq_.base.channel->fd, &one, sizeof(one));
 }
 

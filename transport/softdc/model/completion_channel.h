@@ -3,10 +3,10 @@
 // Completion channels and the events of completion queues: ibv_create_comp_channel(3),
 // ibv_req_notify_cq(3), ibv_get_cq_event(3), ibv_ack_cq_events(3).
 //
-// The channel's descriptor is an eventfd that counts events; any process rings it. Each queue's ArmedWord
-// shows whether the event is its own.
+// The channel's descriptor is an eventfd that counts events. Any process can write to it. The ArmedWord of each queue shows whether the
+// event is from that queue.
 //
-// Threads       All of it from any thread, but that a queue is destroyed once.
+// Threads       All functions may be called from any thread. A queue is destroyed only once.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_COMPLETION_CHANNEL_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_COMPLETION_CHANNEL_H_
 
@@ -27,7 +27,7 @@ struct CompletionChannel {
   ibv_comp_channel base{};  // must stay first
   std::mutex mutex;
   std::vector<Cq*> cqs;
-  size_t next = 0;  // where the search for the CQ of an event begins
+  size_t next = 0;  // index at which the search for the CQ of an event begins
 
   static CompletionChannel* From(ibv_comp_channel* channel) {
     return reinterpret_cast<CompletionChannel*>(channel);
@@ -35,37 +35,37 @@ struct CompletionChannel {
 
   // Null with errno set.
   static CompletionChannel* Create(ibv_context* context);
-  // EBUSY while a queue reports here.
+  // Destroys the channel. Returns 0, or EBUSY while a CQ is attached to the channel.
   int Destroy();
-  // Waits, unless the descriptor is non-blocking. The queue whose event it is, counted as got; null
-  // with errno.
+  // Blocks until a CQ has an event, unless the descriptor is non-blocking. Returns that CQ and counts the event as fetched. Returns null
+  // with errno on failure.
   Cq* NextEvent();
 };
 
-// One queue's part in it.
+// The completion events of one CQ.
 class CqEvents {
  public:
   explicit CqEvents(Cq& cq) : cq_(cq) {}
 
   void Attach(CompletionChannel* channel);
-  // Waits until all events that were got are acknowledged, then leaves the channel.
+  // Removes the CQ from its channel. Blocks until all fetched events are acknowledged.
   void Detach();
 
-  // One event was asked for: true if there is one.
+  // Takes one event of the CQ and counts it as fetched. Returns false if there is none.
   bool Take();
   void Acknowledge(unsigned count);
-  // Under RequestNotify: an event that fired and was not asked for keeps its place.
+  // Called by RequestNotify: keeps an event that fired and was not fetched.
   void KeepUnfetched() { unfetched_.fetch_add(1); }
-  // Rings the channel. There must be one.
+  // Writes one event to the channel. The CQ must have a channel.
   void Fire();
 
  private:
   Cq& cq_;
-  std::atomic<int> unfetched_{0};  // fired before the queue was armed again, not yet asked for
+  std::atomic<int> unfetched_{0};  // fired before the queue was armed again, not fetched yet
 
   std::mutex mutex_;
   std::condition_variable acknowledged_;
-  uint32_t got_ = 0;  // by ibv_get_cq_event; wraps with acked_
+  uint32_t got_ = 0;  // events that ibv_get_cq_event returned; wraps, as acked_ does
   uint32_t acked_ = 0;
 };
 

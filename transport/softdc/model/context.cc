@@ -44,7 +44,7 @@ Context* Context::Open(SoftDevice& device) {
   return context->port_ == nullptr ? nullptr : context.release();
 }
 
-// Nobody new finds us, and nobody is left, once the port is gone.
+// After the port is destroyed, no peer finds or uses the context.
 Context::~Context() {
   port_.reset();
   for (auto& page : srq_pages_) delete page.load(std::memory_order_relaxed);
@@ -97,7 +97,7 @@ void Context::RemoveSrq(uint32_t id) {
   std::lock_guard lock(mutex_);
   SrqPage& page = *srq_pages_[id / kSrqsPerPage].load(std::memory_order_relaxed);
   page[id % kSrqsPerPage].store(nullptr, std::memory_order_release);
-  // A poller finds it by what a completion says, and has it until it lets go of its CQ's lock.
+  // A poller finds the SRQ through a completion, and uses the SRQ until it releases the lock of its CQ.
   for (Cq* cq : cqs_) {
     if (cq != nullptr) cq->ForgetSrq(id);
   }

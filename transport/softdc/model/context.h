@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Context: one opening of a device, and the registries of what was made in it. The ibv_context
-// handed out is embedded, so the inlines of verbs.h find their pointers where a provider would put
-// them.
+// Context: one opening of a device, and the registries of its objects. The user's ibv_context is embedded. The inlines of verbs.h therefore
+// find their function pointers where a provider would put them.
 //
-// Threads       As libibverbs: any call from any thread, but an object is destroyed by one thread while no other uses it. Lock order:
-//               the context's own mutex, or a QpLife's; then send queue, link, CQ, SRQ; then the mutex of async events.
+// Threads       As libibverbs: any call from any thread. One thread destroys an object while no other thread uses it. Lock order: first the
+//               mutex of the context or of a QpLife; then send queue, link, CQ, SRQ; then the mutex of async events.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CONTEXT_H_
 
@@ -39,16 +38,16 @@ class Srq;
 class Responder;
 
 inline constexpr uint32_t kMaxCqs = 4096;
-// Receive queues of queue pairs among them.
+// Includes the receive queues of queue pairs.
 inline constexpr uint32_t kMaxSrqs = 1 << 18;
 inline constexpr uint32_t kMaxSegments = 4096;
-inline constexpr uint32_t kRestingRegions = 256;  // places of regions that wait to be used again
+inline constexpr uint32_t kRestingRegions = 256;  // freed places that wait before reuse
 
 struct Pd {
   ibv_pd base{};
   uint32_t number = 0;
-  std::atomic<int> users{0};  // MRs, AHs, SRQs, QPs: dealloc_pd says EBUSY while there are any
-  Pd* parent = nullptr;       // of a parent domain: the PD it stands on, whose number it has
+  std::atomic<int> users{0};  // MRs, AHs, SRQs, QPs …; if not 0, dealloc_pd returns EBUSY
+  Pd* parent = nullptr;       // of a parent domain: its PD, whose number it uses
   ibv_td* td = nullptr;       // of a parent domain, or null
 
   static Pd* From(ibv_pd* pd) { return reinterpret_cast<Pd*>(pd); }
@@ -84,34 +83,32 @@ class Context {
   FabricPort& port() { return *port_; }
   uint64_t id() const { return id_; }
 
-  // Ids are small and reused. Registration fails with 0 when the table is full.
+  // Returns a small id, which is reused after RemoveCq, or 0 if the table is full.
   uint32_t AddCq(Cq* cq);
   void RemoveCq(uint32_t id);
-  // An SRQ is found once it is added, under an id that was taken for it, and until it is removed.
+  // FindSrq finds an SRQ from AddSrq until RemoveSrq. TakeSrqId returns the id to use, or 0 if all ids are in use.
   uint32_t TakeSrqId();
   void AddSrq(uint32_t id, Srq* srq);
   void RemoveSrq(uint32_t id);
-  // Lock-free: the poller asks for each completion. Null when there is none.
+  // Returns the SRQ, or null. Takes no lock, because polling calls it often.
   Srq* FindSrq(uint32_t id) const {
     if (id >= kMaxSrqs) return nullptr;
     const SrqPage* page = srq_pages_[id / kSrqsPerPage].load(std::memory_order_acquire);
     return page == nullptr ? nullptr : (*page)[id % kSrqsPerPage].load(std::memory_order_acquire);
   }
 
-  // A responder that is open is found by its number.
+  // WithResponder finds a responder by its number between these two calls.
   void AddResponder(uint32_t number, Responder* responder);
   void RemoveResponder(uint32_t number);
 
-  // Calls visit(Responder* or null) under the lock that RemoveResponder needs. What it calls must
-  // take no send queue's lock.
+  // Calls visit(responder, or null) under the mutex that RemoveResponder also takes. `visit` must not take the lock of a send queue.
   template <typename Visit>
   void WithResponder(uint32_t number, Visit visit) {
     std::lock_guard lock(mutex_);
     const auto it = responders_.find(number);
     visit(it == responders_.end() ? nullptr : it->second);
   }
-  // Calls visit(vector of CQs, null where there is none) under the lock that removing a CQ or an
-  // SRQ needs.
+  // Calls visit(CQs by id; null for a free id) under the mutex that RemoveCq and RemoveSrq also take.
   template <typename Visit>
   void WithCqs(Visit visit) {
     std::lock_guard lock(mutex_);
@@ -121,25 +118,26 @@ class Context {
   uint32_t NextPdNumber() { return next_pd_.fetch_add(1) + 1; }
   std::atomic<int>& objects() { return objects_; }  // PDs, CQs, channels: they outlive close_device
 
-  // Segment table, for registration and for answering peers.
+  // Table of segments, for registration and for answers to peers. AddSegmentUse returns kPrivateSegment if all ids are used.
   uint32_t AddSegmentUse(UniqueFd fd, uint64_t size_bytes, dev_t device, ino_t inode);
   void DropSegmentUse(uint32_t segment);
-  // Duplicate of the descriptor; empty when there is no such segment.
+  // Returns a duplicate of the descriptor, or an empty one if there is no such segment.
   UniqueFd SegmentFd(uint32_t segment, uint64_t* size_bytes);
 
-  // A free place in the table of memory regions, or -1. Of those given back the oldest, once it has
-  // rested for kRestingRegions others. Keys of a place differ until its 256 tags have been used.
+  // Returns a free place in the table of memory regions and its new key, or -1 if the table is full. The oldest freed place is reused if
+  // more than kRestingRegions places are free, or if no unused place is left. Keys of a place differ until its 256 tags have been used.
   int TakeMemoryRegion(uint32_t* key);
   void ReturnMemoryRegion(int index);
-  // The places in it that belong to memory windows.
+  // Add and remove the memory window at a place of the table.
   void AddWindow(uint32_t index, uint32_t pd);
   void RemoveWindow(uint32_t index);
   bool IsWindow(uint32_t index, uint32_t pd);  // of that PD
-  // A window is bound with a key that the program has chosen; whoever has its place next gets another.
+  // Records a key that the program selected for a bind. The next owner of the place gets a key that the window never had, if one is left.
   void UseWindowKey(uint32_t index, uint32_t key);
-  // False: the window that this key names, bound no more, is still in somebody's copy.
+  // Returns false while a copy through the invalidated window of `key` may still be in progress.
   bool SettleWindow(uint32_t key);
-  // The same at the fabric, under any lock but the context's own.
+  // Returns whether a copy through the window of `key` may still be in progress. Does not take the mutex of the context, so it may be
+  // called under the lock of a CQ.
   bool WindowInUse(uint32_t key) { return port_->WindowInUse(key >> kTagBits); }
   template <typename Predicate>
   bool AnyWindow(Predicate predicate) {
@@ -147,23 +145,23 @@ class Context {
     return std::any_of(windows_.begin(), windows_.end(),
                        [&](const auto& window) { return predicate(window.first); });
   }
-  // A key was just taken back: returns when no peer is at a copy any more that may still use it.
+  // Blocks until no copy of a peer can use a revoked key. Call after the key was revoked.
   void WaitForCopies();
 
   AsyncEvents& async_events() { return async_events_; }
   void PostAsyncEvent(const ibv_async_event& event) { async_events_.Post(event); }
-  // Firmware thread: some sender says that it has overrun a CQ or reached the limit of an SRQ.
+  // Posts the events of CQs that senders have overrun, and of SRQs that have reached their limit. Called on the firmware thread.
   void CollectNotices();
 
  private:
-  // The low bits of a key, which differ between those that had its place in turn.
+  // The low bits of a key are a tag, which differs between successive owners of the place.
   static constexpr uint32_t kTagBits = 8;
   static constexpr uint32_t kTags = 1 << kTagBits;
   static constexpr uint32_t kTagMask = kTags - 1;
   struct Window {
     uint32_t pd = 0;
     std::bitset<kTags> tags;  // of its keys
-    bool settled = true;      // no copy through it can be under way
+    bool settled = true;      // no copy through it can be in progress
   };
   struct Shell {
     verbs_context verbs{};
@@ -179,11 +177,11 @@ class Context {
   std::unique_ptr<shm::Arena> arena_;
   shm::RingBudget ring_budget_;
   std::unique_ptr<MkeyTable> mkeys_;
-  shm::MemoryRegionEntry* memory_regions_ = nullptr;  // in the arena; looked at for each message
+  shm::MemoryRegionEntry* memory_regions_ = nullptr;  // in the arena; read for each message
   std::unique_ptr<FabricPort> port_;
   std::atomic<uint32_t> next_pd_{0};
   std::atomic<int> objects_{0};
-  // A page is made when its first id is given out, and stays.
+  // A page is allocated with its first id, and stays until the context is destroyed.
   static constexpr uint32_t kSrqsPerPage = 512;
   using SrqPage = std::array<std::atomic<Srq*>, kSrqsPerPage>;
   std::array<std::atomic<SrqPage*>, kMaxSrqs / kSrqsPerPage> srq_pages_{};
@@ -197,7 +195,7 @@ class Context {
   std::vector<uint8_t> region_tags_;
   std::unordered_map<uint32_t, Window> windows_;  // by index
   std::vector<uint32_t> free_srqs_;
-  uint32_t next_srq_ = 1;  // id 0 names none
+  uint32_t next_srq_ = 1;  // id 0 means none
 };
 
 }  // namespace sluice::softdc

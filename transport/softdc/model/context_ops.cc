@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that inlines of verbs.h find in ibv_context and verbs_context. An empty slot makes
-// the inline say EOPNOTSUPP by itself: XRC, flows, work queues, counters, device memory, CQ
-// moderation, null regions.
+// The functions that inlines of verbs.h find in ibv_context and verbs_context. If a slot is empty, the inline itself returns EOPNOTSUPP:
+// XRC, flows, work queues, counters, device memory, CQ moderation, null regions.
 #include <cerrno>
 
 #include "transport/softdc/device_attributes.h"
@@ -41,8 +40,7 @@ int PostRecv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
   return EINVAL;
 }
 
-// man ibv_bind_mw; the inline has made sure that the window is of type 1. The new key is the window's as
-// soon as the bind is posted.
+// man ibv_bind_mw. The inline has checked that the window is of type 1. The window has its new key as soon as the bind is posted.
 int BindMw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind) {
   const ibv_mw_bind_info& info = bind->bind_info;
   if ((info.mr == nullptr && (info.addr != 0 || info.length != 0)) ||

@@ -14,12 +14,11 @@
 namespace sluice::softdc {
 namespace {
 
-// The private ring begins with room for that many and grows to what was asked for: programs ask for far
-// more than they ever leave unread.
+// Initial size of the private ring, which grows up to the requested size. Programs request far more entries than they ever leave unread.
 constexpr uint32_t kFirstLocalEntries = 256;
 
 uint32_t RingCapacity(uint32_t cqe) {
-  // A producer may see a quarter of the ring as used that is free: `cqe` must fit nevertheless.
+  // A producer may see a free quarter of the ring as used. `cqe` entries must fit nevertheless.
   return std::clamp(std::bit_ceil(cqe) * 2, shm::kMinCqeRingCapacity, shm::kMaxCqeRingCapacity);
 }
 
@@ -68,8 +67,7 @@ std::unique_ptr<Cq> Cq::Create(Context& context, const Shape& shape) {
   return cq;
 }
 
-// Before its events are retired the firmware thread must not find it any more: what that posts or rings
-// later would be of an object that is gone.
+// Hides the queue from the firmware thread before it retires the events. Otherwise that thread could post an event of a destroyed queue.
 Cq::~Cq() {
   ForgetUnread();
   if (id_ != 0) context_.RemoveCq(id_);
@@ -107,10 +105,10 @@ void Cq::Push(const Local& local, bool solicited) {
   bool overrun = false;
   {
     SpinLockHolder hold(lock_);
-    // Once overrun, nothing arrives any more: the queue is in error.
+    // After an overrun the queue is in error and accepts no completion.
     if (armed_->overrun()) return;
     if (local_tail_ - local_head_ >= static_cast<uint64_t>(base.cqe)) {
-      // Senders may be made to wait, a completion of our own can't.
+      // Senders can wait; a completion of this process cannot.
       if (armed_->waits_when_full()) armed_->SetWhenFull(shm::ArmedWord::WhenFull::kOverruns);
       if (!armed_->Overrun()) return;
       overrun = true;
@@ -219,7 +217,7 @@ void Cq::PurgeReceives(uint32_t qp_number, bool shared) {
     return local.released == nullptr && local.wc.qp_num == qp_number &&
            complete(local.srq_id, local.wqe_index);
   });
-  // What came back unused to a queue of its own is forgotten like the rest: posted again, it would outlive the reset.
+  // WQEs that came back unused to a queue of its own are completed too. If they were posted again, they would outlive the reset.
   for (const auto& ring : rings_) {
     ring->consumer.DropUnread([&](const shm::Cqe& cqe) {
       return cqe.qp_num == qp_number &&
@@ -264,7 +262,7 @@ int Cq::Resize(int cqe) {
   if (local_tail_ - local_head_ > size) return EINVAL;
   if (local_.size() > size) MoveLocalTo(size);
   ring_capacity_ = std::max(ring_capacity_, RingCapacity(size));
-  // The rings of senders that came before keep their size, and those senders wait when they are full.
+  // Existing rings keep their size. Their senders wait when the ring is full.
   for (const auto& ring : rings_) {
     if (ring->place.capacity < ring_capacity_) ring->consumer.SetNarrow();
   }
@@ -313,7 +311,7 @@ void Cq::LinkDied(uint32_t link_id) {
       ++dead_rings_;
       unread = !ring->consumer.Empty();
     }
-    // Perhaps nobody polls for a long time.
+    // The program may not poll for a long time.
     if (dead_rings_ != 0) RemoveEmptyDeadRings();
   }
   if (base.channel != nullptr && armed_->OwesAfterDeath(link_id, unread)) events_.Fire();
@@ -346,8 +344,7 @@ void Cq::AppendConsumers(std::vector<const shm::CqeConsumer*>* consumers) const 
 }
 
 int Cq::RequestNotify(bool solicited_only) {
-  // An event that fired and was not asked for yet keeps its place: the word is needed for the next
-  // one.
+  // Keeps an event that fired and was not fetched, because the word is needed for the next event.
   if (armed_->CollectEvent()) events_.KeepUnfetched();
   armed_->Arm(solicited_only && !Mutated(Mutation::kSolicitedIsAny)
                   ? shm::ArmedWord::Mode::kSolicited

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cq: a completion queue: one private ring for what this process completes itself (its own sends,
-// and receives that a fabric delivers inside the process), and one ring in shared memory per sender
-// (InboundLink), each with one producer. Polling sweeps them. Within a ring the order is that of the
-// producer; between rings there is none, as between senders on a NIC.
+// Cq: a completion queue. A private ring holds the completions that this process makes itself: of its own sends, and of receives that a
+// fabric delivers inside the process. In addition, each sender (InboundLink) has a ring in shared memory, of which it is the only producer.
+// Polling visits all rings. Within a ring, completions keep the order of the producer. Between rings there is no order, as between senders
+// on a NIC.
 //
-// A full queue (docs/softdc.md, "Full completion queues"): the private ring has exactly `cqe`
-// entries, a sender's ring room for at least as many. A completion that finds no room overruns the
-// queue: IBV_EVENT_CQ_ERR once, and this and all later completions are lost. The dial
-// full_receive_cq lets senders wait instead; IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN loses completions
-// without an end.
+// A full queue (docs/softdc.md, "Full completion queues"): the private ring has exactly `cqe` entries. The ring of a sender has room for at
+// least as many, unless the ring budget is short (shm/ring_budget.h). A completion without room overruns the queue: IBV_EVENT_CQ_ERR is
+// posted once, and this and all later completions are lost. If the dial full_receive_cq says so, senders wait instead. With
+// IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, only completions without room are lost, and the queue continues.
 //
 // Polling is in cq_poll.cc, extended polling (ibv_create_cq_ex(3)) in cq_ex.cc, the rest in cq.cc.
 //
-// Threads       Lock() covers the rings on the consuming side; extended polling has a lock of its own from start_poll to end_poll, so
-//               that the poller may post in between.
+// Threads       lock() guards the consuming side of the rings. Extended polling has another lock, held from start_poll to end_poll, so that
+//               the polling thread may post in between.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_CQ_H_
 
@@ -39,14 +38,14 @@ class Context;
 class Srq;
 struct FlushedReceive;
 
-// What ibv_create_cq_ex may ask for; the others are for packets that softdc does not have.
+// Flags that ibv_create_cq_ex accepts. All other flags are for packets that softdc does not have.
 inline constexpr uint64_t kCqWcFlags = uint64_t{IBV_WC_STANDARD_FLAGS} |
                                        IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                        IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 class Cq {
  public:
-  // What the user holds; must stay first. ibv_cq is the beginning of ibv_cq_ex.
+  // The user's handle; must stay first. ibv_cq is the beginning of ibv_cq_ex.
   union {
     ibv_cq_ex ex{};
     ibv_cq base;
@@ -70,42 +69,39 @@ class Cq {
   int Poll(int max, ibv_wc* wc);
   int RequestNotify(bool solicited_only);
 
-  // A completion of a send queue of this process. When it is polled, *released becomes sequence + 1:
-  // the slots up to it are free. Null `released`: nothing to free. Called under the send queue's
-  // lock.
+  // Adds a completion of a send queue of this process. When it is polled, *released becomes sequence + 1: the slots up to `sequence` are
+  // free. `released` null: no slot is freed. Called under the send queue's lock.
   void PushSend(const ibv_wc& wc, bool solicited, std::atomic<uint64_t>* released,
                 uint64_t sequence);
-  // A receive completion that this process delivers itself, of a WQE that Srq::Take gave (or a
-  // kCqeUnused one, which goes back).
+  // Adds a receive completion that this process delivers itself. Its WQE is from Srq::Take. A kCqeUnused entry instead returns its WQE to
+  // the SRQ.
   void PushReceive(const shm::Cqe& cqe);
-  // Takes what is flushed of a receive queue (Srq::FlushTo). It leaves after everything that senders have
-  // completed before.
+  // Adds the flushed WQEs of a receive queue (Srq::FlushTo). They are polled after all completions that senders have added.
   void FlushReceives(Srq& receives);
 
-  // Forgets the completions of a send queue that is reset or destroyed.
+  // Drops the completions of a send queue that is reset or destroyed.
   void PurgeSends(const std::atomic<uint64_t>* released);
-  // The same for what a queue pair has received. `shared`: it has no receive queue of its own, and receives that came back unused
-  // are posted again.
+  // Drops the receive completions of a queue pair. `shared`: the queue pair has no receive queue of its own. Receive WQEs that senders
+  // returned unused are then posted again.
   void PurgeReceives(uint32_t qp_number, bool shared);
-  // An SRQ goes, and its id may be given out again: forgets the completions that name it, and returns
-  // when no poll of this queue uses it any more.
+  // Drops the completions of an SRQ that is being destroyed, because its id may be reused. When it returns, no poll of this queue uses the
+  // SRQ.
   void ForgetSrq(uint32_t srq_id);
 
   // ibv_resize_cq(3). 0 or errno.
   int Resize(int cqe);
 
-  // The ring for a sender, made when it is first asked for. 0: no memory.
+  // Returns the ring of a sender; the first call allocates it. Offset 0: out of memory.
   struct RingPlace {
     uint64_t offset = 0;
     uint64_t size_bytes = 0;
     uint32_t capacity = 0;
   };
   RingPlace RingFor(uint32_t link_id);
-  // Nothing more will come from that sender: the ring goes once it is polled empty. Wakes a sleeper
-  // that the sender had promised to wake.
+  // Called when a sender is gone: removes its ring as soon as the ring is empty. Fires the event if the sender died before it could.
   void LinkDied(uint32_t link_id);
 
-  // Firmware thread: a sender may have found the queue full. Posts the event if so.
+  // Posts IBV_EVENT_CQ_ERR if an overrun is not reported yet. Called by Push, and by the firmware thread.
   void CollectOverrun();
 
   uint32_t id() const { return id_; }
@@ -115,7 +111,7 @@ class Cq {
   CqEvents& events() { return events_; }
 
   SpinLock& lock() { return lock_; }
-  // Under lock(): the consumers of all rings, for repair.
+  // Appends the consumers of all rings, for repair. Called under lock().
   void AppendConsumers(std::vector<const shm::CqeConsumer*>* consumers) const;
 
  private:
@@ -135,7 +131,7 @@ class Cq {
     shm::CqeConsumer consumer;
     bool dead = false;
   };
-  // What extended polling stands at; under ex_lock_.
+  // The current completion of extended polling; guarded by ex_lock_.
   struct Current {
     ibv_wc wc{};
     int64_t timestamp_ns = 0;
@@ -143,13 +139,13 @@ class Cq {
 
   Cq(Context& context, const Shape& shape);
   void FillExOps(uint64_t wc_flags);
-  // When a completion happens, if somebody wants to know.
+  // Returns the present time, or 0 if the queue reports no timestamps.
   int64_t TimestampNs() const;
-  // With the times at which completions happened.
+  // As Poll; also returns the time of each completion.
   int PollStamped(int max, ibv_wc* wc, int64_t* timestamps_ns);
-  // Nothing to poll: what a program that waits finds nearly each time.
+  // Returns whether there is nothing to poll, the common case of a polling loop.
   bool Quiet() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // Poll with something to poll.
+  // Polls a queue that is not quiet.
   [[gnu::noinline]] int PollBusy(int max, ibv_wc* wc) ABSL_UNLOCK_FUNCTION(lock_);
   // `timestamps_ns` may be null, here and below.
   int PollLocked(int max, ibv_wc* wc, int64_t* timestamps_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
@@ -158,17 +154,17 @@ class Cq {
   int PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   bool IsHeldBack(uint32_t key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // Whether what stands first in some ring takes a window's key back.
+  // Returns whether the first entry of some ring invalidates the key of a window.
   bool HasInvalidation() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  void Wake();  // whoever sleeps, solicited or not
+  void Wake();  // fires the event if the queue is armed, solicited or not
   void AppendFlushed(const FlushedReceive& flushed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
   void Push(const Local& local, bool solicited);
-  // `size`: a power of two, no less than what stands in the private ring.
+  // `size`: a power of two, at least the number of entries in the private ring.
   void MoveLocalTo(size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // Drops the completions of the private ring that drop(const Local&) is true for.
+  // Drops the completions of the private ring for which drop(const Local&) returns true.
   template <typename Predicate>
   void DropLocal(Predicate drop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
-  // Nobody will poll: gives the receive WQEs of what is unread back to their SRQs.
+  // Called when the queue is destroyed: returns the receive WQEs of unread completions to their SRQs.
   void ForgetUnread();
   void RemoveEmptyDeadRings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(lock_);
 
@@ -185,18 +181,19 @@ class Cq {
   SpinLock ex_lock_;
   Current current_;
 
-  // What a poll of a quiet queue looks at, in one line.
+  // Members that a poll of a quiet queue reads, in one cache line.
   alignas(64) SpinLock lock_;
-  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may hold something
+  bool aside_ ABSL_GUARDED_BY(lock_) = false;  // flushed_ may have entries
   size_t dead_rings_ ABSL_GUARDED_BY(lock_) = 0;
   uint64_t local_head_ ABSL_GUARDED_BY(lock_) = 0;
   uint64_t local_tail_ ABSL_GUARDED_BY(lock_) = 0;
   std::vector<std::unique_ptr<Ring>> rings_ ABSL_GUARDED_BY(lock_);
 
-  size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;       // fairness: where the next sweep begins
-  std::vector<Local> local_ ABSL_GUARDED_BY(lock_);   // ring buffer; a power of two
-  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);  // no more than were posted
-  std::atomic<bool> held_back_{false};                // some poll has left a completion where it is
+  // Fairness: the ring at which the next poll begins.
+  size_t next_ring_ ABSL_GUARDED_BY(lock_) = 0;
+  std::vector<Local> local_ ABSL_GUARDED_BY(lock_);   // ring buffer; its size is a power of two
+  std::deque<Local> flushed_ ABSL_GUARDED_BY(lock_);  // at most as many as were posted
+  std::atomic<bool> held_back_{false};                // a poll has held a completion back
 
   friend class CqEvents;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Extended polling: ibv_create_cq_ex(3). Completions are taken one at a time; what stands in the
-// current one is read by the functions that the user asked for when the queue was made.
+// Extended polling: ibv_create_cq_ex(3). Polling takes one completion at a time. The functions that the user requested at creation read its
+// fields.
 #include <cerrno>
 #include <ctime>
 
@@ -23,7 +23,7 @@ struct CqExOps {
     Cq& cq = *Cq::From(ex);
     if (!cq.single_threaded_) cq.ex_lock_.Lock();
     const int result = Take(cq);
-    // Without a completion there is nothing to end.
+    // Without a completion, the user does not call end_poll.
     if (result != 0 && !cq.single_threaded_) cq.ex_lock_.Unlock();
     return result;
   }

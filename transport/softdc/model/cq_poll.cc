@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Polling: the private ring, then those of the senders in turn, then what was flushed.
+// Polling: first the private ring, then the rings of the senders in turn, then flushed receives.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -35,7 +35,7 @@ namespace sluice::softdc {
     }
   }
   if (++next_ring_ >= rings) next_ring_ = 0;
-  // What was flushed comes after all that senders have completed, also after what is held back.
+  // Flushed receives come after all completions of senders, also after a completion that is held back.
   if (aside_ && !(held_back_ && HasInvalidation())) {
     count += PollFlushed(max - count, wc + count, times(count));
     aside_ = !flushed_.empty();
@@ -53,7 +53,7 @@ int Cq::Poll(int max, ibv_wc* wc) {
   return 0;
 }
 
-// A function of its own, so that a poll of a quiet queue saves no registers.
+// A separate function, so that a poll of a quiet queue saves no registers.
 int Cq::PollBusy(int max, ibv_wc* wc) {
   const int count = PollLocked(max, wc, nullptr);
   context_.mkeys().Polled(id_);
@@ -104,7 +104,7 @@ int Cq::PollFlushed(int max, ibv_wc* wc, int64_t* timestamps_ns) {
   return count;
 }
 
-// A CQE's words from the second on are those of an ibv_wc.
+// From its second word on, a CQE has the layout of an ibv_wc.
 static_assert(offsetof(ibv_wc, status) == offsetof(shm::Cqe, status) &&
               offsetof(ibv_wc, opcode) == offsetof(shm::Cqe, opcode) &&
               offsetof(ibv_wc, vendor_err) == offsetof(shm::Cqe, vendor_err) &&
@@ -132,9 +132,8 @@ void PutWord(ibv_wc* wc, uint64_t word) {
 }
 }  // namespace
 
-// A message that took back a window's key is not told of while a copy through the window goes on: the
-// program may use the memory as soon as it knows. Whoever sleeps instead of polling is woken at once, until
-// the copy has ended.
+// A message that invalidated a window is held back while a copy through the window is in progress. The program may use the memory as soon
+// as it polls the message. A program that sleeps is woken at once, until the copy has ended.
 [[gnu::noinline]] bool Cq::IsHeldBack(uint32_t key) {
   if (!context_.WindowInUse(key)) return false;
   held_back_ = true;
@@ -159,10 +158,10 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
   constexpr size_t kImmediateWord = offsetof(shm::Cqe, imm_data) / sizeof(uint64_t);
   static_assert(offsetof(shm::Cqe, imm_data) % sizeof(uint64_t) == 0);
   int count = 0;
-  // Most CQEs of a ring are of one SRQ: found and locked once for all of them. A CQE that turns out
-  // to be none of the user's is overwritten by the next.
+  // Most CQEs of a ring belong to one SRQ, which is found and locked once for all of them. A CQE that is not for the user is overwritten by
+  // the next.
   Srq* srq = nullptr;
-  uint64_t srq_id = 0;  // nobody's
+  uint64_t srq_id = 0;  // no SRQ
   while (count < max) {
     const shm::internal::CqeEntry* entry = ring.consumer.Peek();
     if (entry == nullptr) break;
@@ -175,7 +174,7 @@ int Cq::PollRing(Ring& ring, int max, ibv_wc* wc, int64_t* timestamps_ns) {
       srq_id = 0;
       if ((last & kInvalidates) != 0) {
         if (IsHeldBack(static_cast<uint32_t>(entry->Word(kImmediateWord)))) break;
-        // From now on a CQE like others.
+        // From now on it is an ordinary CQE.
         const_cast<shm::internal::CqeEntry*>(entry)->words[5].store(last & ~kInvalidates,
                                                                     std::memory_order_relaxed);
       } else {

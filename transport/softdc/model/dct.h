@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dct: a DC target. It is made by ibv_modify_qp to RTR, which gives it its number; it is destroyed,
-// never recycled.
+// Dct: a DC target. ibv_modify_qp to RTR makes it ready and gives it its number. It cannot return to an earlier state; it is only
+// destroyed.
 //
 // Threads       As a QP of libibverbs.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_DCT_H_
@@ -21,7 +21,7 @@ class Context;
 
 class Dct {
  public:
-  // `base` is what the user holds; it must stay first.
+  // `base` is the user's handle; it must stay first.
   ibv_qp base{};
   static Dct* From(ibv_qp* qp) { return reinterpret_cast<Dct*>(qp); }
   static bool Is(const ibv_qp* qp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GidMark: what a GID adds to the key of a DCT, so that a request under another GID than the DCT's own is one with a wrong key
+// GidMark: the value that a GID adds to the key of a DCT. A request to another GID than the DCT's own therefore has a wrong key
 // (ForeignGid::kLost).
 //
 // Threads       Pure function.
@@ -17,8 +17,8 @@
 
 namespace sluice::softdc {
 
-// `gid` is the DCT's: its own for the DCT, the destination's for a request. `address` names the entry of `gids` that this side
-// uses, whose RoCE version must be that of the DCT.
+// `gid`: at the DCT, its own GID; in a request, the destination GID. `address` names the entry of `gids` that this side uses. The RoCE
+// version of that entry must be that of the DCT. Returns 0 if GIDs are not checked.
 inline uint64_t GidMark(const Dials& dials, const std::vector<Gid>& gids, const Gid& gid,
                         const ibv_ah_attr& address) {
   if (dials.unknowns.foreign_gid == ForeignGid::kAnswered || address.is_global == 0 ||

@@ -43,7 +43,7 @@ void PutIpv4(std::byte* ip, const DatagramOperands& address, uint32_t payload_by
   ip[0] = std::byte{0x45};  // version 4, five words
   ip[1] = std::byte(address.traffic_class);
   Put16(ip + 2, static_cast<uint32_t>(kIpv4Bytes) + kUdpAndTransportBytes + payload_bytes);
-  Put16(ip + 6, 0x4000);  // not to be cut
+  Put16(ip + 6, 0x4000);  // do not fragment
   ip[8] = std::byte(address.hop_limit);
   ip[9] = std::byte{kNextHeaderUdp};
   std::memcpy(ip + 12, address.source.raw + 12, 4);

@@ -22,7 +22,7 @@ constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING |
                              IBV_ACCESS_ON_DEMAND;
 
-// What mlx5's driver changes in place; for other bits it makes a new key.
+// Rights that mlx5's driver changes in place. For other rights it makes a new key.
 constexpr int kChangedInPlace = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_RELAXED_ORDERING;
 
@@ -38,7 +38,7 @@ int CheckAccess(Context& context, int access) {
 // Bytes that this process has registered with a limit, over all contexts: a kernel counts pinned pages per process.
 std::atomic<uint64_t> g_locked_bytes{0};
 
-// What pinning the range takes: whole pages.
+// Returns the bytes that are pinned for the range: whole pages.
 uint64_t PinnedBytes(const void* address, size_t length_bytes) {
   static const auto page_bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uint64_t>(address) / page_bytes;
@@ -46,7 +46,7 @@ uint64_t PinnedBytes(const void* address, size_t length_bytes) {
   return (last - begin + 1) * page_bytes;
 }
 
-// Bytes that count against memory.memlock_bytes, until it ends or the registration takes them over.
+// Bytes that count against memory.memlock_bytes, until this object is destroyed or the registration takes them over.
 class LockedBytes {
  public:
   // False: beyond the limit.
@@ -67,9 +67,9 @@ class LockedBytes {
 };
 
 struct Region {
-  ibv_mr base{};  // what the user holds; must stay first
+  ibv_mr base{};  // the user's handle; must stay first
   uint64_t placement = 0;
-  uint32_t segment = shm::kPrivateSegment;  // of which it is a user; files of moved memory stay
+  uint32_t segment = shm::kPrivateSegment;  // segment in use; files of moved memory stay
   uint64_t locked_bytes = 0;
 };
 
@@ -97,7 +97,7 @@ ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int acces
   }
   std::optional<shm::Placement> placement;
   if ((access & IBV_ACCESS_ON_DEMAND) != 0) {
-    // Peers go through the kernel, which finds what is mapped there when they come.
+    // Peers copy through the kernel, which uses the mapping at the time of the copy.
     placement.emplace();
   } else if (context.device().fabric().SharesMemory()) {
     placement = shm::PlaceRange(address, length_bytes, context.dials().memory.move_private);
@@ -175,7 +175,7 @@ int ChangeRights(ibv_mr* mr, ibv_pd* pd, int access) {
   if (const int error = CheckAccess(context, access); error != 0) return errno = error;
   if (((access ^ AccessOf(*mr)) & ~kChangedInPlace) != 0) return kNeedsNewKeys;
   shm::MemoryRegionEntry& entry = context.memory_regions()[mr->handle];
-  // Peers may be looking: each word is the old one or the new one.
+  // Peers may read at the same time. Each word is the old one or the new one.
   std::atomic_ref(entry.access).store(static_cast<uint32_t>(access), std::memory_order_seq_cst);
   std::atomic_ref(entry.pd).store(Pd::From(pd)->number, std::memory_order_seq_cst);
   context.WaitForCopies();
@@ -189,7 +189,7 @@ int ReregisterMemory(ibv_mr* mr, ibv_pd* pd, void* address, size_t length_bytes,
   if (HasBoundWindow(*Context::From(mr->context), mr->handle)) return errno = EBUSY;
   ibv_mr* registered = RegisterMemory(pd, address, length_bytes, access);
   if (registered == nullptr) return errno;
-  // The user's handle takes over the new registration; the old one ends under the other name.
+  // The user's handle takes over the new registration. The old registration ends under the other handle.
   std::swap(*reinterpret_cast<Region*>(mr), *reinterpret_cast<Region*>(registered));
   return DeregisterMemory(registered);
 }

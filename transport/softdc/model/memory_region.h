@@ -17,23 +17,22 @@
 
 namespace sluice::softdc {
 
-// Null with errno set. man ibv_reg_mr.
+// Registers memory (man ibv_reg_mr). Returns null with errno on failure.
 ibv_mr* RegisterMemory(ibv_pd* pd, void* address, size_t length_bytes, int access);
-// Returns when no peer writes there any more. EBUSY while a window is bound to it.
+// Deregisters the region. Blocks until no peer copies to or from it. Returns EBUSY while a window is bound to the region.
 int DeregisterMemory(ibv_mr* mr);
-// man ibv_rereg_mr, all three of them given: `mr` has new keys then (mlx5 may keep them). An errno: it
-// is as it was.
+// Changes range, PD and rights of `mr` (man ibv_rereg_mr with all three flags). `mr` gets new keys; mlx5 may keep the keys. On failure
+// returns an errno and leaves `mr` unchanged.
 int ReregisterMemory(ibv_mr* mr, ibv_pd* pd, void* address, size_t length_bytes, int access);
 int AccessOf(const ibv_mr& mr);
-// The same range with another domain or other rights under the same keys, as mlx5 does it without a new
-// registration: if the rights differ in LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ and RELAXED_ORDERING
-// only. Returns when no peer is at a copy any more that needs what was taken. 0, an errno, or
-// kNeedsNewKeys.
+// Changes PD and rights of `mr` and keeps its keys, as mlx5 does without a new registration. The rights may differ only in LOCAL_WRITE,
+// REMOTE_WRITE, REMOTE_READ and RELAXED_ORDERING; otherwise returns kNeedsNewKeys. Blocks until no copy of a peer needs a revoked right.
+// Returns 0 or an errno.
 inline constexpr int kNeedsNewKeys = -1;
 int ChangeRights(ibv_mr* mr, ibv_pd* pd, int access);
 
-// The region that a local SGE names, if its key covers it, belongs to `pd` and grants all of
-// `access` (IBV_ACCESS_LOCAL_WRITE for what is written to). Null: a local protection error.
+// Returns the region that a local SGE names. The key must cover the range, belong to `pd` and grant all of `access` (IBV_ACCESS_LOCAL_WRITE
+// if the memory is written). Otherwise returns null: a local protection error.
 inline const shm::MemoryRegionEntry* FindLocalRegion(Context& context, const ibv_sge& sge,
                                                      uint32_t pd, uint32_t access) {
   const uint32_t index = sge.lkey >> 8;
@@ -48,8 +47,8 @@ inline const shm::MemoryRegionEntry* FindLocalRegion(Context& context, const ibv
   return &region;
 }
 
-// The same place as peers name it. A key that covers nothing gives key 0: whoever delivers into the
-// piece finds out, as a device does when it uses the WQE.
+// Returns the place of an SGE in the form that peers use. If the key does not cover the range, the key of the result is 0. The error then
+// appears on delivery, as on a device that uses the WQE.
 inline shm::Sge SharedPlace(Context& context, const ibv_sge& sge, uint32_t pd) {
   if (IsMkey(sge.lkey)) return {.offset = sge.addr, .key = sge.lkey, .length = sge.length};
   const shm::MemoryRegionEntry* region = FindLocalRegion(context, sge, pd, IBV_ACCESS_LOCAL_WRITE);
@@ -57,7 +56,7 @@ inline shm::Sge SharedPlace(Context& context, const ibv_sge& sge, uint32_t pd) {
   return {.offset = sge.addr - region->address, .key = sge.lkey, .length = sge.length};
 }
 
-// The region of a place that SharedPlace gave, if it is still registered.
+// Returns the region of a place from SharedPlace, or null if it is not registered now.
 inline const shm::MemoryRegionEntry* FindSharedPlace(Context& context, const shm::Sge& sge) {
   const uint32_t index = sge.key >> 8;
   if (index >= shm::kMaxMemoryRegions || sge.key == 0) return nullptr;

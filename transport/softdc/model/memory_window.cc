@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kWindowAccess =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-// A window gives peers no more for it.
+// Accepted, but gives peers no right.
 constexpr unsigned kIgnoredAccess = IBV_ACCESS_LOCAL_WRITE;
 constexpr unsigned kWritingAccess = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 

@@ -27,38 +27,39 @@ class Context;
 
 // Null with errno set.
 ibv_mw* AllocateWindow(ibv_pd* pd, ibv_mw_type type);
-// Ends a binding that stands.
+// Ends the binding, if any. Blocks until no copy uses the window.
 int DeallocateWindow(ibv_mw* mw);
 
 // --- For the queue that executes the work requests ---
 
-// What ibv_wr_bind_mw asks for. `qp_number`: 0 for a DCI. Of `new_rkey` only the low byte counts, and
-// a length of 0 ends a binding, whether there is one or not: as mlx5 has it. SUCCESS; MW_BIND_ERR: the
-// window is bound, the region lacks IBV_ACCESS_MW_BIND or LOCAL_WRITE, the range is not inside, or
-// something belongs to another PD.
+// Executes ibv_wr_bind_mw. `qp_number`: 0 for a DCI. Only the low byte of `new_rkey` counts. As on mlx5, length 0 ends the binding, if any.
+// Returns IBV_WC_SUCCESS or IBV_WC_MW_BIND_ERR. Reasons for the error:
+// - the window is bound
+// - the region lacks IBV_ACCESS_MW_BIND, or LOCAL_WRITE for a writable window
+// - the range is not inside the region
+// - an object belongs to another PD
+// - `info` has unknown rights
 ibv_wc_status BindWindow(Context& context, uint32_t pd, uint32_t qp_number, uint32_t window_rkey,
                          uint32_t new_rkey, const ibv_mw_bind_info& info);
-// Ends the binding of a window, if it has one: what a bind of a type 1 window does first. Copies through it
-// may be under way.
+// Ends the binding of a window, if any, before a type 1 window is bound again. Copies through the window may still be in progress.
 void UnbindWindow(Context& context, uint32_t pd, uint32_t window_rkey);
-// Local invalidate: MW_BIND_ERR unless the key is that of a bound window of the PD. Copies through it may
-// be under way: it is complete when Context::SettleWindow says so.
+// Executes a local invalidate. Returns IBV_WC_MW_BIND_ERR unless `rkey` is the key of a bound window of the PD. Copies through the window
+// may still be in progress: the request is complete when Context::SettleWindow returns true.
 ibv_wc_status InvalidateWindow(Context& context, uint32_t pd, uint32_t rkey);
-// The invalidation that comes with a SEND, where it arrives, in the target's table: it is looked at before
-// anything of the message is placed, and done when all of it is, before the receive completes (with
-// IBV_WC_WITH_INV and the key). False: the key is not that of a window that is bound to this queue pair:
-// a remote access error for the sender.
+// Check and execute the invalidation of a SEND at its target, in the target's table. The check comes before any byte of the message is
+// placed. The invalidation comes after all bytes are placed, before the receive completes (with IBV_WC_WITH_INV and the key). Both return
+// false if `rkey` is not the key of a bound window that this queue pair may use: a remote access error for the sender.
 bool MayInvalidateArriving(std::span<const shm::MemoryRegionEntry> regions, uint32_t rkey,
                            uint32_t pd, uint32_t qp_number);
 bool InvalidateArriving(std::span<shm::MemoryRegionEntry> regions, uint32_t rkey, uint32_t pd,
                         uint32_t qp_number);
 
-// Whether a request that comes in through `qp_number` may use this entry.
+// Returns whether a request through `qp_number` may use this entry.
 inline bool MayPass(const shm::MemoryRegionEntry& region, uint32_t qp_number) {
   return region.bound_qp == 0 || region.bound_qp == qp_number;
 }
 
-// Whether a window is bound to the region at `index`: it cannot be deregistered then.
+// Returns whether a window is bound to the region at `index`. Such a region cannot be deregistered.
 bool HasBoundWindow(Context& context, uint32_t index);
 
 }  // namespace sluice::softdc

@@ -28,7 +28,7 @@ Mkey* Mkey::Create(mlx5dv_mkey_init_attr* attr) {
   if (attr->max_entries == 0) return Refuse(EINVAL);
   const std::optional<uint32_t> index = context.mkeys().Take();
   if (!index) return Refuse(ENOMEM);
-  // 65533 and more have no multiple of four that fits.
+  // The result must fit: 65533 and more become 65532.
   attr->max_entries = static_cast<uint16_t>(
       std::min<uint32_t>((attr->max_entries + kEntriesGrain - 1u) / kEntriesGrain * kEntriesGrain,
                          UINT16_MAX / kEntriesGrain * kEntriesGrain));
@@ -151,7 +151,7 @@ void MkeyTable::Add(uint32_t index, Mkey* mkey) {
 
 void MkeyTable::Remove(uint32_t index) {
   std::lock_guard lock(mutex_);
-  // A mismatch that nobody will collect any more.
+  // A pending mismatch of this key cannot be collected later.
   const uint32_t state = area_->areas[index].record_state.load(std::memory_order_acquire);
   if (state == MkeyArea::kPending) collected_.fetch_add(1, std::memory_order_relaxed);
   mkeys_.erase(index);

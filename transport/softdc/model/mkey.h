@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mkey: an indirect memory key of this context (mlx5dv_create_mkey(3)), and MkeyTable, all of them.
+// Mkey: an indirect memory key of this context (mlx5dv_create_mkey(3)). MkeyTable: all these keys of the context.
 //
 //   create -> free --configuration WR runs--> usable --IBV_WR_LOCAL_INV--> free
 //
-// The configuration is in the arena (mkey_area.h); this class has the rest: how
-// many signatures the newest configuration has, and the mismatch that mlx5dv_mkey_check(3) has not read
-// yet.
+// The configuration is in the arena (mkey_area.h). This class holds the rest: the number of signatures in the newest configuration, and the
+// mismatch that mlx5dv_mkey_check(3) has not read yet.
 //
-// Threads       Any call from any thread, but a key is destroyed by one while no other uses it.
+// Threads       Any call from any thread. One thread destroys a key while no other thread uses it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_H_
 
@@ -32,9 +31,9 @@ namespace sluice::softdc {
 class Context;
 class Mkey;
 
-// What one configuration WR changes; the rest of the key stays as it is.
+// Changes that one configuration WR makes. The rest of the key stays as it is.
 struct MkeyConfiguration {
-  Mkey* mkey = nullptr;  // while it is built; it runs by its key
+  Mkey* mkey = nullptr;  // only to build the WR; the execution uses `key`
   uint32_t key = 0;
   std::optional<uint32_t> access;
   struct Layout {
@@ -49,11 +48,11 @@ struct MkeyConfiguration {
 
 class Mkey {
  public:
-  // `base` is what the user holds; it must stay first.
+  // `base` is the user's handle; it must stay first.
   mlx5dv_mkey base{};
   static Mkey* From(mlx5dv_mkey* mkey) { return reinterpret_cast<Mkey*>(mkey); }
 
-  // Null with errno set. Rewrites attr.max_entries.
+  // Returns null with errno on failure. Sets attr.max_entries to the real maximum.
   static Mkey* Create(mlx5dv_mkey_init_attr* attr);
   ~Mkey();
 
@@ -63,13 +62,12 @@ class Mkey {
   uint32_t max_entries() const { return max_entries_; }
   bool has_signatures() const { return has_signatures_; }
 
-  // Completes a configuration as the library does when its WR is built, and says how many slots it takes
-  // beside its own.
+  // Completes a configuration, as the library does when it builds the WR. Returns the number of further slots that the WR takes.
   uint32_t Build(MkeyConfiguration* configuration);
-  // The device runs it. False: the key is of another protection domain.
+  // Executes a configuration WR. Returns false if the key belongs to another protection domain.
   bool Apply(const MkeyConfiguration& configuration, uint32_t pd);
   bool Invalidate(uint32_t pd);
-  // The CQ that a mismatch was found on was polled.
+  // Takes the recorded mismatch if it belongs to this CQ. Called after the CQ was polled.
   void Collect(uint32_t cq_id);
 
  private:
@@ -82,9 +80,9 @@ class Mkey {
   const bool has_signatures_;
 
   std::mutex mutex_;
-  MkeyConfig config_;              // what stands in the arena
-  uint32_t built_signatures_ = 0;  // of the newest configuration WR
-  bool rearm_ = false;             // the next configuration has to say that a mismatch was seen
+  MkeyConfig config_;              // copy of the configuration in the arena
+  uint32_t built_signatures_ = 0;  // signatures in the newest configuration WR
+  bool rearm_ = false;             // the next configuration must set `rearms`
   std::optional<signature::Mismatch> unread_;
 };
 
@@ -95,15 +93,15 @@ class MkeyTable {
   MkeyTable(const MkeyTable&) = delete;
   MkeyTable& operator=(const MkeyTable&) = delete;
 
-  // False: the arena had no room for the table.
+  // Returns false if the arena had no room for the table.
   bool good() const { return area_ != nullptr; }
   MkeyTableArea& area() { return *area_; }
 
-  // A free index; nothing when all are taken.
+  // Takes a free index. Returns nullopt if all are in use.
   std::optional<uint32_t> Take();
   void Add(uint32_t index, Mkey* mkey);
   void Remove(uint32_t index);
-  // What WRs do to keys. False: no such key of that protection domain.
+  // Execute WRs on keys. Return false if the protection domain has no such key.
   bool Apply(const MkeyConfiguration& configuration, uint32_t pd);
   bool Invalidate(uint32_t key, uint32_t pd);
 

@@ -11,8 +11,8 @@
 //
 // While the record is not armed, further mismatches are not recorded (docs/facts.md, 140).
 //
-// Threads       Any, also of processes that die in between: a half-written configuration cannot be used, and a half-written record is never
-//               read.
+// Threads       Any thread of any process. A process may die at any point: a half-written configuration cannot be used, and a half-written
+//               record is never read.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_AREA_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_AREA_H_
 
@@ -30,7 +30,7 @@ namespace sluice::softdc {
 inline constexpr uint32_t kMaxMkeys = 4096;
 inline constexpr uint32_t kFirstMkeyIndex = shm::kMaxMemoryRegions;  // of the keys' upper 24 bits
 
-// Indirect keys are the numbers above those of regions, with 0 in the low byte.
+// Returns whether `key` is an indirect key: its index is above those of memory regions, and its low byte is 0.
 inline bool IsMkey(uint32_t key) {
   const uint32_t index = key >> 8;
   return (key & 0xff) == 0 && index >= kFirstMkeyIndex && index < kFirstMkeyIndex + kMaxMkeys;
@@ -38,7 +38,7 @@ inline bool IsMkey(uint32_t key) {
 inline uint32_t MkeyIndex(uint32_t key) { return (key >> 8) - kFirstMkeyIndex; }
 inline uint32_t MkeyAt(uint32_t index) { return (kFirstMkeyIndex + index) << 8; }
 
-// A value with one writer at a time and any number of readers, who get all of one version or nothing.
+// A value with one writer at a time and any number of readers. A reader gets one complete version, or Load returns false.
 template <typename T>
 class SeqBox {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(uint64_t) == 0);
@@ -90,7 +90,7 @@ struct alignas(64) MkeyArea {
   std::atomic<uint64_t> offset_bytes;
   SeqBox<MkeyConfig> config;
 
-  // Keeps the mismatch if it is the first since the key was configured. True: it is.
+  // Records the mismatch and returns true if the record is armed. Otherwise returns false.
   bool Record(const signature::Mismatch& mismatch, uint32_t cq_id) {
     uint32_t state = kArmed;
     if (!record_state.compare_exchange_strong(state, kBeingWritten, std::memory_order_acquire,

@@ -18,7 +18,7 @@
 
 namespace sluice::softdc {
 
-// As many as a configuration WR can carry: they travel in its inline room, 16 bytes each.
+// Maximum number of entries of one configuration WR. The entries are in its inline data, 16 bytes each.
 inline constexpr uint32_t kMaxMkeyEntries = 32;
 
 struct MkeyEntry {
@@ -32,13 +32,13 @@ struct MkeyEntry {
 };
 static_assert(sizeof(MkeyEntry) == 24);
 
-// What is configured. Without a layout there is nothing that the key could be used for.
+// Configuration of a key. A key without a layout cannot be used.
 struct MkeyConfig {
   uint32_t pd = 0;
   uint32_t access = 0;  // IBV_ACCESS_*
   uint32_t entry_count = 0;
   uint32_t repeat_count = 0;
-  signature::BlockSignature signature;  // both domains kNone: none
+  signature::BlockSignature signature;  // no signature if both domains are kNone
   std::array<MkeyEntry, kMaxMkeyEntries> entries;
 
   bool has_signature() const {
@@ -49,19 +49,19 @@ struct MkeyConfig {
 };
 static_assert(sizeof(MkeyConfig) == 56 + kMaxMkeyEntries * sizeof(MkeyEntry));
 
-// What was read where others may write: makes no access out of bounds. Not that it makes sense.
+// Returns whether a configuration from shared memory is safe: it causes no access out of bounds. Its values may still be meaningless.
 inline bool Valid(const MkeyConfig& config) {
   return config.entry_count <= kMaxMkeyEntries && signature::Valid(config.signature);
 }
 
-// Of one repetition: at most 2^37.
+// Returns the size of one repetition: at most 2^37.
 inline uint64_t RoundBytes(std::span<const MkeyEntry> entries) {
   uint64_t round_bytes = 0;
   for (const MkeyEntry& entry : entries) round_bytes += entry.bytes;
   return round_bytes;
 }
 
-// Of the whole range; UINT64_MAX if it is longer than that.
+// Returns the size of the whole range, or UINT64_MAX if the size does not fit.
 inline uint64_t LengthBytes(const MkeyConfig& config) {
   uint64_t length_bytes = 0;
   if (__builtin_mul_overflow(RoundBytes(config.layout()), uint64_t{config.repeat_count},
@@ -71,8 +71,8 @@ inline uint64_t LengthBytes(const MkeyConfig& config) {
   return length_bytes;
 }
 
-// Calls visit(address, bytes, lkey) for each piece of [offset, offset + length), in ascending order,
-// until one returns false. False: one did, or the range is not inside.
+// Calls visit(address, bytes, lkey) for each piece of [offset, offset + length_bytes), in ascending order, until a call returns false.
+// Returns false if a call did, or if the range is not inside the key.
 template <typename Visit>
 bool ForEachPiece(const MkeyConfig& config, uint64_t offset, uint64_t length_bytes, Visit visit) {
   const uint64_t all_bytes = LengthBytes(config);

@@ -14,8 +14,8 @@
 namespace sluice::softdc {
 namespace {
 
-// The room of a WQE: what the queue has for inline data, and the word in front of it. A queue without
-// inline data still has room for four entries (man mlx5dv_wr_mkey_configure).
+// The room of a WQE: the inline data of the queue, and the word before them. A queue without inline data still has room for four entries
+// (man mlx5dv_wr_mkey_configure).
 constexpr uint32_t kInlineHeaderBytes = 4;
 constexpr uint32_t kDefaultRoomBytes = 64;
 constexpr uint32_t kEntryBytes = 16;
@@ -84,7 +84,7 @@ uint32_t MkeyPoster::RoomBytes() const {
 }
 
 void MkeyPoster::Configure(mlx5dv_mkey* mkey, uint8_t setters, const mlx5dv_mkey_conf_attr& attr) {
-  // What has left the queue is not needed any more.
+  // Drops configurations of WQEs that have left the queue.
   built_.erase(built_.begin(), built_.lower_bound(queue_.emitted()));
   building_ = false;
   if ((queue_.qp().qp_ex.wr_flags & IBV_SEND_INLINE) == 0 || attr.comp_mask != 0 ||
@@ -172,7 +172,7 @@ void MkeyPoster::SetSignature(const mlx5dv_sig_block_attr& attr) {
 }
 
 void MkeyPoster::SetCrypto() {
-  // No key here was created for it.
+  // No key of softdc was created for crypto.
   if (Current() != nullptr) queue_.Fail(EINVAL);
 }
 
@@ -182,7 +182,7 @@ void MkeyPoster::Finalize(Built& built) {
   const MkeyConfiguration& configuration = built.configuration;
   if (configuration.signature) {
     if (built.layout_bytes + kSignatureBytes > RoomBytes()) return queue_.Fail(ENOMEM);
-    // The device counts what is protected in 32 bits.
+    // The device counts protected bytes in 32 bits.
     MkeyConfig config;
     if (configuration.layout) {
       config.repeat_count = configuration.layout->repeat_count;
@@ -192,7 +192,7 @@ void MkeyPoster::Finalize(Built& built) {
       if (LengthBytes(config) > UINT32_MAX) return queue_.Fail(EINVAL);
     }
   }
-  // One completion tells of all: that of the last.
+  // Only the last WQE completes, for all of them.
   Wqe* last = &queue_.slot(queue_.head_ - 1);
   for (uint32_t more = configuration.mkey->Build(&built.configuration); more != 0; --more) {
     last->quiet = true;
@@ -203,7 +203,7 @@ void MkeyPoster::Finalize(Built& built) {
 
 bool MkeyPoster::Run(uint64_t sequence) {
   const auto it = built_.find(sequence);
-  // One of the further WQEs: the first has done it all.
+  // It is a further WQE. The first WQE has done everything.
   if (it == built_.end()) return true;
   return queue_.context().mkeys().Apply(it->second.configuration, queue_.pd());
 }

@@ -3,12 +3,10 @@
 // MkeyPoster: the configuration WRs of one send queue: mlx5dv_wr_mkey_configure(3) with its setters,
 // mlx5dv_wr_mr_list and mlx5dv_wr_mr_interleaved.
 //
-//   Configure(n setters) -> n different setters -> the WQE is whole, and so is one more for each signature
-//   that it sets up
+//   Configure(n setters) -> n different setters -> the WQE is complete, with one more WQE for each signature that it sets up
 //
-// As on a device the configuration travels in the WQE's inline room, which bounds it. Errors show at
-// ibv_wr_complete: EOPNOTSUPP without IBV_SEND_INLINE or for unknown flags, ENOMEM for what has no room,
-// EINVAL for the rest.
+// As on a device, the configuration is in the WQE's inline data, which limits its size. ibv_wr_complete reports errors: EOPNOTSUPP without
+// IBV_SEND_INLINE or for unknown flags, ENOMEM if the configuration has no room, EINVAL in all other cases.
 //
 // Threads       Under the queue's lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_POST_H_
@@ -43,20 +41,20 @@ class MkeyPoster {
   void SetSignature(const mlx5dv_sig_block_attr& attr);
   void SetCrypto();
 
-  // The WQE at `sequence` runs. False: its key is not there any more, or not of this protection domain.
+  // Executes the WQE at `sequence`. Returns false if its key does not exist now, or belongs to another protection domain.
   bool Run(uint64_t sequence);
-  // WQEs from `sequence` on were not posted after all.
+  // Drops the configurations of WQEs from `sequence` on, which were not posted.
   void Forget(uint64_t sequence);
 
  private:
   struct Built {
     MkeyConfiguration configuration;
     uint8_t missing_setters = 0;
-    uint32_t layout_bytes = 0;  // of the inline room, rounded as the device wants it
+    uint32_t layout_bytes = 0;  // in the inline data, rounded up as on a device
   };
-  // The WQE that setters speak about; null with the batch failed when there is none.
+  // Returns the configuration that setters change. If there is none, fails the batch and returns null.
   Built* Current();
-  // A setter was applied, or the builder wants none.
+  // Counts an applied setter. The last one completes the WQE.
   void Advance(Built& built);
   void Finalize(Built& built);
   void SetLayout(uint32_t repeat_count, std::span<const MkeyEntry> entries, uint32_t extra_entries);
@@ -64,7 +62,7 @@ class MkeyPoster {
 
   SendQueue& queue_;
   std::map<uint64_t, Built> built_;  // by the sequence of the first WQE
-  bool building_ = false;            // the last of them
+  bool building_ = false;            // the last entry is not complete yet
 };
 
 }  // namespace sluice::softdc

@@ -74,7 +74,7 @@ void MkeyStage::Scatter(Context& context, uint32_t pd) {
   for (const ibv_sge& sge : sges_) {
     const auto piece = bytes.first(sge.length);
     bytes = bytes.subspan(sge.length);
-    // What the keys stand for may have changed meanwhile: then nothing lands.
+    // If a key has changed in the meantime, nothing is written.
     if (!IsMkey(sge.lkey)) {
       if (FindLocalRegion(context, sge, pd, IBV_ACCESS_LOCAL_WRITE) == nullptr) continue;
       memory.Write(sge.addr, sge.lkey, piece);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A message whose local SGEs name indirect keys, between the moment at which the own device has looked at
-// them and its completion. Requesters see plain bytes: an inline message to send, or one SGE to read into.
+// A message whose local SGEs name indirect keys, from the check by the own device until its completion. Requesters see plain bytes: an
+// inline message to send, or one SGE to read into.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_STAGE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_MKEY_STAGE_H_
 
@@ -20,7 +20,7 @@ namespace sluice::softdc {
 
 class Context;
 
-// The memory of the own process.
+// Memory of this process.
 class LocalMkeyMemory : public MkeyMemory {
  public:
   explicit LocalMkeyMemory(Context& context) : context_(context) {}
@@ -35,15 +35,14 @@ class LocalMkeyMemory : public MkeyMemory {
 
 class MkeyStage {
  public:
-  // Bytes of a message to be sent, all of them, as they go on the wire. False: a key, range or right is
-  // missing.
+  // Collects all bytes of an outgoing message, as on the wire. Returns false if a key, range or right is missing.
   bool Gather(Context& context, uint32_t pd, std::span<const ibv_sge> sges);
-  // Room for the bytes of a message that comes back.
+  // Checks the SGEs of a message that returns data, and allocates memory for the data. Returns false in the same cases as Gather.
   bool Prepare(Context& context, uint32_t pd, std::span<const ibv_sge> sges);
-  // They have come.
+  // Copies the returned data to the SGEs.
   void Scatter(Context& context, uint32_t pd);
-  // Leaves the mismatches that were found with their keys, to be seen when that CQ is polled. False: there
-  // were none.
+  // Records the mismatches that were found in their keys. The program sees them when CQ `cq_id` is polled. Returns false if there were
+  // none.
   bool Record(Context& context, uint32_t cq_id) const;
 
   std::span<std::byte> bytes() { return bytes_; }

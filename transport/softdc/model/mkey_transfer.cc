@@ -8,7 +8,7 @@
 namespace sluice::softdc {
 namespace {
 
-// The memory side of a range of the wire side. Without a signature they are the same.
+// Returns the memory range of a wire range. Without a signature, both are the same.
 std::optional<signature::Extent> ExtentOf(const MkeyConfig& config, uint64_t wire_start,
                                           uint64_t wire_bytes) {
   if (!config.has_signature()) {

@@ -21,41 +21,41 @@ namespace sluice::softdc {
 enum class MkeyStatus : uint8_t {
   kGood,
   kDenied,  // key, range, right or protection domain
-  kAgain,   // the memory is not within reach yet
+  kAgain,   // the memory cannot be accessed yet
   kFailed,  // it cannot be read or written
-  kNobody,  // whoever owns it is gone
+  kNobody,  // the owner is gone
 };
 
-// The memory of whoever owns the key.
+// Memory of the owner of the key.
 class MkeyMemory {
  public:
   virtual ~MkeyMemory() = default;
 
-  // Whether the region `lkey` of that protection domain covers the range, grants `access`, and is within
-  // reach. Asked for every piece before the first byte moves.
+  // Checks that the region `lkey` of that protection domain covers the range, grants `access`, and can be accessed. Called for every piece
+  // before the first byte moves.
   virtual MkeyStatus Locate(uint64_t address, uint64_t length_bytes, uint32_t lkey, uint32_t access,
                             uint32_t pd) = 0;
-  // Of a piece that was located. False: kFailed.
+  // Read or write a piece that was located. False: the transfer ends with kFailed.
   virtual bool Read(uint64_t address, uint32_t lkey, std::span<std::byte> to) = 0;
   virtual bool Write(uint64_t address, uint32_t lkey, std::span<const std::byte> from) = 0;
 };
 
-// The configuration behind `key`, if it belongs to `pd` and grants all of `access`.
+// Loads the configuration of `key`. Returns kDenied unless it has a layout, belongs to `pd` and grants all of `access`.
 MkeyStatus LoadMkey(MkeyTableArea& table, uint32_t key, uint32_t access, uint32_t pd,
                     MkeyConfig* config);
 
-// [wire_start, wire_start + wire_bytes) of what the key stands for, appended to `wire`.
+// Appends the wire bytes [wire_start, wire_start + wire_bytes) of the key to `wire`. Sets `mismatch` if a signature is wrong.
 MkeyStatus GatherThroughMkey(const MkeyConfig& config, MkeyMemory& memory, uint64_t wire_start,
                              uint64_t wire_bytes, std::vector<std::byte>* wire,
                              std::optional<signature::Mismatch>* mismatch);
 
-// The other way round. Without effect unless kGood or kFailed.
+// Writes the bytes of `wire` through the key, from wire byte `wire_start` on. Writes nothing unless it returns kGood or kFailed.
 MkeyStatus ScatterThroughMkey(const MkeyConfig& config, MkeyMemory& memory, uint64_t wire_start,
                               std::span<const std::byte> wire,
                               std::optional<signature::Mismatch>* mismatch);
 
-// Whether such a transfer would be kGood or kFailed. `access`: IBV_ACCESS_LOCAL_WRITE for one that
-// scatters.
+// Checks a transfer without moving bytes. Returns kGood if the transfer would return kGood or kFailed. `access`: IBV_ACCESS_LOCAL_WRITE for
+// a scatter.
 MkeyStatus CheckMkeyRange(const MkeyConfig& config, MkeyMemory& memory, uint64_t wire_start,
                           uint64_t wire_bytes, uint32_t access);
 

@@ -17,7 +17,7 @@ inline constexpr ibv_mtu MtuOf(uint32_t bytes) {
 }
 static_assert(MtuBytes(IBV_MTU_4096) == 4096 && MtuOf(256) == IBV_MTU_256);
 
-// Whether requests of a sender with this path MTU may have to be cut into packets that the target does not expect.
+// Returns whether a sender with this path MTU may send packets that the target does not expect. `target` 0: no MTU is set.
 inline bool UnlikeMtus(uint32_t sender, uint32_t target) { return sender != target && target != 0; }
 
 }  // namespace sluice::softdc

@@ -19,8 +19,8 @@ inline uint16_t PkeyAt(const Dials& dials, uint16_t index) {
   return index == 0 ? kDefaultPkey : dials.port.second_pkey;
 }
 
-// Whether packets with the sender's key are for a queue pair with the target's (IBA 10.9.3): the same partition, and not two
-// limited members. 0: the target was set up without one, and takes all.
+// Returns whether a queue pair with the partition key `target` accepts packets with the key `sender` (IBA 10.9.3). The partition must be
+// the same, and at least one side must be a full member. `target` 0: the target was set up without a key and accepts all packets.
 inline bool SamePartition(uint16_t sender, uint16_t target) {
   constexpr uint16_t kFullMember = 0x8000;
   return target == 0 ||

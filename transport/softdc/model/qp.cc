@@ -74,14 +74,14 @@ Qp::~Qp() {
     std::lock_guard lock(life_->mutex);
     life_->qp = nullptr;
   }
-  // Before the responder, which what waits in the queue would still close when it fails.
+  // Before the responder: a waiting WQE that fails would still close the responder.
   if (send_ != nullptr) send_->requester_.reset();
   responder_.reset();
   context_.async_events().Retire(&base());
   if (send_ == nullptr) return;
   send_.reset();
   if (receive_.own != nullptr) receive_.own->Forget();
-  // As libmlx5 does (mlx5_destroy_qp, mlx5_modify_qp): receives of a shared queue that nobody has polled go with it.
+  // As libmlx5 does (mlx5_destroy_qp, mlx5_modify_qp): unpolled receives of a shared queue are dropped with the queue pair.
   if (traits_.receives) {
     Cq::From(base().recv_cq)->PurgeReceives(number(), /*shared=*/receive_.own == nullptr);
   }
@@ -100,7 +100,7 @@ int Qp::CheckAttributes(const ibv_qp_attr& attr, int mask) const {
   const auto bad_mtu = [&](ibv_mtu mtu) {
     return mtu < IBV_MTU_256 || mtu > IBV_MTU_4096 || MtuBytes(mtu) > dials.port.active_mtu;
   };
-  // A DCI's vector names nobody: only its traffic class and the like count.
+  // The address vector of a DCI has no destination: only the traffic class and similar fields count.
   const bool any_address = traits_.kind == QpKind::kDci;
   if ((Has(mask, IBV_QP_PORT) && attr.port_num != kPort) ||
       (Has(mask, IBV_QP_PKEY_INDEX) && attr.pkey_index >= PkeyCount(dials)) ||
@@ -156,10 +156,10 @@ int Qp::Modify(const ibv_qp_attr& attr, int attr_mask) {
   const ibv_qp_state to = Has(attr_mask, IBV_QP_STATE) ? attr.qp_state : from;
   if (FindTransition(traits_.transitions, from, to, attr_mask) == nullptr) return EINVAL;
   if (const int error = CheckAttributes(attr, attr_mask); error != 0) return error;
-  // The state that the caller believes in must be the true one, or the device refuses.
+  // If the current state that the caller names is not the real state, the device refuses.
   if (from != send_->state_) return EINVAL;
   TakeAttributes(attr, attr_mask);
-  // Options set by ibv_set_ece ride on the next modify, whatever it is.
+  // The next modify of any kind applies the options of ibv_set_ece.
   if (ece_pending_options_ != 0) ece_options_ = std::exchange(ece_pending_options_, 0);
   Enter(to);
   return 0;
@@ -168,13 +168,13 @@ int Qp::Modify(const ibv_qp_attr& attr, int attr_mask) {
 void Qp::Enter(ibv_qp_state to) {
   SendQueue& send = *send_;
   const ibv_qp_state from = send.state_;
-  if (to != IBV_QPS_ERR) send.state_ = to;  // EnterError asks whether the queue is there already
+  if (to != IBV_QPS_ERR) send.state_ = to;  // EnterError checks the earlier state
   base().state = to;
   switch (to) {
     case IBV_QPS_RESET:
       if (responder_ != nullptr) {
         responder_->Close();
-        // What has been let in ends first: it would be delivered to the next life of the queue pair.
+        // Accepted requests end first. Otherwise they would be delivered after the reset.
         context_.WaitForCopies();
         if (receive_.own != nullptr) receive_.own->Forget();
         responder_->cq().PurgeReceives(number(), /*shared=*/receive_.own == nullptr);
@@ -199,7 +199,7 @@ void Qp::Enter(ibv_qp_state to) {
   }
 }
 
-// `receives`: it is open, and requests may be arriving.
+// `receives`: the responder is open, and requests may arrive.
 void Qp::OpenResponder(bool receives) {
   const ibv_qp_attr& attr = send_->attr_;
   uint64_t key = attr.qkey;
@@ -294,8 +294,7 @@ int Qp::Query(ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init) {
     init->qp_type = traits_.type;
     init->sq_sig_all = send.signal_all ? 1 : 0;
   }
-  // The state that the user's library has cached changes with a modify or a query of the state,
-  // never by itself.
+  // The cached state in the user's handle changes only with a modify or a query of the state.
   if (Has(attr_mask, IBV_QP_STATE)) base().state = send_->state_;
   return 0;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Qp: a queue pair that sends: DCI, RC, UC or UD. One send queue, and, for the kinds that receive, a
-// Responder with an SRQ of the user's or a receive queue of its own. Tables define what a kind
-// may do (qp_kind.h, qp_transitions.h).
+// Qp: a queue pair that sends: DCI, RC, UC or UD. It has one send queue. A kind that receives also has a Responder, with an SRQ of the user
+// or a receive queue of its own. Tables define what a kind may do (qp_kind.h, qp_transitions.h).
 //
 // Threads       As libibverbs; the send queue's lock guards states and attributes.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_H_
@@ -51,7 +50,7 @@ class Qp {
     uint32_t max_wr = 0;
     uint32_t max_sge = 0;
   };
-  // `base`: everything of the user's handle but state and type. Null with errno set.
+  // `base`: the user's handle without state and type. Returns null with errno on failure.
   static std::unique_ptr<Qp> Create(const ibv_qp& base, const QpTraits& traits,
                                     const SendQueue::Attributes& send, Receive receive);
   ~Qp();
@@ -70,15 +69,14 @@ class Qp {
   int SetEce(const ibv_ece& ece);
   int QueryEce(ibv_ece* ece);
 
-  // A request from the peer was wrong: the queue pair stops (fabrics; IBA 9.9). `event`: the
-  // asynchronous event that says so, or -1.
+  // Called by fabrics after a bad request from the peer: moves the queue pair to ERR (IBA 9.9). `event`: asynchronous event to post, or -1.
   static void OnBadRequest(const std::shared_ptr<QpLife>& life, int event);
 
  private:
   friend class SendQueue;
-  // Firmware: `act`, under the send queue's lock, unless the queue pair is gone. Later, if the lock is
-  // held: whoever posts keeps it from wr_start to wr_complete, and may need the firmware's thread in
-  // between, to register memory.
+  // Runs `act` under the send queue's lock, unless the queue pair was destroyed. If the lock is held, retries later on a timer. The
+  // firmware thread must not wait for the lock: a poster holds it from wr_start to wr_complete, and may need that thread in between to
+  // register memory.
   static void WhenUnlocked(Fabric& fabric, const std::shared_ptr<QpLife>& life,
                            const std::function<void(Qp&)>& act);
   Qp(const ibv_qp& base, const QpTraits& traits, Receive receive);
@@ -88,7 +86,7 @@ class Qp {
   void TakeAttributes(const ibv_qp_attr& attr, int attr_mask);
   void Enter(ibv_qp_state to);
   void OpenResponder(bool receives);
-  // Under the send queue's lock, when its state has become ERR for whatever reason.
+  // Called under the send queue's lock when its state has become ERR, for any reason.
   void StopReceiving();
 
   Context& context_;
@@ -97,7 +95,7 @@ class Qp {
   const std::shared_ptr<QpLife> life_;
   std::unique_ptr<SendQueue> send_;
   std::unique_ptr<Responder> responder_;
-  uint32_t ece_options_ = 0;  // at first what the device offers, later what was accepted
+  uint32_t ece_options_ = 0;  // initially what the device offers, later what was accepted
   uint32_t ece_pending_options_ = 0;
 };
 

@@ -19,7 +19,7 @@ enum class QpKind : uint8_t { kDci, kRc, kUc, kUd };
 struct QpTraits {
   QpKind kind;
   ibv_qp_type type;
-  shm::TargetType target;  // what its messages are for
+  shm::TargetType target;  // kind of target of its messages
   bool addressed;          // each WQE names its target; otherwise the queue has one peer
   bool acknowledged;       // a WQE ends when its target has answered; otherwise when it was sent
   bool receives;           // is a target itself
@@ -31,7 +31,7 @@ struct QpTraits {
 
 const QpTraits& TraitsOf(QpKind kind);
 
-// Of a plain queue pair; null for a type that softdc does not have.
+// Returns the traits of a plain queue pair type, or null if softdc does not support the type.
 const QpTraits* TraitsOf(ibv_qp_type type);
 
 }  // namespace sluice::softdc

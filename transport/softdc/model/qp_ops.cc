@@ -10,7 +10,7 @@ void StartOp(ibv_qp_ex* qp) { SendQueue::Of(qp).Start(); }
 int CompleteOp(ibv_qp_ex* qp) { return SendQueue::Of(qp).Complete(); }
 void AbortOp(ibv_qp_ex* qp) { SendQueue::Of(qp).Abort(); }
 
-// Of their own, so that the builders below save no registers for them.
+// Separate functions, so that the builders below save no registers for them.
 [[gnu::noinline, gnu::cold]] void SendSlowly(ibv_qp_ex* qp) {
   SendQueue::Of(qp).NewWqe(IBV_WR_SEND);
 }
@@ -118,7 +118,7 @@ void SetDcAddressOp(mlx5dv_qp_ex* dv, ibv_ah* ah, uint32_t dctn, uint64_t dc_key
 }  // namespace
 
 void Qp::FillOps() {
-  // Every builder that the kind allows is there, whichever were asked for.
+  // Sets every builder that the kind allows, even if the program did not request it.
   const auto allowed = [&](uint64_t op) { return (traits_.send_ops & op) != 0; };
   qp_ex.wr_start = &StartOp;
   qp_ex.wr_complete = &CompleteOp;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which attributes ibv_modify_qp must and may carry on each transition, by kind of queue pair. A bit
-// missing or one too many is EINVAL: for DCI and DCT as mlx5's kernel driver has it, for the others
-// as man ibv_modify_qp and the InfiniBand specification do (docs/facts.md, "Modify masks"). No kind
-// can be sent to SQD by its user, as on mlx5; an RC queue pair gets there by itself.
+// The attributes that ibv_modify_qp must and may carry on each transition, by kind of queue pair. A missing or unexpected bit is EINVAL.
+// The tables of DCI and DCT follow mlx5's kernel driver. The others follow man ibv_modify_qp and the InfiniBand specification
+// (docs/facts.md, "Modify masks"). As on mlx5, users cannot move any kind to SQD. An RC queue pair enters SQD by itself.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_QP_TRANSITIONS_H_
 
@@ -29,11 +28,11 @@ std::span<const QpTransition> RcTransitions();
 std::span<const QpTransition> UcTransitions();
 std::span<const QpTransition> UdTransitions();
 
-// The row that allows `from` -> `to` with exactly this mask, or null.
+// Returns the row that allows `from` -> `to` with exactly this mask, or null.
 const QpTransition* FindTransition(std::span<const QpTransition> table, ibv_qp_state from,
                                    ibv_qp_state to, int attr_mask);
 
-// One line a row, for the snapshot test and the docs.
+// Returns one line per row, for the snapshot test and the docs.
 std::string PrintTransitions(std::span<const QpTransition> table);
 
 }  // namespace sluice::softdc

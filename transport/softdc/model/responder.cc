@@ -33,7 +33,7 @@ Responder::Responder(Context& context, Cq& cq, Srq& srq, std::shared_ptr<QpLife>
 
 Responder::~Responder() {
   Close();
-  // Requests that were let in end before the queues under them may go.
+  // Accepted requests end before their queues are destroyed.
   context_.WaitForCopies();
   context_.arena().Retire(descriptor_offset_, sizeof(shm::TargetDescriptor));
 }

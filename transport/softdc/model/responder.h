@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Responder: the side of a queue pair that others send to: a DCT, or the receiving half of RC, UC
-// and UD. The arena has its TargetDescriptor, with which senders check their requests
-// (arrival.h), and in the context's register by its number.
+// Responder: the receiving side of a queue pair: a DCT, or the receiving half of RC, UC and UD. Its TargetDescriptor is in the arena;
+// senders check their requests with it (arrival.h). The context finds an open Responder by its number.
 //
-//   closed --Open--> open --Close--> closed      Close ends what Open began; both any number of times
+//   closed --Open--> open --Close--> closed      Close reverses Open; both may be called any number of times
 //
 // Threads       As the queue pair it belongs to.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_RESPONDER_H_
@@ -25,7 +24,7 @@ class Cq;
 class Qp;
 class Srq;
 
-// A way to a queue pair for whoever comes later and from elsewhere: null once it is destroyed.
+// Access to a queue pair for other threads, which may still run after its destruction. `qp` is null after the queue pair is destroyed.
 struct QpLife {
   std::mutex mutex;
   Qp* qp = nullptr;
@@ -33,7 +32,7 @@ struct QpLife {
 
 class Responder {
  public:
-  // What others are told when it opens.
+  // Attributes that senders see while the responder is open.
   struct Terms {
     shm::TargetType type;
     uint32_t number;
@@ -45,7 +44,7 @@ class Responder {
     uint16_t pkey;
   };
 
-  // Null with errno ENOMEM. Both queues outlive it.
+  // Returns null with errno ENOMEM on failure. Both queues outlive the responder.
   static std::unique_ptr<Responder> Create(Context& context, Cq& cq, Srq& srq,
                                            std::shared_ptr<QpLife> life);
   ~Responder();
@@ -53,16 +52,17 @@ class Responder {
   Responder& operator=(const Responder&) = delete;
 
   void Open(const Terms& terms);
-  // New rights and RNR timer, and Q_Key of a datagram queue, while open. Requests that arrive meanwhile see the old or the new ones.
+  // Changes rights and RNR timer, and the Q_Key of a datagram queue, while the responder is open. Requests that arrive at the same time see
+  // the old or the new values.
   void Change(uint32_t access, uint8_t min_rnr_timer, uint64_t key);
-  // Nobody finds it any more; requests that have been let in still end.
+  // Hides the responder from senders. Requests that were accepted before still end.
   void Close();
 
   Cq& cq() { return cq_; }
   Srq& srq() { return srq_; }
   const shm::TargetDescriptor& descriptor() const { return *descriptor_; }
   uint64_t descriptor_offset() const { return descriptor_offset_; }
-  // Null for a DCT, which no request can bring down.
+  // Null for a DCT: no request can move a DCT to ERR.
   const std::shared_ptr<QpLife>& life() const { return life_; }
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of WQEs: streams, errors, flushing, completions. Building them is in
-// send_queue_post.cc, running them is the fabric's.
+// WQEs after they are posted: streams, errors, flushing, completions. send_queue_post.cc builds WQEs; the fabric runs them.
 #include "transport/softdc/model/send_queue.h"
 
 #include <algorithm>
@@ -130,13 +129,13 @@ bool SendQueue::RunLocally(uint64_t sequence) {
     if (wqe.taken_back && !context_.SettleWindow(wqe.rkey)) return false;
   } else if (wqe.opcode == IBV_WR_BIND_MW) {
     const BindOperands& bind = operands(sequence).bind;
-    // What a DCI binds is used through DCTs, and a window of type 1 through any queue pair.
+    // Requests use a window of a DCI through DCTs, and a window of type 1 through any queue pair.
     const bool through_any = traits_.kind == QpKind::kDci || bind.type == IBV_MW_TYPE_1;
     if (bind.type == IBV_MW_TYPE_1) UnbindWindow(context_, pd_, bind.window_rkey);
     if (!context_.SettleWindow(bind.window_rkey)) return false;
     status = BindWindow(context_, pd_, through_any ? 0 : number(), bind.window_rkey, bind.new_rkey,
                         bind.info);
-    // One of nothing has ended what was bound.
+    // A bind of length 0 has ended the earlier binding.
     if (status == IBV_WC_SUCCESS && !context_.SettleWindow(bind.window_rkey)) return false;
   }
   Finish(wqe, status, status == IBV_WC_SUCCESS ? 0 : kVendorErrorLocalProtection);
@@ -163,8 +162,7 @@ void SendQueue::Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error) {
   }
 }
 
-// The whole queue stops, and what stands in it is flushed; at once, or a while later, as it has been
-// seen on devices.
+// Stops the whole queue and flushes its WQEs: at once, or after a delay, as seen on devices.
 void SendQueue::SpendBudget() {
   const int64_t delay_ns = context_.dials().streams.error_state_delay_ns;
   if (delay_ns == 0 || !attributes_.has_streams) {
@@ -207,7 +205,7 @@ inline void SendQueue::Emit(const Wqe& wqe, uint64_t sequence) {
   const bool all = attributes_.signal_all && !Mutated(Mutation::kSignalAllSignalsNone);
   const bool signalled = all || (wqe.flags & IBV_SEND_SIGNALED) != 0;
   if (!failed && (!signalled || wqe.quiet)) return;
-  // A CQE that leaves before its turn frees no slot above one that has left before.
+  // If CQEs leave out of order, released_ must not move backwards.
   latest_emitted_ = std::max(latest_emitted_, sequence);
   ++completions_;
   failures_ += failed;
@@ -233,7 +231,7 @@ void SendQueue::EmitPerStream() {
 
 void SendQueue::EmitCompletions() {
   if (per_stream_ || Mutated(Mutation::kCqeOrderOff)) return EmitPerStream();
-  // Most have succeeded, and say nothing.
+  // Most WQEs have succeeded and emit no CQE.
   constexpr uint64_t kTold =
       StateBits({.flags = IBV_SEND_SIGNALED, .state = WqeState{0xff}, .status = 0xff});
   constexpr uint64_t kSilent = StateBits({.state = WqeState::kDone, .status = IBV_WC_SUCCESS});
@@ -249,7 +247,7 @@ void SendQueue::EmitCompletions() {
 
 void SendQueue::Reset() {
   requester_->Forget();
-  // The number and the CQ stay, everything in the queue goes without a completion.
+  // The number and the CQ stay. All WQEs in the queue are dropped without a completion.
   streams_.Clear();
   errored_streams_ = 0;
   stopping_ = false;
@@ -260,7 +258,7 @@ void SendQueue::Reset() {
   signature_stop_ = false;
   emitted_ = head_ = posted_;
   attr_ = {};
-  // A completion that is polled until then still writes to released_.
+  // Until this purge, polling a completion still writes to released_.
   if (!Mutated(Mutation::kResetKeepsCompletions)) cq().PurgeSends(&released_);
   released_.store(head_, std::memory_order_release);
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SendQueue: the send queue of a DCI, RC, UC or UD queue pair, free of any fabric.
+// SendQueue: the send queue of a DCI, RC, UC or UD queue pair, independent of the fabric.
 //
-// Posting follows ibv_wr_post(3) and ibv_post_send(3). With ibv_wr_*: errors add up between wr_start
-// and wr_complete, and wr_complete throws the whole batch away if there were any. A good batch is
-// handed to the fabric's Requester inside wr_complete; what cannot run at once waits in the queue,
-// stream by stream (a queue without streams is one stream). CQEs leave in posting order, or in
-// that of each stream where the dial says so. Slots come back when their CQE, or a later one, is
-// polled.
+// Posting follows ibv_wr_post(3) and ibv_post_send(3). Between wr_start and wr_complete the queue keeps the first error. If there was an
+// error, wr_complete drops the whole batch. Otherwise it hands the batch to the fabric's Requester. WQEs that cannot run at once wait in
+// the queue, stream by stream (a queue without streams is one stream). CQEs leave in posting order, or, if the dial says so, in the order
+// of each stream. A slot becomes free when its CQE, or a later CQE, is polled.
 //
 // A slot's life:  free -> built -> kPosted <-> kWaiting -> kDone -> CQE left (emitted) -> free
 //
@@ -15,8 +13,8 @@
 //
 //   released <= emitted <= posted <= head        slot = sequence & mask
 //
-// Threads       Lock() guards everything: held from wr_start to wr_complete or wr_abort, and by a Requester that continues on another
-//               thread.
+// Threads       lock() guards everything except released_. It is held from wr_start to wr_complete or wr_abort, and by a Requester that
+//               continues on another thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SEND_QUEUE_H_
 
@@ -56,7 +54,7 @@ inline constexpr uint32_t kMaxInlineSges =
 class SendQueue {
  public:
   struct Attributes {
-    uint32_t max_send_wr = 0;  // as the user is told; a power of two
+    uint32_t max_send_wr = 0;  // as reported to the user; a power of two
     uint32_t max_send_sge = 0;
     uint32_t max_inline_bytes = 0;
     bool has_streams = false;
@@ -85,18 +83,18 @@ class SendQueue {
   void Start();
   int Complete();
   void Abort();
-  // Null once the batch has an error.
+  // Returns a new WQE, or null if the batch has an error.
   Wqe* NewWqe(uint8_t opcode) {
     if (!RoomIsKnown() && !HasRoom()) [[unlikely]]
       return nullptr;
     return &TakeSlot(opcode);
   }
-  // Its steps, for builders that are called for each message. Nothing is wrong, and a slot is free
-  // without another look at what was released:
+  // The steps of NewWqe, for builders that are called for each message. Returns whether the batch has no error, and a slot is free without
+  // another read of released_.
   bool RoomIsKnown() const {
     return batch_error_ == 0 && missing_setters_ == 0 && head_ < room_end_;
   }
-  // The same with a look. False: the batch has failed.
+  // As RoomIsKnown, with a new read of released_. Fails the batch if no slot is free or a setter is missing.
   [[gnu::noinline]] bool HasRoom();
   Wqe& TakeSlot(uint8_t opcode) {
     Wqe& wqe = slot(head_++);
@@ -148,10 +146,10 @@ class SendQueue {
   int Cancel(uint64_t wr_id);
 
   // --- For the Requester, under lock() ---
-  // CQEs that have left; of them, with an error.
+  // Number of CQEs that have left, and number of CQEs with an error among them.
   uint64_t completions() const { return completions_; }
   uint64_t failures() const { return failures_; }
-  uint64_t emitted() const { return emitted_; }  // WQEs below have sent their CQE
+  uint64_t emitted() const { return emitted_; }  // WQEs below have emitted their CQE
   uint64_t posted() const { return posted_; }    // WQEs below were handed over
   uint32_t capacity() const { return static_cast<uint32_t>(slot_mask_) + 1; }
   Wqe& slot(uint64_t sequence) { return wqes_[sequence & slot_mask_]; }
@@ -165,7 +163,7 @@ class SendQueue {
     if (slot(sequence).staged) return stages_.find(sequence & slot_mask_)->second.bytes();
     return {inline_place(sequence), slot(sequence).length_bytes};
   }
-  // Where a WQE that is inlined and not staged has its bytes.
+  // Returns the bytes of a WQE that is inlined and not staged.
   const std::byte* inline_place(uint64_t sequence) const {
     return inline_.data() + (sequence & slot_mask_) * attributes_.max_inline_bytes;
   }
@@ -182,8 +180,7 @@ class SendQueue {
   ibv_qp_state state() const { return state_; }
   uint32_t pd() const { return pd_; }
 
-  // What a WQE that is looked at has to do first: run; be flushed; or stay behind (its stream waits,
-  // its fence is not open, the queue is in SQD).
+  // Next step of a WQE: run, be flushed, or stay behind because its stream waits, its fence is not open, or the queue is in SQD.
   enum class Turn { kRun, kFlush, kBehind };
   Turn TurnOf(uint64_t sequence) {
     const Wqe& wqe = slot(sequence);
@@ -195,11 +192,10 @@ class SendQueue {
     }
     return Turn::kRun;
   }
-  // kPosted -> kWaiting, and back when it is looked at anew.
+  // Wait: kPosted -> kWaiting. StopWaiting: back to kPosted, before the WQE is examined again.
   void Wait(Wqe& wqe);
   void StopWaiting(Wqe& wqe);
-  // Local protection, length and alignment, as the own device checks them before it sends anything.
-  // False: the WQE was finished with its error.
+  // Checks local protection and length, as the own device does before it sends. Returns false if the WQE was finished with an error.
   bool CheckLocalSide(uint64_t sequence) {
     const Wqe& wqe = slot(sequence);
     if (wqe.num_sge == 1 && !ReturnsData(wqe.opcode) && !wqe.inlined && !wqe.staged &&
@@ -209,7 +205,7 @@ class SendQueue {
     }
     return CheckLocalSideFully(sequence);
   }
-  // The part of it that can be kept for a doorbell: the region that the last SGE was in.
+  // The part of the check that stays valid for one doorbell: the region of the last SGE.
   struct LocalRange {
     uint32_t lkey = 0;
     uint64_t begin = 0;
@@ -220,8 +216,8 @@ class SendQueue {
       return sge.lkey == lkey && into <= bytes && sge.length <= bytes - into;
     }
   };
-  // The same for a WQE of one SGE that only reads it, of max_plain_bytes() at most. False: nothing was
-  // done, CheckLocalSide has to.
+  // Checks an SGE that is only read, in a WQE of at most max_plain_bytes(). Returns false without side effects if CheckLocalSide must
+  // decide.
   bool CheckPlainSide(const ibv_sge& sge, LocalRange* known) const {
     if (known->Covers(sge)) [[likely]]
       return true;
@@ -231,28 +227,28 @@ class SendQueue {
     return true;
   }
   uint32_t max_plain_bytes() const { return max_plain_bytes_; }
-  // Nothing waits and nothing has failed: TurnOf says kRun to each WQE without a fence, until one that runs
-  // fails or waits.
+  // Returns whether nothing waits and nothing has failed. TurnOf then returns kRun for each WQE without a fence, until a WQE fails or
+  // waits.
   bool Calm() const { return state_ == IBV_QPS_RTS && errored_streams_ == 0 && waiting_ == 0; }
-  // An operation of the own device alone (IsLocal), or a cancelled one: runs it, and finishes it. False:
-  // copies of others through the window that it names are under way; to be called again soon.
+  // Executes and finishes an operation of the own device alone (IsLocal), or a cancelled WQE. Returns false while copies through the window
+  // that the WQE names are in progress; the caller retries soon.
   bool RunLocally(uint64_t sequence);
-  // The WQE has its status: an error stops its stream, and the queue once the budget is spent.
+  // Sets the status of the WQE. An error stops its stream, and the whole queue once the error budget is spent.
   void Finish(Wqe& wqe, ibv_wc_status status, uint32_t vendor_error);
-  // The same with success, for one that never waited and is not staged.
+  // As Finish with success, for a WQE that never waited and is not staged.
   static void FinishPlain(Wqe& wqe) {
-    // Its status is success since it was built.
+    // The status of a new WQE is already success.
     static_assert(IBV_WC_SUCCESS == 0 && static_cast<int>(WqeState::kPosted) == 0);
     SetStateBits(&wqe, StateBits({.state = WqeState::kDone}));
   }
   void Flush(Wqe& wqe) { Finish(wqe, IBV_WC_WR_FLUSH_ERR, kVendorErrorFlushed); }
-  // The end of each pass: flushes what stands behind an error, and lets CQEs leave.
+  // Ends a pass: flushes WQEs behind an error, and emits CQEs.
   void Settle() {
     if (errored_streams_ != 0) FlushErrored();
     if (emitted_ != posted_) EmitCompletions();
     if (signature_stop_) DrainAfterMismatch();
   }
-  // The same for a pass over one WQE, at `sequence`, which has succeeded.
+  // As Settle, for a pass over one WQE, at `sequence`, which has succeeded.
   [[gnu::always_inline]] void SettleAlone(uint64_t sequence, const Wqe& wqe) {
     const uint64_t signalled = StateWord(wqe) & StateBits({.flags = IBV_SEND_SIGNALED});
     if (signalled == 0 && emitted_ == sequence && silent_unless_asked_ && !signature_stop_ &&
@@ -262,7 +258,7 @@ class SendQueue {
       Settle();
     }
   }
-  // Some WQE of the stream has no status yet.
+  // Returns whether some WQE of the stream has no status yet.
   bool HasUnfinished(uint16_t stream_id);
 
  private:
@@ -274,23 +270,23 @@ class SendQueue {
 
   static constexpr unsigned kWqeFlags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE;
 
-  void Fail(int error);  // of the batch; the first one stays
+  void Fail(int error);  // fails the batch; the first error stays
   [[gnu::noinline]] void SetOneSge(const ibv_sge& sge) { SetSges(1, &sge); }
   int BuildPosted(const ibv_send_wr& wr);
   void HandOver();
   bool FenceIsOpen(uint64_t sequence);
   bool CheckLocalSideFully(uint64_t sequence);
-  // Some local SGE names an indirect key. False: the WQE was finished with its error.
+  // Stages a WQE with a local SGE that names an indirect key. Returns false if the WQE was finished with an error.
   bool StageMkeys(uint64_t sequence);
   void LeaveStage(const Wqe& wqe, bool succeeded);
-  // RTS -> SQD once nothing runs that a mismatch has not stopped.
+  // RTS -> SQD, once all WQEs before the first fenced WQE have ended.
   void DrainAfterMismatch();
   void FlushErrored();
   void SpendBudget();
   void EmitCompletions();
   void EmitPerStream();
   void Emit(const Wqe& wqe, uint64_t sequence);
-  // For Qp, under lock(): everything in the queue is flushed, or forgotten.
+  // For Qp, under lock(). EnterError flushes all WQEs in the queue; Reset drops them without completions.
   void EnterError();
   void Reset();
 
@@ -300,7 +296,7 @@ class SendQueue {
   const Attributes attributes_;
   const uint32_t number_;
   const uint32_t pd_;
-  const uint32_t max_plain_bytes_;  // that the device sends in one message
+  const uint32_t max_plain_bytes_;  // maximum that the device sends in one message
   const ibv_qp_ex& said_;           // wr_id and wr_flags of the next WQE
   const uint64_t slot_mask_;
   std::vector<Wqe> wqes_;
@@ -309,14 +305,14 @@ class SendQueue {
   std::vector<WqeOperands> operands_;
   ZeroedArray<StreamState> streams_;
   const bool per_stream_;           // CQEs leave in the order of each stream, not of the queue
-  const bool flush_completes_;      // also of requests that are not signalled
+  const bool flush_completes_;      // flushed WQEs complete, even if they are not signalled
   const bool silent_unless_asked_;  // neither per_stream_ nor signal_all
 
   SpinLock lock_;
   // Below: under lock_.
   uint64_t head_ = 0;     // next to build
   uint64_t posted_ = 0;   // head_ at wr_start
-  uint64_t emitted_ = 0;  // next whose CQE leaves
+  uint64_t emitted_ = 0;  // next WQE to emit its CQE
   uint32_t waiting_ = 0;
   uint32_t errored_streams_ = 0;
   uint64_t latest_emitted_ = 0;  // the highest sequence whose CQE has left
@@ -325,10 +321,10 @@ class SendQueue {
   uint64_t failures_ = 0;
   uint64_t resets_ = 0;
   bool stopping_ = false;  // the budget is spent, ERR follows
-  Wqe* newest_ = nullptr;  // the one at head_ - 1, if head_ != posted_
-  uint64_t room_end_ = 0;  // no less are free: HasRoom looks again when head_ is there
+  Wqe* newest_ = nullptr;  // WQE at head_ - 1, if head_ != posted_
+  uint64_t room_end_ = 0;  // slots below are free; when head_ is there, HasRoom reads released_
   int batch_error_ = 0;
-  uint8_t setters_ = 0;          // that a WQE of this kind of queue needs
+  uint8_t setters_ = 0;          // setters that a WQE of this queue needs
   uint8_t missing_setters_ = 0;  // of the WQE being built; 0 when a batch begins
   NodeId peer_node_ = kNoNode;   // of a connected queue
   uint64_t peer_key_ = 0;
@@ -336,10 +332,10 @@ class SendQueue {
   ibv_qp_state state_ = IBV_QPS_RESET;
   MkeyPoster mkey_poster_{*this};
   std::unordered_map<uint64_t, MkeyStage> stages_;  // by slot
-  bool signature_stop_ = false;  // a mismatch was found: what is fenced does not start
+  bool signature_stop_ = false;  // a mismatch was found: fenced WQEs do not start
   std::unique_ptr<Requester> requester_;
 
-  std::atomic<uint64_t> released_{0};  // stored by the CQ, when a CQE of ours is polled
+  std::atomic<uint64_t> released_{0};  // stored by the CQ when a CQE of this queue is polled
 };
 
 }  // namespace sluice::softdc

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Building WQEs, in the queue's own slots: ibv_wr_post(3) and ibv_post_send(3).
+// Builds WQEs in the queue's own slots: ibv_wr_post(3) and ibv_post_send(3).
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace sluice::softdc {
 namespace {
 
-constexpr uint32_t kOwnQkey = 0x80000000;  // a Q_Key with this bit stands for the queue's own
+constexpr uint32_t kOwnQkey = 0x80000000;  // in a Q_Key: use the queue's own Q_Key instead
 
 }  // namespace
 
@@ -177,7 +177,7 @@ int SendQueue::BuildPosted(const ibv_send_wr& wr) {
     SetSges(static_cast<size_t>(wr.num_sge), wr.sg_list);
     return batch_error_;
   }
-  // Gathered piece by piece: the builder of one WQE adds to nothing.
+  // All pieces in one call, because SetInline starts at the beginning of the room.
   ibv_data_buf buffers[kMaxInlineSges];
   if (static_cast<uint32_t>(wr.num_sge) > kMaxInlineSges) return ENOMEM;
   for (int i = 0; i < wr.num_sge; ++i) {
@@ -206,7 +206,7 @@ int SendQueue::Post(ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   }
   if (error != 0 && bad_wr != nullptr) *bad_wr = wr;
   if (error != 0 && Mutated(Mutation::kChainPostsNothing)) head_ = posted_;
-  // What stands before the bad one is posted.
+  // WRs before the bad WR are posted.
   if (head_ != posted_) HandOver();
   lock_.Unlock();
   return error;

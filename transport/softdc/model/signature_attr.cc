@@ -16,7 +16,7 @@ constexpr uint32_t kDifFlags = MLX5DV_SIG_T10DIF_FLAG_REF_REMAP |
                                MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE |
                                MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE;
 
-// An enumerator as the number that the user wrote, whether it is one of the enumeration or not.
+// Returns the number that the user wrote, even if it is not a value of the enumeration.
 template <typename Enum>
 uint32_t Raw(const Enum& value) {
   uint32_t raw;
@@ -35,7 +35,7 @@ bool ReadDif(const mlx5dv_sig_t10dif& dif, Domain* domain) {
   domain->application_tag = dif.app_tag;
   domain->reference_tag = dif.ref_tag;
   domain->increments_reference_tag = (dif.flags & MLX5DV_SIG_T10DIF_FLAG_REF_REMAP) != 0 ? 1 : 0;
-  // Asked for both, the device has the narrower one.
+  // If both are requested, the device applies the narrower one.
   if ((dif.flags & MLX5DV_SIG_T10DIF_FLAG_APP_REF_ESCAPE) != 0) {
     domain->escape = Escape::kApplicationAndReferenceTags;
   } else if ((dif.flags & MLX5DV_SIG_T10DIF_FLAG_APP_ESCAPE) != 0) {
@@ -93,7 +93,7 @@ int ReadSignatureAttr(const mlx5dv_sig_block_attr& attr, signature::BlockSignatu
   }
   signature->check_mask = attr.check_mask;
   signature->copy_mask = signature::DefaultCopyMask(signature->memory, signature->wire);
-  // The driver looks at copy_mask only when there is a signature on the wire to copy to or from.
+  // The driver uses copy_mask only if there is a signature on the wire.
   if ((attr.flags & MLX5DV_SIG_BLOCK_ATTR_FLAG_COPY_MASK) != 0 && attr.wire != nullptr) {
     if (!signature::SameStructure(signature->memory, signature->wire)) return EINVAL;
     signature->copy_mask = attr.copy_mask;

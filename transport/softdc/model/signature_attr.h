@@ -11,13 +11,13 @@
 
 namespace sluice::softdc {
 
-// What a device with signatures reports: all block sizes, T10-DIF with both guards, CRC32 and CRC32C.
+// Returns the capabilities of a device with signatures: all block sizes, T10-DIF with both guards, CRC32 and CRC32C.
 mlx5dv_sig_caps SignatureCaps();
 
 // 0 or EINVAL.
 int ReadSignatureAttr(const mlx5dv_sig_block_attr& attr, signature::BlockSignature* signature);
 
-// Signatures that a configuration sets up: each takes a send queue slot (docs/facts.md, 137).
+// Returns the number of signatures that a configuration sets up. Each takes a send queue slot (docs/facts.md, 137).
 inline uint32_t DomainCount(const signature::BlockSignature& signature) {
   return (signature.memory.kind != signature::Kind::kNone ? 1 : 0) +
          (signature.wire.kind != signature::Kind::kNone ? 1 : 0);

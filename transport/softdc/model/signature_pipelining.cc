@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a send queue does about indirect keys: messages through them, and signature pipelining, man
-// mlx5dv_qp_cancel_posted_send_wrs: after a mismatch nothing that is fenced starts any more; when all in
-// front of it has ended the queue is in SQD, and says so.
+// Indirect keys in a send queue: messages through them, and signature pipelining (man mlx5dv_qp_cancel_posted_send_wrs). After a mismatch
+// no fenced WQE starts. When all WQEs before the fenced WQE have ended, the queue enters SQD and posts an event.
 #include <infiniband/mlx5dv.h>
 
 #include <cerrno>
@@ -21,7 +20,7 @@ bool SendQueue::StageMkeys(uint64_t sequence) {
   const std::span<const ibv_sge> list = sges(sequence);
   MkeyStage stage;
   const bool returns = ReturnsData(wqe.opcode);
-  // Atomics want one piece of memory.
+  // An atomic needs one piece of memory.
   const bool good = !IsAtomic(wqe.opcode) && (returns ? stage.Prepare(context_, pd_, list)
                                                       : stage.Gather(context_, pd_, list));
   if (!good) {
@@ -58,7 +57,7 @@ void SendQueue::DrainAfterMismatch() {
     const Wqe& wqe = slot(sequence);
     if (wqe.state == WqeState::kDone) continue;
     if ((wqe.flags & IBV_SEND_FENCE) != 0) break;
-    return;  // started, or free to start: it ends first
+    return;  // it has started or may start, so it ends first
   }
   signature_stop_ = false;
   if (Mutated(Mutation::kMismatchStopsNothing)) return;

@@ -29,8 +29,7 @@ SoftDevice::SoftDevice(const std::string& name, Fabric& fabric, const Dials& dia
   std::snprintf(base.name, sizeof(base.name), "%s", name.c_str());
   std::snprintf(base.dev_name, sizeof(base.dev_name), "u%.*s",
                 static_cast<int>(sizeof(base.dev_name)) - 2, name.c_str());
-  // Where a kernel would show it; what programs read there is answered without files
-  // (preload/lookups.h).
+  // The paths that a kernel would use. Reads below these paths are answered without files (preload/lookups.h).
   std::snprintf(base.dev_path, sizeof(base.dev_path), "/sys/class/infiniband_verbs/%s",
                 base.dev_name);
   std::snprintf(base.ibdev_path, sizeof(base.ibdev_path), "/sys/class/infiniband/%s", base.name);

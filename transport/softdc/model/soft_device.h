@@ -3,7 +3,7 @@
 // SoftDevice: a device before it is opened: name, fabric, dials, GUID. A process may have many: softdc0 on the shared-memory fabric
 // (device.cc), and any number of simulated devices.
 //
-// Ownership     It outlives its contexts.
+// Ownership     A device outlives its contexts.
 // Threads       Any: constant after creation.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SOFT_DEVICE_H_
@@ -19,17 +19,16 @@ namespace sluice::softdc {
 
 class SoftDevice {
  public:
-  // `base` is what users hold; it must stay first.
+  // `base` is the user's handle; it must stay first.
   ibv_device base{};
 
-  // `fabric` outlives the device. `node_guid` in network byte order. Names longer than libibverbs
-  // has room for are cut.
+  // `fabric` outlives the device. `node_guid` is in network byte order. Names that are too long for libibverbs are truncated.
   SoftDevice(const std::string& name, Fabric& fabric, const Dials& dials, __be64 node_guid);
   ~SoftDevice();
   SoftDevice(const SoftDevice&) = delete;
   SoftDevice& operator=(const SoftDevice&) = delete;
 
-  // Null: not one of ours. Any pointer may be asked about.
+  // Returns the device of a handle, or null if it is no softdc device. Any pointer may be passed.
   static SoftDevice* Find(const ibv_device* device);
 
   Fabric& fabric() const { return fabric_; }

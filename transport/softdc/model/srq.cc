@@ -30,7 +30,7 @@ int Srq::Make(uint32_t capacity, uint32_t max_sge) {
   if (!owner) return EINVAL;
   owner_ = std::make_unique<shm::SrqOwner>(std::move(*owner));
   base.handle = id_;
-  context_.AddSrq(id_, this);  // last of all: from now on it is used
+  context_.AddSrq(id_, this);  // last, because it is used from now on
   return 0;
 }
 
@@ -59,7 +59,7 @@ std::unique_ptr<Srq> Srq::CreateReceiveQueue(ibv_pd* pd, uint32_t max_wr, uint32
   return errno == 0 ? std::move(srq) : nullptr;
 }
 
-// First of all nobody must find it any more, so that no event is posted after they were retired.
+// Hides the SRQ first, so that no event is posted after its events were retired.
 Srq::~Srq() {
   if (id_ != 0) context_.RemoveSrq(id_);
   context_.async_events().Retire(&base);
@@ -119,7 +119,7 @@ std::optional<TakenReceive> Srq::Take(std::span<ibv_sge> pieces) {
       owner_->Pieces(*index, std::span(sges_.data(), std::min(sges_.size(), pieces.size())));
   for (uint32_t i = 0; i < taken.sge_count; ++i) {
     const shm::Sge& sge = sges_[i];
-    if (IsMkey(sge.key)) {  // what stands behind it is the fabric's to find out
+    if (IsMkey(sge.key)) {  // the fabric resolves the key
       pieces[i] = {.addr = sge.offset, .length = sge.length, .lkey = sge.key};
       continue;
     }
@@ -154,7 +154,7 @@ void Srq::Forget() {
   while (const std::optional<uint32_t> index = owner_->Take(&limit_reached)) {
     owner_->Complete(*index);
   }
-  // What senders had taken that died with it: no repair finds it any more.
+  // Also drops WQEs that dead senders had taken: no repair finds them later.
   std::vector<uint64_t> ended;
   owner_->DrainTo(&ended);
 }

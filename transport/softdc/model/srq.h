@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Srq: a receive queue: the owner's side of the ring in shared memory, under a lock. It is a user's
-// SRQ, or the receive queue of one RC, UC or UD queue pair.
+// Srq: the owner's side of a receive queue, whose ring is in shared memory. It is an SRQ of the user, or the receive queue of one RC, UC or
+// UD queue pair.
 //
-// Senders in other processes take WQEs from the ring by themselves (shm/srq_claimer.h); a fabric
-// inside this process uses Take. Both complete with a Cqe that names srq_id and wqe_index.
+// Senders in other processes take WQEs from the ring themselves (shm/srq_claimer.h). A fabric inside this process uses Take. Both complete
+// a WQE with a Cqe that names srq_id and wqe_index.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_SRQ_H_
 #define SLUICE_TRANSPORT_SOFTDC_MODEL_SRQ_H_
 
@@ -28,16 +28,16 @@ class Cq;
 
 inline constexpr uint32_t kMaxSrqSges = 31;
 
-// A receive WQE in the hands of a fabric of this process.
+// A receive WQE that a fabric of this process has taken.
 struct TakenReceive {
-  uint32_t srq_id = 0;  // these two go into the Cqe
+  uint32_t srq_id = 0;  // this and wqe_index go into the Cqe
   uint32_t wqe_index = 0;
   uint32_t sge_count = 0;
-  // SUCCESS, or LOC_PROT_ERR: a piece names memory that is not registered (any more).
+  // SUCCESS, or LOC_PROT_ERR: a piece names memory that is not registered.
   ibv_wc_status status = IBV_WC_SUCCESS;
 };
 
-// A receive WQE that ends unused, since its queue pair is in error.
+// A receive WQE that ends unused, because its queue pair is in error.
 struct FlushedReceive {
   uint64_t wr_id = 0;
   uint32_t qp_number = 0;
@@ -45,13 +45,13 @@ struct FlushedReceive {
 
 class Srq {
  public:
-  // `base` is what the user holds; it must stay first.
+  // `base` is the user's handle; it must stay first.
   ibv_srq base{};
   static Srq* From(ibv_srq* srq) { return reinterpret_cast<Srq*>(srq); }
 
-  // Null with errno set. Rewrites attr with the real sizes.
+  // Returns null with errno on failure. Sets `attr` to the real sizes.
   static std::unique_ptr<Srq> Create(ibv_pd* pd, ibv_srq_attr* attr);
-  // The receive queue of a queue pair. Nothing can be posted if max_wr is 0.
+  // Creates the receive queue of a queue pair. If max_wr is 0, nothing can be posted.
   static std::unique_ptr<Srq> CreateReceiveQueue(ibv_pd* pd, uint32_t max_wr, uint32_t max_sge);
   ~Srq();
 
@@ -59,31 +59,30 @@ class Srq {
   int Modify(const ibv_srq_attr& attr, int mask);
   int Query(ibv_srq_attr* attr);
 
-  // The oldest WQE, with its pieces in this process's address space. Nothing: receiver not ready. It
-  // is given back by Cq::PushReceive: as a completion, or with kCqeUnused.
+  // Takes the oldest WQE; its pieces are in the address space of this process. Returns nullopt if there is none: receiver not ready. The
+  // caller gives the WQE back with Cq::PushReceive: as a completion, or with kCqeUnused.
   std::optional<TakenReceive> Take(std::span<ibv_sge> pieces);
 
-  // The receive queue of a queue pair that is in error: from now on until Forget, WQEs that nobody has taken
-  // are Cq::FlushReceives' to end, and so are those that senders give back later.
+  // Called when the queue pair of a receive queue is in error. Until Forget, Cq::FlushReceives ends the WQEs that no sender has taken, and
+  // Return ends the WQEs that senders give back.
   void FlushTo(Cq& cq, uint32_t qp_number);
-  // The oldest of them. Under the lock of that CQ.
+  // Takes the oldest WQE to flush. Called under the lock of that CQ.
   std::optional<FlushedReceive> NextFlushed();
-  // Empties the queue. No sender may have a WQE of it.
+  // Empties the queue. No sender may hold a WQE of the queue.
   void Forget();
 
-  // A completion names this WQE: its wr_id, and the place is free again. Nothing: no such WQE is
-  // outstanding.
+  // Completes a WQE: returns its wr_id and frees its place. Returns nullopt if no such WQE is outstanding.
   std::optional<uint64_t> Complete(uint32_t wqe_index) {
     SpinLockHolder hold(lock_);
     return owner_->Complete(wqe_index);
   }
-  // A sender claimed the WQE and gave it back: it is posted again, or has ended. Under the lock of the CQ.
+  // Called when a sender gave a WQE back that it had claimed: posts the WQE again, or ends it as flushed. Called under the lock of the CQ.
   std::optional<FlushedReceive> Return(uint32_t wqe_index);
 
-  // Firmware thread: a sender may have reached the limit. Posts the event if so.
+  // Posts the event if a sender has reached the limit. Called on the firmware thread.
   void CollectLimit();
-  // After a repair: whether what is left has fallen below the limit without anybody noticing. What was
-  // posted again is flushed if it has to be.
+  // Called after a repair. Posts the event if the number of WQEs has fallen below the limit without a notice. If the queue pair is in
+  // error, flushes the WQEs that the repair posted again.
   void LookAtLimit();
 
   uint32_t id() const { return id_; }

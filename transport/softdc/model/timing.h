@@ -26,8 +26,8 @@ inline int64_t RnrTimerNs(uint32_t encoded) {
   return int64_t{kTenUs[encoded % kTenUs.size()]} * 10'000;
 }
 
-// How long one of the retry_count + 1 tries of a request waits for an answer: 4.096 us * 2^timeout, unless the dials say
-// otherwise; timeout 0 waits for ever.
+// Returns the time for which one of the retry_count + 1 tries of a request waits for an answer. It is 4.096 us * 2^timeout, unless the
+// dials say otherwise. With timeout 0, a try waits without limit.
 inline int64_t TryNs(uint8_t timeout, uint8_t retry_count, const Dials::Retries& dials) {
   if (timeout == 0) return INT64_MAX / 16;
   if (dials.total_retry_ns != 0) return dials.total_retry_ns / (retry_count + 1) + 1;

@@ -14,12 +14,12 @@ namespace sluice::softdc {
 
 struct Traffic {
   uint64_t requests = 0;
-  uint64_t bytes = 0;  // of payload, those that READs ask for included
-  // Of all queues of the process, ended ones included.
+  uint64_t bytes = 0;  // payload; includes the bytes that READs request
+  // Returns the sum over all queues of the process, including destroyed queues.
   static Traffic Total();
 };
 
-// Of one queue.
+// Counts the requests of one queue.
 class TrafficCounter {
  public:
   TrafficCounter();

@@ -27,22 +27,22 @@ inline constexpr uint32_t kVendorErrorRemoteOperation = 0x89;
 inline constexpr uint32_t kVendorErrorFlushed = 0xf5;
 
 enum class WqeState : uint8_t {
-  kPosted,   // built, not looked at
-  kWaiting,  // cannot run now; its Requester knows when it tries again
-  kDone,     // has its status; its CQE leaves when all before it in the queue have theirs
+  kPosted,   // built, not examined
+  kWaiting,  // cannot run now; its Requester knows when to retry
+  kDone,     // has its status; its CQE leaves after all earlier WQEs have a status
   kEmitted,  // its CQE has left before its turn in the queue (CqeOrder::kPerStream)
 };
 
-// A new one is all zeros (Clear).
+// A new WQE is all zeros (Clear).
 struct alignas(16) Wqe {
   uint64_t wr_id = 0;
   uint64_t remote_address = 0;
-  uint64_t key = 0;   // DC key, Q_Key, or for a connected queue who sends (arrival.h, ConnectedKey)
-  uint32_t rkey = 0;  // or the key that SEND_WITH_INV and LOCAL_INV take back
+  uint64_t key = 0;   // DC key, Q_Key, or ConnectedKey of the sender (arrival.h)
+  uint32_t rkey = 0;  // or the key that SEND_WITH_INV and LOCAL_INV invalidate
   __be32 imm_data = 0;
   uint32_t target_number = 0;
   uint32_t length_bytes = 0;
-  NodeId node = kNoNode;  // where the address leads
+  NodeId node = kNoNode;  // node of the destination
   uint16_t stream_id = 0;
   uint16_t num_sge = 0;  // entries in the queue's SGE array for this slot
   // From here to `status`: one word, which StateWord reads at once.
@@ -51,22 +51,21 @@ struct alignas(16) Wqe {
   bool inlined = false;
   WqeState state = WqeState::kPosted;
   bool awaits_answer = false;  // waits for an answer about the target, not for a time
-  bool cancelled = false;      // runs as nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
-  bool staged = false;         // its bytes stand in a MkeyStage
+  bool cancelled = false;      // does nothing and succeeds (mlx5dv_qp_cancel_posted_send_wrs)
+  bool staged = false;         // its bytes are in a MkeyStage
   uint8_t status = 0;          // ibv_wc_status, once kDone
   uint8_t rnr_tries = 0;
-  bool quiet = false;         // completes only with an error, whatever was asked for
-  uint8_t service_level = 0;  // of the address handle, as the receiver is told
-  bool taken_back = false;    // LOCAL_INV of a window whose key is gone, and whose copies may go on
+  bool quiet = false;         // completes only with an error, even if it is signalled
+  uint8_t service_level = 0;  // of the address handle, for the receive completion
+  bool taken_back = false;    // LOCAL_INV: the window's key is revoked, copies may be in progress
   uint32_t vendor_error = 0;
-  // The Requester's own.
+  // Used only by the Requester.
   int64_t next_try_ns = 0;
-  int64_t answer_until_ns = 0;  // when an answer that does not come counts as none; 0: awaits none
-  int64_t give_up_ns = 0;  // when no response becomes RETRY_EXC_ERR; 0: not waiting for a response
+  int64_t answer_until_ns = 0;  // deadline of an awaited answer; 0: no answer is awaited
+  int64_t give_up_ns = 0;       // deadline of a response, then RETRY_EXC_ERR; 0: none is awaited
 };
 
-// Spelled out because the compiler makes a string instruction of `*wqe = Wqe{}`, which takes longer
-// to start than all of this.
+// Written out because the compiler turns `*wqe = Wqe{}` into a string instruction, which takes longer to start than all of this.
 inline void Clear(Wqe* wqe) {
   using Vector [[gnu::vector_size(16), gnu::may_alias]] = uint64_t;
   auto* const vectors = reinterpret_cast<Vector*>(wqe);
@@ -74,7 +73,7 @@ inline void Clear(Wqe* wqe) {
   vectors[0] = vectors[1] = vectors[2] = vectors[3] = vectors[4] = vectors[5] = Vector{};
 }
 
-// The fields of a WQE from `opcode` to `status` as one word, so that several are compared at once.
+// Returns the fields of a WQE from `opcode` to `status` as one word, so that several are compared at once.
 inline uint64_t StateWord(const Wqe& wqe) {
   static_assert(offsetof(Wqe, opcode) % sizeof(uint64_t) == 0 &&
                 offsetof(Wqe, status) == offsetof(Wqe, opcode) + sizeof(uint64_t) - 1);
@@ -83,7 +82,7 @@ inline uint64_t StateWord(const Wqe& wqe) {
               sizeof(word));
   return word;
 }
-// The bits of StateWord that differ in these fields.
+// The fields of a state word, for StateBits.
 struct StateFields {
   uint8_t opcode = 0;
   uint8_t flags = 0;
@@ -95,14 +94,13 @@ struct StateFields {
   uint8_t status = 0;
 };
 consteval uint64_t StateBits(const StateFields& fields) { return std::bit_cast<uint64_t>(fields); }
-// Changes the word by one store of its own size: a byte that is stored just before the word is read would
-// make the reader wait.
+// Sets bits with one store of the whole word. If a single byte were stored just before the word is read, the reader would have to wait.
 inline void SetStateBits(Wqe* wqe, uint64_t bits) {
   const uint64_t word = StateWord(*wqe) | bits;
   std::memcpy(reinterpret_cast<std::byte*>(wqe) + offsetof(Wqe, opcode), &word, sizeof(word));
 }
 
-// What some operations carry beside their WQE: one per slot, valid for those opcodes only.
+// Additional operands of some operations: one per slot, valid for those opcodes only.
 struct AtomicOperands {
   uint64_t compare_add;
   uint64_t swap;
@@ -137,15 +135,15 @@ struct StreamState {
 inline bool IsAtomic(uint8_t opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
-// Takes a receive WQE and places its bytes there.
+// Returns whether the operation takes a receive WQE and places its bytes there.
 inline bool IsSend(uint8_t opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
 }
-// Done by the own device, without a message.
+// Returns whether the own device executes the operation without a message.
 inline bool IsLocal(uint8_t opcode) {
   return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_DRIVER1;
 }
-// Writes into the memory that its own SGEs name.
+// Returns whether the operation writes into the memory that its own SGEs name.
 inline bool ReturnsData(uint8_t opcode) { return opcode == IBV_WR_RDMA_READ || IsAtomic(opcode); }
 
 }  // namespace sluice::softdc

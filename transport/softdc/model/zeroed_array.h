@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ZeroedArray: elements that begin as zeros and take memory, when there are many, as they are touched.
+// ZeroedArray: an array of elements that begin as zeros. A large array takes memory only when its elements are accessed.
 //
 // Not thread-safe.
 #ifndef SLUICE_TRANSPORT_SOFTDC_MODEL_ZEROED_ARRAY_H_
@@ -18,7 +18,7 @@ namespace sluice::softdc {
 
 template <typename T>
 class ZeroedArray {
-  // A T of zero bytes has to be what T{} is.
+  // All zero bytes must be the value T{}.
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:

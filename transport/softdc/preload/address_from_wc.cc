@@ -31,7 +31,7 @@ ibv_gid MapIpv4(const uint8_t* address) {
   return gid;
 }
 
-// Whether the header checksum is right tells an IPv4 header from the end of a GID.
+// A correct header checksum distinguishes an IPv4 header from the end of a GID.
 bool IsIpv4(const uint8_t* ip) {
   constexpr uint8_t kVersion4FiveWords = 0x45;
   if (ip[0] != kVersion4FiveWords) return false;
@@ -63,7 +63,7 @@ bool Parse(const ibv_grh& grh, Header* header) {
   return true;
 }
 
-// The entry of the port's table; -1: none. Tables have no holes.
+// Returns the index of the GID in the port's table, or -1. Tables have no empty entries before the last.
 int IndexInTable(ibv_context* context, uint8_t port_num, const ibv_gid& gid) {
   static constexpr ibv_gid kNone{};
   ibv_gid entry;

@@ -13,10 +13,10 @@
 
 namespace sluice::softdc::preload {
 
-// 0, or -1 and errno: EINVAL when the header is none, or its destination is not in this port's GID table.
+// Returns 0, or -1 with errno: EINVAL if the 40 bytes are no header, or if the destination is not in this port's GID table.
 int InitAhFromWc(ibv_context* context, uint8_t port_num, ibv_wc* wc, ibv_grh* grh,
                  ibv_ah_attr* attr);
-// Null and errno.
+// Returns null with errno on failure.
 ibv_ah* CreateAhFromWc(ibv_pd* pd, ibv_wc* wc, ibv_grh* grh, uint8_t port_num);
 
 }  // namespace sluice::softdc::preload

@@ -83,7 +83,7 @@ bool PlainAttribute(std::string_view path, std::string* value) {
   return false;
 }
 
-// Attributes of an entry of the GID table: the folder that holds a file for each entry, with '/' at its end.
+// An attribute of an entry of the GID table. `folder`: the folder that holds a file for each entry, with '/' at its end.
 bool GidAttribute(std::string_view folder, const ibv_gid& gid, std::string* value) {
   if (folder == "gids/") {
     uint16_t words[8];
@@ -126,7 +126,7 @@ bool IsFolder(std::string_view path) {
   return false;
 }
 
-// What stands behind /sys/class/infiniband/softdc0; false: the path is none of the device's.
+// Sets *rest to the path below /sys/class/infiniband/softdc0. Returns false if `path` is not in this folder.
 bool InDeviceFolder(std::string_view path, std::string_view* rest) {
   const std::string_view name = TheDevice().base.name;
   if (path.substr(0, kClass.size()) != kClass) return false;

@@ -35,7 +35,7 @@ void* Address(Signature* function) {
   return reinterpret_cast<void*>(function);
 }
 
-// The table's functions. RDMA_CM's are not among them: librdmacm itself runs, on softdc's kernel interface.
+// The functions of the table, except those of RDMA_CM: librdmacm itself runs, on softdc's kernel interface.
 void* InTable(const char* name) {
   const VerbsApi& api = sluice::softdc::Verbs();
   const Function functions[] = {
@@ -84,7 +84,7 @@ void* InLookups(const char* name) {
   return nullptr;
 }
 
-// Appends what this process has sent to the file that SOFTDC_TRAFFIC names, as one line: "program requests bytes".
+// Appends the traffic of this process to the file that SOFTDC_TRAFFIC names, as one line: "program requests bytes".
 void ReportTraffic() {
   const char* const path = std::getenv("SOFTDC_TRAFFIC");
   if (path == nullptr) return;
@@ -94,7 +94,7 @@ void ReportTraffic() {
                                    program_invocation_short_name, total.requests, total.bytes);
   const int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) return;
-  // Nobody is left to be told that it failed.
+  // An error cannot be reported: the process ends.
   [[maybe_unused]] const ssize_t written =
       write(fd, line, std::min<size_t>(static_cast<size_t>(length), sizeof(line) - 1));
   close(fd);

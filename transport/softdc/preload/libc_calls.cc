@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls with which librdmacm talks to the kernel: /dev/infiniband/rdma_cm is opened, said to be a character
-// device, written to (a command at a time, events are asked for with one too) and closed. These go to the RDMA_CM
-// engine in the device library; every other path and descriptor goes on to libc, for the price of two comparisons.
-// Waiting needs nothing: the descriptor handed out is a real one that polls. Attributes of the device are opened as well
-// (path_calls.cc).
+// The calls with which librdmacm talks to the kernel. librdmacm opens /dev/infiniband/rdma_cm, checks with fstat that it is a character
+// device, and closes it. It writes one command at a time; it requests events with a command too. These calls go to the RDMA_CM engine in
+// the device library. Calls for all other paths and descriptors go to libc, at the cost of two comparisons. Waiting needs no replacement:
+// the descriptor is a real one that can be polled. Attributes of the device are opened here too (path_calls.cc).
 //
-// After fork() the marks of the parent's descriptors are inherited as the descriptors are.
-#undef _FORTIFY_SOURCE  // its inline versions of these functions would be definitions of them
+// After fork() the child inherits the marks of descriptors, as it inherits the descriptors.
+#undef _FORTIFY_SOURCE  // its inline versions would define these functions
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +24,7 @@ namespace {
 constexpr char kCmDevice[] = "/dev/infiniband/rdma_cm";
 constexpr int kMaxMarked = 1 << 16;
 
-// A bit for each descriptor that is the engine's.
+// One bit per descriptor, set if the engine owns the descriptor.
 uint64_t marks[kMaxMarked / 64];
 
 bool Marked(int fd) {
@@ -52,7 +51,7 @@ Function* Ucma(const char* name) {
   return reinterpret_cast<Function*>(softdc_preload_function(name));
 }
 
-// The descriptor, -1 with errno, or -2: not the engine's business.
+// Returns a descriptor, -1 with errno, or -2 if libc must open the path.
 int TryOpen(const char* path, int flags) {
   if (path == nullptr || std::strcmp(path, kCmDevice) != 0) {
     return softdc_open_device_file(path, flags);
@@ -66,8 +65,8 @@ int TryOpen(const char* path, int flags) {
   return -1;
 }
 
-// What fstat says about one of ours. A kernel with RDMA_CM of its own tells librdmacm the device's number, which then
-// has to be that.
+// Fills in the result of fstat for a descriptor of the engine. If the kernel has RDMA_CM, it tells librdmacm the number of the device. The
+// descriptor must then have the same number.
 void FillStat(struct stat* out) {
   struct stat device;
   if (stat(kCmDevice, &device) != 0) return;
@@ -149,7 +148,7 @@ SOFTDC_EXPORTED ssize_t write(int fd, const void* bytes, size_t count) {
 SOFTDC_EXPORTED int close(int fd) {
   static int (*next)(int);
   if (!Marked(fd)) return Next(&next, "close")(fd);
-  // First, as the number may be somebody else's as soon as it is free.
+  // Unmark first, because another thread may get the number as soon as it is free.
   Unmark(fd);
   return Ucma<UcmaClose>("softdc_ucma_close")(fd);
 }

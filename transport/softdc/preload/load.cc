@@ -35,7 +35,7 @@ long UnsupportedNothing() {
   return 0;
 }
 
-// Arguments are the caller's to clean up, so one function answers for every signature.
+// The caller removes the arguments from the stack, so one function serves every signature.
 enum class Result { ERRNO, MINUS_ONE, POINTER, NOTHING };
 
 void* Unsupported(Result result) {
@@ -73,8 +73,8 @@ Lookup OpenDeviceLibrary() {
   const int length =
       std::snprintf(path, sizeof(path), "%.*s%s", folder_bytes, self.dli_fname, kDeviceLibrary);
   if (length < 0 || static_cast<size_t>(length) >= sizeof(path)) return &NoFunction;
-  // Deep binding: its protobuf and Abseil are its own whatever the program brings along, and its calls of open(),
-  // write() and close() are libc's, not ours. The sanitizers refuse it.
+  // Deep binding: the library uses its own protobuf and Abseil, even if the program has others. Its calls of open(), write() and close() go
+  // to libc, not to this library. The sanitizers do not accept deep binding.
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | (SanitizerPresent() ? 0 : RTLD_DEEPBIND));
   if (library == nullptr) {
     std::fprintf(stderr, "softdc: no device: %s\n", dlerror());

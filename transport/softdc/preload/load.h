@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The preload library's way to the device library: libsoftdc_device.so beside it, opened at the first verbs call of
-// the process and never closed. Until then a program carries nothing but a table of addresses: no C++ runtime, no
-// thread, no constructor.
+// Connects the preload library to the device library, libsoftdc_device.so in the same folder. The first verbs call of the process opens the
+// device library; it is never closed. Before that, a program carries only a table of addresses: no C++ runtime, no thread, no constructor.
 //
 // Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_LOAD_H_
@@ -10,11 +9,11 @@
 
 extern "C" {
 
-// Opens the device library and fills every slot of trampolines.cc; a second call waits for the first. Says on the
-// standard error why it failed, and then no function is supported. errno is kept.
+// Opens the device library and fills every slot of trampolines.cc. A second call waits for the first. If this fails, writes the reason to
+// standard error, and no function is supported. Preserves errno.
 void softdc_preload_load();
 
-// A function of the device library, null where it has none. Loads it.
+// Returns a function of the device library, or null if there is none. Loads the device library.
 void* softdc_preload_function(const char* name);
 
 }  // extern "C"

@@ -156,7 +156,7 @@ int ReadIbdevSysfsFile(char* buffer, size_t buffer_bytes, ibv_device* device, co
 
 int ResolveEthL2FromGid(ibv_context* context, ibv_ah_attr* attr, uint8_t* mac, uint16_t* vlan) {
   if (IsInfiniband(context, attr->port_num)) return EOPNOTSUPP;
-  // Locally administered, and different for different destinations; nothing on this fabric reads it.
+  // Locally administered, and different for different destinations. Nothing on this fabric reads it.
   mac[0] = 0x02;
   mac[1] = 0;
   std::memcpy(mac + 2, attr->grh.dgid.raw + 12, 4);

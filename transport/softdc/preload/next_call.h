@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files with libc's calls share. Include with _FORTIFY_SOURCE undefined.
+// Helpers of the files that define calls of libc. Include with _FORTIFY_SOURCE undefined.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_NEXT_CALL_H_
 #define SLUICE_TRANSPORT_SOFTDC_PRELOAD_NEXT_CALL_H_
 
@@ -8,8 +8,8 @@
 
 #define SOFTDC_EXPORTED __attribute__((visibility("default")))
 
-// The next definition of a function, found at its first use: other libraries' constructors may call us before ours
-// could run.
+// Returns the next definition of a function. Looks it up at the first use, because constructors of other libraries may call these functions
+// before a constructor of this library runs.
 template <typename Function>
 Function* Next(Function** cache, const char* name) {
   Function* function = __atomic_load_n(cache, __ATOMIC_RELAXED);
@@ -22,8 +22,8 @@ Function* Next(Function** cache, const char* name) {
 
 extern "C" {
 
-// A descriptor of an attribute of the device, -1 with errno, or -2: the path is none of the device's files, or one that
-// is not opened here (path_calls.cc). No path but those of devices costs more than a comparison.
+// Returns a descriptor of an attribute of the device, or -1 with errno. Returns -2 if the path is no file of the device, or a file that is
+// not opened here (path_calls.cc). For paths outside the folders of devices, the only cost is a comparison.
 int softdc_open_device_file(const char* path, int flags);
 
 }  // extern "C"

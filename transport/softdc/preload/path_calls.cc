@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of libc that ask about a file by its path. Programs look for a device's files before they look for the
-// device: UCX wants to read and write /dev/infiniband/u<device>, and finds the kinds of addresses and the vendor below
-// /sys/class/infiniband. These files exist in the device library only (device_files.h); where a file of that path
-// exists, as with a kernel that has RDMA, that one is meant, but for attributes of the device.
-#undef _FORTIFY_SOURCE  // its inline versions of these functions would be definitions of them
+// The calls of libc that ask about a file by its path. Programs look for a device's files before they look for the device. UCX checks that
+// it may read and write /dev/infiniband/u<device>, and reads the types of addresses and the vendor below /sys/class/infiniband. These files
+// exist in the device library only (device_files.h). If a real file with that path exists, as with a kernel that has RDMA, the real file is
+// used. An open of an attribute of the device is the exception: it always goes to the device library.
+#undef _FORTIFY_SOURCE  // its inline versions would define these functions
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -24,7 +24,7 @@ constexpr char kAttributeFolder[] = "/sys/class/infiniband/";
 constexpr unsigned kVerbsMajor = 231;
 constexpr unsigned kVerbsMinor = 192;
 constexpr unsigned kMiscMajor = 10;
-constexpr off_t kAttributeBytes = 4096;  // as sysfs says of every one
+constexpr off_t kAttributeBytes = 4096;  // as sysfs reports for every attribute
 
 enum Kind { kNone, kCharacterDevice, kFolder, kText };  // DeviceFileKind
 
@@ -43,7 +43,7 @@ Kind KindOf(const char* path) {
   return kind_of == nullptr ? kNone : static_cast<Kind>(kind_of(path));
 }
 
-// The answer of stat for a file that only the device library has; false: it has none.
+// Fills in the result of stat for a file that only the device library has. Returns false if it has no such file.
 bool FillStat(const char* path, struct stat* out) {
   const Kind kind = KindOf(path);
   if (kind == kNone) return false;

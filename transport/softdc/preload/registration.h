@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Registration as ibv_reg_mr compiles to it where the access flags are not known at compile time (man ibv_reg_mr).
+// The functions that ibv_reg_mr compiles to if the access flags are not known at compile time (man ibv_reg_mr).
 //
 // Threads       All functions may be called from any thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_PRELOAD_REGISTRATION_H_
@@ -13,9 +13,9 @@
 
 namespace sluice::softdc::preload {
 
-// Null and errno. An address of the NIC's own (iova other than the memory's address) is EOPNOTSUPP.
+// Registers memory. Returns null with errno on failure: EOPNOTSUPP if `iova` is not the address of the memory.
 ibv_mr* RegMrIova(ibv_pd* pd, void* address, size_t length_bytes, uint64_t iova, int access);
-// The same; flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE) are ignored.
+// As RegMrIova. Ignores flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE).
 ibv_mr* RegMrIova2(ibv_pd* pd, void* address, size_t length_bytes, uint64_t iova,
                    unsigned int access);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exported functions of symbols.inc. Each is one jump through a word of its own, so it needs no signature and
-// costs what a call into any shared library costs. At first the word leads to softdc_preload_load, which puts the
-// device library's function there, or one that says EOPNOTSUPP; then the call goes on with its arguments untouched.
+// The exported functions of symbols.inc. Each is one jump through a word of its own. It therefore needs no signature, and costs as much as
+// a call into any shared library. Initially the word leads to softdc_preload_load. This function puts the address of the device library's
+// function into the word, or of a function that returns EOPNOTSUPP. Then the call continues with its arguments unchanged.
 #if !defined(__x86_64__)
 #error "the trampolines are written for x86-64"
 #endif

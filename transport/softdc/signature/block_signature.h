@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BlockSignature: how data is protected, block by block, in memory and on the wire: what
-// mlx5dv_wr_set_mkey_sig_block(3) sets. Plain values that may be in shared memory, so a
-// reader there calls Valid() first.
+// BlockSignature: the protection of data, block by block, in memory and on the wire, as mlx5dv_wr_set_mkey_sig_block(3) sets it. The values
+// are plain and may be in shared memory. A reader of shared memory calls Valid() first.
 //
-// A domain's bytes: block | signature | block | signature ..., and at the end perhaps a part of a block,
-// which has no signature. A signature, as bytes in their order:
+// The bytes of a domain: block | signature | block | signature ... The last block may be incomplete; it then has no signature. The bytes of
+// a signature, in their order:
 //
 //   CRC32, CRC32C   crc, little-endian (4)
 //   T10-DIF         guard (2) application tag (2) reference tag (4), each big-endian
 //
-// Which of these bytes are checked or copied is said by a mask: bit 7 is the first byte of a T10-DIF
-// field, and the most significant one, that is the last, of a CRC; bits 3..0 are not used for a CRC
-// (man mlx5dv_wr_set_mkey_sig_block).
+// A mask selects the bytes that are checked or copied. Bit 7 is the first byte of a T10-DIF field. For a CRC, bit 7 is the most significant
+// byte, which is the last; bits 3..0 are not used (man mlx5dv_wr_set_mkey_sig_block).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIGNATURE_BLOCK_SIGNATURE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIGNATURE_BLOCK_SIGNATURE_H_
 
@@ -34,7 +32,7 @@ inline constexpr uint8_t kApplicationTagMask = 0x30;
 inline constexpr uint8_t kReferenceTagMask = 0x0f;
 inline constexpr uint8_t kCrc32Mask = 0xf0;
 
-// Which blocks of T10-DIF are not checked at all.
+// The blocks of T10-DIF that are not checked.
 enum class Escape : uint8_t {
   kNever,
   kApplicationTag,               // application tag 0xffff
@@ -59,7 +57,7 @@ struct BlockSignature {
   Domain memory;
   Domain wire;
   uint8_t check_mask = 0;  // of the domain that bytes come from
-  uint8_t copy_mask = 0;   // what goes from one domain to the other as it is
+  uint8_t copy_mask = 0;   // bytes that are copied from one domain to the other
   uint8_t reserved[6] = {};
 
   bool operator==(const BlockSignature&) const = default;
@@ -99,19 +97,19 @@ inline bool Valid(const BlockSignature& signature) {
   return Valid(signature.memory) && Valid(signature.wire);
 }
 
-// Blocks and their signatures are alike, so that a signature can be copied from one domain to the
-// other. (The two guards of T10-DIF count as alike.)
+// Returns whether blocks and signatures of both domains have the same form, so that a signature can be copied. The two guards of T10-DIF
+// count as the same form.
 inline bool SameStructure(const Domain& a, const Domain& b) {
   const bool alike = IsT10Dif(a.kind) ? IsT10Dif(b.kind) : a.kind == b.kind;
   return a.kind != Kind::kNone && alike && a.block_size == b.block_size;
 }
 
-// What is copied unless the user says otherwise: what both domains would make the same. 0 when their
-// structures differ.
+// Returns the copy mask that applies unless the user sets another. T10-DIF: the fields that both domains would compute identically. CRC:
+// all bytes. 0 if the structures differ.
 uint8_t DefaultCopyMask(const Domain& memory, const Domain& wire);
 
-// Bytes that `data_bytes` of data take in a domain, and back. A domain of a length that ends inside a
-// signature holds no whole number of data bytes: those that it does hold are counted.
+// DomainBytes returns the size of `data_bytes` of data in a domain; DataBytes returns the reverse. If a domain ends inside a signature,
+// DataBytes counts the data before this signature.
 uint64_t DomainBytes(const Domain& domain, uint64_t data_bytes);
 uint64_t DataBytes(const Domain& domain, uint64_t domain_bytes);
 

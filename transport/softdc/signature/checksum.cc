@@ -10,12 +10,12 @@ const unsigned char* Data(std::span<const std::byte> bytes) {
 }
 }  // namespace
 
-// ISA-L's function takes and gives the complement of the register.
+// ISA-L's function takes and returns the complement of the register.
 uint32_t Crc32(uint32_t seed, std::span<const std::byte> bytes) {
   return crc32_gzip_refl(~seed, Data(bytes), bytes.size());
 }
 
-// ISA-L's function works on the register itself; it reads only, whatever its prototype says.
+// ISA-L's function works on the register itself. It only reads the data, although its prototype takes a non-const pointer.
 uint32_t Crc32c(uint32_t seed, std::span<const std::byte> bytes) {
   return ~crc32_iscsi(const_cast<unsigned char*>(Data(bytes)), static_cast<int>(bytes.size()),
                       seed);

@@ -7,7 +7,7 @@
 //   Crc16T10Dif   0x8bb7, neither reflected nor complemented: the guard of T10 SBC-3
 //   IpChecksum    the Internet checksum (RFC 1071), complemented: the other guard of T10 DIX
 //
-// `seed` is what the register holds before the first byte. Thread-safe, no state.
+// `seed`: value of the register before the first byte. Thread-safe, no state.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIGNATURE_CHECKSUM_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIGNATURE_CHECKSUM_H_
 
@@ -20,7 +20,7 @@ namespace sluice::softdc::signature {
 uint32_t Crc32(uint32_t seed, std::span<const std::byte> bytes);
 uint32_t Crc32c(uint32_t seed, std::span<const std::byte> bytes);
 uint16_t Crc16T10Dif(uint16_t seed, std::span<const std::byte> bytes);
-// Words are taken in network byte order; an odd byte at the end counts as one followed by zero.
+// Words are in network byte order. An odd byte at the end is padded with a zero byte.
 uint16_t IpChecksum(uint16_t seed, std::span<const std::byte> bytes);
 
 }  // namespace sluice::softdc::signature

@@ -10,7 +10,7 @@
 namespace sluice::softdc::signature {
 namespace {
 
-using Field = std::array<std::byte, kMaxSignatureBytes>;  // a signature as it stands in a domain
+using Field = std::array<std::byte, kMaxSignatureBytes>;  // the bytes of a signature in a domain
 
 template <typename T>
 void StoreBigEndian(T value, std::byte* to) {
@@ -25,13 +25,13 @@ uint64_t LoadBigEndian(const std::byte* from, size_t size_bytes) {
   return value;
 }
 
-// Which bytes of the field a mask names (block_signature.h).
+// Returns whether a mask selects this byte of the field (block_signature.h).
 bool Selects(uint8_t mask, Kind kind, size_t byte) {
   const size_t bit = IsT10Dif(kind) ? 7 - byte : 4 + byte;
   return (mask >> bit & 1) != 0;
 }
 
-// What the configuration and the data make it.
+// Computes the signature of a block from the configuration and the data.
 Field Make(const Domain& domain, uint64_t block, std::span<const std::byte> data) {
   Field field{};
   switch (domain.kind) {
@@ -103,12 +103,13 @@ std::optional<Mismatch> Check(const Domain& domain, uint8_t mask, uint64_t block
   return std::nullopt;
 }
 
-// One domain's bytes as data and signatures.
+// Splits the bytes of a domain into data and signatures.
 class Reader {
  public:
   Reader(const Domain& domain, std::span<const std::byte> input) : domain_(domain), input_(input) {}
 
-  // The next block: shorter at the end. `field` is null when its signature is not there as a whole.
+  // Returns the next block; the last block may be shorter. Sets *field to the block's signature, or to null if the signature is not
+  // complete.
   std::span<const std::byte> Next(const std::byte** field) {
     const auto block = input_.first(std::min<size_t>(input_.size(), BlockBytes(domain_)));
     input_ = input_.subspan(block.size());
@@ -129,7 +130,7 @@ void Append(std::span<const std::byte> bytes, std::vector<std::byte>* output) {
   output->insert(output->end(), bytes.begin(), bytes.end());
 }
 
-// Puts signatures into `data`. fields[i], where there is one, is what block i came with.
+// Appends `data` with signatures to `output`. fields[i], if present, is the signature that block i came with.
 void Protect(const Domain& domain, uint8_t copy_mask, uint64_t first_block,
              std::span<const std::byte> data, std::span<const std::optional<Field>> fields,
              std::vector<std::byte>* output) {
@@ -149,7 +150,7 @@ void Protect(const Domain& domain, uint8_t copy_mask, uint64_t first_block,
   }
 }
 
-// Whole blocks whose signatures go over as they are, every byte of them: what comes out is what came in.
+// Returns whether the output equals the input: whole blocks, and every byte of their signatures is copied.
 bool PassesAsItIs(const Domain& domain, uint8_t copy_mask, size_t size_bytes) {
   const size_t signature_bytes = SignatureBytes(domain);
   if (signature_bytes == 0 || size_bytes % (BlockBytes(domain) + signature_bytes) != 0)
@@ -211,7 +212,7 @@ std::optional<Mismatch> Transform(const BlockSignature& signature, Direction dir
     return CheckWhole(from, signature.check_mask, data_start / BlockBytes(from), input);
   }
 
-  // Check and strip. What carries no signature is taken as it is.
+  // Check and strip. Input without signatures is used unchanged.
   std::optional<Mismatch> mismatch;
   std::vector<std::byte> stripped;
   std::vector<std::optional<Field>> fields;
