@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arena: the owner's side of the shared segment of a context. It is a sealed, sparse memory file with an
-// allocator. Freed blocks are zeroed and reused by size class.
+// allocator. Freed blocks are reused by size class and zeroed before reuse.
 //
 // A block that other processes may still read is retired, not freed. The owner of the block asks these
 // processes to drop destroyed objects (fabric_shm/inbound_links.h). After all have answered, the owner frees

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Copies to and from the private memory of a peer if the kernel refuses process_vm_readv and
-// process_vm_writev, for example through the system call filter of a container, through Yama, or because the
-// process made itself undumpable. The peer does the copy, through a buffer that both processes have mapped.
+// process_vm_writev. Reasons are, for example, the system call filter of a container, Yama, or a process that
+// made itself undumpable. The peer does the copy, through a buffer that both processes have mapped.
 //
 //   sender (BounceClient)                         owner (BounceServer)
 //   connect to "bounce/<context id>"        ->    the Loop accepts; a separate thread serves

@@ -8,8 +8,7 @@
 // link are therefore removed from the tables first. They are destroyed after all passes that had begun have
 // ended (`drop`, Dropped).
 //
-// Threads       Find by number, Ask, AskAnew, AskSegment and TellBadRequest: any. Everything else: the Loop
-//               thread.
+// Threads       Public methods: any. Private methods and the callbacks: the Loop thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINKS_H_
 

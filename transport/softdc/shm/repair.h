@@ -3,9 +3,9 @@
 // Repair: after the process of a Link died, finds the receive WQEs that it had claimed and not published, and
 // posts them again. Never stops a living process, waits for it, or takes anything from it.
 //
-// A WQE belongs to the dead process if all of the following hold: its ticket was claimed (below `claim`), it
-// was not polled, no ring holds it, the journal of the dead process covers it, and no journal of a living
-// process covers it. The order of reads makes this certain: first `claim`, then the living journals, then the
+// A WQE belongs to the dead process if all of the following hold. Its ticket was claimed (below `claim`). It
+// was not polled, and no ring holds it. The journal of the dead process covers it, and no journal of a living
+// process does. The order of reads makes this certain: first `claim`, then the living journals, then the
 // rings. Suppose that a living process L holds ticket t < claim. L wrote a journal word that covers t before
 // its CAS moved `claim` past t, so we read that word or a later word. If we read that word, t is covered and
 // we skip it. If we read a later word, L wrote it after it published t. Then t is in a ring (or was polled),
