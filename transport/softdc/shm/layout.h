@@ -26,7 +26,7 @@ struct ArenaHeader {
   uint64_t magic;
   uint32_t layout_version;
   int32_t pid;
-  uint64_t context_id;  // random; names this opening of the device
+  uint64_t context_id;  // random; identifies this open device
   uint64_t size_bytes;
   uint64_t memory_regions_offset;
   uint64_t mkeys_offset;  // MkeyTableArea; 0: none

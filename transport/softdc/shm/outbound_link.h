@@ -101,7 +101,7 @@ struct MappedRegion {
   }
 };
 
-// How a copy from or to a peer's private memory ended.
+// Result of a copy from or to private memory of a peer.
 enum class PrivateCopy {
   kDone,
   kAgain,    // the peer has not accepted our bounce client yet, or does not answer
