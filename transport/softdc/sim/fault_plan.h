@@ -7,7 +7,7 @@
 // Units: rates in parts per million of messages, times in virtual nanoseconds since the start of
 // the simulation.
 //
-// Threads       A value.
+// Threads       Plain data without synchronization.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_PLAN_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_PLAN_H_
 

@@ -2,7 +2,7 @@
 //
 // Options: all parameters of a simulation. The same options and the same calls give the same run.
 //
-// Threads       A value.
+// Threads       Plain data without synchronization.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_OPTIONS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_OPTIONS_H_
 

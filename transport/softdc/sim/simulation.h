@@ -12,8 +12,9 @@
 // get_cm_event return EAGAIN when there is no event. Do not step between wr_start and wr_complete. The same options and the same calls in
 // the same order give the same run: log().digest(), byte for byte.
 //
-// Ownership     The creator. Device objects may outlive the simulation (they are dead then); RDMA_CM ids and channels may not.
-// Threads       One: it has the simulation and all objects opened on it.
+// Ownership     The creator. Device objects may outlive the simulation (they are dead then); RDMA_CM ids and
+//               channels may not.
+// Threads       One thread uses the simulation and all objects opened on it.
 // Limits        Each open context, completion channel and event channel holds a file descriptor.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// World: what the parts of one simulation share: clock, random source, log, nodes, faults, and the messages in flight.
+// World: the state that all parts of a simulation share: clock, random source, log, nodes, faults, and the
+// messages in flight.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_WORLD_H_
