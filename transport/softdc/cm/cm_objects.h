@@ -27,12 +27,12 @@ struct CmChannel : rdma_event_channel {
 };
 
 struct CmId : rdma_cm_id {
-  // the kernel side of `channel`; kept if the application closes `channel` first
+  // Kernel side of `channel`. Kept if the application closes `channel` first.
   std::shared_ptr<Channel> kernel;
   uint32_t number = 0;  // number of the id in the kernel
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
-  // the queue pair could not change state: later REJECTED and DISCONNECTED are not reported
+  // The queue pair could not change state: later REJECTED and DISCONNECTED are not reported.
   bool connect_error = false;
   ibv_ece local_ece{};
   ibv_ece remote_ece{};

@@ -52,15 +52,15 @@ constexpr uint32_t kMaxUnanswered = 3;
 constexpr int64_t kApplicationNs = 68'719'476'736;
 
 constexpr uint32_t kDefaultBacklog = 1024;
-// connected, no REQ yet; further wires are closed
+// Maximum number of wires that have sent no REQ yet. Further wires are closed.
 constexpr size_t kMaxUnidentifiedWires = 1024;
-// time within which a new wire must send its REQ
+// Time within which a new wire must send its REQ.
 constexpr int64_t kFirstMessageNs = 30'000'000'000;
 
 // The device of all ids. The kernel side uses only its GUID. The other members serve cm.h and are called
 // without the lock of the engine.
 struct DeviceHooks {
-  // returns nullptr: calls fail with ENODEV; empty: ids have no verbs
+  // If it returns nullptr, calls fail with ENODEV. Empty: ids have no verbs.
   std::function<ibv_context*()> context;
   std::function<ibv_pd*()> pd;
   uint64_t node_guid = 0;                  // network byte order
@@ -74,7 +74,7 @@ struct DeviceHooks {
 
 struct EngineCounters {
   uint64_t garbage_messages = 0;  // refused by DecodeMessage, or too long
-  // above kMaxUnidentifiedWires, or without REQ for kFirstMessageNs
+  // Above kMaxUnidentifiedWires, or without REQ for kFirstMessageNs.
   uint64_t refused_wires = 0;
   uint64_t ignored_messages = 0;   // not legal in the id's state
   uint64_t stale_connections = 0;  // REQs and REPs with a queue pair number in use
@@ -206,7 +206,7 @@ class Engine final : public FabricEvents {
   void StopTimer(Id* id);
   void OnTimer(uint64_t serial, uint32_t generation);
   Id* NewId(Channel* channel, uint64_t uid, rdma_port_space ps, ibv_qp_type type);
-  // deletes the id and its unread events; returns the number of read events
+  // Deletes the id and its unread events. Returns the number of read events.
   uint32_t EndId(Id* id);
   void SayGoodbye(Id* id);
   void CloseWire(Id* id);

@@ -23,7 +23,7 @@ class ShmFabric final : public Fabric {
   // Default range of ephemeral ports of Linux; used for "any port".
   static constexpr uint16_t kFirstEphemeralPort = 32768;
   static constexpr uint16_t kLastEphemeralPort = 60999;
-  // connections that the firmware thread has not accepted yet
+  // Maximum number of connections that the firmware thread has not accepted yet.
   static constexpr int kListenBacklog = 4096;
   static constexpr int64_t kAcceptPauseNs =
       50'000'000;  // pause of a listener when no descriptors are left
