@@ -164,7 +164,7 @@ void BounceServer::OnConnect() {
     if (!thread_.joinable()) {
       g_threads.fetch_add(1);
       thread_ =
-          // blocks all signals, like the Loop thread that creates it
+          // The thread blocks all signals, like the Loop thread that creates it.
           std::thread([this] { ThreadMain(); });
       pthread_setname_np(thread_.native_handle(), "softdc-bounce");
     }

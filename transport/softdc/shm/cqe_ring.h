@@ -34,7 +34,7 @@ inline constexpr uint32_t kMaxCqeRingCapacity = 1u << 22;
 
 inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
-// not a completion: the WQE is unused; pass it to SrqOwner::Repost
+// Not a completion: the WQE is unused; pass it to SrqOwner::Repost.
 inline constexpr uint8_t kCqeUnused = 2;
 // imm_data is the key of a window that the producer invalidated. The owner must not give the completion to
 // the program before the copies through that window have ended.

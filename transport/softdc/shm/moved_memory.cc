@@ -54,7 +54,7 @@ bool IsWhollyThere(uint64_t begin, uint64_t end, const PageFile& file, uint64_t 
 }  // namespace
 
 MovedMemory& MovedMemory::Get() {
-  // outlives static destructors, like the Loop
+  // Outlives static destructors, like the Loop.
   static MovedMemory* const memory = new MovedMemory();
   return *memory;
 }

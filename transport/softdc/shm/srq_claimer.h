@@ -39,7 +39,7 @@ enum class ClaimStatus {
 struct ClaimResult {
   ClaimStatus status = ClaimStatus::kEmpty;
   uint32_t count = 0;
-  // this claim reached the limit: the caller notifies the owner's firmware
+  // This claim reached the limit: the caller notifies the firmware of the owner.
   bool limit_reached = false;
 };
 
@@ -54,7 +54,7 @@ class SrqClaimer {
     }
     auto* area = static_cast<internal::SrqHead*>(base);
     if (area->magic.load(std::memory_order_acquire) != internal::kSrqMagic) return std::nullopt;
-    // copies the fields, so that the checked and the used values are the same
+    // Copies the fields, so that the checked and the used values are the same.
     SrqClaimer claimer(area);
     if (!internal::ValidSrqShape(claimer.srq_id_, claimer.capacity_, claimer.max_sge_) ||
         size_bytes < internal::SrqBytes(claimer.capacity_, claimer.max_sge_)) {

@@ -70,7 +70,7 @@ std::optional<uint32_t> SrqOwner::Take(bool* limit_reached) {
                                               std::memory_order_acquire)) {
       continue;
     }
-    // a peer corrupted it
+    // A peer corrupted the slot.
     if (index >= capacity_ || wqes_[index].ticket != head) return std::nullopt;
     wqes_[index].ticket = kTakenHere;
     *limit_reached = internal::TakeLimit(area_, head + 1);

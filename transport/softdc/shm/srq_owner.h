@@ -120,7 +120,7 @@ class SrqOwner {
   struct Wqe {
     uint64_t ticket = kNoTicket;  // kNoTicket: the index is free; kTakenHere: by Take()
     uint64_t wr_id = 0;
-    // the two words of the slot, kept for Repost, which must not trust shared memory
+    // The two words of the slot, kept for Repost, which must not trust shared memory.
     uint64_t place = 0;
     uint64_t word = 0;
   };

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kPromisedBytes = 128;
 constexpr uint32_t kLeastBytes = 8;
 constexpr uint32_t kSizes = 5;         // 8 to 128
-constexpr uint32_t kLongGapEvery = 8;  // every 8th gap on average
+constexpr uint32_t kLongGapEvery = 8;  // on average, one long gap in this many blocks
 constexpr int64_t kLongGapFactor = 10;
 
 }  // namespace
@@ -91,7 +91,7 @@ int64_t Landings::Land(Message& message, const Ground& ground, InOrder promise,
     if (world_.random.Below(kLongGapEvery) == 0) next_ns *= kLongGapFactor;
     when_ns += next_ns;
   }
-  // an event at this time runs after the last block
+  // An event at this time runs after the last block.
   const int64_t end_ns = blocks.back().when_ns + 1;
   OnBlock(landing);
   return end_ns;

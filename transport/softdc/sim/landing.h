@@ -24,7 +24,7 @@ namespace sluice::softdc::sim {
 
 class Landings {
  public:
-  // blocks per message; longer messages have longer blocks
+  // Maximum number of blocks per message. Longer messages have longer blocks.
   static constexpr uint32_t kMaxBlocks = 256;
 
   explicit Landings(World& world) : world_(world) {}

@@ -51,7 +51,7 @@ struct Message {
   Wqe wqe;
   WqeOperands operands{};
   int64_t wire_end_ns = 0;  // time at which the last bit leaves
-  // for a WRITE with a planned failure: delay of its bytes after the failure
+  // For a WRITE with a planned failure: delay of its bytes after the failure.
   int64_t lands_late_ns = 0;
 
   bool planned = false;     // planned failure: other faults do not apply

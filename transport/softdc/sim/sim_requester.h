@@ -47,7 +47,7 @@ class SimRequester final : public Requester {
   void OnAnswer(Message& message);
   void OnTimer(Channel& channel);
   void OnRested(Channel& channel);
-  // unacknowledged transports: the message has left
+  // For unacknowledged transports: the message has left.
   void OnSent(Channel& channel, uint64_t sequence);
   // Called when the target has accepted a message. The target is busy with it until `until_ns`.
   void OnExecuted(const Message& message, int64_t until_ns);
