@@ -57,8 +57,8 @@ constexpr size_t kMaxUnidentifiedWires = 1024;
 // Time within which a new wire must send its REQ.
 constexpr int64_t kFirstMessageNs = 30'000'000'000;
 
-// The device of all ids. The kernel side uses only its GUID. The other members serve cm.h and are called
-// without the lock of the engine.
+// The device of all ids. The functions and `verbs` serve cm.h. The functions are called without the lock of
+// the engine.
 struct DeviceHooks {
   // If it returns nullptr, calls fail with ENODEV. Empty: ids have no verbs.
   std::function<ibv_context*()> context;

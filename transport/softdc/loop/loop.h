@@ -64,7 +64,8 @@ class Loop {
   // kMaxTimers are armed.
   uint64_t After(int64_t delay_ns, Task callback);
 
-  // Returns true if the timer will not run. Returns false if it has run or is running. Never blocks.
+  // Returns true if the timer will not run. Returns false if it has run, is running, or was cancelled before.
+  // Never blocks.
   bool Cancel(uint64_t timer_id);
 
   // Runs `task` soon, in the order of the calls. Returns false, without taking the task, if kMaxTasks are

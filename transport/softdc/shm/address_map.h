@@ -32,8 +32,8 @@ uint64_t MappingListsRead();
 
 // Returns whether pages of a file can replace the pages of the range without a visible change for the
 // program. True only for private, anonymous, readable and writable memory that is not a stack that grows by
-// itself. False if the memory has a special setting in the kernel: locked, huge (hugetlb), excluded from or
-// wiped in child processes, or watched through userfaultfd.
+// itself. False if the memory has a special setting in the kernel, for example locked, huge (hugetlb),
+// excluded from or wiped in child processes, or watched through userfaultfd.
 bool IsPlainPrivate(uint64_t begin, uint64_t end);
 
 }  // namespace sluice::softdc::shm

@@ -91,10 +91,10 @@ class BounceClient {
 
   // Requires Ready(). Returns 0 or an errno. Blocks for at most twice kAnswerWithinMs for each kBounceBytes.
   // The range must lie in the region of the peer that `key` names.
-  // EAGAIN         the peer does not answer; the rest of the copy did not run and will not run
-  // EINPROGRESS    the peer does not answer; the last piece may run later
-  // EACCES, EFAULT the peer refused the request; the client remains usable
-  // others         the client is no longer usable
+  //   EAGAIN          the peer does not answer; the rest of the copy did not run and will not run
+  //   EINPROGRESS     the peer does not answer; the last piece may run later
+  //   EACCES, EFAULT  the peer refused the request; the client remains usable
+  //   other           the client is no longer usable
   int Write(uint32_t key, uint64_t peer_address, const std::byte* from, uint64_t length_bytes);
   int Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes);
   // *before: value of the word before the operation.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ClaimJournal: one line per Link in the arena of the owner. In it, the process of the Link records which SRQ
-// tickets it is about to take, and whether it is copying. The owner reads the first word for one purpose.
-// After a process died, it tells a WQE that a living process holds from a WQE that no process holds
+// tickets it is about to take, and whether it is copying. The owner reads the first word for one purpose:
+// after a process died, to distinguish a WQE that a living process holds from a WQE that no process holds
 // (repair.h).
 //
 // The first word is stored in one step, so no reader sees half of it:
@@ -73,7 +73,7 @@ class ClaimJournal {
   }
   void Clear() { word_->store(0, std::memory_order_release); }
 
-  // Link's process: call these before the first look at a key and after the last copy.
+  // Link's process: call BeginCopies before the first look at a key, and EndCopies after the last copy.
   void BeginCopies() {
     copies_->store(copies_->load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
     OrderCopier();

@@ -12,8 +12,8 @@
 // ring. The producer reads `consumed` only if its own copy says that the ring is full. In the steady state,
 // only the cache line of the CQE moves between cores.
 //
-// Threads       One at a time at each end: the lock of the Link covers the producer, the lock of the CQ the
-//               consumer.
+// Threads       One thread at a time at each end: the lock of the Link covers the producer, the lock of the
+//               CQ the consumer.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_
 
@@ -40,8 +40,8 @@ inline constexpr uint8_t kCqeUnused = 2;
 // the program before the copies through that window have ended.
 inline constexpr uint8_t kCqeInvalidates = 4;
 
-// The contents of a completion: the receive WQE instead of a wr_id, then the fields of ibv_wc in the order of
-// ibv_wc. The owner can therefore pass them on word by word. The owner checks every index before use.
+// The contents of a completion: the receive WQE instead of a wr_id, then the fields of ibv_wc at the offsets
+// of ibv_wc. The owner can therefore pass them on word by word. The owner checks every index before use.
 struct Cqe {
   uint32_t wqe_index = 0;
   uint32_t srq_id = 0;

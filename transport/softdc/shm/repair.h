@@ -36,10 +36,10 @@ struct RepairResult {
 // living Links only. rings: every ring that may hold a completion of this SRQ, rings of dead Links included.
 //
 // The caller must hold the locks of the SRQ and of every CQ that has one of the rings. It must have passed
-// each CQE that it polled to SrqOwner::Complete. It keeps the dead journal until a call returned deferred ==
-// 0, and then never calls Repair with that journal again. Calls Ring of the SRQ itself. Does nothing if the
-// last claim of the dead Link was on another SRQ. Cost: capacity of the SRQ × living Links; allocates. Not
-// for the hot path.
+// each CQE that it polled to SrqOwner::Complete. It keeps the dead journal until `deferred` is 0, and then
+// never calls Repair with that journal again. Calls Ring of the SRQ itself. Does nothing if the last claim of
+// the dead Link was on another SRQ. Cost: capacity of the SRQ × living Links; allocates. Not for the hot
+// path.
 RepairResult Repair(const ClaimIntent& dead, std::span<const ClaimJournal> living,
                     std::span<const CqeConsumer* const> rings, SrqOwner* srq);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // RingBudget: sets the size of the completion ring of the next sender, so that the total size of all rings of
-// a context is limited for any number of senders. The first senders get rings as large as their CQ needs.
-// Later senders get smaller rings, down to kNarrowCapacity. A sender whose ring is smaller than its CQ waits
-// when the ring is full, instead of overrunning the CQ.
+// a context is limited for any number of senders. With few senders, rings are as large as their CQ needs, up
+// to an eighth of kWideRingBytes. With many senders, later rings are smaller, down to kNarrowCapacity. A
+// sender whose ring is smaller than its CQ waits when the ring is full, instead of overrunning the CQ.
 //
 // Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_RING_BUDGET_H_

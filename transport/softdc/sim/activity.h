@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activity: an event that a program on a node can observe. With these reports, a driver of many programs need
-// not check all of them after each step.
+// Activity: an event that a program on a node can observe. The simulation reports it to an Observer, so that
+// a driver of many programs need not check all of them after each step.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_

@@ -85,7 +85,7 @@ struct Channel {
   int64_t last_answer_ns = 0;
   Message* waiting_answer = nullptr;  // the last answer that waits for the target's way out
   int64_t landed_ns = 0;              // time when all bytes of earlier messages have landed
-  int64_t heard_ns = 0;               // time of the last answer from the target
+  int64_t heard_ns = 0;               // last time at which the target was active
   uint64_t timer = 0;
 };
 

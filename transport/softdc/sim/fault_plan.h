@@ -76,8 +76,8 @@ struct RequestRule {
   std::optional<uint32_t> peer;  // target node
   std::optional<uint16_t> stream;
   std::optional<ibv_wr_opcode> opcode;
-  uint32_t skip = 0;   // number of first matches that do not fail
-  uint32_t count = 1;  // number of matches after that that fail
+  uint32_t skip = 0;   // number of matches that pass first
+  uint32_t count = 1;  // number of matches that fail after these
   // Status of the completion. A failed WRITE or atomic is not executed, except as lands_late_ns says.
   ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
   // If true, a failed SEND is executed nevertheless: only its answer is lost.

@@ -89,7 +89,7 @@ class Simulation {
   // Runs events until `done` returns true. `done` is called before the first event and after each event.
   // Returns false if no event is pending, or the next event is later than `limit_ns` of virtual time.
   bool RunUntil(const std::function<bool()>& done, int64_t limit_ns);
-  // Runs `task` at that time, as a step of its own. Never returns 0.
+  // Runs `task` after `delay_ns`, as a separate step. Returns the id of the timer, which is never 0.
   uint64_t After(int64_t delay_ns, std::function<void()> task);
   bool Cancel(uint64_t timer);
 

@@ -36,7 +36,7 @@ struct World {
 
   static constexpr int kRateShift = 20;
   const Options options;
-  const uint64_t ns_per_byte_scaled;  // multiplied by 2^kRateShift
+  const uint64_t ns_per_byte_scaled;  // ns per byte, multiplied by 2^kRateShift
   EventQueue clock;
   Random random;
   EventLog log;
