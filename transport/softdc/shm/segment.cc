@@ -53,7 +53,7 @@ int OpenFile(dev_t device, ino_t inode, uint64_t* file_bytes) {
   while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
-  // Highest numbers first.
+  // Tries the last names first.
   std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
     const int found = OpenIfFile(name, device, inode, file_bytes);
