@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IPv4 and IPv6 addresses as the CM needs them. Ports are in network byte order throughout.
+// Helper functions for IPv4 and IPv6 addresses. Ports are in network byte order throughout.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_ADDRESSES_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_ADDRESSES_H_
 
@@ -12,7 +12,7 @@
 
 namespace sluice::softdc::cm {
 
-// 0: not IPv4 or IPv6.
+// Returns 0 if the address is not IPv4 or IPv6.
 socklen_t AddressLength(const sockaddr* address);
 
 // `from` must be IPv4 or IPv6.
@@ -22,14 +22,14 @@ bool IsWildcard(const sockaddr* address);
 uint16_t PortOf(const sockaddr* address);
 void SetPort(uint16_t port, sockaddr_storage* address);
 
-// The wildcard or the loopback address of a family, port 0.
+// Return the wildcard or the loopback address of a family, with port 0.
 sockaddr_storage WildcardOf(sa_family_t family);
 sockaddr_storage LoopbackOf(sa_family_t family);
 
 WireAddress ToWire(const sockaddr* address);
 void FromWire(const WireAddress& from, sockaddr_storage* to);
 
-// Whether a listener bound to `bound` takes requests to `destination`; ports are not compared.
+// Returns whether a listener bound to `bound` accepts requests to `destination`. Does not compare ports.
 bool Accepts(const sockaddr* bound, bool v6_only, const sockaddr* destination);
 
 }  // namespace sluice::softdc::cm

@@ -28,8 +28,8 @@ void Channel::SetReadable(bool readable) {
     eventfd_write(fd(), 1);
     return;
   }
-  // The descriptor blocks unless the application made it non-blocking, and the application might
-  // have read it.
+  // The descriptor blocks unless the application made it non-blocking, and the application may have read it.
+  // So poll first.
   pollfd state{.fd = fd(), .events = POLLIN, .revents = 0};
   eventfd_t value;
   if (poll(&state, 1, 0) == 1) eventfd_read(fd(), &value);

@@ -17,7 +17,7 @@
 namespace sluice::softdc::cm {
 namespace {
 
-// Whether the id's device is there, before anything of the id changes.
+// Checks that the device of the id exists, before a call changes the id.
 int CheckDevice(const CmId* id) {
   const DeviceHooks& hooks = id->engine().hooks();
   return hooks.context && hooks.context() == nullptr ? ENODEV : 0;
@@ -32,8 +32,8 @@ uint8_t MaxRdAtomic(const CmId* id) {
   return static_cast<uint8_t>(std::min(attr.max_qp_rd_atom, 0xfe));
 }
 
-// What the kernel is given: within the device's limits, the queue pair's number if there is one.
-// An id without a queue pair of its own must say the number.
+// Builds the parameters for the kernel: limited by the device, with the number of the id's queue pair if it
+// has one. An id without a queue pair needs the number from the caller.
 int MakeParam(CmId* id, const rdma_conn_param* given, uint8_t most_responder, uint8_t most_depth,
               rdma_conn_param* param) {
   if (given == nullptr && id->qp == nullptr && !IsDatagram(id->qp_type)) return EINVAL;
@@ -155,7 +155,7 @@ int destroy_id(rdma_cm_id* id) {
   CmId* const mine = CmId::Of(id);
   uint32_t reported = 0;
   const int error = mine->engine().DestroyId(mine->kernel.get(), mine->number, &reported);
-  // ENOENT: its channel was closed before it, which ended it.
+  // ENOENT: the channel was closed first, which ended the id.
   if (error != 0 && error != ENOENT) return Result(error);
   mine->AwaitAcks(reported);
   delete mine;
@@ -176,7 +176,7 @@ int resolve_addr(rdma_cm_id* id, sockaddr* src_addr, sockaddr* dst_addr, int /*t
   CmId* const mine = CmId::Of(id);
   int error = CheckDevice(mine);
   if (error != 0) return Result(error);
-  // Before the call: after it a thread that reads events may be writing the address too.
+  // Copied before the call: after the call, a thread that reads events may write the address too.
   sockaddr_storage& destination = id->route.addr.dst_storage;
   const sockaddr_storage before = destination;
   if (dst_addr != nullptr) CopyAddress(dst_addr, &destination);
@@ -219,12 +219,12 @@ int listen(rdma_cm_id* id, int backlog) {
 int accept(rdma_cm_id* id, rdma_conn_param* conn_param) {
   if (id == nullptr) return Result(EINVAL);
   CmId* const mine = CmId::Of(id);
-  // An application that asks for the most gets what the requester asked for.
+  // If the application passes the maximum, it gets the values of the requester.
   rdma_conn_param param;
   int error = MakeParam(mine, conn_param, mine->responder_resources, mine->initiator_depth, &param);
   if (error == 0) error = MakeReady(mine, param.responder_resources, param.initiator_depth);
   if (error != 0) return Result(error);
-  // The answer keeps the requester's vendor.
+  // The answer keeps the vendor id of the requester.
   const ibv_ece ece{mine->remote_ece.vendor_id, mine->local_ece.options, 0};
   error = mine->engine().Accept(mine->kernel.get(), mine->number, reinterpret_cast<uintptr_t>(mine),
                                 &param, ece);
@@ -300,7 +300,7 @@ int ack_cm_event(rdma_cm_event* event) {
   {
     std::lock_guard<std::mutex> lock(mine->owner->mutex);
     ++mine->owner->events_acked;
-    mine->owner->acked.notify_all();  // under the lock: the owner may be gone right after it
+    mine->owner->acked.notify_all();  // under the lock: after it, the owner may be destroyed
   }
   delete mine;
   return 0;

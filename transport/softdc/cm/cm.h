@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// softdc's RDMA_CM: librdmacm's functions, less their prefix rdma_, with the man pages of that
-// library as contract (man 7 rdma_cm, man 3 rdma_connect ...), and the behaviour of a Linux kernel
-// beneath it. They return 0, or -1 and errno, unless said otherwise there.
+// RDMA_CM of softdc: the functions of librdmacm without the prefix rdma_. Their contract is the man pages of
+// that library (man 7 rdma_cm, man 3 rdma_connect ...), and the behaviour of a Linux kernel below it. They
+// return 0, or -1 with errno, unless the man page says otherwise.
 //
-// What this covers: RDMA_PS_TCP, RDMA_PS_UDP (and IPOIB), event channels (blocking and O_NONBLOCK),
-// queue pairs that the application makes itself and names in rdma_conn_param.qp_num, and those of
-// rdma_create_qp, which go to INIT there, to RTS with the connection, and to ERR with its end.
-// Synchronous ids (channel NULL) and multicast fail with EOPNOTSUPP. The peers are processes of this
-// host and user: every local address, and no other, belongs to softdc0.
+// Supported: RDMA_PS_TCP, RDMA_PS_UDP (and IPOIB), and event channels (blocking and O_NONBLOCK). The
+// application can create its queue pairs itself and name them in rdma_conn_param.qp_num. It can also use
+// rdma_create_qp: such a queue pair goes to INIT there, to RTS with the connection, and to ERR at its end.
 //
-// Descriptors: one for each event channel, one for each bound id, one more for each end of a live
+// Not supported: synchronous ids (channel NULL) and multicast fail with EOPNOTSUPP.
+//
+// Peers are processes of the same host and user. Every local address, and no other address, belongs to
+// softdc0.
+//
+// Descriptors: one for each event channel, one for each bound id, and another for each end of a live
 // connection.
 //
-// Threads       As in librdmacm: all functions, but an id must not be destroyed while it is used elsewhere.
+// Threads       As in librdmacm: any. Do not destroy an id while another thread uses it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_CM_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_CM_H_
 

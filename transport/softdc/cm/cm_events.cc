@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the kernel's events to librdmacm's.
+// Translates events of the kernel to events of librdmacm.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -12,7 +12,8 @@
 namespace sluice::softdc::cm {
 namespace {
 
-// The new id of a CONNECT_REQUEST. nullptr: there is no device, and the request is turned away.
+// Creates the new id of a CONNECT_REQUEST. Returns nullptr if there is no device; the request is then
+// rejected.
 CmId* TakeRequest(CmChannel* channel, CmId* listener, const Event& from) {
   CmId* const id = NewCmId(channel, from.id, listener->context, listener->ps);
   id->remote_ece = from.ece;
@@ -25,8 +26,8 @@ CmId* TakeRequest(CmChannel* channel, CmId* listener, const Event& from) {
   return nullptr;
 }
 
-// A response needs an answer. Queue pairs of the id's own are made ready and the answer is given
-// here; else it is the application's, who has them.
+// Answers a response. If the id has a queue pair, makes it ready and sends the answer. Otherwise the
+// application must answer.
 void AnswerResponse(CmId* id, CmEvent* event) {
   if (id->qp == nullptr) return;
   int error = MakeReady(id, id->responder_resources, id->initiator_depth);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What librdmacm keeps beyond the kernel: the objects behind rdma_event_channel, rdma_cm_id and
-// rdma_cm_event. Each derives from the public struct, so that the pointer an application holds is
-// the object.
+// The state that librdmacm keeps outside the kernel: the objects behind rdma_event_channel, rdma_cm_id and
+// rdma_cm_event. Each derives from the public struct, so the pointer that an application holds is the object.
 //
-// Threads       As librdmacm's: an id and an event are used by one thread at a time, but for the count of acknowledgements, which
-//               `mutex` guards.
+// Threads       As in librdmacm: one thread at a time uses an id or an event. Exception: `mutex` guards the
+//               count of acknowledgements.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_CM_OBJECTS_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_CM_OBJECTS_H_
 
@@ -28,14 +27,16 @@ struct CmChannel : rdma_event_channel {
 };
 
 struct CmId : rdma_cm_id {
-  std::shared_ptr<Channel> kernel;  // that of `channel`; stays when the application closes it first
-  uint32_t number = 0;              // the kernel's name for it
+  // Kernel side of `channel`. Kept if the application closes `channel` first.
+  std::shared_ptr<Channel> kernel;
+  uint32_t number = 0;  // number of the id in the kernel
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;
-  bool connect_error = false;  // its queue pair could not follow: what comes next is not told
+  // The queue pair could not change state: later REJECTED and DISCONNECTED are not reported.
+  bool connect_error = false;
   ibv_ece local_ece{};
   ibv_ece remote_ece{};
-  ibv_sa_path_rec path{};  // what route.path_rec points to
+  ibv_sa_path_rec path{};  // target of route.path_rec
 
   std::mutex mutex;
   std::condition_variable acked;
@@ -51,25 +52,25 @@ struct CmId : rdma_cm_id {
 };
 
 struct CmEvent : rdma_cm_event {
-  CmId* owner = nullptr;  // whose destruction waits for the acknowledgement
+  CmId* owner = nullptr;  // the destruction of this id waits for the acknowledgement
   uint8_t private_data[kRepPrivateDataBytes] = {};
 };
 
-// 0, or -1 with errno.
+// Returns 0, or -1 with errno set to `error`.
 inline int Result(int error) {
   if (error == 0) return 0;
   errno = error;
   return -1;
 }
 
-// An id of the application's; nullptr and errno when it has no device to be on.
+// Creates an id for the application.
 CmId* NewCmId(CmChannel* channel, uint32_t number, void* context, rdma_port_space ps);
 
-// Takes over what the kernel knows about the id: addresses, device, path. 0 or an errno value.
+// Copies the addresses, device and path of the id from the kernel side. Returns 0 or an errno value.
 int Refresh(CmId* id);
 
-// cm_events.cc: makes what librdmacm makes of a kernel's event. False: the application is not told,
-// and the event counts as acknowledged.
+// cm_events.cc: translates an event of the kernel to the event of librdmacm. Returns false if the application
+// must not get the event. The event then counts as acknowledged.
 bool Translate(CmChannel* channel, const Event& from, CmEvent* to);
 
 }  // namespace sluice::softdc::cm

@@ -10,7 +10,8 @@
 namespace sluice::softdc::cm {
 namespace {
 
-// One transition, with the attributes that the connection manager gives for it and `amend` changes.
+// Moves the queue pair to a state, with the attributes of the connection manager, after `amend` has changed
+// them.
 template <typename Amend>
 int Move(CmId* id, ibv_qp_state state, Amend amend) {
   ibv_qp_attr attr{};
@@ -24,7 +25,7 @@ int Move(CmId* id, ibv_qp_state state, Amend amend) {
 
 constexpr auto kAsGiven = [](ibv_qp_attr*) {};
 
-// A datagram queue pair needs no peer to be ready.
+// A datagram queue pair becomes ready without a peer.
 int MakeDatagramReady(CmId* id) {
   const verbs::VerbsApi& verbs = *id->engine().hooks().verbs;
   ibv_qp_attr attr{};
@@ -67,7 +68,7 @@ int CreateMissingCqs(CmId* id, ibv_qp_init_attr* attr) {
   return error;
 }
 
-// ibv_create_qp, without naming a symbol: the device may be simulated.
+// Does the same as ibv_create_qp, without using that symbol: the device may be simulated.
 ibv_qp* MakeQp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr* attr) {
   const verbs_context* const operations = verbs_get_ctx_op(context, create_qp_ex);
   if (operations == nullptr) {
@@ -84,7 +85,7 @@ ibv_qp* MakeQp(ibv_context* context, ibv_pd* pd, ibv_qp_init_attr* attr) {
 
 int MakeReady(CmId* id, uint8_t responder_resources, uint8_t initiator_depth) {
   if (id->qp == nullptr || id->qp_type == IBV_QPT_UD) return 0;
-  // INIT again: only now it is known which remote access the peer asks for.
+  // INIT again: only now the connection manager knows the remote access that the peer requests.
   int error = Move(id, IBV_QPS_INIT, kAsGiven);
   if (error == 0) {
     error = Move(id, IBV_QPS_RTR, [&](ibv_qp_attr* attr) {

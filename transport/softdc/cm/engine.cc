@@ -57,7 +57,7 @@ Engine::Engine(DeviceHooks hooks, Timers* timers, const Dials::Cm& dials)
 
 Engine::~Engine() {
   for (const auto& [wire, unidentified] : unidentified_) timers_->Cancel(unidentified.timer);
-  fabric_.reset();  // after this nothing calls back
+  fabric_.reset();  // no callback happens after this
 }
 
 void Engine::SetFabric(std::unique_ptr<Fabric> fabric) { fabric_ = std::move(fabric); }
@@ -88,7 +88,7 @@ std::vector<IdState> Engine::Ids() const {
 }
 
 uint32_t Engine::NextPsn() {
-  // SplitMix64: spread, not secrecy.
+  // SplitMix64: well distributed, not secret.
   uint64_t z = psn_state_ += 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -118,7 +118,7 @@ uint32_t Engine::EndId(Id* id) {
   for (std::unique_ptr<Event>& event : id->channel->Extract(id)) {
     if (event->request == nullptr) continue;
     --event->owner->unread_requests;
-    // Nobody has seen it, and nobody will.
+    // The application has not read the event, so it will never learn of the new id.
     if (event->request != id) EndId(event->request);
   }
   SayGoodbye(id);
@@ -131,7 +131,7 @@ uint32_t Engine::EndId(Id* id) {
 
 void Engine::SayGoodbye(Id* id) {
   StopTimer(id);
-  CloseKey(id);  // before the goodbye: whoever hears it may use the number at once
+  CloseKey(id);  // before the message: its receiver may reuse the number at once
   switch (id->state) {
     case State::kListen:
       for (auto it = unidentified_.begin(); it != unidentified_.end();) {
@@ -192,7 +192,7 @@ void Engine::StartTimer(Id* id, int64_t delay_ns) {
 void Engine::StopTimer(Id* id) {
   if (id->timer != 0) timers_->Cancel(id->timer);
   id->timer = 0;
-  ++id->timer_generation;  // one that could not be cancelled any more finds itself outdated
+  ++id->timer_generation;  // a timer that could not be cancelled is then outdated
 }
 
 void Engine::OnTimer(uint64_t serial, uint32_t generation) {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Engine: the kernel's connection manager, for one process. It drives the ids' state machines
-// (state_machine.h) with calls of the application, messages of other engines (fabric.h) and timers,
-// and queues the events. What librdmacm adds to the kernel (rdma_cm_id, acknowledgements, queue
-// pairs of an id's own) is not here: there are two faces, cm.h and ucma/, on this one engine.
+// Engine: the kernel's connection manager, for one process. Calls of the application, messages of other
+// engines (fabric.h) and timers drive the state machines of the ids (state_machine.h). The engine queues the
+// events. Additions of librdmacm (rdma_cm_id, acknowledgements, queue pairs of an id) are not here. Two
+// interfaces use this engine: cm.h and ucma/.
 //
-// A call names the channel it comes through and an id by number. What holds for all of them:
-// ENOENT: there is no such id; EINVAL: it belongs to another channel, needs a device and has none,
-// or is not in a state for the call. They return 0 or an errno value and never block.
+// A call names its channel, and an id by number. Calls return 0 or an errno value and never block. For all
+// calls:
+//   ENOENT  there is no such id
+//   EINVAL  the id belongs to another channel, needs a device and has none, or is in a wrong state for the call
 //
-// Threads       All members; one lock guards everything.
+// Threads       Any. One lock guards everything.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_ENGINE_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_ENGINE_H_
 
@@ -37,61 +38,66 @@ struct VerbsApi;
 
 namespace sluice::softdc::cm {
 
-// The kernel's: a request or disconnect request is sent 16 times, 6.4 s apart, so 102 s in all.
-// These are the defaults of the dials.
+// As in the kernel: a request or disconnect request is sent 16 times, 6.4 s apart, so 102 s in all. These are
+// the defaults of the dials.
 constexpr int64_t kRetryNs = Dials::Cm{}.retry_ns;
 constexpr uint32_t kMaxAttempts = Dials::Cm{}.max_attempts;
 
-// The peer process took the connection and left without a word: tried again at once, a few times.
+// The peer process accepted the connection and closed it without an answer: the engine retries soon, a few
+// times.
 constexpr int64_t kQuickRetryNs = 10'000'000;
 constexpr uint32_t kMaxUnanswered = 3;
 
-// How long a peer application has before it is asked whether it is still there (the kernel's MRA).
+// Time for a peer application to answer before the engine sends the request again (the kernel's MRA).
 constexpr int64_t kApplicationNs = 68'719'476'736;
 
 constexpr uint32_t kDefaultBacklog = 1024;
-constexpr size_t kMaxUnidentifiedWires = 1024;       // connected, no REQ yet; more are turned away
-constexpr int64_t kFirstMessageNs = 30'000'000'000;  // until then a wire must have sent its REQ
+// Maximum number of wires that have sent no REQ yet. Further wires are closed.
+constexpr size_t kMaxUnidentifiedWires = 1024;
+// Time within which a new wire must send its REQ.
+constexpr int64_t kFirstMessageNs = 30'000'000'000;
 
-// The device that all ids are on. The kernel's side knows its GUID; the rest serves cm.h and is
-// called without the engine's lock.
+// The device of all ids. The functions and `verbs` serve cm.h. The functions are called without the lock of
+// the engine.
 struct DeviceHooks {
-  std::function<ibv_context*()> context;  // nullptr: calls say ENODEV; empty: ids have no verbs
+  // If it returns nullptr, calls fail with ENODEV. Empty: ids have no verbs.
+  std::function<ibv_context*()> context;
   std::function<ibv_pd*()> pd;
   uint64_t node_guid = 0;                  // network byte order
-  const verbs::VerbsApi* verbs = nullptr;  // for rdma_create_qp, which says ENODEV without
+  const verbs::VerbsApi* verbs = nullptr;  // for rdma_create_qp, which fails with ENODEV without it
   RoceV1 roce_v1 = RoceV1::kNone;          // Dials::Port
-  // Those of the second device; empty: there is none.
+  // The same for the second device. Empty: there is no second device.
   std::function<ibv_context*()> second_context;
   std::function<ibv_pd*()> second_pd;
   ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
 struct EngineCounters {
-  uint64_t garbage_messages = 0;   // refused by DecodeMessage, or too long
-  uint64_t refused_wires = 0;      // beyond kMaxUnidentifiedWires, or silent for kFirstMessageNs
+  uint64_t garbage_messages = 0;  // refused by DecodeMessage, or too long
+  // Above kMaxUnidentifiedWires, or without REQ for kFirstMessageNs.
+  uint64_t refused_wires = 0;
   uint64_t ignored_messages = 0;   // not legal in the id's state
   uint64_t stale_connections = 0;  // REQs and REPs with a queue pair number in use
   uint64_t backlog_drops = 0;
 };
 
-// One id as it stands, for those who watch from outside what numbers are known where.
+// State of an id, for observers that check which queue pair numbers are known where.
 struct IdState {
-  uint64_t serial = 0;  // never used again
+  uint64_t serial = 0;  // never reused
   State state = State::kIdle;
-  uint32_t local_qp_num = 0;  // 0: not said yet
+  uint32_t local_qp_num = 0;  // 0: not known yet
   uint32_t peer_qp_num = 0;
   sockaddr_storage peer{};
-  int64_t timewait_ns = 0;  // how long it lasts once it begins
+  int64_t timewait_ns = 0;  // duration of timewait
 };
 
-// What the kernel's query commands tell about an id.
+// Result of the kernel's query commands for an id.
 struct IdInfo {
   rdma_port_space ps{};
   ibv_qp_type qp_type{};
-  sockaddr_storage source{};  // family 0 before it is bound
+  sockaddr_storage source{};  // family 0 before the id is bound
   sockaddr_storage destination{};
-  bool has_device = false;  // then the rest counts
+  bool has_device = false;  // if true, the following members are valid
   uint64_t node_guid = 0;
   Gid local_gid{};
   Gid peer_gid{};
@@ -104,27 +110,27 @@ struct IdInfo {
 class Engine final : public FabricEvents {
  public:
   Engine(DeviceHooks hooks, Timers* timers, const Dials::Cm& dials = {});
-  // No call may be in progress and no channel open.
+  // Requires that no call is in progress and no channel is open.
   ~Engine() override;
 
-  // Before any other call.
+  // Call it before any other call.
   void SetFabric(std::unique_ptr<Fabric> fabric);
 
-  // Same seed, same packet sequence numbers. Otherwise they differ from run to run.
+  // The same seed gives the same packet sequence numbers. Without a seed, they differ from run to run.
   void SetSeed(uint64_t seed);
 
   const DeviceHooks& hooks() const { return hooks_; }
 
   int OpenChannel(std::shared_ptr<Channel>* channel);
-  // Ends all its ids as if each were destroyed.
+  // Destroys all ids of the channel.
   void CloseChannel(Channel* channel);
 
-  // `uid` comes back with the id's events; 0 means that there are none. The port space decides
-  // about the type of queue pair, but for RDMA_PS_IB.
+  // Creates an id. `uid` is returned with the events of the id; 0 means that there are no events. The port
+  // space selects the type of queue pair, except for RDMA_PS_IB, which uses `type`.
   int CreateId(Channel* channel, uint64_t uid, rdma_port_space ps, ibv_qp_type type, uint32_t* id);
-  // Events that nobody has got are dropped; says how many were got.
+  // Destroys an id and its unread events. *events_reported: number of events that were read.
   int DestroyId(Channel* channel, uint32_t id, uint32_t* events_reported);
-  // Takes an id, with its events, from one channel to another.
+  // Moves an id with its events from one channel to another.
   int MigrateId(Channel* from, uint32_t id, Channel* to, uint32_t* events_reported);
 
   int Bind(Channel* channel, uint32_t id, const sockaddr* address);
@@ -133,12 +139,13 @@ class Engine final : public FabricEvents {
                   const sockaddr* destination);
   int ResolveRoute(Channel* channel, uint32_t id);
   int Listen(Channel* channel, uint32_t id, int backlog);
-  // Only what `param` says, cut to 24 bits and 7 retries. private_data_len counts even if
-  // private_data is null. `qkey` is for datagrams; 0: the well-known one.
+  // Connects with the values of `param`, limited to 24-bit numbers and 7 retries. private_data_len counts
+  // even if private_data is null. `qkey` is for datagrams; 0: the well-known qkey.
   int Connect(Channel* channel, uint32_t id, const rdma_conn_param& param, const ibv_ece& ece,
               uint32_t qkey = 0);
-  // Without `param` it is the active side's answer to a response (rdma_establish). With it `uid`
-  // becomes the id's, so that from now on there are events. A refused accept rejects the request.
+  // Accepts a request and sets `uid`, so that the id has events from now on. Without `param`, sends the
+  // answer of the active side to a response (rdma_establish). If the call fails because of `param`, the
+  // request is rejected.
   int Accept(Channel* channel, uint32_t id, uint64_t uid, const rdma_conn_param* param,
              const ibv_ece& ece, uint32_t qkey = 0);
   int Reject(Channel* channel, uint32_t id, const void* private_data, uint8_t length, int reason);
@@ -149,15 +156,15 @@ class Engine final : public FabricEvents {
   int InitQpAttr(Channel* channel, uint32_t id, ibv_qp_attr* attr, int* mask);
   int Query(Channel* channel, uint32_t id, IdInfo* info);
 
-  // Gives the first event to `deliver`, which must not call the engine; when it returns 0 the event
-  // is taken, else it stays and that value is returned. EAGAIN: there is none.
+  // Passes the first event to `deliver`, which must not call the engine. If `deliver` returns 0, the event is
+  // removed. Otherwise the event stays and that value is returned. EAGAIN: there is no event.
   int TakeEvent(Channel* channel, const std::function<int(const Event&)>& deliver);
 
-  // The device is pulled out: DEVICE_REMOVAL to each id that was on it, which is fit for DestroyId
-  // only from now on. Nothing is said to peers. Listeners at the wildcard address are on no device.
+  // Removes the device: DEVICE_REMOVAL to each id on it. Afterwards such an id permits only DestroyId. Peers
+  // get no message. Listeners at the wildcard address are on no device.
   void RemoveDevice();
-  // The link-layer address behind the device's addresses is another (a bond has failed over):
-  // ADDR_CHANGE to each id on the device, which goes on as it is.
+  // Reports a new link-layer address of the device (a bond has failed over): ADDR_CHANGE to each id on the
+  // device. The id continues unchanged.
   void ChangeAddress();
 
   EngineCounters counters() const;
@@ -167,7 +174,7 @@ class Engine final : public FabricEvents {
   void OnReady(Handle handle) override;
 
  private:
-  // What an input brings along; only what its action reads is set.
+  // Arguments of an input. Only the members that the action reads are set.
   struct Arguments {
     const sockaddr* source = nullptr;
     const sockaddr* destination = nullptr;
@@ -187,19 +194,20 @@ class Engine final : public FabricEvents {
   };
   enum class Need : uint8_t { kId, kDevice };
 
-  // engine.cc: the machinery. All under mutex_.
+  // engine.cc: common functions. All require mutex_.
   int Find(const Channel* channel, uint32_t number, Need need, Id** id);
   int Call(Channel* channel, uint32_t number, Need need, Input input, Arguments* arguments);
   int Apply(Id* id, Input input, Arguments* arguments);
   void Enter(Id* id, State state);
   void Tell(Id* id, const Row& row, const Arguments& arguments);
   void Push(std::unique_ptr<Event> event);
-  QpFacts FactsOf(const Id& id);  // with what may change under a connection
+  QpFacts FactsOf(const Id& id);  // including values that may change during a connection
   void StartTimer(Id* id, int64_t delay_ns);
   void StopTimer(Id* id);
   void OnTimer(uint64_t serial, uint32_t generation);
   Id* NewId(Channel* channel, uint64_t uid, rdma_port_space ps, ibv_qp_type type);
-  uint32_t EndId(Id* id);  // deletes it and its unread events; how many events were got
+  // Deletes the id and its unread events. Returns the number of read events.
+  uint32_t EndId(Id* id);
   void SayGoodbye(Id* id);
   void CloseWire(Id* id);
   void CloseKey(Id* id);
@@ -208,8 +216,8 @@ class Engine final : public FabricEvents {
   // engine_device.cc
   void TellOfDevice(Id* id, rdma_cm_event_type type);
 
-  // engine_actions.cc: what rows of the table do. Return an errno value; `next` is an input that
-  // follows at once.
+  // engine_actions.cc: the actions of the table. They return an errno value. `next` is an input that follows
+  // at once.
   int Do(Action action, Id* id, Arguments* arguments, Input* next, bool* has_next);
   int DoBind(Id* id, const sockaddr* address);
   int DoResolveAddr(Id* id, const Arguments& arguments, Input* next);
@@ -222,7 +230,7 @@ class Engine final : public FabricEvents {
   void SendRej(Handle wire, int reason, const void* private_data, size_t bytes);
   void Send(Handle wire, const WireMessage& message);
 
-  // engine_receive.cc: what comes from the fabric.
+  // engine_receive.cc: input from the fabric.
   void AcceptWires(Id* listener);
   void ReceiveFirst(Handle wire);
   void ReceiveMore(Id* id);
@@ -238,7 +246,7 @@ class Engine final : public FabricEvents {
 
   mutable std::mutex mutex_;
   std::map<uint32_t, std::unique_ptr<Id>> ids_;
-  std::set<uint32_t> free_numbers_;  // below ids_' end
+  std::set<uint32_t> free_numbers_;  // unused numbers below the highest
   std::unordered_map<uint64_t, Id*> ids_by_serial_;
   std::unordered_map<Handle, Id*> ids_by_handle_;  // wires, listeners and keys
   std::unordered_map<Handle, UnidentifiedWire> unidentified_;

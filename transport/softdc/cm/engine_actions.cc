@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the rows of the state machine do.
+// The actions of the state machine.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -74,7 +74,7 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
       *has_next = SendReq(id, arguments, next);
       return 0;
     case Action::kReconnect:
-      if (id->attempts > 1) return 0;  // it was long enough open to be read: the timer repeats it
+      if (id->attempts > 1) return 0;  // the peer had time to read it: the timer repeats it
       if (++id->unanswered >= kMaxUnanswered) {
         arguments->error = ECONNRESET;
         *has_next = true;
@@ -128,7 +128,7 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
       Send(id->wire, NewMessage(MessageType::kDreq));
       return 0;
     case Action::kSendDrep:
-      CloseKey(id);  // the peer may use its number again as soon as it has the answer
+      CloseKey(id);  // the peer may reuse its number as soon as it has the answer
       Send(id->wire, NewMessage(MessageType::kDrep));
       return 0;
     case Action::kStopRepeats:
@@ -141,7 +141,7 @@ int Engine::Do(Action action, Id* id, Arguments* arguments, Input* next, bool* h
       return 0;
     case Action::kRepeatSidrReq:
       StartTimer(id, dials_.retry_ns);
-      if (id->answered) return 0;  // the peer application has it; a repetition tells nothing new
+      if (id->answered) return 0;  // the peer application has it already
       *has_next = SendReq(id, arguments, next);
       return 0;
     case Action::kTakeSidrRep:
@@ -261,14 +261,13 @@ void Engine::BuildReq(Id* id, const Arguments& arguments) {
 }
 
 bool Engine::SendReq(Id* id, Arguments* arguments, Input* next) {
-  if (id->connected) {  // sent before, and no answer
+  if (id->connected) {  // sent before, not answered
     Send(id->wire, id->sent);
     return false;
   }
   int error = 0;
   if (id->wire == 0) {
-    // A repetition goes over a new wire. Another may have taken our port meanwhile: then any other
-    // will do.
+    // A repetition uses a new wire. If our port is in use by then, any other port is suitable.
     uint16_t port = ntohs(PortOf(id->from()));
     const PortSpace space = PortSpaceOf(id->ps);
     error = fabric_->ReservePort(space, port, &id->wire, &port);
@@ -288,7 +287,7 @@ bool Engine::SendReq(Id* id, Arguments* arguments, Input* next) {
     Send(id->wire, id->sent);
     return false;
   }
-  if (error == EAGAIN) return false;  // as lost: the timer repeats it
+  if (error == EAGAIN) return false;  // like a lost message: the timer repeats it
   arguments->error = error;
   *next = error == ECONNREFUSED ? Input::kRefused : Input::kExhausted;
   return true;
@@ -331,7 +330,7 @@ void Engine::SendRej(Handle wire, int reason, const void* private_data, size_t b
 
 void Engine::Send(Handle wire, const WireMessage& message) {
   if (wire == 0) return;
-  // A peer that is gone is noticed by the end of the wire, and what got lost is repeated by timers.
+  // Ignores errors: the end of the wire shows that a peer is gone, and timers repeat lost messages.
   fabric_->Send(wire, std::as_bytes(std::span(&message, 1)));
 }
 

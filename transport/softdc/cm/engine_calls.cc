@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The application's calls: checks of their arguments, as the kernel makes them, then the table.
+// Calls of the application: check the arguments as the kernel does, then apply the table.
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -26,7 +26,7 @@ void Engine::CloseChannel(Channel* channel) {
     if (id->channel == channel) numbers.push_back(number);
   }
   for (const uint32_t number : numbers) {
-    const auto found = ids_.find(number);  // one may have taken its unread requests along
+    const auto found = ids_.find(number);  // an earlier EndId may have ended its unread requests
     if (found != ids_.end()) EndId(found->second.get());
   }
 }
@@ -129,7 +129,7 @@ int Engine::Accept(Channel* channel, uint32_t number, uint64_t uid, const rdma_c
   const bool passive = id->state == State::kReqReceived || id->state == State::kSidrReceived;
   if (param == nullptr && !passive) return Apply(id, Input::kEstablishCall, &arguments);
   if (param == nullptr || param->private_data_len > limit) {
-    // The kernel refuses the call and, as after any failed accept, rejects the request.
+    // The kernel refuses the call and rejects the request, as after any failed accept.
     arguments.reject_reason = kRejConsumerDefined;
     Apply(id, Input::kAcceptRefusedCall, &arguments);
     return EINVAL;
@@ -232,7 +232,8 @@ int Engine::InitQpAttr(Channel* channel, uint32_t number, ibv_qp_attr* attr, int
     default:
       return EINVAL;
   }
-  // Before it is asked for a connection the kernel has none to look at, and answers each state with what belongs to INIT.
+  // Before the connect call, the kernel has no connection. It then answers each state with the attributes of
+  // INIT.
   const ibv_qp_state state = connecting ? attr->qp_state : IBV_QPS_INIT;
   if (state != IBV_QPS_INIT && !has_peer) return EINVAL;
   QpFacts facts = FactsOf(*id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What becomes of ids when their device does. It is the same in every state, so it is no part of the
-// table.
+// Handling of ids when their device is removed or its address changes. It is the same in every state, so it
+// is not part of the table.
 #include <memory>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes from the fabric: new wires, messages, the end of wires, and claims of a key that is
-// taken.
+// Input from the fabric: new wires, messages, the end of wires, and claims of a key that is in use.
 #include <arpa/inet.h>
 
 #include <cerrno>
@@ -15,10 +14,10 @@
 namespace sluice::softdc::cm {
 namespace {
 
-constexpr int kAcceptsPerTurn = 64;  // more come with the next turn: watches are level-triggered
+constexpr int kAcceptsPerTurn = 64;  // the next turn takes the rest: watches are level-triggered
 constexpr int kMessagesPerTurn = 16;
 
-// One byte more than a message has, so that a longer one shows.
+// One byte more than a message, so that a longer message is detected.
 struct Buffer {
   std::byte bytes[sizeof(WireMessage) + 1];
 };
@@ -29,7 +28,7 @@ void Engine::OnReady(Handle handle) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (unidentified_.count(handle) != 0) return ReceiveFirst(handle);
   const auto found = ids_by_handle_.find(handle);
-  if (found == ids_by_handle_.end()) return;  // closed meanwhile
+  if (found == ids_by_handle_.end()) return;  // closed in the meantime
   Id* id = found->second;
   if (handle == id->key) {
     Arguments arguments;

@@ -20,7 +20,7 @@ struct Settings {
 
 std::mutex g_mutex;
 Settings* g_settings = nullptr;
-Engine* g_engine = nullptr;  // never destroyed, as the loop
+Engine* g_engine = nullptr;  // never destroyed, like the loop
 std::atomic<Engine*> g_used_engine{nullptr};
 
 void BeforeFork() { g_mutex.lock(); }

@@ -6,7 +6,8 @@
 namespace sluice::softdc::cm {
 
 uint8_t AckTimeout(uint8_t ca_ack_delay, uint8_t packet_lifetime) {
-  // 2^a + 2^b, rounded up to a power of two; twice the lifetime, as the acknowledgement comes back.
+  // 2^a + 2^b, rounded up to a power of two. The lifetime counts twice, because the acknowledgement comes
+  // back.
   int timeout = packet_lifetime + 1;
   if (timeout >= ca_ack_delay) {
     timeout += ca_ack_delay >= timeout - 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The attributes that rdma_init_qp_attr returns for a connection, and the CM's time arithmetic, as in the kernel's cm.c. The masks are those of
-// an RC queue pair. A DC application takes port, path_mtu, ah_attr and timeout from them.
+// The attributes that rdma_init_qp_attr returns for a connection, and the time arithmetic of the CM, as in
+// the kernel's cm.c. The masks are those of an RC queue pair. A DC application takes port, path_mtu, ah_attr
+// and timeout from them.
 //
 // Threads       Any: pure functions.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_QP_ATTRIBUTES_H_
@@ -21,14 +22,15 @@ constexpr uint8_t kMaxRdAtomic = 16;         // ibv_device_attr.max_qp_rd_atom, 
 constexpr uint8_t kHopLimit = 64;
 constexpr uint8_t kPortNum = 1;
 
-// log2 of the local ACK timeout from the device's delay and the path's lifetime, both log2. At
-// most 31.
+// Returns log2 of the local ACK timeout from the delay of the device and the lifetime of the path, both log2.
+// At most 31.
 uint8_t AckTimeout(uint8_t ca_ack_delay, uint8_t packet_lifetime);
 
-// How long a connection stays in timewait. About 1 s for RoCE's defaults (ack_timeout 18).
+// Returns the time that a connection stays in timewait. About 1 s for RoCE's defaults (ack_timeout 18).
 int64_t TimewaitNs(uint8_t ack_timeout);
 
-// The flow label that the kernel gives a connection on RoCE v2: of its two ports. 20 bits, not 0.
+// Returns the flow label of a connection on RoCE v2, computed from its two ports as in the kernel. 20 bits,
+// not 0.
 uint32_t FlowLabel(uint16_t source_port, uint16_t destination_port);
 
 struct QpFacts {
@@ -49,14 +51,15 @@ struct QpFacts {
   ibv_mtu path_mtu = IBV_MTU_4096;
 };
 
-// Whether ids of this type ask for a peer's datagram queue pair instead of connecting to it.
+// Returns whether ids of this type look up a datagram queue pair of the peer instead of connecting.
 inline bool IsDatagram(ibv_qp_type type) { return type == IBV_QPT_UD; }
 
-// The way to the peer.
+// Returns the address vector of the peer.
 ibv_ah_attr AddressVector(const QpFacts& facts);
 
-// Fills the members of *attr that belong to the transition into `state`, and says which. `facts`
-// may be nullptr for IBV_QPS_INIT before there is a connection. False: not INIT, RTR or RTS.
+// Fills the members of *attr for the transition into `state` and sets *mask to them. `facts` may be nullptr
+// for IBV_QPS_INIT before there is a connection. Returns false if the state is not INIT, RTR or RTS, or RTR
+// or RTS lacks `facts`.
 bool FillQpAttr(ibv_qp_state state, const QpFacts* facts, ibv_qp_attr* attr, int* mask);
 
 }  // namespace sluice::softdc::cm

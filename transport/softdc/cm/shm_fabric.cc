@@ -19,8 +19,8 @@
 namespace sluice::softdc::cm {
 namespace {
 
-constexpr int kKeyBacklog = 8;           // one waiting connection says it all
-constexpr int kStrangersPerAccept = 16;  // other users' attempts skipped at a time
+constexpr int kKeyBacklog = 8;           // one waiting connection is sufficient
+constexpr int kStrangersPerAccept = 16;  // attempts of other users skipped per call
 constexpr uint32_t kPortRange = ShmFabric::kLastEphemeralPort - ShmFabric::kFirstEphemeralPort + 1;
 
 std::string PortName(PortSpace space, uint16_t port) {
@@ -43,7 +43,7 @@ std::string KeyName(uint64_t node_guid, uint32_t qp_num) {
 ShmFabric::ShmFabric(Loop* loop, FabricEvents* events)
     : loop_(loop),
       events_(events),
-      // Processes that start together should not go through the same ports.
+      // Processes that start together should not try the same ports.
       next_port_(static_cast<uint16_t>(kFirstEphemeralPort +
                                        (static_cast<uint32_t>(getpid()) * 251) % kPortRange)) {}
 
@@ -52,7 +52,7 @@ ShmFabric::~ShmFabric() {
     if (socket.watched) loop_->Unwatch(socket.fd.get());
     loop_->Cancel(socket.pause_timer);
   }
-  loop_->RunAndWait([] {});  // a pause timer that had started is over now
+  loop_->RunAndWait([] {});  // a pause timer that had started has ended now
 }
 
 Handle ShmFabric::Add(UniqueFd fd) {
@@ -73,7 +73,7 @@ int ShmFabric::Watch(Handle handle, Socket* socket) {
   return error;
 }
 
-// All hosts of this fabric are one.
+// This fabric has only one host.
 bool ShmFabric::IsOwn(const sockaddr* address) { return IsLocalAddress(address); }
 bool ShmFabric::Reaches(const sockaddr* address) { return IsLocalAddress(address); }
 
@@ -143,8 +143,8 @@ int ShmFabric::Accept(Handle listener, Handle* wire) {
   }
   const int error = errno;
   if (error != EAGAIN && error != EACCES) {
-    // No descriptors, most likely. The connection stays in the backlog, and a level-triggered watch
-    // would spin on it.
+    // Most likely, no descriptor is free. The connection stays in the backlog, and a level-triggered watch
+    // would call back without end.
     socket->paused = true;
     loop_->Rewatch(socket->fd.get(), 0);
     socket->pause_timer =
@@ -162,7 +162,7 @@ ssize_t ShmFabric::Receive(Handle wire, std::span<std::byte> buffer) {
   Socket* socket = Find(wire);
   if (socket == nullptr) return 0;
   ssize_t length = RecvWithFds(socket->fd.get(), buffer);
-  // The peer closed before it read all of ours; what it sent before that is still there.
+  // The peer closed before it read all our messages. Its earlier messages can still be received.
   if (length < 0 && errno == ECONNRESET) length = RecvWithFds(socket->fd.get(), buffer);
   if (length < 0 && errno != EAGAIN && errno != EMSGSIZE) return 0;
   return length;
@@ -179,7 +179,7 @@ int ShmFabric::ClaimKey(uint64_t node_guid, uint32_t qp_num, Handle* key) {
       return error;
     }
     if (errno != EADDRINUSE) return errno;
-    // Connecting is what tells the owner. Refused: it died in between.
+    // The connection notifies the owner. ECONNREFUSED: the owner died in the meantime.
     if (ConnectAbstract(name) || errno != ECONNREFUSED) return EEXIST;
   }
   return EEXIST;
@@ -199,7 +199,7 @@ bool ShmFabric::TakeDuplicate(Handle key) {
 void ShmFabric::Close(Handle handle) {
   const auto found = sockets_.find(handle);
   if (found == sockets_.end()) return;
-  // Forget, since the watching callback may wait for the engine's lock right now.
+  // Forget instead of Unwatch: the callback may be waiting for the engine's lock now.
   if (found->second.watched) loop_->Forget(found->second.fd.get());
   loop_->Cancel(found->second.pause_timer);
   sockets_.erase(found);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CM's fabric among processes of one host: abstract sockets, watched by the firmware thread.
+// The fabric of the CM between processes of one host: abstract sockets that the firmware thread watches.
 //
-// A port is the name cm/<port> (udp/<port> and so on in the other port spaces), a wire is a connection to it, a connected queue pair is the name
-// live/<guid>/<number>: the kernel frees all of them when their process dies, which is how peers
-// notice a death. Cost: one descriptor for each bound id, one more for each end of a live
-// connection (its key).
+// A port is the name cm/<port> (udp/<port> and so on in the other port spaces). A wire is a connection to
+// that name. A connected queue pair is the name live/<guid>/<number>. The kernel frees all of them when their
+// process dies, so peers notice its death. Cost: one descriptor for each bound id, and another for each end
+// of a live connection (its key).
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_SHM_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_CM_SHM_FABRIC_H_
 
@@ -20,12 +20,13 @@ namespace sluice::softdc::cm {
 
 class ShmFabric final : public Fabric {
  public:
-  // Linux's default range of ephemeral ports; "any port" comes from it.
+  // Default range of ephemeral ports of Linux; used for "any port".
   static constexpr uint16_t kFirstEphemeralPort = 32768;
   static constexpr uint16_t kLastEphemeralPort = 60999;
-  static constexpr int kListenBacklog = 4096;  // connections the firmware thread has not picked up
+  // Maximum number of connections that the firmware thread has not accepted yet.
+  static constexpr int kListenBacklog = 4096;
   static constexpr int64_t kAcceptPauseNs =
-      50'000'000;  // a listener rests when descriptors have run out
+      50'000'000;  // pause of a listener when no descriptors are left
 
   // Both must outlive the fabric.
   ShmFabric(Loop* loop, FabricEvents* events);

@@ -52,8 +52,7 @@ constexpr Row kTable[] = {
     {S::kRepReceived, I::kGarbage, S::kClosed, A::kSendRej, T::kConnectError},
     {S::kRepReceived, I::kDisconnectCall, S::kRepReceived, A::kNone, T::kNothing},
 
-    // Before it has accepted, the passive application is told nothing: a vanished client shows when
-    // accept fails.
+    // Before the passive application accepts, it gets no events: if the client disappears, accept fails.
     {S::kReqReceived, I::kAcceptCall, S::kRepSent, A::kSendRep, T::kNothing},
     {S::kReqReceived, I::kAcceptRefusedCall, S::kClosed, A::kSendRej, T::kNothing},
     {S::kReqReceived, I::kRejectCall, S::kClosed, A::kSendRej, T::kNothing},
@@ -85,8 +84,8 @@ constexpr Row kTable[] = {
     {S::kEstablished, I::kGarbage, S::kDreqReceived, A::kNone, T::kDisconnected},
 
     {S::kDreqSent, I::kDrep, S::kTimewait, A::kNone, T::kDisconnected},
-    // Both sides disconnected at once: each has to answer, as in the kernel; one answer is enough
-    // for both.
+    // Both sides disconnected at the same time. As in the kernel, each has to answer; one answer is
+    // sufficient for both.
     {S::kDreqSent, I::kDreq, S::kDreqReceived, A::kNone, T::kDisconnected},
     {S::kDreqSent, I::kPeerGone, S::kTimewait, A::kNone, T::kDisconnected},
     {S::kDreqSent, I::kGarbage, S::kTimewait, A::kNone, T::kDisconnected},
@@ -114,7 +113,7 @@ constexpr Row kTable[] = {
     {S::kSidrSent, I::kLastRetryTimer, S::kClosed, A::kNone, T::kUnreachable},
     {S::kSidrSent, I::kDisconnectCall, S::kSidrSent, A::kNone, T::kNothing},
 
-    // A client that has gone is not noticed: the answer goes nowhere.
+    // The passive side does not notice that a client is gone: the answer is lost.
     {S::kSidrReceived, I::kAcceptCall, S::kDatagram, A::kSendSidrRep, T::kNothing},
     {S::kSidrReceived, I::kAcceptRefusedCall, S::kClosed, A::kSendSidrRefusal, T::kNothing},
     {S::kSidrReceived, I::kRejectCall, S::kClosed, A::kSendSidrRefusal, T::kNothing},

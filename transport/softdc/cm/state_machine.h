@@ -3,9 +3,10 @@
 // The states of an rdma_cm_id as a table: the inputs that are legal in each state, the next state, the actions, and the event for the
 // application.
 //
-// It follows the kernel's two machines (rdma_cm and ib_cm) as far as an application can see the difference, with external queue pairs.
-// "Active" is the side that calls rdma_connect, "passive" the side that gets CONNECT_REQUEST. A call that is not in the table fails with
-// EINVAL; a message or timer that is not in it is ignored.
+// It follows the kernel's two machines (rdma_cm and ib_cm) as far as an application can see the difference,
+// with external queue pairs. "Active" is the side that calls rdma_connect, "passive" the side that gets
+// CONNECT_REQUEST. A call that is not in the table fails with EINVAL. A message or timer that is not in the
+// table is ignored.
 //
 // Threads       Any: pure functions without I/O.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CM_STATE_MACHINE_H_
@@ -31,14 +32,13 @@ enum class State : uint8_t {
   kRepSent,      // passive, accepted
   kEstablished,
   kDreqSent,
-  kDreqReceived,  // the peer (or its death) ended the connection; the application has not answered
-                  // yet
+  kDreqReceived,  // the peer disconnected or died; the application has not disconnected yet
   kTimewait,
-  // Datagrams (RDMA_PS_UDP, RDMA_PS_IPOIB): one question for the peer's queue pair, one answer.
+  // Datagrams (RDMA_PS_UDP, RDMA_PS_IPOIB): one request for the peer's queue pair, one answer.
   kSidrSent,      // active
   kSidrReceived,  // passive, from CONNECT_REQUEST on
-  kDatagram,      // asked and answered; no connection stands behind it
-  kClosed,        // rejected, failed, or past its timewait: fit for rdma_destroy_id only
+  kDatagram,      // answered; there is no connection
+  kClosed,        // rejected, failed, or after timewait: permits only rdma_destroy_id
 };
 
 enum class Input : uint8_t {
@@ -61,8 +61,8 @@ enum class Input : uint8_t {
   kRouteFound,
   kRouteMissing,
   // Messages of the peer.
-  kReq,   // once more: what was sent for it got lost
-  kMra,   // what was sent is in the peer application's hands: give it time
+  kReq,   // repeated: the answer to it was lost
+  kMra,   // the peer application has received the message: allow it more time
   kBusy,  // the listener's backlog is full
   kRep,
   kRepStale,  // a REP whose queue pair number is in use
@@ -73,12 +73,12 @@ enum class Input : uint8_t {
   kSidrRep,
   kSidrRefusal,
   // The fabric.
-  kRefused,     // nobody listens on the port
+  kRefused,     // there is no listener on the port
   kUnanswered,  // the connection to the peer process ended before any answer
   kPeerGone,    // the connection to the peer process ended
-  kGarbage,     // the peer sent what can't be understood
+  kGarbage,     // the peer sent an invalid message
   kExhausted,   // no descriptors or memory left on this side
-  kDuplicate,   // somebody connects with the queue pair number that this connection has
+  kDuplicate,   // another id connects with the queue pair number of this connection
   // Timers.
   kRetryTimer,
   kLastRetryTimer,
@@ -116,7 +116,7 @@ enum class Action : uint8_t {
   kSendSidrRefusal,
 };
 
-// What the application is told; the values are those of rdma_cm_event_type plus none.
+// Event for the application. The values are those of rdma_cm_event_type, plus none.
 enum class Told : uint8_t {
   kNothing,
   kAddrResolved,
@@ -142,7 +142,7 @@ struct Row {
 
 std::span<const Row> Table();
 
-// nullptr: not legal here.
+// Returns nullptr if the input is not legal in this state.
 const Row* FindRow(State from, Input input);
 
 const char* Name(State state);
@@ -150,7 +150,7 @@ const char* Name(Input input);
 const char* Name(Action action);
 const char* Name(Told told);
 
-// One line per row, for people and for the snapshot test.
+// Returns one line per row, for readers and for the snapshot test.
 std::string PrintTable();
 
 }  // namespace sluice::softdc::cm

@@ -11,7 +11,7 @@
 
 namespace sluice::softdc::cm {
 
-// Bytes of private data that the kernel's CM carries for an application (RDMA_PS_TCP, IP
+// Maximum number of bytes of private data that the kernel's CM carries for an application (RDMA_PS_TCP, IP
 // addresses).
 constexpr size_t kReqPrivateDataBytes = 56;
 constexpr size_t kRepPrivateDataBytes = 196;
@@ -27,7 +27,7 @@ constexpr int kRejStaleConnection = 10;
 constexpr int kRejConsumerDefined = 28;
 constexpr int kRejVendorOptionNotSupported = 35;
 
-// Why a question for a datagram queue pair was refused (enum ib_cm_sidr_status).
+// Status of a request for a datagram queue pair (enum ib_cm_sidr_status).
 constexpr int kSidrSuccess = 0;
 constexpr int kSidrUnsupported = 1;
 constexpr int kSidrReject = 2;
@@ -53,12 +53,12 @@ struct WireAddress {
   uint8_t bytes[16];  // an IPv4 address uses the first four
 };
 
-// One layout for all types; a type uses what it needs, the rest is zero.
+// One layout for all types. A type sets the members that it needs; the others are zero.
 struct WireMessage {
   uint32_t magic;
   uint16_t version;
   MessageType type;
-  uint8_t reject_reason;  // REJ; in a SIDR_REP its status
+  uint8_t reject_reason;  // REJ: reason; SIDR_REP: status
   uint64_t node_guid;
   uint32_t qp_num;         // 24 bits
   uint32_t psn;            // 24 bits
@@ -83,11 +83,11 @@ static_assert(sizeof(WireMessage) == 32 + 2 * 24 + 8 + 196 + 4);
 constexpr uint32_t kWireMagic = 0x4d435344;  // "DSCM"
 constexpr uint16_t kWireVersion = 2;
 
-// All zero but for magic, version and type.
+// Returns a message that is zero except for magic, version and type.
 WireMessage NewMessage(MessageType type);
 
-// False: wrong length, magic, version or type, or a field out of its range. `message` is whole
-// either way.
+// Decodes a message. Returns false if the length, magic, version or type is wrong, or a field is out of
+// range. All members of `message` are set in both cases.
 bool DecodeMessage(std::span<const std::byte> bytes, WireMessage* message);
 
 }  // namespace sluice::softdc::cm

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 
-// Keeps the first complaint; the parser's later ones follow from it.
+// Keeps the first error. Later errors of the parser follow from it.
 class FirstError final : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, google::protobuf::io::ColumnNumber column,
@@ -36,7 +36,7 @@ class FirstError final : public google::protobuf::io::ErrorCollector {
   std::string text_;
 };
 
-// One pass over all settings serves both ways: `Way` copies between a member and its setting.
+// CopyAll serves both directions: `Way` copies between a member and its setting.
 struct FromSettings {
   template <typename T>
   static void Copy(T& member, Settings& settings, const char* group, const char* name) {
@@ -105,7 +105,7 @@ void CopyAll(Dials& dials, Settings& settings) {
 
 #undef SOFTDC_DIAL
 
-// What a member's type may cut off is checked before it is copied.
+// Checks the settings before they are copied, because the type of a member may truncate a value.
 struct Range {
   const char* group;
   const char* name;
@@ -157,7 +157,7 @@ absl::Status CheckSettings(const Settings& settings) {
     return absl::InvalidArgumentError(absl::StrCat("port.active_mtu is ", mtu_bytes,
                                                    "; it must be 256, 512, 1024, 2048 or 4096"));
   }
-  // Said on purpose, it contradicts itself; by default it only follows.
+  // An explicit setting contradicts `signature`. The default follows `signature`.
   if (settings.Has("features", "signature_pipelining") &&
       settings.Get("features", "signature_pipelining") != 0 &&
       settings.Get("features", "signature") == 0) {

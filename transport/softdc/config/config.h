@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dials from a text-format sluice.softdc.Config (proto/softdc_config.proto).
+// Reads dials from a text-format sluice.softdc.Config (proto/softdc_config.proto).
 //
-// Threads       All functions may be called from any thread.
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_CONFIG_H_
 #define SLUICE_TRANSPORT_SOFTDC_CONFIG_CONFIG_H_
 
@@ -15,23 +15,24 @@
 
 namespace sluice::softdc {
 
-// INVALID_ARGUMENT says which setting, where in the text, and what is allowed. An empty text gives
-// the defaults.
+// Parses a text. Returns INVALID_ARGUMENT with the invalid setting or the place in the text, and the
+// permitted values. An empty text gives the defaults.
 absl::StatusOr<Dials> ParseDials(std::string_view text);
 
-// What no device could have, for dials that code filled in: the same checks as ParseDials makes.
+// Checks dials that code has set, in the same way as ParseDials.
 absl::Status CheckDials(const Dials& dials);
 
-// `value` as SOFTDC_CONFIG has it: the text itself, or "@" and a file's name.
+// Loads dials from a value of SOFTDC_CONFIG: a text, or "@" and the name of a file.
 absl::StatusOr<Dials> LoadDials(std::string_view value);
 
-// SOFTDC_CONFIG of this process, read at the first call; the defaults when it is not set.
+// Returns the dials of SOFTDC_CONFIG of this process, read at the first call. Returns the defaults if it is
+// not set.
 const absl::StatusOr<Dials>& EnvironmentDials();
 
-// The same. A text that is wrong names no device: writes the reason to standard error and aborts.
+// Returns the same dials. If the text is invalid, writes the reason to standard error and aborts the process.
 const Dials& DialsOfThisProcess();
 
-// The settings that differ from the defaults, as text that ParseDials takes; "" when none does.
+// Returns the settings that differ from the defaults, in the format of ParseDials. Empty if none differs.
 std::string PrintDials(const Dials& dials);
 
 }  // namespace sluice::softdc

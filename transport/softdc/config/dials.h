@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dials: the capabilities of a softdc device, and its behaviour where real devices differ or their behaviour is unknown. SOFTDC_CONFIG
-// (config.h) sets them for softdc0 and for simulated devices, code as well for simulated ones.
-// proto/softdc_config.proto describes each member and the facts behind it.
+// Dials: the capabilities of a softdc device, and its behaviour where real devices differ or their behaviour
+// is unknown. SOFTDC_CONFIG (config.h) sets them for softdc0 and for simulated devices. For simulated
+// devices, code can set them too. proto/softdc_config.proto describes each member and the facts behind it.
 //
 // Ownership     A plain struct with the documented defaults. The dials of a device do not change once it is open.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_DIALS_H_
@@ -79,7 +79,7 @@ struct Dials {
     bool operator==(const Limits&) const = default;
   } limits;
 
-  // RDMA_CM. Defaults are a Linux kernel's.
+  // RDMA_CM. Defaults as in a Linux kernel.
   struct Cm {
     int64_t retry_ns = 6'400'000'000;
     uint32_t max_attempts = 16;
@@ -89,7 +89,7 @@ struct Dials {
     bool operator==(const Cm&) const = default;
   } cm;
 
-  // The shm fabric's way to memory that peers cannot map, and how much may be registered.
+  // How the shm fabric reaches memory that peers cannot map, and how much memory can be registered.
   struct Memory {
     bool move_private = true;
     bool process_vm = true;
@@ -97,7 +97,7 @@ struct Dials {
     bool operator==(const Memory&) const = default;
   } memory;
 
-  // How long a request that nobody acknowledges is tried.
+  // Retries of a request that is not acknowledged.
   struct Retries {
     uint8_t min_timeout = 0;  // log2 of 4.096 us
     uint8_t timeout_factor = 1;

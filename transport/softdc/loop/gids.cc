@@ -33,7 +33,7 @@ Gid MapIpv4(uint32_t address_be) {
   return gid;
 }
 
-// 127/8, 0.0.0.0 and :: live on entry 0.
+// Returns whether the address belongs to entry 0: 127/8, 0.0.0.0 and ::.
 bool IsEntryZero(const Gid& gid) {
   static constexpr Gid kAny{};
   if (SameGid(gid, kAny)) return true;
@@ -43,7 +43,7 @@ bool IsEntryZero(const Gid& gid) {
   return gid.raw[12] == 127 || address_be == 0;
 }
 
-// False, and errno says why: `kept` is as it was.
+// Reads the list of addresses into `kept`. On failure returns false, sets errno, and leaves `kept` unchanged.
 bool ReadAddresses(std::vector<Gid>& kept) {
   std::vector<Gid> gids = {MapIpv4(htonl(INADDR_LOOPBACK))};
   ifaddrs* list = nullptr;
@@ -62,11 +62,12 @@ bool ReadAddresses(std::vector<Gid>& kept) {
   return true;
 }
 
-// A socket to which the kernel announces addresses that come or go. Its number alone doesn't prove that a descriptor is ours: a program may
-// close all that it finds (closefrom(3)) and get the number for a file of its own.
+// A socket to which the kernel announces added and removed addresses. The number does not prove that a
+// descriptor is ours: a program may close all descriptors that it finds (closefrom(3)) and get the number for
+// its own file.
 class Announcements {
  public:
-  // False where the kernel announces nothing.
+  // Opens the socket. Returns false if the kernel announces nothing.
   bool Open() {
     UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
     sockaddr_nl groups{};
@@ -80,14 +81,14 @@ class Announcements {
   }
   bool IsOpen() const { return static_cast<bool>(fd_); }
 
-  // Leaves open what is another's.
+  // Closes the descriptor if it is ours.
   void Close() {
     if (!IsOurs()) fd_.Release();
     fd_.Reset();
   }
 
-  // Whether addresses may have changed since the last call; announcements that were dropped (ENOBUFS) count. A descriptor that is another's
-  // is neither read nor asked for its error, which would take it away.
+  // Returns whether addresses may have changed since the last call. Dropped announcements (ENOBUFS) count as
+  // a change. Neither reads a descriptor that is not ours nor fetches its error, which would clear the error.
   bool HaveCome() {
     pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
     if (poll(&wait, 1, 0) == 0) return false;
@@ -95,7 +96,7 @@ class Announcements {
       fd_.Release();
       return true;
     }
-    char ignored[1];  // a datagram goes as a whole
+    char ignored[1];  // recv removes the complete datagram
     ssize_t bytes;
     do {
       bytes = recv(fd_.get(), ignored, sizeof(ignored), MSG_DONTWAIT);
@@ -118,7 +119,7 @@ class Announcements {
 class AddressList {
  public:
   static AddressList& Get() {
-    // Never destroyed: it outlives static destructors on purpose.
+    // Never destroyed, so that it outlives static destructors.
     static AddressList* const list = [] {
       auto* made = new AddressList();
       pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
@@ -143,20 +144,21 @@ class AddressList {
 
  private:
   void Read() {
-    // The announcements first: a change after them is announced to the next call.
+    // Opens the announcements first: the next call then learns of a later change.
     const bool announced = announcements_.IsOpen() || announcements_.Open();
     bool read = ReadAddresses(gids_);
     current_ = read && announced;
-    // The last descriptor rather for the list than for its changes.
+    // If only one descriptor is left, uses it for the list and not for the announcements.
     if (!read && announced && IsOutOfDescriptors(errno)) {
       announcements_.Close();
       read = ReadAddresses(gids_);
     }
-    // What was read before is the best guess until a reading succeeds.
+    // Uses the last list until a read succeeds.
     if (gids_.empty()) gids_ = {MapIpv4(htonl(INADDR_LOOPBACK))};
     if (read) ++reads_;
   }
-  // In a forked child: what its parent's socket is told it would take from the parent.
+  // In a forked child: closes the socket that is shared with the parent, because a read would take the
+  // parent's announcements.
   void StartAnew() {
     announcements_.Close();
     current_ = false;
@@ -164,7 +166,7 @@ class AddressList {
   }
 
   std::mutex mutex_;
-  Announcements announcements_;  // mutex_, as all below
+  Announcements announcements_;  // mutex_, like all members below
   bool current_ = false;
   std::vector<Gid> gids_;
   uint64_t reads_ = 0;

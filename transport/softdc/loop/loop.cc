@@ -26,8 +26,7 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 std::atomic<Loop*> g_loop{nullptr};
 std::mutex g_start_mutex;
 
-// Descriptors or threads that can't be had at start-up leave nothing to run on and nobody to report
-// to.
+// Without descriptors and a thread at start-up, nothing can run, and no caller can get an error.
 [[noreturn]] void Die(const char* what) {
   std::perror(what);
   std::abort();
@@ -70,7 +69,7 @@ Loop::Loop()
 }
 
 void Loop::Start() {
-  // The program's signal handlers must not run on a thread that it doesn't know of.
+  // The program's signal handlers must not run on a thread that the program does not know.
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -81,7 +80,7 @@ void Loop::Start() {
   thread.detach();
 }
 
-// The locks are held across fork so that the child sees whole tables.
+// Holds the locks across fork, so that the child gets consistent tables.
 void Loop::AtForkPrepare() {
   g_start_mutex.lock();
   if (Loop* loop = g_loop.load(std::memory_order_relaxed)) loop->mutex_.lock();
@@ -94,8 +93,8 @@ void Loop::AtForkParent() {
 
 void Loop::AtForkChild() {
   if (Loop* loop = g_loop.load(std::memory_order_relaxed)) {
-    // dup3 rather than close: the numbers stay taken, so an owner that closes its copy later hits
-    // nothing else.
+    // dup3 instead of close: the numbers stay in use, so an owner that closes its copy later closes no other
+    // file.
     const int inert = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (inert >= 0) {
       for (const auto& [fd, id] : loop->watch_id_by_fd_) dup3(inert, fd, O_CLOEXEC);
@@ -105,9 +104,7 @@ void Loop::AtForkChild() {
     close(loop->wake_fd_.get());
     close(loop->timer_fd_.get());
     loop->mutex_.unlock();
-    g_loop.store(
-        nullptr,
-        std::memory_order_relaxed);  // the parent's loop is left behind, its thread isn't here
+    g_loop.store(nullptr, std::memory_order_relaxed);  // the loop's thread is not in the child
   }
   g_start_mutex.unlock();
 }
@@ -121,7 +118,7 @@ uint64_t Loop::wakeups() const {
 
 void Loop::Wake() {
   const uint64_t one = 1;
-  // Can only fail when the counter is full, and then it is readable anyway.
+  // Fails only if the counter is full. The descriptor is readable then anyway.
   [[maybe_unused]] const ssize_t written = write(wake_fd_.get(), &one, sizeof(one));
 }
 
@@ -154,7 +151,8 @@ std::shared_ptr<Loop::Watcher> Loop::Remove(int fd, uint64_t* watch_id) {
 }
 
 void Loop::Unwatch(int fd) {
-  std::shared_ptr<Watcher> watcher;  // declared before the lock: its captures die after it
+  // Declared before the lock: its captures are destroyed after unlocking.
+  std::shared_ptr<Watcher> watcher;
   uint64_t id = 0;
   std::unique_lock<std::mutex> lock(mutex_);
   watcher = Remove(fd, &id);
@@ -182,7 +180,7 @@ uint64_t Loop::After(int64_t delay_ns, Task callback) {
 }
 
 bool Loop::Cancel(uint64_t timer_id) {
-  Task dropped;  // its captures die outside the lock
+  Task dropped;  // its captures are destroyed outside the lock
   std::lock_guard<std::mutex> lock(mutex_);
   const auto found = timer_deadline_by_id_.find(timer_id);
   if (found == timer_deadline_by_id_.end()) return false;
@@ -205,7 +203,8 @@ bool Loop::Run(Task task) {
 
 void Loop::RunAndWait(const Task& task) {
   if (OnLoop()) return task();
-  // Shared, so that the loop can notify without the lock: the caller would wake up and wait for it.
+  // Shared, so that the loop can notify without the lock. With the lock, the caller would wake up and wait
+  // for it.
   struct End {
     std::mutex mutex;
     std::condition_variable condition;
@@ -220,7 +219,8 @@ void Loop::RunAndWait(const Task& task) {
     }
     end->condition.notify_one();
   };
-  while (!Run(run)) std::this_thread::yield();  // full: wait for room, the caller waits anyway
+  // If the queue is full, waits for room: the caller blocks anyway.
+  while (!Run(run)) std::this_thread::yield();
   std::unique_lock<std::mutex> lock(end->mutex);
   end->condition.wait(lock, [&] { return end->come; });
 }
@@ -264,7 +264,7 @@ void Loop::Dispatch(uint64_t watch_id, uint32_t epoll_events) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = watchers_.find(watch_id);
-    if (found == watchers_.end()) return;  // unwatched after epoll_wait had returned
+    if (found == watchers_.end()) return;  // unwatched after epoll_wait returned
     watcher = found->second;
     running_watch_id_ = watch_id;
   }
@@ -278,7 +278,7 @@ void Loop::Dispatch(uint64_t watch_id, uint32_t epoll_events) {
 
 void Loop::ThreadMain() {
   {
-    // thread_id_ is written by the starter, which may be later than here.
+    // Waits until Start() has set thread_id_, which may happen after this thread has started.
     std::lock_guard<std::mutex> started(g_start_mutex);
   }
   epoll_event events[kEventsPerWait];

@@ -58,7 +58,8 @@ ssize_t RecvWithFds(int socket_fd, std::span<std::byte> buffer, std::vector<Uniq
       taken.emplace_back(fd);
     }
   }
-  // There is room for kMaxMessageFds, so if fewer were cut off, this process can take no more.
+  // The buffer has room for kMaxMessageFds. If fewer arrived and some were cut off, this process has no free
+  // descriptors.
   if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == MSG_CTRUNC && fds != nullptr &&
       taken.size() < kMaxMessageFds) {
     errno = EMFILE;

@@ -44,7 +44,7 @@ std::string FabricDomain() {
   if (domain == nullptr || *domain == '\0') return "0";
   std::string name(domain);
   if (name.size() <= kMaxDomainBytes) return name;
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a: cutting would let two long names collide
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a: with truncation, two long names could collide
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   char text[24];
   std::snprintf(text, sizeof(text), "#%016llx", static_cast<unsigned long long>(hash));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of softdc's rendezvous points: abstract Unix sockets (man 7 unix), which belong to the
-// network namespace, leave nothing in a file system, and are freed by the kernel when their process
-// dies, however it dies.
+// Names of softdc's rendezvous points: abstract Unix sockets (man 7 unix). They belong to the network
+// namespace and leave nothing in a file system. The kernel frees them when their process ends, also after a
+// crash.
 //
-// An abstract name has no permissions: the first process that binds it has it. So both sides ask the kernel for the
-// peer's user (SO_PEERCRED) and deal with processes of their own user only; another user can
-// occupy a name, but never impersonate.
+// An abstract name has no permissions: the first process that binds it owns it. Therefore both sides ask the
+// kernel for the user of the peer (SO_PEERCRED) and accept only processes of their own user. Another user can
+// occupy a name, but cannot impersonate.
 //
-// Threads       All functions may be called from any thread.
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_LOOP_NAMES_H_
 #define SLUICE_TRANSPORT_SOFTDC_LOOP_NAMES_H_
 
@@ -19,41 +19,39 @@
 
 namespace sluice::softdc {
 
-// SOFTDC_DOMAIN separates fabrics on one host; "0" when unset. Longer values than this stand in
-// names as a hash.
+// SOFTDC_DOMAIN separates fabrics on one host; "0" if unset. A longer value is replaced by a hash in names.
 constexpr size_t kMaxDomainBytes = 40;
 
-// sun_path less the leading zero byte.
+// sun_path without the leading zero byte.
 constexpr size_t kMaxAbstractNameBytes = 107;
 
-// The fabric of this process: SOFTDC_DOMAIN as it is now.
+// Returns the fabric of this process: the present value of SOFTDC_DOMAIN, or its hash.
 std::string FabricDomain();
 
 // softdc/<uid>/<domain>/<kind>/<key>
 std::string AbstractName(std::string_view kind, std::string_view key);
 
-// All of these return an empty UniqueFd and set errno on failure. Sockets are SOCK_SEQPACKET,
-// close-on-exec and non-blocking: accept() and recv() say EAGAIN when nothing is there.
+// All of these functions return an empty UniqueFd and set errno on failure. Sockets are SOCK_SEQPACKET,
+// close-on-exec and non-blocking: accept() and recv() fail with EAGAIN if there is nothing to take.
 
 // EADDRINUSE: the name is taken. ENAMETOOLONG: more than kMaxAbstractNameBytes.
 UniqueFd ListenAbstract(std::string_view name, int backlog);
 
-// Holds the name without listening: connecting to it fails, binding it again says EADDRINUSE.
+// Binds the name without listening: a connect to it fails, and a second bind fails with EADDRINUSE.
 UniqueFd HoldAbstract(std::string_view name);
 
-// Connects a socket of one of these functions. 0, or errno: ECONNREFUSED: nobody listens; EAGAIN:
-// the listener's backlog is full; EACCES: it belongs to another user (then `fd` is of no use any
-// more).
+// Connects a socket of one of these functions. Returns 0 or an errno. ECONNREFUSED: no listener. EAGAIN: the
+// backlog of the listener is full. EACCES: the listener belongs to another user; `fd` is then not usable.
 int ConnectFd(int fd, std::string_view name);
 
-// The same with a socket of its own.
+// Does the same with a new socket.
 UniqueFd ConnectAbstract(std::string_view name);
 
-// EAGAIN: nobody waits. EACCES: somebody of another user was there, and has been turned away.
+// EAGAIN: no connection waits. EACCES: a process of another user had connected; the connection is closed.
 UniqueFd AcceptSameUser(int listening_fd);
 
-// Whether the process at the other end (at the time of its connect() or listen()) has this
-// process's effective user id.
+// Returns whether the peer process (at the time of its connect() or listen()) has the effective user id of
+// this process.
 bool PeerIsSameUser(int connected_fd);
 
 }  // namespace sluice::softdc

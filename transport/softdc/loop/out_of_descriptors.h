@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Detects that this process has no file descriptors left, and reports it. No verb has an error for this: to a sender, its target does not
-// respond. So the reason goes to standard error, at most once a minute.
+// Detects that this process has no file descriptors left, and reports it. No verb has an error for this: to a
+// sender, the target appears not to respond. So the reason goes to standard error, at most once a minute.
 //
 // Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_LOOP_OUT_OF_DESCRIPTORS_H_
@@ -11,12 +11,13 @@
 
 namespace sluice::softdc {
 
-// Of errno, after a call that makes a descriptor. Trying again at once is of no use.
+// Returns whether `error`, the errno of a call that creates a descriptor, means that none is free. An
+// immediate retry is useless.
 bool IsOutOfDescriptors(int error);
 
-// This process turns away one that wants to send to it, or cannot reach one itself.
+// Reports that this process refuses a sender, or cannot reach a target.
 void ReportOutOfDescriptors();
-// The peer has turned this process away. `pid`: of the peer.
+// Reports that the peer with id `pid` has refused this process.
 void ReportTurnedAway(pid_t pid);
 
 }  // namespace sluice::softdc

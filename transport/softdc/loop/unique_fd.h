@@ -26,7 +26,7 @@ class UniqueFd {
   explicit operator bool() const { return fd_ >= 0; }
   int Release() { return std::exchange(fd_, -1); }
 
-  // Keeps errno, so that a failing call can clean up and still report why it failed.
+  // Preserves errno, so that a failing call can clean up and still report its error.
   void Reset(int fd = -1) {
     const int old = std::exchange(fd_, fd);
     if (old >= 0) {

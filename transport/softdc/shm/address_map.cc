@@ -28,7 +28,7 @@ bool ParseMapping(const char* line, Mapping* m) {
   return true;
 }
 
-// Calls visit(line) until it says false.
+// Calls visit(line) for each line until visit returns false.
 template <typename Visit>
 void ForEachLine(const char* path, Visit visit) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "re"), &fclose);
@@ -40,8 +40,8 @@ void ForEachLine(const char* path, Visit visit) {
   free(line);
 }
 
-// Two-letter flags of a mapping (man proc_pid_smaps). Those that plain memory has, and those that
-// change nothing when its pages are exchanged.
+// Returns whether all two-letter flags of a mapping (man proc_pid_smaps) are permitted: flags of plain
+// memory, and flags that do not matter for an exchange of pages.
 bool OnlyPlainFlags(const char* flags) {
   static constexpr std::string_view kPlain = " rd wr mr mw me ac nr hg nh sd mg ";
   char word[3];
@@ -66,7 +66,7 @@ void ForEachMapping(const std::function<bool(const Mapping&)>& visit) {
 }
 
 bool IsPlainPrivate(uint64_t begin, uint64_t end) {
-  // The cheap list first: smaps makes the kernel count every page of the process.
+  // Reads the cheap list first: for smaps, the kernel counts every page of the process.
   uint64_t next = begin;
   ForEachMapping([&](const Mapping& m) {
     if (m.end <= next) return true;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The mappings of this process, as the kernel lists them. Slow (text of /proc/self): for registration only.
+// Lists the memory mappings of this process. Slow, because it parses text of /proc/self: for memory
+// registration only.
 //
-// Threads       Any. The result is as old as the call.
+// Threads       Any. The result can be out of date when the call returns.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ADDRESS_MAP_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ADDRESS_MAP_H_
 
@@ -22,16 +23,17 @@ struct Mapping {
   ino_t inode = 0;  // 0: no file
 };
 
-// Calls visit for each mapping, in ascending order, until it says false.
-// The kernel writes them all down each time, so a process of many mappings should do it seldom.
+// Calls visit for each mapping, in ascending order, until visit returns false. The kernel writes the whole
+// list each time. A process with many mappings should call this rarely.
 void ForEachMapping(const std::function<bool(const Mapping&)>& visit);
 
-// How often this process has called ForEachMapping, also from within here.
+// Returns the number of times that this process called ForEachMapping, calls by this room included.
 uint64_t MappingListsRead();
 
-// Whether the range may be exchanged for pages of a file without anybody noticing: all of it private,
-// anonymous, readable and writable, no thread's stack that grows by itself, and nothing special was
-// asked of the kernel for it (locked, huge, left out of or wiped in children, watched by somebody).
+// Returns whether pages of a file can replace the pages of the range without a visible change for the
+// program. True only for private, anonymous, readable and writable memory that is not a stack that grows by
+// itself. False if the memory has a special setting in the kernel, for example locked, huge (hugetlb),
+// excluded from or wiped in child processes, or watched through userfaultfd.
 bool IsPlainPrivate(uint64_t begin, uint64_t end);
 
 }  // namespace sluice::softdc::shm

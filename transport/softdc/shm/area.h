@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every area in shared memory here has in common: spacing, a checked head, and the one full
-// fence.
+// Rules that all areas in shared memory have in common: spacing, a checked head, and the one full fence.
 //
-// An area is placed in memory that the caller gives (address and size, 128-byte aligned), holds no
-// pointers and may be mapped at a different address in each process. Its creator writes the head
-// last; a process that attaches checks the head against the size it was given and copies what it needs:
-// later changes by a broken peer to the head change nothing for those attached.
+// An area is placed in memory that the caller provides (address and size, aligned to 128 bytes). It holds no
+// pointers and may be mapped at a different address in each process. The creator writes the head last. A
+// process that attaches checks the head against the size it was given, and copies the fields that it needs.
+// If a broken peer changes the head later, attached processes are not affected.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_AREA_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_AREA_H_
 
@@ -16,8 +15,8 @@
 
 namespace sluice::softdc::shm {
 
-// Words written by different processes are this far apart: the adjacent-line prefetcher pairs
-// 64-byte lines.
+// Distance between words that different processes write. It is two cache lines, because the adjacent-line
+// prefetcher fetches 64-byte lines in pairs.
 inline constexpr size_t kLineBytes = 128;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8,
@@ -33,10 +32,10 @@ inline bool IsLineAligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kLineBytes == 0;
 }
 
-// Orders everything before it before everything after it, store to load included. It is one half of
-// the pairs "publish, fence, look at `armed`" and "arm, fence, look for a completion": without it
-// both can miss the other. (ThreadSanitizer does not model fences; no happens-before edge here
-// depends on this one.)
+// Orders all memory accesses before the fence before all accesses after it, also a store before a load. The
+// two sides are "publish, fence, read `armed`" and "arm, fence, look for a completion". Without the fence,
+// each side can miss the store of the other. (ThreadSanitizer does not model fences. No happens-before edge
+// here depends on this fence.)
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wtsan"

@@ -13,7 +13,7 @@
 
 namespace sluice::softdc::shm {
 namespace {
-constexpr uint64_t kAlignBytes = 128;  // one line pair: neighbours never share a prefetch
+constexpr uint64_t kAlignBytes = 128;  // one line pair, so that neighbours never share a prefetch
 constexpr uint64_t kPageBytes = 4096;
 }  // namespace
 
@@ -56,8 +56,8 @@ MemoryRegionEntry* Arena::memory_regions() {
 }
 
 uint64_t Arena::Rounded(uint64_t size_bytes) {
-  // Small blocks by multiples of the line pair; large ones by eighths of a power of two, so that few
-  // classes exist.
+  // Small blocks are multiples of the line pair. Large blocks are multiples of an eighth of a power of two,
+  // so that few classes exist.
   const uint64_t step = size_bytes <= kPageBytes
                             ? kAlignBytes
                             : std::max(kAlignBytes, std::bit_floor(size_bytes) / 8);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arena: the owner's side of a context's shared segment: a sealed, sparse memory file with an allocator. Freed blocks are zeroed and reused by
-// size class.
+// Arena: the owner's side of the shared segment of a context. It is a sealed, sparse memory file with an
+// allocator. Freed blocks are reused by size class and zeroed before reuse.
 //
-// A block that other processes may still read is retired, not freed. Its owner asks these processes to forget destroyed objects
-// (fabric_shm/inbound_links.h). When all have answered, it frees the blocks of TakeRetired().
+// A block that other processes may still read is retired, not freed. The owner of the block asks these
+// processes to drop destroyed objects (fabric_shm/inbound_links.h). After all have answered, the owner frees
+// the blocks that TakeRetired() returned.
 //
 // Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARENA_H_
@@ -25,8 +26,8 @@ inline constexpr uint64_t kManyRetiredBytes = 1 << 16;
 
 class Arena {
  public:
-  // Null with errno set when the memory cannot be had. `size_bytes` of address space; memory is
-  // taken as pages are touched.
+  // Returns null and sets errno if the memory cannot be allocated. `size_bytes` is the size of the address
+  // space. The kernel allocates a page at its first access.
   static std::unique_ptr<Arena> Create(uint64_t context_id, uint64_t size_bytes = kArenaBytes);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -36,23 +37,24 @@ class Arena {
   ArenaHeader& header() { return *reinterpret_cast<ArenaHeader*>(base_); }
   MemoryRegionEntry* memory_regions();
 
-  // Zeroed, aligned to 128 bytes. 0 when the arena is full.
+  // Returns the offset of a zeroed block that is aligned to 128 bytes. Returns 0 if the arena is full.
   uint64_t Allocate(uint64_t size_bytes);
   void Free(uint64_t offset, uint64_t size_bytes);
-  // For blocks that another process may still be looking at.
+  // Retires a block that another process may still read. Does nothing if offset is 0.
   void Retire(uint64_t offset, uint64_t size_bytes);
   struct Block {
     uint64_t offset = 0;
     uint64_t size_bytes = 0;
   };
-  // What was retired since the last call; the caller frees it.
+  // Returns the blocks that were retired since the last call. The caller frees them.
   std::vector<Block> TakeRetired();
-  // `many` is called, in Retire and once until the next TakeRetired, when kManyRetiredBytes wait. It must
-  // not call this object. Null: nobody.
+  // Sets the callback for many retired blocks. Retire calls `many` when at least kManyRetiredBytes are
+  // retired, once until the next TakeRetired. `many` must not call this object. Null: no callback.
   void OnManyRetired(std::function<void()> many);
-  // How much address space a block takes. Waste is at most an eighth.
+  // Returns the address space that a block of this size occupies. At most an eighth of a block larger than a
+  // page is unused.
   static uint64_t Rounded(uint64_t size_bytes);
-  // Never given out so far; freed blocks not among it.
+  // Returns the number of bytes that were never allocated. Freed blocks are not included.
   uint64_t unused_bytes();
 
   template <typename T = std::byte>

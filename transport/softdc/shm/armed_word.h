@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ArmedWord: whether a CQ's owner wants to be woken, one word per CQ in its arena, and beside it, in
-// the same line, whether the CQ was overrun.
+// ArmedWord: two words per CQ in the arena of the CQ's owner, in one line. The first word says whether the
+// owner wants to be woken. The second word says whether the CQ was overrun.
 //
 //   0  none          not armed
 //   1  any           armed: wake at the next completion
 //   2  solicited     armed: wake at the next solicited or failed completion
-//   1<<20 | link     taken: that Link's process owes the wake-up, or has given it; an event is due
+//   1<<20 | link     taken: the process of that Link must wake the owner, or has done so; an event is due
 //
-// The word decides, the eventfd is only the bell: the owner, when the bell rang, asks
-// CollectEvent() of each of its CQs on that channel. One arm gives one event. Taken by a process
-// that dies before it rings: the owner rings for it (OwesAfterDeath). The link numbers are the
-// owner's, below kMaxLinks; kOwnerLink is itself.
+// The word holds the state. The eventfd only wakes the owner, which then calls CollectEvent() for each of its
+// CQs on that channel. Each arm gives one event. If a process takes the word and dies before it writes the
+// eventfd, the owner writes the eventfd (OwesAfterDeath). The owner assigns the link numbers, which are below
+// kMaxLinks. kOwnerLink stands for the owner.
 //
-// The other word: what a producer does that finds no room (WhenFull), until the first one that
-// overruns the queue changes it for good to "overrun, the owner does not know yet", which the owner
-// changes to "overrun". Completions that are published after that are lost.
+// The second word holds the rule for a producer that finds no room (WhenFull). The first producer that
+// overruns the queue changes the word for good to "overrun, the owner does not know yet". The owner changes
+// it to "overrun". Completions that are published after that are lost.
 //
-// Lost wake-ups: the owner arms, then looks for completions; the producer publishes, then looks at
-// the word; a full fence stands between the two steps on both sides, so at least one of them sees
-// the other.
+// No wake-up is lost: the owner arms the word, then looks for completions. The producer publishes, then reads
+// the word. Both sides have a full fence between the two steps, so at least one of them sees the step of the
+// other.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_ARMED_WORD_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_ARMED_WORD_H_
 
@@ -40,14 +40,15 @@ class ArmedWord {
   enum class WhenFull : uint32_t {
     kOverruns = 0,  // the queue fails
     kWaits = 1,     // producers wait until there is room
-    kLoses = 2,     // the completion is lost, no more
+    kLoses = 2,     // only the completion is lost
   };
   static constexpr uint32_t kMaxLinks = 1u << 16;
   static constexpr uint32_t kOwnerLink = kMaxLinks;
 
   static constexpr size_t Bytes() { return kLineBytes; }
 
-  // Owner: an unarmed word. nullopt, here and in Attach: the memory is too small or not aligned.
+  // Owner: creates an unarmed word. Create and Attach return nullopt if the memory is too small or not
+  // aligned.
   static std::optional<ArmedWord> Create(void* base, size_t size_bytes) {
     if (!Fits(base, size_bytes)) return std::nullopt;
     return ArmedWord(new (base) Words{});
@@ -57,31 +58,32 @@ class ArmedWord {
     return ArmedWord(static_cast<Words*>(base));
   }
 
-  // Owner, before others see the queue.
+  // Owner: call it before other processes see the queue.
   void SetWhenFull(WhenFull rule) {
     overrun_->store(static_cast<uint32_t>(rule), std::memory_order_relaxed);
   }
   bool waits_when_full() const {
     return overrun_->load(std::memory_order_relaxed) == static_cast<uint32_t>(WhenFull::kWaits);
   }
-  // Producer, before it publishes: completions are lost now.
+  // Producer, before it publishes: returns true if the queue was overrun, so that further completions are
+  // lost.
   bool overrun() const { return overrun_->load(std::memory_order_relaxed) >= kOverrunDue; }
-  // Producer that found no room: true if the caller must tell the owner's firmware.
+  // Producer that found no room: returns true if the caller must notify the firmware of the owner.
   bool Overrun() {
     auto rule = static_cast<uint32_t>(WhenFull::kOverruns);
     return overrun_->compare_exchange_strong(rule, kOverrunDue, std::memory_order_acq_rel,
                                              std::memory_order_relaxed);
   }
-  // Owner: true, once, if the queue was overrun.
+  // Owner: returns true once if the queue was overrun.
   bool CollectOverrun() {
     uint32_t due = kOverrunDue;
     return overrun_->compare_exchange_strong(due, kOverrunKnown, std::memory_order_acq_rel,
                                              std::memory_order_relaxed);
   }
 
-  // Owner, ibv_req_notify_cq. Does nothing while an event is due and not collected; does not weaken
-  // "any" to "solicited" (man ibv_req_notify_cq: the call for any completion wins). Afterwards the
-  // program looks for completions that came before.
+  // Owner, for ibv_req_notify_cq: arms the word. Does nothing while an event is due and not collected. Does
+  // not weaken "any" to "solicited" (man ibv_req_notify_cq: the call for any completion wins). After the
+  // call, the program must look for completions that arrived before it.
   void Arm(Mode mode) {
     uint32_t seen = word_->load(std::memory_order_relaxed);
     const auto wanted = static_cast<uint32_t>(mode);
@@ -94,10 +96,10 @@ class ArmedWord {
     FullFence();
   }
 
-  // Producer, after it published: true if the caller must write the CQ's eventfd now. One full
-  // fence and one load of a line that rarely changes; call it once per doorbell. solicited: one of
-  // the CQEs published since the last call was solicited or not successful. Also the owner's, for
-  // completions of its own.
+  // Producer, after it published: returns true if the caller must write the eventfd of the CQ now. Costs one
+  // full fence and one load of a line that rarely changes, so call it once per doorbell. solicited: at least
+  // one CQE published since the last call was solicited or not successful. The owner calls it too, for its
+  // own completions.
   bool TryTake(uint32_t link, bool solicited) {
     FullFence();
     uint32_t seen = word_->load(std::memory_order_relaxed);
@@ -111,8 +113,8 @@ class ArmedWord {
     return false;
   }
 
-  // Owner, when the bell rang: true if this CQ has an event, which is thereby collected; the CQ is
-  // unarmed.
+  // Owner, after the eventfd woke it: returns true if this CQ has an event. The call collects the event and
+  // leaves the CQ unarmed.
   bool CollectEvent() {
     uint32_t seen = word_->load(std::memory_order_relaxed);
     while ((seen & kTaken) != 0) {
@@ -124,10 +126,10 @@ class ArmedWord {
     return false;
   }
 
-  // Owner, when a Link's process has died: true if the caller must write the eventfd, because the
-  // dead one may have published without looking, or looked without ringing. unread: the Link's ring
-  // holds CQEs that count for the mode (all of them do, if it is not known). May ring once too
-  // often; CollectEvent sorts it out.
+  // Owner, when the process of a Link has died: returns true if the caller must write the eventfd. The dead
+  // process may have published without reading the word, or taken the word without writing the eventfd.
+  // unread: the ring of the Link holds CQEs that count for the mode. If the mode is not known, all CQEs
+  // count. May return true once too often; CollectEvent handles that case.
   bool OwesAfterDeath(uint32_t link, bool unread) {
     if (word_->load(std::memory_order_acquire) == (kTaken | link)) return true;
     return unread && TryTake(kOwnerLink, true);

@@ -30,9 +30,9 @@ namespace {
 constexpr uint32_t kBounceMagic = 0x32656e62;
 constexpr int kBacklog = 64;
 constexpr size_t kMaxClients = 1024;
-constexpr int64_t kAcceptAgainNs = 50'000'000;  // when there are no descriptors to be had
+constexpr int64_t kAcceptAgainNs = 50'000'000;  // pause when no descriptor is free
 constexpr uint64_t kBufferBytes =
-    kBounceBytes + 4096;  // behind the bytes of a request: the turn word
+    kBounceBytes + 4096;  // the turn word is behind the bytes of a request
 
 struct BounceMessage {
   uint32_t magic = kBounceMagic;
@@ -45,7 +45,7 @@ struct BounceMessage {
 };
 static_assert(sizeof(BounceMessage) == 40);
 
-// The turn word holds a turn and what became of it.
+// The turn word holds the number of a turn and its state.
 enum class TurnState : uint64_t { kWaits = 1, kTaken = 2, kTakenBack = 3 };
 
 constexpr uint64_t TurnWord(uint64_t turn, TurnState state) {
@@ -56,7 +56,7 @@ std::atomic<uint64_t>& TurnOf(std::byte* buffer) {
   return *reinterpret_cast<std::atomic<uint64_t>*>(buffer + kBounceBytes);
 }
 
-// Of the two sides, one succeeds.
+// Takes or withdraws a turn. Only one of the two sides succeeds.
 bool TakeTurn(std::byte* buffer, uint64_t turn, TurnState as) {
   uint64_t waits = TurnWord(turn, TurnState::kWaits);
   return TurnOf(buffer).compare_exchange_strong(waits, TurnWord(turn, as));
@@ -71,7 +71,7 @@ std::byte* MapBuffer(int fd) {
   return base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base);
 }
 
-// Of our user, as large as it has to be, and not to be shrunk while we copy.
+// Returns whether the file belongs to our user, is large enough, and cannot shrink while we copy.
 bool IsGoodBuffer(int fd) {
   struct stat info {};
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -86,8 +86,8 @@ bool Covers(const MemoryRegionEntry& region, const BounceMessage& request) {
          request.length_bytes <= region.length_bytes - into;
 }
 
-// Slow, and right unless the program unmaps registered memory at this very moment: it is touched
-// directly, and must not be what crashes us.
+// Returns whether a registered word is mapped writable. ChangeWord accesses the word directly, so an unmapped
+// word would crash the process. Slow. Wrong only if the program unmaps registered memory at the same moment.
 bool IsWritable(uint64_t address) {
   bool writable = false;
   ForEachMapping([&](const Mapping& mapping) {
@@ -98,7 +98,7 @@ bool IsWritable(uint64_t address) {
   return writable;
 }
 
-// The buffer holds the change, then what was there before.
+// The buffer holds the change, and after the operation the old value.
 int ChangeWord(std::byte* buffer, const BounceMessage& request) {
   uint64_t before = 0;
   if (request.length_bytes != sizeof(before) || request.address % sizeof(before) != 0)
@@ -130,7 +130,7 @@ BounceServer::BounceServer(uint64_t context_id, const MemoryRegionEntry* regions
       listening_(ListenAbstract(BounceName(context_id), kBacklog)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       memory_(open("/proc/self/mem", O_RDWR | O_CLOEXEC)) {
-  // Without these nobody can connect, and senders see a failure as they would without a server.
+  // Without these descriptors no sender can connect, and senders see the same failure as without a server.
   if (!listening_ || !wake_ || !memory_) return;
   Loop::Get().Watch(listening_.get(), EPOLLIN, [this](uint32_t) { OnConnect(); });
 }
@@ -164,7 +164,8 @@ void BounceServer::OnConnect() {
     if (!thread_.joinable()) {
       g_threads.fetch_add(1);
       thread_ =
-          std::thread([this] { ThreadMain(); });  // no signals: made by the Loop, which has none
+          // The thread blocks all signals, like the Loop thread that creates it.
+          std::thread([this] { ThreadMain(); });
       pthread_setname_np(thread_.native_handle(), "softdc-bounce");
     }
     const uint64_t one = 1;
@@ -190,7 +191,7 @@ void BounceServer::ThreadMain() {
       polled.push_back({.fd = client->socket.get(), .events = POLLIN, .revents = 0});
     }
     if (poll(polled.data(), polled.size(), -1) < 0) continue;
-    // From the back, so that those still to be looked at keep their places.
+    // From the back, so that an erase does not move clients that are not served yet.
     for (size_t i = clients.size(); i > 0; --i) {
       if (polled[i].revents != 0 && !ServeOne(*clients[i - 1])) {
         clients.erase(clients.begin() + static_cast<ptrdiff_t>(i - 1));
@@ -207,7 +208,7 @@ void BounceServer::ThreadMain() {
   g_threads.fetch_sub(1);
 }
 
-// False: it is gone, or talks nonsense.
+// Serves one request. Returns false if the client is gone, or its message is invalid.
 bool BounceServer::ServeOne(Client& client) {
   BounceMessage message;
   std::vector<UniqueFd> fds;
@@ -268,7 +269,7 @@ bool BounceClient::Ready() {
   if (ready_) return true;
   BounceMessage message;
   const ssize_t size = RecvWithFds(socket_.get(), std::as_writable_bytes(std::span(&message, 1)));
-  // The end of the connection counts: the request that follows says so.
+  // The end of the connection also counts as ready: the next request then fails.
   ready_ = size >= 0 || errno != EAGAIN;
   return ready_;
 }

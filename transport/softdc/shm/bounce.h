@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The last way to a peer's private memory, for where the kernel refuses process_vm_readv and _writev
-// (a container's system call filter, Yama, a process that made itself undumpable): the peer copies
-// for us, through a buffer that both have mapped.
+// Copies to and from the private memory of a peer if the kernel refuses process_vm_readv and
+// process_vm_writev. Reasons are, for example, the system call filter of a container, Yama, or a process that
+// made itself undumpable. The peer does the copy, through a buffer that both processes have mapped.
 //
 //   sender (BounceClient)                         owner (BounceServer)
-//   connect to "bounce/<context id>"        ->    the Loop accepts, a thread of its own serves
-//   {buffer's descriptor}                   ->    maps it
+//   connect to "bounce/<context id>"        ->    the Loop accepts; a separate thread serves
+//   {descriptor of the buffer}              ->    maps the buffer
 //                                           <-    {ready}
-//   {write, key, address, length, turn}     ->    takes the turn, looks the key up, copies, answers 0 or an
+//   {write, key, address, length, turn}     ->    takes the turn, looks up the key, copies, answers 0 or an
 //                                                 errno
 //
-// The owner may stand still. So a request waits as the turn word of the buffer, which the owner takes and
-// the sender withdraws, each with one CAS: a withdrawn request is never run. The sender waits for
-// kAnswerWithinMs, withdraws the request, and asks nothing more until the owner has answered that it got
-// none (Ready). A request that the owner had taken already, and does not answer, may have run or not.
+// The owner may be stopped or hang. A pending request is therefore the turn word of the buffer. The owner
+// takes the word and the sender withdraws it, each with one CAS, so a withdrawn request never runs. The
+// sender waits for kAnswerWithinMs, then withdraws the request. It sends no further request until the owner
+// answers that it did not run the withdrawn request (Ready). If the owner took a request and does not answer,
+// the request may or may not have run.
 //
-// For atomic operations it is the only way, whatever the kernel allows: it copies for others, but
-// changes no word in one step.
+// Atomic operations on private memory always use this path: the kernel can copy for other processes, but
+// cannot change a word of another process atomically.
 //
-// The thread is started by the first who connects; it is not the firmware thread, since two processes
-// that bounce to one another from theirs would deadlock. It reaches its own memory through
-// /proc/self/mem, so memory that is gone is an errno and not a crash. Strangers get nothing: the
-// sender is of the same user, and the key has to cover the range.
+// The first connection starts the thread. It is not the firmware thread: two processes that bounce to each
+// other from their firmware threads would deadlock. For copies, the thread accesses its own memory through
+// /proc/self/mem, so unmapped memory gives an errno instead of a crash. Access control: the sender has the
+// same user, and the key must cover the range.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_BOUNCE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_BOUNCE_H_
 
@@ -40,22 +41,22 @@
 
 namespace sluice::softdc::shm {
 
-inline constexpr uint64_t kBounceBytes = uint64_t{1} << 20;  // of one request
+inline constexpr uint64_t kBounceBytes = uint64_t{1} << 20;  // maximum size of one request
 inline constexpr int kAnswerWithinMs = 50;                   // a copy takes microseconds
 
-// What a message asks for; kBuffer is the first.
+// Type of a message. kBuffer is the first message of a connection.
 enum class BounceKind : uint32_t { kBuffer = 1, kWrite = 2, kRead = 3, kChange = 4 };
 
 class BounceServer {
  public:
   // Serves the regions of one context. The table outlives the server.
   BounceServer(uint64_t context_id, const MemoryRegionEntry* regions);
-  // Waits until the copy under way is done.
+  // Blocks until the copy in progress has ended.
   ~BounceServer();
   BounceServer(const BounceServer&) = delete;
   BounceServer& operator=(const BounceServer&) = delete;
 
-  // Threads of this kind in the process: they touch registered memory only.
+  // Returns the number of bounce threads in this process. They write to registered memory only.
   static int threads();
 
  private:
@@ -67,8 +68,9 @@ class BounceServer {
 
   const MemoryRegionEntry* const regions_;
   UniqueFd listening_;
-  uint64_t accept_timer_ = 0;  // Loop: there are no descriptors for those who connect, until then
-  UniqueFd wake_;              // eventfd: there is a new client, or it is over
+  // Loop; not 0: accepting is paused because the process is out of descriptors
+  uint64_t accept_timer_ = 0;
+  UniqueFd wake_;  // eventfd: a new client arrived, or the server ends
   UniqueFd memory_;
   std::atomic<bool> over_{false};
   std::mutex mutex_;
@@ -76,24 +78,26 @@ class BounceServer {
   std::thread thread_;                            // started on the Loop
 };
 
-// One link's; its lock covers all calls.
+// Belongs to one link. The lock of the link covers all calls.
 class BounceClient {
  public:
-  // Null: nobody there, or no memory.
+  // Returns null if no server listens, or the buffer cannot be allocated.
   static std::unique_ptr<BounceClient> Connect(uint64_t context_id);
   ~BounceClient();
 
-  // False: the peer's firmware thread has not let us in yet, or the peer stands still; never blocks.
-  // Whoever waited here could wait for a thread that waits for him.
+  // Returns false if the peer has not accepted the connection yet, or does not answer. Never blocks: a caller
+  // that waited here could wait for a thread that waits for the caller.
   bool Ready();
 
-  // When Ready: 0 or errno; blocks for at most twice kAnswerWithinMs for each kBounceBytes. The range lies in
-  // the peer's region that `key` names. EAGAIN: the peer stands still, and nothing runs (any more) of what was
-  // not done. EINPROGRESS: it stands still, and the last piece may run later. After anything but these, 0,
-  // EACCES and EFAULT the client is of no use any more.
+  // Requires Ready(). Returns 0 or an errno. Blocks for at most twice kAnswerWithinMs for each kBounceBytes.
+  // The range must lie in the region of the peer that `key` names.
+  //   EAGAIN          the peer does not answer; the rest of the copy did not run and will not run
+  //   EINPROGRESS     the peer does not answer; the last piece may run later
+  //   EACCES, EFAULT  the peer refused the request; the client remains usable
+  //   other           the client is no longer usable
   int Write(uint32_t key, uint64_t peer_address, const std::byte* from, uint64_t length_bytes);
   int Read(uint32_t key, uint64_t peer_address, std::byte* to, uint64_t length_bytes);
-  // *before: what the word held.
+  // *before: value of the word before the operation.
   int Change(uint32_t key, uint64_t peer_address, const WordChange& change, uint64_t* before);
 
  private:

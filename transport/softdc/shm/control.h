@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What two device contexts say to each other on the control socket of a block of QP numbers
-// (SOCK_SEQPACKET, one ControlMessage a packet, descriptors beside it):
+// Messages between two device contexts on the control socket of a block of QP numbers. The socket is
+// SOCK_SEQPACKET and carries one ControlMessage per packet, with descriptors as ancillary data:
 //
 //   requester                              owner of the number
-//   kHello {version, my context id}   ->
+//   kHello {version, context id}     ->
 //                                     <-   kHello {context id, link id, journal offset} + arena, bell
 //   kResolve {qp number}              ->
 //                                     <-   kResolve {descriptor, ring, capacity, cq id} [+ event descriptor]
 //   kSegment {segment id}             ->
 //                                     <-   kSegment {size} + segment
-//   kBadRequest {qp number, event}    ->        (no answer) my request has brought your RC queue pair down
-//                                     <-   kForget {round}   forget the targets of mine that are gone
-//   kForget {round}                   ->        (the answer) nothing of mine looks at them
+//   kBadRequest {qp number, event}    ->        (no answer) a request of the requester failed your RC queue pair
+//                                     <-   kForget {round}   drop my targets that are gone
+//   kForget {round}                   ->        (the answer) the requester no longer accesses these targets
 //
-// An answer repeats the kind and the number asked for; `error` is an errno, 0 for yes. To a hello of another
-// version it is EPROTONOSUPPORT, with the owner's version beside it: the first four fields are those of all
-// versions. To a kResolve it is ESTALE when the owner has given back the block of that number: ask its present
-// owner. End of file on the socket is the death of the other context.
+// An answer repeats the kind and the number of the request. `error` is an errno; 0 means success. The answer
+// to a hello of another version is EPROTONOSUPPORT, together with the version of the owner. The first four
+// fields are the same in all versions. The answer to a kResolve is ESTALE if the owner has released the block
+// of that number: send the request to the present owner of the block. End of file on the socket means that
+// the other context has ended.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CONTROL_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CONTROL_H_
 

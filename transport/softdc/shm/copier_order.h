@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A full barrier between two processes of which one pays nothing: what a copier stores before
-// OrderCopier and loads after it is ordered against what an owner stores before MakeCopiersSee and
-// loads after it. At least one of the two sees the other. The owner's side runs a barrier on every
-// core on which a process that uses this is running (membarrier(2), global expedited); where the
-// kernel has none, the copier's side is a fence.
+// A full barrier between two processes in which one side costs nothing. It orders the stores of a copier
+// before OrderCopier, and its loads after it, against the stores of an owner before MakeCopiersSee, and its
+// loads after it. At least one of the two sees the store of the other. The owner's side runs a barrier on
+// every core that runs a registered process (membarrier(2), global expedited). If the kernel has no such
+// barrier, the copier's side is a fence.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_COPIER_ORDER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_COPIER_ORDER_H_
 
@@ -15,7 +15,7 @@
 namespace sluice::softdc::shm {
 
 namespace internal {
-// Whether this process's cores take part. Asked once.
+// Registers this process for the barrier and returns whether the kernel accepted it. Called once.
 bool RegisterCopier();
 inline const bool kCopierRegistered = RegisterCopier();
 }  // namespace internal
@@ -28,7 +28,7 @@ inline void OrderCopier() {
   }
 }
 
-// Some microseconds.
+// Takes some microseconds.
 void MakeCopiersSee();
 
 }  // namespace sluice::softdc::shm

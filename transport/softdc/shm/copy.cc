@@ -18,8 +18,8 @@ void CopyBlocksPlain(std::byte* to, const std::byte* from, size_t blocks) {
 }
 
 #if defined(__x86_64__)
-// Wider stores of the same order. String instructions would be faster still for large copies, but
-// promise no order among their own stores.
+// Uses wider stores in the same order. String instructions would be faster for large copies, but do not
+// guarantee an order of their stores.
 __attribute__((target("avx2"))) void CopyBlocksAvx2(std::byte* to, const std::byte* from,
                                                     size_t blocks) {
   constexpr size_t kVector = sizeof(__m256i);
@@ -50,7 +50,7 @@ uint64_t Mix(uint64_t value) {  // splitmix64's last step
   return value ^ (value >> 31);
 }
 
-// A block whose bytes land from the end to the beginning.
+// Copies a block from the end to the beginning.
 void CopyDescending(std::byte* to, const std::byte* from, size_t size_bytes) {
   constexpr size_t kWord = sizeof(uint64_t);
   while (size_bytes != 0) {
@@ -90,7 +90,7 @@ void CopyUnits(std::byte* to, const std::byte* from, size_t size_bytes) {
 }  // namespace internal
 
 void CopyRelaxed(std::byte* to, const std::byte* from, size_t size_bytes) {
-  // Longer ones would be stored past the caches, and the reader reads soon.
+  // A longer memcpy would bypass the caches, although the reader reads the data soon.
   constexpr size_t kChunkBytes = size_t{64} << 10;
   constexpr size_t kSmallBytes = 1024;
   for (; size_bytes > kChunkBytes;
@@ -98,15 +98,15 @@ void CopyRelaxed(std::byte* to, const std::byte* from, size_t size_bytes) {
     std::memcpy(to, from, kChunkBytes);
   }
   if (size_bytes <= kSmallBytes) return CopyInOrder(to, from, size_bytes);
-  // An aligned word at the end, or a few bytes more, for CopyUnit.
+  // Leaves an aligned word at the end, or a few bytes more, for CopyUnit.
   constexpr size_t kLastBytes = 16;
   std::memcpy(to, from, size_bytes - kLastBytes);
   std::atomic_signal_fence(std::memory_order_acq_rel);
   internal::CopyUnit(to + size_bytes - kLastBytes, from + size_bytes - kLastBytes, kLastBytes);
 }
 
-// Block i goes at step p(i) = (step * i + first) mod n with step and n coprime: every block once, in
-// no order that a reader could guess, and no table.
+// Copies the blocks in an order that a reader cannot predict, without a table. The index advances by `step`
+// modulo the number of blocks. The two are coprime, so each block is copied once.
 void CopyShuffled(std::byte* to, const std::byte* from, size_t size_bytes, size_t block_bytes,
                   uint64_t seed) {
   if (size_bytes == 0) return;

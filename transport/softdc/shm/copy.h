@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The copy that a DMA engine would make, with the promises that ibv_query_qp_data_in_order states.
+// Copies as a DMA engine does, with the ordering guarantees that ibv_query_qp_data_in_order reports.
 //
-//   CopyInOrder   bytes become visible in ascending order, across the whole message. The last word of
-//                 each unit (a 128-byte block of the destination, or what the message has of it) is
-//                 stored by a release store after all others: a reader that polls it by an acquire
-//                 load sees the bytes before it.
-//   CopyRelaxed   for regions registered with relaxed ordering: only the last word comes last. Large
-//                 copies are half as fast again, since string instructions need not read the lines
-//                 that they overwrite.
-//   CopyShuffled  weaker promises: blocks land in a random order, so that a reader who relies on more
-//                 than was promised finds out. Blocks of 128 bytes are in order inside; smaller ones
-//                 are not.
+//   CopyInOrder   Bytes become visible in ascending order, across the whole message. A unit is a 128-byte block
+//                 of the destination, or the part of the message in that block. The last word of each unit is
+//                 stored by a release store after all others. A reader that polls this word by an acquire load
+//                 sees the bytes before it.
+//   CopyRelaxed   For regions registered with relaxed ordering: only the last word is stored last. Large copies
+//                 are half as fast again, since string instructions need not read the lines that they overwrite.
+//   CopyShuffled  Weaker guarantees: blocks become visible in a random order. A reader that relies on more than
+//                 the guarantee fails. Blocks of 128 bytes are in order inside, smaller blocks are not.
 //
-// "Word": the last 8 bytes of the unit where they are aligned, else its last byte.
+// "Word": the last 8 bytes of the unit if they are aligned, else its last byte.
 //
 // Threads       As memcpy. No lock, no system call, no allocation.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_COPY_H_
@@ -37,8 +35,8 @@ inline constexpr size_t kOrderedBlockBytes = 128;
 
 namespace internal {
 
-// Ascending stores; x86 makes them visible in program order, and the barrier keeps the compiler
-// from changing it.
+// Stores in ascending order. x86 makes them visible in program order, and the barrier prevents the compiler
+// from reordering them.
 inline void CopyVector(std::byte* to, const std::byte* from) {
 #if defined(__SSE2__)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
@@ -51,7 +49,7 @@ inline void CopyVector(std::byte* to, const std::byte* from) {
   std::atomic_signal_fence(std::memory_order_acq_rel);
 }
 
-// kBytes at once: 1, 2, 4 or 8 by one store, more by vectors.
+// Copies kBytes: 1, 2, 4 or 8 by one store, more by vectors.
 template <size_t kBytes>
 [[gnu::always_inline]] inline void CopyStep(std::byte* to, const std::byte* from) {
   if constexpr (kBytes > 16) {
@@ -65,7 +63,7 @@ template <size_t kBytes>
   }
 }
 
-// Fewer than a block's bytes. Unrolled: most messages are short, and a loop takes longer than their
+// Copies less than one block. Unrolled, because most messages are short and a loop takes longer than their
 // stores.
 [[gnu::always_inline]] inline void CopyAscending(std::byte* to, const std::byte* from,
                                                  size_t size_bytes) {
@@ -104,7 +102,7 @@ template <size_t kBytes>
   for (size_bytes %= 8; size_bytes != 0; --size_bytes, ++to, ++from) CopyStep<1>(to, from);
 }
 
-// 1 to kOrderedBlockBytes.
+// Copies one unit of 1 to kOrderedBlockBytes.
 [[gnu::always_inline]] inline void CopyUnit(std::byte* to, const std::byte* from,
                                             size_t size_bytes) {
   constexpr size_t kWord = sizeof(uint64_t);
@@ -119,11 +117,11 @@ template <size_t kBytes>
         .store(word, std::memory_order_release);
     return;
   }
-  // No aligned last word: the last byte is the one that a reader can poll.
+  // No aligned last word: a reader can poll the last byte.
   std::atomic_ref(to[before]).store(from[before], std::memory_order_release);
 }
 
-// CopyUnit of kBytes whose last word is aligned: 64, what most small messages are, or a block.
+// CopyUnit for kBytes with an aligned last word: 64, the size of most small messages, or a block.
 template <size_t kBytes>
 inline void CopyWhole(std::byte* to, const std::byte* from) {
   CopyStep<kBytes - 16>(to, from);
@@ -134,7 +132,7 @@ inline void CopyWhole(std::byte* to, const std::byte* from) {
       .store(words[1], std::memory_order_release);
 }
 
-// CopyInOrder of more than one unit.
+// CopyInOrder for more than one unit.
 void CopyUnits(std::byte* to, const std::byte* from, size_t size_bytes);
 
 }  // namespace internal
@@ -153,18 +151,19 @@ void CopyUnits(std::byte* to, const std::byte* from, size_t size_bytes);
 
 void CopyRelaxed(std::byte* to, const std::byte* from, size_t size_bytes);
 
-// block_bytes: 64 or 128. Another seed, another order.
+// block_bytes: 64 or 128. A different seed gives a different order.
 void CopyShuffled(std::byte* to, const std::byte* from, size_t size_bytes, size_t block_bytes,
                   uint64_t seed);
 
 enum class CopyOrder : uint8_t {
   kWholeMessage,
-  kBlocks128,  // blocks of 128 bytes in order inside, in no order among themselves
+  kBlocks128,  // blocks of 128 bytes: in order inside a block, no order between blocks
   kNone,
 };
 
-// Another order each time, where there is none to keep. relaxed: the destination's region is.
-// Inlined always: with a constant order that leaves one call, and the compiler sees it only then.
+// Copies in the given order. If blocks have no order, each call uses a different one. relaxed: the region of
+// the destination has relaxed ordering. Always inlined: with a constant order only one call remains, and the
+// compiler sees this only after inlining.
 [[gnu::always_inline]] inline void Copy(CopyOrder order, bool relaxed, std::byte* to,
                                         const std::byte* from, size_t size_bytes) {
   static thread_local uint64_t copies = 0;

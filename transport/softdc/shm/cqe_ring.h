@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One SPSC ring of 64-byte CQEs per (Link, CQ), in the owner's arena: the Link's process produces,
-// the owner consumes. A CQ is the set of its rings (and a private one for its own send
-// completions), so a producer that dies leaves no hole in the way of others.
+// One SPSC ring of 64-byte CQEs per (Link, CQ), in the arena of the owner. The process of the Link produces,
+// the owner consumes. A CQ consists of its rings and of a private ring for its own send completions. If a
+// producer dies, the other rings have no hole.
 //
 //   head | consumed | entry[capacity]
 //
-// The last 8 bytes of an entry are its stamp: position + 1, position being the entry's place in the
-// ring's whole life. The producer stores the stamp last (release); the consumer takes an entry only
-// when it carries the stamp it expects, so it never sees half of one. `consumed` is told to the
-// producer once per quarter of the ring, and the producer looks at it only when its own copy says
-// full: in the steady state nothing but the CQE's own line moves.
+// The last 8 bytes of an entry are its stamp: position + 1. The position counts entries over the whole life
+// of the ring. The producer stores the stamp last (release). The consumer takes an entry only if it has the
+// expected stamp, so it never sees half of an entry. The consumer updates `consumed` once per quarter of the
+// ring. The producer reads `consumed` only if its own copy says that the ring is full. In the steady state,
+// only the cache line of the CQE moves between cores.
 //
-// Each end is used by one thread at a time (the Link's lock; the CQ's lock).
+// Threads       One thread at a time at each end: the lock of the Link covers the producer, the lock of the
+//               CQ the consumer.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_CQE_RING_H_
 
@@ -33,13 +34,14 @@ inline constexpr uint32_t kMaxCqeRingCapacity = 1u << 22;
 
 inline constexpr uint8_t kCqeSolicited =
     1;  // wakes an owner that armed for solicited completions only
-inline constexpr uint8_t kCqeUnused = 2;  // no completion: the WQE comes back; SrqOwner::Repost it
-// imm_data is the key of a window that the producer took back: not for the program before the copies
-// through that window have ended.
+// Not a completion: the WQE is unused; pass it to SrqOwner::Repost.
+inline constexpr uint8_t kCqeUnused = 2;
+// imm_data is the key of a window that the producer invalidated. The owner must not give the completion to
+// the program before the copies through that window have ended.
 inline constexpr uint8_t kCqeInvalidates = 4;
 
-// What one completion says: the receive WQE in place of a wr_id, then the fields of ibv_wc, where
-// ibv_wc has them, so that the owner hands them on word by word. It checks every index before use.
+// The contents of a completion: the receive WQE instead of a wr_id, then the fields of ibv_wc at the offsets
+// of ibv_wc. The owner can therefore pass them on word by word. The owner checks every index before use.
 struct Cqe {
   uint32_t wqe_index = 0;
   uint32_t srq_id = 0;
@@ -75,7 +77,7 @@ struct CqeEntry {
 };
 static_assert(sizeof(CqeEntry) == 64);
 
-// Put together in registers: through memory, the narrow stores would not be forwarded to the wide loads.
+// Builds the words in registers. In memory, the CPU would not forward the narrow stores to the wide loads.
 static_assert(std::endian::native == std::endian::little);
 inline std::array<uint64_t, kCqeWords> WordsOf(const Cqe& cqe) {
   const auto pair = [](uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; };
@@ -114,10 +116,10 @@ class CqeConsumer {
                          size_t{capacity} * sizeof(internal::CqeEntry));
   }
 
-  // Makes an empty ring there, for one producer in its life. The memory reads as zeros, as an Arena gives
-  // it: entries stay untouched, so a ring takes pages as it is used. nullopt: capacity is no power of two
-  // in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or not aligned.
-  // stamped: producers are to fill in Cqe::timestamp_ns. narrow: see CqeProducer::narrow.
+  // Creates an empty ring for a single producer. The memory must read as zeros, as an Arena provides it.
+  // Entries are not written, so the kernel allocates pages only as the ring is used. Returns nullopt if
+  // capacity is no power of two in [kMinCqeRingCapacity, kMaxCqeRingCapacity], or the memory is too small or
+  // not aligned. stamped: producers must set Cqe::timestamp_ns. narrow: see CqeProducer::narrow.
   static std::optional<CqeConsumer> Create(void* base, size_t size_bytes, uint32_t capacity,
                                            bool stamped = false, bool narrow = false) {
     if (base == nullptr || !IsLineAligned(base)) return std::nullopt;
@@ -134,14 +136,14 @@ class CqeConsumer {
     return CqeConsumer(area, capacity);
   }
 
-  // Takes the next CQE. False: none.
+  // Takes the next CQE. Returns false if there is none.
   bool Poll(Cqe* cqe) {
     if (!Read(position_, cqe)) return false;
     Take();
     return true;
   }
-  // The same in two steps, without a copy: the next CQE word by word, each to be read once, since a
-  // broken producer may change it under us; null: none. Take() ends its life.
+  // Does the same in two steps, without a copy. Peek returns the next CQE, or null if there is none. Read
+  // each word once, since a broken producer may change it at any time. The entry is valid until Take().
   const internal::CqeEntry* Peek() const {
     const internal::CqeEntry& entry = Entry(position_);
     return entry.stamp.load(std::memory_order_acquire) == position_ + 1 ? &entry : nullptr;
@@ -163,10 +165,10 @@ class CqeConsumer {
     for (uint32_t i = 0; i < capacity_ && Read(position_ + i, &cqe); ++i) visit(cqe);
   }
 
-  // Takes out each CQE that drop(const Cqe&) is true for, the newest first. The others close up towards
-  // the producer's end, so they stay where ForEachUnread finds them: what is taken out of the ring and kept
-  // elsewhere looks to Repair as if its WQE had never been published. The producer is told of the room
-  // last, since it writes there.
+  // Removes each CQE for which drop(const Cqe&) returns true. Calls drop for the newest CQE first. The
+  // remaining CQEs move towards the producer's end, where ForEachUnread still finds them. If they were kept
+  // outside the ring, Repair would treat their WQEs as never published. `consumed` is updated last, since the
+  // producer then writes into the freed entries.
   template <typename Predicate>
   void DropUnread(Predicate drop) {
     uint64_t end = position_;
@@ -176,7 +178,7 @@ class CqeConsumer {
     for (uint64_t i = end; i-- != position_;) {
       if (!Read(i, &cqe) || drop(cqe)) continue;
       if (--kept == i) continue;
-      // The entry there has its stamp.
+      // The target entry already has its stamp.
       for (size_t word = 0; word < internal::kCqeWords; ++word) {
         Entry(kept).words[word].store(Entry(i).Word(word), std::memory_order_relaxed);
       }
@@ -186,7 +188,7 @@ class CqeConsumer {
     area_->consumed.store(position_, std::memory_order_release);
   }
 
-  // The CQ has become larger than the ring is for.
+  // Marks the ring as narrow: the CQ has become larger than the ring.
   void SetNarrow() { area_->narrow.store(1, std::memory_order_release); }
 
   uint32_t capacity() const { return capacity_; }
@@ -220,7 +222,8 @@ class CqeConsumer {
 
 class CqeProducer {
  public:
-  // nullopt: not a ring made by CqeConsumer::Create, or one that does not fit into size_bytes.
+  // Returns nullopt if the memory is not a ring of CqeConsumer::Create, or the ring does not fit into
+  // size_bytes.
   static std::optional<CqeProducer> Attach(void* base, size_t size_bytes) {
     if (base == nullptr || !IsLineAligned(base) || size_bytes < sizeof(internal::CqeRingHead)) {
       return std::nullopt;
@@ -235,8 +238,8 @@ class CqeProducer {
     return producer;
   }
 
-  // Whether count CQEs fit now. Never true for count > max_batch(). Ask before claiming WQEs, so
-  // that each claimed one can be published. False ends when the owner polls.
+  // Returns whether count CQEs fit now. Always false if count > max_batch(). Call it before you claim WQEs,
+  // so that each claimed WQE can be published. A ring that is full gets room when the owner polls.
   bool CanPublish(uint32_t count) {
     if (count > max_batch()) return false;
     if (Free() >= count) return true;
@@ -244,7 +247,7 @@ class CqeProducer {
     return Free() >= count;
   }
 
-  // CanPublish must have said so.
+  // Requires that CanPublish returned true.
   [[gnu::always_inline]] void Publish(const Cqe& cqe) {
     internal::CqeEntry& entry = area_->entries[position_ & (capacity_ - 1)];
     const std::array<uint64_t, internal::kCqeWords> words = internal::WordsOf(cqe);
@@ -262,19 +265,20 @@ class CqeProducer {
     SOFTDC_KILL_POINT(kCqePublished);
   }
 
-  // The owner may be a quarter of the ring ahead of what it told us, so no more than this is ever
-  // asked for.
+  // The owner may have consumed up to a quarter of the ring more than `consumed` shows. A larger batch might
+  // therefore never fit.
   uint32_t max_batch() const { return capacity_ - capacity_ / 4; }
   uint32_t capacity() const { return capacity_; }
   bool stamped() const { return stamped_; }
-  // The ring is smaller than the CQ needs: a full one does not mean that the CQ is full, so a producer waits.
+  // Returns whether the ring is smaller than its CQ. If such a ring is full, the CQ may still have room, so
+  // the producer waits.
   bool narrow() const { return area_->narrow.load(std::memory_order_acquire) != 0; }
 
  private:
   explicit CqeProducer(internal::CqeRingHead* area)
       : area_(area), capacity_(area->capacity), stamped_(area->stamped != 0) {}
 
-  // 0 when a broken owner claims to have consumed more than there is.
+  // Returns 0 if a broken owner claims to have consumed more than was published.
   uint32_t Free() const {
     const uint64_t used = position_ - consumed_seen_;
     return used <= capacity_ ? capacity_ - static_cast<uint32_t>(used) : 0;

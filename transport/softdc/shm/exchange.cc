@@ -25,9 +25,9 @@ namespace {
 
 constexpr int kCallerAndFirmware = 2;
 
-// The kernel's calls, not libc's functions of these names: programs put hooks there to watch their
-// address space. UCX's forwards four of the five arguments of mremap, so that the new place is lost,
-// and a hook may call malloc while the range is protected.
+// Calls the kernel directly, not the functions of libc: programs install hooks there to watch their address
+// space. The hook of UCX forwards only four of the five arguments of mremap, so the new address is lost. A
+// hook may also call malloc while the range is protected.
 void* RawMmap(uint64_t length_bytes, int flags, int fd, uint64_t file_offset) {
   return reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, length_bytes, PROT_READ | PROT_WRITE,
                                          flags, fd, static_cast<off_t>(file_offset)));
@@ -51,7 +51,8 @@ bool HasOtherThreads() {
   return threads > kCallerAndFirmware + BounceServer::threads();
 }
 
-// Stops writes to the range until it is closed. Empty with errno set when that is not allowed here.
+// Blocks writes to the range until the returned descriptor is closed. Returns an empty descriptor and sets
+// errno if this is not permitted.
 UniqueFd StopWrites(uint64_t begin, uint64_t end, WriterPolicy policy) {
   UniqueFd fd(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
   if (!fd && policy == WriterPolicy::kUserWritesOnly) {
@@ -68,7 +69,7 @@ UniqueFd StopWrites(uint64_t begin, uint64_t end, WriterPolicy policy) {
   uffdio_writeprotect protect{};
   protect.range = range.range;
   protect.mode = UFFDIO_WRITEPROTECT_MODE_WP;
-  // A page that was never touched has nothing to protect yet.
+  // A page that was never touched has no entry that can be protected yet, so it is populated first.
   if (ioctl(fd.get(), UFFDIO_API, &api) != 0 || ioctl(fd.get(), UFFDIO_REGISTER, &range) != 0 ||
       RawMadvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) != 0 ||
       ioctl(fd.get(), UFFDIO_WRITEPROTECT, &protect) != 0) {
@@ -85,9 +86,9 @@ int MapScratch(uint64_t length_bytes, const NewPages& pages, void** scratch) {
   return *scratch == MAP_FAILED ? errno : 0;
 }
 
-// The pages come first, outside of anybody's way; running out of memory shows here, as an errno, and
-// not as SIGBUS in the copy. No malloc between the protection and its end: whoever waits for the
-// range may hold malloc's lock.
+// Allocates the pages first, when no thread waits yet. A lack of memory then gives an errno here, and not
+// SIGBUS in the copy. Must not call malloc while the range is protected: a thread that waits for the range
+// may hold the lock of malloc.
 int Exchange(uint64_t begin, uint64_t end, const NewPages& pages,
              std::optional<WriterPolicy> others) {
   const uint64_t length_bytes = end - begin;

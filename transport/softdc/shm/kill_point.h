@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SOFTDC_KILL_POINT(kName): a place where a test lets the process die, or does something nasty in
-// between.
+// SOFTDC_KILL_POINT(kName): a place where a test can kill the process or interfere in another way.
 //
-// In the product the macro is empty: no load, no branch. With -DSOFTDC_KILL_POINTS=1 (the
-// `*_instrumented` library variants, for tests only) it calls the hook that the test set. A binary
-// links either the plain variants or the killable ones, never both: the inline functions of this
-// folder differ between the two.
+// In the product the macro is empty: no load, no branch. With -DSOFTDC_KILL_POINTS=1 (the `*_instrumented`
+// library variants, for tests only) it calls the hook that the test has set. A binary must link either the
+// plain or the instrumented variants, never both, because the inline functions of this folder differ between
+// the two.
 //
-// The hook is a plain function pointer, set before other threads run; it lives across fork().
+// The hook is a plain function pointer. Set it before other threads run. It stays set across fork().
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_KILL_POINT_H_
 
@@ -20,9 +19,10 @@ enum class KillPoint {
 #undef SOFTDC_KILL_POINT_NAME
 };
 
-// Points before this one are reached by the rings alone, those from it on by whole contexts.
+// Tests that use only the rings reach the points before this point. The points from here on need whole
+// contexts.
 inline constexpr KillPoint kFirstContextPoint = KillPoint::kHelloSent;
-// From this one on it takes memory windows too.
+// The points from here on also need memory windows.
 inline constexpr KillPoint kFirstWindowPoint = KillPoint::kWindowBegun;
 
 inline constexpr const char* kKillPointNames[] = {

@@ -21,11 +21,10 @@ namespace sluice::softdc::shm {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-// Peers map a file whole, some thousand of them perhaps: 47 bits of address space have to suffice.
+// Peers map each file completely, perhaps some thousand files: 47 bits of address space must suffice.
 constexpr uint64_t kFileBytes = uint64_t{16} << 30;
 
-// Calls visit(begin, end) for each part of the range that is still mapped from that place in the
-// file.
+// Calls visit(begin, end) for each part of the range that still maps the given place in the file.
 void ForEachPartStillThere(uint64_t begin, uint64_t end, const PageFile& file, uint64_t file_offset,
                            const std::function<void(uint64_t, uint64_t)>& visit) {
   std::vector<std::pair<uint64_t, uint64_t>> parts;
@@ -55,12 +54,14 @@ bool IsWhollyThere(uint64_t begin, uint64_t end, const PageFile& file, uint64_t 
 }  // namespace
 
 MovedMemory& MovedMemory::Get() {
-  static MovedMemory* const memory = new MovedMemory();  // outlives static destructors, as the Loop
+  // Outlives static destructors, like the Loop.
+  static MovedMemory* const memory = new MovedMemory();
   return *memory;
 }
 
 MovedMemory::MovedMemory() {
-  // After the loop's handlers, so that ours run before: an exchange under way still needs the loop.
+  // Registered after the loop's handlers, so that our prepare handler runs first: an exchange in progress
+  // still needs the loop.
   Loop::Get();
   pthread_atfork(&AtForkPrepare, &AtForkParent, &AtForkChild);
 }
@@ -97,8 +98,8 @@ bool MovedMemory::IsRegistered(uint64_t begin, uint64_t end) const {
                      [&](const auto& entry) { return entry.second.Overlaps(begin, end); });
 }
 
-// Of several moved ranges that it touches, the one with most of it; the rest is reached as private
-// memory, which any mapping can be.
+// If the range overlaps several moved ranges, returns the largest overlap. The rest is accessed as private
+// memory, which works for any mapping.
 MovedMemory::Place MovedMemory::PlaceInMoved(uint64_t begin, uint64_t end) const {
   Place best;
   for (const Range& range : moved_) {
@@ -117,7 +118,7 @@ MovedMemory::Place MovedMemory::PlaceInMoved(uint64_t begin, uint64_t end) const
 MovedMemory::Place MovedMemory::Move(uint64_t begin, uint64_t end) {
   begin = (begin + kPageBytes - 1) / kPageBytes * kPageBytes;
   end = end / kPageBytes * kPageBytes;
-  // Peers may be writing through the kernel into what is registered already.
+  // Peers may be writing through the kernel to memory that is already registered.
   if (begin >= end || IsRegistered(begin, end) || !IsPlainPrivate(begin, end)) return {};
   Range range{.begin = begin, .end = end};
   std::optional<uint64_t> offset;
@@ -145,8 +146,7 @@ MovedMemory::Place MovedMemory::Move(uint64_t begin, uint64_t end) {
   return {.begin = begin, .end = end, .file_offset = *offset, .file = range.file};
 }
 
-// What cannot be made private again now is tried again at the next Leave; until then it stays
-// shared, in its place.
+// If a range cannot be made private now, the next Leave retries. Until then it stays shared, in its place.
 void MovedMemory::RestoreUnused() {
   std::erase_if(moved_, [&](const Range& range) {
     if (IsRegistered(range.begin, range.end)) return false;
@@ -161,7 +161,7 @@ void MovedMemory::RestoreUnused() {
   });
 }
 
-// The child's copies are made before the parent goes on: they hold what stood there at the fork.
+// The child makes its copies before the parent continues, so they hold the contents at the time of the fork.
 void MovedMemory::AtForkPrepare() {
   MovedMemory& memory = Get();
   memory.mutex_.lock();
@@ -190,11 +190,12 @@ void MovedMemory::AtForkChild() {
     ForEachPartStillThere(range.begin, range.end, *range.file, range.file_offset,
                           [](uint64_t begin, uint64_t end) {
                             if (ExchangePagesAfterFork(begin, end, NewPages{}) == 0) return;
-                            // No memory for a copy: better a fault at the child's first write than one in the parent.
+                            // No memory for a copy: makes the range read-only. A write then faults in the
+                            // child instead of changing the memory of the parent.
                             mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ);
                           });
   }
-  // The parent's files are none of ours to give out.
+  // The child must not allocate from the files of the parent.
   memory.moved_.clear();
   memory.registered_.clear();
   memory.files_.clear();

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MovedMemory: private memory that the program has registered, moved in place onto pages of a file
-// that peers can map: same address, same contents, a copy less than through the kernel. One per
-// process, since the address space is one: several contexts may register the same bytes.
+// MovedMemory: private memory that the program has registered and that was moved in place onto pages of a
+// file that peers can map. Addresses and contents stay the same. Peers save one copy compared with access
+// through the kernel. One object per process, since several contexts may register the same bytes of its
+// address space.
 //
 //   registered   |····#######################···|     # whole pages: moved; · ends: stay private
-//   private      what is no plain anonymous memory, or registered already as private, or cannot be
-//                exchanged safely now (exchange.h): all of it
+//   private      the whole range, if it is not plain anonymous memory, is already registered as private, or
+//                cannot be exchanged safely now (exchange.h)
 //
-// While it is registered   the pages are the file's; the program sees no difference.
-// With the last Leave      they become private again, with what is in them; what a slow
-//                          peer wrote into the file stays in the file.
-// munmap by the program    its own affair; noticed at the last Leave, and the file's pages go.
+// While registered         the pages belong to the file; the program sees no difference.
+// After the last Leave     they become private again, with their contents; a late write of a slow peer
+//                          goes to the file only.
+// munmap by the program    is allowed; the last Leave finds it and frees the pages of the file.
 // fork                     the child gets private copies before fork returns in the parent, so neither
-//                          sees the other's writes. Not after _Fork, vfork or a bare clone: there
+//                          sees the writes of the other. Not after _Fork, vfork or a bare clone: there,
 //                          registered bytes are shared until exec.
 //
-// Threads       Any thread, but not the firmware thread. Calls may take milliseconds a megabyte.
+// Threads       Any, except the firmware thread. A call may take milliseconds per megabyte.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_MOVED_MEMORY_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_MOVED_MEMORY_H_
 
@@ -34,7 +35,7 @@ class MovedMemory {
  public:
   static MovedMemory& Get();
 
-  // The part of a range that stands in a file. Files live as long as the process.
+  // The part of a range that is in a file. Files live as long as the process.
   struct Place {
     uint64_t begin = 0;  // addresses; begin == end: all of the range is private
     uint64_t end = 0;
@@ -42,14 +43,14 @@ class MovedMemory {
     const PageFile* file = nullptr;
   };
 
-  // Takes note of a registered range, and moves it if `move` says so and it can be done. `id` is for
-  // Leave.
+  // Records a registered range. If `move` is true and the range can be moved, moves it. `id` identifies the
+  // range for Leave.
   Place Enter(uint64_t begin, uint64_t end, bool move, uint64_t* id);
-  // The registration has ended. quiet: nobody writes there any more; otherwise the place in the file
-  // is not used again. An id of before a fork means nothing.
+  // Ends the registration. quiet: no peer writes to the range from now on. If false, the place in the file is
+  // not reused. Ignores an id from before a fork.
   void Leave(uint64_t id, bool quiet);
 
-  // Bytes that stand in files now.
+  // Returns the number of bytes that are in files now.
   uint64_t moved_bytes();
 
  private:
@@ -70,7 +71,7 @@ class MovedMemory {
   static void AtForkParent();
   static void AtForkChild();
 
-  // All under mutex_.
+  // All require mutex_.
   Place PlaceInMoved(uint64_t begin, uint64_t end) const;
   Place Move(uint64_t begin, uint64_t end);
   bool IsRegistered(uint64_t begin, uint64_t end) const;

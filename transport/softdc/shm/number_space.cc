@@ -14,7 +14,7 @@
 
 namespace sluice::softdc {
 namespace {
-constexpr int kBacklog = 1024;  // contexts that ask at the same time; beyond, they try again
+constexpr int kBacklog = 1024;  // contexts that connect at the same time; further contexts retry
 
 std::atomic<uint64_t> g_names_tried{0};
 
@@ -23,7 +23,7 @@ struct OwnBlocks {
   std::map<std::string, std::set<uint32_t>> by_domain;  // mutex
 
   static OwnBlocks& Get() {
-    // Outlives static destructors, as the Loop.
+    // Outlives static destructors, like the Loop.
     static OwnBlocks* const blocks = [] {
       auto* made = new OwnBlocks();
       pthread_atfork([] { Get().mutex.lock(); }, [] { Get().mutex.unlock(); },
@@ -56,7 +56,7 @@ OwnBlock::~OwnBlock() {
   OwnBlocks& blocks = OwnBlocks::Get();
   std::lock_guard lock(blocks.mutex);
   const auto held = blocks.by_domain.find(domain_);
-  if (held == blocks.by_domain.end()) return;  // a forked child's
+  if (held == blocks.by_domain.end()) return;  // in a forked child
   held->second.erase(index_);
   if (held->second.empty()) blocks.by_domain.erase(held);
 }

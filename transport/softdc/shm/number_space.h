@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// QP numbers of one context. The 24-bit number space of the device is cut in blocks of 256; a
-// context owns a block while it holds its abstract socket name, so numbers are unique over all
-// processes of the host and a dead process's numbers are free at once (firmware re-issues them as
-// well), unless BlockOfTime keeps newcomers away from them. Within its blocks a context goes forward only: a number that was handed out never comes
-// again from the same block (mlx5dv_reserved_qpn_alloc(3) promises no more, and CM's timewait needs
-// it).
+// Allocates the QP numbers of one context. The 24-bit number space of the device is divided into blocks of
+// 256. A context owns a block while it holds the block's abstract socket name, so numbers are unique over all
+// processes of the host. When a process dies, its numbers are free at once (firmware also reissues them),
+// unless contexts start at BlockOfTime. Within a block, a context hands out each number only once.
+// mlx5dv_reserved_qpn_alloc(3) does not promise more, and CM's timewait needs it.
 //
-// Thread-safe. The listening socket of a block is also where other contexts ask for the numbers in
-// it.
+// Threads       Any.
+//
+// Other contexts send their requests for the numbers of a block to the listening socket of the block.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_NUMBER_SPACE_H_
 
@@ -32,16 +32,16 @@ inline constexpr uint32_t kNoQpNumber = 0;
 
 std::string BlockSocketName(uint32_t block);
 
-// Where a context begins that is not to be given a dead one's numbers soon: further on with the time,
-// and round again after some twenty minutes. Holds as long as nobody takes a block's numbers faster than
-// time goes on by a block, in 20 ms.
+// Returns the first block for a context that must not soon reuse the numbers of a dead context. The block
+// advances with the time and starts over after about twenty minutes. This holds while no process uses up
+// blocks faster than one block per 20 ms.
 uint32_t BlockOfTime(int64_t now_ns);
 
-// How often this process has tried to take a block's name.
+// Returns the number of block names that this process has tried to take.
 uint64_t BlockNamesTried();
 
-// That this process holds a block: others of its contexts pass the block over without asking the kernel, so
-// a thousand contexts do not try each other's names. A forked child begins with none.
+// Records that this process holds a block. Other contexts of the process skip the block without a call to the
+// kernel, so that a thousand contexts do not try each other's names. A forked child starts with no blocks.
 class OwnBlock {
  public:
   OwnBlock(std::string domain, uint32_t index);
@@ -56,15 +56,15 @@ class OwnBlock {
 
 class NumberSpace {
  public:
-  // `on_block` starts serving the block's listening socket; `off_block` stops it. Called under the
+  // `on_block` starts serving the block's listening socket; `off_block` stops it. Both are called under the
   // lock.
   using BlockHook = std::function<void(int listening_fd)>;
   NumberSpace(BlockHook on_block, BlockHook off_block, uint32_t first_block = kFirstBlock);
   ~NumberSpace();
 
-  // kNoQpNumber when the space is used up (ENOMEM to the user).
+  // Returns kNoQpNumber if no number is free (ENOMEM to the user).
   uint32_t Allocate();
-  // False: not a number of ours, or freed already.
+  // Returns false if this context does not own the number, or the number is already free.
   bool Free(uint32_t number);
 
  private:
@@ -80,8 +80,8 @@ class NumberSpace {
   const BlockHook on_block_;
   const BlockHook off_block_;
   std::mutex mutex_;
-  uint32_t next_block_;  // mutex_; forward, so that a returned block is the last to come again
-  std::vector<std::unique_ptr<Block>> blocks_;  // mutex_; the last one is being handed out
+  uint32_t next_block_;  // mutex_; only advances, so a released block is reused last
+  std::vector<std::unique_ptr<Block>> blocks_;  // mutex_; Allocate uses the last block
 };
 
 }  // namespace sluice::softdc

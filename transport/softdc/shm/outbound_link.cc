@@ -30,8 +30,8 @@ std::unique_ptr<MappedFile> MappedFile::Map(int fd, uint64_t size_bytes) {
 
 namespace {
 
-// Whether process_vm_readv and _writev are of no use to us there: not allowed, or the process is in a
-// name space of processes that we do not see. Permission is looked at before addresses are.
+// Returns whether process_vm_readv and _writev fail for this process: they are not permitted, or the process
+// is in a PID namespace that we cannot see. The kernel checks permission before it checks addresses.
 bool KernelRefuses(pid_t pid) {
   char byte = 0;
   const iovec local{.iov_base = &byte, .iov_len = 1};
@@ -44,18 +44,18 @@ PrivateCopy CopyOf(int error) {
     case 0:
       return PrivateCopy::kDone;
     case EAGAIN:
-    case EINPROGRESS:  // a copy is done again, after this one has ended (Ready)
+    case EINPROGRESS:  // the copy is repeated after this one has ended (Ready)
       return PrivateCopy::kAgain;
     case EACCES:
     case EFAULT:
     case EPERM:
       return PrivateCopy::kRefused;
-    default:  // ESRCH, or what a broken connection to its bounce server gives
+    default:  // ESRCH, or the errno of a broken connection to the bounce server
       return PrivateCopy::kNobody;
   }
 }
 
-// What process_vm_readv or _writev said.
+// Converts a result of process_vm_readv or _writev.
 PrivateCopy KernelCopyOf(ssize_t copied, uint64_t length_bytes) {
   if (copied < 0) return CopyOf(errno);
   return CopyOf(static_cast<uint64_t>(copied) == length_bytes ? 0 : EFAULT);
@@ -74,8 +74,8 @@ OutboundLink::OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint
       link_id_(link_id),
       arena_(std::move(arena)),
       bounces_(!process_vm || KernelRefuses(pid)) {
-  // The header was checked by whoever made the link; copies are kept, so later scribbling changes
-  // nothing.
+  // The creator of the link has checked the header. The link keeps copies, so that later changes of the
+  // header have no effect.
   const auto* header = reinterpret_cast<const ArenaHeader*>(arena_->At(0, sizeof(ArenaHeader)));
   const uint32_t count = header->memory_region_count;
   regions_ = reinterpret_cast<MemoryRegionEntry*>(
@@ -132,7 +132,7 @@ PrivateCopy OutboundLink::ReadPrivate(const RemotePlace& place, uint64_t into, s
 
 PrivateCopy OutboundLink::ChangePrivate(const RemotePlace& place, const WordChange& change,
                                         uint64_t* before) {
-  // Its owner does it, also where the kernel copies for us.
+  // The owner does the operation, even if the kernel does our copies.
   const int error = Bounce([&](BounceClient& bounce) {
     return bounce.Change(place.key, place.peer_address, change, before);
   });
@@ -146,7 +146,8 @@ void OutboundLink::RingFirmware() const {
 
 void OutboundLink::MarkDead() {
   dead_.store(true, std::memory_order_release);
-  // The end of the socket tells the owner that we claim nothing more, so whoever is at it finishes first.
+  // The end of the socket tells the owner that we claim nothing more. So wait until a poster that holds the
+  // lock has finished.
   SpinLockHolder hold(lock);
   socket_.Reset();
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OutboundLink: what this context has mapped of another context it sends to: that one's arena and
-// shared segments, its own journal line and CQE rings in there. Target: one QP number over there.
+// OutboundLink: what this context has mapped of another context to which it sends: the arena and the shared
+// segments of that context, and our own journal line and CQE rings in that arena. Target: one QP number of
+// that context.
 //
-// The Loop thread makes, extends and ends links; posters use them under `lock`. A link whose peer died
-// says so, and is destroyed, with everything mapped for it, when no pass uses it
+// The Loop thread creates, extends and ends links. Posters use them under `lock`. If the peer of a link dies,
+// the link is marked dead. It is destroyed, with everything mapped for it, when no pass uses it
 // (outbound_links.h, Dropped).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_OUTBOUND_LINK_H_
@@ -39,9 +40,9 @@ namespace sluice::softdc::shm {
 
 inline constexpr uint32_t kMaxPeerSegments = 4096;
 inline constexpr uint32_t kClaimBatchMax =
-    32;  // receive WQEs per claim; doorbells are seldom longer
+    32;  // receive WQEs per claim; doorbells are rarely longer
 
-// A mapped file of the peer's.
+// A mapped file of the peer.
 class MappedFile {
  public:
   MappedFile(std::byte* base, uint64_t size_bytes) : base_(base), size_bytes_(size_bytes) {}
@@ -49,10 +50,10 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // Null when it cannot be mapped, or can shrink under our feet.
+  // Returns null if the file cannot be mapped or is not sealed against shrinking.
   static std::unique_ptr<MappedFile> Map(int fd, uint64_t size_bytes);
 
-  // Null when the range is not inside.
+  // Returns null if the range is not inside the file.
   std::byte* At(uint64_t offset, uint64_t length_bytes) const {
     if (offset > size_bytes_ || length_bytes > size_bytes_ - offset) return nullptr;
     return base_ + offset;
@@ -63,35 +64,34 @@ class MappedFile {
   const uint64_t size_bytes_;
 };
 
-// Where a range of the peer's memory is for us, as far as it is in one piece: a region whose middle
-// was moved onto a segment has up to three.
+// Location of a range of the peer's memory, as seen from this process. Covers only the first contiguous
+// piece: a region whose middle was moved onto a segment has up to three pieces.
 struct RemotePlace {
   enum class Kind {
-    kMapped,     // at `address`, here
+    kMapped,     // at `address` in this process
     kPrivate,    // at `peer_address`, in the peer's address space
-    kNotMapped,  // in `segment`, which has to be asked for first
+    kNotMapped,  // in `segment`, which must be requested first
     kDenied,     // no such region, out of range, or the right is missing
   };
   Kind kind = Kind::kDenied;
   std::byte* address = nullptr;
   uint64_t peer_address = 0;
-  uint64_t length_bytes = 0;  // of the range asked about, from its start; kMapped and kPrivate
+  uint64_t length_bytes = 0;  // of the requested range, from its start; kMapped and kPrivate
   uint32_t segment = 0;
   uint32_t key = 0;      // of the region; kPrivate
   bool relaxed = false;  // the region was registered with relaxed ordering
 };
 
-// What is mapped here of one of the peer's regions: a key looked up once for all messages of a
-// doorbell. Good until the copies end (ClaimJournal::EndCopies): that long a key that was taken back
-// meanwhile may still be used.
+// The mapped part of a region of the peer. A poster looks a key up once for all messages of a doorbell. Valid
+// until the copies end (ClaimJournal::EndCopies). Until then, a revoked key may still be used.
 struct MappedRegion {
   uint32_t key = 0;       // 0: none
-  bool relaxed = false;   // as of RemotePlace
+  bool relaxed = false;   // as in RemotePlace
   uint64_t begin = 0;     // offsets in the region
   uint64_t end = 0;       //
-  uintptr_t address = 0;  // here, of offset 0
+  uintptr_t address = 0;  // address of offset 0 in this process
 
-  // Null when the piece is of another region, or not wholly inside.
+  // Returns null if the piece belongs to another region or is not completely inside the mapped part.
   std::byte* At(const Sge& sge) const {
     if (sge.key != key || sge.offset < begin || sge.offset > end || sge.length > end - sge.offset ||
         key == 0) {
@@ -101,16 +101,16 @@ struct MappedRegion {
   }
 };
 
-// How a copy from or to a peer's private memory ended.
+// Result of a copy from or to private memory of a peer.
 enum class PrivateCopy {
   kDone,
-  kAgain,    // the peer has not let our bounce client in yet, or stands still
-  kRefused,  // it has no such memory
-  kMaybe,  // of an atomic operation: the peer stands still, and may still do it; never to be tried again
-  kNobody,  // it is gone
+  kAgain,    // the peer has not accepted our bounce client yet, or does not answer
+  kRefused,  // the peer has no such memory
+  kMaybe,    // atomic operations only: the peer does not answer and may still do it; never retry
+  kNobody,   // the peer is gone
 };
 
-// Our completion ring in one CQ of the peer's, and how to wake whoever sleeps on that CQ.
+// Our completion ring in a CQ of the peer, and the means to wake a thread that sleeps on that CQ.
 struct RemoteCq {
   uint64_t ring_offset = 0;  // in the peer's arena
   CqeProducer ring;
@@ -120,18 +120,19 @@ struct RemoteCq {
 
 class OutboundLink {
  public:
-  // bell: wakes the peer's firmware.
+  // bell: wakes the firmware of the peer.
   OutboundLink(UniqueFd socket, pid_t pid, uint64_t context_id, uint32_t link_id,
                std::unique_ptr<MappedFile> arena, ClaimJournal journal, UniqueFd bell,
                bool process_vm);
 
-  // The peer's table, to judge a key by (model/arrival.h).
+  // Returns the region table of the peer, for the check of keys (model/arrival.h).
   std::span<MemoryRegionEntry> regions() const { return {regions_, region_count_}; }
-  // The first piece of a range that is inside of a region of that table, from `into` on.
+  // Returns the first piece of a range that is inside a region of that table. `into` is the offset in the
+  // region.
   RemotePlace Place(const MemoryRegionEntry& region, uint64_t into, uint64_t length_bytes) const {
     return PlaceIn(region, into, length_bytes);
   }
-  // The same for a piece of a receive buffer.
+  // Does the same for a piece of a receive buffer.
   RemotePlace Locate(const Sge& sge) const {
     const uint32_t index = sge.key >> 8;
     if (sge.key == 0 || index >= region_count_) return {};
@@ -143,7 +144,7 @@ class OutboundLink {
     return PlaceIn(region, sge.offset, sge.length);
   }
 
-  // The region that a key names, if some of it is mapped here.
+  // Returns the mapped part of the region that a key names, or an empty result if no part is mapped.
   MappedRegion Mapped(uint32_t key) const {
     const uint32_t index = key >> 8;
     if (key == 0 || index >= region_count_) return {};
@@ -151,10 +152,10 @@ class OutboundLink {
     if (region.key.load(std::memory_order_acquire) != key) return {};
     return Mapped(region, key);
   }
-  // The same for a region of that table which has that key.
+  // Does the same for a region of that table. The region must have that key.
   MappedRegion Mapped(const MemoryRegionEntry& region, uint32_t key) const {
     const MappedFile* file = Find(region.segment);
-    // Each is read once: a broken owner may change it meanwhile.
+    // Each field is read once: a broken owner may change it at any time.
     const uint64_t begin = region.shared_begin;
     const uint64_t end = std::min(region.shared_end, region.length_bytes);
     if (file == nullptr || begin >= end) return {};
@@ -167,18 +168,21 @@ class OutboundLink {
             .address = reinterpret_cast<uintptr_t>(first) - begin};
   }
 
-  // Whether private memory over there can be reached: false while the peer has not let our bounce
-  // client in. Never blocks. Under lock.
+  // Returns whether private memory of the peer can be reached. Returns false while the peer has not accepted
+  // our bounce client. Never blocks. Call under lock.
   bool ReadyForPrivate() { return bounce_ == nullptr || bounce_->Ready(); }
-  // Copies between our memory and bytes of a kPrivate place, from `into` on. Under lock.
+  // Copies between our memory and bytes of a kPrivate place. `into` is the offset in the place. Call under
+  // lock.
   PrivateCopy WritePrivate(const RemotePlace& place, uint64_t into, const std::byte* from,
                            uint64_t length_bytes);
   PrivateCopy ReadPrivate(const RemotePlace& place, uint64_t into, std::byte* to,
                           uint64_t length_bytes);
-  // An atomic operation on the word of a kPrivate place; *before: what it held. Under lock.
+  // Runs an atomic operation on the word of a kPrivate place. *before: old value of the word. Call under
+  // lock.
   PrivateCopy ChangePrivate(const RemotePlace& place, const WordChange& change, uint64_t* before);
 
-  // Tells the peer's firmware to look at its CQs and SRQs: one was overrun, or reached its limit.
+  // Makes the firmware of the peer check its CQs and SRQs, because a CQ was overrun or an SRQ reached its
+  // limit.
   void RingFirmware() const;
 
   const MappedFile& arena() const { return *arena_; }
@@ -191,26 +195,26 @@ class OutboundLink {
   void MarkDead();
   void AddSegment(uint32_t segment, std::unique_ptr<MappedFile> file);
   bool HasSegment(uint32_t segment) const { return Find(segment) != nullptr; }
-  // The ring into that CQ, made at the first target that completes there. Null: the answer makes no
-  // sense. CQ ids are reused: the ring into an earlier CQ of that id moves to *replaced.
+  // Returns the ring into that CQ, and creates it for the first target that completes there. Returns null if
+  // the answer is invalid. CQ ids are reused: the ring into an earlier CQ of the same id moves to *replaced.
   RemoteCq* AddRemoteCq(const ControlMessage& answer, uint64_t armed_offset, UniqueFd event_fd,
                         std::unique_ptr<RemoteCq>* replaced);
 
-  // Rings that no target uses any more move to *dropped.
+  // Moves rings that no target uses to *dropped.
   void DropRemoteCqs(const std::unordered_set<const RemoteCq*>& used,
                      std::vector<std::unique_ptr<RemoteCq>>* dropped);
 
-  SpinLock lock;         // posters; covers a claim and the publishing of what was claimed
+  SpinLock lock;         // taken by posters; covers a claim and the publishing of its WQEs
   ClaimJournal journal;  // under lock
   std::array<ClaimedWqe, kClaimBatchMax>
-      claimed;  // under lock: room for a claim, not set up anew for each
+      claimed;  // under lock: buffer for a claim, not initialized for each claim
 
  private:
   const MappedFile* Find(uint32_t segment) const {
     return segment < kMaxPeerSegments ? segments_[segment].load(std::memory_order_acquire)
                                       : nullptr;
   }
-  // The first piece of [into, into + length_bytes) of a region.
+  // Returns the first piece of [into, into + length_bytes) of a region.
   RemotePlace PlaceIn(const MemoryRegionEntry& region, uint64_t into, uint64_t length_bytes) const {
     using Kind = RemotePlace::Kind;
     const uint64_t shared_begin = region.shared_begin, shared_end = region.shared_end;
@@ -239,8 +243,8 @@ class OutboundLink {
 
   template <typename Copy>
   int Bounce(Copy copy);
-  // Whether pid_ is still the peer's, for the kernel's copies. The kernel closes the sockets of a process
-  // before its id can be another's.
+  // Returns whether pid_ still names the peer, for copies by the kernel. The kernel closes the sockets of a
+  // process before another process can get its id.
   bool PidIsPeers() const;
 
   UniqueFd socket_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One file, though a long one: all of it works on Channel, which nobody else sees.
+// One long file, because all of it uses Channel, which is private to it.
 #include "transport/softdc/shm/outbound_links.h"
 
 #include <sys/epoll.h>
@@ -30,8 +30,8 @@ using shm::ControlMessage;
 
 namespace {
 
-// Requests under way on one socket. Neither side waits for room in it: a request beyond would be
-// lost, and an answer too.
+// Maximum number of unanswered requests on one socket. Neither side waits for room in the socket, so further
+// requests or answers would be lost.
 constexpr uint32_t kMaxUnanswered = 32;
 
 struct Question {
@@ -46,16 +46,16 @@ struct OutboundLinks::Channel {
   UniqueFd socket;  // moves into the link when the hello is answered
   std::unique_ptr<shm::OutboundLink> link;
   bool closed = false;
-  uint32_t segments_asked = 0;           // ids 1 to this
-  std::vector<Target*> pending_targets;  // wait for the hello, or for their answer
-  std::deque<Question> asks;             // wait for their turn
-  uint32_t unanswered = 0;               // of those that had it
+  uint32_t segments_asked = 0;           // ids 1 to this were requested
+  std::vector<Target*> pending_targets;  // targets that wait for the hello or their answer
+  std::deque<Question> asks;             // requests that are not sent yet
+  uint32_t unanswered = 0;               // requests sent and not answered
   int fd() const { return link != nullptr ? link->socket() : socket.get(); }
 };
 
 namespace {
 
-// Once a process: whoever runs programs of two builds side by side has to know why they do not meet.
+// Reports once per process why programs of two builds do not reach each other.
 void ReportOtherLayout(uint32_t layout_version) {
   static std::atomic<bool> reported{false};
   if (reported.exchange(true)) return;
@@ -137,7 +137,7 @@ void OutboundLinks::SendRequest(Channel& channel, ControlKind kind, uint32_t num
   request.kind = kind;
   request.context_id = context_id_;
   request.number = number;
-  // A failure here is followed by the end of the socket, which is handled where it is read.
+  // If this fails, the end of the socket follows, which OnReadable handles.
   SendWithFds(channel.fd(), std::as_bytes(std::span(&request, 1)));
 }
 
@@ -152,8 +152,8 @@ void OutboundLinks::SendAsks(Channel& channel) {
 }
 
 void OutboundLinks::AskResolve(Channel& channel, uint32_t qp_number) {
-  // Segments first: their answers come before the target's, so that it starts with all memory at
-  // hand.
+  // Requests segments first: their answers arrive before the target's, so that all memory is mapped when the
+  // target is ready.
   const auto* header = reinterpret_cast<const shm::ArenaHeader*>(
       channel.link->arena().At(0, sizeof(shm::ArenaHeader)));
   const uint32_t segments = std::min(header->segment_count.load(), shm::kMaxPeerSegments - 1);
@@ -171,7 +171,7 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
     ssize_t size = RecvWithFds(channel->fd(), std::as_writable_bytes(std::span(&answer, 1)), &fds);
     if (size < 0 && errno == EAGAIN) return;
     if (size < 0 && errno == EMFILE) {
-      // The link goes on with what it has.
+      // The link continues with the segments and targets that it has.
       ReportOutOfDescriptors();
       answer.error = EMFILE;
       size = sizeof(answer);
@@ -205,11 +205,12 @@ void OutboundLinks::OnReadable(const std::shared_ptr<Channel>& channel) {
 
 bool OutboundLinks::OnHello(Channel& channel, const ControlMessage& answer,
                             std::vector<UniqueFd>& fds) {
-  // As the kernel knows it, here; what the peer calls itself may be somebody else's number.
+  // Uses the PID as the kernel reports it here. The PID that the peer knows may belong to another process in
+  // our namespace.
   ucred peer{};
   socklen_t length = sizeof(peer);
   if (getsockopt(channel.fd(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return false;
-  // (A shortage of our own was reported where it was noticed.)
+  // (Missing descriptors in this process were reported where they were detected.)
   if (answer.error == EMFILE && answer.context_id == 0) ReportTurnedAway(peer.pid);
   if (channel.link != nullptr || answer.error != 0 || fds.size() != 2) return false;
   auto arena = shm::MappedFile::Map(fds[0].get(), answer.size_bytes);
@@ -364,7 +365,7 @@ void OutboundLinks::DropReaches(Which which, Dropped* dropped) {
     target.reach.store(nullptr);
     dropped->reaches.emplace_back(reach);
     TargetStatus status = TargetStatus::kReady;
-    // One that is asked about stays, for the answer.
+    // A target with a pending request stays, for the answer.
     if (!target.status.compare_exchange_strong(status, TargetStatus::kDropped)) {
       ++it;
       continue;

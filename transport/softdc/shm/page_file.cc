@@ -42,7 +42,7 @@ std::optional<uint64_t> PageFile::Allocate(uint64_t length_bytes) {
 void PageFile::Free(uint64_t offset, uint64_t length_bytes, bool reuse) {
   const int punched = fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                 static_cast<off_t>(offset), static_cast<off_t>(length_bytes));
-  // What could not be emptied would come out again with old bytes in it.
+  // Pages that could not be freed would contain old bytes at the next allocation.
   if (punched != 0 || !reuse) return;
   auto next = free_.lower_bound(offset);
   if (next != free_.end() && next->first == offset + length_bytes) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PageFile: a sparse, sealed memory file whose pages are given out in runs. Peers map it whole and
-// once, however many runs come and go; only touched pages count. A run that is given back is punched
-// out of the file at once, and reads as zeros when it is given out again.
+// PageFile: a sparse, sealed memory file whose pages are allocated in runs. Peers map the whole file once,
+// for all runs. Only touched pages use memory. Free punches a run out of the file at once, so the run reads
+// as zeros when it is allocated again.
 //
 // Not thread-safe.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_PAGE_FILE_H_
@@ -21,13 +21,13 @@ namespace sluice::softdc::shm {
 
 class PageFile {
  public:
-  // Null with errno set. `size_bytes`: whole pages.
+  // Returns null and sets errno on failure. `size_bytes` must be whole pages.
   static std::unique_ptr<PageFile> Create(uint64_t size_bytes);
 
-  // Whole pages. Nothing when no run of that length is free.
+  // Allocates whole pages. Returns nullopt if no run of that length is free.
   std::optional<uint64_t> Allocate(uint64_t length_bytes);
-  // The memory goes at once. reuse: the run may be given out again; otherwise its place in the file
-  // is never used again, for when somebody may still write there.
+  // Frees the memory of a run at once. reuse: the run may be allocated again. Pass false if a process may
+  // still write there: that place in the file is then never used again.
   void Free(uint64_t offset, uint64_t length_bytes, bool reuse);
 
   int fd() const { return fd_.get(); }
@@ -42,7 +42,7 @@ class PageFile {
   const uint64_t size_bytes_;
   const dev_t device_;
   const ino_t inode_;
-  std::map<uint64_t, uint64_t> free_;  // offset -> length; neighbours are joined
+  std::map<uint64_t, uint64_t> free_;  // neighbours are merged
 };
 
 }  // namespace sluice::softdc::shm

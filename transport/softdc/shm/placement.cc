@@ -11,7 +11,7 @@
 namespace sluice::softdc::shm {
 
 std::optional<Placement> PlaceRange(const void* address, size_t length_bytes, bool move) {
-  // Memory in a file of the program's needs no further look: one list of mappings, not three.
+  // Memory in a file of the program needs no further check: one list of mappings instead of three.
   const auto shared = FindSharedRange(address, length_bytes);
   UniqueFd shared_fd(shared.has_value() ? shared->fd : -1);
   if (!shared.has_value() && !IsMapped(address, length_bytes)) return std::nullopt;
@@ -21,7 +21,7 @@ std::optional<Placement> PlaceRange(const void* address, size_t length_bytes, bo
       begin, begin + length_bytes, move && !shared.has_value(), &placement.id);
   if (place.file != nullptr) {
     placement.fd = UniqueFd(fcntl(place.file->fd(), F_DUPFD_CLOEXEC, 0));
-    if (!placement.fd) return placement;  // out of descriptors: reached through the kernel
+    if (!placement.fd) return placement;  // out of descriptors: peers use the kernel
     placement.shared_begin = place.begin - begin;
     placement.shared_end = place.end - begin;
     placement.file_offset = place.file_offset;

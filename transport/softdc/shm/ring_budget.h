@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RingBudget: how large the completion ring of the next sender may be, so that all rings of a context
-// stay within bounds however many senders come. A few senders get all that their CQ can need. Of many,
-// the later ones get less, and at last kNarrowCapacity. A sender whose ring is smaller than its CQ waits
-// when the ring is full, instead of overrunning the CQ.
+// RingBudget: sets the size of the completion ring of the next sender, so that the total size of all rings of
+// a context is limited for any number of senders. With few senders, rings are as large as their CQ needs, up
+// to an eighth of kWideRingBytes. With many senders, later rings are smaller, down to kNarrowCapacity. A
+// sender whose ring is smaller than its CQ waits when the ring is full, instead of overrunning the CQ.
 //
-// Thread-safe.
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_RING_BUDGET_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_RING_BUDGET_H_
 
@@ -19,7 +19,8 @@
 
 namespace sluice::softdc::shm {
 
-// Rings wider than kNarrowCapacity share this. With 2,000 narrow ones it comes to less than 256 MiB.
+// Total size of all rings larger than kNarrowCapacity. Together with 2,000 narrow rings, this is less than
+// 256 MiB.
 inline constexpr uint64_t kWideRingBytes = uint64_t{96} << 20;
 inline constexpr uint32_t kNarrowCapacity = 1024;  // CQEs; 72 KiB
 
@@ -27,12 +28,12 @@ class RingBudget {
  public:
   static uint64_t Bytes(uint32_t capacity) { return Arena::Rounded(CqeConsumer::Bytes(capacity)); }
 
-  // The capacity for one more ring that should have `wanted`, a power of two. Give it back when the ring
-  // is not used any more.
+  // Returns the capacity of a new ring for which the caller wants `wanted`, a power of two. Call GiveBack
+  // when the ring is no longer used.
   uint32_t Take(uint32_t wanted) {
     if (wanted <= kNarrowCapacity) return wanted;
     std::lock_guard lock(mutex_);
-    // An eighth of what is left, so that no sender gets it all.
+    // At most an eighth of the remaining bytes, so that no sender gets all of them.
     const uint64_t entries = (kWideRingBytes - taken_bytes_) / 8 / sizeof(internal::CqeEntry);
     const uint32_t capacity = std::min(wanted, static_cast<uint32_t>(std::bit_floor(entries)));
     if (capacity <= kNarrowCapacity) return kNarrowCapacity;
@@ -47,7 +48,7 @@ class RingBudget {
 
  private:
   std::mutex mutex_;
-  uint64_t taken_bytes_ = 0;  // of wide rings
+  uint64_t taken_bytes_ = 0;  // by wide rings
 };
 
 }  // namespace sluice::softdc::shm

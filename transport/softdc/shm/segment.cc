@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kLikelyDescriptors = 4;
 
-// Another descriptor for what the descriptor with this name is open on, if that is the file and it is sealed
-// against shrinking, or -1.
+// Opens the file of the descriptor with this name again. Returns -1 if it is not the given file, or the file
+// is not sealed against shrinking.
 int OpenIfFile(const std::string& name, dev_t device, ino_t inode, uint64_t* file_bytes) {
   const std::string path = "/proc/self/fd/" + name;
   struct stat info {};
@@ -37,12 +37,13 @@ int OpenIfFile(const std::string& name, dev_t device, ino_t inode, uint64_t* fil
   return -1;
 }
 
-// A descriptor of our own for that file, if it is sealed against shrinking, or -1. Goes by the names
-// in /proc, since any other thread may close or reuse a descriptor while we look.
+// Returns a new descriptor for that file, or -1 if there is none or the file is not sealed against shrinking.
+// Uses the names in /proc, because another thread may close or reuse a descriptor at any time.
 int OpenFile(dev_t device, ino_t inode, uint64_t* file_bytes) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), &closedir);
   if (dir == nullptr) return -1;
-  // Registered soon after it was made, as a rule, and both got the lowest number that was free: it is just below.
+  // A program usually registers the file soon after it created it. Both descriptors got the lowest free
+  // number, so the file's number is just below.
   const int lowest_free = dirfd(dir.get());
   for (int fd = lowest_free - 1; fd >= 0 && fd >= lowest_free - kLikelyDescriptors; --fd) {
     const int found = OpenIfFile(std::to_string(fd), device, inode, file_bytes);
@@ -52,7 +53,7 @@ int OpenFile(dev_t device, ino_t inode, uint64_t* file_bytes) {
   while (const dirent* entry = readdir(dir.get())) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
-  // The last ones first.
+  // Tries the last names first.
   std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
     const int found = OpenIfFile(name, device, inode, file_bytes);
@@ -91,7 +92,7 @@ bool IsPresent(const void* address, size_t length_bytes) {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = reinterpret_cast<uint64_t>(address) & ~(page - 1);
   const uint64_t end = reinterpret_cast<uint64_t>(address) + length_bytes;
-  // ENOMEM where something is not mapped; writes nothing back.
+  // ENOMEM if a part is not mapped. MS_ASYNC writes nothing back.
   return msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds out whether memory that a program registers is already shared: a MAP_SHARED mapping of a
-// memory file that this process still holds open and that cannot shrink under a peer's feet. If so,
-// peers map the file and reach it directly; if not, it is private and they go through the kernel.
+// Finds whether memory that a program registers is already shared. It is shared if it is a MAP_SHARED mapping
+// of a memory file that this process holds open and that is sealed against shrinking. Peers map such a file
+// and access it directly. Other memory is private, and peers access it through the kernel.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SEGMENT_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SEGMENT_H_
 
@@ -17,20 +17,20 @@ namespace sluice::softdc::shm {
 struct SharedRange {
   dev_t device = 0;
   ino_t inode = 0;
-  uint64_t file_offset = 0;  // of the first byte asked for
+  uint64_t file_offset = 0;  // of the first byte of the range
   int fd = -1;               // a duplicate; the caller closes it
   uint64_t file_bytes = 0;
 };
 
-// Reads /proc/self: slow, for registration only. Nothing when any part of the range is not shared
-// that way, or not readable.
+// Finds the file behind a range. Returns nullopt if a part of the range is not shared in that way, or not
+// readable. Slow, because it reads /proc/self: for registration only.
 std::optional<SharedRange> FindSharedRange(const void* address, size_t length_bytes);
 
-// Whether every page of the range is mapped, with whatever access. Asks the kernel about the range
-// alone, so it costs no more in a process of thousands of mappings.
+// Returns whether every page of the range is mapped, with any access. Asks the kernel about this range only,
+// so the cost does not grow with the number of mappings of the process.
 bool IsPresent(const void* address, size_t length_bytes);
 
-// Whether every page of the range is mapped with at least read access.
+// Returns whether every page of the range is mapped with at least read access.
 bool IsMapped(const void* address, size_t length_bytes);
 
 }  // namespace sluice::softdc::shm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A lock for a few dozen instructions, as a provider keeps round each queue. Almost always
-// uncontended: one queue is used by one thread, and by the Loop thread only while something of it
+// A spin lock for critical sections of a few dozen instructions, as a provider has around each queue.
+// Contention is rare: one thread uses a queue, and the Loop thread uses it only while an entry of the queue
 // waits.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SPIN_LOCK_H_

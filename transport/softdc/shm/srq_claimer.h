@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SrqClaimer: a sending process's side of another process's SRQ. Takes receive WQEs, several per
-// call.
+// SrqClaimer: a sending process's side of the SRQ of another process. Takes receive WQEs, several per call.
 //
-// Not thread-safe: the Link's lock covers every call, and covers a claim together with the
-// publishing of each of its WQEs (claim_journal.h: one open claim per Link). Lock-free towards
-// other processes: a Claim is at most kMaxClaimAttempts tries and never waits.
+// Threads       Not thread-safe: the lock of the Link covers every call. It also covers a claim together with
+//               the publishing of each of its WQEs (claim_journal.h: one open claim per Link). Lock-free
+//               towards other processes: Claim tries at most kMaxClaimAttempts times and never waits.
 //
-// Order of use, per doorbell:  CqeProducer::CanPublish(n) -> Claim(n) -> for each WQE taken: copy,
-// Publish. A WQE that was taken and is not wanted goes back by Publish of a CQE with kCqeUnused.
+// Order of use, per doorbell:  CqeProducer::CanPublish(n) -> Claim(n) -> for each WQE taken: copy, Publish.
+// To return a WQE unused, publish a CQE with kCqeUnused for it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_SRQ_CLAIMER_H_
 
@@ -27,34 +26,36 @@ namespace sluice::softdc::shm {
 struct ClaimedWqe {
   uint32_t wqe_index = 0;  // goes into the CQE
   uint32_t sge_count = 0;  // at least 1
-  Sge sge;                 // the first; the others with SrqClaimer::Sges
+  Sge sge;                 // the first SGE; SrqClaimer::Sges returns all
 };
 
 enum class ClaimStatus {
   kOk,         // count >= 1 WQEs taken, fewer than wanted if the queue has no more
   kEmpty,      // no WQE is posted: RNR
   kContended,  // lost kMaxClaimAttempts races; try later
-  kBroken,     // the owner's queue holds nonsense: treat the link as dead
+  kBroken,     // the queue of the owner is corrupt: treat the link as dead
 };
 
 struct ClaimResult {
   ClaimStatus status = ClaimStatus::kEmpty;
   uint32_t count = 0;
-  bool limit_reached = false;  // this claim did it: the caller tells the owner's firmware
+  // This claim reached the limit: the caller notifies the firmware of the owner.
+  bool limit_reached = false;
 };
 
 class SrqClaimer {
  public:
   static constexpr int kMaxClaimAttempts = 64;
 
-  // nullopt: not an SRQ made by SrqOwner::Create, or one that does not fit into size_bytes.
+  // Returns nullopt if the memory is not an SRQ of SrqOwner::Create, or the SRQ does not fit into size_bytes.
   static std::optional<SrqClaimer> Attach(void* base, size_t size_bytes) {
     if (base == nullptr || !IsLineAligned(base) || size_bytes < sizeof(internal::SrqHead)) {
       return std::nullopt;
     }
     auto* area = static_cast<internal::SrqHead*>(base);
     if (area->magic.load(std::memory_order_acquire) != internal::kSrqMagic) return std::nullopt;
-    SrqClaimer claimer(area);  // takes copies: checked and used are the same numbers
+    // Copies the fields, so that the checked and the used values are the same.
+    SrqClaimer claimer(area);
     if (!internal::ValidSrqShape(claimer.srq_id_, claimer.capacity_, claimer.max_sge_) ||
         size_bytes < internal::SrqBytes(claimer.capacity_, claimer.max_sge_)) {
       return std::nullopt;
@@ -79,9 +80,8 @@ class SrqClaimer {
         break;
       }
       const auto count = static_cast<uint32_t>(std::min<int64_t>(want, available));
-      // Slots are read before the CAS. Once it succeeded a slot may change under us: it is free for
-      // a WQE `capacity` tickets later, however slow we are with ours. What is read too late here
-      // the CAS refuses.
+      // Slots are read before the CAS. After the CAS, a slot may change at any time: it is then free for the
+      // WQE with ticket + capacity. If a slot changed before the CAS, the CAS fails.
       for (uint32_t i = 0; i < count; ++i) wqes[i] = ReadSlot(head + i);
       journal.Write(srq_id_, head, count);
       intent_stands = true;
@@ -99,8 +99,8 @@ class SrqClaimer {
       }
       SOFTDC_KILL_POINT(kClaimLost);
     }
-    // A journal line left standing would cover tickets of others and defer their repair until we
-    // claim again.
+    // A journal line that is not cleared would cover tickets of other processes. It would defer the repair of
+    // these tickets until the next claim.
     if (intent_stands) {
       journal.Clear();
       SOFTDC_KILL_POINT(kIntentCleared);
@@ -108,7 +108,7 @@ class SrqClaimer {
     return {.status = outcome, .count = 0};
   }
 
-  // Claim of one WQE.
+  // Claims one WQE.
   [[gnu::always_inline]] ClaimResult ClaimOne(ClaimJournal& journal, ClaimedWqe* wqe) {
     uint64_t head = area_->claim.load(std::memory_order_acquire);
     if (static_cast<int64_t>(posted_seen_ - head) < 1) {
@@ -131,9 +131,9 @@ class SrqClaimer {
             .limit_reached = internal::TakeLimit(area_, head + 1)};
   }
 
-  // All SGEs of a WQE that Claim returned, valid until it is published; returns how many were
-  // written, at most out.size(). Whoever uses an SGE checks key, offset and length against what the
-  // owner has registered.
+  // Copies the SGEs of a claimed WQE to out, at most out.size(). Returns the number of SGEs written. Valid
+  // until the WQE is published. The user of an SGE checks its key, offset and length against the registered
+  // regions of the owner.
   uint32_t Sges(const ClaimedWqe& wqe, std::span<Sge> out) const {
     if (out.empty()) return 0;
     out[0] = wqe.sge;
@@ -142,7 +142,8 @@ class SrqClaimer {
     return count;
   }
 
-  // WQEs that could be claimed now, for SRQ limit events. 0 when the words make no sense.
+  // Returns the number of WQEs that could be claimed now, for SRQ limit events. Returns 0 if the words are
+  // invalid.
   uint32_t Unclaimed() const {
     const uint64_t claim = area_->claim.load(std::memory_order_acquire);
     const uint64_t unclaimed = area_->posted.load(std::memory_order_relaxed) - claim;
@@ -175,8 +176,8 @@ class SrqClaimer {
     return wqe;
   }
 
-  // After the claim is won: the table row is ours to read now, and what the slot said must make
-  // sense.
+  // Call after the claim succeeded, when the sender may read the row of the table. Returns false if the
+  // contents of the slot are invalid.
   bool Settle(ClaimedWqe* wqe) const {
     if (wqe->wqe_index >= capacity_ || wqe->sge_count > max_sge_) return false;
     if (wqe->sge_count == 0) {

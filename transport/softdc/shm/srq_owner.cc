@@ -39,7 +39,7 @@ SrqOwner::SrqOwner(SrqHead* area, uint32_t srq_id, uint32_t capacity, uint32_t m
 }
 
 void SrqOwner::DescribeInTable(std::span<const Sge> sges, uint32_t wqe_index, uint64_t wr_id) {
-  // No piece at all is a WQE of length 0, and needs no row.
+  // A WQE without SGE has length 0 and needs no row.
   std::copy(sges.begin(), sges.end(), sges_ + size_t{wqe_index} * max_sge_);
   wqes_[wqe_index].wr_id = wr_id;
   wqes_[wqe_index].place = 0;
@@ -61,7 +61,7 @@ bool SrqOwner::Repost(uint32_t wqe_index) {
 std::optional<uint32_t> SrqOwner::Take(bool* limit_reached) {
   uint64_t head = area_->claim.load(std::memory_order_acquire);
   for (;;) {
-    // What was posted and not rung for is nobody's yet.
+    // WQEs that were posted without Ring() cannot be taken yet.
     const uint64_t shown = area_->posted.load(std::memory_order_relaxed);
     if (shown == head || shown - head > capacity_) return std::nullopt;
     const uint64_t word = area_->slots[head & (capacity_ - 1)].wqe.load(std::memory_order_relaxed);
@@ -70,7 +70,8 @@ std::optional<uint32_t> SrqOwner::Take(bool* limit_reached) {
                                               std::memory_order_acquire)) {
       continue;
     }
-    if (index >= capacity_ || wqes_[index].ticket != head) return std::nullopt;  // a peer spoilt it
+    // A peer corrupted the slot.
+    if (index >= capacity_ || wqes_[index].ticket != head) return std::nullopt;
     wqes_[index].ticket = kTakenHere;
     *limit_reached = internal::TakeLimit(area_, head + 1);
     return index;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WordChange: an atomic operation on one word of registered memory: compare-and-swap or fetch-and-add. A process that has the word mapped
-// applies it: the sender if the memory is shared, otherwise its owner (bounce.h).
+// WordChange: an atomic operation on one word of registered memory: compare-and-swap or fetch-and-add. A
+// process that has the word mapped applies it: the sender if the memory is shared, otherwise the owner
+// (bounce.h).
 #ifndef SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SHM_WORD_CHANGE_H_
 
@@ -15,7 +16,7 @@ struct WordChange {
   uint64_t compare_add = 0;
   uint64_t swap = 0;
 
-  // Aligned; one step for every CPU. Returns what was there.
+  // Applies the operation atomically and returns the old value. The address must be aligned.
   uint64_t ApplyTo(uint64_t* at) const {
     std::atomic_ref word(*at);
     if (compares == 0) return word.fetch_add(compare_add);

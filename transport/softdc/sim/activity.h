@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Activity: reports that a program on a node has something to look at. A driver of many programs then need not look at all of them after each
-// step.
+// Activity: an event that a program on a node can observe. The simulation reports it to an Observer, so that
+// a driver of many programs need not check all of them after each step.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_ACTIVITY_H_
@@ -12,13 +12,13 @@
 namespace sluice::softdc::sim {
 
 enum class Activity : uint8_t {
-  kCompletion,  // a completion queue has one more
-  kFailure,     // likewise, with an error: it may be one that nobody asked for
+  kCompletion,  // a completion queue has a new entry
+  kFailure,     // as kCompletion, with an error; the request may be unsignaled
   kEvent,       // a descriptor may be readable
-  kWritten,  // bytes of a WRITE have landed: whoever polls memory sees them, whoever sleeps does not
+  kWritten,     // bytes of a WRITE have landed: visible to a poll of memory; wakes no thread
 };
 
-// Told inside Simulation::Step and calls of verbs, so it only takes note.
+// Called from Simulation::Step and from verbs calls. Implementations only record the event.
 class Observer {
  public:
   virtual ~Observer() = default;

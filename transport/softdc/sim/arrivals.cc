@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages on their way: to the target, back from it, or nowhere. What a target does with one is in
+// Messages on the way to the target and back, and lost messages. The processing at the target is in
 // arrivals_execute.cc.
 #include "transport/softdc/sim/arrivals.h"
 
@@ -106,8 +106,8 @@ void Arrivals::Resume(Node& node) {
 
 void Arrivals::OnArrive(Message* message) {
   const Channel& channel = *message->channel;
-  // Its packet numbers do not follow those that the target has seen: an earlier one was lost, or
-  // this is a late copy of one that was sent again.
+  // The packet numbers do not follow those that the target has seen: an earlier message was lost, or this is
+  // a late copy of a retransmitted message.
   const bool follows = message->round == channel.round && !channel.broken;
   if (!follows && message->acknowledged) {
     world_.Log(LogKind::kUnheard, message->from_node, message->from_node, message->from_number,
@@ -130,7 +130,7 @@ void Arrivals::OnArrive(Message* message) {
   if (verdict == Verdict::kNoResponse) return Lose(message);
   if (verdict != Verdict::kAccepted) return Refuse(message, target, verdict);
   if (message->executed_before && message->wqe.opcode != IBV_WR_RDMA_READ) {
-    // Carried out already; its answer was lost.
+    // Executed already; its answer was lost.
     world_.Log(LogKind::kDuplicate, NodeOfId(message->wqe.node), message->from_node,
                message->from_number, message->sequence);
     return Answered(message, 0);
@@ -143,7 +143,7 @@ Arrivals::Target Arrivals::Find(const Message& message) const {
   Target target;
   target.port = node.numbers.HolderOf(message.wqe.target_number);
   if (target.port == nullptr || target.port->dead()) return {};
-  // One thread: it stays what it is until we are done with it.
+  // The pointer stays valid here, because there is only one thread.
   target.port->context().WithResponder(message.wqe.target_number,
                                        [&](Responder* responder) { target.responder = responder; });
   return target;
@@ -193,19 +193,19 @@ void Arrivals::NotReady(Message* message, const Target& target) {
   Answered(message, 0);
 }
 
-// The target has said what it has to say. Data take their turn on its way out, and what follows on the same channel stays
-// behind them.
+// Sends the answer of the target. An answer with data waits for its turn on the way out. Later answers of the
+// same channel stay behind it.
 void Arrivals::Answered(Message* message, uint32_t wire_bytes) {
   if (!message->acknowledged || message->unanswered) return Release(world_, message);
   message->answer_bytes = wire_bytes;
   message->next_answer = nullptr;
   Channel& channel = *message->channel;
   Message*& last = channel.waiting_answer;
-  // A channel that has given up those that wait may be with another target by now.
+  // If the channel has dropped its waiting answers, it may use another target by now.
   const bool behind = last != nullptr && last->wqe.node == message->wqe.node;
   WayOut& way_out = world_.nodes[NodeOfId(message->wqe.node)].way_out;
   if (!behind && (wire_bytes == 0 || !way_out.Busy())) return SendAnswer(message);
-  // Carried out, so that nobody calls its target silent.
+  // Reports the execution now, so that the sender does not time out.
   TellExecuted(*message, world_.now_ns());
   if (behind) {
     last->next_answer = message;
@@ -216,7 +216,7 @@ void Arrivals::Answered(Message* message, uint32_t wire_bytes) {
 }
 
 void Arrivals::TellExecuted(const Message& message, int64_t until_ns) {
-  // A READ's or an atomic's; what lands has said so before.
+  // For READs and atomics only. For other messages, Landed has reported it.
   const bool returns = message.answer == Answer::kDone && ReturnsData(message.wqe.opcode);
   if (returns && message.channel->owner != nullptr) {
     message.channel->owner->OnExecuted(message, until_ns);
@@ -240,7 +240,7 @@ void Arrivals::TakeTurn(void* self, void* message) {
   static_cast<Arrivals*>(self)->OnTurn(static_cast<Message*>(message));
 }
 
-// One with data, and what stood behind it and has none.
+// Sends an answer with data, and the answers without data behind it.
 void Arrivals::OnTurn(Message* message) {
   Message* next = message;
   do {

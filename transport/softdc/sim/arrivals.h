@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrivals: the far end of the simulated network: what happens to a message where it arrives. It is
-// judged by the model's own rules (model/arrival.h), takes a receive WQE, its bytes land, it
-// completes there, and an answer goes back.
+// Arrivals: the receiving end of the simulated network. A message that arrives is checked by the rules of the
+// model (model/arrival.h). It takes a receive WQE, its bytes land, it completes at the target, and an answer
+// goes back.
 //
 //   SendOff -> OnArrive -> judged -> landed (at once, or block by block) -> OnLanded -> AnswerAt
 //                 |                                                                        |
 //                 +-> lost, unheard, not ready, refused                     OnAnswer, at the sender
 //
-// Where the target device promises no order within a message, its blocks land one by one at times
-// of their own, in chance order; its completion comes after the last one, and after that of each
-// message before it on the channel.
+// If the target device guarantees no order within a message, the blocks of a message land at different times,
+// in random order. The message completes after its last block, and after all earlier messages of the channel.
 //
-// Threads       One thread; calls no queue with a lock held.
+// Threads       One thread. Calls no queue while it holds a lock.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_ARRIVALS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_ARRIVALS_H_
 
@@ -31,18 +30,19 @@ class Arrivals {
  public:
   explicit Arrivals(World& world) : world_(world), landings_(world) {}
 
-  // The message reaches its target then. Takes it over, as do the others.
+  // SendOff delivers the message to its target at `arrival_ns`. AnswerAt delivers the answer to the sender at
+  // `when_ns`. Both take ownership of the message.
   void SendOff(Message* message, int64_t arrival_ns);
   void AnswerAt(Message* message, int64_t when_ns);
-  // The failure of this WRITE was reported just now; its bytes come later all the same.
+  // Lets the bytes of a WRITE land late, after its failure was just reported.
   void SendGhost(Message& message);
-  // What was held up at a node that was paused goes on.
+  // Delivers the messages that were held while the node was paused.
   void Resume(Node& node);
 
  private:
   struct Target {
     SimPort* port = nullptr;
-    Responder* responder = nullptr;  // null: nobody has that number, or its process is dead
+    Responder* responder = nullptr;  // null: the number is not in use, or its process is dead
   };
   static void FireArrive(void* self, uint64_t message);
   static void FireExecute(void* self, uint64_t message);
@@ -64,10 +64,10 @@ class Arrivals {
   void ExecuteWrite(Message* message, const Target& target);
   void ExecuteRead(Message* message, const Target& target);
   void ExecuteAtomic(Message* message, const Target& target);
-  // Null: refused, the message is dealt with.
+  // Returns null if the request is refused. The refusal is then already answered.
   const shm::MemoryRegionEntry* JudgeMemory(Message* message, const Target& target);
 
-  // The same for what goes through an indirect key; false: refused.
+  // The same for requests through an indirect key. JudgeKey returns false if the request is refused.
   static bool IsThroughKey(const Wqe& wqe);
   bool JudgeKey(Message* message, const Target& target);
   void ReceiveThroughKeys(Message* message, const Target& target, std::span<const std::byte> head,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a target does with a message that it has accepted.
+// Processing of accepted messages at the target.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -29,7 +29,7 @@ void Arrivals::Execute(Message* message, const Target& target) {
   message->has_receive = false;
   Channel& channel = *message->channel;
   if (ReturnsData(opcode) && channel.landed_ns > world_.now_ns()) {
-    // What it reads may be what an earlier message of its channel is still writing.
+    // An earlier message of the channel may still be writing the memory that this message reads.
     world_.clock.ScheduleAt(channel.landed_ns, &FireExecute, this,
                             reinterpret_cast<uint64_t>(message));
     return;
@@ -116,7 +116,7 @@ void Arrivals::ReceiveThroughKeys(Message* message, const Target& target,
     if (!IsMkey(piece.lkey)) {
       std::memcpy(reinterpret_cast<void*>(piece.addr), here.data(), here.size());
     } else if (!keys.Write(piece.lkey, piece.addr, here, IBV_ACCESS_LOCAL_WRITE)) {
-      // A receive that names no memory of its owner is the owner's fault, not a missing right.
+      // An invalid receive buffer is an error of the target's owner, not a missing right of the sender.
       PushReceive(*message, target, IBV_WC_LOC_PROT_ERR);
       return RefuseWith(message, IBV_WC_REM_OP_ERR, kVendorErrorRemoteOperation);
     }
@@ -152,7 +152,7 @@ void Arrivals::ExecuteWrite(Message* message, const Target& target) {
   const Wqe& wqe = message->wqe;
   const bool through_key = IsThroughKey(wqe);
   if (through_key && !JudgeKey(message, target)) return;
-  // Without a byte to move no key is looked at.
+  // A request of length 0 is executed without a check of the key.
   if (!through_key && wqe.length_bytes != 0 && JudgeMemory(message, target) == nullptr) return;
   if (wqe.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
     std::array<ibv_sge, kMaxSrqSges> pieces;
@@ -228,8 +228,8 @@ void Arrivals::Land(Message* message, const Target& target, std::span<const Plac
 void Arrivals::Landed(Message* message, const Target& target, int64_t landed_ns) {
   Channel& channel = *message->channel;
   channel.landed_ns = std::max(channel.landed_ns, landed_ns);
-  // It is accepted: if it comes again it is a duplicate, and the sender's patience begins anew when
-  // all of it is in place.
+  // The message is accepted: a retransmission of it is a duplicate. The sender's timeout starts again when
+  // all bytes are in place.
   if (channel.owner != nullptr) channel.owner->OnExecuted(*message, channel.landed_ns);
   if (channel.landed_ns <= world_.now_ns() || Mutated(Mutation::kCompletionBeforeData)) {
     return Complete(message, target);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Channel: what one of a send queue's streams, or a queue without streams as a whole, has to send,
-// in posting order. It is busy with one target at a time: messages to the same target are in flight
-// together, one to another target starts when all before it are answered.
+// Channel: the WQEs that a stream of a send queue has to send, in posting order. A queue without streams has
+// one channel. A channel uses one target at a time: messages to the same target are in flight together. A
+// message to another target starts when all messages before it are answered.
 //
 //   queue:  [ answered | sent, unanswered | not sent yet ]
 //             popped     0 .. sent_         sent_ ..
 //
-// What is lost, not ready or refused at the target ends a round: later messages of the round are
-// not heard there (their packet numbers do not follow), and what is not answered is sent again in
-// the next round.
+// If a message is lost, not ready or refused at the target, the round ends: the target ignores later messages
+// of the round, because their packet numbers do not follow. The next round sends the unanswered messages
+// again.
 //
-// Reference-counted by its requester and by the messages in flight: they outlive their
-// queue.
+// Ownership     Reference-counted. The requester and each message in flight hold a reference, so a channel
+//               can outlive its queue.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CHANNEL_H_
@@ -30,7 +30,7 @@ namespace sluice::softdc::sim {
 class SimRequester;
 struct Message;
 
-// A queue of sequences that grows as needed.
+// A queue of sequence numbers that grows as needed.
 class SequenceRing {
  public:
   bool empty() const { return head_ == tail_; }
@@ -53,7 +53,7 @@ class SequenceRing {
     head_ = 0;
     tail_ = count;
   }
-  std::vector<uint64_t> ring_;  // a power of two
+  std::vector<uint64_t> ring_;  // size: a power of two
   size_t head_ = 0;
   size_t tail_ = 0;
 };
@@ -71,28 +71,28 @@ struct Channel {
   uint32_t reads_in_flight = 0;
 
   uint32_t round = 0;
-  bool broken = false;    // at the target: nothing more of this round is heard
-  bool resting = false;   // until an RNR timer ends, or a failure that was planned is reported
+  bool broken = false;    // the target ignores further messages of this round
+  bool resting = false;   // until an RNR timer ends, or a planned failure is reported
   bool in_line = false;   // waits for its turn on the node's way out
-  bool has_turn = false;  // and has it right now
-  uint8_t timeouts = 0;   // of the front, in a row
+  bool has_turn = false;  // has its turn now
+  uint8_t timeouts = 0;   // timeouts in a row of the first message
 
   bool connected = false;
   NodeId node = kNoNode;
   uint32_t number = 0;
 
-  int64_t last_arrival_ns = 0;  // messages do not overtake one another
+  int64_t last_arrival_ns = 0;  // messages do not overtake each other
   int64_t last_answer_ns = 0;
-  Message* waiting_answer = nullptr;  // the last of those that wait for the target's way out
-  int64_t landed_ns = 0;              // all bytes of earlier messages are in place at the target
-  int64_t heard_ns = 0;               // last sign of life from the target
+  Message* waiting_answer = nullptr;  // the last answer that waits for the target's way out
+  int64_t landed_ns = 0;              // time when all bytes of earlier messages have landed
+  int64_t heard_ns = 0;               // last time at which the target was active
   uint64_t timer = 0;
 };
 
 // Owns all channels of a simulation.
 class ChannelPool {
  public:
-  // With one reference.
+  // Returns a channel with one reference.
   Channel* Take(SimRequester* owner) {
     if (free_.empty()) {
       all_.push_back(std::make_unique<Channel>());

@@ -8,7 +8,8 @@
 namespace sluice::softdc::sim {
 namespace {
 
-// For the log, and to know a request; what else is in a message is between the engines.
+// Returns the message type, for the log and to recognize a request. The other contents concern only the
+// engines.
 uint64_t TypeOf(std::span<const std::byte> message) {
   if (message.size() != sizeof(cm::WireMessage)) return 0;
   return static_cast<uint64_t>(message[offsetof(cm::WireMessage, type)]);
@@ -28,7 +29,7 @@ int CmNetwork::Transfer(cm::Handle from, std::span<const std::byte> message) {
   const uint64_t type = TypeOf(message);
   const bool first = !std::exchange(end.sent_any, true);
   if (peer == ends_.end()) {
-    // The peer does not know this wire any more, and says so if it is there.
+    // The peer no longer knows this wire. If the peer is alive, it reports the end of the wire.
     if (end.ended) return EPIPE;
     TellEnd(end.peer_node, from);
     return 0;
@@ -95,12 +96,12 @@ void CmNetwork::TellEnd(uint32_t from_node, cm::Handle to) {
   });
 }
 
-// In a step of its own: never from inside a call of the engine.
+// Calls TellNow in a separate step, never from inside a call of the engine.
 void CmNetwork::Tell(cm::Handle handle) {
   world_.clock.ScheduleAt(world_.now_ns(), [this, handle] { TellNow(handle); });
 }
 
-// As long as there is something to take, since the engine takes only some at a time.
+// Reports a handle as ready while input is left, because the engine takes only some of it at a time.
 void CmNetwork::TellNow(cm::Handle handle) {
   SimCmFabric* owner = nullptr;
   if (const auto end = ends_.find(handle); end != ends_.end()) {
@@ -114,7 +115,7 @@ void CmNetwork::TellNow(cm::Handle handle) {
     owner = key->second.owner;
   }
   if (owner == nullptr) return;
-  // What it leaves is told again. An end that was taken closes its handle.
+  // Reports the rest again. When the engine takes the end of a wire, it closes the handle.
   const size_t left_before = Waiting(handle);
   owner->events_.OnReady(handle);
   world_.Tell(owner->node_.index, Activity::kEvent);

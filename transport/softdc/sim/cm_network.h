@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CmNetwork: carries RDMA_CM messages between simulated nodes. It has each node's ports and table of connected queue pairs, and the wires
-// between nodes. SimCmFabric is the access of one process; a node has one for each of its lives.
+// CmNetwork: carries RDMA_CM messages between simulated nodes. It has each node's ports and table of
+// connected queue pairs, and the wires between nodes. SimCmFabric is the interface of one process to it. A
+// node has one SimCmFabric for each of its lives.
 //
-// Messages of a wire arrive in order, one latency after they were sent. The fault plan loses them, delays them (and all messages behind them),
-// doubles them, or answers a request with a reject of its own. A connect to a port without a listener is refused at once. A connect to a node
-// that is absent or not reachable gets no answer.
+// Messages of a wire arrive in order, one latency after they were sent. The fault plan drops them, delays
+// them (and all messages behind them), duplicates them, or answers a request with a reject of its own. A
+// connect to a port without a listener is refused at once. A connect to a node that is down or not reachable
+// gets no answer.
 //
-// When a process is killed, its wires end for its peers, as with a kernel. While the path between them is down the peers do not notice, as when
-// a host dies. The message that ends a wire can be lost like any other. It is repeated to a process that sends to the ended wire.
+// If a process is killed, its wires end for its peers, as with a kernel. While the path between them is down,
+// the peers do not notice, as when a host dies. The message that ends a wire can be lost like any other
+// message. It is repeated to a process that sends to the ended wire.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CM_NETWORK_H_
@@ -49,7 +52,7 @@ class CmNetwork {
     cm::Handle peer = 0;
     uint32_t peer_node = 0;
     std::deque<Bytes> inbox;
-    bool ended = false;  // the peer's last word has come
+    bool ended = false;  // the end of the wire has arrived
     int64_t last_arrival_ns = 0;
     bool sent_any = false;
   };
@@ -70,7 +73,7 @@ class CmNetwork {
   struct Host {
     std::map<std::pair<cm::PortSpace, uint16_t>, cm::Handle> ports;
     std::map<std::pair<uint64_t, uint32_t>, cm::Handle> keys;
-    uint16_t next_port = 32768;  // ephemeral, as Linux's
+    uint16_t next_port = 32768;  // ephemeral range of Linux
   };
 
   bool WayIsUp(uint32_t a, uint32_t b) const;
@@ -92,12 +95,12 @@ class CmNetwork {
 
 class SimCmFabric final : public cm::Fabric {
  public:
-  // Both outlive it.
+  // All arguments must outlive the object.
   SimCmFabric(CmNetwork& network, Node& node, cm::FabricEvents& events)
       : network_(network), node_(node), events_(events) {}
   ~SimCmFabric() override { Die(); }
 
-  // Its process is dead: everything it holds is closed, and no event comes any more.
+  // Called when the process dies: closes everything the process holds. No event is reported afterwards.
   void Die();
 
   bool IsOwn(const sockaddr* address) override;

@@ -31,7 +31,7 @@ CmProcess::~CmProcess() {
   for (const auto& [context, pd] : removed_) Close(context, pd);
 }
 
-// Ids go on naming the device that they were on; what is plugged in later is another.
+// Existing ids keep their old device. A device that is plugged in later is a new device.
 void CmProcess::RemoveDevice() {
   engine_->RemoveDevice();
   if (context_ != nullptr) removed_.emplace_back(context_, pd_);
@@ -41,7 +41,7 @@ void CmProcess::RemoveDevice() {
 
 void CmProcess::Close(ibv_context* context, ibv_pd* pd) {
   if (context == nullptr) return;
-  // Busy when the application still has objects on it: then they keep it.
+  // If the application still has objects on the device, DeallocPd fails, and the objects keep the device.
   if (pd != nullptr && DeallocPd(pd) != 0) return;
   CloseDevice(context);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CmProcess: RDMA_CM of one life of a node: an engine, its way into the network, its timers, and
-// the device that its ids share, opened when it is first asked for.
+// CmProcess: RDMA_CM of one life of a node: an engine, its fabric, its timers, and the device that its ids
+// share. The device is opened at the first use.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CM_PROCESS_H_
@@ -20,17 +20,17 @@ namespace sluice::softdc::sim {
 
 class CmProcess {
  public:
-  // All outlive it.
+  // All arguments must outlive the object.
   CmProcess(CmNetwork& network, World& world, Node& node);
-  // Its ids and channels are gone, or are never used again.
+  // All ids and channels must be destroyed, or must not be used again.
   ~CmProcess();
   CmProcess(const CmProcess&) = delete;
   CmProcess& operator=(const CmProcess&) = delete;
 
   cm::Engine& engine() { return *engine_; }
-  // The process is killed: its peers are told, and it hears nothing any more.
+  // Called when the process is killed: ends its wires for its peers. The process receives no further events.
   void Die() { fabric_->Die(); }
-  // The device is gone, the process lives on.
+  // Removes the device. The process continues.
   void RemoveDevice();
 
  private:
@@ -43,7 +43,7 @@ class CmProcess {
   ibv_pd* pd_ = nullptr;
   std::vector<std::pair<ibv_context*, ibv_pd*>> removed_;
   std::unique_ptr<cm::Engine> engine_;
-  SimCmFabric* fabric_ = nullptr;  // the engine's
+  SimCmFabric* fabric_ = nullptr;  // owned by the engine
 };
 
 }  // namespace sluice::softdc::sim

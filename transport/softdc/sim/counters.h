@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What has happened in a simulation, as numbers.
+// Counters of the events in a simulation.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_COUNTERS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_COUNTERS_H_
 
@@ -9,9 +9,9 @@
 namespace sluice::softdc::sim {
 
 struct Counters {
-  uint64_t sent = 0;       // messages put on the wire, each time
-  uint64_t delivered = 0;  // carried out at their target
-  uint64_t lost = 0;       // by chance, cut links, ports that are down, and nobody there
+  uint64_t sent = 0;       // messages put on the wire, retransmissions included
+  uint64_t delivered = 0;  // executed at their target
+  uint64_t lost = 0;       // by chance, a cut link, a port that is down, or a missing target
   uint64_t timeouts = 0;
   uint64_t not_ready = 0;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CurrentNode: which simulated host the calling thread is, for the calls that name no device.
+// CurrentNode: the simulated host for which the calling thread acts, for calls that name no device.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_CURRENT_NODE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_CURRENT_NODE_H_
 

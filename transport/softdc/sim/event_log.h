@@ -50,7 +50,7 @@ enum class LogKind : uint8_t {
   kCmDelayed,
   kCmDuplicated,
   kCmRejected,
-  // Of the world; last, since digests contain the numbers.
+  // Also of the world. At the end, because digests contain the numeric values.
   kPlug,
   kAddress,
   kCount,
@@ -76,9 +76,9 @@ class EventLog {
 
   LogMode mode() const { return mode_; }
   uint64_t count() const { return count_; }
-  // Of all records so far; 0 when the log is off.
+  // Returns the digest of all records so far, or 0 if the log is off.
   uint64_t digest() const { return digest_; }
-  // One line a record; empty unless the mode is kText.
+  // Returns one line per record. Empty unless the mode is kText.
   std::string Text() const;
 
  private:

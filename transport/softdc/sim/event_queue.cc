@@ -43,7 +43,7 @@ uint64_t EventQueue::ScheduleAt(int64_t when_ns, std::function<void()> task) {
 
 void EventQueue::RunTask(void* queue, uint64_t task) {
   auto* self = static_cast<EventQueue*>(queue);
-  // Moved out first: the task may schedule others, which may move the vector.
+  // Moves the task out first, because it may schedule others, which may move the vector.
   const std::function<void()> run = std::exchange(self->tasks_[task], nullptr);
   self->free_tasks_.push_back(static_cast<uint32_t>(task));
   run();
@@ -59,7 +59,7 @@ bool EventQueue::Cancel(uint64_t id) {
     tasks_[task] = nullptr;
     free_tasks_.push_back(task);
   }
-  slots_[slot].handler = nullptr;  // the key in the heap goes when it comes up
+  slots_[slot].handler = nullptr;  // the heap drops the key when it is at the top
   --pending_;
   return true;
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// EventQueue: the virtual clock and what is due on it. Events run in order of time, and those of
-// one time in the order in which they were scheduled, so a run depends on nothing but its inputs.
+// EventQueue: the virtual clock and its pending events. Events run in order of time. Events of the same time
+// run in the order in which they were scheduled, so a run depends only on its inputs.
 //
-// The heap holds 16-byte keys; the action of an event is in a slot beside it: a function, an object
-// and a word, so that the hot path neither allocates nor copies closures. Tasks of others
-// (std::function) take the same way through a slot of their own.
+// The heap holds 16-byte keys. The action of an event is in a separate slot: a function, an object and a
+// word. The hot path therefore neither allocates nor copies closures. A task (std::function) uses a slot of
+// its own table.
 //
-// Threads       One thread. Bound: kMaxEvents pending; Schedule beyond that ends the process, since a simulation that loses an event
-//               would lie.
+// Threads       One thread.
+// Limits        kMaxEvents pending events. At the limit, ScheduleAt aborts the process, because a simulation
+//               that loses an event would give wrong results.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_EVENT_QUEUE_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_EVENT_QUEUE_H_
 
@@ -33,26 +34,27 @@ class EventQueue {
   uint64_t executed() const { return executed_; }
   size_t pending() const { return pending_; }
 
-  // Runs handler(object, argument) at `when_ns`, or now if that is past. The id is never 0.
+  // Runs handler(object, argument) at `when_ns`, or now if that time is past. Returns an id that is never 0.
   uint64_t ScheduleAt(int64_t when_ns, Handler handler, void* object, uint64_t argument);
   uint64_t ScheduleAt(int64_t when_ns, std::function<void()> task);
 
-  // True: the event will not run. False: it ran, is running, or was cancelled before.
+  // Returns true if the event will not run. Returns false if it ran, is running, or was cancelled before.
   bool Cancel(uint64_t id);
 
-  // Runs the next event, and moves the clock to it. False: there is none.
+  // Moves the clock to the next event and runs it. Returns false if there is none.
   bool Step() { return StepUntil(INT64_MAX); }
-  // The same, but only for an event due by `limit_ns`; otherwise nothing happens.
+  // Does the same if the event is due by `limit_ns`. Otherwise does nothing and returns false.
   bool StepUntil(int64_t limit_ns);
-  // When the next event is due; INT64_MAX: there is none.
+  // Returns the time of the next event, or INT64_MAX if there is none.
   int64_t NextNs();
-  // Moves the clock forward without running anything.
+  // Moves the clock forward without running events.
   void AdvanceTo(int64_t when_ns) {
     if (when_ns > now_ns_) now_ns_ = when_ns;
   }
 
  private:
-  // Ids carry the sequence number above the slot, so comparing ids compares sequence numbers.
+  // An id contains the sequence number in the bits above the slot, so comparing ids compares sequence
+  // numbers.
   struct Key {
     int64_t when_ns;
     uint64_t id;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FaultPlan: what goes wrong in a simulation, as plain data: rates that chance decides (with the
-// simulation's seed), happenings at fixed times, and rules that pick single work requests. The same
-// things can be done by calls of Simulation while it runs.
+// FaultPlan: the faults of a simulation, as plain data: rates of random faults (from the seed of the
+// simulation), faults at fixed times, and rules that select single work requests. Calls of Simulation can
+// cause the same faults while it runs.
 //
 // Units: rates in parts per million of messages, times in virtual nanoseconds since the start of
 // the simulation.
 //
-// Threads       A value.
+// Threads       Plain data without synchronization.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_PLAN_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_FAULT_PLAN_H_
 
@@ -21,43 +21,43 @@
 
 namespace sluice::softdc::sim {
 
-// Messages of queue pairs. Lost ones are sent again after the queue's timeout; delayed ones are
-// overtaken by nothing of their own stream.
+// Messages of queue pairs. A lost message is retransmitted after the timeout of the queue. A delayed message
+// is not overtaken by messages of its own stream.
 struct MessageFaults {
   uint32_t loss_ppm = 0;      // requests
-  uint32_t ack_loss_ppm = 0;  // the request was carried out, its answer is lost
+  uint32_t ack_loss_ppm = 0;  // the request was executed, its answer is lost
   uint32_t delay_ppm = 0;
   int64_t delay_ns = 0;
   bool operator==(const MessageFaults&) const = default;
 };
 
-// RDMA_CM. A message is lost for good: the engine's own timers have to notice.
+// RDMA_CM. A lost message is not retransmitted by the network: the timers of the engine must notice it.
 struct CmFaults {
   uint32_t loss_ppm = 0;
   uint32_t delay_ppm = 0;
   int64_t delay_ns = 0;
   uint32_t duplicate_ppm = 0;
-  uint32_t reject_ppm = 0;     // of connection requests, by the network in the listener's name
+  uint32_t reject_ppm = 0;     // connection requests that the network rejects for the listener
   uint16_t reject_reason = 8;  // ib_cm: 8 is "no listener", 10 "stale connection", 28 "consumer"
   bool operator==(const CmFaults&) const = default;
 };
 
 enum class Happening : uint8_t {
-  kKill,    // the process: everything it has open is gone, nobody answers
-  kRevive,  // a new process on the node, with numbers of its own
-  kPause,   // the port moves nothing in or out; what waits goes on at kResume
+  kKill,    // kills the process: all its objects are gone, it does not answer
+  kRevive,  // starts a new process on the node, with its own numbers
+  kPause,   // the port holds all messages in both directions until kResume
   kResume,
   kCutLink,  // between `node` and `peer`, both ways
   kHealLink,
   kPortDown,     // IBV_EVENT_PORT_ERR; messages in both directions are lost
   kPortUp,       // IBV_EVENT_PORT_ACTIVE
-  kDeviceFatal,  // IBV_EVENT_DEVICE_FATAL; every queue of the node goes to ERR, nobody answers
-  // The device is pulled out, and its process lives: IBV_EVENT_DEVICE_FATAL, and
-  // RDMA_CM_EVENT_DEVICE_REMOVAL for each id on it. What was open on it is dead, it is in no list and
-  // does not open, and peers hear nothing.
+  kDeviceFatal,  // IBV_EVENT_DEVICE_FATAL; every queue of the node stops, the node does not answer
+  // Unplugs the device; its process lives: IBV_EVENT_DEVICE_FATAL, and RDMA_CM_EVENT_DEVICE_REMOVAL for each
+  // id on it. All objects on the device are dead. The device is in no list and cannot be opened. Peers are
+  // not notified.
   kUnplug,
-  kPlug,  // it is there again, as a new one
-  // Another link-layer address behind the same IP addresses, as when a bond fails over:
+  kPlug,  // plugs the device in again, as a new device
+  // Changes the link-layer address behind the same IP addresses, as when a bond fails over:
   // IBV_EVENT_GID_CHANGE, and RDMA_CM_EVENT_ADDR_CHANGE for each id on the device.
   kAddressChange,
 };
@@ -69,22 +69,22 @@ struct TimedFault {
   uint32_t peer = 0;  // links only
 };
 
-// Picks work requests of send queues as they start to run, in posting order. What is not set
+// Selects work requests of send queues as they start to run, in posting order. A field that is not set
 // matches everything.
 struct RequestRule {
   std::optional<uint32_t> node;  // of the sender
-  std::optional<uint32_t> peer;  // node it is addressed to
+  std::optional<uint32_t> peer;  // target node
   std::optional<uint16_t> stream;
   std::optional<ibv_wr_opcode> opcode;
-  uint32_t skip = 0;   // matches that pass unharmed first
-  uint32_t count = 1;  // matches after that which fail
-  // The completion. A WRITE or an atomic that fails so has not been carried out, unless:
+  uint32_t skip = 0;   // number of matches that pass first
+  uint32_t count = 1;  // number of matches that fail after these
+  // Status of the completion. A failed WRITE or atomic is not executed, except as lands_late_ns says.
   ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
-  // A SEND that fails so has been carried out nevertheless: its answer is what was lost.
+  // If true, a failed SEND is executed nevertheless: only its answer is lost.
   bool carried_out = false;
-  // A WRITE's bytes land this long after its failure was reported; what the place was given to in
-  // between does not matter to them. 0: they never land. A SEND that is carried out reaches its target
-  // this long after it was sent: before or after its failure was reported.
+  // Time after the reported failure at which the bytes of a WRITE land, even if the memory has been reused
+  // since. 0: the bytes never land. A SEND with carried_out reaches its target this long after it was sent,
+  // which may be before or after its failure is reported.
   int64_t lands_late_ns = 0;
 };
 
@@ -94,7 +94,7 @@ struct FaultPlan {
   std::vector<TimedFault> timed;
   std::vector<RequestRule> requests;
 
-  // Impossible or senseless settings are refused with the reason.
+  // Returns an error with the reason if a setting is impossible or has no effect.
   absl::Status Validate(uint32_t nodes) const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FaultState: the fault plan while the simulation runs: which links are cut, and what is left of
+// FaultState: the fault plan while the simulation runs: the links that are cut, and the remaining count of
 // each rule for work requests.
 //
 // Threads       One thread.
@@ -28,9 +28,10 @@ class FaultState {
   CmFaults& cm() { return cm_; }
 
   void AddRule(const RequestRule& rule) { rules_.push_back(rule); }
-  // Names both, and is not used up; or used, and the failure has not been told yet.
+  // Returns whether a rule that names both nodes is not used up, or the failure of a used rule has not been
+  // reported yet.
   bool HasRule(uint32_t node, uint32_t peer, int64_t now_ns) const;
-  // When the failure that a rule made is told.
+  // Records the time at which the failure of a rule is reported.
   void ToldAt(uint32_t node, uint32_t peer, int64_t when_ns);
   bool HasRules() const { return !rules_.empty(); }
   struct Request {
@@ -39,9 +40,9 @@ class FaultState {
     uint16_t stream;
     uint8_t opcode;
   };
-  // Whether this request would fall under one now.
+  // Returns whether a rule matches this request now.
   bool Matches(const Request& request) const;
-  // The rule that this request falls under, counted down; rules that are used up go.
+  // Returns the rule that matches this request, and counts the rule down. Removes a rule that is used up.
   std::optional<RequestRule> Match(const Request& request);
 
   void SetLink(uint32_t a, uint32_t b, bool up);

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kPromisedBytes = 128;
 constexpr uint32_t kLeastBytes = 8;
 constexpr uint32_t kSizes = 5;         // 8 to 128
-constexpr uint32_t kLongGapEvery = 8;  // on average, in blocks
+constexpr uint32_t kLongGapEvery = 8;  // on average, one long gap in this many blocks
 constexpr int64_t kLongGapFactor = 10;
 
 }  // namespace
@@ -27,8 +27,8 @@ uint32_t Landings::BlockBytes(InOrder promise, uint32_t length_bytes) {
   return std::max(least, std::bit_ceil(length_bytes / kMaxBlocks + 1));
 }
 
-// Where blocks begin depends on the address only as far as the promise does, so that a run does not
-// depend on where the heap put a buffer.
+// The bounds of blocks depend on the address only if the guarantee does. So a run does not depend on the
+// address of a buffer on the heap.
 void Landings::Cut(Landing* landing, InOrder promise, std::span<const Place> places,
                    uint32_t block_bytes) {
   uint32_t offset = 0;
@@ -91,7 +91,8 @@ int64_t Landings::Land(Message& message, const Ground& ground, InOrder promise,
     if (world_.random.Below(kLongGapEvery) == 0) next_ns *= kLongGapFactor;
     when_ns += next_ns;
   }
-  const int64_t end_ns = blocks.back().when_ns + 1;  // whatever runs then runs after it
+  // An event at this time runs after the last block.
+  const int64_t end_ns = blocks.back().when_ns + 1;
   OnBlock(landing);
   return end_ns;
 }

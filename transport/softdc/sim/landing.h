@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Landings: how the bytes of a message become visible in memory. With a promised order, or for a message of one block: all at once. Otherwise
-// block by block, in random order and with gaps. A block has 128 aligned bytes of the target (or several times that, in long messages) where
-// this is promised, otherwise a power of two from 8 bytes on, counted from the beginning.
+// Landings: makes the bytes of a message visible in memory. If the order is guaranteed, or the message has
+// one block, all bytes land at once. Otherwise the blocks land in random order and with gaps. If blocks are
+// guaranteed, a block has 128 aligned bytes of the target, or a multiple of that in long messages. Otherwise
+// it has a power of two of bytes, at least 8, counted from the beginning.
 //
-// A block lands only if the memory is unchanged: the process lives and the key is valid.
+// A block lands only if its target memory is still valid: the process lives and the key is valid.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_LANDING_H_
@@ -23,18 +24,19 @@ namespace sluice::softdc::sim {
 
 class Landings {
  public:
-  static constexpr uint32_t kMaxBlocks = 256;  // of a message; longer ones have longer blocks
+  // Maximum number of blocks per message. Longer messages have longer blocks.
+  static constexpr uint32_t kMaxBlocks = 256;
 
   explicit Landings(World& world) : world_(world) {}
 
-  // What is asked before each block.
+  // Facts that are checked before each block.
   struct Ground {
     SimPort* port = nullptr;
     uint32_t node = 0;
     uint32_t rkey = 0;    // 0: a receive buffer
     uint32_t srq_id = 0;  // of a receive buffer
   };
-  // Puts message.data() into `places`, beginning now. Says from when on all of it is there.
+  // Starts to copy message.data() into `places`. Returns the time from which on all bytes are in place.
   int64_t Land(Message& message, const Ground& ground, InOrder promise,
                std::span<const Place> places);
 
@@ -45,7 +47,7 @@ class Landings {
     uint32_t length_bytes;
     int64_t when_ns;
   };
-  // A copy of what is still to land; the message itself may be gone by then.
+  // A copy of the bytes that have not landed. The message itself may be released before they land.
   struct Landing {
     Ground ground;
     uint32_t from_node = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Message: one request on its way through the simulated network and back: what its WQE said when it
-// was sent, a copy of its bytes, and what became of it. Made and given back by a MessagePool, which
-// keeps their memory, so that a message costs no allocation once the simulation is warm.
+// Message: a request on its way through the simulated network and back. It holds a copy of the WQE at the
+// time of sending, a copy of the bytes, and the result. A MessagePool creates and recycles messages. It keeps
+// their memory, so a message costs no allocation after warm-up.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_MESSAGE_H_
@@ -30,31 +30,32 @@ enum class Answer : uint8_t {
   kRefused,   // with `status`
 };
 
-// A stretch of memory of the process that a node stands for.
+// A memory range of the process that a node stands for.
 struct Place {
   std::byte* address = nullptr;
   uint32_t length_bytes = 0;
 };
 
 struct Message {
-  Channel* channel = nullptr;  // counts this message as a reference
+  Channel* channel = nullptr;  // holds a reference
   uint64_t sequence = 0;       // in the sender's queue
-  uint32_t round = 0;          // of the channel when it was sent
+  uint32_t round = 0;          // round of the channel when the message was sent
   uint32_t from_node = 0;
   uint32_t from_number = 0;
   shm::TargetType meant_for = shm::TargetType::kDct;
   ibv_mtu path_mtu = IBV_MTU_4096;
   uint16_t pkey = 0xffff;
   bool acknowledged = false;
-  bool executed_before = false;  // sent again, though it had been carried out
-  bool ghost = false;            // its failure was reported; nobody waits for an answer
+  bool executed_before = false;  // retransmitted, although it was executed before
+  bool ghost = false;            // its failure was reported; the sender expects no answer
   Wqe wqe;
   WqeOperands operands{};
-  int64_t wire_end_ns = 0;    // when its last bit leaves
-  int64_t lands_late_ns = 0;  // a WRITE that fails by plan: its bytes come this long after that
+  int64_t wire_end_ns = 0;  // time at which the last bit leaves
+  // For a WRITE with a planned failure: delay of its bytes after the failure.
+  int64_t lands_late_ns = 0;
 
-  bool planned = false;     // fails by plan: nothing on the way matters
-  bool unanswered = false;  // carried out, but its failure is reported by another
+  bool planned = false;     // planned failure: other faults do not apply
+  bool unanswered = false;  // executed, but another message reports its failure
 
   // Filled in at the target.
   bool has_receive = false;
@@ -65,7 +66,7 @@ struct Message {
   int64_t rnr_ns = 0;
   uint64_t original = 0;  // an atomic's result
   uint32_t answer_bytes = 0;
-  Message* next_answer = nullptr;  // of the same channel, waits behind this one
+  Message* next_answer = nullptr;  // next answer of the same channel that waits behind this answer
 
   std::byte* Resize(uint32_t length_bytes) {
     length_ = length_bytes;
@@ -76,7 +77,7 @@ struct Message {
 
  private:
   friend class MessagePool;
-  static constexpr size_t kKeptBytes = 64 << 10;  // larger buffers are given back to the heap
+  static constexpr size_t kKeptBytes = 64 << 10;  // larger buffers are freed
   uint32_t length_ = 0;
   std::array<std::byte, 256> small_;
   std::vector<std::byte> large_;

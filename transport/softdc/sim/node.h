@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Node: one simulated host: a device, its numbers, its way out, and what has been done to it.
-// Numbers are a node's own, as on real hosts: the same number on two nodes names two queue pairs.
+// Node: a simulated host: a device, its QP numbers, its way out, and its faults. Each node has its own QP
+// numbers, as real hosts do: the same number on two nodes names two queue pairs.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_NODE_H_
@@ -23,15 +23,16 @@ namespace sluice::softdc::sim {
 
 class SimPort;
 
-// The 24-bit numbers of a device: who holds each. Handed out forward, so that a number is not used
-// again soon; a new life of the node begins anew, which is how a dead process's numbers come back.
+// The 24-bit QP numbers of a device, each with its holder. Numbers are allocated in ascending order, so that
+// a number is not reused soon. A new life of the node may start again at the first number, which models the
+// reuse of the numbers of a dead process.
 class NodeNumbers {
  public:
   static constexpr uint32_t kFirst = 0x100;
   static constexpr uint32_t kFirstReserved = 0x100000;
   static constexpr uint32_t kEnd = 0x1000000;
 
-  // kNoNumber when all are taken.
+  // Returns kNoNumber if all numbers are in use.
   uint32_t Allocate(SimPort* holder);
   uint32_t AllocateReserved();
   bool Free(uint32_t number, const SimPort* holder);
@@ -39,9 +40,9 @@ class NodeNumbers {
     const uint32_t index = number - kFirst;
     return index < holders_.size() ? holders_[index] : nullptr;
   }
-  // The lowest free number next, instead of forward.
+  // From now on, allocates the lowest free number instead of the next number.
   void ReissueFreed() { reissue_freed_ = true; }
-  // Nobody holds anything. `reissue`: the same numbers are handed out again from the first on.
+  // Frees all numbers. `reissue`: allocation starts again at the first number.
   void BeginLife(bool reissue);
 
  private:
@@ -58,7 +59,7 @@ struct Node {
   std::unique_ptr<SoftDevice> device;
   std::vector<ibv_gid> gids;
   NodeNumbers numbers;
-  std::vector<SimPort*> ports;  // open contexts, of this life and of earlier ones
+  std::vector<SimPort*> ports;  // open contexts of this life and of earlier lives
 
   uint32_t life = 1;
   bool up = true;  // false from Kill to Revive

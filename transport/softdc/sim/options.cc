@@ -7,7 +7,8 @@
 namespace sluice::softdc::sim {
 namespace {
 
-constexpr int64_t kMaxDelayNs = 3'600'000'000'000;  // an hour; sums of a few never overflow
+// One hour: sums of a few such values do not overflow.
+constexpr int64_t kMaxDelayNs = 3'600'000'000'000;
 constexpr uint64_t kMinArenaBytes = uint64_t{4} << 20;
 constexpr uint64_t kMaxRate = 100'000'000'000'000;
 

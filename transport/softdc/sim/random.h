@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random: the one source of chance of a simulation (SplitMix64). The same seed gives the same
-// numbers on every machine. Not for secrets.
+// Random: the only random number generator of a simulation (SplitMix64). The same seed gives the same numbers
+// on every machine. Not for secrets.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_RANDOM_H_
@@ -23,11 +23,12 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
-  // In [0, bound); 0 for a bound of 0. Multiply and shift: the bias of 2^-64 does not matter here.
+  // Returns a number in [0, bound), or 0 if bound is 0. Multiply and shift: the bias of 2^-64 does not matter
+  // here.
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }
-  // True in `per_million` of a million cases; draws nothing when the answer is certain.
+  // Returns true with a probability of per_million / 1,000,000. Draws no number if the result is certain.
   bool Chance(uint32_t per_million) {
     if (per_million == 0) return false;
     return per_million >= kMillion || Below(kMillion) < per_million;

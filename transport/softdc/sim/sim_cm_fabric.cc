@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One process's way into the CM network: addresses, ports, wires and keys.
+// Interface of one process to the CM network: addresses, ports, wires and keys.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -20,7 +20,8 @@ constexpr uint16_t kFirstEphemeral = 32768;
 constexpr uint16_t kLastEphemeral = 60999;
 constexpr uint32_t kLoopbackNetwork = 127;
 
-// The IPv4 address that it is or maps, host byte order; 0: none.
+// Returns the IPv4 or IPv4-mapped address, host byte order. Returns 0 if it is neither. Maps ::1 to
+// 127.0.0.1.
 uint32_t V4Of(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr);
@@ -44,7 +45,7 @@ constexpr uint32_t kNobody = UINT32_MAX;
 
 }  // namespace
 
-// Which node an address is of, seen from this one.
+// Returns the node of an address, as seen from this node. Returns kNobody if no node has it.
 uint32_t SimCmFabric::HostOf(const sockaddr* address) const {
   const uint32_t v4 = V4Of(address);
   if (v4 >> 24 == kLoopbackNetwork) return node_.index;
@@ -116,7 +117,7 @@ int SimCmFabric::Connect(cm::Handle handle, const sockaddr* destination) {
   int error = 0;
   cm::Handle listener = 0;
   if (to == kNobody || !network_.world_.nodes[to].up || !network_.WayIsUp(node_.index, to)) {
-    error = EAGAIN;  // nothing answers
+    error = EAGAIN;  // no answer
   } else {
     const auto& ports = network_.hosts_[to].ports;
     const auto found = ports.find({port->second.space, PortOf(destination)});

@@ -15,7 +15,7 @@
 namespace sluice::softdc::sim {
 namespace {
 
-constexpr char kName[] = "softdc0";  // each host's only device
+constexpr char kName[] = "softdc0";  // the only device of each host
 constexpr uint32_t kNetwork = 10u << 24;
 constexpr uint64_t kGuidBase = 0x0200005344000000;
 
@@ -71,7 +71,7 @@ NodeId SimFabric::NodeOf(const SoftDevice&, const ibv_ah_attr& address) {
   if (address.is_global == 0) {
     return address.dlid != 0 && address.dlid <= world_.nodes.size() ? address.dlid : kNoNode;
   }
-  // Mostly the GID that the node was born with.
+  // Usually it is the initial GID of the node, so try that first.
   uint32_t low = 0;
   std::memcpy(&low, &address.grh.dgid.raw[12], sizeof(low));
   const auto holds = [&](const Node& node) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SimFabric: many devices of one process on a virtual clock. SimPort: one opened device there.
+// SimFabric: many devices in one process, on a virtual clock. SimPort: one opened device on it.
 //
-// Node n has the address 10.x.y.z with x.y.z = n + 1, as RoCE v2 GID 0 (::ffff:10.x.y.z); with the
-// InfiniBand link layer also LID n + 1. Its node GUID is 02:00:00:53:44:00:00:00 + n.
+// Node n has the address 10.x.y.z with x.y.z = n + 1, as RoCE v2 GID 0 (::ffff:10.x.y.z). With the InfiniBand
+// link layer it also has LID n + 1. Its node GUID is 02:00:00:53:44:00:00:00 + n.
 //
-// A context that its node has outlived (Kill, a fatal device) is dead: its requests do not continue, no
-// peer finds it, and it can be closed at any time.
+// A context that its node has outlived (Kill, a fatal device) is dead. Its requests do not continue, no peer
+// finds it, and it can be closed at any time.
 //
-// Threads       One thread, for everything that is opened on it.
+// Threads       One thread for all objects opened on it.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIM_FABRIC_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIM_FABRIC_H_
 
@@ -60,7 +60,7 @@ class SimPort final : public FabricPort {
   uint32_t AllocateReservedNumber() override;
   bool FreeReservedNumber(uint32_t number) override;
   std::unique_ptr<Requester> NewRequester(SendQueue& queue) override;
-  void WaitForCopies() override {}  // what has not landed asks before it does
+  void WaitForCopies() override {}  // a block that has not landed checks the key before it lands
   bool WindowInUse(uint32_t) override { return false; }
   bool LinkIsUp() override { return !dead_ && node_.port_up; }
 
@@ -76,7 +76,7 @@ class SimPort final : public FabricPort {
   const std::vector<SimRequester*>& requesters() const { return requesters_; }
 
  private:
-  const std::shared_ptr<SimFabric> fabric_;  // what is left open keeps it alive
+  const std::shared_ptr<SimFabric> fabric_;  // open contexts keep the fabric alive
   Node& node_;
   Context& context_;
   bool dead_ = false;
@@ -84,7 +84,7 @@ class SimPort final : public FabricPort {
   std::vector<uint32_t> reserved_;
 };
 
-// Of node `index`, network byte order.
+// Return the GID and GUID of node `index`, in network byte order.
 ibv_gid GidOf(uint32_t index);
 __be64 GuidOf(uint32_t index);
 uint32_t AddressOf(uint32_t index);  // IPv4, host byte order

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulated queue sends. What it makes of the answers is in sim_requester_answers.cc.
+// Sending of a simulated queue. The processing of answers is in sim_requester_answers.cc.
 #include "transport/softdc/sim/sim_requester.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ Channel& SimRequester::ChannelOf(const Wqe& wqe) {
 void SimRequester::RunPosted(uint64_t first) {
   for (uint64_t sequence = first; sequence != queue_.posted(); ++sequence) {
     Channel& channel = ChannelOf(queue_.slot(sequence));
-    TakeDown(flight(sequence));  // a flushed predecessor may still be counted
+    TakeDown(flight(sequence));  // the slot's flushed predecessor may still be counted
     flight(sequence) = Flight{.sequence = sequence, .channel = &channel};
     channel.queue.push_back(sequence);
     Pump(channel, UINT32_MAX);
@@ -120,7 +120,7 @@ SimRequester::Step SimRequester::PumpOne(Channel& channel, uint64_t sequence, ui
       break;
   }
   if (IsLocal(wqe.opcode) || wqe.cancelled) {
-    queue_.RunLocally(sequence);  // no copy is under way between two events
+    queue_.RunLocally(sequence);  // no copy is in progress between two events
     return Step::kGoOn;
   }
   if (!MayStart(channel, wqe)) return Step::kStop;
@@ -131,16 +131,16 @@ SimRequester::Step SimRequester::PumpOne(Channel& channel, uint64_t sequence, ui
     StandInLine(channel);
     return Step::kStop;
   }
-  // READs before it are answered first: otherwise its failure would say that their answers were lost.
+  // Earlier READs must be answered first. Otherwise this failure would mean that their answers were lost.
   if (channel.reads_in_flight != 0 && WillFail(sequence)) return Step::kStop;
   if (!StartPlannedFailure(channel, sequence)) Transmit(channel, sequence);
   ++*sent;
   if (!channel.resting) return Step::kGoOn;
-  ++channel.sent;  // the one that fails; nothing follows until it has
+  ++channel.sent;  // the WQE that fails; nothing is sent until it has failed
   return Step::kStop;
 }
 
-// Whether the channel may begin with this WQE now, or has to wait for answers first.
+// Returns whether the channel can start this WQE now. If not, it must wait for answers first.
 bool SimRequester::MayStart(Channel& channel, const Wqe& wqe) const {
   if (channel.in_flight == 0) return true;
   if (!queue_.traits().acknowledged) return true;
@@ -288,16 +288,17 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
   if (rule->carried_out && IsSend(message->wqe.opcode)) {
     Message* twin = Pack(channel, sequence);
     twin->unanswered = true;
-    // Behind those before it; its failure is told when they have been answered.
+    // The twin arrives after earlier messages. Its failure is reported when they have been answered.
     channel.last_arrival_ns =
         std::max(channel.last_arrival_ns, world_.now_ns() + world_.options.latency_ns);
     told_ns = std::max(
         told_ns, channel.last_arrival_ns + world_.options.latency_ns + world_.options.jitter_ns);
     int64_t arrival_ns = channel.last_arrival_ns;
-    // None before it is under way, which it might pass if that one is sent again.
+    // Only if no earlier message is in flight. Otherwise this message could overtake an earlier message that
+    // is retransmitted.
     if (rule->lands_late_ns != 0 && channel.in_flight == 0) {
       arrival_ns += rule->lands_late_ns;
-      twin->acknowledged = false;  // what is sent meanwhile does not make it a late copy
+      twin->acknowledged = false;  // so that a later round does not make it a late copy
     }
     port_.fabric().arrivals().SendOff(twin, arrival_ns);
   }
@@ -307,7 +308,8 @@ bool SimRequester::StartPlannedFailure(Channel& channel, uint64_t sequence) {
     after_ns = TryNs() * (attr.retry_cnt + 1);
   }
   channel.resting = true;
-  // The answers to those before it do not wait for that: they would be sent again, and fail.
+  // channel.last_answer_ns is unchanged, so answers to earlier messages do not wait for this failure. If they
+  // waited, their messages would be retransmitted, and fail.
   told_ns = std::max(told_ns, world_.now_ns() + after_ns);
   world_.Log(LogKind::kInjected, port_.node().index, message->from_number, sequence, rule->status);
   world_.faults.ToldAt(port_.node().index, NodeOfId(queue_.slot(sequence).node), told_ns);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SimRequester: the send engine of one simulated queue: puts its WQEs on the wire, channel by
-// channel, takes the answers, and keeps the retry and RNR timers, all in virtual time.
+// SimRequester: the send engine of one simulated queue. It puts WQEs on the wire, channel by channel, takes
+// the answers, and keeps the retry and RNR timers, all in virtual time.
 //
 //   RunPosted -> queue of a channel -> Pump: one message each -> wire -> ... -> OnAnswer -> Finish
 //                                          ^                                       |
 //                                          +---- timeout, RNR, refusal: Restart ---+
 //
-// A DCI with streams has 2^log_num_concurrent channels; a stream has that of its id modulo their
-// number. Every other queue has one.
+// A DCI with streams has 2^log_concurrent_streams channels; a stream uses the channel of its id modulo their
+// number. Every other queue has one channel.
 //
-// Threads       One thread, that of the simulation; the queue's lock is held as fabric.h says.
+// Threads       The thread of the simulation. The lock of the queue is held as model/fabric.h says.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIM_REQUESTER_H_
 
@@ -30,7 +30,7 @@ class SimPort;
 
 class SimRequester final : public Requester {
  public:
-  // All outlive it.
+  // All arguments must outlive the object.
   SimRequester(World& world, SimPort& port, SendQueue& queue);
   ~SimRequester() override;
 
@@ -39,42 +39,43 @@ class SimRequester final : public Requester {
   void Forget() override;
 
   SendQueue& queue() { return queue_; }
-  // The queue's firmware is dead, though its state says otherwise: nothing of it ends until it is
-  // reset.
+  // Simulates dead firmware: no WQE of the queue completes until it is reset, although its state does not
+  // change.
   void Stick() { stuck_ = true; }
 
-  // Events of the clock; each takes the queue's lock.
+  // Events of the clock. Each takes the lock of the queue.
   void OnAnswer(Message& message);
   void OnTimer(Channel& channel);
   void OnRested(Channel& channel);
-  void OnSent(Channel& channel, uint64_t sequence);  // unacknowledged kinds: it is out
+  // For unacknowledged transports: the message has left.
+  void OnSent(Channel& channel, uint64_t sequence);
   // Called when the target has accepted a message. The target is busy with it until `until_ns`.
   void OnExecuted(const Message& message, int64_t until_ns);
 
  private:
   static void TakeTurn(void*, void* channel);
   void OnTurn(Channel& channel);  // on the node's way out
-  // What became of a slot's WQE on the wire.
+  // State of the WQE of a slot on the wire.
   struct Flight {
-    uint64_t sequence = UINT64_MAX;  // whose
+    uint64_t sequence = UINT64_MAX;  // sequence of the WQE
     Channel* channel = nullptr;
     bool in_flight = false;   // sent in this round of its channel, not answered
     bool reads = false;       // READ or atomic
-    bool executed = false;    // at the target, in some round
-    bool considered = false;  // for a planned failure
-    uint64_t original = 0;    // an atomic's result, for a repeated request
+    bool executed = false;    // executed at the target, in any round
+    bool considered = false;  // already checked for a planned failure
+    uint64_t original = 0;    // result of an atomic, for a repeated request
     int64_t sent_ns = 0;
   };
 
   Channel& ChannelOf(const Wqe& wqe);
   Flight& flight(uint64_t sequence) { return flights_[sequence & (flights_.size() - 1)]; }
-  // Its slot is its own and its status is open: an error may have flushed it.
+  // Returns whether the slot still holds the WQE and the WQE has not ended. An error may have flushed it.
   bool Alive(uint64_t sequence) {
     return sequence >= queue_.emitted() && !SendQueue::Ended(queue_.slot(sequence));
   }
-  bool Halted() const;  // the process is dead, or the queue's firmware is
+  bool Halted() const;  // the process or the firmware of the queue is dead
 
-  // Sends what can be sent, at most `limit` messages.
+  // Sends as many messages as possible, at most `limit`.
   void Pump(Channel& channel, uint32_t limit);
   void PumpAll();
   enum class Step { kGoOn, kStop };
@@ -84,9 +85,9 @@ class SimRequester final : public Requester {
   Message* Pack(Channel& channel, uint64_t sequence);
   void Transmit(Channel& channel, uint64_t sequence);
   FaultState::Request RequestOf(uint64_t sequence) const;
-  // True: the fault plan wants this WQE to fail,
+  // Returns true if the fault plan makes this WQE fail.
   bool WillFail(uint64_t sequence);
-  // and its failure is under way.
+  // Starts the planned failure of this WQE. Returns false if there is none.
   bool StartPlannedFailure(Channel& channel, uint64_t sequence);
   static uint32_t VendorErrorOf(ibv_wc_status status);
   void ArmTimer(Channel& channel);
@@ -97,7 +98,8 @@ class SimRequester final : public Requester {
   void PopFront(Channel& channel);
   void DropDead(Channel& channel);
   void Restart(Channel& channel);
-  // Everything in front of `sequence` is answered with it. False: `sequence` is not in front then.
+  // Completes all WQEs before `sequence`, because an answer to a later WQE also acknowledges them. Returns
+  // false if `sequence` is not the first WQE afterwards.
   bool AnswerUpTo(Channel& channel, uint64_t sequence);
   void TakeAnswer(Channel& channel, Message& message);
   void FinishFailed(uint64_t sequence, ibv_wc_status status, uint32_t vendor_error);
@@ -113,9 +115,9 @@ class SimRequester final : public Requester {
   std::vector<Flight> flights_;              // by slot
   std::map<uint64_t, RequestRule> planned_;  // failures not yet reported, by sequence
   bool stuck_ = false;
-  uint64_t completions_ = 0;  // of the queue, that the observer knows of
+  uint64_t completions_ = 0;  // completions of the queue that were reported to the observer
   uint64_t failures_ = 0;
-  bool fenced_ = false;  // some channel waits for others to end something
+  bool fenced_ = false;  // a channel waits for WQEs of other channels
 };
 
 }  // namespace sluice::softdc::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a simulated queue makes of answers, of their absence, and of time.
+// Processing of answers, timeouts and timers in a simulated queue.
 #include <algorithm>
 #include <cstring>
 
@@ -61,7 +61,7 @@ void SimRequester::DropDead(Channel& channel) {
   while (!channel.queue.empty() && !Alive(channel.queue.front())) PopFront(channel);
 }
 
-// What is not answered is sent again, from the front on.
+// Starts a new round: unanswered messages are sent again, from the front.
 void SimRequester::Restart(Channel& channel) {
   DropDead(channel);
   for (size_t i = 0; i < channel.sent; ++i) {
@@ -79,8 +79,8 @@ bool SimRequester::AnswerUpTo(Channel& channel, uint64_t sequence) {
     const uint64_t front = channel.queue.front();
     if (Alive(front)) {
       Wqe& wqe = queue_.slot(front);
-      // Its own answer was lost. This later one says that it was carried out, but not what it
-      // returned.
+      // The answer to this WQE was lost. The later answer shows that the WQE was executed, but does not
+      // contain its result.
       if (!flight(front).executed || ReturnsData(wqe.opcode)) {
         Restart(channel);
         return false;
@@ -156,8 +156,8 @@ void SimRequester::OnRested(Channel& channel) {
   EndPass();
 }
 
-// What a READ or an atomic brought back goes where the WQE's own pieces say. False: they do not
-// name our memory any more, and the WQE has its error.
+// Copies the result of a READ or an atomic to the SGEs of the WQE. Returns false if they no longer name our
+// memory. The WQE then has an error.
 bool SimRequester::TakeResult(Message& message) {
   if (!queue_.CheckLocalSide(message.sequence)) return false;
   const bool atomic = IsAtomic(message.wqe.opcode);
@@ -173,7 +173,8 @@ bool SimRequester::TakeResult(Message& message) {
 void SimRequester::OnExecuted(const Message& message, int64_t until_ns) {
   Flight& state = flight(message.sequence);
   if (state.sequence != message.sequence) return;
-  // One that fails by plan is not under way itself. It is carried out once, however often those before it are sent again.
+  // A WQE with a planned failure is not in flight itself. It is executed once, even if earlier WQEs are
+  // retransmitted.
   if (!state.in_flight && !message.unanswered) return;
   state.executed = true;
   state.original = message.original;

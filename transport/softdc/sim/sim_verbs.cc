@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of simulations: softdc's own, but for the calls that name no object, which act for the
-// node that the thread is, and for descriptors, none of which may block.
+// The table of functions for simulations: that of softdc, with two differences. Calls that name no object act
+// for the node of the thread. Descriptors never block.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -52,7 +52,7 @@ rdma_event_channel* CreateEventChannel() {
   return channel;
 }
 
-// A synchronous id would wait for its peer, who cannot move meanwhile.
+// A synchronous id would wait for its peer, which cannot run in the meantime.
 int CreateId(rdma_event_channel* channel, rdma_cm_id** id, void* context, rdma_port_space ps) {
   if (channel != nullptr) return softdc::Verbs().cm_create_id(channel, id, context, ps);
   errno = EOPNOTSUPP;

@@ -69,7 +69,7 @@ cm::Engine& Simulation::CmEngine(uint32_t node) {
   return process->engine();
 }
 
-// What was open on the device is dead from now on.
+// Makes all objects on the device dead.
 void Simulation::KillDevice(uint32_t index) {
   World& world = fabric_->world();
   Node& node = world.nodes[index];
@@ -79,7 +79,7 @@ void Simulation::KillDevice(uint32_t index) {
   node.held.clear();
 }
 
-// And so is the process.
+// Ends the present process of the node, together with its device objects.
 void Simulation::EndLife(uint32_t index) {
   KillDevice(index);
   ++fabric_->world().nodes[index].life;

@@ -12,8 +12,9 @@
 // get_cm_event return EAGAIN when there is no event. Do not step between wr_start and wr_complete. The same options and the same calls in
 // the same order give the same run: log().digest(), byte for byte.
 //
-// Ownership     The creator. Device objects may outlive the simulation (they are dead then); RDMA_CM ids and channels may not.
-// Threads       One: it has the simulation and all objects opened on it.
+// Ownership     The creator. Device objects may outlive the simulation (they are dead then); RDMA_CM ids and
+//               channels may not.
+// Threads       One thread uses the simulation and all objects opened on it.
 // Limits        Each open context, completion channel and event channel holds a file descriptor.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_SIMULATION_H_
@@ -45,17 +46,17 @@ class SimFabric;
 
 class Simulation {
  public:
-  // INVALID_ARGUMENT says which option cannot be.
+  // Creates a simulation. Returns INVALID_ARGUMENT with the name of the invalid option.
   static absl::StatusOr<std::unique_ptr<Simulation>> Create(const Options& options);
   ~Simulation();
   Simulation(const Simulation&) = delete;
   Simulation& operator=(const Simulation&) = delete;
 
-  // One table for all simulations. get_device_list and the rdma_* calls that name no device act for
-  // the node that the calling thread is.
+  // Returns the table of functions for all simulations. get_device_list and the rdma_* calls that name no
+  // device act for the node that As has selected for the calling thread.
   static const verbs::VerbsApi& Verbs();
 
-  // This thread is that node, until the end of the scope. May be nested.
+  // Makes the calling thread act for a node until the end of the scope. Can be nested.
   class As {
    public:
     As(Simulation& simulation, uint32_t node);
@@ -68,34 +69,34 @@ class Simulation {
     const uint32_t node_before_;
   };
 
-  // For Verbs(): RDMA_CM of the process that lives on the node now.
+  // For Verbs(): returns the RDMA_CM engine of the present process of the node.
   cm::Engine& CmEngine(uint32_t node);
 
   uint32_t nodes() const;
   ibv_device* Device(uint32_t node);
-  // Whether lists of devices have it.
+  // Returns whether device lists contain the device.
   bool IsPlugged(uint32_t node) const;
-  // The GID 0 and the IPv4 address (network byte order) that the node is born with.
+  // Return the initial GID 0 and IPv4 address (network byte order) of the node.
   static ibv_gid Gid(uint32_t node);
   static in_addr Address(uint32_t node);
 
   // --- Time ---
   int64_t NowNs() const;
-  // Runs the next event. False: nothing is left to happen.
+  // Runs the next event. Returns false if no event is pending.
   bool Step();
-  // Everything that is due until then; the clock stands there at the end.
+  // Runs all events that are due within `ns`. The clock is at the end of that time afterwards.
   void RunFor(int64_t ns);
-  // Until `done` says so, asked before the first and after each event. False: nothing is left to
-  // happen, or `limit_ns` of virtual time have passed.
+  // Runs events until `done` returns true. `done` is called before the first event and after each event.
+  // Returns false if no event is pending, or the next event is later than `limit_ns` of virtual time.
   bool RunUntil(const std::function<bool()>& done, int64_t limit_ns);
-  // The clock for everything above: `task` runs then, as a step of its own. Never 0.
+  // Runs `task` after `delay_ns`, as a separate step. Returns the id of the timer, which is never 0.
   uint64_t After(int64_t delay_ns, std::function<void()> task);
   bool Cancel(uint64_t timer);
 
-  // Told from now on; null: nobody.
+  // Sets the observer. Null: none.
   void SetObserver(Observer* observer);
 
-  // --- Faults, besides those of the plan ---
+  // --- Faults in addition to the fault plan ---
   void Kill(uint32_t node);
   void Revive(uint32_t node);
   void Pause(uint32_t node);
@@ -109,22 +110,24 @@ class Simulation {
   void Plug(uint32_t node);
   void ChangeAddress(uint32_t node);
   void Do(Happening what, uint32_t node, uint32_t peer = 0);
-  // IBV_EVENT_GID_CHANGE. Address handles that exist keep their way.
+  // Changes an entry of the GID table and raises IBV_EVENT_GID_CHANGE. Existing address handles keep their
+  // path.
   void SetGid(uint32_t node, uint32_t index, const ibv_gid& gid);
-  // The queue says RTS for ever and does nothing, until it is reset.
+  // Makes the queue stay in RTS and do nothing until it is reset.
   void MakeDciDeadInRts(const ibv_qp* qp);
-  // That DCI or RC queue pair of those that the node has, counted from the eldest. False: it has fewer.
+  // Does the same for a DCI or RC queue pair of the node that is in RTS. `which` is its index, the oldest
+  // first. Returns false if the node has fewer.
   bool MakeDciDeadInRts(uint32_t node, uint32_t which);
-  // One more rule, as in FaultPlan::requests. Not checked but by an assertion.
+  // Adds a rule, as in FaultPlan::requests. Aborts the process if the rule is invalid.
   void FailNext(const RequestRule& rule);
-  // Whether a rule that names both is not used up, or its failure has not been told yet.
+  // Returns whether a rule that names both nodes is not used up, or its failure has not been reported yet.
   bool HasRule(uint32_t node, uint32_t peer) const;
   MessageFaults& message_faults();
   CmFaults& cm_faults();
 
   const EventLog& log() const;
   const Counters& counters() const;
-  uint64_t events() const;  // that the clock has run
+  uint64_t events() const;  // number of events that the clock has run
 
  private:
   explicit Simulation(const Options& options);
@@ -133,8 +136,8 @@ class Simulation {
 
   std::shared_ptr<SimFabric> fabric_;
   std::unique_ptr<CmNetwork> cm_network_;
-  std::vector<std::unique_ptr<CmProcess>> cm_;          // by node; null until asked for
-  std::vector<std::unique_ptr<CmProcess>> cm_of_dead_;  // ids of theirs may still be held
+  std::vector<std::unique_ptr<CmProcess>> cm_;          // by node; null until used
+  std::vector<std::unique_ptr<CmProcess>> cm_of_dead_;  // their ids may still be in use
 };
 
 }  // namespace sluice::softdc::sim

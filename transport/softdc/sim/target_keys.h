@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TargetKeys: the indirect keys of the context that a message has reached, as a remote key or in a receive buffer. Gathers and scatters through
-// them, and leaves mismatches of their signatures for the process that polls the target's CQ. All bytes behind a key land in one piece, in
-// order.
+// TargetKeys: the indirect keys of the context at which a message has arrived, as a remote key or in a
+// receive buffer. Gathers and scatters through them. Records signature mismatches for the process that polls
+// the target's CQ. All bytes behind a key land in one piece, in order.
 //
-// Ownership     It lives for one message.
-// Threads       One thread.
+// Ownership     Created for one message.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_TARGET_KEYS_H_
 #define SLUICE_TRANSPORT_SOFTDC_SIM_TARGET_KEYS_H_
 
@@ -23,7 +22,7 @@ class TargetKeys {
  public:
   TargetKeys(Context& context, Responder& responder);
 
-  // Whether a transfer of that range may be made at all.
+  // Returns whether a transfer of that range is permitted.
   bool Allows(uint32_t key, uint64_t start, uint64_t wire_bytes, uint32_t access);
   bool Write(uint32_t key, uint64_t start, std::span<const std::byte> wire, uint32_t access);
   bool Read(uint32_t key, uint64_t start, uint64_t wire_bytes, std::vector<std::byte>* wire);

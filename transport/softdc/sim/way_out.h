@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// WayOut: a node's wire to the network. While the wire is busy, senders wait in a line, and each sends one message per turn, requests and
-// answers with data alike. A NIC also takes turns between its queues, but by packets and not by messages.
+// WayOut: a node's wire to the network. While the wire is busy, senders wait in a queue. Each sends one
+// message per turn, both requests and answers with data. A NIC also takes turns between its queues, but by
+// packets and not by messages.
 //
 // Ownership     Node.
 // Threads       One thread.
@@ -17,7 +18,7 @@ namespace sluice::softdc::sim {
 
 class WayOut {
  public:
-  // take(who, what) is to send one message at the most, by Take(). It may stand in line again.
+  // take(who, what) must send at most one message, by Take(). It may call StandInLine again.
   struct Turn {
     void (*take)(void* who, void* what) = nullptr;
     void* who = nullptr;
@@ -26,15 +27,15 @@ class WayOut {
 
   explicit WayOut(EventQueue* clock) : clock_(clock) {}
 
-  // Whether there is a line to stand in.
+  // Returns whether a sender must wait for its turn.
   bool Busy() const { return !line_.empty() || AheadNs() > kLongAheadNs; }
   void StandInLine(const Turn& turn);
-  // When the last bit has left, of a message that takes that long.
+  // Occupies the wire for `wire_ns`. Returns the time at which the last bit leaves.
   int64_t Take(int64_t wire_ns);
 
  private:
   static constexpr int64_t kLongAheadNs = 2'000;
-  static constexpr int64_t kTurnAheadNs = 1'000;  // given away before the next turn
+  static constexpr int64_t kTurnAheadNs = 1'000;  // wire time assigned ahead before the next turn
 
   static void Fire(void* self, uint64_t);
   int64_t AheadNs() const { return free_ns_ - clock_->now_ns(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// World: what the parts of one simulation share: clock, random source, log, nodes, faults, and the messages in flight.
+// World: the state that all parts of a simulation share: clock, random source, log, nodes, faults, and the
+// messages in flight.
 //
 // Threads       One thread.
 #ifndef SLUICE_TRANSPORT_SOFTDC_SIM_WORLD_H_
@@ -21,7 +22,7 @@
 
 namespace sluice::softdc::sim {
 
-// Virtual time does not begin with 0, which the model takes for "never".
+// Virtual time does not start at 0, because the model uses 0 for "never".
 inline constexpr int64_t kStartNs = 1'000'000'000;
 
 struct World {
@@ -35,7 +36,7 @@ struct World {
 
   static constexpr int kRateShift = 20;
   const Options options;
-  const uint64_t ns_per_byte_scaled;  // by 2^kRateShift
+  const uint64_t ns_per_byte_scaled;  // ns per byte, multiplied by 2^kRateShift
   EventQueue clock;
   Random random;
   EventLog log;
@@ -43,7 +44,7 @@ struct World {
   MessagePool messages;
   ChannelPool channels;
   Counters counters;
-  std::deque<Node> nodes;  // they do not move
+  std::deque<Node> nodes;  // a deque: nodes keep their addresses
   Observer* observer = nullptr;
 
   int64_t now_ns() const { return clock.now_ns(); }
@@ -53,7 +54,7 @@ struct World {
   void Log(LogKind kind, uint32_t node, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
     log.Add(clock.now_ns(), kind, node, a, b, c);
   }
-  // Time that a message takes on the way out.
+  // Returns the time that a message occupies the way out.
   int64_t WireNs(uint32_t payload_bytes, ibv_mtu mtu) const {
     const uint32_t mtu_bytes = 128u << mtu;
     const uint64_t packets = payload_bytes <= mtu_bytes ? 1 : (payload_bytes - 1) / mtu_bytes + 1;
@@ -71,7 +72,7 @@ struct World {
 inline NodeId NodeIdOf(uint32_t node) { return node + 1; }
 inline uint32_t NodeOfId(NodeId id) { return id - 1; }
 
-// Gives back a message, and its hold on its channel.
+// Releases a message and its reference to its channel.
 inline void Release(World& world, Message* message) {
   if (message->channel != nullptr) ChannelPool::Unreference(message->channel);
   world.messages.GiveBack(message);

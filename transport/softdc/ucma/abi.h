@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The command structures of /dev/infiniband/rdma_cm, from the kernel's own header, in a namespace:
-// librdmacm's public header has enumerators of the same names.
+// The command structures of /dev/infiniband/rdma_cm, from the kernel's own header. They are in a namespace,
+// because librdmacm's public header has enumerators of the same names.
 #ifndef SLUICE_TRANSPORT_SOFTDC_UCMA_ABI_H_
 #define SLUICE_TRANSPORT_SOFTDC_UCMA_ABI_H_
 
-// What the header includes, so that only itself ends up in the namespace. netinet/in.h goes before
-// the kernel's in6.h.
+// The headers that rdma_user_cm.h includes, so that only its own contents are in the namespace. netinet/in.h
+// comes before the kernel's in6.h.
 #include <netinet/in.h>
 // clang-format off
 #include <linux/types.h>

@@ -19,16 +19,16 @@
 namespace sluice::softdc::ucma {
 namespace {
 
-// The end of a member, for structures of which older callers send less.
+// Offset of the end of a member, for structures of which older callers send less.
 #define SLUICE_END_OF(type, member) (offsetof(type, member) + sizeof(type::member))
 
-constexpr size_t kMaxOptionBytes = 4 << 20;  // the kernel's largest allocation
+constexpr size_t kMaxOptionBytes = 4 << 20;  // maximum allocation of the kernel
 
 struct Command {
   cm::Channel* channel;
-  uint64_t body;      // where its structure begins
-  size_t body_bytes;  // that were written
-  uint16_t in;        // as its header says
+  uint64_t body;      // address of the structure
+  size_t body_bytes;  // bytes of the structure that the caller wrote
+  uint16_t in;        // size of the structure according to the header
   uint16_t out;       // room for the response
   const FindChannel& find;
 
@@ -39,7 +39,7 @@ struct Command {
     std::memset(static_cast<void*>(structure), 0, sizeof(T));
     return CopyFromUser(structure, body, std::min(sizeof(T), body_bytes));
   }
-  // What the caller has room for of a response that grew over time.
+  // Writes the response, truncated to the caller's room, since responses grew over time.
   template <typename T>
   int Respond(uint64_t address, const T& response) const {
     return CopyToUser(address, &response, std::min<size_t>(sizeof(T), out));
@@ -48,8 +48,8 @@ struct Command {
 
 const sockaddr* Generic(const void* address) { return static_cast<const sockaddr*>(address); }
 
-// librdmacm asks with one such address whether the kernel knows AF_IB at all; nobody connects with
-// it here. It names all of the host, as the wildcard of IPv4 does.
+// librdmacm uses this address only to test whether the kernel supports AF_IB. It does not connect with it
+// here. The address stands for all addresses of the host, like the wildcard of IPv4.
 bool WildcardOfInfiniband(const void* address, sockaddr_storage* wildcard) {
   sockaddr_ib ib;
   std::memcpy(&ib, address, sizeof(ib));
@@ -289,7 +289,7 @@ int GetEvent(const Command& command) {
   });
 }
 
-// A path that the application found by itself stands for a resolved route.
+// Treats a path that the application found itself as a resolved route.
 int SetPath(const Command& command, uint32_t id, const std::vector<std::byte>& value) {
   constexpr uint32_t kWanted = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
   if (value.size() % sizeof(ib_path_rec_data) != 0) return EINVAL;
@@ -356,7 +356,7 @@ constexpr std::array<Handler, abi::RDMA_USER_CM_CMD_JOIN_MCAST + 1> kHandlers = 
     &Disconnect,    // DISCONNECT
     &InitQpAttr,    // INIT_QP_ATTR
     &GetEvent,      // GET_EVENT
-    nullptr,        // GET_OPTION, which the kernel has not either
+    nullptr,        // GET_OPTION: not in the kernel either
     &SetOption,     // SET_OPTION
     &Notify,        // NOTIFY
     &Multicast,     // JOIN_IP_MCAST

@@ -17,7 +17,7 @@ namespace {
 constexpr uint16_t kDefaultPkey = 0xffff;
 constexpr uint8_t kExactly = 2;  // selector of an SA record: the value itself
 constexpr uint8_t kRate = IBV_RATE_100_GBPS;
-constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then goes by the GUID alone
+constexpr uint32_t kNoDeviceIndex = ~0u;  // librdmacm then uses only the GUID
 
 void PutDevice(const cm::IdInfo& info, abi::rdma_ucm_query_addr_resp* response) {
   if (!info.has_device) return;

@@ -42,7 +42,7 @@ class Descriptors {
     if (static_cast<size_t>(fd) < kMarked) Word(fd).fetch_or(Bit(fd), std::memory_order_release);
   }
 
-  // 0, EBADF, or ENODEV: it was opened before a fork.
+  // Returns 0 or an errno. EBADF: not a descriptor of this interface. ENODEV: opened before a fork.
   int Find(int fd, std::shared_ptr<Channel>* channel) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = channels_.find(fd);
@@ -51,7 +51,8 @@ class Descriptors {
     return *channel != nullptr ? 0 : ENODEV;
   }
 
-  // False: there is none. `channel` may come back empty: it was opened before a fork.
+  // Removes a descriptor. Returns false if there is none. `channel` is empty if the descriptor was opened
+  // before a fork.
   bool Remove(int fd, std::shared_ptr<Channel>* channel) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = channels_.find(fd);
@@ -72,7 +73,8 @@ class Descriptors {
   static void BeforeFork() { Get().mutex_.lock(); }
   static void AfterForkInParent() { Get().mutex_.unlock(); }
   static void AfterForkInChild() {
-    // The objects are the parent's engine's; the descriptors stay open until the child closes them.
+    // The objects belong to the parent's engine, so they are leaked. The descriptors stay open until the
+    // child closes them.
     for (auto& [fd, channel] : Get().channels_) {
       new std::shared_ptr<Channel>(std::move(channel));
       channel = nullptr;
@@ -88,7 +90,7 @@ class Descriptors {
   std::array<std::atomic<uint64_t>, kMarked / 64> marks_{};
 };
 
-// A thread that is cancelled inside a command would leave locks behind.
+// Disables cancellation: a thread that is cancelled inside a command would leave locks held.
 class NotCancellable {
  public:
   NotCancellable() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -127,7 +129,7 @@ ssize_t Write(int fd, const void* command, size_t length) {
   std::shared_ptr<Channel> channel;
   int error = Descriptors::Get().Find(fd, &channel);
   if (error == 0) error = Run(channel.get(), command, length);
-  while (error == EAGAIN) {  // only GET_EVENT says so
+  while (error == EAGAIN) {  // only GET_EVENT returns it
     error = channel->Await();
     if (error != 0) break;
     error = Run(channel.get(), command, length);
@@ -146,7 +148,7 @@ int Close(int fd) {
   }
   if (channel == nullptr) return close(fd);
   channel->engine()->CloseChannel(channel.get());
-  return 0;  // a thread that still waits for an event keeps the descriptor until it has one
+  return 0;  // a thread that waits for an event keeps the descriptor open until then
 }
 
 }  // namespace sluice::softdc::ucma

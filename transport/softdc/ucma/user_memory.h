@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that an application points to, which may not be there: read and written by the kernel on
-// our behalf, so that a wrong pointer is EFAULT and no crash. Where process_vm_readv is forbidden,
-// pointers other than null are trusted. Thread-safe.
+// Copies from and to memory at addresses that an application gives, which may be invalid. The kernel does the
+// copy, so an invalid address gives EFAULT instead of a crash. If process_vm_readv is forbidden, all
+// addresses except null are trusted.
+//
+// Threads       Any.
 #ifndef SLUICE_TRANSPORT_SOFTDC_UCMA_USER_MEMORY_H_
 #define SLUICE_TRANSPORT_SOFTDC_UCMA_USER_MEMORY_H_
 
@@ -11,7 +13,7 @@
 
 namespace sluice::softdc::ucma {
 
-// 0 or EFAULT; then what is in `to` is undefined.
+// Return 0 or EFAULT. After EFAULT, the contents of `to` are undefined.
 int CopyFromUser(void* to, uint64_t from, size_t bytes);
 int CopyToUser(uint64_t to, const void* from, size_t bytes);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Personalities: devices as they may be, each a file of dials in this folder. `./dev personalities` runs tests under each.
+// Personalities: possible kinds of devices, each a file of dials in this folder. `./dev personalities` runs
+// tests under each.
 //
 // Threads       Constants.
 #ifndef SLUICE_TRANSPORT_SOFTDC_CONFIG_PERSONALITIES_PERSONALITIES_H_
@@ -13,10 +14,10 @@ namespace sluice::softdc {
 
 struct Personality {
   std::string_view name;   // of the file, without ".textproto": [a-z0-9_]+
-  std::string_view dials;  // its text, which ParseDials takes
+  std::string_view dials;  // its text, in the format of ParseDials
 };
 
-// By name, "as_documented" first.
+// Returns all personalities, sorted by name, with "as_documented" first.
 std::span<const Personality> Personalities();
 
 }  // namespace sluice::softdc
