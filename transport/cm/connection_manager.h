@@ -157,7 +157,7 @@ class ConnectionManager {
   void Reject(ConnectionId id, std::span<const std::byte> private_data);
   // Ends the connection in any state. No OnDown() follows.
   void Close(ConnectionId id);
-  // Call it when a message of the peer arrives before the ESTABLISHED event. It tells the kernel, which then establishes the connection
+  // Notes that a message of the peer arrived, maybe before the ESTABLISHED event. In that case the kernel then establishes the connection
   // (man rdma_notify).
   void NoteTraffic(ConnectionId id);
 

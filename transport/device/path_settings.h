@@ -26,12 +26,12 @@ struct PathSettings {
   // Service level of all packets; on RoCE the priority of frames with a VLAN tag. Range: 0 to 15, on RoCE 0 to 7. Default: what
   // RDMA_CM selects, and 0 for acknowledgements and data that the peer reads.
   std::optional<uint32_t> service_level;
-  // Partition key, not its index: the entry of the port's table whose lower 15 bits are the same, a full member if there is one.
+  // Partition key, not its index. Selects the entry of the port's table with the same lower 15 bits, a full member if there is one.
   // A peer in another partition drops all packets without an answer, so all processes that talk to each other need the same.
   // Range: 1 to 65,535. Default: the entry at index 0. On RoCE the table has 0xffff only.
   std::optional<uint32_t> pkey;
-  // Ack timeout of RC queue pairs (protected bulk transfers): 4.096 us * 2^ack_timeout. Range: 1 to 31. That of DCIs follows from
-  // the dead-peer timeout and retry_count.
+  // Ack timeout of RC queue pairs (protected bulk transfers): 4.096 us * 2^ack_timeout. Range: 1 to 31. The ack timeout of DCIs
+  // follows from the dead-peer timeout and retry_count.
   uint32_t ack_timeout = 14;
   // Maximum number of retries of a request that the peer does not acknowledge, of all queue pairs. Then the request fails. Range: 0
   // to 7.
@@ -44,8 +44,8 @@ struct PathSettings {
   // labels spread the connections of two hosts over more paths, and take as many handles. Range: 1 to 64.
   uint32_t flow_labels = 1;
 
-  // Checks ranges. INVALID_ARGUMENT with the option, its value and its range. The device checks what its port has
-  // (Device::UsePath()).
+  // Checks the ranges. Returns INVALID_ARGUMENT with the option, its value and its range. Device::UsePath() checks the values against the
+  // port.
   absl::Status Validate() const;
 };
 
