@@ -10,8 +10,7 @@
 namespace sluice::verbs {
 namespace {
 
-// Some providers return null without an errno; every creation clears it first and reports EINVAL
-// then.
+// Some providers return null without an errno. So each creation clears errno first, and reports EINVAL if it is still 0.
 int Errno() { return errno != 0 ? errno : EINVAL; }
 
 absl::Status Failed(int error_number, std::string_view call) {
