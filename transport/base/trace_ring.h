@@ -34,7 +34,7 @@ class TraceRing {
  public:
   static constexpr uint32_t kMaxRecords = 1u << 20;
 
-  // `records` is rounded up to a power of two.
+  // `records` is limited to kMaxRecords and rounded up to a power of two.
   explicit TraceRing(uint32_t records);
 
   void Add(const TraceRecord& record) {

@@ -61,11 +61,11 @@ struct ConnectionManager::Passage {
 
 // Each idle peer has a record of this type, so it must be small.
 struct ConnectionManager::Connection {
-  // While a command is in flight, the members of `*id`, `qpn` and the attempt belong to the command: the polling thread changes nothing
+  // While a command is in flight, the members of `*id`, `qpn` and the attempt belong to the command. The polling thread changes nothing
   // that the command uses, and reads nothing that the command changes.
   rdma_cm_id* id = nullptr;
   std::unique_ptr<Passage> passage;
-  base::SharedText peer;  // "host:port" as asked for, or the source address
+  base::SharedText peer;  // "host:port" of Connect(), or the source address
   uint32_t index = 0;
   uint32_t generation = 0;
   uint32_t qpn = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ConnectionManager: makes RDMA_CM connections with external QP numbers, as client and as server.
+// ConnectionManager: connects over RDMA_CM with external QP numbers, as client and as server.
 //
 // Purpose       Exchanges private data and paths with the peer. Keeps the QP number of each connection until neither side can be in
 //               timewait. Reports promptly when the peer ends. The connections carry no messages. Each step has its own deadline,
-//               because the deadlines of the kernel are minutes (facts 106, 117, 120): an attempt without an answer is repeated with
+//               because the deadlines of the kernel are minutes (facts 106, 117, 120). An attempt without an answer is repeated with
 //               a new id and a new number until the deadline of Connect().
 // Ownership     The endpoint. Device, commands, timers, random source, number pool and user outlive it.
 // Threads       The polling thread. Calls that block run in Commands; only Listen() blocks.

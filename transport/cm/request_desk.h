@@ -3,7 +3,7 @@
 // RequestDesk: distributes the connection requests of one listener to several connection managers.
 //
 // Purpose       Each manager of a server with several pollers has a seat, and one of them listens. A request goes to the seat with the
-//               fewest connections: its id moves to the event channel of that manager (man rdma_migrate_id), and its private data to
+//               fewest connections. Its id moves to the event channel of that manager (man rdma_migrate_id), and its private data to
 //               the inbox of the seat. After that the two managers share nothing.
 // Ownership     Shared by all managers that have a seat.
 // Threads       Any.

@@ -4,7 +4,7 @@
 //
 // Purpose       A table of verbs functions, an open context, a protection domain, and the capabilities of the device. "auto" selects an
 //               active mlx5 device with DC transport if there is one, otherwise the software NIC, and reports the reason. A device
-//               without DC is used with RC queue pairs if it is asked for, or if no device has DC (docs/decisions/0068).
+//               without DC is used with RC queue pairs if the user names it, or if no device has DC (docs/decisions/0068).
 // Ownership     The creator. Objects made from it are destroyed first. One endpoint uses it and reads its events.
 // Threads       Open(): any (it blocks). Afterwards the object is constant except for events: ReadAsyncEvents() on one thread at a
 //               time, RefreshAddress() inside Commands.

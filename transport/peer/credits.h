@@ -74,11 +74,11 @@ class SendCredits {
 // Receive buffers of this side that a peer may fill.
 //
 // Enforcement   A look takes all pending completions before any grant is written. So each message of a look was sent under a
-//               grant that was written before the look, and the number of messages of a correct peer in one look is bounded.
+//               grant that was written before the look. This limits the messages of a correct peer in one look.
 class ReceiveCredits {
  public:
-  // Maximum number of copies of a message in the receive buffers at one time: the first copy, and one for each error of its sender since
-  // the last look of this side.
+  // Maximum number of copies of a message in the receive buffers at one time. Besides the first copy, there is one for each error of the
+  // sender since the last look of this side.
   static constexpr uint32_t kMaxCopies = 8;
   static constexpr uint32_t kMaxControl = 64;
   static constexpr uint32_t kMaxWindow = INT16_MAX;

@@ -3,8 +3,8 @@
 // HalfOpen: places of clients that have sent a hello and not proved the secret yet, shared fairly among sources.
 //
 // Purpose       For each source a list of its clients, the oldest first. While places are free, a source may have all of them. If none
-//               is free, a new client replaces the oldest client of the source with the most places, if its own source has fewer. So
-//               all sources get the same share, and no source gets more than it uses.
+//               is free, a new client replaces the oldest client of the source with the most places, if its own source has at least
+//               two fewer. So all sources get the same share, and no source gets more than it uses.
 // Ownership     The endpoint.
 // Threads       The polling thread.
 // Limits        `places`. An eviction compares all sources that have a place.

@@ -58,7 +58,7 @@ Nonce DrawNonce(base::Random& random);
 struct Greeting {
   uint64_t epoch = 0;
   SecretId secret_id = 0;
-  uint32_t control_dctn = 0;  // 0: without DC; with `rc`: of the queue pair
+  uint32_t control_dctn = 0;  // 0: without DC; with `rc`: number of the queue pair
   Nonce nonce = {};
   bool has_cookie = false;  // hello only: the end of the nonce is a cookie
   bool rc = false;          // messages go over an RC queue pair

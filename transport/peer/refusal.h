@@ -31,7 +31,7 @@ enum class RefusalCode : uint8_t {
   kGarbage = 1,   // the bytes are not a hello
   kVersion = 2,   // a version that this side does not speak
   kFull = 3,      // no room for another peer
-  kShutdown = 4,  // closing
+  kShutdown = 4,  // the server is shutting down
   kInternal = 5,
   kUnauthenticated = 6,  // no secret, an unknown secret, or a wrong MAC
   kTooOften = 7,         // too many handshakes of that address have failed

@@ -2,7 +2,7 @@
 //
 // SecretReader: builds the keyring of an endpoint, and reads only sources that have changed.
 //
-// Purpose       A source with a version is read again if its version changed, or was first seen less than kGrainNs ago: in that time a
+// Purpose       A source with a version is read again if its version changed, or was first seen less than kGrainNs ago. In that time a
 //               file can change without a new modification time. A source without a version is read each time. The reader keeps keys,
 //               not texts.
 // Ownership     The endpoint, and work in progress that reads.

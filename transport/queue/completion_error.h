@@ -22,7 +22,7 @@ struct FailedRequest {
   bool rc = false;  // on an RC queue pair, without DCT and stream
 };
 
-// "IBV_WC_RETRY_EXC_ERR", …
+// Returns "IBV_WC_RETRY_EXC_ERR", …
 std::string_view StatusName(ibv_wc_status status);
 
 absl::Status CompletionError(const ibv_wc& completion, const FailedRequest& request);

@@ -412,7 +412,7 @@ void DciPool::Close(Target* target) {
 // was asked for: the next request on that DCI asks. The target does not wait for them.
 void DciPool::Disown(Target* target) {
   for (auto& dci : dcis_) {
-    if (dci->rung != dci->tail) Ring(*dci);  // the device has copied what it needs of the target
+    if (dci->rung != dci->tail) Ring(*dci);  // afterwards the device does not need the target
     for (uint32_t at = dci->head; at != dci->rung; ++at) {
       Slot& slot = slots_[dci->fifo[at & Mask()]];
       if (slot.target != target || slot.notify) continue;
@@ -420,7 +420,7 @@ void DciPool::Disown(Target* target) {
       ++nobody_.posted;
       --target->posted;
       dci->unsignalled = moderation_;
-      // If the target is gone, they fail.
+      // They fail if the DCT of the peer no longer exists.
       dci->disowned = true;
       dci->disowned_end = dci->rung;
       dci->disowned_ns = 0;

@@ -8,7 +8,7 @@
 //               not acknowledged. If the device cannot reset a stream, or a DCI dies, the whole DCI is recovered, and the same
 //               holds for each peer that had requests on it.
 // Slots         A control slot is free when its request is complete. A data slot is free when its request is complete
-//               and Release() was called, in either order: until then it may have to be sent again (docs/decisions/0016).
+//               and Release() was called, in either order. Until then its owner may send it again (docs/decisions/0016).
 // Silent peers  Completions of a DCI come in posting order over all streams. So a silent peer delays the completions of its
 //               neighbours until its retries end. A peer that is new, or has failed since it was last heard from, uses the
 //               probation DCI. A peer whose messages are all acknowledged may leave a DCI whose completions are delayed.

@@ -37,7 +37,7 @@ void DciPool::StartDrain(Dci& dci) {
         }
       },
       [this, dci = &dci, status] {
-        if (dci->state != DciState::kDraining) return;  // it took too long
+        if (dci->state != DciState::kDraining) return;  // the command took too long
         if (status->ok()) return PostSentinel(*dci);
         Bury(*dci, *status);
       });

@@ -2,8 +2,8 @@
 //
 // RcQueues: sends through an RC queue pair for each peer. For devices without DC (docs/decisions/0068).
 //
-// Purpose       Make() and Connect() make the queue pair of a peer, Attach() gives it to the peer's target. A request that fails
-//               ends the queue pair and its peer: there is no resend on the same queue pair, and OnTargetReset() is never called.
+// Purpose       Make() creates the queue pair of a peer, Connect() connects it, Attach() gives it to the peer's target. A failed
+//               request ends the queue pair and its peer: there is no resend on the same queue pair, and OnTargetReset() is never called.
 //               The queue pair is destroyed, and the requests posted to it end then.
 // Completions   The last request of each doorbell is signalled, so no request has to ask for a completion later. The queue pairs share
 //               one CQ, which holds as many completions as there are slots.

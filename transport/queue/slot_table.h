@@ -31,8 +31,8 @@ enum class SlotUse : uint8_t {
   kHeld,  // complete or not posted, and not released by its owner, which may send it again
 };
 
-// Operation of a request. kSend uses a receive buffer of the peer. kWrite writes into memory that the peer has granted; kWriteAnnounced
-// does so with a completion at the peer. kRead reads from such memory.
+// Operation of a request. `kSend` uses a receive buffer of the peer. `kWrite` writes into memory that the peer has granted.
+// `kWriteAnnounced` does the same with a completion at the peer. `kRead` reads from such memory.
 enum class Operation : uint8_t { kSend, kWrite, kWriteAnnounced, kRead };
 
 // Local part and remote address of a write or a read.

@@ -14,7 +14,7 @@ enum class DciState : uint8_t {
   kReady,
   kDraining,   // in ERR or on the way to it: every posted request gets its completion
   kResetting,  // RESET, INIT, RTR, RTS
-  kDead,       // the device refuses to bring it back
+  kDead,       // it cannot be recovered; its queue pair is destroyed
 };
 
 enum class DciEvent : uint8_t {

@@ -33,7 +33,7 @@ struct Target {
   SlotList data;
   uint16_t posted = 0;          // slots in the send queues, which are shorter than 2^16
   uint16_t dci = 0;             // last used
-  uint16_t stream = kNoStream;  // of that DCI, while something of this target is posted there
+  uint16_t stream = kNoStream;  // of that DCI, while a request of this target is posted there
   uint8_t failures = 0;         // in a row, without an acknowledgement or a success between
   bool closed : 1 = false;      // no further request is posted
   bool waiting : 1 = false;     // in the pool's list

@@ -27,7 +27,7 @@ enum class Feature {
 };
 inline constexpr int kFeatureCount = 9;
 
-// "dc", "streams", "stream reset", …
+// Returns "dc", "streams", "stream reset", …
 std::string_view Name(Feature feature);
 
 struct Capability {

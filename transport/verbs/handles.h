@@ -139,12 +139,12 @@ absl::StatusOr<ibv_qp_state> QueryState(const VerbsApi& api, ibv_qp* qp);
 // registered with relaxed ordering, and not across two requests.
 enum class DataOrder : uint8_t {
   kNone,
-  kBlocks128,     // bytes of each aligned block of 128
-  kWholeMessage,  // all bytes
+  kBlocks128,     // bytes of each aligned block of 128 are in order
+  kWholeMessage,  // all bytes are in order
 };
 std::string_view Name(DataOrder order);
-// Returns the data order of `qp`, the queue pair through which the data arrives: a DCT in RTR for `opcode` of peers, or a DCI in RTS for
-// its own READs.
+// Returns the data order of `qp`, the queue pair through which the data arrives. That is a DCT in RTR for `opcode` of peers, or a DCI in
+// RTS for its own READs.
 DataOrder QueryDataOrder(const VerbsApi& api, ibv_qp* qp, ibv_wr_opcode opcode);
 
 }  // namespace sluice::verbs
