@@ -2,7 +2,7 @@
 //
 // The prefix: sixteen bytes before every message on a DCT, data or control. Little endian.
 //
-//     0  u32  index of the sender in the receiver's peer table (from the receiver's hello)
+//     0  u32  index of the sender in the receiver's peer table (from the receiver's welcome or terms)
 //     4  u32  the token of that index: a message for an older incarnation never matches
 //     8  u32  credits granted to the receiver since the start, modulo 2^32
 //    12  u8   kind: 1 data, 2 credits only, 3 goodbye, 4 proof, 5 answer (both followed by sealed terms),
